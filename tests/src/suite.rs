@@ -1,15 +1,18 @@
 //! Runs a suite of tests, each once or in every place of this machine. The place is part of the test's name, so it can be selected:
 //! `cargo test -p lazaret-tests --test suites flat/ordinary::escapes`.
 //!
-//! The lists in a suite's `main` cannot omit a function: one that is in no list is dead code to the compiler.
+//! A test registers itself, by `place_test!` or `once_test!` above its function. One that does not is dead code to the compiler.
 
-use crate::place::Place;
+use crate::place::{Place, User};
 use crate::programs;
 use broker_protocol::Tier;
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Command, ExitCode};
 use std::thread;
+
+#[doc(hidden)]
+pub use inventory::submit;
 
 /// A test of a suite.
 #[derive(Clone, Copy)]
@@ -18,47 +21,89 @@ pub struct Test {
     path: &'static str,
     run: Run,
     own_process: bool,
+    /// The test runs only in places of which all of these hold.
+    conditions: [fn(&Place) -> bool; 2],
 }
 
 #[derive(Clone, Copy)]
 enum Run {
     Once(fn()),
-    InEach(fn(Place), fn(&Place) -> bool),
+    InEach(fn(Place)),
 }
 
+inventory::collect!(Test);
+
 impl Test {
-    /// A test that does not depend on the place.
-    pub fn once(path: &'static str, test: fn()) -> Self {
+    const fn new(path: &'static str, run: Run) -> Self {
         Self {
             path,
-            run: Run::Once(test),
+            run,
             own_process: false,
+            conditions: [|_| true, |_| true],
         }
+    }
+
+    /// A test that does not depend on the place.
+    pub const fn once(path: &'static str, test: fn()) -> Self {
+        Self::new(path, Run::Once(test))
     }
 
     /// A test that runs in each place.
-    pub fn in_each(path: &'static str, test: fn(Place)) -> Self {
-        Self {
-            path,
-            run: Run::InEach(test, |_| true),
-            own_process: false,
-        }
+    pub const fn in_each(path: &'static str, test: fn(Place)) -> Self {
+        Self::new(path, Run::InEach(test))
+    }
+
+    /// Runs only in the flat tier: for effects that namespaces would hide.
+    pub const fn flat_only(self) -> Self {
+        self.only(|place| matches!(place.tier, Tier::Flat))
+    }
+
+    /// Runs only in the namespaced tier.
+    pub const fn namespaced_only(self) -> Self {
+        self.only(|place| matches!(place.tier, Tier::Namespaced))
+    }
+
+    /// Runs only as an ordinary user.
+    pub const fn ordinary_only(self) -> Self {
+        self.only(|place| !matches!(place.user, User::Root))
+    }
+
+    /// Runs only as root.
+    pub const fn root_only(self) -> Self {
+        self.only(|place| matches!(place.user, User::Root))
+    }
+
+    /// Runs only in places for which the condition holds, beside one condition before it.
+    pub const fn only(mut self, condition: fn(&Place) -> bool) -> Self {
+        self.conditions = [self.conditions[1], condition];
+        self
+    }
+
+    /// Runs in a process of its own: for a test that exhausts or changes what threads share.
+    pub const fn own_process(mut self) -> Self {
+        self.own_process = true;
+        self
     }
 
     fn trials(self) -> Vec<Trial> {
-        let name = self
-            .path
-            .split_once("::")
-            .map_or(self.path, |(_, rest)| rest);
+        let name = self.name();
         match self.run {
             Run::Once(test) => vec![self.trial(name.to_owned(), test)],
-            Run::InEach(test, chosen) => {
+            Run::InEach(test) => {
+                let chosen = |place: &Place| self.conditions.iter().all(|holds| holds(place));
                 let places = Place::all().into_iter().filter(chosen);
                 places
                     .map(|place| self.trial(format!("{place}::{name}"), move || test(place)))
                     .collect()
             }
         }
+    }
+
+    /// The path without the crate.
+    fn name(&self) -> &'static str {
+        self.path
+            .split_once("::")
+            .map_or(self.path, |(_, rest)| rest)
     }
 
     fn trial(&self, name: String, test: impl Fn() + Send + 'static) -> Trial {
@@ -114,56 +159,51 @@ fn message(panic: &(dyn std::any::Any + Send)) -> &str {
         .unwrap_or("it panicked")
 }
 
-/// The same tests only in the flat tier: for effects that namespaces would hide.
-pub fn flat_only(mut tests: Vec<Test>) -> Vec<Test> {
-    for test in &mut tests {
-        if let Run::InEach(_, chosen) = &mut test.run {
-            *chosen = |place| place.tier == Tier::Flat;
-        }
-    }
-    tests
-}
-
-/// The same tests, each in a process of its own: for those that exhaust or change what threads share.
-pub fn in_own_process(mut tests: Vec<Test>) -> Vec<Test> {
-    tests.iter_mut().for_each(|test| test.own_process = true);
-    tests
-}
-
 /// The `main` of a suite.
-pub fn main(tests: Vec<Test>) -> ExitCode {
-    start(tests, &Arguments::from_args())
+pub fn main() -> ExitCode {
+    start("", &Arguments::from_args())
 }
 
 /// The same for tests that mostly wait, for programs to start or for time limits: more of them than there are processors run at
-/// once. Not for tests that exhaust what all processes of a user share.
-pub fn main_of_waiting(tests: Vec<Test>) -> ExitCode {
+/// once. Not for tests that exhaust what all processes of a user share. Tests whose name begins with `first` begin first: if they
+/// take minutes, they would run on alone.
+pub fn main_of_waiting(first: &str) -> ExitCode {
     const AT_ONCE: usize = 6;
     let mut arguments = Arguments::from_args();
     arguments.test_threads.get_or_insert(AT_ONCE);
-    start(tests, &arguments)
+    start(first, &arguments)
 }
 
-fn start(tests: Vec<Test>, arguments: &Arguments) -> ExitCode {
+fn start(first: &str, arguments: &Arguments) -> ExitCode {
     // A program started by a test works where the test specifies, not in the project in which the suite was started.
     std::env::set_current_dir("/").expect("the root can be entered");
     crate::sys::return_freed_memory();
-    let trials = tests.into_iter().flat_map(Test::trials).collect();
+    let mut tests: Vec<&Test> = inventory::iter::<Test>.into_iter().collect();
+    // The linker's order is none to rely on.
+    tests.sort_by_key(|test| (!test.name().starts_with(first), test.path));
+    let trials = tests.into_iter().flat_map(|test| test.trials()).collect();
     libtest_mimic::run(arguments, trials).exit_code()
 }
 
-/// Tests of this module that take a [`Place`]; each runs in every place.
+/// Registers a function that takes a [`Place`] as a test that runs in every place, or in those that its options choose:
+/// `place_test!(name, flat_only, own_process)`.
 #[macro_export]
-macro_rules! in_each_place {
-    ($($name:ident),* $(,)?) => {
-        vec![$($crate::suite::Test::in_each(concat!(module_path!(), "::", stringify!($name)), $name)),*]
+macro_rules! place_test {
+    ($name:ident $(, $option:ident $(($argument:path))?)* $(,)?) => {
+        $crate::suite::submit! {
+            $crate::suite::Test::in_each(concat!(module_path!(), "::", stringify!($name)), $name)
+                $(.$option($($argument)?))*
+        }
     };
 }
 
-/// Tests of this module that run once.
+/// Registers a function without parameters as a test that runs once.
 #[macro_export]
-macro_rules! once {
-    ($($name:ident),* $(,)?) => {
-        vec![$($crate::suite::Test::once(concat!(module_path!(), "::", stringify!($name)), $name)),*]
+macro_rules! once_test {
+    ($name:ident $(, $option:ident)* $(,)?) => {
+        $crate::suite::submit! {
+            $crate::suite::Test::once(concat!(module_path!(), "::", stringify!($name)), $name)
+                $(.$option())*
+        }
     };
 }

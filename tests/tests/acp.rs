@@ -1,37 +1,12 @@
 //! `lazaret acp` between an editor, which is played here, and an agent, which does whatever it is told.
 
 use lazaret_tests::process::{self, Process, left_after, until};
-use lazaret_tests::suite::Test;
-use lazaret_tests::{LIMIT, Place, World, in_each_place, once, run};
+use lazaret_tests::{LIMIT, Place, World, once_test, place_test, run};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
-
-pub fn tests() -> Vec<Test> {
-    let tests = [
-        in_each_place![
-            files_are_those_of_cells,
-            commands_run_in_cells,
-            the_shell_of_the_agent_is_a_cells,
-            a_question_is_put_to_the_editors_user
-        ],
-        once![
-            a_terminal_lives_until_it_is_released,
-            what_is_too_much_is_refused,
-            a_secret_is_not_lost_by_writing_back_what_was_read,
-            other_messages_pass_whole,
-            what_is_done_in_cells_is_not_told_to_the_editor,
-            a_directory_outside_the_project_is_refused,
-            the_sessions_options_hold_for_the_agents_shell,
-            an_agent_ends_with_its_editor,
-            an_agent_that_ends_ends_the_session,
-            what_is_named_wrongly_ends_it_before_it_begins
-        ],
-    ];
-    tests.concat()
-}
 
 const AGENT: &str = include_str!("../fixtures/acp_agent.py");
 
@@ -240,6 +215,7 @@ fn got_nothing(world: &World, editor: &mut Editor, attack: &str, output: &str) {
     );
 }
 
+place_test!(files_are_those_of_cells);
 fn files_are_those_of_cells(place: Place) {
     let (world, attack) = attacked(place);
     world.put("a.txt", "one\ntwo\nthree\n");
@@ -298,6 +274,7 @@ fn files_are_those_of_cells(place: Place) {
     assert_eq!(editor.close(), 0);
 }
 
+place_test!(commands_run_in_cells);
 fn commands_run_in_cells(place: Place) {
     let (world, attack) = attacked(place);
     let mut editor = Editor::open(&world, &[], "");
@@ -328,6 +305,7 @@ fn commands_run_in_cells(place: Place) {
     assert_eq!(editor.close(), 0);
 }
 
+place_test!(the_shell_of_the_agent_is_a_cells);
 fn the_shell_of_the_agent_is_a_cells(place: Place) {
     let (world, attack) = attacked(place);
     let mut editor = Editor::open(&world, &[], "");
@@ -338,6 +316,7 @@ fn the_shell_of_the_agent_is_a_cells(place: Place) {
     got_nothing(&world, &mut editor, &attack, output.as_str().unwrap());
 }
 
+once_test!(the_sessions_options_hold_for_the_agents_shell);
 fn the_sessions_options_hold_for_the_agents_shell() {
     let world = World::new(Place::any());
     let shell = |editor: &mut Editor, command: &str| {
@@ -372,6 +351,7 @@ fn the_sessions_options_hold_for_the_agents_shell() {
     }
 }
 
+place_test!(a_question_is_put_to_the_editors_user);
 fn a_question_is_put_to_the_editors_user(place: Place) {
     let world = World::new(place);
     let mut editor = Editor::open(&world, &["--trust", "supervised"], "");
@@ -413,6 +393,7 @@ fn a_question_is_put_to_the_editors_user(place: Place) {
     assert!(editor.asked.len() == 2 && !world.project.join("made2").exists());
 }
 
+once_test!(a_terminal_lives_until_it_is_released);
 fn a_terminal_lives_until_it_is_released() {
     let world = World::new(Place::any());
     let mut editor = Editor::open(&world, &[], "");
@@ -445,6 +426,7 @@ fn a_terminal_lives_until_it_is_released() {
     assert_eq!(answers[4]["error"]["code"], -32002, "{answers:?}");
 }
 
+once_test!(what_is_too_much_is_refused);
 fn what_is_too_much_is_refused() {
     let world = World::new(Place::any());
     world.put("long.txt", "x\n".repeat(1 << 20));
@@ -475,6 +457,7 @@ fn what_is_too_much_is_refused() {
     );
 }
 
+once_test!(a_secret_is_not_lost_by_writing_back_what_was_read);
 fn a_secret_is_not_lost_by_writing_back_what_was_read() {
     let world = World::new(Place::any());
     world.put("settings", "first\ntoken = abcdef-0123456789\n");
@@ -510,6 +493,7 @@ fn a_secret_is_not_lost_by_writing_back_what_was_read() {
     );
 }
 
+once_test!(what_is_done_in_cells_is_not_told_to_the_editor);
 fn what_is_done_in_cells_is_not_told_to_the_editor() {
     let world = World::new(Place::any());
     let mut editor = Editor::open(&world, &[], "");
@@ -530,6 +514,7 @@ fn what_is_done_in_cells_is_not_told_to_the_editor() {
     assert_eq!(editor.told, ["session/update", "session/update", "x/other"]);
 }
 
+once_test!(other_messages_pass_whole);
 fn other_messages_pass_whole() {
     let world = World::new(Place::any());
     let mut editor = Editor::open(&world, &[], "");
@@ -580,6 +565,7 @@ fn other_messages_pass_whole() {
     assert_eq!(editor.lines.recv_timeout(LIMIT).unwrap()["id"], 99);
 }
 
+once_test!(a_directory_outside_the_project_is_refused);
 fn a_directory_outside_the_project_is_refused() {
     let world = World::new(Place::any());
     let mut editor = Editor::open(&world, &[], "");
@@ -619,6 +605,7 @@ fn a_directory_outside_the_project_is_refused() {
     assert_eq!(inside["result"]["sessionId"], "s1");
 }
 
+once_test!(an_agent_ends_with_its_editor);
 fn an_agent_ends_with_its_editor() {
     for mode in ["", "stubborn"] {
         let world = World::new(Place::any());
@@ -634,6 +621,7 @@ fn an_agent_ends_with_its_editor() {
     }
 }
 
+once_test!(an_agent_that_ends_ends_the_session);
 fn an_agent_that_ends_ends_the_session() {
     let world = World::new(Place::any());
     let mut editor = Editor::open(&world, &[], "");
@@ -647,6 +635,7 @@ fn an_agent_that_ends_ends_the_session() {
     );
 }
 
+once_test!(what_is_named_wrongly_ends_it_before_it_begins);
 /// Whether its input has an end or not.
 fn what_is_named_wrongly_ends_it_before_it_begins() {
     let world = World::new(Place::any());

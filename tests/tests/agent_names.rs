@@ -2,24 +2,9 @@
 //! show that they do, without the cell.
 
 use lazaret_tests::session::Answer;
-use lazaret_tests::suite::Test;
-use lazaret_tests::{LIMIT, Place, Session, World, in_each_place, run};
+use lazaret_tests::{LIMIT, Place, Session, World, place_test, run};
 use std::fs;
 use std::path::Path;
-
-pub fn tests() -> Vec<Test> {
-    in_each_place![
-        names_of_agents_cannot_be_made,
-        what_package_managers_read_is_put_in_place_if_harmless,
-        no_settings_of_package_managers_get_there_by_another_way,
-        package_managers_do_not_act_on_what_a_command_left,
-        packages_and_new_directories_have_their_settings,
-        what_the_user_wrote_for_package_managers_stays,
-        secrets_by_name_are_not_read,
-        what_a_link_in_the_home_directory_leads_to_is_closed,
-        what_a_profile_excepts_of_a_grant_is_not_read
-    ]
-}
 
 /// Names that commands could make once. The test of the shipped rules reads the same file.
 const CLOSED_FILE: &str = include_str!("../../policies/tests/agent_names.txt");
@@ -28,6 +13,7 @@ fn make(path: &str) -> String {
     format!("mkdir -p \"$(dirname {path})\"; echo x > {path}")
 }
 
+place_test!(names_of_agents_cannot_be_made);
 fn names_of_agents_cannot_be_made(place: Place) {
     let control = World::new(place);
     let world = World::new(place);
@@ -87,6 +73,7 @@ const HARMFUL: [(&str, &str); 6] = [
     (".pnpmfile.cjs", "\n"),
 ];
 
+place_test!(what_package_managers_read_is_put_in_place_if_harmless);
 fn what_package_managers_read_is_put_in_place_if_harmless(place: Place) {
     let world = World::new(place);
     let mut session = Session::open(&world);
@@ -189,6 +176,7 @@ m[:4096] = open(\"evil\", \"rb\").read().ljust(4096, b\"\\n\")'",
     ),
 ];
 
+place_test!(no_settings_of_package_managers_get_there_by_another_way);
 fn no_settings_of_package_managers_get_there_by_another_way(place: Place) {
     for (way, script) in WAYS {
         let world = World::new(place);
@@ -200,6 +188,7 @@ fn no_settings_of_package_managers_get_there_by_another_way(place: Place) {
     }
 }
 
+place_test!(package_managers_do_not_act_on_what_a_command_left);
 /// `npm` started where a command has been: what its settings require writes a file.
 fn package_managers_do_not_act_on_what_a_command_left(place: Place) {
     const SCRIPT: &str = "echo 'require(\"fs\").writeFileSync(\"sprung\", \"\")' > p.cjs
@@ -225,6 +214,7 @@ fn package_managers_do_not_act_on_what_a_command_left(place: Place) {
     assert!(world.project.join("p.cjs").exists() && !npm(&world));
 }
 
+place_test!(packages_and_new_directories_have_their_settings);
 fn packages_and_new_directories_have_their_settings(place: Place) {
     let world = World::new(place);
     world.put("node_modules/old/package.json", "{}");
@@ -254,6 +244,7 @@ fn packages_and_new_directories_have_their_settings(place: Place) {
     assert!(!Path::new(&world.project.join("app")).exists());
 }
 
+place_test!(what_the_user_wrote_for_package_managers_stays);
 fn what_the_user_wrote_for_package_managers_stays(place: Place) {
     let world = World::new(place);
     for (name, _) in HARMLESS {
@@ -272,6 +263,7 @@ fn what_the_user_wrote_for_package_managers_stays(place: Place) {
     }
 }
 
+place_test!(secrets_by_name_are_not_read);
 fn secrets_by_name_are_not_read(place: Place) {
     const SECRETS: [&str; 12] = [
         ".envrc.private",
@@ -312,6 +304,7 @@ fn secrets_by_name_are_not_read(place: Place) {
     }
 }
 
+place_test!(what_a_link_in_the_home_directory_leads_to_is_closed);
 /// A project that is a repository of dotfiles.
 fn what_a_link_in_the_home_directory_leads_to_is_closed(place: Place) {
     let world = World::new(place);
@@ -364,6 +357,7 @@ fn what_a_link_in_the_home_directory_leads_to_is_closed(place: Place) {
         .success();
 }
 
+place_test!(what_a_profile_excepts_of_a_grant_is_not_read);
 /// Data of servers and settings with tokens, in directories of programs that profiles grant.
 fn what_a_profile_excepts_of_a_grant_is_not_read(place: Place) {
     const CLOSED: [&str; 3] = [

@@ -5,10 +5,9 @@ use broker_protocol::approval::STANDING;
 use broker_protocol::*;
 use lazaret_tests::approval::{Approver, dressed, set_policy, sockets};
 use lazaret_tests::process::{self, figure, until};
-use lazaret_tests::suite::Test;
 use lazaret_tests::wire::{Received, framed, opening, shell};
 use lazaret_tests::world::long_sleep;
-use lazaret_tests::{Broker, LIMIT, Place, Terminal, World, in_each_place, once, programs, run};
+use lazaret_tests::{Broker, LIMIT, Place, Terminal, World, once_test, place_test, programs, run};
 use serde_json::json;
 use std::fs;
 use std::io::{Read, Write};
@@ -16,42 +15,6 @@ use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixStream;
 use std::process::Command as Program;
 use std::time::{Duration, Instant};
-
-pub fn tests() -> Vec<Test> {
-    [
-        in_each_place![
-            an_honest_yes_runs_the_call_and_nothing_runs_before_it,
-            what_was_not_allowed_has_nothing_kept,
-            a_no_and_a_silence_end_the_call_before_it_starts,
-            question_waits_as_long_as_its_session_wants_within_the_policy,
-            a_grant_for_anything_else_is_not_taken,
-            a_grant_is_used_once,
-            a_grant_for_the_session_covers_its_rule_and_tool_until_it_is_revoked,
-            a_grant_for_the_session_covers_the_programs_of_its_question,
-            a_grant_for_the_session_reaches_nothing_that_was_not_asked_about,
-            a_grant_for_the_session_covers_no_other_input,
-            a_rule_on_a_path_holds_where_its_links_lead,
-            a_grant_for_a_link_is_for_where_it_leads,
-            a_grant_for_test_suites_is_for_these,
-            input_that_came_before_the_answer_is_not_lost,
-            a_client_cannot_answer_where_answers_are_taken_elsewhere,
-            a_cell_cannot_reach_the_socket,
-            an_approver_sees_the_difference_and_rules_over_lasting_grants,
-            a_question_ends_with_its_client,
-            leave_for_an_effect_is_held_like_a_call
-        ],
-        once![
-            each_part_of_a_call_changes_its_digest,
-            floods_cost_no_memory_and_the_session_goes_on,
-            a_session_has_so_many_lasting_grants_and_calls_that_wait_count_as_under_way,
-            a_stranger_with_the_filters_of_the_client_may_not_answer,
-            bad_approvers_harm_only_themselves,
-            a_person_sees_the_end_of_a_call_before_a_key_allows_it,
-            what_drives_the_client_may_not_answer
-        ],
-    ]
-    .concat()
-}
 
 /// How long what was not allowed gets to show itself all the same.
 const WATCH: Duration = Duration::from_millis(250);
@@ -141,6 +104,7 @@ fn assert_nothing(world: &World, marker: &str) {
     );
 }
 
+place_test!(an_honest_yes_runs_the_call_and_nothing_runs_before_it);
 fn an_honest_yes_runs_the_call_and_nothing_runs_before_it(place: Place) {
     let world = World::new(place);
     let mut broker = guided(&world, RELAY);
@@ -176,6 +140,7 @@ fn an_honest_yes_runs_the_call_and_nothing_runs_before_it(place: Place) {
     assert!(matches!(read.outcome, Outcome::Answered));
 }
 
+place_test!(what_was_not_allowed_has_nothing_kept);
 /// A text is kept for an effect that somebody has allowed, and not while it waits, nor after a no.
 fn what_was_not_allowed_has_nothing_kept(place: Place) {
     let world = World::new(place);
@@ -216,6 +181,7 @@ fn what_was_not_allowed_has_nothing_kept(place: Place) {
     assert!(keep(&mut broker, 2).is_some());
 }
 
+place_test!(question_waits_as_long_as_its_session_wants_within_the_policy);
 fn question_waits_as_long_as_its_session_wants_within_the_policy(place: Place) {
     let world = World::new(place);
     let cases = [
@@ -242,6 +208,7 @@ fn question_waits_as_long_as_its_session_wants_within_the_policy(place: Place) {
     }
 }
 
+place_test!(a_no_and_a_silence_end_the_call_before_it_starts);
 fn a_no_and_a_silence_end_the_call_before_it_starts(place: Place) {
     let world = World::new(place);
     let mut broker = guided(&world, "timeout_s = 1");
@@ -269,6 +236,7 @@ fn a_no_and_a_silence_end_the_call_before_it_starts(place: Place) {
     assert_nothing(&world, &marker);
 }
 
+place_test!(a_grant_for_anything_else_is_not_taken);
 /// Every grant that is not the one for the call that waits.
 fn a_grant_for_anything_else_is_not_taken(place: Place) {
     let world = World::new(place);
@@ -381,6 +349,7 @@ fn a_grant_for_anything_else_is_not_taken(place: Place) {
     println!("{place}: {} lies, none taken", lies.len());
 }
 
+place_test!(a_grant_is_used_once);
 /// A yes is for one question: neither the same call again nor another one under its number runs by it.
 fn a_grant_is_used_once(place: Place) {
     let world = World::new(place);
@@ -413,6 +382,7 @@ fn a_grant_is_used_once(place: Place) {
     println!("{place}: {replays} replays, none taken");
 }
 
+once_test!(each_part_of_a_call_changes_its_digest);
 /// The digest is of everything that decides what runs.
 fn each_part_of_a_call_changes_its_digest() {
     let world = World::new(Place::any());
@@ -463,6 +433,7 @@ fn each_part_of_a_call_changes_its_digest() {
     );
 }
 
+place_test!(a_grant_for_the_session_covers_its_rule_and_tool_until_it_is_revoked);
 fn a_grant_for_the_session_covers_its_rule_and_tool_until_it_is_revoked(place: Place) {
     let world = World::new(place);
     let mut broker = guided(&world, RELAY);
@@ -495,6 +466,7 @@ fn a_grant_for_the_session_covers_its_rule_and_tool_until_it_is_revoked(place: P
     assert_nothing(&world, &marker);
 }
 
+place_test!(a_grant_for_the_session_reaches_nothing_that_was_not_asked_about);
 /// A yes for the session to something harmless about which a rule is in doubt, or that is only a part of a call.
 fn a_grant_for_the_session_reaches_nothing_that_was_not_asked_about(place: Place) {
     let world = World::new(place);
@@ -561,6 +533,7 @@ fn a_grant_for_the_session_reaches_nothing_that_was_not_asked_about(place: Place
     assert_nothing(&world, &marker);
 }
 
+place_test!(a_grant_for_the_session_covers_the_programs_of_its_question);
 /// Under a rule about a whole tool a yes for the session is one to the programs of the question, and to no other.
 fn a_grant_for_the_session_covers_the_programs_of_its_question(place: Place) {
     let world = World::new(place);
@@ -603,6 +576,7 @@ fn a_grant_for_the_session_covers_the_programs_of_its_question(place: Place) {
     assert!(world.project.join("b").exists());
 }
 
+place_test!(a_grant_for_the_session_covers_no_other_input);
 /// What a call is sent while it runs is in no digest: a yes for the session to `bash -s` would be one to any command.
 fn a_grant_for_the_session_covers_no_other_input(place: Place) {
     let world = World::new(place);
@@ -657,6 +631,7 @@ fn a_grant_for_the_session_covers_no_other_input(place: Place) {
     assert_nothing(&world, &long_sleep());
 }
 
+place_test!(a_rule_on_a_path_holds_where_its_links_lead);
 /// `docs/**` is allowed and `src/**` denied, and a link of the repository gives each file another name.
 fn a_rule_on_a_path_holds_where_its_links_lead(place: Place) {
     let world = World::new(place);
@@ -741,6 +716,7 @@ fn a_rule_on_a_path_holds_where_its_links_lead(place: Place) {
     assert!(!world.project.join("src/new").exists());
 }
 
+place_test!(a_grant_for_a_link_is_for_where_it_leads);
 /// A yes to a link is one to the file that was named, and not to what the link names later.
 fn a_grant_for_a_link_is_for_where_it_leads(place: Place) {
     let world = World::new(place);
@@ -826,6 +802,7 @@ fn grep(name: &str) -> Request {
     })
 }
 
+place_test!(a_grant_for_test_suites_is_for_these);
 /// A test suite is known by its command: a yes to it is none to a command beside it, and no client can call another one so.
 fn a_grant_for_test_suites_is_for_these(place: Place) {
     let world = World::new(place);
@@ -877,6 +854,7 @@ fn a_grant_for_test_suites_is_for_these(place: Place) {
     assert_nothing(&world, &marker);
 }
 
+once_test!(floods_cost_no_memory_and_the_session_goes_on);
 fn floods_cost_no_memory_and_the_session_goes_on() {
     let world = World::new(Place::any());
     let mut broker = guided(&world, RELAY);
@@ -945,6 +923,7 @@ fn floods_cost_no_memory_and_the_session_goes_on() {
     );
 }
 
+once_test!(a_session_has_so_many_lasting_grants_and_calls_that_wait_count_as_under_way);
 fn a_session_has_so_many_lasting_grants_and_calls_that_wait_count_as_under_way() {
     let world = World::new(Place::any());
     let mut broker = guided(&world, RELAY);
@@ -972,6 +951,7 @@ fn a_session_has_so_many_lasting_grants_and_calls_that_wait_count_as_under_way()
     assert!(matches!(broker.done(2000).outcome, Outcome::Answered));
 }
 
+place_test!(input_that_came_before_the_answer_is_not_lost);
 /// Input and the end of input come before the answer, and reach the command after it.
 fn input_that_came_before_the_answer_is_not_lost(place: Place) {
     let world = World::new(place);
@@ -993,6 +973,7 @@ fn input_that_came_before_the_answer_is_not_lost(place: Place) {
     }
 }
 
+place_test!(a_client_cannot_answer_where_answers_are_taken_elsewhere);
 /// With a channel of its own, the client's most honest yes is a lie.
 fn a_client_cannot_answer_where_answers_are_taken_elsewhere(place: Place) {
     let world = World::new(place);
@@ -1078,6 +1059,7 @@ fn refusal(connected: std::io::Result<UnixStream>, place: Place) -> Option<Strin
     }
 }
 
+once_test!(a_stranger_with_the_filters_of_the_client_may_not_answer);
 /// What a confined client makes it cannot get rid of its filters, however it hides where it comes from.
 fn a_stranger_with_the_filters_of_the_client_may_not_answer() {
     for place in Place::all() {
@@ -1122,6 +1104,7 @@ fn running_end(running: &mut process::Running) -> bool {
     process::wait(&mut running.child, LIMIT).is_some_and(|status| status.success())
 }
 
+place_test!(a_cell_cannot_reach_the_socket);
 /// What runs in a cell reaches the socket in neither tier; the same program reaches it outside.
 fn a_cell_cannot_reach_the_socket(place: Place) {
     const KNOCK: &str = "import socket,sys\ns=socket.socket(socket.AF_UNIX)\ns.settimeout(5)\n\
@@ -1153,6 +1136,7 @@ fn a_cell_cannot_reach_the_socket(place: Place) {
     );
 }
 
+once_test!(bad_approvers_harm_only_themselves);
 /// An approver that breaks the rules, or does not read, is cut off; the session and other approvers do not notice.
 fn bad_approvers_harm_only_themselves() {
     const LIAR: &str = r#"
@@ -1236,6 +1220,7 @@ except OSError: print('closed')
     println!("{counted} bad approvers");
 }
 
+place_test!(an_approver_sees_the_difference_and_rules_over_lasting_grants);
 /// What an approver is shown of a write is the difference to the file as it is; its lasting grant is listed and revoked.
 fn an_approver_sees_the_difference_and_rules_over_lasting_grants(place: Place) {
     let world = World::new(place);
@@ -1303,6 +1288,7 @@ fn ask_to_write(broker: &mut Broker, world: &World) -> String {
     }
 }
 
+once_test!(a_person_sees_the_end_of_a_call_before_a_key_allows_it);
 /// On a terminal: nothing hides, and nothing is allowed before its end has been on the screen.
 fn a_person_sees_the_end_of_a_call_before_a_key_allows_it() {
     let world = World::new(Place::any());
@@ -1350,6 +1336,7 @@ fn driven(world: &World, client: &Program) -> Program {
     driver
 }
 
+once_test!(what_drives_the_client_may_not_answer);
 /// A program that drives a session may not answer beside it: as a sibling of the client, in a process session of its own, or
 /// under a terminal that it has made. The control: where the policy wants no terminal, one that nothing leads to may.
 fn what_drives_the_client_may_not_answer() {
@@ -1407,6 +1394,7 @@ fn approve_here(world: &World) -> Program {
     command
 }
 
+place_test!(a_question_ends_with_its_client);
 /// A client that leaves takes its questions with it, and one that stays silent holds nothing.
 fn a_question_ends_with_its_client(place: Place) {
     let world = World::new(place);
@@ -1422,6 +1410,7 @@ fn a_question_ends_with_its_client(place: Place) {
     ));
 }
 
+place_test!(leave_for_an_effect_is_held_like_a_call);
 /// What the executor has no part in is asked about like a call of its own, and no lie gets leave for it, nor by it for
 /// anything else.
 fn leave_for_an_effect_is_held_like_a_call(place: Place) {

@@ -3,7 +3,7 @@
 
 use lazaret_tests::laws::{self, Violations};
 use lazaret_tests::world::unique;
-use lazaret_tests::{LIMIT, Place, World, once, programs, run, suite};
+use lazaret_tests::{LIMIT, Place, World, once_test, programs, run, suite};
 use memchr::memmem;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,30 +13,7 @@ use std::process::{Command, ExitCode};
 use std::sync::Mutex;
 
 fn main() -> ExitCode {
-    suite::main(once![
-        imports_run_downwards,
-        the_executor_stays_small,
-        the_executors_dependencies_have_reasons,
-        contracts_name_their_tests,
-        bounds_are_listed,
-        unsafe_stays_in_sys,
-        one_file_starts_processes,
-        advice_to_paste_is_quoted,
-        layers_do_not_depend_on_the_build,
-        the_switch_for_ablation_stands_alone,
-        no_release_has_the_switch,
-        the_export_of_spans_is_off_by_default,
-        what_is_shipped_does_not_know_the_switch,
-        every_crate_includes_its_readme,
-        comments_and_strings_are_no_code,
-        no_circles_of_imports,
-        crates_stay_small,
-        the_broker_is_built_of_little,
-        tests_add_no_features,
-        names_are_plain,
-        comments_say_more_than_names,
-        the_table
-    ])
+    suite::main()
 }
 
 /// Most doc comments of the workspace that only repeat a name.
@@ -97,6 +74,7 @@ impl Law {
     }
 }
 
+once_test!(imports_run_downwards);
 fn imports_run_downwards() {
     let law = Law::kept(laws::imports_run_downwards);
     law.catches(|copy| copy.depend("orchestrator", "executor = { path = \"../executor\" }"));
@@ -104,6 +82,7 @@ fn imports_run_downwards() {
     law.catches(|copy| copy.write("Cargo.toml", "broken"));
 }
 
+once_test!(the_executor_stays_small);
 fn the_executor_stays_small() {
     let law = Law::kept(laws::executor_stays_small);
     law.catches(|copy| copy.depend("executor", "tokio.workspace = true"));
@@ -111,6 +90,7 @@ fn the_executor_stays_small() {
     law.catches(|copy| copy.depend("executor/layers", "globset.workspace = true"));
 }
 
+once_test!(the_executors_dependencies_have_reasons);
 fn the_executors_dependencies_have_reasons() {
     let law = Law::kept(laws::executor_dependencies_have_reasons);
     law.catches(|copy| copy.depend("executor/layers", "toml.workspace = true"));
@@ -121,6 +101,7 @@ fn the_executors_dependencies_have_reasons() {
     });
 }
 
+once_test!(contracts_name_their_tests);
 fn contracts_name_their_tests() {
     let law = Law::kept(laws::contracts_name_their_tests);
     law.catches(|copy| {
@@ -130,6 +111,7 @@ fn contracts_name_their_tests() {
     });
 }
 
+once_test!(bounds_are_listed);
 fn bounds_are_listed() {
     let law = Law::kept(laws::bounds_are_listed);
     law.catches(|copy| copy.write("executor/src/planted.rs", "const PLANTED_MAX: usize = 7;"));
@@ -150,6 +132,7 @@ fn bounds_are_listed() {
     });
 }
 
+once_test!(unsafe_stays_in_sys);
 fn unsafe_stays_in_sys() {
     let law = Law::kept(laws::unsafe_stays_in_sys).in_copies_of(&["executor/cell"]);
     law.catches(|copy| copy.write("executor/cell/src/planted.rs", "fn f() { unsafe { g() } }"));
@@ -163,6 +146,7 @@ fn unsafe_stays_in_sys() {
         .catches(|copy| copy.write("tests/tests/planted.rs", "unsafe extern \"C\" {}"));
 }
 
+once_test!(advice_to_paste_is_quoted);
 fn advice_to_paste_is_quoted() {
     let law = Law::kept(laws::advice::advice_is_quoted).in_copies_of(&["orchestrator/why"]);
     let plant = |line: &str| format!("fn f(path: &str) -> String {{ format!({line:?}) }}");
@@ -175,6 +159,7 @@ fn advice_to_paste_is_quoted() {
     }
 }
 
+once_test!(one_file_starts_processes);
 fn one_file_starts_processes() {
     let law = Law::kept(laws::one_file_starts_processes).in_copies_of(&[
         "policies",
@@ -210,6 +195,7 @@ fn one_file_starts_processes() {
     ));
 }
 
+once_test!(layers_do_not_depend_on_the_build);
 fn layers_do_not_depend_on_the_build() {
     let law = Law::kept(laws::layers_do_not_depend_on_the_build);
     for text in [
@@ -230,6 +216,7 @@ fn layers_do_not_depend_on_the_build() {
     });
 }
 
+once_test!(the_switch_for_ablation_stands_alone);
 fn the_switch_for_ablation_stands_alone() {
     let law = Law::kept(laws::the_switch_stands_alone);
     let switch = "executor/layers/src/ablation.rs";
@@ -260,6 +247,7 @@ fn the_switch_for_ablation_stands_alone() {
     });
 }
 
+once_test!(the_export_of_spans_is_off_by_default);
 fn the_export_of_spans_is_off_by_default() {
     let law = Law::kept(laws::export_is_off_by_default);
     law.catches(|copy| {
@@ -275,6 +263,7 @@ fn the_export_of_spans_is_off_by_default() {
     law.catches(|copy| copy.write("Cargo.toml", "broken"));
 }
 
+once_test!(no_release_has_the_switch);
 /// The compiler's own word: with the feature, the file of the switch is an error in a release and only there.
 fn no_release_has_the_switch() {
     let errors = |release: bool| {
@@ -307,6 +296,7 @@ fn no_release_has_the_switch() {
     assert!(!errors(false).contains(ours), "{}", errors(false));
 }
 
+once_test!(what_is_shipped_does_not_know_the_switch);
 /// What is shipped does not know the word for the switch, and does not listen to it; what tests are run with does.
 fn what_is_shipped_does_not_know_the_switch() {
     let knows = |program: &Path| {
@@ -332,6 +322,7 @@ fn what_is_shipped_does_not_know_the_switch() {
 
 const SWITCH: &str = "LAZARET_ABLATE";
 
+once_test!(every_crate_includes_its_readme);
 fn every_crate_includes_its_readme() {
     let law = Law::kept(laws::every_crate_includes_its_readme);
     law.catches(|copy| {
@@ -341,6 +332,7 @@ fn every_crate_includes_its_readme() {
     });
 }
 
+once_test!(no_circles_of_imports);
 fn no_circles_of_imports() {
     let law = Law::kept(laws::no_circles).in_small_copies();
     law.catches(|copy| {
@@ -359,6 +351,7 @@ fn no_circles_of_imports() {
     }
 }
 
+once_test!(crates_stay_small);
 fn crates_stay_small() {
     let law = Law::kept(laws::crates_stay_small).in_small_copies();
     law.catches(|copy| {
@@ -375,12 +368,14 @@ fn crates_stay_small() {
     });
 }
 
+once_test!(the_broker_is_built_of_little);
 fn the_broker_is_built_of_little() {
     let law = Law::kept(laws::the_broker_is_built_of_little);
     law.catches(|copy| copy.depend("executor", "url.workspace = true"));
     law.catches(|copy| copy.write("Cargo.toml", "broken"));
 }
 
+once_test!(tests_add_no_features);
 fn tests_add_no_features() {
     let law = Law::kept(laws::tests_add_no_features);
     law.catches(|copy| {
@@ -391,6 +386,7 @@ fn tests_add_no_features() {
     law.catches(|copy| copy.write("Cargo.toml", "broken"));
 }
 
+once_test!(names_are_plain);
 fn names_are_plain() {
     let law = Law::kept(laws::names_are_plain).in_small_copies();
     for text in [
@@ -404,6 +400,7 @@ fn names_are_plain() {
     }
 }
 
+once_test!(comments_say_more_than_names);
 fn comments_say_more_than_names() {
     let all = laws::filler(programs::workspace()).unwrap();
     assert!(
@@ -417,6 +414,7 @@ fn comments_say_more_than_names() {
     assert_eq!(laws::filler(&copy.root), Ok(before + 2));
 }
 
+once_test!(the_table);
 /// What the laws are about, crate by crate.
 fn the_table() {
     let root = programs::workspace();
@@ -438,6 +436,7 @@ fn the_table() {
     }
 }
 
+once_test!(comments_and_strings_are_no_code);
 fn comments_and_strings_are_no_code() {
     let text = "let a = \"unsafe \\\" unsafe\"; // unsafe\n/* unsafe /* unsafe */ unsafe */ let b = r#\"unsafe\"#;\n\
                 let c = '\"'; let d: &'static str = \"x\"; let r#type = '\\''; real";

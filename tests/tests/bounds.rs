@@ -5,34 +5,13 @@ use crate::kept_world::KeptWorld;
 use broker_protocol::Tier;
 use lazaret_tests::process::until;
 use lazaret_tests::programs;
-use lazaret_tests::suite::Test;
-use lazaret_tests::{LIMIT, Place, Session, World, in_each_place, run};
+use lazaret_tests::{LIMIT, Place, Session, World, place_test, run};
 use serde_json::json;
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
-
-pub fn tests() -> Vec<Test> {
-    in_each_place![
-        the_users_repository_is_watched_before_those_of_commands,
-        repositories_over_the_bound_are_closed_for_writing,
-        settings_of_many_repositories_of_commands_open_a_session,
-        a_root_that_a_command_closes_is_open_again,
-        a_root_that_a_background_command_closes_is_open_again,
-        a_closed_central_root_opens_a_session,
-        who_may_use_a_root_is_given_back,
-        what_the_user_changes_between_calls_stays,
-        many_names_in_the_central_root_open_a_session,
-        many_protected_names_in_the_project_root_open_a_session,
-        many_locks_are_one_finding,
-        what_changes_after_several_calls_is_found,
-        what_changes_under_another_name_is_found,
-        the_calls_of_a_call_do_not_grow_with_the_repositories,
-        the_flat_tier_opens_with_the_calls_of_the_namespaced_tier,
-    ]
-}
 
 /// Git's own shell prompt runs what a counter says.
 const COUNTER: &str = ".git/rebase-merge/msgnum";
@@ -60,6 +39,7 @@ fn central(world: &World) -> String {
     world.central.display().to_string()
 }
 
+place_test!(the_users_repository_is_watched_before_those_of_commands);
 fn the_users_repository_is_watched_before_those_of_commands(place: Place) {
     let world = World::new(place);
     repository(&world);
@@ -85,6 +65,7 @@ fn the_users_repository_is_watched_before_those_of_commands(place: Place) {
     }
 }
 
+place_test!(repositories_over_the_bound_are_closed_for_writing);
 fn repositories_over_the_bound_are_closed_for_writing(place: Place) {
     let world = World::new(place);
     repository(&world);
@@ -116,6 +97,7 @@ for i in range(150):
 print(len(os.listdir(".")))
 ' "#;
 
+place_test!(settings_of_many_repositories_of_commands_open_a_session);
 fn settings_of_many_repositories_of_commands_open_a_session(place: Place) {
     let world = World::new(place);
     repository(&world);
@@ -142,6 +124,7 @@ fn settings_of_many_repositories_of_commands_open_a_session(place: Place) {
     assert_ne!(said.code(), 0, "{}", said.errors());
 }
 
+place_test!(a_root_that_a_command_closes_is_open_again);
 fn a_root_that_a_command_closes_is_open_again(place: Place) {
     let world = World::new(place);
     repository(&world);
@@ -167,6 +150,7 @@ fn a_root_that_a_command_closes_is_open_again(place: Place) {
     }
 }
 
+place_test!(a_root_that_a_background_command_closes_is_open_again);
 fn a_root_that_a_background_command_closes_is_open_again(place: Place) {
     for end in ["", "; sleep 300"] {
         let world = World::new(place);
@@ -184,6 +168,7 @@ fn a_root_that_a_background_command_closes_is_open_again(place: Place) {
     }
 }
 
+place_test!(a_closed_central_root_opens_a_session);
 fn a_closed_central_root_opens_a_session(place: Place) {
     let world = World::new(place);
     run(&mut world.cell("true"), LIMIT).success();
@@ -210,6 +195,7 @@ for name in ("system.posix_acl_access", "system.posix_acl_default"):
 os.chmod(sys.argv[1], 0o2777)
 ' "#;
 
+place_test!(who_may_use_a_root_is_given_back);
 fn who_may_use_a_root_is_given_back(place: Place) {
     let world = World::new(place);
     for root in [world.project.clone(), world.central.clone()] {
@@ -242,6 +228,7 @@ fn who_may_use_a_root_is_given_back(place: Place) {
     }
 }
 
+place_test!(what_the_user_changes_between_calls_stays);
 fn what_the_user_changes_between_calls_stays(place: Place) {
     let world = World::new(place);
     let mut session = Session::open(&world);
@@ -253,6 +240,7 @@ fn what_the_user_changes_between_calls_stays(place: Place) {
     session.call("file_list", json!({"path": "."})).success();
 }
 
+place_test!(many_names_in_the_central_root_open_a_session);
 /// A hundred thousand here; the bounds themselves are tested where they are.
 fn many_names_in_the_central_root_open_a_session(place: Place) {
     let world = World::new(place);
@@ -272,6 +260,7 @@ for n in range(100): os.mkdir(f"d{n}"); [os.link("0", f"d{n}/{i}") for i in rang
     );
 }
 
+place_test!(many_protected_names_in_the_project_root_open_a_session);
 /// More than there may be mounts. What the user had stays, and stays closed.
 fn many_protected_names_in_the_project_root_open_a_session(place: Place) {
     let world = World::new(place);
@@ -286,6 +275,7 @@ fn many_protected_names_in_the_project_root_open_a_session(place: Place) {
     assert_eq!(world.get(".env"), world.canary.as_bytes());
 }
 
+place_test!(many_locks_are_one_finding);
 fn many_locks_are_one_finding(place: Place) {
     let world = World::new(place);
     repository(&world);
@@ -313,6 +303,7 @@ fn many_locks_are_one_finding(place: Place) {
     assert!(said.contains("index.lock"), "{said}");
 }
 
+place_test!(what_changes_after_several_calls_is_found);
 /// After some calls only what has changed is looked at.
 fn what_changes_after_several_calls_is_found(place: Place) {
     let world = World::new(place);
@@ -356,6 +347,7 @@ fn what_changes_after_several_calls_is_found(place: Place) {
     }
 }
 
+place_test!(what_changes_under_another_name_is_found);
 /// By a link to the file elsewhere, by a file that was open before it got its name, and by a mapping of it.
 fn what_changes_under_another_name_is_found(place: Place) {
     let open_before = r#"python3 -c '
@@ -456,6 +448,7 @@ fn system_calls(
         .count()
 }
 
+place_test!(the_calls_of_a_call_do_not_grow_with_the_repositories);
 /// Only calls on what belongs to a repository count: how often a process waits, and how many cells are made ahead, depends on the
 /// machine's load.
 fn the_calls_of_a_call_do_not_grow_with_the_repositories(place: Place) {
@@ -489,6 +482,10 @@ fn the_calls_of_a_call_do_not_grow_with_the_repositories(place: Place) {
     }
 }
 
+place_test!(
+    the_flat_tier_opens_with_the_calls_of_the_namespaced_tier,
+    flat_only
+);
 /// The project is walked once in the tier that cannot be known before namespaces are refused, too.
 fn the_flat_tier_opens_with_the_calls_of_the_namespaced_tier(place: Place) {
     if !Path::new("/usr/bin/strace").exists() {

@@ -2,19 +2,15 @@
 
 use lazaret_tests::process;
 use lazaret_tests::programs::workspace;
-use lazaret_tests::suite::Test;
-use lazaret_tests::{LIMIT, Place, World, in_each_place};
+use lazaret_tests::{LIMIT, Place, World, place_test};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-pub fn tests() -> Vec<Test> {
-    in_each_place![python, node]
-}
-
 /// How many times the usual wait a whole suite may take: it is some fifty tests, each with a session of its own.
 const SUITE: u32 = 10;
 
+place_test!(python);
 /// `python3 -m unittest` of the package.
 fn python(place: Place) {
     let world = World::new(place);
@@ -26,6 +22,7 @@ fn python(place: Place) {
     passes(command.current_dir(clients.join("python/tests")));
 }
 
+place_test!(node);
 /// `node --test` of the package.
 fn node(place: Place) {
     let world = World::new(place);

@@ -2,26 +2,13 @@
 //! kernel, the host's own name, a project behind a link, a tracer of its own process.
 
 use broker_protocol::{Bash, Open, Request, Tier};
-use lazaret_tests::suite::Test;
 use lazaret_tests::wire::{Broker, opening, shell};
-use lazaret_tests::{LIMIT, Place, Session, World, in_each_place, run};
+use lazaret_tests::{LIMIT, Place, Session, World, place_test, run};
 use serde_json::{Value, json};
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-pub fn tests() -> Vec<Test> {
-    in_each_place![
-        shared_memory_is_the_sessions_own,
-        directories_get_the_setgid_bit_and_files_do_not,
-        unknown_system_calls_are_absent,
-        a_32_bit_program_is_named,
-        the_hosts_name_resolves,
-        a_project_works_under_both_names,
-        a_name_that_leads_elsewhere_is_no_name,
-        leaks_are_found_by_tracing_the_own_process
-    ]
-}
-
+place_test!(shared_memory_is_the_sessions_own);
 fn shared_memory_is_the_sessions_own(place: Place) {
     let world = World::new(place);
     let outside = format!(
@@ -41,6 +28,7 @@ fn shared_memory_is_the_sessions_own(place: Place) {
     assert!(!Path::new("/dev/shm/a").exists());
 }
 
+place_test!(directories_get_the_setgid_bit_and_files_do_not);
 fn directories_get_the_setgid_bit_and_files_do_not(place: Place) {
     let world = World::new(place);
     let script = "mkdir d && chmod g+s d && mkdir d/e && install -d -m 2775 f && stat -c %A d d/e f
@@ -68,6 +56,7 @@ fn directories_get_the_setgid_bit_and_files_do_not(place: Place) {
     assert_eq!(lines[9], "644");
 }
 
+place_test!(unknown_system_calls_are_absent);
 fn unknown_system_calls_are_absent(place: Place) {
     let world = World::new(place);
     let script = "python3 -c '
@@ -99,6 +88,7 @@ fn program_of_32_bits() -> Vec<u8> {
     file
 }
 
+place_test!(a_32_bit_program_is_named);
 fn a_32_bit_program_is_named(place: Place) {
     let world = World::new(place);
     let program = world.put_program("old", program_of_32_bits());
@@ -117,6 +107,7 @@ fn a_32_bit_program_is_named(place: Place) {
     assert!(session.bash("exit 3").result["metadata"]["denied"].is_null());
 }
 
+place_test!(the_hosts_name_resolves);
 fn the_hosts_name_resolves(place: Place) {
     let world = World::new(place);
     let script = "python3 -c 'import socket; print(socket.gethostbyname(socket.gethostname()))'; getent hosts localhost | wc -l";
@@ -138,6 +129,7 @@ fn at(world: &World, project: &Path, words: &[&str]) -> std::process::Command {
     command
 }
 
+place_test!(a_project_works_under_both_names);
 fn a_project_works_under_both_names(place: Place) {
     let world = World::new(place);
     world.put("f", "content");
@@ -176,6 +168,7 @@ fn a_project_works_under_both_names(place: Place) {
     assert_eq!(said["result"], "x", "{said}");
 }
 
+place_test!(a_name_that_leads_elsewhere_is_no_name);
 /// A client that names something else as the project's path makes nothing of it.
 fn a_name_that_leads_elsewhere_is_no_name(place: Place) {
     let world = World::new(place);
@@ -216,6 +209,7 @@ fn a_name_that_leads_elsewhere_is_no_name(place: Place) {
     assert!(many.check().is_err());
 }
 
+place_test!(leaks_are_found_by_tracing_the_own_process);
 fn leaks_are_found_by_tracing_the_own_process(place: Place) {
     let world = World::new(place);
     world.put("leak.c", "#include <stdlib.h>\nint main(void) { volatile char *p = malloc(100); p[0] = 1; p = 0; return 0; }\n");

@@ -4,19 +4,11 @@
 use lazaret_tests::container::Runtime;
 use lazaret_tests::place::CONTAINER_VARIABLE;
 use lazaret_tests::process::run;
-use lazaret_tests::{LIMIT, Place, Test, World, once, programs};
+use lazaret_tests::{LIMIT, Place, World, once_test, programs};
 use nix::unistd::geteuid;
 use std::fs;
 use std::process::Command;
 use std::time::Duration;
-
-pub fn tests() -> Vec<Test> {
-    once![
-        a_command_runs_on_a_read_only_root,
-        suites_hold_with_dockers_profile,
-        suites_hold_with_podmans_profile
-    ]
-}
 
 /// What runs again for each profile: from each suite, what depends most on how the supervisor gets at its callers.
 const AGAIN: [&str; 7] = [
@@ -29,10 +21,12 @@ const AGAIN: [&str; 7] = [
     "network::a_host_that_is_not_allowed_is_refused_named_and_recorded",
 ];
 
+once_test!(suites_hold_with_dockers_profile);
 fn suites_hold_with_dockers_profile() {
     suites_hold(Runtime::Docker);
 }
 
+once_test!(suites_hold_with_podmans_profile);
 fn suites_hold_with_podmans_profile() {
     suites_hold(Runtime::Podman);
 }
@@ -69,6 +63,7 @@ fn place() -> Place {
         .expect("every machine has the flat tier")
 }
 
+once_test!(a_command_runs_on_a_read_only_root);
 fn a_command_runs_on_a_read_only_root() {
     for runtime in Runtime::ALL {
         let world = World::new(place());

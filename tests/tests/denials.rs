@@ -2,33 +2,20 @@
 //! `LAZARET_GOLDEN=write` writes the page again.
 
 use broker_protocol::Tier;
-use lazaret_tests::suite::{self, Test};
-use lazaret_tests::{LIMIT, Place, Session, User, World, in_each_place, run};
+use lazaret_tests::{LIMIT, Place, Session, World, place_test, run};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
 
-pub fn tests() -> Vec<Test> {
-    let mut tests = in_each_place![
-        each_denial_names_the_thing_what_closed_it_and_what_would_open_it,
-        what_is_not_denied_is_not_told,
-        nobody_learns_from_a_denial_what_exists,
-        limits_that_the_kernel_keeps_are_named_too,
-        what_is_closed_as_an_object_says_why
-    ];
-    tests.extend(suite::flat_only(in_each_place![
-        a_program_that_nobody_can_read_is_over_the_limit
-    ]));
-    tests
-}
-
+place_test!(
+    a_program_that_nobody_can_read_is_over_the_limit,
+    flat_only,
+    ordinary_only
+);
 /// In `/proc` it does not say how much it writes: in the namespaced tier it does, as that session has a user namespace of its own.
 fn a_program_that_nobody_can_read_is_over_the_limit(place: Place) {
-    if place.user == User::Root {
-        return;
-    }
     let world = world(place);
     // With shared libraries it would not start in this tier: no supervisor reads its memory.
     let build = "echo 'int main() { return sleep(5); }' | gcc -static -w -x c -o quiet - && chmod 0111 quiet";
@@ -350,6 +337,7 @@ fn page() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/denials.md")
 }
 
+place_test!(each_denial_names_the_thing_what_closed_it_and_what_would_open_it);
 /// Each row of the page. The control: without what is tried, nothing is told ([`what_is_not_denied_is_not_told`]).
 fn each_denial_names_the_thing_what_closed_it_and_what_would_open_it(place: Place) {
     static FILE: Mutex<()> = Mutex::new(());
@@ -392,6 +380,7 @@ const ORDINARY: [(&str, bool); 6] = [
     ("grep -r nothing-like-this /usr/share/misc; exit 3", false),
 ];
 
+place_test!(what_is_not_denied_is_not_told);
 fn what_is_not_denied_is_not_told(place: Place) {
     let world = world(place);
     let mut session = Session::open(&world);
@@ -416,6 +405,7 @@ fn what_is_not_denied_is_not_told(place: Place) {
     }
 }
 
+place_test!(nobody_learns_from_a_denial_what_exists);
 /// A file that exists and one that does not are told of alike, where the cell shows neither.
 fn nobody_learns_from_a_denial_what_exists(place: Place) {
     let (world, key) = (world(place), Key::new(place));
@@ -439,6 +429,7 @@ fn nobody_learns_from_a_denial_what_exists(place: Place) {
     }
 }
 
+place_test!(limits_that_the_kernel_keeps_are_named_too);
 /// What ends no command, but makes its own calls fail; and what a shell only reports.
 fn limits_that_the_kernel_keeps_are_named_too(place: Place) {
     let world = world(place);
@@ -493,6 +484,7 @@ fn limits_that_the_kernel_keeps_are_named_too(place: Place) {
     );
 }
 
+place_test!(what_is_closed_as_an_object_says_why);
 fn what_is_closed_as_an_object_says_why(place: Place) {
     let world = world(place);
     world.put("other", "a secret\n");

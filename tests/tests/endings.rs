@@ -2,28 +2,13 @@
 //! does not use them is killed, and nothing is gained by ignoring the signal.
 
 use lazaret_tests::process::{assert_gone, until, with_marker};
-use lazaret_tests::suite::Test;
 use lazaret_tests::world::long_sleep;
-use lazaret_tests::{LIMIT, Place, Session, World, in_each_place, run};
+use lazaret_tests::{LIMIT, Place, Session, World, place_test, run};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-
-pub fn tests() -> Vec<Test> {
-    in_each_place![
-        an_ended_git_leaves_no_lock,
-        what_a_shell_has_started_gets_its_time,
-        a_stopped_process_gets_its_time,
-        who_ignores_the_signal_is_killed_after_two_seconds,
-        who_ignores_the_signal_prints_no_more_than_the_limit,
-        a_second_cancel_kills_at_once,
-        the_end_of_a_session_kills_at_once,
-        processes_left_running_are_named,
-        a_person_has_no_time_limit_unless_it_is_set
-    ]
-}
 
 /// Holds `.git/index.lock` while its editor runs.
 const COMMIT: &str = "touch f; git add f; GIT_EDITOR='sleep SLEEP; true' git commit -qa";
@@ -57,6 +42,7 @@ fn started(world: &World, session: &mut Session, script: &str, file: &str) -> (S
     (id, marker)
 }
 
+place_test!(an_ended_git_leaves_no_lock);
 fn an_ended_git_leaves_no_lock(place: Place) {
     let world = repository(place);
     let lock = world.project.join(".git/index.lock");
@@ -90,6 +76,7 @@ fn an_ended_git_leaves_no_lock(place: Place) {
     assert!(!lock.exists());
 }
 
+place_test!(what_a_shell_has_started_gets_its_time);
 fn what_a_shell_has_started_gets_its_time(place: Place) {
     let world = World::new(place);
     let mut session = Session::open(&world);
@@ -101,6 +88,7 @@ fn what_a_shell_has_started_gets_its_time(place: Place) {
     assert_gone(&marker, LIMIT);
 }
 
+place_test!(a_stopped_process_gets_its_time);
 fn a_stopped_process_gets_its_time(place: Place) {
     let world = World::new(place);
     let mut session = Session::open(&world);
@@ -112,6 +100,7 @@ fn a_stopped_process_gets_its_time(place: Place) {
     assert!(world.project.join("done").exists());
 }
 
+place_test!(who_ignores_the_signal_is_killed_after_two_seconds);
 fn who_ignores_the_signal_is_killed_after_two_seconds(place: Place) {
     let world = World::new(place);
     let mut session = Session::open(&world);
@@ -129,6 +118,7 @@ fn who_ignores_the_signal_is_killed_after_two_seconds(place: Place) {
     assert!(session.bash("echo on").success().contains("on"));
 }
 
+place_test!(who_ignores_the_signal_prints_no_more_than_the_limit);
 fn who_ignores_the_signal_prints_no_more_than_the_limit(place: Place) {
     let world = World::new(place);
     let settings = policy(
@@ -148,6 +138,7 @@ fn who_ignores_the_signal_prints_no_more_than_the_limit(place: Place) {
     assert!((64 << 10..192 << 10).contains(&printed), "{printed}");
 }
 
+place_test!(a_second_cancel_kills_at_once);
 fn a_second_cancel_kills_at_once(place: Place) {
     let world = World::new(place);
     let mut session = Session::open(&world);
@@ -161,6 +152,7 @@ fn a_second_cancel_kills_at_once(place: Place) {
     assert_gone(&marker, LIMIT);
 }
 
+place_test!(the_end_of_a_session_kills_at_once);
 fn the_end_of_a_session_kills_at_once(place: Place) {
     let world = World::new(place);
     let mut session = Session::open(&world);
@@ -172,6 +164,7 @@ fn the_end_of_a_session_kills_at_once(place: Place) {
     assert!(start.elapsed() < Duration::from_millis(1900));
 }
 
+place_test!(processes_left_running_are_named);
 fn processes_left_running_are_named(place: Place) {
     let world = World::new(place);
     let mut session = Session::open(&world);
@@ -205,6 +198,7 @@ fn processes_left_running_are_named(place: Place) {
     );
 }
 
+place_test!(a_person_has_no_time_limit_unless_it_is_set);
 fn a_person_has_no_time_limit_unless_it_is_set(place: Place) {
     let world = World::new(place);
     let settings = policy(

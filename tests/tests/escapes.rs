@@ -8,10 +8,9 @@ use broker_protocol::Tier;
 use lazaret_tests::process::{self, Process, Running};
 use lazaret_tests::rows::{self, Verdict};
 use lazaret_tests::serving::Listener;
-use lazaret_tests::suite::Test;
 use lazaret_tests::sys::{SharedSegment, let_inherit};
 use lazaret_tests::world::unique;
-use lazaret_tests::{LIMIT, Place, Serving, Session, User, World, in_each_place, once, run};
+use lazaret_tests::{LIMIT, Place, Serving, Session, User, World, once_test, place_test, run};
 use serde_json::json;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,25 +22,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
 use std::path::PathBuf;
 use std::time::Duration;
-
-pub fn tests() -> Vec<Test> {
-    [
-        in_each_place![
-            files_outside_stay_closed,
-            no_socket_leads_out,
-            other_processes_are_out_of_reach,
-            the_kernel_is_not_reached,
-            no_name_is_made_that_the_host_acts_on,
-            nothing_outlives_its_call,
-            files_outside_stay_closed_without_landlock
-        ],
-        once![
-            an_older_landlock_loses_what_security_md_lists,
-            an_open_door_is_seen
-        ],
-    ]
-    .concat()
-}
 
 struct Attack {
     name: &'static str,
@@ -642,30 +622,37 @@ const SURVIVORS: &[Attack] = &[
     },
 ];
 
+place_test!(files_outside_stay_closed);
 fn files_outside_stay_closed(place: Place) {
     Fixture::new(place).expect_held("files", FILES);
 }
 
+place_test!(no_socket_leads_out);
 fn no_socket_leads_out(place: Place) {
     Fixture::new(place).expect_held("network", NETWORK);
 }
 
+place_test!(other_processes_are_out_of_reach);
 fn other_processes_are_out_of_reach(place: Place) {
     Fixture::new(place).expect_held("processes", PROCESSES);
 }
 
+place_test!(the_kernel_is_not_reached);
 fn the_kernel_is_not_reached(place: Place) {
     Fixture::new(place).expect_held("kernel", KERNEL);
 }
 
+place_test!(no_name_is_made_that_the_host_acts_on);
 fn no_name_is_made_that_the_host_acts_on(place: Place) {
     Fixture::new(place).expect_held("names", NAMES);
 }
 
+place_test!(nothing_outlives_its_call);
 fn nothing_outlives_its_call(place: Place) {
     Fixture::new(place).expect_held("survivors", SURVIVORS);
 }
 
+place_test!(files_outside_stay_closed_without_landlock);
 /// Files outside have two walls in each tier: mounts, or the supervisor, and Landlock.
 fn files_outside_stay_closed_without_landlock(place: Place) {
     let fixture = Fixture::of(World::ablated(place, "landlock-files"));
@@ -682,6 +669,7 @@ fn files_outside_stay_closed_without_landlock(place: Place) {
     );
 }
 
+once_test!(an_older_landlock_loses_what_security_md_lists);
 /// With every older Landlock, what gets out of a session is what the table of `SECURITY.md` says, and nothing else.
 fn an_older_landlock_loses_what_security_md_lists() {
     let mut wrong = Vec::new();
@@ -744,6 +732,7 @@ fn listed_as_lost(place: Place, abi: u32) -> BTreeSet<String> {
     (abi..=6).flat_map(lost).collect()
 }
 
+once_test!(an_open_door_is_seen);
 /// The judge itself: a sandbox that holds nothing must be called open in every row, and one that starts nothing must not
 /// be called safe.
 fn an_open_door_is_seen() {

@@ -9,7 +9,7 @@ use lazaret_tests::process::{self, Process, until};
 use lazaret_tests::wire::{Received, shell};
 use lazaret_tests::world::long_sleep;
 use lazaret_tests::{
-    Broker, Chance, LIMIT, Place, Session, World, in_each_place, once, suite, sys,
+    Broker, Chance, LIMIT, Place, Session, World, once_test, place_test, suite, sys,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -20,24 +20,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 fn main() -> ExitCode {
-    suite::main_of_waiting(
-        [
-            in_each_place![
-                without_the_orchestrator_nothing_lives_on,
-                without_the_broker_nothing_below_lives_and_the_session_can_begin_again,
-                without_the_warden_no_cell_lives,
-                a_killed_cell_is_one_broken_call,
-                what_is_killed_before_it_is_a_program_is_one_failed_call,
-                a_killed_worker_is_one_broken_call_at_most,
-                no_kill_leaves_half_a_file,
-                a_run_dies_with_its_cell,
-                background_processes_end_with_the_session,
-                an_orderly_end_leaves_nothing
-            ],
-            once![no_kill_of_the_orchestrator_leaves_half_a_file],
-        ]
-        .concat(),
-    )
+    suite::main_of_waiting("")
 }
 
 /// A part of a running session.
@@ -98,6 +81,7 @@ fn assert_all_gone(seen: &[Process], world: &World) {
     assert!(late.is_empty(), "alive a second after the kill: {late:#?}");
 }
 
+place_test!(without_the_orchestrator_nothing_lives_on);
 fn without_the_orchestrator_nothing_lives_on(place: Place) {
     for signal in [Signal::SIGKILL, Signal::SIGTERM, Signal::SIGHUP] {
         let world = World::new(place);
@@ -119,6 +103,7 @@ fn without_the_orchestrator_nothing_lives_on(place: Place) {
     }
 }
 
+place_test!(without_the_broker_nothing_below_lives_and_the_session_can_begin_again);
 fn without_the_broker_nothing_below_lives_and_the_session_can_begin_again(place: Place) {
     let world = World::new(place);
     let mut session = Session::open(&world);
@@ -136,6 +121,7 @@ fn without_the_broker_nothing_below_lives_and_the_session_can_begin_again(place:
     assert_eq!(session.bash("echo on").success(), "on\n");
 }
 
+place_test!(without_the_warden_no_cell_lives);
 fn without_the_warden_no_cell_lives(place: Place) {
     let world = World::new(place);
     let mut session = Session::open(&world);
@@ -153,6 +139,7 @@ fn without_the_warden_no_cell_lives(place: Place) {
     assert_all_gone(&seen, &world);
 }
 
+place_test!(a_killed_cell_is_one_broken_call);
 fn a_killed_cell_is_one_broken_call(place: Place) {
     let world = World::new(place);
     let mut session = Session::open(&world);
@@ -184,6 +171,7 @@ fn a_killed_cell_is_one_broken_call(place: Place) {
     }
 }
 
+place_test!(what_is_killed_before_it_is_a_program_is_one_failed_call);
 fn what_is_killed_before_it_is_a_program_is_one_failed_call(place: Place) {
     let world = World::new(place);
     let mut session = Session::open(&world);
@@ -218,6 +206,7 @@ fn what_is_killed_before_it_is_a_program_is_one_failed_call(place: Place) {
     }
 }
 
+place_test!(a_killed_worker_is_one_broken_call_at_most);
 fn a_killed_worker_is_one_broken_call_at_most(place: Place) {
     let world = World::new(place);
     let mut session = Session::open(&world);
@@ -250,6 +239,7 @@ fn a_killed_worker_is_one_broken_call_at_most(place: Place) {
     }
 }
 
+place_test!(no_kill_leaves_half_a_file);
 /// A hundred writes, each cut short at a moment of chance by the death of one part.
 fn no_kill_leaves_half_a_file(place: Place) {
     let world = World::new(place);
@@ -329,6 +319,7 @@ fn assert_history_works(world: &World, contents: &[Vec<u8>]) {
     assert!(undone > 0, "no kill came after a change was kept");
 }
 
+once_test!(no_kill_of_the_orchestrator_leaves_half_a_file);
 /// The same with the orchestrator.
 fn no_kill_of_the_orchestrator_leaves_half_a_file() {
     let world = World::new(Place::any());
@@ -352,6 +343,7 @@ fn no_kill_of_the_orchestrator_leaves_half_a_file() {
     }
 }
 
+place_test!(a_run_dies_with_its_cell);
 /// A parent that dies takes `lazaret run` and its cell along, as a desktop application expects of its sidecar.
 fn a_run_dies_with_its_cell(place: Place) {
     let world = World::new(place);
@@ -371,6 +363,7 @@ fn a_run_dies_with_its_cell(place: Place) {
     assert_all_gone(&seen, &world);
 }
 
+place_test!(background_processes_end_with_the_session);
 /// A background process is as stubborn as it can be, and ends with its session however that ends.
 fn background_processes_end_with_the_session(place: Place) {
     for end in [None, Some(Part::Broker), Some(Part::Warden)] {
@@ -414,6 +407,7 @@ fn background_processes_end_with_the_session(place: Place) {
     assert_all_gone(&seen[1..], &world);
 }
 
+place_test!(an_orderly_end_leaves_nothing);
 /// A session that ends in an orderly way leaves no process and no file of its own in the project.
 fn an_orderly_end_leaves_nothing(place: Place) {
     let world = World::new(place);

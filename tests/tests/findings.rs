@@ -3,26 +3,9 @@
 
 use lazaret_tests::process::until;
 use lazaret_tests::session::Answer;
-use lazaret_tests::suite::Test;
-use lazaret_tests::{LIMIT, Place, Session, World, in_each_place, run};
+use lazaret_tests::{LIMIT, Place, Session, World, place_test, run};
 use serde_json::{Value, json};
 use std::time::Duration;
-
-pub fn tests() -> Vec<Test> {
-    in_each_place![
-        sixteen_refusals_hide_no_finding,
-        sixteen_locks_hide_no_finding,
-        a_cut_result_of_a_batch_keeps_its_findings,
-        findings_of_a_background_process_come_with_the_next_result,
-        a_cancelled_call_reports_its_findings,
-        a_background_process_leaves_nothing_misplaced,
-        what_runs_when_the_client_leaves_is_taken_away,
-        a_call_that_succeeded_reports_no_denial,
-        changes_hidden_from_git_are_named,
-        names_that_the_user_has_hidden_are_not_named,
-        a_sparse_checkout_is_no_finding
-    ]
-}
 
 /// Makes git track the user's secret, and writes a text that a prompt executes.
 const TRACK: &str =
@@ -75,6 +58,7 @@ fn targets(finding: &Value) -> Vec<&str> {
         .collect()
 }
 
+place_test!(sixteen_refusals_hide_no_finding);
 fn sixteen_refusals_hide_no_finding(place: Place) {
     const WANT: [&str; 2] = ["tracked_secret", "prompt_text"];
     let control = world(place);
@@ -138,6 +122,7 @@ fn sixteen_refusals_hide_no_finding(place: Place) {
     );
 }
 
+place_test!(sixteen_locks_hide_no_finding);
 fn sixteen_locks_hide_no_finding(place: Place) {
     let world = world(place);
     let replace = "git replace $(git rev-parse HEAD:f) $(echo y | git hash-object -w --stdin)";
@@ -159,6 +144,7 @@ fn sixteen_locks_hide_no_finding(place: Place) {
     assert_eq!(on_host(&world, "ls .git | grep -c 'lock$'"), "16\n");
 }
 
+place_test!(a_cut_result_of_a_batch_keeps_its_findings);
 fn a_cut_result_of_a_batch_keeps_its_findings(place: Place) {
     let world = world(place);
     let command = format!("{TRACK}; head -c 3000000 /dev/zero | tr '\\0' x");
@@ -172,6 +158,7 @@ fn a_cut_result_of_a_batch_keeps_its_findings(place: Place) {
     assert_eq!(kinds(&answer), ["tracked_secret"]);
 }
 
+place_test!(findings_of_a_background_process_come_with_the_next_result);
 fn findings_of_a_background_process_come_with_the_next_result(place: Place) {
     let world = world(place);
     let mut session = Session::open(&world);
@@ -196,6 +183,7 @@ fn findings_of_a_background_process_come_with_the_next_result(place: Place) {
     }));
 }
 
+place_test!(a_cancelled_call_reports_its_findings);
 fn a_cancelled_call_reports_its_findings(place: Place) {
     let world = world(place);
     let mut session = Session::open(&world);
@@ -233,6 +221,7 @@ fn is_taken(place: Place, switch: &str, script: &str) -> (bool, Answer) {
     (!world.project.join("lefthook.yml").exists(), answer)
 }
 
+place_test!(a_background_process_leaves_nothing_misplaced);
 fn a_background_process_leaves_nothing_misplaced(place: Place) {
     assert!(
         !is_taken(place, "new-names+quarantine", MISPLACE).0,
@@ -241,6 +230,7 @@ fn a_background_process_leaves_nothing_misplaced(place: Place) {
     assert!(is_taken(place, "new-names", MISPLACE).0);
 }
 
+place_test!(what_runs_when_the_client_leaves_is_taken_away);
 fn what_runs_when_the_client_leaves_is_taken_away(place: Place) {
     for (switch, stays) in [("new-names+quarantine", true), ("new-names", false)] {
         let world = World::ablated(place, switch);
@@ -276,6 +266,7 @@ fn what_runs_when_the_client_leaves_is_taken_away(place: Place) {
     }
 }
 
+place_test!(a_call_that_succeeded_reports_no_denial);
 fn a_call_that_succeeded_reports_no_denial(place: Place) {
     let world = world(place);
     let script = "echo x > .git/hooks/pre-commit; (exec 3<>/dev/tcp/203.0.113.7/443); true";
@@ -335,6 +326,7 @@ const HIDDEN: [(&str, &str, &str); 6] = [
     ),
 ];
 
+place_test!(changes_hidden_from_git_are_named);
 fn changes_hidden_from_git_are_named(place: Place) {
     for (attack, kind, name) in HIDDEN {
         let world = world(place);
@@ -375,6 +367,7 @@ fn changes_hidden_from_git_are_named(place: Place) {
     );
 }
 
+place_test!(names_that_the_user_has_hidden_are_not_named);
 fn names_that_the_user_has_hidden_are_not_named(place: Place) {
     let world = world(place);
     on_host(
@@ -395,6 +388,7 @@ fn names_that_the_user_has_hidden_are_not_named(place: Place) {
     assert_eq!(targets(finding(&answer, "hidden_change")), ["b"]);
 }
 
+place_test!(a_sparse_checkout_is_no_finding);
 fn a_sparse_checkout_is_no_finding(place: Place) {
     let world = world(place);
     on_host(

@@ -1,25 +1,13 @@
 //! `lazaret gc`: caches of projects that are gone or long unused are removed, all else stays, and no link leads elsewhere.
 
 use lazaret_tests::process::{Finished, until};
-use lazaret_tests::suite::Test;
-use lazaret_tests::{LIMIT, Place, Session, World, in_each_place, run};
+use lazaret_tests::{LIMIT, Place, Session, World, place_test, run};
 use serde_json::Value;
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, SystemTime};
-
-pub fn tests() -> Vec<Test> {
-    in_each_place![
-        caches_of_a_deleted_project_are_removed_and_all_else_stays,
-        caches_of_an_open_session_stay,
-        caches_are_removed_by_age,
-        a_session_removes_unused_caches_once_a_day,
-        no_link_of_a_command_is_followed,
-        wrong_arguments_are_refused,
-    ]
-}
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -71,6 +59,7 @@ fn has_caches(central: &Path) -> bool {
     central.join("caches/pip/a/b/c").exists()
 }
 
+place_test!(caches_of_a_deleted_project_are_removed_and_all_else_stays);
 fn caches_of_a_deleted_project_are_removed_and_all_else_stays(place: Place) {
     let world = World::new(place);
     let (gone, central) = project(&world, "gone");
@@ -94,6 +83,7 @@ fn caches_of_a_deleted_project_are_removed_and_all_else_stays(place: Place) {
     assert_eq!(text, "nothing to remove\n");
 }
 
+place_test!(caches_of_an_open_session_stay);
 fn caches_of_an_open_session_stay(place: Place) {
     let world = World::new(place);
     let (gone, central) = project(&world, "gone");
@@ -114,6 +104,7 @@ fn caches_of_an_open_session_stay(place: Place) {
     assert!(!central.join("caches").exists());
 }
 
+place_test!(caches_are_removed_by_age);
 fn caches_are_removed_by_age(place: Place) {
     let world = World::new(place);
     let (project_path, central) = project(&world, "old");
@@ -134,6 +125,7 @@ fn caches_are_removed_by_age(place: Place) {
     assert_eq!(gc(&world, &["--days", "30"]).0["count"], 0);
 }
 
+place_test!(a_session_removes_unused_caches_once_a_day);
 fn a_session_removes_unused_caches_once_a_day(place: Place) {
     let world = World::new(place);
     let (_, central) = project(&world, "old");
@@ -157,6 +149,7 @@ fn a_session_removes_unused_caches_once_a_day(place: Place) {
     assert!(until(LIMIT, || !central.join("caches").exists()));
 }
 
+place_test!(no_link_of_a_command_is_followed);
 fn no_link_of_a_command_is_followed(place: Place) {
     let world = World::new(place);
     let precious = world.outside.join("precious");
@@ -186,6 +179,7 @@ fn no_link_of_a_command_is_followed(place: Place) {
     assert_eq!(fs::read(precious.join("file")).unwrap(), b"kept");
 }
 
+place_test!(wrong_arguments_are_refused);
 fn wrong_arguments_are_refused(place: Place) {
     let world = World::new(place);
     for words in [

@@ -2,24 +2,14 @@
 //! ends with an answer, nothing of it lives on, and the session answers the next call.
 #![allow(clippy::unwrap_used)]
 
-use broker_protocol::Tier;
-use lazaret_tests::place::User;
 use lazaret_tests::process::{self, Running, until};
 use lazaret_tests::world::long_sleep;
-use lazaret_tests::{LIMIT, Place, Session, World, in_each_place, run, suite};
+use lazaret_tests::{LIMIT, Place, Session, World, place_test, run, suite};
 use serde_json::json;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    suite::main(in_each_place![
-        a_flood_of_any_shape_is_bounded,
-        descriptors_that_nobody_reads_stop_no_other_session,
-        a_session_leaves_inotify_instances_to_others,
-        a_false_tongue_is_only_output,
-        a_cell_is_not_ended_from_inside,
-        what_does_not_want_to_end_ends,
-        pipes_do_not_decide_when_a_call_ends
-    ])
+    suite::main()
 }
 
 /// Bytes that a result may have, its 100 KiB of each end and what JSON adds to the worst of them.
@@ -74,12 +64,13 @@ one, other = socket.socketpair()
 one.sendmsg([b'x'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array('i', [0]))])
 "#;
 
+place_test!(
+    descriptors_that_nobody_reads_stop_no_other_session,
+    ordinary_only
+);
 /// The kernel counts descriptors that nobody has taken yet by user.
+/// Root may send as many as it likes, so nothing is to be seen.
 fn descriptors_that_nobody_reads_stop_no_other_session(place: Place) {
-    // Root may send as many as it likes, so nothing is to be seen.
-    if place.user == User::Root {
-        return;
-    }
     let world = World::new(place);
     world.put("unread.py", UNREAD);
     let held = Running::start(&mut world.cell("python3 unread.py full"));
@@ -133,11 +124,12 @@ while count < int(sys.argv[1]) and make() >= 0:
 print(count)
 "#;
 
+place_test!(
+    a_session_leaves_inotify_instances_to_others,
+    namespaced_only
+);
 /// The kernel counts them by user; in the flat tier too, where nothing of that can be held (SECURITY.md).
 fn a_session_leaves_inotify_instances_to_others(place: Place) {
-    if place.tier == Tier::Flat {
-        return;
-    }
     let world = World::new(place);
     world.put("watchers.py", WATCHERS);
     let most = std::fs::read_to_string("/proc/sys/fs/inotify/max_user_instances").unwrap();
@@ -161,6 +153,7 @@ fn a_session_leaves_inotify_instances_to_others(place: Place) {
     assert_eq!((outside, inside), (half + 1, half));
 }
 
+place_test!(a_flood_of_any_shape_is_bounded);
 fn a_flood_of_any_shape_is_bounded(place: Place) {
     let floods = [
         // A line of 50 MB.
@@ -180,6 +173,7 @@ fn a_flood_of_any_shape_is_bounded(place: Place) {
     }
 }
 
+place_test!(a_false_tongue_is_only_output);
 /// Lines that look like ours on the pipes, and bytes on every other descriptor there might be.
 fn a_false_tongue_is_only_output(place: Place) {
     let script = r#"
@@ -203,6 +197,7 @@ os._exit(9)
     }
 }
 
+place_test!(a_cell_is_not_ended_from_inside);
 /// Attempts on the cell's first process and on everything that can be signalled.
 fn a_cell_is_not_ended_from_inside(place: Place) {
     let attempts = [
@@ -232,6 +227,7 @@ fn a_cell_is_not_ended_from_inside(place: Place) {
     }
 }
 
+place_test!(what_does_not_want_to_end_ends);
 /// Processes that do everything not to be found: no signals, no tracing, sessions of their own, new numbers all the time.
 fn what_does_not_want_to_end_ends(place: Place) {
     let hard = r#"
@@ -276,6 +272,7 @@ time.sleep(300)
     }
 }
 
+place_test!(pipes_do_not_decide_when_a_call_ends);
 /// Pipes that are held open after the program's end, or closed before it.
 fn pipes_do_not_decide_when_a_call_ends(place: Place) {
     let world = World::new(place);

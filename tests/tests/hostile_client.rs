@@ -6,7 +6,7 @@ use broker_protocol::*;
 use lazaret_tests::process::{self, figure, until};
 use lazaret_tests::wire::{Received, framed, opening, shell};
 use lazaret_tests::world::long_sleep;
-use lazaret_tests::{Broker, Chance, LIMIT, Place, World, in_each_place, once, suite};
+use lazaret_tests::{Broker, Chance, LIMIT, Place, World, once_test, place_test, suite};
 use serde_bytes::ByteBuf;
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -16,52 +16,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 fn main() -> ExitCode {
-    suite::main(
-        [
-            in_each_place![
-                no_client_changes_what_it_has_not_read,
-                no_command_touches_the_history,
-                forged_history_restores_nothing_it_should_not,
-                background_processes_are_counted_and_are_the_sessions_own,
-                a_reader_that_gives_no_credit_stops_the_cell,
-                a_half_open_connection_ends_its_cells,
-                a_central_root_serves_one_project,
-                a_flood_of_cancelled_terminals_holds_nothing_up,
-                time_limits_go_on_while_nobody_reads,
-                what_is_kept_is_a_file_like_a_commands_output,
-                what_cannot_be_kept_harms_nothing,
-                a_root_that_would_make_names_void_opens_nothing
-            ],
-            once![
-                strangers_are_sent_away,
-                what_comes_too_early_or_twice_ends_the_connection,
-                hostile_lengths_end_the_connection_at_once,
-                frames_that_are_cut_or_too_long_end_the_connection,
-                a_client_that_stops_in_mid_frame_harms_nobody,
-                garbage_ends_the_connection,
-                words_about_unknown_calls_are_let_pass,
-                a_hundred_thousand_small_frames_cost_no_memory,
-                a_call_id_in_use_is_not_taken_twice,
-                more_calls_than_allowed_are_refused,
-                requests_over_a_limit_are_refused_and_the_session_goes_on,
-                a_path_that_climbs_is_no_message,
-                input_beyond_its_window_ends_the_connection,
-                credit_without_end_costs_no_memory,
-                a_root_that_is_not_a_folder_of_the_user_opens_nothing,
-                nothing_is_kept_without_an_effect_that_had_leave,
-                a_piece_that_is_too_long_ends_the_connection,
-                what_is_kept_has_a_cap_and_a_session_a_budget,
-                spare_cells_are_few
-            ],
-            suite::in_own_process(once![descriptors_sent_along_are_not_kept]),
-        ]
-        .concat(),
-    )
+    suite::main()
 }
 
 /// More than this a broker never needs, in KiB.
 const MEMORY: u64 = 32 * 1024;
 
+once_test!(strangers_are_sent_away);
 fn strangers_are_sent_away() {
     let world = World::new(Place::any());
     for hello in [
@@ -84,6 +45,7 @@ fn strangers_are_sent_away() {
     expect_end(broker, &world);
 }
 
+once_test!(what_comes_too_early_or_twice_ends_the_connection);
 fn what_comes_too_early_or_twice_ends_the_connection() {
     let world = World::new(Place::any());
     let call = || ToBroker::Call {
@@ -133,6 +95,7 @@ fn what_comes_too_early_or_twice_ends_the_connection() {
     }
 }
 
+once_test!(hostile_lengths_end_the_connection_at_once);
 fn hostile_lengths_end_the_connection_at_once() {
     let world = World::new(Place::any());
     for length in [0, FRAME_MAX as u32 + 1, u32::MAX] {
@@ -149,6 +112,7 @@ fn hostile_lengths_end_the_connection_at_once() {
     }
 }
 
+once_test!(frames_that_are_cut_or_too_long_end_the_connection);
 fn frames_that_are_cut_or_too_long_end_the_connection() {
     let world = World::new(Place::any());
     let whole = framed(&ToBroker::Cancel { call: 1 });
@@ -178,6 +142,7 @@ fn frames_that_are_cut_or_too_long_end_the_connection() {
     expect_end(broker, &world);
 }
 
+once_test!(a_client_that_stops_in_mid_frame_harms_nobody);
 fn a_client_that_stops_in_mid_frame_harms_nobody() {
     let world = World::new(Place::any());
     let (mut broker, _) = Broker::open(&world);
@@ -195,6 +160,7 @@ fn a_client_that_stops_in_mid_frame_harms_nobody() {
     broker.ended(LIMIT);
 }
 
+once_test!(garbage_ends_the_connection);
 /// Seeded, so that a failure can be repeated: bytes of chance, and good frames with bytes of chance in them.
 fn garbage_ends_the_connection() {
     let world = World::new(Place::any());
@@ -230,6 +196,7 @@ fn garbage_ends_the_connection() {
     assert_healthy(&world);
 }
 
+once_test!(words_about_unknown_calls_are_let_pass);
 /// Late words about a call that has just ended are no offence: the client could not know.
 fn words_about_unknown_calls_are_let_pass() {
     let world = World::new(Place::any());
@@ -277,6 +244,7 @@ fn words_about_unknown_calls_are_let_pass() {
     assert_eq!(end_of(&done.outcome), Some(Ended::Exited(3)), "{done:?}");
 }
 
+once_test!(a_hundred_thousand_small_frames_cost_no_memory);
 fn a_hundred_thousand_small_frames_cost_no_memory() {
     let world = World::new(Place::any());
     let (mut broker, _) = Broker::open(&world);
@@ -290,6 +258,7 @@ fn a_hundred_thousand_small_frames_cost_no_memory() {
     assert_small(&broker);
 }
 
+once_test!(a_call_id_in_use_is_not_taken_twice);
 fn a_call_id_in_use_is_not_taken_twice() {
     let world = World::new(Place::any());
     let (mut broker, _) = Broker::open(&world);
@@ -305,6 +274,7 @@ fn a_call_id_in_use_is_not_taken_twice() {
     process::assert_gone(&marker, LIMIT);
 }
 
+once_test!(more_calls_than_allowed_are_refused);
 fn more_calls_than_allowed_are_refused() {
     let world = World::new(Place::any());
     let (mut broker, _) = Broker::open(&world);
@@ -319,6 +289,7 @@ fn more_calls_than_allowed_are_refused() {
     process::assert_gone(&marker, LIMIT);
 }
 
+once_test!(requests_over_a_limit_are_refused_and_the_session_goes_on);
 fn requests_over_a_limit_are_refused_and_the_session_goes_on() {
     let world = World::new(Place::any());
     let (mut broker, _) = Broker::open(&world);
@@ -426,6 +397,7 @@ fn edit(path: &str, old: &str, new: &str) -> Request {
     })
 }
 
+place_test!(no_client_changes_what_it_has_not_read);
 /// Attack: a client that does not say what it has read, and one whose worker has forgotten it.
 fn no_client_changes_what_it_has_not_read(place: Place) {
     let world = World::new(place);
@@ -479,6 +451,7 @@ fn no_client_changes_what_it_has_not_read(place: Place) {
     refused(&mut other, "has not been read");
 }
 
+place_test!(no_command_touches_the_history);
 /// Attack: a command writes what undo goes by. Nothing of that is let through, in either tier.
 fn no_command_touches_the_history(place: Place) {
     let world = World::new(place);
@@ -554,6 +527,7 @@ fn no_command_touches_the_history(place: Place) {
     assert!(!world.project.join("a").exists());
 }
 
+place_test!(forged_history_restores_nothing_it_should_not);
 /// Attack: a program outside a cell forges what undo goes by, and the client asks for it.
 fn forged_history_restores_nothing_it_should_not(place: Place) {
     let world = World::new(place);
@@ -659,6 +633,7 @@ fn forged_history_restores_nothing_it_should_not(place: Place) {
     );
 }
 
+place_test!(background_processes_are_counted_and_are_the_sessions_own);
 /// Attack: as many background processes as one likes, and orders to those of others.
 fn background_processes_are_counted_and_are_the_sessions_own(place: Place) {
     let world = World::new(place);
@@ -717,6 +692,7 @@ fn background_processes_are_counted_and_are_the_sessions_own(place: Place) {
     assert!(memory < MEMORY, "{memory} KiB");
 }
 
+once_test!(a_path_that_climbs_is_no_message);
 /// The type of a path cannot be made to hold these; the bytes on the wire can.
 fn a_path_that_climbs_is_no_message() {
     let world = World::new(Place::any());
@@ -746,6 +722,7 @@ fn a_path_that_climbs_is_no_message() {
     }
 }
 
+once_test!(input_beyond_its_window_ends_the_connection);
 fn input_beyond_its_window_ends_the_connection() {
     let world = World::new(Place::any());
     let marker = long_sleep();
@@ -779,6 +756,7 @@ fn input_beyond_its_window_ends_the_connection() {
     process::assert_gone(&marker, LIMIT);
 }
 
+place_test!(a_reader_that_gives_no_credit_stops_the_cell);
 /// Without credit the cell is stopped, not the broker's memory filled; and it can still be cancelled.
 fn a_reader_that_gives_no_credit_stops_the_cell(place: Place) {
     let world = World::new(place);
@@ -810,6 +788,7 @@ fn a_reader_that_gives_no_credit_stops_the_cell(place: Place) {
     assert_eq!(end_of(&done.outcome), Some(Ended::Cancelled));
 }
 
+once_test!(credit_without_end_costs_no_memory);
 /// All the credit in the world, and nobody reads: the socket fills, not the memory.
 fn credit_without_end_costs_no_memory() {
     let world = World::new(Place::any());
@@ -833,6 +812,7 @@ fn credit_without_end_costs_no_memory() {
     assert_healthy(&world);
 }
 
+place_test!(a_half_open_connection_ends_its_cells);
 /// A client that is gone takes its calls with it, whichever half of the connection it closes.
 fn a_half_open_connection_ends_its_cells(place: Place) {
     let world = World::new(place);
@@ -852,6 +832,7 @@ fn a_half_open_connection_ends_its_cells(place: Place) {
     }
 }
 
+place_test!(a_flood_of_cancelled_terminals_holds_nothing_up);
 /// Each call at a terminal is a request to the warden, which a cancel does not take back. Sent as fast as they are read, they filled
 /// its socket in both directions, and the broker waited for ever.
 fn a_flood_of_cancelled_terminals_holds_nothing_up(place: Place) {
@@ -926,6 +907,7 @@ fn a_flood_of_cancelled_terminals_holds_nothing_up(place: Place) {
     process::assert_gone(&marker, LIMIT);
 }
 
+place_test!(time_limits_go_on_while_nobody_reads);
 /// The client's socket is full: what it would be sent waits, and the clocks of its calls do not.
 fn time_limits_go_on_while_nobody_reads(place: Place) {
     let world = World::new(place);
@@ -960,6 +942,7 @@ fn time_limits_go_on_while_nobody_reads(place: Place) {
     assert_small(&broker);
 }
 
+once_test!(descriptors_sent_along_are_not_kept, own_process);
 fn descriptors_sent_along_are_not_kept() {
     use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
     let world = World::new(Place::any());
@@ -1010,6 +993,7 @@ fn descriptors_sent_along_are_not_kept() {
     );
 }
 
+once_test!(a_root_that_is_not_a_folder_of_the_user_opens_nothing);
 /// Paths of another session's project, given as this one's: the roots are those of the opening, and names are below them.
 fn a_root_that_is_not_a_folder_of_the_user_opens_nothing() {
     let world = World::new(Place::any());
@@ -1081,6 +1065,7 @@ fn outputs(world: &World) -> Vec<String> {
         .collect()
 }
 
+place_test!(what_is_kept_is_a_file_like_a_commands_output);
 /// What a client wants kept is a new file with a name of the broker's, that no session has read, in nobody else's hands.
 fn what_is_kept_is_a_file_like_a_commands_output(place: Place) {
     use std::os::unix::fs::MetadataExt;
@@ -1132,6 +1117,7 @@ fn what_is_kept_is_a_file_like_a_commands_output(place: Place) {
     broker.ask(2, Request::FileWrite(change)).unwrap();
 }
 
+once_test!(nothing_is_kept_without_an_effect_that_had_leave);
 fn nothing_is_kept_without_an_effect_that_had_leave() {
     let world = World::new(Place::any());
     let (mut broker, _) = Broker::open(&world);
@@ -1218,6 +1204,7 @@ fn nothing_is_kept_without_an_effect_that_had_leave() {
     );
 }
 
+once_test!(a_piece_that_is_too_long_ends_the_connection);
 fn a_piece_that_is_too_long_ends_the_connection() {
     let world = World::new(Place::any());
     let (mut broker, _) = Broker::open(&world);
@@ -1233,6 +1220,7 @@ fn a_piece_that_is_too_long_ends_the_connection() {
     assert_eq!(outputs(&world).len(), 1);
 }
 
+once_test!(what_is_kept_has_a_cap_and_a_session_a_budget);
 /// A taken-over client keeps what it can: each text ends at the policy's `spill`, all of them at the session's budget.
 fn what_is_kept_has_a_cap_and_a_session_a_budget() {
     let world = World::new(Place::any());
@@ -1287,6 +1275,7 @@ fn what_is_kept_has_a_cap_and_a_session_a_budget() {
     println!("{all} bytes of {} were kept in 7 files", 7 * cap + 2);
 }
 
+place_test!(what_cannot_be_kept_harms_nothing);
 /// Where the files cannot be made, the client hears that nothing was saved, and no link leads out.
 fn what_cannot_be_kept_harms_nothing(place: Place) {
     let world = World::new(place);
@@ -1304,6 +1293,7 @@ fn what_cannot_be_kept_harms_nothing(place: Place) {
     assert!(save_output(&mut broker, 3, b"text").is_some());
 }
 
+place_test!(a_root_that_would_make_names_void_opens_nothing);
 /// Names are matched below a root, so that a root which is a protected place itself would have none of them closed.
 fn a_root_that_would_make_names_void_opens_nothing(place: Place) {
     let world = World::new(place);
@@ -1401,6 +1391,7 @@ fn a_root_that_would_make_names_void_opens_nothing(place: Place) {
     assert!(!world.project.join("a/.git/hooks/x").exists());
 }
 
+place_test!(a_central_root_serves_one_project);
 /// What was kept for one project is not opened by a session of another, whatever its directory is called, and no command of the
 /// first gives it away.
 fn a_central_root_serves_one_project(place: Place) {
@@ -1448,6 +1439,7 @@ fn a_central_root_serves_one_project(place: Place) {
     drop(Broker::open_by(&world, program, elsewhere));
 }
 
+once_test!(spare_cells_are_few);
 /// However many spare cells a client asks for, it gets a few.
 fn spare_cells_are_few() {
     let world = World::new(Place::any());

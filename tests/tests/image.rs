@@ -1,11 +1,9 @@
 //! An unpacked image as the root of cells: they see what is in it and nothing of the machine's, change nothing of it, and get no
 //! rights by it. Each attack works on the host first.
 
-use broker_protocol::Tier;
 use lazaret_tests::place::User;
 use lazaret_tests::process::Finished;
-use lazaret_tests::suite::Test;
-use lazaret_tests::{LIMIT, Place, Session, World, in_each_place, run};
+use lazaret_tests::{LIMIT, Place, Session, World, place_test, run};
 use nix::unistd::geteuid;
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -14,20 +12,6 @@ use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-
-pub fn tests() -> Vec<Test> {
-    in_each_place![
-        cells_see_the_image_and_nothing_of_the_machine,
-        links_of_an_image_lead_into_the_image,
-        an_image_is_not_changed,
-        set_user_id_programs_and_devices_of_an_image_do_nothing,
-        sockets_in_an_image_are_not_reached,
-        what_is_mounted_in_an_image_is_not_shown,
-        what_may_be_no_image_is_refused,
-        a_profile_has_an_image_of_its_own,
-        the_flat_tier_refuses_with_its_reason
-    ]
-}
 
 const PROGRAMS: [&str; 12] = [
     "bash", "cat", "ls", "touch", "rm", "chmod", "id", "mkdir", "stat", "env", "true", "readlink",
@@ -105,15 +89,11 @@ fn host(world: &World, script: &str) -> Finished {
     run(world.host("bash").args(["-c", script]), LIMIT)
 }
 
-/// Only there can a session have an image; [`the_flat_tier_refuses_with_its_reason`] has the other.
-fn has_images(place: Place) -> bool {
-    place.tier == Tier::Namespaced
-}
-
+place_test!(
+    cells_see_the_image_and_nothing_of_the_machine,
+    namespaced_only
+);
 fn cells_see_the_image_and_nothing_of_the_machine(place: Place) {
-    if !has_images(place) {
-        return;
-    }
     let world = World::new(place);
     let image = Image::new(&world);
     let look = "cat /etc/os-release; cat /etc/passwd; ls /usr/bin /usr /etc /; ls -A ~; ls /home; ls /var; command -v git python3";
@@ -166,10 +146,8 @@ fn cells_see_the_image_and_nothing_of_the_machine(place: Place) {
     );
 }
 
+place_test!(links_of_an_image_lead_into_the_image, namespaced_only);
 fn links_of_an_image_lead_into_the_image(place: Place) {
-    if !has_images(place) {
-        return;
-    }
     let world = World::new(place);
     let image = Image::new(&world);
     let canary = world.outside.join("secret.txt");
@@ -223,10 +201,8 @@ fn links_of_an_image_lead_into_the_image(place: Place) {
     );
 }
 
+place_test!(an_image_is_not_changed, namespaced_only);
 fn an_image_is_not_changed(place: Place) {
-    if !has_images(place) {
-        return;
-    }
     let world = World::new(place);
     let image = Image::new(&world);
     let attack = |root: &str| {
@@ -262,10 +238,11 @@ fn an_image_is_not_changed(place: Place) {
     }
 }
 
+place_test!(
+    set_user_id_programs_and_devices_of_an_image_do_nothing,
+    namespaced_only
+);
 fn set_user_id_programs_and_devices_of_an_image_do_nothing(place: Place) {
-    if !has_images(place) {
-        return;
-    }
     if !geteuid().is_root() {
         return eprintln!(
             "only root makes programs of root's and devices: those of an image are not tried"
@@ -299,10 +276,8 @@ fn set_user_id_programs_and_devices_of_an_image_do_nothing(place: Place) {
     assert!(place.user == User::Root || uid != 0);
 }
 
+place_test!(sockets_in_an_image_are_not_reached, namespaced_only);
 fn sockets_in_an_image_are_not_reached(place: Place) {
-    if !has_images(place) {
-        return;
-    }
     let world = World::new(place);
     let image = Image::new(&world);
     world.put_helper("attacker");
@@ -338,11 +313,13 @@ fn sockets_in_an_image_are_not_reached(place: Place) {
     assert!(listener.accept().is_err(), "{}", done.errors());
 }
 
+place_test!(
+    what_is_mounted_in_an_image_is_not_shown,
+    namespaced_only,
+    root_only
+);
 /// As root only: others mount nothing.
 fn what_is_mounted_in_an_image_is_not_shown(place: Place) {
-    if !has_images(place) || place.user != User::Root {
-        return;
-    }
     let world = World::new(place);
     let image = Image::new(&world);
     for name in ["mnt", "usr/mnt"] {
@@ -374,10 +351,8 @@ fn what_is_mounted_in_an_image_is_not_shown(place: Place) {
     }
 }
 
+place_test!(what_may_be_no_image_is_refused, namespaced_only);
 fn what_may_be_no_image_is_refused(place: Place) {
-    if !has_images(place) {
-        return;
-    }
     let world = World::new(place);
     let image = Image::new(&world);
     assert!(cell(&world, &image, "true").code() == 0, "the control");
@@ -448,10 +423,8 @@ fn what_may_be_no_image_is_refused(place: Place) {
     refused(&image.0, "too many entries");
 }
 
+place_test!(a_profile_has_an_image_of_its_own, namespaced_only);
 fn a_profile_has_an_image_of_its_own(place: Place) {
-    if !has_images(place) {
-        return;
-    }
     let world = World::new(place);
     let image = Image::new(&world);
     let policy = format!(
@@ -491,10 +464,8 @@ fn a_profile_has_an_image_of_its_own(place: Place) {
     );
 }
 
+place_test!(the_flat_tier_refuses_with_its_reason, flat_only);
 fn the_flat_tier_refuses_with_its_reason(place: Place) {
-    if has_images(place) {
-        return;
-    }
     let world = World::new(place);
     let image = Image::new(&world);
     let done = cell(&world, &image, "cat /etc/os-release");

@@ -10,10 +10,9 @@ use broker_protocol::{
 };
 use lazaret_tests::approval::{Approver, asked, audited, dressed, runtime};
 use lazaret_tests::process::until;
-use lazaret_tests::suite::Test;
 use lazaret_tests::terminal::Terminal;
 use lazaret_tests::wire::{opening, shell};
-use lazaret_tests::{Broker, LIMIT, Place, Serving, Session, World, in_each_place, run};
+use lazaret_tests::{Broker, LIMIT, Place, Serving, Session, World, place_test, run};
 use serde_json::json;
 use std::fs;
 use std::io::{Read, Write};
@@ -23,21 +22,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
-
-pub fn tests() -> Vec<Test> {
-    in_each_place![
-        a_host_is_granted_to_one_call_and_no_other,
-        what_is_granted_for_the_session_ends_when_it_is_taken_back,
-        a_grant_is_for_what_was_asked_about,
-        nobody_is_asked_where_nobody_answers,
-        what_cannot_be_granted_is_refused_with_its_reason,
-        a_client_does_not_grant_to_itself_where_answers_come_from_elsewhere,
-        a_person_at_a_terminal_is_asked_and_the_command_runs_again,
-        always_is_written_into_the_users_own_file,
-        what_a_shipped_profile_lacks_is_opened_in_one_of_the_users_own,
-        programs_are_offline_until_a_host_is_granted
-    ]
-}
 
 /// A server of this machine that answers each request with `pong`, and holds what comes as `HOLD`.
 struct Server {
@@ -110,6 +94,7 @@ fn start(session: &mut Session, id: &str, command: &str, hosts: &[&str]) {
     session.send(&json!({"id": id, "tool": "bash", "input": {"command": command}, "wants": wants}));
 }
 
+place_test!(a_host_is_granted_to_one_call_and_no_other);
 fn a_host_is_granted_to_one_call_and_no_other(place: Place) {
     let server = Server::start();
     let (world, host) = (world(place, ""), server.host());
@@ -176,6 +161,7 @@ fn a_host_is_granted_to_one_call_and_no_other(place: Place) {
     .success();
 }
 
+place_test!(what_is_granted_for_the_session_ends_when_it_is_taken_back);
 fn what_is_granted_for_the_session_ends_when_it_is_taken_back(place: Place) {
     let server = Server::start();
     let (world, host) = (world(place, ""), server.host());
@@ -295,6 +281,7 @@ fn leases(broker: &mut Broker) -> Vec<Lease> {
     }
 }
 
+place_test!(a_grant_is_for_what_was_asked_about);
 /// At the border: what a client can do that is not ours.
 fn a_grant_is_for_what_was_asked_about(place: Place) {
     let world = world(place, "");
@@ -398,6 +385,7 @@ fn a_grant_is_for_what_was_asked_about(place: Place) {
     );
 }
 
+place_test!(nobody_is_asked_where_nobody_answers);
 fn nobody_is_asked_where_nobody_answers(place: Place) {
     let server = Server::start();
     let world = world(place, "");
@@ -420,6 +408,7 @@ fn nobody_is_asked_where_nobody_answers(place: Place) {
     assert_eq!((server.hits(), audited(&world, "lease").len()), (0, 0));
 }
 
+place_test!(what_cannot_be_granted_is_refused_with_its_reason);
 fn what_cannot_be_granted_is_refused_with_its_reason(place: Place) {
     let server = Server::start();
     let world = world(place, "[network]\nallow = ['localhost']");
@@ -484,6 +473,7 @@ fn what_cannot_be_granted_is_refused_with_its_reason(place: Place) {
     assert!(scoped.close(LIMIT).success());
 }
 
+place_test!(a_client_does_not_grant_to_itself_where_answers_come_from_elsewhere);
 fn a_client_does_not_grant_to_itself_where_answers_come_from_elsewhere(place: Place) {
     let server = Server::start();
     let world = world(
@@ -553,6 +543,7 @@ fn a_client_does_not_grant_to_itself_where_answers_come_from_elsewhere(place: Pl
     assert!(terminal.finish(LIMIT).success());
 }
 
+place_test!(a_person_at_a_terminal_is_asked_and_the_command_runs_again);
 fn a_person_at_a_terminal_is_asked_and_the_command_runs_again(place: Place) {
     let server = Server::start();
     let world = world(place, "");
@@ -600,6 +591,7 @@ fn a_person_at_a_terminal_is_asked_and_the_command_runs_again(place: Place) {
     assert_eq!(server.hits(), 1);
 }
 
+place_test!(always_is_written_into_the_users_own_file);
 fn always_is_written_into_the_users_own_file(place: Place) {
     let server = Server::start();
     let world = world(place, "# Mine");
@@ -697,6 +689,7 @@ fn always_is_written_into_the_users_own_file(place: Place) {
     );
 }
 
+place_test!(what_a_shipped_profile_lacks_is_opened_in_one_of_the_users_own);
 /// The command that denials recommend, on a machine without a policy, and with the file that the README recommends.
 fn what_a_shipped_profile_lacks_is_opened_in_one_of_the_users_own(place: Place) {
     let world = World::new(place);
@@ -801,6 +794,7 @@ fn what_a_shipped_profile_lacks_is_opened_in_one_of_the_users_own(place: Place) 
     assert!(told.success().contains("my-read-only"), "{}", told.text());
 }
 
+place_test!(programs_are_offline_until_a_host_is_granted);
 fn programs_are_offline_until_a_host_is_granted(place: Place) {
     let world = World::new(place);
     let text = "version = 1\n[profile.net.environment.offline]\nPIP_NO_INDEX = '1'\n";

@@ -4,28 +4,12 @@
 
 use lazaret_tests::container::Runtime;
 use lazaret_tests::place::container;
-use lazaret_tests::suite::{self, Test};
-use lazaret_tests::{Finished, LIMIT, Place, World, in_each_place, run};
+use lazaret_tests::{Finished, LIMIT, Place, World, place_test, run};
 use std::fs;
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
-
-pub fn tests() -> Vec<Test> {
-    suite::flat_only(in_each_place![
-        programs_talk_to_their_own_servers,
-        suites_and_servers_of_others_work,
-        no_program_of_the_machine_comes_to_a_cells_server,
-        a_server_that_takes_over_a_cells_port_is_not_reached,
-        a_connection_under_way_does_not_go_to_who_comes_after,
-        a_full_queue_stops_nobody_else,
-        a_cell_does_not_reach_the_server_of_another,
-        tcp_has_two_walls,
-        only_what_programs_set_is_set,
-        a_socket_says_nothing_of_the_machine
-    ])
-}
 
 fn cell(world: &World, script: &str, code: &str) -> Finished {
     world.put(script, code);
@@ -139,6 +123,7 @@ for i in range(3000): c = socket.create_connection(('127.0.0.1', port), 2); seve
 print('ok')
 "#;
 
+place_test!(programs_talk_to_their_own_servers, flat_only);
 fn programs_talk_to_their_own_servers(place: Place) {
     let world = &World::new(place);
     let inside = cell(world, "work.py", WORK);
@@ -179,6 +164,7 @@ server.listen(0, () => http.get({ port: server.address().port }, r => r.on('data
     const refused = net.connect(server.address()?.port ?? 1, '127.0.0.1'); refused.on('error', e => console.log(e.code));
 })));";
 
+place_test!(suites_and_servers_of_others_work, flat_only);
 fn suites_and_servers_of_others_work(place: Place) {
     let world = &World::new(place);
     world.put("test_echo.py", SUITE);
@@ -269,6 +255,7 @@ fn call_while<T>(world: &World, work: impl FnOnce() -> T) -> T {
     })
 }
 
+place_test!(no_program_of_the_machine_comes_to_a_cells_server, flat_only);
 fn no_program_of_the_machine_comes_to_a_cells_server(place: Place) {
     let world = &World::new(place);
     world.put("open.py", OPEN);
@@ -390,6 +377,10 @@ fn take_while<T>(world: &World, port: u16, keep: Duration, work: impl FnOnce() -
     })
 }
 
+place_test!(
+    a_server_that_takes_over_a_cells_port_is_not_reached,
+    flat_only
+);
 fn a_server_that_takes_over_a_cells_port_is_not_reached(place: Place) {
     const SHORT: Duration = Duration::from_millis(10);
     let world = &World::new(place);
@@ -448,6 +439,10 @@ while time.time() < end:
 print('nothing')
 "#;
 
+place_test!(
+    a_connection_under_way_does_not_go_to_who_comes_after,
+    flat_only
+);
 fn a_connection_under_way_does_not_go_to_who_comes_after(place: Place) {
     let world = &World::new(place);
     world.put("late.py", LATE);
@@ -530,12 +525,14 @@ except ZeroDivisionError: print('ok', len(crowd) > 100)
 open('f', 'w').close()
 "#;
 
+place_test!(a_full_queue_stops_nobody_else, flat_only);
 fn a_full_queue_stops_nobody_else(place: Place) {
     let world = &World::new(place);
     let inside = cell(world, "queue.py", QUEUE);
     assert_eq!(inside.success(), "ok True\n", "{}", inside.errors());
 }
 
+place_test!(a_cell_does_not_reach_the_server_of_another, flat_only);
 fn a_cell_does_not_reach_the_server_of_another(place: Place) {
     let world = &World::new(place);
     let serve = "import os, socket, sys, time
@@ -576,6 +573,7 @@ print(socket.create_connection(('127.0.0.1', int(open('port').read())), 2).recv(
     });
 }
 
+place_test!(tcp_has_two_walls, flat_only);
 /// The supervisor, and Landlock behind it: without either the other holds.
 fn tcp_has_two_walls(place: Place) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
@@ -629,6 +627,7 @@ for level, option, value in others + [(1, 9, one), (6, 1, one)]:
         print(level, option, errno.errorcode[error.errno])
 "#;
 
+place_test!(only_what_programs_set_is_set, flat_only);
 fn only_what_programs_set_is_set(place: Place) {
     let world = World::new(place);
     world.put("options.py", OPTIONS);
@@ -644,6 +643,7 @@ fn only_what_programs_set_is_set(place: Place) {
     );
 }
 
+place_test!(a_socket_says_nothing_of_the_machine, flat_only);
 fn a_socket_says_nothing_of_the_machine(place: Place) {
     let world = &World::new(place);
     let ask = "import fcntl, socket, struct

@@ -44,49 +44,5 @@ mod tracing;
 mod why;
 
 fn main() -> std::process::ExitCode {
-    lazaret_tests::suite::main_of_waiting(
-        [
-            // Some of these take minutes: begun last, they would run on alone.
-            supervised::tests(),
-            acceptance::tests(),
-            acp::tests(),
-            agent_names::tests(),
-            agents::tests(),
-            approval::tests(),
-            bounds::tests(),
-            chat::tests(),
-            clients::tests(),
-            compatibility::tests(),
-            containers::tests(),
-            denials::tests(),
-            end_to_end::tests(),
-            endings::tests(),
-            escapes::tests(),
-            findings::tests(),
-            gc::tests(),
-            image::tests(),
-            leases::tests(),
-            masked_secrets::tests(),
-            loopback::tests(),
-            network::tests(),
-            new_repositories::tests(),
-            objects::tests(),
-            objects_live::tests(),
-            opened_names::tests(),
-            path_leases::tests(),
-            quarantine::tests(),
-            records::tests(),
-            self_attack::tests(),
-            servers::tests(),
-            services::tests(),
-            shared_inodes::tests(),
-            sidecar::tests(),
-            successive::tests(),
-            toolchains::tests(),
-            #[cfg(target_arch = "x86_64")]
-            tracing::tests(),
-            why::tests(),
-        ]
-        .concat(),
-    )
+    lazaret_tests::suite::main_of_waiting("supervised::")
 }

@@ -2,27 +2,10 @@
 //! Each way works without a cell, where it reaches the values.
 
 use broker_protocol::Tier;
-use lazaret_tests::suite::Test;
-use lazaret_tests::{Finished, LIMIT, Place, Session, World, in_each_place, run};
+use lazaret_tests::{Finished, LIMIT, Place, Session, World, place_test, run};
 use serde_json::json;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
-
-pub fn tests() -> Vec<Test> {
-    in_each_place![
-        a_command_reads_keys_and_placeholders,
-        no_way_to_a_masked_file_shows_a_value,
-        a_masked_file_stays_as_it_is,
-        what_is_not_in_dotenv_form_stays_hidden,
-        the_policy_says_how_each_name_is_seen,
-        a_file_is_revealed_for_one_session,
-        what_git_tracks_is_not_masked,
-        git_takes_in_no_placeholder_by_itself,
-        what_appears_or_changes_later_is_not_masked,
-        a_hostile_file_delays_no_session,
-        file_tools_refuse_and_name_the_remedy
-    ]
-}
 
 /// A project with a secret in these files, in the forms of ordinary projects.
 struct Project {
@@ -97,6 +80,7 @@ impl Project {
     }
 }
 
+place_test!(a_command_reads_keys_and_placeholders);
 fn a_command_reads_keys_and_placeholders(place: Place) {
     let project = Project::new(place);
     for name in [
@@ -149,6 +133,7 @@ fn a_command_reads_keys_and_placeholders(place: Place) {
     assert!(mapped.starts_with("TOKEN=lazaret-masked"), "{mapped}");
 }
 
+place_test!(no_way_to_a_masked_file_shows_a_value);
 fn no_way_to_a_masked_file_shows_a_value(place: Place) {
     let project = Project::new(place);
     for script in [
@@ -177,6 +162,7 @@ fn no_way_to_a_masked_file_shows_a_value(place: Place) {
     }
 }
 
+place_test!(a_masked_file_stays_as_it_is);
 fn a_masked_file_stays_as_it_is(place: Place) {
     let project = Project::new(place);
     let name = project.world.project.join(".env");
@@ -228,6 +214,7 @@ fn a_masked_file_stays_as_it_is(place: Place) {
     }
 }
 
+place_test!(what_is_not_in_dotenv_form_stays_hidden);
 fn what_is_not_in_dotenv_form_stays_hidden(place: Place) {
     let project = Project::new(place);
     let secret = &project.secret;
@@ -283,6 +270,7 @@ fn what_is_not_in_dotenv_form_stays_hidden(place: Place) {
     );
 }
 
+place_test!(the_policy_says_how_each_name_is_seen);
 fn the_policy_says_how_each_name_is_seen(place: Place) {
     let project = Project::new(place);
     let secrets = "\".env\" = 'show'\n'.dev.*' = 'hide'\n";
@@ -323,6 +311,7 @@ fn the_policy_says_how_each_name_is_seen(place: Place) {
     assert!(!project.shows(&refused.text()));
 }
 
+place_test!(a_file_is_revealed_for_one_session);
 fn a_file_is_revealed_for_one_session(place: Place) {
     let project = Project::new(place);
     let revealed = project.run_with(&["--reveal", ".env"], "cat .env");
@@ -351,6 +340,7 @@ fn a_file_is_revealed_for_one_session(place: Place) {
     }
 }
 
+place_test!(what_git_tracks_is_not_masked);
 /// Of a repository whose `.env` is committed and then changed, a commit in the cell would take the placeholders.
 fn what_git_tracks_is_not_masked(place: Place) {
     let project = Project::new(place);
@@ -408,6 +398,7 @@ fn what_git_tracks_is_not_masked(place: Place) {
     );
 }
 
+place_test!(git_takes_in_no_placeholder_by_itself);
 fn git_takes_in_no_placeholder_by_itself(place: Place) {
     let project = Project::new(place);
     project.on_host("git init -q . && git config user.name t && git config user.email t@t.invalid && git commit -qm one --allow-empty").success();
@@ -433,6 +424,7 @@ fn git_takes_in_no_placeholder_by_itself(place: Place) {
     );
 }
 
+place_test!(what_appears_or_changes_later_is_not_masked);
 fn what_appears_or_changes_later_is_not_masked(place: Place) {
     let project = Project::new(place);
     let mut session = Session::open(&project.world);
@@ -460,6 +452,7 @@ fn what_appears_or_changes_later_is_not_masked(place: Place) {
     assert_eq!(own, "OWN=1\n", "what a command has made is its own");
 }
 
+place_test!(a_hostile_file_delays_no_session);
 fn a_hostile_file_delays_no_session(place: Place) {
     let project = Project::new(place);
     let make = "mkfifo .env.fifo; ln -s /dev/zero .env.zero; ln -s .env.loop .env.loop; mkdir .env.dir; echo 'A=s3cr3t-outside' > $HOME/outside; ln -s $HOME/outside .env.out
@@ -484,6 +477,7 @@ fn a_hostile_file_delays_no_session(place: Place) {
     assert!(!all.result.to_string().contains("s3cr3t"), "{}", all.result);
 }
 
+place_test!(file_tools_refuse_and_name_the_remedy);
 fn file_tools_refuse_and_name_the_remedy(place: Place) {
     let project = Project::new(place);
     let mut session = Session::open(&project.world);

@@ -7,9 +7,8 @@ use broker_protocol::{
     ConnectionReport, ConnectionVerdict, ErrorKind, Failed, FromBroker, NetworkRequest, Open,
     ToBroker,
 };
-use lazaret_tests::suite::{self, Test};
 use lazaret_tests::wire::{Received, opening};
-use lazaret_tests::{Broker, Finished, LIMIT, Place, Serving, Session, World, in_each_place, run};
+use lazaret_tests::{Broker, Finished, LIMIT, Place, Serving, Session, World, place_test, run};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{Read, Write};
@@ -19,28 +18,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
-
-pub fn tests() -> Vec<Test> {
-    let mut tests = in_each_place![
-        allowed_hosts_are_reached_by_the_clients_that_people_use,
-        a_host_that_is_not_allowed_is_refused_named_and_recorded,
-        a_refused_host_stands_in_the_result,
-        nothing_goes_past_the_relay,
-        a_name_reaches_no_private_address_by_itself,
-        programs_know_of_the_relay_where_there_is_one,
-        files_of_the_policy_bound_what_a_session_asks_for,
-        a_repository_opens_no_host,
-        a_session_carries_the_network_of_all_its_calls,
-        a_flood_of_connections_leaves_the_session_alive,
-        repeated_refusals_are_counted_in_the_records,
-        the_relay_ends_with_its_session,
-        reports_of_connections_are_held_to_the_protocol
-    ];
-    tests.extend(suite::flat_only(in_each_place![
-        the_relay_of_a_flat_session_serves_its_cells_only
-    ]));
-    tests
-}
 
 /// A server of this machine: over HTTP it answers each request with `pong`, whatever was asked.
 struct Server {
@@ -126,6 +103,7 @@ fn audited(world: &World, kind: &str) -> Vec<Value> {
     records.filter(|record| record["kind"] == kind).collect()
 }
 
+place_test!(allowed_hosts_are_reached_by_the_clients_that_people_use);
 fn allowed_hosts_are_reached_by_the_clients_that_people_use(place: Place) {
     let server = Server::start();
     let (world, port) = (world(place, &allowing(&server), ""), server.port);
@@ -154,6 +132,7 @@ fn allowed_hosts_are_reached_by_the_clients_that_people_use(place: Place) {
     .success();
 }
 
+place_test!(a_host_that_is_not_allowed_is_refused_named_and_recorded);
 fn a_host_that_is_not_allowed_is_refused_named_and_recorded(place: Place) {
     let server = Server::start();
     let world = world(place, &allowing(&server), "");
@@ -208,6 +187,7 @@ fn a_host_that_is_not_allowed_is_refused_named_and_recorded(place: Place) {
     );
 }
 
+place_test!(a_refused_host_stands_in_the_result);
 /// In every front end the result of the command says it: a program may hide what it was told.
 fn a_refused_host_stands_in_the_result(place: Place) {
     let server = Server::start();
@@ -293,6 +273,7 @@ attempt('udp-connected', connected_datagram)
 attempt('dns', resolver)
 "#;
 
+place_test!(nothing_goes_past_the_relay);
 fn nothing_goes_past_the_relay(place: Place) {
     let server = Server::start();
     let datagrams = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -336,6 +317,7 @@ fn nothing_goes_past_the_relay(place: Place) {
     println!("{place:?}: 6 of 6 ways past the relay refused");
 }
 
+place_test!(a_name_reaches_no_private_address_by_itself);
 fn a_name_reaches_no_private_address_by_itself(place: Place) {
     let server = Server::start();
     let port = server.port;
@@ -378,6 +360,7 @@ fn a_name_reaches_no_private_address_by_itself(place: Place) {
     assert_eq!(counted, names.len() as u64);
 }
 
+place_test!(programs_know_of_the_relay_where_there_is_one);
 fn programs_know_of_the_relay_where_there_is_one(place: Place) {
     let world = world(
         place,
@@ -429,6 +412,7 @@ fn programs_know_of_the_relay_where_there_is_one(place: Place) {
     );
 }
 
+place_test!(files_of_the_policy_bound_what_a_session_asks_for);
 fn files_of_the_policy_bound_what_a_session_asks_for(place: Place) {
     let server = Server::start();
     let port = server.port;
@@ -496,6 +480,7 @@ fn files_of_the_policy_bound_what_a_session_asks_for(place: Place) {
     }
 }
 
+place_test!(a_repository_opens_no_host);
 fn a_repository_opens_no_host(place: Place) {
     let server = Server::start();
     let world = World::new(place);
@@ -520,6 +505,7 @@ fn a_repository_opens_no_host(place: Place) {
     assert!(done.code() != 0 && server.hits() == 0, "{}", done.text());
 }
 
+place_test!(a_session_carries_the_network_of_all_its_calls);
 fn a_session_carries_the_network_of_all_its_calls(place: Place) {
     let server = Server::start();
     let (world, port) = (world(place, &allowing(&server), ""), server.port);
@@ -558,6 +544,7 @@ fn a_session_carries_the_network_of_all_its_calls(place: Place) {
     assert!(session.close(LIMIT).success());
 }
 
+place_test!(a_flood_of_connections_leaves_the_session_alive);
 fn a_flood_of_connections_leaves_the_session_alive(place: Place) {
     let server = Server::start();
     let (world, port) = (world(place, &allowing(&server), ""), server.port);
@@ -573,6 +560,7 @@ fn a_flood_of_connections_leaves_the_session_alive(place: Place) {
     assert!(session.close(LIMIT).success());
 }
 
+place_test!(repeated_refusals_are_counted_in_the_records);
 /// A cell that asks for refused hosts in a loop wrote 15 to 20 KB a second into the records.
 fn repeated_refusals_are_counted_in_the_records(place: Place) {
     let server = Server::start();
@@ -626,6 +614,7 @@ fn drawn_listeners() -> Vec<SocketAddr> {
     rows.collect()
 }
 
+place_test!(the_relay_of_a_flat_session_serves_its_cells_only, flat_only);
 fn the_relay_of_a_flat_session_serves_its_cells_only(place: Place) {
     let server = Server::start();
     let (world, port) = (world(place, &allowing(&server), ""), server.port);
@@ -674,6 +663,7 @@ except OSError as error: print(error.errno)\"");
     assert!(session.close(LIMIT).success());
 }
 
+place_test!(the_relay_ends_with_its_session);
 fn the_relay_ends_with_its_session(place: Place) {
     let server = Server::start();
     let world = world(place, &allowing(&server), "");
@@ -696,6 +686,7 @@ fn the_relay_ends_with_its_session(place: Place) {
     assert!(lazaret_tests::process::left_after(&below, Duration::from_secs(20)).is_empty());
 }
 
+place_test!(reports_of_connections_are_held_to_the_protocol);
 fn reports_of_connections_are_held_to_the_protocol(place: Place) {
     let report = |host: &str| {
         let verdict = ConnectionVerdict::Allowed;

@@ -3,25 +3,9 @@
 
 use crate::kept_world::KeptWorld;
 use lazaret_tests::session::Answer;
-use lazaret_tests::suite::Test;
-use lazaret_tests::{LIMIT, Place, Session, User, World, in_each_place, run};
+use lazaret_tests::{LIMIT, Place, Session, User, World, place_test, run};
 use serde_json::json;
 use std::process::Command;
-
-pub fn tests() -> Vec<Test> {
-    in_each_place![
-        no_repository_comes_about_over_the_users_directory,
-        where_there_is_no_repository_none_comes_about_over_what_is_there,
-        repositories_come_about_in_new_directories,
-        an_untouched_root_becomes_a_repository_and_an_emptied_one_does_not,
-        what_would_be_over_the_users_directory_is_named_with_the_remedy,
-        file_tools_make_no_repository,
-        what_calls_leave_in_repositories_that_they_made_is_judged,
-        no_index_of_a_repository_within_the_project_writes_outside,
-        granted_trees_are_watched_as_the_project_is,
-        repositories_stay_repositories
-    ]
-}
 
 const IDENTITY: &str = "git config user.name T; git config user.email t@t.invalid";
 
@@ -102,6 +86,7 @@ fn attacks() -> Vec<String> {
     .collect()
 }
 
+place_test!(no_repository_comes_about_over_the_users_directory);
 fn no_repository_comes_about_over_the_users_directory(place: Place) {
     let kept = KeptWorld::of(scene(place, true));
     let before = found(kept.restore());
@@ -114,6 +99,7 @@ fn no_repository_comes_about_over_the_users_directory(place: Place) {
     }
 }
 
+place_test!(where_there_is_no_repository_none_comes_about_over_what_is_there);
 fn where_there_is_no_repository_none_comes_about_over_what_is_there(place: Place) {
     let kept = KeptWorld::of(scene(place, false));
     let before = found(kept.restore());
@@ -166,6 +152,7 @@ const WORK: [(&str, &str); 14] = [
     ("mkdir q; git init -q q/r", "q/r"),
 ];
 
+place_test!(repositories_come_about_in_new_directories);
 fn repositories_come_about_in_new_directories(place: Place) {
     let world = scene(place, true);
     let mut session = Session::open(&world);
@@ -218,6 +205,7 @@ fn in_root(world: &World, root: &str, script: &str) -> Command {
     command
 }
 
+place_test!(an_untouched_root_becomes_a_repository_and_an_emptied_one_does_not);
 fn an_untouched_root_becomes_a_repository_and_an_emptied_one_does_not(place: Place) {
     let world = World::new(place);
     let outside = world.outside.display();
@@ -251,6 +239,7 @@ fn an_untouched_root_becomes_a_repository_and_an_emptied_one_does_not(place: Pla
     assert!(!world.outside.join("used/.git").exists());
 }
 
+place_test!(what_would_be_over_the_users_directory_is_named_with_the_remedy);
 fn what_would_be_over_the_users_directory_is_named_with_the_remedy(place: Place) {
     let world = scene(place, true);
     let mut session = Session::open(&world);
@@ -280,6 +269,7 @@ fn what_would_be_over_the_users_directory_is_named_with_the_remedy(place: Place)
     assert!(said.contains("run `hg init` in"), "{said}");
 }
 
+place_test!(file_tools_make_no_repository);
 fn file_tools_make_no_repository(place: Place) {
     let files = [
         ("src/.git", "gitdir: ../n/.git\n"),
@@ -347,6 +337,7 @@ fn is_run_on_entering(world: &World, directory: &str) -> bool {
     world.home.join("ran").exists()
 }
 
+place_test!(what_calls_leave_in_repositories_that_they_made_is_judged);
 fn what_calls_leave_in_repositories_that_they_made_is_judged(place: Place) {
     let kept = KeptWorld::of(scene(place, true));
     for (attack, directory) in left() {
@@ -421,6 +412,7 @@ fn what_calls_leave_in_repositories_that_they_made_is_judged(place: Place) {
     );
 }
 
+place_test!(no_index_of_a_repository_within_the_project_writes_outside);
 fn no_index_of_a_repository_within_the_project_writes_outside(place: Place) {
     let world = scene(place, true);
     on_host(&world, "git init -q inner; cd inner; echo x > x; git add x");
@@ -431,6 +423,7 @@ fn no_index_of_a_repository_within_the_project_writes_outside(place: Place) {
     });
 }
 
+place_test!(granted_trees_are_watched_as_the_project_is);
 fn granted_trees_are_watched_as_the_project_is(place: Place) {
     let world = scene(place, true);
     let data = world.outside.join("data");
@@ -505,6 +498,7 @@ const PASSED_OVER: [&str; 6] = [
     "rm .git/HEAD; mkdir .git/HEAD; rm -rf .git/refs; chmod 0 .git",
 ];
 
+place_test!(repositories_stay_repositories);
 /// In the project, in a repository within it, and in a tree that is granted for writing.
 fn repositories_stay_repositories(place: Place) {
     let world = World::new(place);

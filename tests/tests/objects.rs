@@ -5,71 +5,13 @@ use crate::kept_world::KeptWorld;
 use broker_protocol::Tier;
 use lazaret_tests::process::until;
 use lazaret_tests::programs::path;
-use lazaret_tests::suite::Test;
 use lazaret_tests::{
-    Finished, GitView, LIMIT, Place, Session, User, World, in_each_place, once, run,
+    Finished, GitView, LIMIT, Place, Session, User, World, once_test, place_test, run,
 };
 use serde_json::json;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
-
-pub fn tests() -> Vec<Test> {
-    let mut tests = once![what_changes_for_the_users_git_is_seen];
-    tests.extend(in_each_place![
-        what_a_protected_link_leads_to_is_closed,
-        what_a_protected_link_would_lead_to_is_not_made,
-        no_way_to_what_is_protected_is_led_elsewhere,
-        directories_beside_such_a_way_are_moved,
-        a_root_below_the_users_repository_opens_nothing_that_is_closed_there,
-        checkouts_in_closed_directories_are_projects,
-        what_holds_the_project_is_looked_through_or_no_session_opens,
-        links_with_protected_names_stay,
-        a_repository_elsewhere_is_protected_as_dot_git,
-        the_users_git_works_with_a_repository_elsewhere,
-        what_the_settings_of_the_users_git_name_is_closed,
-        what_the_accounts_git_settings_name_is_closed,
-        what_git_settings_name_is_listed_and_other_work_goes_on,
-        programs_in_a_repositorys_directory_are_closed,
-        settings_over_a_bound_open_no_session,
-        file_tools_know_what_links_lead_to,
-        a_directory_that_cannot_be_listed_is_closed,
-        a_root_that_cannot_be_listed_opens_no_session,
-        a_path_longer_than_the_kernel_takes_opens_a_session,
-        more_secrets_than_can_be_held_one_by_one_open_a_session,
-        another_name_of_a_protected_file_is_closed_and_named,
-        what_has_the_inode_of_a_secret_that_is_gone_is_used,
-        metadata_of_the_machines_devices_is_not_changed,
-        secrets_that_commands_have_made_tracked_stay_closed,
-        a_repository_that_comes_about_in_a_submodules_place_is_said,
-        an_index_that_nobody_can_read_opens_no_secret,
-        what_the_user_tracks_is_nobody_elses,
-        names_that_commands_hide_from_git_status_are_said,
-        names_that_commands_put_into_the_index_alone_are_said,
-        what_commands_leave_in_the_users_repository_is_said,
-        no_index_writes_outside_the_work_tree,
-        names_that_an_index_in_two_files_hides_are_said,
-        the_users_next_commit_follows_no_path_of_rerere,
-        what_gits_prompt_would_run_does_not_stay,
-        no_name_of_a_branch_is_run_by_a_prompt,
-        ordinary_names_of_branches_work,
-        no_stash_is_applied_by_the_users_next_commit,
-        packages_of_the_users_are_removed_and_installed_again,
-        what_a_background_command_leaves_is_judged,
-        what_a_mapping_changes_after_a_look_is_judged,
-        the_file_on_which_an_index_is_based_is_looked_at,
-        an_index_that_takes_too_long_to_read_is_set_aside,
-        a_closed_directory_saves_nothing_that_a_command_left,
-        what_runs_when_the_session_ends_leaves_nothing,
-        a_repository_is_whole_again_when_the_session_ends,
-        ordinary_merges_and_rebases_go_on,
-        no_lease_stops_whoever_opens_a_file,
-        no_ioctl_of_a_file_systems_own_is_reached,
-        what_lies_above_a_root_stays_where_it_is,
-        lazarets_own_programs_and_settings_stay,
-    ]);
-    tests
-}
 
 /// Something that a command tries in a project that the user has made.
 struct Attack {
@@ -170,6 +112,7 @@ const UNSEEN: &str = "git checkout -q -b other; echo two > a; git add a; git com
     git worktree add -q ../project/w; git init -q own; git -C own commit -q --allow-empty -m x; git clone -q own cloned
     git init -q --bare store.git; echo '*.o' >> .git/info/exclude; echo '* text' > .gitattributes; git stash -q -u; mkdir HEADS";
 
+once_test!(what_changes_for_the_users_git_is_seen);
 /// The judge of the attacks on git can fail, and ordinary work does not make it.
 fn what_changes_for_the_users_git_is_seen() {
     let scene = || {
@@ -203,6 +146,7 @@ fn what_changes_for_the_users_git_is_seen() {
     before.assert_unchanged(&world, UNSEEN);
 }
 
+place_test!(what_a_protected_link_leads_to_is_closed);
 fn what_a_protected_link_leads_to_is_closed(place: Place) {
     Attack {
         scene: |world| {
@@ -238,6 +182,7 @@ fn what_a_protected_link_leads_to_is_closed(place: Place) {
     .is_contained(place);
 }
 
+place_test!(what_a_protected_link_would_lead_to_is_not_made);
 fn what_a_protected_link_would_lead_to_is_not_made(place: Place) {
     Attack {
         scene: |world| {
@@ -296,6 +241,7 @@ const WAYS: [(&str, &str, &str); 8] = [
     ),
 ];
 
+place_test!(no_way_to_what_is_protected_is_led_elsewhere);
 fn no_way_to_what_is_protected_is_led_elsewhere(place: Place) {
     let host = |world: &World, script: &str| run(world.host("bash").args(["-c", script]), LIMIT);
     for (scene, script, file) in WAYS {
@@ -322,6 +268,7 @@ fn no_way_to_what_is_protected_is_led_elsewhere(place: Place) {
     }
 }
 
+place_test!(directories_beside_such_a_way_are_moved);
 fn directories_beside_such_a_way_are_moved(place: Place) {
     let world = World::new(place);
     link(&world, "conf/vscode", ".vscode");
@@ -414,6 +361,7 @@ fn cell_in(world: &World, root: &str, script: &str) -> std::process::Command {
     command
 }
 
+place_test!(a_root_below_the_users_repository_opens_nothing_that_is_closed_there);
 fn a_root_below_the_users_repository_opens_nothing_that_is_closed_there(place: Place) {
     let host = |world: &World, script: &str| run(world.host("bash").args(["-c", script]), LIMIT);
     for (scene, root, script, tell) in ROOTS {
@@ -452,6 +400,7 @@ fn a_root_below_the_users_repository_opens_nothing_that_is_closed_there(place: P
     );
 }
 
+place_test!(checkouts_in_closed_directories_are_projects);
 /// Assistants put theirs below their own directories, and people beside a bare repository.
 fn checkouts_in_closed_directories_are_projects(place: Place) {
     let world = World::new(place);
@@ -476,6 +425,7 @@ fn checkouts_in_closed_directories_are_projects(place: Place) {
     );
 }
 
+place_test!(what_holds_the_project_is_looked_through_or_no_session_opens);
 /// A command of an earlier session may have closed a directory to listing, in which a link says what is protected.
 fn what_holds_the_project_is_looked_through_or_no_session_opens(place: Place) {
     if place.user == User::Root {
@@ -500,6 +450,7 @@ fn what_holds_the_project_is_looked_through_or_no_session_opens(place: Place) {
     run(&mut cell_in(&world, "envs", "! cat dev"), LIMIT).success();
 }
 
+place_test!(links_with_protected_names_stay);
 fn links_with_protected_names_stay(place: Place) {
     for script in [
         "rm -f .claude .git",
@@ -526,6 +477,7 @@ fn links_with_protected_names_stay(place: Place) {
     }
 }
 
+place_test!(a_repository_elsewhere_is_protected_as_dot_git);
 /// `.git` as a link, as a file, and a bare repository that nothing leads to.
 fn a_repository_elsewhere_is_protected_as_dot_git(place: Place) {
     const SCRIPT: &str = "printf '[core]\\n\\tfsmonitor = sprung\\n' >> store/config; echo sprung > store/hooks/pre-commit; \
@@ -572,6 +524,7 @@ fn a_repository_elsewhere_is_protected_as_dot_git(place: Place) {
     }
 }
 
+place_test!(the_users_git_works_with_a_repository_elsewhere);
 fn the_users_git_works_with_a_repository_elsewhere(place: Place) {
     let world = World::new(place);
     let store = world.project.join("store");
@@ -756,6 +709,7 @@ const PRIVATE: [(&str, &str, &str); 6] = [
     ),
 ];
 
+place_test!(programs_in_a_repositorys_directory_are_closed);
 fn programs_in_a_repositorys_directory_are_closed(place: Place) {
     for (file, setting, attack) in PRIVATE {
         for mode in ["755", "644"] {
@@ -797,6 +751,7 @@ fn programs_in_a_repositorys_directory_are_closed(place: Place) {
     run(&mut world.cell(work), LIMIT).success();
 }
 
+place_test!(what_the_settings_of_the_users_git_name_is_closed);
 fn what_the_settings_of_the_users_git_name_is_closed(place: Place) {
     let kept = commit(place);
     for (settings, file) in SETTINGS {
@@ -835,6 +790,7 @@ fn what_the_settings_of_the_users_git_name_is_closed(place: Place) {
     }
 }
 
+place_test!(what_the_accounts_git_settings_name_is_closed);
 fn what_the_accounts_git_settings_name_is_closed(place: Place) {
     let kept = commit(place);
     for (named_by, text) in [
@@ -877,6 +833,7 @@ fn what_the_accounts_git_settings_name_is_closed(place: Place) {
     assert!(!springs(&kept, &scene, "dot/gitconfig", "true", true));
 }
 
+place_test!(what_git_settings_name_is_listed_and_other_work_goes_on);
 fn what_git_settings_name_is_listed_and_other_work_goes_on(place: Place) {
     let world = World::new(place);
     let lfs = "[filter \"lfs\"]\n\tclean = git-lfs clean -- %f\n\tsmudge = git-lfs smudge -- %f\n\tprocess = git-lfs filter-process\n\trequired = true\n";
@@ -912,6 +869,7 @@ fn what_git_settings_name_is_listed_and_other_work_goes_on(place: Place) {
     assert!(finished.errors().contains(&line), "{}", finished.errors());
 }
 
+place_test!(settings_over_a_bound_open_no_session);
 /// What they name is unknown then.
 fn settings_over_a_bound_open_no_session(place: Place) {
     let world = World::new(place);
@@ -942,6 +900,7 @@ fn settings_over_a_bound_open_no_session(place: Place) {
     );
 }
 
+place_test!(file_tools_know_what_links_lead_to);
 fn file_tools_know_what_links_lead_to(place: Place) {
     let world = World::new(place);
     world.put("conf/prod", &world.canary);
@@ -973,6 +932,7 @@ fn file_tools_know_what_links_lead_to(place: Place) {
     assert_eq!(world.get("store/config"), config);
 }
 
+place_test!(a_directory_that_cannot_be_listed_is_closed);
 fn a_directory_that_cannot_be_listed_is_closed(place: Place) {
     for mode in [0o311, 0o600] {
         assert!(
@@ -995,6 +955,7 @@ fn unlisted_secret(world: &World, mode: u32, in_cell: bool) -> bool {
     finished.text().contains(&world.canary)
 }
 
+place_test!(a_root_that_cannot_be_listed_opens_no_session);
 fn a_root_that_cannot_be_listed_opens_no_session(place: Place) {
     if place.user == User::Root {
         return; // Root lists it.
@@ -1011,6 +972,7 @@ fn a_root_that_cannot_be_listed_opens_no_session(place: Place) {
     );
 }
 
+place_test!(a_path_longer_than_the_kernel_takes_opens_a_session);
 /// Two trees, each short enough, and the one moved to the bottom of the other.
 fn a_path_longer_than_the_kernel_takes_opens_a_session(place: Place) {
     let world = World::new(place);
@@ -1050,6 +1012,7 @@ print(\"MOVED\")'";
     run(world.host("rm").args(["-rf", "two"]), LIMIT).success();
 }
 
+place_test!(more_secrets_than_can_be_held_one_by_one_open_a_session);
 fn more_secrets_than_can_be_held_one_by_one_open_a_session(place: Place) {
     let world = World::new(place);
     for number in 0..2100 {
@@ -1068,6 +1031,7 @@ fn more_secrets_than_can_be_held_one_by_one_open_a_session(place: Place) {
     );
 }
 
+place_test!(another_name_of_a_protected_file_is_closed_and_named);
 fn another_name_of_a_protected_file_is_closed_and_named(place: Place) {
     let world = World::new(place);
     world.put("src/main.rs", &world.canary);
@@ -1096,6 +1060,7 @@ fn another_name_of_a_protected_file_is_closed_and_named(place: Place) {
     );
 }
 
+place_test!(what_has_the_inode_of_a_secret_that_is_gone_is_used);
 /// An inode that the file system gives again is another file.
 fn what_has_the_inode_of_a_secret_that_is_gone_is_used(place: Place) {
     let world = World::new(place);
@@ -1113,6 +1078,7 @@ fn what_has_the_inode_of_a_secret_that_is_gone_is_used(place: Place) {
     }
 }
 
+place_test!(metadata_of_the_machines_devices_is_not_changed);
 /// As root, with the device that an ordinary program has least use for; and `/dev/null` behind descriptor 0.
 fn metadata_of_the_machines_devices_is_not_changed(place: Place) {
     let mode = |path: &str| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
@@ -1152,6 +1118,7 @@ fn metadata_of_the_machines_devices_is_not_changed(place: Place) {
     assert_eq!(mode("/dev/full"), before);
 }
 
+place_test!(no_lease_stops_whoever_opens_a_file);
 fn no_lease_stops_whoever_opens_a_file(place: Place) {
     Attack {
         scene: |world| {
@@ -1164,6 +1131,7 @@ fn no_lease_stops_whoever_opens_a_file(place: Place) {
     .is_contained(place);
 }
 
+place_test!(no_ioctl_of_a_file_systems_own_is_reached);
 /// Requests of file systems' own that make names or files: a file system without them says so (`ENOTTY`), a filter refuses.
 fn no_ioctl_of_a_file_systems_own_is_reached(place: Place) {
     Attack {
@@ -1211,6 +1179,7 @@ fn reads_secret(world: &World) -> (bool, String) {
     (said.contains(&world.canary), closed)
 }
 
+place_test!(secrets_that_commands_have_made_tracked_stay_closed);
 /// A command puts the name of the user's secret into the index or a commit, under content of its own; then the user commits all.
 fn secrets_that_commands_have_made_tracked_stay_closed(place: Place) {
     const ENTRY: &str = "o=$(echo x | git hash-object -w --stdin); add() { git update-index --add --cacheinfo 100644,$o,.env; }";
@@ -1310,6 +1279,7 @@ fn secrets_that_commands_have_made_tracked_stay_closed(place: Place) {
     }
 }
 
+place_test!(an_index_that_nobody_can_read_opens_no_secret);
 /// What goes on in another file, is cut or is none: nobody knows what the user's git will take in.
 fn an_index_that_nobody_can_read_opens_no_secret(place: Place) {
     for attack in [
@@ -1329,6 +1299,7 @@ fn an_index_that_nobody_can_read_opens_no_secret(place: Place) {
     }
 }
 
+place_test!(what_the_user_tracks_is_nobody_elses);
 /// What the user does between sessions is no command's doing, and ordinary work of commands is said nothing about.
 fn what_the_user_tracks_is_nobody_elses(place: Place) {
     let world = with_ignored_secret(place);
@@ -1342,6 +1313,7 @@ fn what_the_user_tracks_is_nobody_elses(place: Place) {
     assert!(!world.central.join(".lazaret/tracked").exists());
 }
 
+place_test!(a_repository_that_comes_about_in_a_submodules_place_is_said);
 /// A command makes a repository where the project has a submodule that is not checked out, with the address of a private one: the
 /// user's `git pull` goes on into it.
 fn a_repository_that_comes_about_in_a_submodules_place_is_said(place: Place) {
@@ -1413,6 +1385,7 @@ fn a_repository_that_comes_about_in_a_submodules_place_is_said(place: Place) {
     );
 }
 
+place_test!(names_that_commands_hide_from_git_status_are_said);
 /// A name that no command may make, in a commit, where the user's `git status` does not look.
 fn names_that_commands_hide_from_git_status_are_said(place: Place) {
     for flag in ["--skip-worktree", "--assume-unchanged"] {
@@ -1444,6 +1417,7 @@ fn names_that_commands_hide_from_git_status_are_said(place: Place) {
     }
 }
 
+place_test!(names_that_commands_put_into_the_index_alone_are_said);
 /// A program that finds no file reads the index: git-lfs takes its server's address from `.lfsconfig` there.
 fn names_that_commands_put_into_the_index_alone_are_said(place: Place) {
     let attack = |name: &str| {
@@ -1480,6 +1454,7 @@ fn names_that_commands_put_into_the_index_alone_are_said(place: Place) {
     assert!(!later.contains("lfsconfig"), "{later}");
 }
 
+place_test!(what_commands_leave_in_the_users_repository_is_said);
 /// What makes the user's git show something else, or end: each with what it looks like to the user.
 fn what_commands_leave_in_the_users_repository_is_said(place: Place) {
     const SHOWN: &str = "git log -1 --format=%s | grep -qx b";
@@ -1556,6 +1531,7 @@ else: os.remove(file)
 open(file, "wb").write(data + name.digest())
 '"#;
 
+place_test!(no_index_writes_outside_the_work_tree);
 fn no_index_writes_outside_the_work_tree(place: Place) {
     for attack in [
         "../sprung.txt sprung",
@@ -1598,6 +1574,7 @@ fn no_index_writes_outside_the_work_tree(place: Place) {
     }
 }
 
+place_test!(names_that_an_index_in_two_files_hides_are_said);
 fn names_that_an_index_in_two_files_hides_are_said(place: Place) {
     let attack = "n=.vscode/tasks.json; git update-index --add --cacheinfo 100644,$(echo {} | git hash-object -w --stdin),$n
         git update-index --skip-worktree $n; git commit -qm x; git update-index --split-index";
@@ -1621,6 +1598,7 @@ const RERERE: [&str; 4] = [
     "printf \"$H\\t../home/.ssh/id_rsa\\0\" > x; mv x .git/merge_rr; mv .git/merge_rr .git/MERGE_RR",
 ];
 
+place_test!(the_users_next_commit_follows_no_path_of_rerere);
 fn the_users_next_commit_follows_no_path_of_rerere(place: Place) {
     for attack in RERERE {
         let script = format!("H=$(printf 1%.0s $(seq 40)); mkdir -p .git/rr-cache/$H; {attack}");
@@ -1660,6 +1638,7 @@ fn the_users_next_commit_follows_no_path_of_rerere(place: Place) {
     assert!(!left.exists());
 }
 
+place_test!(what_gits_prompt_would_run_does_not_stay);
 fn what_gits_prompt_would_run_does_not_stay(place: Place) {
     for file in [
         "rebase-merge/msgnum",
@@ -1705,6 +1684,7 @@ const BRANCHES: [(&str, &str); 7] = [
     ),
 ];
 
+place_test!(no_name_of_a_branch_is_run_by_a_prompt);
 fn no_name_of_a_branch_is_run_by_a_prompt(place: Place) {
     // As many people have it in `PROMPT_COMMAND`.
     let prompt = "PS1=\"\\w ($(git branch 2>/dev/null | sed -n 's/^[*] //p')) $(git branch --show-current)\"; : \"${PS1@P}\"";
@@ -1731,6 +1711,7 @@ fn no_name_of_a_branch_is_run_by_a_prompt(place: Place) {
     }
 }
 
+place_test!(ordinary_names_of_branches_work);
 fn ordinary_names_of_branches_work(place: Place) {
     let world = with_ignored_secret(place);
     // The user's own may have any name, and stays.
@@ -1768,6 +1749,7 @@ fn ordinary_names_of_branches_work(place: Place) {
     }
 }
 
+place_test!(no_stash_is_applied_by_the_users_next_commit);
 fn no_stash_is_applied_by_the_users_next_commit(place: Place) {
     let attack = "git config -l >/dev/null; export GIT_AUTHOR_NAME=t GIT_AUTHOR_EMAIL=t GIT_COMMITTER_NAME=t GIT_COMMITTER_EMAIL=t
         export GIT_INDEX_FILE=$PWD/i; git read-tree HEAD; h=$(git rev-parse HEAD)
@@ -1810,6 +1792,7 @@ const LEFT: [(&str, &str); 2] = [
     ),
 ];
 
+place_test!(what_a_background_command_leaves_is_judged);
 /// It is judged when the command ends, although its call ended when it began.
 fn what_a_background_command_leaves_is_judged(place: Place) {
     for (script, file) in LEFT {
@@ -1843,6 +1826,7 @@ while not os.path.exists("go"): time.sleep(0.02)
 m[:] = evil; open("done", "w").close(); time.sleep(float(sys.argv[2]))
 '"#;
 
+place_test!(what_a_mapping_changes_after_a_look_is_judged);
 /// What is looked at while a command runs is looked at again when none does.
 fn what_a_mapping_changes_after_a_look_is_judged(place: Place) {
     let counter = ".git/rebase-merge/msgnum";
@@ -1894,6 +1878,7 @@ entry += bytes((62 + len(path) + 8) // 8 * 8 - len(entry)); count = struct.unpac
 open(file, "r+b").write(data[:8] + struct.pack(">I", count + 1) + entry + data[12:])
 '"#;
 
+place_test!(the_file_on_which_an_index_is_based_is_looked_at);
 fn the_file_on_which_an_index_is_based_is_looked_at(place: Place) {
     let split = "git update-index --split-index --force-write-index";
     let sprung = |world: &World| {
@@ -1933,6 +1918,7 @@ data += b"".join(entry(6, b"%06d" % n, 4006) for n in range(1, 20000))
 open(".git/index", "wb").write(data + hashlib.sha1(data).digest())
 '"#;
 
+place_test!(an_index_that_takes_too_long_to_read_is_set_aside);
 fn an_index_that_takes_too_long_to_read_is_set_aside(place: Place) {
     let sprung = |world: &World| {
         run(world.host("bash").args(["-c", "git restore ."]), LIMIT);
@@ -1950,6 +1936,7 @@ fn an_index_that_takes_too_long_to_read_is_set_aside(place: Place) {
     );
 }
 
+place_test!(a_closed_directory_saves_nothing_that_a_command_left);
 fn a_closed_directory_saves_nothing_that_a_command_left(place: Place) {
     let script = "mkdir .git/rebase-merge; echo '$(id)' > .git/rebase-merge/msgnum; chmod 555 .git/rebase-merge";
     let world = with_ignored_secret(place);
@@ -1958,6 +1945,7 @@ fn a_closed_directory_saves_nothing_that_a_command_left(place: Place) {
     assert!(!world.project.join(".git/rebase-merge/msgnum").exists());
 }
 
+place_test!(what_runs_when_the_session_ends_leaves_nothing);
 /// Whatever is still running is killed first, so that nothing is made again after the look.
 fn what_runs_when_the_session_ends_leaves_nothing(place: Place) {
     for (script, file) in LEFT {
@@ -1982,6 +1970,7 @@ fn what_runs_when_the_session_ends_leaves_nothing(place: Place) {
     }
 }
 
+place_test!(a_repository_is_whole_again_when_the_session_ends);
 /// Git passes over a `.git` without them, and finds a repository above.
 fn a_repository_is_whole_again_when_the_session_ends(place: Place) {
     let world = with_ignored_secret(place);
@@ -2012,6 +2001,7 @@ fn in_background(session: &mut Session, command: &str) -> String {
     answer.result.to_string()
 }
 
+place_test!(packages_of_the_users_are_removed_and_installed_again);
 /// npm moves a package aside before it removes it. Many packages come with the settings of their authors' build servers.
 fn packages_of_the_users_are_removed_and_installed_again(place: Place) {
     let world = World::new(place);
@@ -2040,6 +2030,7 @@ fn packages_of_the_users_are_removed_and_installed_again(place: Place) {
     }
 }
 
+place_test!(ordinary_merges_and_rebases_go_on);
 /// With conflicts, and with what git keeps of them.
 fn ordinary_merges_and_rebases_go_on(place: Place) {
     let world = with_ignored_secret(place);
@@ -2065,6 +2056,7 @@ fn ordinary_merges_and_rebases_go_on(place: Place) {
     );
 }
 
+place_test!(what_lies_above_a_root_stays_where_it_is);
 /// A mount goes along with a directory above it that is moved, and what is protected in it was known by its path.
 fn what_lies_above_a_root_stays_where_it_is(place: Place) {
     let script = |above: &Path| {
@@ -2103,6 +2095,7 @@ fn what_lies_above_a_root_stays_where_it_is(place: Place) {
     assert_eq!(moved.success(), "e\n");
 }
 
+place_test!(lazarets_own_programs_and_settings_stay);
 /// As after a build in the project's own clone, and with settings that are kept in a repository.
 fn lazarets_own_programs_and_settings_stay(place: Place) {
     const KEPT: [&str; 4] = [

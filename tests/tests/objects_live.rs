@@ -4,34 +4,13 @@
 
 use crate::kept_world::{KeptWorld, cell};
 use lazaret_tests::process::Running;
-use lazaret_tests::suite::Test;
-use lazaret_tests::{Finished, LIMIT, Place, Session, World, in_each_place, run};
+use lazaret_tests::{Finished, LIMIT, Place, Session, World, place_test, run};
 use serde_json::json;
 use std::fs;
 use std::os::unix::net::UnixListener;
 use std::process::Command;
 
-pub fn tests() -> Vec<Test> {
-    in_each_place![
-        no_repository_comes_about_where_its_settings_are_open,
-        a_session_opens_while_protected_names_come_and_go,
-        file_tools_make_no_repository,
-        no_head_is_carried_to_where_none_is_made,
-        no_repository_comes_about_between_two_sessions,
-        what_the_host_makes_a_repository_is_protected_at_once,
-        a_branch_has_no_program_for_a_remote,
-        the_users_git_waits_for_no_fifo,
-        settings_are_replaced_only_where_the_session_has_made_them,
-        no_name_gets_into_the_way_of_the_users_programs,
-        no_link_closes_the_users_source,
-        sockets_of_the_host_in_a_zone_are_not_reached,
-        own_sockets_go_on_working_over_several_calls,
-        a_worktree_leads_to_protected_settings_only,
-        files_on_their_way_to_a_protected_name_are_not_changed,
-        ordinary_work_with_repositories_goes_on
-    ]
-}
-
+place_test!(a_session_opens_while_protected_names_come_and_go);
 /// As where a package manager of the user's works in another terminal.
 fn a_session_opens_while_protected_names_come_and_go(place: Place) {
     let world = World::new(place);
@@ -106,6 +85,7 @@ os.link(f\"/proc/self/fd/{f}\", \"HEAD\", src_dir_fd=f, follow_symlinks=True)'",
     ("cd ordinary; members", "ordinary"),
 ];
 
+place_test!(no_repository_comes_about_where_its_settings_are_open);
 fn no_repository_comes_about_where_its_settings_are_open(place: Place) {
     let world = repository(place);
     world.put("ordinary/HEAD", "ref: refs/heads/main\n");
@@ -115,6 +95,7 @@ fn no_repository_comes_about_where_its_settings_are_open(place: Place) {
     }
 }
 
+place_test!(file_tools_make_no_repository);
 /// The same by file tools, in a project that is no repository.
 fn file_tools_make_no_repository(place: Place) {
     let files = |root: &str| {
@@ -166,6 +147,7 @@ const CARRIED: [&str; 3] = [
     "mkdir -p foo.git/b/1 b; head > foo.git/b/1/HEAD; python3 -c 'import ctypes; ctypes.CDLL(None).renameat2(-100, b\"foo.git/b\", -100, b\"b\", 2)'",
 ];
 
+place_test!(no_head_is_carried_to_where_none_is_made);
 fn no_head_is_carried_to_where_none_is_made(place: Place) {
     let kept = KeptWorld::of(repository(place));
     for script in CARRIED {
@@ -182,6 +164,7 @@ fn no_head_is_carried_to_where_none_is_made(place: Place) {
 /// How many directories with a `HEAD` of the host's two sessions at the same time try to make repositories of.
 const RACES: usize = 300;
 
+place_test!(no_repository_comes_about_between_two_sessions);
 fn no_repository_comes_about_between_two_sessions(place: Place) {
     let scene = || {
         let world = repository(place);
@@ -224,6 +207,7 @@ for n in range({RACES}):
     assert_eq!(complete(&world, &|script| world.cell(script)), 0);
 }
 
+place_test!(what_the_host_makes_a_repository_is_protected_at_once);
 /// A bare repository of any name that comes about while a call runs.
 fn what_the_host_makes_a_repository_is_protected_at_once(place: Place) {
     let waiting = "echo ready; until [ -e go ]; do sleep 0.02; done; echo sprung >> odd/config; echo sprung > odd/hooks/post-commit
@@ -246,6 +230,7 @@ fn what_the_host_makes_a_repository_is_protected_at_once(place: Place) {
     assert_eq!(sprung(&world, world.cell(waiting)), "0");
 }
 
+place_test!(a_branch_has_no_program_for_a_remote);
 fn a_branch_has_no_program_for_a_remote(place: Place) {
     let script =
         "git init -q sub; cd sub; git config branch.main.remote 'ext::sh -c touch% sprung'";
@@ -275,6 +260,7 @@ const FIFOS: [(&str, &str); 8] = [
     ("mkfifo .mailmap", "git log --use-mailmap --format=%aN"),
 ];
 
+place_test!(the_users_git_waits_for_no_fifo);
 fn the_users_git_waits_for_no_fifo(place: Place) {
     let waits = |world: &World, command: &str| {
         let text = format!("timeout 5 {command}; test $? = 124 && echo WAITED");
@@ -308,6 +294,7 @@ const SETTLED: [&str; 3] = [
     "cp .git/config x; echo '[user]' >> x; echo name = planted >> x; mv x .git/config.lock; mv -f .git/config.lock .git/config",
 ];
 
+place_test!(settings_are_replaced_only_where_the_session_has_made_them);
 fn settings_are_replaced_only_where_the_session_has_made_them(place: Place) {
     let planted =
         |world: &World| String::from_utf8_lossy(&world.get(".git/config")).contains("planted");
@@ -362,6 +349,7 @@ const NAMES: [(&str, &str); 8] = [
     ("mv .git/objects .git/o", "git status"),
 ];
 
+place_test!(no_name_gets_into_the_way_of_the_users_programs);
 fn no_name_gets_into_the_way_of_the_users_programs(place: Place) {
     let kept = KeptWorld::of(repository(place));
     for (script, after) in NAMES {
@@ -383,6 +371,7 @@ const LINKS: [&str; 5] = [
     "python3 -c 'import os; f = os.open(\"src/main.rs\", 0); os.link(f\"/proc/self/fd/{f}\", \".npmrc\", src_dir_fd=f, follow_symlinks=True)'",
 ];
 
+place_test!(no_link_closes_the_users_source);
 fn no_link_closes_the_users_source(place: Place) {
     let linked = |world: &World| {
         let shared = "test \"$(stat -c %h src/main.rs 2>/dev/null || echo 1)\" -gt 1";
@@ -405,6 +394,7 @@ const REACH: &str = "import socket, sys
 s = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
 s.connect(sys.argv[1]); print('REACHED')";
 
+place_test!(sockets_of_the_host_in_a_zone_are_not_reached);
 fn sockets_of_the_host_in_a_zone_are_not_reached(place: Place) {
     let world = repository(place);
     let _before = UnixListener::bind(world.project.join("before.sock")).unwrap();
@@ -487,6 +477,7 @@ try: socket.socket(socket.AF_UNIX).connect('missing.sock')
 except FileNotFoundError: print('ok')
 ";
 
+place_test!(own_sockets_go_on_working_over_several_calls);
 fn own_sockets_go_on_working_over_several_calls(place: Place) {
     let world = repository(place);
     world.put("server.py", SERVER);
@@ -533,6 +524,7 @@ print('ready', flush=True)
 while not os.path.exists('go'): pass
 ";
 
+place_test!(a_worktree_leads_to_protected_settings_only);
 /// In the flat tier scratch space is a path of the host too, as long as the session is open.
 fn a_worktree_leads_to_protected_settings_only(place: Place) {
     let kept = KeptWorld::of(repository(place));
@@ -596,6 +588,7 @@ const TRANSIT: [(&str, &str); 8] = [
     ),
 ];
 
+place_test!(files_on_their_way_to_a_protected_name_are_not_changed);
 fn files_on_their_way_to_a_protected_name_are_not_changed(place: Place) {
     let kept = KeptWorld::of(repository(place));
     for (script, file) in TRANSIT {
@@ -628,6 +621,7 @@ fn files_on_their_way_to_a_protected_name_are_not_changed(place: Place) {
     assert_eq!(kept.cell(copy).success(), "kept\nkept\nmore\n");
 }
 
+place_test!(ordinary_work_with_repositories_goes_on);
 /// What must go on: repositories that a command makes, and the user's own.
 fn ordinary_work_with_repositories_goes_on(place: Place) {
     let world = repository(place);

@@ -1,15 +1,7 @@
 //! Protected names that a profile opens: what was named, and nothing else.
 
-use lazaret_tests::suite::Test;
-use lazaret_tests::{Finished, LIMIT, Place, Session, World, in_each_place, run};
+use lazaret_tests::{Finished, LIMIT, Place, Session, World, place_test, run};
 use serde_json::json;
-
-pub fn tests() -> Vec<Test> {
-    in_each_place![
-        a_profile_opens_what_it_names_and_nothing_beside_it,
-        what_acts_at_once_is_opened_by_no_profile
-    ]
-}
 
 const CLOSED: [&str; 7] = [
     ".github/workflows/ci.yml",
@@ -59,6 +51,7 @@ fn changes(name: &str) -> [String; 4] {
     ]
 }
 
+place_test!(a_profile_opens_what_it_names_and_nothing_beside_it);
 fn a_profile_opens_what_it_names_and_nothing_beside_it(place: Place) {
     let world = world(place);
     let is_opened = |name: &str| name.contains("workflows") || name == ".vscode/settings.json";
@@ -108,6 +101,7 @@ fn a_profile_opens_what_it_names_and_nothing_beside_it(place: Place) {
     assert_eq!(world.get(".vscode/settings.json"), b"by a tool\n");
 }
 
+place_test!(what_acts_at_once_is_opened_by_no_profile);
 fn what_acts_at_once_is_opened_by_no_profile(place: Place) {
     let world = world(place);
     for name in [

@@ -7,10 +7,9 @@ use broker_protocol::{
 };
 use lazaret_tests::approval::{Approver, asked, audited, dressed, runtime};
 use lazaret_tests::process::until;
-use lazaret_tests::suite::Test;
 use lazaret_tests::terminal::Terminal;
 use lazaret_tests::wire::{opening, shell};
-use lazaret_tests::{Broker, LIMIT, Mount, Place, Session, World, in_each_place, run};
+use lazaret_tests::{Broker, LIMIT, Mount, Place, Session, World, place_test, run};
 use nix::fcntl::OFlag;
 use nix::unistd::geteuid;
 use serde_json::{Value, json};
@@ -21,34 +20,6 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
-
-pub fn tests() -> Vec<Test> {
-    in_each_place![
-        a_path_is_granted_to_one_call_and_no_other,
-        what_is_granted_for_the_session_ends_with_its_commands_when_it_is_taken_back,
-        what_was_shown_is_what_is_opened,
-        a_grant_of_a_path_is_for_what_was_asked_about,
-        what_cannot_be_granted_is_not_asked_about,
-        keys_in_what_is_granted_stay_closed,
-        a_directory_is_written_in_but_for_what_the_host_acts_on,
-        policies_bound_which_paths_may_be_granted,
-        who_opens_a_session_names_its_paths,
-        a_person_at_a_terminal_is_asked_about_a_path_and_the_command_runs_again,
-        always_works_for_a_shipped_profile,
-        the_question_is_seen_whatever_the_command_left_on_the_terminal,
-        a_link_of_a_command_is_no_place_for_a_lease,
-        no_socket_in_what_is_granted_is_reached,
-        no_pipe_in_what_is_granted_to_be_read_takes_anything,
-        a_grant_within_another_uncovers_nothing,
-        no_descriptor_of_what_is_granted_to_one_call_reaches_another,
-        what_is_in_force_is_counted_and_compared_when_it_is_granted,
-        what_is_mounted_below_is_not_granted,
-        central_roots_in_what_is_granted_stay_closed,
-        paths_are_granted_from_elsewhere_where_the_policy_says_so,
-        what_is_always_granted_keeps_its_keys_closed,
-        a_path_of_the_policy_that_cannot_be_leased_is_named
-    ]
-}
 
 /// A world with `data/notes` outside its roots, and a policy with these lines.
 fn world(place: Place, lines: &str) -> (World, PathBuf) {
@@ -73,6 +44,7 @@ fn start(session: &mut Session, id: &str, command: &str, wants: &Value) {
     session.send(&json!({"id": id, "tool": "bash", "input": {"command": command}, "wants": wants}));
 }
 
+place_test!(a_path_is_granted_to_one_call_and_no_other);
 fn a_path_is_granted_to_one_call_and_no_other(place: Place) {
     let (world, data) = world(place, "");
     let notes = data.join("notes");
@@ -172,6 +144,7 @@ fn a_path_is_granted_to_one_call_and_no_other(place: Place) {
     .success();
 }
 
+place_test!(what_is_granted_for_the_session_ends_with_its_commands_when_it_is_taken_back);
 fn what_is_granted_for_the_session_ends_with_its_commands_when_it_is_taken_back(place: Place) {
     let (world, data) = world(place, "");
     let read = format!("cat {}/notes", data.display());
@@ -222,6 +195,7 @@ fn what_is_granted_for_the_session_ends_with_its_commands_when_it_is_taken_back(
     assert_eq!(audited(&world, "lease_ended")[0]["end"], "revoked");
 }
 
+place_test!(what_was_shown_is_what_is_opened);
 fn what_was_shown_is_what_is_opened(place: Place) {
     let (world, data) = world(place, "");
     let (keys, aside) = (world.home.join(".ssh"), world.outside.join("aside"));
@@ -350,6 +324,7 @@ fn fault(broker: &mut Broker, grant: &ToBroker) -> GrantFault {
     }
 }
 
+place_test!(a_grant_of_a_path_is_for_what_was_asked_about);
 /// At the border: what a client can do that is not ours.
 fn a_grant_of_a_path_is_for_what_was_asked_about(place: Place) {
     let (world, data) = world(place, "");
@@ -441,6 +416,7 @@ fn a_grant_of_a_path_is_for_what_was_asked_about(place: Place) {
     }
 }
 
+place_test!(what_cannot_be_granted_is_not_asked_about);
 fn what_cannot_be_granted_is_not_asked_about(place: Place) {
     let (world, data) = world(place, "");
     let outside = |name: &str| world.outside.join(name).display().to_string();
@@ -553,6 +529,7 @@ fn what_cannot_be_granted_is_not_asked_about(place: Place) {
     println!("{place:?}: {tried} of {tried} wants refused without a question");
 }
 
+place_test!(keys_in_what_is_granted_stay_closed);
 /// What is tried in a directory that is granted, and what each attack gets there without Lazaret.
 fn keys_in_what_is_granted_stay_closed(place: Place) {
     let (world, data) = world(place, "");
@@ -600,6 +577,7 @@ fn keys_in_what_is_granted_stay_closed(place: Place) {
     assert!(session.close(LIMIT).success());
 }
 
+place_test!(a_directory_is_written_in_but_for_what_the_host_acts_on);
 fn a_directory_is_written_in_but_for_what_the_host_acts_on(place: Place) {
     let (world, data) = world(place, "");
     let at = data.display().to_string();
@@ -713,6 +691,7 @@ fn a_directory_is_written_in_but_for_what_the_host_acts_on(place: Place) {
     );
 }
 
+place_test!(policies_bound_which_paths_may_be_granted);
 fn policies_bound_which_paths_may_be_granted(place: Place) {
     let (bounded, data) = world(place, "");
     let own = bounded.home.join("settings/lazaret/policy.toml");
@@ -741,6 +720,7 @@ fn policies_bound_which_paths_may_be_granted(place: Place) {
     assert!(session.close(LIMIT).success());
 }
 
+place_test!(who_opens_a_session_names_its_paths);
 fn who_opens_a_session_names_its_paths(place: Place) {
     let (world, data) = world(place, "");
     let read = format!("cat {}/notes", data.display());
@@ -805,6 +785,7 @@ fn who_opens_a_session_names_its_paths(place: Place) {
     assert_eq!(denied(&["--read", "/var/log"]), Value::Null);
 }
 
+place_test!(a_person_at_a_terminal_is_asked_about_a_path_and_the_command_runs_again);
 /// `/var/log` is in no profile; what lies in /tmp, as a world does, is the session's own to a command.
 fn a_person_at_a_terminal_is_asked_about_a_path_and_the_command_runs_again(place: Place) {
     let (world, _) = world(place, "[profile.mine]");
@@ -890,6 +871,7 @@ fn a_person_at_a_terminal_is_asked_about_a_path_and_the_command_runs_again(place
     assert_eq!(fs::read_to_string(&file).unwrap(), after);
 }
 
+place_test!(always_works_for_a_shipped_profile);
 fn always_works_for_a_shipped_profile(place: Place) {
     let world = World::new(place);
     let script = "ls /var/log >/dev/null && echo lis''ted";
@@ -913,6 +895,7 @@ fn always_works_for_a_shipped_profile(place: Place) {
     );
 }
 
+place_test!(the_question_is_seen_whatever_the_command_left_on_the_terminal);
 fn the_question_is_seen_whatever_the_command_left_on_the_terminal(place: Place) {
     let world = World::new(place);
     // In one row at the top, with line drawing, on the other screen, or within a string that nothing ends.
@@ -957,6 +940,7 @@ fn the_question_is_seen_whatever_the_command_left_on_the_terminal(place: Place) 
     );
 }
 
+place_test!(a_link_of_a_command_is_no_place_for_a_lease);
 /// Where a lease is mounted, commands may have written before: their private `/tmp` has the directories above it.
 fn a_link_of_a_command_is_no_place_for_a_lease(place: Place) {
     let (world, data) = world(place, "");
@@ -992,6 +976,7 @@ fn a_link_of_a_command_is_no_place_for_a_lease(place: Place) {
     assert!(session.close(LIMIT).success());
 }
 
+place_test!(no_socket_in_what_is_granted_is_reached);
 fn no_socket_in_what_is_granted_is_reached(place: Place) {
     let (world, data) = world(place, "");
     let socket = data.join("socket");
@@ -1015,6 +1000,7 @@ fn no_socket_in_what_is_granted_is_reached(place: Place) {
     assert!(session.close(LIMIT).success());
 }
 
+place_test!(no_pipe_in_what_is_granted_to_be_read_takes_anything);
 fn no_pipe_in_what_is_granted_to_be_read_takes_anything(place: Place) {
     let (world, data) = world(place, "");
     let pipe = data.join("pipe");
@@ -1044,6 +1030,7 @@ fn no_pipe_in_what_is_granted_to_be_read_takes_anything(place: Place) {
     assert!(session.close(LIMIT).success());
 }
 
+place_test!(a_grant_within_another_uncovers_nothing);
 /// What the outer one closes because of a link is nothing special to the inner one.
 fn a_grant_within_another_uncovers_nothing(place: Place) {
     let (world, data) = world(place, "");
@@ -1110,6 +1097,7 @@ fn a_grant_within_another_uncovers_nothing(place: Place) {
     assert!(session.close(LIMIT).success());
 }
 
+place_test!(no_descriptor_of_what_is_granted_to_one_call_reaches_another);
 /// By the sockets that the commands of a session have together.
 fn no_descriptor_of_what_is_granted_to_one_call_reaches_another(place: Place) {
     let (world, data) = world(place, "");
@@ -1168,6 +1156,7 @@ print(os.read(socket.recv_fds(s, 1, 1)[1][0], 9))";
     assert!(session.close(LIMIT).success());
 }
 
+place_test!(what_is_in_force_is_counted_and_compared_when_it_is_granted);
 /// What waited for answers together is granted one after the other.
 fn what_is_in_force_is_counted_and_compared_when_it_is_granted(place: Place) {
     let (world, data) = world(place, "");
@@ -1234,6 +1223,7 @@ fn what_is_in_force_is_counted_and_compared_when_it_is_granted(place: Place) {
     );
 }
 
+place_test!(what_is_mounted_below_is_not_granted);
 fn what_is_mounted_below_is_not_granted(place: Place) {
     if !geteuid().is_root() {
         println!("{place:?}: not tried, as only root mounts");
@@ -1316,6 +1306,7 @@ fn what_is_mounted_below_is_not_granted(place: Place) {
     assert_eq!(audited(&world, "lease_ended")[1]["end"], "changed");
 }
 
+place_test!(central_roots_in_what_is_granted_stay_closed);
 fn central_roots_in_what_is_granted_stay_closed(place: Place) {
     let (world, data) = world(place, "");
     // Another project's, at a place of its own.
@@ -1370,6 +1361,7 @@ fn central_roots_in_what_is_granted_stay_closed(place: Place) {
     assert!(session.close(LIMIT).success());
 }
 
+place_test!(paths_are_granted_from_elsewhere_where_the_policy_says_so);
 fn paths_are_granted_from_elsewhere_where_the_policy_says_so(place: Place) {
     let (world, data) = world(
         place,
@@ -1400,6 +1392,7 @@ fn paths_are_granted_from_elsewhere_where_the_policy_says_so(place: Place) {
     assert!(session.close(LIMIT).success());
 }
 
+place_test!(what_is_always_granted_keeps_its_keys_closed);
 /// As a question for once and one for the session do: the three differ in how long, and not in what they open.
 fn what_is_always_granted_keeps_its_keys_closed(place: Place) {
     let (world, data) = world(place, "[profile.mine]\n[profile.by-hand]");
@@ -1437,6 +1430,7 @@ fn what_is_always_granted_keeps_its_keys_closed(place: Place) {
     assert_eq!(shown("by-hand"), (true, true));
 }
 
+place_test!(a_path_of_the_policy_that_cannot_be_leased_is_named);
 /// It may lie in a root of one session and be missing in another: neither opens less than it has, nor fails.
 fn a_path_of_the_policy_that_cannot_be_leased_is_named(place: Place) {
     let (world, data) = world(place, "");

@@ -9,7 +9,7 @@ use broker_protocol::{
 };
 use lazaret_tests::process::{self, Process};
 use lazaret_tests::wire::{Received, shell};
-use lazaret_tests::{Broker, Chance, LIMIT, Mount, Place, Session, World, in_each_place, suite};
+use lazaret_tests::{Broker, Chance, LIMIT, Mount, Place, Session, World, place_test, suite};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, geteuid};
 use serde_json::json;
@@ -17,16 +17,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 fn main() -> ExitCode {
-    let exhausting = in_each_place![
-        a_broker_without_descriptors_says_so_and_lives,
-        a_full_disk_is_an_error_with_a_name
-    ];
-    let others = in_each_place![
-        a_part_that_pauses_goes_on,
-        a_part_that_stops_for_good_ends_its_call_by_the_clock,
-        a_pulled_socket_ends_everything
-    ];
-    suite::main_of_waiting([suite::in_own_process(exhausting), others].concat())
+    suite::main_of_waiting("")
 }
 
 /// Stops every process of a session that has this name, as `ps` shows it; they go on when this is dropped.
@@ -57,6 +48,7 @@ impl Drop for Stopped {
     }
 }
 
+place_test!(a_part_that_pauses_goes_on);
 /// A part that stops for a while and goes on has lost nothing.
 fn a_part_that_pauses_goes_on(place: Place) {
     let world = World::new(place);
@@ -89,6 +81,7 @@ fn a_part_that_pauses_goes_on(place: Place) {
     }
 }
 
+place_test!(a_part_that_stops_for_good_ends_its_call_by_the_clock);
 /// A part that stops for good does not hold a call for ever.
 fn a_part_that_stops_for_good_ends_its_call_by_the_clock(place: Place) {
     let world = World::new(place);
@@ -142,6 +135,7 @@ fn read(path: &str) -> Request {
     })
 }
 
+place_test!(a_broker_without_descriptors_says_so_and_lives, own_process);
 /// A broker that may open no more descriptors answers with an error, and works again when it may.
 fn a_broker_without_descriptors_says_so_and_lives(place: Place) {
     let world = World::new(place);
@@ -198,6 +192,7 @@ fn a_broker_without_descriptors_says_so_and_lives(place: Place) {
     assert_eq!(done.outcome.error(), None, "{done:?}");
 }
 
+place_test!(a_pulled_socket_ends_everything);
 /// The client's socket is pulled at a moment of chance in a call: within a second nothing is left.
 fn a_pulled_socket_ends_everything(place: Place) {
     let world = World::new(place);
@@ -228,6 +223,7 @@ fn a_pulled_socket_ends_everything(place: Place) {
     }
 }
 
+place_test!(a_full_disk_is_an_error_with_a_name, own_process);
 /// A file system that is full: an error with its name, the old file whole, and room again is enough.
 fn a_full_disk_is_an_error_with_a_name(place: Place) {
     if !geteuid().is_root() {

@@ -4,33 +4,13 @@
 use broker_protocol::Tier;
 use lazaret_tests::process::until;
 use lazaret_tests::session::Answer;
-use lazaret_tests::suite::Test;
-use lazaret_tests::{LIMIT, Mount, Place, Session, World, in_each_place, run};
+use lazaret_tests::{LIMIT, Mount, Place, Session, World, place_test, run};
 use nix::unistd::geteuid;
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::Duration;
-
-pub fn tests() -> Vec<Test> {
-    in_each_place![
-        what_evaded_the_rules_is_gone_before_the_result,
-        a_repository_with_a_trap_is_gone_before_the_result,
-        what_moves_with_its_directory_is_found,
-        what_lies_in_a_repository_of_the_host_is_found,
-        where_the_rules_hold_nothing_is_left_to_take,
-        what_is_the_users_stays,
-        ordinary_work_loses_nothing,
-        two_thousand_repositories_are_no_matter,
-        too_many_names_are_said_once,
-        names_that_take_long_hold_up_nobody,
-        what_a_command_has_closed_is_taken_too,
-        what_cannot_be_taken_is_named,
-        what_lies_on_another_file_system_is_named,
-        what_is_taken_can_be_moved_back
-    ]
-}
 
 /// The rules on new names are off, and the second look too or not.
 const OPEN: &str = "new-names+quarantine";
@@ -128,6 +108,7 @@ fn is_there(world: &World, path: &str) -> bool {
     world.project.join(path).symlink_metadata().is_ok()
 }
 
+place_test!(what_evaded_the_rules_is_gone_before_the_result);
 fn what_evaded_the_rules_is_gone_before_the_result(place: Place) {
     // Without either, one session does for all controls: it has nothing to remember.
     let control = World::ablated(place, OPEN);
@@ -163,6 +144,7 @@ fn what_evaded_the_rules_is_gone_before_the_result(place: Place) {
     }
 }
 
+place_test!(a_repository_with_a_trap_is_gone_before_the_result);
 fn a_repository_with_a_trap_is_gone_before_the_result(place: Place) {
     let springs = |world: &World, directory: &str| {
         run(
@@ -199,6 +181,7 @@ fn a_repository_with_a_trap_is_gone_before_the_result(place: Place) {
     }
 }
 
+place_test!(what_moves_with_its_directory_is_found);
 /// A directory goes with what is in it, and is named once.
 fn what_moves_with_its_directory_is_found(place: Place) {
     let script =
@@ -214,6 +197,7 @@ fn what_moves_with_its_directory_is_found(place: Place) {
     assert!(!is_there(&world, ".vscode") && taken(&world) == 1);
 }
 
+place_test!(what_lies_in_a_repository_of_the_host_is_found);
 /// A file that no rule refused when it was made: the user makes its directory a repository before the call ends.
 fn what_lies_in_a_repository_of_the_host_is_found(place: Place) {
     let script = "mkdir -p srv/info; echo x > srv/info/attributes; touch ready; until [ -e go ]; do sleep 0.02; done";
@@ -248,6 +232,7 @@ fn what_lies_in_a_repository_of_the_host_is_found(place: Place) {
     }
 }
 
+place_test!(where_the_rules_hold_nothing_is_left_to_take);
 fn where_the_rules_hold_nothing_is_left_to_take(place: Place) {
     let scripts = ATTACKS.map(|(script, _)| script.to_owned()).into_iter();
     let repositories = REPOSITORIES.map(|(script, ..)| format!("{TRAP}{script}"));
@@ -324,6 +309,7 @@ const OWN: [(&str, &str, &str, &str, &str); 7] = [
     ),
 ];
 
+place_test!(what_is_the_users_stays);
 fn what_is_the_users_stays(place: Place) {
     for (first, user, last, path, content) in OWN {
         for world in [World::ablated(place, LOOKED_AT), World::new(place)] {
@@ -374,6 +360,7 @@ const WORK: [&[&str]; 5] = [
     &["mkdir locked; echo {} > locked/config; chmod 0 locked", "chmod 700 locked; rm -r locked; for n in $(seq 500); do mkdir -p m/$n; echo {} > m/$n/package.json; done; mkfifo p; rm p; ln -s src s; rm s"],
 ];
 
+place_test!(ordinary_work_loses_nothing);
 fn ordinary_work_loses_nothing(place: Place) {
     let world = World::new(place);
     let mut session = Session::open(&world);
@@ -390,6 +377,7 @@ fn ordinary_work_loses_nothing(place: Place) {
     assert_eq!(taken(&world), 0);
 }
 
+place_test!(two_thousand_repositories_are_no_matter);
 fn two_thousand_repositories_are_no_matter(place: Place) {
     let world = World::new(place);
     // What `git init` does, without a process for each.
@@ -409,6 +397,7 @@ for n in range(2000):
     assert_eq!(taken(&world), 0);
 }
 
+place_test!(too_many_names_are_said_once);
 fn too_many_names_are_said_once(place: Place) {
     let make = |count: usize, last: &str| {
         format!("for n in $(seq {count}); do mkdir $n; echo {{}} > $n/tasks.json; {last}; done")
@@ -440,6 +429,7 @@ fn too_many_names_are_said_once(place: Place) {
     );
 }
 
+place_test!(names_that_take_long_hold_up_nobody);
 /// A path whose every directory could be a repository takes milliseconds to judge, and other calls wait for the lock meanwhile: in a
 /// debug build all of these took 12 seconds. What lies at the top is judged all the same.
 fn names_that_take_long_hold_up_nobody(place: Place) {
@@ -496,6 +486,7 @@ const CLOSED: [(&str, &str); 7] = [
     ),
 ];
 
+place_test!(what_a_command_has_closed_is_taken_too);
 fn what_a_command_has_closed_is_taken_too(place: Place) {
     for (script, path) in CLOSED {
         let opens = "chmod 755 . \"$C\"; for d in d d/e d/e/f .husky; do test ! -d $d || chmod 700 $d; done";
@@ -532,6 +523,7 @@ fn what_a_command_has_closed_is_taken_too(place: Place) {
     }
 }
 
+place_test!(what_cannot_be_taken_is_named);
 /// What cannot be taken, each with the command, what the host does before it, and the path.
 fn what_cannot_be_taken_is_named(place: Place) {
     let full = "cd \"$C\"; mkdir -p .lazaret/quarantine; cd .lazaret/quarantine; for n in $(seq 256); do echo x > $n; done";
@@ -618,6 +610,7 @@ os.rename(top + \"/a\", \"a\")'";
     );
 }
 
+place_test!(what_lies_on_another_file_system_is_named);
 fn what_lies_on_another_file_system_is_named(place: Place) {
     if !geteuid().is_root() {
         println!("{place:?}: not tried, as only root mounts");
@@ -636,6 +629,7 @@ fn what_lies_on_another_file_system_is_named(place: Place) {
     assert_eq!((is_there(&world, "lefthook.yml"), taken(&world)), (true, 0));
 }
 
+place_test!(what_is_taken_can_be_moved_back);
 fn what_is_taken_can_be_moved_back(place: Place) {
     let world = World::ablated(place, LOOKED_AT);
     let mut session = Session::open(&world);

@@ -2,31 +2,13 @@
 
 use broker_protocol::{Bash, Command, Ended, Outcome, Request};
 use lazaret_tests::process::{self, Running};
-use lazaret_tests::suite::Test;
 use lazaret_tests::wire::{opening, shell};
-use lazaret_tests::{Broker, LIMIT, Place, World, in_each_place, once, programs, run};
+use lazaret_tests::{Broker, LIMIT, Place, World, once_test, place_test, programs, run};
 use serde_bytes::ByteBuf;
 use serde_json::{Value, json};
 use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
-
-pub fn tests() -> Vec<Test> {
-    [
-        in_each_place![
-            every_attack_is_held_and_its_control_works,
-            without_landlock_there_is_no_cell_and_the_reason_is_said,
-            a_layer_that_does_not_bite_is_found_before_anything_runs,
-            a_session_is_attacked_by_an_ordinary_command_and_goes_on
-        ],
-        once![
-            a_person_reads_a_table_and_a_verdict,
-            evidence_outside_counts_and_not_what_the_inside_run_says,
-            nothing_of_an_attack_outlives_the_one_who_asked_for_it
-        ],
-    ]
-    .concat()
-}
 
 /// `lazaret doctor --attack WORDS`, whose temporary files go into the world.
 fn doctor(world: &World, words: &[&str]) -> std::process::Command {
@@ -38,6 +20,7 @@ fn doctor(world: &World, words: &[&str]) -> std::process::Command {
     command
 }
 
+place_test!(every_attack_is_held_and_its_control_works);
 fn every_attack_is_held_and_its_control_works(place: Place) {
     let world = World::new(place);
     let report: Value =
@@ -72,6 +55,7 @@ fn every_attack_is_held_and_its_control_works(place: Place) {
     assert_eq!(left, ["secret.txt"]);
 }
 
+once_test!(a_person_reads_a_table_and_a_verdict);
 fn a_person_reads_a_table_and_a_verdict() {
     let world = World::new(Place::any());
     let page = run(&mut doctor(&world, &[]), LIMIT).success();
@@ -90,6 +74,7 @@ fn a_person_reads_a_table_and_a_verdict() {
     );
 }
 
+place_test!(without_landlock_there_is_no_cell_and_the_reason_is_said);
 /// Fail closed, and say why.
 fn without_landlock_there_is_no_cell_and_the_reason_is_said(place: Place) {
     let world = World::new(place);
@@ -120,6 +105,7 @@ fn without_landlock_there_is_no_cell_and_the_reason_is_said(place: Place) {
     );
 }
 
+place_test!(a_layer_that_does_not_bite_is_found_before_anything_runs);
 /// The planted violation: every call to switch Landlock on succeeds, and nothing is on. Each cell finds out by trying.
 fn a_layer_that_does_not_bite_is_found_before_anything_runs(place: Place) {
     let world = World::new(place);
@@ -207,6 +193,7 @@ fn names<'r>(reports: &'r [Value], holds: &str) -> Vec<&'r str> {
         .collect()
 }
 
+place_test!(a_session_is_attacked_by_an_ordinary_command_and_goes_on);
 fn a_session_is_attacked_by_an_ordinary_command_and_goes_on(place: Place) {
     let world = World::new(place);
     let program = world.central.join("lazaret-attack");
@@ -249,6 +236,7 @@ fn a_session_is_attacked_by_an_ordinary_command_and_goes_on(place: Place) {
     assert!(matches!(done.outcome, Outcome::Ran(ran) if ran.ended == Ended::Exited(3)));
 }
 
+once_test!(evidence_outside_counts_and_not_what_the_inside_run_says);
 /// The planted violation: attacks that succeed, run where a cell's would, and an inside run that denies it.
 fn evidence_outside_counts_and_not_what_the_inside_run_says() {
     let world = World::new(Place::any());
@@ -285,6 +273,7 @@ fn evidence_outside_counts_and_not_what_the_inside_run_says() {
     );
 }
 
+once_test!(nothing_of_an_attack_outlives_the_one_who_asked_for_it);
 fn nothing_of_an_attack_outlives_the_one_who_asked_for_it() {
     let world = World::new(Place::any());
     let mut outside = Outside::start(&world);

@@ -3,31 +3,12 @@
 
 use broker_protocol::*;
 use lazaret_tests::process::{self, figure};
-use lazaret_tests::suite::Test;
 use lazaret_tests::wire::{Received, framed, opening, shell};
 use lazaret_tests::world::long_sleep;
-use lazaret_tests::{Broker, LIMIT, Place, World, in_each_place, once, run};
+use lazaret_tests::{Broker, LIMIT, Place, World, once_test, place_test, run};
 use serde_json::Value;
 use std::net::TcpListener;
 use std::time::Duration;
-
-pub fn tests() -> Vec<Test> {
-    let tests = in_each_place![
-        one_is_fed_and_heard_until_its_input_ends,
-        one_outlives_every_time_limit,
-        a_hostile_one_gets_nothing,
-        nothing_of_one_is_left,
-        a_flood_waits_for_its_reader,
-        one_that_reads_nothing_harms_only_itself,
-        one_that_dies_at_once_says_how,
-        each_stands_in_the_audit_at_its_start_and_end
-    ];
-    let alone = once![
-        rules_scopes_and_trust_mean_services_too,
-        more_input_than_its_window_ends_the_connection
-    ];
-    [tests, alone].concat()
-}
 
 /// More than this a broker never needs, in KiB.
 const MEMORY: u64 = 32 * 1024;
@@ -87,6 +68,7 @@ fn assert_small(broker: &Broker) {
     assert!(peak < MEMORY, "the broker has taken {peak} KiB");
 }
 
+place_test!(one_is_fed_and_heard_until_its_input_ends);
 fn one_is_fed_and_heard_until_its_input_ends(place: Place) {
     let world = World::new(place);
     let (mut broker, _) = Broker::open(&world);
@@ -150,6 +132,7 @@ fn one_is_fed_and_heard_until_its_input_ends(place: Place) {
     ));
 }
 
+place_test!(one_outlives_every_time_limit);
 fn one_outlives_every_time_limit(place: Place) {
     let world = World::new(place);
     policy(
@@ -221,6 +204,7 @@ fn attacks(world: &World, port: u16) -> [(&'static str, String); 4] {
     ]
 }
 
+place_test!(a_hostile_one_gets_nothing);
 fn a_hostile_one_gets_nothing(place: Place) {
     let world = World::new(place);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -244,6 +228,7 @@ fn a_hostile_one_gets_nothing(place: Place) {
     }
 }
 
+place_test!(nothing_of_one_is_left);
 fn nothing_of_one_is_left(place: Place) {
     let world = World::new(place);
     for how in ["its end", "a cancel", "the end of the session"] {
@@ -276,6 +261,7 @@ fn nothing_of_one_is_left(place: Place) {
     }
 }
 
+place_test!(a_flood_waits_for_its_reader);
 fn a_flood_waits_for_its_reader(place: Place) {
     let world = World::new(place);
     let (mut broker, _) = Broker::open(&world);
@@ -305,6 +291,7 @@ fn a_flood_waits_for_its_reader(place: Place) {
     );
 }
 
+place_test!(one_that_reads_nothing_harms_only_itself);
 fn one_that_reads_nothing_harms_only_itself(place: Place) {
     let world = World::new(place);
     let (mut broker, _) = Broker::open(&world);
@@ -340,6 +327,7 @@ fn one_that_reads_nothing_harms_only_itself(place: Place) {
     process::assert_gone(&marker, LIMIT);
 }
 
+once_test!(more_input_than_its_window_ends_the_connection);
 fn more_input_than_its_window_ends_the_connection() {
     let world = World::new(Place::any());
     let (mut broker, _) = Broker::open(&world);
@@ -362,6 +350,7 @@ fn more_input_than_its_window_ends_the_connection() {
     broker.ended(LIMIT);
 }
 
+place_test!(one_that_dies_at_once_says_how);
 fn one_that_dies_at_once_says_how(place: Place) {
     let world = World::new(place);
     let (mut broker, _) = Broker::open(&world);
@@ -387,6 +376,7 @@ fn one_that_dies_at_once_says_how(place: Place) {
     );
 }
 
+place_test!(each_stands_in_the_audit_at_its_start_and_end);
 fn each_stands_in_the_audit_at_its_start_and_end(place: Place) {
     let world = World::new(place);
     let (mut broker, _) = Broker::open(&world);
@@ -430,6 +420,7 @@ fn each_stands_in_the_audit_at_its_start_and_end(place: Place) {
     );
 }
 
+once_test!(rules_scopes_and_trust_mean_services_too);
 fn rules_scopes_and_trust_mean_services_too() {
     let world = World::new(Place::any());
     policy(

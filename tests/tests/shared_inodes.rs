@@ -2,31 +2,11 @@
 //! the project reaches the other one. Each attack runs as its control first, with no cell, and must work there.
 
 use crate::kept_world::KeptWorld;
-use broker_protocol::Tier;
-use lazaret_tests::suite::Test;
-use lazaret_tests::{LIMIT, Place, Session, World, in_each_place, run};
+use lazaret_tests::{LIMIT, Place, Session, World, place_test, run};
 use serde_json::json;
 use std::cell::Cell;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
-
-pub fn tests() -> Vec<Test> {
-    in_each_place![
-        no_change_of_content_reaches_the_other_name,
-        no_way_around_the_count_of_names,
-        no_name_in_a_view_counts,
-        a_race_between_names_and_opens_changes_nothing_outside,
-        metadata_of_the_other_name_stays,
-        links_of_the_session_stay_links,
-        a_later_session_copies,
-        what_cannot_be_copied_is_refused_and_named,
-        a_copy_keeps_metadata,
-        file_tools_replace,
-        background_commands_copy,
-        git_works_on_a_project_that_a_backup_links,
-        a_local_clone_leaves_the_original,
-    ]
-}
 
 const PYTHON: &str = r#"import ctypes, mmap, os
 x = "dep/x"
@@ -62,6 +42,7 @@ fn hold(place: Place, scripts: &[String], is_changed: fn(&World) -> bool) {
     }
 }
 
+place_test!(no_change_of_content_reaches_the_other_name);
 /// In a cell, the name here has the change.
 fn no_change_of_content_reaches_the_other_name(place: Place) {
     const SHELL: [&str; 8] = [
@@ -105,6 +86,7 @@ fn no_change_of_content_reaches_the_other_name(place: Place) {
     }
 }
 
+place_test!(no_way_around_the_count_of_names);
 fn no_way_around_the_count_of_names(place: Place) {
     const SHELL: [&str; 8] = [
         "ln dep/x y; echo evil >> y",
@@ -135,6 +117,7 @@ change(again(fd, os.O_WRONLY))",
     hold(place, &scripts, |world| stored(world) != "theirs\n");
 }
 
+place_test!(no_name_in_a_view_counts);
 /// A name that commands made leads through a link to the one outside, which they may read.
 fn no_name_in_a_view_counts(place: Place) {
     let script = |store: &str| {
@@ -152,6 +135,7 @@ fn no_name_in_a_view_counts(place: Place) {
     assert_eq!(stored(&world), "theirs\n");
 }
 
+place_test!(a_race_between_names_and_opens_changes_nothing_outside);
 /// Other threads and another cell make, move and remove names between the look and the open.
 fn a_race_between_names_and_opens_changes_nothing_outside(place: Place) {
     const RACE: &str = "import os, threading
@@ -187,11 +171,9 @@ for one in both: one.join()";
     assert_eq!(stored(&world), "theirs\n");
 }
 
+place_test!(metadata_of_the_other_name_stays, flat_only);
 /// Only in the flat tier, whose supervisor makes these calls.
 fn metadata_of_the_other_name_stays(place: Place) {
-    if place.tier != Tier::Flat {
-        return;
-    }
     const CHANGES: [&str; 6] = [
         "chmod 666 dep/x",
         "touch -d 2001-01-01 dep/x",
@@ -211,6 +193,7 @@ fn metadata_of_the_other_name_stays(place: Place) {
     }
 }
 
+place_test!(links_of_the_session_stay_links);
 /// Within one session: links of its commands are links, also after they and their directories were moved.
 fn links_of_the_session_stay_links(place: Place) {
     let world = fixture(place);
@@ -248,6 +231,7 @@ ctypes.CDLL(None).linkat(-100, p.encode(), -100, b\"t\", 0x400); os.link(\"t\", 
     assert_eq!(stored(&world), "theirs\n");
 }
 
+place_test!(a_later_session_copies);
 /// Nobody knows any more who made the second name.
 fn a_later_session_copies(place: Place) {
     let world = fixture(place);
@@ -258,6 +242,7 @@ fn a_later_session_copies(place: Place) {
     );
 }
 
+place_test!(what_cannot_be_copied_is_refused_and_named);
 fn what_cannot_be_copied_is_refused_and_named(place: Place) {
     let world = fixture(place);
     let big = world.outside.join("store/big");
@@ -294,6 +279,7 @@ fn what_cannot_be_copied_is_refused_and_named(place: Place) {
     fs::set_permissions(world.project.join("dep"), fs::Permissions::from_mode(0o755)).unwrap();
 }
 
+place_test!(a_copy_keeps_metadata);
 fn a_copy_keeps_metadata(place: Place) {
     let world = fixture(place);
     let store = world.outside.join("store/x");
@@ -320,6 +306,7 @@ print(os.getxattr(os.open(\"dep/x\", 0), \"user.origin\"), os.stat(\"dep/x\").st
     );
 }
 
+place_test!(file_tools_replace);
 fn file_tools_replace(place: Place) {
     let world = fixture(place);
     let mut session = Session::open(&world);
@@ -351,6 +338,7 @@ fn file_tools_replace(place: Place) {
     );
 }
 
+place_test!(background_commands_copy);
 fn background_commands_copy(place: Place) {
     let world = fixture(place);
     let mut session = Session::open(&world);
@@ -372,6 +360,7 @@ const COMMIT: &str =
     "git init -q . && git config user.name t && git config user.email t@t.invalid &&
     git add own && git commit -qm one";
 
+place_test!(git_works_on_a_project_that_a_backup_links);
 /// `cp -al` is how rsnapshot and others keep versions: each file of the project, and of its repository, has a second name.
 fn git_works_on_a_project_that_a_backup_links(place: Place) {
     let world = fixture(place);
@@ -413,6 +402,7 @@ fn git_works_on_a_project_that_a_backup_links(place: Place) {
     assert_eq!(backed_up(), before);
 }
 
+place_test!(a_local_clone_leaves_the_original);
 /// Its objects are the original's, and a change of one would be checked out there.
 fn a_local_clone_leaves_the_original(place: Place) {
     let world = World::new(place);

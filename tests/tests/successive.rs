@@ -3,22 +3,10 @@
 
 use broker_protocol::{Ended, Outcome, Request, Signal, Tier, ToBroker};
 use lazaret_tests::process::{self, until};
-use lazaret_tests::suite::Test;
 use lazaret_tests::wire::shell;
-use lazaret_tests::{Broker, LIMIT, Place, Session, World, in_each_place};
+use lazaret_tests::{Broker, LIMIT, Place, Session, World, place_test};
 use serde_json::json;
 use std::collections::BTreeSet;
-
-pub fn tests() -> Vec<Test> {
-    in_each_place![
-        nothing_of_a_call_reaches_the_next,
-        a_first_process_serves_several_calls,
-        a_first_process_that_was_changed_serves_no_call_more,
-        many_calls_in_a_row_are_all_alike,
-        each_call_has_its_own_figures,
-        late_signals_reach_no_other_call
-    ]
-}
 
 /// Everything that a program inherits, as far as it can see it. Its numbers are not among them: they go on.
 const STATE: &str = r#"
@@ -111,6 +99,7 @@ fn first_processes(session: &Session) -> BTreeSet<i32> {
         .collect()
 }
 
+place_test!(nothing_of_a_call_reaches_the_next);
 fn nothing_of_a_call_reaches_the_next(place: Place) {
     let world = World::new(place);
     let mut session = Session::open(&world);
@@ -146,6 +135,7 @@ fn nice(pid: i32) -> Option<i32> {
         .ok()
 }
 
+place_test!(a_first_process_serves_several_calls);
 /// The place of a cell is used again, two in turn where calls come in a row.
 fn a_first_process_serves_several_calls(place: Place) {
     let world = World::new(place);
@@ -158,6 +148,7 @@ fn a_first_process_serves_several_calls(place: Place) {
     assert!((1..=2).contains(&seen.len()), "{seen:?}");
 }
 
+place_test!(a_first_process_that_was_changed_serves_no_call_more);
 fn a_first_process_that_was_changed_serves_no_call_more(place: Place) {
     if place.tier == Tier::Flat {
         // There no call changes another process.
@@ -180,6 +171,7 @@ fn a_first_process_that_was_changed_serves_no_call_more(place: Place) {
     assert!(until(LIMIT, || !changed(&session)));
 }
 
+place_test!(many_calls_in_a_row_are_all_alike);
 /// More calls than one first process is for. Each sees its own processes only, and what others leave does not pile up.
 fn many_calls_in_a_row_are_all_alike(place: Place) {
     let world = World::new(place);
@@ -212,6 +204,7 @@ fn many_calls_in_a_row_are_all_alike(place: Place) {
     assert!((1..=4).contains(&first.len()), "{first:?}");
 }
 
+place_test!(each_call_has_its_own_figures);
 /// What a call has used is its own, and not the sum or the largest of all before it.
 fn each_call_has_its_own_figures(place: Place) {
     let world = World::new(place);
@@ -236,6 +229,7 @@ fn each_call_has_its_own_figures(place: Place) {
     );
 }
 
+place_test!(late_signals_reach_no_other_call);
 /// A signal that comes when its program has ended is for nobody.
 fn late_signals_reach_no_other_call(place: Place) {
     let world = World::new(place);

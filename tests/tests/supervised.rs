@@ -6,45 +6,11 @@ use broker_protocol::Tier;
 use lazaret_tests::container::Runtime;
 use lazaret_tests::place::container;
 use lazaret_tests::process::Running;
-use lazaret_tests::suite::{self, Test};
-use lazaret_tests::{LIMIT, Place, World, in_each_place, run};
+use lazaret_tests::{LIMIT, Place, World, place_test, run};
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
-
-pub fn tests() -> Vec<Test> {
-    [
-        in_each_place![
-            protected_files_are_not_read_by_any_name,
-            files_that_the_host_makes_during_a_call_are_not_changed,
-            nothing_is_planted_in_protected_names,
-            a_name_that_is_open_when_new_can_be_created_and_used,
-            shared_memory_is_the_sessions_own,
-            files_open_as_they_do_without_a_supervisor,
-            a_caller_reads_below_its_own_directories,
-            no_link_that_is_swapped_leads_to_a_secret,
-            shells_and_fifos_work,
-            a_file_that_was_just_written_can_be_started,
-            a_flood_of_calls_and_a_full_queue_starve_nothing,
-            projects_are_worked_on,
-            a_socket_says_the_path_that_was_asked,
-            literal_tmp_is_the_sessions_own,
-            the_machines_tmp_stays_closed,
-            no_descriptor_of_the_supervisor_is_inherited,
-            no_rename_leaves_a_device_behind,
-            the_users_keys_are_not_listed
-        ],
-        suite::flat_only(in_each_place![
-            secrets_that_the_host_makes_during_a_call_are_not_read,
-            metadata_outside_stays_as_it_is,
-            metadata_inside_changes,
-            other_processes_are_not_there_and_its_own_are,
-            own_socket_files_work_and_those_of_the_machine_do_not
-        ]),
-    ]
-    .concat()
-}
 
 /// A project with secrets and a repository, and things outside.
 fn fixture(place: Place) -> World {
@@ -63,6 +29,7 @@ fn fixture(place: Place) -> World {
     world
 }
 
+place_test!(no_rename_leaves_a_device_behind);
 /// `RENAME_WHITEOUT` does: git fails on one in place of its index, and no rule on what is created sees it.
 fn no_rename_leaves_a_device_behind(place: Place) {
     let world = fixture(place);
@@ -111,6 +78,7 @@ const READS: &[&str] = &[
     "bash -c '. /dev/stdin <<<\"$(<.env)\"' 2>&1; mv -T .env z && cat z",
 ];
 
+place_test!(protected_files_are_not_read_by_any_name);
 fn protected_files_are_not_read_by_any_name(place: Place) {
     let kept = KeptWorld::of(fixture(place));
     for script in READS {
@@ -390,6 +358,7 @@ const LATE: &[(&str, &str)] = &[
     ),
 ];
 
+place_test!(files_that_the_host_makes_during_a_call_are_not_changed);
 fn files_that_the_host_makes_during_a_call_are_not_changed(place: Place) {
     let waiting =
         |script: &str| format!("echo ready; until [ -e go ]; do sleep 0.02; done; {script}");
@@ -421,6 +390,7 @@ fn files_that_the_host_makes_during_a_call_are_not_changed(place: Place) {
     }
 }
 
+place_test!(nothing_is_planted_in_protected_names);
 fn nothing_is_planted_in_protected_names(place: Place) {
     let kept = KeptWorld::of(fixture(place));
     for (script, file) in PLANTS {
@@ -442,6 +412,7 @@ fn nothing_is_planted_in_protected_names(place: Place) {
     }
 }
 
+place_test!(a_name_that_is_open_when_new_can_be_created_and_used);
 /// What a command makes under names that are open when new, it may use; in later calls of its session too.
 fn a_name_that_is_open_when_new_can_be_created_and_used(place: Place) {
     let world = &fixture(place);
@@ -493,6 +464,7 @@ fn a_name_that_is_open_when_new_can_be_created_and_used(place: Place) {
     );
 }
 
+place_test!(metadata_outside_stays_as_it_is, flat_only);
 fn metadata_outside_stays_as_it_is(place: Place) {
     let world = &fixture(place);
     let file = world.outside.join("file");
@@ -543,6 +515,7 @@ fn attributes(file: &std::path::Path) -> Option<String> {
         .then(|| String::from_utf8_lossy(&out.stdout).into_owned())
 }
 
+place_test!(metadata_inside_changes, flat_only);
 fn metadata_inside_changes(place: Place) {
     let world = &fixture(place);
     let script = "touch f && chmod 640 f && stat -c %a f && touch -d 2001-01-01 f && stat -c %Y f &&
@@ -553,6 +526,7 @@ fn metadata_inside_changes(place: Place) {
     assert_eq!(printed, "640\n978307200\n600 1 2\n7\n2\n");
 }
 
+place_test!(other_processes_are_not_there_and_its_own_are, flat_only);
 fn other_processes_are_not_there_and_its_own_are(place: Place) {
     let kept = KeptWorld::of(fixture(place));
     let world = kept.restore();
@@ -604,6 +578,7 @@ const KEY_LISTS: &[&str] = &[
     "python3 -c 'import os; print(os.read(os.open(\"keys\", 0, dir_fd=os.open(\"/proc\", os.O_PATH)), 9999))'",
 ];
 
+place_test!(the_users_keys_are_not_listed);
 fn the_users_keys_are_not_listed(place: Place) {
     let kept = KeptWorld::of(World::new(place));
     let name = "lazaret-test-token";
@@ -665,6 +640,10 @@ for refused in [lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM), lambda
     except (PermissionError, ConnectionRefusedError): pass
 ";
 
+place_test!(
+    own_socket_files_work_and_those_of_the_machine_do_not,
+    flat_only
+);
 fn own_socket_files_work_and_those_of_the_machine_do_not(place: Place) {
     let world = &fixture(place);
     let path = world.outside.join("host.sock");
@@ -697,6 +676,7 @@ if __name__ == '__main__':
     except OSError: pass
 ";
 
+place_test!(shared_memory_is_the_sessions_own);
 /// `/dev/shm` is the session's own: semaphores and shared memory have names in it, and none of the machine's is there.
 fn shared_memory_is_the_sessions_own(place: Place) {
     let world = &fixture(place);
@@ -774,6 +754,7 @@ except OSError as e: assert e.errno == errno.EMFILE, e
 print('ok')
 ";
 
+place_test!(files_open_as_they_do_without_a_supervisor);
 fn files_open_as_they_do_without_a_supervisor(place: Place) {
     let world = &fixture(place);
     world.put("opens.py", OPENS);
@@ -827,6 +808,7 @@ except FileNotFoundError: pass
 os.set_inheritable(9, True); os.chdir('c'); os.execv(sys.executable, ['python3', '../../directories.py', 'again'])
 ";
 
+place_test!(a_caller_reads_below_its_own_directories);
 fn a_caller_reads_below_its_own_directories(place: Place) {
     let world = &fixture(place);
     let closed =
@@ -863,6 +845,7 @@ os.kill(writer, 9); os.waitpid(writer, 0)
 print(seen)
 ";
 
+place_test!(no_link_that_is_swapped_leads_to_a_secret);
 fn no_link_that_is_swapped_leads_to_a_secret(place: Place) {
     let world = &fixture(place);
     world.put("swaps.py", SWAPS);
@@ -905,6 +888,10 @@ const LATE_READS: &[&str] = &[
     "cat /proc/self/fd/8/id",
 ];
 
+place_test!(
+    secrets_that_the_host_makes_during_a_call_are_not_read,
+    flat_only
+);
 fn secrets_that_the_host_makes_during_a_call_are_not_read(place: Place) {
     // The directories have been read in before.
     let waiting = |script: &str| {
@@ -941,6 +928,7 @@ fn secrets_that_the_host_makes_during_a_call_are_not_read(place: Place) {
     }
 }
 
+place_test!(a_file_that_was_just_written_can_be_started);
 /// A descriptor that the supervisor still has would have the kernel refuse it (`ETXTBSY`): on one processor the writer goes on
 /// first, nine times in ten.
 fn a_file_that_was_just_written_can_be_started(place: Place) {
@@ -956,6 +944,7 @@ fn a_file_that_was_just_written_can_be_started(place: Place) {
     );
 }
 
+place_test!(shells_and_fifos_work);
 fn shells_and_fifos_work(place: Place) {
     let world = &fixture(place);
     let script = "diff <(echo a) <(echo b); cat <<< here; cat <<END\nthere\nEND
@@ -970,6 +959,7 @@ fn shells_and_fifos_work(place: Place) {
     assert_eq!(printed, want);
 }
 
+place_test!(a_flood_of_calls_and_a_full_queue_starve_nothing);
 fn a_flood_of_calls_and_a_full_queue_starve_nothing(place: Place) {
     let world = &fixture(place);
     let threads = "
@@ -998,6 +988,7 @@ threads = [threading.Thread(target=work, args=(n,)) for n in range(400)]
     assert_eq!(run(&mut endless, LIMIT).code(), 124);
 }
 
+place_test!(projects_are_worked_on);
 fn projects_are_worked_on(place: Place) {
     let world = &fixture(place);
     world.put(
@@ -1050,6 +1041,7 @@ fn projects_are_worked_on(place: Place) {
     }
 }
 
+place_test!(no_descriptor_of_the_supervisor_is_inherited);
 fn no_descriptor_of_the_supervisor_is_inherited(place: Place) {
     let world = &fixture(place);
     let printed = cell(world, "ls -l /proc/self/fd | grep -c -E 'seccomp|socket'").text();
@@ -1076,6 +1068,7 @@ os.stat(\"/tmp/NAME/file\", follow_symlinks=False); print(os.path.exists(\"/tmp/
 rm -r /tmp/NAME; test ! -e /tmp/NAME; rm -f /tmp/NAME; echo end
 ";
 
+place_test!(literal_tmp_is_the_sessions_own);
 fn literal_tmp_is_the_sessions_own(place: Place) {
     let world = &fixture(place);
     let name = format!("lazaret-literal-{}", lazaret_tests::world::unique());
@@ -1156,6 +1149,7 @@ const TMP_WRITES: &[&str] = &[
     "python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"/tmp/NAME.socket\")'",
 ];
 
+place_test!(the_machines_tmp_stays_closed);
 fn the_machines_tmp_stays_closed(place: Place) {
     let name = format!("lazaret-host-{}", lazaret_tests::world::unique());
     let path = Path::new("/tmp").join(&name);
@@ -1232,6 +1226,7 @@ if __name__ == '__main__':
     t = socket.socket(); t.bind(('127.0.0.1', 0)); print(t.getsockname()[0])
 ";
 
+place_test!(a_socket_says_the_path_that_was_asked);
 fn a_socket_says_the_path_that_was_asked(place: Place) {
     let world = &fixture(place);
     world.put("manager.py", MANAGER);

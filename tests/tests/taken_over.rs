@@ -9,7 +9,7 @@ use lazaret_tests::model_server::{ModelServer, Reply, ReplyEnd};
 use lazaret_tests::process::{Running, until};
 use lazaret_tests::sidecar::Sidecar;
 use lazaret_tests::world::long_sleep;
-use lazaret_tests::{LIMIT, Place, Session, Terminal, World, in_each_place, suite};
+use lazaret_tests::{LIMIT, Place, Session, Terminal, World, place_test, suite};
 use nix::errno::Errno;
 use nix::libc;
 use puppet::Argument::{Bytes, Number};
@@ -25,14 +25,7 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 fn main() -> ExitCode {
-    suite::main(in_each_place![
-        a_taken_over_orchestrator_gets_nothing,
-        a_taken_over_mcp_server_gets_nothing,
-        a_taken_over_chat_gets_nothing,
-        a_taken_over_prompt_gets_nothing,
-        a_taken_over_server_gets_nothing,
-        without_the_web_there_is_no_socket
-    ])
+    suite::main()
 }
 
 const HERE: Argument = Number(libc::AT_FDCWD as u64);
@@ -275,6 +268,7 @@ fn taken_over(pid: u32) -> Puppet {
     puppet.unwrap()
 }
 
+place_test!(a_taken_over_orchestrator_gets_nothing);
 fn a_taken_over_orchestrator_gets_nothing(place: Place) {
     let world = World::new(place);
     let mut session = Session::open(&world);
@@ -290,6 +284,7 @@ fn a_taken_over_orchestrator_gets_nothing(place: Place) {
     session.close(LIMIT);
 }
 
+place_test!(a_taken_over_mcp_server_gets_nothing);
 fn a_taken_over_mcp_server_gets_nothing(place: Place) {
     let world = World::new(place);
     let mut command = world.lazaret("mcp");
@@ -325,6 +320,7 @@ fn a_taken_over_mcp_server_gets_nothing(place: Place) {
     server.wait().unwrap();
 }
 
+place_test!(a_taken_over_chat_gets_nothing);
 /// What hears a model all day has no more rights than what hears a client.
 fn a_taken_over_chat_gets_nothing(place: Place) {
     let world = World::new(place);
@@ -362,6 +358,7 @@ fn a_taken_over_chat_gets_nothing(place: Place) {
     chat.finish(LIMIT);
 }
 
+place_test!(a_taken_over_prompt_gets_nothing);
 /// A line that is edited, with its history, needs no right besides.
 fn a_taken_over_prompt_gets_nothing(place: Place) {
     let world = World::new(place);
@@ -394,6 +391,7 @@ fn a_taken_over_prompt_gets_nothing(place: Place) {
     });
 }
 
+place_test!(a_taken_over_server_gets_nothing);
 /// Nor has what serves an application: its sockets were bound before.
 fn a_taken_over_server_gets_nothing(place: Place) {
     let world = World::new(place);
@@ -479,6 +477,7 @@ fn gets_nothing(world: &World, pid: i32, goes_on: impl FnOnce()) {
     println!("{held} of {} held, untested: {untested:?}", ATTACKS.len());
 }
 
+place_test!(without_the_web_there_is_no_socket);
 /// Commands that need no web have no network at all.
 fn without_the_web_there_is_no_socket(place: Place) {
     let world = World::new(place);

@@ -5,19 +5,14 @@
 use broker_protocol::Tier;
 use lazaret_tests::process::{Running, until};
 use lazaret_tests::programs::is_installed;
-use lazaret_tests::{LIMIT, Place, Session, World, in_each_place, run, suite};
+use lazaret_tests::{LIMIT, Place, Session, World, place_test, run, suite};
 use serde_json::json;
 use std::fs;
 use std::process::ExitCode;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 fn main() -> ExitCode {
-    suite::main(in_each_place![
-        terminals_of_ones_own_work,
-        there_are_not_terminals_without_end,
-        terminals_of_others_stay_closed,
-        a_number_does_not_become_a_terminal_of_the_host
-    ])
+    suite::main()
 }
 
 /// One of these tests takes all terminals that there are for cells.
@@ -69,6 +64,7 @@ if pid == 0:
 assert ends(fd) == b'by name'
 "#;
 
+place_test!(terminals_of_ones_own_work);
 fn terminals_of_ones_own_work(place: Place) {
     let _one = alone();
     let world = World::new(place);
@@ -98,6 +94,7 @@ fn terminals_of_ones_own_work(place: Place) {
     );
 }
 
+place_test!(there_are_not_terminals_without_end);
 /// Some at one time, many one after the other, and an end of all: the machine keeps its own.
 fn there_are_not_terminals_without_end(place: Place) {
     let _one = alone();
@@ -169,6 +166,7 @@ for name in sys.argv[1:]:
 /// A terminal that waits, and its name.
 const HOLDER: &str = "import os, pty, sys, time; m, s = pty.openpty(); print(os.ttyname(s), flush=True); time.sleep(60)";
 
+place_test!(terminals_of_others_stay_closed);
 fn terminals_of_others_stay_closed(place: Place) {
     let _one = alone();
     let world = World::new(place);
@@ -216,6 +214,7 @@ runpy.run_path('reach.py')",
     holder.child.wait().unwrap();
 }
 
+place_test!(a_number_does_not_become_a_terminal_of_the_host);
 /// A number means another terminal when the first is gone: of the host, while the cell has had one with that number.
 fn a_number_does_not_become_a_terminal_of_the_host(place: Place) {
     let _one = alone();

@@ -2,26 +2,12 @@
 //! found.
 
 use broker_protocol::Tier;
-use lazaret_tests::suite::Test;
-use lazaret_tests::{LIMIT, Place, World, in_each_place, run};
+use lazaret_tests::{LIMIT, Place, World, place_test, run};
 use serde_json::Value;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
-
-pub fn tests() -> Vec<Test> {
-    in_each_place![
-        a_program_of_path_is_named_with_the_option_that_shows_it,
-        a_linked_program_needs_its_package_too,
-        a_program_in_a_closed_directory_is_named_without_an_option,
-        why_names_a_program_of_path,
-        a_name_that_exists_outside_is_reported_as_such,
-        package_managers_use_the_users_caches_until_the_project_has_some,
-        pnpm_reads_the_users_store_in_a_project_that_it_knows,
-        package_managers_do_not_wait_for_a_network_that_is_not_there,
-    ]
-}
 
 fn program(world: &World, path: &Path) {
     world.write(path, "#!/bin/sh\necho TOOL\n");
@@ -45,6 +31,7 @@ fn in_cell(
     run(with_path(&mut command, directory), LIMIT)
 }
 
+place_test!(a_program_of_path_is_named_with_the_option_that_shows_it);
 fn a_program_of_path_is_named_with_the_option_that_shows_it(place: Place) {
     let world = World::new(place);
     let tools = world.outside.join("tools");
@@ -74,6 +61,7 @@ fn a_program_of_path_is_named_with_the_option_that_shows_it(place: Place) {
     assert_eq!(granted.success(), "TOOL\n");
 }
 
+place_test!(a_linked_program_needs_its_package_too);
 fn a_linked_program_needs_its_package_too(place: Place) {
     let world = World::new(place);
     let bin = world.outside.join("npm/bin");
@@ -104,6 +92,7 @@ fn a_linked_program_needs_its_package_too(place: Place) {
     assert_eq!(granted.success(), "TOOL\n");
 }
 
+place_test!(a_program_in_a_closed_directory_is_named_without_an_option);
 fn a_program_in_a_closed_directory_is_named_without_an_option(place: Place) {
     let world = World::new(place);
     let keys = world.outside.join(".ssh");
@@ -116,6 +105,7 @@ fn a_program_in_a_closed_directory_is_named_without_an_option(place: Place) {
     );
 }
 
+place_test!(why_names_a_program_of_path);
 fn why_names_a_program_of_path(place: Place) {
     if place.tier != Tier::Namespaced {
         return;
@@ -135,6 +125,7 @@ fn why_names_a_program_of_path(place: Place) {
     );
 }
 
+place_test!(a_name_that_exists_outside_is_reported_as_such);
 fn a_name_that_exists_outside_is_reported_as_such(place: Place) {
     const MAKE: &str = r#"
 import errno, os
@@ -173,6 +164,7 @@ const CACHES: [(&str, &str, &str, &str); 2] = [
     ),
 ];
 
+place_test!(package_managers_use_the_users_caches_until_the_project_has_some);
 fn package_managers_use_the_users_caches_until_the_project_has_some(place: Place) {
     let world = World::new(place);
     let value = |name: &str| {
@@ -196,6 +188,7 @@ fn package_managers_use_the_users_caches_until_the_project_has_some(place: Place
     }
 }
 
+place_test!(pnpm_reads_the_users_store_in_a_project_that_it_knows);
 /// pnpm registers a project before it installs, which a store that is only read does not allow.
 fn pnpm_reads_the_users_store_in_a_project_that_it_knows(place: Place) {
     let world = World::new(place);
@@ -217,6 +210,7 @@ fn pnpm_reads_the_users_store_in_a_project_that_it_knows(place: Place) {
     assert_eq!(store(&["--allow-host", "a.example"]), own);
 }
 
+place_test!(package_managers_do_not_wait_for_a_network_that_is_not_there);
 fn package_managers_do_not_wait_for_a_network_that_is_not_there(place: Place) {
     let world = World::new(place);
     let retries = "echo $npm_config_fetch_retries $PIP_RETRIES $CARGO_NET_RETRY $UV_HTTP_RETRIES $YARN_HTTP_RETRY";

@@ -4,21 +4,9 @@
 use broker_protocol::Tier;
 use lazaret_tests::process::{self, until};
 use lazaret_tests::programs::is_installed;
-use lazaret_tests::suite::Test;
 use lazaret_tests::world::long_sleep;
-use lazaret_tests::{LIMIT, Place, Session, World, in_each_place, run};
+use lazaret_tests::{LIMIT, Place, Session, World, place_test, run};
 use serde_json::json;
-
-pub fn tests() -> Vec<Test> {
-    in_each_place![
-        a_debugger_traces_what_it_starts,
-        a_traced_call_is_judged_as_it_is_made,
-        tracing_does_not_suspend_the_filter,
-        nothing_outside_is_traced,
-        whoever_asks_us_to_trace_is_let_go,
-        what_asks_without_end_ends
-    ]
-}
 
 /// `ptrace` for Python, and a child that has asked to be traced and stopped.
 const TRACER: &str = r#"
@@ -82,6 +70,7 @@ fn world(place: lazaret_tests::Place) -> World {
     world
 }
 
+place_test!(a_debugger_traces_what_it_starts);
 fn a_debugger_traces_what_it_starts(place: Place) {
     let world = world(place);
     world.put(
@@ -108,6 +97,7 @@ fn a_debugger_traces_what_it_starts(place: Place) {
     }
 }
 
+place_test!(a_traced_call_is_judged_as_it_is_made);
 fn a_traced_call_is_judged_as_it_is_made(place: Place) {
     let outside = world(place).outside.join("secret.txt");
     for stop in ["call", "seccomp"] {
@@ -131,6 +121,7 @@ fn a_traced_call_is_judged_as_it_is_made(place: Place) {
     }
 }
 
+place_test!(tracing_does_not_suspend_the_filter);
 /// What would take the filter from a process that is traced, or show it, is refused to who stands under one.
 fn tracing_does_not_suspend_the_filter(place: Place) {
     let script = "
@@ -161,6 +152,7 @@ for pid in map(int, sys.argv[1:]):
         except OSError as error: print('no', error)
 ";
 
+place_test!(nothing_outside_is_traced);
 /// The cell's first process, the warden, the broker, a cell of the same session, and what runs outside.
 fn nothing_outside_is_traced(place: Place) {
     let world = world(place);
@@ -196,6 +188,7 @@ fn nothing_outside_is_traced(place: Place) {
     session.answer_within(&id, LIMIT);
 }
 
+place_test!(whoever_asks_us_to_trace_is_let_go);
 /// The parent of a cell's program, and of what it leaves behind, is a process of ours: to ask it to trace means to stop at
 /// the next signal, and nobody to go on for.
 fn whoever_asks_us_to_trace_is_let_go(place: Place) {
@@ -236,6 +229,7 @@ os.read(r, 1); print('on', flush=True); os._exit(7)", "on\n", 7),
     }
 }
 
+place_test!(what_asks_without_end_ends);
 /// The same as fast as it goes, from several processes, while the call is to end by its time limit, and of what a killed
 /// cell leaves behind.
 fn what_asks_without_end_ends(place: Place) {

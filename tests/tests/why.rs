@@ -6,31 +6,13 @@ use broker_protocol::{
     ZonePath, limit,
 };
 use lazaret_tests::process::Finished;
-use lazaret_tests::suite::Test;
 use lazaret_tests::wire::{Received, opening, shell};
-use lazaret_tests::{Broker, LIMIT, Place, World, in_each_place, run};
+use lazaret_tests::{Broker, LIMIT, Place, World, place_test, run};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-
-pub fn tests() -> Vec<Test> {
-    in_each_place![
-        what_is_named_as_the_grant_lets_the_command_through,
-        what_nothing_opens_is_said_with_its_rule,
-        hosts_are_named_and_none_is_reached,
-        a_limit_is_named,
-        what_is_closed_outside_too_is_not_told,
-        all_that_a_command_changes_is_thrown_away,
-        the_last_command_of_the_project_runs_again,
-        the_command_does_not_learn_what_exists,
-        who_attacks_the_tracer_hides_nothing,
-        names_of_a_program_are_cleaned,
-        a_session_that_is_thrown_away_runs_commands_alone,
-        the_flat_tier_says_that_it_has_no_overlay
-    ]
-}
 
 /// The account's home is hidden by the cell's, and what lies in it is nothing that a cell has by the machine's `/tmp`.
 fn data(world: &World) -> PathBuf {
@@ -90,6 +72,7 @@ fn ordinary(world: &World, options: &[String], script: &str) -> Finished {
     )
 }
 
+place_test!(what_is_named_as_the_grant_lets_the_command_through);
 fn what_is_named_as_the_grant_lets_the_command_through(place: Place) {
     let Some(world) = world(place) else { return };
     let data = data(&world);
@@ -167,6 +150,7 @@ const BY_OTHER_NAMES: &str = "mkdir d; ln .env l1; ln other l2; cp -l other l3; 
     ln -s .env s1; ln -s other s2; cat l1 l2 l3 m1 m2 s1 s2 /proc/self/root$PWD/other /proc/self/cwd/.env; \
     cp -r . d; tar cf t .; cat t; grep -r KEY= .";
 
+place_test!(what_nothing_opens_is_said_with_its_rule);
 fn what_nothing_opens_is_said_with_its_rule(place: Place) {
     let Some(world) = world(place) else { return };
     run(world.host("git").args(["init", "--quiet", "."]), LIMIT).success();
@@ -229,6 +213,7 @@ fn what_nothing_opens_is_said_with_its_rule(place: Place) {
     );
 }
 
+place_test!(hosts_are_named_and_none_is_reached);
 fn hosts_are_named_and_none_is_reached(place: Place) {
     let Some(world) = world(place) else { return };
     let script = "curl -sS http://a.example:81/; curl -sS https://registry.npmjs.org/";
@@ -272,6 +257,7 @@ fn hosts_are_named_and_none_is_reached(place: Place) {
     );
 }
 
+place_test!(a_limit_is_named);
 fn a_limit_is_named(place: Place) {
     let Some(world) = world(place) else { return };
     let policy =
@@ -302,6 +288,7 @@ fn a_limit_is_named(place: Place) {
     }
 }
 
+place_test!(what_is_closed_outside_too_is_not_told);
 fn what_is_closed_outside_too_is_not_told(place: Place) {
     let Some(world) = world(place) else { return };
     let ordinary = !place.account().uid.is_root();
@@ -365,6 +352,7 @@ echo note > \"$CENTRAL/note\"; rm \"$CENTRAL/old\"
 echo out > \"$OUT/new\"; rm \"$OUT/old\"
 ";
 
+place_test!(all_that_a_command_changes_is_thrown_away);
 fn all_that_a_command_changes_is_thrown_away(place: Place) {
     let Some(world) = world(place) else { return };
     run(world.host("git").args(["init", "--quiet", "."]), LIMIT).success();
@@ -427,6 +415,7 @@ fn all_that_a_command_changes_is_thrown_away(place: Place) {
     assert_eq!(audit.matches("\"throw_away\":true").count(), 1, "{audit}");
 }
 
+place_test!(the_last_command_of_the_project_runs_again);
 fn the_last_command_of_the_project_runs_again(place: Place) {
     let Some(world) = world(place) else { return };
     let table = data(&world).join("table").display().to_string();
@@ -464,6 +453,7 @@ fn the_last_command_of_the_project_runs_again(place: Place) {
     );
 }
 
+place_test!(the_command_does_not_learn_what_exists);
 fn the_command_does_not_learn_what_exists(place: Place) {
     let Some(world) = world(place) else { return };
     let secret = world.outside.join("secret.txt");
@@ -524,6 +514,7 @@ try: open(target)
 except OSError: pass
 "#;
 
+place_test!(who_attacks_the_tracer_hides_nothing);
 fn who_attacks_the_tracer_hides_nothing(place: Place) {
     let Some(world) = world(place) else { return };
     world.put("attack.py", ATTACK);
@@ -586,6 +577,7 @@ fn who_attacks_the_tracer_hides_nothing(place: Place) {
     );
 }
 
+place_test!(names_of_a_program_are_cleaned);
 fn names_of_a_program_are_cleaned(place: Place) {
     let Some(world) = world(place) else { return };
     let name = "a\u{1b}[2J\nread /etc\n\u{202e}";
@@ -621,6 +613,7 @@ fn names_of_a_program_are_cleaned(place: Place) {
     );
 }
 
+place_test!(a_session_that_is_thrown_away_runs_commands_alone);
 fn a_session_that_is_thrown_away_runs_commands_alone(place: Place) {
     let Some(world) = world(place) else { return };
     world.put("file", "x");
@@ -699,10 +692,8 @@ fn a_session_that_is_thrown_away_runs_commands_alone(place: Place) {
     assert!(matches!(broker.message(), FromBroker::Explained(denials) if denials.len() == 1));
 }
 
+place_test!(the_flat_tier_says_that_it_has_no_overlay, flat_only);
 fn the_flat_tier_says_that_it_has_no_overlay(place: Place) {
-    if place.tier == Tier::Namespaced {
-        return;
-    }
     let world = World::new(place);
     let finished = run(world.lazaret("why").args(["--", "touch", "new"]), LIMIT);
     assert_eq!(finished.code(), 4, "{finished:?}");

@@ -1,18 +1,8 @@
 //! Tools that the application of a session brings itself, through the real programs.
 
 use lazaret_tests::approval::{dressed, set_policy};
-use lazaret_tests::{LIMIT, Place, Session, Test, World, in_each_place, run};
+use lazaret_tests::{LIMIT, Place, Session, World, place_test, run};
 use serde_json::{Value, json};
-
-pub fn tests() -> Vec<Test> {
-    in_each_place![
-        an_application_brings_a_tool_and_carries_it_out,
-        an_applications_tool_is_asked_about_by_its_risk,
-        a_registration_is_recorded_and_its_grants_end_with_it,
-        rules_and_the_audit_know_an_applications_tool_by_its_name,
-        a_scope_hides_an_applications_tool_and_the_executor_agrees
-    ]
-}
 
 /// Rules about a tool that Lazaret does not know before it is registered.
 const RULES: &str = r#"timeout_s = 2
@@ -50,6 +40,7 @@ fn first(session: &mut Session, tool: &str, input: Value) -> (String, Value) {
     (id, event)
 }
 
+place_test!(an_application_brings_a_tool_and_carries_it_out);
 fn an_application_brings_a_tool_and_carries_it_out(place: Place) {
     let world = World::new(place);
     let mut session = Session::open(&world);
@@ -79,6 +70,7 @@ fn an_application_brings_a_tool_and_carries_it_out(place: Place) {
     );
 }
 
+place_test!(an_applications_tool_is_asked_about_by_its_risk);
 fn an_applications_tool_is_asked_about_by_its_risk(place: Place) {
     for (trust, low, high) in [
         ("supervised", true, true),
@@ -125,6 +117,7 @@ fn an_applications_tool_is_asked_about_by_its_risk(place: Place) {
     }
 }
 
+place_test!(a_registration_is_recorded_and_its_grants_end_with_it);
 /// Which tools there were is in the run log, and what was allowed of one for the session ends with it.
 fn a_registration_is_recorded_and_its_grants_end_with_it(place: Place) {
     let world = World::new(place);
@@ -220,6 +213,7 @@ fn a_registration_is_recorded_and_its_grants_end_with_it(place: Place) {
     assert!(logged(&["search", "unregister"]).contains("deploy"));
 }
 
+place_test!(rules_and_the_audit_know_an_applications_tool_by_its_name);
 fn rules_and_the_audit_know_an_applications_tool_by_its_name(place: Place) {
     let world = World::new(place);
     set_policy(&world, RULES);
@@ -280,6 +274,7 @@ fn rules_and_the_audit_know_an_applications_tool_by_its_name(place: Place) {
     assert!(found.contains("deploy"), "{found}");
 }
 
+place_test!(a_scope_hides_an_applications_tool_and_the_executor_agrees);
 fn a_scope_hides_an_applications_tool_and_the_executor_agrees(place: Place) {
     let world = World::new(place);
     let scope = world.put(

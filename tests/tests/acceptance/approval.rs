@@ -5,20 +5,9 @@ use super::tools::png;
 use lazaret_tests::approval::{dressed, set_policy};
 use lazaret_tests::process::{self, until};
 use lazaret_tests::world::long_sleep;
-use lazaret_tests::{LIMIT, Place, Session, Test, World, in_each_place, run, run_with_input};
+use lazaret_tests::{LIMIT, Place, Session, World, place_test, run, run_with_input};
 use serde_json::{Value, json};
 use std::time::Duration;
-
-pub fn tests() -> Vec<Test> {
-    in_each_place![
-        a_guided_session_reads_without_asking,
-        a_guided_session_asks_before_bash_and_nothing_runs_until_the_answer,
-        an_autonomous_session_does_not_ask,
-        every_tool_is_asked_about_as_the_matrix_says,
-        a_supervised_call_of_several_requests_is_one_question,
-        each_call_of_a_batch_has_its_own_question_and_answer
-    ]
-}
 
 /// `lazaret session` with these words, where a question waits for 2 s.
 fn session(world: &World, words: &[&str]) -> Session {
@@ -31,6 +20,7 @@ fn is_question(event: &Value) -> bool {
     event["event"] == "approval"
 }
 
+place_test!(a_guided_session_reads_without_asking);
 fn a_guided_session_reads_without_asking(place: Place) {
     let world = World::new(place);
     world.put("test.txt", "hello");
@@ -40,6 +30,7 @@ fn a_guided_session_reads_without_asking(place: Place) {
     assert!(!answer.events.iter().any(is_question), "{answer:?}");
 }
 
+place_test!(a_guided_session_asks_before_bash_and_nothing_runs_until_the_answer);
 fn a_guided_session_asks_before_bash_and_nothing_runs_until_the_answer(place: Place) {
     let world = World::new(place);
     // Without a policy of one's own.
@@ -124,6 +115,7 @@ fn a_guided_session_asks_before_bash_and_nothing_runs_until_the_answer(place: Pl
     assert_eq!(session.answer_within(&id, LIMIT).kind(), "cancelled");
 }
 
+place_test!(an_autonomous_session_does_not_ask);
 fn an_autonomous_session_does_not_ask(place: Place) {
     let world = World::new(place);
     let mut session = session(&world, &["--trust", "autonomous"]);
@@ -133,6 +125,7 @@ fn an_autonomous_session_does_not_ask(place: Place) {
     assert!(written.ok() && !answer.events.iter().chain(&written.events).any(is_question));
 }
 
+place_test!(every_tool_is_asked_about_as_the_matrix_says);
 /// What a session asks about is what the matrix says, tool by tool, and nothing is done that was not allowed.
 fn every_tool_is_asked_about_as_the_matrix_says(place: Place) {
     let golden = std::fs::read_to_string(GOLDEN).unwrap();
@@ -175,6 +168,7 @@ fn every_tool_is_asked_about_as_the_matrix_says(place: Place) {
     }
 }
 
+place_test!(a_supervised_call_of_several_requests_is_one_question);
 /// A call is asked about once, also where it is more than one request.
 fn a_supervised_call_of_several_requests_is_one_question(place: Place) {
     let world = World::new(place);
@@ -201,6 +195,7 @@ fn a_supervised_call_of_several_requests_is_one_question(place: Place) {
     }
 }
 
+place_test!(each_call_of_a_batch_has_its_own_question_and_answer);
 /// The calls of a batch are asked about side by side, each by itself, and each has its own answer.
 fn each_call_of_a_batch_has_its_own_question_and_answer(place: Place) {
     let world = World::new(place);

@@ -6,17 +6,3 @@ mod policy;
 mod tools;
 mod web;
 mod workspace;
-
-use lazaret_tests::suite::Test;
-
-pub fn tests() -> Vec<Test> {
-    [
-        application::tests(),
-        approval::tests(),
-        policy::tests(),
-        tools::tests(),
-        web::tests(),
-        workspace::tests(),
-    ]
-    .concat()
-}

@@ -7,45 +7,12 @@ use broker_protocol::{
 use lazaret_tests::process::{self, until};
 use lazaret_tests::wire::{opening, shell};
 use lazaret_tests::world::long_sleep;
-use lazaret_tests::{Broker, LIMIT, Place, Session, Test, World, in_each_place, once, run};
+use lazaret_tests::{Broker, LIMIT, Place, Session, World, once_test, place_test, run};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
-
-pub fn tests() -> Vec<Test> {
-    [
-        in_each_place![
-            a_tool_outside_the_scope_is_refused_and_nothing_runs,
-            paths_hold_a_client_that_does_not_keep_to_its_scope,
-            a_command_reaches_only_the_paths_of_its_scope,
-            a_whole_zone_of_a_scope_is_the_zone_itself,
-            a_scope_opens_no_protected_name,
-            a_required_layer_forbids_a_tier_without_it
-        ],
-        once![
-            without_a_scope_the_core_tools_are_there,
-            a_scope_of_two_tools_shows_two,
-            an_empty_scope_has_the_safe_tools_only,
-            without_the_network_a_scope_has_no_web_tools,
-            a_scope_sets_and_bounds_the_time_of_a_command,
-            a_scope_that_cannot_be_held_opens_no_session,
-            the_matrix_is_the_golden_table,
-            the_matrix_knows_scope_and_rules,
-            no_variable_is_needed_to_find_a_home,
-            explain_names_the_rule_its_reason_and_its_place,
-            programs_that_need_a_terminal_are_refused_by_rules_to_take,
-            every_tool_is_explained,
-            what_is_explained_is_what_happens,
-            a_tool_that_a_rule_denies_outright_is_not_shown,
-            what_is_refused_without_a_rule_is_explained,
-            check_says_where_a_file_is_wrong,
-            show_prints_the_policy_of_a_session
-        ],
-    ]
-    .concat()
-}
 
 pub const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/matrix.txt");
 
@@ -96,6 +63,7 @@ fn names(names: &[&str]) -> BTreeSet<String> {
     names.iter().map(ToString::to_string).collect()
 }
 
+once_test!(without_a_scope_the_core_tools_are_there);
 fn without_a_scope_the_core_tools_are_there() {
     let world = World::new(Place::any());
     let all = tools(&world, &[]);
@@ -121,6 +89,7 @@ fn without_a_scope_the_core_tools_are_there() {
     );
 }
 
+once_test!(a_scope_of_two_tools_shows_two);
 fn a_scope_of_two_tools_shows_two() {
     let world = World::new(Place::any());
     let text = "tool_permissions:\n  file_read: { allowed: true }\n  web_search: { allowed: true }\n  bash: { allowed: false }\n";
@@ -156,6 +125,7 @@ fn a_scope_of_two_tools_shows_two() {
     }
 }
 
+once_test!(an_empty_scope_has_the_safe_tools_only);
 fn an_empty_scope_has_the_safe_tools_only() {
     let world = World::new(Place::any());
     let two: BTreeSet<String> = names(&["file_read", "web_search"]);
@@ -177,6 +147,7 @@ fn an_empty_scope_has_the_safe_tools_only() {
     }
 }
 
+place_test!(a_tool_outside_the_scope_is_refused_and_nothing_runs);
 fn a_tool_outside_the_scope_is_refused_and_nothing_runs(place: Place) {
     let world = World::new(place);
     let file = world.put(
@@ -220,6 +191,7 @@ fn permission(tool: &str, paths: &[&str]) -> Permission {
     }
 }
 
+once_test!(without_the_network_a_scope_has_no_web_tools);
 /// A scope without the network has no web tools, in the client's list and in the executor.
 fn without_the_network_a_scope_has_no_web_tools() {
     let world = World::new(Place::any());
@@ -354,6 +326,7 @@ fn verdict_of(broker: &mut Broker, request: Request) -> String {
     }
 }
 
+place_test!(paths_hold_a_client_that_does_not_keep_to_its_scope);
 fn paths_hold_a_client_that_does_not_keep_to_its_scope(place: Place) {
     let world = World::new(place);
     for file in ["src/a", "docs/a", "notes.md"] {
@@ -429,6 +402,7 @@ fn paths_hold_a_client_that_does_not_keep_to_its_scope(place: Place) {
     }
 }
 
+once_test!(a_scope_sets_and_bounds_the_time_of_a_command);
 fn a_scope_sets_and_bounds_the_time_of_a_command() {
     let world = World::new(Place::any());
     let limited = |seconds| {
@@ -494,6 +468,7 @@ fn a_scope_sets_and_bounds_the_time_of_a_command() {
     assert!(!is_gone(&endless));
 }
 
+once_test!(a_scope_that_cannot_be_held_opens_no_session);
 fn a_scope_that_cannot_be_held_opens_no_session() {
     let world = World::new(Place::any());
     world.put("docs/a", "");
@@ -607,6 +582,7 @@ fn changed(world: &World, broker: &mut Broker) -> Vec<&'static str> {
     tries.map(|(script, _)| *script).collect()
 }
 
+place_test!(a_command_reaches_only_the_paths_of_its_scope);
 fn a_command_reaches_only_the_paths_of_its_scope(place: Place) {
     for wide in [false, true] {
         let world = World::new(place);
@@ -663,6 +639,7 @@ fn a_command_reaches_only_the_paths_of_its_scope(place: Place) {
     assert_eq!(changed(&world, &mut broker), all);
 }
 
+place_test!(a_whole_zone_of_a_scope_is_the_zone_itself);
 /// What a command writes into a zone that it may use as a whole is there when it has ended.
 fn a_whole_zone_of_a_scope_is_the_zone_itself(place: Place) {
     let world = World::new(place);
@@ -680,6 +657,7 @@ fn a_whole_zone_of_a_scope_is_the_zone_itself(place: Place) {
     assert!(!world.project.join("made").exists());
 }
 
+place_test!(a_scope_opens_no_protected_name);
 /// Protected names stay closed inside a directory that the scope opens.
 fn a_scope_opens_no_protected_name(place: Place) {
     let world = World::new(place);
@@ -739,6 +717,7 @@ fn called_under(world: &World, text: &str) -> process::Finished {
     run(&mut call, LIMIT)
 }
 
+place_test!(a_required_layer_forbids_a_tier_without_it);
 fn a_required_layer_forbids_a_tier_without_it(place: Place) {
     let world = World::new(place);
     // The namespaced tier is tried first: what only the flat one has forbids both.
@@ -767,6 +746,7 @@ fn a_required_layer_forbids_a_tier_without_it(place: Place) {
     run(call.args(["bash", r#"{"command":"true"}"#]), LIMIT).success();
 }
 
+once_test!(the_matrix_is_the_golden_table);
 /// Three trusts by every tool. `LAZARET_GOLDEN=write` writes the table again after a change of the catalogue.
 fn the_matrix_is_the_golden_table() {
     let world = World::new(Place::any());
@@ -801,6 +781,7 @@ fn the_matrix_is_the_golden_table() {
     }
 }
 
+once_test!(the_matrix_knows_scope_and_rules);
 fn the_matrix_knows_scope_and_rules() {
     let world = World::new(Place::any());
     own_policy(
@@ -874,6 +855,7 @@ fn the_matrix_knows_scope_and_rules() {
     }
 }
 
+once_test!(no_variable_is_needed_to_find_a_home);
 /// Records and policy come from the account's home where `HOME` says nothing; so do the data.
 fn no_variable_is_needed_to_find_a_home() {
     let world = World::new(Place::any());
@@ -882,6 +864,7 @@ fn no_variable_is_needed_to_find_a_home() {
     run(explain.args(words).env_remove("HOME"), LIMIT).success();
 }
 
+once_test!(explain_names_the_rule_its_reason_and_its_place);
 fn explain_names_the_rule_its_reason_and_its_place() {
     let world = World::new(Place::any());
     let text = policy(&world, &["explain", "bash", r#"{"command":"rm -rf x"}"#]).success();
@@ -934,6 +917,7 @@ fn explain_names_the_rule_its_reason_and_its_place() {
     assert!(wrong.errors().contains("path"), "{}", wrong.errors());
 }
 
+once_test!(programs_that_need_a_terminal_are_refused_by_rules_to_take);
 /// Nothing is banned by default; the rules to take refuse what waits at a terminal, say what to do instead, and are explained.
 fn programs_that_need_a_terminal_are_refused_by_rules_to_take() {
     const RULES: &str = include_str!("../../../policies/examples/no-terminal.toml");
@@ -1014,6 +998,7 @@ fn programs_that_need_a_terminal_are_refused_by_rules_to_take() {
     assert!(!world.project.join("ran").exists());
 }
 
+once_test!(every_tool_is_explained);
 /// Every tool is explained, also those that are not the executor's to do, and a batch by its calls.
 fn every_tool_is_explained() {
     let world = World::new(Place::any());
@@ -1072,6 +1057,7 @@ fn every_tool_is_explained() {
     );
 }
 
+once_test!(what_is_explained_is_what_happens);
 /// The broker says what `explain` says.
 fn what_is_explained_is_what_happens() {
     let world = World::new(Place::any());
@@ -1101,6 +1087,7 @@ fn what_is_explained_is_what_happens() {
     }
 }
 
+once_test!(a_tool_that_a_rule_denies_outright_is_not_shown);
 /// A model is shown only what something can come of: what the matrix denies at any trust is not in the list.
 fn a_tool_that_a_rule_denies_outright_is_not_shown() {
     let world = World::new(Place::any());
@@ -1136,6 +1123,7 @@ fn a_tool_that_a_rule_denies_outright_is_not_shown() {
     assert_eq!((&listed(false), &listed(true)), (&without, &session));
 }
 
+once_test!(what_is_refused_without_a_rule_is_explained);
 /// What the orchestrator refuses, before it asks or with leave, it says beforehand: nothing of that needs a network.
 fn what_is_refused_without_a_rule_is_explained() {
     let world = World::new(Place::any());
@@ -1204,6 +1192,7 @@ fn what_is_refused_without_a_rule_is_explained() {
     }
 }
 
+once_test!(check_says_where_a_file_is_wrong);
 fn check_says_where_a_file_is_wrong() {
     let world = World::new(Place::any());
     policy(&world, &["check"]).success();
@@ -1276,6 +1265,7 @@ fn check_says_where_a_file_is_wrong() {
     assert_eq!(good, files.map(|(.., words)| words.is_empty()));
 }
 
+once_test!(show_prints_the_policy_of_a_session);
 fn show_prints_the_policy_of_a_session() {
     let world = World::new(Place::any());
     own_policy(&world, "version = 1\n[approval]\ntrust = 'supervised'\n");

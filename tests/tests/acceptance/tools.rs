@@ -2,38 +2,10 @@
 
 use lazaret_tests::process::{assert_gone, with_marker};
 use lazaret_tests::world::long_sleep;
-use lazaret_tests::{LIMIT, Place, Session, Test, World, in_each_place, run};
+use lazaret_tests::{LIMIT, Place, Session, World, place_test, run};
 use serde_json::{Value, json};
 use std::os::unix::fs::symlink;
 use std::time::{Duration, Instant};
-
-pub fn tests() -> Vec<Test> {
-    in_each_place![
-        tool_definitions_are_camel_case,
-        a_path_that_climbs_is_a_violation,
-        a_link_that_leads_out_opens_nothing_to_tool_or_shell,
-        a_path_inside_may_be_written_and_is_named_in_full,
-        a_protected_name_is_written_by_neither_tool_nor_shell,
-        the_environment_has_a_path_and_no_keys,
-        an_unknown_server_is_a_typed_error,
-        a_file_is_read,
-        a_file_that_is_not_there_is_an_error_of_the_result,
-        parents_are_made,
-        a_command_says_what_it_printed_and_its_code,
-        another_code_is_an_error,
-        a_time_limit_kills_everything,
-        a_command_with_the_fields_of_other_systems,
-        an_error_is_a_result_and_the_session_goes_on,
-        violations_end_the_session_and_tool_errors_do_not,
-        refusals_inside_the_roots_end_no_session,
-        the_calls_of_a_batch_run_at_once,
-        small_tools_keep_what_they_are_told_from_session_to_session,
-        an_image_is_shown_and_a_text_that_is_called_one_is_not,
-        tests_run_in_a_cell_and_are_counted,
-        a_profile_cuts_at_its_bounds_and_the_whole_is_in_a_file,
-        nothing_that_is_not_seen_reaches_a_model
-    ]
-}
 
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/tools.json");
 /// One call of the command line: exit code, and the result as JSON.
@@ -68,6 +40,7 @@ fn bash(command: &str) -> Value {
     json!({ "command": command })
 }
 
+place_test!(tool_definitions_are_camel_case);
 fn tool_definitions_are_camel_case(place: Place) {
     let world = World::new(place);
     let listed = run(world.program("lazaret").args(["tools", "--json"]), LIMIT).success();
@@ -113,6 +86,7 @@ fn tool_definitions_are_camel_case(place: Place) {
     assert!(result["metadata"]["usage"]["wallUs"].is_u64(), "{result}");
 }
 
+place_test!(a_path_that_climbs_is_a_violation);
 fn a_path_that_climbs_is_a_violation(place: Place) {
     let world = World::new(place);
     for path in [
@@ -133,6 +107,7 @@ fn a_path_that_climbs_is_a_violation(place: Place) {
     }
 }
 
+place_test!(a_link_that_leads_out_opens_nothing_to_tool_or_shell);
 fn a_link_that_leads_out_opens_nothing_to_tool_or_shell(place: Place) {
     let world = World::new(place);
     symlink("/etc/shadow", world.project.join("shadow")).unwrap();
@@ -177,6 +152,7 @@ fn a_link_that_leads_out_opens_nothing_to_tool_or_shell(place: Place) {
     }
 }
 
+place_test!(a_path_inside_may_be_written_and_is_named_in_full);
 fn a_path_inside_may_be_written_and_is_named_in_full(place: Place) {
     let world = World::new(place);
     let (code, result) = call(
@@ -190,6 +166,7 @@ fn a_path_inside_may_be_written_and_is_named_in_full(place: Place) {
     assert_eq!(world.get("sub/a.txt"), b"x");
 }
 
+place_test!(a_protected_name_is_written_by_neither_tool_nor_shell);
 fn a_protected_name_is_written_by_neither_tool_nor_shell(place: Place) {
     let world = World::new(place);
     world.put(".env", "KEY=1\n");
@@ -204,6 +181,7 @@ fn a_protected_name_is_written_by_neither_tool_nor_shell(place: Place) {
     assert_eq!(world.get(".env"), b"KEY=1\n");
 }
 
+place_test!(the_environment_has_a_path_and_no_keys);
 fn the_environment_has_a_path_and_no_keys(place: Place) {
     let world = World::new(place);
     let (code, result) = call(
@@ -219,12 +197,14 @@ fn the_environment_has_a_path_and_no_keys(place: Place) {
     assert!(code == 0 || code == 1, "{result}");
 }
 
+place_test!(an_unknown_server_is_a_typed_error);
 fn an_unknown_server_is_a_typed_error(place: Place) {
     let (code, result) = call(&World::new(place), "mcp__bogus__tool", json!({}));
     assert_eq!((code, kind(&result)), (2, "unknown_tool"));
     assert_eq!(result["error"]["message"], "there is no server \"bogus\"");
 }
 
+place_test!(a_file_is_read);
 fn a_file_is_read(place: Place) {
     let world = World::new(place);
     world.put("test.txt", "hello");
@@ -235,6 +215,7 @@ fn a_file_is_read(place: Place) {
     );
 }
 
+place_test!(a_file_that_is_not_there_is_an_error_of_the_result);
 fn a_file_that_is_not_there_is_an_error_of_the_result(place: Place) {
     let (code, result) = call(
         &World::new(place),
@@ -248,6 +229,7 @@ fn a_file_that_is_not_there_is_an_error_of_the_result(place: Place) {
     assert_eq!(result["result"], "file not found: missing.txt");
 }
 
+place_test!(parents_are_made);
 fn parents_are_made(place: Place) {
     let world = World::new(place);
     let (code, result) = call(
@@ -262,12 +244,14 @@ fn parents_are_made(place: Place) {
     );
 }
 
+place_test!(a_command_says_what_it_printed_and_its_code);
 fn a_command_says_what_it_printed_and_its_code(place: Place) {
     let (code, result) = call(&World::new(place), "bash", bash("echo hello"));
     assert_eq!((code, &result["result"]), (0, &json!("hello\n")));
     assert_eq!(result["metadata"]["exitCode"], 0);
 }
 
+place_test!(another_code_is_an_error);
 fn another_code_is_an_error(place: Place) {
     let (code, result) = call(&World::new(place), "bash", bash("exit 42"));
     assert_eq!(
@@ -284,6 +268,7 @@ fn another_code_is_an_error(place: Place) {
     assert_eq!(result["result"], reported);
 }
 
+place_test!(a_time_limit_kills_everything);
 fn a_time_limit_kills_everything(place: Place) {
     let world = World::new(place);
     for shape in ["sleep N", "sleep N; true", "setsid sleep N & sleep N"] {
@@ -308,6 +293,7 @@ fn a_time_limit_kills_everything(place: Place) {
     }
 }
 
+place_test!(a_command_with_the_fields_of_other_systems);
 /// What the tool takes in other systems is taken here, and what it says of a command in the background is enough.
 fn a_command_with_the_fields_of_other_systems(place: Place) {
     let world = World::new(place);
@@ -398,6 +384,7 @@ fn a_command_with_the_fields_of_other_systems(place: Place) {
     assert_gone(&marker, LIMIT);
 }
 
+place_test!(an_error_is_a_result_and_the_session_goes_on);
 fn an_error_is_a_result_and_the_session_goes_on(place: Place) {
     let world = World::new(place);
     let mut session = Session::open(&world);
@@ -412,6 +399,7 @@ fn an_error_is_a_result_and_the_session_goes_on(place: Place) {
     session.bash("echo still here").success();
 }
 
+place_test!(refusals_inside_the_roots_end_no_session);
 /// The control is the last call: a path outside ends it.
 fn refusals_inside_the_roots_end_no_session(place: Place) {
     let world = World::new(place);
@@ -453,6 +441,7 @@ fn refusals_inside_the_roots_end_no_session(place: Place) {
     assert_eq!(session.bash("true").kind(), "denied_policy");
 }
 
+place_test!(violations_end_the_session_and_tool_errors_do_not);
 fn violations_end_the_session_and_tool_errors_do_not(place: Place) {
     let world = World::new(place);
     let mut session = Session::start(world.lazaret("session").args([
@@ -482,6 +471,7 @@ fn violations_end_the_session_and_tool_errors_do_not(place: Place) {
     assert_eq!(session.close(LIMIT).code(), Some(3));
 }
 
+place_test!(the_calls_of_a_batch_run_at_once);
 fn the_calls_of_a_batch_run_at_once(place: Place) {
     let world = World::new(place);
     let mut session = Session::open(&world);
@@ -511,6 +501,7 @@ fn the_calls_of_a_batch_run_at_once(place: Place) {
     );
 }
 
+place_test!(small_tools_keep_what_they_are_told_from_session_to_session);
 fn small_tools_keep_what_they_are_told_from_session_to_session(place: Place) {
     let world = World::new(place);
     let mut first = Session::open(&world);
@@ -573,6 +564,7 @@ fn small_tools_keep_what_they_are_told_from_session_to_session(place: Place) {
     );
 }
 
+place_test!(an_image_is_shown_and_a_text_that_is_called_one_is_not);
 fn an_image_is_shown_and_a_text_that_is_called_one_is_not(place: Place) {
     let world = World::new(place);
     world.put("a.png", png(2_500_000));
@@ -604,6 +596,7 @@ fn an_image_is_shown_and_a_text_that_is_called_one_is_not(place: Place) {
     );
 }
 
+place_test!(tests_run_in_a_cell_and_are_counted);
 fn tests_run_in_a_cell_and_are_counted(place: Place) {
     let world = World::new(place);
     world.put(
@@ -648,6 +641,7 @@ fn tests_run_in_a_cell_and_are_counted(place: Place) {
     );
 }
 
+place_test!(a_profile_cuts_at_its_bounds_and_the_whole_is_in_a_file);
 fn a_profile_cuts_at_its_bounds_and_the_whole_is_in_a_file(place: Place) {
     let world = World::new(place);
     world.put("at", "x".repeat(10_240));
@@ -713,6 +707,7 @@ fn a_profile_cuts_at_its_bounds_and_the_whole_is_in_a_file(place: Place) {
     }
 }
 
+place_test!(nothing_that_is_not_seen_reaches_a_model);
 fn nothing_that_is_not_seen_reaches_a_model(place: Place) {
     let world = World::new(place);
     let evil = "a\x1b]52;c;aGk=\x07b\x1b[2Jc\u{202e}d\u{200b}e\u{9b}31mf";

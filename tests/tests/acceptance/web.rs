@@ -2,25 +2,13 @@
 
 use super::tools::png;
 use lazaret_tests::approval::{dressed, set_policy};
-use lazaret_tests::{LIMIT, Place, Serving, Session, Test, World, in_each_place, run};
+use lazaret_tests::{LIMIT, Place, Serving, Session, World, place_test, run};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-
-pub fn tests() -> Vec<Test> {
-    in_each_place![
-        a_search_is_formatted,
-        where_the_first_engine_is_down_the_second_answers,
-        where_both_fail_it_is_an_error,
-        a_web_tool_waits_for_the_answer_and_for_the_policy,
-        an_image_of_an_address_needs_what_a_page_needs,
-        a_long_page_is_kept_whole,
-        what_is_kept_has_no_known_secret
-    ]
-}
 
 /// An engine that answers every request alike, and how often it was asked.
 struct Engine {
@@ -124,6 +112,7 @@ fn audited(world: &World, tool: &str) -> Vec<Value> {
         .collect()
 }
 
+place_test!(a_search_is_formatted);
 fn a_search_is_formatted(place: Place) {
     let world = World::new(place);
     let engine = Engine::searxng(one());
@@ -147,6 +136,7 @@ fn a_search_is_formatted(place: Place) {
     assert_eq!(record["call"], metadata["call"]);
 }
 
+place_test!(where_the_first_engine_is_down_the_second_answers);
 fn where_the_first_engine_is_down_the_second_answers(place: Place) {
     let world = World::new(place);
     let results = json!([{ "title": "B", "url": "https://b.example/", "description": "second" }]);
@@ -162,6 +152,7 @@ fn where_the_first_engine_is_down_the_second_answers(place: Place) {
     );
 }
 
+place_test!(where_both_fail_it_is_an_error);
 fn where_both_fail_it_is_an_error(place: Place) {
     let world = World::new(place);
     let failing = Engine::start(500, json!({}));
@@ -173,6 +164,7 @@ fn where_both_fail_it_is_an_error(place: Place) {
     assert_eq!(result["error"]["kind"], "io");
 }
 
+place_test!(a_web_tool_waits_for_the_answer_and_for_the_policy);
 /// The orchestrator does what the executor has no part in, but only with its leave.
 fn a_web_tool_waits_for_the_answer_and_for_the_policy(place: Place) {
     let world = World::new(place);
@@ -244,6 +236,7 @@ fn a_web_tool_waits_for_the_answer_and_for_the_policy(place: Place) {
     assert_eq!(engine.asked(), 2);
 }
 
+place_test!(an_image_of_an_address_needs_what_a_page_needs);
 /// An image of an address is decided on, asked about and recorded as the fetch that it is.
 fn an_image_of_an_address_needs_what_a_page_needs(place: Place) {
     let world = World::new(place);
@@ -336,6 +329,7 @@ fn an_image_of_an_address_needs_what_a_page_needs(place: Place) {
     }
 }
 
+place_test!(a_long_page_is_kept_whole);
 /// What a page holds beyond what is shown is kept where `file_read` opens it.
 fn a_long_page_is_kept_whole(place: Place) {
     let world = World::new(place);
@@ -438,6 +432,7 @@ fn a_long_page_is_kept_whole(place: Place) {
     assert_eq!(answer.result["metadata"]["spill"], Value::Null);
 }
 
+place_test!(what_is_kept_has_no_known_secret);
 /// What a page has of a secret that is known comes into no file, and a batch keeps what it does not show.
 fn what_is_kept_has_no_known_secret(place: Place) {
     const SECRET: &str = "hunter2-hunter2-hunter2";

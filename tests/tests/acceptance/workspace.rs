@@ -1,16 +1,13 @@
 //! The workspace as a whole builds and runs.
 
-use lazaret_tests::{Place, Test, World, in_each_place, programs, run};
+use lazaret_tests::{Place, World, place_test, programs, run};
 use std::path::Path;
 use std::time::Duration;
-
-pub fn tests() -> Vec<Test> {
-    in_each_place![the_workspace_builds_without_a_warning_and_what_is_built_runs]
-}
 
 /// Mostly it is built already; a fresh clone takes as long as it takes.
 const BUILD: Duration = Duration::from_secs(1800);
 
+place_test!(the_workspace_builds_without_a_warning_and_what_is_built_runs);
 fn the_workspace_builds_without_a_warning_and_what_is_built_runs(place: Place) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let mut cargo = programs::cargo();

@@ -1,26 +1,8 @@
 //! `lazaret hook`: what an agent runs after its answer is in a cell.
 
 use lazaret_tests::programs;
-use lazaret_tests::{
-    Finished, LIMIT, Place, Test, World, in_each_place, once, run, run_with_input,
-};
+use lazaret_tests::{Finished, LIMIT, Place, World, once_test, place_test, run, run_with_input};
 use serde_json::{Value, json};
-
-pub fn tests() -> Vec<Test> {
-    [
-        in_each_place![what_is_answered_runs_in_a_cell],
-        once![
-            an_agent_that_takes_no_other_command_runs_none,
-            the_policy_decides,
-            a_command_that_starts_lazaret_is_refused,
-            a_command_is_read_within_bounds,
-            what_is_not_understood_is_refused,
-            a_hook_that_fails_is_a_no_to_every_agent,
-            the_environment_decides_as_it_does_for_the_shell
-        ],
-    ]
-    .concat()
-}
 
 fn hook(world: &World, agent: &str, arguments: &[&str], call: impl ToString) -> (Finished, Value) {
     let mut command = world.program("lazaret");
@@ -59,6 +41,7 @@ fn run_answered(world: &World, command: &str) -> Finished {
     run(host.args(["-c", command]), LIMIT)
 }
 
+place_test!(what_is_answered_runs_in_a_cell);
 fn what_is_answered_runs_in_a_cell(place: Place) {
     let world = World::new(place);
     run(world.host("git").args(["init", "-q"]), LIMIT).success();
@@ -125,6 +108,7 @@ fn what_is_answered_runs_in_a_cell(place: Place) {
     }
 }
 
+once_test!(an_agent_that_takes_no_other_command_runs_none);
 /// Qwen Code takes no other input from a hook: what is not denied would run as it is.
 fn an_agent_that_takes_no_other_command_runs_none() {
     let world = World::new(Place::any());
@@ -139,6 +123,7 @@ fn an_agent_that_takes_no_other_command_runs_none() {
     );
 }
 
+once_test!(the_policy_decides);
 fn the_policy_decides() {
     let world = World::new(Place::any());
     let rules = "version = 1\n[[rule]]\ntool = \"bash\"\naction = \"deny\"\nprogram = \"git\"\nargs = [\"push\"]\nwhy = \"Not from here.\"\n";
@@ -215,6 +200,7 @@ fn the_policy_decides() {
     }
 }
 
+once_test!(a_command_that_starts_lazaret_is_refused);
 fn a_command_that_starts_lazaret_is_refused() {
     let world = World::new(Place::any());
     let decision = |command: &str| {
@@ -236,6 +222,7 @@ fn a_command_that_starts_lazaret_is_refused() {
     }
 }
 
+once_test!(a_command_is_read_within_bounds);
 /// The longest command, of what takes the reader the most steps for each byte, has its answer; a longer one is refused. What `eval` runs
 /// and is not read is doubted, like what any other program runs.
 fn a_command_is_read_within_bounds() {
@@ -262,6 +249,7 @@ fn a_command_is_read_within_bounds() {
     assert_eq!(decision(&padded(70_000)), "ask", "the rule may apply");
 }
 
+once_test!(what_is_not_understood_is_refused);
 fn what_is_not_understood_is_refused() {
     let world = World::new(Place::any());
     for call in [
@@ -303,6 +291,7 @@ fn what_is_not_understood_is_refused() {
     assert_eq!(finished.success(), "", "no answer about what is no command");
 }
 
+once_test!(a_hook_that_fails_is_a_no_to_every_agent);
 /// Agents run the command as it is where their hook ends in any way but these: a no on standard output, or the code 2.
 fn a_hook_that_fails_is_a_no_to_every_agent() {
     let world = World::new(Place::any());
@@ -397,6 +386,7 @@ fn a_hook_that_fails_is_a_no_to_every_agent() {
     }
 }
 
+once_test!(the_environment_decides_as_it_does_for_the_shell);
 fn the_environment_decides_as_it_does_for_the_shell() {
     let world = World::new(Place::any());
     let answer = |arguments: &[&str], variable: (&str, &str), command: &str| {

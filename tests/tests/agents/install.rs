@@ -1,27 +1,10 @@
 //! `lazaret install`: the settings of clients are changed as the golden files say, and back to the byte.
 
-use lazaret_tests::{Finished, LIMIT, Place, Test, World, once, programs, run};
+use lazaret_tests::{Finished, LIMIT, Place, World, once_test, programs, run};
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-
-pub fn tests() -> Vec<Test> {
-    once![
-        each_client_is_changed_as_its_golden_file_says,
-        what_was_installed_is_taken_back_to_the_byte,
-        what_was_changed_since_is_kept,
-        each_home_has_an_installation_of_its_own,
-        a_client_that_is_not_here_gets_no_settings,
-        nothing_is_written_without_a_yes,
-        keys_in_settings_are_written_and_not_shown,
-        secrets_of_every_form_are_written_and_not_shown,
-        settings_that_cannot_be_read_are_left_alone,
-        status_says_what_is_installed_and_what_stays_open,
-        each_installation_has_a_server_of_another_name,
-        each_tool_of_a_released_agent_is_denied_or_said_to_be_open
-    ]
-}
 
 const TOOLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/agents");
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/install");
@@ -119,6 +102,7 @@ fn lazaret(world: &World, arguments: &[&str]) -> Finished {
     )
 }
 
+once_test!(each_client_is_changed_as_its_golden_file_says);
 fn each_client_is_changed_as_its_golden_file_says() {
     for (client, way, files) in CLIENTS {
         let world = with_settings(files);
@@ -188,6 +172,7 @@ fn files_only(world: &World) -> Vec<(PathBuf, Option<Vec<u8>>)> {
         .collect()
 }
 
+once_test!(what_was_installed_is_taken_back_to_the_byte);
 fn what_was_installed_is_taken_back_to_the_byte() {
     for (client, way, files) in CLIENTS.iter().filter(|(client, ..)| *client != "jetbrains") {
         let world = with_settings(files);
@@ -235,6 +220,7 @@ fn what_was_installed_is_taken_back_to_the_byte() {
     }
 }
 
+once_test!(each_home_has_an_installation_of_its_own);
 fn each_home_has_an_installation_of_its_own() {
     let world = with_settings(&[(".claude/settings.json", SETTINGS)]);
     let other = world.base().join("other");
@@ -260,6 +246,7 @@ fn each_home_has_an_installation_of_its_own() {
     assert_eq!(settings(&other), CLAUDE);
 }
 
+once_test!(what_was_changed_since_is_kept);
 fn what_was_changed_since_is_kept() {
     let world = with_settings(&[
         (".claude.json", CLAUDE),
@@ -323,6 +310,7 @@ fn what_was_changed_since_is_kept() {
     assert!(world.home.join(".codex/config.toml").is_symlink());
 }
 
+once_test!(a_client_that_is_not_here_gets_no_settings);
 fn a_client_that_is_not_here_gets_no_settings() {
     let world = World::new(Place::any());
     let before = tree(&world.home);
@@ -345,6 +333,7 @@ fn a_client_that_is_not_here_gets_no_settings() {
     lazaret(&world, &["install", "gemini", "--by", "shell", "--create"]).expect(2);
 }
 
+once_test!(nothing_is_written_without_a_yes);
 fn nothing_is_written_without_a_yes() {
     let world = with_settings(&[(".codex/config.toml", CODEX)]);
     let asked = lazaret(&world, &["install", "codex"]);
@@ -366,6 +355,7 @@ fn nothing_is_written_without_a_yes() {
     }
 }
 
+once_test!(keys_in_settings_are_written_and_not_shown);
 /// The line is changed: something comes after it.
 fn keys_in_settings_are_written_and_not_shown() {
     const KEY: &str = "sk-of-somebody-0123456789";
@@ -391,6 +381,7 @@ fn keys_in_settings_are_written_and_not_shown() {
     assert_eq!(fs::read_to_string(world.home.join(path)).unwrap(), text);
 }
 
+once_test!(secrets_of_every_form_are_written_and_not_shown);
 /// Each stands beside what is changed: in an address, over several lines, as the value of an option.
 fn secrets_of_every_form_are_written_and_not_shown() {
     const KEY: &str = "sk-of-somebody-0123456789";
@@ -421,6 +412,7 @@ fn secrets_of_every_form_are_written_and_not_shown() {
     }
 }
 
+once_test!(settings_that_cannot_be_read_are_left_alone);
 fn settings_that_cannot_be_read_are_left_alone() {
     for (path, text) in [
         (".gemini/settings.json", "{"),
@@ -457,6 +449,7 @@ fn settings_that_cannot_be_read_are_left_alone() {
     );
 }
 
+once_test!(status_says_what_is_installed_and_what_stays_open);
 fn status_says_what_is_installed_and_what_stays_open() {
     let world = with_settings(&[(".codex/config.toml", CODEX), (".cursor/mcp.json", SERVERS)]);
     let status = lazaret(&world, &["status"]).success();
@@ -489,6 +482,7 @@ fn status_says_what_is_installed_and_what_stays_open() {
     assert_eq!(json[0]["client"], "codex", "{json}");
 }
 
+once_test!(each_installation_has_a_server_of_another_name);
 /// A repository that knew the name could put a server of its own in the place of ours, which is called unasked.
 fn each_installation_has_a_server_of_another_name() {
     let name = || {
@@ -528,6 +522,7 @@ fn each_installation_has_a_server_of_another_name() {
     );
 }
 
+once_test!(each_tool_of_a_released_agent_is_denied_or_said_to_be_open);
 /// The recorded tools of the released agents; `outside_agents` compares them with the agents themselves.
 fn each_tool_of_a_released_agent_is_denied_or_said_to_be_open() {
     for (client, settings) in [

@@ -2,7 +2,7 @@
 
 use lazaret_tests::process::{self, assert_gone, until};
 use lazaret_tests::world::long_sleep;
-use lazaret_tests::{LIMIT, Place, Session, Test, World, in_each_place, once, run};
+use lazaret_tests::{LIMIT, Place, Session, World, once_test, place_test, run};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Write};
@@ -10,35 +10,6 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
-
-pub fn tests() -> Vec<Test> {
-    [
-        in_each_place![
-            tools_work_and_reach_nothing_outside,
-            a_cancelled_request_ends_its_command,
-            a_question_is_put_to_the_clients_user
-        ],
-        once![
-            a_client_of_each_version_is_greeted,
-            tools_are_listed_with_schemas_and_hints,
-            results_keep_to_their_schema,
-            a_client_that_would_show_structure_gets_text,
-            live_output_is_progress,
-            long_output_is_a_resource,
-            the_project_is_the_clients,
-            calls_at_once_have_a_limit,
-            a_scope_narrows_the_session,
-            a_root_that_may_be_none_is_an_error_of_the_call,
-            without_a_way_to_ask_a_call_is_refused_with_the_remedy,
-            lines_that_are_no_messages_are_answered,
-            no_answer_to_a_wrong_line_is_lost_under_load,
-            a_log_has_the_level_that_was_set,
-            the_home_is_that_of_the_account_as_everywhere,
-            what_is_named_wrongly_ends_a_server_before_it_serves
-        ],
-    ]
-    .concat()
-}
 
 struct Client {
     child: Child,
@@ -199,6 +170,7 @@ fn server(world: &World) -> Command {
     world.lazaret("mcp")
 }
 
+place_test!(tools_work_and_reach_nothing_outside);
 fn tools_work_and_reach_nothing_outside(place: Place) {
     let world = World::new(place);
     world.put("file", "one\ntwo\n");
@@ -251,6 +223,7 @@ fn tools_work_and_reach_nothing_outside(place: Place) {
     assert_gone(&marker, LIMIT);
 }
 
+place_test!(a_cancelled_request_ends_its_command);
 fn a_cancelled_request_ends_its_command(place: Place) {
     let world = World::new(place);
     let mut client = Client::open(&mut server(&world), json!({}));
@@ -271,6 +244,7 @@ fn a_cancelled_request_ends_its_command(place: Place) {
     );
 }
 
+place_test!(a_question_is_put_to_the_clients_user);
 fn a_question_is_put_to_the_clients_user(place: Place) {
     let world = World::new(place);
     let mut command = server(&world);
@@ -340,6 +314,7 @@ fn a_question_is_put_to_the_clients_user(place: Place) {
     );
 }
 
+once_test!(a_client_of_each_version_is_greeted);
 fn a_client_of_each_version_is_greeted() {
     let world = World::new(Place::any());
     for (asked, spoken) in [
@@ -391,6 +366,7 @@ fn a_client_of_each_version_is_greeted() {
     );
 }
 
+once_test!(tools_are_listed_with_schemas_and_hints);
 fn tools_are_listed_with_schemas_and_hints() {
     let world = World::new(Place::any());
     let list = |arguments: &[&str]| {
@@ -467,6 +443,7 @@ fn tools_are_listed_with_schemas_and_hints() {
     );
 }
 
+once_test!(results_keep_to_their_schema);
 fn results_keep_to_their_schema() {
     let world = World::new(Place::any());
     world.put("pixel.png", PIXEL);
@@ -508,6 +485,7 @@ fn results_keep_to_their_schema() {
     }
 }
 
+once_test!(live_output_is_progress);
 fn live_output_is_progress() {
     let world = World::new(Place::any());
     let mut client = Client::open(&mut server(&world), json!({}));
@@ -545,6 +523,7 @@ fn live_output_is_progress() {
     );
 }
 
+once_test!(long_output_is_a_resource);
 fn long_output_is_a_resource() {
     let world = World::new(Place::any());
     let mut client = Client::open(&mut server(&world), json!({}));
@@ -602,6 +581,7 @@ fn anywhere(world: &World, directory: &Path) -> Command {
     command
 }
 
+once_test!(the_project_is_the_clients);
 fn the_project_is_the_clients() {
     let world = World::new(Place::any());
     world.put("sub dir/file", "");
@@ -643,6 +623,7 @@ fn the_project_is_the_clients() {
     assert_eq!(where_it_is(&mut client), project, "the user has named it");
 }
 
+once_test!(calls_at_once_have_a_limit);
 fn calls_at_once_have_a_limit() {
     let world = World::new(Place::any());
     let mut client = Client::open(&mut server(&world), json!({}));
@@ -671,6 +652,7 @@ fn calls_at_once_have_a_limit() {
     assert_eq!(client.bash("true")["isError"], false, "there is room again");
 }
 
+once_test!(a_scope_narrows_the_session);
 fn a_scope_narrows_the_session() {
     let world = World::new(Place::any());
     world.put("file", "content");
@@ -686,6 +668,7 @@ fn a_scope_narrows_the_session() {
     assert_eq!(ran["isError"], true, "{ran}");
 }
 
+once_test!(a_root_that_may_be_none_is_an_error_of_the_call);
 fn a_root_that_may_be_none_is_an_error_of_the_call() {
     let world = World::new(Place::any());
     let roots = json!({ "roots": { "listChanged": true } });
@@ -714,6 +697,7 @@ fn a_root_that_may_be_none_is_an_error_of_the_call() {
     assert!(world.project.join("made").exists() && !world.home.join("made").exists());
 }
 
+once_test!(without_a_way_to_ask_a_call_is_refused_with_the_remedy);
 fn without_a_way_to_ask_a_call_is_refused_with_the_remedy() {
     let world = World::new(Place::any());
     let mut command = server(&world);
@@ -730,6 +714,7 @@ fn without_a_way_to_ask_a_call_is_refused_with_the_remedy() {
     assert_eq!(client.call("file_list", json!({}))["isError"], false);
 }
 
+once_test!(no_answer_to_a_wrong_line_is_lost_under_load);
 /// Each wrong line comes right behind a request whose answer is on its way.
 fn no_answer_to_a_wrong_line_is_lost_under_load() {
     const LINES: usize = 300;
@@ -757,6 +742,7 @@ fn no_answer_to_a_wrong_line_is_lost_under_load() {
     assert_eq!((answers.len(), errors), (2 * LINES, LINES));
 }
 
+once_test!(lines_that_are_no_messages_are_answered);
 fn lines_that_are_no_messages_are_answered() {
     let world = World::new(Place::any());
     let mut client = Client::open(&mut server(&world), json!({}));
@@ -827,6 +813,7 @@ fn lines_that_are_no_messages_are_answered() {
     assert_eq!(Client::start(&mut server(&world)).close().code(), Some(0));
 }
 
+once_test!(a_log_has_the_level_that_was_set);
 fn a_log_has_the_level_that_was_set() {
     let world = World::new(Place::any());
     let mut client = Client::open(&mut server(&world), json!({}));
@@ -842,6 +829,7 @@ fn a_log_has_the_level_that_was_set() {
     );
 }
 
+once_test!(the_home_is_that_of_the_account_as_everywhere);
 /// The session is opened by a process that has confined itself, and can read no database of accounts by then.
 fn the_home_is_that_of_the_account_as_everywhere() {
     let world = World::new(Place::any());
@@ -870,6 +858,7 @@ fn the_home_is_that_of_the_account_as_everywhere() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
+once_test!(what_is_named_wrongly_ends_a_server_before_it_serves);
 fn what_is_named_wrongly_ends_a_server_before_it_serves() {
     let world = World::new(Place::any());
     for server in ["mcp", "serve"] {
@@ -897,6 +886,7 @@ fn what_is_named_wrongly_ends_a_server_before_it_serves() {
     }
 }
 
+once_test!(a_client_that_would_show_structure_gets_text);
 /// Claude Code shows its model the structure in the place of the text, where there is one.
 fn a_client_that_would_show_structure_gets_text() {
     let world = World::new(Place::any());

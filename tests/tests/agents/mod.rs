@@ -6,17 +6,3 @@ mod mcp;
 mod install;
 mod projects;
 mod whole;
-
-use lazaret_tests::suite::Test;
-
-pub fn tests() -> Vec<Test> {
-    [
-        shell::tests(),
-        hook::tests(),
-        mcp::tests(),
-        install::tests(),
-        projects::tests(),
-        whole::tests(),
-    ]
-    .concat()
-}

@@ -1,34 +1,13 @@
 //! What a hostile repository sets for agents, and the variables that it sets through them.
 
 use lazaret_tests::{
-    Finished, LIMIT, Place, Test, World, in_each_place, once, programs, run, run_with_input,
+    Finished, LIMIT, Place, World, once_test, place_test, programs, run, run_with_input,
 };
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::{Command, Stdio};
-
-pub fn tests() -> Vec<Test> {
-    [
-        in_each_place![an_executor_of_a_project_is_not_started],
-        once![
-            each_way_in_refuses_what_a_project_sets,
-            what_is_accepted_holds_until_it_changes,
-            an_agents_own_settings_count_and_those_of_others_do_not,
-            a_way_in_looks_above_its_directory_and_behind_no_link,
-            an_agent_as_a_whole_is_told_what_the_project_sets,
-            status_does_not_say_installed_where_a_project_overrides_it,
-            opencode_ends_where_a_project_overrides_it,
-            a_policy_of_a_project_is_not_read,
-            options_of_the_environment_are_believed_from_nobody_but_acp,
-            a_profile_of_the_environment_opens_no_more,
-            a_project_of_the_environment_is_no_larger,
-            an_agent_that_path_finds_in_the_project_is_not_started
-        ],
-    ]
-    .concat()
-}
 
 const DENIED: &str = "may undo Lazaret";
 
@@ -169,6 +148,7 @@ const SETTINGS: [(&str, &str, &str); 14] = [
     ),
 ];
 
+once_test!(each_way_in_refuses_what_a_project_sets);
 fn each_way_in_refuses_what_a_project_sets() {
     let world = repository(Place::any());
     in_shell(&world, "touch made").success();
@@ -224,6 +204,7 @@ fn each_way_in_refuses_what_a_project_sets() {
     in_shell(&world, "touch made").success();
 }
 
+once_test!(what_is_accepted_holds_until_it_changes);
 fn what_is_accepted_holds_until_it_changes() {
     let world = repository(Place::any());
     let accept = |arguments: &[&str]| {
@@ -267,6 +248,7 @@ fn what_is_accepted_holds_until_it_changes() {
     assert_eq!(in_shell(&world, "true").code(), 125);
 }
 
+once_test!(an_agents_own_settings_count_and_those_of_others_do_not);
 fn an_agents_own_settings_count_and_those_of_others_do_not() {
     let world = repository(Place::any());
     world.put("opencode.json", r#"{"shell":"/bin/sh"}"#);
@@ -284,6 +266,7 @@ fn an_agents_own_settings_count_and_those_of_others_do_not() {
     .success();
 }
 
+once_test!(a_way_in_looks_above_its_directory_and_behind_no_link);
 fn a_way_in_looks_above_its_directory_and_behind_no_link() {
     let world = repository(Place::any());
     world.put("a/b/file", "");
@@ -320,6 +303,7 @@ fn a_way_in_looks_above_its_directory_and_behind_no_link() {
     );
 }
 
+once_test!(an_agent_as_a_whole_is_told_what_the_project_sets);
 fn an_agent_as_a_whole_is_told_what_the_project_sets() {
     let world = repository(Place::any());
     world.put(".claude/settings.json", r#"{"env":{"A":"b"}}"#);
@@ -343,6 +327,7 @@ fn an_agent_as_a_whole_is_told_what_the_project_sets() {
     );
 }
 
+once_test!(status_does_not_say_installed_where_a_project_overrides_it);
 fn status_does_not_say_installed_where_a_project_overrides_it() {
     let world = repository(Place::any());
     world.write(&world.home.join(".config/opencode/opencode.json"), "{}");
@@ -372,6 +357,7 @@ fn status_does_not_say_installed_where_a_project_overrides_it() {
     );
 }
 
+once_test!(opencode_ends_where_a_project_overrides_it);
 /// OpenCode lets a project's settings win over a user's, but loads plugins before it acts on them. Ours is run here as OpenCode does it.
 fn opencode_ends_where_a_project_overrides_it() {
     const KILLED: i32 = 128 + 9;
@@ -426,6 +412,7 @@ fn put_executor(world: &World, path: &std::path::Path) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
+place_test!(an_executor_of_a_project_is_not_started);
 fn an_executor_of_a_project_is_not_started(place: Place) {
     let world = repository(place);
     let (own, other) = (world.project.join("evil"), world.outside.join("clone"));
@@ -497,6 +484,7 @@ fn an_executor_of_a_project_is_not_started(place: Place) {
     assert_eq!((hook(&free).code(), hook(&own).code()), (0, 2));
 }
 
+once_test!(a_policy_of_a_project_is_not_read);
 fn a_policy_of_a_project_is_not_read() {
     let world = repository(Place::any());
     let secret = world.outside.join("data/plain");
@@ -539,6 +527,7 @@ fn a_policy_of_a_project_is_not_read() {
     }
 }
 
+once_test!(options_of_the_environment_are_believed_from_nobody_but_acp);
 fn options_of_the_environment_are_believed_from_nobody_but_acp() {
     let world = repository(Place::any());
     let secret = world.outside.join("secret.txt");
@@ -583,6 +572,7 @@ fn options_of_the_environment_are_believed_from_nobody_but_acp() {
     assert_eq!(run(&mut fake, LIMIT).code(), 125);
 }
 
+once_test!(a_profile_of_the_environment_opens_no_more);
 fn a_profile_of_the_environment_opens_no_more() {
     let world = repository(Place::any());
     world.write(
@@ -613,6 +603,7 @@ fn a_profile_of_the_environment_opens_no_more() {
     run(&mut named, LIMIT).success();
 }
 
+once_test!(a_project_of_the_environment_is_no_larger);
 fn a_project_of_the_environment_is_no_larger() {
     let world = repository(Place::any());
     world.put("sub/file", "");
@@ -657,6 +648,7 @@ const CALL: &str = concat!(
     "\n"
 );
 
+once_test!(an_agent_that_path_finds_in_the_project_is_not_started);
 fn an_agent_that_path_finds_in_the_project_is_not_started() {
     let world = repository(Place::any());
     world.put_program("bin/agent", "#!/bin/sh\ntouch ../outside/started\n");

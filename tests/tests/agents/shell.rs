@@ -3,7 +3,7 @@
 use lazaret_tests::process::{Running, assert_gone};
 use lazaret_tests::world::{long_sleep, unique};
 use lazaret_tests::{
-    Finished, LIMIT, Place, Terminal, Test, World, in_each_place, once, run, run_with_input,
+    Finished, LIMIT, Place, Terminal, World, once_test, place_test, run, run_with_input,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -11,27 +11,6 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-
-pub fn tests() -> Vec<Test> {
-    [
-        in_each_place![
-            it_does_what_bash_does,
-            nothing_outside_is_reached,
-            claude_codes_directory_stays_and_no_success_fails,
-            a_report_of_a_directory_is_not_believed,
-            a_snapshot_of_the_users_shell_is_done_without,
-            the_project_is_not_what_a_command_puts_in_a_directorys_place
-        ],
-        once![
-            the_project_is_the_repository_or_the_one_that_is_named,
-            a_question_that_nobody_can_answer_is_a_no,
-            a_rule_is_about_what_the_command_line_runs,
-            a_signal_ends_the_command,
-            on_a_terminal_it_is_an_interactive_shell
-        ],
-    ]
-    .concat()
-}
 
 /// `lazaret-bash` in a world, where it is started by its path alone.
 fn shell(world: &World) -> Command {
@@ -44,6 +23,7 @@ fn in_cell(world: &World, arguments: &[&str]) -> Finished {
     run(shell(world).args(arguments), LIMIT)
 }
 
+place_test!(it_does_what_bash_does);
 fn it_does_what_bash_does(place: Place) {
     let world = World::new(place);
     world.put("script", "echo script $1; exit 9\n");
@@ -115,6 +95,7 @@ fn it_does_what_bash_does(place: Place) {
     }
 }
 
+place_test!(nothing_outside_is_reached);
 fn nothing_outside_is_reached(place: Place) {
     let world = World::new(place);
     let script = format!(
@@ -185,6 +166,7 @@ impl ClaudeCode<'_> {
     }
 }
 
+place_test!(claude_codes_directory_stays_and_no_success_fails);
 fn claude_codes_directory_stays_and_no_success_fails(place: Place) {
     let world = World::new(place);
     run(world.host("git").args(["init", "-q"]), LIMIT).success();
@@ -270,6 +252,7 @@ fn claude_codes_directory_stays_and_no_success_fails(place: Place) {
     );
 }
 
+place_test!(a_report_of_a_directory_is_not_believed);
 fn a_report_of_a_directory_is_not_believed(place: Place) {
     let world = World::new(place);
     world.put("sub/file", "");
@@ -335,6 +318,7 @@ fn a_report_of_a_directory_is_not_believed(place: Place) {
     }
 }
 
+place_test!(a_snapshot_of_the_users_shell_is_done_without);
 /// Claude Code asks its shell for a snapshot of functions and aliases once, and sources it before each command where it has one.
 fn a_snapshot_of_the_users_shell_is_done_without(place: Place) {
     let world = World::new(place);
@@ -362,6 +346,7 @@ fn a_snapshot_of_the_users_shell_is_done_without(place: Place) {
     assert_eq!(in_cell(&world, &[&script]).success(), "went on\n");
 }
 
+once_test!(the_project_is_the_repository_or_the_one_that_is_named);
 fn the_project_is_the_repository_or_the_one_that_is_named() {
     let world = World::new(Place::any());
     run(world.host("git").args(["init", "-q"]), LIMIT).success();
@@ -437,6 +422,7 @@ call("cd .. && mv app old && ln -s " + sys.argv[1] + " app")
 call("cat secret.txt; echo mine > planted")
 "#;
 
+place_test!(the_project_is_not_what_a_command_puts_in_a_directorys_place);
 fn the_project_is_not_what_a_command_puts_in_a_directorys_place(place: Place) {
     let agent = |shell: Option<&Command>| {
         let world = World::new(place);
@@ -472,6 +458,7 @@ fn the_project_is_not_what_a_command_puts_in_a_directorys_place(place: Place) {
     );
 }
 
+once_test!(a_question_that_nobody_can_answer_is_a_no);
 fn a_question_that_nobody_can_answer_is_a_no() {
     let world = World::new(Place::any());
     let asked = run(
@@ -505,6 +492,7 @@ fn a_question_that_nobody_can_answer_is_a_no() {
     );
 }
 
+once_test!(a_rule_is_about_what_the_command_line_runs);
 /// A rule is about what the command line runs, and not about all that a shell could run.
 fn a_rule_is_about_what_the_command_line_runs() {
     let world = World::new(Place::any());
@@ -541,6 +529,7 @@ fn a_rule_is_about_what_the_command_line_runs() {
     }
 }
 
+once_test!(a_signal_ends_the_command);
 fn a_signal_ends_the_command() {
     let world = World::new(Place::any());
     let marker = long_sleep();
@@ -558,6 +547,7 @@ fn a_signal_ends_the_command() {
     assert_gone(&marker, LIMIT);
 }
 
+once_test!(on_a_terminal_it_is_an_interactive_shell);
 fn on_a_terminal_it_is_an_interactive_shell() {
     let world = World::new(Place::any());
     let mut terminal = Terminal::start(&mut shell(&world), 24, 80);

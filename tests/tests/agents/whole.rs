@@ -2,18 +2,10 @@
 //! what agents do and then what they are talked into; `outside_agents` does the same with released ones.
 
 use lazaret_tests::model_server::{ModelServer, Reply};
-use lazaret_tests::{Finished, LIMIT, Place, Terminal, Test, World, in_each_place, run};
+use lazaret_tests::{Finished, LIMIT, Place, Terminal, World, place_test, run};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-
-pub fn tests() -> Vec<Test> {
-    in_each_place![
-        an_agent_has_its_state_its_credential_and_its_host,
-        an_agent_gets_nothing_that_is_not_its_own,
-        an_agent_at_a_terminal_has_one
-    ]
-}
 
 /// A profile, the variable of its state, where it has one that outlives the cell, and that of its credential.
 const AGENTS: [(&str, Option<&str>, &str); 4] = [
@@ -154,6 +146,7 @@ fn halves(finished: &Finished) -> (Vec<String>, Vec<String>, String) {
     (lines(own), lines(others), state.to_owned())
 }
 
+place_test!(an_agent_has_its_state_its_credential_and_its_host);
 fn an_agent_has_its_state_its_credential_and_its_host(place: Place) {
     let bench = Bench::new(place);
     for (profile, state, _) in AGENTS {
@@ -182,6 +175,7 @@ fn an_agent_has_its_state_its_credential_and_its_host(place: Place) {
     assert!(bench.elsewhere.asked().is_empty());
 }
 
+place_test!(an_agent_gets_nothing_that_is_not_its_own);
 fn an_agent_gets_nothing_that_is_not_its_own(place: Place) {
     let bench = Bench::new(place);
     let world = &bench.world;
@@ -220,6 +214,7 @@ fn an_agent_gets_nothing_that_is_not_its_own(place: Place) {
     );
 }
 
+place_test!(an_agent_at_a_terminal_has_one);
 fn an_agent_at_a_terminal_has_one(place: Place) {
     let bench = Bench::new(place);
     let mut command = bench.cell("claude");

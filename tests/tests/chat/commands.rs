@@ -1,18 +1,9 @@
 //! What a person types to the chat itself, at a terminal.
 
 use super::chats::{Printed, play, script};
-use lazaret_tests::{LIMIT, Place, Terminal, Test, World, in_each_place};
+use lazaret_tests::{LIMIT, Place, Terminal, World, place_test};
 use serde_json::{Value, json};
 use std::fs;
-
-pub fn tests() -> Vec<Test> {
-    in_each_place![
-        the_last_change_is_undone_and_no_other,
-        less_trust_holds_from_the_next_call_on_and_more_is_refused,
-        another_conversation_goes_on,
-        no_command_reaches_the_model,
-    ]
-}
 
 pub fn start(world: &World, turns: &Value, arguments: &[&str]) -> Terminal {
     let path = world.home.join("script.json");
@@ -59,6 +50,7 @@ pub fn user_messages(world: &World) -> Vec<String> {
         .collect()
 }
 
+place_test!(the_last_change_is_undone_and_no_other);
 fn the_last_change_is_undone_and_no_other(place: Place) {
     let world = World::new(place);
     world.put("kept.txt", "before\n");
@@ -91,6 +83,7 @@ fn the_last_change_is_undone_and_no_other(place: Place) {
     end(terminal);
 }
 
+place_test!(less_trust_holds_from_the_next_call_on_and_more_is_refused);
 fn less_trust_holds_from_the_next_call_on_and_more_is_refused(place: Place) {
     let world = World::new(place);
     let turns = script(&[
@@ -122,6 +115,7 @@ fn less_trust_holds_from_the_next_call_on_and_more_is_refused(place: Place) {
     end(terminal);
 }
 
+place_test!(another_conversation_goes_on);
 fn another_conversation_goes_on(place: Place) {
     let world = World::new(place);
     let turns = script(&[("First.", &[]), ("Second.", &[]), ("Third.", &[])]);
@@ -143,6 +137,7 @@ fn another_conversation_goes_on(place: Place) {
     assert_eq!(third.text(), "Third.", "both answers are in its transcript");
 }
 
+place_test!(no_command_reaches_the_model);
 fn no_command_reaches_the_model(place: Place) {
     let world = World::new(place);
     let turns = script(&[("First.", &[]), ("Second.", &[])]);

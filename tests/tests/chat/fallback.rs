@@ -3,19 +3,9 @@
 use super::chats::{Printed, chat, configure, play, script};
 use super::vendors::Vendor;
 use lazaret_tests::model_server::{ModelServer, Reply};
-use lazaret_tests::{Place, Test, World, once};
+use lazaret_tests::{Place, World, once_test};
 use serde_json::json;
 use std::process::Command;
-
-pub fn tests() -> Vec<Test> {
-    once![
-        an_answer_without_calls_is_made_again_by_another_model,
-        malformed_calls_are_put_right_once_and_then_another_model_goes_on,
-        a_run_that_uses_its_tools_stays_where_it_is,
-        a_fallback_that_cannot_be_asked_ends_the_run_with_its_error,
-        a_fallback_without_a_key_is_said_and_the_run_stays_where_it_is,
-    ]
-}
 
 fn world() -> World {
     World::new(Place::any())
@@ -40,6 +30,7 @@ fn notices(printed: &Printed) -> Vec<String> {
         .collect()
 }
 
+once_test!(an_answer_without_calls_is_made_again_by_another_model);
 fn an_answer_without_calls_is_made_again_by_another_model() {
     let world = world();
     let small = script(&[("I cannot.", &[])]);
@@ -73,6 +64,7 @@ fn an_answer_without_calls_is_made_again_by_another_model() {
     );
 }
 
+once_test!(malformed_calls_are_put_right_once_and_then_another_model_goes_on);
 fn malformed_calls_are_put_right_once_and_then_another_model_goes_on() {
     let world = world();
     let vendor = Vendor::OpenAiChat;
@@ -130,6 +122,7 @@ fn malformed_calls_are_put_right_once_and_then_another_model_goes_on() {
     );
 }
 
+once_test!(a_run_that_uses_its_tools_stays_where_it_is);
 fn a_run_that_uses_its_tools_stays_where_it_is() {
     let world = world();
     let small = script(&[
@@ -142,6 +135,7 @@ fn a_run_that_uses_its_tools_stays_where_it_is() {
     assert!(notices(&printed).is_empty() && big.asked().is_empty());
 }
 
+once_test!(a_fallback_that_cannot_be_asked_ends_the_run_with_its_error);
 fn a_fallback_that_cannot_be_asked_ends_the_run_with_its_error() {
     let world = world();
     let small = script(&[("I cannot.", &[])]);
@@ -153,6 +147,7 @@ fn a_fallback_that_cannot_be_asked_ends_the_run_with_its_error() {
     assert_eq!(printed.one("error")["code"], "auth_error");
 }
 
+once_test!(a_fallback_without_a_key_is_said_and_the_run_stays_where_it_is);
 fn a_fallback_without_a_key_is_said_and_the_run_stays_where_it_is() {
     let world = world();
     let mut command = play(&world, &script(&[("I cannot.", &[])]));

@@ -5,37 +5,11 @@ use super::vendors::Vendor;
 use lazaret_tests::model_server::ModelServer;
 use lazaret_tests::process::{self, until};
 use lazaret_tests::world::long_sleep;
-use lazaret_tests::{Finished, LIMIT, Place, Test, World, in_each_place, once, run};
+use lazaret_tests::{Finished, LIMIT, Place, World, once_test, place_test, run};
 use serde_json::{Value, json};
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::Command;
-
-pub fn tests() -> Vec<Test> {
-    [
-        in_each_place![
-            a_hook_lets_through_blocks_and_the_model_reads_why,
-            a_hook_gets_nothing_outside_its_cell,
-            a_hook_that_hangs_blocks_at_its_time_and_leaves_nothing,
-        ],
-        once![
-            what_gives_no_answer_blocks_a_call_and_is_said_after_it,
-            an_answer_of_too_many_bytes_blocks,
-            a_rewritten_call_is_judged_again,
-            what_comes_in_the_place_of_a_template_stays_data,
-            a_hook_that_was_changed_is_not_run_before_it_is_accepted,
-            what_the_model_makes_of_a_hooks_file_is_not_run,
-            a_hook_of_a_project_is_none,
-            a_call_is_judged_by_any_name_and_in_a_batch,
-            a_subagent_is_judged_as_who_asks_it,
-            no_result_gets_past_a_hook_in_a_batch,
-            secrets_are_in_no_word_of_a_hook,
-            a_session_begins_and_ends_with_its_hooks,
-            a_scope_narrows_hooks_too,
-        ],
-    ]
-    .concat()
-}
 
 fn world() -> World {
     World::new(Place::any())
@@ -135,6 +109,7 @@ fn outcomes(printed: &Printed) -> Vec<&str> {
         .collect()
 }
 
+place_test!(a_hook_lets_through_blocks_and_the_model_reads_why);
 fn a_hook_lets_through_blocks_and_the_model_reads_why(place: Place) {
     let world = World::new(place);
     let python = "\
@@ -192,6 +167,7 @@ attempt('environment', lambda: 'PLAIN_NAME' in os.environ)
 attempt('network', lambda: socket.create_connection(('127.0.0.1', int(port)), 5))
 answer(allow=True, askAgent='got:' + ' '.join(got))";
 
+place_test!(a_hook_gets_nothing_outside_its_cell);
 fn a_hook_gets_nothing_outside_its_cell(place: Place) {
     let world = World::new(place);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -237,6 +213,7 @@ fn a_hook_gets_nothing_outside_its_cell(place: Place) {
     }
 }
 
+place_test!(a_hook_that_hangs_blocks_at_its_time_and_leaves_nothing);
 fn a_hook_that_hangs_blocks_at_its_time_and_leaves_nothing(place: Place) {
     let world = World::new(place);
     let marker = long_sleep();
@@ -263,6 +240,7 @@ fn a_hook_that_hangs_blocks_at_its_time_and_leaves_nothing(place: Place) {
     process::assert_gone(&marker, LIMIT);
 }
 
+once_test!(what_gives_no_answer_blocks_a_call_and_is_said_after_it);
 fn what_gives_no_answer_blocks_a_call_and_is_said_after_it() {
     let cases = [
         ("sys.exit(3)", "has ended with code 3"),
@@ -305,6 +283,7 @@ fn what_gives_no_answer_blocks_a_call_and_is_said_after_it() {
     }
 }
 
+once_test!(an_answer_of_too_many_bytes_blocks);
 fn an_answer_of_too_many_bytes_blocks() {
     let world = world();
     let max = 1 << 20;
@@ -331,6 +310,7 @@ fn an_answer_of_too_many_bytes_blocks() {
     }
 }
 
+once_test!(a_rewritten_call_is_judged_again);
 fn a_rewritten_call_is_judged_again() {
     let world = world();
     let policy = "version = 1\n[[rule]]\ntool = 'file_read'\naction = 'deny'\nwhy = 'Closed to you.'\nwhen = [{ param = 'path', matches = 'closed/**' }]\n";
@@ -421,6 +401,7 @@ fn a_rewritten_call_is_judged_again() {
     assert!(!world.project.join("made").exists() && !world.project.join("wanted").exists());
 }
 
+once_test!(what_comes_in_the_place_of_a_template_stays_data);
 fn what_comes_in_the_place_of_a_template_stays_data() {
     let world = world();
     let more = "args = ['{{file.path}}', '--tool={{tool}}', '{{event}}', 'x']";
@@ -463,6 +444,7 @@ fn what_comes_in_the_place_of_a_template_stays_data() {
     assert!(!world.project.join("made").exists());
 }
 
+once_test!(a_hook_that_was_changed_is_not_run_before_it_is_accepted);
 fn a_hook_that_was_changed_is_not_run_before_it_is_accepted() {
     let world = world();
     for (words, want) in [(&["list"][..], ""), (&["list", "--json"], "[]\n")] {
@@ -508,6 +490,7 @@ fn a_hook_that_was_changed_is_not_run_before_it_is_accepted() {
     assert!(made("again").0, "as it was accepted");
 }
 
+once_test!(what_the_model_makes_of_a_hooks_file_is_not_run);
 /// The program lies where the model can write: what runs is what was accepted when the session began.
 fn what_the_model_makes_of_a_hooks_file_is_not_run() {
     let world = world();
@@ -541,6 +524,7 @@ fn what_the_model_makes_of_a_hooks_file_is_not_run() {
     assert!(!world.project.join("secret").exists());
 }
 
+once_test!(a_hook_of_a_project_is_none);
 fn a_hook_of_a_project_is_none() {
     let world = world();
     world.put("stranger.py", format!("{PYTHON}answer(allow=False)\n"));
@@ -557,6 +541,7 @@ fn a_hook_of_a_project_is_none() {
     assert!(outcomes(&printed).is_empty() && world.project.join("made").exists());
 }
 
+once_test!(a_call_is_judged_by_any_name_and_in_a_batch);
 fn a_call_is_judged_by_any_name_and_in_a_batch() {
     let world = world();
     let python = "answer(allow='secret' not in told['input'].get('command', ''))";
@@ -600,6 +585,7 @@ fn a_call_is_judged_by_any_name_and_in_a_batch() {
     );
 }
 
+once_test!(a_subagent_is_judged_as_who_asks_it);
 fn a_subagent_is_judged_as_who_asks_it() {
     let world = world();
     world.put("secret.txt", "the inside");
@@ -640,6 +626,7 @@ fn a_subagent_is_judged_as_who_asks_it() {
     assert!(!server.asked()[2].body.to_string().contains("the inside"));
 }
 
+once_test!(no_result_gets_past_a_hook_in_a_batch);
 fn no_result_gets_past_a_hook_in_a_batch() {
     let world = world();
     world.put("a.txt", "the inside");
@@ -675,6 +662,7 @@ fn no_result_gets_past_a_hook_in_a_batch() {
     );
 }
 
+once_test!(secrets_are_in_no_word_of_a_hook);
 fn secrets_are_in_no_word_of_a_hook() {
     let world = world();
     let python = format!(
@@ -738,6 +726,7 @@ fn secrets_are_in_no_word_of_a_hook() {
     }
 }
 
+once_test!(a_session_begins_and_ends_with_its_hooks);
 fn a_session_begins_and_ends_with_its_hooks() {
     let world = world();
     let start = entry(
@@ -789,6 +778,7 @@ fn a_session_begins_and_ends_with_its_hooks() {
     assert!(printed.text().is_empty() && !printed.finished.errors().contains("bye"));
 }
 
+once_test!(a_scope_narrows_hooks_too);
 fn a_scope_narrows_hooks_too() {
     let world = world();
     world.put("src/a.txt", "a");

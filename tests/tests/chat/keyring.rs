@@ -8,7 +8,7 @@ use lazaret_tests::model_server::{ModelServer, Reply};
 use lazaret_tests::process::until;
 use lazaret_tests::sidecar::Sidecar;
 use lazaret_tests::world::unique;
-use lazaret_tests::{LIMIT, Serving, Test, World, once, run};
+use lazaret_tests::{LIMIT, Serving, World, once_test, run};
 use serde_json::json;
 use std::fs::{self, Permissions};
 use std::io::Read;
@@ -20,16 +20,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 #[path = "../../../orchestrator/keys/tests/fake_bus/mod.rs"]
 mod fake_bus;
-
-pub fn tests() -> Vec<Test> {
-    once![
-        a_key_of_the_keyring_goes_to_its_provider_and_nowhere_else,
-        a_server_has_the_key_of_the_keyring_and_starts_without_one,
-        the_keyring_is_asked_last_and_not_where_it_is_switched_off,
-        a_keyring_that_gives_no_key_is_an_error_with_its_reason,
-        a_silent_keyring_costs_seconds_and_no_server_of_ones_own
-    ]
-}
 
 /// A session bus that does the same with each connection, as long as the test's process runs.
 struct Bus {
@@ -82,6 +72,7 @@ fn fresh_key() -> String {
     format!("sk-{}", unique())
 }
 
+once_test!(a_key_of_the_keyring_goes_to_its_provider_and_nowhere_else);
 fn a_key_of_the_keyring_goes_to_its_provider_and_nowhere_else() {
     let (world, key) = (world(), fresh_key());
     let bus = Bus::of(&world, FakeService::with(&key));
@@ -133,6 +124,7 @@ fn a_key_of_the_keyring_goes_to_its_provider_and_nowhere_else() {
     );
 }
 
+once_test!(a_server_has_the_key_of_the_keyring_and_starts_without_one);
 fn a_server_has_the_key_of_the_keyring_and_starts_without_one() {
     let (world, key) = (world(), fresh_key());
     let bus = Bus::of(&world, FakeService::with(&key));
@@ -177,6 +169,7 @@ fn a_server_has_the_key_of_the_keyring_and_starts_without_one() {
     );
 }
 
+once_test!(the_keyring_is_asked_last_and_not_where_it_is_switched_off);
 fn the_keyring_is_asked_last_and_not_where_it_is_switched_off() {
     let (world, key) = (world(), fresh_key());
     let bus = Bus::of(&world, FakeService::with(&key));
@@ -223,6 +216,7 @@ fn the_keyring_is_asked_last_and_not_where_it_is_switched_off() {
     );
 }
 
+once_test!(a_keyring_that_gives_no_key_is_an_error_with_its_reason);
 fn a_keyring_that_gives_no_key_is_an_error_with_its_reason() {
     let world = world();
     let of = |secret: &str| FakeService::with(secret);
@@ -302,6 +296,7 @@ fn a_keyring_that_gives_no_key_is_an_error_with_its_reason() {
     );
 }
 
+once_test!(a_silent_keyring_costs_seconds_and_no_server_of_ones_own);
 fn a_silent_keyring_costs_seconds_and_no_server_of_ones_own() {
     let world = world();
     let bus = Bus::silent(&world);

@@ -4,23 +4,10 @@ use super::chats::{Printed, chat, configure, play, script};
 use super::vendors::Vendor;
 use lazaret_tests::model_server::{ModelServer, Reply};
 use lazaret_tests::sidecar::Sidecar;
-use lazaret_tests::{LIMIT, Place, Test, World, once, process, run};
+use lazaret_tests::{LIMIT, Place, World, once_test, process, run};
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-
-pub fn tests() -> Vec<Test> {
-    once![
-        a_limit_of_the_settings_holds_and_a_pack_and_an_option_come_before_it,
-        a_limit_out_of_range_is_an_error_with_its_name,
-        the_tokens_of_an_answer_are_sent_to_each_vendor,
-        a_pack_may_name_tools_by_pattern,
-        a_tool_that_a_pack_names_and_nobody_has_is_an_error,
-        the_run_log_has_what_a_model_was_asked_and_how_the_run_ended,
-        the_run_log_of_a_server_has_its_runs,
-        search_engines_may_be_in_the_settings_and_their_key_is_shown_nowhere,
-    ]
-}
 
 fn world() -> World {
     World::new(Place::any())
@@ -37,6 +24,7 @@ fn ended(world: &World, config: &str, words: &[&str]) -> (String, Value) {
     (printed.reason().to_owned(), end["turns"].clone())
 }
 
+once_test!(a_limit_of_the_settings_holds_and_a_pack_and_an_option_come_before_it);
 fn a_limit_of_the_settings_holds_and_a_pack_and_an_option_come_before_it() {
     let world = world();
     let done = ("done".to_owned(), json!(4));
@@ -60,6 +48,7 @@ fn a_limit_of_the_settings_holds_and_a_pack_and_an_option_come_before_it() {
     assert_eq!(printed.reason(), "done");
 }
 
+once_test!(a_limit_out_of_range_is_an_error_with_its_name);
 fn a_limit_out_of_range_is_an_error_with_its_name() {
     let world = world();
     for (config, name) in [
@@ -83,6 +72,7 @@ fn a_limit_out_of_range_is_an_error_with_its_name() {
     }
 }
 
+once_test!(the_tokens_of_an_answer_are_sent_to_each_vendor);
 fn the_tokens_of_an_answer_are_sent_to_each_vendor() {
     let world = world();
     for (vendor, field, unset) in [
@@ -125,6 +115,7 @@ fn listed(world: &World, tools: &str) -> Result<Vec<Value>, Value> {
     Ok(tools.iter().map(|tool| tool["name"].clone()).collect())
 }
 
+once_test!(a_pack_may_name_tools_by_pattern);
 fn a_pack_may_name_tools_by_pattern() {
     let world = world();
     let file = listed(&world, "[\"file_*\", \"Grep\"]").unwrap();
@@ -135,6 +126,7 @@ fn a_pack_may_name_tools_by_pattern() {
     assert!(listed(&world, "[\"*\"]").unwrap().contains(&json!("bash")));
 }
 
+once_test!(a_tool_that_a_pack_names_and_nobody_has_is_an_error);
 fn a_tool_that_a_pack_names_and_nobody_has_is_an_error() {
     let world = world();
     for tools in ["[\"no_such_tool\"]", "[\"nothing_*\"]", "[\"b*h\"]"] {
@@ -172,6 +164,7 @@ fn kinds(lines: &[Value]) -> Vec<&str> {
     kinds.collect()
 }
 
+once_test!(the_run_log_has_what_a_model_was_asked_and_how_the_run_ended);
 fn the_run_log_has_what_a_model_was_asked_and_how_the_run_ended() {
     let world = world();
     let vendor = Vendor::Claude;
@@ -249,6 +242,7 @@ fn the_run_log_has_what_a_model_was_asked_and_how_the_run_ended() {
     assert_eq!(list[0]["command"], "chat");
 }
 
+once_test!(the_run_log_of_a_server_has_its_runs);
 fn the_run_log_of_a_server_has_its_runs() {
     let world = world();
     let turns = script(&[("", &[("file_list", json!({}))]), ("Done.", &[])]);
@@ -277,6 +271,7 @@ fn the_run_log_of_a_server_has_its_runs() {
     process::until(LIMIT, has_failed);
 }
 
+once_test!(search_engines_may_be_in_the_settings_and_their_key_is_shown_nowhere);
 fn search_engines_may_be_in_the_settings_and_their_key_is_shown_nowhere() {
     let world = world();
     let key = format!("brave-{}", lazaret_tests::world::unique());

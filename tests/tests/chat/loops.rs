@@ -5,45 +5,12 @@ use super::vendors::Vendor;
 use lazaret_tests::model_server::ModelServer;
 use lazaret_tests::process::{self, Process, Running, until};
 use lazaret_tests::world::long_sleep;
-use lazaret_tests::{LIMIT, Place, Terminal, Test, World, in_each_place, once, run};
+use lazaret_tests::{LIMIT, Place, Terminal, World, once_test, place_test, run};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 use std::process::Command;
 use std::time::Duration;
-
-pub fn tests() -> Vec<Test> {
-    [
-        in_each_place![
-            the_tour_needs_no_key,
-            a_call_that_nobody_can_approve_is_denied,
-            commands_have_the_network_that_is_allowed,
-            a_cancelled_run_leaves_no_process,
-            a_lost_executor_is_replaced_and_the_run_goes_on,
-        ],
-        once![
-            a_person_at_a_terminal_is_asked,
-            what_was_typed_before_a_question_is_no_answer_to_it,
-            the_first_interrupt_ends_the_call_and_the_second_the_run,
-            two_hundred_turns_are_the_last_and_then_there_are_no_tools,
-            a_full_context_takes_the_tools_away,
-            violations_end_a_run,
-            a_large_result_ends_no_run,
-            the_room_that_must_be_left_can_be_set,
-            a_circle_is_noticed,
-            a_tool_that_was_not_shown_cannot_be_called,
-            malformed_input_goes_back_to_the_model,
-            a_pack_ends_with_finish_task_and_its_gates_hold,
-            a_pack_without_its_end_is_asked_twice_and_then_text_counts,
-            a_subagent_answers_with_tools_that_only_read,
-            no_call_of_a_subagent_has_the_id_of_an_earlier_one,
-            what_changes_nothing_runs_side_by_side_and_answers_come_in_order,
-            a_chat_is_resumed_and_replayed,
-            a_project_configures_nothing,
-        ],
-    ]
-    .concat()
-}
 
 fn world() -> World {
     World::new(Place::any())
@@ -61,6 +28,7 @@ fn trusting(command: &mut Command) -> &mut Command {
     ])
 }
 
+place_test!(commands_have_the_network_that_is_allowed);
 fn commands_have_the_network_that_is_allowed(place: Place) {
     let world = World::new(place);
     let look = json!({ "command": "echo \"proxy:$HTTPS_PROXY\" > seen; curl -sS -m 20 https://other.example/ 2>> seen; true" });
@@ -81,6 +49,7 @@ fn commands_have_the_network_that_is_allowed(place: Place) {
     );
 }
 
+place_test!(the_tour_needs_no_key);
 fn the_tour_needs_no_key(place: Place) {
     let world = World::new(place);
     world.put("README.md", "# hello");
@@ -117,6 +86,7 @@ fn the_tour_needs_no_key(place: Place) {
     assert!(!finished.text().contains('●'));
 }
 
+place_test!(a_call_that_nobody_can_approve_is_denied);
 fn a_call_that_nobody_can_approve_is_denied(place: Place) {
     let world = World::new(place);
     world.put("a.txt", "content");
@@ -162,6 +132,7 @@ fn signal(running: &Running, signal: Signal) {
     kill(Pid::from_raw(running.pid()), signal).unwrap();
 }
 
+place_test!(a_cancelled_run_leaves_no_process);
 fn a_cancelled_run_leaves_no_process(place: Place) {
     let world = World::new(place);
     let marker = long_sleep();
@@ -190,6 +161,7 @@ fn a_cancelled_run_leaves_no_process(place: Place) {
     assert_eq!(process::left_after(&below, LIMIT), []);
 }
 
+place_test!(a_lost_executor_is_replaced_and_the_run_goes_on);
 fn a_lost_executor_is_replaced_and_the_run_goes_on(place: Place) {
     let world = World::new(place);
     let marker = long_sleep();
@@ -223,6 +195,7 @@ fn a_lost_executor_is_replaced_and_the_run_goes_on(place: Place) {
     process::assert_gone(&format!("sleep {marker}"), LIMIT);
 }
 
+once_test!(a_person_at_a_terminal_is_asked);
 fn a_person_at_a_terminal_is_asked() {
     let world = world();
     let turns = script(&[
@@ -262,6 +235,7 @@ fn a_person_at_a_terminal_is_asked() {
     assert!(!world.project.join("other").exists());
 }
 
+once_test!(what_was_typed_before_a_question_is_no_answer_to_it);
 /// A person who types ahead approves nothing that they have not seen.
 fn what_was_typed_before_a_question_is_no_answer_to_it() {
     let world = world();
@@ -289,6 +263,7 @@ fn what_was_typed_before_a_question_is_no_answer_to_it() {
     assert!(!world.project.join("made").exists());
 }
 
+once_test!(the_first_interrupt_ends_the_call_and_the_second_the_run);
 fn the_first_interrupt_ends_the_call_and_the_second_the_run() {
     let world = world();
     let (first, second) = (long_sleep(), long_sleep());
@@ -317,6 +292,7 @@ fn the_first_interrupt_ends_the_call_and_the_second_the_run() {
     assert_eq!(kinds, ["cancelled", "cancelled"]);
 }
 
+once_test!(two_hundred_turns_are_the_last_and_then_there_are_no_tools);
 fn two_hundred_turns_are_the_last_and_then_there_are_no_tools() {
     let world = world();
     let mut turns = script(&[("again ", &[("thinking", json!({"thought": "hm"}))])]);
@@ -341,6 +317,7 @@ fn two_hundred_turns_are_the_last_and_then_there_are_no_tools() {
     );
 }
 
+once_test!(a_full_context_takes_the_tools_away);
 fn a_full_context_takes_the_tools_away() {
     let world = world();
     let call = |number: u32| json!({"name": "thinking", "input": {"thought": format!("{number}")}});
@@ -369,6 +346,7 @@ fn a_full_context_takes_the_tools_away() {
     assert_eq!(printed.one("notice")["kind"], "context_budget");
 }
 
+once_test!(a_large_result_ends_no_run);
 /// The model reports no usage, so all is estimated.
 fn a_large_result_ends_no_run() {
     let world = world();
@@ -414,6 +392,7 @@ fn a_large_result_ends_no_run() {
     assert!(printed.one("tool-result")["result"].as_str().unwrap().len() < 6_000);
 }
 
+once_test!(the_room_that_must_be_left_can_be_set);
 fn the_room_that_must_be_left_can_be_set() {
     let world = world();
     let call = json!({"name": "thinking", "input": {"thought": "hm"}});
@@ -426,6 +405,7 @@ fn the_room_that_must_be_left_can_be_set() {
     }
 }
 
+once_test!(violations_end_a_run);
 fn violations_end_a_run() {
     let world = world();
     let out = ("file_read", json!({"path": "../outside/secret.txt"}));
@@ -460,6 +440,7 @@ fn violations_end_a_run() {
     assert!(!printed.finished.text().contains(&world.canary));
 }
 
+once_test!(a_circle_is_noticed);
 fn a_circle_is_noticed() {
     let same = &[("bash", json!({"command": "echo same"}))];
     let turns = script(&[("", same), ("", same), ("", same), ("done", &[])]);
@@ -468,6 +449,7 @@ fn a_circle_is_noticed() {
     assert_eq!(printed.one("notice")["kind"], "loop_detected");
 }
 
+once_test!(a_tool_that_was_not_shown_cannot_be_called);
 fn a_tool_that_was_not_shown_cannot_be_called() {
     let world = world();
     let batch =
@@ -498,6 +480,7 @@ fn a_tool_that_was_not_shown_cannot_be_called() {
     assert!(!world.project.join("made").exists());
 }
 
+once_test!(malformed_input_goes_back_to_the_model);
 fn malformed_input_goes_back_to_the_model() {
     let world = world();
     let vendor = Vendor::OpenAiChat;
@@ -514,6 +497,7 @@ fn malformed_input_goes_back_to_the_model() {
     assert!(text.contains("no JSON"), "{text}");
 }
 
+once_test!(a_pack_ends_with_finish_task_and_its_gates_hold);
 fn a_pack_ends_with_finish_task_and_its_gates_hold() {
     let finish = |input: Value| ("finish_task", input);
     let good = json!({"summary": "fixed", "tests_verified": true});
@@ -559,6 +543,7 @@ fn a_pack_ends_with_finish_task_and_its_gates_hold() {
     assert_eq!(printed.reason(), "quality_gate");
 }
 
+once_test!(a_pack_without_its_end_is_asked_twice_and_then_text_counts);
 fn a_pack_without_its_end_is_asked_twice_and_then_text_counts() {
     let turns = script(&[("I think", &[]), ("I said", &[]), ("It is so.", &[])]);
     let printed =
@@ -576,6 +561,7 @@ fn a_pack_without_its_end_is_asked_twice_and_then_text_counts() {
     );
 }
 
+once_test!(a_subagent_answers_with_tools_that_only_read);
 fn a_subagent_answers_with_tools_that_only_read() {
     let world = world();
     world.put("a.txt", "the answer is 42");
@@ -636,6 +622,7 @@ fn a_subagent_answers_with_tools_that_only_read() {
     );
 }
 
+once_test!(no_call_of_a_subagent_has_the_id_of_an_earlier_one);
 /// An answer to a question names its call by ID.
 fn no_call_of_a_subagent_has_the_id_of_an_earlier_one() {
     let world = world();
@@ -664,6 +651,7 @@ fn no_call_of_a_subagent_has_the_id_of_an_earlier_one() {
     assert_eq!(ids, ["x1", "s1", "x1-2", "s2", "x1-3", "x1-4"]);
 }
 
+once_test!(what_changes_nothing_runs_side_by_side_and_answers_come_in_order);
 fn what_changes_nothing_runs_side_by_side_and_answers_come_in_order() {
     let world = world();
     world.put("a.txt", "a");
@@ -717,6 +705,7 @@ fn what_changes_nothing_runs_side_by_side_and_answers_come_in_order() {
     assert_eq!(ids, ["r1", "r2", "w", "r3"]);
 }
 
+once_test!(a_chat_is_resumed_and_replayed);
 fn a_chat_is_resumed_and_replayed() {
     let world = world();
     let turns = script(&[
@@ -767,6 +756,7 @@ fn a_chat_is_resumed_and_replayed() {
     assert_eq!((modes(&folder), modes(&file)), (0o700, 0o600));
 }
 
+once_test!(a_project_configures_nothing);
 /// What a repository holds is no setting of ours.
 fn a_project_configures_nothing() {
     let world = world();

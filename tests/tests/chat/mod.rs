@@ -11,20 +11,3 @@ mod providers;
 mod subagents;
 mod typing;
 pub mod vendors;
-
-use lazaret_tests::suite::Test;
-
-pub fn tests() -> Vec<Test> {
-    [
-        providers::tests(),
-        keyring::tests(),
-        loops::tests(),
-        hooks::tests(),
-        commands::tests(),
-        typing::tests(),
-        fallback::tests(),
-        subagents::tests(),
-        limits::tests(),
-    ]
-    .concat()
-}

@@ -4,36 +4,12 @@ use super::chats::{Printed, chat};
 use super::vendors::Vendor;
 use lazaret_tests::model_server::{ModelServer, Reply, ReplyEnd, SeenRequest};
 use lazaret_tests::process::{Running, contains, until, with_environment, with_marker};
-use lazaret_tests::{LIMIT, Place, Terminal, Test, World, in_each_place, once, run};
+use lazaret_tests::{LIMIT, Place, Terminal, World, once_test, place_test, run};
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
-
-pub fn tests() -> Vec<Test> {
-    [
-        in_each_place![two_calls_in_one_answer_of_each_vendor],
-        once![
-            a_tool_without_arguments_is_called_with_none,
-            a_stop_with_calls_makes_the_calls,
-            failed_and_whole_results_go_back_in_one_message,
-            answers_may_come_byte_by_byte_and_with_characters_cut,
-            a_busy_provider_is_asked_again_and_a_broken_answer_is_an_error,
-            errors_are_typed_and_not_repeated,
-            a_model_without_tools_is_an_error_before_anything_is_sent,
-            a_server_that_refuses_tools_is_not_asked_again,
-            a_rejected_request_is_repeated_once_with_less_in_it,
-            the_smallest_capable_model_stands_for_one_that_is_absent_and_says_so,
-            a_key_goes_to_its_provider_and_nowhere_else,
-            a_key_that_others_can_read_is_not_taken,
-            no_other_process_has_the_keys,
-            models_are_listed,
-            a_server_that_echoes_a_key_shows_it_nowhere,
-        ],
-    ]
-    .concat()
-}
 
 /// A world for tests that do not depend on the place.
 pub fn world() -> World {
@@ -58,6 +34,7 @@ fn compare_with_golden(vendor: Vendor, printed: &Printed) {
     );
 }
 
+place_test!(two_calls_in_one_answer_of_each_vendor);
 fn two_calls_in_one_answer_of_each_vendor(place: Place) {
     for vendor in Vendor::ALL {
         let world = World::new(place);
@@ -106,6 +83,7 @@ fn two_calls_in_one_answer_of_each_vendor(place: Place) {
     }
 }
 
+once_test!(a_tool_without_arguments_is_called_with_none);
 fn a_tool_without_arguments_is_called_with_none() {
     for vendor in Vendor::ALL {
         let world = world();
@@ -131,6 +109,7 @@ fn a_tool_without_arguments_is_called_with_none() {
     }
 }
 
+once_test!(a_stop_with_calls_makes_the_calls);
 fn a_stop_with_calls_makes_the_calls() {
     let (world, vendor) = (world(), Vendor::OpenAiChat);
     let first = vendor.answer("", &[("call_1", "bash", json!({"command": "touch made"}))]);
@@ -144,6 +123,7 @@ fn a_stop_with_calls_makes_the_calls() {
     assert!(world.project.join("made").exists());
 }
 
+once_test!(failed_and_whole_results_go_back_in_one_message);
 fn failed_and_whole_results_go_back_in_one_message() {
     let (world, vendor) = (world(), Vendor::Claude);
     let calls = [
@@ -175,6 +155,7 @@ fn failed_and_whole_results_go_back_in_one_message() {
     assert!(!whole.1 && whole.0.contains("whole"), "{whole:?}");
 }
 
+once_test!(answers_may_come_byte_by_byte_and_with_characters_cut);
 fn answers_may_come_byte_by_byte_and_with_characters_cut() {
     for vendor in Vendor::ALL {
         let world = world();
@@ -189,6 +170,7 @@ fn answers_may_come_byte_by_byte_and_with_characters_cut() {
     }
 }
 
+once_test!(a_busy_provider_is_asked_again_and_a_broken_answer_is_an_error);
 fn a_busy_provider_is_asked_again_and_a_broken_answer_is_an_error() {
     let vendor = Vendor::Claude;
     let busy = |status, kind: &str| Reply {
@@ -275,6 +257,7 @@ fn a_busy_provider_is_asked_again_and_a_broken_answer_is_an_error() {
     );
 }
 
+once_test!(errors_are_typed_and_not_repeated);
 fn errors_are_typed_and_not_repeated() {
     let cases = [
         // Asked for once more with less in the request.
@@ -325,6 +308,7 @@ fn errors_are_typed_and_not_repeated() {
     );
 }
 
+once_test!(a_model_without_tools_is_an_error_before_anything_is_sent);
 fn a_model_without_tools_is_an_error_before_anything_is_sent() {
     let shown = json!({"capabilities": ["completion"]});
     let listed =
@@ -350,6 +334,7 @@ fn a_model_without_tools_is_an_error_before_anything_is_sent() {
     );
 }
 
+once_test!(a_server_that_refuses_tools_is_not_asked_again);
 fn a_server_that_refuses_tools_is_not_asked_again() {
     let body = |capable: bool| match capable {
         true => json!({"capabilities": ["completion", "tools"]}),
@@ -379,6 +364,7 @@ fn a_server_that_refuses_tools_is_not_asked_again() {
     assert_eq!(chats.count(), 1);
 }
 
+once_test!(a_rejected_request_is_repeated_once_with_less_in_it);
 fn a_rejected_request_is_repeated_once_with_less_in_it() {
     let vendor = Vendor::Claude;
     let why = json!({"error": {"message": "cache_control: unknown field"}});
@@ -429,6 +415,7 @@ fn local_models(asked: &SeenRequest) -> Reply {
     }
 }
 
+once_test!(the_smallest_capable_model_stands_for_one_that_is_absent_and_says_so);
 fn the_smallest_capable_model_stands_for_one_that_is_absent_and_says_so() {
     let world = world();
     let answered = |model: &str| {
@@ -466,6 +453,7 @@ pub fn files_with(folder: &Path, text: &str) -> Vec<std::path::PathBuf> {
     found
 }
 
+once_test!(a_key_goes_to_its_provider_and_nowhere_else);
 fn a_key_goes_to_its_provider_and_nowhere_else() {
     let world = world();
     let key = format!("sk-{}", lazaret_tests::world::unique());
@@ -521,6 +509,7 @@ fn a_key_goes_to_its_provider_and_nowhere_else() {
     }
 }
 
+once_test!(a_key_that_others_can_read_is_not_taken);
 fn a_key_that_others_can_read_is_not_taken() {
     let world = world();
     let file = world.home.join("key");
@@ -573,6 +562,7 @@ fn a_key_that_others_can_read_is_not_taken() {
     assert!(server.asked().is_empty());
 }
 
+once_test!(no_other_process_has_the_keys);
 /// A key of the environment reaches no process but the one that needs it.
 fn no_other_process_has_the_keys() {
     let world = world();
@@ -599,6 +589,7 @@ fn no_other_process_has_the_keys() {
     running.finish(LIMIT);
 }
 
+once_test!(a_server_that_echoes_a_key_shows_it_nowhere);
 /// In lists of models, by the command and in a chat.
 fn a_server_that_echoes_a_key_shows_it_nowhere() {
     let world = world();
@@ -630,6 +621,7 @@ fn a_server_that_echoes_a_key_shows_it_nowhere() {
     assert_eq!(shown(true), [false; 2]);
 }
 
+once_test!(models_are_listed);
 fn models_are_listed() {
     let world = world();
     let listed = json!({"models": [

@@ -4,7 +4,7 @@ use super::chats::{Printed, chat};
 use super::vendors::Vendor;
 use lazaret_tests::approval::{audited, set_policy};
 use lazaret_tests::model_server::{ModelServer, Reply, ReplyEnd};
-use lazaret_tests::{LIMIT, Place, Test, World, in_each_place, once, run};
+use lazaret_tests::{LIMIT, Place, World, once_test, place_test, run};
 use serde_json::{Value, json};
 use std::fs;
 use std::process::Command;
@@ -13,20 +13,6 @@ const VENDOR: Vendor = Vendor::Claude;
 /// Requests of a run whose subagent was permitted, and of one whose subagent was not.
 const ANSWERED: usize = 4;
 const REFUSED: usize = 3;
-
-pub fn tests() -> Vec<Test> {
-    [
-        in_each_place![a_scope_closes_it_and_opens_it, both_records_have_its_call],
-        once![
-            it_is_asked_about_where_every_call_is,
-            a_rule_decides_on_its_question,
-            it_can_be_switched_off,
-            a_scope_limits_its_time_and_its_calls_end_with_a_result,
-            several_in_a_batch_are_answered,
-        ],
-    ]
-    .concat()
-}
 
 /// A model that asks a subagent, which reads a file, and is done.
 fn asking() -> ModelServer {
@@ -67,6 +53,7 @@ fn outcome_with(world: &World, words: &[&str]) -> (Value, usize) {
     outcome(&printed, &server)
 }
 
+place_test!(a_scope_closes_it_and_opens_it);
 fn a_scope_closes_it_and_opens_it(place: Place) {
     let world = World::new(place);
     let scope = |text: &str| {
@@ -90,6 +77,7 @@ fn a_scope_closes_it_and_opens_it(place: Place) {
     assert_eq!(inner.unwrap()["error"]["kind"], "unknown_tool");
 }
 
+place_test!(both_records_have_its_call);
 fn both_records_have_its_call(place: Place) {
     let world = World::new(place);
     assert_eq!(outcome_with(&world, &[]), (Value::Null, ANSWERED));
@@ -111,6 +99,7 @@ fn both_records_have_its_call(place: Place) {
     assert_eq!(of_it("tool_result")["payload"]["result"], "It is 42.");
 }
 
+once_test!(it_is_asked_about_where_every_call_is);
 fn it_is_asked_about_where_every_call_is() {
     let world = World::new(Place::any());
     // Nobody can answer.
@@ -122,6 +111,7 @@ fn it_is_asked_about_where_every_call_is() {
     }
 }
 
+once_test!(a_rule_decides_on_its_question);
 fn a_rule_decides_on_its_question() {
     let world = World::new(Place::any());
     let rule = |when: &str| {
@@ -143,6 +133,7 @@ fn a_rule_decides_on_its_question() {
     assert_eq!(outcome_with(&world, &[]), (json!("unknown_tool"), REFUSED));
 }
 
+once_test!(it_can_be_switched_off);
 fn it_can_be_switched_off() {
     let world = World::new(Place::any());
     let listed = |words: &[&str]| {
@@ -155,6 +146,7 @@ fn it_can_be_switched_off() {
     assert_eq!(off, (json!("unknown_tool"), REFUSED));
 }
 
+once_test!(a_scope_limits_its_time_and_its_calls_end_with_a_result);
 fn a_scope_limits_its_time_and_its_calls_end_with_a_result() {
     let world = World::new(Place::any());
     let scope = "tool_permissions:\n  file_read: { allowed: true }\n  subagent: { allowed: true, timeout: 2s }\n";
@@ -181,6 +173,7 @@ fn a_scope_limits_its_time_and_its_calls_end_with_a_result() {
     assert_eq!(starts.len(), results.len());
 }
 
+once_test!(several_in_a_batch_are_answered);
 fn several_in_a_batch_are_answered() {
     let world = World::new(Place::any());
     let ask = |text: &str| json!({"tool_name": "subagent", "parameters": {"question": text}});

@@ -2,24 +2,12 @@
 
 use super::chats::script;
 use super::commands::{end, start, type_line, user_messages};
-use lazaret_tests::{LIMIT, Place, Terminal, Test, World, in_each_place};
+use lazaret_tests::{LIMIT, Place, Terminal, World, place_test};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-
-pub fn tests() -> Vec<Test> {
-    in_each_place![
-        a_line_is_edited_as_in_a_shell,
-        what_was_typed_comes_back_in_the_next_chat_and_secrets_do_not,
-        a_paste_is_one_message_and_moves_nothing,
-        each_window_shows_the_line,
-        an_interrupt_clears_the_line_and_two_end_the_chat,
-        a_terminal_is_left_as_it_was,
-        a_terminal_without_a_cursor_has_plain_lines,
-    ]
-}
 
 /// As many answers as a test may have, each of which says its number.
 fn answers() -> Value {
@@ -38,6 +26,7 @@ fn chat(world: &World, arguments: &[&str]) -> Terminal {
     terminal
 }
 
+place_test!(a_line_is_edited_as_in_a_shell);
 fn a_line_is_edited_as_in_a_shell(place: Place) {
     let world = World::new(place);
     let mut terminal = chat(&world, &[]);
@@ -62,6 +51,7 @@ fn a_line_is_edited_as_in_a_shell(place: Place) {
     assert_eq!(user_messages(&world), typed.map(|(_, said)| said));
 }
 
+place_test!(what_was_typed_comes_back_in_the_next_chat_and_secrets_do_not);
 fn what_was_typed_comes_back_in_the_next_chat_and_secrets_do_not(place: Place) {
     let world = World::new(place);
     let secret = "hunter2-hunter2";
@@ -113,6 +103,7 @@ fn what_was_typed_comes_back_in_the_next_chat_and_secrets_do_not(place: Place) {
     assert_eq!(user_messages(&world), ["the first line!"]);
 }
 
+place_test!(a_paste_is_one_message_and_moves_nothing);
 fn a_paste_is_one_message_and_moves_nothing(place: Place) {
     let world = World::new(place);
     let mut terminal = chat(&world, &[]);
@@ -139,6 +130,7 @@ fn a_paste_is_one_message_and_moves_nothing(place: Place) {
     );
 }
 
+place_test!(each_window_shows_the_line);
 fn each_window_shows_the_line(place: Place) {
     let world = World::new(place);
     world.write(&world.home.join("script.json"), answers().to_string());
@@ -191,6 +183,7 @@ fn each_window_shows_the_line(place: Place) {
     }
 }
 
+place_test!(an_interrupt_clears_the_line_and_two_end_the_chat);
 fn an_interrupt_clears_the_line_and_two_end_the_chat(place: Place) {
     let world = World::new(place);
     let mut terminal = chat(&world, &[]);
@@ -206,6 +199,7 @@ fn an_interrupt_clears_the_line_and_two_end_the_chat(place: Place) {
     assert_eq!(user_messages(&world), ["whole"]);
 }
 
+place_test!(a_terminal_is_left_as_it_was);
 fn a_terminal_is_left_as_it_was(place: Place) {
     let world = World::new(place);
     for signal in [None, Some(Signal::SIGTERM), Some(Signal::SIGINT)] {
@@ -226,6 +220,7 @@ fn a_terminal_is_left_as_it_was(place: Place) {
     }
 }
 
+place_test!(a_terminal_without_a_cursor_has_plain_lines);
 fn a_terminal_without_a_cursor_has_plain_lines(place: Place) {
     let world = World::new(place);
     world.write(&world.home.join("script.json"), answers().to_string());

@@ -3,22 +3,10 @@
 use lazaret_tests::process::{self, until};
 use lazaret_tests::session::Answer;
 use lazaret_tests::world::long_sleep;
-use lazaret_tests::{LIMIT, Place, Session, Test, World, in_each_place, once, run};
+use lazaret_tests::{LIMIT, Place, Session, World, once_test, place_test, run};
 use serde_json::{Value, json};
 use std::fs;
 use std::time::Duration;
-
-pub fn tests() -> Vec<Test> {
-    [
-        in_each_place![
-            a_server_runs_on_beside_other_calls_and_its_log_can_be_read,
-            a_kill_ends_all_of_it_before_it_is_answered,
-            limits_hold_in_the_background_too
-        ],
-        once![a_single_call_has_no_background],
-    ]
-    .concat()
-}
 
 #[track_caller]
 fn start(session: &mut Session, command: impl Into<Value>) -> (u64, Answer) {
@@ -53,6 +41,7 @@ fn state(session: &mut Session, id: u64) -> String {
     })
 }
 
+place_test!(a_server_runs_on_beside_other_calls_and_its_log_can_be_read);
 fn a_server_runs_on_beside_other_calls_and_its_log_can_be_read(place: Place) {
     let world = World::new(place);
     let mut session = Session::open(&world);
@@ -103,6 +92,7 @@ fn a_server_runs_on_beside_other_calls_and_its_log_can_be_read(place: Place) {
     );
 }
 
+place_test!(a_kill_ends_all_of_it_before_it_is_answered);
 fn a_kill_ends_all_of_it_before_it_is_answered(place: Place) {
     let world = World::new(place);
     let mut session = Session::open(&world);
@@ -126,6 +116,7 @@ fn a_kill_ends_all_of_it_before_it_is_answered(place: Place) {
     process::assert_gone(&kept.1, LIMIT);
 }
 
+place_test!(limits_hold_in_the_background_too);
 fn limits_hold_in_the_background_too(place: Place) {
     let world = World::new(place);
     let policy = "version = 1\n[profile.small.limits]\nspill = \"4 KiB\"\nwritten = \"2 MiB\"\nfile_size = \"1 MiB\"\n";
@@ -177,6 +168,7 @@ fn limits_hold_in_the_background_too(place: Place) {
     assert_eq!(state(&mut session, chatty), "alive");
 }
 
+once_test!(a_single_call_has_no_background);
 fn a_single_call_has_no_background() {
     let world = World::new(Place::any());
     let call = run(

@@ -2,7 +2,7 @@
 
 use lazaret_tests::process::{self, Running, contains, figure, until};
 use lazaret_tests::world::long_sleep;
-use lazaret_tests::{LIMIT, Place, Session, Test, World, in_each_place, once, run};
+use lazaret_tests::{LIMIT, Place, Session, World, once_test, place_test, run};
 use serde_json::{Value, json};
 use std::fs::Permissions;
 use std::io::Write;
@@ -11,35 +11,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-pub fn tests() -> Vec<Test> {
-    [
-        in_each_place![
-            a_command_of_a_megabyte_runs_as_it_is,
-            the_exit_code_is_the_commands_own,
-            what_cannot_be_entered_or_started_is_named,
-            arguments_arrive_as_they_are,
-            the_two_streams_stay_apart,
-            output_comes_while_the_command_runs_and_in_order,
-            bytes_that_are_no_text_survive,
-            long_output_keeps_both_ends_and_all_of_it_in_a_file,
-            the_working_directory_is_the_project_or_where_it_was_asked_to_be,
-            a_dialogue_goes_on_for_as_long_as_both_want,
-            a_megabyte_through_a_pipe_comes_back_whole,
-            a_wall_limit_ends_the_command_in_time,
-            an_idle_limit_ends_only_the_silent,
-            a_cancelled_call_ends_at_once_and_leaves_nothing,
-            many_calls_run_at_once,
-            what_a_command_leaves_behind_is_dead_when_it_returns,
-            a_cell_is_used_once,
-            every_result_says_what_it_cost_and_what_held,
-            ordinary_shell_work_is_not_disturbed,
-            a_flood_of_output_costs_little_memory
-        ],
-        once![the_search_for_survivors_finds_them],
-    ]
-    .concat()
-}
-
+place_test!(the_exit_code_is_the_commands_own);
 fn the_exit_code_is_the_commands_own(place: Place) {
     let world = World::new(place);
     world.put("not-executable", "text");
@@ -65,6 +37,7 @@ fn the_exit_code_is_the_commands_own(place: Place) {
     );
 }
 
+place_test!(what_cannot_be_entered_or_started_is_named);
 fn what_cannot_be_entered_or_started_is_named(place: Place) {
     let world = World::new(place);
     let file = world.put("file", "text");
@@ -123,6 +96,7 @@ fn what_cannot_be_entered_or_started_is_named(place: Place) {
     assert_eq!(run(&mut world.lazaret_run(&[""]), LIMIT).code(), 127);
 }
 
+place_test!(arguments_arrive_as_they_are);
 fn arguments_arrive_as_they_are(place: Place) {
     let world = World::new(place);
     let words = [
@@ -142,6 +116,7 @@ fn arguments_arrive_as_they_are(place: Place) {
     );
 }
 
+place_test!(the_two_streams_stay_apart);
 fn the_two_streams_stay_apart(place: Place) {
     let world = World::new(place);
     let finished = run(&mut world.cell("echo out; echo err >&2; exit 3"), LIMIT);
@@ -161,6 +136,7 @@ fn the_two_streams_stay_apart(place: Place) {
     assert_eq!(streamed(&answer.events, "stderr"), "err\n");
 }
 
+place_test!(output_comes_while_the_command_runs_and_in_order);
 fn output_comes_while_the_command_runs_and_in_order(place: Place) {
     let world = World::new(place);
     let mut session = Session::open(&world);
@@ -178,6 +154,7 @@ fn output_comes_while_the_command_runs_and_in_order(place: Place) {
     assert_eq!(answer.success(), "1\n2\n3\n");
 }
 
+place_test!(bytes_that_are_no_text_survive);
 fn bytes_that_are_no_text_survive(place: Place) {
     let world = World::new(place);
     let every = "python3 -c 'import sys; sys.stdout.buffer.write(bytes(range(256)))'";
@@ -195,6 +172,7 @@ fn bytes_that_are_no_text_survive(place: Place) {
     assert_eq!(answer.text(), "a\u{fffd}b");
 }
 
+place_test!(long_output_keeps_both_ends_and_all_of_it_in_a_file);
 fn long_output_keeps_both_ends_and_all_of_it_in_a_file(place: Place) {
     let world = World::new(place);
     let mut session = Session::open(&world);
@@ -225,6 +203,7 @@ fn long_output_keeps_both_ends_and_all_of_it_in_a_file(place: Place) {
     );
 }
 
+place_test!(the_working_directory_is_the_project_or_where_it_was_asked_to_be);
 fn the_working_directory_is_the_project_or_where_it_was_asked_to_be(place: Place) {
     let world = World::new(place);
     world.put("deep/down/file", "");
@@ -246,6 +225,7 @@ fn the_working_directory_is_the_project_or_where_it_was_asked_to_be(place: Place
     assert!(!pwd("no/such/folder").ok());
 }
 
+place_test!(a_dialogue_goes_on_for_as_long_as_both_want);
 fn a_dialogue_goes_on_for_as_long_as_both_want(place: Place) {
     let world = World::new(place);
     let mut cat = Running::start(&mut world.lazaret_run(&["cat"]));
@@ -258,6 +238,7 @@ fn a_dialogue_goes_on_for_as_long_as_both_want(place: Place) {
     assert_eq!(cat.finish(LIMIT).success(), "first\nsecond\nthird\n");
 }
 
+place_test!(a_megabyte_through_a_pipe_comes_back_whole);
 /// More than any window or pipe holds, both ways at once.
 fn a_megabyte_through_a_pipe_comes_back_whole(place: Place) {
     let world = World::new(place);
@@ -274,6 +255,7 @@ fn a_megabyte_through_a_pipe_comes_back_whole(place: Place) {
     );
 }
 
+place_test!(a_wall_limit_ends_the_command_in_time);
 fn a_wall_limit_ends_the_command_in_time(place: Place) {
     let world = World::new(place);
     let marker = long_sleep();
@@ -309,6 +291,7 @@ fn assert_in_time(took: Duration) {
     );
 }
 
+place_test!(an_idle_limit_ends_only_the_silent);
 fn an_idle_limit_ends_only_the_silent(place: Place) {
     let world = World::new(place);
     let mut session = Session::open(&world);
@@ -325,6 +308,7 @@ fn an_idle_limit_ends_only_the_silent(place: Place) {
     assert!(answer.success().ends_with("\n40\n"));
 }
 
+place_test!(a_cancelled_call_ends_at_once_and_leaves_nothing);
 fn a_cancelled_call_ends_at_once_and_leaves_nothing(place: Place) {
     let world = World::new(place);
     let mut session = Session::open(&world);
@@ -340,6 +324,7 @@ fn a_cancelled_call_ends_at_once_and_leaves_nothing(place: Place) {
     assert_eq!(session.bash("echo on").success(), "on\n");
 }
 
+place_test!(many_calls_run_at_once);
 fn many_calls_run_at_once(place: Place) {
     let world = World::new(place);
     let mut session = Session::open(&world);
@@ -365,6 +350,7 @@ fn many_calls_run_at_once(place: Place) {
     }
 }
 
+place_test!(what_a_command_leaves_behind_is_dead_when_it_returns);
 /// Criterion 3 of the main job.
 fn what_a_command_leaves_behind_is_dead_when_it_returns(place: Place) {
     let world = World::new(place);
@@ -379,6 +365,7 @@ fn what_a_command_leaves_behind_is_dead_when_it_returns(place: Place) {
     process::assert_gone(&format!("sleep {marker}"), Duration::ZERO);
 }
 
+place_test!(a_cell_is_used_once);
 /// Calls do not see each other, nor what an earlier one left in `/tmp`.
 fn a_cell_is_used_once(place: Place) {
     let world = World::new(place);
@@ -390,6 +377,7 @@ fn a_cell_is_used_once(place: Place) {
     );
 }
 
+place_test!(every_result_says_what_it_cost_and_what_held);
 fn every_result_says_what_it_cost_and_what_held(place: Place) {
     let world = World::new(place);
     let mut session = Session::open(&world);
@@ -431,6 +419,7 @@ fn every_result_says_what_it_cost_and_what_held(place: Place) {
     }
 }
 
+place_test!(ordinary_shell_work_is_not_disturbed);
 /// A command with children, pipes and its own signals is an ordinary thing.
 fn ordinary_shell_work_is_not_disturbed(place: Place) {
     let world = World::new(place);
@@ -445,6 +434,7 @@ fn ordinary_shell_work_is_not_disturbed(place: Place) {
     assert_eq!(world.get("out.txt"), b"TEXT\n");
 }
 
+place_test!(a_flood_of_output_costs_little_memory);
 /// Criterion 4 of the main job, with a third of its bytes; the benchmark does it with all.
 fn a_flood_of_output_costs_little_memory(place: Place) {
     let world = World::new(place);
@@ -486,6 +476,7 @@ fn streamed(events: &[Value], stream: &str) -> String {
         .collect()
 }
 
+once_test!(the_search_for_survivors_finds_them);
 /// The inner `sleep` must not have been found in the outer command line.
 fn the_search_for_survivors_finds_them() {
     let marker = long_sleep();
@@ -503,6 +494,7 @@ fn the_search_for_survivors_finds_them() {
     assert!(contains(b"abc", b"bc") && !contains(b"abc", b"bd"));
 }
 
+place_test!(a_command_of_a_megabyte_runs_as_it_is);
 /// Longer than one argument may be for the kernel, and than a message that a socket takes.
 fn a_command_of_a_megabyte_runs_as_it_is(place: Place) {
     let world = World::new(place);

@@ -1,31 +1,9 @@
 //! The programs' own manners: exit codes of `call`, lists, help, and what `doctor` finds.
 
-use lazaret_tests::{LIMIT, Place, Session, Test, World, in_each_place, once, programs, run};
+use lazaret_tests::{LIMIT, Place, Session, World, once_test, place_test, programs, run};
 use serde_json::{Value, json};
 
-pub fn tests() -> Vec<Test> {
-    [
-        in_each_place![
-            call_says_by_its_code_how_it_went,
-            a_policy_that_others_could_have_written_is_refused,
-            doctor_says_what_this_machine_has,
-            without_supervision_nothing_runs,
-            an_older_landlock_says_what_is_lost,
-            an_executor_that_listens_serves_several_sessions
-        ],
-        once![
-            call_prints_the_result,
-            when_lazaret_itself_fails_it_says_so_with_its_own_code,
-            each_wrong_thing_has_its_code_and_its_name,
-            the_tools_are_listed_with_their_schemas,
-            everything_has_help,
-            without_landlock_nothing_runs,
-            a_session_takes_bad_lines_in_its_stride
-        ],
-    ]
-    .concat()
-}
-
+place_test!(call_says_by_its_code_how_it_went);
 fn call_says_by_its_code_how_it_went(place: Place) {
     let world = World::new(place);
     world.put("file", "text");
@@ -44,6 +22,7 @@ fn call_says_by_its_code_how_it_went(place: Place) {
     );
 }
 
+once_test!(call_prints_the_result);
 fn call_prints_the_result() {
     let world = World::new(Place::any());
     world.put("file", "text without end");
@@ -61,6 +40,7 @@ fn call_prints_the_result() {
     assert_eq!(world.get("new/file"), b"x");
 }
 
+once_test!(when_lazaret_itself_fails_it_says_so_with_its_own_code);
 fn when_lazaret_itself_fails_it_says_so_with_its_own_code() {
     let world = World::new(Place::any());
     let mut lost = world.cell("true");
@@ -155,6 +135,7 @@ fn when_lazaret_itself_fails_it_says_so_with_its_own_code() {
     }
 }
 
+once_test!(each_wrong_thing_has_its_code_and_its_name);
 /// An error names what is wrong, and the exit code says whose fault it is.
 fn each_wrong_thing_has_its_code_and_its_name() {
     let world = World::new(Place::any());
@@ -352,6 +333,7 @@ fn each_wrong_thing_has_its_code_and_its_name() {
     }
 }
 
+place_test!(a_policy_that_others_could_have_written_is_refused);
 /// The broker and `lazaret` itself refuse a policy that somebody else could have written, and wait for none.
 fn a_policy_that_others_could_have_written_is_refused(place: Place) {
     let world = World::new(place);
@@ -388,6 +370,7 @@ fn set_mode(path: &std::path::Path, mode: u32) {
     std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
 }
 
+once_test!(the_tools_are_listed_with_their_schemas);
 fn the_tools_are_listed_with_their_schemas() {
     let world = World::new(Place::any());
     let listed = run(world.program("lazaret").args(["tools", "--json"]), LIMIT).success();
@@ -418,6 +401,7 @@ fn the_tools_are_listed_with_their_schemas() {
     assert!(text.contains("file_edit"));
 }
 
+once_test!(everything_has_help);
 fn everything_has_help() {
     let world = World::new(Place::any());
     for command in [
@@ -499,6 +483,7 @@ fn everything_has_help() {
     );
 }
 
+place_test!(doctor_says_what_this_machine_has);
 fn doctor_says_what_this_machine_has(place: Place) {
     let world = World::new(place);
     let report = run(world.program("lazaret").args(["doctor", "--json"]), LIMIT).success();
@@ -515,6 +500,7 @@ fn doctor_says_what_this_machine_has(place: Place) {
     assert!(text.contains("landlock"), "{text}");
 }
 
+once_test!(without_landlock_nothing_runs);
 /// On a machine without Landlock nothing runs, with the reason: fail closed.
 fn without_landlock_nothing_runs() {
     let world = World::new(Place::any());
@@ -532,6 +518,7 @@ fn without_landlock_nothing_runs() {
     assert_eq!(on_old_machine(&["doctor"]).code(), 1);
 }
 
+place_test!(without_supervision_nothing_runs);
 /// Where the calls of a program cannot be answered in its place no session opens, in either tier, and `doctor` says why.
 fn without_supervision_nothing_runs(place: Place) {
     let ways = [
@@ -584,6 +571,7 @@ fn without_supervision_nothing_runs(place: Place) {
     }
 }
 
+place_test!(an_older_landlock_says_what_is_lost);
 /// With an older Landlock `doctor` says what is lost, and a result does not name what is not there.
 fn an_older_landlock_says_what_is_lost(place: Place) {
     for abi in 1..=6 {
@@ -623,6 +611,7 @@ fn an_older_landlock_says_what_is_lost(place: Place) {
     }
 }
 
+once_test!(a_session_takes_bad_lines_in_its_stride);
 fn a_session_takes_bad_lines_in_its_stride() {
     let world = World::new(Place::any());
     let mut session = Session::open(&world);
@@ -643,6 +632,7 @@ fn a_session_takes_bad_lines_in_its_stride() {
     assert!(session.close(LIMIT).success());
 }
 
+place_test!(an_executor_that_listens_serves_several_sessions);
 /// The socket of an executor that listens serves two clients with a session each.
 fn an_executor_that_listens_serves_several_sessions(place: Place) {
     let world = World::new(place);

@@ -2,40 +2,11 @@
 
 use lazaret_tests::process::until;
 use lazaret_tests::session::Answer;
-use lazaret_tests::{LIMIT, Place, Session, Test, World, in_each_place, once, run};
+use lazaret_tests::{LIMIT, Place, Session, World, once_test, place_test, run};
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::sync::atomic::{AtomicBool, Ordering};
-
-pub fn tests() -> Vec<Test> {
-    [
-        in_each_place![
-            a_file_reads_as_it_is,
-            a_large_file_is_cut_with_a_note,
-            a_write_is_whole_keeps_the_mode_and_makes_parents,
-            a_write_that_expects_something_else_changes_nothing,
-            an_edit_changes_what_was_meant_and_nothing_else,
-            odd_things_get_an_answer_and_never_a_hang,
-            odd_names_stay_one_name,
-            links_inside_work_and_links_out_do_not,
-            paths_that_climb_are_violations,
-            what_a_profile_grants_is_read_and_never_written,
-            searches_find_what_is_there_and_pass_over_the_rest,
-            files_and_commands_see_each_other_at_once,
-            the_answer_of_call_is_the_file,
-            a_change_comes_with_the_diff_that_undoes_it,
-            lines_are_numbered_when_asked_for_and_the_note_leads_through_the_file
-        ],
-        once![
-            a_reader_never_sees_half_a_file,
-            a_large_tree_is_answered_in_time,
-            a_diff_that_would_be_too_large_or_of_no_text_is_left_out_and_that_is_said,
-            a_numbered_file_is_cut_to_what_the_model_may_have_and_read_on_where_the_note_says
-        ],
-    ]
-    .concat()
-}
 
 /// A world and its session.
 struct Files {
@@ -81,6 +52,7 @@ impl Files {
     }
 }
 
+place_test!(a_file_reads_as_it_is);
 fn a_file_reads_as_it_is(place: Place) {
     let mut files = Files::new(place);
     for content in [
@@ -116,6 +88,7 @@ fn a_file_reads_as_it_is(place: Place) {
     );
 }
 
+place_test!(a_large_file_is_cut_with_a_note);
 fn a_large_file_is_cut_with_a_note(place: Place) {
     let mut files = Files::new(place);
     files
@@ -137,6 +110,7 @@ fn a_large_file_is_cut_with_a_note(place: Place) {
     assert!(late.success().starts_with("0123456789abcde"));
 }
 
+place_test!(a_write_is_whole_keeps_the_mode_and_makes_parents);
 fn a_write_is_whole_keeps_the_mode_and_makes_parents(place: Place) {
     let mut files = Files::new(place);
     let text = "line\r\nno end";
@@ -175,6 +149,7 @@ fn a_write_is_whole_keeps_the_mode_and_makes_parents(place: Place) {
     );
 }
 
+place_test!(a_write_that_expects_something_else_changes_nothing);
 fn a_write_that_expects_something_else_changes_nothing(place: Place) {
     let mut files = Files::new(place);
     let first = files.write("file", "first");
@@ -201,6 +176,7 @@ fn a_write_that_expects_something_else_changes_nothing(place: Place) {
     assert_eq!(files.names(), ["file", "new"]);
 }
 
+once_test!(a_reader_never_sees_half_a_file);
 /// A reader beside the writer sees one content or the other, never a piece.
 fn a_reader_never_sees_half_a_file() {
     let mut files = Files::new(Place::any());
@@ -231,6 +207,7 @@ fn a_reader_never_sees_half_a_file() {
     assert_eq!(files.names(), ["file"]);
 }
 
+place_test!(an_edit_changes_what_was_meant_and_nothing_else);
 fn an_edit_changes_what_was_meant_and_nothing_else(place: Place) {
     let mut files = Files::new(place);
     let text = "one\r\ntwo\r\ntwo\r\nthree";
@@ -277,6 +254,7 @@ fn an_edit_changes_what_was_meant_and_nothing_else(place: Place) {
     assert_eq!(files.names(), ["file"]);
 }
 
+place_test!(odd_things_get_an_answer_and_never_a_hang);
 fn odd_things_get_an_answer_and_never_a_hang(place: Place) {
     let mut files = Files::new(place);
     let project = files.world.project.clone();
@@ -338,6 +316,7 @@ fn odd_things_get_an_answer_and_never_a_hang(place: Place) {
     assert_eq!(files.session.bash("echo on").success(), "on\n");
 }
 
+place_test!(odd_names_stay_one_name);
 fn odd_names_stay_one_name(place: Place) {
     let mut files = Files::new(place);
     for name in [
@@ -363,6 +342,7 @@ fn odd_names_stay_one_name(place: Place) {
     );
 }
 
+place_test!(links_inside_work_and_links_out_do_not);
 fn links_inside_work_and_links_out_do_not(place: Place) {
     let mut files = Files::new(place);
     let project = files.world.project.clone();
@@ -417,6 +397,7 @@ fn links_inside_work_and_links_out_do_not(place: Place) {
     );
 }
 
+place_test!(paths_that_climb_are_violations);
 fn paths_that_climb_are_violations(place: Place) {
     let mut files = Files::new(place);
     let secret = files.world.outside.join("secret.txt").display().to_string();
@@ -440,6 +421,7 @@ fn paths_that_climb_are_violations(place: Place) {
     }
 }
 
+place_test!(what_a_profile_grants_is_read_and_never_written);
 /// The control of what stays closed is the user, who reads all of it.
 fn what_a_profile_grants_is_read_and_never_written(place: Place) {
     let world = World::new(place);
@@ -529,6 +511,7 @@ fn what_a_profile_grants_is_read_and_never_written(place: Place) {
     assert!(!world.home.join("tools/new").exists());
 }
 
+place_test!(searches_find_what_is_there_and_pass_over_the_rest);
 fn searches_find_what_is_there_and_pass_over_the_rest(place: Place) {
     let mut files = Files::new(place);
     for (name, text) in [
@@ -580,6 +563,7 @@ fn searches_find_what_is_there_and_pass_over_the_rest(place: Place) {
     assert!(none.ok() && !none.text().is_empty());
 }
 
+once_test!(a_large_tree_is_answered_in_time);
 /// A million names and a pattern that explodes: an answer in time, cut where it must be.
 fn a_large_tree_is_answered_in_time() {
     let mut files = Files::new(Place::any());
@@ -599,6 +583,7 @@ fn a_large_tree_is_answered_in_time() {
     files.call("grep", json!({"pattern": "(a|a|aa|e)*x$", "limit": 10_000}));
 }
 
+place_test!(files_and_commands_see_each_other_at_once);
 /// Bash and the file tools work on one disk, and a file tool does not wait for a long command.
 fn files_and_commands_see_each_other_at_once(place: Place) {
     let mut files = Files::new(place);
@@ -618,6 +603,7 @@ fn files_and_commands_see_each_other_at_once(place: Place) {
     files.session.answer_within(&id, LIMIT).success();
 }
 
+place_test!(the_answer_of_call_is_the_file);
 fn the_answer_of_call_is_the_file(place: Place) {
     let world = World::new(place);
     world.put("file", "a\r\nb");
@@ -655,6 +641,7 @@ fn before(world: &World, path: &str, change: &Answer) -> Vec<u8> {
     fs::read(file).unwrap()
 }
 
+place_test!(a_change_comes_with_the_diff_that_undoes_it);
 fn a_change_comes_with_the_diff_that_undoes_it(place: Place) {
     let numbers: String = (1..=60).map(|line| format!("line {line}\n")).collect();
     let mut files = Files::new(place);
@@ -724,6 +711,7 @@ fn a_change_comes_with_the_diff_that_undoes_it(place: Place) {
     assert_eq!(odd.result["metadata"]["diff"], diff);
 }
 
+once_test!(a_diff_that_would_be_too_large_or_of_no_text_is_left_out_and_that_is_said);
 fn a_diff_that_would_be_too_large_or_of_no_text_is_left_out_and_that_is_said() {
     let mut files = Files::new(Place::any());
     let reported = |answer: &Answer| {
@@ -760,6 +748,7 @@ fn a_diff_that_would_be_too_large_or_of_no_text_is_left_out_and_that_is_said() {
     );
 }
 
+place_test!(lines_are_numbered_when_asked_for_and_the_note_leads_through_the_file);
 fn lines_are_numbered_when_asked_for_and_the_note_leads_through_the_file(place: Place) {
     let mut files = Files::new(place);
     let mut numbered = |content: &[u8], offset: Option<u64>, limit: Option<u64>| {
@@ -817,6 +806,7 @@ fn lines_are_numbered_when_asked_for_and_the_note_leads_through_the_file(place: 
     );
 }
 
+once_test!(a_numbered_file_is_cut_to_what_the_model_may_have_and_read_on_where_the_note_says);
 fn a_numbered_file_is_cut_to_what_the_model_may_have_and_read_on_where_the_note_says() {
     let content: String = (1..=900)
         .map(|line| format!("line {line}: {}\n", "é".repeat(line % 40)))

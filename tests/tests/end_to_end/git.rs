@@ -1,31 +1,7 @@
 //! Git in a cell: what works, and what is refused because the user's own git, editor or shell would act on it.
 
 use crate::kept_world::KeptWorld;
-use lazaret_tests::{Finished, LIMIT, Place, Session, Test, World, in_each_place, run};
-
-pub fn tests() -> Vec<Test> {
-    in_each_place![
-        ordinary_work_with_branches_works,
-        commits_carry_the_users_name,
-        what_a_filter_of_the_users_should_change_is_not_committed_as_it_is,
-        the_identity_is_that_of_each_place,
-        settings_that_commits_are_made_without_are_said_once,
-        settings_are_written_as_they_are,
-        a_lock_of_settings_is_no_way_into_them,
-        a_worktree_of_a_bare_repository_is_committed_in,
-        a_repository_behind_a_link_is_opened_as_one_behind_a_file,
-        a_shared_repository_is_worked_in,
-        branches_come_and_go_with_names_that_a_shell_may_make,
-        a_checkout_leaves_out_what_the_host_acts_on_by_name,
-        a_checkout_does_not_change_what_was_there,
-        worktrees_work,
-        repositories_are_made_and_cloned,
-        archives_are_unpacked_and_settings_written,
-        submodules_are_not_added,
-        what_is_closed_to_reading_is_passed_over,
-        the_users_git_runs_nothing_that_a_cell_has_left
-    ]
-}
+use lazaret_tests::{Finished, LIMIT, Place, Session, World, place_test, run};
 
 const IDENTITY: &str = "git config user.name T; git config user.email t@t.invalid";
 /// What branches add that a shell may make: the user allows, calls or pushes it before anything acts on it.
@@ -80,6 +56,7 @@ fn repository(place: Place) -> World {
     world
 }
 
+place_test!(ordinary_work_with_branches_works);
 fn ordinary_work_with_branches_works(place: Place) {
     let world = repository(place);
     let script = "git status --porcelain; git checkout -q -b work; echo two >> file; git add file; git commit -qm two
@@ -103,6 +80,7 @@ fn ordinary_work_with_branches_works(place: Place) {
     );
 }
 
+place_test!(commits_carry_the_users_name);
 /// Also in a repository without a name of its own, which most are; and never under a name that may be for other repositories.
 fn commits_carry_the_users_name(place: Place) {
     let world = World::new(place);
@@ -134,6 +112,7 @@ fn commits_carry_the_users_name(place: Place) {
     );
 }
 
+place_test!(the_identity_is_that_of_each_place);
 /// As outside: by where a repository lies, by its branch, and by what another file says.
 fn the_identity_is_that_of_each_place(place: Place) {
     let world = World::new(place);
@@ -161,6 +140,7 @@ fn the_identity_is_that_of_each_place(place: Place) {
     assert_eq!(printed.success(), want, "{}", printed.errors());
 }
 
+place_test!(settings_that_commits_are_made_without_are_said_once);
 /// What a command's commits lack is said with the first, and with no other call.
 fn settings_that_commits_are_made_without_are_said_once(place: Place) {
     let world = repository(place);
@@ -192,6 +172,7 @@ fn settings_that_commits_are_made_without_are_said_once(place: Place) {
     assert_eq!(said(&mut session, commit), "null");
 }
 
+place_test!(settings_are_written_as_they_are);
 /// Git writes settings anew where it changes nothing, as for a submodule or a branch without settings.
 fn settings_are_written_as_they_are(place: Place) {
     let world = repository(place);
@@ -247,6 +228,7 @@ const LOCKS: [&str; 6] = [
     "exec 3> .git/config.lock; trap > /proc/self/fd/3; mv .git/config.lock .git/config",
 ];
 
+place_test!(a_lock_of_settings_is_no_way_into_them);
 fn a_lock_of_settings_is_no_way_into_them(place: Place) {
     let kept = KeptWorld::of(repository(place));
     let renames = |world: &World| {
@@ -271,6 +253,7 @@ fn a_lock_of_settings_is_no_way_into_them(place: Place) {
     }
 }
 
+place_test!(a_worktree_of_a_bare_repository_is_committed_in);
 /// A bare repository has no logs, and git in a worktree of it makes them.
 fn a_worktree_of_a_bare_repository_is_committed_in(place: Place) {
     let world = World::new(place);
@@ -299,6 +282,7 @@ fn a_worktree_of_a_bare_repository_is_committed_in(place: Place) {
     );
 }
 
+place_test!(a_repository_behind_a_link_is_opened_as_one_behind_a_file);
 /// A link opens no directory by itself: its settings name the project, or the user's policy names it.
 fn a_repository_behind_a_link_is_opened_as_one_behind_a_file(place: Place) {
     let world = World::new(place);
@@ -342,6 +326,7 @@ fn a_repository_behind_a_link_is_opened_as_one_behind_a_file(place: Place) {
     );
 }
 
+place_test!(a_shared_repository_is_worked_in);
 /// Its directories have S_ISGID and are open to a group; a file never gets the bit.
 fn a_shared_repository_is_worked_in(place: Place) {
     let world = World::new(place);
@@ -375,6 +360,7 @@ fn a_shared_repository_is_worked_in(place: Place) {
     assert_eq!(on_host(&world, bits).text(), "");
 }
 
+place_test!(what_a_filter_of_the_users_should_change_is_not_committed_as_it_is);
 /// Without a word git leaves out a filter that it does not know, and commits the content of large files, or of files that are secret.
 fn what_a_filter_of_the_users_should_change_is_not_committed_as_it_is(place: Place) {
     let world = World::new(place);
@@ -416,6 +402,7 @@ fn what_a_filter_of_the_users_should_change_is_not_committed_as_it_is(place: Pla
     assert!(has_lfs || !printed.contains("\nbig\n"), "{printed}");
 }
 
+place_test!(branches_come_and_go_with_names_that_a_shell_may_make);
 fn branches_come_and_go_with_names_that_a_shell_may_make(place: Place) {
     let world = repository(place);
     let there = format!("git checkout -q made && cat {}", MADE.join(" "));
@@ -438,6 +425,7 @@ fn branches_come_and_go_with_names_that_a_shell_may_make(place: Place) {
     );
 }
 
+place_test!(a_checkout_leaves_out_what_the_host_acts_on_by_name);
 /// A checkout that would make what the host acts on goes on without that, and says which names they are.
 fn a_checkout_leaves_out_what_the_host_acts_on_by_name(place: Place) {
     let world = repository(place);
@@ -470,6 +458,7 @@ fn sorted<'a>(names: &[&'a str]) -> Vec<&'a str> {
     names
 }
 
+place_test!(a_checkout_does_not_change_what_was_there);
 /// What the user's checkout had when the session opened, and the host acts on, stays as it was.
 fn a_checkout_does_not_change_what_was_there(place: Place) {
     let world = repository(place);
@@ -488,6 +477,7 @@ fn a_checkout_does_not_change_what_was_there(place: Place) {
     assert_eq!(world.get(".github/workflows/x.yml"), b"text\n");
 }
 
+place_test!(worktrees_work);
 fn worktrees_work(place: Place) {
     let world = repository(place);
     let script = "git worktree add -q -b topic trees/topic; git worktree add -q \"$CENTRAL/away\" made; cd trees/topic
@@ -512,6 +502,7 @@ fn worktrees_work(place: Place) {
     );
 }
 
+place_test!(repositories_are_made_and_cloned);
 fn repositories_are_made_and_cloned(place: Place) {
     let world = repository(place);
     on_host(&world, "git checkout -q made");
@@ -544,6 +535,7 @@ fn repositories_are_made_and_cloned(place: Place) {
     );
 }
 
+place_test!(archives_are_unpacked_and_settings_written);
 fn archives_are_unpacked_and_settings_written(place: Place) {
     let world = repository(place);
     on_host(
@@ -583,6 +575,7 @@ fn archives_are_unpacked_and_settings_written(place: Place) {
     );
 }
 
+place_test!(submodules_are_not_added);
 /// A submodule's settings name a directory of the host, and its `.git` too: they are the user's to make.
 fn submodules_are_not_added(place: Place) {
     let world = repository(place);
@@ -648,6 +641,7 @@ const TRAPS: [(&str, &str); 7] = [
 const TRAP: &str = "trap() { printf '[core]\\nrepositoryformatversion = 0\\nbare = false\\nfsmonitor = \"touch %s/sprung; false\"\\n' \"$ROOT\"; }
     ROOT=$PWD";
 
+place_test!(the_users_git_runs_nothing_that_a_cell_has_left);
 fn the_users_git_runs_nothing_that_a_cell_has_left(place: Place) {
     let world = repository(place);
     let add = "git init -q lib; git -C lib -c user.name=t -c user.email=t@t commit -q --allow-empty -m x
@@ -673,6 +667,7 @@ fn the_users_git_runs_nothing_that_a_cell_has_left(place: Place) {
     }
 }
 
+place_test!(what_is_closed_to_reading_is_passed_over);
 /// A secret that is neither tracked nor ignored: git would end at it, and everything beside it would stay where it is.
 fn what_is_closed_to_reading_is_passed_over(place: Place) {
     let world = World::new(place);

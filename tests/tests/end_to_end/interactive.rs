@@ -2,26 +2,8 @@
 
 use lazaret_tests::process::{self, until};
 use lazaret_tests::world::long_sleep;
-use lazaret_tests::{LIMIT, Place, Terminal, Test, World, in_each_place, once};
+use lazaret_tests::{LIMIT, Place, Terminal, World, once_test, place_test};
 use std::time::Duration;
-
-pub fn tests() -> Vec<Test> {
-    [
-        in_each_place![
-            a_shell_answers_and_its_exit_code_is_ours,
-            an_interrupt_ends_the_command_and_not_the_shell,
-            the_size_follows_the_window,
-            job_control_works,
-            control_z_stops_a_command_and_fg_continues_it,
-            a_closed_window_ends_the_cell
-        ],
-        once![
-            the_terminal_is_restored_after_a_violent_end,
-            the_keyboard_is_not_needed
-        ],
-    ]
-    .concat()
-}
 
 /// A prompt that no echo of a command looks like.
 const PROMPT: &str = "ready> ";
@@ -34,6 +16,7 @@ fn shell(world: &World) -> Terminal {
     terminal
 }
 
+place_test!(a_shell_answers_and_its_exit_code_is_ours);
 fn a_shell_answers_and_its_exit_code_is_ours(place: Place) {
     let world = World::new(place);
     let mut terminal = shell(&world);
@@ -55,6 +38,7 @@ fn a_shell_answers_and_its_exit_code_is_ours(place: Place) {
     );
 }
 
+place_test!(an_interrupt_ends_the_command_and_not_the_shell);
 fn an_interrupt_ends_the_command_and_not_the_shell(place: Place) {
     let world = World::new(place);
     let mut terminal = shell(&world);
@@ -71,6 +55,7 @@ fn an_interrupt_ends_the_command_and_not_the_shell(place: Place) {
     assert!(terminal.is_restored());
 }
 
+place_test!(the_size_follows_the_window);
 fn the_size_follows_the_window(place: Place) {
     let world = World::new(place);
     let mut terminal = shell(&world);
@@ -85,6 +70,7 @@ fn the_size_follows_the_window(place: Place) {
     terminal.finish(LIMIT);
 }
 
+place_test!(job_control_works);
 fn job_control_works(place: Place) {
     let world = World::new(place);
     let mut terminal = shell(&world);
@@ -149,6 +135,7 @@ fn job(world: &World, options: &[&str], behind: &str) -> Terminal {
     terminal
 }
 
+place_test!(control_z_stops_a_command_and_fg_continues_it);
 /// Alone on its terminal, where the key is a byte to us, and before a pipe, where it is a signal.
 fn control_z_stops_a_command_and_fg_continues_it(place: Place) {
     for behind in ["", " | cat"] {
@@ -184,6 +171,7 @@ fn control_z_stops_a_command_and_fg_continues_it(place: Place) {
     terminal.finish(LIMIT);
 }
 
+place_test!(a_closed_window_ends_the_cell);
 fn a_closed_window_ends_the_cell(place: Place) {
     let world = World::new(place);
     let marker = long_sleep();
@@ -194,6 +182,7 @@ fn a_closed_window_ends_the_cell(place: Place) {
     process::assert_gone(&marker, LIMIT);
 }
 
+once_test!(the_terminal_is_restored_after_a_violent_end);
 /// A program that changes the terminal and is killed must not leave it changed.
 fn the_terminal_is_restored_after_a_violent_end() {
     let world = World::new(Place::any());
@@ -206,6 +195,7 @@ fn the_terminal_is_restored_after_a_violent_end() {
     assert!(terminal.is_restored());
 }
 
+once_test!(the_keyboard_is_not_needed);
 /// Output through a pipe stays what it is, even when the input is a terminal: no terminal of its own then.
 fn the_keyboard_is_not_needed() {
     let world = World::new(Place::any());

@@ -1,21 +1,11 @@
 //! The limits that a policy sets: each is met, has its name in the result, and the session goes on.
 
-use lazaret_tests::{LIMIT, Place, Test, World, in_each_place, run};
+use lazaret_tests::{LIMIT, Place, World, place_test, run};
 use serde_json::Value;
 use std::sync::{Mutex, PoisonError};
 
 /// Held by the one place that takes a share of the disk: what another takes or gives back is in the same figure.
 static DISK: Mutex<()> = Mutex::new(());
-
-pub fn tests() -> Vec<Test> {
-    in_each_place![
-        a_limit_ends_the_call_by_its_name,
-        a_share_of_the_machine_ends_the_call_by_its_name,
-        signals_that_we_ignore_a_program_hears,
-        a_crash_starts_no_handler_of_the_machine,
-        one_cell_does_not_take_all_terminals
-    ]
-}
 
 const POLICY: &str = r#"
 version = 1
@@ -73,6 +63,7 @@ for _ in range(30):
         length += more
     time.sleep(0.1)'";
 
+place_test!(a_share_of_the_machine_ends_the_call_by_its_name);
 /// What takes a share of the machine in ways that no process's own figures show, works without the limit, and is ended with it.
 fn a_share_of_the_machine_ends_the_call_by_its_name(place: Place) {
     let world = World::new(place);
@@ -105,6 +96,7 @@ fn under(profile: &str, world: &World, script: &str) -> std::process::Command {
     command
 }
 
+place_test!(a_limit_ends_the_call_by_its_name);
 fn a_limit_ends_the_call_by_its_name(place: Place) {
     let world = World::new(place);
     world.make_folder(&world.home.join("settings/lazaret"));
@@ -134,6 +126,7 @@ fn a_limit_ends_the_call_by_its_name(place: Place) {
     .success();
 }
 
+place_test!(signals_that_we_ignore_a_program_hears);
 /// Who starts us may ignore signals, as Python does the one of the file size: a program hears them all the same.
 fn signals_that_we_ignore_a_program_hears(place: Place) {
     const LOOK: [&str; 3] = ["grep", "SigIgn", "/proc/self/status"];
@@ -156,6 +149,7 @@ fn signals_that_we_ignore_a_program_hears(place: Place) {
     assert_eq!(text.trim(), none);
 }
 
+place_test!(a_crash_starts_no_handler_of_the_machine);
 /// The kernel starts the handler that `core_pattern` names, as root, for a limit of 0 too, and not for 1.
 fn a_crash_starts_no_handler_of_the_machine(place: Place) {
     let world = World::new(place);
@@ -172,6 +166,7 @@ fn a_crash_starts_no_handler_of_the_machine(place: Place) {
     assert_eq!(inside, if outside == "0" { "0" } else { "1" });
 }
 
+place_test!(one_cell_does_not_take_all_terminals);
 /// All instances of `devpts` take from one number of the machine's, 4096 as it comes.
 fn one_cell_does_not_take_all_terminals(place: Place) {
     let world = World::new(place);

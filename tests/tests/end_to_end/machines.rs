@@ -4,7 +4,7 @@
 use broker_protocol::Tier;
 use lazaret_tests::process::until;
 use lazaret_tests::{
-    LIMIT, Place, Session, Test, User, World, filter, in_each_place, once, programs, run,
+    LIMIT, Place, Session, User, World, filter, once_test, place_test, programs, run,
 };
 use serde_json::{Value, json};
 use std::fs;
@@ -12,19 +12,6 @@ use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
-
-pub fn tests() -> Vec<Test> {
-    [
-        in_each_place![private_files_lie_where_the_machine_takes_them],
-        once![
-            what_a_command_has_closed_is_gone_with_the_session,
-            a_session_is_flat_and_whole_where_one_privilege_is_refused,
-            a_machine_that_refuses_is_told_what_to_set,
-            a_user_without_an_account_works_or_is_told_what_is_missing
-        ],
-    ]
-    .concat()
-}
 
 /// Where there are namespaces to refuse. Root has none of these refusals: the rules are about other users.
 fn namespaced() -> Option<Place> {
@@ -64,6 +51,7 @@ fn doctor(command: &mut Command) -> Value {
     serde_json::from_str(&run(command, LIMIT).success()).unwrap()
 }
 
+once_test!(a_session_is_flat_and_whole_where_one_privilege_is_refused);
 fn a_session_is_flat_and_whole_where_one_privilege_is_refused() {
     let Some(place) = namespaced() else { return };
     let world = World::new(place);
@@ -115,6 +103,7 @@ fn a_session_is_flat_and_whole_where_one_privilege_is_refused() {
     }
 }
 
+once_test!(a_machine_that_refuses_is_told_what_to_set);
 fn a_machine_that_refuses_is_told_what_to_set() {
     let Some(place) = namespaced() else { return };
     let world = World::new(place);
@@ -134,6 +123,7 @@ fn a_machine_that_refuses_is_told_what_to_set() {
     );
 }
 
+once_test!(a_user_without_an_account_works_or_is_told_what_is_missing);
 /// Only root can start a program as a user that nobody has heard of.
 fn a_user_without_an_account_works_or_is_told_what_is_missing() {
     const NOBODY: u32 = 912_345;
@@ -203,6 +193,7 @@ fn a_user_without_an_account_works_or_is_told_what_is_missing() {
     }
 }
 
+place_test!(private_files_lie_where_the_machine_takes_them);
 fn private_files_lie_where_the_machine_takes_them(place: Place) {
     let world = World::new(place);
     let named = world.home.join("temporary");
@@ -228,6 +219,7 @@ fn private_files_lie_where_the_machine_takes_them(place: Place) {
     }
 }
 
+once_test!(what_a_command_has_closed_is_gone_with_the_session);
 /// In the flat tier, where private files lie on the machine. Root removes directories of any mode, and so proves nothing.
 fn what_a_command_has_closed_is_gone_with_the_session() {
     let ordinary = Place::ordinary()

@@ -13,24 +13,3 @@ mod machines;
 mod git;
 mod repositories;
 mod interactive;
-
-use lazaret_tests::suite::Test;
-
-pub fn tests() -> Vec<Test> {
-    [
-        bash::tests(),
-        command_line::tests(),
-        files::tests(),
-        undo::tests(),
-        background::tests(),
-        protected::tests(),
-        secrets::tests(),
-        limits::tests(),
-        projects::tests(),
-        machines::tests(),
-        git::tests(),
-        repositories::tests(),
-        interactive::tests(),
-    ]
-    .concat()
-}

@@ -2,7 +2,7 @@
 
 use lazaret_tests::world::unique;
 use lazaret_tests::{
-    Finished, LIMIT, Place, Session, Test, User, World, in_each_place, once, programs, run,
+    Finished, LIMIT, Place, Session, User, World, once_test, place_test, programs, run,
 };
 use serde_json::json;
 use std::fs::{self, Permissions};
@@ -11,31 +11,6 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-pub fn tests() -> Vec<Test> {
-    [
-        in_each_place![
-            caches_live_on_with_their_project,
-            a_grant_inside_what_is_shown_leaves_the_users_files,
-            closed_files_above_the_project_are_missing,
-            another_owner_is_not_permitted,
-            nothing_is_written_beside_a_project_and_lost,
-            packages_are_unpacked_without_their_protected_names,
-            git_status_and_commit_work,
-            make_builds_a_c_project_with_two_jobs,
-            python_tests_pass,
-            npm_tests_pass,
-            a_project_chooses_its_profile_where_the_user_says_so,
-            a_project_gains_no_profile_that_is_not_meant_for_it
-        ],
-        once![
-            work_goes_on_with_an_older_landlock,
-            this_workspace_is_tested_with_the_rust_profile,
-            closed_names_are_printed_only_when_asked_for,
-        ],
-    ]
-    .concat()
-}
-
 /// Runs a script of the host in the world, which must go well.
 fn on_host(world: &World, script: &str) -> Finished {
     let finished = run(world.host("bash").args(["-ec", script]), LIMIT);
@@ -43,6 +18,7 @@ fn on_host(world: &World, script: &str) -> Finished {
     finished
 }
 
+place_test!(git_status_and_commit_work);
 fn git_status_and_commit_work(place: Place) {
     let world = World::new(place);
     world.put("file", "one\n");
@@ -76,6 +52,7 @@ fn git_status_and_commit_work(place: Place) {
     );
 }
 
+once_test!(closed_names_are_printed_only_when_asked_for);
 fn closed_names_are_printed_only_when_asked_for() {
     let world = World::new(Place::any());
     world.put(".env", "KEY=1\n");
@@ -110,6 +87,7 @@ fn closed_names_are_printed_only_when_asked_for() {
     );
 }
 
+once_test!(work_goes_on_with_an_older_landlock);
 /// Ordinary work does not need a new Landlock.
 fn work_goes_on_with_an_older_landlock() {
     for place in Place::all()
@@ -140,6 +118,7 @@ fn work_goes_on_with_an_older_landlock() {
     }
 }
 
+place_test!(make_builds_a_c_project_with_two_jobs);
 fn make_builds_a_c_project_with_two_jobs(place: Place) {
     let world = World::new(place);
     let rules =
@@ -158,6 +137,7 @@ fn make_builds_a_c_project_with_two_jobs(place: Place) {
     );
 }
 
+place_test!(python_tests_pass);
 fn python_tests_pass(place: Place) {
     let world = World::new(place);
     let test = "import subprocess, tempfile, threading, unittest\n\
@@ -178,6 +158,7 @@ fn python_tests_pass(place: Place) {
     );
 }
 
+place_test!(npm_tests_pass);
 fn npm_tests_pass(place: Place) {
     let world = World::new(place);
     world.put(
@@ -198,6 +179,7 @@ fn npm_tests_pass(place: Place) {
     assert_eq!(world.get("out"), b"y");
 }
 
+place_test!(a_grant_inside_what_is_shown_leaves_the_users_files);
 /// As where a toolchain lies below `/usr`, or `CARGO_HOME` in the project: grants of files below what is shown anyway.
 fn a_grant_inside_what_is_shown_leaves_the_users_files(place: Place) {
     let world = World::new(place);
@@ -242,6 +224,7 @@ fn a_grant_inside_what_is_shown_leaves_the_users_files(place: Place) {
     assert_eq!(world.get("settings/env"), b"of the user\n");
 }
 
+place_test!(another_owner_is_not_permitted);
 /// `rsync -a`, `tar` and fakeroot take `EPERM` for an ordinary user's answer, and fail at any other.
 fn another_owner_is_not_permitted(place: Place) {
     const SCRIPT: &str = "
@@ -265,6 +248,7 @@ os.chown('file', os.getuid(), os.getgid()); os.chown('file', -1, -1); print('own
     );
 }
 
+place_test!(closed_files_above_the_project_are_missing);
 /// Yarn, prettier, uv, pytest and rustfmt search upwards, and stop where a file may not be read.
 fn closed_files_above_the_project_are_missing(place: Place) {
     let world = World::new(place);
@@ -296,6 +280,7 @@ fn closed_files_above_the_project_are_missing(place: Place) {
     assert_eq!(fs::read_to_string(&beside).unwrap(), world.canary);
 }
 
+once_test!(this_workspace_is_tested_with_the_rust_profile);
 /// This workspace itself, in the places whose user can run a toolchain; the others are counted as not run.
 fn this_workspace_is_tested_with_the_rust_profile() {
     let mut ran = 0;
@@ -387,6 +372,7 @@ fn copy(from: &Path, to: &Path, world: &World) {
     }
 }
 
+place_test!(nothing_is_written_beside_a_project_and_lost);
 /// The directories between the account's home and the project are the session's own, and gone with it.
 fn nothing_is_written_beside_a_project_and_lost(place: Place) {
     let world = World::new(place);
@@ -434,6 +420,7 @@ fn nothing_is_written_beside_a_project_and_lost(place: Place) {
     assert_eq!(made, format!("{project}/here\n"));
 }
 
+place_test!(caches_live_on_with_their_project);
 fn caches_live_on_with_their_project(place: Place) {
     let (world, other) = (World::new(place), World::new(place));
     let fill =
@@ -474,6 +461,7 @@ fn caches_live_on_with_their_project(place: Place) {
     }
 }
 
+place_test!(packages_are_unpacked_without_their_protected_names);
 /// `subcommand` with this policy of the user's.
 /// Packages carry settings of the editors, agents and hooks that their authors use. These do not come about, and what unpacks
 /// them goes on; elsewhere it hears of it.
@@ -573,6 +561,7 @@ fn read_with(world: &World, policy: &str, options: &[&str], file: &Path) -> (boo
     (finished.text() == "crate", chosen)
 }
 
+place_test!(a_project_chooses_its_profile_where_the_user_says_so);
 fn a_project_chooses_its_profile_where_the_user_says_so(place: Place) {
     let world = World::new(place);
     let fetched = world.home.join(".cargo/registry/src/lib.rs");
@@ -611,6 +600,7 @@ fn a_project_chooses_its_profile_where_the_user_says_so(place: Place) {
     assert_eq!(json!(chosen), json!(["rust", ["Cargo.toml"], ["node"]]));
 }
 
+place_test!(a_project_gains_no_profile_that_is_not_meant_for_it);
 /// A repository may have files of any name and kind, and a command may make them while a session is open.
 fn a_project_gains_no_profile_that_is_not_meant_for_it(place: Place) {
     let world = World::new(place);

@@ -1,20 +1,9 @@
 //! Protected names: `.env` and its kind, for file tools in both tiers and for the shell where the tier can.
 
 use broker_protocol::Tier;
-use lazaret_tests::{LIMIT, Place, Session, Test, World, in_each_place, once, run};
+use lazaret_tests::{LIMIT, Place, Session, World, once_test, place_test, run};
 use serde_json::json;
 use std::path::Path;
-
-pub fn tests() -> Vec<Test> {
-    [
-        in_each_place![
-            file_tools_neither_read_nor_change_them,
-            the_shell_neither_reads_nor_changes_them
-        ],
-        once![directories_of_keys_are_no_roots],
-    ]
-    .concat()
-}
 
 const NAMES: [&str; 3] = [".env", "sub/.env", ".env.local"];
 
@@ -39,6 +28,7 @@ fn assert_untouched(world: &World, after: &str) {
     }
 }
 
+place_test!(file_tools_neither_read_nor_change_them);
 fn file_tools_neither_read_nor_change_them(place: Place) {
     let world = world_with_secrets(place);
     let mut session = Session::open(&world);
@@ -81,6 +71,7 @@ fn file_tools_neither_read_nor_change_them(place: Place) {
     assert_untouched(&world, "the file tools");
 }
 
+place_test!(the_shell_neither_reads_nor_changes_them);
 fn the_shell_neither_reads_nor_changes_them(place: Place) {
     if place.tier == Tier::Flat {
         return; // Said in SECURITY: names inside a zone are held by mounts.
@@ -107,6 +98,7 @@ fn the_shell_neither_reads_nor_changes_them(place: Place) {
     }
 }
 
+once_test!(directories_of_keys_are_no_roots);
 /// What no lease opens, no client gets as a root either.
 fn directories_of_keys_are_no_roots() {
     let world = World::new(Place::any());

@@ -1,31 +1,10 @@
 //! Where people work in a repository: in a directory of it, in a worktree, in a submodule.
 
 use crate::kept_world::KeptWorld;
-use lazaret_tests::{Finished, LIMIT, Place, Session, Test, World, in_each_place, once, run};
+use lazaret_tests::{Finished, LIMIT, Place, Session, World, once_test, place_test, run};
 use serde_json::json;
 use std::path::Path;
 use std::process::Command;
-
-pub fn tests() -> Vec<Test> {
-    [
-        in_each_place![
-            a_directory_of_a_repository_works_in_the_whole,
-            options_choose_another_project,
-            a_linked_worktree_is_worked_in,
-            of_its_repository_only_the_shared_part_is_open,
-            a_file_in_the_project_opens_no_repository,
-            a_submodule_is_worked_in,
-            a_separate_directory_is_opened_by_policy,
-            no_link_comes_into_a_repository,
-            committed_files_with_names_of_secrets_are_ordinary,
-            what_is_not_committed_stays_a_secret,
-            a_later_run_goes_on_where_an_earlier_one_stopped,
-            what_the_host_has_changed_is_closed_again
-        ],
-        once![calls_and_sessions_work_there_too, a_home_is_no_project],
-    ]
-    .concat()
-}
 
 const IDENTITY: &str = "git config user.name T; git config user.email t@t.invalid";
 
@@ -54,6 +33,7 @@ fn workspace(place: Place) -> World {
     world
 }
 
+place_test!(a_directory_of_a_repository_works_in_the_whole);
 fn a_directory_of_a_repository_works_in_the_whole(place: Place) {
     let world = workspace(place);
     let package = world.project.join("packages/one");
@@ -89,6 +69,7 @@ fn a_directory_of_a_repository_works_in_the_whole(place: Place) {
     );
 }
 
+place_test!(options_choose_another_project);
 fn options_choose_another_project(place: Place) {
     let world = workspace(place);
     let package = world.project.join("packages/one");
@@ -136,6 +117,7 @@ fn options_choose_another_project(place: Place) {
     );
 }
 
+once_test!(calls_and_sessions_work_there_too);
 fn calls_and_sessions_work_there_too() {
     let world = workspace(Place::any());
     let package = world.project.join("packages/one");
@@ -180,6 +162,7 @@ fn calls_and_sessions_work_there_too() {
     );
 }
 
+once_test!(a_home_is_no_project);
 /// Somebody who keeps settings in a repository of the whole home does not work on all of it.
 fn a_home_is_no_project() {
     let world = World::new(Place::any());
@@ -212,6 +195,7 @@ fn worktree(place: Place) -> World {
     world
 }
 
+place_test!(a_linked_worktree_is_worked_in);
 fn a_linked_worktree_is_worked_in(place: Place) {
     let world = worktree(place);
     let script = "set -e; git status --porcelain; echo two >> file; git add file; git commit -qm two; git log --format=%s
@@ -257,6 +241,7 @@ const NOT_SHARED: &str = "cd ../outside/main/.git; find . \\( -path './objects/?
     cat worktrees/project/commondir worktrees/project/gitdir; find . -type l; ls -A worktrees/project | grep config
     find . -path ./objects -prune -o -type f -print | grep -v -e '^./logs' -e '^./refs' -e project -e packed-refs | sort | xargs sha256sum";
 
+place_test!(of_its_repository_only_the_shared_part_is_open);
 fn of_its_repository_only_the_shared_part_is_open(place: Place) {
     let kept = KeptWorld::of(worktree(place));
     let state = |world: &World| on_host(world, &format!("{{ {NOT_SHARED}; }} 2>&1 || true")).text();
@@ -287,6 +272,7 @@ fn of_its_repository_only_the_shared_part_is_open(place: Place) {
     }
 }
 
+place_test!(a_file_in_the_project_opens_no_repository);
 /// A file `.git` that anybody may have written, in a project that was unpacked.
 fn a_file_in_the_project_opens_no_repository(place: Place) {
     for target in [
@@ -330,6 +316,7 @@ fn a_file_in_the_project_opens_no_repository(place: Place) {
     }
 }
 
+place_test!(a_submodule_is_worked_in);
 fn a_submodule_is_worked_in(place: Place) {
     let world = World::new(place);
     let script = format!(
@@ -362,6 +349,7 @@ fn a_submodule_is_worked_in(place: Place) {
     assert_ne!(on_host(&world, &look).text(), "0\nmore\n", "control");
 }
 
+place_test!(a_separate_directory_is_opened_by_policy);
 fn a_separate_directory_is_opened_by_policy(place: Place) {
     let world = World::new(place);
     let store = world.outside.join("store.git");
@@ -391,6 +379,7 @@ fn a_separate_directory_is_opened_by_policy(place: Place) {
     assert_ne!(finished.code(), 0, "its settings are closed");
 }
 
+place_test!(no_link_comes_into_a_repository);
 /// The user's git writes through links in its directory.
 fn no_link_comes_into_a_repository(place: Place) {
     const ATTACKS: [&str; 5] = [
@@ -429,6 +418,7 @@ fn no_link_comes_into_a_repository(place: Place) {
     }
 }
 
+place_test!(committed_files_with_names_of_secrets_are_ordinary);
 /// Names of secrets that are committed, loose or packed: whoever has the repository has what is in them.
 fn committed_files_with_names_of_secrets_are_ordinary(place: Place) {
     for pack in ["true", "git gc -q"] {
@@ -460,6 +450,7 @@ fn committed_files_with_names_of_secrets_are_ordinary(place: Place) {
     }
 }
 
+place_test!(what_is_not_committed_stays_a_secret);
 /// What is not committed under its path as it is stays a secret, whatever index and objects say.
 fn what_is_not_committed_stays_a_secret(place: Place) {
     const NOT_COMMITTED: [&str; 6] = [
@@ -495,6 +486,7 @@ fn what_is_not_committed_stays_a_secret(place: Place) {
     }
 }
 
+place_test!(a_later_run_goes_on_where_an_earlier_one_stopped);
 /// What commands of a project have made under protected names, later ones change and remove.
 fn a_later_run_goes_on_where_an_earlier_one_stopped(place: Place) {
     let world = World::new(place);
@@ -524,6 +516,7 @@ fn a_later_run_goes_on_where_an_earlier_one_stopped(place: Place) {
     assert_eq!(finished.success(), "four\n", "{}", finished.errors());
 }
 
+place_test!(what_the_host_has_changed_is_closed_again);
 /// What the host has changed since is the host's.
 fn what_the_host_has_changed_is_closed_again(place: Place) {
     const CHANGES: [(&str, &str, &str); 6] = [

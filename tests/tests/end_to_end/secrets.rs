@@ -1,19 +1,10 @@
 //! Criterion 5 of the main job: the secrets of the machine and the network stay out of a cell, in both tiers.
 
-use lazaret_tests::{LIMIT, Place, Serving, Session, Test, World, in_each_place, run};
+use lazaret_tests::{LIMIT, Place, Serving, Session, World, place_test, run};
 use std::io::Write;
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-
-pub fn tests() -> Vec<Test> {
-    in_each_place![
-        keys_and_password_files_are_not_read,
-        the_environment_has_no_secret,
-        nothing_outside_is_written,
-        no_address_answers
-    ]
-}
 
 /// What a script prints, from a cell of its own and from a warm one.
 fn printed(world: &World, script: &str) -> String {
@@ -33,6 +24,7 @@ fn printed(world: &World, script: &str) -> String {
     )
 }
 
+place_test!(keys_and_password_files_are_not_read);
 fn keys_and_password_files_are_not_read(place: Place) {
     let world = World::new(place);
     let home = world.home.display();
@@ -60,6 +52,7 @@ fn keys_and_password_files_are_not_read(place: Place) {
     );
 }
 
+place_test!(the_environment_has_no_secret);
 fn the_environment_has_no_secret(place: Place) {
     let world = World::new(place);
     for script in [
@@ -79,6 +72,7 @@ fn the_environment_has_no_secret(place: Place) {
     );
 }
 
+place_test!(nothing_outside_is_written);
 fn nothing_outside_is_written(place: Place) {
     let world = World::new(place);
     let name = format!("lazaret-{}", lazaret_tests::world::unique());
@@ -101,6 +95,7 @@ fn nothing_outside_is_written(place: Place) {
     }
 }
 
+place_test!(no_address_answers);
 fn no_address_answers(place: Place) {
     let world = World::new(place);
     let visits = Arc::new(AtomicU32::new(0));

@@ -1,22 +1,9 @@
 //! Read before edit, history and undo, as a person and as a model meet them.
 
-use lazaret_tests::{LIMIT, Place, Session, Test, World, in_each_place, once, run};
+use lazaret_tests::{LIMIT, Place, Session, World, once_test, place_test, run};
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-
-pub fn tests() -> Vec<Test> {
-    [
-        in_each_place![
-            a_session_reads_before_it_edits,
-            each_change_of_a_file_tool_is_undone_by_its_number,
-            a_call_is_undone_by_the_name_that_the_records_have,
-            a_session_lists_its_changes_and_takes_one_back
-        ],
-        once![a_profile_that_only_reads_undoes_nothing_and_a_small_budget_keeps_little],
-    ]
-    .concat()
-}
 
 /// `lazaret COMMAND --json ARGUMENTS`, and its exit code.
 fn lazaret(world: &World, command: &str, arguments: &[&str]) -> (i32, Value) {
@@ -33,6 +20,7 @@ fn call(world: &World, tool: &str, input: &Value) -> Value {
     result
 }
 
+place_test!(a_session_reads_before_it_edits);
 fn a_session_reads_before_it_edits(place: Place) {
     let world = World::new(place);
     world.put("file", "theirs");
@@ -71,6 +59,7 @@ fn a_session_reads_before_it_edits(place: Place) {
     assert_eq!(world.get("file"), b"mine");
 }
 
+place_test!(a_session_lists_its_changes_and_takes_one_back);
 /// By ops of the lines, with the names that another agent's model uses.
 fn a_session_lists_its_changes_and_takes_one_back(place: Place) {
     let world = World::new(place);
@@ -121,6 +110,7 @@ fn a_session_lists_its_changes_and_takes_one_back(place: Place) {
     assert_eq!(session.answer_within("u5", LIMIT).kind(), "invalid_input");
 }
 
+place_test!(each_change_of_a_file_tool_is_undone_by_its_number);
 fn each_change_of_a_file_tool_is_undone_by_its_number(place: Place) {
     let world = World::new(place);
     let script = world.put_program("script", "old");
@@ -190,6 +180,7 @@ fn each_change_of_a_file_tool_is_undone_by_its_number(place: Place) {
     );
 }
 
+place_test!(a_call_is_undone_by_the_name_that_the_records_have);
 /// A call is named as the records name it: the audit, the run log, the result and the session's first line agree.
 fn a_call_is_undone_by_the_name_that_the_records_have(place: Place) {
     let world = World::new(place);
@@ -276,6 +267,7 @@ fn a_call_is_undone_by_the_name_that_the_records_have(place: Place) {
     assert_eq!(lazaret(&world, "undo", &["0000:1"]).0, 1);
 }
 
+once_test!(a_profile_that_only_reads_undoes_nothing_and_a_small_budget_keeps_little);
 fn a_profile_that_only_reads_undoes_nothing_and_a_small_budget_keeps_little() {
     let world = World::new(Place::any());
     let policy = "version = 1\n[profile.small.limits]\nundo = \"64 KiB\"\n";

@@ -5,36 +5,12 @@ use broker_protocol::{
     ErrorKind, FileRead, FromBroker, Outcome, Request, ToBroker, Zone, ZonePath,
 };
 use lazaret_tests::wire::{Received, opening, shell};
-use lazaret_tests::{
-    Broker, LIMIT, Place, Session, Test, World, in_each_place, once, process, run, suite,
-};
+use lazaret_tests::{Broker, LIMIT, Place, Session, World, once_test, place_test, process, run};
 use nix::unistd::geteuid;
 use serde_json::json;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::Command;
-
-pub fn tests() -> Vec<Test> {
-    [
-        in_each_place![
-            each_request_has_one_record_before_its_answer,
-            no_cell_reaches_the_audit,
-            nothing_runs_without_an_audit,
-            what_a_killed_broker_had_started_is_known
-        ],
-        once![
-            no_root_and_no_grant_shows_the_records,
-            what_is_under_way_when_the_client_leaves_has_its_record,
-            hostile_frames_are_recorded,
-            many_brokers_at_once_make_one_whole_chain,
-            a_second_reader_and_a_laxer_mode_change_nothing
-        ],
-        suite::in_own_process(in_each_place![
-            a_full_disk_ends_the_session_and_leaves_a_whole_chain
-        ]),
-    ]
-    .concat()
-}
 
 fn read(path: &str) -> Request {
     let path = ZonePath::new(Zone::Project, path).unwrap();
@@ -45,6 +21,7 @@ fn read(path: &str) -> Request {
     })
 }
 
+place_test!(each_request_has_one_record_before_its_answer);
 fn each_request_has_one_record_before_its_answer(place: Place) {
     let world = World::new(place);
     world.put("a.txt", "text");
@@ -120,6 +97,7 @@ fn each_request_has_one_record_before_its_answer(place: Place) {
     whole(&world);
 }
 
+place_test!(no_cell_reaches_the_audit);
 fn no_cell_reaches_the_audit(place: Place) {
     let world = World::new(place);
     run(&mut world.cell("true"), LIMIT).success();
@@ -169,6 +147,7 @@ fn no_cell_reaches_the_audit(place: Place) {
     whole(&world);
 }
 
+once_test!(no_root_and_no_grant_shows_the_records);
 fn no_root_and_no_grant_shows_the_records() {
     let world = World::new(Place::any());
     run(&mut world.cell("true"), LIMIT).success();
@@ -211,6 +190,7 @@ fn no_root_and_no_grant_shows_the_records() {
     );
 }
 
+place_test!(nothing_runs_without_an_audit);
 fn nothing_runs_without_an_audit(place: Place) {
     // It cannot be made.
     let world = World::new(place);
@@ -260,6 +240,10 @@ fn until_audit_fault(broker: &mut Broker, request: &Request, max: u64) -> u64 {
     panic!("{max} results, and no fault");
 }
 
+place_test!(
+    a_full_disk_ends_the_session_and_leaves_a_whole_chain,
+    own_process
+);
 fn a_full_disk_ends_the_session_and_leaves_a_whole_chain(place: Place) {
     if !geteuid().is_root() {
         println!("not run: only root makes a small disk");
@@ -326,6 +310,7 @@ impl Drop for SmallDisk<'_> {
     }
 }
 
+place_test!(what_a_killed_broker_had_started_is_known);
 fn what_a_killed_broker_had_started_is_known(place: Place) {
     let world = World::new(place);
     let (mut broker, opened) = Broker::open(&world);
@@ -350,6 +335,7 @@ fn what_a_killed_broker_had_started_is_known(place: Place) {
     whole(&world);
 }
 
+once_test!(what_is_under_way_when_the_client_leaves_has_its_record);
 fn what_is_under_way_when_the_client_leaves_has_its_record() {
     let world = World::new(Place::any());
     let (mut broker, _) = Broker::open(&world);
@@ -369,6 +355,7 @@ fn what_is_under_way_when_the_client_leaves_has_its_record() {
     assert_eq!((calls.len(), &calls[0]["error"]), (1, &json!("cancelled")));
 }
 
+once_test!(hostile_frames_are_recorded);
 fn hostile_frames_are_recorded() {
     let world = World::new(Place::any());
     let mut stranger = Broker::start(&world);
@@ -393,6 +380,7 @@ fn hostile_frames_are_recorded() {
     whole(&world);
 }
 
+once_test!(many_brokers_at_once_make_one_whole_chain);
 fn many_brokers_at_once_make_one_whole_chain() {
     let world = World::new(Place::any());
     let (brokers, calls) = (6, 40);
@@ -413,6 +401,7 @@ fn many_brokers_at_once_make_one_whole_chain() {
     assert_eq!(whole(&world), brokers as u64 * (calls + 2));
 }
 
+once_test!(a_second_reader_and_a_laxer_mode_change_nothing);
 fn a_second_reader_and_a_laxer_mode_change_nothing() {
     let world = World::new(Place::any());
     run(&mut world.cell("true"), LIMIT).success();

@@ -1,29 +1,11 @@
 //! A known secret is in nothing that a model is shown and in nothing that is written down.
 
 use lazaret_tests::process::{contains, until};
-use lazaret_tests::{LIMIT, Place, Session, Test, World, in_each_place, once, run};
+use lazaret_tests::{LIMIT, Place, Session, World, once_test, place_test, run};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-
-pub fn tests() -> Vec<Test> {
-    [
-        in_each_place![
-            a_known_secret_is_shown_and_recorded_nowhere,
-            no_page_of_a_text_shows_a_part_of_a_known_secret,
-            no_line_of_a_secret_of_several_is_in_a_diff_or_a_numbered_file
-        ],
-        once![
-            short_values_and_plain_names_are_left_alone,
-            a_variable_with_an_open_word_in_its_name_may_hold_a_secret,
-            a_secret_in_an_address_is_found_however_it_is_encoded,
-            no_id_that_a_model_chose_shows_a_secret,
-            a_secret_in_the_name_of_a_tool_is_in_neither_record
-        ],
-    ]
-    .concat()
-}
 
 /// What one run of everything that could show the key has shown and recorded.
 struct Shown {
@@ -200,6 +182,7 @@ fn everything(world: &World, prepare: impl Fn(&mut Command)) -> Shown {
     rendered
 }
 
+place_test!(a_known_secret_is_shown_and_recorded_nowhere);
 fn a_known_secret_is_shown_and_recorded_nowhere(place: Place) {
     let world = World::new(place);
     let rendered = everything(&world, |_| {});
@@ -233,6 +216,7 @@ fn a_known_secret_is_shown_and_recorded_nowhere(place: Place) {
     );
 }
 
+place_test!(no_page_of_a_text_shows_a_part_of_a_known_secret);
 /// Pages of a log and a file that is too long begin and end in the middle of a key, or lie in it.
 fn no_page_of_a_text_shows_a_part_of_a_known_secret(place: Place) {
     let parts = |known: bool| -> Vec<String> {
@@ -296,6 +280,7 @@ fn no_page_of_a_text_shows_a_part_of_a_known_secret(place: Place) {
     );
 }
 
+once_test!(short_values_and_plain_names_are_left_alone);
 fn short_values_and_plain_names_are_left_alone() {
     let world = World::new(lazaret_tests::Place::any());
     world.put("text", "1234567 12345678 /run/agent/socket");
@@ -316,6 +301,7 @@ fn short_values_and_plain_names_are_left_alone() {
     );
 }
 
+once_test!(a_variable_with_an_open_word_in_its_name_may_hold_a_secret);
 fn a_variable_with_an_open_word_in_its_name_may_hold_a_secret() {
     let world = World::new(Place::any());
     for (name, shown) in [
@@ -339,6 +325,7 @@ fn a_variable_with_an_open_word_in_its_name_may_hold_a_secret() {
     }
 }
 
+once_test!(a_secret_in_an_address_is_found_however_it_is_encoded);
 fn a_secret_in_an_address_is_found_however_it_is_encoded() {
     let world = World::new(Place::any());
     for form in [
@@ -362,6 +349,7 @@ fn a_secret_in_an_address_is_found_however_it_is_encoded() {
     }
 }
 
+once_test!(no_id_that_a_model_chose_shows_a_secret);
 fn no_id_that_a_model_chose_shows_a_secret() {
     let world = World::new(Place::any());
     let secret = "Sup3rS3cretValue-XyZ";
@@ -383,6 +371,7 @@ fn no_id_that_a_model_chose_shows_a_secret() {
     );
 }
 
+once_test!(a_secret_in_the_name_of_a_tool_is_in_neither_record);
 /// A tool of the client's own, and a server of the user's: both are called, and both have the secret as their name.
 fn a_secret_in_the_name_of_a_tool_is_in_neither_record() {
     let secret = "Sup3rS3cretValue-XyZ";
@@ -427,6 +416,7 @@ fn a_secret_in_the_name_of_a_tool_is_in_neither_record() {
     assert_eq!(recorded(true), Vec::<String>::new());
 }
 
+place_test!(no_line_of_a_secret_of_several_is_in_a_diff_or_a_numbered_file);
 /// A diff and a numbered read put something before each line of a secret, and may begin and end in the middle of one.
 fn no_line_of_a_secret_of_several_is_in_a_diff_or_a_numbered_file(place: Place) {
     let lines: Vec<String> = (0..12)

@@ -5,15 +5,3 @@ mod tamper;
 mod runlog;
 mod canary;
 mod written;
-
-use lazaret_tests::suite::Test;
-
-pub fn tests() -> Vec<Test> {
-    [
-        audit::tests(),
-        tamper::tests(),
-        runlog::tests(),
-        canary::tests(),
-    ]
-    .concat()
-}

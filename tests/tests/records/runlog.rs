@@ -1,25 +1,11 @@
 //! The run log: what was asked and answered, joined with the audit by session and call.
 
 use super::written::{of_kind, records};
-use lazaret_tests::{LIMIT, Place, Session, Test, World, in_each_place, once, process, run};
+use lazaret_tests::{LIMIT, Place, Session, World, once_test, place_test, process, run};
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
-
-pub fn tests() -> Vec<Test> {
-    [
-        in_each_place![an_old_run_that_cannot_be_removed_costs_no_later_run_its_log],
-        once![
-            each_call_has_its_lines_and_they_join_with_the_audit,
-            a_kill_leaves_whole_lines,
-            run_and_call_have_logs_unless_they_are_told_not_to,
-            an_id_leads_nowhere_else,
-            two_hundred_runs_are_kept_and_none_that_goes_on
-        ],
-    ]
-    .concat()
-}
 
 /// The ids of a world's runs, oldest first.
 fn runs(world: &World) -> Vec<String> {
@@ -53,6 +39,7 @@ fn log(world: &World, words: &[&str]) -> lazaret_tests::Finished {
     run(world.program("lazaret").arg("log").args(words), LIMIT)
 }
 
+once_test!(each_call_has_its_lines_and_they_join_with_the_audit);
 fn each_call_has_its_lines_and_they_join_with_the_audit() {
     let world = World::new(Place::any());
     let mut session = Session::open(&world);
@@ -143,6 +130,7 @@ fn each_call_has_its_lines_and_they_join_with_the_audit() {
     }
 }
 
+once_test!(a_kill_leaves_whole_lines);
 fn a_kill_leaves_whole_lines() {
     let world = World::new(Place::any());
     let mut session = Session::open(&world);
@@ -190,6 +178,7 @@ fn a_kill_leaves_whole_lines() {
     );
 }
 
+once_test!(run_and_call_have_logs_unless_they_are_told_not_to);
 fn run_and_call_have_logs_unless_they_are_told_not_to() {
     let world = World::new(Place::any());
     run(&mut world.cell("echo out; echo err >&2; exit 4"), LIMIT).expect(4);
@@ -240,6 +229,7 @@ fn run_and_call_have_logs_unless_they_are_told_not_to() {
     );
 }
 
+once_test!(an_id_leads_nowhere_else);
 fn an_id_leads_nowhere_else() {
     let world = World::new(Place::any());
     run(&mut world.cell("true"), LIMIT).success();
@@ -267,6 +257,7 @@ fn an_id_leads_nowhere_else() {
     log(&world, &["show", &id]).success();
 }
 
+once_test!(two_hundred_runs_are_kept_and_none_that_goes_on);
 fn two_hundred_runs_are_kept_and_none_that_goes_on() {
     let world = World::new(Place::any());
     let session = Session::open(&world);
@@ -288,6 +279,7 @@ fn two_hundred_runs_are_kept_and_none_that_goes_on() {
     drop(session);
 }
 
+place_test!(an_old_run_that_cannot_be_removed_costs_no_later_run_its_log);
 /// What stands in the way of nothing but its own removal; root could not remove it like this either.
 fn an_old_run_that_cannot_be_removed_costs_no_later_run_its_log(place: Place) {
     let world = World::new(place);

@@ -1,18 +1,10 @@
 //! Every change of a small chain is found by `lazaret audit verify`, and every kind is counted.
 
 use super::written::{audit_of, of_kind, records, whole};
-use lazaret_tests::{LIMIT, Place, Test, World, once, process, run};
+use lazaret_tests::{LIMIT, Place, World, once_test, process, run};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
-
-pub fn tests() -> Vec<Test> {
-    once![
-        no_byte_can_be_flipped,
-        no_record_can_go_come_or_change_its_place,
-        files_cannot_go_and_a_kept_hash_finds_an_audit_that_was_replaced
-    ]
-}
 
 /// A world whose audit has `calls` calls in it, each in a session of its own.
 fn chain(calls: usize) -> World {
@@ -65,6 +57,7 @@ fn files(world: &World) -> (Vec<u8>, Vec<u8>) {
     (get(FILE), get("head"))
 }
 
+once_test!(no_byte_can_be_flipped);
 fn no_byte_can_be_flipped() {
     let world = chain(1);
     let (text, head) = files(&world);
@@ -123,6 +116,7 @@ fn no_byte_can_be_flipped() {
     assert_eq!(found, text.len() + head.len());
 }
 
+once_test!(no_record_can_go_come_or_change_its_place);
 fn no_record_can_go_come_or_change_its_place() {
     let world = chain(3);
     let (text, head) = files(&world);
@@ -187,6 +181,7 @@ fn no_record_can_go_come_or_change_its_place() {
     println!("all found: {}", counts.join(", "));
 }
 
+once_test!(files_cannot_go_and_a_kept_hash_finds_an_audit_that_was_replaced);
 fn files_cannot_go_and_a_kept_hash_finds_an_audit_that_was_replaced() {
     let world = chain(2);
     let (text, head) = files(&world);

@@ -2,36 +2,12 @@
 
 use super::scene::{answer_of, call, mcp, names, servers, session, settings, world};
 use lazaret_tests::process::{self, Running};
-use lazaret_tests::{LIMIT, Place, Test, World, in_each_place, once};
+use lazaret_tests::{LIMIT, Place, World, once_test, place_test};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-
-pub fn tests() -> Vec<Test> {
-    let each = in_each_place![tools_at_an_address_are_listed_and_called];
-    let alone = once![
-        a_stream_that_breaks_off_is_resumed,
-        a_session_that_has_expired_is_begun_anew,
-        a_session_is_ended_at_the_server,
-        the_protocol_of_2024_is_spoken_too,
-        headers_are_sent_and_secrets_in_them_are_not_shown,
-        a_call_that_nobody_waits_for_is_cancelled_there,
-        a_redirection_is_not_followed,
-        messages_go_to_the_server_s_own_host_alone,
-        what_passes_a_bound_is_lost_by_name,
-        a_repository_names_public_addresses_alone,
-        a_scope_without_a_network_reaches_none,
-        a_login_is_wanted_given_kept_and_forgotten,
-        a_login_is_renewed_before_it_ends,
-        an_answer_to_another_login_is_none,
-        a_login_leads_to_no_metadata_service,
-        a_server_that_wants_no_login_is_named,
-        an_address_is_added_listed_and_removed,
-    ];
-    [each, alone].concat()
-}
 
 const SERVER: &str = include_str!("../../fixtures/mcp_http.py");
 
@@ -108,6 +84,7 @@ fn with(mode: &str) -> (World, Remote) {
     (world, remote)
 }
 
+place_test!(tools_at_an_address_are_listed_and_called);
 fn tools_at_an_address_are_listed_and_called(place: Place) {
     let world = world(place, json!({}));
     let remote = Remote::start(&world, "friendly");
@@ -141,12 +118,14 @@ fn tools_at_an_address_are_listed_and_called(place: Place) {
     assert!(session.answer_within(&slow, LIMIT).ok());
 }
 
+once_test!(a_stream_that_breaks_off_is_resumed);
 fn a_stream_that_breaks_off_is_resumed() {
     let (world, remote) = with("friendly");
     assert_eq!(answer_of(&world, "mcp__there__resume", json!({})), "resume");
     assert!(remote.was_asked("GET", "\"last-event-id\":\"event-1\""));
 }
 
+once_test!(a_session_that_has_expired_is_begun_anew);
 fn a_session_that_has_expired_is_begun_anew() {
     let (world, remote) = with("friendly");
     let mut session = session(&world, &[]);
@@ -169,6 +148,7 @@ fn a_session_that_has_expired_is_begun_anew() {
         == 2));
 }
 
+once_test!(a_session_is_ended_at_the_server);
 fn a_session_is_ended_at_the_server() {
     let (world, remote) = with("friendly");
     assert_eq!(
@@ -178,6 +158,7 @@ fn a_session_is_ended_at_the_server() {
     assert!(process::until(LIMIT, || remote.was_asked("DELETE", "mcp-session-id")));
 }
 
+once_test!(the_protocol_of_2024_is_spoken_too);
 fn the_protocol_of_2024_is_spoken_too() {
     let world = world(Place::any(), json!({}));
     let remote = Remote::start(&world, "sse");
@@ -192,6 +173,7 @@ fn the_protocol_of_2024_is_spoken_too() {
     assert!(remote.was_asked("POST", "/messages?session=1"));
 }
 
+once_test!(headers_are_sent_and_secrets_in_them_are_not_shown);
 fn headers_are_sent_and_secrets_in_them_are_not_shown() {
     let world = world(Place::any(), json!({}));
     let remote = Remote::start(&world, "friendly");
@@ -216,6 +198,7 @@ fn headers_are_sent_and_secrets_in_them_are_not_shown() {
     );
 }
 
+once_test!(a_call_that_nobody_waits_for_is_cancelled_there);
 fn a_call_that_nobody_waits_for_is_cancelled_there() {
     let (world, remote) = with("friendly");
     let mut session = session(&world, &[]);
@@ -232,6 +215,7 @@ fn a_call_that_nobody_waits_for_is_cancelled_there() {
     );
 }
 
+once_test!(a_redirection_is_not_followed);
 fn a_redirection_is_not_followed() {
     let world = world(Place::any(), json!({}));
     let elsewhere = Remote::start(&world, "friendly");
@@ -246,6 +230,7 @@ fn a_redirection_is_not_followed() {
     assert!(!remote.requests().is_empty() && elsewhere.requests().is_empty());
 }
 
+once_test!(messages_go_to_the_server_s_own_host_alone);
 fn messages_go_to_the_server_s_own_host_alone() {
     let world = world(Place::any(), json!({}));
     let elsewhere = Remote::start(&world, "friendly");
@@ -263,6 +248,7 @@ fn messages_go_to_the_server_s_own_host_alone() {
     assert!(elsewhere.requests().is_empty());
 }
 
+once_test!(what_passes_a_bound_is_lost_by_name);
 fn what_passes_a_bound_is_lost_by_name() {
     for (mode, why) in [
         ("endless", "messages that nobody asked for"),
@@ -283,6 +269,7 @@ fn what_passes_a_bound_is_lost_by_name() {
     }
 }
 
+once_test!(a_repository_names_public_addresses_alone);
 fn a_repository_names_public_addresses_alone() {
     let world = world(Place::any(), json!({}));
     let remote = Remote::start(&world, "friendly");
@@ -305,6 +292,7 @@ fn a_repository_names_public_addresses_alone() {
     );
 }
 
+once_test!(a_scope_without_a_network_reaches_none);
 fn a_scope_without_a_network_reaches_none() {
     let (world, remote) = with("friendly");
     let scope = world.base().join("scope.toml");
@@ -353,6 +341,7 @@ fn get(address: &str) -> String {
     answer
 }
 
+once_test!(a_login_is_wanted_given_kept_and_forgotten);
 fn a_login_is_wanted_given_kept_and_forgotten() {
     let (world, remote) = with("login");
     let status = mcp(&world, &["status"]);
@@ -384,6 +373,7 @@ fn a_login_is_wanted_given_kept_and_forgotten() {
     assert!(mcp(&world, &["status"]).text().contains("wants a login"));
 }
 
+once_test!(a_login_is_renewed_before_it_ends);
 fn a_login_is_renewed_before_it_ends() {
     let (world, remote) = with("login-short");
     log_in(&world).success();
@@ -400,6 +390,7 @@ fn a_login_is_renewed_before_it_ends() {
     );
 }
 
+once_test!(an_answer_to_another_login_is_none);
 fn an_answer_to_another_login_is_none() {
     let (world, remote) = with("login-state");
     let login = log_in(&world);
@@ -407,6 +398,7 @@ fn an_answer_to_another_login_is_none() {
     assert!(!remote.was_asked("POST", "/token"), "no code is handed in");
 }
 
+once_test!(a_login_leads_to_no_metadata_service);
 fn a_login_leads_to_no_metadata_service() {
     let world = world(Place::any(), json!({}));
     let elsewhere = Remote::start(&world, "login");
@@ -426,6 +418,7 @@ fn a_login_leads_to_no_metadata_service() {
     assert!(elsewhere.requests().is_empty());
 }
 
+once_test!(a_server_that_wants_no_login_is_named);
 fn a_server_that_wants_no_login_is_named() {
     let (world, _remote) = with("friendly");
     let login = mcp(&world, &["login", "there"]);
@@ -438,6 +431,7 @@ fn a_server_that_wants_no_login_is_named() {
     assert_eq!(mcp(&world, &["login", "nobody"]).code(), 2);
 }
 
+once_test!(an_address_is_added_listed_and_removed);
 fn an_address_is_added_listed_and_removed() {
     let world = world(Place::any(), json!({}));
     let remote = Remote::start(&world, "friendly");

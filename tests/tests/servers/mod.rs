@@ -3,9 +3,3 @@
 mod addresses;
 mod programs;
 pub mod scene;
-
-use lazaret_tests::suite::Test;
-
-pub fn tests() -> Vec<Test> {
-    [programs::tests(), addresses::tests()].concat()
-}

@@ -7,46 +7,14 @@ use super::scene::{
 use lazaret_tests::process;
 use lazaret_tests::terminal::Terminal;
 use lazaret_tests::world::long_sleep;
-use lazaret_tests::{LIMIT, Place, Session, Test, World, in_each_place, once, run};
+use lazaret_tests::{LIMIT, Place, Session, World, once_test, place_test, run};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::process::Stdio;
 use std::time::Duration;
 
-pub fn tests() -> Vec<Test> {
-    let tests = in_each_place![
-        tools_are_listed_and_called,
-        a_hostile_server_gets_nothing,
-        a_server_that_misbehaves_is_lost_by_name_and_harms_no_other,
-        a_private_server_sees_nothing_of_the_project_and_keeps_its_own,
-        nothing_of_a_server_is_left
-    ];
-    let alone = once![
-        a_client_of_ours_is_shown_them_too,
-        a_guided_session_asks_whatever_a_server_says_of_itself,
-        a_tool_that_changes_is_asked_about_again,
-        what_is_accepted_is_what_was_shown_in_full,
-        a_repository_starts_nothing_by_itself,
-        nothing_is_accepted_whose_end_was_not_shown,
-        settings_that_cannot_be_used_are_an_error,
-        no_server_shadows_a_tool_or_another_server,
-        what_it_is_given_is_named_and_nothing_else,
-        a_log_has_the_last_lines_without_secrets,
-        a_server_is_added_and_removed,
-        a_scope_narrows_servers_too,
-        a_server_that_has_ended_is_started_again,
-        a_tool_that_a_server_adds_is_accepted_while_its_session_runs,
-        a_call_is_repeated_after_a_servers_death_only_where_the_user_says_it_is_harmless,
-    ];
-    // They wait for limits of half a minute, and so begin first.
-    let waiting = once![
-        a_server_that_says_nothing_is_lost_by_name,
-        a_server_that_does_not_listen_is_lost_by_name
-    ];
-    [waiting, tests, alone].concat()
-}
-
+place_test!(tools_are_listed_and_called);
 fn tools_are_listed_and_called(place: Place) {
     let world = world(place, json!({ "test": friendly() }));
     assert!(names(&world).contains(&"mcp__test__echo".to_owned()));
@@ -106,6 +74,7 @@ fn tools_are_listed_and_called(place: Place) {
     );
 }
 
+place_test!(a_hostile_server_gets_nothing);
 fn a_hostile_server_gets_nothing(place: Place) {
     let world = world(place, json!({ "test": friendly() }));
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -128,6 +97,7 @@ fn a_hostile_server_gets_nothing(place: Place) {
     }
 }
 
+place_test!(a_server_that_misbehaves_is_lost_by_name_and_harms_no_other);
 fn a_server_that_misbehaves_is_lost_by_name_and_harms_no_other(place: Place) {
     let bad = [
         ("dies", "code 3"),
@@ -193,6 +163,7 @@ fn a_server_that_misbehaves_is_lost_by_name_and_harms_no_other(place: Place) {
     );
 }
 
+place_test!(a_private_server_sees_nothing_of_the_project_and_keeps_its_own);
 fn a_private_server_sees_nothing_of_the_project_and_keeps_its_own(place: Place) {
     let world = World::new(place);
     // It lies in no project: a profile shows it.
@@ -229,6 +200,7 @@ fn a_private_server_sees_nothing_of_the_project_and_keeps_its_own(place: Place) 
     );
 }
 
+place_test!(nothing_of_a_server_is_left);
 fn nothing_of_a_server_is_left(place: Place) {
     let marker = long_sleep();
     let world = world(
@@ -258,6 +230,7 @@ fn nothing_of_a_server_is_left(place: Place) {
     process::assert_gone(&marker, LIMIT);
 }
 
+once_test!(a_client_of_ours_is_shown_them_too);
 /// A client of `lazaret mcp`, as far as it is needed here.
 fn a_client_of_ours_is_shown_them_too() {
     let world = world(Place::any(), json!({ "test": friendly() }));
@@ -307,6 +280,7 @@ fn a_client_of_ours_is_shown_them_too() {
     assert!(process::wait(&mut child, LIMIT).unwrap().success());
 }
 
+once_test!(a_guided_session_asks_whatever_a_server_says_of_itself);
 fn a_guided_session_asks_whatever_a_server_says_of_itself() {
     let mut approved = friendly();
     approved["autoApprove"] = json!(["echo"]);
@@ -344,6 +318,7 @@ fn a_guided_session_asks_whatever_a_server_says_of_itself() {
     );
 }
 
+once_test!(a_tool_that_changes_is_asked_about_again);
 fn a_tool_that_changes_is_asked_about_again() {
     let world = world(
         Place::any(),
@@ -412,6 +387,7 @@ fn a_tool_that_changes_is_asked_about_again() {
     assert!(names(&world).contains(&"mcp__test__new".to_owned()));
 }
 
+once_test!(what_is_accepted_is_what_was_shown_in_full);
 /// Each time it is asked, the server lists another description.
 fn what_is_accepted_is_what_was_shown_in_full() {
     let world = world(
@@ -452,6 +428,7 @@ fn what_is_accepted_is_what_was_shown_in_full() {
     assert_eq!(mcp(&world, &["status"]).code(), 0);
 }
 
+once_test!(nothing_is_accepted_whose_end_was_not_shown);
 /// Four hundred lines of a file scrolled away between the server that it starts and the question.
 fn nothing_is_accepted_whose_end_was_not_shown() {
     const PAGES: usize = 17;
@@ -485,6 +462,7 @@ fn nothing_is_accepted_whose_end_was_not_shown() {
     assert!(is_accepted());
 }
 
+once_test!(a_repository_starts_nothing_by_itself);
 fn a_repository_starts_nothing_by_itself() {
     let world = world(Place::any(), json!({}));
     let own = |words: &[&str]| {
@@ -523,6 +501,7 @@ fn a_repository_starts_nothing_by_itself() {
     );
 }
 
+once_test!(no_server_shadows_a_tool_or_another_server);
 fn no_server_shadows_a_tool_or_another_server() {
     let world = world(
         Place::any(),
@@ -558,6 +537,7 @@ fn no_server_shadows_a_tool_or_another_server() {
     );
 }
 
+once_test!(settings_that_cannot_be_used_are_an_error);
 fn settings_that_cannot_be_used_are_an_error() {
     let world = world(Place::any(), json!({}));
     let own = world.home.join("settings/lazaret/mcp.json");
@@ -606,6 +586,7 @@ fn settings_that_cannot_be_used_are_an_error() {
     assert!(listed.success().contains("mine") && listed.errors().contains("lazaret mcp accept"));
 }
 
+once_test!(what_it_is_given_is_named_and_nothing_else);
 fn what_it_is_given_is_named_and_nothing_else() {
     let mut given = friendly();
     given["env"] = json!({ "NAMED": "${PLAIN_NAME}", "LITERAL": "of the settings" });
@@ -633,6 +614,7 @@ fn what_it_is_given_is_named_and_nothing_else() {
     );
 }
 
+once_test!(a_log_has_the_last_lines_without_secrets);
 fn a_log_has_the_last_lines_without_secrets() {
     let mut chatty = server(&["chatty"], json!({}));
     chatty["env"] = json!({ "API_TOKEN": "${MY_API_KEY}" });
@@ -651,6 +633,7 @@ fn a_log_has_the_last_lines_without_secrets() {
     );
 }
 
+once_test!(a_server_is_added_and_removed);
 fn a_server_is_added_and_removed() {
     let world = world(Place::any(), json!({}));
     std::fs::remove_file(world.home.join("settings/lazaret/mcp.json")).unwrap();
@@ -696,6 +679,7 @@ fn a_server_is_added_and_removed() {
     );
 }
 
+once_test!(a_scope_narrows_servers_too);
 fn a_scope_narrows_servers_too() {
     let world = world(
         Place::any(),
@@ -728,6 +712,7 @@ fn a_scope_narrows_servers_too() {
     );
 }
 
+once_test!(a_server_that_has_ended_is_started_again);
 fn a_server_that_has_ended_is_started_again() {
     let world = world(Place::any(), json!({ "test": friendly() }));
     let mut session = session(&world, &[]);
@@ -748,6 +733,7 @@ fn a_server_that_has_ended_is_started_again() {
     );
 }
 
+once_test!(a_tool_that_a_server_adds_is_accepted_while_its_session_runs);
 /// A process that is started to be looked at does not list the tool, so the running one's list is what a person accepts.
 fn a_tool_that_a_server_adds_is_accepted_while_its_session_runs() {
     let world = world(
@@ -776,6 +762,7 @@ fn a_tool_that_a_server_adds_is_accepted_while_its_session_runs() {
     session.close(LIMIT);
 }
 
+once_test!(a_call_is_repeated_after_a_servers_death_only_where_the_user_says_it_is_harmless);
 fn a_call_is_repeated_after_a_servers_death_only_where_the_user_says_it_is_harmless() {
     let harmless = json!({ "risk": { "dies_once": "low" } });
     let world = world(
@@ -803,6 +790,7 @@ fn a_call_is_repeated_after_a_servers_death_only_where_the_user_says_it_is_harml
 /// As long as a server may take to read a message, and as long as it may take to be there, together.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+once_test!(a_server_that_says_nothing_is_lost_by_name);
 fn a_server_that_says_nothing_is_lost_by_name() {
     let world = world(
         Place::any(),
@@ -818,6 +806,7 @@ fn a_server_that_says_nothing_is_lost_by_name() {
     );
 }
 
+once_test!(a_server_that_does_not_listen_is_lost_by_name);
 fn a_server_that_does_not_listen_is_lost_by_name() {
     let bad = ["deaf", "greedy"];
     let [deaf, greedy] = bad.map(|mode| server(&[mode], json!({})));

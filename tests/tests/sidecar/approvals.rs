@@ -2,28 +2,8 @@
 
 use super::messages::{payloads, script};
 use lazaret_tests::sidecar::{HttpAnswer, Sidecar, WebSocket};
-use lazaret_tests::{Place, Test, World, in_each_place, once};
+use lazaret_tests::{Place, World, once_test, place_test};
 use serde_json::{Value, json};
-
-pub fn tests() -> Vec<Test> {
-    [
-        in_each_place![
-            a_call_that_is_asked_about_starts_nothing_before_its_answer,
-            ac_34_an_answer_goes_to_the_call_that_it_names,
-        ],
-        once![
-            a_question_that_nobody_answers_is_a_no_after_its_time,
-            an_answer_for_the_session_covers_what_it_names_and_no_more,
-            a_no_that_stops_ends_the_run,
-            a_violation_has_an_event_and_too_many_end_the_run,
-            an_answer_by_another_client_counts_and_a_second_one_does_not,
-            a_yes_to_what_was_not_shown_or_was_another_question_is_an_error,
-            a_batch_is_answered_without_part_where_the_meaning_is_clear,
-            over_http_a_question_is_a_no_unless_somebody_answers,
-        ],
-    ]
-    .concat()
-}
 
 fn begin(client: &mut WebSocket, conversation: &str) {
     client.say(
@@ -40,6 +20,7 @@ fn approve(client: &mut WebSocket, answer: Value) {
     client.say("chat:tool-approve", answer);
 }
 
+place_test!(a_call_that_is_asked_about_starts_nothing_before_its_answer);
 fn a_call_that_is_asked_about_starts_nothing_before_its_answer(place: Place) {
     let world = World::new(place);
     let sidecar = Sidecar::start(
@@ -75,6 +56,7 @@ fn a_call_that_is_asked_about_starts_nothing_before_its_answer(place: Place) {
     sidecar.end().success();
 }
 
+place_test!(ac_34_an_answer_goes_to_the_call_that_it_names);
 /// Two conversations wait at once, under ids that their models chose: the second is answered first.
 fn ac_34_an_answer_goes_to_the_call_that_it_names(place: Place) {
     let world = World::new(place);
@@ -147,6 +129,7 @@ fn world() -> World {
     World::new(Place::any())
 }
 
+once_test!(a_question_that_nobody_answers_is_a_no_after_its_time);
 fn a_question_that_nobody_answers_is_a_no_after_its_time() {
     let world = world();
     let sidecar = Sidecar::start(
@@ -166,6 +149,7 @@ fn a_question_that_nobody_answers_is_a_no_after_its_time() {
     assert!(!world.project.join("made").exists());
 }
 
+once_test!(an_answer_for_the_session_covers_what_it_names_and_no_more);
 fn an_answer_for_the_session_covers_what_it_names_and_no_more() {
     let world = world();
     let write = |path: &str| ("file_write", json!({"path": path, "content": "x"}));
@@ -201,6 +185,7 @@ fn an_answer_for_the_session_covers_what_it_names_and_no_more() {
     assert!(!world.project.join("made").exists());
 }
 
+once_test!(a_no_that_stops_ends_the_run);
 fn a_no_that_stops_ends_the_run() {
     let world = world();
     let sidecar = Sidecar::start(
@@ -221,6 +206,7 @@ fn a_no_that_stops_ends_the_run() {
     assert!(!world.project.join("one").exists() && !world.project.join("two").exists());
 }
 
+once_test!(a_violation_has_an_event_and_too_many_end_the_run);
 fn a_violation_has_an_event_and_too_many_end_the_run() {
     let world = world();
     let read = || ("file_read", json!({"path": "../outside/secret.txt"}));
@@ -249,6 +235,7 @@ fn a_violation_has_an_event_and_too_many_end_the_run() {
     assert!(!format!("{all:?}").contains(&world.canary));
 }
 
+once_test!(an_answer_by_another_client_counts_and_a_second_one_does_not);
 fn an_answer_by_another_client_counts_and_a_second_one_does_not() {
     let world = world();
     let sidecar = Sidecar::start(
@@ -275,6 +262,7 @@ fn an_answer_by_another_client_counts_and_a_second_one_does_not() {
     assert!(world.project.join("made").exists());
 }
 
+once_test!(a_yes_to_what_was_not_shown_or_was_another_question_is_an_error);
 fn a_yes_to_what_was_not_shown_or_was_another_question_is_an_error() {
     let world = world();
     let hidden = (
@@ -336,6 +324,7 @@ fn a_yes_to_what_was_not_shown_or_was_another_question_is_an_error() {
     assert!(world.project.join("src/made").exists() && !world.project.join("hidden").exists());
 }
 
+once_test!(over_http_a_question_is_a_no_unless_somebody_answers);
 fn over_http_a_question_is_a_no_unless_somebody_answers() {
     let world = world();
     let sidecar = Sidecar::start(
@@ -369,6 +358,7 @@ fn over_http_a_question_is_a_no_unless_somebody_answers() {
     assert!(world.project.join("made").exists());
 }
 
+once_test!(a_batch_is_answered_without_part_where_the_meaning_is_clear);
 /// Clients that know no `part` send only the call's ID.
 fn a_batch_is_answered_without_part_where_the_meaning_is_clear() {
     let world = World::new(Place::any());

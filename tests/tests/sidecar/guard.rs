@@ -3,7 +3,7 @@
 use super::messages::script;
 use lazaret_tests::process::{self, until};
 use lazaret_tests::sidecar::{Frame, HttpAnswer, Sidecar};
-use lazaret_tests::{LIMIT, Place, Test, World, once, run};
+use lazaret_tests::{LIMIT, Place, World, once_test, run};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
@@ -11,29 +11,6 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::{Duration, Instant};
-
-pub fn tests() -> Vec<Test> {
-    once![
-        a_page_of_another_site_reaches_nothing,
-        a_name_that_leads_here_is_refused,
-        without_the_token_there_is_nothing,
-        a_form_is_refused_even_with_the_token,
-        what_is_too_large_is_refused_before_it_is_read,
-        a_flood_is_told_when_to_come_again_and_harms_nobody_else,
-        half_a_request_does_not_stay,
-        no_id_leads_out_of_its_place,
-        no_answer_repeats_a_known_secret,
-        a_name_in_both_ways_is_refused,
-        another_address_needs_a_flag_that_cannot_be_missed,
-        a_unix_socket_is_for_this_user_alone,
-        a_unix_socket_goes_with_its_server,
-        a_place_that_is_taken_has_a_code_of_its_own,
-        an_origin_that_no_page_has_is_refused_at_the_start,
-        a_wrong_field_has_its_own_name,
-        no_bytes_of_a_client_end_the_server,
-        the_page_is_the_same_for_everybody_and_all_else_needs_the_token,
-    ]
-}
 
 fn server() -> (World, Sidecar) {
     let world = World::new(Place::any());
@@ -65,6 +42,7 @@ fn with(sidecar: &Sidecar, more: &str) -> Vec<String> {
     [sidecar.head(), vec![more.to_owned()]].concat()
 }
 
+once_test!(a_page_of_another_site_reaches_nothing);
 fn a_page_of_another_site_reaches_nothing() {
     let (_world, sidecar) = server();
     assert_eq!(
@@ -94,6 +72,7 @@ fn a_page_of_another_site_reaches_nothing() {
     assert_eq!(sidecar.raw("OPTIONS /run", &preflight, b"").status, 403);
 }
 
+once_test!(a_name_that_leads_here_is_refused);
 fn a_name_that_leads_here_is_refused() {
     let (_world, sidecar) = server();
     let token = sidecar.head()[1].clone();
@@ -122,6 +101,7 @@ fn a_name_that_leads_here_is_refused() {
     );
 }
 
+once_test!(without_the_token_there_is_nothing);
 fn without_the_token_there_is_nothing() {
     let (_world, sidecar) = server();
     let host = sidecar.head()[0].clone();
@@ -153,6 +133,7 @@ fn without_the_token_there_is_nothing() {
     assert_ne!(again.token, sidecar.token, "each start has its own");
 }
 
+once_test!(a_form_is_refused_even_with_the_token);
 fn a_form_is_refused_even_with_the_token() {
     let (_world, sidecar) = server();
     for kind in [
@@ -172,6 +153,7 @@ fn a_form_is_refused_even_with_the_token() {
     );
 }
 
+once_test!(what_is_too_large_is_refused_before_it_is_read);
 fn what_is_too_large_is_refused_before_it_is_read() {
     let (_world, sidecar) = server();
     let head = with(&sidecar, "Content-Type: application/json");
@@ -221,6 +203,7 @@ fn what_is_too_large_is_refused_before_it_is_read() {
     assert_eq!(sidecar.get("/health").status, 200);
 }
 
+once_test!(a_flood_is_told_when_to_come_again_and_harms_nobody_else);
 fn a_flood_is_told_when_to_come_again_and_harms_nobody_else() {
     let world = World::new(Place::any());
     let sidecar = Sidecar::start(&world, &script(&[("Hello.", &[])]), &["--rate", "2"]);
@@ -256,6 +239,7 @@ fn a_flood_is_told_when_to_come_again_and_harms_nobody_else() {
     assert!(!client.to_end().is_empty());
 }
 
+once_test!(half_a_request_does_not_stay);
 fn half_a_request_does_not_stay() {
     let (_world, sidecar) = server();
     let mut stream = sidecar.connect();
@@ -268,6 +252,7 @@ fn half_a_request_does_not_stay() {
     assert!(begun.elapsed() < LIMIT, "it stays open");
 }
 
+once_test!(no_id_leads_out_of_its_place);
 fn no_id_leads_out_of_its_place() {
     let (_world, sidecar) = server();
     for path in [
@@ -292,6 +277,7 @@ fn no_id_leads_out_of_its_place() {
     }
 }
 
+once_test!(no_answer_repeats_a_known_secret);
 fn no_answer_repeats_a_known_secret() {
     let world = World::new(Place::any());
     let secret = "Sup3rS3cretValue-XyZ";
@@ -338,6 +324,7 @@ fn no_answer_repeats_a_known_secret() {
     );
 }
 
+once_test!(a_name_in_both_ways_is_refused);
 fn a_name_in_both_ways_is_refused() {
     let (_world, sidecar) = server();
     for body in [
@@ -348,6 +335,7 @@ fn a_name_in_both_ways_is_refused() {
     }
 }
 
+once_test!(another_address_needs_a_flag_that_cannot_be_missed);
 fn another_address_needs_a_flag_that_cannot_be_missed() {
     let world = World::new(Place::any());
     let start = |more: &[&str]| {
@@ -373,6 +361,7 @@ fn another_address_needs_a_flag_that_cannot_be_missed() {
     assert_eq!(sidecar.raw("GET /health", &named, b"").status, 421);
 }
 
+once_test!(a_unix_socket_is_for_this_user_alone);
 fn a_unix_socket_is_for_this_user_alone() {
     let world = World::new(Place::any());
     let folder = world.home.join("run");
@@ -407,6 +396,7 @@ fn a_unix_socket_is_for_this_user_alone() {
     start().end().success();
 }
 
+once_test!(a_unix_socket_goes_with_its_server);
 /// However the server ends, what it leaves is in nobody's way, and what others put there since is left alone.
 fn a_unix_socket_goes_with_its_server() {
     let world = World::new(Place::any());
@@ -434,6 +424,7 @@ fn a_unix_socket_goes_with_its_server() {
     assert!(path.exists(), "another one's socket");
 }
 
+once_test!(a_place_that_is_taken_has_a_code_of_its_own);
 fn a_place_that_is_taken_has_a_code_of_its_own() {
     let world = World::new(Place::any());
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -463,6 +454,7 @@ fn a_place_that_is_taken_has_a_code_of_its_own() {
     );
 }
 
+once_test!(an_origin_that_no_page_has_is_refused_at_the_start);
 /// `*` and what no browser sends as an Origin would only seem to let somebody in.
 fn an_origin_that_no_page_has_is_refused_at_the_start() {
     let world = World::new(Place::any());
@@ -494,6 +486,7 @@ fn an_origin_that_no_page_has_is_refused_at_the_start() {
     assert_eq!(sidecar.raw("GET /health", &head, b"").status, 200);
 }
 
+once_test!(a_wrong_field_has_its_own_name);
 fn a_wrong_field_has_its_own_name() {
     let (_world, sidecar) = server();
     let answer = sidecar.send("POST", "/run", &json!({"prompt": " "}));
@@ -522,6 +515,7 @@ fn a_wrong_field_has_its_own_name() {
     assert!(message.contains("only one of them"), "{message}");
 }
 
+once_test!(no_bytes_of_a_client_end_the_server);
 fn no_bytes_of_a_client_end_the_server() {
     let (_world, sidecar) = server();
     let texts = [
@@ -581,6 +575,7 @@ fn no_bytes_of_a_client_end_the_server() {
     assert_eq!(sidecar.get("/health").status, 200);
 }
 
+once_test!(the_page_is_the_same_for_everybody_and_all_else_needs_the_token);
 fn the_page_is_the_same_for_everybody_and_all_else_needs_the_token() {
     let world = World::new(Place::any());
     let turns = script(&[("Hello.", &[])]);

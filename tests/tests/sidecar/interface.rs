@@ -3,18 +3,8 @@
 use super::messages::script;
 use lazaret_tests::model_server::{ModelServer, Reply};
 use lazaret_tests::sidecar::Sidecar;
-use lazaret_tests::{LIMIT, Place, Test, World, once, run};
+use lazaret_tests::{LIMIT, Place, World, once_test, run};
 use serde_json::{Value, json};
-
-pub fn tests() -> Vec<Test> {
-    once![
-        a_run_over_http_is_its_result_or_its_events,
-        the_descriptions_are_those_of_the_types,
-        what_there_is_not_is_said,
-        a_key_is_tried_and_is_in_no_answer,
-        a_run_without_network_has_no_web_tools,
-    ]
-}
 
 fn server(turns: &Value) -> (World, Sidecar) {
     let world = World::new(Place::any());
@@ -22,6 +12,7 @@ fn server(turns: &Value) -> (World, Sidecar) {
     (world, sidecar)
 }
 
+once_test!(a_run_over_http_is_its_result_or_its_events);
 fn a_run_over_http_is_its_result_or_its_events() {
     let (_world, sidecar) = server(&script(&[
         ("Look.", &[("bash", json!({"command": "echo hello"}))]),
@@ -69,6 +60,7 @@ fn a_run_over_http_is_its_result_or_its_events() {
     assert!(stream.body.contains("_run_error_"), "{stream:?}");
 }
 
+once_test!(the_descriptions_are_those_of_the_types);
 fn the_descriptions_are_those_of_the_types() {
     let (world, sidecar) = server(&script(&[]));
     for (name, option) in [("openapi", "--openapi"), ("asyncapi", "--asyncapi")] {
@@ -92,6 +84,7 @@ fn the_descriptions_are_those_of_the_types() {
     }
 }
 
+once_test!(what_there_is_not_is_said);
 fn what_there_is_not_is_said() {
     let (_world, sidecar) = server(&script(&[]));
     assert_eq!(sidecar.get("/").status, 404);
@@ -135,6 +128,7 @@ fn what_there_is_not_is_said() {
     assert_eq!(models["models"][0]["supports_tools"], true, "{models}");
 }
 
+once_test!(a_key_is_tried_and_is_in_no_answer);
 fn a_key_is_tried_and_is_in_no_answer() {
     let key = "sk-a-key-that-is-wrong";
     let refusal = json!({"error": {"type": "authentication_error", "message": format!("invalid x-api-key {key}")}});
@@ -162,6 +156,7 @@ fn a_key_is_tried_and_is_in_no_answer() {
     }
 }
 
+once_test!(a_run_without_network_has_no_web_tools);
 fn a_run_without_network_has_no_web_tools() {
     let turns = script(&[
         (

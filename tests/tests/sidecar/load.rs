@@ -3,21 +3,11 @@
 use super::messages::{payloads, script};
 use lazaret_tests::process::{self, until};
 use lazaret_tests::sidecar::Sidecar;
-use lazaret_tests::{LIMIT, Place, Test, World, in_each_place, once};
+use lazaret_tests::{LIMIT, Place, World, once_test, place_test};
 use serde_json::json;
 use std::collections::BTreeSet;
 
-pub fn tests() -> Vec<Test> {
-    [
-        in_each_place![fifty_conversations_at_once_get_each_its_own],
-        once![
-            a_client_that_does_not_read_is_given_up_and_no_other_one_waits,
-            the_executor_is_lost_and_another_one_serves
-        ],
-    ]
-    .concat()
-}
-
+place_test!(fifty_conversations_at_once_get_each_its_own);
 /// Each conversation writes a file of its own name, in a session of its own, over one connection.
 fn fifty_conversations_at_once_get_each_its_own(place: Place) {
     let world = World::new(place);
@@ -84,6 +74,7 @@ fn fifty_conversations_at_once_get_each_its_own(place: Place) {
     sidecar.end().success();
 }
 
+once_test!(a_client_that_does_not_read_is_given_up_and_no_other_one_waits);
 fn a_client_that_does_not_read_is_given_up_and_no_other_one_waits() {
     let world = World::new(Place::any());
     let turns = script(&[
@@ -127,6 +118,7 @@ fn a_client_that_does_not_read_is_given_up_and_no_other_one_waits() {
     assert!(slow.is_closed(LIMIT));
 }
 
+once_test!(the_executor_is_lost_and_another_one_serves);
 fn the_executor_is_lost_and_another_one_serves() {
     let world = World::new(Place::any());
     let turns = script(&[

@@ -4,7 +4,7 @@ use super::messages::script;
 use lazaret_tests::process::{assert_gone, until};
 use lazaret_tests::sidecar::{HttpAnswer, Sidecar};
 use lazaret_tests::world::long_sleep;
-use lazaret_tests::{LIMIT, Place, Test, World, in_each_place, once};
+use lazaret_tests::{LIMIT, Place, World, once_test, place_test};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
 use std::net::{Shutdown, TcpStream};
@@ -14,28 +14,6 @@ use std::time::Instant;
 const SESSIONS_MAX: usize = 64;
 /// Most answers of a session at once.
 const STREAMS_MAX: usize = 32;
-
-pub fn tests() -> Vec<Test> {
-    [
-        in_each_place![
-            tools_work_over_http_and_reach_nothing_outside,
-            the_end_of_a_session_ends_its_commands
-        ],
-        once![
-            a_page_reaches_no_tool,
-            what_names_no_session_is_not_served,
-            a_body_and_its_kind_have_limits,
-            sessions_have_a_limit,
-            answers_of_a_session_have_a_limit,
-            a_client_that_floods_is_told_when_to_come_again,
-            a_question_comes_on_the_stream_of_its_call,
-            live_output_and_messages_come_on_their_streams,
-            a_cancelled_request_over_http_ends_its_command,
-            each_client_has_a_session_of_its_own_project,
-        ],
-    ]
-    .concat()
-}
 
 /// A client with a session.
 pub struct Client<'s> {
@@ -165,6 +143,7 @@ fn server(place: Place, more: &[&str]) -> (World, Sidecar) {
 
 const TRUSTED: [&str; 2] = ["--trust", "autonomous"];
 
+place_test!(tools_work_over_http_and_reach_nothing_outside);
 fn tools_work_over_http_and_reach_nothing_outside(place: Place) {
     let (world, sidecar) = server(place, &TRUSTED);
     let client = Client::open(&sidecar, json!({}));
@@ -197,6 +176,7 @@ fn tools_work_over_http_and_reach_nothing_outside(place: Place) {
     assert_eq!(client.post(&bash(4, "true")).status, 404, "it has ended");
 }
 
+place_test!(the_end_of_a_session_ends_its_commands);
 fn the_end_of_a_session_ends_its_commands(place: Place) {
     let (world, sidecar) = server(place, &TRUSTED);
     let client = Client::open(&sidecar, json!({}));
@@ -222,6 +202,7 @@ fn the_end_of_a_session_ends_its_commands(place: Place) {
     );
 }
 
+once_test!(a_page_reaches_no_tool);
 fn a_page_reaches_no_tool() {
     let (world, sidecar) = server(Place::any(), &TRUSTED);
     let client = Client::open(&sidecar, json!({}));
@@ -263,6 +244,7 @@ fn a_page_reaches_no_tool() {
     assert!(world.project.join("made").exists());
 }
 
+once_test!(what_names_no_session_is_not_served);
 fn what_names_no_session_is_not_served() {
     let (world, sidecar) = server(Place::any(), &TRUSTED);
     let call = bash(2, "touch made");
@@ -324,6 +306,7 @@ fn what_names_no_session_is_not_served() {
     assert_eq!(client.bash("touch made")["isError"], false, "control");
 }
 
+once_test!(a_body_and_its_kind_have_limits);
 fn a_body_and_its_kind_have_limits() {
     let (_world, sidecar) = server(Place::any(), &TRUSTED);
     let client = Client::open(&sidecar, json!({}));
@@ -359,6 +342,7 @@ fn a_body_and_its_kind_have_limits() {
     );
 }
 
+once_test!(sessions_have_a_limit);
 fn sessions_have_a_limit() {
     let (_world, sidecar) = server(Place::any(), &TRUSTED);
     let clients: Vec<_> = (0..SESSIONS_MAX)
@@ -384,6 +368,7 @@ fn sessions_have_a_limit() {
     );
 }
 
+once_test!(answers_of_a_session_have_a_limit);
 fn answers_of_a_session_have_a_limit() {
     let (world, sidecar) = server(Place::any(), &TRUSTED);
     let client = Client::open(&sidecar, json!({}));
@@ -414,6 +399,7 @@ fn answers_of_a_session_have_a_limit() {
         == 200));
 }
 
+once_test!(a_client_that_floods_is_told_when_to_come_again);
 fn a_client_that_floods_is_told_when_to_come_again() {
     let (_world, sidecar) = server(Place::any(), &["--rate", "5"]);
     let client = Client::open(&sidecar, json!({}));
@@ -424,6 +410,7 @@ fn a_client_that_floods_is_told_when_to_come_again() {
     assert!(refused.expect("a limit").head.contains("retry-after"));
 }
 
+once_test!(a_question_comes_on_the_stream_of_its_call);
 fn a_question_comes_on_the_stream_of_its_call() {
     let (world, sidecar) = server(Place::any(), &[]);
     let mut client = Client::open(&sidecar, json!({}));
@@ -452,6 +439,7 @@ fn a_question_comes_on_the_stream_of_its_call() {
     }
 }
 
+once_test!(live_output_and_messages_come_on_their_streams);
 fn live_output_and_messages_come_on_their_streams() {
     let (_world, sidecar) = server(Place::any(), &TRUSTED);
     let client = Client::open(&sidecar, json!({}));
@@ -471,6 +459,7 @@ fn live_output_and_messages_come_on_their_streams() {
     );
 }
 
+once_test!(a_cancelled_request_over_http_ends_its_command);
 fn a_cancelled_request_over_http_ends_its_command() {
     let (world, sidecar) = server(Place::any(), &TRUSTED);
     let client = Client::open(&sidecar, json!({}));
@@ -498,6 +487,7 @@ fn a_cancelled_request_over_http_ends_its_command() {
     );
 }
 
+once_test!(each_client_has_a_session_of_its_own_project);
 fn each_client_has_a_session_of_its_own_project() {
     let world = World::new(Place::any());
     let other = World::new(Place::any());

@@ -10,20 +10,3 @@ mod interface;
 mod mcp;
 mod server_log;
 mod servers;
-
-use lazaret_tests::suite::Test;
-
-pub fn tests() -> Vec<Test> {
-    let tests = [
-        runs::tests(),
-        approvals::tests(),
-        guard::tests(),
-        load::tests(),
-        parents::tests(),
-        interface::tests(),
-        mcp::tests(),
-        server_log::tests(),
-        servers::tests(),
-    ];
-    tests.concat()
-}

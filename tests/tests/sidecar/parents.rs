@@ -4,24 +4,10 @@ use super::messages::script;
 use lazaret_tests::process::{self, Running, until};
 use lazaret_tests::sidecar::Sidecar;
 use lazaret_tests::world::long_sleep;
-use lazaret_tests::{LIMIT, Place, Test, World, in_each_place, once};
+use lazaret_tests::{LIMIT, Place, World, once_test, place_test};
 use serde_json::json;
 use std::path::Path;
 use std::time::Duration;
-
-pub fn tests() -> Vec<Test> {
-    [
-        in_each_place![
-            it_ends_with_its_input_and_leaves_nothing,
-            it_ends_when_its_parent_is_killed
-        ],
-        once![
-            an_application_chats_approves_and_dies_and_nothing_remains,
-            a_signal_ends_it_and_its_runs
-        ],
-    ]
-    .concat()
-}
 
 fn sleeper(marker: &str) -> serde_json::Value {
     script(&[(
@@ -48,6 +34,7 @@ fn begin(sidecar: &Sidecar, marker: &str) {
     assert!(until(LIMIT, || sleeping(marker)));
 }
 
+place_test!(it_ends_with_its_input_and_leaves_nothing);
 fn it_ends_with_its_input_and_leaves_nothing(place: Place) {
     let (world, marker) = (World::new(place), long_sleep());
     let sidecar = Sidecar::start(&world, &sleeper(&marker), &[]);
@@ -59,6 +46,7 @@ fn it_ends_with_its_input_and_leaves_nothing(place: Place) {
     assert_eq!(process::left_after(&below, LIMIT), []);
 }
 
+place_test!(it_ends_when_its_parent_is_killed);
 /// Somebody else still holds the other end of its input: it ends with its parent all the same.
 fn it_ends_when_its_parent_is_killed(place: Place) {
     let (world, marker) = (World::new(place), long_sleep());
@@ -84,6 +72,7 @@ fn it_ends_when_its_parent_is_killed(place: Place) {
     process::assert_gone(&format!("sleep {marker}"), LIMIT);
 }
 
+once_test!(a_signal_ends_it_and_its_runs);
 fn a_signal_ends_it_and_its_runs() {
     let (world, marker) = (World::new(Place::any()), long_sleep());
     let sidecar = Sidecar::start(&world, &sleeper(&marker), &[]);
@@ -97,6 +86,7 @@ fn a_signal_ends_it_and_its_runs() {
     process::assert_gone(&format!("sleep {marker}"), LIMIT);
 }
 
+once_test!(an_application_chats_approves_and_dies_and_nothing_remains);
 /// `examples/sidecar.mjs`: what a desktop application does, in sixty lines.
 fn an_application_chats_approves_and_dies_and_nothing_remains() {
     let (world, marker) = (World::new(Place::any()), long_sleep());

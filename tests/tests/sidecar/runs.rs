@@ -6,36 +6,9 @@ use lazaret_tests::model_server::ModelServer;
 use lazaret_tests::process::{self, until};
 use lazaret_tests::sidecar::{Sidecar, WebSocket};
 use lazaret_tests::world::long_sleep;
-use lazaret_tests::{LIMIT, Place, Test, World, in_each_place, once, run};
+use lazaret_tests::{LIMIT, Place, World, once_test, place_test, run};
 use serde_json::{Value, json};
 use std::time::Duration;
-
-pub fn tests() -> Vec<Test> {
-    [
-        in_each_place![
-            ac_30_the_events_of_a_run_come_in_their_order,
-            ac_32_a_cancelled_run_is_partial_and_leaves_no_process,
-        ],
-        once![
-            ac_25_to_28_each_vendors_calls_arrive_whole_and_are_answered,
-            ac_29_a_run_without_calls_has_no_events_of_tools,
-            ac_31_two_hundred_turns_are_the_last,
-            ac_33_a_project_has_its_tools_and_without_one_there_are_none_for_files,
-            a_conversation_goes_on_and_a_history_counts_more,
-            who_comes_back_hears_what_was_missed,
-            a_run_that_nobody_hears_any_more_ends,
-            names_are_written_in_the_other_case_where_that_is_asked_for,
-            a_typed_client_with_empty_fields_is_understood_and_told_errors_in_its_words,
-            a_client_carries_out_calls_of_its_own_tools,
-            a_provider_that_fails_ends_the_run_with_its_name,
-            trust_falls_at_once_and_rises_with_the_next_run,
-            a_scope_of_the_client_narrows_its_session,
-            output_that_is_no_text_is_base64,
-            hooks_of_the_user_judge_calls_and_hear_of_a_session_once,
-        ],
-    ]
-    .concat()
-}
 
 fn world() -> World {
     World::new(Place::any())
@@ -58,6 +31,7 @@ fn text(messages: &[Value]) -> String {
         .collect()
 }
 
+place_test!(ac_30_the_events_of_a_run_come_in_their_order);
 fn ac_30_the_events_of_a_run_come_in_their_order(place: Place) {
     let world = World::new(place);
     world.put("a.txt", "content");
@@ -134,6 +108,7 @@ fn sleeping(marker: &str) -> bool {
         .any(|process| process.name == "sleep")
 }
 
+place_test!(ac_32_a_cancelled_run_is_partial_and_leaves_no_process);
 fn ac_32_a_cancelled_run_is_partial_and_leaves_no_process(place: Place) {
     let world = World::new(place);
     let marker = long_sleep();
@@ -168,6 +143,7 @@ fn ac_32_a_cancelled_run_is_partial_and_leaves_no_process(place: Place) {
     sidecar.end().success();
 }
 
+once_test!(ac_25_to_28_each_vendors_calls_arrive_whole_and_are_answered);
 fn ac_25_to_28_each_vendors_calls_arrive_whole_and_are_answered() {
     for vendor in Vendor::ALL {
         let world = world();
@@ -237,6 +213,7 @@ fn ac_25_to_28_each_vendors_calls_arrive_whole_and_are_answered() {
     }
 }
 
+once_test!(ac_29_a_run_without_calls_has_no_events_of_tools);
 fn ac_29_a_run_without_calls_has_no_events_of_tools() {
     let world = world();
     let sidecar = Sidecar::start(&world, &script(&[("Just text.", &[])]), &[]);
@@ -254,6 +231,7 @@ fn ac_29_a_run_without_calls_has_no_events_of_tools() {
     assert_eq!(text(&all), "Just text.");
 }
 
+once_test!(ac_31_two_hundred_turns_are_the_last);
 fn ac_31_two_hundred_turns_are_the_last() {
     let turns = json!({"repeat": true, "turns": [{"toolCalls": [{"name": "thinking", "input": {"thought": "hm"}}]}]});
     let world = world();
@@ -268,6 +246,7 @@ fn ac_31_two_hundred_turns_are_the_last() {
     assert_eq!(payloads(&all, "chat:tool-result").len(), 200);
 }
 
+once_test!(ac_33_a_project_has_its_tools_and_without_one_there_are_none_for_files);
 fn ac_33_a_project_has_its_tools_and_without_one_there_are_none_for_files() {
     let world = world();
     world.put("a.txt", "content");
@@ -332,6 +311,7 @@ fn ac_33_a_project_has_its_tools_and_without_one_there_are_none_for_files() {
     );
 }
 
+once_test!(a_conversation_goes_on_and_a_history_counts_more);
 fn a_conversation_goes_on_and_a_history_counts_more() {
     // The script answers by how many answers there are already.
     let turns = script(&[("First.", &[]), ("Second.", &[]), ("Third.", &[])]);
@@ -351,6 +331,7 @@ fn a_conversation_goes_on_and_a_history_counts_more() {
     );
 }
 
+once_test!(who_comes_back_hears_what_was_missed);
 fn who_comes_back_hears_what_was_missed() {
     let world = world();
     let turns = script(&[
@@ -425,6 +406,7 @@ fn who_comes_back_hears_what_was_missed() {
     );
 }
 
+once_test!(a_run_that_nobody_hears_any_more_ends);
 fn a_run_that_nobody_hears_any_more_ends() {
     let world = world();
     let marker = long_sleep();
@@ -453,6 +435,7 @@ fn a_run_that_nobody_hears_any_more_ends() {
     );
 }
 
+once_test!(names_are_written_in_the_other_case_where_that_is_asked_for);
 fn names_are_written_in_the_other_case_where_that_is_asked_for() {
     let world = world();
     let turns = script(&[
@@ -491,6 +474,7 @@ fn names_are_written_in_the_other_case_where_that_is_asked_for() {
     );
 }
 
+once_test!(a_typed_client_with_empty_fields_is_understood_and_told_errors_in_its_words);
 fn a_typed_client_with_empty_fields_is_understood_and_told_errors_in_its_words() {
     let world = world();
     let sidecar = Sidecar::start(&world, &script(&[("Done", &[])]), &["--wire-case", "snake"]);
@@ -520,6 +504,7 @@ fn a_typed_client_with_empty_fields_is_understood_and_told_errors_in_its_words()
     }
 }
 
+once_test!(a_client_carries_out_calls_of_its_own_tools);
 fn a_client_carries_out_calls_of_its_own_tools() {
     let turns = script(&[
         ("", &[("deploy", json!({"to": "staging"}))]),
@@ -582,6 +567,7 @@ fn a_client_carries_out_calls_of_its_own_tools() {
     );
 }
 
+once_test!(a_provider_that_fails_ends_the_run_with_its_name);
 fn a_provider_that_fails_ends_the_run_with_its_name() {
     let world = world();
     let turns = json!({"turns": [{"text": "So far", "error": "cut"}]});
@@ -604,6 +590,7 @@ fn a_provider_that_fails_ends_the_run_with_its_name() {
     assert_eq!(client.next_of("request:error")["code"], "unknown_provider");
 }
 
+once_test!(trust_falls_at_once_and_rises_with_the_next_run);
 fn trust_falls_at_once_and_rises_with_the_next_run() {
     let world = world();
     let wait =
@@ -657,6 +644,7 @@ fn trust_falls_at_once_and_rises_with_the_next_run() {
     );
 }
 
+once_test!(a_scope_of_the_client_narrows_its_session);
 fn a_scope_of_the_client_narrows_its_session() {
     let world = world();
     world.put("a.txt", "content");
@@ -689,6 +677,7 @@ fn a_scope_of_the_client_narrows_its_session() {
     assert_eq!(client.next_of("request:error")["code"], "invalid_request");
 }
 
+once_test!(output_that_is_no_text_is_base64);
 fn output_that_is_no_text_is_base64() {
     let turns = script(&[
         (
@@ -708,6 +697,7 @@ fn output_that_is_no_text_is_base64() {
     );
 }
 
+once_test!(hooks_of_the_user_judge_calls_and_hear_of_a_session_once);
 fn hooks_of_the_user_judge_calls_and_hear_of_a_session_once() {
     let world = world();
     let settings = world.home.join("config/lazaret");

@@ -3,23 +3,12 @@
 use super::messages::script;
 use lazaret_tests::process::until;
 use lazaret_tests::sidecar::Sidecar;
-use lazaret_tests::{LIMIT, Place, Test, World, once, run};
+use lazaret_tests::{LIMIT, Place, World, once_test, run};
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
-
-pub fn tests() -> Vec<Test> {
-    once![
-        each_request_run_and_call_has_a_line_and_no_secret_is_in_any,
-        who_is_refused_is_in_the_log_and_a_flood_is_not_all_of_it,
-        a_full_log_goes_on_behind_the_confinement,
-        a_log_that_is_not_ours_alone_stops_the_start,
-        a_log_on_standard_error_waits_for_no_reader,
-        without_the_feature_an_export_is_an_error_that_names_it,
-    ]
-}
 
 /// Known to nobody as a secret: what is not to be in the log is not in it for another reason.
 const PLANTED: &str = "planted-5ecret-0f93";
@@ -67,6 +56,7 @@ fn events(world: &World, event: &str, count: usize) -> Vec<Value> {
     found
 }
 
+once_test!(each_request_run_and_call_has_a_line_and_no_secret_is_in_any);
 fn each_request_run_and_call_has_a_line_and_no_secret_is_in_any() {
     let world = World::new(Place::any());
     let echo = json!({"command": format!("echo {PLANTED} $OWN_TOKEN; exit 3")});
@@ -206,6 +196,7 @@ fn each_request_run_and_call_has_a_line_and_no_secret_is_in_any() {
     assert_eq!(fs::metadata(log(&world)).unwrap().mode() & 0o777, 0o600);
 }
 
+once_test!(who_is_refused_is_in_the_log_and_a_flood_is_not_all_of_it);
 fn who_is_refused_is_in_the_log_and_a_flood_is_not_all_of_it() {
     let world = World::new(Place::any());
     let sidecar = started(&world, &script(&[]), &["--rate", "2"]);
@@ -261,6 +252,7 @@ fn who_is_refused_is_in_the_log_and_a_flood_is_not_all_of_it() {
     assert!(!fs::read_to_string(log(&world)).unwrap().contains(&token));
 }
 
+once_test!(a_full_log_goes_on_behind_the_confinement);
 /// The file is full once the program can open, rename and remove none any more.
 fn a_full_log_goes_on_behind_the_confinement() {
     let world = World::new(Place::any());
@@ -294,6 +286,7 @@ fn a_full_log_goes_on_behind_the_confinement() {
     }
 }
 
+once_test!(a_log_that_is_not_ours_alone_stops_the_start);
 fn a_log_that_is_not_ours_alone_stops_the_start() {
     let world = World::new(Place::any());
     world.put("victim", "content");
@@ -318,6 +311,7 @@ fn a_log_that_is_not_ours_alone_stops_the_start() {
     assert_eq!(fs::metadata(log(&world)).unwrap().mode() & 0o777, 0o600);
 }
 
+once_test!(a_log_on_standard_error_waits_for_no_reader);
 fn a_log_on_standard_error_waits_for_no_reader() {
     let world = World::new(Place::any());
     let mut lazaret = Sidecar::command(&world, &script(&[]));
@@ -351,6 +345,7 @@ fn a_log_on_standard_error_waits_for_no_reader() {
     assert_eq!(sidecar.end().code(), 0);
 }
 
+once_test!(without_the_feature_an_export_is_an_error_that_names_it);
 fn without_the_feature_an_export_is_an_error_that_names_it() {
     let world = World::new(Place::any());
     let mut command = Sidecar::command(&world, &script(&[]));

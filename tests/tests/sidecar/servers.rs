@@ -6,31 +6,11 @@ use crate::servers::scene::{SERVER, dressed, friendly, mcp, server, settings, wo
 use lazaret_tests::process::{self, Process};
 use lazaret_tests::sidecar::{Sidecar, WebSocket};
 use lazaret_tests::world::long_sleep;
-use lazaret_tests::{LIMIT, Place, Test, World, in_each_place, once};
+use lazaret_tests::{LIMIT, Place, World, once_test, place_test};
 use serde_json::{Value, json};
 use std::io::{ErrorKind, Read};
 use std::net::TcpListener;
 use std::time::Duration;
-
-pub fn tests() -> Vec<Test> {
-    [
-        in_each_place![
-            a_conversation_calls_a_server_in_a_cell,
-            a_hostile_server_of_a_conversation_gets_nothing,
-            each_session_has_servers_of_its_own_and_none_is_left,
-        ],
-        once![
-            a_server_that_fails_is_named_and_the_conversation_goes_on,
-            a_server_that_says_nothing_delays_its_own_tools_alone,
-            a_tool_that_has_changed_is_not_called,
-            settings_that_cannot_be_used_are_named_at_the_start,
-            a_repository_s_servers_are_those_of_the_project_of_the_start,
-            without_a_project_there_are_servers_that_need_none,
-            a_scope_of_the_client_narrows_servers_too,
-        ],
-    ]
-    .concat()
-}
 
 fn start(world: &World, turns: &Value) -> Sidecar {
     Sidecar::of(&mut dressed(world, Sidecar::command(world, turns)))
@@ -103,6 +83,7 @@ fn is_listed(sidecar: &Sidecar, name: &str) -> bool {
         .any(|tool| tool["name"] == name)
 }
 
+place_test!(a_conversation_calls_a_server_in_a_cell);
 fn a_conversation_calls_a_server_in_a_cell(place: Place) {
     let mut approved = friendly();
     approved["autoApprove"] = json!(["echo"]);
@@ -171,6 +152,7 @@ fn a_conversation_calls_a_server_in_a_cell(place: Place) {
     sidecar.end().success();
 }
 
+place_test!(a_hostile_server_of_a_conversation_gets_nothing);
 fn a_hostile_server_of_a_conversation_gets_nothing(place: Place) {
     let world = world(place, json!({ "test": friendly() }));
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -199,6 +181,7 @@ fn a_hostile_server_of_a_conversation_gets_nothing(place: Place) {
     sidecar.end().success();
 }
 
+place_test!(each_session_has_servers_of_its_own_and_none_is_left);
 fn each_session_has_servers_of_its_own_and_none_is_left(place: Place) {
     let marker = long_sleep();
     let world = world(
@@ -279,6 +262,7 @@ fn each_session_has_servers_of_its_own_and_none_is_left(place: Place) {
     process::assert_gone(&marker, LIMIT);
 }
 
+once_test!(a_server_that_fails_is_named_and_the_conversation_goes_on);
 fn a_server_that_fails_is_named_and_the_conversation_goes_on() {
     let world = world(
         Place::any(),
@@ -323,6 +307,7 @@ fn a_server_that_fails_is_named_and_the_conversation_goes_on() {
     );
 }
 
+once_test!(a_server_that_says_nothing_delays_its_own_tools_alone);
 fn a_server_that_says_nothing_delays_its_own_tools_alone() {
     let world = world(
         Place::any(),
@@ -363,6 +348,7 @@ fn a_server_that_says_nothing_delays_its_own_tools_alone() {
     );
 }
 
+once_test!(a_tool_that_has_changed_is_not_called);
 fn a_tool_that_has_changed_is_not_called() {
     let world = world(
         Place::any(),
@@ -394,6 +380,7 @@ fn a_tool_that_has_changed_is_not_called() {
     );
 }
 
+once_test!(settings_that_cannot_be_used_are_named_at_the_start);
 fn settings_that_cannot_be_used_are_named_at_the_start() {
     let world = world(Place::any(), json!({}));
     world.write(
@@ -420,6 +407,7 @@ fn settings_that_cannot_be_used_are_named_at_the_start() {
     );
 }
 
+once_test!(a_repository_s_servers_are_those_of_the_project_of_the_start);
 fn a_repository_s_servers_are_those_of_the_project_of_the_start() {
     let world = world(Place::any(), json!({ "mine": friendly() }));
     world.put(
@@ -464,6 +452,7 @@ fn a_repository_s_servers_are_those_of_the_project_of_the_start() {
     );
 }
 
+once_test!(without_a_project_there_are_servers_that_need_none);
 fn without_a_project_there_are_servers_that_need_none() {
     let world = World::new(Place::any());
     world.write(&world.home.join("servers/server.py"), SERVER);
@@ -507,6 +496,7 @@ fn without_a_project_there_are_servers_that_need_none() {
     sidecar.end().success();
 }
 
+once_test!(a_scope_of_the_client_narrows_servers_too);
 fn a_scope_of_the_client_narrows_servers_too() {
     let world = world(
         Place::any(),
