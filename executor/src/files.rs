@@ -50,7 +50,7 @@ impl WorkerJob {
 pub enum WorkerEvent {
     /// Part of an answer.
     Part(WorkerJob, Vec<u8>),
-    Ended(WorkerJob, Outcome, Usage),
+    Ended(WorkerJob, Box<Outcome>, Usage),
     /// Links on the path lead there. The worker did nothing: the broker decides again.
     Elsewhere(WorkerJob, ZonePath),
 }
@@ -203,8 +203,11 @@ impl Files {
                 ErrorKind::Timeout,
                 "the file tool took too long and was ended",
             );
-            self.events
-                .push(WorkerEvent::Ended(late, outcome, Usage::default()));
+            self.events.push(WorkerEvent::Ended(
+                late,
+                Box::new(outcome),
+                Usage::default(),
+            ));
             self.cancel(late);
         }
     }
@@ -306,8 +309,11 @@ impl Files {
                 stdout_bytes: current.answered as u64,
                 ..usage
             };
-            self.events
-                .push(WorkerEvent::Ended(current.job, Outcome::Answered, usage));
+            self.events.push(WorkerEvent::Ended(
+                current.job,
+                Box::new(Outcome::Answered),
+                usage,
+            ));
             self.current = None;
             self.advance();
         }
@@ -321,7 +327,7 @@ impl Files {
                 message: reason.to_owned(),
             });
             self.events
-                .push(WorkerEvent::Ended(job, outcome, Usage::default()));
+                .push(WorkerEvent::Ended(job, Box::new(outcome), Usage::default()));
         }
         self.advance();
     }

@@ -257,7 +257,7 @@ mod tests {
             let trees = trees_of(bin.as_os_str(), name).into_iter().flatten();
             trees.map(|(_, tree)| tree).collect()
         };
-        assert_eq!(trees("plain"), [bin.clone()]);
+        assert_eq!(trees("plain"), std::slice::from_ref(&bin));
         assert_eq!(trees("tool"), [bin.clone(), home.join("share/tool")]);
         assert_eq!(trees("hidden"), [bin.clone(), home.join(".tool/bin")]);
         let package = home.join("lib/node_modules/@vendor/agent");

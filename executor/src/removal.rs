@@ -242,8 +242,8 @@ mod tests {
         symlink(&outside, tree.join("link")).unwrap();
         symlink(&outside, tree.join("closed/in/link")).unwrap();
         fs::hard_link(outside.join("file"), tree.join("closed/second")).unwrap();
-        fs::set_permissions(tree.join("closed/in"), Permissions::from_mode(0)).unwrap();
-        fs::set_permissions(tree.join("closed"), Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(tree.join("closed/in"), Permissions::from_mode(0o000)).unwrap();
+        fs::set_permissions(tree.join("closed"), Permissions::from_mode(0o000)).unwrap();
         // Deeper than a path or a stack may be.
         let mut at = OwnedFd::from(File::open(&tree).unwrap());
         for _ in 0..5000 {

@@ -23,7 +23,7 @@ impl Session {
                 WorkerEvent::Ended(WorkerJob::Call(id), outcome, usage) => {
                     self.calls
                         .entry(id)
-                        .and_modify(|call| call.end(outcome, usage));
+                        .and_modify(|call| call.end(*outcome, usage));
                 }
                 WorkerEvent::Elsewhere(WorkerJob::Call(id), real) => self.follow(id, real)?,
                 WorkerEvent::Elsewhere(

@@ -61,7 +61,8 @@ impl Accept {
             ));
         };
         let ask = || pages::confirm("have you looked at these files, and do you accept them?");
-        if !self.yes && !(is_shown && ask()?) {
+        let is_accepted = self.yes || (is_shown && ask()?);
+        if !is_accepted {
             return Ok(exit::FAILED);
         }
         let failed = |error: io::Error| Failed::internal(format!("cannot record it: {error}"));

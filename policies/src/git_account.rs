@@ -18,7 +18,7 @@ pub enum IdentitySetting {
     Include {
         /// As git reads it, if it is not met always.
         condition: Option<String>,
-        /// As it is written.
+        /// The path as the setting has it.
         path: String,
     },
 }

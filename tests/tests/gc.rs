@@ -161,7 +161,7 @@ fn no_link_of_a_command_is_followed(place: Place) {
     let closed = caches.join("closed");
     world.write(&closed.join("file"), "");
     symlink(&precious, closed.join("link")).unwrap();
-    fs::set_permissions(&closed, Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&closed, Permissions::from_mode(0o000)).unwrap();
     // In place of the caches, too.
     fs::rename(linked.join("caches"), linked.join("before")).unwrap();
     symlink(&precious, linked.join("caches")).unwrap();

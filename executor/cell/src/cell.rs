@@ -127,7 +127,7 @@ impl Sweep {
         }
     }
 
-    /// Kills them.
+    /// Kills all of its processes.
     fn kill(self) {
         match self {
             // ESRCH: nothing is left.

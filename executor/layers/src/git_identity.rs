@@ -97,10 +97,10 @@ fn included_name(at: usize) -> String {
     format!("identity-{at}")
 }
 
-/// Whose commits git makes.
+/// The author whose commits git makes.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Identity {
-    /// The settings themselves.
+    /// The settings of the file itself.
     own: String,
     /// What they include under conditions, by the number in the file's name.
     included: Vec<String>,

@@ -31,7 +31,7 @@ pub struct SettingsLocks(RefCell<VecDeque<SettingsLock>>);
 struct SettingsLock {
     /// Our file, with the name of a lock.
     lock: Identity,
-    /// What the program writes.
+    /// The memory into which the program writes.
     written: OwnedFd,
 }
 

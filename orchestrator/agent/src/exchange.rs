@@ -6,15 +6,15 @@ use std::sync::Arc;
 /// A request to a model, or the end of its answer.
 #[derive(Clone, Debug)]
 pub struct Exchange {
-    /// The conversation.
+    /// The conversation that the run belongs to.
     pub conversation: Arc<str>,
-    /// The answer that the run gives.
+    /// The message in which the run answers.
     pub message: Arc<str>,
     /// The call of the subagent that asks.
     pub parent: Option<Arc<str>>,
-    /// The provider.
+    /// The provider's name in settings.
     pub provider: String,
-    /// The model.
+    /// The model's name at the provider.
     pub model: String,
     /// The number of the attempt, from 1.
     pub attempt: u32,
@@ -27,9 +27,9 @@ pub struct Exchange {
 pub enum Side {
     /// A request is about to be sent.
     Request {
-        /// Messages in it.
+        /// The number of messages in it.
         messages: usize,
-        /// Tools in it.
+        /// The number of tools in it.
         tools: usize,
         /// Whether the model may call them.
         may_call: bool,
@@ -44,9 +44,9 @@ pub enum Side {
         calls: Vec<String>,
         /// Why it ended, if the model has said so.
         stop: Option<Stop>,
-        /// Tokens.
+        /// Tokens, as the provider counts them.
         usage: Usage,
-        /// Milliseconds since the request.
+        /// Milliseconds from the request to its end.
         wall_ms: u64,
         /// The code of its error.
         error: Option<&'static str>,

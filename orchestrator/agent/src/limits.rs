@@ -80,7 +80,8 @@ mod tests {
 
     #[test]
     fn each_limit_holds_at_its_edges() {
-        let set: [(fn(u64) -> Limits, u64, u64); 3] = [
+        type Set = fn(u64) -> Limits;
+        let set: [(Set, u64, u64); 3] = [
             (
                 |value| Limits {
                     max_turns: Some(value as u32),

@@ -93,7 +93,7 @@ impl Run<'_> {
         answer_of(run.go(&mut conversation, &mut progress).await)
     }
 
-    /// The model that answers.
+    /// The model that answers for a subagent of this strength.
     async fn model_of(&self, strength: ModelStrength) -> Result<Model, Failed> {
         let settings = &self.parts.settings;
         let named = match strength {

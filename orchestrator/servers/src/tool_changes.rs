@@ -43,7 +43,7 @@ impl Changes {
 pub(crate) struct Notices(RefCell<VecDeque<String>>);
 
 impl Notices {
-    /// Adds one.
+    /// Adds the text of one change.
     pub fn add(&self, text: String) {
         let mut texts = self.0.borrow_mut();
         if texts.len() >= TEXTS_MAX {
@@ -52,7 +52,7 @@ impl Notices {
         texts.push_back(text);
     }
 
-    /// Takes all of them.
+    /// Takes all texts, in the order in which they came.
     pub fn take(&self) -> Vec<String> {
         self.0.borrow_mut().drain(..).collect()
     }

@@ -54,7 +54,7 @@ pub struct Sources {
     pub mcp: Http,
     /// The tools that it offers to them, once they are known.
     pub offered: Listing,
-    /// Records the runs.
+    /// Writes the lines of runs into the run log.
     pub record: Rc<dyn Listener>,
 }
 
@@ -67,7 +67,7 @@ pub struct Service {
     /// Answers MCP clients.
     pub mcp: Http,
     offered: Listing,
-    /// Records the runs.
+    /// Writes the lines of runs into the run log.
     pub record: Rc<dyn Listener>,
     /// The tools of a session that no client narrows, once they are known.
     pub tools: SetOnce<Vec<Value>>,

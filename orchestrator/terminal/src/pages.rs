@@ -13,7 +13,7 @@ const ROWS_MIN: usize = 5;
 /// Shows `text`, whose lines are already safe to show: at a terminal page by page. Returns whether it was shown to its end.
 ///
 /// # Errors
-/// If standard output fails.
+/// If standard output cannot be written.
 pub fn show(text: &str) -> Result<bool, Failed> {
     if !is_terminal() {
         print::result(text.as_bytes())?;

@@ -68,7 +68,7 @@ pub struct Declared {
     important: bool,
 }
 
-/// Declarations by property.
+/// The declarations of an element, by property.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Declarations(BTreeMap<&'static str, Declared>);
 
@@ -247,7 +247,7 @@ impl Declarations {
         self.any(&OFFSETS, is_far)
             || ["translate", "translatex", "translatey", "translate3d"]
                 .iter()
-                .any(|name| moves(name))
+                .any(moves)
     }
 }
 

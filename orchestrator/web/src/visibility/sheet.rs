@@ -130,7 +130,7 @@ fn is_condition(prelude: &str) -> bool {
     ["@media", "@supports", "@layer", "@container", "@scope"]
         .iter()
         .any(begins)
-        && !(prelude.contains("print") && !prelude.contains("screen"))
+        && (!prelude.contains("print") || prelude.contains("screen"))
 }
 
 /// Where the block ends in which `text` begins.
