@@ -98,7 +98,7 @@ pub struct Open {
     /// Absolute path of an unpacked image whose root cells see in place of the machine's. It cannot replace a profile's own image.
     pub image: Option<String>,
     /// Paths of the machine that every command can read beyond those of the profile, as the user opening the session has
-    /// requested: leases for as long as it lasts. With `write` at most [`limit::WANTED_PATHS`](crate::limit::WANTED_PATHS).
+    /// requested: leases for as long as it lasts. With `write` at most [`limit::WANTED_PATHS`].
     pub read: Vec<String>,
     /// Directories of the machine to which every command can write, in the same way.
     pub write: Vec<String>,
@@ -106,13 +106,13 @@ pub struct Open {
     /// runs only traced foreground commands; they reach no host.
     pub throw_away: bool,
     /// Files of secrets in the project that every command can read as they are: absolute, or relative to the project. At most
-    /// [`limit::WANTED_PATHS`](crate::limit::WANTED_PATHS).
+    /// [`limit::WANTED_PATHS`].
     pub reveal: Vec<String>,
     /// Seconds that a question of the session waits for its answer where the policy sets no time; at most
-    /// [`limit::ANSWER_MAX_S`](crate::limit::ANSWER_MAX_S). Absent: [`limit::ANSWER_S`](crate::limit::ANSWER_S).
+    /// [`limit::ANSWER_MAX_S`]. Absent: [`limit::ANSWER_S`].
     pub answer_s: Option<u32>,
     /// Other absolute paths of the project root, through links, under which commands find it too. At most
-    /// [`limit::PROJECT_NAMES`](crate::limit::PROJECT_NAMES); one that leads elsewhere is ignored.
+    /// [`limit::PROJECT_NAMES`]; one that leads elsewhere is ignored.
     pub names: Vec<String>,
 }
 

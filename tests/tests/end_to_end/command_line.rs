@@ -101,10 +101,11 @@ fn when_lazaret_itself_fails_it_says_so_with_its_own_code() {
     let mut long = world.lazaret("run");
     let finished = run(long.args(["--timeout", "9999", "--", "true"]), LIMIT);
     finished.expect(0);
+    // The maximum is for what a model starts.
     assert!(
-        finished
-            .errors()
-            .contains("600 s (`timeout_max_s` in its `limits`), which it gets")
+        !finished.errors().contains("timeout_max_s"),
+        "{}",
+        finished.errors()
     );
     // Who reads JSON reads it there too.
     for (words, tool, code) in [

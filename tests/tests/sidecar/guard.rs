@@ -267,7 +267,7 @@ fn no_id_leads_out_of_its_place() {
         assert_eq!(sidecar.get(path).status, 404, "{path}");
     }
     let mut client = sidecar.client();
-    for id in ["../x", "..", "a/b", "", &"x".repeat(129)] {
+    for id in ["../x", "..", "a/b", &"x".repeat(129)] {
         client.say("chat:send", json!({"content": "x", "conversationId": id}));
         assert_eq!(
             client.next_of("request:error")["code"],
