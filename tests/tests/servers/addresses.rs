@@ -312,6 +312,11 @@ fn a_scope_without_a_network_reaches_none() {
 
 /// Logs in as a person would: opens the address, and follows it back. What `lazaret mcp login` printed in the end.
 fn log_in(world: &World) -> process::Finished {
+    answered(world).finish(LIMIT)
+}
+
+/// A login whose answer has come back.
+fn answered(world: &World) -> Running {
     let mut login = Running::start(servers(world).args(["login", "there"]));
     let printed = String::from_utf8(login.wait_for("/authorize?", LIMIT)).unwrap();
     let address = printed
@@ -326,7 +331,7 @@ fn log_in(world: &World) -> process::Finished {
         .unwrap()
         .to_owned();
     get(&back);
-    login.finish(LIMIT)
+    login
 }
 
 /// The answer to a request, whole.
@@ -393,8 +398,16 @@ fn a_login_is_renewed_before_it_ends() {
 once_test!(an_answer_to_another_login_is_none);
 fn an_answer_to_another_login_is_none() {
     let (world, remote) = with("login-state");
-    let login = log_in(&world);
-    assert_eq!(login.code(), 1, "{}", login.errors());
+    let login = answered(&world);
+    let process = process::Process::find(login.pid()).unwrap();
+    assert!(process.is_alive(), "it waits for its own answer");
+    nix::sys::signal::kill(
+        nix::unistd::Pid::from_raw(login.pid()),
+        nix::sys::signal::Signal::SIGINT,
+    )
+    .unwrap();
+    let login = login.finish(LIMIT);
+    assert_eq!(login.code(), 130, "{}", login.errors());
     assert!(!remote.was_asked("POST", "/token"), "no code is handed in");
 }
 
