@@ -480,11 +480,12 @@ def begin():
     try: c.connect(name)
     except BlockingIOError: pass
     return c
-waiting = [begin() for _ in range(50)]
+# Few: the kernel asks again after 1, 3, 7, 15, 31 s, and each time only what the queue holds gets in before it is full again.
+waiting = [begin() for _ in range(12)]
 done = []
 def block():
     c = socket.socket(); c.connect(name); done.append(c)
-blocked = [threading.Thread(target=block, daemon=True) for _ in range(10)]; [t.start() for t in blocked]
+blocked = [threading.Thread(target=block, daemon=True) for _ in range(4)]; [t.start() for t in blocked]
 time.sleep(.3); assert not done
 start = time.time()
 for i in range(100): open('f', 'w').close()
@@ -495,7 +496,7 @@ def accept():
         try: again.append(l.accept())
         except OSError: return
 threading.Thread(target=accept, daemon=True).start()
-[t.join() for t in blocked]; assert len(done) == 10
+[t.join() for t in blocked]; assert len(done) == 4
 for c in waiting: assert select.select([], [c], [], 20)[1] and c.getsockopt(1, 4) == 0, c
 # Those that are on their way when the listener goes end with it.
 l2 = socket.socket(); l2.bind(('127.0.0.1', 0)); l2.listen(0); name = l2.getsockname()
