@@ -5,9 +5,12 @@
 # Tier:    core
 # Needs:   lazaret
 # Limit:   40
+import tempfile
+
 from session import *
 
-project, config = W + "/project", W + "/config"
+# No policy is read from below the directory that a calling program works in: a project may have set its place.
+project, config = W + "/project", tempfile.mkdtemp(dir=os.path.expanduser("~"))
 for path in (project + "/docs", project + "/src", config + "/lazaret"):
     os.makedirs(path)
 with open(project + "/src/main.sh", "w") as file:
