@@ -31,16 +31,10 @@ pub fn kill_all() {
     kill_trees(proc::children(std::process::id() as i32));
 }
 
-/// Asks every descendant of this process to end, stopped ones too.
+/// Asks every descendant of this process to end, stopped ones too: each goes on before what it leaves behind is out of reach.
 pub fn terminate_all() {
-    let mut left = proc::children(std::process::id() as i32);
-    while let Some(pid) = left.pop() {
-        left.extend(proc::children(pid));
-        for signal in [Signal::SIGTERM, Signal::SIGCONT] {
-            // A process that has just ended needs no signal: the error is ignored.
-            let _ = kill(Pid::from_raw(pid), signal);
-        }
-    }
+    let roots = proc::children(std::process::id() as i32);
+    signal_trees(roots, &[Signal::SIGTERM, Signal::SIGCONT]);
 }
 
 /// Kills the children of this process that are not in `known`, with their descendants; returns whether there were any.
@@ -53,12 +47,18 @@ pub fn kill_unknown(known: &[i32]) -> bool {
 }
 
 fn kill_trees(roots: Vec<i32>) {
-    for signal in [Signal::SIGSTOP, Signal::SIGKILL] {
-        let mut left = roots.clone();
-        while let Some(pid) = left.pop() {
-            left.extend(proc::children(pid));
+    signal_trees(roots.clone(), &[Signal::SIGSTOP]);
+    signal_trees(roots, &[Signal::SIGKILL]);
+}
+
+/// Sends these signals to each of `roots` and to all of its descendants, one process after the other.
+fn signal_trees(roots: Vec<i32>, signals: &[Signal]) {
+    let mut left = roots;
+    while let Some(pid) = left.pop() {
+        left.extend(proc::children(pid));
+        for signal in signals {
             // A process that has just ended needs no signal: the error is ignored.
-            let _ = kill(Pid::from_raw(pid), signal);
+            let _ = kill(Pid::from_raw(pid), *signal);
         }
     }
 }
