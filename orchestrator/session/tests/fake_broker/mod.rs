@@ -126,12 +126,12 @@ impl Peer {
 
     /// Ends a command that printed `output`.
     pub fn ended(&mut self, call: CallId, ended: Ended, output: &[u8]) {
-        self.done(call, ran(ended, output));
+        self.done(call, ran(ended, output, Some(10)));
     }
 
     /// Ends a command that printed nothing and was denied something.
     pub fn ended_denied(&mut self, call: CallId, ended: Ended, denied: Denials) {
-        self.done_denied(call, ran(ended, b""), denied);
+        self.done_denied(call, ran(ended, b"", Some(10)), denied);
     }
 
     /// Answers a file tool, in parts of `size`.
@@ -198,7 +198,8 @@ pub fn opened(number: u8) -> Opened {
     }
 }
 
-fn ran(ended: Ended, output: &[u8]) -> Outcome {
+/// The outcome of a command that was bound to `timeout_s`.
+pub fn ran(ended: Ended, output: &[u8], timeout_s: Option<u32>) -> Outcome {
     let output = Captured {
         head: output.to_vec(),
         tail: vec![],
@@ -209,7 +210,7 @@ fn ran(ended: Ended, output: &[u8]) -> Outcome {
         output,
         spill: None,
         stderr: None,
-        timeout_s: Some(10),
+        timeout_s,
         profile: None,
         leftover: broker_protocol::LeftRunning::default(),
     })

@@ -6,9 +6,9 @@
 pub mod fake_broker;
 
 use broker_protocol::{
-    CallId, Captured, Challenge, Channel, Coverage, Digest, Ended, ErrorKind, Failed, FileAnswer,
-    FileReply, FromBroker, Listed, Nonce, Open, Outcome, Ran, Read, Request, Risk, Spill, ToBroker,
-    Trust, Written, Zone, ZonePath,
+    CallId, Challenge, Channel, Coverage, Digest, Ended, ErrorKind, Failed, FileAnswer, FileReply,
+    FromBroker, Listed, Nonce, Open, Outcome, Read, Request, Risk, Spill, ToBroker, Trust, Written,
+    Zone, ZonePath,
 };
 use fake_broker::Peer;
 use orchestrator_session::executor::{Dial, ExecutorError};
@@ -248,23 +248,7 @@ pub fn plain(request: &Request) -> Done {
 }
 
 pub fn ran(ended: Ended, output: &[u8]) -> Done {
-    let output = Captured {
-        head: output.to_vec(),
-        tail: vec![],
-        omitted: 0,
-    };
-    (
-        Outcome::Ran(Ran {
-            ended,
-            output,
-            spill: None,
-            stderr: None,
-            timeout_s: None,
-            profile: None,
-            leftover: broker_protocol::LeftRunning::default(),
-        }),
-        None,
-    )
+    (fake_broker::ran(ended, output, None), None)
 }
 
 pub fn answered(answer: FileAnswer) -> Done {
