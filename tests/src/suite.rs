@@ -21,8 +21,9 @@ pub struct Test {
     path: &'static str,
     run: Run,
     own_process: bool,
-    /// The test runs only in places of which all of these hold.
-    conditions: [fn(&Place) -> bool; 2],
+    /// The only tier and the only kind of user that the test is for, if it is not for all.
+    tier: Option<Tier>,
+    user: Option<User>,
 }
 
 #[derive(Clone, Copy)]
@@ -39,7 +40,8 @@ impl Test {
             path,
             run,
             own_process: false,
-            conditions: [|_| true, |_| true],
+            tier: None,
+            user: None,
         }
     }
 
@@ -54,28 +56,26 @@ impl Test {
     }
 
     /// Runs only in the flat tier: for effects that namespaces would hide.
-    pub const fn flat_only(self) -> Self {
-        self.only(|place| matches!(place.tier, Tier::Flat))
+    pub const fn flat_only(mut self) -> Self {
+        self.tier = Some(Tier::Flat);
+        self
     }
 
     /// Runs only in the namespaced tier.
-    pub const fn namespaced_only(self) -> Self {
-        self.only(|place| matches!(place.tier, Tier::Namespaced))
+    pub const fn namespaced_only(mut self) -> Self {
+        self.tier = Some(Tier::Namespaced);
+        self
     }
 
     /// Runs only as an ordinary user.
-    pub const fn ordinary_only(self) -> Self {
-        self.only(|place| !matches!(place.user, User::Root))
+    pub const fn ordinary_only(mut self) -> Self {
+        self.user = Some(User::Ordinary);
+        self
     }
 
     /// Runs only as root.
-    pub const fn root_only(self) -> Self {
-        self.only(|place| matches!(place.user, User::Root))
-    }
-
-    /// Runs only in places for which the condition holds, beside one condition before it.
-    pub const fn only(mut self, condition: fn(&Place) -> bool) -> Self {
-        self.conditions = [self.conditions[1], condition];
+    pub const fn root_only(mut self) -> Self {
+        self.user = Some(User::Root);
         self
     }
 
@@ -90,7 +90,10 @@ impl Test {
         match self.run {
             Run::Once(test) => vec![self.trial(name.to_owned(), test)],
             Run::InEach(test) => {
-                let chosen = |place: &Place| self.conditions.iter().all(|holds| holds(place));
+                let chosen = |place: &Place| {
+                    self.tier.is_none_or(|tier| tier == place.tier)
+                        && self.user.is_none_or(|user| user == place.user)
+                };
                 let places = Place::all().into_iter().filter(chosen);
                 places
                     .map(|place| self.trial(format!("{place}::{name}"), move || test(place)))
@@ -189,10 +192,10 @@ fn start(first: &str, arguments: &Arguments) -> ExitCode {
 /// `place_test!(name, flat_only, own_process)`.
 #[macro_export]
 macro_rules! place_test {
-    ($name:ident $(, $option:ident $(($argument:path))?)* $(,)?) => {
+    ($name:ident $(, $option:ident)* $(,)?) => {
         $crate::suite::submit! {
             $crate::suite::Test::in_each(concat!(module_path!(), "::", stringify!($name)), $name)
-                $(.$option($($argument)?))*
+                $(.$option())*
         }
     };
 }
