@@ -14,7 +14,7 @@ pub struct Cleanup {
     pub days: u32,
 }
 
-/// What was removed, and what was not.
+/// The caches that were removed, and those that were not.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cleaned {
     /// The first [`CLEANED`] caches that were removed, also in part.

@@ -83,7 +83,7 @@ impl Record {
         }
     }
 
-    /// The same with the protected names that the session's profile opens, and how many files of secrets its commands can read.
+    /// Adds the protected names that the session's profile opens, and how many files of secrets its commands can read.
     #[must_use]
     pub fn with_opened(self, names: &[String], shown: usize) -> Self {
         let record = if names.is_empty() {
@@ -153,7 +153,7 @@ impl Record {
             .value("whole", spill.whole)
     }
 
-    /// What became of a connection that a cell wanted, or of several such connections, as the client reports it.
+    /// The verdict on a connection that a cell wanted, or on several equal ones, as the client reports it.
     pub fn connection(host: &str, report: &ConnectionReport) -> Self {
         Self::new("connection")
             .text("host", host)
