@@ -3,6 +3,7 @@
 
 pub mod advice;
 pub mod imports;
+pub mod pages;
 pub mod source;
 pub mod words;
 

@@ -332,6 +332,33 @@ fn every_crate_includes_its_readme() {
     });
 }
 
+once_test!(links_of_pages_lead_somewhere);
+fn links_of_pages_lead_somewhere() {
+    let law = Law::kept(laws::pages::links_lead_somewhere);
+    law.catches(|copy| copy.write("README.md", "[a page](orchestrator/NONE.md)"));
+    law.catches(|copy| copy.write("README.md", "[a heading](SECURITY.md#none)"));
+    law.allows(|copy| {
+        copy.write(
+            "README.md",
+            "```sh\n[a](b)\n```\n[a](SECURITY.md#reporting)",
+        )
+    });
+}
+
+once_test!(claims_name_their_tests);
+fn claims_name_their_tests() {
+    let law = Law::kept(laws::pages::claims_name_their_tests);
+    law.catches(|copy| {
+        copy.change("SECURITY.md", |text| text + "`no_test_has_this_name`");
+    });
+    law.catches(|copy| copy.write("SECURITY.md", ""));
+    law.catches(|copy| {
+        copy.change("README.md", |text| {
+            format!("{text}\n| a | {} |\n", "long ".repeat(40))
+        });
+    });
+}
+
 once_test!(no_circles_of_imports);
 fn no_circles_of_imports() {
     let law = Law::kept(laws::no_circles).in_small_copies();

@@ -1,0 +1,151 @@
+//! Pages in Markdown: their links lead to files and headings, and what they claim has a test.
+
+use super::Violations;
+use super::source::rust_files;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Folders that are not ours to write: results of builds and packages of others.
+const FOREIGN: [&str; 3] = ["target", "node_modules", "results"];
+/// In SECURITY.md, names like those of a test that are settings of other programs.
+const SETTINGS: [&str; 1] = ["idiomatic_version_file_enable_tools"];
+/// Maximum length of a table cell on the README, in characters: about two lines.
+const CELL_MAX: usize = 160;
+
+/// Each relative link of a page names a file of this tree, and a heading where it has an anchor.
+pub fn links_lead_somewhere(root: &Path) -> Violations {
+    let pages = pages(root);
+    let mut violations = Violations::new();
+    for page in &pages {
+        let Ok(text) = fs::read_to_string(page) else {
+            violations.push(format!("{}: cannot be read", page.display()));
+            continue;
+        };
+        let folder = page.parent().unwrap_or(root);
+        for link in links(&prose(&text)) {
+            if link.contains(':') {
+                continue;
+            }
+            let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let target = if path.is_empty() {
+                page.clone()
+            } else {
+                folder.join(path)
+            };
+            let leads = target.exists()
+                && (anchor.is_empty()
+                    || fs::read_to_string(&target).is_ok_and(|text| has_heading(&text, anchor)));
+            if !leads {
+                violations.push(format!("{}: {link} leads nowhere", page.display()));
+            }
+        }
+    }
+    if pages.is_empty() {
+        violations.push("no page can be read".into());
+    }
+    violations
+}
+
+/// The controls that SECURITY.md names are tests, and no table cell of README.md is longer than two lines.
+pub fn claims_name_their_tests(root: &Path) -> Violations {
+    let mut violations = Violations::new();
+    let security = fs::read_to_string(root.join("SECURITY.md")).unwrap_or_default();
+    let named: BTreeSet<&str> = spans(&security).filter(|name| is_test_name(name)).collect();
+    if named.is_empty() {
+        violations.push("SECURITY.md names no test".into());
+    }
+    let code: String = rust_files(root)
+        .iter()
+        .filter_map(|file| fs::read_to_string(file).ok())
+        .collect();
+    for name in named {
+        if !code.contains(&format!("fn {name}(")) {
+            violations.push(format!("SECURITY.md: no test `{name}`"));
+        }
+    }
+    let readme = fs::read_to_string(root.join("README.md")).unwrap_or_default();
+    for line in readme.lines().filter(|line| line.starts_with('|')) {
+        for cell in line
+            .split('|')
+            .filter(|cell| cell.chars().count() > CELL_MAX)
+        {
+            violations.push(format!("README.md: a long table cell: {}", cell.trim()));
+        }
+    }
+    violations
+}
+
+/// A test's name is a claim: lower case, four words or more, joined by underscores.
+fn is_test_name(name: &str) -> bool {
+    name.matches('_').count() >= 3
+        && name
+            .chars()
+            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+        && !SETTINGS.contains(&name)
+}
+
+fn pages(folder: &Path) -> Vec<PathBuf> {
+    let mut pages = Vec::new();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let (path, name) = (entry.path(), entry.file_name());
+        let name = name.to_string_lossy();
+        if path.is_dir() && !name.starts_with('.') && !FOREIGN.contains(&&*name) {
+            pages.extend(self::pages(&path));
+        } else if path.extension().is_some_and(|extension| extension == "md") {
+            pages.push(path);
+        }
+    }
+    pages.sort();
+    pages
+}
+
+/// The text without blocks of code.
+fn prose(text: &str) -> String {
+    let mut is_code = false;
+    let is_prose = |line: &&str| {
+        let is_fence = line.trim_start().starts_with("```");
+        is_code ^= is_fence;
+        !is_code && !is_fence
+    };
+    text.lines().filter(is_prose).collect::<Vec<_>>().join("\n")
+}
+
+/// The spans of code in a text.
+fn spans(text: &str) -> impl Iterator<Item = &str> {
+    let lines = text.split("```").step_by(2);
+    lines.flat_map(|part| part.split('`').skip(1).step_by(2))
+}
+
+/// The targets of links. In code, brackets with parentheses behind them are no link if a blank or a backtick is in these.
+fn links(prose: &str) -> Vec<&str> {
+    let parts = prose.split("](").skip(1);
+    let targets = parts.filter_map(|rest| Some(rest.split_once(')')?.0));
+    targets
+        .filter(|target| !target.contains(|c: char| c.is_whitespace() || c == '`'))
+        .collect()
+}
+
+/// Whether a page has a heading with this anchor, as hosts of repositories make anchors.
+fn has_heading(text: &str, anchor: &str) -> bool {
+    let prose = prose(text);
+    let mut headings = prose.lines().filter_map(|line| {
+        let heading = line.trim_start_matches('#');
+        (heading.len() < line.len()).then_some(heading.trim())
+    });
+    headings.any(|heading| {
+        let kept = heading
+            .chars()
+            .filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+        let slug: String = kept
+            .map(|c| {
+                if c == ' ' {
+                    '-'
+                } else {
+                    c.to_ascii_lowercase()
+                }
+            })
+            .collect();
+        slug == anchor
+    })
+}
