@@ -14,8 +14,8 @@ use broker_protocol::{
     FromApprover, FromBroker, Grant, GrantFault, Lease, Nonce, Outcome, Request, SessionGrant,
     Stdin, ToApprover, Ungranted, Wants, ZonePath, frame, limit,
 };
-use executor_cell::leases::{LeasedPath, Leases, Missing};
-use executor_layers::spec::SandboxSpec;
+use executor_leases::{LeasedPath, Leases, Missing};
+use executor_spec::sandbox::SandboxSpec;
 use executor_sys::random;
 use policies::Question;
 use sha2::{Digest as _, Sha256};

@@ -6,11 +6,11 @@
 
 use crate::approver_peer::Client;
 use crate::connection::Connection;
+use crate::private_directory;
 use crate::user::User;
 use broker_protocol::approval::{APPROVER_FRAME, APPROVERS};
 use broker_protocol::{CallId, ErrorKind, Failed, FromApprover, Hello, Opened, ToApprover};
-use executor_layers::private_directory;
-use executor_layers::spec::SandboxSpec;
+use executor_spec::sandbox::SandboxSpec;
 use executor_sys::process::euid;
 use executor_sys::random;
 use nix::poll::PollFlags;

@@ -10,8 +10,8 @@ use broker_protocol::{
     ZonePath, limit,
 };
 use executor_audit::audit::{Audit, AuditError};
-use executor_cell::leases::{LeasedPath, Leases, Missing, Places, RULE};
-use executor_layers::spec::SandboxSpec;
+use executor_leases::{LeasedPath, Leases, Missing, Places, RULE};
+use executor_spec::sandbox::SandboxSpec;
 use policies::{EffectivePolicy, Question, Verdict, decide, decide_real};
 use std::path::Path;
 

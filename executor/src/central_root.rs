@@ -3,9 +3,9 @@
 //! In a central root only commands and Lazaret work, and the user rarely looks. In a project root commands can make any number of files
 //! with protected names that are open when new, such as `.env.1`; of too many, the newest are set aside.
 
-use executor_layers::leased_mounts::open_without_links;
-use executor_layers::protected::{AlsoClosed, WhyClosed};
-use executor_layers::undo_directory;
+use executor_spec::also_closed::{AlsoClosed, WhyClosed};
+use executor_spec::undo_directory;
+use executor_sys::file::open_without_links;
 use executor_sys::random;
 use nix::errno::Errno;
 use nix::fcntl::{
@@ -103,7 +103,7 @@ pub fn set_aside_newest(project: &Path, central: &Path, names: &Matcher) -> io::
     if paths.len() <= STAYING {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    paths.sort_by_cached_key(|path| executor_layers::birth_time::born(path));
+    paths.sort_by_cached_key(|path| executor_spec::birth_time::born(path));
     let (from, records) = (
         open_without_links(project)?,
         undo_directory::open(central).ok_or(Errno::ENOENT)?,

@@ -5,7 +5,7 @@ use crate::poll::{Token, Waited};
 use crate::user::Worker;
 use broker_protocol::{Broken, CallId, ErrorKind, Outcome, Request, Usage, ZonePath, frame, limit};
 use executor_layers::cgroup::Cgroup;
-use executor_layers::worker::{
+use executor_spec::worker::{
     CHUNK, ELSEWHERE, LAST, MESSAGE_MAX, MORE, PREVIEW_CALL, STARTED, USAGE_LEN,
 };
 use executor_sys::process::{self, Child};
@@ -59,7 +59,7 @@ pub enum WorkerEvent {
 #[derive(Debug)]
 pub struct WorkerStart {
     pub program: Rc<Worker>,
-    /// A [`WorkerSpec`](executor_layers::worker::WorkerSpec), encoded for the worker.
+    /// A [`WorkerSpec`](executor_spec::worker::WorkerSpec), encoded for the worker.
     pub spec: Vec<u8>,
     /// Descriptors of the session's namespaces, of the undo directory, and of the memory of directories that calls have made.
     pub fds: Vec<OwnedFd>,

@@ -6,8 +6,8 @@
 
 use crate::removal::{Budget, Progress, Removed, open_directory, remove};
 use broker_protocol::{CLEANED, Cleaned, Cleanup, RemovedCache, Unused, frame};
-use executor_layers::central_owner;
-use executor_layers::spec::CACHES;
+use executor_project::central_owner;
+use executor_spec::sandbox::CACHES;
 use executor_sys::random;
 use nix::dir::Dir;
 use nix::errno::Errno;

@@ -3,9 +3,9 @@
 use crate::roots;
 use crate::user::User;
 use broker_protocol::{Layer, LayerSet, Open};
-use executor_layers::image;
-use executor_layers::linked_repository::LinkedRepository;
-use executor_layers::spec::View;
+use executor_project::image;
+use executor_spec::linked_repository::LinkedRepository;
+use executor_spec::sandbox::View;
 use nix::unistd::geteuid;
 use policies::EffectivePolicy;
 use std::fs;

@@ -1,7 +1,7 @@
 //! A command's standard input: what the client has sent within its window, and what the program has read.
 
+use crate::suspend;
 use broker_protocol::limit;
-use executor_cell::suspend;
 use nix::errno::Errno;
 use nix::unistd::write;
 use std::collections::VecDeque;

@@ -2,9 +2,9 @@
 
 use crate::user::User;
 use broker_protocol::{Layer, LayerSet, Machine, Tier};
-use executor_layers::ablation::Ablation;
-use executor_layers::caller_access::CallerAccess;
 use executor_layers::probe;
+use executor_spec::ablation::Ablation;
+use executor_spec::caller_access::CallerAccess;
 use executor_supervisor::SelfTest;
 
 /// With the default profile.

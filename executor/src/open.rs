@@ -1,5 +1,6 @@
 //! Opens a session: policy, roots, sandbox spec, warden, audit. Everything that does not depend on a call happens here.
 
+use crate::account::Capacity;
 use crate::approvals::{Approval, Approvals};
 use crate::approvers::{Approvers, ApproversError};
 use crate::authorise::opened_with;
@@ -10,6 +11,7 @@ use crate::image::{self, ImageError};
 use crate::kept_texts::KeptTexts;
 use crate::machine;
 use crate::missing_program::Profiles;
+use crate::own_state;
 use crate::pool::Pool;
 use crate::repository_question;
 use crate::roots::{self, RootError};
@@ -22,38 +24,44 @@ use broker_protocol::{
 };
 use executor_audit::audit::{Audit, AuditError};
 use executor_audit::record::{Record, SessionFacts};
-use executor_cell::account::Capacity;
-use executor_cell::leases::RULE;
-use executor_cell::own_state;
-use executor_cell::project::{
-    self, CreatedRecord, Misplaced, OpenedFiles, ProjectRepository, RepositoryWatch, RootModes,
-};
-use executor_cell::{Answerer, Warden, WardenMessage, WardenRequest};
-use executor_layers::ablation::Ablation;
-use executor_layers::central_owner::{self, OwnerError, RootLock};
+use executor_cell::Warden;
 use executor_layers::cgroup::{self, Cgroup};
-use executor_layers::discovery;
-use executor_layers::error::Privilege;
-use executor_layers::known_directories::DirectoryMemory;
-use executor_layers::linked_repository::{self, Link, LinkedRepository};
-use executor_layers::masks::{ReadableSecret, Seen};
-use executor_layers::pins::PINS_MAX;
-use executor_layers::protected::{self, AlsoClosed, Discovery, ProtectError, WhyClosed};
-use executor_layers::protected_objects::ProtectedObjects;
-use executor_layers::relay::{Online, Reach};
-use executor_layers::scratch::Scratch;
-use executor_layers::spec::SandboxSpec;
-use executor_layers::throw_away;
-use executor_layers::worker::{NameSpec, ObjectSpec, RootSpec, WorkerSpec};
-use executor_layers::{
-    caches, environment, git_settings, grant_exceptions, home_files, home_links, probe, relay,
-    stale_temporaries, undo_directory,
+use executor_layers::environment;
+use executor_layers::home_files;
+use executor_layers::probe;
+use executor_leases::RULE;
+use executor_project::caches;
+use executor_project::central_owner::{self, OwnerError, RootLock};
+use executor_project::discovery;
+use executor_project::grant_exceptions;
+use executor_project::home_links;
+use executor_project::linked_repository::{self, Link};
+use executor_project::network::{self, Online, Reach};
+use executor_project::protected::{self, Discovery, ProtectError};
+use executor_project::throw_away;
+use executor_project::{
+    Answerer, CreatedRecord, Misplaced, OpenedFiles, ProjectRepository, RepositoryWatch, RootModes,
+    open_created_files, take_unreported,
 };
+use executor_project::{git_identity, git_ignore, git_settings};
+use executor_spec::ablation::Ablation;
+use executor_spec::also_closed::{AlsoClosed, WhyClosed};
+use executor_spec::error::Privilege;
+use executor_spec::known_directories::DirectoryMemory;
+use executor_spec::linked_repository::LinkedRepository;
+use executor_spec::pins::PINS_MAX;
+use executor_spec::protected_objects::ProtectedObjects;
+use executor_spec::readable_secret::{ReadableSecret, Seen};
+use executor_spec::sandbox::SandboxSpec;
+use executor_spec::scratch::Scratch;
+use executor_spec::undo_directory;
+use executor_spec::warden_message::WardenMessage;
+use executor_spec::warden_message::WardenRequest;
+use executor_spec::worker::{NameSpec, ObjectSpec, RootSpec, WorkerSpec};
 use executor_supervisor::SelfTest;
 use executor_sys::confine;
-use policies::{
-    Access, EffectivePolicy, Policies, PolicyError, choice, directories, network, source,
-};
+use executor_sys::stale_temporaries;
+use policies::{Access, EffectivePolicy, Policies, PolicyError, choice, directories, source};
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
@@ -315,7 +323,7 @@ pub fn open(
         network: spec
             .policy
             .has_network()
-            .then(|| network::lists(&spec.policy.network)),
+            .then(|| policies::network::lists(&spec.policy.network)),
     };
     let roots = [&opened.project, &opened.central].map(|root| audit.redacted(root));
     let record = Record::opened(&opened, [&roots[0], &roots[1]], layers, request.throw_away);
@@ -362,7 +370,7 @@ pub fn open(
             .capture
             .map_or(u64::MAX, Into::into)
             .min(spec.policy.limits.capture),
-        found: project::take_unreported(&spec),
+        found: take_unreported(&spec),
         spec,
         profiles: Profiles {
             policies,
@@ -923,7 +931,7 @@ fn look_through(
     if !is_protected {
         return Ok((found, Readable::default(), None));
     }
-    let opened = project::open_created_files(spec, &mut found, |repository, files| {
+    let opened = open_created_files(spec, &mut found, |repository, files| {
         answerer().as_ref().ok()?.repository(repository, files)
     });
     let opened = opened.map_err(OpenError::Plan)?;
@@ -935,9 +943,9 @@ fn look_through(
 /// Fills the cells' home. If it lies on the host that is done here, otherwise with its mount.
 fn fill_home(spec: &mut SandboxSpec, user: &User) -> io::Result<()> {
     let (home, files) = user.git_files();
-    spec.give_git_settings(&home, &files);
+    git_identity::give_git_settings(spec, &home, &files);
     if spec.has(Layer::ProtectedNames) {
-        spec.ignore_hidden();
+        git_ignore::ignore_hidden(spec);
     }
     let online = Reach::of(&spec.policy) == Reach::Online;
     let roots = (spec.project.as_path(), spec.central.as_path());
@@ -965,7 +973,7 @@ fn build_environment(
     let visible = |directory: &Path| seen.iter().any(|path| directory.starts_with(path));
     let (rules, ours) = (&policy.environment, &user.variables);
     let reach = Reach::of(policy);
-    let mut own = relay::variables(rules, reach, ours, visible);
+    let mut own = network::variables(rules, reach, ours, visible);
     own.retain(|(name, value)| caches::is_of_use((name, value), &scratch.home));
     own.extend(caches::variables(
         policy,

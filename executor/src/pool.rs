@@ -1,14 +1,19 @@
 //! The cells of a session: which call gets a cell when, and which cells are made ahead of time.
 
+use crate::account::Capacity;
 use crate::fault::lost;
 use crate::plan::CommandPlan;
 use crate::ready_cells::ReadyCells;
 use crate::relay::{Command, unconfined};
+use crate::streams::{self, Pipes, ProgramStreams, Streams};
 use broker_protocol::{Broken, CallId, Failed, Stdin};
-use executor_cell::account::Capacity;
-use executor_cell::report::{End, Message, Report};
-use executor_cell::streams::{self, Pipes, ProgramStreams, Streams};
-use executor_cell::{CellHandle, LeaseHandover, Mounting, Warden, WardenMessage, WardenRequest};
+use executor_cell::CellHandle;
+use executor_cell::Warden;
+use executor_leases::LeaseHandover;
+use executor_leases::Mounting;
+use executor_spec::cell_report::{End, Message, Report};
+use executor_spec::warden_message::WardenMessage;
+use executor_spec::warden_message::WardenRequest;
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
 use policies::Limits;
@@ -139,7 +144,7 @@ impl Pool {
 
     /// Requests a cell for this call alone.
     fn request_leased(&mut self, call: CallId, leases: LeaseHandover) -> Result<(), Failed> {
-        let requested = self.warden.request_leased(&leases);
+        let requested = self.warden.request_leased(leases.descriptors());
         requested.map_err(|error| lost(&format!("the warden takes no requests: {error}")))?;
         self.leased.push_back(call);
         self.mounting.retain(|mounting| !mounting.has_ended());

@@ -1,16 +1,19 @@
 //! One running command: its output to the client, its time limits, its cell's report, and its outcome.
 
+use crate::account::{Account, Capacity};
 use crate::plan::CommandPlan;
 use broker_protocol::{
     Broken, CallId, Denial, Denials, Ended, Finding, FromBroker, LeftRunning, Limit, Outcome, Ran,
     Stderr, Stdin, Usage, limit,
 };
-use executor_cell::account::{Account, Capacity};
-use executor_cell::project::describe_refusals;
-use executor_cell::report::{End, Message, Report};
-use executor_cell::{CellHandle, Leftover};
-use executor_layers::spec::SandboxSpec;
-use executor_supervisor::{MESSAGES_MAX, Refusal, named};
+use executor_cell::CellHandle;
+use executor_denials::describe_refusals;
+use executor_denials::named;
+use executor_spec::cell_report::{End, Message, Report};
+use executor_spec::leftover::Leftover;
+use executor_spec::refusals::MESSAGES_MAX;
+use executor_spec::refusals::Refusal;
+use executor_spec::sandbox::SandboxSpec;
 use executor_sys::file;
 use executor_sys::process::CpuAndMemory;
 use nix::errno::Errno;

@@ -2,9 +2,11 @@
 
 use crate::user::User;
 use broker_protocol::{Open, Zone};
-use executor_layers::linked_repository::{self, Link, NotLinked};
-use executor_layers::spec::{SandboxSpec, View, ViewKind};
-use executor_layers::{mounts, undo_directory};
+use executor_layers::mounts;
+use executor_project::linked_repository::{self, Link};
+use executor_spec::linked_repository::NotLinked;
+use executor_spec::sandbox::{SandboxSpec, View, ViewKind};
+use executor_spec::undo_directory;
 use nix::unistd::geteuid;
 use policies::directories::NO_PROJECT;
 use policies::leases::fault_of_system;

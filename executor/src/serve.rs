@@ -12,7 +12,7 @@ use crate::session::Session;
 use crate::user::User;
 use broker_protocol::{ErrorKind, Failed, FromBroker, Hello, Machine, Open, ToBroker, Wants};
 use executor_audit::record::Record;
-use executor_layers::scratch::Scratch;
+use executor_spec::scratch::Scratch;
 use executor_sys::idle::IdleTrim;
 use executor_sys::process;
 use nix::errno::Errno;

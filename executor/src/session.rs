@@ -18,13 +18,12 @@ use broker_protocol::{
     Usage, Wants, limit,
 };
 use executor_audit::audit::Audit;
-use executor_cell::project::{
-    CreatedRecord, Misplaced, RepositoryWatch, RootModes, describe_refusals,
-};
-use executor_layers::central_owner::RootLock;
-use executor_layers::relay::Online;
-use executor_layers::spec::SandboxSpec;
-use executor_supervisor::Refusal;
+use executor_denials::describe_refusals;
+use executor_project::central_owner::RootLock;
+use executor_project::network::Online;
+use executor_project::{CreatedRecord, Misplaced, RepositoryWatch, RootModes};
+use executor_spec::refusals::Refusal;
+use executor_spec::sandbox::SandboxSpec;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 

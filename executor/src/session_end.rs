@@ -4,8 +4,8 @@ use crate::call::Call;
 use crate::relay::Command;
 use crate::session::Session;
 use broker_protocol::{Ended, Layer};
-use executor_cell::project::leave_unreported;
-use executor_layers::scratch::Scratch;
+use executor_project::leave_unreported;
+use executor_spec::scratch::Scratch;
 use std::time::{Duration, Instant};
 
 /// How long all cells together may take to kill their processes when the session ends, and then one whose first process was killed.

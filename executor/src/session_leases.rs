@@ -12,10 +12,12 @@ use broker_protocol::{
     CallId, ConnectionReport, Failed, FromBroker, Nonce, Refused, Traced, Variable, Wants,
 };
 use executor_audit::record::Record;
-use executor_cell::leases::{self, Settings};
-use executor_supervisor::explain;
+use executor_denials::explain;
+use executor_leases::Settings;
 use policies::Access;
+use std::any::Any;
 use std::path::Path;
+use std::rc::Rc;
 
 impl Session {
     /// Begins the leases of an approval, after their records are written. Returns the key of the
@@ -51,7 +53,8 @@ impl Session {
             .filter(|held| held.leased().access() == Access::Write)
         {
             let root = held.leased().path();
-            self.modes.cover(held);
+            let held_by: Rc<dyn Any> = held.clone();
+            self.modes.cover(root, Rc::downgrade(&held_by));
             if let Some(watch) = &mut self.watch {
                 watch
                     .others
@@ -87,7 +90,7 @@ impl Session {
         }
         self.approvals.leases.end_changed();
         let paths = self.approvals.leases.paths_for(call.id);
-        leases::check_own(&call.wants, &paths, |path| self.spec.shows(path))?;
+        executor_leases::check_own(&call.wants, &paths, |path| self.spec.shows(path))?;
         plan.leases = self
             .approvals
             .leases

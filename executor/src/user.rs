@@ -1,8 +1,8 @@
 //! The user for whom the executor runs, and what it was started with.
 
-use executor_layers::ablation::Ablation;
-use executor_layers::environment::Variables;
-use executor_layers::git_settings::{UserGit, own_files};
+use executor_project::git_settings::{UserGit, own_files};
+use executor_spec::ablation::Ablation;
+use executor_spec::variables::Variables;
 use nix::unistd::{Uid, User as Account};
 use policies::secret::secrets;
 use policies::{Host, directories};

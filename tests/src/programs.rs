@@ -52,7 +52,7 @@ pub fn folder() -> &'static Path {
         .unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The executor as a test build, which disables a layer on request (`executor/layers/src/ablation.rs`). It stands in a folder of its
+/// The executor as a test build, which disables a layer on request (`executor/spec/src/ablation.rs`). It stands in a folder of its
 /// own, so that nobody mistakes it for the product.
 pub fn ablation_executor() -> &'static Path {
     static EXECUTOR: OnceLock<Result<PathBuf, String>> = OnceLock::new();

@@ -8,19 +8,21 @@
 //! cell is left and that its own state is unchanged, it takes the next order, up to [`USES_MAX`] in all.
 
 use crate::children;
-use crate::leftover::Leftover;
-use crate::order::{self, CellPlan, Steering};
 use crate::process_state::ProcessState;
-use crate::report::{End, Message, Report};
 use crate::spawn::Spawner;
 use broker_protocol::{Layer, frame};
 use executor_layers::descriptors;
-use executor_layers::error::{At, LayerError};
 use executor_layers::ladder::confine;
 use executor_layers::landlock::Rulesets;
 use executor_layers::no_new_privileges::NoNewPrivileges;
-use executor_layers::spec::SandboxSpec;
-use executor_supervisor::{AccessRules, Refusals, Supervisor};
+use executor_spec::cell_order::{self, CellPlan, Steering};
+use executor_spec::cell_report::{End, Message, Report};
+use executor_spec::error::{At, LayerError};
+use executor_spec::leftover::Leftover;
+use executor_spec::refusals::Refusals;
+use executor_spec::sandbox::SandboxSpec;
+use executor_supervisor::AccessRules;
+use executor_supervisor::Supervisor;
 use executor_sys::idle::IdleTrim;
 use executor_sys::message;
 use executor_sys::process::{self, ChildState, CpuAndMemory};
@@ -231,7 +233,7 @@ impl<'a> Slot<'a> {
         let (mut stack, mut idle) = (SpawnStack::default(), IdleTrim::default());
         for call in 1..=USES_MAX {
             let (child, mut cell) = self.cell(&mut stack)?;
-            let end = match order::receive(self.socket, &mut idle) {
+            let end = match cell_order::receive(self.socket, &mut idle) {
                 Ok(None) => return Ok(()),
                 Ok(Some((plan, stdio))) => cell.carry_out(child, &plan, stdio),
                 Err(error) => End::NotStarted(error.raw_os_error().unwrap_or(libc::EINVAL)),
@@ -392,7 +394,7 @@ impl Cell<'_> {
                 while let Ok(Some(_)) = self.slot.child_ends.read_signal() {}
             }
             if ready.ordered {
-                match order::receive_steering(self.slot.socket) {
+                match cell_order::receive_steering(self.slot.socket) {
                     Some(Steering::Signal(_)) if end.is_some() => {}
                     Some(Steering::Signal(signal)) => {
                         // The program is the leader of its own session and group; an error means that it has just ended.

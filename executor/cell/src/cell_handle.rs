@@ -1,7 +1,7 @@
 //! The broker's side of a cell.
 
-use crate::order::{self, CellPlan};
-use crate::report::{MESSAGE_MAX, Message};
+use executor_spec::cell_order::{self, CellPlan};
+use executor_spec::cell_report::{MESSAGE_MAX, Message};
 use executor_sys::{message, process};
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, Shutdown, recv, shutdown};
@@ -23,7 +23,7 @@ impl CellHandle {
     /// # Errors
     /// `WouldBlock` if the cell does not accept it; otherwise the kernel's.
     pub fn order(&self, plan: &CellPlan, stdio: [BorrowedFd; 3]) -> io::Result<()> {
-        order::send(self.socket.as_fd(), plan, stdio)
+        cell_order::send(self.socket.as_fd(), plan, stdio)
     }
 
     /// Sends a signal for its program.
@@ -31,7 +31,7 @@ impl CellHandle {
     /// # Errors
     /// `WouldBlock` if the cell does not accept it; otherwise the kernel's.
     pub fn signal(&self, signal: i32) -> io::Result<()> {
-        order::send_signal(self.socket.as_fd(), signal)
+        cell_order::send_signal(self.socket.as_fd(), signal)
     }
 
     /// Asks all its processes to end by themselves.
@@ -39,7 +39,7 @@ impl CellHandle {
     /// # Errors
     /// `WouldBlock` if the cell does not accept it; otherwise the kernel's.
     pub fn terminate(&self) -> io::Result<()> {
-        order::send_terminate(self.socket.as_fd())
+        cell_order::send_terminate(self.socket.as_fd())
     }
 
     /// Closes the direction for orders: the cell kills all its processes, reports and exits.

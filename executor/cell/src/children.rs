@@ -1,7 +1,7 @@
 //! Reaping children, and finding the processes left of a cell where neither a PID namespace nor a Landlock scope collects them.
 
 use broker_protocol::Layer;
-use executor_layers::error::{At, LayerError};
+use executor_spec::error::{At, LayerError};
 use executor_sys::proc;
 use executor_sys::process::{self, ChildChange, ChildState};
 use nix::sys::signal::{SigSet, Signal, kill};

@@ -1,10 +1,10 @@
 //! Prepares and starts a stranger's program, in a child of this process, which is [`Confined`].
 
-use crate::order::CellPlan;
 use broker_protocol::{Layer, Variable};
 use executor_layers::ladder::Confined;
-use executor_layers::spec::SandboxSpec;
 use executor_layers::{limits, seccomp};
+use executor_spec::cell_order::CellPlan;
+use executor_spec::sandbox::SandboxSpec;
 use executor_sys::spawn::{ChildSetup, Exec, PreparedChild, Program, SpawnError, SpawnStack};
 use nix::unistd::Pid;
 use std::borrow::Cow;

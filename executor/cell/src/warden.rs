@@ -3,16 +3,21 @@
 
 use crate::cell::{self, SessionRules};
 use crate::children;
-use crate::leases::handover;
-use crate::message::{READY, RELAY, WardenMessage, WardenRequest};
+use crate::leased;
 use broker_protocol::Layer;
-use executor_layers::error::{At, LayerError};
-use executor_layers::known_directories::DirectoryMemory;
+use executor_layers::capabilities;
+use executor_layers::descriptors;
 use executor_layers::landlock::LandlockRules;
+use executor_layers::mounts;
+use executor_layers::namespaces;
 use executor_layers::no_new_privileges::{self, NoNewPrivileges};
-use executor_layers::relay::{RelayGate, RelaySockets};
-use executor_layers::spec::SandboxSpec;
-use executor_layers::{capabilities, descriptors, mounts, namespaces, seccomp, undo_directory};
+use executor_layers::seccomp;
+use executor_spec::error::{At, LayerError};
+use executor_spec::known_directories::DirectoryMemory;
+use executor_spec::relay::{RelayGate, RelaySockets};
+use executor_spec::sandbox::SandboxSpec;
+use executor_spec::undo_directory;
+use executor_spec::warden_message::{READY, RELAY, WardenMessage, WardenRequest};
 use executor_supervisor::AccessRules;
 use executor_supervisor::pty::PtyMaker;
 use executor_sys::idle::IdleTrim;
@@ -208,7 +213,7 @@ impl WardenLoop<'_> {
             Fork::Child => {
                 let leased = match kind {
                     WardenRequest::LeasedCell => {
-                        handover::receive(self.spec, &mut self.rules, leases)
+                        leased::receive(self.spec, &mut self.rules, leases)
                     }
                     WardenRequest::Cell | WardenRequest::Terminal => Ok(()),
                 };

@@ -1,16 +1,15 @@
 //! The broker's side of a session's warden.
 
-use crate::leases::LeaseHandover;
-use crate::message::{MESSAGE_MAX, WardenMessage, WardenRequest};
 use crate::warden;
 use executor_layers::namespaces;
-use executor_layers::spec::SandboxSpec;
+use executor_spec::sandbox::SandboxSpec;
+use executor_spec::warden_message::{MESSAGE_MAX, WardenMessage, WardenRequest};
 use executor_sys::message;
 use executor_sys::process::{self, Child, Fork};
 use nix::unistd::{getgid, getuid};
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 /// How long a warden may take for a request, which needs some milliseconds: one that does not answer is stopped.
@@ -73,20 +72,19 @@ impl Warden {
         message::send(self.socket.as_fd(), &[request as u8], &[])
     }
 
-    /// Requests a cell with leases.
+    /// Requests a cell with leases, with the descriptors of a handover to it.
     ///
     /// # Errors
     /// The warden is gone, or its socket is full.
-    pub fn request_leased(&mut self, leases: &LeaseHandover) -> io::Result<()> {
+    pub fn request_leased(&mut self, leases: [BorrowedFd; 2]) -> io::Result<()> {
         if self.open.is_empty() {
             self.open_since = Instant::now();
         }
         self.open.push_back(WardenRequest::LeasedCell);
-        let fds = [leases.channel.as_fd(), leases.order.as_fd()];
         message::send(
             self.socket.as_fd(),
             &[WardenRequest::LeasedCell as u8],
-            &fds,
+            &leases,
         )
     }
 

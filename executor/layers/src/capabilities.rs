@@ -7,9 +7,9 @@
 //! bounding set in the warden, the others last before Landlock, after the last mount. *Fails*: the session
 //! does not open. *Tested by*: `other_processes_are_out_of_reach`, corpus `NS-*`, `DEV-*`.
 
-use crate::error::{At, LayerError, Privilege};
 use broker_protocol::Layer;
 use caps::{CapSet, errors::CapsError};
+use executor_spec::error::{At, LayerError, Privilege};
 use executor_sys::confine;
 use std::io;
 

@@ -5,8 +5,8 @@
 //! (`close_range`). *Order*: first in the executor, in the warden and in each cell, and again just before `execve`.
 //! *Fails*: the program exits. *Tested by*: `other_processes_are_out_of_reach`, corpus `FD-*`.
 
-use crate::error::{At, LayerError};
 use broker_protocol::Layer;
+use executor_spec::error::{At, LayerError};
 use executor_sys::fd;
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;

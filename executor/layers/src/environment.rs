@@ -4,6 +4,7 @@
 //! names it as its program's credential. *Does not*: inspect values. *Needs*: nothing. *Order*: before the session; the
 //! executor's own block is overwritten. *Fails*: never. *Tested by*: `the_environment_has_no_secret`, corpus `ENV-*`.
 
+use executor_spec::variables::Variables;
 use policies::EnvironmentRules;
 use policies::secret::looks_secret;
 use std::collections::BTreeMap;
@@ -12,9 +13,6 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 const PATH_DEFAULT: &str = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin";
-
-/// The environment with which this process was started, copied before it is overwritten.
-pub type Variables = BTreeMap<OsString, OsString>;
 
 /// Builds a cell's environment. `own` are our variables for the network and caches; `visible`
 /// returns whether a cell can see a directory of `PATH`.

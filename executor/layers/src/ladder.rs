@@ -1,12 +1,12 @@
 //! The ladder that applies the layers in order, and the proof that they are in force.
 
-use crate::error::{At, LayerError};
 use crate::landlock::{self, Rulesets};
 use crate::no_new_privileges::NoNewPrivileges;
-use crate::spec::SandboxSpec;
-use crate::worker::WorkerSpec;
 use crate::{capabilities, mounts, no_new_privileges, seccomp, self_check};
 use broker_protocol::{Layer, LayerSet};
+use executor_spec::error::{At, LayerError};
+use executor_spec::sandbox::SandboxSpec;
+use executor_spec::worker::WorkerSpec;
 use executor_sys::confine::seccomp_mode;
 use nix::sys::prctl;
 use std::io;

@@ -9,12 +9,12 @@
 //! nothing less is accepted. *Order*: after the mounts, before seccomp. *Fails*: the session does not open. *Tested by*:
 //! `files_outside_stay_closed`, `other_processes_are_out_of_reach`, corpus `FS-*`, `PROC-*`, `NET-013`.
 
-use crate::caller_access::MemoryAccess;
-use crate::error::{At, LayerError, Privilege};
 use crate::no_new_privileges::NoNewPrivileges;
-use crate::spec::{DEVICES, SandboxSpec, ViewKind};
-use crate::worker::WorkerSpec;
 use broker_protocol::{Layer, LayerSet, Zone};
+use executor_spec::caller_access::MemoryAccess;
+use executor_spec::error::{At, LayerError, Privilege};
+use executor_spec::sandbox::{DEVICES, SandboxSpec, ViewKind};
+use executor_spec::worker::WorkerSpec;
 use executor_sys::confine;
 use landlock::{
     ABI, Access as _, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset,

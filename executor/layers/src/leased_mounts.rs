@@ -4,11 +4,12 @@
 //! What was approved is what is mounted: each path is opened again without following links, and
 //! compared with the object in the question. Mounts below it are not included.
 
-use crate::pins::{Pin, PinMode};
+use executor_spec::pins::{Pin, PinMode};
+use executor_sys::file::open_without_links;
 use executor_sys::mount::{move_mount_to, open_tree_at, open_whole_tree_at, set_attributes};
 use libc::{MOUNT_ATTR_NODEV, MOUNT_ATTR_NOSUID, MOUNT_ATTR_RDONLY};
 use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat, openat2};
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat, openat2};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::stat::{Mode, fstat, mkdirat};
@@ -35,21 +36,6 @@ pub struct LeasedMount {
     pub id: (u64, u64),
     /// What is protected in it, parents first.
     pub pins: Vec<Pin>,
-}
-
-/// Opens `path`, following no link at all.
-///
-/// # Errors
-/// The kernel's: `ELOOP` if there is a link on the way.
-pub fn open_without_links(path: &Path) -> nix::Result<OwnedFd> {
-    let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-    openat2(
-        AT_FDCWD,
-        path,
-        OpenHow::new()
-            .flags(flags)
-            .resolve(ResolveFlag::RESOLVE_NO_SYMLINKS),
-    )
 }
 
 /// Clones the trees of all `mounts`, as the machine has them now.

@@ -9,12 +9,14 @@
 //! flat tier, and reports it. *Tested by*: `files_outside_stay_closed`, `the_shell_neither_reads_nor_changes_them`,
 //! `a_command_reaches_only_the_paths_of_its_scope`, `an_image_is_not_changed`, corpus `FS-*`, `SEC-*`, `NS-*`.
 
-use crate::error::{At, LayerError, Privilege};
-use crate::masks::Seen;
-use crate::pins::{Pin, PinMode};
-use crate::spec::{SandboxSpec, View, ViewKind};
-use crate::{home_files, namespaces, undo_directory};
+use crate::home_files;
+use crate::namespaces;
 use broker_protocol::{Layer, Zone};
+use executor_spec::error::{At, LayerError, Privilege};
+use executor_spec::pins::{Pin, PinMode};
+use executor_spec::readable_secret::Seen;
+use executor_spec::sandbox::{SandboxSpec, View, ViewKind};
+use executor_spec::undo_directory;
 use executor_sys::mount::{move_mount, open_tree, open_tree_at, open_tree_of_link, set_attributes};
 use libc::{MOUNT_ATTR_NODEV, MOUNT_ATTR_NOSUID, MOUNT_ATTR_RDONLY};
 use nix::errno::Errno;
@@ -138,7 +140,11 @@ pub fn try_to_mount() -> Result<(), LayerError> {
     )
 }
 
-pub(crate) fn make_private() -> Result<(), LayerError> {
+/// Keeps later changes of the mounts from the mount namespace above, and from there.
+///
+/// # Errors
+/// The kernel's.
+pub fn make_private() -> Result<(), LayerError> {
     let step = || "make the mounts private".into();
     mount(
         None::<&str>,

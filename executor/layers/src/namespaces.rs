@@ -10,8 +10,8 @@
 //! a namespace. *Tested by*: `other_processes_are_out_of_reach`, `no_socket_leads_out`,
 //! `the_kernel_is_not_reached`, corpus `NS-*`, `NET-*`, `IPC-*`, `PROC-*`.
 
-use crate::error::{At, LayerError, Privilege};
 use broker_protocol::{Layer, LayerSet};
+use executor_spec::error::{At, LayerError, Privilege};
 use executor_sys::socket;
 use libc::c_int;
 use nix::sched::{CloneFlags, setns};
@@ -102,7 +102,11 @@ pub fn set_up(layers: LayerSet, uid: Uid, gid: Gid) -> Result<(), LayerError> {
     Ok(())
 }
 
-pub(crate) fn map(uid: Uid, gid: Gid) -> Result<(), LayerError> {
+/// Maps this user and group, and nobody else, in a user namespace of this process's own.
+///
+/// # Errors
+/// The kernel's.
+pub fn map(uid: Uid, gid: Gid) -> Result<(), LayerError> {
     // A process can open its own map files only while it is dumpable.
     prctl::set_dumpable(true).at(Layer::UserNamespace, || "PR_SET_DUMPABLE".into())?;
     // An ordinary user may map its group only after giving up setgroups (`man 7 user_namespaces`).

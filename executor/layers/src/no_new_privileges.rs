@@ -4,8 +4,8 @@
 //! *Needs*: nothing. *Order*: first in the warden and in the file worker; for an ordinary user, Landlock and seccomp
 //! require it. *Fails*: the session does not open. *Tested by*: `other_processes_are_out_of_reach`, corpus `NS-*`.
 
-use crate::error::{At, LayerError};
 use broker_protocol::{Layer, LayerSet};
+use executor_spec::error::{At, LayerError};
 use nix::sys::prctl;
 use std::io;
 

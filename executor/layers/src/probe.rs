@@ -1,9 +1,9 @@
 //! What this kernel supports: probed, never guessed.
 
-use crate::ablation::Ablation;
-use crate::caller_access::CallerAccess;
 use crate::{capabilities, mounts, namespaces};
 use broker_protocol::{Layer, LayerReport, LayerSet, LayerState, Tier};
+use executor_spec::ablation::Ablation;
+use executor_spec::caller_access::CallerAccess;
 use executor_sys::confine;
 use executor_sys::process::{self, Fork};
 use nix::sys::utsname::uname;

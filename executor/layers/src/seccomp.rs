@@ -10,10 +10,10 @@
 //! `no_socket_leads_out`, `own_socket_files_work_and_those_of_the_machine_do_not`,
 //! `no_program_of_the_machine_comes_to_a_cells_server`, corpus `SYS-*`, `NET-*`, `NS-*`.
 
-use crate::caller_access::SocketAccess;
-use crate::error::{At, LayerError};
 use crate::no_new_privileges::NoNewPrivileges;
 use broker_protocol::{Layer, Tier};
+use executor_spec::caller_access::SocketAccess;
+use executor_spec::error::{At, LayerError};
 use executor_sys::confine;
 use libc::sock_filter;
 

@@ -3,10 +3,10 @@
 //! When a call to enable a layer succeeds, that is only the kernel's word; this is the proof. It takes some
 //! microseconds, and a cell spends them before its call arrives. The self-attack tests the layers in full.
 
-use crate::error::{At, LayerError};
 use crate::mounts;
-use crate::spec::{SandboxSpec, ViewKind};
 use broker_protocol::{Layer, LayerSet, Tier};
+use executor_spec::error::{At, LayerError};
+use executor_spec::sandbox::{SandboxSpec, ViewKind};
 use executor_sys::confine;
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, open, openat2};

@@ -2,8 +2,8 @@
 
 use crate::object::is;
 use broker_protocol::{Layer, Zone};
-use executor_layers::protected::is_in_packages;
-use executor_layers::spec::{CACHES, SandboxSpec};
+use executor_spec::packages::is_in_packages;
+use executor_spec::sandbox::{CACHES, SandboxSpec};
 use nix::Result;
 use nix::errno::Errno;
 use nix::sys::stat::{FileStat, fstat, stat};

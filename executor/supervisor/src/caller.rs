@@ -1,7 +1,7 @@
 //! The caller of a supervised call: its memory, descriptors and directories.
 
 use crate::object::errno;
-use executor_layers::caller_access::{CallerAccess, MemoryAccess, SocketAccess};
+use executor_spec::caller_access::{CallerAccess, MemoryAccess, SocketAccess};
 use executor_sys::peer;
 use executor_sys::proc::{self, Stat};
 use nix::Result;

@@ -2,10 +2,6 @@
 #![forbid(unsafe_code)]
 
 mod supervisor;
-mod refusals;
-mod describe;
-mod named;
-mod explain;
 mod dispatch;
 mod call;
 mod caller;
@@ -23,7 +19,6 @@ mod copied_bytes;
 mod shared_files;
 mod empty_directories;
 mod new_names;
-mod created;
 mod open;
 mod read;
 mod masked;
@@ -34,7 +29,6 @@ mod repository;
 mod settings_locks;
 mod new_repositories;
 mod made_directories;
-mod made_repositories;
 mod worktrees;
 mod written_links;
 mod sockets;
@@ -50,13 +44,6 @@ mod answer;
 pub mod pty;
 mod self_test;
 
-pub use created::{CreatedFiles, RenameLock};
-pub use describe::{describe, found};
-pub use explain::{Leasable, explain};
-pub use made_repositories::MadeRepositories;
-pub use named::{named, simple_commands};
-pub use protection::born;
-pub use refusals::{Cause, MESSAGE_MAX, MESSAGES_MAX, Refusal, Refusals};
 pub use rules::AccessRules;
 pub use self_test::SelfTest;
 pub use supervisor::Supervisor;

@@ -13,7 +13,8 @@
 use crate::answer::{Answer, Pending as PendingCall};
 use crate::object::errno;
 use crate::tcp::{SocketName, TcpSocket, family, inode, is_over, number};
-use executor_layers::relay::{self, RelayGate};
+use executor_spec::relay;
+use executor_spec::relay::RelayGate;
 use executor_sys::{message, peer, proc, random, socket};
 use nix::Result;
 use nix::errno::Errno;

@@ -1,9 +1,10 @@
 //! Which directories calls of the session have made: only in those a repository may come about. Common memory of its supervisors
 //! and the file worker.
 
-use crate::created::identity_of;
 use crate::object::errno;
-use executor_layers::known_directories::{DirectoryMemory, IDENTITY_LEN, KnownDirectories, digest};
+use executor_spec::created::identity_of;
+use executor_spec::known_directories::{DirectoryMemory, IDENTITY_LEN, KnownDirectories, digest};
+use executor_spec::made_repositories::read;
 use nix::Result;
 use std::fs::File;
 use std::io::{self, Write};
@@ -87,12 +88,6 @@ impl MadeDirectories {
         let there = |all: Vec<u8>| all.chunks_exact(DIGEST_LEN).any(|one| one == bytes);
         self.leased.iter().any(|known| known.has(path)) || read(&self.there).map_or(true, there)
     }
-}
-
-pub fn read(memory: &File) -> io::Result<Vec<u8>> {
-    let mut all = vec![0; memory.metadata()?.len() as usize];
-    memory.read_exact_at(&mut all, 0)?;
-    Ok(all)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use crate::answer::Answer;
 use crate::call::Call;
 use crate::kept_sockets::{CallersSocket, WATCHERS_MAX, Watcher, is_watcher};
 use crate::object::{errno, is};
-use executor_layers::caller_access::SocketAccess;
+use executor_spec::caller_access::SocketAccess;
 use executor_sys::{file, proc, socket};
 use nix::Result;
 use nix::errno::Errno;

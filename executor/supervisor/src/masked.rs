@@ -2,9 +2,9 @@
 
 use crate::answer::Answer;
 use crate::object::{by_descriptor, errno};
-use crate::protection::born;
 use crate::rules::AccessRules;
-use executor_layers::masks::{ReadableSecret, Seen};
+use executor_spec::birth_time::born_object;
+use executor_spec::readable_secret::{ReadableSecret, Seen};
 use nix::Result;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, SealFlag, fcntl, open};
@@ -28,7 +28,7 @@ impl AccessRules {
                 self.pinned && matches!(secret.seen, Seen::Masked(_)) && secret.path == real;
             let same = || {
                 secret.id == (stat.st_dev, stat.st_ino)
-                    && (secret.born.is_none() || secret.born == born(object))
+                    && (secret.born.is_none() || secret.born == born_object(object))
             };
             covered || same()
         })

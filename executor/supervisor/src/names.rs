@@ -3,14 +3,14 @@
 use crate::answer::Answer;
 use crate::call::Call;
 use crate::caller::PATH_ONLY;
-use crate::created::identity_of;
 use crate::find::Found;
 use crate::new_names::NewName;
 use crate::object::{by_descriptor, is, kind, real};
-use crate::refusals::Cause;
 use broker_protocol::AttemptKind::Write;
-use executor_layers::known_directories::Identity;
-use executor_layers::take_back::take_back;
+use executor_spec::created::identity_of;
+use executor_spec::known_directories::Identity;
+use executor_spec::refusals::Cause;
+use executor_sys::take_back::take_back;
 use nix::Result;
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, RenameFlags, openat, renameat2};

@@ -10,14 +10,14 @@
 //! leased paths and scratch space; objects whose file system reports no birth times.
 
 use crate::areas::Area;
-use crate::created::identity_of;
 use crate::object::{is, kind};
-use crate::refusals::{Cause, MISPLACED_MAX, Refusal, TARGET_MAX};
 use crate::rules::AccessRules;
 use broker_protocol::AttemptKind::Write;
-use executor_layers::known_directories::{IDENTITY_LEN, Identity};
-use executor_layers::leased_mounts::open_without_links;
-use executor_layers::opened_way::OpenedWay;
+use executor_spec::created::identity_of;
+use executor_spec::known_directories::Identity;
+use executor_spec::refusals::{Cause, MISPLACED_MAX, Refusal, TARGET_MAX};
+use executor_sys::file::open_without_links;
+use executor_sys::opened_way::OpenedWay;
 use nix::Result;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat, readlinkat};
@@ -273,14 +273,6 @@ impl AccessRules {
             && !self.is_in_git(real)
             // What it lets be created there, it lets stay.
             && self.protection(real).is_none()
-    }
-}
-
-impl Refusal {
-    /// What was misplaced: its identity and its path.
-    pub fn misplaced(&self) -> Option<(&[u8], &Path)> {
-        let (identity, path) = self.target.split_at_checked(IDENTITY_LEN)?;
-        (self.cause == Cause::Misplaced).then(|| (identity, Path::new(OsStr::from_bytes(path))))
     }
 }
 

@@ -1,5 +1,6 @@
 //! Queries about the file behind a descriptor.
 
+pub use executor_sys::errno::errno;
 use nix::Result;
 use nix::fcntl::readlink;
 use nix::sys::stat::FileStat;
@@ -24,11 +25,4 @@ pub fn by_descriptor(fd: &OwnedFd) -> String {
 /// The path of the file behind a descriptor, as the kernel reports it.
 pub fn real(fd: &OwnedFd) -> Result<PathBuf> {
     readlink(by_descriptor(fd).as_str()).map(PathBuf::from)
-}
-
-/// The kernel's error number.
-pub fn errno(error: std::io::Error) -> nix::errno::Errno {
-    error
-        .raw_os_error()
-        .map_or(nix::errno::Errno::EIO, nix::errno::Errno::from_raw)
 }

@@ -2,10 +2,10 @@
 
 use crate::answer::{Answer, Pending, set_flags};
 use crate::call::Call;
-use crate::created::identity_of;
 use crate::find::Found;
 use crate::object::{by_descriptor, errno, is, real};
 use broker_protocol::AttemptKind::{self, Read, Write};
+use executor_spec::created::identity_of;
 use executor_sys::file;
 use nix::Result;
 use nix::errno::Errno;

@@ -10,8 +10,8 @@
 use crate::answer::Answer;
 use crate::call::Call;
 use crate::object::{by_descriptor, errno, is, real};
-use crate::refusals::Cause;
 use broker_protocol::AttemptKind;
+use executor_spec::refusals::Cause;
 use executor_sys::file;
 use nix::Result;
 use nix::errno::Errno;

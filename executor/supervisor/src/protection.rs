@@ -1,14 +1,13 @@
 //! How names and files are protected: by the policy's names, by their place, or by what they were when the session opened.
 
 use crate::rules::AccessRules;
+use executor_spec::birth_time::born_object;
 use nix::sys::stat::FileStat;
 use policies::{Member, Protection, Repository, WhenNew, as_git_directory};
 use std::ffi::OsStr;
-use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
 impl AccessRules {
     /// How a name is protected.
@@ -46,7 +45,7 @@ impl AccessRules {
         stat: &FileStat,
     ) -> Option<Protection> {
         self.objects
-            .protection((stat.st_dev, stat.st_ino), || born(object))
+            .protection((stat.st_dev, stat.st_ino), || born_object(object))
     }
 
     /// The paths by which names are protected at `real`, each with the absolute path that it stands
@@ -124,13 +123,4 @@ fn in_new_repositories(real: &Path) -> impl Iterator<Item = PathBuf> {
             .filter(|_| Repository::has_shape(has))?;
         Some(Path::new(".git").join(below))
     })
-}
-
-/// When a file was created, if the file system reports it.
-pub fn born(object: &OwnedFd) -> Option<SystemTime> {
-    File::from(object.try_clone().ok()?)
-        .metadata()
-        .ok()?
-        .created()
-        .ok()
 }

@@ -17,13 +17,13 @@
 
 use crate::answer::Answer;
 use crate::call::Call;
-use crate::created::identity_of;
 use crate::find::Found;
 use crate::object::{by_descriptor, errno, is};
 use crate::worktrees::is_worktree;
 use broker_protocol::AttemptKind::Write;
-use executor_layers::stale_temporaries::{DIGITS, PREFIX};
+use executor_spec::created::identity_of;
 use executor_sys::random;
+use executor_sys::stale_temporaries::{DIGITS, PREFIX};
 use nix::Result;
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, open, openat, renameat};

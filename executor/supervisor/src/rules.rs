@@ -1,24 +1,24 @@
 //! What a supervised call may touch: areas, protected names, and the processes that exist for the cell.
 
 use crate::areas::{Area, Areas};
-use crate::created::{CreatedFiles, RenameLock};
 use crate::entries::each_entry;
 use crate::link_names::LinkNames;
 use crate::made_directories::MadeDirectories;
-use crate::made_repositories::MadeRepositories;
 use crate::object::{is, real};
 use crate::pty::PtyClient;
-use crate::refusals::Cause;
 use crate::socket_rules::SocketRules;
 use crate::written_links::WrittenLinks;
 use broker_protocol::{AttemptKind, Layer};
-use executor_layers::caller_access::CallerAccess;
-use executor_layers::error::{At, LayerError};
-use executor_layers::known_directories::{DirectoryMemory, KnownDirectories};
-use executor_layers::masks::ReadableSecret;
-use executor_layers::protected_objects::ProtectedObjects;
-use executor_layers::relay::RelayGate;
-use executor_layers::spec::SandboxSpec;
+use executor_spec::caller_access::CallerAccess;
+use executor_spec::created::{CreatedFiles, RenameLock};
+use executor_spec::error::{At, LayerError};
+use executor_spec::known_directories::{DirectoryMemory, KnownDirectories};
+use executor_spec::made_repositories::MadeRepositories;
+use executor_spec::protected_objects::ProtectedObjects;
+use executor_spec::readable_secret::ReadableSecret;
+use executor_spec::refusals::Cause;
+use executor_spec::relay::RelayGate;
+use executor_spec::sandbox::SandboxSpec;
 use nix::Result;
 use nix::errno::Errno;
 use nix::sys::stat::FileStat;

@@ -2,8 +2,8 @@
 
 use crate::caller::memory;
 use broker_protocol::Tier;
-use executor_layers::caller_access::{CallerAccess, MemoryAccess, SocketAccess};
 use executor_layers::{capabilities, seccomp};
+use executor_spec::caller_access::{CallerAccess, MemoryAccess, SocketAccess};
 use executor_sys::process::{self, Child, Fork};
 use executor_sys::spawn::{ChildSetup, SpawnStack};
 use executor_sys::{notify, peer};

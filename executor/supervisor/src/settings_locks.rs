@@ -4,10 +4,10 @@
 //! command has removed would rename it. So the lock is a file of ours that says what the settings say, and what git writes goes to a
 //! file without a name. If both are the same in the end, the rename is answered without being made; otherwise it is refused.
 
-use crate::created::identity_of;
 use crate::object::errno;
 use crate::rules::AccessRules;
-use executor_layers::known_directories::Identity;
+use executor_spec::created::identity_of;
+use executor_spec::known_directories::Identity;
 use nix::Result;
 use policies::Protection;
 use std::cell::RefCell;

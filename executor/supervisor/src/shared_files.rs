@@ -10,11 +10,11 @@
 
 use crate::call::Call;
 use crate::object::{by_descriptor, errno, is, real};
-use crate::refusals::Cause;
 use crate::rules::AccessRules;
 use broker_protocol::AttemptKind;
-use executor_layers::leased_mounts::open_without_links;
-use executor_layers::stale_temporaries::{DIGITS, PREFIX};
+use executor_spec::refusals::Cause;
+use executor_sys::file::open_without_links;
+use executor_sys::stale_temporaries::{DIGITS, PREFIX};
 use executor_sys::{file, random};
 use nix::Result;
 use nix::errno::Errno;

@@ -1,6 +1,6 @@
 //! The socket files that the cells of a session may connect to: behind any other listens a program of the host.
 
-use crate::created::CreatedFiles;
+use executor_spec::created::CreatedFiles;
 use nix::Result;
 use std::collections::HashSet;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

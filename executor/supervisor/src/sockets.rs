@@ -7,11 +7,11 @@
 
 use crate::answer::{Answer, Pending};
 use crate::call::Call;
-use crate::created::identity_of;
 use crate::object::{by_descriptor, errno, is, real};
-use crate::refusals::Cause;
 use crate::tcp::{SocketName, family, inode};
 use broker_protocol::AttemptKind;
+use executor_spec::created::identity_of;
+use executor_spec::refusals::Cause;
 use executor_sys::socket;
 use nix::Result;
 use nix::errno::Errno;

@@ -2,9 +2,11 @@
 
 use crate::errno::{check, new_fd};
 use libc::{c_int, c_long};
+use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2};
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 
 /// `fchmodat2` (Linux 6.6): the same number everywhere, which `libc` does not have for every architecture.
 pub const SYS_FCHMODAT2: c_long = 452;
@@ -169,4 +171,19 @@ pub fn extended_state(
         )
     };
     check(result).map(|_| bytes)
+}
+
+/// Opens `path`, following no link at all.
+///
+/// # Errors
+/// The kernel's: `ELOOP` if there is a link on the way.
+pub fn open_without_links(path: &Path) -> nix::Result<OwnedFd> {
+    let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    openat2(
+        AT_FDCWD,
+        path,
+        OpenHow::new()
+            .flags(flags)
+            .resolve(ResolveFlag::RESOLVE_NO_SYMLINKS),
+    )
 }

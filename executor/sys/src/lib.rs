@@ -13,4 +13,7 @@ pub mod socket;
 pub mod proc;
 pub mod random;
 pub mod idle;
-mod errno;
+pub mod opened_way;
+pub mod take_back;
+pub mod stale_temporaries;
+pub mod errno;

@@ -10,7 +10,7 @@
 //! and not trusted: its path is checked like that of any request, its content by its digest, and its mode has only permission bits.
 
 use broker_protocol::{CallId, Digest, Zone, ZonePath};
-use executor_layers::worker::SESSION_LEN;
+use executor_spec::worker::SESSION_LEN;
 use nix::sys::stat::Mode;
 use std::fmt::Write as _;
 

@@ -12,7 +12,7 @@ use crate::git_index::{self, Index};
 use crate::git_objects::{ObjectName, Objects};
 use crate::hidden::hidden;
 use crate::root::{LISTING, READING, open_beneath};
-use executor_layers::worker::{
+use executor_spec::worker::{
     INDEXED_MAX, InHead, IndexFault, IndexedName, REFERENCES_MAX, RepositoryAnswer,
     RepositoryQuery, SUBMODULES_MAX,
 };

@@ -3,7 +3,7 @@
 //! The text is untrusted. A library parses it, and nothing here acts on it: the result goes to the broker,
 //! which closes the named paths if they lie in a root. Naming too much closes too much, and opens nothing.
 
-use executor_layers::worker::{KEY_MAX, SETTINGS_MAX, Setting, SettingKind};
+use executor_spec::worker::{KEY_MAX, SETTINGS_MAX, Setting, SettingKind};
 use gix_config::File;
 use gix_config::file::Metadata;
 use gix_config::file::init::Options;

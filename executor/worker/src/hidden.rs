@@ -7,7 +7,7 @@
 use crate::git_index::IndexEntry;
 use crate::root::{READING, open_beneath};
 use broker_protocol::Digest;
-use executor_layers::worker::{HIDDEN_MAX, HiddenNames};
+use executor_spec::worker::{HIDDEN_MAX, HiddenNames};
 use nix::errno::Errno;
 use nix::sys::stat::Mode;
 use std::ffi::OsStr;

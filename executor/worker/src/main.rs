@@ -35,10 +35,10 @@ mod error;
 mod tests;
 
 use broker_protocol::{Layer, frame};
-use executor_layers::error::{At, LayerError};
 use executor_layers::ladder::confine_worker;
-use executor_layers::worker::{Question, STARTED, WorkerSpec};
 use executor_layers::{descriptors, namespaces};
+use executor_spec::error::{At, LayerError};
+use executor_spec::worker::{Question, STARTED, WorkerSpec};
 use executor_sys::process::{self, Fork};
 use executor_sys::{fd, message};
 use names::Names;
@@ -141,7 +141,7 @@ fn is_member(socket: &OwnedFd) -> io::Result<bool> {
 /// Opens the roots, then confines this process.
 fn prepare(spec: &WorkerSpec, undo: Option<OwnedFd>) -> Result<Worker, LayerError> {
     let step = || "prepare the file worker".to_owned();
-    let root = |of: &executor_layers::worker::RootSpec| Root::open(&of.path, of.writable);
+    let root = |of: &executor_spec::worker::RootSpec| Root::open(&of.path, of.writable);
     let roots = root(&spec.project).and_then(|project| {
         Ok(Roots {
             project,

@@ -3,8 +3,8 @@
 
 use crate::root::Location;
 use broker_protocol::Zone;
-use executor_layers::protected_objects::ProtectedObjects;
-use executor_layers::worker::WorkerSpec;
+use executor_spec::protected_objects::ProtectedObjects;
+use executor_spec::worker::WorkerSpec;
 use nix::fcntl::AtFlags;
 use nix::sys::stat::fstatat;
 use policies::{

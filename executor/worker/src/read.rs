@@ -9,7 +9,7 @@ use crate::root::READING;
 use crate::seen::Known;
 use crate::worker::Worker;
 use broker_protocol::{FileBytes, FileRead, Truncated, limit};
-use executor_layers::worker::PREVIEW_CALL;
+use executor_spec::worker::PREVIEW_CALL;
 use memchr::memchr_iter;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Take};

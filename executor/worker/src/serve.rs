@@ -2,7 +2,7 @@
 
 use crate::worker::Worker;
 use broker_protocol::{CallId, ErrorKind, Failed, FileAnswer, Request, ZonePath, frame, limit};
-use executor_layers::worker::{CHUNK, ELSEWHERE, HEADER_LEN, LAST, MESSAGE_MAX, MORE, USAGE_LEN};
+use executor_spec::worker::{CHUNK, ELSEWHERE, HEADER_LEN, LAST, MESSAGE_MAX, MORE, USAGE_LEN};
 use executor_sys::idle::IdleTrim;
 use executor_sys::{message, process};
 use nix::sys::resource::{Usage, UsageWho, getrusage};

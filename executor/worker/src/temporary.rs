@@ -6,8 +6,8 @@
 
 use crate::error::errno;
 use crate::root::open_beneath;
-use executor_layers::stale_temporaries::{DIGITS, PREFIX};
 use executor_sys::random;
+use executor_sys::stale_temporaries::{DIGITS, PREFIX};
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, renameat};
 use nix::sys::stat::{Mode, fchmod};

@@ -11,7 +11,7 @@ use crate::root::{Location, READING};
 use crate::worker::Worker;
 use crate::write::{CurrentFile, changed};
 use broker_protocol::{Change, Changes, Digest, History, Truncated, Undo, Undone, Zone, ZonePath};
-use executor_layers::worker::SESSION_LEN;
+use executor_spec::worker::SESSION_LEN;
 use nix::errno::Errno;
 use std::time::{SystemTime, UNIX_EPOCH};
 

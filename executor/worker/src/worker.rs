@@ -7,7 +7,7 @@ use crate::root::{Root, Roots};
 use crate::seen::Seen;
 use crate::undo_store::UndoStore;
 use broker_protocol::{CallId, Failed, FileAnswer, FileReply, Request, Zone, ZonePath};
-use executor_layers::worker::SESSION_LEN;
+use executor_spec::worker::SESSION_LEN;
 use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::os::fd::OwnedFd;

@@ -1,6 +1,6 @@
 //! `without-landlock CMD…` executes a command on a simulated machine without Landlock; `without-landlock --pretended CMD…` on one
 //! whose Landlock reports success without effect. The executor's test build simulates older versions
-//! (`executor/layers/src/ablation.rs`): a filter cannot remove single rights.
+//! (`executor/spec/src/ablation.rs`): a filter cannot remove single rights.
 
 use lazaret_tests::filter;
 use std::process::ExitCode;

@@ -5,7 +5,7 @@ use crate::bounds::KEPT;
 use crate::content::digest;
 use crate::seen::FILES;
 use broker_protocol::{Edit, FileEdit, Occurrence};
-use executor_layers::worker::PREVIEW_CALL as LOOK;
+use executor_spec::worker::PREVIEW_CALL as LOOK;
 use std::time::SystemTime;
 
 const UNREAD: &str =

@@ -20,7 +20,7 @@ use broker_protocol::{
     ErrorKind, Failed, FileRead, FileReply, FileWrite, Read, Request, Written, Zone, ZonePath,
     frame, limit,
 };
-use executor_layers::undo_directory;
+use executor_spec::undo_directory;
 use policies::{Matcher, Origin, ProtectedName, Protection, ScopePaths, WhenNew};
 use std::fs;
 use std::os::unix::fs::symlink;

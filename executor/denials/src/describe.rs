@@ -1,0 +1,473 @@
+//! Turns a refusal of a cell's first process into a denial for the user and the model: the rule that refused, why, and what would allow it.
+//! In the broker, from the session's own policy: only the object and the kind of rule come from the cell, and they are only displayed.
+
+use broker_protocol::{
+    AttemptKind, Barrier, Denial, Finding, FindingKind, Layer, PolicyRule, Remedy, Tier, Zone,
+    ZonePath,
+};
+use executor_spec::also_closed::WhyClosed;
+use executor_spec::refusals::{Cause, Refusal};
+use executor_spec::sandbox::SandboxSpec;
+use policies::{
+    Access, ProtectedName, Repository, SHELL_CHARACTERS, as_git_directory, is_in_git_directory,
+    network,
+};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// Why a name is not found, or the list of name servers not read.
+const NO_DNS: &str =
+    "A cell has no DNS. It reaches allowed hosts by name through the proxy in HTTP_PROXY.";
+
+/// Describes the refusals of a call for its result: what was refused, and what was found besides what it has misplaced.
+pub fn describe_refusals(refusals: &[Refusal], spec: &SandboxSpec) -> (Vec<Denial>, Vec<Finding>) {
+    let refused = refusals
+        .iter()
+        .filter_map(|refusal| describe(refusal, spec));
+    let others = refusals
+        .iter()
+        .filter(|refusal| refusal.misplaced().is_none());
+    (refused.collect(), others.filter_map(found).collect())
+}
+
+/// The denial that describes a refusal to the user of the session; `None` for what was found after the call ([`found`]).
+pub fn describe(refusal: &Refusal, spec: &SandboxSpec) -> Option<Denial> {
+    let Refusal {
+        kind, cause, count, ..
+    } = refusal;
+    let denial = match (cause, kind) {
+        (Cause::Protected, _) => protected(refusal, spec),
+        (Cause::Outside, AttemptKind::Read) => outside(refusal.path(), spec),
+        (Cause::Outside, _) => unchangeable(refusal, spec),
+        (Cause::Repository, _) => repository(refusal, spec),
+        (Cause::Misplaced | Cause::LeftThere | Cause::Unknown | Cause::Unchecked, _) => {
+            return None;
+        }
+        (Cause::Shared | Cause::SharedTooLarge, _) => shared(refusal, spec),
+        (Cause::Network, _) => unreached(refusal, spec),
+        (Cause::Process, _) => {
+            let why = "In a cell this system call may not access another process's memory or descriptors.";
+            Denial::new(
+                *kind,
+                text(refusal),
+                Barrier::Layer(Layer::Seccomp, None),
+                why,
+                Remedy::Nothing,
+            )
+        }
+    };
+    Some(Denial {
+        count: *count,
+        ..denial
+    })
+}
+
+/// The denial for a repository over a directory that was there before.
+fn repository(refusal: &Refusal, spec: &SandboxSpec) -> Denial {
+    let path = refusal.path();
+    let by_name = path
+        .file_name()
+        .and_then(|name| Repository::by_name(name.as_bytes()));
+    let directory = path.parent().filter(|_| by_name.is_some()).unwrap_or(path);
+    let program = by_name.map_or("git", |kind| kind.program);
+    let why = "A repository would come about over a directory that no command of this session has made: the user's git, and a shell \
+               prompt, would go by it there.";
+    let advice = format!(
+        "make it in a new directory, or run `{program} init` in {} outside the sandbox",
+        directory.to_string_lossy().escape_debug()
+    );
+    let by = Barrier::Layer(Layer::ProtectedNames, None);
+    Denial::new(
+        refusal.kind,
+        by_zone(refusal, spec),
+        by,
+        why,
+        Remedy::Advice(advice),
+    )
+}
+
+/// What was found of new names that nobody has taken away; `None` for a refusal.
+pub fn found(refusal: &Refusal) -> Option<Finding> {
+    let (kind, why, advice) = match refusal.cause {
+        Cause::Unknown => (
+            FindingKind::Unexamined,
+            "The call made it, and Lazaret could not look at it again after the call. It may still be there.",
+            Some("look at it, if you did not expect it"),
+        ),
+        Cause::Unchecked => (
+            FindingKind::Unchecked,
+            "The call made more files with names that can be protected, or put them deeper, than are looked at again after it (256 files, 50 ms). Nothing was refused for this.",
+            None,
+        ),
+        Cause::Misplaced | Cause::LeftThere => (
+            FindingKind::NotTaken,
+            "The call made it where no call may. It could NOT be taken away and may still be there.",
+            Some("remove it if you do not trust it"),
+        ),
+        Cause::Protected
+        | Cause::Repository
+        | Cause::Outside
+        | Cause::Network
+        | Cause::Process
+        | Cause::Shared
+        | Cause::SharedTooLarge => return None,
+    };
+    let target = refusal
+        .misplaced()
+        .map(|(_, path)| path.to_string_lossy().into_owned());
+    let found = Finding::new(kind, target.unwrap_or_else(|| text(refusal)), why);
+    let found = found.with_unnamed(u64::from(refusal.count).saturating_sub(1));
+    Some(match advice {
+        Some(advice) => found.with_advice(advice),
+        None => found,
+    })
+}
+
+/// The refusal's path from its zone on, if it has one.
+fn by_zone(refusal: &Refusal, spec: &SandboxSpec) -> String {
+    let path =
+        place(refusal.path(), spec).and_then(|(zone, relative)| ZonePath::new(zone, relative).ok());
+    path.map_or_else(|| text(refusal), |path| path.to_string())
+}
+
+/// The denial for changing a file with names elsewhere.
+fn shared(refusal: &Refusal, spec: &SandboxSpec) -> Denial {
+    let why = match refusal.cause {
+        Cause::SharedTooLarge => {
+            "It has another name elsewhere (a hard link, as package stores make), and is too large to be copied for the change (256 MiB a file, 1 GiB a call, and the limits of the policy)."
+        }
+        Cause::Shared
+        | Cause::Repository
+        | Cause::Misplaced
+        | Cause::LeftThere
+        | Cause::Unknown
+        | Cause::Unchecked
+        | Cause::Protected
+        | Cause::Outside
+        | Cause::Network
+        | Cause::Process => {
+            "It has another name elsewhere (a hard link, as package stores make), and no copy could take its name here for the change: its directory takes none, or it was open when its name was removed."
+        }
+    };
+    let advice = "replace it with a copy, outside the sandbox, or let the package manager copy (pnpm: package-import-method=copy, uv: link-mode=copy)";
+    let by = Barrier::Layer(Layer::ProtectedNames, None);
+    Denial::new(
+        refusal.kind,
+        by_zone(refusal, spec),
+        by,
+        why,
+        Remedy::Advice(advice.into()),
+    )
+}
+
+/// The denial for reading `path`, which is not in the session's views.
+pub fn outside(path: &Path, spec: &SandboxSpec) -> Denial {
+    let layer = match spec.tier {
+        Tier::Namespaced => Layer::MountNamespace,
+        Tier::Flat => Layer::LandlockFiles,
+    };
+    if path == Path::new("/etc/resolv.conf") {
+        let (by, why) = (Barrier::Layer(layer, None), NO_DNS);
+        return Denial::new(
+            AttemptKind::Read,
+            path.to_string_lossy(),
+            by,
+            why,
+            remedy_to_reach(spec),
+        );
+    }
+    if spec.tier == Tier::Flat && path.starts_with("/tmp") {
+        let why = "In the flat tier a command cannot enter a directory below /tmp, or run a program there, by this path.";
+        let remedy =
+            Remedy::Advice("use $TMPDIR, which is the same directory, in place of /tmp".into());
+        return Denial::new(
+            AttemptKind::Read,
+            path.to_string_lossy(),
+            Barrier::Layer(layer, None),
+            why,
+            remedy,
+        );
+    }
+    if let Some(image) = &spec.policy.image {
+        let why = format!(
+            "It is not in the image {}, which is the root of this session's cells.",
+            image.display()
+        );
+        let remedy = Remedy::Advice("add it to the image or to the project".into());
+        return Denial::new(
+            AttemptKind::Read,
+            path.to_string_lossy(),
+            Barrier::Layer(layer, None),
+            why,
+            remedy,
+        );
+    }
+    let profile = &spec.policy.profile;
+    let why = match path.starts_with(&spec.scratch.home) {
+        true => format!(
+            "A cell has a private home directory. The profile `{profile}` does not grant this path of yours."
+        ),
+        false => format!("The profile `{profile}` does not show it to commands."),
+    };
+    let remedy = spec.policy.remedy_to_read(path);
+    Denial::new(
+        AttemptKind::Read,
+        path.to_string_lossy(),
+        Barrier::Layer(layer, None),
+        why,
+        remedy,
+    )
+    .with_lease(spec.policy.lease_for(Access::Read, path))
+}
+
+/// The denial of a protected name at `path`.
+pub fn protected_at(kind: AttemptKind, path: &Path, spec: &SandboxSpec) -> Denial {
+    let target = path.as_os_str().as_bytes().to_vec();
+    protected(
+        &Refusal {
+            kind,
+            cause: Cause::Protected,
+            target,
+            count: 1,
+        },
+        spec,
+    )
+}
+
+fn text(refusal: &Refusal) -> String {
+    String::from_utf8_lossy(&refusal.target).into_owned()
+}
+
+fn protected(refusal: &Refusal, spec: &SandboxSpec) -> Denial {
+    let (zone, relative) = match place(refusal.path(), spec) {
+        Some(place) => place,
+        // In leased paths, names are matched with their whole paths.
+        None => match refusal.path().strip_prefix("/").ok().and_then(Path::to_str) {
+            Some(whole) => return by_name(refusal, whole, text(refusal), spec),
+            None => return by_object(refusal, text(refusal), spec),
+        },
+    };
+    let target =
+        ZonePath::new(zone, relative).map_or_else(|_| text(refusal), |path| path.to_string());
+    by_name(refusal, relative, target, spec)
+}
+
+fn by_name(refusal: &Refusal, relative: &str, target: String, spec: &SandboxSpec) -> Denial {
+    match rule(relative.as_bytes(), spec) {
+        Some(name) => {
+            let by = Barrier::Layer(Layer::ProtectedNames, Some(name.rule()));
+            let remedy = match refusal.kind {
+                AttemptKind::Read => spec.policy.remedy_to_reveal(refusal.path()),
+                AttemptKind::Write => spec.policy.remedy_to_open(relative),
+                AttemptKind::Run
+                | AttemptKind::Metadata
+                | AttemptKind::Connect
+                | AttemptKind::Resolve
+                | AttemptKind::SystemCall
+                | AttemptKind::Use
+                | AttemptKind::Call => None,
+            };
+            Denial::new(
+                refusal.kind,
+                target,
+                by,
+                &*name.why,
+                remedy.unwrap_or_else(|| name.remedy()),
+            )
+        }
+        None => by_object(refusal, target, spec),
+    }
+}
+
+/// The denial for what is closed although its name does not show it.
+fn by_object(refusal: &Refusal, target: String, spec: &SandboxSpec) -> Denial {
+    let path = refusal.path();
+    let closed = spec
+        .also_closed
+        .iter()
+        .find(|closed| path.starts_with(&closed.path));
+    let (why, remedy) = match closed.map(|closed| (&closed.why, closed.path.display())) {
+        Some((WhyClosed::Unlisted, path)) => (
+            "It cannot be listed, so Lazaret cannot tell whether it contains protected names.".to_owned(),
+            Remedy::Advice(format!("run `chmod u+rx` on {path} outside the sandbox, or remove it")),
+        ),
+        Some((WhyClosed::OtherNameOf(protected), _)) => {
+            (format!("It is the same file as {}, which is protected.", protected.display()), Remedy::Nothing)
+        }
+        Some((WhyClosed::TargetOf(link), _)) => (
+            format!("The link {}, which has a protected name, leads to it.", link.display()),
+            Remedy::Nothing,
+        ),
+        Some((WhyClosed::Setting { file, key }, _)) => (
+            format!(
+                "The setting {key} in {} names it, so the user's git acts on it outside the sandbox.",
+                file.display()
+            ),
+            Remedy::Nothing,
+        ),
+        Some((WhyClosed::Own, _)) => (
+            "Lazaret executes or obeys it, outside the sandbox and with your rights.".to_owned(),
+            Remedy::Advice("install Lazaret, or keep its settings, outside the project".to_owned()),
+        ),
+        Some((WhyClosed::HomeLink(link), _)) => (
+            format!("{} leads to it, so the user's programs act on it outside the sandbox.", link.display()),
+            Remedy::Advice(format!("change it outside the sandbox, or remove {}", link.display())),
+        ),
+        Some((WhyClosed::NotGranted(grant), path)) => (
+            format!(
+                "The profile shows {} without it: data of servers and tokens lie there.",
+                grant.display()
+            ),
+            Remedy::Advice(format!("if commands need it, grant {path} in a profile of your own")),
+        ),
+        Some((WhyClosed::Program, _)) => (
+            "It is a program in a repository's own directory, where the user's git may run it outside the sandbox.".to_owned(),
+            Remedy::Nothing,
+        ),
+        Some((WhyClosed::OverBound(first), path)) => {
+            let first = first.display();
+            (
+                format!(
+                    "{path} is closed as a whole: it contains more protected names (such as {first}) than can be closed one by one."
+                ),
+                Remedy::Nothing,
+            )
+        }
+        Some((WhyClosed::TooLarge, path)) => (
+            format!(
+                "{path} is closed as a whole: with it there are more files than Lazaret looks through when a session opens."
+            ),
+            Remedy::Advice("remove what is not needed in it, outside the sandbox".to_owned()),
+        ),
+        Some((WhyClosed::NotWatched, path)) => (
+            format!(
+                "The repository {path} is closed for writing: it is one too many to be looked at after each call."
+            ),
+            Remedy::Advice("remove repositories that are not needed, outside the sandbox".to_owned()),
+        ),
+        Some((WhyClosed::SetAside(_) | WhyClosed::ModeGivenBack, _)) => {
+            ("It is protected.".to_owned(), Remedy::Nothing)
+        }
+        Some((WhyClosed::Tracked(record), path)) => (
+            "A command of this project made git track it, so it stays closed as a secret.".to_owned(),
+            Remedy::Advice(format!("to open it, remove the line for {path} from {}", record.display())),
+        ),
+        Some((WhyClosed::NotLinked(why), _)) => {
+            (format!("The project's `.git` leads there, but {why}."), Remedy::Nothing)
+        }
+        None if refusal.kind == AttemptKind::Write && is_head(path) => {
+            let why = format!(
+                "Git has to find this repository, and prompts print its branch, which a shell may execute. Commands replace `HEAD` only as \
+                 git does (`HEAD.lock`), with a commit or a branch in whose name there is no {SHELL_CHARACTERS} and no control character."
+            );
+            (why, Remedy::Advice("choose another name for the branch".to_owned()))
+        }
+        None => {
+            let why = "It is protected although its name is not: it is the same file as a protected one, lies in a protected place, or is part of a repository.";
+            (why.to_owned(), Remedy::Nothing)
+        }
+    };
+    let by = Barrier::Layer(Layer::ProtectedNames, None);
+    Denial::new(refusal.kind, target, by, why, remedy)
+}
+
+/// Whether this is the `HEAD` of a repository with the usual name.
+fn is_head(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name == "HEAD")
+        && path
+            .parent()
+            .is_some_and(|directory| is_in_git_directory(directory.as_os_str().as_bytes()))
+}
+
+/// The rule that protects a name of a zone, or the one for which it is in transit.
+fn rule<'s>(relative: &[u8], spec: &'s SandboxSpec) -> Option<&'s ProtectedName> {
+    let names = &spec.policy.matcher;
+    let other = as_git_directory(relative);
+    let paths = || std::iter::once(relative).chain(other.as_deref());
+    let by_name = paths().find_map(|path| names.protection(path));
+    by_name
+        .or_else(|| paths().find_map(|path| names.leads_to(path)))
+        .or_else(|| names.transit(relative).first().map(|target| target.name))
+}
+
+/// The zone that contains a path, and the path in it.
+fn place<'p>(path: &'p Path, spec: &SandboxSpec) -> Option<(Zone, &'p str)> {
+    let below = |zone: Zone| Some((zone, path.strip_prefix(spec.zone(zone).0).ok()?.to_str()?));
+    // A central root may lie in a project, and the other way round: the longer root contains the path.
+    let places = [Zone::Project, Zone::Central].into_iter().filter_map(below);
+    places.min_by_key(|(_, relative)| relative.len())
+}
+
+fn unchangeable(refusal: &Refusal, spec: &SandboxSpec) -> Denial {
+    let layer = match spec.tier {
+        Tier::Namespaced => Layer::MountNamespace,
+        Tier::Flat => Layer::LandlockFiles,
+    };
+    if let Some((zone, relative)) = place(refusal.path(), spec)
+        && spec.zone(zone).1 == Access::Read
+    {
+        let target =
+            ZonePath::new(zone, relative).map_or_else(|_| text(refusal), |path| path.to_string());
+        let (profile, name) = (&spec.policy.profile, zone.name());
+        let at = Some(spec.policy.zones_from[usize::from(zone == Zone::Central)].to_string());
+        let by = Barrier::Layer(
+            layer,
+            Some(PolicyRule {
+                name: format!("{name}:read"),
+                at,
+            }),
+        );
+        let why = format!(
+            "The profile `{profile}` allows commands to read the {name} root, not to change it."
+        );
+        let remedy = Remedy::Option(format!("another --profile than `{profile}`"));
+        return Denial::new(refusal.kind, target, by, why, remedy);
+    }
+    let why = "Commands can write only in the project, the central root and their private storage.";
+    let remedy = spec.policy.remedy_to_write(refusal.path());
+    Denial::new(
+        refusal.kind,
+        text(refusal),
+        Barrier::Layer(layer, None),
+        why,
+        remedy,
+    )
+    .with_lease(spec.policy.lease_for(Access::Write, refusal.path()))
+}
+
+fn unreached(refusal: &Refusal, spec: &SandboxSpec) -> Denial {
+    let layer = match spec.tier {
+        Tier::Namespaced => Layer::NetworkNamespace,
+        Tier::Flat => Layer::LandlockNetwork,
+    };
+    let path = refusal.path();
+    if path.is_absolute() {
+        let why = "The socket's server was not started by a command of this session.";
+        let remedy = Remedy::Policy(format!("sockets = ['{}'] in the profile", path.display()));
+        return Denial::new(
+            refusal.kind,
+            text(refusal),
+            Barrier::Layer(Layer::ProtectedNames, None),
+            why,
+            remedy,
+        );
+    }
+    let why = match refusal.kind {
+        AttemptKind::Resolve => NO_DNS,
+        _ => {
+            "A cell can connect only to its own loopback. It reaches allowed hosts through the proxy in HTTP_PROXY."
+        }
+    };
+    Denial::new(
+        refusal.kind,
+        text(refusal),
+        Barrier::Layer(layer, None),
+        why,
+        remedy_to_reach(spec),
+    )
+}
+
+/// What would let commands reach hosts: if some are open already, the relay's proxy, which resolves their names.
+fn remedy_to_reach(spec: &SandboxSpec) -> Remedy {
+    network::remedy_of_any(&spec.policy.network, spec.policy.leases)
+}

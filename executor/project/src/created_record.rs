@@ -1,0 +1,351 @@
+//! What cells of a project have created under protected names that are open when new: recorded in
+//! `.lazaret/created` of the central root, so that a later session continues where an earlier one stopped.
+//!
+//! A file is recorded with its path, its identity (device, inode, birth time) and the digest of its content, a directory with
+//! those of everything in it. What somebody else has changed or replaced since does not match: it is closed again, and dropped
+//! from the record. No cell writes the record, as `.lazaret` is a protected name; an unreadable record counts as empty.
+
+use crate::discovery;
+use crate::protected::Discovery;
+use broker_protocol::{Digest, frame};
+use executor_spec::created::CreatedFiles;
+use executor_spec::sandbox::SandboxSpec;
+use executor_spec::undo_directory;
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2, renameat};
+use nix::sys::stat::Mode;
+use policies::{Access, Matcher, WhenNew};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs::{self, File, Metadata};
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+const NAME: &str = "created";
+/// The temporary name of a new record.
+const NEW: &str = "created.new";
+/// Maximum number of files and directories in the record.
+const ENTRIES_MAX: usize = 1024;
+/// Maximum size of a recorded file, and maximum number of files in a recorded directory.
+const FILE_MAX: u64 = 1 << 20;
+const FILES_MAX: usize = 256;
+
+/// A search that took longer than this is done only when the session ends.
+const SLOW: Duration = Duration::from_millis(100);
+
+/// One recorded file or directory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Entry {
+    /// Its path below the project root.
+    path: Vec<u8>,
+    /// Device, inode and birth time, as in [`CreatedFiles`].
+    identity: Vec<u8>,
+    digest: Digest,
+}
+
+/// The record, and what the session's cells have created.
+#[derive(Debug)]
+pub struct CreatedRecord {
+    created: CreatedFiles,
+    /// How many of these no cell has created: they have their committed content.
+    committed: usize,
+    /// How many there were at the last check.
+    seen: usize,
+    /// What was recorded at that time, and the state of the files.
+    known: BTreeMap<PathBuf, (Entry, [i64; 7])>,
+    /// The record's directory, if anything can be recorded.
+    directory: Option<OwnedFd>,
+    /// Whether the last search for what cells have created took long.
+    is_slow: bool,
+}
+
+impl CreatedRecord {
+    /// Adds to `created`, which holds the committed files, what is recorded and unchanged, and
+    /// removes that from `found`. Returns the shared memory for the session's cells too.
+    ///
+    /// # Errors
+    /// There is no descriptor for the shared memory.
+    pub fn open(
+        spec: &SandboxSpec,
+        found: &mut Discovery,
+        created: CreatedFiles,
+    ) -> io::Result<(OwnedFd, Self)> {
+        let committed = created.count();
+        let directory =
+            undo_directory::open(&spec.central).filter(|_| spec.policy.central == Access::Write);
+        let mut known = BTreeMap::new();
+        for entry in directory.iter().flat_map(read) {
+            let path = spec.project.join(OsStr::from_bytes(&entry.path));
+            let still = |path: &PathBuf| {
+                found.named.contains(path)
+                    && Entry::of(path, &spec.project, &spec.policy.matcher).as_ref() == Some(&entry)
+            };
+            if let Some((file, metadata)) = Some(&path)
+                .filter(|path| still(path))
+                .and_then(|path| inspect(path).ok())
+                && created.add(file).is_ok()
+            {
+                release(found, &path);
+                known.insert(path, (entry, state(&metadata)));
+            }
+        }
+        let memory = created.memory()?;
+        let seen = created.count();
+        Ok((
+            memory,
+            Self {
+                created,
+                committed,
+                seen,
+                known,
+                directory,
+                is_slow: false,
+            },
+        ))
+    }
+
+    /// Records what cells have created so far, if it differs from the record. A failure to write is ignored. Where a search takes long,
+    /// other calls would wait for it: then it is done only at the session's end, `last`.
+    pub fn update(&mut self, spec: &SandboxSpec, last: bool) {
+        if self.is_slow && !last {
+            return;
+        }
+        let count = self.created.count();
+        let Some(directory) = self.directory.as_ref().filter(|_| count > self.committed) else {
+            return;
+        };
+        let matcher = &spec.policy.matcher;
+        let as_known = |(path, (entry, known)): (&PathBuf, &(Entry, [i64; 7]))| {
+            let now = inspect(path)
+                .ok()
+                .filter(|(_, metadata)| metadata.is_file());
+            now.map_or_else(
+                || Entry::of(path, &spec.project, matcher).as_ref() == Some(entry),
+                |(_, metadata)| state(&metadata) == *known,
+            )
+        };
+        if count == self.seen && self.known.iter().all(as_known) {
+            return;
+        }
+        self.seen = count;
+        let zones = [spec.project.as_path(), spec.central.as_path()];
+        let begun = Instant::now();
+        let Ok(found) = discovery::discover(zones, spec.linked.as_ref(), None, matcher, usize::MAX)
+        else {
+            return;
+        };
+        self.is_slow = begun.elapsed() > SLOW;
+        let made: Vec<Vec<u8>> = self.created.identities().skip(self.committed).collect();
+        let mut entries = BTreeMap::new();
+        self.known.clear();
+        for path in found
+            .named
+            .iter()
+            .filter(|path| path.starts_with(&spec.project))
+        {
+            let Some(entry) = Entry::of(path, &spec.project, matcher) else {
+                continue;
+            };
+            if made.contains(&entry.identity) && entries.len() < ENTRIES_MAX {
+                let known = inspect(path)
+                    .map(|(_, metadata)| (path.clone(), (entry.clone(), state(&metadata))));
+                self.known.extend(known);
+                entries.insert(entry.path.clone(), entry);
+            }
+        }
+        // Entries of a concurrent session.
+        let others = read(directory)
+            .into_iter()
+            .filter(|entry| made.iter().all(|made| *made != entry.identity));
+        for entry in others {
+            entries.entry(entry.path.clone()).or_insert(entry);
+        }
+        let entries: Vec<Entry> = entries.into_values().take(ENTRIES_MAX).collect();
+        let _ = write(directory, &entries);
+    }
+}
+
+impl Entry {
+    /// The entry for `path`, if it may be recorded: a file with one name or a directory, with no
+    /// other protected name above or below it, and with only rules that let commands create it.
+    fn of(path: &Path, project: &Path, matcher: &Matcher) -> Option<Self> {
+        let below = path.strip_prefix(project).ok()?.as_os_str().as_bytes();
+        if !matcher
+            .closings(below)
+            .iter()
+            .all(|(_, new)| *new != WhenNew::Closed)
+        {
+            return None;
+        }
+        let (file, metadata) = inspect(path).ok()?;
+        let digest = if metadata.is_dir() {
+            let mut lines = Vec::new();
+            tree(path, project, matcher, &mut lines)?;
+            lines.sort();
+            Digest::of(&lines.concat())
+        } else {
+            Some(&metadata).filter(|metadata| metadata.is_file() && metadata.nlink() == 1)?;
+            content(path)?
+        };
+        Some(Self {
+            path: below.to_vec(),
+            identity: CreatedFiles::identity(&file)?,
+            digest,
+        })
+    }
+}
+
+/// Adds a line for each file and directory below `directory`; `None` if there are too many, or
+/// special files, or some with protected names of their own.
+fn tree(
+    directory: &Path,
+    project: &Path,
+    matcher: &Matcher,
+    lines: &mut Vec<Vec<u8>>,
+) -> Option<()> {
+    for entry in fs::read_dir(directory).ok()? {
+        let path = entry.ok()?.path();
+        let below = path.strip_prefix(project).ok()?;
+        let (parent, name) = (
+            below.parent()?.as_os_str().as_bytes(),
+            below.file_name()?.as_bytes(),
+        );
+        if lines.len() == FILES_MAX || matcher.name(parent, name).is_some() {
+            return None;
+        }
+        let (_, metadata) = inspect(&path).ok()?;
+        let name = below.as_os_str().as_bytes();
+        if metadata.is_dir() {
+            lines.push([b"d ", name, b"\0"].concat());
+            tree(&path, project, matcher, lines)?;
+        } else {
+            Some(&metadata).filter(|metadata| metadata.is_file() && metadata.nlink() == 1)?;
+            lines.push([b"f ", name, b"\0", content(&path)?.to_string().as_bytes()].concat());
+        }
+    }
+    Some(())
+}
+
+/// The digest of a regular file's content.
+fn content(path: &Path) -> Option<Digest> {
+    read_short(path, FILE_MAX).map(|bytes| Digest::of(&bytes))
+}
+
+/// The content of a regular file of at most `max` bytes, to whose path no link belongs.
+pub fn read_short(path: &Path, max: u64) -> Option<Vec<u8>> {
+    let how = OpenHow::new()
+        .flags(OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC)
+        .resolve(ResolveFlag::RESOLVE_NO_SYMLINKS);
+    let file = File::from(openat2(nix::fcntl::AT_FDCWD, path, how).ok()?);
+    let metadata = file.metadata().ok()?;
+    let mut bytes = Vec::new();
+    file.take(max + 1).read_to_end(&mut bytes).ok()?;
+    (metadata.is_file() && bytes.len() as u64 <= max).then_some(bytes)
+}
+
+/// Removes `path`, and what is below it, from what is closed.
+fn release(found: &mut Discovery, path: &Path) {
+    let mut left = vec![path.to_owned()];
+    while let Some(path) = left.pop() {
+        let Ok((_, metadata)) = inspect(&path) else {
+            continue;
+        };
+        found.release(&path, (metadata.dev(), metadata.ino()));
+        if metadata.is_dir() {
+            left.extend(
+                fs::read_dir(&path)
+                    .into_iter()
+                    .flatten()
+                    .flatten()
+                    .map(|entry| entry.path()),
+            );
+        }
+    }
+}
+
+/// Reads the record; an invalid one counts as empty.
+fn read(directory: &OwnedFd) -> Vec<Entry> {
+    let read = || {
+        let file = open(
+            directory,
+            NAME,
+            OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY,
+        )
+        .ok()?;
+        let mut bytes = Vec::new();
+        file.take(frame::FRAME_MAX as u64 + 1)
+            .read_to_end(&mut bytes)
+            .ok()?;
+        frame::decode_whole::<Vec<Entry>>(&bytes).ok()
+    };
+    read().unwrap_or_default()
+}
+
+fn write(directory: &OwnedFd, entries: &Vec<Entry>) -> io::Result<()> {
+    let bytes = frame::encode_whole(entries).map_err(io::Error::other)?;
+    let mut file = open(
+        directory,
+        NEW,
+        OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_TRUNC | OFlag::O_NONBLOCK,
+    )?;
+    file.write_all(&bytes)?;
+    Ok(renameat(directory, NEW, directory, NAME)?)
+}
+
+/// Follows no link: what programs outside have put there is not trusted.
+pub fn open(directory: &OwnedFd, name: &str, flags: OFlag) -> io::Result<File> {
+    let resolve = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS;
+    let mode = if flags.contains(OFlag::O_CREAT) {
+        Mode::S_IRUSR | Mode::S_IWUSR
+    } else {
+        Mode::empty()
+    };
+    let how = OpenHow::new()
+        .flags(flags | OFlag::O_CLOEXEC)
+        .mode(mode)
+        .resolve(resolve);
+    Ok(File::from(openat2(directory, name, how)?))
+}
+
+/// Opens a file without reading it, and returns its metadata.
+pub fn inspect(path: &Path) -> io::Result<(File, Metadata)> {
+    let file = File::options()
+        .read(true)
+        .custom_flags(libc::O_PATH | libc::O_NOFOLLOW)
+        .open(path)?;
+    let metadata = file.metadata()?;
+    Ok((file, metadata))
+}
+
+/// How long after a change another one may have the same time: a tick of the slowest kernel, with room.
+const TICK: Duration = Duration::from_millis(20);
+
+/// Whether a file of this state may change its content and not its state: it was changed a moment ago, or its clock is ahead.
+pub fn is_recent(state: &[i64; 7]) -> bool {
+    let [.., seconds, nanoseconds] = *state;
+    let changed = Duration::new(
+        seconds.max(0) as u64,
+        nanoseconds.clamp(0, 999_999_999) as u32,
+    );
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    changed + TICK > now
+}
+
+/// The metadata that changes with a file or its content, unless a process has it mapped, or it changed a moment ago.
+pub fn state(metadata: &Metadata) -> [i64; 7] {
+    [
+        metadata.dev() as i64,
+        metadata.ino() as i64,
+        metadata.len() as i64,
+        metadata.mtime(),
+        metadata.mtime_nsec(),
+        metadata.ctime(),
+        metadata.ctime_nsec(),
+    ]
+}

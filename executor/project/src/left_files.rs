@@ -1,0 +1,428 @@
+//! In the broker: files in the user's repositories that make programs outside act, fail, or show something
+//! else, if a call has left or changed them. What must not stay is removed; all of it is reported.
+//!
+//! *Does not*: check repositories created after the session opened; those for which there is no room are closed for writing
+//! (`crate::discovery`). Until the call has ended, programs act on a file that a command writes.
+
+use crate::created_record::{inspect, is_recent, read_short, state};
+use crate::locks::Locks;
+use crate::repository_changes::with_existing_parent;
+use broker_protocol::{Finding, FindingKind};
+use executor_spec::worker::REFERENCES_MAX;
+use executor_sys::file::open_without_links;
+use executor_sys::opened_way::unlock;
+use nix::Result;
+use nix::errno::Errno;
+use nix::fcntl::renameat;
+use nix::unistd::{UnlinkatFlags, unlinkat};
+use policies::{GIT_HEAD_MAX, branch_of, is_git_head, is_plain_branch, is_valid_git_head};
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// Maximum bytes read of a file that holds a number or the name of an object.
+const TEXT_MAX: u64 = 128;
+
+/// How a file that a call has left is treated.
+#[derive(Clone, Copy)]
+enum Left {
+    /// Git's prompt for shells (`__git_ps1`) makes the shell expand its content: it stays if that is a number.
+    Counter,
+    /// `git branch` and `git status` print the branch whose name it holds, and a prompt may have the shell expand that: it stays if
+    /// that name is only text to a shell.
+    BranchName,
+    /// The branch of `HEAD`, which names another one that is not only text to a shell.
+    Branch,
+    /// When a commit ends a merge, git applies the stash that it names: it stays while a merge is
+    /// in progress. Checked when no command is running any more.
+    Autostash,
+    /// It makes git show another history, or other objects.
+    History,
+    /// `git status` shows no file that it names.
+    Exclude,
+    /// `hg recover` writes the files that it names. Checked when no command is running any more.
+    Journal,
+}
+
+impl Left {
+    /// Whether it acts by what it says, and not only makes a program fail or show something else: in a repository that a call has made.
+    fn acts(self) -> bool {
+        match self {
+            Left::Counter | Left::BranchName | Left::Branch | Left::Autostash | Left::Journal => {
+                true
+            }
+            Left::History | Left::Exclude => false,
+        }
+    }
+
+    /// Whether it stays or goes by its content.
+    fn is_judged_by_content(self) -> bool {
+        match self {
+            Left::Counter | Left::BranchName | Left::Branch => true,
+            Left::Autostash | Left::History | Left::Exclude | Left::Journal => false,
+        }
+    }
+
+    /// Whether it is looked at only when no command is running any more.
+    fn waits(self) -> bool {
+        match self {
+            Left::Autostash | Left::Journal => true,
+            Left::Counter | Left::BranchName | Left::Branch | Left::History | Left::Exclude => {
+                false
+            }
+        }
+    }
+}
+
+/// Files of a repository, relative to its directory; locks are recognised by the end of their names (`locks.rs`).
+const GIT: [(&str, Left); 14] = [
+    ("rebase-merge/msgnum", Left::Counter),
+    ("rebase-merge/end", Left::Counter),
+    ("rebase-apply/next", Left::Counter),
+    ("rebase-apply/last", Left::Counter),
+    ("rebase-merge/head-name", Left::BranchName),
+    ("rebase-apply/head-name", Left::BranchName),
+    ("BISECT_START", Left::BranchName),
+    ("MERGE_AUTOSTASH", Left::Autostash),
+    ("objects/info/commit-graph", Left::History),
+    (
+        "objects/info/commit-graphs/commit-graph-chain",
+        Left::History,
+    ),
+    ("objects/info/alternates", Left::History),
+    ("info/grafts", Left::History),
+    ("shallow", Left::History),
+    ("info/exclude", Left::Exclude),
+];
+const MERCURIAL: [(&str, Left); 2] = [
+    ("store/journal", Left::Journal),
+    ("store/journal.backupfiles", Left::Journal),
+];
+
+/// Directories in which these files come about.
+const GIT_DIRECTORIES: [&str; 7] = [
+    "",
+    "rebase-merge",
+    "rebase-apply",
+    "info",
+    "objects",
+    "objects/info",
+    "objects/info/commit-graphs",
+];
+const MERCURIAL_DIRECTORIES: [&str; 2] = ["", "store"];
+
+/// One repository, and which of these files existed at the last check.
+#[derive(Debug)]
+pub struct LeftFiles {
+    at: PathBuf,
+    /// The directory that has its references.
+    common: PathBuf,
+    is_git: bool,
+    seen: BTreeMap<PathBuf, [i64; 7]>,
+    locks: Locks,
+    /// Whether calls have made the repository: it has shallow histories and locks that are no concern of the user's.
+    is_made: bool,
+}
+
+impl LeftFiles {
+    /// Covers a repository of git's. Files that exist now are the user's, except counters that are no numbers.
+    pub fn of_git(at: &Path) -> Self {
+        Self::new(at.to_owned(), common_directory(at.to_owned()), true)
+    }
+
+    /// Covers the project's repository of Mercurial's, whether it exists or not.
+    pub fn of_mercurial(project: &Path) -> Self {
+        let at = project.join(".hg");
+        Self::new(at.clone(), at, false)
+    }
+
+    /// Covers a repository that calls have made, with all that is in it.
+    pub fn of_made(at: &Path) -> Self {
+        let common = common_directory(at.to_owned());
+        Self {
+            is_made: true,
+            ..Self::unseen(at.to_owned(), common, true)
+        }
+    }
+
+    fn unseen(at: PathBuf, common: PathBuf, is_git: bool) -> Self {
+        Self {
+            at,
+            common,
+            is_git,
+            seen: BTreeMap::new(),
+            locks: Locks::default(),
+            is_made: false,
+        }
+    }
+
+    fn new(at: PathBuf, common: PathBuf, is_git: bool) -> Self {
+        let mut new = Self::unseen(at, common, is_git);
+        if new.is_absent() {
+            return new;
+        }
+        new.seen = new
+            .present()
+            .filter(|(.., left)| !matches!(left, Left::Counter))
+            .map(|(path, state, _)| (path, state))
+            .collect();
+        new.locks.update(&new.at);
+        new
+    }
+
+    /// Its directory.
+    pub fn directory(&self) -> &Path {
+        &self.at
+    }
+
+    /// Whether there is nothing to look at: no repository of Mercurial's. One lookup shows that.
+    pub fn is_absent(&self) -> bool {
+        !self.is_git && !self.at.is_dir()
+    }
+
+    /// What must be watched so that every change of these files is noticed.
+    pub fn watched(&self) -> Vec<PathBuf> {
+        let (directories, files): (&[&str], _) = if self.is_git {
+            (&GIT_DIRECTORIES, &GIT[..])
+        } else {
+            (&MERCURIAL_DIRECTORIES, &MERCURIAL[..])
+        };
+        let files = files.iter().map(|(name, _)| *name);
+        let own = directories
+            .iter()
+            .copied()
+            .chain(files)
+            .map(|name| self.at.join(name));
+        let references = references(&self.at, &self.common);
+        own.chain(
+            references
+                .iter()
+                .flat_map(|path| with_existing_parent(path)),
+        )
+        .collect()
+    }
+
+    /// What calls have left or changed since the last check; `alone`: no command is running any more. Locks are added to `locks`.
+    pub fn update(&mut self, alone: bool, locks: &mut NewLocks) -> Vec<Finding> {
+        if self.is_absent() {
+            return Vec::new();
+        }
+        let present: Vec<_> = self.present().collect();
+        let mut seen = BTreeMap::new();
+        let mut findings = Vec::new();
+        for (path, state, left) in present {
+            let waits = !alone && left.waits();
+            let before = self.seen.get(&path);
+            match before {
+                Some(before) if waits => drop(seen.insert(path, *before)),
+                None if waits => {}
+                Some(before) if *before == state => drop(seen.insert(path, state)),
+                Some(_) | None => {
+                    findings.extend(left_in(&path, left));
+                    // It is judged again next time if its content may have changed by then without a trace.
+                    if !left.is_judged_by_content() || alone && !is_recent(&state) {
+                        seen.insert(path, state);
+                    }
+                }
+            }
+        }
+        self.seen = seen;
+        if alone && !self.is_made {
+            locks.add(&self.at, self.locks.update(&self.at));
+        }
+        findings
+    }
+
+    fn present(&self) -> impl Iterator<Item = (PathBuf, [i64; 7], Left)> + '_ {
+        let files: &[_] = if self.is_git { &GIT } else { &MERCURIAL };
+        let files = files.iter().map(|(name, left)| (self.at.join(name), *left));
+        let branch = Some(()).filter(|()| self.is_git);
+        let branch = branch.and_then(|()| branch_with_commands(&self.at, &self.common));
+        let all = files.chain(branch.map(|path| (path, Left::Branch)));
+        all.filter(|(_, left)| !self.is_made || left.acts())
+            .filter_map(|(path, left)| {
+                let state = inspect(&path).ok().map(|(_, metadata)| state(&metadata))?;
+                Some((path, state, left))
+            })
+    }
+}
+
+/// The locks that calls have left in all repositories: one finding, however many there are.
+#[derive(Debug, Default)]
+pub struct NewLocks {
+    named: Vec<PathBuf>,
+    count: usize,
+}
+
+impl NewLocks {
+    fn add(&mut self, repository: &Path, (named, count): (Vec<OsString>, usize)) {
+        self.named
+            .extend(named.iter().map(|name| repository.join(name)));
+        self.count += count;
+    }
+
+    /// What is reported of them.
+    pub fn finding(self) -> Option<Finding> {
+        let (first, others) = self.named.split_first()?;
+        let why = "A command left this lock, which makes your next `git add` or `git commit` fail; or a git process of yours holds it.";
+        let advice = "remove it if no git process of yours is running";
+        let mut found = of_repository(FindingKind::Lock, first, why).with_advice(advice);
+        others
+            .iter()
+            .for_each(|path| found.add_object(path.to_string_lossy()));
+        Some(found.with_unnamed(self.count.saturating_sub(self.named.len()) as u64))
+    }
+}
+
+/// The reference, after `HEAD`, in which the name of another one stands that is not only text to a shell. Git follows references, and
+/// prints the last name.
+fn branch_with_commands(repository: &Path, common: &Path) -> Option<PathBuf> {
+    let is_bad = |path: &PathBuf| {
+        let head = read_short(path, GIT_HEAD_MAX as u64);
+        head.is_some_and(|head| branch_of(&head).is_some() && !is_valid_git_head(&head))
+    };
+    references(repository, common)
+        .into_iter()
+        .skip(1)
+        .find(is_bad)
+}
+
+/// `HEAD`, and the references to which it leads one after the other; the last may not exist.
+fn references(repository: &Path, common: &Path) -> Vec<PathBuf> {
+    let mut all = vec![repository.join("HEAD")];
+    while all.len() <= REFERENCES_MAX {
+        let head = all
+            .last()
+            .and_then(|path| read_short(path, GIT_HEAD_MAX as u64));
+        let Some(head) = head.filter(|head| is_git_head(head)) else {
+            break;
+        };
+        let Some(branch) = branch_of(&head) else {
+            break;
+        };
+        all.push(common.join(OsStr::from_bytes(branch)));
+    }
+    all
+}
+
+/// The directory that has a repository's references: another one for a worktree, and no command changes which.
+fn common_directory(repository: PathBuf) -> PathBuf {
+    let named = text(&repository.join("commondir"), GIT_HEAD_MAX as u64);
+    let named = named.and_then(|named| {
+        repository
+            .join(OsStr::from_bytes(&named))
+            .canonicalize()
+            .ok()
+    });
+    named.unwrap_or(repository)
+}
+
+/// Treats a file as needed, and reports it.
+fn left_in(path: &Path, left: Left) -> Option<Finding> {
+    let removed = |kind, why: &str| {
+        let done = remove(path)
+            .map(|()| "removed")
+            .unwrap_or("could NOT be removed");
+        of_repository(kind, path, why).with_state(done)
+    };
+    let prompt_text = |why| removed(FindingKind::PromptText, why);
+    match left {
+        Left::Counter if is_number(path) => None,
+        Left::Counter => Some(prompt_text(
+            "A command wrote something other than a number here, which git's shell prompt would execute.",
+        )),
+        Left::BranchName
+            if text(path, GIT_HEAD_MAX as u64).is_some_and(|name| is_plain_branch(&name)) =>
+        {
+            None
+        }
+        Left::BranchName => Some(prompt_text(
+            "A command wrote the name of a branch here that a shell would execute, where a prompt prints it.",
+        )),
+        Left::Branch => Some(prompt_text(
+            "A command made this branch, which `HEAD` names, lead to another one with a name that a shell would execute, where a prompt prints it.",
+        )),
+        Left::Autostash if path.with_file_name("MERGE_HEAD").exists() => {
+            let why = "Your next `git commit` here also applies the stash that it names, including files that commands may not create.";
+            let found = of_repository(FindingKind::Autostash, path, why);
+            Some(found.with_advice("look at the stash that it names with `git show --stat -m`"))
+        }
+        Left::Autostash => {
+            let stash = text(path, TEXT_MAX)
+                .filter(|text| text.iter().all(u8::is_ascii_hexdigit))
+                .unwrap_or_default();
+            let why = format!(
+                "A command left it while no merge is under way, and your next `git commit` would apply the stash that it names ({}).",
+                String::from_utf8_lossy(&stash)
+            );
+            Some(removed(FindingKind::Autostash, &why))
+        }
+        Left::History => {
+            let why = "A command wrote it (`git gc` and `git fetch` do so too). It can make your git show a history or objects that differ \
+                       from the real ones.";
+            let advice = "for a commit graph, compare with `git -c core.commitGraph=false log`; remove it if nothing needs it";
+            Some(of_repository(FindingKind::History, path, why).with_advice(advice))
+        }
+        Left::Exclude => {
+            let why = "A command changed it: your `git status` does not show files that it names, also new ones.";
+            let advice = "look at its lines, and at `git status --ignored`";
+            Some(of_repository(FindingKind::Exclude, path, why).with_advice(advice))
+        }
+        Left::Journal => {
+            let why =
+                "A command left it, and your `hg recover` would write the files that it names.";
+            let found = of_repository(FindingKind::Journal, path, why).with_state(set_aside(path));
+            Some(found.with_advice("run `hg verify`"))
+        }
+    }
+}
+
+/// Renames a file within its directory, replacing an earlier one set aside. Returns what was done.
+pub fn set_aside(path: &Path) -> String {
+    let aside = || -> Result<PathBuf> {
+        let (directory, mut name) = parent(path)?;
+        let from = name.clone();
+        name.push(".refused");
+        renameat(&directory, from.as_os_str(), &directory, name.as_os_str())?;
+        Ok(path.with_file_name(name))
+    };
+    match aside() {
+        Ok(aside) => format!("kept as {}", aside.display()),
+        Err(_) if remove(path).is_ok() => "removed".to_owned(),
+        Err(_) => "could NOT be taken away".to_owned(),
+    }
+}
+
+fn remove(path: &Path) -> Result<()> {
+    let (directory, name) = parent(path)?;
+    unlinkat(&directory, name.as_os_str(), UnlinkatFlags::NoRemoveDir)
+}
+
+/// The directory of a file, opened without following links, as commands can write to it, and open to its owner: they can have closed it.
+fn parent(path: &Path) -> Result<(OwnedFd, OsString)> {
+    let (parent, name) = path.parent().zip(path.file_name()).ok_or(Errno::EINVAL)?;
+    let directory = open_without_links(parent)?;
+    unlock(&directory)?;
+    Ok((directory, name.to_owned()))
+}
+
+fn is_number(path: &Path) -> bool {
+    text(path, TEXT_MAX).is_some_and(|text| text.iter().all(u8::is_ascii_digit))
+}
+
+/// The content of a file of at most `max` bytes, without the line end.
+fn text(path: &Path, max: u64) -> Option<Vec<u8>> {
+    let text = read_short(path, max)?;
+    Some(text.strip_suffix(b"\n").unwrap_or(&text).to_vec())
+}
+
+/// Reports what a command has left in a repository.
+pub fn of_repository(kind: FindingKind, path: &Path, why: &str) -> Finding {
+    Finding::new(
+        kind,
+        String::from_utf8_lossy(path.as_os_str().as_bytes()),
+        why,
+    )
+}

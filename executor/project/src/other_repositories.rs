@@ -1,0 +1,308 @@
+//! In the broker: repositories besides the project's own, after each call. Those that calls have made, which are the user's from the
+//! moment when the user's shell enters them; those within the project; and those in trees that are granted for writing.
+//!
+//! What a command has left there is judged like what it leaves in the project's own, and so is an index: git writes to whatever
+//! names it has. The user's come first, and what there was no time for is said and looked at first after the next call.
+
+use crate::created_record::{inspect, is_recent, state};
+use crate::kept_repositories::KeptRepository;
+use crate::left_files::{LeftFiles, NewLocks, of_repository, set_aside};
+use crate::protected::REPOSITORIES_MAX;
+use broker_protocol::{Finding, FindingKind};
+use executor_spec::made_repositories::MadeRepositories;
+use executor_spec::sandbox::SandboxSpec;
+use executor_spec::worker::{IndexFault, RepositoryAnswer};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How long all of them may take after a call: some thousand on a busy machine.
+const TIME: Duration = Duration::from_secs(1);
+
+/// What the indexes of these repositories are, all below one directory.
+pub type AskIndexes<'a> = dyn Fn(&Path, &[PathBuf]) -> Vec<RepositoryAnswer> + 'a;
+
+/// The state of an index and of the files on which it is based; `None` for a missing one.
+type IndexState = Vec<Option<[i64; 7]>>;
+
+/// The other repositories of a session.
+#[derive(Debug, Default)]
+pub struct OtherRepositories {
+    made: Option<MadeRepositories>,
+    /// The user's, in the order in which they were found; then those that calls have made.
+    all: Vec<Other>,
+    /// Directories above them that a worker may read.
+    roots: Vec<PathBuf>,
+}
+
+#[derive(Debug)]
+struct Other {
+    directory: PathBuf,
+    /// What is left there, and what makes it a repository, where nothing else looks for that.
+    left: Option<LeftFiles>,
+    kept: Option<KeptRepository>,
+    /// The state of its index at the last look, and of the files on which that is based.
+    index: IndexState,
+    shared: Vec<String>,
+    /// Whether the index may have changed since without a trace in its state.
+    is_unsure: bool,
+    is_made: bool,
+    /// Whether it is looked at after this call.
+    is_due: bool,
+    /// Whether there was no time for it.
+    is_left: bool,
+}
+
+impl OtherRepositories {
+    /// Those of `repositories`, which were there when the session opened, and all that its calls will make.
+    pub fn new<'r>(repositories: impl IntoIterator<Item = &'r PathBuf>, own: &[PathBuf]) -> Self {
+        let mut new = Self::default();
+        new.cover(
+            repositories.into_iter().filter(|path| !own.contains(path)),
+            |_| None,
+        );
+        new
+    }
+
+    /// Learns, with the session planned, which repositories its calls make, and where all lie.
+    pub fn follow(&mut self, spec: &SandboxSpec) {
+        self.made = spec
+            .directories
+            .as_ref()
+            .and_then(|memory| MadeRepositories::of(memory).ok());
+        let linked = spec.linked.iter().map(|linked| linked.common.clone());
+        self.roots.extend(
+            [spec.project.clone(), spec.central.clone()]
+                .into_iter()
+                .chain(linked),
+        );
+    }
+
+    /// Covers repositories of the user's as they are now, of which some may be covered already.
+    fn cover<'r>(
+        &mut self,
+        repositories: impl IntoIterator<Item = &'r PathBuf>,
+        left: impl Fn(&Path) -> Option<LeftFiles>,
+    ) {
+        for directory in repositories {
+            let users = self.all.iter().filter(|other| !other.is_made).count();
+            if users < REPOSITORIES_MAX
+                && !self.all.iter().any(|other| other.directory == *directory)
+            {
+                let other = Other::new(directory, left(directory), false);
+                self.all.insert(users, other);
+            }
+        }
+    }
+
+    /// Covers those in a tree that is granted for writing; what makes them repositories is kept as it is now.
+    pub fn cover_granted<'r>(
+        &mut self,
+        root: &Path,
+        repositories: impl IntoIterator<Item = &'r PathBuf> + Clone,
+    ) {
+        if !self.roots.iter().any(|known| known == root) {
+            self.roots.push(root.to_owned());
+        }
+        self.cover(repositories.clone(), |directory| {
+            Some(LeftFiles::of_git(directory))
+        });
+        let granted: BTreeSet<&PathBuf> = repositories.into_iter().collect();
+        for other in &mut self.all {
+            if granted.contains(&other.directory)
+                && let Some(kept) = KeptRepository::of(&other.directory)
+            {
+                other.kept = Some(kept);
+            }
+        }
+    }
+
+    /// Whether any is kept a repository.
+    pub(super) fn are_kept(&self) -> bool {
+        self.all.iter().any(|other| other.kept.is_some())
+    }
+
+    /// Restores the parts that make those in granted trees repositories.
+    pub(super) fn restore(&mut self) {
+        for kept in self.all.iter_mut().filter_map(|other| other.kept.as_mut()) {
+            // If it fails, the user's git will report it.
+            let _ = kept.restore();
+        }
+    }
+
+    /// What calls have left since the last check; `alone`: no command is running any more. Those in which nothing `has_changed`
+    /// need no look.
+    pub fn update(
+        &mut self,
+        alone: bool,
+        ask: &AskIndexes,
+        has_changed: &dyn Fn(&Path) -> bool,
+    ) -> Vec<Finding> {
+        self.find_made();
+        let until = Instant::now() + TIME;
+        self.all
+            .sort_by_key(|other| (other.is_made, !other.is_left));
+        let (mut findings, mut locks) = (Vec::new(), NewLocks::default());
+        for other in &mut self.all {
+            other.is_due = other.is_left || other.is_unsure || has_changed(&other.directory);
+            other.is_left = other.is_due && Instant::now() > until;
+            if other.is_due && !other.is_left {
+                findings.extend(
+                    other
+                        .left
+                        .iter_mut()
+                        .flat_map(|left| left.update(alone, &mut locks)),
+                );
+            }
+        }
+        findings.extend(locks.finding());
+        findings.extend(self.judge_indexes(alone, until, ask));
+        let left: Vec<&Other> = self.all.iter().filter(|other| other.is_left).collect();
+        findings.splice(0..0, unchecked(&left));
+        findings
+    }
+
+    fn find_made(&mut self) {
+        let Some(made) = &self.made else { return };
+        let Ok(paths) = made.paths() else { return };
+        let present: BTreeSet<&PathBuf> = paths.iter().collect();
+        self.all
+            .retain(|other| !other.is_made || present.contains(&other.directory));
+        let known: BTreeSet<PathBuf> = self
+            .all
+            .iter()
+            .map(|other| other.directory.clone())
+            .collect();
+        // A file `.git` names a directory that was made too.
+        let new = paths
+            .iter()
+            .filter(|path| !known.contains(*path) && path.is_dir());
+        let new = new.map(|path| Other::new(path, Some(LeftFiles::of_made(path)), true));
+        self.all.extend(new.collect::<Vec<_>>());
+    }
+
+    /// Sets aside each index that has changed and that git must not use.
+    fn judge_indexes(&mut self, alone: bool, until: Instant, ask: &AskIndexes) -> Vec<Finding> {
+        let mut due: BTreeMap<&Path, Vec<(&mut Other, IndexState)>> = BTreeMap::new();
+        for other in self
+            .all
+            .iter_mut()
+            .filter(|other| other.is_due && !other.is_left)
+        {
+            let now = other.index_state();
+            let is_due = now != other.index || alone && other.is_unsure;
+            let root = self
+                .roots
+                .iter()
+                .find(|root| other.directory.starts_with(root));
+            if let Some(root) = root.filter(|_| is_due) {
+                due.entry(root).or_default().push((other, now));
+            }
+        }
+        let mut findings = Vec::new();
+        for (root, mut others) in due {
+            if Instant::now() > until {
+                others
+                    .iter_mut()
+                    .for_each(|(other, _)| other.is_left = true);
+                continue;
+            }
+            let directories: Vec<PathBuf> = others
+                .iter()
+                .map(|(other, _)| other.directory.clone())
+                .collect();
+            for ((other, before), answer) in others.into_iter().zip(ask(root, &directories)) {
+                findings.extend(other.judge(before, answer, alone));
+            }
+        }
+        findings
+    }
+}
+
+impl Other {
+    fn new(directory: &Path, left: Option<LeftFiles>, is_made: bool) -> Self {
+        let directory = directory.to_owned();
+        let (index, shared, kept) = (Vec::new(), Vec::new(), None);
+        let (is_unsure, is_due, is_left) = (false, false, false);
+        let mut new = Self {
+            directory,
+            left,
+            kept,
+            index,
+            shared,
+            is_unsure,
+            is_made,
+            is_due,
+            is_left,
+        };
+        // What is there before any call is the user's.
+        new.index = if is_made {
+            vec![None]
+        } else {
+            new.index_state()
+        };
+        new
+    }
+
+    fn index_state(&self) -> IndexState {
+        let names = std::iter::once("index").chain(self.shared.iter().map(String::as_str));
+        let state_of = |name| {
+            inspect(&self.directory.join(name))
+                .ok()
+                .map(|(_, metadata)| state(&metadata))
+        };
+        names
+            .filter(|name| !name.contains('/'))
+            .map(state_of)
+            .collect()
+    }
+
+    /// Takes in what its index is, whose state was `before` when that was asked.
+    fn judge(
+        &mut self,
+        before: IndexState,
+        answer: RepositoryAnswer,
+        alone: bool,
+    ) -> Option<Finding> {
+        let is_same = answer.shared == self.shared;
+        self.shared = answer.shared;
+        self.index = if is_same { before } else { self.index_state() };
+        self.is_unsure = !alone || self.index.iter().flatten().any(is_recent);
+        let fault = answer.fault?;
+        let finding = refuse_index(&self.directory, &fault);
+        self.index = self.index_state();
+        Some(finding)
+    }
+}
+
+fn refuse_index(directory: &Path, fault: &IndexFault) -> Finding {
+    let index = directory.join("index");
+    let what = match fault {
+        IndexFault::Outside(path) => {
+            format!(
+                "contains the name `{}`, to which your `git restore` would write",
+                path.escape_ascii()
+            )
+        }
+        IndexFault::Unreadable => {
+            "cannot be read, so Lazaret cannot tell which files your `git restore` would write"
+                .to_owned()
+        }
+    };
+    let why = format!("A command has left an index that {what}.");
+    let found =
+        of_repository(FindingKind::IndexSetAside, &index, &why).with_state(set_aside(&index));
+    found.with_advice("run `git reset`, which writes a new index from `HEAD`")
+}
+
+/// One finding for all that there was no time for.
+fn unchecked(left: &[&Other]) -> Option<Finding> {
+    let (first, more) = left.split_first()?;
+    let why = "There was no time to look at what the call has left in this repository; that follows after the next one.";
+    let advice = "do not enter it before that, or remove it if you do not need it";
+    let mut found =
+        of_repository(FindingKind::Unchecked, &first.directory, why).with_advice(advice);
+    more.iter()
+        .for_each(|other| found.add_object(other.directory.to_string_lossy()));
+    Some(found)
+}

@@ -1,0 +1,340 @@
+//! In the broker: takes away what a call has misplaced (`executor_supervisor`'s `new_names.rs`), into a directory of the central root.
+//!
+//! Only the object that the call's supervisor names is taken, and only where that still lies; and nothing that was protected when the session
+//! opened. What cannot be taken is reported, and stays. Nothing is taken without a result that names it.
+//!
+//! A command may close directories to keep it from being taken: they are opened for that, and closed again.
+//!
+//! *Does not*: cross file systems, or wait for the lock on names longer than 50 ms.
+
+use crate::left_files::of_repository;
+use broker_protocol::paste::shell_word;
+use broker_protocol::{Finding, FindingKind, Zone};
+use executor_spec::birth_time::born_object;
+use executor_spec::created::{CreatedFiles, RenameLock};
+use executor_spec::refusals::Refusal;
+use executor_spec::sandbox::SandboxSpec;
+use executor_spec::undo_directory;
+use executor_sys::file::open_without_links;
+use executor_sys::opened_way::OpenedWay;
+use executor_sys::random;
+use nix::Result;
+use nix::dir::Dir;
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, OpenHow, RenameFlags, ResolveFlag, openat, openat2, renameat2};
+use nix::sys::stat::{Mode, fchmod, fstat, mkdirat};
+use nix::unistd::{UnlinkatFlags, unlinkat};
+use policies::Access;
+use std::cell::OnceCell;
+use std::ffi::OsStr;
+use std::os::fd::OwnedFd;
+use std::path::{Component, Path, PathBuf};
+use std::thread::sleep;
+use std::time::Duration;
+
+/// In the undo directory, whose name is protected: no call reaches what was taken away, or can keep anything from being taken.
+const NAME: &str = "quarantine";
+/// Maximum number of objects in it.
+const TAKEN_MAX: usize = 256;
+/// Maximum number of objects that could not be taken yet and are tried again.
+const WAITING_MAX: usize = TAKEN_MAX;
+const DIRECTORY: OFlag = OFlag::O_RDONLY
+    .union(OFlag::O_DIRECTORY)
+    .union(OFlag::O_CLOEXEC);
+/// How often the lock is tried for, each time after a millisecond.
+const LOCK_TRIES: usize = 50;
+
+/// What calls have misplaced and nobody has taken away yet.
+#[derive(Debug, Default)]
+pub struct Misplaced(Vec<MisplacedObject>);
+
+#[derive(Debug, PartialEq, Eq)]
+struct MisplacedObject {
+    identity: Vec<u8>,
+    path: PathBuf,
+    /// Whether it was reported that it could not be taken.
+    is_said: bool,
+}
+
+impl Misplaced {
+    /// Adds what is misplaced among the refusals of a call.
+    pub fn add(&mut self, refusals: &[Refusal]) {
+        let objects = refusals.iter().filter_map(Refusal::misplaced);
+        self.0
+            .extend(objects.map(|(identity, path)| MisplacedObject {
+                identity: identity.to_owned(),
+                path: path.to_owned(),
+                is_said: false,
+            }));
+        // The oldest goes, and what nobody was told of stays.
+        while self.0.len() > WAITING_MAX
+            && let Some(oldest) = self.0.iter().position(|object| object.is_said)
+        {
+            self.0.remove(oldest);
+        }
+    }
+
+    /// Takes all of it away. The roots must be open to their owner: nothing is found below one that cannot be entered. What
+    /// cannot be taken now, as another command closes directories meanwhile, is tried again after the next call.
+    pub fn take(&mut self, spec: &SandboxSpec) -> Vec<Finding> {
+        if self.0.is_empty() {
+            return Vec::new();
+        }
+        let memory = spec.created.as_ref();
+        let names = memory
+            .and_then(|memory| memory.try_clone().ok())
+            .map(CreatedFiles::of);
+        let lock = OnceCell::new();
+        let lock = || {
+            lock.get_or_init(|| names.as_ref().and_then(lock_of))
+                .is_some()
+        };
+        let mut findings = Vec::new();
+        self.0.retain_mut(|object| {
+            let taken = take(&object.identity, &object.path, &lock, spec);
+            let stays = taken.as_ref().is_err_and(may_be_taken_later);
+            if !stays || !object.is_said {
+                let is_news = !object.is_said || taken.is_ok();
+                findings.extend(is_news.then(|| describe_taking(&object.path, taken, spec)));
+            }
+            object.is_said = true;
+            stays
+        });
+        findings
+    }
+}
+
+/// Whether what cannot be taken may be taken after a later call.
+fn may_be_taken_later(errno: &Errno) -> bool {
+    !matches!(errno, Errno::ENOENT | Errno::ESTALE | Errno::EPERM)
+}
+
+fn describe_taking(path: &Path, taken: Result<PathBuf>, spec: &SandboxSpec) -> Finding {
+    let why = "The call made it here, where your programs act on it by themselves and no call may make anything.";
+    match taken {
+        Ok(place) => {
+            let holder = spec.central.join(place.parent().unwrap_or(&place));
+            let advice = format!(
+                "nobody may enter its directory in the quarantine; to look at it or move it back, outside the sandbox: chmod 700 {}",
+                shell_word(&holder.to_string_lossy())
+            );
+            of_repository(FindingKind::Quarantined, path, why)
+                .with_state(format!("in quarantine: central:{}", place.display()))
+                .with_advice(advice)
+        }
+        Err(Errno::ENOENT | Errno::ESTALE) => of_repository(FindingKind::NotTaken, path, why)
+            .with_state("no longer there; nothing was taken away")
+            .with_advice("see where it has gone"),
+        Err(errno) => of_repository(FindingKind::NotTaken, path, why)
+            .with_state(format!(
+                "could NOT be taken away and may still be there: {}",
+                errno.desc()
+            ))
+            .with_advice("remove it if you do not trust it"),
+    }
+}
+
+/// Moves the object into quarantine; returns its path there, relative to the central root.
+fn take(
+    identity: &[u8],
+    path: &Path,
+    lock: &dyn Fn() -> bool,
+    spec: &SandboxSpec,
+) -> Result<PathBuf> {
+    // The path comes from a cell's first process.
+    if !is_in_reach(path, spec) || holds_protected(path, spec) {
+        return Err(Errno::EPERM);
+    }
+    let (parent, name) = path.parent().zip(path.file_name()).ok_or(Errno::EINVAL)?;
+    // What a command has closed, it may have closed for this.
+    let root = roots(spec).find(|root| path.starts_with(root));
+    let _open = OpenedWay::open(root.ok_or(Errno::EPERM)?, path)?;
+    let parent = open_without_links(parent)?;
+    let quarantine = open_quarantine(spec)?;
+    if !lock() {
+        return Err(Errno::ENOLCK);
+    }
+    check(&parent, name, identity, spec)?;
+    let number = random::bytes().map_err(|_| Errno::EIO)?;
+    let holder = format!("{:016x}", u64::from_le_bytes(number));
+    mkdirat(&quarantine, holder.as_str(), Mode::S_IRWXU)?;
+    let moved = move_into(&quarantine, &holder, (&parent, name), identity, spec);
+    if moved.is_err() {
+        // If it cannot be removed, an empty directory stays.
+        let _ = unlinkat(&quarantine, holder.as_str(), UnlinkatFlags::RemoveDir);
+    }
+    moved.map(|()| {
+        [undo_directory::NAME, NAME, &holder]
+            .iter()
+            .collect::<PathBuf>()
+            .join(name)
+    })
+}
+
+/// Moves it into the directory `holder`, which nobody can enter afterwards: a shell's prompt there would run git in what may be a
+/// repository.
+fn move_into(
+    quarantine: &OwnedFd,
+    holder: &str,
+    (parent, name): (&OwnedFd, &OsStr),
+    identity: &[u8],
+    spec: &SandboxSpec,
+) -> Result<()> {
+    let holder = openat(quarantine, holder, DIRECTORY, Mode::empty())?;
+    let flags = RenameFlags::RENAME_NOREPLACE;
+    renameat2(parent, name, &holder, name, flags)?;
+    // The user's programs do not know the lock: what is somebody else's goes back. Where it cannot, the result says where it lies.
+    if let Err(errno) = check(&holder, name, identity, spec)
+        && renameat2(&holder, name, parent, name, flags).is_ok()
+    {
+        return Err(errno);
+    }
+    fchmod(&holder, Mode::empty())
+}
+
+/// The lock on names, if no cell holds it for long.
+pub(super) fn lock_of(names: &CreatedFiles) -> Option<RenameLock<'_>> {
+    (0..LOCK_TRIES).find_map(|_| {
+        let lock = names.try_lock_renames().ok();
+        if lock.is_none() {
+            sleep(Duration::from_millis(1));
+        }
+        lock
+    })
+}
+
+/// Whether something protected lies there or below.
+fn holds_protected(path: &Path, spec: &SandboxSpec) -> bool {
+    spec.objects.has_place_below(path) || spec.pins.iter().any(|pin| pin.path.starts_with(path))
+}
+
+/// Whether calls may change names there, and Lazaret keeps nothing there.
+fn is_in_reach(path: &Path, spec: &SandboxSpec) -> bool {
+    lies_below(path, roots(spec), &spec.central.join(undo_directory::NAME))
+}
+
+/// The directories below which calls may change names.
+fn roots(spec: &SandboxSpec) -> impl Iterator<Item = &Path> {
+    let zones = [Zone::Project, Zone::Central].into_iter();
+    let zones = zones
+        .filter(|zone| spec.command_access(*zone) == Access::Write)
+        .map(|zone| spec.zone(zone).0);
+    let linked = spec
+        .linked
+        .iter()
+        .filter(|_| spec.policy.project == Access::Write);
+    zones.chain(linked.map(|linked| linked.common.as_path()))
+}
+
+/// Whether a path lies below one of `roots` and not in `own`, with no `..` on the way; links are not followed.
+fn lies_below<'a>(path: &Path, mut roots: impl Iterator<Item = &'a Path>, own: &Path) -> bool {
+    let is_plain = path
+        .components()
+        .skip(1)
+        .all(|name| matches!(name, Component::Normal(_)));
+    is_plain && roots.any(|root| path != root && path.starts_with(root)) && !path.starts_with(own)
+}
+
+/// Checks that a name leads to this object, and that it was not protected when the session opened.
+fn check(parent: &OwnedFd, name: &OsStr, identity: &[u8], spec: &SandboxSpec) -> Result<()> {
+    let object = openat(
+        parent,
+        name,
+        OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC,
+        Mode::empty(),
+    )?;
+    if CreatedFiles::identity(&object).as_deref() != Some(identity) {
+        return Err(Errno::ESTALE);
+    }
+    let stat = fstat(&object)?;
+    match spec
+        .objects
+        .protection((stat.st_dev, stat.st_ino), || born_object(&object))
+    {
+        Some(_) => Err(Errno::EPERM),
+        None => Ok(()),
+    }
+}
+
+/// Opens the directory, which is created if necessary, if there is room.
+fn open_quarantine(spec: &SandboxSpec) -> Result<OwnedFd> {
+    undo_directory::make(&spec.central);
+    let above = undo_directory::open(&spec.central).ok_or(Errno::ENOTDIR)?;
+    match mkdirat(&above, NAME, Mode::S_IRWXU) {
+        Ok(()) | Err(Errno::EEXIST) => {}
+        Err(errno) => return Err(errno),
+    }
+    let inside = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS;
+    let directory = openat2(
+        &above,
+        NAME,
+        OpenHow::new().flags(DIRECTORY).resolve(inside),
+    )?;
+    let entries = Dir::from_fd(directory.try_clone().map_err(|_| Errno::EMFILE)?)?
+        .iter()
+        .count();
+    // `.` and `..` are entries too.
+    if entries >= TAKEN_MAX + 2 {
+        Err(Errno::EDQUOT)
+    } else {
+        Ok(directory)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use broker_protocol::AttemptKind;
+    use executor_spec::refusals::Cause;
+
+    #[test]
+    fn what_waits_is_bounded_and_what_is_new_is_kept() {
+        let refusals = |from: usize, count: usize| -> Vec<Refusal> {
+            let target = |number: usize| [&[0; 24][..], format!("/p/{number}").as_bytes()].concat();
+            let refusal = |number| Refusal {
+                kind: AttemptKind::Write,
+                cause: Cause::Misplaced,
+                target: target(number),
+                count: 1,
+            };
+            (from..from + count).map(refusal).collect()
+        };
+        let mut misplaced = Misplaced::default();
+        misplaced.add(&refusals(0, WAITING_MAX));
+        misplaced
+            .0
+            .iter_mut()
+            .for_each(|object| object.is_said = true);
+        misplaced.add(&refusals(WAITING_MAX, 12));
+        assert_eq!(misplaced.0.len(), WAITING_MAX);
+        let new = misplaced.0.iter().filter(|object| !object.is_said);
+        assert_eq!(new.count(), 12);
+        assert_eq!(misplaced.0[0].path, Path::new("/p/12"));
+    }
+
+    /// What a first process that was taken over might report.
+    #[test]
+    fn nothing_outside_the_roots_is_in_reach() {
+        let in_reach = |path: &str| {
+            let roots = ["/h/p", "/h/c"].map(Path::new).into_iter();
+            lies_below(Path::new(path), roots, Path::new("/h/c/.lazaret"))
+        };
+        assert!(in_reach("/h/p/a") && in_reach("/h/c/x/y"));
+        for path in [
+            "/h/p",
+            "/h/p/",
+            "/h/pp/a",
+            "/h/p/../secret",
+            "/h/p/a/../../secret",
+            "/h/p/..",
+            "/h/c/o/../.lazaret/project",
+            "/h/c/.lazaret",
+            "/h/c/.lazaret/quarantine/x",
+            "h/p/a",
+            "a/h/p/x",
+            "",
+        ] {
+            assert!(!in_reach(path), "{path}");
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! In the broker: what was found when no client was left to report it, for the first result of the next session. It is in
+//! `.lazaret/found` of the central root, a protected name; an unreadable file counts as empty.
+
+use crate::created_record::open;
+use broker_protocol::{Findings, frame};
+use executor_spec::sandbox::SandboxSpec;
+use executor_spec::undo_directory;
+use nix::fcntl::{OFlag, renameat};
+use nix::unistd::{UnlinkatFlags, unlinkat};
+use policies::Access;
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+
+const NAME: &str = "found";
+/// The temporary name of a new file.
+const NEW: &str = "found.new";
+
+/// Takes what earlier sessions have left. A throw-away session leaves it to one whose results are read.
+pub fn take_unreported(spec: &SandboxSpec) -> Findings {
+    let Some(directory) = directory(spec).filter(|_| spec.tracer.is_none()) else {
+        return Findings::default();
+    };
+    let found = read(&directory);
+    if !found.is_empty() {
+        // A file that stays is reported again.
+        let _ = unlinkat(&directory, NAME, UnlinkatFlags::NoRemoveDir);
+    }
+    found
+}
+
+/// Leaves `found` to the next session, with what others have left. A failure to write is ignored: nobody is left to report it to.
+pub fn leave_unreported(spec: &SandboxSpec, found: Findings) {
+    let Some(directory) = directory(spec).filter(|_| !found.is_empty()) else {
+        return;
+    };
+    let mut all = read(&directory);
+    all.append(found);
+    let _ = write(&directory, &all);
+}
+
+fn directory(spec: &SandboxSpec) -> Option<OwnedFd> {
+    undo_directory::open(&spec.central).filter(|_| spec.policy.central == Access::Write)
+}
+
+fn read(directory: &OwnedFd) -> Findings {
+    let read = || {
+        let file = open(
+            directory,
+            NAME,
+            OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY,
+        )
+        .ok()?;
+        let mut bytes = Vec::new();
+        file.take(frame::FRAME_MAX as u64 + 1)
+            .read_to_end(&mut bytes)
+            .ok()?;
+        frame::decode_whole::<Findings>(&bytes)
+            .ok()
+            .filter(|found| found.check().is_ok())
+    };
+    read().unwrap_or_default()
+}
+
+fn write(directory: &OwnedFd, found: &Findings) -> io::Result<()> {
+    let bytes = frame::encode_whole(found).map_err(io::Error::other)?;
+    let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_TRUNC | OFlag::O_NONBLOCK;
+    open(directory, NEW, flags)?.write_all(&bytes)?;
+    Ok(renameat(directory, NEW, directory, NAME)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use broker_protocol::{Finding, FindingKind};
+    use std::fs::{self, File};
+
+    #[test]
+    fn what_is_left_reads_back_and_nothing_else_does() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory: OwnedFd = File::open(folder.path()).unwrap().into();
+        assert!(read(&directory).is_empty());
+        let mut found = Findings::default();
+        found.push(
+            Finding::new(FindingKind::Lock, "a", "Why.")
+                .with_state("s")
+                .with_advice("b"),
+        );
+        write(&directory, &found).unwrap();
+        assert_eq!(read(&directory), found);
+        let mut bytes = fs::read(folder.path().join(NAME)).unwrap();
+        bytes.push(0);
+        fs::write(folder.path().join(NAME), bytes).unwrap();
+        assert!(read(&directory).is_empty());
+    }
+}

@@ -1,0 +1,28 @@
+//! Files of secrets that commands can read, in place of being hidden.
+
+use crate::protected_objects::ObjectId;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+/// A file of secrets that commands can read.
+#[derive(Clone, Debug)]
+pub struct ReadableSecret {
+    /// Absolute, without links.
+    pub path: PathBuf,
+    /// The file that lay there when the session opened.
+    pub id: ObjectId,
+    /// Its birth time, if the file system reports it.
+    pub born: Option<SystemTime>,
+    /// What commands read.
+    pub seen: Seen,
+}
+
+/// What commands read of a file of secrets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// This text.
+    Masked(Arc<[u8]>),
+    /// Its content.
+    Real,
+}

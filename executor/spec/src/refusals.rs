@@ -1,0 +1,225 @@
+//! What a cell's first process has refused its program, for the result of the call: the object, the
+//! kind of access, and the rule here that refused. Noted where a call is refused, and nowhere else.
+
+use crate::known_directories::IDENTITY_LEN;
+use broker_protocol::{AttemptKind, limit};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// Maximum number of different refusals noted per call; of further ones only the number.
+pub const REFUSALS_MAX: usize = 16;
+/// Maximum bytes of a target that are noted.
+pub const TARGET_MAX: usize = 400;
+/// Maximum number of misplaced objects that are taken after one call: as many as a finding can name.
+pub const MISPLACED_MAX: usize = limit::FOUND_OBJECTS;
+/// Maximum number of refusals that are sent: with what is misplaced, and one each for what is left, what could not be examined, and what was not noted.
+pub const MESSAGES_MAX: usize = REFUSALS_MAX + MISPLACED_MAX + 3;
+/// Bytes of an encoded refusal before its target.
+const HEAD: usize = 6;
+/// Bytes of the longest message of a refusal.
+pub const MESSAGE_MAX: usize = 1 + HEAD + MISPLACED_TARGET_MAX;
+/// Bytes of the identity and the path of what is misplaced.
+const MISPLACED_TARGET_MAX: usize = IDENTITY_LEN + libc::PATH_MAX as usize;
+
+/// Something that was refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The kind of access that was attempted.
+    pub kind: AttemptKind,
+    /// The rule that refused it.
+    pub cause: Cause,
+    /// A real path, an address with its port, or the name of a system call; its first `TARGET_MAX` bytes. Of what is misplaced, the
+    /// object's identity and the whole path.
+    pub target: Vec<u8>,
+    /// How often.
+    pub count: u32,
+}
+
+/// The rules that can refuse something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Cause {
+    /// The file or name is protected, by its name, by its place, or as an object.
+    Protected,
+    /// It lies outside what the cell may see or change.
+    Outside,
+    /// The host's network, or a program of it that listens.
+    Network,
+    /// The memory or the descriptors of a process.
+    Process,
+    /// The call made it where the rules let none be made.
+    Misplaced,
+    /// The same; there are too many to be taken away.
+    LeftThere,
+    /// The call made it, and it could not be examined afterwards.
+    Unknown,
+    /// Nothing was refused: there were too many names to examine them all.
+    Unchecked,
+    /// The file has a name elsewhere, and could not be copied for the change.
+    Shared,
+    /// The same; it, or all that the call has changed so, is too large for that.
+    SharedTooLarge,
+    /// A repository would come about in a directory that no call of the session has made.
+    Repository,
+}
+
+impl Cause {
+    const ALL: [Cause; 11] = [
+        Cause::Protected,
+        Cause::Outside,
+        Cause::Network,
+        Cause::Process,
+        Cause::Misplaced,
+        Cause::LeftThere,
+        Cause::Unknown,
+        Cause::Unchecked,
+        Cause::Shared,
+        Cause::SharedTooLarge,
+        Cause::Repository,
+    ];
+}
+
+/// The refusals of one call.
+#[derive(Debug, Default)]
+pub struct Refusals {
+    list: Vec<Refusal>,
+    more: u32,
+}
+
+impl Refusals {
+    /// Notes a refusal. A repeated one is counted.
+    pub fn note(&mut self, kind: AttemptKind, cause: Cause, target: &[u8]) {
+        let target = &target[..target.len().min(TARGET_MAX)];
+        let same =
+            |one: &&mut Refusal| (one.kind, one.cause, &*one.target) == (kind, cause, target);
+        if let Some(known) = self.list.iter_mut().find(same) {
+            known.count = known.count.saturating_add(1);
+        } else if self.list.len() < REFUSALS_MAX {
+            self.list.push(Refusal {
+                kind,
+                cause,
+                target: target.to_vec(),
+                count: 1,
+            });
+        } else {
+            self.more = self.more.saturating_add(1);
+        }
+    }
+
+    /// Adds what the call has misplaced, before everything else.
+    pub fn lead_with(&mut self, misplaced: Vec<Refusal>) {
+        self.list.splice(0..0, misplaced);
+    }
+
+    /// The refusals, in order of their first occurrence.
+    pub fn list(&self) -> &[Refusal] {
+        &self.list
+    }
+
+    /// How many more refusals there were.
+    pub fn more(&self) -> u32 {
+        self.more
+    }
+}
+
+impl Refusal {
+    /// What was misplaced: its identity and its path.
+    pub fn misplaced(&self) -> Option<(&[u8], &Path)> {
+        let (identity, path) = self.target.split_at_checked(IDENTITY_LEN)?;
+        (self.cause == Cause::Misplaced).then(|| (identity, Path::new(OsStr::from_bytes(path))))
+    }
+
+    /// Encodes it for the broker.
+    pub fn encode(&self) -> Vec<u8> {
+        let kind = AttemptKind::ALL
+            .iter()
+            .position(|kind| *kind == self.kind)
+            .unwrap_or_default();
+        let mut bytes = vec![kind as u8, self.cause as u8];
+        bytes.extend_from_slice(&self.count.to_le_bytes());
+        bytes.extend_from_slice(&self.target);
+        bytes
+    }
+
+    /// Decodes a refusal; `None` if it is invalid.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let (head, target) = bytes.split_first_chunk::<HEAD>()?;
+        let [kind, cause, count @ ..] = *head;
+        let cause = *Cause::ALL.get(usize::from(cause))?;
+        let max = if cause == Cause::Misplaced {
+            MISPLACED_TARGET_MAX
+        } else {
+            TARGET_MAX
+        };
+        Some(Self {
+            kind: *AttemptKind::ALL.get(usize::from(kind))?,
+            cause,
+            target: (target.len() <= max).then(|| target.to_vec())?,
+            count: u32::from_le_bytes(count),
+        })
+    }
+
+    /// Its target as a path.
+    pub fn path(&self) -> &Path {
+        Path::new(OsStr::from_bytes(&self.target))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_read_back_and_nothing_else_does() {
+        for kind in AttemptKind::ALL {
+            for cause in Cause::ALL {
+                let refusal = Refusal {
+                    kind,
+                    cause,
+                    target: b"/a\xff".to_vec(),
+                    count: 7,
+                };
+                assert_eq!(Refusal::decode(&refusal.encode()), Some(refusal));
+            }
+        }
+        let longest = Refusal {
+            kind: AttemptKind::Read,
+            cause: Cause::Misplaced,
+            target: vec![b'x'; MISPLACED_TARGET_MAX],
+            count: u32::MAX,
+        };
+        let mut bytes = longest.encode();
+        assert_eq!(
+            (bytes.len() + 1, Refusal::decode(&bytes)),
+            (MESSAGE_MAX, Some(longest))
+        );
+        bytes.push(b'x');
+        for other in [
+            &bytes[..],
+            &[],
+            &[0; HEAD - 1],
+            &[200, 0, 0, 0, 0, 0],
+            &[0, 200, 0, 0, 0, 0],
+        ] {
+            assert_eq!(Refusal::decode(other), None);
+        }
+    }
+
+    #[test]
+    fn the_same_is_counted_and_only_so_many_are_noted() {
+        let mut refusals = Refusals::default();
+        for number in 0..REFUSALS_MAX as u8 + 3 {
+            refusals.note(AttemptKind::Read, Cause::Outside, &[number]);
+        }
+        refusals.note(AttemptKind::Read, Cause::Outside, &[0]);
+        assert_eq!((refusals.list().len(), refusals.more()), (REFUSALS_MAX, 3));
+        assert_eq!(refusals.list()[0].count, 2);
+        refusals.note(
+            AttemptKind::Write,
+            Cause::Outside,
+            &vec![b'x'; TARGET_MAX + 9],
+        );
+        assert_eq!(refusals.more(), 4);
+    }
+}

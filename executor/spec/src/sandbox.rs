@@ -1,0 +1,375 @@
+//! Everything about a session's cells that does not depend on the call, as data: complete before anything is changed.
+
+use crate::ablation::Ablation;
+use crate::also_closed::AlsoClosed;
+use crate::caller_access::CallerAccess;
+use crate::known_directories::DirectoryMemory;
+use crate::linked_repository::LinkedRepository;
+use crate::pins::Pin;
+use crate::protected_objects::ProtectedObjects;
+use crate::readable_secret::ReadableSecret;
+use crate::scratch::Scratch;
+use broker_protocol::{Layer, LayerSet, Tier, Zone, ZonePath};
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
+use nix::sys::stat::Mode;
+use policies::{Access, EffectivePolicy};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::CString;
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Component, Path, PathBuf};
+
+/// The directory of the central root where package managers and compilers keep files that can be recreated.
+pub const CACHES: &str = "caches";
+
+/// The full description of how a session's cells are confined.
+#[derive(Debug)]
+pub struct SandboxSpec {
+    /// Whether the session has namespaces.
+    pub tier: Tier,
+    /// The layers to apply; the broker applies the cgroup.
+    pub layers: LayerSet,
+    /// The layers that a test build leaves out.
+    pub ablation: Ablation,
+    /// The Landlock ABI to use.
+    pub landlock_abi: u32,
+    /// How supervisors get at their callers.
+    pub caller_access: CallerAccess,
+    /// The project root, without links.
+    pub project: PathBuf,
+    /// The central root, without links.
+    pub central: PathBuf,
+    /// The project's repository, if it lies outside both roots and is opened with them.
+    pub linked: Option<LinkedRepository>,
+    /// What a cell sees outside its scratch space, parents before children.
+    pub views: Vec<View>,
+    /// Other paths of the project, through links: of the machine, or in a tree of the session's own.
+    pub names: Vec<PathBuf>,
+    /// Directories of the session's private, empty storage.
+    pub scratch: Scratch,
+    /// Protected names that exist, for the tier that can pin them.
+    pub pins: Vec<Pin>,
+    /// The objects that were protected when the session opened, whatever their names.
+    pub objects: ProtectedObjects,
+    /// Files of secrets that commands can read.
+    pub secrets: Vec<ReadableSecret>,
+    /// What people are told about files of secrets.
+    pub notices: Vec<String>,
+    /// What is closed although its name does not show it.
+    pub also_closed: Vec<AlsoClosed>,
+    /// Memory that the supervisors share: what cells have created under protected names, and what they may use in the same way.
+    pub created: Option<OwnedFd>,
+    /// Memory that they share too: which directories were there, and what calls have made.
+    pub directories: Option<DirectoryMemory>,
+    /// Files in the cells' home when it is new: the path of each below it, and its content.
+    pub home_files: Vec<(PathBuf, Vec<u8>)>,
+    /// Settings of the account's git that have no effect in cells.
+    pub without_effect: BTreeSet<&'static str>,
+    /// The directories of the zones to which the session's scope restricts commands, if it does.
+    pub command_directories: Option<Vec<ZonePath>>,
+    /// The environment of a cell, as `NAME=value` strings.
+    pub environment: Vec<CString>,
+    /// The program that traces commands, in a throw-away session.
+    pub tracer: Option<PathBuf>,
+    /// The session's policy: its limits, and the names that the file worker checks.
+    pub policy: EffectivePolicy,
+}
+
+/// A part of the host's tree that a cell sees at the same place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct View {
+    /// Absolute.
+    pub path: PathBuf,
+    /// How it is mounted, and what Landlock allows there.
+    pub kind: ViewKind,
+}
+
+/// The kind of a view, which determines what is allowed there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ViewKind {
+    /// One of the two roots.
+    Zone(Access),
+    /// The common directory of the project's repository, if that lies elsewhere.
+    Repository(Access),
+    /// A system or toolchain path, which can be read, listed and executed.
+    System,
+    /// A file or directory of the policy's image, at the same path as there: can be read, listed and executed.
+    Image,
+    /// A symbolic link, with its target text.
+    Link(PathBuf),
+    /// A device node.
+    Device,
+}
+
+/// The device nodes of a cell. Terminals come from the session's own devpts.
+pub const DEVICES: [&str; 6] = [
+    "/dev/null",
+    "/dev/zero",
+    "/dev/full",
+    "/dev/random",
+    "/dev/urandom",
+    "/dev/tty",
+];
+
+impl SandboxSpec {
+    /// The spec for a policy. Reads the host's file system, and changes nothing.
+    ///
+    /// # Errors
+    /// The metadata of a granted path that is not optional cannot be read.
+    pub fn new(
+        policy: EffectivePolicy,
+        (tier, layers): (Tier, LayerSet),
+        ablation: Ablation,
+        landlock_abi: u32,
+        zones: (PathBuf, PathBuf),
+        scratch: Scratch,
+        environment: Vec<CString>,
+    ) -> io::Result<Self> {
+        let (project, central) = zones;
+        let mut views = Views::default();
+        // With an image, grants refer to paths in it.
+        for grant in policy.grants.iter().filter(|_| policy.image.is_none()) {
+            views.add_system(&grant.path, grant.optional)?;
+        }
+        for device in DEVICES {
+            views.add(Path::new(device), ViewKind::Device);
+        }
+        views.add(&project, ViewKind::Zone(policy.project));
+        views.add(&central, ViewKind::Zone(policy.central));
+        Ok(Self {
+            tier,
+            layers,
+            ablation,
+            landlock_abi,
+            caller_access: CallerAccess::probe(),
+            project,
+            central,
+            linked: None,
+            views: views.needed(),
+            names: Vec::new(),
+            scratch,
+            pins: Vec::new(),
+            objects: ProtectedObjects::default(),
+            secrets: Vec::new(),
+            notices: Vec::new(),
+            also_closed: Vec::new(),
+            created: None,
+            directories: None,
+            home_files: Vec::new(),
+            without_effect: BTreeSet::new(),
+            command_directories: None,
+            environment,
+            tracer: None,
+            policy,
+        })
+    }
+
+    /// Opens the project's repository, which lies outside both roots.
+    pub fn link(&mut self, linked: LinkedRepository) {
+        let kind = ViewKind::Repository(self.policy.project);
+        let after = self.views.partition_point(|view| view.path < linked.common);
+        self.views.insert(
+            after,
+            View {
+                path: linked.common.clone(),
+                kind,
+            },
+        );
+        self.linked = Some(linked);
+    }
+
+    /// Makes every command run under the program at `tracer`, and shows that to cells.
+    pub fn trace(&mut self, tracer: PathBuf) {
+        let zones = [&self.project, &self.central];
+        if !self.shows(&tracer) && !zones.iter().any(|zone| tracer.starts_with(zone)) {
+            let after = self.views.partition_point(|view| view.path < tracer);
+            self.views.insert(
+                after,
+                View {
+                    path: tracer.clone(),
+                    kind: ViewKind::System,
+                },
+            );
+        }
+        self.tracer = Some(tracer);
+    }
+
+    /// Adds other paths of the project, as far as they lead there and lie in nothing that cells see of the machine.
+    pub fn name_project(&mut self, names: &[String]) {
+        let leads = |name: &&Path| name.canonicalize().is_ok_and(|real| real == self.project);
+        let is_plain = |name: &&Path| {
+            let mut parts = name.components();
+            parts.next() == Some(Component::RootDir)
+                && parts.all(|part| matches!(part, Component::Normal(_)))
+                && !["/proc", "/dev", "/sys"]
+                    .iter()
+                    .any(|own| name.starts_with(own))
+        };
+        let places = [&self.scratch.home, &self.scratch.tmp].into_iter();
+        let places: Vec<&Path> = places.map(PathBuf::as_path).collect();
+        let is_free = |name: &&Path| {
+            let views = self.views.iter().map(|view| view.path.as_path());
+            views.clone().all(|view| !name.starts_with(view))
+                && views
+                    .chain(places.iter().copied())
+                    .all(|seen| !seen.starts_with(name))
+        };
+        let names = names.iter().map(Path::new);
+        let free = names.filter(is_plain).filter(is_free).filter(leads);
+        self.names = free.map(Path::to_owned).collect();
+    }
+
+    /// Shows these parts of an image.
+    pub fn show_image(&mut self, views: Vec<View>) {
+        self.views.extend(views);
+        self.views.sort_by(|one, other| one.path.cmp(&other.path));
+    }
+
+    /// Whether a layer is to be applied.
+    pub fn has(&self, layer: Layer) -> bool {
+        self.layers.has(layer)
+    }
+
+    /// Whether a cell's first process supervises its program. It finds its callers in `/proc`, which has
+    /// other numbers for them if a test build leaves out mounts but not the PID namespace.
+    pub fn is_supervised(&self) -> bool {
+        self.has(Layer::ProtectedNames)
+            && (self.has(Layer::MountNamespace) || !self.has(Layer::PidNamespace))
+    }
+
+    /// The root of `zone`, and the policy's maximum of access to it.
+    pub fn zone(&self, zone: Zone) -> (&Path, Access) {
+        match zone {
+            Zone::Project => (&self.project, self.policy.project),
+            Zone::Central => (&self.central, self.policy.central),
+            Zone::Granted => (Path::new("/"), Access::Read),
+        }
+    }
+
+    /// The views that file tools can read.
+    pub fn readable(&self) -> impl Iterator<Item = &Path> {
+        let is_view = |path: &&Path| {
+            self.views
+                .binary_search_by(|view| view.path.as_path().cmp(path))
+                .is_ok()
+        };
+        self.policy
+            .readable()
+            .map(|grant| grant.path.as_path())
+            .filter(is_view)
+    }
+
+    /// Whether every command can read `path`, as a part of the machine that the profile grants.
+    pub fn shows(&self, path: &Path) -> bool {
+        let is_system = |view: &&View| view.kind == ViewKind::System;
+        self.views
+            .iter()
+            .filter(is_system)
+            .any(|view| path.starts_with(&view.path))
+    }
+
+    /// The working directory of a command that requests `path`.
+    pub fn directory(&self, path: Option<&ZonePath>) -> PathBuf {
+        match path {
+            // `join` with an empty path would add a slash.
+            Some(path) if path.relative().is_empty() => self.zone(path.zone()).0.to_owned(),
+            Some(path) => self.zone(path.zone()).0.join(path.relative()),
+            None => self.project.clone(),
+        }
+    }
+
+    /// The directories to which commands are restricted; empty if they may reach all of the zones.
+    pub fn command_directories(&self) -> impl Iterator<Item = &ZonePath> {
+        self.command_directories.iter().flatten()
+    }
+
+    /// The maximum of access that commands have to all of `zone`; mounts and Landlock decide what they can read there.
+    pub fn command_access(&self, zone: Zone) -> Access {
+        if self.command_directories.is_some() {
+            Access::Read
+        } else {
+            self.zone(zone).1
+        }
+    }
+
+    /// Opens one of [`Self::command_directories`] beneath its root, by exactly this name and
+    /// through no link: another session may be changing the zone.
+    ///
+    /// # Errors
+    /// The kernel's (`openat2`).
+    pub fn open_directory(&self, directory: &ZonePath) -> io::Result<OwnedFd> {
+        let root = open(self.zone(directory.zone()).0, DIRECTORY, Mode::empty())?;
+        let links = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS;
+        let path = if directory.relative().is_empty() {
+            "."
+        } else {
+            directory.relative()
+        };
+        Ok(openat2(
+            root,
+            path,
+            OpenHow::new().flags(DIRECTORY).resolve(links),
+        )?)
+    }
+}
+
+const DIRECTORY: OFlag = OFlag::O_PATH
+    .union(OFlag::O_DIRECTORY)
+    .union(OFlag::O_CLOEXEC);
+
+/// Views by path: a sorted map orders parents before children.
+#[derive(Default)]
+struct Views(BTreeMap<PathBuf, ViewKind>);
+
+impl Views {
+    fn add(&mut self, path: &Path, kind: ViewKind) {
+        self.0.insert(path.to_owned(), kind);
+    }
+
+    /// All but what lies in a part of the machine that is shown as a whole.
+    fn needed(self) -> Vec<View> {
+        let is_shown = |path: &Path| {
+            let around = path
+                .ancestors()
+                .skip(1)
+                .find_map(|around| self.0.get(around));
+            around == Some(&ViewKind::System)
+        };
+        let needed = self
+            .0
+            .iter()
+            .filter(|(path, kind)| **kind != ViewKind::System || !is_shown(path));
+        needed
+            .map(|(path, kind)| View {
+                path: path.clone(),
+                kind: kind.clone(),
+            })
+            .collect()
+    }
+
+    fn add_system(&mut self, path: &Path, optional: bool) -> io::Result<()> {
+        match fs::symlink_metadata(path) {
+            Ok(metadata) if metadata.is_symlink() => {
+                self.add(path, ViewKind::Link(fs::read_link(path)?));
+            }
+            Ok(_) => self.add(path, ViewKind::System),
+            // A path below a directory that may not be searched counts as missing.
+            Err(error) if optional && is_absent(&error) => {}
+            Err(error) => {
+                return Err(io::Error::new(
+                    error.kind(),
+                    format!("the granted path {}: {error}", path.display()),
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_absent(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::ENOENT | libc::ENOTDIR | libc::EACCES)
+    )
+}

@@ -1,0 +1,317 @@
+//! The protocol between broker and file worker: one [`WorkerSpec`], then requests and answers, all
+//! split into messages of at most [`CHUNK`] bytes after a tag.
+//!
+//! The first message of the spec carries the session's descriptors: one for each namespace in the order of
+//! `namespaces::FLAGS` of `executor-layers`; then, if there are such, that of the undo directory, and that of the memory of
+//! directories that calls have made.
+
+use crate::protected_objects::{Alias, ProtectedObjects};
+use broker_protocol::{CallId, Digest, LayerSet, Scope, Tier, limit};
+use policies::{
+    EffectivePolicy, Matcher, Origin, PolicyError, ProtectedName, Protection, ScopePaths, WhenNew,
+};
+use serde::{Deserialize, Serialize};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// Maximum bytes of a spec, a request or an answer in one message.
+pub const CHUNK: usize = limit::CHUNK;
+/// Tag of a message with more to follow.
+pub const MORE: u8 = 0;
+/// Tag of the last message.
+pub const LAST: u8 = 1;
+/// Tag of an answer in one message: the encoded `ZonePath` to which links on the request's path lead. The worker did
+/// nothing. The broker decides on that place, and then sends the request again with it among the permitted ones.
+pub const ELSEWHERE: u8 = 3;
+/// Tag of a message without content, with the pidfd of the process that will answer.
+pub const STARTED: u8 = 2;
+/// Bytes after the tag of an answer's last message: user and system microseconds and peak KiB, `u64` each.
+pub const USAGE_LEN: usize = 24;
+/// Used as a call's number: a read that shows an approver what a call would change. It does not count as read by the session.
+pub const PREVIEW_CALL: CallId = CallId::MAX;
+/// Number of digits of a session's ID.
+pub const SESSION_LEN: usize = 32;
+/// Bytes before a request and the places to which its links may lead: the call's number, and the session's ID.
+pub const HEADER_LEN: usize = 8 + SESSION_LEN;
+/// Maximum number of files in a [`RepositoryQuery`].
+pub const FILES_MAX: usize = 1024;
+/// Maximum number of index names in an answer.
+pub const INDEXED_MAX: usize = 4096;
+/// Maximum number of names in a [`HiddenNames`].
+pub const HIDDEN_MAX: usize = 1024;
+/// Maximum number of submodules in a [`RepositoryAnswer`].
+pub const SUBMODULES_MAX: usize = 64;
+/// Maximum number of settings of one file.
+pub const SETTINGS_MAX: usize = 4096;
+/// Maximum bytes of a setting's key.
+pub const KEY_MAX: usize = 200;
+/// Maximum bytes of a message.
+pub const MESSAGE_MAX: usize = 1 + USAGE_LEN + CHUNK;
+
+/// What a file worker needs to know. It is trusted, because it comes from the broker.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct WorkerSpec {
+    /// Of the session.
+    pub tier: Tier,
+    /// Those to put up.
+    pub layers: LayerSet,
+    /// The ABI to use.
+    pub landlock_abi: u32,
+    /// The project root.
+    pub project: RootSpec,
+    /// The central root.
+    pub central: RootSpec,
+    /// Paths besides both roots that file tools may read.
+    pub granted: Vec<PathBuf>,
+    /// The policy's protected names; empty if that layer is left out.
+    pub names: Vec<NameSpec>,
+    /// What is protected although no name shows it.
+    pub objects: ObjectSpec,
+    /// The session's scope.
+    pub scope: Option<Scope>,
+    /// Maximum bytes of changes saved for undo.
+    pub undo: u64,
+    /// Whether it answers [`Question`]s instead of calls.
+    pub answers: bool,
+    /// Whether it gets the memory in which it records directories that it makes.
+    pub records: bool,
+}
+
+/// A question to a worker when a session opens, or when calls have changed what git tracks.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Question {
+    /// What `HEAD` and the index have: answered by a [`RepositoryAnswer`]. The worker's central
+    /// root is then the repository's common directory.
+    Repository(RepositoryQuery),
+    /// What git's settings name in each of these texts: answered by a `Vec<Vec<Setting>>`, at most [`SETTINGS_MAX`] for each text.
+    Settings(Vec<Vec<u8>>),
+}
+
+/// A git setting that may name a program or a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Setting {
+    /// `core.hookspath`, in lower case except for a name in the middle, cut to [`KEY_MAX`] bytes. For display.
+    pub key: String,
+    /// The way in which its value names files.
+    pub kind: SettingKind,
+    /// The value as git parses it.
+    pub value: Vec<u8>,
+}
+
+/// How a setting's value names files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SettingKind {
+    /// It names another file of settings.
+    Include,
+    /// A file or a directory.
+    Path,
+    /// A command line: some words may be files.
+    Command,
+    /// Of unknown kind: files may be among its words.
+    Other,
+}
+
+/// How many references git follows one after the other: `SYMREF_MAXDEPTH` in refs.c.
+pub const REFERENCES_MAX: usize = 5;
+
+/// Asks what `HEAD` has under the paths of these files of the project, and which protected names the index has.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RepositoryQuery {
+    /// The directory with the project's `HEAD`, relative to the common one; empty for that itself.
+    pub own: String,
+    /// Paths relative to the project root, at most [`FILES_MAX`].
+    pub files: Vec<Vec<u8>>,
+}
+
+/// What git has of a project.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RepositoryAnswer {
+    /// For each file of the query.
+    pub files: Vec<InHead>,
+    /// The protected names in the index, at most [`INDEXED_MAX`]; `None` if there are more, or it cannot be read completely.
+    pub index: Option<Vec<IndexedName>>,
+    /// Names in the index whose changes git does not show, and that have a file, or are taken for unchanged.
+    pub hidden: HiddenNames,
+    /// Those that have none: a sparse checkout leaves them out.
+    pub left_out: HiddenNames,
+    /// The places of submodules in the index, the first [`SUBMODULES_MAX`].
+    pub submodules: Vec<Vec<u8>>,
+    /// Something that git itself never puts into an index.
+    pub fault: Option<IndexFault>,
+    /// Whether some object replaces another (`git replace`), as far as that can be determined.
+    pub replaces: bool,
+    /// The files beside the index on which it is based (`--split-index`).
+    pub shared: Vec<String>,
+}
+
+/// Names in an index whose changes git does not show.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HiddenNames {
+    /// The first [`HIDDEN_MAX`] of them, sorted.
+    pub first: Vec<Vec<u8>>,
+    /// How many there are.
+    pub count: u64,
+    /// Of all.
+    pub digest: Digest,
+}
+
+impl Default for HiddenNames {
+    fn default() -> Self {
+        Self {
+            first: Vec::new(),
+            count: 0,
+            digest: Digest::of(&[]),
+        }
+    }
+}
+
+/// Why the user's git must not use an index.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum IndexFault {
+    /// It is invalid, or git may parse it differently from us.
+    Unreadable,
+    /// It has a name that is not below the work tree, or leads into a repository's own directory:
+    /// git checks names when it adds them, and not when it writes the files.
+    Outside(Vec<u8>),
+}
+
+/// What `HEAD` has under a file's path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum InHead {
+    /// Nothing.
+    Nothing,
+    /// It cannot be determined: something on the way cannot be read, which git may read.
+    Unknown,
+    /// Other content than the file's.
+    Other,
+    /// The same content as the file's.
+    Same,
+}
+
+/// A protected name in git's index.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IndexedName {
+    /// Below the project root.
+    pub path: Vec<u8>,
+    /// Whether `git status` ignores it (`skip-worktree`, `assume-unchanged`).
+    pub hidden: bool,
+}
+
+/// A root of the session.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RootSpec {
+    /// Absolute and without links.
+    pub path: String,
+    /// Whether the policy allows writing to it.
+    pub writable: bool,
+}
+
+/// A protected name: the part of [`ProtectedName`] that file tools need.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct NameSpec {
+    pattern: String,
+    except: Vec<String>,
+    readable: bool,
+    why: String,
+}
+
+impl NameSpec {
+    /// All protected names of a policy.
+    pub fn of(policy: &EffectivePolicy) -> Vec<Self> {
+        let of = |name: &ProtectedName| Self {
+            pattern: name.pattern.clone(),
+            except: name.except.clone(),
+            readable: name.protection == Protection::Write,
+            why: name.why.clone(),
+        };
+        policy.protected.iter().map(of).collect()
+    }
+
+    fn restore(&self) -> ProtectedName {
+        ProtectedName {
+            pattern: self.pattern.clone(),
+            except: self.except.clone(),
+            protection: if self.readable {
+                Protection::Write
+            } else {
+                Protection::All
+            },
+            new: WhenNew::Closed,
+            opens: false,
+            why: self.why.clone(),
+            origin: Origin::default(),
+        }
+    }
+}
+
+/// The part of [`ProtectedObjects`] for file tools, which identify files by their paths.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct ObjectSpec {
+    /// Each place with whether it may be read.
+    places: Vec<(Vec<u8>, bool)>,
+    /// Directories, each with its equivalent path.
+    aliases: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+impl ObjectSpec {
+    /// The part of what was found that file tools need.
+    pub fn of(objects: &ProtectedObjects) -> Self {
+        let bytes = |path: &Path| path.as_os_str().as_bytes().to_vec();
+        let places = objects.places.iter();
+        let places =
+            places.map(|(path, protection)| (bytes(path), *protection == Protection::Write));
+        let aliases = objects.aliases.iter();
+        let aliases = aliases.map(|alias| (bytes(&alias.directory), bytes(&alias.counts_as)));
+        Self {
+            places: places.collect(),
+            aliases: aliases.collect(),
+        }
+    }
+
+    /// Converts it back, with the same places and aliases.
+    pub fn restore(&self) -> ProtectedObjects {
+        let path = |bytes: &[u8]| PathBuf::from(OsStr::from_bytes(bytes));
+        let protection = |readable| {
+            if readable {
+                Protection::Write
+            } else {
+                Protection::All
+            }
+        };
+        let places = self
+            .places
+            .iter()
+            .map(|(place, readable)| (path(place), protection(*readable)));
+        let aliases = self.aliases.iter();
+        let aliases = aliases.map(|(directory, counts_as)| Alias {
+            directory: path(directory),
+            counts_as: path(counts_as),
+        });
+        ProtectedObjects {
+            places: places.collect(),
+            aliases: aliases.collect(),
+            ..Default::default()
+        }
+    }
+}
+
+impl WorkerSpec {
+    /// The protected names, compiled.
+    ///
+    /// # Errors
+    /// A pattern that the broker could compile cannot be compiled here.
+    pub fn matcher(&self) -> Result<Matcher, PolicyError> {
+        Matcher::new(&self.names.iter().map(NameSpec::restore).collect::<Vec<_>>())
+    }
+
+    /// The scope's paths, compiled.
+    ///
+    /// # Errors
+    /// A glob that the broker could compile cannot be compiled here.
+    pub fn scope_paths(&self) -> Result<ScopePaths, PolicyError> {
+        self.scope
+            .as_ref()
+            .map_or_else(|| Ok(ScopePaths::default()), ScopePaths::new)
+    }
+}
