@@ -1,10 +1,13 @@
 //! Starts programs with a bound on everything, and inspects processes from outside through `/proc`.
 
+use crate::sys;
 use memchr::memmem;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;
 use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -215,22 +218,33 @@ impl Collector {
 /// Waits for a child, at most `limit`.
 pub fn wait(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
     let end = Instant::now() + limit;
-    let mut pause = Duration::from_micros(200);
+    let mut waiting = None;
     loop {
         if let Some(status) = child.try_wait().expect("a child of ours can be waited for") {
             return Some(status);
         }
-        if Instant::now() > end {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
             return None;
         }
-        thread::sleep(pause);
-        pause = (pause * 2).min(Duration::from_millis(2));
+        let ended = waiting.get_or_insert_with(|| {
+            sys::open_process(child.id()).expect("a child that is not reaped has a descriptor")
+        });
+        let mut asked = [PollFd::new(ended.as_fd(), PollFlags::POLLIN)];
+        // An interrupted poll is begun again.
+        let _ = poll(
+            &mut asked,
+            PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX),
+        );
     }
 }
 
-/// Whether `condition` becomes true within `limit`.
+/// Whether `condition` becomes true within `limit`. The pauses grow: many conditions read all of `/proc`, and other tests want the
+/// processors.
 pub fn until(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
+    const PAUSE_MAX: Duration = Duration::from_millis(20);
     let end = Instant::now() + limit;
+    let mut pause = Duration::from_millis(1);
     loop {
         if condition() {
             return true;
@@ -238,7 +252,8 @@ pub fn until(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
         if Instant::now() > end {
             return false;
         }
-        thread::sleep(Duration::from_millis(5));
+        thread::sleep(pause);
+        pause = (pause * 2).min(PAUSE_MAX);
     }
 }
 
@@ -259,23 +274,50 @@ pub struct Process {
     started: u64,
 }
 
+/// What the kernel says of a process in one line, besides its number.
+struct Stat {
+    name: String,
+    /// A letter: `S` sleeps, `T` is stopped.
+    state: char,
+    parent: i32,
+    started: u64,
+}
+
+impl Stat {
+    /// Of the process with this number, unless it is gone or a zombie.
+    fn read(pid: i32) -> Option<Self> {
+        let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+        let stat = String::from_utf8_lossy(&stat);
+        let (head, rest) = stat.rsplit_once(')')?;
+        let name = head.split_once('(')?.1.to_owned();
+        let mut fields = rest.split_ascii_whitespace();
+        let state = fields.next()?.chars().next()?;
+        if matches!(state, 'Z' | 'X') {
+            return None;
+        }
+        let parent = fields.next()?.parse().ok()?;
+        let started = fields.nth(17)?.parse().ok()?;
+        Some(Self {
+            name,
+            state,
+            parent,
+            started,
+        })
+    }
+}
+
 impl Process {
     /// The process with this number, unless it is gone or a zombie.
     pub fn find(pid: i32) -> Option<Self> {
-        let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
-        let stat = String::from_utf8_lossy(&stat).into_owned();
-        let (head, rest) = stat.rsplit_once(')')?;
-        let name = head.split_once('(')?.1.to_owned();
-        let fields: Vec<&str> = rest.split_whitespace().collect();
-        if matches!(*fields.first()?, "Z" | "X") {
-            return None;
-        }
-        let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        let command = String::from_utf8_lossy(&command)
-            .replace('\0', " ")
+        let Stat {
+            name,
+            parent,
+            started,
+            ..
+        } = Stat::read(pid)?;
+        let command = String::from_utf8_lossy(&command_line(pid))
             .trim_end()
             .to_owned();
-        let (parent, started) = (fields.get(1)?.parse().ok()?, fields.get(19)?.parse().ok()?);
         Some(Self {
             pid,
             parent,
@@ -287,7 +329,23 @@ impl Process {
 
     /// Whether it is still the same process, and alive.
     pub fn is_alive(&self) -> bool {
-        Process::find(self.pid).is_some_and(|now| now.started == self.started)
+        Stat::read(self.pid).is_some_and(|now| now.started == self.started)
+    }
+
+    /// Whether a signal has stopped it.
+    pub fn is_stopped(&self) -> bool {
+        self.state() == Some('T')
+    }
+
+    /// Whether it waits for something.
+    pub fn is_asleep(&self) -> bool {
+        self.state() == Some('S')
+    }
+
+    fn state(&self) -> Option<char> {
+        Stat::read(self.pid)
+            .filter(|now| now.started == self.started)
+            .map(|now| now.state)
     }
 
     /// Kills it if it is still the same process.
@@ -298,36 +356,40 @@ impl Process {
     }
 }
 
+/// The numbers of all visible processes.
+fn numbers() -> impl Iterator<Item = i32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+/// The command line of a process with blanks between the words; empty if it is gone.
+fn command_line(pid: i32) -> Vec<u8> {
+    let mut bytes = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    bytes
+        .iter_mut()
+        .filter(|byte| **byte == 0)
+        .for_each(|byte| *byte = b' ');
+    bytes
+}
+
 /// Every visible process.
 pub fn all() -> Vec<Process> {
-    let Ok(entries) = fs::read_dir("/proc") else {
-        return Vec::new();
-    };
-    let pids = entries
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    pids.filter_map(Process::find).collect()
+    numbers().filter_map(Process::find).collect()
 }
 
 /// A process and all its descendants, parents first.
 pub fn tree(root: i32) -> Vec<Process> {
-    let all = all();
-    let mut found: Vec<Process> = all
-        .iter()
-        .filter(|process| process.pid == root)
-        .cloned()
+    let parents: Vec<(i32, i32)> = numbers()
+        .filter_map(|pid| Some((pid, Stat::read(pid)?.parent)))
         .collect();
+    let mut found = vec![root];
     let mut next = 0;
-    while next < found.len() {
-        let parent = found[next].pid;
-        found.extend(
-            all.iter()
-                .filter(|process| process.parent == parent)
-                .cloned(),
-        );
+    while let Some(&parent) = found.get(next) {
+        let children = parents.iter().filter(|(_, of)| *of == parent);
+        found.extend(children.map(|(pid, _)| pid));
         next += 1;
     }
-    found
+    found.into_iter().filter_map(Process::find).collect()
 }
 
 /// All descendants of a process, without itself.
@@ -340,19 +402,19 @@ pub fn below(root: i32) -> Vec<Process> {
 
 /// Live processes with `marker` in their command line. The marker's position in it has to exclude the caller and its `lazaret`.
 pub fn with_marker(marker: &str) -> Vec<Process> {
-    all()
-        .into_iter()
-        .filter(|process| process.command.contains(marker))
+    numbers()
+        .filter(|pid| contains(&command_line(*pid), marker.as_bytes()))
+        .filter_map(Process::find)
         .collect()
 }
 
 /// Live processes with `text` somewhere in their initial environment, if that is readable.
 pub fn with_environment(text: &str) -> Vec<Process> {
-    let has_it = |process: &Process| {
-        fs::read(format!("/proc/{}/environ", process.pid))
+    let has_it = |pid: &i32| {
+        fs::read(format!("/proc/{pid}/environ"))
             .is_ok_and(|bytes| contains(&bytes, text.as_bytes()))
     };
-    all().into_iter().filter(has_it).collect()
+    numbers().filter(has_it).filter_map(Process::find).collect()
 }
 
 /// Those of `processes` that are still alive after `limit`.

@@ -1,7 +1,7 @@
 //! Every `unsafe` block of the test harness: thin, each with its reason.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -36,6 +36,17 @@ pub fn spread_directories(folder: BorrowedFd<'_>) {
             libc::ioctl(folder.as_raw_fd(), libc::FS_IOC_SETFLAGS, &flags);
         }
     }
+}
+
+/// A descriptor of the process with this number, which becomes readable when the process ends.
+pub fn open_process(pid: u32) -> io::Result<OwnedFd> {
+    // SAFETY: plain numbers.
+    let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    if descriptor < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just made this descriptor, and nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor as i32) })
 }
 
 /// Makes the command the leader of a new session whose controlling terminal is its standard input.
