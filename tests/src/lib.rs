@@ -2,6 +2,7 @@
 #![allow(missing_docs)]
 
 pub mod suite;
+mod gate;
 pub mod place;
 pub mod world;
 pub mod git_oracle;

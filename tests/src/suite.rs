@@ -3,12 +3,14 @@
 //!
 //! A test registers itself, by `place_test!` or `once_test!` above its function. One that does not is dead code to the compiler.
 
+use crate::gate::Gate;
 use crate::place::{Place, User};
 use crate::programs;
 use broker_protocol::Tier;
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Command, ExitCode};
+use std::sync::Arc;
 use std::thread;
 
 #[doc(hidden)]
@@ -85,10 +87,10 @@ impl Test {
         self
     }
 
-    fn trials(self) -> Vec<Trial> {
+    fn trials(self, gate: Option<&Arc<Gate>>) -> Vec<Trial> {
         let name = self.name();
         match self.run {
-            Run::Once(test) => vec![self.trial(name.to_owned(), test)],
+            Run::Once(test) => vec![self.trial(name.to_owned(), gate, test)],
             Run::InEach(test) => {
                 let chosen = |place: &Place| {
                     self.tier.is_none_or(|tier| tier == place.tier)
@@ -96,7 +98,7 @@ impl Test {
                 };
                 let places = Place::all().into_iter().filter(chosen);
                 places
-                    .map(|place| self.trial(format!("{place}::{name}"), move || test(place)))
+                    .map(|place| self.trial(format!("{place}::{name}"), gate, move || test(place)))
                     .collect()
             }
         }
@@ -109,10 +111,16 @@ impl Test {
             .map_or(self.path, |(_, rest)| rest)
     }
 
-    fn trial(&self, name: String, test: impl Fn() + Send + 'static) -> Trial {
+    fn trial(
+        &self,
+        name: String,
+        gate: Option<&Arc<Gate>>,
+        test: impl Fn() + Send + 'static,
+    ) -> Trial {
         let alone = self.own_process && std::env::var_os(OWN_PROCESS).is_none();
-        let thread = name.clone();
+        let (thread, gate) = (name.clone(), gate.cloned());
         Trial::test(name, move || {
+            let _begun = gate.as_ref().map(|gate| gate.enter());
             if alone {
                 run_alone(&thread)
             } else {
@@ -164,27 +172,36 @@ fn message(panic: &(dyn std::any::Any + Send)) -> &str {
 
 /// The `main` of a suite.
 pub fn main() -> ExitCode {
-    start("", &Arguments::from_args())
+    start("", &Arguments::from_args(), None)
 }
 
 /// The same for tests that mostly wait, for programs to start or for time limits: more of them than there are processors run at
-/// once. Not for tests that exhaust what all processes of a user share. Tests whose name begins with `first` begin first: if they
-/// take minutes, they would run on alone.
+/// once, and still more while the processors are idle. Not for tests that exhaust what all processes of a user share. Tests whose
+/// name begins with `first` begin first: if they take minutes, they would run on alone.
 pub fn main_of_waiting(first: &str) -> ExitCode {
-    const AT_ONCE: usize = 6;
+    const USUAL: usize = 6;
+    const MAX: usize = 20;
     let mut arguments = Arguments::from_args();
-    arguments.test_threads.get_or_insert(AT_ONCE);
-    start(first, &arguments)
+    // Whoever gives a number gets it.
+    let gate = arguments
+        .test_threads
+        .is_none()
+        .then(|| Arc::new(Gate::new(USUAL)));
+    arguments.test_threads.get_or_insert(MAX);
+    start(first, &arguments, gate.as_ref())
 }
 
-fn start(first: &str, arguments: &Arguments) -> ExitCode {
+fn start(first: &str, arguments: &Arguments, gate: Option<&Arc<Gate>>) -> ExitCode {
     // A program started by a test works where the test specifies, not in the project in which the suite was started.
     std::env::set_current_dir("/").expect("the root can be entered");
     crate::sys::return_freed_memory();
     let mut tests: Vec<&Test> = inventory::iter::<Test>.into_iter().collect();
     // The linker's order is none to rely on.
     tests.sort_by_key(|test| (!test.name().starts_with(first), test.path));
-    let trials = tests.into_iter().flat_map(|test| test.trials()).collect();
+    let trials = tests
+        .into_iter()
+        .flat_map(|test| test.trials(gate))
+        .collect();
     libtest_mimic::run(arguments, trials).exit_code()
 }
 

@@ -1,0 +1,129 @@
+//! How many tests run at once: a fixed number, and more while the processors are idle, because those that run then wait for a time
+//! limit, a timeout or each other.
+
+use std::fs;
+use std::sync::Mutex;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How often the processors are looked at, and so how often one test more than usual may begin.
+const INTERVAL: Duration = Duration::from_millis(100);
+/// Percentage of the processors' time that must have been idle since.
+const IDLE_MIN: u64 = 30;
+
+/// Lets tests begin.
+pub struct Gate {
+    usual: usize,
+    state: Mutex<State>,
+}
+
+struct State {
+    running: usize,
+    seen: Instant,
+    times: Times,
+}
+
+/// A test that has begun, until it is dropped.
+pub struct Begun<'gate>(&'gate Gate);
+
+impl Gate {
+    /// So many run even if all processors are in use.
+    pub fn new(usual: usize) -> Self {
+        let (seen, times) = (Instant::now(), Times::now().unwrap_or_default());
+        Self {
+            usual,
+            state: Mutex::new(State {
+                running: 0,
+                seen,
+                times,
+            }),
+        }
+    }
+
+    /// Waits until one more may run.
+    pub fn enter(&self) -> Begun<'_> {
+        while !self.tries_to_enter() {
+            thread::sleep(INTERVAL / 2);
+        }
+        Begun(self)
+    }
+
+    fn tries_to_enter(&self) -> bool {
+        let mut state = self.state.lock().expect("nobody panics while holding it");
+        let enters = state.running < self.usual || state.has_room();
+        state.running += usize::from(enters);
+        enters
+    }
+}
+
+impl Drop for Begun<'_> {
+    fn drop(&mut self) {
+        self.0
+            .state
+            .lock()
+            .expect("nobody panics while holding it")
+            .running -= 1;
+    }
+}
+
+impl State {
+    fn has_room(&mut self) -> bool {
+        if self.seen.elapsed() < INTERVAL {
+            return false;
+        }
+        let before = std::mem::replace(&mut self.times, Times::now().unwrap_or_default());
+        self.seen = Instant::now();
+        let all = self.times.all.saturating_sub(before.all);
+        let idle = self.times.idle.saturating_sub(before.idle);
+        idle * 100 > all * IDLE_MIN
+    }
+}
+
+/// Ticks of all processors since the machine's start.
+#[derive(Clone, Copy, Default)]
+struct Times {
+    all: u64,
+    idle: u64,
+}
+
+impl Times {
+    /// `None` where the kernel does not say it: then no more than the usual number run.
+    fn now() -> Option<Self> {
+        let text = fs::read_to_string("/proc/stat").ok()?;
+        Self::of(text.lines().next()?)
+    }
+
+    fn of(line: &str) -> Option<Self> {
+        let ticks: Vec<u64> = line
+            .strip_prefix("cpu ")?
+            .split_ascii_whitespace()
+            .map_while(|word| word.parse().ok())
+            .collect();
+        // Waiting for a disk counts: the processor is free meanwhile.
+        let idle = ticks.get(3)? + ticks.get(4)?;
+        let all = ticks.iter().take(8).sum();
+        Some(Self { all, idle })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn idle_and_waiting_for_a_disk_is_room() {
+        let times = Times::of("cpu  10 0 20 30 40 0 0 0 7 7").expect("a line of the kernel");
+        assert_eq!((times.all, times.idle), (100, 70));
+        assert!(Times::of("cpu0 1 2 3 4 5").is_none() && Times::of("cpu  1 2 3").is_none());
+    }
+
+    #[test]
+    fn the_usual_number_enters_and_one_more_when_one_has_ended() {
+        let gate = Gate::new(1);
+        let first = gate.enter();
+        // The processors have just been looked at.
+        assert!(!gate.tries_to_enter());
+        drop(first);
+        assert!(gate.tries_to_enter());
+    }
+}
