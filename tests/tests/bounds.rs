@@ -3,7 +3,7 @@
 
 use crate::kept_world::KeptWorld;
 use broker_protocol::Tier;
-use lazaret_tests::process::until;
+use lazaret_tests::process::{self, until};
 use lazaret_tests::programs;
 use lazaret_tests::{LIMIT, Place, Session, World, place_test, run};
 use serde_json::json;
@@ -403,18 +403,13 @@ m[:] = b"$(id)"; open("done", "w")
     assert!(!world.project.join(COUNTER).exists(), "{said}");
 }
 
-/// System calls of the executor and all its processes in a session with so many commands and reads, of those that count.
-fn system_calls(
-    world: &World,
-    commands: usize,
-    reads: usize,
-    counts: impl Fn(&str) -> bool,
-) -> usize {
+/// The system calls of the executor and all its processes in a session, one a line in the order of their beginning. Descriptors are
+/// written with the path of their file.
+fn traced(world: &World, work: impl FnOnce(&mut Session)) -> String {
     let log = world.outside.join("log");
     let _ = fs::remove_file(&log);
     let wrapper = world.outside.join("executor");
     let executor = programs::path("lazaret-executor");
-    // Descriptors are written with the path of their file.
     let text = format!(
         "#!/bin/sh\nexec strace -f -y -qq -o {} {} \"$@\"\n",
         log.display(),
@@ -425,54 +420,73 @@ fn system_calls(
     let mut command = world.lazaret("session");
     command.env("LAZARET_EXECUTOR", OsString::from(&wrapper));
     let mut session = Session::start(&mut command);
-    // The first calls of a session look at everything.
-    for _ in 0..3 {
-        session.bash("true").success();
-    }
-    for _ in 0..commands {
-        session.bash("true").success();
-    }
-    for _ in 0..reads {
-        session.call("file_read", json!({"path": "a"})).success();
-    }
+    work(&mut session);
     session.close(LIMIT);
-    let is_whole = || fs::read_to_string(&log).unwrap_or_default().lines().count();
-    let mut last = 0;
-    until(LIMIT, || {
-        std::mem::replace(&mut last, is_whole()) == is_whole() && last > 0
-    });
-    fs::read_to_string(&log)
-        .unwrap()
-        .lines()
-        .filter(|line| line.contains('(') && counts(line))
-        .count()
+    // Strace is not our child, and ends after all that it follows.
+    assert!(until(LIMIT, || {
+        process::with_marker(&format!("-o {} ", log.display())).is_empty()
+    }));
+    fs::read_to_string(&log).unwrap()
+}
+
+/// How many lines are system calls that count.
+fn count(trace: &str, counts: impl Fn(&str) -> bool) -> usize {
+    let calls = trace.lines().filter(|line| line.contains('('));
+    calls.filter(|line| counts(line)).count()
 }
 
 place_test!(the_calls_of_a_call_do_not_grow_with_the_repositories);
 /// Only calls on what belongs to a repository count: how often a process waits, and how many cells are made ahead, depends on the
 /// machine's load.
 fn the_calls_of_a_call_do_not_grow_with_the_repositories(place: Place) {
-    const CALLS: usize = 60;
+    const CALLS: usize = 30;
     if !Path::new("/usr/bin/strace").exists() {
         println!("strace is not installed: not counted");
         return;
     }
     let mut costs = Vec::new();
-    for count in [0, 1, 64] {
+    for repositories_there in [0, 1, 64] {
         let world = World::new(place);
         world.put("a", "text");
-        if count > 0 {
+        if repositories_there > 0 {
             repository(&world);
         }
-        if count > 1 {
-            let script = repositories("r", count - 1);
+        if repositories_there > 1 {
+            let script = repositories("r", repositories_there - 1);
             run(world.host("bash").args(["-c", &script]), LIMIT).success();
         }
-        let calls =
-            |commands, reads| system_calls(&world, commands, reads, |line| line.contains(".git"));
-        let [none, commands, reads] = [calls(0, 0), calls(CALLS, 0), calls(0, CALLS)];
-        assert!(count == 0 || none > 0, "no call on a repository is seen");
-        costs.push([commands, reads].map(|all| (all as f64 - none as f64) / CALLS as f64));
+        let trace = traced(&world, |session| {
+            // The first calls of a session look at everything.
+            for _ in 0..3 {
+                session.bash("true").success();
+            }
+            session.bash("cat commands-begin; true").success();
+            for _ in 0..CALLS {
+                session.bash("true").success();
+            }
+            session.bash("cat reads-begin; true").success();
+            for _ in 0..CALLS {
+                session.call("file_read", json!({"path": "a"})).success();
+            }
+            session.bash("cat reads-end; true").success();
+        });
+        let after = |mark| {
+            let parts = trace.split_once(&format!("\"{mark}\""));
+            parts.expect("the command is traced")
+        };
+        let (first, _) = after("commands-begin");
+        let [of_commands, of_reads] = [
+            ("commands-begin", "reads-begin"),
+            ("reads-begin", "reads-end"),
+        ]
+        .map(|(from, to)| after(from).1.split_once(&format!("\"{to}\"")).unwrap().0);
+        let about_repository = |part| count(part, |line| line.contains(".git"));
+        assert!(
+            repositories_there == 0 || about_repository(first) > 0,
+            "no call on a repository is seen"
+        );
+        costs
+            .push([of_commands, of_reads].map(|part| about_repository(part) as f64 / CALLS as f64));
     }
     for (with, without) in [(1, 0), (2, 0)] {
         for kind in 0..2 {
@@ -497,9 +511,17 @@ fn the_flat_tier_opens_with_the_calls_of_the_namespaced_tier(place: Place) {
         let world = World::new(Place { tier, ..place });
         // What the session itself costs, whatever the project.
         world.put("a", "text");
-        let empty = system_calls(&world, 0, 0, |_| true);
+        let opening = || {
+            let trace = traced(&world, |session| {
+                for _ in 0..3 {
+                    session.bash("true").success();
+                }
+            });
+            count(&trace, |_| true)
+        };
+        let empty = opening();
         run(world.host("bash").args(["-c", tree]), LIMIT).success();
-        system_calls(&world, 0, 0, |_| true) - empty
+        opening() - empty
     };
     let (flat, namespaced) = (opens(Tier::Flat), opens(Tier::Namespaced));
     assert!(
