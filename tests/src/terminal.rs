@@ -1,6 +1,6 @@
 //! A pseudo-terminal created by the test, with a program on it: what a person at a keyboard has.
 
-use crate::process::{self, Process, contains, until};
+use crate::process::{self, LIMIT, Process, contains, until};
 use crate::sys;
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, poll};
@@ -97,6 +97,34 @@ impl Terminal {
             .position(|window| window == text.as_bytes());
         self.used += at.map_or(0, |at| at + text.len());
         found
+    }
+
+    /// Sends keys until they have their effect. A question discards what comes before it has stood for 0.4 s, or is asked anew, and
+    /// on a busy machine nobody else knows when that is over: so each pause is twice as long as the one before.
+    #[track_caller]
+    pub fn insist(&mut self, keys: &str, mut has_effect: impl FnMut(&mut Self) -> bool) {
+        let mut pause = Duration::from_millis(500);
+        let taken = until(LIMIT, || {
+            self.send(keys);
+            pause *= 2;
+            until(pause / 2, || has_effect(self))
+        });
+        assert!(taken, "{keys:?} has no effect: {:?}", self.screen());
+    }
+
+    /// Sends keys until `text` appears.
+    #[track_caller]
+    pub fn answer(&mut self, keys: &str, text: &str) {
+        self.insist(keys, |terminal| terminal.shows(text, Duration::ZERO));
+    }
+
+    /// Whether the program has ended.
+    pub fn has_ended(&mut self) -> bool {
+        let ended = self
+            .child
+            .try_wait()
+            .expect("a child of ours can be waited for");
+        ended.is_some()
     }
 
     /// Everything that has been on the screen so far.

@@ -1304,9 +1304,7 @@ fn a_person_sees_the_end_of_a_call_before_a_key_allows_it() {
     terminal.expect("page 1 of", LIMIT);
     let screen = terminal.screen();
     assert!(screen.contains("true \\u{1b}[2J\\u{202e}"), "{screen:?}");
-    std::thread::sleep(Duration::from_millis(600));
-    terminal.send("y");
-    terminal.expect("read it to its end first", LIMIT);
+    terminal.answer("y", "read it to its end first");
     assert!(!world.project.join("evil").exists());
     terminal.send("e");
     terminal.expect("y once", LIMIT);

@@ -142,10 +142,11 @@ place_test!(a_second_cancel_kills_at_once);
 fn a_second_cancel_kills_at_once(place: Place) {
     let world = World::new(place);
     let mut session = Session::open(&world);
-    let (id, marker) = started(&world, &mut session, DEAF, "ready");
+    let script = DEAF.replace("trap ''", "trap 'touch terminated'");
+    let (id, marker) = started(&world, &mut session, &script, "ready");
     let start = Instant::now();
     session.cancel(&id);
-    std::thread::sleep(Duration::from_millis(100));
+    assert!(until(LIMIT, || world.project.join("terminated").exists()));
     session.cancel(&id);
     assert_eq!(session.answer_within(&id, LIMIT).kind(), "cancelled");
     assert!(start.elapsed() < Duration::from_millis(1900));

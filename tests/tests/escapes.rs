@@ -1141,8 +1141,8 @@ impl Fixture {
 
     /// A moment is left to a killer that is on its way: the result has arrived, so it must be done by now.
     fn survivor_lives(&self) -> bool {
-        std::thread::sleep(Duration::from_millis(50));
-        !process::with_marker(&self.nonce()).is_empty()
+        let moment = Duration::from_millis(50);
+        !process::until(moment, || process::with_marker(&self.nonce()).is_empty())
     }
 }
 

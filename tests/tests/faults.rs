@@ -14,10 +14,10 @@ use lazaret_tests::{
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 fn main() -> ExitCode {
     suite::main_of_waiting("")
@@ -161,11 +161,10 @@ fn a_killed_cell_is_one_broken_call(place: Place) {
         assert_eq!(session.bash("echo on").success(), "on\n");
     }
     // Cells that wait for an order are killed too, and nobody notices.
-    process::tree(session.pid())
-        .iter()
-        .filter(|process| Part::Cell.is(process))
-        .for_each(Process::kill);
-    std::thread::sleep(Duration::from_millis(50));
+    let mut cells = process::tree(session.pid());
+    cells.retain(|process| Part::Cell.is(process));
+    cells.iter().for_each(Process::kill);
+    assert!(process::left_after(&cells, LIMIT).is_empty());
     for _ in 0..3 {
         session.bash("echo on").success();
     }
@@ -480,7 +479,11 @@ fn assert_whole(world: &World, contents: &[Vec<u8>], when: &str) {
         );
     }
     if !left.is_empty() {
-        std::thread::sleep(Duration::from_secs(2));
+        for name in &left {
+            let file = File::open(world.project.join(name)).unwrap();
+            let old = SystemTime::now() - Duration::from_secs(60);
+            file.set_modified(old).unwrap();
+        }
         drop(Broker::open(world));
         assert_eq!(
             names(world),

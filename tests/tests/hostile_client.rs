@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use broker_protocol::*;
-use lazaret_tests::process::{self, figure, until};
+use lazaret_tests::process::{self, Process, figure, until};
 use lazaret_tests::wire::{Received, framed, opening, shell};
 use lazaret_tests::world::long_sleep;
 use lazaret_tests::{Broker, Chance, LIMIT, Place, World, once_test, place_test, suite};
@@ -806,8 +806,19 @@ fn credit_without_end_costs_no_memory() {
         bytes: u32::MAX,
     });
     let _ = broker.send_bytes(&credit.repeat(100));
-    std::thread::sleep(Duration::from_secs(2));
-    assert_small(&broker);
+    // Until the flood stands: its program waits in a pipe that nobody empties, however often one looks.
+    let mut looks = 0;
+    assert!(until(LIMIT, || {
+        let flood = process::below(broker.pid());
+        let mut flood = flood.iter().filter(|process| process.command == "yes");
+        looks = if flood.any(Process::is_asleep) {
+            looks + 1
+        } else {
+            0
+        };
+        assert_small(&broker);
+        looks == 10
+    }));
     drop(broker);
     assert_healthy(&world);
 }
@@ -1453,9 +1464,19 @@ fn spare_cells_are_few() {
         FromBroker::Opened(_) => {}
         other => panic!("{other:?}"),
     }
-    std::thread::sleep(Duration::from_millis(500));
-    let processes = process::tree(broker.pid()).len();
-    assert!(processes < 12, "{processes} processes");
+    // A command has cells made, and none is made any more when their number stays.
+    broker.call(1, Request::Bash(shell("true")));
+    let (mut processes, mut looks) = (0, 0);
+    assert!(until(LIMIT, || {
+        let now = process::tree(broker.pid()).len();
+        assert!(now < 12, "{now} processes");
+        looks = if std::mem::replace(&mut processes, now) == now {
+            looks + 1
+        } else {
+            0
+        };
+        looks == 10
+    }));
 }
 
 /// The connection ends with a fault or without a word, the broker is gone, and another session works.

@@ -20,7 +20,6 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 use std::time::Duration;
 
 /// A server of this machine that answers each request with `pong`, and holds what comes as `HOLD`.
@@ -535,9 +534,7 @@ fn a_client_does_not_grant_to_itself_where_answers_come_from_elsewhere(place: Pl
     ]);
     let mut terminal = Terminal::start(&mut command, 24, 300);
     terminal.expect("for this session / no", LIMIT);
-    thread::sleep(Duration::from_millis(800));
-    terminal.send("session\n");
-    terminal.expect("waiting for `lazaret approve`", LIMIT);
+    terminal.answer("session\n", "waiting for `lazaret approve`");
     approver.answer("once");
     terminal.expect("pong", LIMIT);
     assert!(terminal.finish(LIMIT).success());
@@ -554,13 +551,13 @@ fn a_person_at_a_terminal_is_asked_and_the_command_runs_again(place: Place) {
     };
     let script = format!("echo run; {} | grep pong", server.ask());
     let question = format!("tried to reach {}", server.host());
-    for answer in ["\n", "x\nno\n"] {
+    for (invalid, answer) in [(None, "\n"), (Some("x\n"), "no\n")] {
         let mut terminal = start(&script);
-        for line in answer.split_inclusive('\n') {
-            terminal.expect(&question, LIMIT);
-            thread::sleep(Duration::from_millis(800));
-            terminal.send(line);
+        terminal.expect(&question, LIMIT);
+        if let Some(invalid) = invalid {
+            terminal.answer(invalid, &question);
         }
+        terminal.insist(answer, Terminal::has_ended);
         assert_eq!(
             terminal.finish(LIMIT).code(),
             Some(1),
@@ -608,16 +605,13 @@ fn always_is_written_into_the_users_own_file(place: Place) {
     ]);
     let mut terminal = Terminal::start(&mut command, 24, 300);
     terminal.expect("/ always / no", LIMIT);
-    thread::sleep(Duration::from_millis(800));
     // A letter could be meant for a question that the command has printed.
     for short in ["a\n", "always\n", "a other.example:443\n"] {
-        terminal.send(short);
-        terminal.expect("/ always / no", LIMIT);
-        thread::sleep(Duration::from_millis(800));
+        terminal.answer(short, "/ always / no");
     }
     assert_eq!(fs::read_to_string(&file).unwrap(), before);
-    terminal.send(&format!("always {}\n", server.host()));
-    terminal.expect("is open to the profile net", LIMIT);
+    let always = format!("always {}\n", server.host());
+    terminal.answer(&always, "is open to the profile net");
     terminal.expect("pong", LIMIT);
     assert!(terminal.finish(LIMIT).success(), "{}", terminal.screen());
     let after = fs::read_to_string(&file).unwrap();

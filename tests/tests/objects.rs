@@ -3,8 +3,9 @@
 
 use crate::kept_world::KeptWorld;
 use broker_protocol::Tier;
-use lazaret_tests::process::until;
+use lazaret_tests::process::{assert_gone, until};
 use lazaret_tests::programs::path;
+use lazaret_tests::world::long_sleep;
 use lazaret_tests::{
     Finished, GitView, LIMIT, Place, Session, User, World, once_test, place_test, run,
 };
@@ -1949,8 +1950,9 @@ place_test!(what_runs_when_the_session_ends_leaves_nothing);
 /// Whatever is still running is killed first, so that nothing is made again after the look.
 fn what_runs_when_the_session_ends_leaves_nothing(place: Place) {
     for (script, file) in LEFT {
-        for forever in ["sleep 300", &format!("while :; do {script}; done")] {
-            let world = with_ignored_secret(place);
+        for forever in ["sleep SLEEP", "while :; do SCRIPT; done # SLEEP"] {
+            let (world, marker) = (with_ignored_secret(place), long_sleep());
+            let forever = forever.replace("SLEEP", &marker).replace("SCRIPT", script);
             let mut session = Session::open(&world);
             in_background(&mut session, &format!("{script}; touch done; {forever}"));
             assert!(until(LIMIT, || world.project.join("done").exists()));
@@ -1961,7 +1963,7 @@ fn what_runs_when_the_session_ends_leaves_nothing(place: Place) {
                 until(LIMIT, || !world.project.join(file).exists()),
                 "{forever}: {file}"
             );
-            std::thread::sleep(std::time::Duration::from_millis(200));
+            assert_gone(&marker, LIMIT);
             assert!(
                 !world.project.join(file).exists(),
                 "{forever}: {file} is there again"

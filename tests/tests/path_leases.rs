@@ -18,8 +18,6 @@ use std::io::{self, Read};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::Duration;
 
 /// A world with `data/notes` outside its roots, and a policy with these lines.
 fn world(place: Place, lines: &str) -> (World, PathBuf) {
@@ -798,22 +796,21 @@ fn a_person_at_a_terminal_is_asked_about_a_path_and_the_command_runs_again(place
     };
     let script = "echo run; ls /var/log >/dev/null && echo lis''ted";
     let question = "tried to read /var/log";
-    let answer = |line: &str| {
+    let asked = || {
         let mut terminal = start(script);
         terminal.expect(question, LIMIT);
-        thread::sleep(Duration::from_millis(800));
-        terminal.send(line);
         terminal
     };
-    let mut no = answer("no\n");
+    let mut no = asked();
+    no.insist("no\n", Terminal::has_ended);
     assert_ne!(no.finish(LIMIT).code(), Some(0), "the control");
     assert!(
         !no.screen().contains("listed") && no.screen().matches("run\r\n").count() == 1,
         "{}",
         no.screen()
     );
-    let mut once = answer("once\n");
-    once.expect("listed", LIMIT);
+    let mut once = asked();
+    once.answer("once\n", "listed");
     assert!(once.finish(LIMIT).success(), "{}", once.screen());
     assert_eq!(fs::read_to_string(&file).unwrap(), before);
     // Keys are not asked about, nor is what is protected in the project.
@@ -831,8 +828,8 @@ fn a_person_at_a_terminal_is_asked_about_a_path_and_the_command_runs_again(place
             terminal.screen()
         );
     }
-    let mut always = answer("always /var/log\n");
-    always.expect("is open to the profile mine", LIMIT);
+    let mut always = asked();
+    always.answer("always /var/log\n", "is open to the profile mine");
     always.expect("listed", LIMIT);
     assert!(always.finish(LIMIT).success(), "{}", always.screen());
     let after = fs::read_to_string(&file).unwrap();
@@ -881,9 +878,7 @@ fn always_works_for_a_shipped_profile(place: Place) {
     };
     let mut always = start();
     always.expect("tried to read /var/log", LIMIT);
-    thread::sleep(Duration::from_millis(800));
-    always.send("always /var/log\n");
-    always.expect("is open to the profile my-default", LIMIT);
+    always.answer("always /var/log\n", "is open to the profile my-default");
     always.expect("listed", LIMIT);
     assert!(always.finish(LIMIT).success(), "{}", always.screen());
     let mut again = start();
@@ -923,8 +918,7 @@ fn the_question_is_seen_whatever_the_command_left_on_the_terminal(place: Place) 
             "{left}: {:?}",
             terminal.screen()
         );
-        thread::sleep(Duration::from_millis(800));
-        terminal.send("\n");
+        terminal.insist("\n", Terminal::has_ended);
         assert_eq!(terminal.finish(LIMIT).code(), Some(1));
     }
     // What is no terminal of a command's is left as it is.

@@ -9,6 +9,7 @@ use broker_protocol::{
 };
 use lazaret_tests::process::{self, Process};
 use lazaret_tests::wire::{Received, shell};
+use lazaret_tests::world::long_sleep;
 use lazaret_tests::{Broker, Chance, LIMIT, Mount, Place, Session, World, place_test, suite};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, geteuid};
@@ -86,8 +87,10 @@ place_test!(a_part_that_stops_for_good_ends_its_call_by_the_clock);
 fn a_part_that_stops_for_good_ends_its_call_by_the_clock(place: Place) {
     let world = World::new(place);
     let mut session = Session::open(&world);
-    let id = session.start_call("bash", json!({"command": "sleep 300", "timeout": 1}));
-    std::thread::sleep(Duration::from_millis(500));
+    let marker = long_sleep();
+    let command = format!("sleep {marker}");
+    let id = session.start_call("bash", json!({"command": command, "timeout": 1}));
+    assert!(process::until(LIMIT, || !process::with_marker(&command).is_empty()));
     let stopped = Stopped::new(session.pid(), "lazaret-cell");
     let answer = session.answer_within(&id, LIMIT);
     assert_eq!(answer.kind(), "timeout", "{}", answer.result);

@@ -9,8 +9,7 @@ use broker_protocol::Command;
 use lazaret_tests::fuzz::mutate::pick;
 use lazaret_tests::{Chance, Place, World};
 use policies::shell::{SimpleCommand, Unit, units};
-use std::fs;
-use std::process::Stdio;
+use std::time::Duration;
 
 const LINES: u64 = 6000;
 
@@ -149,7 +148,7 @@ fn lines(seed: u64) -> Vec<String> {
 /// The programs that bash looks for in each line.
 fn run(lines: &[String]) -> Vec<Vec<Vec<String>>> {
     let world = World::new(Place::any());
-    let (input, output) = (world.outside.join("lines"), world.outside.join("seen"));
+    let input = world.outside.join("lines");
     world.write(
         &input,
         lines
@@ -157,28 +156,15 @@ fn run(lines: &[String]) -> Vec<Vec<Vec<String>>> {
             .map(|line| format!("{line}\0"))
             .collect::<String>(),
     );
-    let script = format!(
-        "exec 3<'{}' 4>>'{}'\n{BASH}",
-        input.display(),
-        output.display()
-    );
+    let script = format!("exec 3<'{}' 4>&1 >/dev/null\n{BASH}", input.display());
     let mut bash = world.host("/bin/bash");
     bash.args(["--norc", "--noprofile", "-c", &script])
         .env_clear()
         .env("PATH", "/nonexistent");
-    bash.stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    let mut child = bash.spawn().unwrap();
-    let limit = std::time::Duration::from_secs(300);
-    let ended = lazaret_tests::process::wait(&mut child, limit);
-    assert!(
-        ended.is_some_and(|status| status.code().is_some()),
-        "bash is not over: {ended:?}"
-    );
-    // What runs in the background may write late.
-    std::thread::sleep(std::time::Duration::from_millis(200));
-    let seen = fs::read(&output).unwrap();
+    let finished = lazaret_tests::run(&mut bash, Duration::from_secs(300));
+    // What runs in the background may write late, and has the pipe open until then.
+    assert!(finished.closed && finished.status.code().is_some());
+    let seen = finished.stdout;
     let mut ran = vec![Vec::new(); lines.len()];
     let mut ended = false;
     for record in seen.split(|byte| *byte == 0x1f).skip(1) {

@@ -6,7 +6,7 @@
 mod puppet;
 
 use lazaret_tests::model_server::{ModelServer, Reply, ReplyEnd};
-use lazaret_tests::process::{Running, until};
+use lazaret_tests::process::{Running, until, with_marker};
 use lazaret_tests::sidecar::Sidecar;
 use lazaret_tests::world::long_sleep;
 use lazaret_tests::{LIMIT, Place, Session, Terminal, World, place_test, suite};
@@ -22,7 +22,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixListener;
 use std::process::ExitCode;
 use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
 
 fn main() -> ExitCode {
     suite::main()
@@ -490,20 +489,20 @@ fn without_the_web_there_is_no_socket(place: Place) {
         &[0; 8],
     ]
     .concat();
-    let mut command = world.lazaret_run(&["sleep", &long_sleep()]);
+    let marker = long_sleep();
+    let mut command = world.lazaret_run(&["sleep", &marker]);
     let mut run = command
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    // Confined as soon as the executor has been asked.
-    let begun = Instant::now();
-    let status = || fs::read_to_string(format!("/proc/{}/status", run.id())).unwrap();
-    while !status().contains("NoNewPrivs:\t1") || !status().contains("lazaret\n") {
-        assert!(begun.elapsed() < LIMIT, "{}", status());
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    std::thread::sleep(Duration::from_millis(500));
+    // Confined as soon as the executor has been asked, and so before the command begins.
+    let runs = || {
+        with_marker(&marker)
+            .into_iter()
+            .any(|process| process.name == "sleep")
+    };
+    assert!(until(LIMIT, runs));
     let puppet = taken_over(run.id());
     for (family, kind) in [
         (libc::AF_INET, 1),

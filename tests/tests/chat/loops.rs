@@ -10,7 +10,6 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 use std::process::Command;
-use std::time::Duration;
 
 fn world() -> World {
     World::new(Place::any())
@@ -219,9 +218,7 @@ fn a_person_at_a_terminal_is_asked() {
     terminal.expect("bash wants to run", LIMIT);
     terminal.expect("s for this very call again", LIMIT);
     // A yes counts when the question has stood for 0.4 s.
-    std::thread::sleep(Duration::from_millis(600));
-    terminal.send("y\n");
-    terminal.expect("Two.", LIMIT);
+    terminal.answer("y\n", "Two.");
     terminal.expect("bash wants to run", LIMIT);
     terminal.send("n\n");
     terminal.expect("Three.", LIMIT);

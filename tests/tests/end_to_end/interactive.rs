@@ -1,7 +1,7 @@
 //! `lazaret run` on a terminal is a shell one can work in.
 
-use lazaret_tests::process::{self, until};
-use lazaret_tests::world::long_sleep;
+use lazaret_tests::process::{self, Process, until};
+use lazaret_tests::world::{long_sleep, unique};
 use lazaret_tests::{LIMIT, Place, Terminal, World, once_test, place_test};
 use std::time::Duration;
 
@@ -109,22 +109,23 @@ fn goes_on(world: &World) -> bool {
     until(Duration::from_secs(3), || ticks(world) > before + 2)
 }
 
-fn stands_still(world: &World) -> bool {
-    // What was under way when it stopped has ended by then.
-    std::thread::sleep(Duration::from_millis(200));
-    let before = ticks(world);
-    std::thread::sleep(Duration::from_millis(600));
-    ticks(world) == before
+/// Whether such a command is stopped: the shell that writes, which alone has the marker after the script's begin.
+fn stands_still(marker: &str) -> bool {
+    until(LIMIT, || {
+        let shells = process::with_marker(&format!("bash -c : {marker}"));
+        let mut shells = shells.iter().filter(|process| process.name == "bash");
+        shells.next().is_some_and(Process::is_stopped) && shells.all(Process::is_stopped)
+    })
 }
 
 /// A shell of the host, and in it `lazaret run` with these options and a command that writes again and again, then `behind`.
-fn job(world: &World, options: &[&str], behind: &str) -> Terminal {
+fn job(world: &World, marker: &str, options: &[&str], behind: &str) -> Terminal {
     let mut terminal = Terminal::start(world.host("bash").args(["--norc", "-i"]), 24, 300);
     terminal.send(SET_PROMPT);
     terminal.expect(PROMPT, LIMIT);
     let mut command = world.lazaret("run");
-    let script = "echo beg''un; while :; do echo >> ticks; sleep 0.02; done";
-    command.args(options).args(["--", "bash", "-c", script]);
+    let script = format!(": {marker}; echo beg''un; while :; do echo >> ticks; sleep 0.02; done");
+    command.args(options).args(["--", "bash", "-c", &script]);
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     let words: Vec<String> = words
         .map(|word| format!("'{}'", word.to_str().unwrap().replace('\'', "'\\''")))
@@ -139,13 +140,13 @@ place_test!(control_z_stops_a_command_and_fg_continues_it);
 /// Alone on its terminal, where the key is a byte to us, and before a pipe, where it is a signal.
 fn control_z_stops_a_command_and_fg_continues_it(place: Place) {
     for behind in ["", " | cat"] {
-        let world = World::new(place);
-        let mut terminal = job(&world, &[], behind);
+        let (world, marker) = (World::new(place), unique());
+        let mut terminal = job(&world, &marker, &[], behind);
         for _ in 0..2 {
             terminal.send("\x1a");
             terminal.expect("Stopped", LIMIT);
             terminal.expect(PROMPT, LIMIT);
-            assert!(stands_still(&world), "{behind:?}: the command goes on");
+            assert!(stands_still(&marker), "{behind:?}: the command goes on");
             // The terminal is the shell's.
             terminal.send("stty -a | grep -e -icanon || echo ca''nonical\n");
             terminal.expect("canonical", LIMIT);
@@ -153,18 +154,24 @@ fn control_z_stops_a_command_and_fg_continues_it(place: Place) {
             terminal.send("fg\n");
             assert!(goes_on(&world), "{behind:?}: it stands still");
         }
-        terminal.send("\x03");
-        terminal.expect(PROMPT, LIMIT);
-        assert!(stands_still(&world));
+        // Bash goes on if the key comes just when `sleep` has ended by itself.
+        terminal.answer("\x03", PROMPT);
+        process::assert_gone(&marker, LIMIT);
         terminal.send("exit\n");
         terminal.finish(LIMIT);
     }
     // A time limit is one of the policy's, and a client that stops its command is not out of it.
-    let world = World::new(place);
-    let mut terminal = job(&world, &["--timeout", "3"], "");
+    let (world, marker) = (World::new(place), unique());
+    let mut terminal = job(&world, &marker, &["--timeout", "3"], "");
     terminal.send("\x1a");
     terminal.expect("Stopped", LIMIT);
-    std::thread::sleep(Duration::from_secs(4));
+    let command = format!("bash -c : {marker}");
+    let runs = || {
+        process::with_marker(&command)
+            .into_iter()
+            .any(|process| process.name == "bash")
+    };
+    assert!(until(LIMIT, || !runs()), "the command is not ended");
     terminal.send("fg\n");
     terminal.expect("ran into its time limit", LIMIT);
     terminal.send("exit\n");

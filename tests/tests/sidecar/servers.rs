@@ -3,14 +3,13 @@
 use super::mcp::{Client, messages, request};
 use super::messages::{payloads, script};
 use crate::servers::scene::{SERVER, dressed, friendly, mcp, server, settings, world};
-use lazaret_tests::process::{self, Process};
+use lazaret_tests::process::{self, Process, until};
 use lazaret_tests::sidecar::{Sidecar, WebSocket};
 use lazaret_tests::world::long_sleep;
 use lazaret_tests::{LIMIT, Place, World, once_test, place_test};
 use serde_json::{Value, json};
 use std::io::{ErrorKind, Read};
 use std::net::TcpListener;
-use std::time::Duration;
 
 fn start(world: &World, turns: &Value) -> Sidecar {
     Sidecar::of(&mut dressed(world, Sidecar::command(world, turns)))
@@ -317,8 +316,14 @@ fn a_server_that_says_nothing_delays_its_own_tools_alone() {
     let mut list = sidecar.begin("GET /tools", &sidecar.head(), b"");
     let mut client = sidecar.client();
     assert_eq!(sidecar.get("/health").status, 200);
-    // A run that could not be cancelled would end clearly after the list.
-    std::thread::sleep(Duration::from_secs(3));
+    // The list waits by now: a run that waited for the same server would end after it.
+    let waits = || {
+        let below = process::below(sidecar.running.pid());
+        below
+            .iter()
+            .any(|process| process.command == "python3 server.py silent")
+    };
+    assert!(until(LIMIT, waits));
     client.say(
         "chat:send",
         json!({ "content": "x", "conversationId": "c" }),
