@@ -2,7 +2,8 @@
 //!
 //! `LAZARET_BIN` names a folder with `lazaret` and `lazaret-executor`. Without it they are built first, in the profile of the
 //! running test, so that a test never uses an old program. All are copied to a folder that any user can read, because a target
-//! folder below a home directory often is not readable. A folder that also contains our helpers is used as it is.
+//! folder below a home directory often is not readable. A folder that also contains our helpers is used as it is, with the test
+//! build of the executor in its `ablation`, if that is there.
 
 use std::ffi::OsString;
 use std::fs;
@@ -63,6 +64,10 @@ pub fn ablation_executor() -> &'static Path {
 }
 
 fn prepare_ablation() -> Result<PathBuf, String> {
+    let given = folder().join("ablation").join(EXECUTOR);
+    if given.exists() {
+        return Ok(given);
+    }
     let ours = built().parent().unwrap_or(built());
     let target = ours.join("ablation");
     let mut cargo = cargo();
