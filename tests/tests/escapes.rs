@@ -23,21 +23,19 @@ use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
 use std::path::PathBuf;
 use std::time::Duration;
 
-struct Attack {
-    name: &'static str,
-    words: fn(&Fixture) -> Vec<String>,
-    /// How it shows that it worked.
-    evidence: Evidence,
-}
+/// A name, the attacker's words with names of what `Fixture::fill` knows, and how it shows that it worked.
+type Attack = (&'static str, &'static str, Evidence);
 
 enum Evidence {
     Said,
     /// The attacker says `GOT`, and the answer holds the world's secret.
     Secret,
     Outside(fn(&Fixture) -> bool),
+    /// A file of the project holds the attempt's number.
+    Planted(&'static str),
 }
 
-use Evidence::{Outside, Said, Secret};
+use Evidence::{Outside, Planted, Said, Secret};
 
 /// Attacks that are known to get through, in which places, and why. A row that is here and held fails the test, so that it
 /// goes.
@@ -48,578 +46,309 @@ const OPEN: &[(&str, &[&str], &str)] = &[(
 )];
 
 const FILES: &[Attack] = &[
-    Attack {
-        name: "read a file outside",
-        words: |s| words(&["read", &s.secret()]),
-        evidence: Secret,
-    },
-    Attack {
-        name: "read the ssh key",
-        words: |s| words(&["read", &s.home(".ssh/id_rsa")]),
-        evidence: Secret,
-    },
-    Attack {
-        name: "read /etc/shadow",
-        words: |_| words(&["read", "/etc/shadow"]),
-        evidence: Said,
-    },
-    Attack {
-        name: "read shared memory file",
-        words: |s| words(&["read", &s.shm_file]),
-        evidence: Secret,
-    },
-    Attack {
-        name: "list the home",
-        words: |s| words(&["list", &s.home(".ssh")]),
-        evidence: Said,
-    },
-    Attack {
-        name: "list root's home",
-        words: |_| words(&["list", "/root"]),
-        evidence: Said,
-    },
-    Attack {
-        name: "read through a link in the project",
-        words: |s| words(&["link-and-read", &s.secret(), &s.fresh_in_project()]),
-        evidence: Secret,
-    },
-    Attack {
-        name: "read through /proc/self/root",
-        words: |s| words(&["read", &format!("/proc/self/root{}", s.secret())]),
-        evidence: Secret,
-    },
-    Attack {
-        name: "read through the project's parent",
-        words: |s| {
-            words(&[
-                "read",
-                &format!("{}/../outside/secret.txt", s.world.project.display()),
-            ])
-        },
-        evidence: Secret,
-    },
-    Attack {
-        name: "read by handle",
-        words: |s| words(&["open-by-handle", &s.secret()]),
-        evidence: Secret,
-    },
-    Attack {
-        name: "append outside",
-        words: |s| words(&["write", &s.target(), &s.nonce()]),
-        evidence: Outside(Fixture::target_has_nonce),
-    },
-    Attack {
-        name: "create outside",
-        words: |s| words(&["write", &s.fresh_outside(), "x"]),
-        evidence: Outside(Fixture::fresh_exists),
-    },
-    Attack {
-        name: "create in the home",
-        words: |s| words(&["write", &s.home(&format!(".{}", s.nonce())), "x"]),
-        evidence: Outside(|s| s.world.home.join(format!(".{}", s.nonce())).exists()),
-    },
-    Attack {
-        name: "create in /etc",
-        words: |s| words(&["write", &s.etc_file, "x"]),
-        evidence: Outside(|s| fs::remove_file(&s.etc_file).is_ok()),
-    },
-    Attack {
-        name: "truncate outside",
-        words: |s| words(&["truncate", &s.target()]),
-        evidence: Outside(|s| s.target_size() == 0),
-    },
-    Attack {
-        name: "make a folder outside",
-        words: |s| words(&["make-folder", &s.fresh_outside()]),
-        evidence: Outside(Fixture::fresh_exists),
-    },
-    Attack {
-        name: "remove outside",
-        words: |s| words(&["unlink", &s.target()]),
-        evidence: Outside(|s| !s.target_path().exists()),
-    },
-    Attack {
-        name: "move a file in from outside",
-        words: |s| words(&["rename", &s.target(), &s.fresh_in_project()]),
-        evidence: Outside(|s| !s.target_path().exists()),
-    },
-    Attack {
-        name: "link a file in from outside",
-        words: |s| words(&["link", &s.target(), &s.fresh_in_project()]),
-        evidence: Said,
-    },
-    Attack {
-        name: "change a mode outside",
-        words: |s| words(&["chmod", &s.target(), "777"]),
-        evidence: Outside(|s| s.target_mode() == 0o777),
-    },
-    Attack {
-        name: "change a time outside",
-        words: |s| words(&["utime", &s.target()]),
-        evidence: Outside(|s| s.target_age_is_ancient()),
-    },
-    Attack {
-        name: "change an owner outside",
-        words: |s| words(&["chown", &s.target()]),
-        evidence: Said,
-    },
-    Attack {
-        name: "set an attribute outside",
-        words: |s| words(&["setxattr", &s.target()]),
-        evidence: Said,
-    },
-    Attack {
-        name: "run a program outside",
-        words: |s| words(&["run", &s.outside("program.sh")]),
-        evidence: Secret,
-    },
-    Attack {
-        name: "make a device",
-        words: |s| words(&["make-device", &s.fresh_in_project()]),
-        evidence: Said,
-    },
+    ("read a file outside", "read {secret}", Secret),
+    ("read the ssh key", "read {home}/.ssh/id_rsa", Secret),
+    ("read /etc/shadow", "read /etc/shadow", Said),
+    ("read shared memory file", "read {shm}", Secret),
+    ("list the home", "list {home}/.ssh", Said),
+    ("list root's home", "list /root", Said),
+    (
+        "read through a link in the project",
+        "link-and-read {secret} {new}",
+        Secret,
+    ),
+    (
+        "read through /proc/self/root",
+        "read /proc/self/root{secret}",
+        Secret,
+    ),
+    (
+        "read through the project's parent",
+        "read {project}/../outside/secret.txt",
+        Secret,
+    ),
+    ("read by handle", "open-by-handle {secret}", Secret),
+    (
+        "append outside",
+        "write {target} {nonce}",
+        Outside(Fixture::target_has_nonce),
+    ),
+    (
+        "create outside",
+        "write {outside}/fresh-{nonce} x",
+        Outside(Fixture::fresh_exists),
+    ),
+    (
+        "create in the home",
+        "write {home}/.{nonce} x",
+        Outside(|s| s.world.home.join(format!(".{}", s.nonce())).exists()),
+    ),
+    (
+        "create in /etc",
+        "write {etc} x",
+        Outside(|s| fs::remove_file(&s.etc_file).is_ok()),
+    ),
+    (
+        "truncate outside",
+        "truncate {target}",
+        Outside(|s| s.target_size() == 0),
+    ),
+    (
+        "make a folder outside",
+        "make-folder {outside}/fresh-{nonce}",
+        Outside(Fixture::fresh_exists),
+    ),
+    (
+        "remove outside",
+        "unlink {target}",
+        Outside(|s| !s.target_path().exists()),
+    ),
+    (
+        "move a file in from outside",
+        "rename {target} {new}",
+        Outside(|s| !s.target_path().exists()),
+    ),
+    ("link a file in from outside", "link {target} {new}", Said),
+    (
+        "change a mode outside",
+        "chmod {target} 777",
+        Outside(|s| s.target_mode() == 0o777),
+    ),
+    (
+        "change a time outside",
+        "utime {target}",
+        Outside(|s| s.target_age_is_ancient()),
+    ),
+    ("change an owner outside", "chown {target}", Said),
+    ("set an attribute outside", "setxattr {target}", Said),
+    ("run a program outside", "run {outside}/program.sh", Secret),
+    ("make a device", "make-device {new}", Said),
 ];
 
 const NETWORK: &[Attack] = &[
-    Attack {
-        name: "TCP",
-        words: |s| words(&["connect", "tcp", &s.tcp]),
-        evidence: Secret,
-    },
-    Attack {
-        name: "TCP over IPv6",
-        words: |s| words(&["connect", "tcp", &s.tcp6]),
-        evidence: Secret,
-    },
-    Attack {
-        name: "TCP over IPv4 in IPv6",
-        words: |s| {
-            words(&[
-                "connect",
-                "tcp",
-                &s.tcp.replace("127.0.0.1", "[::ffff:127.0.0.1]"),
-            ])
-        },
-        evidence: Secret,
-    },
-    Attack {
-        name: "TCP to 0.0.0.0",
-        words: |s| words(&["connect", "tcp", &s.tcp_any]),
-        evidence: Secret,
-    },
-    Attack {
-        name: "TCP to another address of the loopback",
-        words: |s| words(&["connect", "tcp", &s.tcp_any.replace("0.0.0.0", "127.3.2.1")]),
-        evidence: Secret,
-    },
-    Attack {
-        name: "TCP with data",
-        words: |s| words(&["connect", "fast", &s.tcp]),
-        evidence: Secret,
-    },
-    Attack {
-        name: "TCP with a message",
-        words: |s| words(&["connect", "fast-message", &s.tcp]),
-        evidence: Secret,
-    },
-    Attack {
-        name: "TCP with later data",
-        words: |s| words(&["connect", "fast-later", &s.tcp]),
-        evidence: Secret,
-    },
-    Attack {
-        name: "TCP by a socket that was connected",
-        words: |s| words(&["connect", "again", &s.tcp]),
-        evidence: Secret,
-    },
-    Attack {
-        name: "TCP by an address that changes",
-        words: |s| words(&["connect", "racing", &s.tcp]),
-        evidence: Secret,
-    },
-    Attack {
-        name: "MPTCP",
-        words: |s| words(&["connect", "mptcp", &s.tcp]),
-        evidence: Secret,
-    },
-    Attack {
-        name: "UDP",
-        words: |s| words(&["connect", "udp", &s.udp]),
-        evidence: Secret,
-    },
-    Attack {
-        name: "a socket file",
-        words: |s| words(&["connect", "unix", &s.outside("listener.sock")]),
-        evidence: Secret,
-    },
-    Attack {
-        name: "an abstract socket",
-        words: |s| words(&["connect", "abstract", &s.abstract_name]),
-        evidence: Secret,
-    },
-    Attack {
-        name: "an abstract datagram",
-        words: |s| {
-            words(&[
-                "connect",
-                "abstract-datagram",
-                &format!("{}-datagram", s.abstract_name),
-            ])
-        },
-        evidence: Outside(Fixture::datagram_came),
-    },
-    Attack {
-        name: "a VSOCK socket",
-        words: |_| words(&["socket", "40", "1", "0"]),
-        evidence: Said,
-    },
-    Attack {
-        name: "a raw socket",
-        words: |_| words(&["socket", "2", "3", "1"]),
-        evidence: Said,
-    },
-    Attack {
-        name: "a ping socket",
-        words: |_| words(&["socket", "2", "2", "1"]),
-        evidence: Said,
-    },
-    Attack {
-        name: "a UDP-Lite socket",
-        words: |_| words(&["socket", "2", "2", "136"]),
-        evidence: Said,
-    },
-    Attack {
-        name: "an MPTCP socket",
-        words: |_| words(&["socket", "2", "1", "262"]),
-        evidence: Said,
-    },
-    Attack {
-        name: "an SCTP socket",
-        words: |_| words(&["socket", "2", "1", "132"]),
-        evidence: Said,
-    },
-    Attack {
-        name: "a packet socket",
-        words: |_| words(&["socket", "17", "3", "0"]),
-        evidence: Said,
-    },
-    Attack {
-        name: "an XDP socket",
-        words: |_| words(&["socket", "44", "3", "0"]),
-        evidence: Said,
-    },
-    Attack {
-        name: "a crypto socket",
-        words: |_| words(&["socket", "38", "5", "0"]),
-        evidence: Said,
-    },
-    Attack {
-        name: "a key socket",
-        words: |_| words(&["socket", "15", "3", "2"]),
-        evidence: Said,
-    },
-    Attack {
-        name: "an audit socket",
-        words: |_| words(&["socket", "16", "3", "9"]),
-        evidence: Said,
-    },
-    Attack {
-        name: "a firewall socket",
-        words: |_| words(&["socket", "16", "3", "12"]),
-        evidence: Said,
-    },
-    Attack {
-        name: "a SMC socket",
-        words: |_| words(&["socket", "43", "1", "0"]),
-        evidence: Said,
-    },
+    ("TCP", "connect tcp {tcp}", Secret),
+    ("TCP over IPv6", "connect tcp {tcp6}", Secret),
+    (
+        "TCP over IPv4 in IPv6",
+        "connect tcp [::ffff:127.0.0.1]:{tcp-port}",
+        Secret,
+    ),
+    ("TCP to 0.0.0.0", "connect tcp {tcp-any}", Secret),
+    (
+        "TCP to another address of the loopback",
+        "connect tcp 127.3.2.1:{any-port}",
+        Secret,
+    ),
+    ("TCP with data", "connect fast {tcp}", Secret),
+    ("TCP with a message", "connect fast-message {tcp}", Secret),
+    ("TCP with later data", "connect fast-later {tcp}", Secret),
+    (
+        "TCP by a socket that was connected",
+        "connect again {tcp}",
+        Secret,
+    ),
+    (
+        "TCP by an address that changes",
+        "connect racing {tcp}",
+        Secret,
+    ),
+    ("MPTCP", "connect mptcp {tcp}", Secret),
+    ("UDP", "connect udp {udp}", Secret),
+    (
+        "a socket file",
+        "connect unix {outside}/listener.sock",
+        Secret,
+    ),
+    ("an abstract socket", "connect abstract {abstract}", Secret),
+    (
+        "an abstract datagram",
+        "connect abstract-datagram {abstract}-datagram",
+        Outside(Fixture::datagram_came),
+    ),
+    ("a VSOCK socket", "socket 40 1 0", Said),
+    ("a raw socket", "socket 2 3 1", Said),
+    ("a ping socket", "socket 2 2 1", Said),
+    ("a UDP-Lite socket", "socket 2 2 136", Said),
+    ("an MPTCP socket", "socket 2 1 262", Said),
+    ("an SCTP socket", "socket 2 1 132", Said),
+    ("a packet socket", "socket 17 3 0", Said),
+    ("an XDP socket", "socket 44 3 0", Said),
+    ("a crypto socket", "socket 38 5 0", Said),
+    ("a key socket", "socket 15 3 2", Said),
+    ("an audit socket", "socket 16 3 9", Said),
+    ("a firewall socket", "socket 16 3 12", Said),
+    ("a SMC socket", "socket 43 1 0", Said),
 ];
 
 /// Other processes, and what a process is given.
 const PROCESSES: &[Attack] = &[
-    Attack {
-        name: "signal",
-        words: |s| words(&["signal", &s.victim_pid()]),
-        evidence: Outside(Fixture::victim_is_dead),
-    },
-    Attack {
-        name: "ptrace",
-        words: |s| words(&["ptrace", &s.victim_pid()]),
-        evidence: Said,
-    },
-    Attack {
-        name: "read memory",
-        words: |s| words(&["read-memory", &s.victim_pid(), &s.victim_address()]),
-        evidence: Said,
-    },
-    Attack {
-        name: "read memory file",
-        words: |s| words(&["read", &format!("/proc/{}/environ", s.victim_pid())]),
-        evidence: Said,
-    },
-    Attack {
-        name: "read through another's root",
-        words: |s| {
-            words(&[
-                "read",
-                &format!("/proc/{}/root{}", s.victim_pid(), s.secret()),
-            ])
-        },
-        evidence: Secret,
-    },
-    Attack {
-        name: "read through another's descriptor",
-        words: |s| {
-            words(&[
-                "read",
-                &format!("/proc/{}/fd/{}", s.victim_pid(), s.victim_descriptor()),
-            ])
-        },
-        evidence: Secret,
-    },
-    Attack {
-        name: "steal a descriptor",
-        words: |s| words(&["steal-descriptor", &s.victim_pid(), &s.victim_descriptor()]),
-        evidence: Secret,
-    },
-    Attack {
-        name: "make another nice",
-        words: |s| words(&["nice", &s.victim_pid()]),
-        evidence: Outside(Fixture::victim_is_nice),
-    },
-    Attack {
-        name: "limit another",
-        words: |s| words(&["set-limit", &s.victim_pid()]),
-        evidence: Outside(Fixture::victim_is_limited),
-    },
-    Attack {
-        name: "find the secret in another's environment",
-        words: |s| words(&["search-processes", &s.world.canary]),
-        evidence: Said,
-    },
-    Attack {
-        name: "find the secret in the environment",
-        words: |s| words(&["environment", &s.world.canary]),
-        evidence: Said,
-    },
-    Attack {
-        name: "inherited descriptors",
-        words: |_| words(&["descriptors"]),
-        evidence: Said,
-    },
-    Attack {
-        name: "capabilities",
-        words: |_| words(&["capabilities"]),
-        evidence: Said,
-    },
-    Attack {
-        name: "a set-user-id program",
-        words: |s| words(&["run-other", &s.setuid, "become-root"]),
-        evidence: Said,
-    },
+    (
+        "signal",
+        "signal {victim}",
+        Outside(Fixture::victim_is_dead),
+    ),
+    ("ptrace", "ptrace {victim}", Said),
+    ("read memory", "read-memory {victim} {address}", Said),
+    ("read memory file", "read /proc/{victim}/environ", Said),
+    (
+        "read through another's root",
+        "read /proc/{victim}/root{secret}",
+        Secret,
+    ),
+    (
+        "read through another's descriptor",
+        "read /proc/{victim}/fd/{descriptor}",
+        Secret,
+    ),
+    (
+        "steal a descriptor",
+        "steal-descriptor {victim} {descriptor}",
+        Secret,
+    ),
+    (
+        "make another nice",
+        "nice {victim}",
+        Outside(Fixture::victim_is_nice),
+    ),
+    (
+        "limit another",
+        "set-limit {victim}",
+        Outside(Fixture::victim_is_limited),
+    ),
+    (
+        "find the secret in another's environment",
+        "search-processes {canary}",
+        Said,
+    ),
+    (
+        "find the secret in the environment",
+        "environment {canary}",
+        Said,
+    ),
+    ("inherited descriptors", "descriptors", Said),
+    ("capabilities", "capabilities", Said),
+    (
+        "a set-user-id program",
+        "run-other {setuid} become-root",
+        Said,
+    ),
 ];
 
 const KERNEL: &[Attack] = &[
-    Attack {
-        name: "mount",
-        words: |s| words(&["mount", &s.project("folder")]),
-        evidence: Said,
-    },
-    Attack {
-        name: "lay a file over another",
-        words: |s| words(&["bind-over", &s.project("mine"), &s.project("other")]),
-        evidence: Said,
-    },
-    Attack {
-        name: "unshare",
-        words: |_| words(&["unshare"]),
-        evidence: Said,
-    },
-    Attack {
-        name: "clone into a user namespace",
-        words: |_| words(&["clone-user"]),
-        evidence: Said,
-    },
-    Attack {
-        name: "clone3 into a user namespace",
-        words: |_| words(&["clone3-user"]),
-        evidence: Said,
-    },
-    Attack {
-        name: "setns",
-        words: |_| words(&["setns", "/proc/self/ns/uts"]),
-        evidence: Said,
-    },
-    Attack {
-        name: "chroot",
-        words: |s| words(&["chroot", &s.project("folder")]),
-        evidence: Said,
-    },
-    Attack {
-        name: "io_uring",
-        words: |_| words(&["io-uring"]),
-        evidence: Said,
-    },
-    Attack {
-        name: "userfaultfd",
-        words: |_| words(&["userfaultfd"]),
-        evidence: Said,
-    },
-    Attack {
-        name: "bpf",
-        words: |_| words(&["bpf"]),
-        evidence: Said,
-    },
-    Attack {
-        name: "keyring",
-        words: |_| words(&["keyring"]),
-        evidence: Said,
-    },
-    Attack {
-        name: "perf",
-        words: |_| words(&["perf"]),
-        evidence: Said,
-    },
-    Attack {
-        name: "fanotify",
-        words: |_| words(&["fanotify"]),
-        evidence: Said,
-    },
-    Attack {
-        name: "x32",
-        words: |_| words(&["x32"]),
-        evidence: Said,
-    },
-    Attack {
-        name: "i386",
-        words: |_| words(&["int80"]),
-        evidence: Said,
-    },
-    Attack {
-        name: "push a key into a terminal",
-        words: |_| words(&["push-key"]),
-        evidence: Said,
-    },
-    Attack {
-        name: "System V shared memory",
-        words: |s| words(&["shared-memory", &s.segment.key.to_string()]),
-        evidence: Said,
-    },
-    Attack {
-        name: "set the hostname",
-        words: |_| words(&["hostname"]),
-        evidence: Said,
-    },
+    ("mount", "mount {project}/folder", Said),
+    (
+        "lay a file over another",
+        "bind-over {project}/mine {project}/other",
+        Said,
+    ),
+    ("unshare", "unshare", Said),
+    ("clone into a user namespace", "clone-user", Said),
+    ("clone3 into a user namespace", "clone3-user", Said),
+    ("setns", "setns /proc/self/ns/uts", Said),
+    ("chroot", "chroot {project}/folder", Said),
+    ("io_uring", "io-uring", Said),
+    ("userfaultfd", "userfaultfd", Said),
+    ("bpf", "bpf", Said),
+    ("keyring", "keyring", Said),
+    ("perf", "perf", Said),
+    ("fanotify", "fanotify", Said),
+    ("x32", "x32", Said),
+    ("i386", "int80", Said),
+    ("push a key into a terminal", "push-key", Said),
+    ("System V shared memory", "shared-memory {segment}", Said),
+    ("set the hostname", "hostname", Said),
 ];
 
 /// Names that do not exist yet, in directories that do not exist yet, which programs of the host act on.
 const NAMES: &[Attack] = &[
-    Attack {
-        name: "a hook of a submodule to come",
-        words: |s| {
-            words(&[
-                "plant",
-                &s.planted(".git/modules/N/hooks/post-checkout"),
-                &s.nonce(),
-            ])
-        },
-        evidence: Outside(|s| s.has_planted(".git/modules/N/hooks/post-checkout")),
-    },
-    Attack {
-        name: "the same, by moving a directory",
-        words: |s| s.elsewhere("plant-and-move", ".git/modules/N", "hooks/post-checkout"),
-        evidence: Outside(|s| s.has_planted(".git/modules/N/hooks/post-checkout")),
-    },
-    Attack {
-        name: "the same, by a link",
-        words: |s| s.elsewhere("plant-and-link", ".git/modules/N", "hooks/post-checkout"),
-        evidence: Outside(|s| s.has_planted(".git/modules/N/hooks/post-checkout")),
-    },
-    Attack {
-        name: "a submodule's settings, in a linked worktree",
-        words: |s| {
-            words(&[
-                "plant",
-                &s.planted(".git/worktrees/N/modules/sub/config"),
-                &s.nonce(),
-            ])
-        },
-        evidence: Outside(|s| s.has_planted(".git/worktrees/N/modules/sub/config")),
-    },
-    Attack {
-        name: "another directory as a worktree's own",
-        words: |s| {
-            words(&[
-                "plant",
-                &s.planted(".git/worktrees/N/commondir"),
-                &s.nonce(),
-            ])
-        },
-        evidence: Outside(|s| s.has_planted(".git/worktrees/N/commondir")),
-    },
-    Attack {
-        name: "a hook of a repository of its own",
-        words: |s| words(&["plant", &s.planted("N/.git/hooks/pre-commit"), &s.nonce()]),
-        evidence: Outside(|s| s.has_planted("N/.git/hooks/pre-commit")),
-    },
-    Attack {
-        name: "the same, by moving the repository",
-        words: |s| s.elsewhere("plant-and-move", "N/.git", "hooks/pre-commit"),
-        evidence: Outside(|s| s.has_planted("N/.git/hooks/pre-commit")),
-    },
-    Attack {
-        name: "a program in the settings of a repository of its own",
-        words: |s| words(&["plant-settings", &s.planted("N"), &s.nonce()]),
-        evidence: Outside(|s| s.has_planted("N/.git/config")),
-    },
-    Attack {
-        name: "a file that makes another directory the repository",
-        words: |s| words(&["plant", &s.planted("N/.git"), &s.nonce()]),
-        evidence: Outside(|s| s.has_planted("N/.git")),
-    },
-    Attack {
-        name: "an editor's tasks",
-        words: |s| words(&["plant", &s.planted("N/.vscode/tasks.json"), &s.nonce()]),
-        evidence: Outside(|s| s.has_planted("N/.vscode/tasks.json")),
-    },
-    Attack {
-        name: "a shell's settings",
-        words: |s| words(&["plant", &s.planted("N/.mise.toml"), &s.nonce()]),
-        evidence: Outside(|s| s.has_planted("N/.mise.toml")),
-    },
-    Attack {
-        name: "the settings of a worktree that has no other",
-        words: |s| words(&["plant", &s.planted(".git/worktrees/N/config"), &s.nonce()]),
-        evidence: Outside(|s| s.has_planted(".git/worktrees/N/config")),
-    },
-    Attack {
-        name: "an agent's settings, by moving a directory",
-        words: |s| s.elsewhere("plant-and-move", "N/.claude", "settings.json"),
-        evidence: Outside(|s| s.has_planted("N/.claude/settings.json")),
-    },
+    (
+        "a hook of a submodule to come",
+        "plant {project}/.git/modules/{n}/hooks/post-checkout {nonce}",
+        Planted(".git/modules/{n}/hooks/post-checkout"),
+    ),
+    (
+        "the same, by moving a directory",
+        "plant-and-move {new} {project}/.git/modules/{n} hooks/post-checkout {nonce}",
+        Planted(".git/modules/{n}/hooks/post-checkout"),
+    ),
+    (
+        "the same, by a link",
+        "plant-and-link {new} {project}/.git/modules/{n} hooks/post-checkout {nonce}",
+        Planted(".git/modules/{n}/hooks/post-checkout"),
+    ),
+    (
+        "a submodule's settings, in a linked worktree",
+        "plant {project}/.git/worktrees/{n}/modules/sub/config {nonce}",
+        Planted(".git/worktrees/{n}/modules/sub/config"),
+    ),
+    (
+        "another directory as a worktree's own",
+        "plant {project}/.git/worktrees/{n}/commondir {nonce}",
+        Planted(".git/worktrees/{n}/commondir"),
+    ),
+    (
+        "a hook of a repository of its own",
+        "plant {project}/{n}/.git/hooks/pre-commit {nonce}",
+        Planted("{n}/.git/hooks/pre-commit"),
+    ),
+    (
+        "the same, by moving the repository",
+        "plant-and-move {new} {project}/{n}/.git hooks/pre-commit {nonce}",
+        Planted("{n}/.git/hooks/pre-commit"),
+    ),
+    (
+        "a program in the settings of a repository of its own",
+        "plant-settings {project}/{n} {nonce}",
+        Planted("{n}/.git/config"),
+    ),
+    (
+        "a file that makes another directory the repository",
+        "plant {project}/{n}/.git {nonce}",
+        Planted("{n}/.git"),
+    ),
+    (
+        "an editor's tasks",
+        "plant {project}/{n}/.vscode/tasks.json {nonce}",
+        Planted("{n}/.vscode/tasks.json"),
+    ),
+    (
+        "a shell's settings",
+        "plant {project}/{n}/.mise.toml {nonce}",
+        Planted("{n}/.mise.toml"),
+    ),
+    (
+        "the settings of a worktree that has no other",
+        "plant {project}/.git/worktrees/{n}/config {nonce}",
+        Planted(".git/worktrees/{n}/config"),
+    ),
+    (
+        "an agent's settings, by moving a directory",
+        "plant-and-move {new} {project}/{n}/.claude settings.json {nonce}",
+        Planted("{n}/.claude/settings.json"),
+    ),
 ];
 
 const SURVIVORS: &[Attack] = &[
-    Attack {
-        name: "an orphan",
-        words: |s| words(&["survive", "orphan", &s.nonce()]),
-        evidence: Outside(Fixture::survivor_lives),
-    },
-    Attack {
-        name: "a session of its own",
-        words: |s| words(&["survive", "session", &s.nonce()]),
-        evidence: Outside(Fixture::survivor_lives),
-    },
-    Attack {
-        name: "holding the output",
-        words: |s| words(&["survive", "holding-output", &s.nonce()]),
-        evidence: Outside(Fixture::survivor_lives),
-    },
-    Attack {
-        name: "two hundred",
-        words: |s| words(&["survive", "many", &s.nonce()]),
-        evidence: Outside(Fixture::survivor_lives),
-    },
+    (
+        "an orphan",
+        "survive orphan {nonce}",
+        Outside(Fixture::survivor_lives),
+    ),
+    (
+        "a session of its own",
+        "survive session {nonce}",
+        Outside(Fixture::survivor_lives),
+    ),
+    (
+        "holding the output",
+        "survive holding-output {nonce}",
+        Outside(Fixture::survivor_lives),
+    ),
+    (
+        "two hundred",
+        "survive many {nonce}",
+        Outside(Fixture::survivor_lives),
+    ),
 ];
 
 place_test!(files_outside_stay_closed);
@@ -920,21 +649,22 @@ impl Fixture {
     fn judge_knowing(&self, controls: &mut Controls, attacks: &[Attack], cells: &[Cell]) -> Judged {
         let mut judged = Judged::default();
         for attack in attacks {
+            let name = attack.0;
             let control = || self.attempt(attack, &|words| self.control(words)).1;
-            if !*controls.entry(attack.name).or_insert_with(control) {
-                judged.impossible.push(attack.name);
+            if !*controls.entry(name).or_insert_with(control) {
+                judged.impossible.push(name);
                 continue;
             }
             for (way, cell) in cells {
                 let (reply, worked) = self.attempt(attack, cell);
-                let row = format!("{} by {way}: {reply:?}", attack.name);
+                let row = format!("{name} by {way}: {reply:?}");
                 let verdict = match (reply, worked) {
                     (_, true) => (&mut judged.escaped, Verdict::Escaped),
                     (Reply::NotRun(_), false) => (&mut judged.not_run, Verdict::NotRun),
                     (_, false) => (&mut judged.held, Verdict::Held),
                 };
                 verdict.0.push(row);
-                judged.verdicts.push((attack.name, verdict.1));
+                judged.verdicts.push((name, verdict.1));
             }
         }
         judged
@@ -942,11 +672,13 @@ impl Fixture {
 
     /// One try, with everything fresh, and whether it worked.
     fn attempt(&self, attack: &Attack, how: &dyn Fn(&[String]) -> Reply) -> (Reply, bool) {
+        let (_, words, evidence) = attack;
         self.prepare();
-        let words = (attack.words)(self);
+        let words: Vec<String> = words.split(' ').map(|word| self.fill(word)).collect();
         let printed = how(&words);
-        let worked = match (&attack.evidence, &printed) {
+        let worked = match (evidence, &printed) {
             (Outside(look), _) => look(self),
+            (Planted(name), _) => self.has_planted(name),
             (Said, Reply::Got(_)) => true,
             (Secret, Reply::Got(detail)) => detail.contains(&self.world.canary),
             _ => false,
@@ -1017,16 +749,8 @@ impl Fixture {
             .for_each(Process::kill);
     }
 
-    fn secret(&self) -> String {
-        self.outside("secret.txt")
-    }
-
     fn outside(&self, name: &str) -> String {
         self.world.outside.join(name).display().to_string()
-    }
-
-    fn home(&self, name: &str) -> String {
-        self.world.home.join(name).display().to_string()
     }
 
     fn project(&self, name: &str) -> String {
@@ -1065,35 +789,52 @@ impl Fixture {
         })
     }
 
-    fn fresh_outside(&self) -> String {
-        self.outside(&format!("fresh-{}", self.nonce()))
-    }
-
-    fn fresh_in_project(&self) -> String {
-        self.project(&format!("fresh-{}", self.nonce()))
-    }
-
-    /// A name of the project, in which `N` is this attempt's own.
-    fn planted(&self, name: &str) -> String {
-        self.project(&name.replace('N', &format!("n{}", self.nonce())))
+    /// A word of an attack, with what it names in this attempt.
+    fn fill(&self, word: &str) -> String {
+        let port = |address: &str| address.rsplit(':').next().unwrap_or_default().to_owned();
+        let mut rest = word;
+        let mut filled = String::new();
+        while let Some((before, after)) = rest.split_once('{') {
+            let (name, after) = after.split_once('}').unwrap();
+            filled += before;
+            filled += &match name {
+                "secret" => self.outside("secret.txt"),
+                "canary" => self.world.canary.clone(),
+                "nonce" => self.nonce(),
+                "n" => format!("n{}", self.nonce()),
+                "project" => self.world.project.display().to_string(),
+                "outside" => self.world.outside.display().to_string(),
+                "home" => self.world.home.display().to_string(),
+                "new" => self.project(&format!("fresh-{}", self.nonce())),
+                "target" => self.target(),
+                "shm" => self.shm_file.clone(),
+                "etc" => self.etc_file.clone(),
+                "setuid" => self.setuid.clone(),
+                "segment" => self.segment.key.to_string(),
+                "tcp" => self.tcp.clone(),
+                "tcp6" => self.tcp6.clone(),
+                "tcp-any" => self.tcp_any.clone(),
+                "tcp-port" => port(&self.tcp),
+                "any-port" => port(&self.tcp_any),
+                "udp" => self.udp.clone(),
+                "abstract" => self.abstract_name.clone(),
+                "victim" => self.victim_pid(),
+                "address" => self.of_victim(|victim| victim.address.clone()),
+                "descriptor" => self.of_victim(|victim| victim.descriptor.clone()),
+                name => panic!("no attack can name {name}"),
+            };
+            rest = after;
+        }
+        filled + rest
     }
 
     fn has_planted(&self, name: &str) -> bool {
-        fs::read_to_string(self.planted(name)).is_ok_and(|text| text.contains(&self.nonce()))
-    }
-
-    fn elsewhere(&self, attack: &str, to: &str, below: &str) -> Vec<String> {
-        words(&[
-            attack,
-            &self.fresh_in_project(),
-            &self.planted(to),
-            below,
-            &self.nonce(),
-        ])
+        fs::read_to_string(self.project(&self.fill(name)))
+            .is_ok_and(|text| text.contains(&self.nonce()))
     }
 
     fn fresh_exists(&self) -> bool {
-        PathBuf::from(self.fresh_outside()).exists()
+        PathBuf::from(self.outside(&format!("fresh-{}", self.nonce()))).exists()
     }
 
     fn datagram_came(&self) -> bool {
@@ -1109,14 +850,6 @@ impl Fixture {
 
     fn victim_pid(&self) -> String {
         self.of_victim(|victim| victim.running.pid().to_string())
-    }
-
-    fn victim_address(&self) -> String {
-        self.of_victim(|victim| victim.address.clone())
-    }
-
-    fn victim_descriptor(&self) -> String {
-        self.of_victim(|victim| victim.descriptor.clone())
     }
 
     fn victim_is_dead(&self) -> bool {
@@ -1172,10 +905,6 @@ impl Victim {
             running,
         }
     }
-}
-
-fn words(words: &[&str]) -> Vec<String> {
-    words.iter().map(|word| (*word).to_owned()).collect()
 }
 
 /// How a kernel ends an attacker.
