@@ -239,21 +239,20 @@ pub fn wait(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
     }
 }
 
-/// Whether `condition` becomes true within `limit`. The pauses grow: many conditions read all of `/proc`, and other tests want the
-/// processors.
+/// Whether `condition` becomes true within `limit`. The pauses grow with the time: many conditions read all of `/proc`, and other
+/// tests want the processors.
 pub fn until(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
-    const PAUSE_MAX: Duration = Duration::from_millis(20);
-    let end = Instant::now() + limit;
-    let mut pause = Duration::from_millis(1);
+    let (least, most) = (Duration::from_millis(1), Duration::from_millis(100));
+    let start = Instant::now();
     loop {
         if condition() {
             return true;
         }
-        if Instant::now() > end {
+        let waited = start.elapsed();
+        if waited > limit {
             return false;
         }
-        thread::sleep(pause);
-        pause = (pause * 2).min(PAUSE_MAX);
+        thread::sleep((waited / 16).clamp(least, most));
     }
 }
 

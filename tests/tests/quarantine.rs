@@ -376,7 +376,7 @@ fn ordinary_work_loses_nothing(place: Place) {
     assert_eq!(taken(&world), 0);
 }
 
-place_test!(two_thousand_repositories_are_no_matter);
+place_test!(two_thousand_repositories_are_no_matter, ordinary_only);
 fn two_thousand_repositories_are_no_matter(place: Place) {
     let world = World::new(place);
     // What `git init` does, without a process for each.
@@ -389,14 +389,14 @@ for n in range(2000):
         os.rename(f\"g/{n}/.git/{name}.lock\", f\"g/{n}/.git/{name}\")
 ' && git -C g/1999 status -s && for n in $(seq 20); do git init -q h/$n || exit 1; done";
     let mut session = Session::open(&world);
-    let id = session.start_call("bash", json!({"command": script}));
+    let id = session.start_call("bash", json!({"command": script, "timeout": 200}));
     let answer = session.answer_within(&id, 4 * LIMIT);
     answer.success();
     assert_eq!(found(&answer), [], "{}", answer.result);
     assert_eq!(taken(&world), 0);
 }
 
-place_test!(too_many_names_are_said_once);
+place_test!(too_many_names_are_said_once, ordinary_only);
 fn too_many_names_are_said_once(place: Place) {
     let make = |count: usize, last: &str| {
         format!("for n in $(seq {count}); do mkdir $n; echo {{}} > $n/tasks.json; {last}; done")
@@ -428,7 +428,7 @@ fn too_many_names_are_said_once(place: Place) {
     );
 }
 
-place_test!(names_that_take_long_hold_up_nobody);
+place_test!(names_that_take_long_hold_up_nobody, ordinary_only);
 /// A path whose every directory could be a repository takes milliseconds to judge, and other calls wait for the lock meanwhile: in a
 /// debug build all of these took 12 seconds. What lies at the top is judged all the same.
 fn names_that_take_long_hold_up_nobody(place: Place) {
