@@ -435,7 +435,10 @@ fn count(trace: &str, counts: impl Fn(&str) -> bool) -> usize {
     calls.filter(|line| counts(line)).count()
 }
 
-place_test!(the_calls_of_a_call_do_not_grow_with_the_repositories);
+place_test!(
+    the_calls_of_a_call_do_not_grow_with_the_repositories,
+    ordinary_only
+);
 /// Only calls on what belongs to a repository count: how often a process waits, and how many cells are made ahead, depends on the
 /// machine's load.
 fn the_calls_of_a_call_do_not_grow_with_the_repositories(place: Place) {

@@ -10,7 +10,7 @@ use std::process::Command;
 /// How many times the usual wait a whole suite may take: it is some fifty tests, each with a session of its own.
 const SUITE: u32 = 10;
 
-place_test!(python);
+place_test!(python, ordinary_only);
 /// `python3 -m unittest` of the package.
 fn python(place: Place) {
     let world = World::new(place);
@@ -22,7 +22,7 @@ fn python(place: Place) {
     passes(command.current_dir(clients.join("python/tests")));
 }
 
-place_test!(node);
+place_test!(node, ordinary_only);
 /// `node --test` of the package.
 fn node(place: Place) {
     let world = World::new(place);

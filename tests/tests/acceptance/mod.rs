@@ -5,4 +5,3 @@ mod approval;
 mod policy;
 mod tools;
 mod web;
-mod workspace;

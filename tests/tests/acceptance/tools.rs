@@ -2,7 +2,7 @@
 
 use lazaret_tests::process::{assert_gone, with_marker};
 use lazaret_tests::world::long_sleep;
-use lazaret_tests::{LIMIT, Place, Session, World, place_test, run};
+use lazaret_tests::{LIMIT, Place, Session, World, once_test, place_test, run};
 use serde_json::{Value, json};
 use std::os::unix::fs::symlink;
 use std::time::{Duration, Instant};
@@ -40,9 +40,9 @@ fn bash(command: &str) -> Value {
     json!({ "command": command })
 }
 
-place_test!(tool_definitions_are_camel_case);
-fn tool_definitions_are_camel_case(place: Place) {
-    let world = World::new(place);
+once_test!(tool_definitions_are_camel_case);
+fn tool_definitions_are_camel_case() {
+    let world = World::new(Place::any());
     let listed = run(world.program("lazaret").args(["tools", "--json"]), LIMIT).success();
     // Clients and vendors that follow no reference would not see what it stands for.
     assert!(
@@ -197,9 +197,9 @@ fn the_environment_has_a_path_and_no_keys(place: Place) {
     assert!(code == 0 || code == 1, "{result}");
 }
 
-place_test!(an_unknown_server_is_a_typed_error);
-fn an_unknown_server_is_a_typed_error(place: Place) {
-    let (code, result) = call(&World::new(place), "mcp__bogus__tool", json!({}));
+once_test!(an_unknown_server_is_a_typed_error);
+fn an_unknown_server_is_a_typed_error() {
+    let (code, result) = call(&World::new(Place::any()), "mcp__bogus__tool", json!({}));
     assert_eq!((code, kind(&result)), (2, "unknown_tool"));
     assert_eq!(result["error"]["message"], "there is no server \"bogus\"");
 }
@@ -215,10 +215,10 @@ fn a_file_is_read(place: Place) {
     );
 }
 
-place_test!(a_file_that_is_not_there_is_an_error_of_the_result);
-fn a_file_that_is_not_there_is_an_error_of_the_result(place: Place) {
+once_test!(a_file_that_is_not_there_is_an_error_of_the_result);
+fn a_file_that_is_not_there_is_an_error_of_the_result() {
     let (code, result) = call(
-        &World::new(place),
+        &World::new(Place::any()),
         "file_read",
         json!({"path": "missing.txt"}),
     );
@@ -251,9 +251,9 @@ fn a_command_says_what_it_printed_and_its_code(place: Place) {
     assert_eq!(result["metadata"]["exitCode"], 0);
 }
 
-place_test!(another_code_is_an_error);
-fn another_code_is_an_error(place: Place) {
-    let (code, result) = call(&World::new(place), "bash", bash("exit 42"));
+once_test!(another_code_is_an_error);
+fn another_code_is_an_error() {
+    let (code, result) = call(&World::new(Place::any()), "bash", bash("exit 42"));
     assert_eq!(
         (code, kind(&result), &result["status"]),
         (1, "exit_nonzero", &json!("error"))
@@ -263,7 +263,11 @@ fn another_code_is_an_error(place: Place) {
         (&json!(42), &json!("the command exited with code 42"))
     );
     // What a model reads says it too where something was printed.
-    let (_, result) = call(&World::new(place), "bash", bash("echo part; exit 42"));
+    let (_, result) = call(
+        &World::new(Place::any()),
+        "bash",
+        bash("echo part; exit 42"),
+    );
     let reported = "<error>the command exited with code 42</error>\n<result>part\n</result>";
     assert_eq!(result["result"], reported);
 }
@@ -501,9 +505,9 @@ fn the_calls_of_a_batch_run_at_once(place: Place) {
     );
 }
 
-place_test!(small_tools_keep_what_they_are_told_from_session_to_session);
-fn small_tools_keep_what_they_are_told_from_session_to_session(place: Place) {
-    let world = World::new(place);
+once_test!(small_tools_keep_what_they_are_told_from_session_to_session);
+fn small_tools_keep_what_they_are_told_from_session_to_session() {
+    let world = World::new(Place::any());
     let mut first = Session::open(&world);
     let todos = json!([{"content": "one", "status": "in_progress", "priority": "high"}]);
     first.call("todo_write", json!({"todos": todos})).success();
@@ -564,9 +568,9 @@ fn small_tools_keep_what_they_are_told_from_session_to_session(place: Place) {
     );
 }
 
-place_test!(an_image_is_shown_and_a_text_that_is_called_one_is_not);
-fn an_image_is_shown_and_a_text_that_is_called_one_is_not(place: Place) {
-    let world = World::new(place);
+once_test!(an_image_is_shown_and_a_text_that_is_called_one_is_not);
+fn an_image_is_shown_and_a_text_that_is_called_one_is_not() {
+    let world = World::new(Place::any());
     world.put("a.png", png(2_500_000));
     world.put("b.png", "just text");
     world.put(".env", "\u{89}PNG");
@@ -707,9 +711,9 @@ fn a_profile_cuts_at_its_bounds_and_the_whole_is_in_a_file(place: Place) {
     }
 }
 
-place_test!(nothing_that_is_not_seen_reaches_a_model);
-fn nothing_that_is_not_seen_reaches_a_model(place: Place) {
-    let world = World::new(place);
+once_test!(nothing_that_is_not_seen_reaches_a_model);
+fn nothing_that_is_not_seen_reaches_a_model() {
+    let world = World::new(Place::any());
     let evil = "a\x1b]52;c;aGk=\x07b\x1b[2Jc\u{202e}d\u{200b}e\u{9b}31mf";
     world.put("evil", evil);
     let mut session = Session::open(&world);

@@ -2,7 +2,7 @@
 
 use super::tools::png;
 use lazaret_tests::approval::{dressed, set_policy};
-use lazaret_tests::{LIMIT, Place, Serving, Session, World, place_test, run};
+use lazaret_tests::{LIMIT, Place, Serving, Session, World, once_test, place_test, run};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -112,9 +112,9 @@ fn audited(world: &World, tool: &str) -> Vec<Value> {
         .collect()
 }
 
-place_test!(a_search_is_formatted);
-fn a_search_is_formatted(place: Place) {
-    let world = World::new(place);
+once_test!(a_search_is_formatted);
+fn a_search_is_formatted() {
+    let world = World::new(Place::any());
     let engine = Engine::searxng(one());
     let (code, result) = search(&world, &engine.url(), &nowhere());
     assert_eq!(
@@ -136,9 +136,9 @@ fn a_search_is_formatted(place: Place) {
     assert_eq!(record["call"], metadata["call"]);
 }
 
-place_test!(where_the_first_engine_is_down_the_second_answers);
-fn where_the_first_engine_is_down_the_second_answers(place: Place) {
-    let world = World::new(place);
+once_test!(where_the_first_engine_is_down_the_second_answers);
+fn where_the_first_engine_is_down_the_second_answers() {
+    let world = World::new(Place::any());
     let results = json!([{ "title": "B", "url": "https://b.example/", "description": "second" }]);
     let brave = Engine::start(200, json!({ "web": { "results": results } }));
     let (code, result) = search(&world, &nowhere(), &brave.url());
@@ -152,9 +152,9 @@ fn where_the_first_engine_is_down_the_second_answers(place: Place) {
     );
 }
 
-place_test!(where_both_fail_it_is_an_error);
-fn where_both_fail_it_is_an_error(place: Place) {
-    let world = World::new(place);
+once_test!(where_both_fail_it_is_an_error);
+fn where_both_fail_it_is_an_error() {
+    let world = World::new(Place::any());
     let failing = Engine::start(500, json!({}));
     let (code, result) = search(&world, &nowhere(), &failing.url());
     assert_eq!(

@@ -1,7 +1,7 @@
 //! What a person types to the chat itself, at a terminal.
 
 use super::chats::{Printed, play, script};
-use lazaret_tests::{LIMIT, Place, Terminal, World, place_test};
+use lazaret_tests::{LIMIT, Place, Terminal, World, once_test, place_test};
 use serde_json::{Value, json};
 use std::fs;
 
@@ -115,9 +115,9 @@ fn less_trust_holds_from_the_next_call_on_and_more_is_refused(place: Place) {
     end(terminal);
 }
 
-place_test!(another_conversation_goes_on);
-fn another_conversation_goes_on(place: Place) {
-    let world = World::new(place);
+once_test!(another_conversation_goes_on);
+fn another_conversation_goes_on() {
+    let world = World::new(Place::any());
     let turns = script(&[("First.", &[]), ("Second.", &[]), ("Third.", &[])]);
     let earlier = Printed::of(play(&world, &turns).arg("the secret word is plum"));
     let id = earlier.one("stream-start")["conversationId"]
@@ -137,9 +137,9 @@ fn another_conversation_goes_on(place: Place) {
     assert_eq!(third.text(), "Third.", "both answers are in its transcript");
 }
 
-place_test!(no_command_reaches_the_model);
-fn no_command_reaches_the_model(place: Place) {
-    let world = World::new(place);
+once_test!(no_command_reaches_the_model);
+fn no_command_reaches_the_model() {
+    let world = World::new(Place::any());
     let turns = script(&[("First.", &[]), ("Second.", &[])]);
     let mut terminal = start(&world, &turns, &[]);
     terminal.expect("> ", LIMIT);

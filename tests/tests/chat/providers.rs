@@ -4,7 +4,7 @@ use super::chats::{Printed, chat};
 use super::vendors::Vendor;
 use lazaret_tests::model_server::{ModelServer, Reply, ReplyEnd, SeenRequest};
 use lazaret_tests::process::{Running, contains, until, with_environment, with_marker};
-use lazaret_tests::{LIMIT, Place, Terminal, World, once_test, place_test, run};
+use lazaret_tests::{LIMIT, Place, Terminal, World, once_test, run};
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -34,10 +34,10 @@ fn compare_with_golden(vendor: Vendor, printed: &Printed) {
     );
 }
 
-place_test!(two_calls_in_one_answer_of_each_vendor);
-fn two_calls_in_one_answer_of_each_vendor(place: Place) {
+once_test!(two_calls_in_one_answer_of_each_vendor);
+fn two_calls_in_one_answer_of_each_vendor() {
     for vendor in Vendor::ALL {
-        let world = World::new(place);
+        let world = World::new(Place::any());
         world.put("a.txt", "content of a");
         let calls = [
             (

@@ -2,7 +2,7 @@
 
 use super::chats::script;
 use super::commands::{end, start, type_line, user_messages};
-use lazaret_tests::{LIMIT, Place, Terminal, World, place_test};
+use lazaret_tests::{LIMIT, Place, Terminal, World, once_test};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -26,9 +26,9 @@ fn chat(world: &World, arguments: &[&str]) -> Terminal {
     terminal
 }
 
-place_test!(a_line_is_edited_as_in_a_shell);
-fn a_line_is_edited_as_in_a_shell(place: Place) {
-    let world = World::new(place);
+once_test!(a_line_is_edited_as_in_a_shell);
+fn a_line_is_edited_as_in_a_shell() {
+    let world = World::new(Place::any());
     let mut terminal = chat(&world, &[]);
     let typed = [
         ("wrld\x1b[D\x1b[D\x1b[Do\x01hello \x05!\r", "hello world!"),
@@ -51,9 +51,9 @@ fn a_line_is_edited_as_in_a_shell(place: Place) {
     assert_eq!(user_messages(&world), typed.map(|(_, said)| said));
 }
 
-place_test!(what_was_typed_comes_back_in_the_next_chat_and_secrets_do_not);
-fn what_was_typed_comes_back_in_the_next_chat_and_secrets_do_not(place: Place) {
-    let world = World::new(place);
+once_test!(what_was_typed_comes_back_in_the_next_chat_and_secrets_do_not);
+fn what_was_typed_comes_back_in_the_next_chat_and_secrets_do_not() {
+    let world = World::new(Place::any());
     let secret = "hunter2-hunter2";
     let path = world.home.join("script.json");
     world.write(&path, answers().to_string());
@@ -103,9 +103,9 @@ fn what_was_typed_comes_back_in_the_next_chat_and_secrets_do_not(place: Place) {
     assert_eq!(user_messages(&world), ["the first line!"]);
 }
 
-place_test!(a_paste_is_one_message_and_moves_nothing);
-fn a_paste_is_one_message_and_moves_nothing(place: Place) {
-    let world = World::new(place);
+once_test!(a_paste_is_one_message_and_moves_nothing);
+fn a_paste_is_one_message_and_moves_nothing() {
+    let world = World::new(Place::any());
     let mut terminal = chat(&world, &[]);
     // The control: the same lines without marks are two messages.
     terminal.send("first\rsecond\r");
@@ -130,9 +130,9 @@ fn a_paste_is_one_message_and_moves_nothing(place: Place) {
     );
 }
 
-place_test!(each_window_shows_the_line);
-fn each_window_shows_the_line(place: Place) {
-    let world = World::new(place);
+once_test!(each_window_shows_the_line);
+fn each_window_shows_the_line() {
+    let world = World::new(Place::any());
     world.write(&world.home.join("script.json"), answers().to_string());
     let keys = [
         "abcdefghij日本語日本語 ",
@@ -183,9 +183,9 @@ fn each_window_shows_the_line(place: Place) {
     }
 }
 
-place_test!(an_interrupt_clears_the_line_and_two_end_the_chat);
-fn an_interrupt_clears_the_line_and_two_end_the_chat(place: Place) {
-    let world = World::new(place);
+once_test!(an_interrupt_clears_the_line_and_two_end_the_chat);
+fn an_interrupt_clears_the_line_and_two_end_the_chat() {
+    let world = World::new(Place::any());
     let mut terminal = chat(&world, &[]);
     terminal.send("half a line\x03");
     terminal.expect("Ctrl-C again", LIMIT);
@@ -199,9 +199,9 @@ fn an_interrupt_clears_the_line_and_two_end_the_chat(place: Place) {
     assert_eq!(user_messages(&world), ["whole"]);
 }
 
-place_test!(a_terminal_is_left_as_it_was);
-fn a_terminal_is_left_as_it_was(place: Place) {
-    let world = World::new(place);
+once_test!(a_terminal_is_left_as_it_was);
+fn a_terminal_is_left_as_it_was() {
+    let world = World::new(Place::any());
     for signal in [None, Some(Signal::SIGTERM), Some(Signal::SIGINT)] {
         let mut terminal = chat(&world, &[]);
         assert!(
@@ -220,9 +220,9 @@ fn a_terminal_is_left_as_it_was(place: Place) {
     }
 }
 
-place_test!(a_terminal_without_a_cursor_has_plain_lines);
-fn a_terminal_without_a_cursor_has_plain_lines(place: Place) {
-    let world = World::new(place);
+once_test!(a_terminal_without_a_cursor_has_plain_lines);
+fn a_terminal_without_a_cursor_has_plain_lines() {
+    let world = World::new(Place::any());
     world.write(&world.home.join("script.json"), answers().to_string());
     let mut command = world.lazaret("chat");
     command

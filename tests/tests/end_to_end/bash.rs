@@ -434,7 +434,7 @@ fn ordinary_shell_work_is_not_disturbed(place: Place) {
     assert_eq!(world.get("out.txt"), b"TEXT\n");
 }
 
-place_test!(a_flood_of_output_costs_little_memory);
+place_test!(a_flood_of_output_costs_little_memory, ordinary_only);
 /// Criterion 4 of the main job, with a tenth of its bytes; the benchmark does it with all.
 fn a_flood_of_output_costs_little_memory(place: Place) {
     let world = World::new(place);

@@ -182,7 +182,7 @@ fn everything(world: &World, prepare: impl Fn(&mut Command)) -> Shown {
     rendered
 }
 
-place_test!(a_known_secret_is_shown_and_recorded_nowhere);
+place_test!(a_known_secret_is_shown_and_recorded_nowhere, ordinary_only);
 fn a_known_secret_is_shown_and_recorded_nowhere(place: Place) {
     let world = World::new(place);
     let rendered = everything(&world, |_| {});
@@ -216,7 +216,10 @@ fn a_known_secret_is_shown_and_recorded_nowhere(place: Place) {
     );
 }
 
-place_test!(no_page_of_a_text_shows_a_part_of_a_known_secret);
+place_test!(
+    no_page_of_a_text_shows_a_part_of_a_known_secret,
+    ordinary_only
+);
 /// Pages of a log and a file that is too long begin and end in the middle of a key, or lie in it.
 fn no_page_of_a_text_shows_a_part_of_a_known_secret(place: Place) {
     let parts = |known: bool| -> Vec<String> {
@@ -416,7 +419,10 @@ fn a_secret_in_the_name_of_a_tool_is_in_neither_record() {
     assert_eq!(recorded(true), Vec::<String>::new());
 }
 
-place_test!(no_line_of_a_secret_of_several_is_in_a_diff_or_a_numbered_file);
+place_test!(
+    no_line_of_a_secret_of_several_is_in_a_diff_or_a_numbered_file,
+    ordinary_only
+);
 /// A diff and a numbered read put something before each line of a secret, and may begin and end in the middle of one.
 fn no_line_of_a_secret_of_several_is_in_a_diff_or_a_numbered_file(place: Place) {
     let lines: Vec<String> = (0..12)

@@ -7,7 +7,7 @@ use lazaret_tests::{LIMIT, Place, World, once_test, place_test};
 use serde_json::json;
 use std::collections::BTreeSet;
 
-place_test!(fifty_conversations_at_once_get_each_its_own);
+place_test!(fifty_conversations_at_once_get_each_its_own, ordinary_only);
 /// Each conversation writes a file of its own name, in a session of its own, over one connection.
 fn fifty_conversations_at_once_get_each_its_own(place: Place) {
     let world = World::new(place);

@@ -31,9 +31,9 @@ fn text(messages: &[Value]) -> String {
         .collect()
 }
 
-place_test!(ac_30_the_events_of_a_run_come_in_their_order);
-fn ac_30_the_events_of_a_run_come_in_their_order(place: Place) {
-    let world = World::new(place);
+once_test!(ac_30_the_events_of_a_run_come_in_their_order);
+fn ac_30_the_events_of_a_run_come_in_their_order() {
+    let world = World::new(Place::any());
     world.put("a.txt", "content");
     let turns = script(&[
         (
