@@ -368,6 +368,37 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("lazaret-tests", &["broker-protocol", "policies"]),
 ];
 
+/// Programs, and the processes that are forks of the broker and run the code of one crate: the session's warden and its cells.
+const PROCESSES: [(&str, &str); 6] = [
+    ("broker", "executor"),
+    ("cell", "executor-cell"),
+    ("worker", "executor-worker"),
+    ("attack", "executor-attack"),
+    ("trace", "executor-trace"),
+    ("lazaret", "orchestrator"),
+];
+
+/// Our crates below those of the orchestrator, each with the processes that it is linked into: what a process can do is what it links.
+/// That `policies` is linked into cells is left to end: their supervisors judge names by it.
+const LINKED_INTO: &[(&str, &[&str])] = &[
+    ("broker-protocol", &["broker", "cell", "worker", "lazaret"]),
+    ("policies-targets", &["broker", "cell", "worker", "lazaret"]),
+    ("policies", &["broker", "cell", "worker", "lazaret"]),
+    ("executor-sys", &["broker", "cell", "worker"]),
+    ("executor-spec", &["broker", "cell", "worker"]),
+    ("executor-layers", &["broker", "cell", "worker"]),
+    ("executor-supervisor", &["broker", "cell"]),
+    ("executor-cell", &["broker", "cell"]),
+    ("executor-audit", &["broker"]),
+    ("executor-project", &["broker"]),
+    ("executor-leases", &["broker"]),
+    ("executor-denials", &["broker"]),
+    ("executor", &["broker"]),
+    ("executor-worker", &["worker"]),
+    ("executor-attack", &["attack"]),
+    ("executor-trace", &["trace"]),
+];
+
 /// Maximum lines of a crate before its tests, as the formatter leaves them. An alarm: a crate belongs to one process, and is divided where
 /// a border is.
 const LINES_MAX: usize = 10_000;
@@ -438,6 +469,57 @@ pub fn imports_run_downwards(root: &Path) -> Violations {
         }
     }
     violations
+}
+
+/// Each crate of ours is linked into the processes of [`LINKED_INTO`] and no others; those of the orchestrator only into `lazaret`.
+pub fn crates_belong_to_processes(root: &Path) -> Violations {
+    let linked = match linked_into(root) {
+        Ok(linked) => linked,
+        Err(error) => return vec![error],
+    };
+    let mut violations = Violations::new();
+    for (name, processes) in &linked {
+        let allowed = LINKED_INTO
+            .iter()
+            .find(|(known, _)| known == name)
+            .map_or(&["lazaret"][..], |(_, allowed)| *allowed);
+        if processes != allowed {
+            violations.push(format!(
+                "{name} is linked into {}, and not into {}",
+                processes.join(", "),
+                allowed.join(", ")
+            ));
+        }
+    }
+    let is_unlinked = |name: &&str| !linked.contains_key(*name);
+    let listed = LINKED_INTO.iter().map(|(name, _)| *name);
+    violations.extend(
+        listed
+            .filter(is_unlinked)
+            .map(|name| format!("{name} is linked into nothing")),
+    );
+    violations
+}
+
+/// Our crates, each with the processes that it is linked into.
+///
+/// # Errors
+/// If cargo fails.
+pub fn linked_into(root: &Path) -> Result<BTreeMap<String, Vec<&'static str>>, String> {
+    let ours: BTreeSet<String> = packages(root)?
+        .iter()
+        .filter_map(|package| Some(package["name"].as_str()?.to_owned()))
+        .collect();
+    let mut linked: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for (process, top) in PROCESSES {
+        for package in packages_of(root, top)? {
+            let name = package.split(' ').next().unwrap_or_default();
+            if ours.contains(name) {
+                linked.entry(name.to_owned()).or_default().push(process);
+            }
+        }
+    }
+    Ok(linked)
 }
 
 /// A crate of the workspace: a library, a program, or a suite of tests.

@@ -82,6 +82,24 @@ fn imports_run_downwards() {
     law.catches(|copy| copy.write("Cargo.toml", "broken"));
 }
 
+once_test!(crates_belong_to_processes);
+fn crates_belong_to_processes() {
+    let law = Law::kept(laws::crates_belong_to_processes);
+    for (user, used) in [
+        ("executor/cell", "executor-project.workspace = true"),
+        ("executor/supervisor", "executor-denials.workspace = true"),
+        ("executor/worker", "executor-leases.workspace = true"),
+        ("executor/trace", "executor-sys.workspace = true"),
+        ("orchestrator", "executor-audit.workspace = true"),
+        ("executor", "orchestrator-text.workspace = true"),
+    ] {
+        law.catches(|copy| copy.depend(user, used));
+    }
+    for (name, processes) in laws::linked_into(programs::workspace()).unwrap() {
+        println!("{name:<30} {}", processes.join(", "));
+    }
+}
+
 once_test!(the_executor_stays_small);
 fn the_executor_stays_small() {
     let law = Law::kept(laws::executor_stays_small);
