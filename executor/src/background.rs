@@ -1,14 +1,14 @@
 //! Background processes: their calls are answered when they begin, and they live on until they end,
 //! are killed, or the session ends.
 //!
-//! Each is a [`Command`] in a cell like any other, with the same limits and the same end: when its program has ended, the
+//! Each is a [`RunningCommand`] in a cell like any other, with the same limits and the same end: when its program has ended, the
 //! processes it left are killed. Its output goes to a file in the central root, up to the policy's `spill`; the last part is also
 //! kept here, so that the end of a long log can be read. The cells end with the broker or the warden, as all cells do.
 
 use crate::account;
 use crate::capture::Capture;
 use crate::poll::{Token, Waited};
-use crate::relay::{Command, Finished};
+use crate::running_command::{Finished, RunningCommand};
 use broker_protocol::{
     Background, BackgroundLog, Broken, Ended, ErrorKind, Failed, FileAnswer, FileReply, Logged,
     Started, Usage, ZonePath, limit,
@@ -45,7 +45,7 @@ struct Process {
     reason = "most of those that are listed have ended"
 )]
 enum ProcessState {
-    Alive(Box<Command>),
+    Alive(Box<RunningCommand>),
     Ended {
         how: Result<Ended, Broken>,
         usage: Usage,
@@ -60,7 +60,7 @@ impl BackgroundProcesses {
         self.alive().count()
     }
 
-    fn alive(&self) -> impl Iterator<Item = (u64, &Command)> {
+    fn alive(&self) -> impl Iterator<Item = (u64, &RunningCommand)> {
         self.all.iter().filter_map(|process| match &process.state {
             ProcessState::Alive(command) => Some((process.id, &**command)),
             ProcessState::Ended { .. } => None,
@@ -68,7 +68,7 @@ impl BackgroundProcesses {
     }
 
     /// Those that are alive.
-    pub fn commands_mut(&mut self) -> impl Iterator<Item = &mut Command> {
+    pub fn commands_mut(&mut self) -> impl Iterator<Item = &mut RunningCommand> {
         self.all
             .iter_mut()
             .filter_map(|process| match &mut process.state {
@@ -83,7 +83,7 @@ impl BackgroundProcesses {
     }
 
     /// Adds a command that has just begun.
-    pub fn add(&mut self, mut command: Box<Command>) -> Started {
+    pub fn add(&mut self, mut command: Box<RunningCommand>) -> Started {
         self.last += 1;
         let log = command.plan_mut().output.open();
         let started = Started {
@@ -277,7 +277,7 @@ impl Process {
 }
 
 /// The beginning of a command as a person would write it.
-fn command_line(command: &Command) -> String {
+fn command_line(command: &RunningCommand) -> String {
     let words = command.plan().words();
     let mut text = words
         .iter()

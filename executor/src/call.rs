@@ -5,7 +5,7 @@ use crate::fault::{check_chunk, failed, protocol};
 use crate::input::Input;
 use crate::poll::{Token, Waited};
 use crate::pool::Started;
-use crate::relay::{Command, Finished};
+use crate::running_command::{Finished, RunningCommand};
 use broker_protocol::{
     CallId, Captured, Denials, Ended, ErrorKind, Failed, FileAnswer, FromBroker, LeftRunning,
     Outcome, Ran, Request, Signal, Stdin, Usage, Wants, ZonePath, frame, limit,
@@ -38,7 +38,7 @@ pub enum CallState {
     /// It waits for a cell.
     Waiting,
     /// A cell is running it.
-    Running(Box<Command>),
+    Running(Box<RunningCommand>),
     /// The file worker is processing it.
     Worker(Request),
     /// It is answered when this background process has ended.
@@ -105,7 +105,7 @@ impl Call {
     }
 
     /// The running command, if it is in a cell.
-    pub fn command(&self) -> Option<&Command> {
+    pub fn command(&self) -> Option<&RunningCommand> {
         if let CallState::Running(command) = &self.state {
             Some(command)
         } else {
@@ -113,7 +113,7 @@ impl Call {
         }
     }
 
-    pub fn command_mut(&mut self) -> Option<&mut Command> {
+    pub fn command_mut(&mut self) -> Option<&mut RunningCommand> {
         if let CallState::Running(command) = &mut self.state {
             Some(command)
         } else {

@@ -16,7 +16,7 @@ mod ready_cells;
 mod call;
 mod central_root;
 mod input;
-mod relay;
+mod running_command;
 mod files;
 mod gc;
 mod removal;

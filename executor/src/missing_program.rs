@@ -1,7 +1,7 @@
 //! Programs that a cell lacks: the outcome names a profile that shows one, or else the option that shows what the user's `PATH` finds.
 
 use crate::authorise::opened_with;
-use crate::relay::Finished;
+use crate::running_command::Finished;
 use crate::user::User;
 use broker_protocol::paste::shell_word;
 use broker_protocol::{AttemptKind, Barrier, Denial, Ended, Layer, Leased, Remedy, Tier, Wants};

@@ -4,7 +4,7 @@ use crate::account::Capacity;
 use crate::fault::lost;
 use crate::plan::CommandPlan;
 use crate::ready_cells::ReadyCells;
-use crate::relay::{Command, unconfined};
+use crate::running_command::{RunningCommand, unconfined};
 use crate::streams::{self, Pipes, ProgramStreams, Streams};
 use broker_protocol::{Broken, CallId, Failed, Stdin};
 use executor_cell::CellHandle;
@@ -82,7 +82,7 @@ impl Waiting {
 /// A command that has its cell.
 #[derive(Debug)]
 pub struct Started {
-    pub command: Box<Command>,
+    pub command: Box<RunningCommand>,
     pub stdin: Option<OwnedFd>,
 }
 
@@ -255,7 +255,8 @@ impl Pool {
             stderr,
             stdin,
         } = streams;
-        let command = Command::new(cell, stdout, stderr, plan, &self.limits, &mut self.capacity);
+        let command =
+            RunningCommand::new(cell, stdout, stderr, plan, &self.limits, &mut self.capacity);
         Ok(Started {
             command: Box::new(command),
             stdin,

@@ -11,8 +11,8 @@ use crate::kept_texts::KeptTexts;
 use crate::missing_program::Profiles;
 use crate::plan::{Work, plan};
 use crate::pool::Pool;
-use crate::relay::Command;
 use crate::repository_question::{answerer, indexes_below};
+use crate::running_command::RunningCommand;
 use broker_protocol::{
     CallId, Ended, Failed, FileReply, Finding, Findings, FromBroker, LayerSet, Outcome, Request,
     Usage, Wants, limit,
@@ -168,15 +168,19 @@ impl Session {
 
     /// Ends a call. One that has ended in the meantime is already answered.
     pub fn cancel(&mut self, id: CallId) -> Result<(), Failed> {
-        self.cancel_with(id, Command::end)
+        self.cancel_with(id, RunningCommand::end)
     }
 
     /// The same without time for its command to end by itself.
     pub fn cancel_at_once(&mut self, id: CallId) -> Result<(), Failed> {
-        self.cancel_with(id, Command::end_at_once)
+        self.cancel_with(id, RunningCommand::end_at_once)
     }
 
-    fn cancel_with(&mut self, id: CallId, end: fn(&mut Command, Ended)) -> Result<(), Failed> {
+    fn cancel_with(
+        &mut self,
+        id: CallId,
+        end: fn(&mut RunningCommand, Ended),
+    ) -> Result<(), Failed> {
         let Some(call) = self.calls.get_mut(&id) else {
             return Ok(());
         };

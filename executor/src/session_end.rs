@@ -1,7 +1,7 @@
 //! The end of a session.
 
 use crate::call::Call;
-use crate::relay::Command;
+use crate::running_command::RunningCommand;
 use crate::session::Session;
 use broker_protocol::{Ended, Layer};
 use executor_project::leave_unreported;
@@ -56,7 +56,7 @@ impl Session {
         let calls = self.calls.values_mut().filter_map(Call::command_mut);
         let all = calls.chain(self.background.commands_mut());
         // A cell reports when it has killed all its processes.
-        let mut running: Vec<&mut Command> = all
+        let mut running: Vec<&mut RunningCommand> = all
             .filter(|command| command.report_fd().is_some())
             .collect();
         running

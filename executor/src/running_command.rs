@@ -39,7 +39,7 @@ const SIGNALS_MAX: u32 = 64;
 
 /// A command in its cell.
 #[derive(Debug)]
-pub struct Command {
+pub struct RunningCommand {
     cell: CellHandle,
     plan: Box<CommandPlan>,
     stdout: Option<OwnedFd>,
@@ -114,7 +114,7 @@ pub struct Finished {
     pub leftover: Leftover,
 }
 
-impl Command {
+impl RunningCommand {
     /// Creates the state of a command whose order has just been sent.
     pub fn new(
         cell: CellHandle,
