@@ -10,7 +10,7 @@ use crate::fault::failed;
 use crate::poll::{Token, Waited};
 use broker_protocol::approval::{ASKED_BYTES, STANDING};
 use broker_protocol::{
-    CallId, Challenge, Channel, Coverage, Decision, Digest, ErrorKind, Extent, Failed, FileRead,
+    CallId, Challenge, Channel, Coverage, Decision, Digest, ErrorKind, Extent, Failed,
     FromApprover, FromBroker, Grant, GrantFault, Lease, Nonce, Outcome, Request, SessionGrant,
     Stdin, ToApprover, Ungranted, Wants, ZonePath, frame, limit,
 };
@@ -529,28 +529,10 @@ impl Approvals {
         None
     }
 
-    /// Sends an approver a whole request, `None` if its call no longer waits. Returns the request
-    /// that reads the present content of the file that the call would change.
-    pub fn preview(
-        &mut self,
-        number: u64,
-        call: CallId,
-        request: Option<&Request>,
-    ) -> Option<Request> {
-        let read = request.and_then(|request| {
-            self.send(
-                number,
-                &ToApprover::Request {
-                    call,
-                    request: request.clone(),
-                },
-            );
-            preview_read(request)
-        });
-        if read.is_none() {
-            self.end_preview(number, call);
-        }
-        read
+    /// Sends an approver a whole request.
+    pub fn send_request(&mut self, number: u64, call: CallId, request: &Request) {
+        let request = request.clone();
+        self.send(number, &ToApprover::Request { call, request });
     }
 
     /// Forwards a piece of the file that a call would change. It is not parsed.
@@ -588,18 +570,8 @@ impl OpenQuestion {
     }
 }
 
-/// The request that reads the present content of the file that a call would change.
-pub fn preview_read(request: &Request) -> Option<Request> {
-    let path = changed_file(request)?.clone();
-    Some(Request::FileRead(FileRead {
-        path,
-        offset: None,
-        limit: None,
-    }))
-}
-
 /// The file whose content before and after shows the effect of a call.
-fn changed_file(request: &Request) -> Option<&ZonePath> {
+pub fn changed_file(request: &Request) -> Option<&ZonePath> {
     match request {
         Request::FileWrite(write) => Some(&write.path),
         Request::FileEdit(edit) => Some(&edit.path),

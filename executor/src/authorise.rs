@@ -1,25 +1,40 @@
 //! Decides whether a request may be carried out: by its limits, the policy, and the approvals. Only
-//! [`Granted`] may run; it is made only here, and only after the audit has its entry.
+//! [`Granted`] may run, and only a [`GrantedPreview`] is shown; both are made only here, and only after the audit has its entry.
 
-use crate::approvals::Approvals;
+use crate::approvals::{Approvals, changed_file};
 use crate::fault::failed;
+use crate::files::WorkerJob;
 use crate::roots;
 use crate::user::User;
 use broker_protocol::{
-    CallId, Challenge, Denials, ErrorKind, Extent, Outcome, Refused, Request, Risk, Wants,
-    ZonePath, limit,
+    CallId, Challenge, Denials, ErrorKind, Extent, FileRead, Outcome, Refused, Request, Risk,
+    Wants, ZonePath, limit,
 };
 use executor_audit::audit::{Audit, AuditError};
+use executor_audit::record::Record;
 use executor_leases::{LeasedPath, Leases, Missing, Places, RULE};
 use executor_spec::sandbox::SandboxSpec;
 use policies::{EffectivePolicy, Question, Verdict, decide, decide_real};
 use std::path::Path;
 
-/// A request that may be carried out, once.
+/// The proof that a call was decided and recorded. There is one for each decision, and what uses it up takes it by value.
 #[derive(Debug)]
-pub struct Granted {
+pub struct Permit {
     call: CallId,
-    request: Request,
+}
+
+impl Permit {
+    /// The work that is done with it.
+    pub fn for_work<T>(self, work: T) -> Granted<T> {
+        Granted { permit: self, work }
+    }
+}
+
+/// A request, or the work planned for it, that may be carried out once.
+#[derive(Debug)]
+pub struct Granted<T = Request> {
+    permit: Permit,
+    work: T,
 }
 
 impl Granted {
@@ -30,11 +45,113 @@ impl Granted {
         audit: &mut Audit,
     ) -> Result<Self, AuditError> {
         audit.grant(call, &request, approval)?;
-        Ok(Self { call, request })
+        Ok(Permit { call }.for_work(request))
+    }
+}
+
+impl<T> Granted<T> {
+    pub fn call(&self) -> CallId {
+        self.permit.call
     }
 
-    pub fn into_request(self) -> (CallId, Request) {
-        (self.call, self.request)
+    pub fn work(&self) -> &T {
+        &self.work
+    }
+
+    pub fn work_mut(&mut self) -> &mut T {
+        &mut self.work
+    }
+
+    /// Carries it out: the permit is gone with it.
+    pub fn into_work(self) -> T {
+        self.work
+    }
+
+    pub fn into_parts(self) -> (Permit, T) {
+        (self.permit, self.work)
+    }
+}
+
+/// A read of the file that a waiting call would change, for an approver. Decided as a read of that file, and recorded.
+#[derive(Debug)]
+pub struct GrantedPreview {
+    approver: u64,
+    call: CallId,
+    read: Request,
+    real: Vec<ZonePath>,
+    followed: bool,
+}
+
+impl GrantedPreview {
+    /// The worker's job, its request, and the places to which links may lead.
+    pub fn into_job(self) -> (WorkerJob, Request, Vec<ZonePath>) {
+        let Self {
+            approver,
+            call,
+            read,
+            real,
+            followed,
+        } = self;
+        let job = WorkerJob::Preview {
+            approver,
+            call,
+            followed,
+        };
+        (job, read, real)
+    }
+}
+
+/// What an approver wants to see of a waiting call.
+#[derive(Debug)]
+pub struct PreviewRequest<'c> {
+    pub approver: u64,
+    pub call: CallId,
+    /// The request of the call.
+    pub request: &'c Request,
+    /// The targets of links on its path, as far as they have been followed.
+    pub real: &'c [ZonePath],
+    /// Whether a link has led elsewhere since the approver asked.
+    pub followed: bool,
+}
+
+/// Decides whether an approver may see the file that a call would change: not if the policy denies reading it. What the policy asks about
+/// is shown, as an approver is who answers. `None` also if the call changes no file.
+///
+/// # Errors
+/// The audit cannot be written.
+pub fn authorise_preview(
+    wanted: PreviewRequest,
+    policy: &EffectivePolicy,
+    audit: &mut Audit,
+) -> Result<Option<GrantedPreview>, AuditError> {
+    let PreviewRequest {
+        approver,
+        call,
+        request,
+        real,
+        followed,
+    } = wanted;
+    let Some(path) = changed_file(request) else {
+        return Ok(None);
+    };
+    let read = Request::FileRead(FileRead {
+        path: path.clone(),
+        offset: None,
+        limit: None,
+    });
+    match verdict(policy, &read, real) {
+        Verdict::Deny(_) => Ok(None),
+        Verdict::Allow | Verdict::Ask(_) => {
+            let shown = audit.redacted(&real.last().unwrap_or(path).to_string());
+            audit.append(&Record::preview(call, &shown))?;
+            Ok(Some(GrantedPreview {
+                approver,
+                call,
+                read,
+                real: real.to_vec(),
+                followed,
+            }))
+        }
     }
 }
 

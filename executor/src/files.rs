@@ -1,12 +1,13 @@
 //! The broker's side of the file worker: one job at a time, answers passed on unparsed. The first job starts the worker.
 
+use crate::authorise::{Granted, GrantedPreview};
 use crate::fault::failed;
 use crate::poll::{Token, Waited};
 use crate::user::Worker;
 use broker_protocol::{Broken, CallId, ErrorKind, Outcome, Request, Usage, ZonePath, frame, limit};
 use executor_layers::cgroup::Cgroup;
 use executor_spec::worker::{
-    CHUNK, ELSEWHERE, LAST, MESSAGE_MAX, MORE, PREVIEW_CALL, STARTED, USAGE_LEN,
+    CHUNK, CallContext, ELSEWHERE, LAST, MESSAGE_MAX, MORE, Purpose, STARTED, USAGE_LEN,
 };
 use executor_sys::process::{self, Child};
 use executor_sys::{message, spawn};
@@ -36,11 +37,11 @@ pub enum WorkerJob {
 }
 
 impl WorkerJob {
-    /// The number that the worker gets for this job.
-    fn number(self) -> CallId {
+    /// The purpose that the worker gets for this job.
+    fn purpose(self) -> Purpose {
         match self {
-            WorkerJob::Call(call) => call,
-            WorkerJob::Preview { .. } => PREVIEW_CALL,
+            WorkerJob::Call(call) => Purpose::Call(call),
+            WorkerJob::Preview { .. } => Purpose::Preview,
         }
     }
 }
@@ -132,19 +133,40 @@ impl Files {
         }
     }
 
-    /// Queues a request whose links may lead to the places in `real`.
+    /// Queues a granted request whose links may lead to the places in `real`.
     ///
     /// # Errors
     /// It is too large.
     pub fn submit(
         &mut self,
-        job: WorkerJob,
-        request: &Request,
+        granted: &Granted,
         real: &[ZonePath],
     ) -> Result<(), frame::FrameError> {
-        let mut bytes = job.number().to_le_bytes().to_vec();
-        bytes.extend(self.start.session.as_bytes());
-        bytes.extend(frame::encode_whole(&(real, request))?);
+        let job = WorkerJob::Call(granted.call());
+        self.queue(job, granted.work(), real.to_vec())
+    }
+
+    /// Queues a preview.
+    ///
+    /// # Errors
+    /// It is too large.
+    pub fn preview(&mut self, preview: GrantedPreview) -> Result<(), frame::FrameError> {
+        let (job, read, real) = preview.into_job();
+        self.queue(job, &read, real)
+    }
+
+    fn queue(
+        &mut self,
+        job: WorkerJob,
+        request: &Request,
+        permitted: Vec<ZonePath>,
+    ) -> Result<(), frame::FrameError> {
+        let context = CallContext {
+            session: self.start.session.clone(),
+            purpose: job.purpose(),
+            permitted,
+        };
+        let bytes = frame::encode_whole(&(context, request))?;
         self.waiting.push_back((job, bytes));
         self.advance();
         Ok(())

@@ -18,16 +18,17 @@ const BACKGROUND_KEPT: u64 = 2 * limit::LOG as u64;
 /// What carries a request out.
 pub enum Work {
     /// A command, run by a cell.
-    Command(Box<CommandPlan>),
-    File(Request),
+    Command(Granted<Box<CommandPlan>>),
+    /// The file worker's.
+    File(Granted),
     /// The broker answers from its list of background processes.
-    BackgroundList,
+    BackgroundList(Granted<()>),
     /// The broker answers with the output of one background process.
-    BackgroundLog(BackgroundLog),
+    BackgroundLog(Granted<BackgroundLog>),
     /// The broker kills this background process.
-    BackgroundKill(u64),
+    BackgroundKill(Granted<u64>),
     /// The client carries out this tool itself; the executor has no part in it.
-    Effect(String),
+    Effect(Granted<String>),
 }
 
 /// A command's work, and how the broker handles it.
@@ -56,20 +57,22 @@ pub struct CommandPlan {
     tracer: usize,
     /// Whether the arguments after those are `bash -c` with the client's command.
     shell: bool,
-    /// Private, so that a plan is made only from a [`Granted`].
-    _granted: (),
 }
 
 /// Plans a granted request; `capture` is the maximum of output bytes in a command's outcome.
 pub fn plan(granted: Granted, spec: &SandboxSpec, capture: u64) -> Work {
-    let (call, request) = granted.into_request();
+    let call = granted.call();
+    let (permit, request) = granted.into_parts();
     match request {
-        Request::Bash(bash) => Work::Command(Box::new(command(call, bash, spec, capture))),
-        Request::Service(wanted) => Work::Command(Box::new(service(wanted, spec))),
-        Request::BackgroundList => Work::BackgroundList,
-        Request::BackgroundLog(log) => Work::BackgroundLog(log),
-        Request::BackgroundKill(kill) => Work::BackgroundKill(kill.id),
-        Request::Effect(effect) => Work::Effect(effect.tool().to_owned()),
+        Request::Bash(bash) => {
+            let plan = Box::new(command(call, bash, spec, capture));
+            Work::Command(permit.for_work(plan))
+        }
+        Request::Service(wanted) => Work::Command(permit.for_work(Box::new(service(wanted, spec)))),
+        Request::BackgroundList => Work::BackgroundList(permit.for_work(())),
+        Request::BackgroundLog(log) => Work::BackgroundLog(permit.for_work(log)),
+        Request::BackgroundKill(kill) => Work::BackgroundKill(permit.for_work(kill.id)),
+        Request::Effect(effect) => Work::Effect(permit.for_work(effect.tool().to_owned())),
         request @ (Request::FileRead(_)
         | Request::FileWrite(_)
         | Request::FileEdit(_)
@@ -79,7 +82,7 @@ pub fn plan(granted: Granted, spec: &SandboxSpec, capture: u64) -> Work {
         | Request::History(_)
         | Request::Undo(_)
         | Request::FileBytes(_)
-        | Request::State(_)) => Work::File(request),
+        | Request::State(_)) => Work::File(permit.for_work(request)),
     }
 }
 
@@ -134,7 +137,6 @@ fn command(call: CallId, bash: Bash, spec: &SandboxSpec, capture: u64) -> Comman
         stdin: bash.stdin,
         tracer: traced,
         shell,
-        _granted: (),
     }
 }
 
@@ -168,7 +170,6 @@ fn service(wanted: Service, spec: &SandboxSpec) -> CommandPlan {
         stderr: Some(Capture::nothing()),
         tracer: 0,
         shell,
-        _granted: (),
     }
 }
 

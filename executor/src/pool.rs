@@ -1,6 +1,7 @@
 //! The cells of a session: which call gets a cell when, and which cells are made ahead of time.
 
 use crate::account::Capacity;
+use crate::authorise::Granted;
 use crate::fault::lost;
 use crate::plan::CommandPlan;
 use crate::ready_cells::ReadyCells;
@@ -120,10 +121,11 @@ impl Pool {
     /// Gives a command to a cell, now or when one is ready.
     pub fn submit(
         &mut self,
-        call: CallId,
+        granted: Granted<Box<CommandPlan>>,
         came: Instant,
-        mut plan: Box<CommandPlan>,
     ) -> Result<(), Failed> {
+        let call = granted.call();
+        let mut plan = granted.into_work();
         let own_cell = match plan.leases.take() {
             Some(leases) => {
                 self.request_leased(call, leases)?;

@@ -109,8 +109,12 @@ impl Session {
                     approval.map_or(Ok(Ok(None)), |approval| self.lease(call.id, approval))?;
                 let mut work = plan(granted, &self.spec, self.capture);
                 let leased = leased.and_then(|key| match &mut work {
-                    Work::Command(plan) => self.use_leases(&mut call, plan, key),
-                    _ => Ok(()),
+                    Work::Command(plan) => self.use_leases(&mut call, plan.work_mut(), key),
+                    Work::File(_)
+                    | Work::BackgroundList(_)
+                    | Work::BackgroundLog(_)
+                    | Work::BackgroundKill(_)
+                    | Work::Effect(_) => Ok(()),
                 });
                 match leased {
                     Ok(()) => self.carry_out(&mut call, work)?,
@@ -141,23 +145,25 @@ impl Session {
                     self.modes.take();
                 }
                 self.has_worked = true;
-                self.pool.submit(call.id, call.started, plan)?;
+                self.pool.submit(plan, call.started)?;
             }
-            Work::File(request) => {
-                self.has_worked |= writes(&request);
-                let job = WorkerJob::Call(call.id);
-                self.files
-                    .submit(job, &request, &call.real)
-                    .map_err(unencoded)?;
-                call.state = CallState::Worker(request);
+            Work::File(granted) => {
+                self.has_worked |= writes(granted.work());
+                self.files.submit(&granted, &call.real).map_err(unencoded)?;
+                call.state = CallState::Worker(granted.into_work());
             }
-            Work::BackgroundList => call.answer(&self.background.list())?,
-            Work::BackgroundLog(log) => call.answer(&self.background.log(&log))?,
+            Work::BackgroundList(list) => {
+                list.into_work();
+                call.answer(&self.background.list())?;
+            }
+            Work::BackgroundLog(log) => call.answer(&self.background.log(&log.into_work()))?,
             Work::BackgroundKill(process) => {
+                let process = process.into_work();
                 self.background.kill(process);
                 call.state = CallState::Killing(process);
             }
             Work::Effect(tool) => {
+                let tool = tool.into_work();
                 let unfinished = self.kept.permit(call.id, &self.audit.redacted(&tool));
                 unfinished.map_or(Ok(()), |kept| self.audit.append(&kept.record()))?;
                 call.end(Outcome::Granted, Usage::default());

@@ -2,8 +2,6 @@
 
 use crate::approvals::ApprovalEvent;
 use crate::call::Call;
-use crate::fault::unencoded;
-use crate::files::WorkerJob;
 use crate::poll::{Token, Waited};
 use crate::session::Session;
 use broker_protocol::{Failed, Usage, limit};
@@ -67,18 +65,10 @@ impl Session {
                 Ok(())
             }
             ApprovalEvent::Preview { approver, call } => {
-                let asked = self.calls.get(&call);
-                let request = asked.and_then(Call::asked);
-                let Some(read) = self.approvals.preview(approver, call, request) else {
-                    return Ok(());
-                };
-                let real = asked.map(|call| call.real.as_slice()).unwrap_or_default();
-                let job = WorkerJob::Preview {
-                    approver,
-                    call,
-                    followed: false,
-                };
-                self.files.submit(job, &read, real).map_err(unencoded)
+                if let Some(request) = self.calls.get(&call).and_then(Call::asked) {
+                    self.approvals.send_request(approver, call, request);
+                }
+                self.preview(approver, call, None)
             }
             ApprovalEvent::Reply(frame) => {
                 self.outbox.push(frame);

@@ -1,7 +1,6 @@
 //! What the file worker returns, and links that its calls meet.
 
-use crate::approvals::preview_read;
-use crate::call::Call;
+use crate::authorise::{PreviewRequest, authorise_preview};
 use crate::fault::{failed, unencoded};
 use crate::files::{WorkerEvent, WorkerJob};
 use crate::session::Session;
@@ -33,9 +32,10 @@ impl Session {
                         followed,
                     },
                     real,
-                ) => {
-                    self.follow_preview(approver, call, (!followed).then_some(real))?;
-                }
+                ) => match followed {
+                    false => self.preview(approver, call, Some(real))?,
+                    true => self.approvals.end_preview(approver, call),
+                },
                 WorkerEvent::Part(WorkerJob::Preview { approver, call, .. }, bytes) => {
                     self.approvals.preview_part(approver, call, bytes);
                 }
@@ -67,28 +67,29 @@ impl Session {
         self.begin(call, request, None)
     }
 
-    /// Reads, at the target of a link, the file that a call would change, for an approver who may
-    /// see it. Links that change meanwhile are not followed again.
-    fn follow_preview(
+    /// Reads the file that a waiting call would change, for an approver who may see it; at `target` if a link has led there since. Links
+    /// that change meanwhile are not followed again.
+    pub fn preview(
         &mut self,
         approver: u64,
         id: CallId,
-        real: Option<ZonePath>,
+        target: Option<ZonePath>,
     ) -> Result<(), Failed> {
-        let read = self
-            .calls
-            .get(&id)
-            .and_then(Call::asked)
-            .and_then(preview_read);
-        match read.zip(real) {
-            Some((read, real)) => {
-                let job = WorkerJob::Preview {
+        let granted = match self.calls.get(&id).map(|call| (call, call.asked())) {
+            Some((call, Some(request))) => {
+                let wanted = PreviewRequest {
                     approver,
                     call: id,
-                    followed: true,
+                    request,
+                    real: target.as_ref().map_or(&call.real, std::slice::from_ref),
+                    followed: target.is_some(),
                 };
-                self.files.submit(job, &read, &[real]).map_err(unencoded)
+                authorise_preview(wanted, &self.spec.policy, &mut self.audit)?
             }
+            Some((_, None)) | None => None,
+        };
+        match granted {
+            Some(preview) => self.files.preview(preview).map_err(unencoded),
             None => {
                 self.approvals.end_preview(approver, id);
                 Ok(())

@@ -153,6 +153,11 @@ impl Record {
             .value("whole", spill.whole)
     }
 
+    /// An approver is shown the file at `path`, which a call would change.
+    pub fn preview(call: CallId, path: &str) -> Self {
+        Self::new("preview").value("call", call).text("path", path)
+    }
+
     /// The verdict on a connection that a cell wanted, or on several equal ones, as the client reports it.
     pub fn connection(host: &str, report: &ConnectionReport) -> Self {
         Self::new("connection")

@@ -1,4 +1,4 @@
-//! The protocol between broker and file worker: one [`WorkerSpec`], then requests and answers, all
+//! The protocol between broker and file worker: one [`WorkerSpec`], then requests, each with a [`CallContext`], and answers, all
 //! split into messages of at most [`CHUNK`] bytes after a tag.
 //!
 //! The first message of the spec carries the session's descriptors: one for each namespace in the order of
@@ -6,7 +6,7 @@
 //! directories that calls have made.
 
 use crate::protected_objects::{Alias, ProtectedObjects};
-use broker_protocol::{CallId, Digest, LayerSet, Scope, Tier, limit};
+use broker_protocol::{CallId, Digest, LayerSet, Scope, Tier, ZonePath, limit};
 use policies::{
     EffectivePolicy, Matcher, Origin, PolicyError, ProtectedName, Protection, ScopePaths, WhenNew,
 };
@@ -28,12 +28,8 @@ pub const ELSEWHERE: u8 = 3;
 pub const STARTED: u8 = 2;
 /// Bytes after the tag of an answer's last message: user and system microseconds and peak KiB, `u64` each.
 pub const USAGE_LEN: usize = 24;
-/// Used as a call's number: a read that shows an approver what a call would change. It does not count as read by the session.
-pub const PREVIEW_CALL: CallId = CallId::MAX;
 /// Number of digits of a session's ID.
 pub const SESSION_LEN: usize = 32;
-/// Bytes before a request and the places to which its links may lead: the call's number, and the session's ID.
-pub const HEADER_LEN: usize = 8 + SESSION_LEN;
 /// Maximum number of files in a [`RepositoryQuery`].
 pub const FILES_MAX: usize = 1024;
 /// Maximum number of index names in an answer.
@@ -76,6 +72,26 @@ pub struct WorkerSpec {
     pub answers: bool,
     /// Whether it gets the memory in which it records directories that it makes.
     pub records: bool,
+}
+
+/// On whose behalf the worker carries out a request, and where its links may lead. Sent with each request.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct CallContext {
+    /// The session's ID in the audit: [`SESSION_LEN`] hexadecimal digits.
+    pub session: String,
+    /// The call, or the preview, that the request belongs to.
+    pub purpose: Purpose,
+    /// The places to which links on the request's path may lead. The broker has decided on each.
+    pub permitted: Vec<ZonePath>,
+}
+
+/// The reason for a request to the worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Purpose {
+    /// A tool call of the client's.
+    Call(CallId),
+    /// Shows an approver what a call would change. It does not count as read by the session.
+    Preview,
 }
 
 /// A question to a worker when a session opens, or when calls have changed what git tracks.

@@ -15,7 +15,7 @@ use crate::hunks::Regions;
 use crate::names::Intent;
 use crate::open::regular;
 use crate::root::READING;
-use crate::worker::Worker;
+use crate::worker::FileCall;
 use crate::write::CurrentFile;
 use broker_protocol::{Edit, Edited, FileEdit, Occurrence};
 use memchr::memchr_iter;
@@ -23,7 +23,7 @@ use memchr::memmem;
 use std::borrow::Cow;
 use std::fs::File;
 
-impl Worker {
+impl FileCall<'_> {
     /// Answers `file_edit`.
     pub fn edit(&self, request: &FileEdit) -> Result<Edited, WorkError> {
         let path = &request.path;

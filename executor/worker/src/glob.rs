@@ -9,7 +9,7 @@ use crate::bounds::AnswerRoom;
 use crate::error::{OpenError, PatternError, WorkError};
 use crate::root::{Location, is};
 use crate::walk::{WalkOptions, WalkStep};
-use crate::worker::Worker;
+use crate::worker::FileCall;
 use broker_protocol::{Glob, ListedKind, Truncated, Walked, ZonePath};
 use globset::{GlobBuilder, GlobMatcher, GlobSet, GlobSetBuilder};
 use std::cmp::Reverse;
@@ -20,7 +20,7 @@ use std::path::Path;
 /// Bytes of a path's entry in an answer besides the path.
 const ENTRY: usize = 8;
 
-impl Worker {
+impl FileCall<'_> {
     /// Answers `glob`.
     pub fn glob(&self, request: &Glob) -> Result<Walked, WorkError> {
         let (plain, pattern) = split(&request.pattern)?;

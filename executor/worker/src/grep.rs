@@ -11,7 +11,7 @@ use crate::glob::{compile, matches_name_or_path, named};
 use crate::names::Intent;
 use crate::root::{LOOKING, Location, READING, is, kind};
 use crate::walk::{Walk, WalkOptions};
-use crate::worker::Worker;
+use crate::worker::FileCall;
 use broker_protocol::{
     Grep, GrepSort, Grepped, InPart, ListedKind, Match, MatchLine, Truncated, Unsearched, limit,
 };
@@ -34,7 +34,7 @@ use std::time::Instant;
 const FILE: usize = 8 + 8;
 const TEXT: usize = 8 + 1 + 8;
 
-impl Worker {
+impl FileCall<'_> {
     /// Answers `grep`.
     pub fn grep(&self, request: &Grep) -> Result<Grepped, WorkError> {
         let mut search = GrepRun::new(request)?;
@@ -184,7 +184,7 @@ impl GrepRun {
     }
 
     /// Searches the file at `location`, named `name` in the answer.
-    fn file(&mut self, worker: &Worker, location: &Location, name: String) {
+    fn file(&mut self, worker: &FileCall, location: &Location, name: String) {
         if self.stopped || worker.names.closed(location, Intent::Read).is_some() {
             return;
         }

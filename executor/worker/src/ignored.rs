@@ -12,7 +12,7 @@ use crate::bounds::IGNORED;
 use crate::content::read_up_to;
 use crate::names::Intent;
 use crate::root::{Location, READING, is};
-use crate::worker::Worker;
+use crate::worker::FileCall;
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use nix::sys::stat::fstat;
@@ -46,7 +46,12 @@ const REPOSITORY: &str = ".git";
 
 impl IgnoreRules {
     /// Adds the rules of the directory `location`. `has` returns which names are, or may be, in it.
-    pub fn and_in(self, worker: &Worker, location: &Location, has: &dyn Fn(&str) -> bool) -> Self {
+    pub fn and_in(
+        self,
+        worker: &FileCall,
+        location: &Location,
+        has: &dyn Fn(&str) -> bool,
+    ) -> Self {
         if ![FILES[0], FILES[1], REPOSITORY].into_iter().any(has) {
             return self;
         }
@@ -113,7 +118,7 @@ impl Directory {
     }
 }
 
-fn is_repository(worker: &Worker, location: &Location) -> bool {
+fn is_repository(worker: &FileCall, location: &Location) -> bool {
     let repository = Location {
         zone: location.zone,
         path: location.path.join(REPOSITORY),
@@ -122,7 +127,7 @@ fn is_repository(worker: &Worker, location: &Location) -> bool {
 }
 
 /// The content of an ignore file of at most `max` bytes.
-fn text(worker: &Worker, location: &Location, max: usize) -> Option<Vec<u8>> {
+fn text(worker: &FileCall, location: &Location, max: usize) -> Option<Vec<u8>> {
     if worker.names.closed(location, Intent::Read).is_some() {
         return None;
     }

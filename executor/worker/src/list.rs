@@ -5,13 +5,13 @@ use crate::bounds::AnswerRoom;
 use crate::error::WorkError;
 use crate::root::is;
 use crate::walk::{WalkOptions, WalkStep};
-use crate::worker::Worker;
+use crate::worker::FileCall;
 use broker_protocol::{FileList, Listed, ListedEntry, ListedKind, Truncated};
 
 /// Bytes of an entry in an answer besides its path.
 const ENTRY: usize = 8 + 4 + 8;
 
-impl Worker {
+impl FileCall<'_> {
     /// Answers `file_list`.
     pub fn list(&self, request: &FileList) -> Result<Listed, WorkError> {
         let start = self.directory_at(&request.path)?;

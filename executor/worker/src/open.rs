@@ -10,7 +10,7 @@ use crate::bounds::LINKS;
 use crate::error::{OpenError, SystemError};
 use crate::names::Intent;
 use crate::root::{LOOKING_AT_LINKS, Location, is, kind};
-use crate::worker::Worker;
+use crate::worker::FileCall;
 use broker_protocol::{Zone, ZonePath};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, readlinkat};
@@ -25,7 +25,7 @@ pub struct OpenFile {
     pub file: OwnedFd,
 }
 
-impl Worker {
+impl FileCall<'_> {
     /// Opens what `path` names, following links inside the zones.
     pub fn open(
         &self,
@@ -115,7 +115,7 @@ impl Worker {
             });
         }
         let closed = self.names.closed(location, intent).map(str::to_owned);
-        let out_of_scope = || self.names.out_of_scope(&self.tool.borrow(), location);
+        let out_of_scope = || self.names.out_of_scope(self.tool, location);
         let Some(why) = closed.or_else(out_of_scope) else {
             return Ok(());
         };
@@ -141,7 +141,7 @@ impl Worker {
         let real = real.map_err(|_| OpenError::Outside {
             path: path.to_string(),
         })?;
-        match self.permitted.borrow().contains(&real) {
+        match self.context.permitted.contains(&real) {
             true => Ok(()),
             false => Err(OpenError::Elsewhere {
                 path: path.to_string(),

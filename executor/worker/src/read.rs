@@ -7,14 +7,14 @@ use crate::names::Intent;
 use crate::open::regular;
 use crate::root::READING;
 use crate::seen::Known;
-use crate::worker::Worker;
+use crate::worker::FileCall;
 use broker_protocol::{FileBytes, FileRead, Truncated, limit};
-use executor_spec::worker::PREVIEW_CALL;
+use executor_spec::worker::Purpose;
 use memchr::memchr_iter;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Take};
 
-impl Worker {
+impl FileCall<'_> {
     /// Answers `file_read`.
     pub fn read(&self, request: &FileRead) -> Result<broker_protocol::Read, WorkError> {
         let found = self.open(&request.path, READING, Intent::Read)?;
@@ -30,7 +30,7 @@ impl Worker {
             Some(digest) => Some(Known::Whole(digest)),
             None => Known::part(&mut file, &stat).map_err(failed)?,
         };
-        if let Some(known) = known.filter(|_| self.call.get() != PREVIEW_CALL) {
+        if let Some(known) = known.filter(|_| self.context.purpose != Purpose::Preview) {
             self.seen.borrow_mut().note(found.location, known);
         }
         Ok(read)

@@ -1,8 +1,8 @@
-//! The message loop: receives requests, each after the bytes that name its session and its call, and sends answers.
+//! The message loop: receives requests, each with its context, and sends answers.
 
 use crate::worker::Worker;
-use broker_protocol::{CallId, ErrorKind, Failed, FileAnswer, Request, ZonePath, frame, limit};
-use executor_spec::worker::{CHUNK, ELSEWHERE, HEADER_LEN, LAST, MESSAGE_MAX, MORE, USAGE_LEN};
+use broker_protocol::{ErrorKind, Failed, FileAnswer, Request, ZonePath, frame, limit};
+use executor_spec::worker::{CHUNK, CallContext, ELSEWHERE, LAST, MESSAGE_MAX, MORE, USAGE_LEN};
 use executor_sys::idle::IdleTrim;
 use executor_sys::{message, process};
 use nix::sys::resource::{Usage, UsageWho, getrusage};
@@ -48,17 +48,9 @@ pub fn serve(worker: &Worker, socket: &OwnedFd) -> io::Result<()> {
 
 fn answer(worker: &Worker, request: &[u8], socket: &OwnedFd) -> io::Result<()> {
     let before = getrusage(UsageWho::RUSAGE_SELF)?;
-    let (header, request) = request
-        .split_first_chunk::<HEADER_LEN>()
-        .unwrap_or((&[b'0'; HEADER_LEN], request));
-    let (call, session) = header.split_first_chunk().unwrap_or((&[0; 8], &[]));
-    worker.name_session(&String::from_utf8_lossy(session));
-    let request = frame::decode::<(Vec<ZonePath>, Request)>(request);
+    let request = frame::decode::<(CallContext, Request)>(request);
     let (answer, searched) = match request {
-        Ok((permitted, request)) => {
-            let answer = worker.answer(CallId::from_le_bytes(*call), permitted, &request);
-            (answer, is_search(&request))
-        }
+        Ok((context, request)) => (worker.answer(context, &request), is_search(&request)),
         Err(error) => (
             Ok(Err(Failed {
                 kind: ErrorKind::Internal,

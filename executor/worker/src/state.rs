@@ -3,10 +3,10 @@
 //! The file is chosen here and not by the request. Its content is not trusted: a command may have written it.
 
 use crate::error::WorkError;
-use crate::worker::Worker;
+use crate::worker::FileCall;
 use broker_protocol::{FileRead, FileReply, FileWrite, State};
 
-impl Worker {
+impl FileCall<'_> {
     /// Answers the request of a small tool.
     pub fn state(&self, request: &State) -> Result<FileReply, WorkError> {
         let path = request.path();

@@ -8,17 +8,17 @@ use crate::change_record::{ChangeRecord, FileState};
 use crate::error::{SystemError, UndoError, WorkError};
 use crate::open::regular_stat;
 use crate::root::{Location, READING};
-use crate::worker::Worker;
+use crate::worker::FileCall;
 use crate::write::{CurrentFile, changed};
 use broker_protocol::{Change, Changes, Digest, History, Truncated, Undo, Undone, Zone, ZonePath};
-use executor_spec::worker::SESSION_LEN;
+use executor_spec::worker::{Purpose, SESSION_LEN};
 use nix::errno::Errno;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Bytes of a change in an answer besides its path.
 const CHANGE: usize = 8 + (8 + SESSION_LEN) + 8 + 8 + 4 + 8 + 2 * 33;
 
-impl Worker {
+impl FileCall<'_> {
     /// Saves the state `before`, and that it becomes `after`, before `location` is written. Returns
     /// the number of the change; `None` if it cannot be saved, which does not prevent the write.
     pub fn record_change(
@@ -28,6 +28,9 @@ impl Worker {
         before: Option<&CurrentFile>,
         after: Option<Digest>,
     ) -> Option<u64> {
+        let Purpose::Call(call) = self.context.purpose else {
+            return None;
+        };
         if !self.root(Zone::Central).writable {
             return None;
         }
@@ -42,8 +45,8 @@ impl Worker {
             None => None,
         };
         let record = ChangeRecord {
-            session: self.session.borrow().clone(),
-            call: self.call.get(),
+            session: self.context.session.clone(),
+            call,
             time_ms: u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
             // A name that is not text is recorded as the link that led to it.
             path: location.to_zone_path().unwrap_or_else(|| path.clone()),

@@ -9,7 +9,7 @@ use crate::error::{OpenError, SystemError, WorkError};
 use crate::ignored::IgnoreRules;
 use crate::names::Intent;
 use crate::root::{LISTING, LOOKING, Location, is, kind};
-use crate::worker::Worker;
+use crate::worker::FileCall;
 use broker_protocol::{ListedKind, ZonePath};
 use nix::dir::{Dir, Type};
 use nix::errno::Errno;
@@ -36,7 +36,7 @@ pub struct WalkOptions<'a> {
 
 /// The state of a walk.
 pub struct Walk<'a> {
-    worker: &'a Worker,
+    worker: &'a FileCall<'a>,
     options: WalkOptions<'a>,
     budget: WalkBudget,
     /// Its present location, from the root of the zone.
@@ -73,7 +73,7 @@ pub struct WalkStep {
     pub kind: ListedKind,
 }
 
-impl Worker {
+impl FileCall<'_> {
     /// The directory that `path` names, following links: where a walk may start.
     pub fn directory_at(&self, path: &ZonePath) -> Result<Location, WorkError> {
         let found = self.open(path, LOOKING, Intent::Read)?;
@@ -102,7 +102,11 @@ impl Worker {
 
 impl<'a> Walk<'a> {
     /// Starts a walk at the directory `start`, a name without links.
-    fn new(worker: &'a Worker, start: Location, options: WalkOptions<'a>) -> Result<Self, Errno> {
+    fn new(
+        worker: &'a FileCall<'a>,
+        start: Location,
+        options: WalkOptions<'a>,
+    ) -> Result<Self, Errno> {
         let length = start.path.as_os_str().len();
         let budget = WalkBudget::new();
         let mut walk = Self {

@@ -6,10 +6,11 @@ use crate::names::Names;
 use crate::root::{Root, Roots};
 use crate::seen::Seen;
 use crate::undo_store::UndoStore;
-use broker_protocol::{CallId, Failed, FileAnswer, FileReply, Request, Zone, ZonePath};
-use executor_spec::worker::SESSION_LEN;
-use std::cell::{Cell, RefCell};
+use broker_protocol::{Failed, FileAnswer, FileReply, Request, Zone, ZonePath};
+use executor_spec::worker::CallContext;
+use std::cell::RefCell;
 use std::fs::File;
+use std::ops::Deref;
 use std::os::fd::OwnedFd;
 
 /// The file tools on two roots. Only the roots' descriptors and what has been read are kept between calls.
@@ -20,36 +21,32 @@ pub struct Worker {
     pub store: RefCell<UndoStore>,
     /// Where the directories are recorded that it makes: a repository may come about in them.
     pub made: Option<File>,
-    /// The session's ID in the audit.
-    pub session: RefCell<String>,
-    /// Number of the current call.
-    pub call: Cell<CallId>,
-    /// Its tool.
-    pub tool: RefCell<String>,
-    /// The places to which links on its path may lead.
-    pub permitted: RefCell<Vec<ZonePath>>,
+}
+
+/// One request, and on whose behalf it is carried out. The tools are its methods.
+pub struct FileCall<'w> {
+    worker: &'w Worker,
+    pub context: CallContext,
+    pub tool: &'w str,
+}
+
+impl Deref for FileCall<'_> {
+    type Target = Worker;
+
+    fn deref(&self) -> &Worker {
+        self.worker
+    }
 }
 
 impl Worker {
     /// A worker on `roots`, which are opened before the process is confined. It saves up to `budget` bytes of changes in `undo`.
     pub fn new(roots: Roots, names: Names, undo: Option<OwnedFd>, budget: u64) -> Self {
-        let (seen, store, call) = (
-            RefCell::default(),
-            RefCell::new(UndoStore::new(undo, budget)),
-            Cell::new(0),
-        );
-        let session = RefCell::new("0".repeat(SESSION_LEN));
-        let (tool, permitted) = (RefCell::default(), RefCell::default());
         Self {
             roots,
             names,
-            seen,
-            store,
+            seen: RefCell::default(),
+            store: RefCell::new(UndoStore::new(undo, budget)),
             made: None,
-            session,
-            call,
-            tool,
-            permitted,
         }
     }
 
@@ -66,33 +63,37 @@ impl Worker {
         }
     }
 
-    pub fn name_session(&self, id: &str) {
-        if *self.session.borrow() != id {
-            self.session.replace(id.to_owned());
-        }
-    }
-
-    /// Carries out a request whose links may lead to the places in `permitted`, within the limits in `bounds`.
+    /// Carries out a request.
     ///
     /// # Errors
-    /// The place where they lead instead: nothing was done there.
-    pub fn answer(
-        &self,
-        call: CallId,
-        permitted: Vec<ZonePath>,
-        request: &Request,
-    ) -> Result<FileAnswer, ZonePath> {
-        self.call.set(call);
-        self.permitted.replace(permitted);
-        match self.reply(request) {
+    /// The place where links on its path lead, if that is not permitted: nothing was done there.
+    pub fn answer(&self, context: CallContext, request: &Request) -> Result<FileAnswer, ZonePath> {
+        match self.call(context, request.tool()).reply(request) {
             Err(WorkError::Open(OpenError::Elsewhere { real, .. })) => Err(real),
             replied => Ok(replied.map_err(Failed::from)),
         }
     }
 
+    pub fn call<'w>(&'w self, context: CallContext, tool: &'w str) -> FileCall<'w> {
+        FileCall {
+            worker: self,
+            context,
+            tool,
+        }
+    }
+
+    pub fn root(&self, zone: Zone) -> &Root {
+        match zone {
+            Zone::Project => &self.roots.project,
+            Zone::Central => &self.roots.central,
+            Zone::Granted => &self.roots.granted,
+        }
+    }
+}
+
+impl FileCall<'_> {
     fn reply(&self, request: &Request) -> Result<FileReply, WorkError> {
         request.check()?;
-        self.tool.replace(request.tool().to_owned());
         match request {
             Request::Bash(_)
             | Request::Service(_)
@@ -110,14 +111,6 @@ impl Worker {
             Request::Undo(undo) => self.undo(undo).map(FileReply::Undone),
             Request::FileBytes(bytes) => self.bytes(bytes).map(FileReply::Bytes),
             Request::State(state) => self.state(state),
-        }
-    }
-
-    pub fn root(&self, zone: Zone) -> &Root {
-        match zone {
-            Zone::Project => &self.roots.project,
-            Zone::Central => &self.roots.central,
-            Zone::Granted => &self.roots.granted,
         }
     }
 }

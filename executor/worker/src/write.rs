@@ -12,7 +12,7 @@ use crate::open::{regular, regular_stat};
 use crate::root::{ENTERING, Location, READING, open_beneath};
 use crate::seen::{Known, NotKnown, Stamp};
 use crate::temporary::TemporaryFile;
-use crate::worker::Worker;
+use crate::worker::FileCall;
 use broker_protocol::{Digest, FileWrite, Written, ZonePath};
 use executor_spec::known_directories::identity;
 use executor_sys::take_back::take_back;
@@ -77,7 +77,7 @@ impl CurrentFile {
     }
 }
 
-impl Worker {
+impl FileCall<'_> {
     /// Answers `file_write`.
     pub fn write(&self, request: &FileWrite) -> Result<Written, WorkError> {
         for _ in 1..ATTEMPTS {

@@ -5,7 +5,7 @@ use crate::bounds::KEPT;
 use crate::content::digest;
 use crate::seen::FILES;
 use broker_protocol::{Edit, FileEdit, Occurrence};
-use executor_spec::worker::PREVIEW_CALL as LOOK;
+use executor_spec::worker::{CallContext, Purpose};
 use std::time::SystemTime;
 
 const UNREAD: &str =
@@ -232,11 +232,11 @@ fn a_look_for_who_is_asked_is_no_read() {
         offset: None,
         limit: None,
     });
-    ground
-        .worker
-        .answer(LOOK, Vec::new(), &read)
-        .unwrap()
-        .unwrap();
+    let preview = CallContext {
+        purpose: Purpose::Preview,
+        ..context(Vec::new())
+    };
+    ground.worker.answer(preview, &read).unwrap().unwrap();
     assert!(
         ground
             .write("a", "new")
@@ -244,6 +244,10 @@ fn a_look_for_who_is_asked_is_no_read() {
             .message
             .contains(UNREAD)
     );
-    ground.worker.answer(7, Vec::new(), &read).unwrap().unwrap();
+    ground
+        .worker
+        .answer(context(Vec::new()), &read)
+        .unwrap()
+        .unwrap();
     ground.write("a", "new").unwrap();
 }

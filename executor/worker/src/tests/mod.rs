@@ -15,12 +15,13 @@ mod small;
 
 use crate::names::Names;
 use crate::root::{Root, Roots};
-use crate::worker::Worker;
+use crate::worker::{FileCall, Worker};
 use broker_protocol::{
     ErrorKind, Failed, FileRead, FileReply, FileWrite, Read, Request, Written, Zone, ZonePath,
     frame, limit,
 };
 use executor_spec::undo_directory;
+use executor_spec::worker::{CallContext, Purpose, SESSION_LEN};
 use policies::{Matcher, Origin, ProtectedName, Protection, ScopePaths, WhenNew};
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -73,6 +74,15 @@ fn roots(home: &Path, project_writable: bool, central_writable: bool) -> Roots {
     }
 }
 
+/// The context of a call whose links may lead to these places.
+fn context(permitted: Vec<ZonePath>) -> CallContext {
+    CallContext {
+        session: "0".repeat(SESSION_LEN),
+        purpose: Purpose::Call(7),
+        permitted,
+    }
+}
+
 /// Bytes that a worker keeps of changes.
 const UNDO: u64 = 100 << 20;
 
@@ -110,6 +120,10 @@ impl Ground {
         }
     }
 
+    fn call(&self) -> FileCall<'_> {
+        self.worker.call(context(Vec::new()), "file_write")
+    }
+
     fn path(&self, name: &str) -> PathBuf {
         self.home.join(name)
     }
@@ -144,7 +158,7 @@ impl Ground {
         let mut permitted = Vec::new();
         // As a broker whose policy has no rules.
         let answer = loop {
-            match self.worker.answer(7, permitted.clone(), &request) {
+            match self.worker.answer(context(permitted.clone()), &request) {
                 Ok(answer) => break answer,
                 Err(real) if permitted.contains(&real) => panic!("{real} was permitted"),
                 Err(real) => permitted.push(real),

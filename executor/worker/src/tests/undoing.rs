@@ -262,6 +262,10 @@ fn two_sessions_share_the_numbers() {
     );
     assert_eq!(ground.write("a", "x").unwrap().change, Some(1));
     for round in 0..100 {
+        let first = CallContext {
+            purpose: Purpose::Call(1),
+            ..context(Vec::new())
+        };
         let path = zoned(&format!("b{round}"));
         let write = FileWrite {
             path,
@@ -270,7 +274,7 @@ fn two_sessions_share_the_numbers() {
             expected_sha256: None,
         };
         other
-            .answer(1, Vec::new(), &Request::FileWrite(write))
+            .answer(first, &Request::FileWrite(write))
             .unwrap()
             .unwrap();
     }

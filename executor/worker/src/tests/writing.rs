@@ -217,12 +217,12 @@ fn a_file_that_changes_between_look_and_rename_is_not_lost() {
     ground.put("project/a", "old");
     let (path, place) = (zoned("a"), Location::from(&zoned("a")));
     let before = CurrentFile::of(
-        ground.worker.stat(&place).unwrap().unwrap(),
+        ground.call().stat(&place).unwrap().unwrap(),
         b"old".to_vec(),
     );
     ground.put("project/a", "theirs");
     let error = ground
-        .worker
+        .call()
         .put(&path, &place, b"ours", Some(&before), None)
         .unwrap_err();
     assert_eq!(Failed::from(error).kind, ErrorKind::InvalidInput);
