@@ -3,7 +3,7 @@
 
 use broker_protocol::approval::STANDING;
 use broker_protocol::*;
-use lazaret_tests::approval::{Approver, dressed, set_policy, sockets};
+use lazaret_tests::approval::{Approver, audited, dressed, set_policy, sockets};
 use lazaret_tests::process::{self, figure, until};
 use lazaret_tests::wire::{Received, framed, opening, shell};
 use lazaret_tests::world::long_sleep;
@@ -1255,6 +1255,13 @@ fn an_approver_sees_the_difference_and_rules_over_lasting_grants(place: Place) {
         "{rendered}"
     );
     assert!(matches!(broker.done(1).outcome, Outcome::Answered));
+    let shown = audited(&world, "preview");
+    assert_eq!(
+        shown
+            .last()
+            .map(|record| (&record["call"], &record["path"])),
+        Some((&json!(1), &json!("project:file")))
+    );
     let again = broker.call(2, write("other"));
     assert!(matches!(again.outcome, Outcome::Answered), "{again:?}");
     approver.send(&json!({ "session": rendered["session"], "grants": true }));
@@ -1275,6 +1282,31 @@ fn an_approver_sees_the_difference_and_rules_over_lasting_grants(place: Place) {
     let socket = sockets(&world).remove(0);
     drop(broker);
     assert!(until(LIMIT, || !socket.exists()), "a socket is left");
+}
+
+place_test!(an_approver_is_shown_no_file_that_the_policy_closes_to_reading);
+/// A preview is decided as a read of the file, and recorded only if it is shown.
+fn an_approver_is_shown_no_file_that_the_policy_closes_to_reading(place: Place) {
+    let world = World::new(place);
+    world.put("docs/a", "SHOWN\n");
+    world.put("src/a", "KEPT BACK\n");
+    let deny = "[[rule]]\ntool = \"file_read\"\naction = \"deny\"\nwhy = \"w\"\nwhen = [{ param = \"path\", matches = \"src/**\" }]\n";
+    let mut broker = guided(&world, &format!("{SEPARATE}\n{deny}"));
+    let mut approver = Approver::start(&world);
+    for (call, name, is_shown) in [(1, "docs/a", true), (2, "src/a", false)] {
+        ask(&mut broker, call, write(name));
+        let body = approver.answer("no")["body"].to_string();
+        assert_eq!(
+            kind(&broker.done(call).outcome),
+            Some(ErrorKind::DeniedUser)
+        );
+        assert_eq!(body.contains("SHOWN"), is_shown, "{body}");
+        assert!(!body.contains("KEPT BACK"), "{body}");
+        let is_recorded = audited(&world, "preview")
+            .iter()
+            .any(|record| record["call"] == json!(call));
+        assert_eq!(is_recorded, is_shown);
+    }
 }
 
 /// Has a write of a file allowed that the session has not read, and returns the outcome.
