@@ -10,7 +10,7 @@ use broker_protocol::{
     CallId, Challenge, Denials, ErrorKind, Extent, FileRead, Outcome, Refused, Request, Risk,
     Wants, ZonePath, limit,
 };
-use executor_audit::audit::{Audit, AuditError};
+use executor_audit::audit::{Audit, AuditError, Owed};
 use executor_audit::record::Record;
 use executor_leases::{LeasedPath, Leases, Missing, Places, RULE};
 use executor_spec::sandbox::SandboxSpec;
@@ -43,9 +43,9 @@ impl Granted {
         request: Request,
         approval: Option<(String, Extent)>,
         audit: &mut Audit,
-    ) -> Result<Self, AuditError> {
-        audit.grant(call, &request, approval)?;
-        Ok(Permit { call }.for_work(request))
+    ) -> Result<Authorised, AuditError> {
+        let owed = audit.grant(call, &request, approval)?;
+        Ok(Authorised::Granted(Permit { call }.for_work(request), owed))
     }
 }
 
@@ -158,7 +158,8 @@ pub fn authorise_preview(
 /// The decision on a request.
 #[derive(Debug)]
 pub enum Authorised {
-    Granted(Granted),
+    /// It runs; its record is to be completed as soon as it is on its way.
+    Granted(Granted, Owed),
     /// It waits for an approval that answers this challenge.
     Asked(Request, Challenge),
     /// It will not run; the denials say why.
@@ -204,7 +205,7 @@ pub fn authorise(
         approval,
     } = submission;
     if approval.is_some() {
-        return Granted::new(call, request, approval, audit).map(Authorised::Granted);
+        return Granted::new(call, request, approval, audit);
     }
     let verdict = match refuse(&request, wants, load) {
         Some(outcome) => {
@@ -221,12 +222,12 @@ pub fn authorise(
         Err(refused) => (also_refuse(verdict, refused), Missing::default()),
     };
     match verdict {
-        Verdict::Allow => Granted::new(call, request, None, audit).map(Authorised::Granted),
+        Verdict::Allow => Granted::new(call, request, None, audit),
         Verdict::Ask(question)
             if missing.wants.is_empty() && approvals.covers(&question, &request, real, spec) =>
         {
             let approval = (question.rule, Extent::Session);
-            Granted::new(call, request, Some(approval), audit).map(Authorised::Granted)
+            Granted::new(call, request, Some(approval), audit)
         }
         Verdict::Ask(question) => {
             audit.begin(call, &request, Some(question.rule.clone()));

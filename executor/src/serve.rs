@@ -207,14 +207,14 @@ impl Broker {
         let Phase::Open(session) = &mut self.phase else {
             return Ok(());
         };
-        let frames = session.collect()?;
+        let (frames, owed) = session.collect()?;
         frames.iter().try_for_each(|frame| self.send(frame))?;
         if let Phase::Open(session) = &mut self.phase
-            && session.audit.is_incomplete()
+            && let Some(owed) = owed
         {
             // The client gets its answer first. If it is gone, the end of the turn finds that too.
             let _ = self.connection.flush();
-            session.audit.complete()?;
+            session.audit.complete(owed)?;
         }
         Ok(())
     }

@@ -17,7 +17,7 @@ use broker_protocol::{
     CallId, Ended, Failed, FileReply, Finding, Findings, FromBroker, LayerSet, Outcome, Request,
     Usage, Wants, limit,
 };
-use executor_audit::audit::Audit;
+use executor_audit::audit::{Audit, Owed};
 use executor_denials::describe_refusals;
 use executor_project::central_owner::RootLock;
 use executor_project::network::Online;
@@ -99,11 +99,14 @@ impl Session {
             approval: answered,
         };
         let session = (&self.spec, &self.profiles.user);
+        let mut unfinished = None;
         match authorise(submission, request, load, session, approvals, audit)? {
-            Authorised::Granted(granted) => {
+            Authorised::Granted(granted, owed) => {
                 if approval.is_some() || !self.approvals.leases.is_empty() {
                     // To open what is leased, and hand it to a cell, can take long.
-                    self.audit.complete()?;
+                    self.audit.complete(owed)?;
+                } else {
+                    unfinished = Some(owed);
                 }
                 let leased =
                     approval.map_or(Ok(Ok(None)), |approval| self.lease(call.id, approval))?;
@@ -134,7 +137,7 @@ impl Session {
         }
         self.calls.insert(call.id, call);
         // After the order to the cell, which need not wait for it.
-        Ok(self.audit.complete()?)
+        Ok(unfinished.map_or(Ok(()), |owed| self.audit.complete(owed))?)
     }
 
     /// Passes granted work to what carries it out.
@@ -249,9 +252,9 @@ impl Session {
         call.end_denied(outcome, usage, denied);
     }
 
-    /// Returns the frames that are ready for the client. The end of a call is in the audit before its frame is made; once the frames
-    /// are sent, the audit must be completed.
-    pub fn collect(&mut self) -> Result<Vec<FromBroker>, Failed> {
+    /// Returns the frames that are ready for the client, and the last record that is completed once they are sent: the end of a call is in
+    /// the audit before its frame is made.
+    pub fn collect(&mut self) -> Result<(Vec<FromBroker>, Option<Owed>), Failed> {
         for (id, started) in self.pool.take_started() {
             let Some(call) = self.calls.get_mut(&id) else {
                 continue;
@@ -292,6 +295,7 @@ impl Session {
         if is_over && !self.found.is_empty() {
             frames.push(FromBroker::Found(std::mem::take(&mut self.found)));
         }
+        let mut owed = None;
         for CallEnd {
             call,
             outcome,
@@ -301,7 +305,7 @@ impl Session {
             .iter()
             .filter_map(|id| self.calls.remove(id)?.into_end())
         {
-            self.audit.ended(call, &outcome, &usage)?;
+            owed = Some(self.audit.ended(call, &outcome, &usage)?);
             frames.push(FromBroker::Done {
                 call,
                 outcome,
@@ -310,7 +314,7 @@ impl Session {
                 denied,
             });
         }
-        Ok(frames)
+        Ok((frames, owed))
     }
 
     /// Takes in what was found by a command for which no call waits, and what it has misplaced.

@@ -44,8 +44,10 @@ impl Session {
         // A failure is ignored: no client is left to report it to.
         let _ = unfinished.try_for_each(|kept| self.audit.append(&kept.record()));
         let mut ends = ends.into_iter();
-        let recorded =
-            ends.try_for_each(|end| self.audit.ended(end.call, &end.outcome, &end.usage));
+        let recorded = ends.try_for_each(|end| {
+            let owed = self.audit.ended(end.call, &end.outcome, &end.usage)?;
+            self.audit.complete(owed)
+        });
         let _ = recorded.and_then(|()| self.audit.close());
         drop(self.root_lock);
         self.spec.scratch

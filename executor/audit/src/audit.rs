@@ -90,6 +90,12 @@ pub struct Audit {
     is_broken: bool,
 }
 
+/// A record was appended, and the lock on the chain is still held: [`Audit::complete`] takes this, and must follow within a moment, because
+/// other brokers wait.
+#[must_use = "other brokers wait until the record is completed"]
+#[derive(Debug)]
+pub struct Owed(());
+
 impl Audit {
     /// Opens the audit in `directory`, which is created if it is missing, and removes everybody else's access to it.
     pub fn open(directory: &Path, secrets: Vec<Secret>) -> Result<Self, AuditError> {
@@ -160,30 +166,30 @@ impl Audit {
     }
 
     /// Begins the entry of a call that may run, with its approval if it needed one. If it runs a command or
-    /// changes something, that is recorded now: it is not undone if this broker dies before its end. Needs a [`complete`](Self::complete)
-    /// soon.
+    /// changes something, that is recorded now: it is not undone if this broker dies before its end.
     pub fn grant(
         &mut self,
         call: CallId,
         request: &Request,
         approval: Option<(String, Extent)>,
-    ) -> Result<(), AuditError> {
+    ) -> Result<Owed, AuditError> {
         let question = approval.map(|(rule, extent)| (rule, Some(extent.name())));
         let entry = AuditEntry::new(request, question, &self.secrets);
-        if is_recorded_at_start(request) {
-            self.append_ahead(&Record::started(call, &entry))?;
-        }
+        let owed = match is_recorded_at_start(request) {
+            true => self.append_ahead(&Record::started(call, &entry))?,
+            false => Owed(()),
+        };
         self.entries.insert(call, entry);
-        Ok(())
+        Ok(owed)
     }
 
-    /// Records the end of a call. Needs a [`complete`](Self::complete) soon.
+    /// Records the end of a call.
     pub fn ended(
         &mut self,
         call: CallId,
         outcome: &Outcome,
         usage: &Usage,
-    ) -> Result<(), AuditError> {
+    ) -> Result<Owed, AuditError> {
         let Some((entry, facts)) = self
             .entries
             .remove(&call)
@@ -192,7 +198,7 @@ impl Audit {
             return Err(self.error("record", io::Error::other("the call has no entry")));
         };
         self.calls += 1;
-        self.append_ahead(&Record::ended(
+        let owed = self.append_ahead(&Record::ended(
             call,
             &entry,
             facts,
@@ -201,10 +207,9 @@ impl Audit {
         ))?;
         // A refusal is on the disk before the client gets its answer.
         if let Outcome::Refused(_) = outcome {
-            self.sync()
-        } else {
-            Ok(())
+            self.sync()?;
         }
+        Ok(owed)
     }
 
     /// Records that the session is over.
@@ -236,20 +241,21 @@ impl Audit {
 
     /// Appends a record to the chain.
     pub fn append(&mut self, record: &Record) -> Result<(), AuditError> {
-        self.append_ahead(record)?;
-        self.complete()
+        let owed = self.append_ahead(record)?;
+        self.complete(owed)
     }
 
-    /// Appends a record, and keeps the lock for [`complete`](Self::complete), which must follow within a moment: other brokers wait for it.
-    fn append_ahead(&mut self, record: &Record) -> Result<(), AuditError> {
+    /// Appends a record, and keeps the lock until the head is written: other brokers wait for it.
+    fn append_ahead(&mut self, record: &Record) -> Result<Owed, AuditError> {
         if self.is_broken {
             return Err(self.error("append", io::Error::other("it failed before")));
         }
-        self.complete()?;
+        self.write_owed()?;
         let appended = self.append_locked(record);
         self.is_broken = appended.is_err();
         self.due = self.due.or(Some(Instant::now() + SYNC));
-        appended.map_err(|(step, source)| self.error(step, source))
+        appended.map_err(|(step, source)| self.error(step, source))?;
+        Ok(Owed(()))
     }
 
     fn append_locked(&mut self, record: &Record) -> Result<(), (&'static str, io::Error)> {
@@ -263,14 +269,14 @@ impl Audit {
         Ok(())
     }
 
-    /// Whether the last record needs a [`complete`](Self::complete).
-    pub fn is_incomplete(&self) -> bool {
-        self.owed.is_some()
+    /// Writes the head after the last record, if another record has not done so already, and releases its lock. Should this broker die
+    /// before that, the next one takes the record up.
+    pub fn complete(&mut self, owed: Owed) -> Result<(), AuditError> {
+        let Owed(()) = owed;
+        self.write_owed()
     }
 
-    /// Writes the head after the last record, if it is not written yet, and releases its lock. Should this broker die before that,
-    /// the next one takes the record up.
-    pub fn complete(&mut self) -> Result<(), AuditError> {
+    fn write_owed(&mut self) -> Result<(), AuditError> {
         let Some(head) = self.owed.take() else {
             return Ok(());
         };
@@ -417,7 +423,7 @@ impl Audit {
     }
 
     fn sync(&mut self) -> Result<(), AuditError> {
-        self.complete()?;
+        self.write_owed()?;
         self.due = None;
         let file = self.file.as_ref().map(|(_, file)| file);
         let synced = file
@@ -575,7 +581,7 @@ mod tests {
     fn a_record_is_there_before_its_head_and_nobody_comes_between() {
         let (_folder, path, mut first) = audit();
         append(&mut first, 1);
-        first.append_ahead(&fault()).unwrap();
+        let owed = first.append_ahead(&fault()).unwrap();
         assert_eq!(
             (follow(&text(&path, 1), chain::START).0, head(&path).seq),
             (2, 1)
@@ -585,12 +591,12 @@ mod tests {
             second.head.try_lock().unwrap_err().to_string(),
             TryLockError::WouldBlock.to_string()
         );
-        first.complete().unwrap();
+        first.complete(owed).unwrap();
         append(&mut second, 1);
-        second.append_ahead(&fault()).unwrap();
+        let _never = second.append_ahead(&fault()).unwrap();
         // As if its broker had been killed.
         drop(second);
-        first.append_ahead(&fault()).unwrap();
+        let _overtaken = first.append_ahead(&fault()).unwrap();
         append(&mut first, 1);
         let (count, hash) = follow(&text(&path, 1), chain::START);
         assert_eq!((count, head(&path).seq, head(&path).hash), (6, 6, hash));
