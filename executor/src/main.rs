@@ -45,7 +45,7 @@ mod fault;
 use broker_protocol::Layer;
 use executor_layers::descriptors;
 use executor_spec::ablation::Ablation;
-use executor_spec::error::LayerError;
+use executor_spec::error::SetupError;
 use executor_spec::variables::Variables;
 use executor_sys::{fd, process};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -126,7 +126,7 @@ fn run(task: Task) -> io::Result<()> {
         print!("{text}");
         return Ok(());
     }
-    let other = |error: LayerError| io::Error::other(error.to_string());
+    let other = |error: SetupError| io::Error::other(error.to_string());
     allow_descriptors()?;
     let ablation = Ablation::read()?;
     descriptors::keep_only(&[], ablation.descriptors()).map_err(other)?;

@@ -46,7 +46,7 @@ use executor_project::{
 use executor_project::{git_identity, git_ignore, git_settings};
 use executor_spec::ablation::Ablation;
 use executor_spec::also_closed::{AlsoClosed, WhyClosed};
-use executor_spec::error::Privilege;
+use executor_spec::error::{Part, Privilege};
 use executor_spec::known_directories::DirectoryMemory;
 use executor_spec::linked_repository::LinkedRepository;
 use executor_spec::pins::PINS_MAX;
@@ -102,9 +102,9 @@ pub enum OpenError {
     /// Files of the host prevent the session.
     #[error("the sandbox cannot be planned: {0}")]
     Plan(io::Error),
-    #[error("the layer {} cannot be put up: {step}: {source}", .layer.name())]
-    Layer {
-        layer: Layer,
+    #[error("{part}: {step}: {source}")]
+    Setup {
+        part: Part,
         step: String,
         source: io::Error,
         refused: Option<Privilege>,
@@ -162,7 +162,7 @@ impl OpenError {
             | OpenError::Reveal(_)
             | OpenError::Lease(_) => ErrorKind::DeniedPolicy,
             OpenError::Plan(_)
-            | OpenError::Layer { .. }
+            | OpenError::Setup { .. }
             | OpenError::Unsupervised { .. }
             | OpenError::Audit(_)
             | OpenError::Warden(_)
@@ -593,14 +593,14 @@ fn build_in_a_tier(
     }
     match build_until_pinned(policy, Tier::Namespaced, abi, paths, user) {
         // A throw-away session needs mounts.
-        Err(OpenError::Layer {
+        Err(OpenError::Setup {
             step,
             source,
             refused: Some(_),
             ..
         }) if is_thrown_away => Err(OpenError::ThrowAway(format!("{step}: {source}"))),
         // The machine denies this user some of the namespaces: then none of them are used.
-        Err(OpenError::Layer {
+        Err(OpenError::Setup {
             step,
             source,
             refused: Some(_),
@@ -627,8 +627,8 @@ fn build_until_pinned(
 ) -> Result<Sandbox, OpenError> {
     for _ in 1..BUILDS_MAX {
         match build(policy, tier, abi, paths, user) {
-            Err(OpenError::Layer {
-                layer: Layer::ProtectedNames,
+            Err(OpenError::Setup {
+                part: Part::Layer(Layer::ProtectedNames),
                 source,
                 ..
             }) if source.kind() == io::ErrorKind::NotFound => {}
@@ -784,12 +784,12 @@ fn start(spec: &SandboxSpec, user: &User) -> Result<Started, OpenError> {
             })
         }
         WardenMessage::Failed {
-            layer,
+            part,
             errno,
             refused,
             step,
-        } => Err(OpenError::Layer {
-            layer,
+        } => Err(OpenError::Setup {
+            part,
             step,
             source: io::Error::from_raw_os_error(errno),
             refused,
@@ -824,8 +824,8 @@ fn start_error(tier: Tier, source: io::Error) -> OpenError {
         Tier::Namespaced => {
             let refused =
                 Some(Privilege::Namespaces).filter(|privilege| privilege.is_refused_by(&source));
-            OpenError::Layer {
-                layer: Layer::UserNamespace,
+            OpenError::Setup {
+                part: Layer::UserNamespace.into(),
                 step: "clone".into(),
                 source,
                 refused,

@@ -245,9 +245,9 @@ impl Pool {
         let streams = ordered.map_err(|error| {
             let message = match cell.receive() {
                 Ok(Message::Report(Report {
-                    end: End::Unconfined { layer, errno },
+                    end: End::Unconfined { part, errno },
                     ..
-                })) => unconfined(layer.name(), errno),
+                })) => unconfined(part, errno),
                 Ok(_) | Err(_) => format!("the cell cannot be used: {error}"),
             };
             Broken { message }
@@ -344,13 +344,10 @@ impl Pool {
                 }
             }
             Ok(WardenMessage::Failed {
-                layer, errno, step, ..
+                part, errno, step, ..
             }) => {
                 let error = io::Error::from_raw_os_error(errno);
-                return Err(lost(&format!(
-                    "the layer {} failed: {step}: {error}",
-                    layer.name()
-                )));
+                return Err(lost(&format!("{part}: {step}: {error}")));
             }
             Ok(WardenMessage::Lost(request)) => self.lose_one(request),
             // Sent before the session is open only.

@@ -10,6 +10,7 @@ use executor_cell::CellHandle;
 use executor_denials::describe_refusals;
 use executor_denials::named;
 use executor_spec::cell_report::{End, Message, Report};
+use executor_spec::error::Part;
 use executor_spec::leftover::Leftover;
 use executor_spec::refusals::MESSAGES_MAX;
 use executor_spec::refusals::Refusal;
@@ -506,7 +507,7 @@ impl RunningCommand {
         };
         let end = match (self.fault, report.end) {
             (Some(fault), _) => broken(fault),
-            (None, End::Unconfined { layer, errno }) => broken(&unconfined(layer.name(), errno)),
+            (None, End::Unconfined { part, errno }) => broken(&unconfined(part, errno)),
             (None, end) => Ok(ended.unwrap_or_else(|| natural_end(end, &usage, kept))),
         };
         // A cell whose command the broker has ended sees its orders closed, and exits.
@@ -650,9 +651,9 @@ fn named_processes(leftover: &Leftover) -> LeftRunning {
 }
 
 /// Why a cell with a failed layer has run nothing.
-pub fn unconfined(layer: &str, errno: i32) -> String {
+pub fn unconfined(part: Part, errno: i32) -> String {
     let error = io::Error::from_raw_os_error(errno);
-    format!("nothing was run: the layer {layer} cannot be put up: {error}")
+    format!("nothing was run: {part}: {error}")
 }
 
 /// How a command ended that the broker did not end; limits enforced by the kernel kill it with signals.

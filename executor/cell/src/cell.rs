@@ -17,7 +17,7 @@ use executor_layers::landlock::Rulesets;
 use executor_layers::no_new_privileges::NoNewPrivileges;
 use executor_spec::cell_order::{self, CellPlan, Steering};
 use executor_spec::cell_report::{End, Message, Report};
-use executor_spec::error::{At, LayerError};
+use executor_spec::error::{At, Part, SetupError};
 use executor_spec::leftover::Leftover;
 use executor_spec::refusals::Refusals;
 use executor_spec::sandbox::SandboxSpec;
@@ -57,7 +57,7 @@ pub struct SessionRules {
 /// Runs a first process until it exits.
 pub fn run(
     spec: &SandboxSpec,
-    rules: Result<&SessionRules, LayerError>,
+    rules: Result<&SessionRules, SetupError>,
     socket: &OwnedFd,
     nnp: NoNewPrivileges,
 ) -> ! {
@@ -65,7 +65,7 @@ pub fn run(
     if let Err(error) = prepared.and_then(|slot| slot.serve()) {
         let errno = error.source.raw_os_error().unwrap_or(libc::EPERM);
         let end = End::Unconfined {
-            layer: error.layer,
+            part: error.part,
             errno,
         };
         let used = CpuAndMemory::default();
@@ -162,14 +162,14 @@ impl<'a> Slot<'a> {
         rules: &'a SessionRules,
         socket: &'a OwnedFd,
         nnp: NoNewPrivileges,
-    ) -> Result<Self, LayerError> {
+    ) -> Result<Self, SetupError> {
         let step = || "prepare the cell".to_owned();
-        prctl::set_name(c"lazaret-cell").at(Layer::PidNamespace, step)?;
+        prctl::set_name(c"lazaret-cell").at(Part::Processes, step)?;
         let sweep = if spec.has(Layer::PidNamespace) {
-            prctl::set_pdeathsig(Signal::SIGKILL).at(Layer::PidNamespace, step)?;
+            prctl::set_pdeathsig(Signal::SIGKILL).at(Part::Processes, step)?;
             Sweep::All
         } else {
-            prctl::set_child_subreaper(true).at(Layer::PidNamespace, step)?;
+            prctl::set_child_subreaper(true).at(Part::Processes, step)?;
             if spec.has(Layer::LandlockScopes) {
                 Sweep::All
             } else {
@@ -178,8 +178,8 @@ impl<'a> Slot<'a> {
         };
         let confined = confine(spec, &rules.rulesets, nnp)?;
         let null = open("/dev/null", OFlag::O_RDWR | OFlag::O_CLOEXEC, Mode::empty());
-        let null = null.at(Layer::Descriptors, || "open /dev/null".into())?;
-        let null_device = device(&null).at(Layer::Descriptors, || "look at /dev/null".into())?;
+        let null = null.at(Part::Processes, || "open /dev/null".into())?;
+        let null_device = device(&null).at(Part::Processes, || "look at /dev/null".into())?;
         // Cells must not inherit the descriptors of the rules' paths, of the warden's socket, and of its other children.
         let access = rules.access.as_ref();
         let supervisors = access.into_iter().flat_map(AccessRules::descriptors);
@@ -191,7 +191,7 @@ impl<'a> Slot<'a> {
         descriptors::keep_only(&kept, spec.ablation.descriptors())?;
         drop(kept);
         let child_ends = children::end_signals()?;
-        let state = ProcessState::now().at(Layer::Rlimits, step)?;
+        let state = ProcessState::now().at(Part::Processes, step)?;
         let spawner = Spawner::new(spec, confined);
         let scratch = Some(spec.scratch.tmp.as_path()).filter(|_| spec.has(Layer::MountNamespace));
         let slot = Self {
@@ -205,7 +205,7 @@ impl<'a> Slot<'a> {
             state,
             scratch,
         };
-        slot.rehearse().at(Layer::PidNamespace, step)?;
+        slot.rehearse().at(Part::Processes, step)?;
         Ok(slot)
     }
 
@@ -229,7 +229,7 @@ impl<'a> Slot<'a> {
     }
 
     /// Serves calls in sequence, until the session ends or this process must not be reused.
-    fn serve(&self) -> Result<(), LayerError> {
+    fn serve(&self) -> Result<(), SetupError> {
         let (mut stack, mut idle) = (SpawnStack::default(), IdleTrim::default());
         for call in 1..=USES_MAX {
             let (child, mut cell) = self.cell(&mut stack)?;
@@ -291,7 +291,7 @@ impl<'a> Slot<'a> {
     fn cell<'c>(
         &'c self,
         stack: &'c mut SpawnStack,
-    ) -> Result<(PreparedChild<'c>, Cell<'c>), LayerError> {
+    ) -> Result<(PreparedChild<'c>, Cell<'c>), SetupError> {
         let step = || "prepare the program".to_owned();
         let (child, listener) = self
             .spawner

@@ -1,7 +1,6 @@
 //! Reaping children, and finding the processes left of a cell where neither a PID namespace nor a Landlock scope collects them.
 
-use broker_protocol::Layer;
-use executor_spec::error::{At, LayerError};
+use executor_spec::error::{At, Part, SetupError};
 use executor_sys::proc;
 use executor_sys::process::{self, ChildChange, ChildState};
 use nix::sys::signal::{SigSet, Signal, kill};
@@ -9,13 +8,13 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
 
 /// A descriptor that is readable when a child has ended.
-pub fn end_signals() -> Result<SignalFd, LayerError> {
+pub fn end_signals() -> Result<SignalFd, SetupError> {
     let mut set = SigSet::empty();
     set.add(Signal::SIGCHLD);
     let step = || "signalfd".to_owned();
-    set.thread_block().at(Layer::PidNamespace, step)?;
+    set.thread_block().at(Part::Processes, step)?;
     SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
-        .at(Layer::PidNamespace, step)
+        .at(Part::Processes, step)
 }
 
 /// Detaches from a program that declared its parent its tracer (`PTRACE_TRACEME`) and whose parent is, or has become, ours: nobody here

@@ -4,7 +4,7 @@ use crate::cell::SessionRules;
 use broker_protocol::{Layer, frame};
 use executor_layers::landlock::LandlockRules;
 use executor_layers::leased_mounts;
-use executor_spec::error::{At, LayerError};
+use executor_spec::error::{At, SetupError};
 use executor_spec::leased_cell::{ATTACHED, CellLeases};
 use executor_spec::sandbox::SandboxSpec;
 use executor_sys::file::open_without_links;
@@ -25,7 +25,7 @@ pub fn receive(
     spec: &SandboxSpec,
     rules: &mut SessionRules,
     fds: Vec<OwnedFd>,
-) -> Result<(), LayerError> {
+) -> Result<(), SetupError> {
     let layer = if spec.has(Layer::MountNamespace) {
         Layer::MountNamespace
     } else {

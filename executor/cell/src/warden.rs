@@ -12,7 +12,7 @@ use executor_layers::mounts;
 use executor_layers::namespaces;
 use executor_layers::no_new_privileges::{self, NoNewPrivileges};
 use executor_layers::seccomp;
-use executor_spec::error::{At, LayerError};
+use executor_spec::error::{At, Part, SetupError};
 use executor_spec::known_directories::DirectoryMemory;
 use executor_spec::relay::{RelayGate, RelaySockets};
 use executor_spec::sandbox::SandboxSpec;
@@ -48,7 +48,7 @@ pub fn run(spec: &SandboxSpec, socket: &OwnedFd, uid: Uid, gid: Gid) -> ! {
     exit(1)
 }
 
-fn serve(spec: &SandboxSpec, socket: &OwnedFd, uid: Uid, gid: Gid) -> Result<(), LayerError> {
+fn serve(spec: &SandboxSpec, socket: &OwnedFd, uid: Uid, gid: Gid) -> Result<(), SetupError> {
     let directories = spec
         .directories
         .iter()
@@ -60,9 +60,7 @@ fn serve(spec: &SandboxSpec, socket: &OwnedFd, uid: Uid, gid: Gid) -> Result<(),
     let rulesets = LandlockRules::open(spec)?.rulesets(spec)?;
     let shared = !spec.has(Layer::MountNamespace);
     let made = shared.then(PtyMaker::new).transpose();
-    let (ptys, client) = made
-        .at(Layer::ProtectedNames, || "socketpair".into())?
-        .unzip();
+    let (ptys, client) = made.at(Part::Processes, || "socketpair".into())?.unzip();
     let gate = open_relay(spec, socket)?;
     let access = spec
         .is_supervised()
@@ -99,16 +97,16 @@ fn set_up(
     spec: &SandboxSpec,
     uid: Uid,
     gid: Gid,
-) -> Result<(NoNewPrivileges, Vec<OwnedFd>), LayerError> {
+) -> Result<(NoNewPrivileges, Vec<OwnedFd>), SetupError> {
     let step = |step: &'static str| move || step.to_owned();
-    prctl::set_name(c"lazaret-warden").at(Layer::Rlimits, step("name the warden"))?;
+    prctl::set_name(c"lazaret-warden").at(Part::Processes, step("name the warden"))?;
     let nnp = no_new_privileges::put_up(spec.layers)?;
     if spec.has(Layer::PidNamespace) {
         // The broker's death kills the warden, and the death of the warden, as PID 1, everything else.
-        prctl::set_pdeathsig(Signal::SIGKILL).at(Layer::PidNamespace, step("PR_SET_PDEATHSIG"))?;
+        prctl::set_pdeathsig(Signal::SIGKILL).at(Part::Processes, step("PR_SET_PDEATHSIG"))?;
     } else {
         // Processes that outlive their cell's first process are reparented to the warden, which kills them.
-        prctl::set_child_subreaper(true).at(Layer::Rlimits, step("PR_SET_CHILD_SUBREAPER"))?;
+        prctl::set_child_subreaper(true).at(Part::Processes, step("PR_SET_CHILD_SUBREAPER"))?;
     }
     namespaces::set_up(spec.layers, uid, gid)?;
     let undo = if spec.has(Layer::MountNamespace) {
@@ -128,21 +126,19 @@ fn set_up(
 }
 
 /// Makes the sockets of the session's relay, if it has a network, and sends the client's to the broker.
-fn open_relay(spec: &SandboxSpec, socket: &OwnedFd) -> Result<Option<RelayGate>, LayerError> {
+fn open_relay(spec: &SandboxSpec, socket: &OwnedFd) -> Result<Option<RelayGate>, SetupError> {
     if !spec.policy.has_network() {
         return Ok(None);
     }
     let sockets = RelaySockets::open(spec.has(Layer::NetworkNamespace));
-    let sockets = sockets.at(Layer::NetworkNamespace, || {
-        "make the relay's sockets".into()
-    })?;
+    let sockets = sockets.at(Part::Processes, || "make the relay's sockets".into())?;
     send(socket, &[RELAY], &sockets.for_client())?;
     Ok(sockets.into_gate())
 }
 
-fn send(socket: &OwnedFd, bytes: &[u8], fds: &[BorrowedFd]) -> Result<(), LayerError> {
+fn send(socket: &OwnedFd, bytes: &[u8], fds: &[BorrowedFd]) -> Result<(), SetupError> {
     message::send_waiting(socket.as_fd(), bytes, fds)
-        .at(Layer::PidNamespace, || "report to the broker".into())
+        .at(Part::Processes, || "report to the broker".into())
 }
 
 struct WardenLoop<'a> {
@@ -159,7 +155,7 @@ struct WardenLoop<'a> {
 
 impl WardenLoop<'_> {
     /// Serves requests until the broker is gone.
-    fn serve(&mut self) -> Result<(), LayerError> {
+    fn serve(&mut self) -> Result<(), SetupError> {
         let step = || "wait for orders".to_owned();
         let mut idle = IdleTrim::default();
         loop {
@@ -171,7 +167,7 @@ impl WardenLoop<'_> {
             let mut ready = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN));
             match idle.poll(&mut ready, PollTimeout::NONE) {
                 Err(Errno::EINTR) => continue,
-                result => result.at(Layer::PidNamespace, step)?,
+                result => result.at(Part::Processes, step)?,
             };
             let [requested, ended, asked] = ready.map(|fd| fd.any() == Some(true));
             if ended {
@@ -187,7 +183,7 @@ impl WardenLoop<'_> {
     }
 
     /// Carries out one request; false when the broker is gone.
-    fn obey(&mut self) -> Result<bool, LayerError> {
+    fn obey(&mut self) -> Result<bool, SetupError> {
         let mut request = [0];
         let received = message::receive(self.socket.as_fd(), &mut request);
         match (received, request) {
@@ -201,10 +197,10 @@ impl WardenLoop<'_> {
     }
 
     /// Makes a cell; `leases` are the descriptors for its leases, if it has any.
-    fn make_cell(&mut self, kind: WardenRequest, leases: Vec<OwnedFd>) -> Result<(), LayerError> {
-        let (theirs, ours) = message::pair().at(Layer::PidNamespace, || "socketpair".into())?;
+    fn make_cell(&mut self, kind: WardenRequest, leases: Vec<OwnedFd>) -> Result<(), SetupError> {
+        let (theirs, ours) = message::pair().at(Part::Processes, || "socketpair".into())?;
         let flags = namespaces::cell_flags(self.spec.layers);
-        match process::fork(flags).at(Layer::PidNamespace, || "fork".into())? {
+        match process::fork(flags).at(Part::Processes, || "fork".into())? {
             Fork::Parent(child) => {
                 self.cells.push(child.pid);
                 let fds = [theirs.as_fd(), child.pidfd.as_fd()];
@@ -223,14 +219,14 @@ impl WardenLoop<'_> {
     }
 
     /// Makes a terminal of the devpts instance that this process sees: the session's own, if there is one.
-    fn make_terminal(&self) -> Result<(), LayerError> {
+    fn make_terminal(&self) -> Result<(), SetupError> {
         let step = || "make a terminal".to_owned();
         let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
-        let master = posix_openpt(flags).at(Layer::Descriptors, step)?;
-        grantpt(&master).at(Layer::Descriptors, step)?;
-        unlockpt(&master).at(Layer::Descriptors, step)?;
-        let name = ptsname_r(&master).at(Layer::Descriptors, step)?;
-        let slave = open(name.as_str(), flags, Mode::empty()).at(Layer::Descriptors, step)?;
+        let master = posix_openpt(flags).at(Part::Processes, step)?;
+        grantpt(&master).at(Part::Processes, step)?;
+        unlockpt(&master).at(Part::Processes, step)?;
+        let name = ptsname_r(&master).at(Part::Processes, step)?;
+        let slave = open(name.as_str(), flags, Mode::empty()).at(Part::Processes, step)?;
         send(
             self.socket,
             &[WardenRequest::Terminal as u8],

@@ -9,12 +9,12 @@
 
 use broker_protocol::Layer;
 use caps::{CapSet, errors::CapsError};
-use executor_spec::error::{At, LayerError, Privilege};
+use executor_spec::error::{At, Privilege, SetupError};
 use executor_sys::confine;
 use std::io;
 
 /// Empties the bounding set, as far as this process may.
-pub fn drop_bounding() -> Result<(), LayerError> {
+pub fn drop_bounding() -> Result<(), SetupError> {
     let may =
         caps::has_cap(None, CapSet::Effective, caps::Capability::CAP_SETPCAP).map_err(refused);
     if may.at(Layer::Capabilities, || "read the effective set".into())? {
@@ -33,7 +33,7 @@ pub fn drop_bounding() -> Result<(), LayerError> {
 }
 
 /// Empties the other four sets.
-pub fn drop_all() -> Result<(), LayerError> {
+pub fn drop_all() -> Result<(), SetupError> {
     for set in [
         CapSet::Ambient,
         CapSet::Effective,
@@ -49,7 +49,7 @@ pub fn drop_all() -> Result<(), LayerError> {
 
 /// Empties all sets in a process of its own user namespace that will create another. If it is root it keeps one capability: without it
 /// (`CAP_SETFCAP`, Linux 5.12) the kernel does not let it map root, and it gives no rights over files outside the namespace.
-pub fn drop_but_to_map(is_root: bool) -> Result<(), LayerError> {
+pub fn drop_but_to_map(is_root: bool) -> Result<(), SetupError> {
     if !is_root {
         return drop_all();
     }
@@ -69,7 +69,7 @@ pub fn drop_but_to_map(is_root: bool) -> Result<(), LayerError> {
 
 /// Reads the sets back. The ambient set contains only permitted and inheritable capabilities (`man
 /// 7 capabilities`), and must be queried for each one.
-pub fn check_none() -> Result<(), LayerError> {
+pub fn check_none() -> Result<(), SetupError> {
     for set in [CapSet::Effective, CapSet::Permitted, CapSet::Inheritable] {
         let left = caps::read(None, set)
             .map_err(refused)

@@ -6,7 +6,7 @@
 //! *Fails*: the program exits. *Tested by*: `other_processes_are_out_of_reach`, corpus `FD-*`.
 
 use broker_protocol::Layer;
-use executor_spec::error::{At, LayerError};
+use executor_spec::error::{At, SetupError};
 use executor_sys::fd;
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
@@ -18,7 +18,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 ///
 /// # Errors
 /// The kernel's.
-pub fn keep_only(kept: &[BorrowedFd], foreign: &[u32]) -> Result<(), LayerError> {
+pub fn keep_only(kept: &[BorrowedFd], foreign: &[u32]) -> Result<(), SetupError> {
     let kept = kept.iter().map(|fd| fd.as_raw_fd() as u32);
     let mut numbers: Vec<u32> = kept.chain(foreign.iter().copied()).collect();
     numbers.sort_unstable();
@@ -36,7 +36,7 @@ pub fn keep_only(kept: &[BorrowedFd], foreign: &[u32]) -> Result<(), LayerError>
 ///
 /// # Errors
 /// The kernel's.
-pub fn null_stdio(last: i32) -> Result<(), LayerError> {
+pub fn null_stdio(last: i32) -> Result<(), SetupError> {
     let null = open("/dev/null", OFlag::O_RDWR | OFlag::O_CLOEXEC, Mode::empty())
         .at(Layer::Descriptors, || "open /dev/null".into())?;
     for target in 0..=last {

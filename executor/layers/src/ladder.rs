@@ -4,7 +4,7 @@ use crate::landlock::{self, Rulesets};
 use crate::no_new_privileges::NoNewPrivileges;
 use crate::{capabilities, mounts, no_new_privileges, seccomp, self_check};
 use broker_protocol::{Layer, LayerSet};
-use executor_spec::error::{At, LayerError};
+use executor_spec::error::{At, SetupError};
 use executor_spec::sandbox::SandboxSpec;
 use executor_spec::worker::WorkerSpec;
 use executor_sys::confine::seccomp_mode;
@@ -33,7 +33,7 @@ pub fn confine(
     spec: &SandboxSpec,
     rulesets: &Rulesets,
     nnp: NoNewPrivileges,
-) -> Result<Confined, LayerError> {
+) -> Result<Confined, SetupError> {
     if spec.has(Layer::MountNamespace) && spec.has(Layer::PidNamespace) {
         mounts::own_proc()?;
         mounts::restrict_commands(spec)?;
@@ -62,7 +62,7 @@ pub fn confine(
 ///
 /// # Errors
 /// The first layer that cannot be applied, or that the self-check finds missing.
-pub fn confine_worker(spec: &WorkerSpec) -> Result<(), LayerError> {
+pub fn confine_worker(spec: &WorkerSpec) -> Result<(), SetupError> {
     let nnp = no_new_privileges::put_up(spec.layers)?;
     prctl::set_dumpable(false).at(Layer::Capabilities, || "PR_SET_DUMPABLE".into())?;
     if spec.layers.has(Layer::Capabilities) {
@@ -78,7 +78,7 @@ pub fn confine_worker(spec: &WorkerSpec) -> Result<(), LayerError> {
 }
 
 /// Queries the kernel from inside about the layers whose state can be queried.
-fn check(layers: LayerSet) -> Result<(), LayerError> {
+fn check(layers: LayerSet) -> Result<(), SetupError> {
     no_new_privileges::check(layers)?;
     if layers.has(Layer::Seccomp) && seccomp_mode().ok() != Some(2) {
         let error = io::Error::other("the filter is not on after it was switched on");

@@ -12,7 +12,7 @@
 use crate::no_new_privileges::NoNewPrivileges;
 use broker_protocol::{Layer, LayerSet, Zone};
 use executor_spec::caller_access::MemoryAccess;
-use executor_spec::error::{At, LayerError, Privilege};
+use executor_spec::error::{At, Privilege, SetupError};
 use executor_spec::sandbox::{DEVICES, SandboxSpec, ViewKind};
 use executor_spec::worker::WorkerSpec;
 use executor_sys::confine;
@@ -46,7 +46,7 @@ pub struct LandlockRules {
 }
 
 /// The newest ABI that both the kernel and this build support.
-fn known(abi: u32) -> Result<ABI, LayerError> {
+fn known(abi: u32) -> Result<ABI, SetupError> {
     Ok(match abi {
         0 => {
             let error = io::Error::from_raw_os_error(libc::ENOSYS);
@@ -69,7 +69,7 @@ impl LandlockRules {
     ///
     /// # Errors
     /// The kernel has no Landlock, or a path cannot be opened.
-    pub fn open(spec: &SandboxSpec) -> Result<Self, LayerError> {
+    pub fn open(spec: &SandboxSpec) -> Result<Self, SetupError> {
         let abi = known(spec.landlock_abi)?;
         let mut rules = Self {
             abi,
@@ -128,7 +128,7 @@ impl LandlockRules {
     ///
     /// # Errors
     /// The kernel's (`fstat`).
-    pub fn add_leased(&mut self, fd: OwnedFd, access: Access) -> Result<(), LayerError> {
+    pub fn add_leased(&mut self, fd: OwnedFd, access: Access) -> Result<(), SetupError> {
         self.add_opened(fd, zone(access, self.abi), || {
             "look at what is granted".into()
         })
@@ -141,7 +141,7 @@ impl LandlockRules {
 
     /// Adds a repository that lies elsewhere: its files may be written, as git creates some next to
     /// the settings, but directories may only be created inside those that are open.
-    fn add_repository(&mut self, spec: &SandboxSpec, access: Access) -> Result<(), LayerError> {
+    fn add_repository(&mut self, spec: &SandboxSpec, access: Access) -> Result<(), SetupError> {
         let Some(linked) = &spec.linked else {
             return Ok(());
         };
@@ -157,7 +157,7 @@ impl LandlockRules {
             .try_for_each(|path| self.add(&path, all & !special))
     }
 
-    fn add_scratch(&mut self, spec: &SandboxSpec) -> Result<(), LayerError> {
+    fn add_scratch(&mut self, spec: &SandboxSpec) -> Result<(), SetupError> {
         let all = zone(Access::Write, self.abi);
         self.add(&spec.scratch.home, all)?;
         self.add(&spec.scratch.tmp, all)?;
@@ -175,7 +175,7 @@ impl LandlockRules {
         Ok(())
     }
 
-    fn add_devices(&mut self) -> Result<(), LayerError> {
+    fn add_devices(&mut self) -> Result<(), SetupError> {
         let device = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev;
         for path in DEVICES {
             self.add(Path::new(path), device & AccessFs::from_all(self.abi))?;
@@ -191,14 +191,14 @@ impl LandlockRules {
     }
 
     /// In the flat tier a link stands for its target; in the namespaced tier the target has a view of its own or none.
-    fn add_link(&mut self, path: &Path) -> Result<(), LayerError> {
+    fn add_link(&mut self, path: &Path) -> Result<(), SetupError> {
         if !self.own_root() && path.exists() {
             self.add(path, AccessFs::from_read(self.abi))?;
         }
         Ok(())
     }
 
-    fn add(&mut self, path: &Path, access: BitFlags<AccessFs>) -> Result<(), LayerError> {
+    fn add(&mut self, path: &Path, access: BitFlags<AccessFs>) -> Result<(), SetupError> {
         let step = || format!("open {} for a rule", path.display());
         let fd = open(path, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty());
         let fd = fd.at_privileged(Layer::LandlockFiles, Privilege::OwnRoot, step)?;
@@ -210,7 +210,7 @@ impl LandlockRules {
         fd: OwnedFd,
         access: BitFlags<AccessFs>,
         step: impl Fn() -> String,
-    ) -> Result<(), LayerError> {
+    ) -> Result<(), SetupError> {
         let stat = nix::sys::stat::fstat(&fd).at(Layer::LandlockFiles, step)?;
         let directory = stat.st_mode & libc::S_IFMT == libc::S_IFDIR;
         let access = if directory {
@@ -226,7 +226,7 @@ impl LandlockRules {
     ///
     /// # Errors
     /// The kernel's.
-    pub fn rulesets(&self, spec: &SandboxSpec) -> Result<Rulesets, LayerError> {
+    pub fn rulesets(&self, spec: &SandboxSpec) -> Result<Rulesets, SetupError> {
         // A supervisor binds and connects on behalf of its program.
         let first = match spec.is_supervised() {
             true => self.layers.without(Layer::LandlockNetwork),
@@ -242,7 +242,7 @@ impl LandlockRules {
         })
     }
 
-    fn ruleset(&self, layers: LayerSet, memory: Option<&OwnedFd>) -> Result<OwnedFd, LayerError> {
+    fn ruleset(&self, layers: LayerSet, memory: Option<&OwnedFd>) -> Result<OwnedFd, SetupError> {
         let built = self.build(layers, memory).map_err(io::Error::other);
         built
             .at(Layer::LandlockFiles, || "build the ruleset".into())?
@@ -269,7 +269,7 @@ impl LandlockRules {
         Ok(ruleset.into())
     }
 
-    fn add_proc(&mut self) -> Result<(), LayerError> {
+    fn add_proc(&mut self) -> Result<(), SetupError> {
         self.add(Path::new("/proc"), AccessFs::ReadFile | AccessFs::ReadDir)
     }
 }
@@ -279,7 +279,7 @@ impl LandlockRules {
 ///
 /// # Errors
 /// The kernel has no Landlock, or a path cannot be opened.
-pub fn worker_ruleset(spec: &WorkerSpec) -> Result<OwnedFd, LayerError> {
+pub fn worker_ruleset(spec: &WorkerSpec) -> Result<OwnedFd, SetupError> {
     let abi = known(spec.landlock_abi)?;
     // Without any network, whatever the tier.
     let layers = spec.layers.with(Layer::LandlockNetwork);
@@ -336,7 +336,7 @@ fn zone(access: Access, abi: ABI) -> BitFlags<AccessFs> {
 ///
 /// # Errors
 /// The kernel's.
-pub fn restrict(ruleset: &OwnedFd, _: NoNewPrivileges) -> Result<(), LayerError> {
+pub fn restrict(ruleset: &OwnedFd, _: NoNewPrivileges) -> Result<(), SetupError> {
     confine::landlock_restrict_self(ruleset.as_fd())
         .at(Layer::LandlockFiles, || "landlock_restrict_self".into())
 }

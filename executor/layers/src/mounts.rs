@@ -12,7 +12,7 @@
 use crate::home_files;
 use crate::namespaces;
 use broker_protocol::{Layer, Zone};
-use executor_spec::error::{At, LayerError, Privilege};
+use executor_spec::error::{At, Privilege, SetupError};
 use executor_spec::pins::{Pin, PinMode};
 use executor_spec::readable_secret::Seen;
 use executor_spec::sandbox::{SandboxSpec, View, ViewKind};
@@ -70,7 +70,7 @@ pub const CHECKED_FILE: &str = "/.outside/file";
 ///
 /// # Errors
 /// The kernel's.
-pub fn build(spec: &SandboxSpec) -> Result<Option<OwnedFd>, LayerError> {
+pub fn build(spec: &SandboxSpec) -> Result<Option<OwnedFd>, SetupError> {
     let mask = umask(Mode::empty());
     make_private()?;
     let image = spec
@@ -83,7 +83,7 @@ pub fn build(spec: &SandboxSpec) -> Result<Option<OwnedFd>, LayerError> {
         .views
         .iter()
         .map(|view| Ok((view, ViewSource::of(view, spec, image.as_ref())?)));
-    let views: Vec<_> = views.collect::<Result<_, LayerError>>()?;
+    let views: Vec<_> = views.collect::<Result<_, SetupError>>()?;
     let base = base();
     let scratch = scratch(base, spec)?;
     let masks = masks(base, spec)?;
@@ -120,7 +120,7 @@ pub fn build(spec: &SandboxSpec) -> Result<Option<OwnedFd>, LayerError> {
 ///
 /// # Errors
 /// The kernel's.
-pub fn try_to_mount() -> Result<(), LayerError> {
+pub fn try_to_mount() -> Result<(), SetupError> {
     make_private()?;
     let base = base();
     tmpfs(base, "mode=755,size=64k")?;
@@ -144,7 +144,7 @@ pub fn try_to_mount() -> Result<(), LayerError> {
 ///
 /// # Errors
 /// The kernel's.
-pub fn make_private() -> Result<(), LayerError> {
+pub fn make_private() -> Result<(), SetupError> {
     let step = || "make the mounts private".into();
     mount(
         None::<&str>,
@@ -169,7 +169,7 @@ fn base() -> &'static Path {
 ///
 /// # Errors
 /// The kernel's.
-pub fn own_proc() -> Result<(), LayerError> {
+pub fn own_proc() -> Result<(), SetupError> {
     mount(
         Some("proc"),
         "/proc",
@@ -183,7 +183,7 @@ pub fn own_proc() -> Result<(), LayerError> {
 
 /// Covers what `/proc` tells of the user's kernel keys, since no namespace separates them. Only in a cell's `/proc`: the kernel allows
 /// a new one only where it sees one that nothing covers.
-fn hide_keys() -> Result<(), LayerError> {
+fn hide_keys() -> Result<(), SetupError> {
     for path in KEYS.map(|name| Path::new("/proc").join(name)) {
         match mount(
             Some("/dev/null"),
@@ -208,7 +208,7 @@ fn hide_keys() -> Result<(), LayerError> {
 ///
 /// # Errors
 /// The kernel's.
-pub fn restrict_commands(spec: &SandboxSpec) -> Result<(), LayerError> {
+pub fn restrict_commands(spec: &SandboxSpec) -> Result<(), SetupError> {
     let Some(directories) = &spec.command_directories else {
         return Ok(());
     };
@@ -284,7 +284,7 @@ enum ViewSource {
 }
 
 impl ViewSource {
-    fn of(view: &View, spec: &SandboxSpec, image: Option<&ImageRoot>) -> Result<Self, LayerError> {
+    fn of(view: &View, spec: &SandboxSpec, image: Option<&ImageRoot>) -> Result<Self, SetupError> {
         let attributes = match &view.kind {
             ViewKind::Link(target) => return Ok(Self::Link(target.clone())),
             ViewKind::Image => {
@@ -331,7 +331,7 @@ impl ViewSource {
 struct ImageRoot(OwnedFd);
 
 impl ImageRoot {
-    fn open(path: &Path) -> Result<Self, LayerError> {
+    fn open(path: &Path) -> Result<Self, SetupError> {
         let how = OpenHow::new()
             .flags(OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC)
             .resolve(ResolveFlag::RESOLVE_NO_SYMLINKS);
@@ -343,7 +343,7 @@ impl ImageRoot {
 
     /// What lies at `path` in the image, reached through no link, and without mounts there or
     /// below: those are the machine's. Whoever can change the image could create links meanwhile.
-    fn part(&self, path: &Path) -> Result<ViewSource, LayerError> {
+    fn part(&self, path: &Path) -> Result<ViewSource, SetupError> {
         let step = || {
             format!(
                 "take {} of the image, and nothing that is mounted there",
@@ -394,7 +394,7 @@ fn small_setting(view: &View) -> Option<(Vec<u8>, u32)> {
 fn scratch<'s>(
     storage: &Path,
     spec: &'s SandboxSpec,
-) -> Result<Vec<(&'s Path, OwnedFd)>, LayerError> {
+) -> Result<Vec<(&'s Path, OwnedFd)>, SetupError> {
     tmpfs(
         storage,
         &format!("mode=700,size={}", spec.policy.limits.scratch),
@@ -429,7 +429,7 @@ fn scratch<'s>(
 }
 
 /// The files that are mounted over masked ones, by the path of each: in the private storage, at no path that leads there.
-fn masks<'s>(storage: &Path, spec: &'s SandboxSpec) -> Result<Masks<'s>, LayerError> {
+fn masks<'s>(storage: &Path, spec: &'s SandboxSpec) -> Result<Masks<'s>, SetupError> {
     let mut masks = Masks::new();
     let step = || "write the masks of secrets".to_owned();
     for (number, secret) in spec.secrets.iter().enumerate() {
@@ -467,7 +467,7 @@ impl Root<'_> {
         self.base.join(path.strip_prefix("/").unwrap_or(path))
     }
 
-    fn directory(&self, path: &Path) -> Result<PathBuf, LayerError> {
+    fn directory(&self, path: &Path) -> Result<PathBuf, SetupError> {
         let place = self.here(path);
         if !self.made.borrow().contains(path) {
             self.parent(path)?;
@@ -483,13 +483,13 @@ impl Root<'_> {
         Ok(place)
     }
 
-    fn parent(&self, path: &Path) -> Result<(), LayerError> {
+    fn parent(&self, path: &Path) -> Result<(), SetupError> {
         path.parent()
             .map_or(Ok(()), |parent| self.directory(parent).map(drop))
     }
 
     /// `/proc`, a new instance of `devpts`, and the usual links in `/dev`.
-    fn own_filesystems(&self, spec: &SandboxSpec) -> Result<(), LayerError> {
+    fn own_filesystems(&self, spec: &SandboxSpec) -> Result<(), SetupError> {
         let proc = self.directory(Path::new("/proc"))?;
         let mounted = match spec.has(Layer::PidNamespace) {
             true => mount(
@@ -537,7 +537,7 @@ impl Root<'_> {
         Ok(())
     }
 
-    fn checked_file(&self) -> Result<(), LayerError> {
+    fn checked_file(&self) -> Result<(), SetupError> {
         let (file, step) = (Path::new(CHECKED_FILE), || format!("make {CHECKED_FILE}"));
         tmpfs(
             &self.directory(file.parent().unwrap_or(file))?,
@@ -550,7 +550,7 @@ impl Root<'_> {
 
     /// Makes the directories between home and project read-only by their mode. They lie in the private home: what a command wrote
     /// there, beside its project, would be gone with the session, and nobody would be told.
-    fn close_ways(&self, spec: &SandboxSpec) -> Result<(), LayerError> {
+    fn close_ways(&self, spec: &SandboxSpec) -> Result<(), SetupError> {
         let home = &spec.scratch.home;
         let ways = spec
             .project
@@ -566,7 +566,7 @@ impl Root<'_> {
         Ok(())
     }
 
-    fn view(&self, path: &Path, source: &ViewSource) -> Result<(), LayerError> {
+    fn view(&self, path: &Path, source: &ViewSource) -> Result<(), SetupError> {
         match source {
             ViewSource::Link(target) => self.link(path, target),
             ViewSource::Tree(tree) => self.attach(path, tree, is_directory(path, tree)?),
@@ -574,7 +574,7 @@ impl Root<'_> {
         }
     }
 
-    fn copy(&self, path: &Path, content: &[u8], mode: u32) -> Result<(), LayerError> {
+    fn copy(&self, path: &Path, content: &[u8], mode: u32) -> Result<(), SetupError> {
         self.parent(path)?;
         let file = File::options()
             .write(true)
@@ -586,7 +586,7 @@ impl Root<'_> {
         written.at(Layer::MountNamespace, || format!("copy {}", path.display()))
     }
 
-    fn link(&self, path: &Path, target: &Path) -> Result<(), LayerError> {
+    fn link(&self, path: &Path, target: &Path) -> Result<(), SetupError> {
         self.parent(path)?;
         match symlink(target, self.here(path)) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
@@ -607,7 +607,7 @@ impl Root<'_> {
             .map(drop)
     }
 
-    fn attach(&self, path: &Path, tree: &OwnedFd, directory: bool) -> Result<(), LayerError> {
+    fn attach(&self, path: &Path, tree: &OwnedFd, directory: bool) -> Result<(), SetupError> {
         let step = || format!("attach {}", path.display());
         if directory {
             self.directory(path)?;
@@ -636,14 +636,14 @@ impl Root<'_> {
 }
 
 /// Whether a detached mount is of a directory; checked on the mount, not on the path.
-fn is_directory(path: &Path, tree: &OwnedFd) -> Result<bool, LayerError> {
+fn is_directory(path: &Path, tree: &OwnedFd) -> Result<bool, SetupError> {
     let stat = fstat(tree).at(Layer::MountNamespace, || {
         format!("look at {}", path.display())
     })?;
     Ok(stat.st_mode & libc::S_IFMT == libc::S_IFDIR)
 }
 
-fn tmpfs(place: &Path, options: &str) -> Result<(), LayerError> {
+fn tmpfs(place: &Path, options: &str) -> Result<(), SetupError> {
     mount(
         Some("tmpfs"),
         place,
@@ -657,7 +657,7 @@ fn tmpfs(place: &Path, options: &str) -> Result<(), LayerError> {
 }
 
 /// Makes `base` the root and unmounts the old one.
-fn enter(base: &Path) -> Result<(), LayerError> {
+fn enter(base: &Path) -> Result<(), SetupError> {
     let step = || "enter the new root".to_owned();
     chdir(base).at_privileged(Layer::MountNamespace, Privilege::OwnRoot, step)?;
     pivot_root(".", ".").at_privileged(Layer::MountNamespace, Privilege::Mount, step)?;
@@ -669,7 +669,7 @@ fn enter(base: &Path) -> Result<(), LayerError> {
     chdir("/").at_privileged(Layer::MountNamespace, Privilege::OwnRoot, step)
 }
 
-fn read_only(path: &str) -> Result<(), LayerError> {
+fn read_only(path: &str) -> Result<(), SetupError> {
     let step = || format!("make {path} read-only");
     let fd = File::open(path).at_privileged(Layer::MountNamespace, Privilege::OwnRoot, step)?;
     set_attributes(fd.as_fd(), MOUNT_ATTR_RDONLY, false).at_privileged(
@@ -681,7 +681,7 @@ fn read_only(path: &str) -> Result<(), LayerError> {
 
 /// Pins protected names. Runs inside the new root: wherever a hostile link in a zone points, it can
 /// only reach what a cell may see anyway.
-fn pin_all(pins: &[Pin], masks: &Masks) -> Result<(), LayerError> {
+fn pin_all(pins: &[Pin], masks: &Masks) -> Result<(), SetupError> {
     if pins.is_empty() {
         return Ok(());
     }
@@ -693,7 +693,7 @@ fn pin_all(pins: &[Pin], masks: &Masks) -> Result<(), LayerError> {
     done
 }
 
-fn pin(pin: &Pin, hidden: &Hidden, masks: &Masks) -> Result<(), LayerError> {
+fn pin(pin: &Pin, hidden: &Hidden, masks: &Masks) -> Result<(), SetupError> {
     let step = || format!("pin {}", pin.path.display());
     let attach = |tree: BorrowedFd, attributes| {
         set_attributes(
@@ -729,7 +729,7 @@ struct Hidden {
 }
 
 impl Hidden {
-    fn make() -> Result<Self, LayerError> {
+    fn make() -> Result<Self, SetupError> {
         let (file, directory) = (Path::new("/.closed-file"), Path::new("/.closed-directory"));
         let step = || "make a closed file and directory".to_owned();
         File::create(file).at(Layer::ProtectedNames, step)?;
@@ -741,7 +741,7 @@ impl Hidden {
         Ok(Self { file, directory })
     }
 
-    fn remove(self) -> Result<(), LayerError> {
+    fn remove(self) -> Result<(), SetupError> {
         let step = || "remove the closed file and directory".to_owned();
         fs::remove_file(self.file).at(Layer::ProtectedNames, step)?;
         fs::remove_dir(self.directory).at(Layer::ProtectedNames, step)

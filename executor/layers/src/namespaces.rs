@@ -11,7 +11,7 @@
 //! `the_kernel_is_not_reached`, corpus `NS-*`, `NET-*`, `IPC-*`, `PROC-*`.
 
 use broker_protocol::{Layer, LayerSet};
-use executor_spec::error::{At, LayerError, Privilege};
+use executor_spec::error::{At, Privilege, SetupError};
 use executor_sys::socket;
 use libc::c_int;
 use nix::sched::{CloneFlags, setns};
@@ -61,7 +61,7 @@ pub fn cell_flags(layers: LayerSet) -> c_int {
 ///
 /// # Errors
 /// The kernel's.
-pub fn open_own(layers: LayerSet) -> Result<Vec<OwnedFd>, LayerError> {
+pub fn open_own(layers: LayerSet) -> Result<Vec<OwnedFd>, SetupError> {
     let open = |(layer, _, name)| {
         let file = File::open(format!("/proc/self/ns/{name}"));
         file.map(OwnedFd::from)
@@ -74,7 +74,7 @@ pub fn open_own(layers: LayerSet) -> Result<Vec<OwnedFd>, LayerError> {
 ///
 /// # Errors
 /// The kernel's.
-pub fn enter(layers: LayerSet, namespaces: &[OwnedFd]) -> Result<(), LayerError> {
+pub fn enter(layers: LayerSet, namespaces: &[OwnedFd]) -> Result<(), SetupError> {
     of(layers)
         .zip(namespaces)
         .try_for_each(|((layer, flag, name), fd)| {
@@ -87,7 +87,7 @@ pub fn enter(layers: LayerSet, namespaces: &[OwnedFd]) -> Result<(), LayerError>
 ///
 /// # Errors
 /// The kernel's.
-pub fn set_up(layers: LayerSet, uid: Uid, gid: Gid) -> Result<(), LayerError> {
+pub fn set_up(layers: LayerSet, uid: Uid, gid: Gid) -> Result<(), SetupError> {
     if layers.has(Layer::UserNamespace) {
         map(uid, gid)?;
     }
@@ -106,7 +106,7 @@ pub fn set_up(layers: LayerSet, uid: Uid, gid: Gid) -> Result<(), LayerError> {
 ///
 /// # Errors
 /// The kernel's.
-pub fn map(uid: Uid, gid: Gid) -> Result<(), LayerError> {
+pub fn map(uid: Uid, gid: Gid) -> Result<(), SetupError> {
     // A process can open its own map files only while it is dumpable.
     prctl::set_dumpable(true).at(Layer::UserNamespace, || "PR_SET_DUMPABLE".into())?;
     // An ordinary user may map its group only after giving up setgroups (`man 7 user_namespaces`).
@@ -120,7 +120,7 @@ pub fn map(uid: Uid, gid: Gid) -> Result<(), LayerError> {
 ///
 /// # Errors
 /// The kernel's.
-pub fn close_user_namespaces(layers: LayerSet) -> Result<(), LayerError> {
+pub fn close_user_namespaces(layers: LayerSet) -> Result<(), SetupError> {
     // The limit of the user namespace that this process is in: never the machine's.
     if !layers.has(Layer::UserNamespace) {
         return Ok(());
@@ -150,7 +150,7 @@ const COUNTERS: [(&str, &str); 2] = [
 ///
 /// # Errors
 /// The kernel's.
-pub fn bound_counters(layers: LayerSet) -> Result<(), LayerError> {
+pub fn bound_counters(layers: LayerSet) -> Result<(), SetupError> {
     if !layers.has(Layer::UserNamespace) {
         return Ok(());
     }
@@ -166,6 +166,6 @@ pub fn bound_counters(layers: LayerSet) -> Result<(), LayerError> {
     Ok(())
 }
 
-fn write(path: &str, text: &str, privilege: Privilege) -> Result<(), LayerError> {
+fn write(path: &str, text: &str, privilege: Privilege) -> Result<(), SetupError> {
     fs::write(path, text).at_privileged(Layer::UserNamespace, privilege, || format!("write {path}"))
 }

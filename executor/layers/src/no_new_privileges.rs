@@ -5,7 +5,7 @@
 //! require it. *Fails*: the session does not open. *Tested by*: `other_processes_are_out_of_reach`, corpus `NS-*`.
 
 use broker_protocol::{Layer, LayerSet};
-use executor_spec::error::{At, LayerError};
+use executor_spec::error::{At, SetupError};
 use nix::sys::prctl;
 use std::io;
 
@@ -17,7 +17,7 @@ pub struct NoNewPrivileges(());
 ///
 /// # Errors
 /// The kernel's.
-pub fn put_up(layers: LayerSet) -> Result<NoNewPrivileges, LayerError> {
+pub fn put_up(layers: LayerSet) -> Result<NoNewPrivileges, SetupError> {
     if layers.has(Layer::NoNewPrivileges) {
         prctl::set_no_new_privs().at(Layer::NoNewPrivileges, || "PR_SET_NO_NEW_PRIVS".into())?;
     }
@@ -28,7 +28,7 @@ pub fn put_up(layers: LayerSet) -> Result<NoNewPrivileges, LayerError> {
 ///
 /// # Errors
 /// The layer is not in force.
-pub fn check(layers: LayerSet) -> Result<(), LayerError> {
+pub fn check(layers: LayerSet) -> Result<(), SetupError> {
     let is_on = !layers.has(Layer::NoNewPrivileges) || prctl::get_no_new_privs().unwrap_or(false);
     let error = || io::Error::other("it is not on after it was switched on");
     is_on

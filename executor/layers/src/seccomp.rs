@@ -13,7 +13,7 @@
 use crate::no_new_privileges::NoNewPrivileges;
 use broker_protocol::{Layer, Tier};
 use executor_spec::caller_access::SocketAccess;
-use executor_spec::error::{At, LayerError};
+use executor_spec::error::{At, SetupError};
 use executor_sys::confine;
 use libc::sock_filter;
 
@@ -23,7 +23,7 @@ include!(concat!(env!("OUT_DIR"), "/filters.rs"));
 ///
 /// # Errors
 /// The kernel's.
-pub fn confine_session(tier: Tier, _: NoNewPrivileges) -> Result<(), LayerError> {
+pub fn confine_session(tier: Tier, _: NoNewPrivileges) -> Result<(), SetupError> {
     match tier {
         Tier::Namespaced => install("session", &SESSION),
         Tier::Flat => install("session_flat", &SESSION_FLAT),
@@ -34,7 +34,7 @@ pub fn confine_session(tier: Tier, _: NoNewPrivileges) -> Result<(), LayerError>
 ///
 /// # Errors
 /// The kernel's.
-pub fn confine_cell(_: NoNewPrivileges) -> Result<(), LayerError> {
+pub fn confine_cell(_: NoNewPrivileges) -> Result<(), SetupError> {
     install("cell", &CELL)
 }
 
@@ -115,11 +115,11 @@ const ANSWER: u32 = libc::BPF_RET | libc::BPF_K;
 ///
 /// # Errors
 /// The kernel's.
-pub fn confine_worker(_: NoNewPrivileges) -> Result<(), LayerError> {
+pub fn confine_worker(_: NoNewPrivileges) -> Result<(), SetupError> {
     install("worker", &WORKER)
 }
 
-fn install(name: &str, filter: &[sock_filter]) -> Result<(), LayerError> {
+fn install(name: &str, filter: &[sock_filter]) -> Result<(), SetupError> {
     confine::add_filter(filter).at(Layer::Seccomp, || format!("install the list `{name}`"))
 }
 

@@ -5,7 +5,7 @@
 
 use crate::mounts;
 use broker_protocol::{Layer, LayerSet, Tier};
-use executor_spec::error::{At, LayerError};
+use executor_spec::error::{At, SetupError};
 use executor_spec::sandbox::{SandboxSpec, ViewKind};
 use executor_sys::confine;
 use nix::errno::Errno;
@@ -20,7 +20,7 @@ use std::path::Path;
 ///
 /// # Errors
 /// The first layer that allows a forbidden operation.
-pub fn cell(spec: &SandboxSpec) -> Result<(), LayerError> {
+pub fn cell(spec: &SandboxSpec) -> Result<(), SetupError> {
     files(spec)?;
     if spec.has(Layer::Seccomp) {
         calls(spec.tier)?;
@@ -32,7 +32,7 @@ pub fn cell(spec: &SandboxSpec) -> Result<(), LayerError> {
 ///
 /// # Errors
 /// The first layer that allows a forbidden operation.
-pub fn worker(layers: LayerSet) -> Result<(), LayerError> {
+pub fn worker(layers: LayerSet) -> Result<(), SetupError> {
     if layers.has(Layer::LandlockFiles) {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let opened = openat2(AT_FDCWD, "/", OpenHow::new().flags(flags)).map(drop);
@@ -46,7 +46,7 @@ pub fn worker(layers: LayerSet) -> Result<(), LayerError> {
 }
 
 /// Tries what mode and mount would allow, but no rule does: writing a file of the root's own, or listing a directory outside.
-fn files(spec: &SandboxSpec) -> Result<(), LayerError> {
+fn files(spec: &SandboxSpec) -> Result<(), SetupError> {
     let (path, flags) = match &spec.scratch.host {
         _ if !spec.has(Layer::LandlockFiles) => return Ok(()),
         None => (Path::new(mounts::CHECKED_FILE), OFlag::O_WRONLY),
@@ -78,7 +78,7 @@ fn is_visible(spec: &SandboxSpec, path: &Path) -> bool {
 }
 
 /// Tries system calls that every kernel supports and would answer otherwise without the filters: one for each list.
-fn calls(tier: Tier) -> Result<(), LayerError> {
+fn calls(tier: Tier) -> Result<(), SetupError> {
     let mptcp = confine::try_socket(libc::AF_INET, libc::SOCK_STREAM, libc::IPPROTO_MPTCP);
     refused(Layer::Seccomp, "make an MPTCP socket", mptcp, Errno::EPERM)?;
     refused(
@@ -100,7 +100,7 @@ fn calls(tier: Tier) -> Result<(), LayerError> {
 }
 
 /// Tries to signal the warden, which without a PID namespace is visible, and outside the scope.
-fn signals(spec: &SandboxSpec) -> Result<(), LayerError> {
+fn signals(spec: &SandboxSpec) -> Result<(), SetupError> {
     if spec.has(Layer::PidNamespace) || !spec.has(Layer::LandlockScopes) {
         return Ok(());
     }
@@ -118,7 +118,7 @@ fn refused(
     what: &str,
     attempt: Result<(), Errno>,
     expected: Errno,
-) -> Result<(), LayerError> {
+) -> Result<(), SetupError> {
     if attempt == Err(expected) {
         return Ok(());
     }
@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn a_layer_that_is_not_in_force_is_reported() {
         for tier in [Tier::Namespaced, Tier::Flat] {
-            assert_eq!(calls(tier).unwrap_err().layer, Layer::Seccomp);
+            assert_eq!(calls(tier).unwrap_err().part, Layer::Seccomp.into());
         }
         let folder = tempfile::tempdir().unwrap();
         let opened = open(folder.path(), OFlag::O_RDONLY, Mode::empty()).map(drop);
@@ -147,7 +147,7 @@ mod tests {
             Errno::EACCES,
         )
         .unwrap_err();
-        assert_eq!(error.layer, Layer::LandlockFiles);
+        assert_eq!(error.part, Layer::LandlockFiles.into());
         assert!(error.to_string().contains("it was let pass"), "{error}");
         let signalled = kill(getppid(), None);
         assert!(refused(Layer::LandlockScopes, "signal", signalled, Errno::EPERM).is_err());

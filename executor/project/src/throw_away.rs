@@ -9,7 +9,7 @@ use broker_protocol::Layer;
 use executor_layers::capabilities;
 use executor_layers::mounts::make_private;
 use executor_layers::namespaces;
-use executor_spec::error::{At, LayerError};
+use executor_spec::error::{At, SetupError};
 use nix::fcntl::{OFlag, open};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
@@ -29,7 +29,7 @@ const FILES_MAX: u64 = 200_000;
 ///
 /// # Errors
 /// The kernel's: it provides no user namespaces, or no overlay of these directories.
-pub fn cover(directories: &[PathBuf], bytes: u64) -> Result<(), LayerError> {
+pub fn cover(directories: &[PathBuf], bytes: u64) -> Result<(), SetupError> {
     let (uid, gid) = (getuid(), getgid());
     unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS)
         .at(Layer::UserNamespace, || {

@@ -1,9 +1,9 @@
 //! What a cell's first process reports to the broker when a call is over: a message of fixed size,
 //! and before it one for each refusal and each name taken away, and one about what was left running.
 
+use crate::error::Part;
 use crate::leftover::Leftover;
 use crate::refusals::Refusal;
-use broker_protocol::Layer;
 use executor_sys::process::CpuAndMemory;
 
 /// A message from a cell to the broker.
@@ -73,8 +73,8 @@ pub enum End {
     NotStarted(i32),
     /// The cell could not be confined: nothing was started.
     Unconfined {
-        /// The layer that failed.
-        layer: Layer,
+        /// What failed.
+        part: Part,
         /// The error number.
         errno: i32,
     },
@@ -92,7 +92,7 @@ impl Report {
             End::Exited(code) => (0, 0, code),
             End::Signalled(signal) => (1, 0, signal),
             End::NotStarted(errno) => (2, 0, errno),
-            End::Unconfined { layer, errno } => (3, layer as u8, errno),
+            End::Unconfined { part, errno } => (3, part.number(), errno),
             End::NoDirectory(errno) => (4, 0, errno),
         };
         let mut bytes = [0; REPORT_LEN];
@@ -122,7 +122,7 @@ impl Report {
             1 => End::Signalled(value),
             2 => End::NotStarted(value),
             3 => End::Unconfined {
-                layer: *Layer::ALL.get(usize::from(bytes[1]))?,
+                part: Part::of_number(bytes[1])?,
                 errno: value,
             },
             4 => End::NoDirectory(value),
@@ -147,6 +147,7 @@ impl Report {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use broker_protocol::Layer;
 
     #[test]
     fn reports_read_back_and_nothing_else_does() {
@@ -156,7 +157,11 @@ mod tests {
             End::NotStarted(2),
             End::NoDirectory(20),
             End::Unconfined {
-                layer: Layer::Seccomp,
+                part: Part::Layer(Layer::Seccomp),
+                errno: 1,
+            },
+            End::Unconfined {
+                part: Part::Processes,
                 errno: 1,
             },
         ];

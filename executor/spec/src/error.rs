@@ -1,15 +1,64 @@
-//! Errors that occur when a layer cannot be applied.
+//! Errors that occur when a layer cannot be applied, or a process of the session cannot be prepared.
 
 use broker_protocol::Layer;
+use std::fmt::{self, Display, Formatter};
 use std::io;
 use thiserror::Error;
 
-/// A layer could not be applied. The session does not open, or the cell does not start: fail closed.
+/// What a step of setting up a session or a cell belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// A layer.
+    Layer(Layer),
+    /// The processes of the session themselves: their names, sockets, signals and forks. No layer is at fault.
+    Processes,
+}
+
+impl From<Layer> for Part {
+    fn from(layer: Layer) -> Self {
+        Part::Layer(layer)
+    }
+}
+
+impl Display for Part {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Part::Layer(layer) => write!(f, "the layer {} cannot be put up", layer.name()),
+            Part::Processes => write!(f, "the session's processes cannot be prepared"),
+        }
+    }
+}
+
+impl Part {
+    /// Stands for [`Part::Processes`]; layers have smaller numbers.
+    const PROCESSES: u8 = u8::MAX;
+
+    /// The number of it in a message.
+    pub fn number(self) -> u8 {
+        match self {
+            Part::Layer(layer) => layer as u8,
+            Part::Processes => Self::PROCESSES,
+        }
+    }
+
+    /// The part with this number.
+    pub fn of_number(number: u8) -> Option<Self> {
+        match number {
+            Self::PROCESSES => Some(Part::Processes),
+            number => Layer::ALL
+                .get(usize::from(number))
+                .copied()
+                .map(Part::Layer),
+        }
+    }
+}
+
+/// A step of setting up a session or a cell failed. The session does not open, or the cell does not start: fail closed.
 #[derive(Debug, Error)]
-#[error("the layer {} cannot be put up: {step}: {source}", .layer.name())]
-pub struct LayerError {
-    /// Which layer.
-    pub layer: Layer,
+#[error("{part}: {step}: {source}")]
+pub struct SetupError {
+    /// What the step belongs to.
+    pub part: Part,
     /// The operation that failed, with its object.
     pub step: String,
     /// The kernel's answer.
@@ -80,10 +129,10 @@ fn is_denial(errno: i32) -> bool {
     errno == libc::EPERM || errno == libc::EACCES
 }
 
-/// Adds the layer and the step to a system error.
+/// Adds the part and the step to a system error.
 pub trait At<T> {
-    /// Turns it into a [`LayerError`].
-    fn at(self, layer: Layer, step: impl FnOnce() -> String) -> Result<T, LayerError>;
+    /// Turns it into a [`SetupError`].
+    fn at(self, part: impl Into<Part>, step: impl FnOnce() -> String) -> Result<T, SetupError>;
 
     /// The same, for a step that needs a privilege in the session's namespaces.
     fn at_privileged(
@@ -91,13 +140,13 @@ pub trait At<T> {
         layer: Layer,
         privilege: Privilege,
         step: impl FnOnce() -> String,
-    ) -> Result<T, LayerError>;
+    ) -> Result<T, SetupError>;
 }
 
 impl<T, E: Into<io::Error>> At<T> for Result<T, E> {
-    fn at(self, layer: Layer, step: impl FnOnce() -> String) -> Result<T, LayerError> {
-        self.map_err(|error| LayerError {
-            layer,
+    fn at(self, part: impl Into<Part>, step: impl FnOnce() -> String) -> Result<T, SetupError> {
+        self.map_err(|error| SetupError {
+            part: part.into(),
             step: step(),
             source: error.into(),
             refused: None,
@@ -109,10 +158,24 @@ impl<T, E: Into<io::Error>> At<T> for Result<T, E> {
         layer: Layer,
         privilege: Privilege,
         step: impl FnOnce() -> String,
-    ) -> Result<T, LayerError> {
+    ) -> Result<T, SetupError> {
         self.at(layer, step).map_err(|error| {
             let refused = privilege.is_refused_by(&error.source).then_some(privilege);
-            LayerError { refused, ..error }
+            SetupError { refused, ..error }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_read_back_and_no_other_number_does() {
+        let all = Layer::ALL.into_iter().map(Part::Layer);
+        for part in all.chain([Part::Processes]) {
+            assert_eq!(Part::of_number(part.number()), Some(part));
+        }
+        assert_eq!(Part::of_number(Layer::ALL.len() as u8), None);
     }
 }

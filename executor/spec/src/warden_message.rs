@@ -1,7 +1,6 @@
 //! Messages between the broker and a session's warden: requests of one byte; replies of a tag, with descriptors or a reason.
 
-use crate::error::{LayerError, Privilege};
-use broker_protocol::Layer;
+use crate::error::{Part, Privilege, SetupError};
 use std::io;
 use std::os::fd::OwnedFd;
 
@@ -32,10 +31,10 @@ pub enum WardenMessage {
     Terminal(OwnedFd, OwnedFd),
     /// The requested object arrived, but this process could not receive its descriptors.
     Lost(WardenRequest),
-    /// A layer could not be put up. The session is over.
+    /// A step failed. The session is over.
     Failed {
-        /// Which layer.
-        layer: Layer,
+        /// What it belongs to.
+        part: Part,
         /// The kernel's error.
         errno: i32,
         /// The privilege that the machine denies this user, if that is the cause.
@@ -57,8 +56,8 @@ const NOT_REFUSED: u8 = u8::MAX;
 pub const MESSAGE_MAX: usize = 512;
 
 impl WardenMessage {
-    /// Encodes that a layer could not be applied.
-    pub fn encode_failure(error: &LayerError) -> Vec<u8> {
+    /// Encodes that a step of setting up the session failed.
+    pub fn encode_failure(error: &SetupError) -> Vec<u8> {
         let refused = |refused| {
             Privilege::ALL
                 .iter()
@@ -68,7 +67,7 @@ impl WardenMessage {
             .refused
             .and_then(refused)
             .map_or(NOT_REFUSED, |index| index as u8);
-        let mut bytes = vec![FAILED, error.layer as u8, refused];
+        let mut bytes = vec![FAILED, error.part.number(), refused];
         bytes.extend_from_slice(&error.source.raw_os_error().unwrap_or(0).to_le_bytes());
         let text = match error.source.raw_os_error() {
             Some(_) => error.step.clone(),
@@ -92,8 +91,8 @@ impl WardenMessage {
             [b'c'] => two(fds).map(|[socket, pidfd]| Self::Cell(socket, pidfd)),
             [b'l'] => two(fds).map(|[socket, pidfd]| Self::LeasedCell(socket, pidfd)),
             [b't'] => two(fds).map(|[master, slave]| Self::Terminal(master, slave)),
-            [FAILED, layer, refused, e0, e1, e2, e3, step @ ..] => Ok(Self::Failed {
-                layer: *Layer::ALL.get(usize::from(*layer)).ok_or_else(invalid)?,
+            [FAILED, part, refused, e0, e1, e2, e3, step @ ..] => Ok(Self::Failed {
+                part: Part::of_number(*part).ok_or_else(invalid)?,
                 errno: i32::from_le_bytes([*e0, *e1, *e2, *e3]),
                 refused: Privilege::ALL.get(usize::from(*refused)).copied(),
                 step: String::from_utf8_lossy(step).into_owned(),

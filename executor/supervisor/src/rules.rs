@@ -11,7 +11,7 @@ use crate::written_links::WrittenLinks;
 use broker_protocol::{AttemptKind, Layer};
 use executor_spec::caller_access::CallerAccess;
 use executor_spec::created::{CreatedFiles, RenameLock};
-use executor_spec::error::{At, LayerError};
+use executor_spec::error::{At, SetupError};
 use executor_spec::known_directories::{DirectoryMemory, KnownDirectories};
 use executor_spec::made_repositories::MadeRepositories;
 use executor_spec::protected_objects::ProtectedObjects;
@@ -80,7 +80,7 @@ impl AccessRules {
         spec: &SandboxSpec,
         pty: Option<PtyClient>,
         relay: Option<RelayGate>,
-    ) -> std::result::Result<Self, LayerError> {
+    ) -> std::result::Result<Self, SetupError> {
         let step = || "make the supervisors' common memory".to_owned();
         let created = match &spec.created {
             Some(memory) => CreatedFiles::of(memory.try_clone().at(Layer::ProtectedNames, step)?),

@@ -37,7 +37,7 @@ mod tests;
 use broker_protocol::{Layer, frame};
 use executor_layers::ladder::confine_worker;
 use executor_layers::{descriptors, namespaces};
-use executor_spec::error::{At, LayerError};
+use executor_spec::error::{At, Part, SetupError};
 use executor_spec::worker::{Question, STARTED, WorkerSpec};
 use executor_sys::process::{self, Fork};
 use executor_sys::{fd, message};
@@ -65,7 +65,7 @@ fn main() -> ExitCode {
 
 /// A worker that cannot be confined does not work: the broker sees its socket close.
 fn run() -> io::Result<()> {
-    let other = |error: LayerError| io::Error::other(error.to_string());
+    let other = |error: SetupError| io::Error::other(error.to_string());
     let socket = fd::inherited(0)?;
     descriptors::null_stdio(1).map_err(other)?;
     prctl::set_name(c"lazaret-worker")?;
@@ -139,7 +139,7 @@ fn is_member(socket: &OwnedFd) -> io::Result<bool> {
 }
 
 /// Opens the roots, then confines this process.
-fn prepare(spec: &WorkerSpec, undo: Option<OwnedFd>) -> Result<Worker, LayerError> {
+fn prepare(spec: &WorkerSpec, undo: Option<OwnedFd>) -> Result<Worker, SetupError> {
     let step = || "prepare the file worker".to_owned();
     let root = |of: &executor_spec::worker::RootSpec| Root::open(&of.path, of.writable);
     let roots = root(&spec.project).and_then(|project| {
@@ -149,7 +149,7 @@ fn prepare(spec: &WorkerSpec, undo: Option<OwnedFd>) -> Result<Worker, LayerErro
             granted: Root::open("/", false)?,
         })
     });
-    let roots = roots.at(Layer::LandlockFiles, step)?;
+    let roots = roots.at(Part::Processes, step)?;
     let names = Names::new(spec)
         .map_err(io::Error::other)
         .at(Layer::ProtectedNames, step)?;
