@@ -3,7 +3,9 @@
 use broker_protocol::Failed;
 use clap::Args;
 use orchestrator_install::project::Accepted;
-use orchestrator_options::session_options::SessionOptions;
+use orchestrator_options::groups::{DirectoryOptions, Options};
+use orchestrator_options::launch::{FrontEnd, Launch};
+use orchestrator_options::row::CommandRow;
 use orchestrator_options::{agent_settings, exit};
 use orchestrator_terminal::{pages, print};
 use std::io;
@@ -13,10 +15,7 @@ A repository can bring settings for agents that undo Lazaret: `opencode.json`,
 `.mcp.json`, `.claude/settings.json`, `.codex/config.toml` and others. Until you
 accept them, `lazaret mcp`, `lazaret-bash`, `lazaret hook` and `lazaret acp`
 refuse to work in it. Look at each file first: what it allows or starts runs
-outside cells. A file that changes has to be accepted again.
-
-Exit code: 0 accepted, or nothing to accept; 1 not accepted; 2 something that
-cannot be accepted; 125 lazaret failed.";
+outside cells. A file that changes has to be accepted again.";
 
 /// Accept what a project sets for agents, as it is now
 #[derive(Args)]
@@ -31,16 +30,24 @@ pub struct Accept {
     /// With --check: what this client reads
     #[arg(long, value_name = "CLIENT", requires = "check")]
     client: Option<String>,
+    #[command(flatten)]
+    directory: DirectoryOptions,
 }
 
-impl Accept {
-    /// Lists the settings, asks, and records them; returns the exit code.
-    pub fn main(self, options: &SessionOptions) -> Result<u8, Failed> {
-        let root = options.project_root()?;
+impl FrontEnd for Accept {
+    const ROW: CommandRow = CommandRow::of_files(
+        "accept",
+        "0 accepted, or nothing to accept; 1 not accepted; 2 something that cannot be accepted; 125 lazaret failed",
+    );
+
+    fn main(self, launch: Launch) -> Result<u8, Failed> {
+        let prepared = launch.prepare::<Self>(Options::of(&self.directory))?;
+        let (files, root) = (prepared.files(), &prepared.options().project()?.root);
         if self.check {
-            return agent_settings::check(&[&root], self.client.as_deref()).map(|()| exit::OK);
+            return agent_settings::check(files, &[root], self.client.as_deref())
+                .map(|()| exit::OK);
         }
-        let found = agent_settings::findings(&[&root], None)?;
+        let found = agent_settings::findings(files, &[root], None)?;
         if found.is_empty() {
             print::result(
                 b"nothing to accept: the project sets nothing for agents that may undo Lazaret\n",

@@ -5,15 +5,15 @@
 use broker_protocol::Failed;
 use clap::Args;
 use nix::unistd::Uid;
-use orchestrator_confine::confine_approver;
 use orchestrator_options::exit;
+use orchestrator_options::launch::{FrontEnd, Launch};
+use orchestrator_options::row::{Access, CommandRow, Sessions};
 use orchestrator_records::state_directory;
 use orchestrator_session::executor::ExecutorError;
 use orchestrator_terminal::approver::json::PendingLine;
 use orchestrator_terminal::approver::queue::{ApprovalQueue, PendingCall, QueueEvent, end_message};
 use orchestrator_terminal::approver::{json, keys, lines, page};
 use orchestrator_terminal::print;
-use orchestrator_terminal::runtime::runtime;
 use policies::directories;
 use std::io::{self, IsTerminal};
 use std::time::Duration;
@@ -43,10 +43,7 @@ Lines with --json, out and in:
 A session is found where its policy says: [approval] channel = "separate". Its
 own client may not answer, nor what has started that, nor what these start; use
 a terminal of its own. A program without one answers only where the policy says
-terminal = false.
-
-Exit code: 0 at the end; 1 with --list where a session takes no answers of this
-process; 125 lazaret failed."#;
+terminal = false."#;
 
 /// Answer for the calls that wait, of all your sessions
 ///
@@ -62,19 +59,25 @@ pub struct Approve {
     json: bool,
 }
 
-impl Approve {
-    /// Answers questions until no session is left that could ask; returns the exit code.
-    pub fn main(self) -> Result<u8, Failed> {
+impl FrontEnd for Approve {
+    const ROW: CommandRow = CommandRow {
+        name: "approve",
+        sessions: Sessions::None,
+        access: Access::Answers,
+        log: false,
+        usage: exit::USAGE,
+        exit: "0 at the end; 1 with --list where a session takes no answers of this process; 2 wrong arguments; 125 lazaret failed",
+    };
+
+    fn main(self, launch: Launch) -> Result<u8, Failed> {
         // Another process of this user that could read or modify this one could answer in its place.
         nix::sys::prctl::set_dumpable(false)
             .map_err(|error| Failed::internal(error.to_string()))?;
         let uid = Uid::effective().as_raw();
         let directories =
             directories::approvals(&state_directory::home(), uid, &state_directory::variable);
-        if let Err(why) = confine_approver(&directories) {
-            print::problem(&format!("this program could not confine itself: {why}"));
-        }
-        runtime()?.block_on(async {
+        let confined = launch.confine_approver::<Self>(&directories);
+        confined.run(|_| "the answers have ended", async {
             let queue = ApprovalQueue::new(directories);
             match (self.list, self.json) {
                 (true, json) => return list(queue, json).await,

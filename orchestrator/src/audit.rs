@@ -3,6 +3,8 @@
 use broker_protocol::{Digest, Failed};
 use clap::{Args, Subcommand};
 use orchestrator_options::exit;
+use orchestrator_options::launch::{FrontEnd, Launch};
+use orchestrator_options::row::CommandRow;
 use orchestrator_records::audit_chain::{self, Verified};
 use orchestrator_records::state_directory;
 use orchestrator_terminal::print;
@@ -18,10 +20,7 @@ Examples:
   lazaret audit verify
   lazaret audit verify --head 2f1c…   a hash that you saved elsewhere
   lazaret audit show --session 4ad6 --json
-  lazaret audit tail --follow
-
-Exit code: 0; verify: 1 if the audit is not as it was written, or is not there;
-125 it cannot be read.";
+  lazaret audit tail --follow";
 
 /// How often `--follow` reads the file again.
 const INTERVAL: Duration = Duration::from_millis(200);
@@ -75,9 +74,13 @@ struct Show {
     json: bool,
 }
 
-impl Audit {
-    /// Runs the subcommand; returns the exit code.
-    pub fn main(self) -> Result<u8, Failed> {
+impl FrontEnd for Audit {
+    const ROW: CommandRow = CommandRow::of_files(
+        "audit",
+        "0; verify: 1 if the audit is not as it was written, or is not there; 2 wrong arguments; 125 it cannot be read",
+    );
+
+    fn main(self, _: Launch) -> Result<u8, Failed> {
         let directory = state_directory::directory().join("audit");
         let opened = audit_chain::Audit::open(directory.clone()).map_err(unreadable)?;
         match (self.action, opened) {

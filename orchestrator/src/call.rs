@@ -1,18 +1,20 @@
 //! `lazaret call`: calls one tool once.
 
-use crate::{result, servers};
+use crate::result;
 use broker_protocol::Failed;
 use clap::Args;
-use orchestrator_confine::{Needs, confine};
+use orchestrator_confine::Needs;
 use orchestrator_lines::streams::Input;
-use orchestrator_options::session_options::SessionOptions;
+use orchestrator_options::exit;
+use orchestrator_options::groups::{Options, WorkOptions};
+use orchestrator_options::launch::{FrontEnd, Launch};
+use orchestrator_options::row::{Access, CommandRow, Network, Sessions, Writes};
 use orchestrator_options::tool_options::ToolOptions;
 use orchestrator_servers::SessionServers;
 use orchestrator_session::executor::Greeting;
 use orchestrator_session::{CallContext, CallResult, Config, FoundIn, Invocation, Session};
 use orchestrator_terminal::feed::feed;
 use orchestrator_terminal::print;
-use orchestrator_terminal::runtime::runtime;
 use orchestrator_terminal::typed;
 use serde_json::Value;
 use std::io::{self, Read};
@@ -31,9 +33,6 @@ Examples:
   lazaret call file_write - < input.json
   lazaret call web_fetch '{\"url\":\"https://www.rust-lang.org/\"}'
 
-Exit code: 0 done; 1 the tool failed (not found, input or output, a command's
-code that is not 0); 2 wrong input, or no such tool; 3 violation; 124 time
-limit; 125 lazaret failed; 126 refused by policy.
 The tools and their input: `lazaret tools`.";
 
 /// Call one tool and print its result
@@ -48,29 +47,48 @@ pub struct Call {
     tools: ToolOptions,
     /// Print the whole result as one JSON object
     #[arg(long)]
-    pub json: bool,
+    json: bool,
     /// Name of the tool
-    pub tool: String,
+    tool: String,
     /// Its input, a JSON object; `-` reads it from standard input
     #[arg(value_name = "JSON")]
     input: String,
+    #[command(flatten)]
+    work: WorkOptions,
 }
 
-impl Call {
-    /// Makes the call; returns the exit code.
-    pub fn main(self, options: &SessionOptions) -> Result<u8, Failed> {
+impl FrontEnd for Call {
+    const ROW: CommandRow = CommandRow {
+        name: "call",
+        sessions: Sessions::One,
+        access: Access::Confined {
+            network: Network::IfNeeded,
+            writes: Writes::Servers,
+        },
+        log: true,
+        usage: exit::USAGE,
+        exit: "0 done; 1 the tool failed (not found, input or output, a command's code that is not 0); 2 wrong input, or no such \
+               tool; 3 violation; 124 time limit; 125 lazaret failed; 126 refused by policy",
+    };
+
+    fn json_tool(&self) -> Option<String> {
+        self.json.then(|| self.tool.clone())
+    }
+
+    fn main(self, launch: Launch) -> Result<u8, Failed> {
+        let prepared = launch.prepare::<Self>(Options::of(&self.work))?;
+        let (options, files) = (prepared.options(), prepared.files());
         let input = self.read_input()?;
         let policy = options.policy();
         let network = options.network(policy.as_ref().ok(), false);
-        let mut config = self.tools.config(options.open(0)?, policy)?;
+        let mut config = self.tools.config(options.open()?, policy)?;
         config.open.network = network.filter(|_| self.runs_commands(&config));
-        let log = Rc::new(options.log("call"));
-        let mut servers = SessionServers::of_tool(&self.tool, &config.open, print::problem);
+        let mut servers = SessionServers::of_tool(files, &self.tool, &config.open, print::problem);
         let mut endpoint = options.endpoint();
         if !servers.are_none() {
             // The server runs in a session of its own, not in the call's.
-            endpoint = endpoint.lasting()?;
-            servers::reach(&mut servers, &endpoint);
+            endpoint = prepared.lasting()?;
+            servers.reach(Rc::new(endpoint.clone()));
         }
         let greeting = Greeting::open(&endpoint, config.open.clone())?;
         // A tool that does not exist needs no network.
@@ -83,28 +101,32 @@ impl Call {
             .socket()
             .filter(|_| !servers.are_none())
             .map(Path::to_owned);
-        confine(&Needs {
+        let confined = prepared.confine(Needs {
             web,
             socket,
             write: servers.directories(),
             ..Needs::default()
         });
-        let subscribers: Vec<Rc<dyn orchestrator_session::Subscriber>> = vec![log.clone()];
         let config = Config {
             greeting: Some(greeting),
             single_call: true,
-            subscribers,
+            subscribers: vec![confined.log()],
             ..config
         };
-        let result = runtime()?.block_on(self.perform(config, &servers, input));
-        log.end(if result.is_ok() {
-            "the call has ended"
-        } else {
-            "no session could be opened"
-        });
-        result::report(&*result?, self.json)
+        let result = confined.run(call_ended, self.perform(config, &servers, input))?;
+        result::report(&result, self.json)
     }
+}
 
+/// Why the run log of a single call ends.
+pub fn call_ended<T>(done: &Result<T, Failed>) -> &'static str {
+    match done {
+        Ok(_) => "the call has ended",
+        Err(_) => "no session could be opened",
+    }
+}
+
+impl Call {
     /// Whether the tool runs in a cell, or may.
     fn runs_commands(&self, config: &Config) -> bool {
         let entry = config.registry.get(&self.tool);

@@ -4,9 +4,12 @@ use crate::chat::config::AgentConfig;
 use crate::servers::is_accepted;
 use broker_protocol::Failed;
 use clap::{Args, Subcommand};
+use orchestrator_confine::Files;
 use orchestrator_hooks::hooks::{Acceptance, Hook};
 use orchestrator_hooks::store::{Accepted, digest};
 use orchestrator_options::exit;
+use orchestrator_options::launch::{FrontEnd, Launch};
+use orchestrator_options::row::CommandRow;
 use orchestrator_terminal::print;
 use orchestrator_text::escape;
 use serde_json::{Value, json};
@@ -30,9 +33,7 @@ such answer in time, or is not accepted as it is now, lets no call through.
 
 What is accepted is the SHA-256 of entry and program: what was changed is not run
 before it is accepted again. `lazaret hook` is another thing: what other agents
-ask before they run a command.
-
-Exit code: 0; 1 not accepted, or with list: one is not; 2 wrong settings.";
+ask before they run a command.";
 
 /// The hooks of your chats: programs that are told of calls, and may stop or change them
 #[derive(Args)]
@@ -66,19 +67,23 @@ struct Accept {
     yes: bool,
 }
 
-impl ChatHooks {
-    /// Runs the subcommand; returns the exit code.
-    pub fn main(self) -> Result<u8, Failed> {
+impl FrontEnd for ChatHooks {
+    const ROW: CommandRow = CommandRow::of_files(
+        "chat-hooks",
+        "0; 1 not accepted, or with list: one is not; 2 wrong settings; 125 lazaret failed",
+    );
+
+    fn main(self, launch: Launch) -> Result<u8, Failed> {
         match self.command {
-            HooksCommand::List(list) => list.main(),
-            HooksCommand::Accept(accept) => accept.main(),
+            HooksCommand::List(list) => list.main(launch.files()),
+            HooksCommand::Accept(accept) => accept.main(launch.files()),
         }
     }
 }
 
 impl List {
-    fn main(self) -> Result<u8, Failed> {
-        let hooks = AgentConfig::read()?.hooks()?;
+    fn main(self, files: &Files) -> Result<u8, Failed> {
+        let hooks = AgentConfig::read(files)?.hooks(files)?;
         if hooks.iter().next().is_none() {
             // On standard error, so that programs read an empty list.
             print::note("there are no hooks; `lazaret chat-hooks --help` has an entry for one");
@@ -93,8 +98,8 @@ impl List {
 }
 
 impl Accept {
-    fn main(self) -> Result<u8, Failed> {
-        let hooks = AgentConfig::read()?.hooks()?;
+    fn main(self, files: &Files) -> Result<u8, Failed> {
+        let hooks = AgentConfig::read(files)?.hooks(files)?;
         let unknown = || Failed::invalid(format!("there is no hook `{}`", self.name));
         let hook = hooks
             .iter()

@@ -1,18 +1,19 @@
 //! `lazaret completions`: prints the script with which a shell completes our command line.
 
+use crate::cli;
 use broker_protocol::Failed;
 use clap::{Args, ValueEnum};
 use clap_complete::aot;
 use orchestrator_options::exit;
+use orchestrator_options::launch::{FrontEnd, Launch};
+use orchestrator_options::row::CommandRow;
 use orchestrator_terminal::print;
 
 const EXAMPLES: &str = "\
 Examples:
   lazaret completions bash > ~/.local/share/bash-completion/completions/lazaret
   lazaret completions zsh > ~/.zfunc/_lazaret      (a directory of your fpath)
-  lazaret completions fish > ~/.config/fish/completions/lazaret.fish
-
-Exit code: 0; 2 for another shell.";
+  lazaret completions fish > ~/.config/fish/completions/lazaret.fish";
 
 /// Print completions for a shell
 #[derive(Args)]
@@ -29,9 +30,11 @@ enum Shell {
     Fish,
 }
 
-impl Completions {
-    /// Prints the completions of `command`; returns the exit code.
-    pub fn main(self, mut command: clap::Command) -> Result<u8, Failed> {
+impl FrontEnd for Completions {
+    const ROW: CommandRow = CommandRow::of_files("completions", "0; 2 for another shell");
+
+    fn main(self, _: Launch) -> Result<u8, Failed> {
+        let mut command = cli::command();
         let shell = match self.shell {
             Shell::Bash => aot::Shell::Bash,
             Shell::Zsh => aot::Shell::Zsh,

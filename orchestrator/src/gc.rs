@@ -4,7 +4,9 @@ use broker_protocol::paste::shell_word;
 use broker_protocol::{Cleaned, Cleanup, Failed, RemovedCache, Unused};
 use clap::Args;
 use orchestrator_options::exit;
-use orchestrator_options::session_options::SessionOptions;
+use orchestrator_options::groups::{ExecutorOption, Options};
+use orchestrator_options::launch::{FrontEnd, Launch};
+use orchestrator_options::row::CommandRow;
 use orchestrator_terminal::print;
 use serde_json::{Value, json};
 
@@ -19,9 +21,7 @@ projects that are gone, also for a while, as on a disk that is not mounted; and 
 that no session has used for so many days. What file tools have
 replaced, outputs and the state of agents stay. The caches of an open session
 are not touched, no link is followed, and one run takes at most ten minutes.
-Once a day the end of a session removes a part of those unused for 90 days.
-
-Exit code: 0; 1 something stays that should not; 2 wrong arguments; 125 lazaret failed.";
+Once a day the end of a session removes a part of those unused for 90 days.";
 
 /// Remove the caches of projects that are gone or no longer used
 #[derive(Args)]
@@ -33,15 +33,25 @@ pub struct Gc {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    executor: ExecutorOption,
 }
 
-impl Gc {
-    /// Removes them, and reports what was removed; returns the exit code.
-    pub fn main(self, options: &SessionOptions) -> Result<u8, Failed> {
+impl FrontEnd for Gc {
+    const ROW: CommandRow = CommandRow::of_files(
+        "gc",
+        "0; 1 something stays that should not; 2 wrong arguments; 125 lazaret failed",
+    );
+
+    fn main(self, launch: Launch) -> Result<u8, Failed> {
+        let prepared = launch.prepare::<Self>(Options::of(&self.executor))?;
+        let options = prepared.options();
         let text = options.projects()?.into_os_string().into_string();
         let projects = text.map_err(|path| Failed::invalid(format!("{path:?} is not UTF-8")))?;
         let days = self.days;
-        let cleaned = options.endpoint().clean_up(&Cleanup { projects, days })?;
+        let cleaned = options
+            .endpoint()
+            .clean_up(prepared.files(), &Cleanup { projects, days })?;
         if self.json {
             print::json(&as_json(&cleaned))?;
         } else {

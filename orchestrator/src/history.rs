@@ -1,17 +1,18 @@
 //! `lazaret history`: lists the changes that file tools have made.
 
+use crate::call::call_ended;
 use crate::result;
 use broker_protocol::{Failed, History as Wanted, Request, limit};
 use clap::Args;
-use orchestrator_confine::{Needs, confine};
-use orchestrator_options::session_options::SessionOptions;
-use orchestrator_records::runlog::RunLog;
+use orchestrator_confine::Needs;
+use orchestrator_options::exit;
+use orchestrator_options::groups::{LogOption, Options, PlaceOptions};
+use orchestrator_options::launch::{Confined, FrontEnd, Launch, Prepared};
+use orchestrator_options::row::{Access, CommandRow, Network, Sessions, Writes};
 use orchestrator_session::executor::Greeting;
 use orchestrator_session::{Config, Session};
-use orchestrator_terminal::runtime::runtime;
 use orchestrator_terminal::typed;
 use orchestrator_text::known::redactor;
-use std::rc::Rc;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -24,9 +25,7 @@ the audit and the run log have the call under the same session and number.
 Listed are the changes of `file_write`, `file_edit` and `undo` below these roots,
 as many as the policy's limit `undo` has room for. What commands change is not
 listed. A command in a cell can forge or delete entries; `lazaret undo` checks
-what it restores.
-
-Exit code: 0; 2 wrong arguments; 125 lazaret failed; 126 refused by policy.";
+what it restores.";
 
 /// List what the file tools have changed, newest first
 #[derive(Args)]
@@ -34,41 +33,55 @@ Exit code: 0; 2 wrong arguments; 125 lazaret failed; 126 refused by policy.";
 pub struct History {
     /// Print the list as one JSON object
     #[arg(long)]
-    pub json: bool,
+    json: bool,
     /// At most this many changes
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=i64::from(limit::CHANGES)))]
     limit: u32,
+    #[command(flatten)]
+    place: PlaceOptions,
+    #[command(flatten)]
+    log: LogOption,
 }
 
-impl History {
-    /// Prints the list; returns the exit code.
-    pub fn main(self, options: &SessionOptions) -> Result<u8, Failed> {
-        let log = Rc::new(options.log("history"));
-        let config = session(options, &log)?;
-        let listed = runtime()?.block_on(async {
+impl FrontEnd for History {
+    const ROW: CommandRow = CommandRow {
+        name: "history",
+        sessions: Sessions::One,
+        access: Access::Confined {
+            network: Network::None,
+            writes: Writes::Nothing,
+        },
+        log: true,
+        usage: exit::USAGE,
+        exit: "0; 2 wrong arguments; 125 lazaret failed; 126 refused by policy",
+    };
+
+    fn json_tool(&self) -> Option<String> {
+        self.json.then(|| "history".to_owned())
+    }
+
+    fn main(self, launch: Launch) -> Result<u8, Failed> {
+        let prepared = launch.prepare::<Self>(Options::of(&self.place).and(&self.log))?;
+        let (config, confined) = session(prepared)?;
+        let listed = confined.run(call_ended, async {
             let session = Session::start(config);
             session.open().await?;
             let wanted = Wanted { limit: self.limit };
             typed::ask(&session, "history", Request::History(wanted)).await
-        });
-        log.end(if listed.is_ok() {
-            "the call has ended"
-        } else {
-            "no session could be opened"
-        });
-        result::report(&*listed?, self.json)
+        })?;
+        result::report(&listed, self.json)
     }
 }
 
-/// The configuration of a session that is used for requests only. Confines this process.
-pub fn session(options: &SessionOptions, log: &Rc<RunLog>) -> Result<Config, Failed> {
-    let open = options.open(0)?.open;
-    let greeting = Greeting::open(&options.endpoint(), open.clone())?;
-    confine(&Needs::default());
-    let config = Config::new(open, redactor());
-    Ok(Config {
+/// The configuration of a session that is used for requests only.
+pub fn session(prepared: Prepared) -> Result<(Config, Confined), Failed> {
+    let open = prepared.options().open()?.open;
+    let greeting = Greeting::open(&prepared.options().endpoint(), open.clone())?;
+    let confined = prepared.confine(Needs::default());
+    let config = Config {
         greeting: Some(greeting),
-        subscribers: vec![log.clone()],
-        ..config
-    })
+        subscribers: vec![confined.log()],
+        ..Config::new(open, redactor())
+    };
+    Ok((config, confined))
 }

@@ -4,6 +4,8 @@ use broker_protocol::Failed;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use orchestrator_options::exit;
+use orchestrator_options::launch::{FrontEnd, Launch};
+use orchestrator_options::row::CommandRow;
 use orchestrator_records::runlog::KINDS;
 use orchestrator_records::runlog_files::{self, Outline};
 use orchestrator_terminal::print;
@@ -15,10 +17,7 @@ const EXAMPLES: &str = "\
 Examples:
   lazaret log list
   lazaret log show 20261120-100234-000001-99
-  lazaret log search 'permission denied' --json
-
-Exit code: 0; show: 1 if there is no such run; search: 1 if nothing was found;
-125 the logs cannot be read.";
+  lazaret log search 'permission denied' --json";
 
 /// Show the logs of earlier runs
 ///
@@ -63,16 +62,22 @@ enum Action {
     },
 }
 
-impl Log {
-    /// Runs the subcommand; returns the exit code.
-    pub fn main(self) -> Result<u8, Failed> {
+impl FrontEnd for Log {
+    const ROW: CommandRow = CommandRow::of_files(
+        "log",
+        "0; show: 1 if there is no such run; search: 1 if nothing was found; 2 wrong arguments; 125 the logs cannot be read",
+    );
+
+    fn main(self, _: Launch) -> Result<u8, Failed> {
         match &self.action {
             Action::List => self.list(),
             Action::Show { run, wanted } => self.show(run, wanted),
             Action::Search { text, wanted } => self.search(text, wanted),
         }
     }
+}
 
+impl Log {
     fn list(&self) -> Result<u8, Failed> {
         let mut runs = Vec::new();
         for id in runlog_files::ids().map_err(unreadable)?.into_iter().rev() {

@@ -1,20 +1,21 @@
 //! `lazaret mcp login|logout`: logs in to MCP servers that require an account, and out again.
 
+use crate::servers::{self, ServerPlace};
 use broker_protocol::Failed;
 use clap::Args;
 use nix::libc::{SIGINT, SIGTERM};
-use orchestrator_confine::{Needs, confine};
+use orchestrator_confine::Needs;
 use orchestrator_lines::line_reader::{Lines, Next};
 use orchestrator_lines::streams::Input;
 use orchestrator_options::exit;
-use orchestrator_options::session_options::SessionOptions;
+use orchestrator_options::launch::{FrontEnd, Launch};
+use orchestrator_options::row::CommandRow;
 use orchestrator_servers::address::NamedAddress;
 use orchestrator_servers::login::Begun;
 use orchestrator_servers::named;
 use orchestrator_servers::settings::{Address, Kind, Server};
 use orchestrator_servers::store::{self, Place};
 use orchestrator_terminal::print;
-use orchestrator_terminal::runtime::runtime;
 use orchestrator_terminal::signals::Signals;
 use orchestrator_web::callback::Callback;
 use std::future::pending;
@@ -35,13 +36,12 @@ const PERSON: Duration = Duration::from_secs(600);
   lazaret mcp login docs && lazaret mcp status
 
 What it gives is kept in the state directory, for you alone, renewed when it
-ends, and sent to that server only; `lazaret mcp logout` forgets it.
-
-Exit code: 0; 1 there is no login; 2 wrong arguments; 124 nobody came back
-within 10 minutes; 130 cancelled.")]
+ends, and sent to that server only; `lazaret mcp logout` forgets it.")]
 pub struct Login {
     /// The server's name
     name: String,
+    #[command(flatten)]
+    place: ServerPlace,
 }
 
 /// Forget the login at a server
@@ -49,12 +49,20 @@ pub struct Login {
 pub struct Logout {
     /// The server's name
     name: String,
+    #[command(flatten)]
+    place: ServerPlace,
 }
 
-impl Login {
-    /// Logs in; returns the exit code.
-    pub fn main(self, options: &SessionOptions) -> Result<u8, Failed> {
-        let (server, place) = named(&self.name, &options.open(0)?.open.project)?;
+impl FrontEnd for Login {
+    const ROW: CommandRow = servers::row(
+        "mcp login",
+        "0; 1 there is no login; 2 wrong arguments; 124 nobody came back within 10 minutes; 125 lazaret failed; 130 cancelled",
+    );
+
+    fn main(self, launch: Launch) -> Result<u8, Failed> {
+        let prepared = launch.prepare::<Self>(self.place.options())?;
+        let project = prepared.options().open()?.open.project;
+        let (server, place) = named(prepared.files(), &self.name, &project)?;
         let Kind::Address(address) = &server.kind else {
             return Err(Failed::invalid(format!(
                 "the server `{}` is a program, and wants no login",
@@ -69,12 +77,12 @@ impl Login {
                 "a browser cannot come back to this machine: {error}"
             ))
         })?;
-        confine(&Needs {
+        let confined = prepared.confine(Needs {
             web: true,
             write: vec![directory],
             ..Needs::default()
         });
-        runtime()?.block_on(async {
+        confined.run(|_| "the login has ended", async {
             let mut signals = Signals::listen(&[SIGINT, SIGTERM])?;
             tokio::select! {
                 done = log_in(&server, address, &place, callback) => done,
@@ -143,10 +151,14 @@ async fn pasted() -> io::Result<String> {
     pending().await
 }
 
-impl Logout {
-    /// Forgets the login; returns the exit code.
-    pub fn main(self, options: &SessionOptions) -> Result<u8, Failed> {
-        let (_, place) = named(&self.name, &options.open(0)?.open.project)?;
+impl FrontEnd for Logout {
+    const ROW: CommandRow =
+        CommandRow::of_files("mcp logout", "0; 2 wrong arguments; 125 lazaret failed");
+
+    fn main(self, launch: Launch) -> Result<u8, Failed> {
+        let prepared = launch.prepare::<Self>(self.place.options())?;
+        let project = prepared.options().open()?.open.project;
+        let (_, place) = named(prepared.files(), &self.name, &project)?;
         place.forget_login();
         Ok(exit::OK)
     }

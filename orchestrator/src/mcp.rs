@@ -1,10 +1,10 @@
 //! `lazaret mcp`: serves the tools of a session to an MCP client, over standard input and output.
 
-use crate::servers::ServersCommand;
+use crate::servers::{NESTED, ServersCommand};
 use broker_protocol::{Channel, Failed, Open, Scope, Trust};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use orchestrator_confine::{Needs, confine};
+use orchestrator_confine::Needs;
 use orchestrator_install::CLIENTS;
 use orchestrator_lines::line_reader::{Lines, Next};
 use orchestrator_lines::streams::{Input, Output, unusable};
@@ -12,27 +12,26 @@ use orchestrator_mcp::{Listing, SessionRequest, Settings};
 use orchestrator_options::agent_settings::{self, Examiner};
 use orchestrator_options::endpoint::Endpoint;
 use orchestrator_options::exit;
+use orchestrator_options::groups::{Options, WorkOptions};
+use orchestrator_options::launch::{FrontEnd, Launch};
 use orchestrator_options::project::Project;
+use orchestrator_options::row::{Access, CommandRow, Network, Sessions, Writes};
 use orchestrator_options::session_options::SessionOptions;
-use orchestrator_options::tool_options::{ToolOptions, registry};
+use orchestrator_options::tool_options::{ToolOptions, ViolationOptions, registry};
 use orchestrator_records::runlog::{PAUSE, RunLog};
 use orchestrator_servers::{Available, SessionServers};
 use orchestrator_session::{Config, Session};
 use orchestrator_terminal::print;
-use orchestrator_terminal::runtime::runtime;
 use orchestrator_terminal::signals::Signals;
 use orchestrator_text::known::redactor;
 use orchestrator_tools::catalogue::{Category, TOOLS};
 use orchestrator_tools::registry::{Entry, Registry};
-use orchestrator_tools::violation;
 use policies::EffectivePolicy;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use tokio::sync::mpsc;
 
-/// Spare cells that the executor keeps ready between calls.
-const SPARE: u8 = 1;
 /// Lines that may wait to be written: we stop reading from a client that does not read.
 const WAITING: usize = 1;
 
@@ -51,10 +50,7 @@ project (a home, `/`), each call reports it, and the server keeps running. What
 
 Without --trust no call needs approval. With it, the client's user is asked
 (elicitation), or `lazaret approve` if the policy accepts answers only from
-there; if neither is possible, the call is refused, with what would allow it.
-
-Exit code: 0 at the end of the input; 2 wrong arguments; 125 lazaret failed;
-128+N if signal N ended it.";
+there; if neither is possible, the call is refused, with what would allow it.";
 
 /// Serve a client of the Model Context Protocol
 ///
@@ -69,9 +65,8 @@ pub struct Mcp {
     /// Offer the tools for an agent's own notes too (todo_*, goal_*, memory, batch, ...), which most clients have themselves
     #[arg(long)]
     all_tools: bool,
-    /// Number of violations that end the session; 0 for no limit [default: with --trust 3, or 1 if it is autonomous; else 0]
-    #[arg(long, value_name = "N")]
-    max_violations: Option<u32>,
+    #[command(flatten)]
+    violations: ViolationOptions,
     /// The client, by its name in `lazaret install`: of the project's own settings for agents, only those that it reads can
     /// refuse a session [default: all count]
     #[arg(long, value_name = "CLIENT", value_parser = PossibleValuesParser::new(CLIENTS.iter().map(|client| client.name)))]
@@ -79,32 +74,36 @@ pub struct Mcp {
     /// Examine projects for another `lazaret mcp`: standard input and output are its socket
     #[arg(long, hide = true)]
     examine: bool,
+    #[command(flatten)]
+    work: WorkOptions,
 }
 
-/// The options that are for serving a client, and mean nothing to a command about servers.
-pub const OWN_OPTIONS: [&str; 7] = [
-    "all_tools",
-    "max_violations",
-    "client",
-    "examine",
-    "model_profile",
-    "raw_output",
-    "disable",
-];
+impl FrontEnd for Mcp {
+    const ROW: CommandRow = CommandRow {
+        name: "mcp",
+        sessions: Sessions::Lasting { spare: 1 },
+        access: Access::Confined {
+            network: Network::Always,
+            writes: Writes::Servers,
+        },
+        log: true,
+        usage: exit::USAGE,
+        exit: "0 at the end of the input; 2 wrong arguments; 125 lazaret failed; 128+N if signal N ended it",
+    };
+    const NESTED: &'static [CommandRow] = &NESTED;
 
-impl Mcp {
-    /// Serves standard input until it ends; returns the exit code.
-    pub fn main(mut self, options: &SessionOptions) -> Result<u8, Failed> {
+    fn main(mut self, launch: Launch) -> Result<u8, Failed> {
         if let Some(command) = self.servers.take() {
-            return command.main(options);
+            return command.main(launch);
         }
         if self.examine {
-            let answered = agent_settings::answer(self.client.as_deref());
+            let answered = agent_settings::answer(launch.files(), self.client.as_deref());
             return answered
                 .map(|()| exit::OK)
                 .map_err(|error| Failed::internal(error.to_string()));
         }
-        let log = Rc::new(options.log("mcp"));
+        let prepared = launch.prepare::<Self>(Options::of(&self.work))?;
+        let (options, files) = (prepared.options(), prepared.files());
         if !self.all_tools {
             let notes = TOOLS.iter().filter(|tool| tool.category == Category::Agent);
             self.tools.disable(notes.map(|tool| tool.name));
@@ -113,23 +112,31 @@ impl Mcp {
         let policy = options.policy().map_err(Failed::from)?;
         options.check(&policy)?;
         let settings = self.settings(options, &policy);
-        let endpoint = options.endpoint().lasting()?;
-        let examiner = Examiner::start(self.client.as_deref())?;
+        let endpoint = prepared.lasting()?;
+        let examiner = Examiner::start(files, self.client.as_deref())?;
         let named = claude_project(options);
         // Without a project, opening fails and each call reports the error.
-        let open = options.open(SPARE).ok().map(|opening| opening.open);
+        let open = options.open().ok().map(|opening| opening.open);
         let project = open.as_ref().map(|open| open.project.as_str());
-        let servers = Available::read(project, Rc::new(endpoint.clone()), print::problem);
+        let servers = Available::read(files, project, Rc::new(endpoint.clone()), print::problem);
         let listed = Listed {
             registry: registry(self.tools.disabled(), Some(policy.clone()))?,
             open,
             scope,
         };
         let socket = endpoint.socket().map(Path::to_owned);
+        let options = options.clone();
+        let confined = prepared.confine(Needs {
+            web: true,
+            socket,
+            write: servers.directories(),
+            ..Needs::default()
+        });
+        let log = confined.log();
         let opener = Opener {
-            max_violations: self.max_violations(options),
+            max_violations: self.violations.max(options.trust()),
             tools: self.tools,
-            options: options.clone(),
+            options,
             endpoint,
             log: log.clone(),
             servers,
@@ -138,28 +145,15 @@ impl Mcp {
             listing: settings.tools.clone(),
             current: None,
         };
-        confine(&Needs {
-            web: true,
-            socket,
-            write: opener.servers.directories(),
-            ..Needs::default()
-        });
-        let served = runtime()?.block_on(serve(settings, listed, opener, log.clone()));
-        log.end(if matches!(served, Ok(exit::OK)) {
-            "the input ended"
-        } else {
-            "it was ended from outside"
-        });
-        served
+        let reason = |served: &Result<u8, Failed>| match served {
+            Ok(exit::OK) => "the input ended",
+            Ok(_) | Err(_) => "it was ended from outside",
+        };
+        confined.run(reason, serve(settings, listed, opener, log))
     }
+}
 
-    fn max_violations(&self, options: &SessionOptions) -> Option<u32> {
-        let max = self
-            .max_violations
-            .unwrap_or(options.trust().map_or(0, violation::default_max));
-        (max > 0).then_some(max)
-    }
-
+impl Mcp {
     fn settings(&self, options: &SessionOptions, policy: &EffectivePolicy) -> Settings {
         let mut instructions = instructions(policy, options.network(Some(policy), false).is_some());
         let asked = match options
@@ -179,9 +173,12 @@ impl Mcp {
                 )
             }
         };
-        let violations = self.max_violations(options).map_or(String::new(), |max| {
-            format!(" {max} attempts to leave the project end the session.")
-        });
+        let violations = self
+            .violations
+            .max(options.trust())
+            .map_or(String::new(), |max| {
+                format!(" {max} attempts to leave the project end the session.")
+            });
         instructions.push_str(&format!(" {asked}{violations}"));
         Settings {
             instructions,
@@ -266,7 +263,7 @@ impl Opener {
             }
             _ => self.options.clone(),
         };
-        let mut opening = options.open(SPARE)?;
+        let mut opening = options.open()?;
         self.examiner.check(&opening.open.project)?;
         // The files were read before we confined ourselves; the project only chooses among the profiles in them.
         let policy = options

@@ -10,13 +10,20 @@ use nix::libc::{SIGHUP, SIGINT, SIGTERM};
 use orchestrator_agent::hooks::SessionHooks;
 use orchestrator_agent::packs::Pack;
 use orchestrator_agent::settings::Settings;
-use orchestrator_confine::{Needs, confine};
+use orchestrator_confine::{Files, Needs};
 use orchestrator_hooks::cell::of_session;
 use orchestrator_hooks::hooks::Hooks;
 use orchestrator_lines::streams::{Input, unusable};
 use orchestrator_mcp::{Http, Listing};
 use orchestrator_options::endpoint::Endpoint;
+use orchestrator_options::groups::{
+    CentralOption, EndpointOptions, ImageOption, LogOption, NetworkOptions, Options, PathOptions,
+    ProfileOption, RevealOption, ScopeOption, TrustOption,
+};
+use orchestrator_options::launch::{FrontEnd, Launch, Prepared};
 use orchestrator_options::parent::Parent;
+use orchestrator_options::row::{Access, CommandRow, Network, Sessions, Writes};
+use orchestrator_options::tool_options::ViolationOptions;
 use orchestrator_options::{SessionOptions, ToolOptions, exit, registry, start};
 use orchestrator_records::runlog::{PAUSE, RunLog};
 use orchestrator_records::state_directory;
@@ -30,11 +37,9 @@ use orchestrator_sidecar::service::{Service, Sources};
 use orchestrator_sidecar::token::Token;
 use orchestrator_telemetry::TelemetryOptions;
 use orchestrator_terminal::print;
-use orchestrator_terminal::runtime::runtime;
 use orchestrator_terminal::signals::Signals;
 use orchestrator_text::known::redactor;
 use orchestrator_tools::registry::Entry;
-use orchestrator_tools::violation;
 use policies::EffectivePolicy;
 use policies::directories::NO_PROJECT;
 use serde_json::{Value, json};
@@ -48,11 +53,6 @@ use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 
-/// What `--project` is for here.
-pub const PROJECT_HELP: &str = "The project root of conversations that name none [default: none: such a conversation has no tools for \
-     files and commands]";
-/// Cells that the executor has ready between calls of a session: none, as there may be many sessions.
-const SPARE: u8 = 0;
 /// How long runs may take to end after the server is told to stop.
 const ENDING: Duration = Duration::from_secs(5);
 /// How often to check whether they have ended.
@@ -72,11 +72,7 @@ add`), as configured when serve starts.
   lazaret serve --ui --project ~/app     (open `page` of the printed line)
 
 Ends when its input ends, if that is a pipe, and when its parent process ends.
---trust sets which calls need approval (default: guided).
-
-Exit code: 0 at the end of the input; 2 wrong arguments; 125 it cannot serve, for
-example because the address is in use; 128+N if signal N ended it (129 also: its
-parent process ended).";
+--trust sets which calls need approval (default: guided).";
 
 /// Serve an application on this machine: chats over WebSocket and HTTP
 #[derive(Args)]
@@ -115,9 +111,8 @@ pub struct Serve {
     /// Tokens of a model's context that must be left; with fewer, it has to answer without tools [default: 8192, at most an eighth]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     context_reserve: Option<u32>,
-    /// Number of violations that end a run; 0 for no limit [default: 3, or 1 if the trust is autonomous]
-    #[arg(long, value_name = "N")]
-    max_violations: Option<u32>,
+    #[command(flatten)]
+    violations: ViolationOptions,
     /// Keep running when the parent process ends, until a signal
     #[arg(long)]
     outlive_parent: bool,
@@ -133,6 +128,29 @@ pub struct Serve {
     tools: ToolOptions,
     #[command(flatten)]
     telemetry: TelemetryOptions,
+    /// The project root of conversations that name none [default: none: such a conversation has no tools for files and commands]
+    #[arg(long, value_name = "DIR", help_heading = "Where")]
+    project: Option<PathBuf>,
+    #[command(flatten)]
+    central: CentralOption,
+    #[command(flatten)]
+    profile: ProfileOption,
+    #[command(flatten)]
+    image: ImageOption,
+    #[command(flatten)]
+    endpoint: EndpointOptions,
+    #[command(flatten)]
+    scope: ScopeOption,
+    #[command(flatten)]
+    trust: TrustOption,
+    #[command(flatten)]
+    network: NetworkOptions,
+    #[command(flatten)]
+    paths: PathOptions,
+    #[command(flatten)]
+    reveal: RevealOption,
+    #[command(flatten)]
+    log: LogOption,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -144,8 +162,37 @@ enum Case {
 }
 
 impl Serve {
-    /// Serves until the server is stopped; returns the exit code.
-    pub fn main(self, options: &SessionOptions) -> Result<u8, Failed> {
+    fn options(&self) -> Options {
+        Options::of(&self.central)
+            .in_project(self.project.clone())
+            .and(&self.profile)
+            .and(&self.image)
+            .and(&self.endpoint)
+            .and(&self.scope)
+            .and(&self.trust)
+            .and(&self.network)
+            .and(&self.paths)
+            .and(&self.reveal)
+            .and(&self.log)
+    }
+}
+
+impl FrontEnd for Serve {
+    const ROW: CommandRow = CommandRow {
+        name: "serve",
+        // There may be many, so none has spare cells.
+        sessions: Sessions::Lasting { spare: 0 },
+        access: Access::Confined {
+            network: Network::Always,
+            writes: Writes::Servers,
+        },
+        log: true,
+        usage: exit::USAGE,
+        exit: "0 at the end of the input; 2 wrong arguments; 125 it cannot serve, for example because the address is in use; 128+N \
+               if signal N ended it (129 also: its parent process ended)",
+    };
+
+    fn main(self, launch: Launch) -> Result<u8, Failed> {
         if self.openapi || self.asyncapi {
             let described = if self.openapi {
                 orchestrator_sidecar::open_api()
@@ -162,19 +209,20 @@ impl Serve {
                     Failed::internal(format!("cannot remove {}: {error}", path.display()))
                 });
         }
+        let prepared = launch.prepare::<Self>(self.options())?;
+        let (options, files) = (prepared.options(), prepared.files());
         let parent = Parent::now(!self.outlive_parent);
-        let log = Rc::new(options.log("serve"));
-        let config = AgentConfig::read()?;
-        let backends = self.model.backends(&config)?;
+        let config = AgentConfig::read(files)?;
+        let backends = self.model.backends(files, &config)?;
         let pack = self
             .pack
             .as_ref()
             .map(|name| Pack::named(name, &config.packs))
             .transpose();
         let pack = pack.map_err(|error| Failed::invalid(error.to_string()))?;
-        let engines = config.search.engines()?;
-        let hooks = config.hooks()?;
-        let fallback = choice::fallback(&config)?;
+        let engines = config.search.engines(files)?;
+        let hooks = config.hooks(files)?;
+        let fallback = choice::fallback(files, &config)?;
         let settings = Settings {
             instructions: config.instructions,
             pack,
@@ -194,27 +242,33 @@ impl Serve {
             .problems()
             .for_each(|problem| print::problem(&problem));
         let mut telemetry = self.telemetry.begin(print::problem)?;
-        let opener = Box::new(Sessions::new(&self, options, engines, hooks, log.clone())?);
+        let offer = Offer::new(&self, &prepared, engines, hooks)?;
         let offered = Listing::default();
         let (mcp, clients) =
-            Http::new(self.mcp_settings(options, &opener.policy, offered.clone())?);
+            Http::new(self.mcp_settings(options, &offer.policy, offered.clone())?);
         let token = Token::fresh()
             .map_err(|error| Failed::internal(format!("no random bytes: {error}")))?;
         let listening = self.bind()?;
+        let remover = |path| remover(files, path);
         let _remover = self.unix.as_deref().map(remover).transpose()?;
         print::json(&announced(&listening, &token, self.ui)?)?;
-        let socket = opener.endpoint.socket().map(Path::to_owned);
-        confine(&Needs {
+        let socket = offer.endpoint.socket().map(Path::to_owned);
+        let trust = options.trust().unwrap_or(Trust::Guided);
+        let confined = prepared.confine(Needs {
             web: true,
             socket,
-            write: opener.servers.directories(),
+            write: offer.servers.directories(),
             ..Needs::default()
         });
+        let log = confined.log();
         let case = match self.wire_case {
             Case::Camel => WireCase::Camel,
             Case::Snake => WireCase::Snake,
         };
-        let trust = options.trust().unwrap_or(Trust::Guided);
+        let opener = Box::new(ConversationSessions {
+            offer,
+            log: log.clone(),
+        });
         let sources = Sources {
             opener,
             backends,
@@ -229,7 +283,11 @@ impl Serve {
             page: self.ui,
         };
         let ends = !self.outlive_parent;
-        let served = runtime()?.block_on(async {
+        let reason = |served: &Result<u8, Failed>| match served {
+            Ok(_) => "it was ended",
+            Err(_) => "it cannot serve",
+        };
+        confined.run(reason, async {
             tokio::task::spawn_local(log.clone().write_later(PAUSE));
             telemetry.start();
             let served = tokio::select! {
@@ -241,15 +299,11 @@ impl Serve {
             };
             telemetry.end().await;
             served
-        });
-        log.end(if served.is_ok() {
-            "it was ended"
-        } else {
-            "it cannot serve"
-        });
-        served
+        })
     }
+}
 
+impl Serve {
     /// The settings for MCP clients.
     fn mcp_settings(
         &self,
@@ -312,8 +366,8 @@ fn origin(text: &str) -> Result<String, OriginError> {
 }
 
 /// Starts who removes our socket when we are gone.
-fn remover(path: &Path) -> Result<UnixStream, Failed> {
-    let started = start::start_socket_remover(path);
+fn remover(files: &Files, path: &Path) -> Result<UnixStream, Failed> {
+    let started = start::start_socket_remover(files, path);
     started.map_err(|error| {
         Failed::internal(format!("nobody would remove {}: {error}", path.display()))
     })
@@ -392,14 +446,14 @@ async fn end_of(input: &Input) {
     while input.read(&mut buffer).await.is_ok_and(|count| count > 0) {}
 }
 
-/// Opens the sessions that belong to conversations.
-struct Sessions {
+/// What sessions of conversations are opened with, read before the confinement.
+struct Offer {
     tools: ToolOptions,
     options: SessionOptions,
     scope: Option<Scope>,
     endpoint: Endpoint,
     answer_s: Option<u32>,
-    max_violations: Option<u32>,
+    violations: ViolationOptions,
     /// An empty directory: the project of conversations without one.
     nowhere: PathBuf,
     /// A session that no client narrows, and its policy.
@@ -408,18 +462,22 @@ struct Sessions {
     servers: Available,
     engines: Engines,
     hooks: Rc<Hooks>,
+}
+
+/// Opens the sessions that belong to conversations.
+struct ConversationSessions {
+    offer: Offer,
     log: Rc<RunLog>,
 }
 
-impl Sessions {
-    /// Reads everything that sessions need; runs before we confine ourselves.
+impl Offer {
     fn new(
         serve: &Serve,
-        options: &SessionOptions,
+        prepared: &Prepared,
         engines: Engines,
         hooks: Rc<Hooks>,
-        log: Rc<RunLog>,
     ) -> Result<Self, Failed> {
+        let options = prepared.options();
         // Errors in the policy are reported before any client is served.
         let policy = options.policy().map_err(Failed::from)?;
         let nowhere = state_directory::data().join(NO_PROJECT);
@@ -430,18 +488,23 @@ impl Sessions {
         made.map_err(|error| {
             Failed::internal(format!("cannot make {}: {error}", nowhere.display()))
         })?;
-        let (scope, endpoint) = (options.scope()?, options.endpoint().lasting()?);
+        let (scope, endpoint) = (options.scope()?, prepared.lasting()?);
         let elsewhere = options.named_project().is_none().then(|| nowhere.clone());
         let named = elsewhere.is_none();
         let opening = options
             .for_client(elsewhere, None, options.trust().unwrap_or(Trust::Guided))
-            .open(SPARE)?;
+            .open()?;
         let unnarrowed = Open {
             scope: scope.clone(),
             ..opening.open
         };
         let project = named.then_some(unnarrowed.project.as_str());
-        let servers = Available::read(project, Rc::new(endpoint.clone()), print::problem);
+        let servers = Available::read(
+            prepared.files(),
+            project,
+            Rc::new(endpoint.clone()),
+            print::problem,
+        );
         Ok(Self {
             tools: serve.tools.clone(),
             options: options.clone(),
@@ -450,14 +513,13 @@ impl Sessions {
             answer_s: serve
                 .approval_timeout
                 .or(serve.ui.then_some(limit::ANSWER_OF_PERSON_S)),
-            max_violations: serve.max_violations,
+            violations: serve.violations,
             nowhere,
             unnarrowed,
             policy,
             servers,
             engines,
             hooks,
-            log,
         })
     }
 
@@ -472,36 +534,34 @@ impl Sessions {
     }
 }
 
-impl Opener for Sessions {
+impl Opener for ConversationSessions {
     fn config(&self, order: &SessionOrder) -> Result<Config, Failed> {
         let project = match self.has_project(order) {
             true => order.project.clone(),
-            false => Some(self.nowhere.clone()),
+            false => Some(self.offer.nowhere.clone()),
         };
         let options = self
+            .offer
             .options
             .for_client(project, order.profile.clone(), order.trust);
-        let mut opening = options.open(SPARE)?;
+        let mut opening = options.open()?;
         // The files were read before we confined ourselves; the project only chooses among the profiles in them.
         let policy = options
             .files()
             .resolve(&opening.open.profile)
             .map_err(Failed::from)?;
-        let scope = self.scope(order)?;
+        let scope = self.offer.scope(order)?;
         opening.open.scope = match self.has_project(order) {
             true => scope.cloned(),
             false => Some(without_project(scope)),
         };
         opening.open.network = options.network(Some(&policy), false);
-        opening.open.answer_s = self.answer_s;
-        let config = self.tools.config(opening, Ok(policy))?;
-        let max = self
-            .max_violations
-            .unwrap_or(violation::default_max(order.trust));
+        opening.open.answer_s = self.offer.answer_s;
+        let config = self.offer.tools.config(opening, Ok(policy))?;
         Ok(Config {
-            executor: Some(Box::new(self.endpoint.clone())),
-            max_violations: (max > 0).then_some(max),
-            web: config.web.map(|web| self.engines.of(web)),
+            executor: Some(Box::new(self.offer.endpoint.clone())),
+            max_violations: self.offer.violations.max(Some(order.trust)),
+            web: config.web.map(|web| self.offer.engines.of(web)),
             subscribers: vec![self.log.clone()],
             ..config
         })
@@ -509,10 +569,10 @@ impl Opener for Sessions {
 
     fn servers(&self, order: &SessionOrder, open: &Open) -> SessionServers {
         if self.has_project(order) {
-            return self.servers.of(open);
+            return self.offer.servers.of(open);
         }
-        let scope = self.scope.as_ref().or(order.scope.as_ref()).cloned();
-        self.servers.without_project(&Open {
+        let scope = self.offer.scope.as_ref().or(order.scope.as_ref()).cloned();
+        self.offer.servers.without_project(&Open {
             scope,
             ..open.clone()
         })
@@ -520,33 +580,37 @@ impl Opener for Sessions {
 
     fn hooks(&self, open: &Open) -> Option<Rc<SessionHooks>> {
         of_session(
-            &self.hooks,
+            &self.offer.hooks,
             open,
-            Rc::new(self.endpoint.clone()),
+            Rc::new(self.offer.endpoint.clone()),
             print::problem,
         )
     }
 
     fn has_project(&self, order: &SessionOrder) -> bool {
-        order.project.is_some() || self.options.named_project().is_some()
+        order.project.is_some() || self.offer.options.named_project().is_some()
     }
 
     fn project(&self) -> Option<String> {
-        self.options
+        self.offer
+            .options
             .named_project()
             .map(|project| project.display().to_string())
     }
 
     fn tools(&self) -> ToolList<'_> {
         Box::pin(async {
-            let registry = registry(self.tools.disabled(), Some(self.policy.clone()));
+            let registry = registry(self.offer.tools.disabled(), Some(self.offer.policy.clone()));
             let Ok(registry) = registry else {
                 return Vec::new();
             };
             let mut registry = registry.with_models();
-            self.servers.list(&self.unnarrowed, &mut registry).await;
+            self.offer
+                .servers
+                .list(&self.offer.unnarrowed, &mut registry)
+                .await;
             registry
-                .list(self.scope.as_ref())
+                .list(self.offer.scope.as_ref())
                 .iter()
                 .map(Entry::to_json)
                 .collect()

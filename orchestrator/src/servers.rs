@@ -4,14 +4,17 @@ use crate::login;
 use crate::server_reports::{self, check_shown, show};
 use broker_protocol::Failed;
 use clap::{Args, Subcommand};
-use orchestrator_confine::{Needs, confine};
+use orchestrator_confine::{Files, Needs};
 use orchestrator_install::files;
-use orchestrator_options::endpoint::Endpoint;
 use orchestrator_options::exit;
+use orchestrator_options::groups::{
+    DirectoryOptions, EndpointOptions, NetworkOptions, Options, ProfileOption, VerboseOption,
+};
+use orchestrator_options::launch::{Confined, FrontEnd, Launch, Prepared};
+use orchestrator_options::row::{Access, CommandRow, Network, Sessions, Writes};
 use orchestrator_options::session_options::SessionOptions;
 use orchestrator_servers::settings::{Kind, Server, Share, Speech, Whose};
 use orchestrator_servers::{Report, SessionServers, edit, find, named, read, store};
-use orchestrator_terminal::runtime::runtime;
 use orchestrator_terminal::{pages, print};
 use orchestrator_text::escape;
 use serde_json::{Map, Value, json};
@@ -80,6 +83,14 @@ pub struct Add {
     /// The program and its arguments
     #[arg(last = true, required_unless_present = "url", value_name = "COMMAND")]
     command: Vec<String>,
+    #[command(flatten)]
+    place: ServerPlace,
+    #[command(flatten)]
+    profile: ProfileOption,
+    #[command(flatten)]
+    endpoint: EndpointOptions,
+    #[command(flatten)]
+    network: NetworkOptions,
 }
 
 /// List the servers and how each runs, without starting one
@@ -88,6 +99,8 @@ pub struct List {
     /// Print a JSON array
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    place: ServerPlace,
 }
 
 /// Remove a server from ~/.config/lazaret/mcp.json, with its recorded tools and its log
@@ -103,6 +116,10 @@ pub struct Status {
     /// Print a JSON array
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    place: ServerPlace,
+    #[command(flatten)]
+    endpoint: EndpointOptions,
 }
 
 /// Print the last 1,000 lines of a server's standard error, its invalid lines, and how it ended
@@ -110,6 +127,8 @@ pub struct Status {
 pub struct Log {
     /// Its name
     name: String,
+    #[command(flatten)]
+    place: ServerPlace,
 }
 
 /// Show what is new or changed of a server's tools, and accept it; without a name, the servers of the repository's .mcp.json
@@ -120,70 +139,141 @@ pub struct Accept {
     /// Accept without asking first
     #[arg(long)]
     yes: bool,
+    #[command(flatten)]
+    place: ServerPlace,
+    #[command(flatten)]
+    endpoint: EndpointOptions,
+}
+
+/// Their rows.
+pub const NESTED: [CommandRow; 8] = [
+    Add::ROW,
+    List::ROW,
+    Remove::ROW,
+    Status::ROW,
+    Log::ROW,
+    Accept::ROW,
+    login::Login::ROW,
+    login::Logout::ROW,
+];
+
+/// What selects the project whose servers are meant.
+#[derive(Args)]
+pub struct ServerPlace {
+    #[command(flatten)]
+    directory: DirectoryOptions,
+    #[command(flatten)]
+    verbose: VerboseOption,
+}
+
+impl ServerPlace {
+    pub fn options(&self) -> Options {
+        Options::of(&self.directory).and(&self.verbose)
+    }
 }
 
 impl ServersCommand {
     /// Runs the subcommand; returns the exit code.
-    pub fn main(self, options: &SessionOptions) -> Result<u8, Failed> {
+    pub fn main(self, launch: Launch) -> Result<u8, Failed> {
         match self {
-            ServersCommand::Add(add) => add.main(options),
-            ServersCommand::List(list) => list.main(options),
-            ServersCommand::Remove(remove) => remove.main(options),
-            ServersCommand::Status(status) => status.main(options),
-            ServersCommand::Log(log) => log.main(options),
-            ServersCommand::Accept(accept) => accept.main(options),
-            ServersCommand::Login(login) => login.main(options),
-            ServersCommand::Logout(logout) => logout.main(options),
+            ServersCommand::Add(add) => add.main(launch),
+            ServersCommand::List(list) => list.main(launch),
+            ServersCommand::Remove(remove) => remove.main(launch),
+            ServersCommand::Status(status) => status.main(launch),
+            ServersCommand::Log(log) => log.main(launch),
+            ServersCommand::Accept(accept) => accept.main(launch),
+            ServersCommand::Login(login) => login.main(launch),
+            ServersCommand::Logout(logout) => logout.main(launch),
         }
     }
 }
 
-/// The servers of a session that is to be opened, or those among them that `keep` names, with their way to the executor; and whether
-/// there are settings that cannot be used.
-fn prepare(
-    options: &SessionOptions,
-    keep: impl Fn(&Server) -> bool,
-) -> Result<(SessionServers, bool), Failed> {
-    let open = options.open(0)?.open;
-    let mut found = find(&open.project);
-    found.servers.retain(|server| keep(server));
-    found
-        .problems
-        .iter()
-        .for_each(|problem| print::problem(problem));
-    let mut servers = SessionServers::among(found.servers, &open, print::problem);
-    let endpoint = options.endpoint().lasting()?;
-    let socket = endpoint.socket().map(Path::to_owned);
-    servers.reach(Rc::new(endpoint));
-    confine(&Needs {
-        web: true,
-        socket,
-        write: servers.directories(),
-        ..Needs::default()
-    });
-    Ok((servers, found.is_broken))
+/// The row of a command that starts servers.
+pub const fn row(name: &'static str, exit: &'static str) -> CommandRow {
+    CommandRow {
+        name,
+        sessions: Sessions::None,
+        access: Access::Confined {
+            network: Network::Always,
+            writes: Writes::Servers,
+        },
+        log: false,
+        usage: exit::USAGE,
+        exit,
+    }
 }
 
-impl Add {
-    fn main(self, options: &SessionOptions) -> Result<u8, Failed> {
+/// What started servers with the wrong arguments, or listed what is not as it was accepted, returns.
+const STARTED: &str = "0; 1 a server does not start, or its tools are not as they were accepted; 2 wrong arguments; 125 lazaret failed";
+const LISTED: &str = "0; 2 wrong arguments; 125 lazaret failed";
+
+/// The servers of a session that is to be opened, those among them that `keep` names, with their way to the executor.
+struct Reached {
+    servers: SessionServers,
+    /// Whether there are settings that cannot be used.
+    is_broken: bool,
+    confined: Confined,
+}
+
+impl Reached {
+    fn new(prepared: Prepared, keep: impl Fn(&Server) -> bool) -> Result<Self, Failed> {
+        let open = prepared.options().open()?.open;
+        let mut found = find(prepared.files(), &open.project);
+        found.servers.retain(|server| keep(server));
+        found
+            .problems
+            .iter()
+            .for_each(|problem| print::problem(problem));
+        let mut servers = SessionServers::among(found.servers, &open, print::problem);
+        let endpoint = prepared.lasting()?;
+        let socket = endpoint.socket().map(Path::to_owned);
+        servers.reach(Rc::new(endpoint));
+        let confined = prepared.confine(Needs {
+            web: true,
+            socket,
+            write: servers.directories(),
+            ..Needs::default()
+        });
+        Ok(Self {
+            servers,
+            is_broken: found.is_broken,
+            confined,
+        })
+    }
+
+    /// Starts the servers, and lists what each has.
+    fn report(self) -> Result<Vec<Report>, Failed> {
+        let servers = self.servers;
+        self.confined.run(|_| "the servers have ended", async {
+            let reports = servers.report().await;
+            servers.close().await;
+            Ok(reports)
+        })
+    }
+}
+
+impl FrontEnd for Add {
+    const ROW: CommandRow = row("mcp add", STARTED);
+
+    fn main(self, launch: Launch) -> Result<u8, Failed> {
+        let options = self.place.options().and(&self.profile);
+        let options = options.and(&self.endpoint).and(&self.network);
+        let prepared = launch.prepare::<Self>(options)?;
         let file = store::user_file();
         let wrong = |error: String| Failed::invalid(format!("{}: {error}", file.display()));
         let before = files::read(&file).map_err(|error| wrong(error.to_string()))?;
-        let entry = self.entry(options)?;
+        let entry = self.entry(prepared.options())?;
         let text = edit::add(before.as_deref().unwrap_or_default(), &self.name, &entry);
         let text = text.map_err(|error| wrong(error.to_string()))?;
         store::Place::of(&self.name, None).forget();
         files::replace(&file, before.as_deref(), Some(&text))
             .map_err(|error| wrong(error.to_string()))?;
-        let (servers, _) = prepare(options, |server| server.name == self.name)?;
-        let reports = runtime()?.block_on(async {
-            let reports = servers.report().await;
-            servers.close().await;
-            reports
-        });
-        show(&reports, false)
+        let reached = Reached::new(prepared, |server| server.name == self.name)?;
+        show(&reached.report()?, false)
     }
+}
 
+impl Add {
     fn entry(&self, options: &SessionOptions) -> Result<Value, Failed> {
         let mut entry = match &self.url {
             Some(_) if options.network(None, false).is_some() => {
@@ -234,9 +324,16 @@ impl Add {
     }
 }
 
-impl List {
-    fn main(self, options: &SessionOptions) -> Result<u8, Failed> {
-        let found = find(&options.open(0)?.open.project);
+impl FrontEnd for List {
+    const ROW: CommandRow = CommandRow::of_files(
+        "mcp list",
+        "0; 1 settings that cannot be used; 2 wrong arguments; 125 lazaret failed",
+    );
+
+    fn main(self, launch: Launch) -> Result<u8, Failed> {
+        let prepared = launch.prepare::<Self>(self.place.options())?;
+        let project = prepared.options().open()?.open.project;
+        let found = find(prepared.files(), &project);
         found
             .problems
             .iter()
@@ -336,8 +433,10 @@ fn line(server: &Server) -> String {
     )
 }
 
-impl Remove {
-    fn main(self, _: &SessionOptions) -> Result<u8, Failed> {
+impl FrontEnd for Remove {
+    const ROW: CommandRow = CommandRow::of_files("mcp remove", LISTED);
+
+    fn main(self, _: Launch) -> Result<u8, Failed> {
         let file = store::user_file();
         let wrong = |error: String| Failed::invalid(format!("{}: {error}", file.display()));
         let before = files::read(&file).map_err(|error| wrong(error.to_string()))?;
@@ -350,23 +449,27 @@ impl Remove {
     }
 }
 
-impl Status {
-    fn main(self, options: &SessionOptions) -> Result<u8, Failed> {
-        let (servers, is_broken) = prepare(options, |_| true)?;
-        let reports = runtime()?.block_on(async {
-            let reports = servers.report().await;
-            servers.close().await;
-            reports
-        });
+impl FrontEnd for Status {
+    const ROW: CommandRow = row("mcp status", STARTED);
+
+    fn main(self, launch: Launch) -> Result<u8, Failed> {
+        let options = self.place.options().and(&self.endpoint);
+        let reached = Reached::new(launch.prepare::<Self>(options)?, |_| true)?;
+        let is_broken = reached.is_broken;
+        let reports = reached.report()?;
         note_if(reports.is_empty() && !is_broken);
         let code = show(&reports, self.json)?;
         Ok(if is_broken { exit::FAILED } else { code })
     }
 }
 
-impl Log {
-    fn main(self, options: &SessionOptions) -> Result<u8, Failed> {
-        let (_, place) = named(&self.name, &options.open(0)?.open.project)?;
+impl FrontEnd for Log {
+    const ROW: CommandRow = CommandRow::of_files("mcp log", LISTED);
+
+    fn main(self, launch: Launch) -> Result<u8, Failed> {
+        let prepared = launch.prepare::<Self>(self.place.options())?;
+        let project = prepared.options().open()?.open.project;
+        let (_, place) = named(prepared.files(), &self.name, &project)?;
         let log = place.log();
         let lines: String = log
             .lines()
@@ -377,21 +480,31 @@ impl Log {
     }
 }
 
-impl Accept {
-    fn main(self, options: &SessionOptions) -> Result<u8, Failed> {
+impl FrontEnd for Accept {
+    const ROW: CommandRow = row(
+        "mcp accept",
+        "0; 1 not accepted; 2 wrong arguments; 125 lazaret failed",
+    );
+
+    fn main(self, launch: Launch) -> Result<u8, Failed> {
+        let prepared = launch.prepare::<Self>(self.place.options().and(&self.endpoint))?;
         match &self.name {
-            Some(name) => self.tools(name, options),
-            None => self.repository(options),
+            Some(name) => self.tools(name, prepared),
+            None => self.repository(prepared.files(), prepared.options()),
         }
     }
+}
 
+impl Accept {
     /// Accepts the tools of a server, which is started to list them.
-    fn tools(&self, name: &str, options: &SessionOptions) -> Result<u8, Failed> {
-        let (servers, _) = prepare(options, |server| server.name == name)?;
+    fn tools(&self, name: &str, prepared: Prepared) -> Result<u8, Failed> {
+        let Reached {
+            servers, confined, ..
+        } = Reached::new(prepared, |server| server.name == name)?;
         if servers.are_none() {
             return Err(Failed::invalid(format!("there is no server `{name}`")));
         }
-        runtime()?.block_on(async {
+        confined.run(|_| "the servers have ended", async {
             let reports = servers.report().await;
             let accepted = self.reviewed(&servers, &reports);
             servers.close().await;
@@ -414,11 +527,11 @@ impl Accept {
     }
 
     /// Accepts the repository's file as it is now.
-    fn repository(&self, options: &SessionOptions) -> Result<u8, Failed> {
-        let project = options.open(0)?.open.project;
+    fn repository(&self, files: &Files, options: &SessionOptions) -> Result<u8, Failed> {
+        let project = options.open()?.open.project;
         let path: PathBuf = Path::new(&project).join(store::REPOSITORY_FILE);
         let wrong = |error: String| Failed::invalid(format!("{}: {error}", path.display()));
-        let text = read(&path)
+        let text = read(files, &path)
             .map_err(wrong)?
             .ok_or_else(|| wrong("there is no such file".to_owned()))?;
         let servers = orchestrator_servers::settings::parse(&text, Whose::Repository)
@@ -450,9 +563,4 @@ impl Accept {
 /// Whether a person accepts what was shown, if it was to its end; with `yes` no question is asked.
 pub fn is_accepted(yes: bool, is_shown: bool) -> Result<bool, Failed> {
     Ok(yes || is_shown && pages::confirm("Accept?")?)
-}
-
-/// Connects the servers of a session to the executor. Has to run before we confine ourselves: afterwards no program can be started.
-pub fn reach(servers: &mut SessionServers, endpoint: &Endpoint) {
-    servers.reach(Rc::new(endpoint.clone()));
 }

@@ -1,26 +1,27 @@
 //! `lazaret tools`: prints the catalogue of tools.
 
-use crate::servers;
 use broker_protocol::Failed;
 use clap::Args;
-use orchestrator_confine::{Needs, confine};
-use orchestrator_options::session_options::SessionOptions;
+use orchestrator_confine::Needs;
+use orchestrator_options::groups::{
+    CentralOption, DirectoryOptions, EndpointOptions, Options, ProfileOption, ScopeOption,
+};
+use orchestrator_options::launch::{FrontEnd, Launch, Prepared};
+use orchestrator_options::row::{Access, CommandRow, Network, Sessions, Writes};
 use orchestrator_options::{exit, tool_options};
 use orchestrator_servers::SessionServers;
 use orchestrator_terminal::print;
-use orchestrator_terminal::runtime::runtime;
 use orchestrator_text::escape;
 use orchestrator_tools::registry::{Entry, Registry};
 use serde_json::Value;
 use std::path::Path;
+use std::rc::Rc;
 
 /// List the tools and their input: those that no rule denies outright, and with --scope only those that it permits
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  lazaret tools --json | jq '.[].name'\n  lazaret tools --scope agent.yaml\n\n\
-                        `subagent` is for `chat` and `serve`, which have models.\n\n\
-                        Exit code: 0; 2 if the scope is invalid; 125 if the\n\
-                        policy cannot be used."
+                        `subagent` is for `chat` and `serve`, which have models."
 )]
 pub struct Tools {
     /// Print a JSON array with the schema of each tool's input
@@ -29,16 +30,50 @@ pub struct Tools {
     /// Leave a tool out; may be given more than once
     #[arg(long, value_name = "TOOL")]
     disable: Vec<String>,
+    #[command(flatten)]
+    directory: DirectoryOptions,
+    #[command(flatten)]
+    central: CentralOption,
+    #[command(flatten)]
+    profile: ProfileOption,
+    #[command(flatten)]
+    endpoint: EndpointOptions,
+    #[command(flatten)]
+    scope: ScopeOption,
 }
 
 impl Tools {
-    pub fn main(self, options: &SessionOptions) -> Result<u8, Failed> {
+    fn options(&self) -> Options {
+        Options::of(&self.directory)
+            .and(&self.central)
+            .and(&self.profile)
+            .and(&self.endpoint)
+            .and(&self.scope)
+    }
+}
+
+impl FrontEnd for Tools {
+    const ROW: CommandRow = CommandRow {
+        name: "tools",
+        sessions: Sessions::None,
+        access: Access::Confined {
+            network: Network::IfNeeded,
+            writes: Writes::Servers,
+        },
+        log: false,
+        usage: exit::USAGE,
+        exit: "0; 2 wrong arguments, or the scope is invalid; 125 the policy cannot be used",
+    };
+
+    fn main(self, launch: Launch) -> Result<u8, Failed> {
+        let prepared = launch.prepare::<Self>(self.options())?;
+        let options = prepared.options();
         let scope = options.scope()?;
         let policy = options
             .policy()
             .map_err(|error| Failed::internal(error.to_string()))?;
         let mut registry = tool_options::registry(&self.disable, Some(policy))?.with_models();
-        add_servers(options, &mut registry)?;
+        add_servers(prepared, &mut registry)?;
         let tools = registry.list(scope.as_ref());
         match self.json {
             true => print::json(&tools.iter().map(Entry::to_json).collect::<Vec<Value>>())?,
@@ -49,32 +84,34 @@ impl Tools {
 }
 
 /// Adds the tools of MCP servers. A server that was never seen before is started to list them.
-fn add_servers(options: &SessionOptions, registry: &mut Registry) -> Result<(), Failed> {
-    let mut opening = options.open(0)?.open;
+fn add_servers(prepared: Prepared, registry: &mut Registry) -> Result<(), Failed> {
+    let options = prepared.options();
+    let mut opening = options.open()?.open;
     opening.scope = options.scope()?;
-    let mut servers = SessionServers::of(&opening, print::problem);
+    let mut servers = SessionServers::of(prepared.files(), &opening, print::problem);
     if servers.are_none() {
         return Ok(());
     }
-    match options.endpoint().lasting() {
+    let mut socket = None;
+    match prepared.lasting() {
         Ok(endpoint) => {
-            let socket = endpoint.socket().map(Path::to_owned);
-            servers::reach(&mut servers, &endpoint);
-            confine(&Needs {
-                web: true,
-                socket,
-                write: servers.directories(),
-                ..Needs::default()
-            });
+            socket = endpoint.socket().map(Path::to_owned);
+            servers.reach(Rc::new(endpoint));
         }
         // Tools that are already known are listed anyway.
         Err(error) => print::problem(&error.to_string()),
     }
-    runtime()?.block_on(async {
+    let confined = prepared.confine(Needs {
+        web: true,
+        socket,
+        write: servers.directories(),
+        ..Needs::default()
+    });
+    confined.run(|_| "the tools are listed", async {
         servers.attach(registry).await;
         servers.close().await;
-    });
-    Ok(())
+        Ok(())
+    })
 }
 
 fn table(tools: &[Entry]) -> String {

@@ -6,15 +6,15 @@ use broker_protocol::{
 };
 use clap::Args;
 use orchestrator_options::exit;
-use orchestrator_options::session_options::SessionOptions;
+use orchestrator_options::groups::{LogOption, Options, PlaceOptions};
+use orchestrator_options::launch::{FrontEnd, Launch};
+use orchestrator_options::row::{Access, CommandRow, Network, Sessions, Writes};
 use orchestrator_session::{Config, Session};
 use orchestrator_terminal::print;
-use orchestrator_terminal::runtime::runtime;
 use orchestrator_terminal::typed;
 use orchestrator_tools::metadata::Changed;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
-use std::rc::Rc;
 use std::str::FromStr;
 use thiserror::Error;
 
@@ -35,11 +35,7 @@ there; the first digits of the session will do. Each call of a batch has a
 number of its own, as `call` in the batch's result.
 A file that the change has made is removed; folders made for it stay. A file
 that is no longer what the change left is not touched without --force. Where
-one change cannot be undone, those before it stay.
-
-Exit code: 0; 1 no such change, or what it replaced is not there any more;
-2 wrong arguments, or the file has changed since; 3 violation; 125 lazaret
-failed; 126 refused by policy.";
+one change cannot be undone, those before it stay.";
 
 /// Undo changes of file tools
 #[derive(Args)]
@@ -50,10 +46,14 @@ pub struct Undo {
     force: bool,
     /// Print the whole result as one JSON object, one for each change
     #[arg(long)]
-    pub json: bool,
+    json: bool,
     /// A change by its number, or a call as SESSION:NUMBER
     #[arg(value_name = "CALL", required = true)]
     calls: Vec<Selected>,
+    #[command(flatten)]
+    place: PlaceOptions,
+    #[command(flatten)]
+    log: LogOption,
 }
 
 /// The changes that one argument of the command line selects.
@@ -126,20 +126,36 @@ impl Selected {
     }
 }
 
-impl Undo {
-    /// Undoes the changes; returns the exit code.
-    pub fn main(self, options: &SessionOptions) -> Result<u8, Failed> {
-        let log = Rc::new(options.log("undo"));
-        let config = history::session(options, &log)?;
-        let code = runtime()?.block_on(self.perform(config));
-        log.end(if code.is_ok() {
-            "the calls have ended"
-        } else {
-            "no session could be opened"
-        });
-        code
+impl FrontEnd for Undo {
+    const ROW: CommandRow = CommandRow {
+        name: "undo",
+        sessions: Sessions::One,
+        access: Access::Confined {
+            network: Network::None,
+            writes: Writes::Nothing,
+        },
+        log: true,
+        usage: exit::USAGE,
+        exit: "0; 1 no such change, or what it replaced is not there any more; 2 wrong arguments, or the file has changed since; 3 \
+               violation; 125 lazaret failed; 126 refused by policy",
+    };
+
+    fn json_tool(&self) -> Option<String> {
+        self.json.then(|| "undo".to_owned())
     }
 
+    fn main(self, launch: Launch) -> Result<u8, Failed> {
+        let prepared = launch.prepare::<Self>(Options::of(&self.place).and(&self.log))?;
+        let (config, confined) = history::session(prepared)?;
+        let reason = |code: &Result<u8, Failed>| match code {
+            Ok(_) => "the calls have ended",
+            Err(_) => "no session could be opened",
+        };
+        confined.run(reason, self.perform(config))
+    }
+}
+
+impl Undo {
     /// Undoes all selected changes, newest first, and stops at the first that is not undone.
     async fn perform(&self, config: Config) -> Result<u8, Failed> {
         let session = Session::start(config);

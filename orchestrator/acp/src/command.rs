@@ -6,15 +6,20 @@ use crate::proxy::Proxy;
 use crate::terminals::Terminals;
 use broker_protocol::{Failed, limit};
 use clap::Args;
-use orchestrator_confine::{Needs, confine};
+use orchestrator_confine::Needs;
 use orchestrator_lines::line_reader::Lines;
 use orchestrator_lines::streams::{Input, Output, unusable};
+use orchestrator_options::groups::{
+    CentralOption, EndpointOptions, ImageOption, LogOption, NetworkOptions, Options, PathOptions,
+    ProfileOption, ProjectOption, ScopeOption, TrustOption, VerboseOption,
+};
+use orchestrator_options::launch::{FrontEnd, Launch};
+use orchestrator_options::row::{Access, CommandRow, Network, Sessions, Writes};
 use orchestrator_options::session_options::SessionOptions;
 use orchestrator_options::{agent_settings, exit, start};
 use orchestrator_records::runlog::{PAUSE, RunLog};
 use orchestrator_session::{Config, Session};
 use orchestrator_terminal::print;
-use orchestrator_terminal::runtime::runtime;
 use orchestrator_terminal::signals::Signals;
 use orchestrator_text::known::redactor;
 use orchestrator_tools::registry::Registry;
@@ -27,8 +32,6 @@ use std::rc::Rc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// Spare cells that the executor keeps ready between calls.
-const SPARE: u8 = 1;
 /// How many lines may wait to be written.
 const WAITING: usize = 16;
 /// How long an agent may take to end after its editor is gone; then it is killed.
@@ -49,11 +52,7 @@ tools stay open: see `lazaret status`.
 
 The project is --project, else the repository around the working directory; a
 session of the editor in another directory is refused. With --trust, the
-editor's user is asked about calls as the policy says.
-
-Exit code: 0 at the end of the editor's input; 1 the agent has ended by itself;
-2 wrong arguments; 125 lazaret failed; 127 there is no such agent; 128+N if
-signal N ended it.";
+editor's user is asked about calls as the policy says.";
 
 /// Stand between an editor and an ACP agent, with cells for its files and commands
 #[derive(Args)]
@@ -65,6 +64,28 @@ pub struct Acp {
     /// Hold the agent for another `lazaret acp`: standard input and output are its socket
     #[arg(long, hide = true)]
     hold: bool,
+    #[command(flatten)]
+    project: ProjectOption,
+    #[command(flatten)]
+    central: CentralOption,
+    #[command(flatten)]
+    profile: ProfileOption,
+    #[command(flatten)]
+    image: ImageOption,
+    #[command(flatten)]
+    endpoint: EndpointOptions,
+    #[command(flatten)]
+    scope: ScopeOption,
+    #[command(flatten)]
+    trust: TrustOption,
+    #[command(flatten)]
+    network: NetworkOptions,
+    #[command(flatten)]
+    paths: PathOptions,
+    #[command(flatten)]
+    log: LogOption,
+    #[command(flatten)]
+    verbose: VerboseOption,
 }
 
 enum End {
@@ -74,10 +95,38 @@ enum End {
 }
 
 impl Acp {
-    /// Serves the editor until it closes its output; returns the exit code.
-    pub fn main(self, options: &SessionOptions) -> Result<u8, Failed> {
+    fn options(&self) -> Options {
+        Options::of(&self.project)
+            .and(&self.central)
+            .and(&self.profile)
+            .and(&self.image)
+            .and(&self.endpoint)
+            .and(&self.scope)
+            .and(&self.trust)
+            .and(&self.network)
+            .and(&self.paths)
+            .and(&self.log)
+            .and(&self.verbose)
+    }
+}
+
+impl FrontEnd for Acp {
+    const ROW: CommandRow = CommandRow {
+        name: "acp",
+        sessions: Sessions::Lasting { spare: 1 },
+        access: Access::Confined {
+            network: Network::IfNeeded,
+            writes: Writes::Nothing,
+        },
+        log: true,
+        usage: exit::USAGE,
+        exit: "0 at the end of the editor's input; 1 the agent has ended by itself; 2 wrong arguments; 125 lazaret failed; 127 there \
+               is no such agent; 128+N if signal N ended it",
+    };
+
+    fn main(self, launch: Launch) -> Result<u8, Failed> {
         if self.hold {
-            return start::hold_agent(&self.agent)
+            return start::hold_agent(launch.files(), &self.agent)
                 .map_err(|error| not_started(&self.agent, &error));
         }
         if !self
@@ -94,22 +143,23 @@ impl Acp {
             );
             return Ok(exit::NOT_FOUND);
         }
-        let log = Rc::new(options.log("acp"));
-        let mut opening = options.open(SPARE)?;
+        let prepared = launch.prepare::<Self>(self.options())?;
+        let (options, files) = (prepared.options(), prepared.files());
+        let mut opening = options.open()?;
         let policy = options.policy().map_err(Failed::from)?;
         options.check(&policy)?;
         opening.open.network = options.network(Some(&policy), false);
         let root = PathBuf::from(&opening.open.project);
         // Before the agent reads them.
-        agent_settings::check(&[&root], None)?;
+        agent_settings::check(files, &[&root], None)?;
         start::check_agent(&self.agent, &root)?;
         let timeout_s = policy.limits.timeout_max_s.unwrap_or(limit::TIMEOUT_S);
-        let endpoint = options.endpoint().lasting()?;
+        let endpoint = prepared.lasting()?;
         let socket = endpoint.socket().map(Path::to_owned);
         let variables = variables(options, &root)?;
-        let agent = start::start_agent(&self.agent, &variables)
+        let agent = start::start_agent(files, &self.agent, &variables)
             .map_err(|error| not_started(&self.agent, &error))?;
-        confine(&Needs {
+        let confined = prepared.confine(Needs {
             web: opening.open.network.is_some(),
             socket,
             ..Needs::default()
@@ -120,16 +170,17 @@ impl Acp {
             executor: Some(Box::new(endpoint)),
             // An agent may write a file that it has not read here: its editor may have shown it the file.
             single_call: true,
-            subscribers: vec![log.clone()],
+            subscribers: vec![confined.log()],
             ..Config::new(opening.open, redactor())
         };
-        let served = runtime()?.block_on(serve(config, root, timeout_s, agent, log.clone()));
-        log.end(match served {
+        let reason = |served: &Result<End, Failed>| match served {
             Ok(End::Editor) => "the input ended",
             Ok(End::Agent) => "the agent ended",
             Ok(End::Signal(_)) => "a signal ended it",
             Err(_) => "the streams could not be used",
-        });
+        };
+        let log = confined.log();
+        let served = confined.run(reason, serve(config, root, timeout_s, agent, log));
         served.map(|end| match end {
             End::Editor => exit::OK,
             End::Agent => {

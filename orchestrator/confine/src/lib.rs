@@ -8,7 +8,7 @@
 //! scopes (ABI 6), no process outside can be signalled. *Does not*: hide names and metadata (`stat`), choose whom the web tools'
 //! sockets reach (`web::guard` does, and a compromised orchestrator would not ask it), revoke open descriptors. With `--socket`,
 //! before ABI 9, Unix sockets can be connected. *Needs*: Landlock (Linux 5.13), seccomp. *Order*: when the executor is reached and
-//! our files are read, before there is a second thread. *Fails*: what is missing is reported by `doctor` and in every result, and
+//! our files are read, before there is a second thread: what reads files needs [`Files`], which [`Unconfined::confine`] takes. *Fails*: what is missing is reported by `doctor` and in every result, and
 //! the work goes on: this protects the user from us, not from a command. *Tested by*: `each_right_that_is_given_up_is_gone`,
 //! `a_taken_over_orchestrator_gets_nothing`.
 #![forbid(unsafe_code)]
@@ -18,7 +18,6 @@ use landlock::{
     RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError, Scope,
 };
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use orchestrator_lines::json;
 use seccompiler::sock_filter;
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -104,6 +103,15 @@ impl Confinement {
 /// The confinement of this process, once it is in force.
 static IN_FORCE: OnceLock<Confinement> = OnceLock::new();
 
+/// What could not be confined, as text; empty before the confinement, and where everything is in force.
+pub fn missing() -> &'static [String] {
+    static MISSING: OnceLock<Vec<String>> = OnceLock::new();
+    match IN_FORCE.get() {
+        Some(in_force) => MISSING.get_or_init(|| in_force.missing()),
+        None => &[],
+    }
+}
+
 /// The confinement of this process; `None` before it is in force, and in commands that need no executor.
 pub fn in_force() -> Option<&'static Confinement> {
     IN_FORCE.get()
@@ -123,21 +131,61 @@ fn allow_descriptors() -> nix::Result<()> {
     )
 }
 
-/// Confines this process permanently.
-pub fn confine(needs: &Needs) -> &'static Confinement {
-    IN_FORCE.get_or_init(|| {
-        let _ = allow_descriptors();
-        let in_force = match has_one_thread() {
-            Ok(()) => confine_thread(needs),
-            // Landlock applies to a thread and its children, so confining one of several threads would confine nothing.
-            Err(why) => Confinement {
-                landlock: Err(why.clone()),
-                seccomp: Err(why),
-            },
-        };
-        json::say_missing(in_force.missing());
-        in_force
-    })
+/// The right to read files and to start programs, which confinement takes. What needs it asks for a reference to it, so it cannot be
+/// called too late.
+#[derive(Debug)]
+pub struct Files(());
+
+/// This process before its confinement.
+#[derive(Debug)]
+pub struct Unconfined(Files);
+
+/// Proof that this process has confined itself: whatever listens to a model or a stranger requires it.
+#[derive(Debug)]
+pub struct Confined(());
+
+impl Unconfined {
+    /// This process, at its start. The command line's start alone calls it (`clippy.toml`): everybody else is lent [`Files`].
+    pub fn of_process() -> Self {
+        Self(Files(()))
+    }
+
+    /// What reads files before the confinement takes this.
+    pub fn files(&self) -> &Files {
+        &self.0
+    }
+
+    /// Confines this process permanently. What is missing is in [`in_force`].
+    pub fn confine(self, needs: &Needs) -> Confined {
+        IN_FORCE.get_or_init(|| {
+            let _ = allow_descriptors();
+            match has_one_thread() {
+                Ok(()) => confine_thread(needs),
+                // Landlock applies to a thread and its children, so confining one of several threads would confine nothing.
+                Err(why) => Confinement {
+                    landlock: Err(why.clone()),
+                    seccomp: Err(why),
+                },
+            }
+        });
+        Confined(())
+    }
+
+    /// Confines an approver to its terminal and to the sockets in or below the parents of `directories`: a directory itself may be
+    /// created later. It installs no filter: a session's client is recognised by its filters, and an approver must have fewer.
+    ///
+    /// Also returns Landlock's ABI, or why it is not in force.
+    pub fn confine_approver(self, directories: &[PathBuf]) -> (Confined, Result<u32, String>) {
+        let in_force = has_one_thread().and_then(|()| {
+            let parents = directories.iter().filter_map(|path| path.parent());
+            let rules: Vec<_> = parents
+                .map(|path| (path.to_owned(), AccessFs::ReadDir | AccessFs::ResolveUnix))
+                .chain(terminal_rules())
+                .collect();
+            restrict(ruleset(false, rules))
+        });
+        (Confined(()), in_force)
+    }
 }
 
 fn has_one_thread() -> Result<(), String> {
@@ -167,18 +215,6 @@ fn confine_thread(needs: &Needs) -> Confinement {
         .map(|()| filter.len())
         .map_err(|error| error.to_string());
     Confinement { landlock, seccomp }
-}
-
-/// Confines an approver to its terminal and to the sockets in or below the parents of `directories`: a directory itself may be
-/// created later. It installs no filter: a session's client is recognised by its filters, and an approver must have fewer.
-pub fn confine_approver(directories: &[PathBuf]) -> Result<u32, String> {
-    has_one_thread()?;
-    let parents = directories.iter().filter_map(|path| path.parent());
-    let rules: Vec<_> = parents
-        .map(|path| (path.to_owned(), AccessFs::ReadDir | AccessFs::ResolveUnix))
-        .chain(terminal_rules())
-        .collect();
-    restrict(ruleset(false, rules))
 }
 
 fn landlock(needs: &Needs) -> Result<u32, String> {

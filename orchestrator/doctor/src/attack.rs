@@ -6,14 +6,14 @@ use broker_protocol::{
 use nix::errno::Errno;
 use nix::sys::stat::Mode;
 use nix::unistd::{dup, mkdir, mkdtemp};
-use orchestrator_confine::{Needs, confine};
+use orchestrator_confine::{Files, Needs};
 use orchestrator_lines::json::ErrorBody;
 use orchestrator_options::exit;
+use orchestrator_options::launch::Prepared;
 use orchestrator_options::session_options::SessionOptions;
 use orchestrator_options::start::{attack_program, start_attack};
 use orchestrator_session::executor::Greeting;
 use orchestrator_terminal::print::{self, Colour, paint};
-use orchestrator_terminal::runtime::runtime;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use serde_json::{Value, json};
@@ -88,8 +88,8 @@ impl Report {
 }
 
 /// Attacks and prints the results; returns our exit code.
-pub fn main(options: &SessionOptions, as_json: bool) -> Result<u8, Failed> {
-    let attacked = attack(options);
+pub fn main(prepared: Prepared, as_json: bool) -> Result<u8, Failed> {
+    let attacked = attack(prepared);
     match &attacked {
         Ok((opened, reports)) if as_json => print::json(&to_json(opened, reports))?,
         Ok((opened, reports)) => {
@@ -104,23 +104,25 @@ pub fn main(options: &SessionOptions, as_json: bool) -> Result<u8, Failed> {
     Ok(if passed { exit::OK } else { exit::FAILED })
 }
 
-fn attack(options: &SessionOptions) -> Result<(Opened, Vec<Report>), Failed> {
+fn attack(prepared: Prepared) -> Result<(Opened, Vec<Report>), Failed> {
+    let options = prepared.options();
     let folder = Folder::make(options)?;
     let program = attack_program().map_err(|_| {
         Failed::internal("`lazaret-attack` is not installed beside `lazaret`".to_owned())
     })?;
     let program = folder.copy(&program)?;
     let _open = inheritable()?;
-    let outside = Outside::start(&program, &folder.path)?;
+    let outside = Outside::start(prepared.files(), &program, &folder.path)?;
     let greeting = Greeting::open(&options.endpoint(), folder.open(options)?)?;
     // Needed to remove the directory again.
     let parent = folder.path.parent().unwrap_or(&folder.path).to_owned();
-    confine(&Needs {
+    let confined = prepared.confine(Needs {
         write: vec![parent],
         ..Needs::default()
     });
     let (outside, targets) = outside.targets()?;
-    let (opened, outcome) = runtime()?.block_on(greeting.run(inside(&program, targets)))?;
+    let attacks = async { Ok(greeting.run(inside(&program, targets)).await?) };
+    let (opened, outcome) = confined.run(|_| "the attacks have ended", attacks)?;
     let records = records(outcome)?;
     let reports = outside.judge(&opened, &records)?;
     Ok((opened, reports))
@@ -181,9 +183,9 @@ struct Outside(BufReader<UnixStream>);
 
 impl Outside {
     /// Starts it. It creates the targets in `directory` and attacks them while the session opens.
-    fn start(program: &Path, directory: &Path) -> Result<Self, Failed> {
+    fn start(files: &Files, program: &Path, directory: &Path) -> Result<Self, Failed> {
         let start = || -> io::Result<Self> {
-            let socket = start_attack(program, directory)?;
+            let socket = start_attack(files, program, directory)?;
             socket.set_read_timeout(Some(OUTSIDE_TIMEOUT))?;
             Ok(Self(BufReader::new(socket)))
         };
@@ -267,7 +269,7 @@ impl Folder {
     fn open(&self, options: &SessionOptions) -> Result<Open, Failed> {
         let [project, central] = self.parts();
         let profile = options.choose(Some(&project)).profile;
-        options.open_in(project, central, profile, 0)
+        options.open_in(project, central, profile)
     }
 }
 

@@ -8,13 +8,14 @@ use broker_protocol::{
     Stdin, Tier,
 };
 use clap::Args;
-use orchestrator_confine::{self as confinement, Confinement, Needs, confine};
+use orchestrator_confine::{self as confinement, Confinement, Needs};
 use orchestrator_lines::json::ErrorBody;
 use orchestrator_options::exit;
-use orchestrator_options::session_options::SessionOptions;
+use orchestrator_options::groups::{Options, PlaceOptions};
+use orchestrator_options::launch::{FrontEnd, Launch, Prepared};
+use orchestrator_options::row::{Access, CommandRow, Network, Sessions, Writes};
 use orchestrator_session::executor::{Greeting, Tried};
 use orchestrator_terminal::print::{self, Colour, paint};
-use orchestrator_terminal::runtime::runtime;
 use orchestrator_terminal::terminal;
 use serde_json::{Value, json};
 use std::io::{self, IsTerminal};
@@ -27,9 +28,7 @@ use std::io::{self, IsTerminal};
 /// is named with the reason.
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  lazaret doctor\n  lazaret doctor --profile rust --json\n  lazaret doctor --attack\n\n\
-                        Exit code: 0 if a command runs in a session with every layer that its profile requires, and with\n\
-                        --attack if its cell holds all that is not named as known; else 1."
+    after_help = "Examples:\n  lazaret doctor\n  lazaret doctor --profile rust --json\n  lazaret doctor --attack"
 )]
 pub struct Doctor {
     /// Print one JSON object
@@ -41,22 +40,37 @@ pub struct Doctor {
     /// Attack a cell with this profile, in an empty project of its own
     #[arg(long)]
     attack: bool,
+    #[command(flatten)]
+    place: PlaceOptions,
 }
 
-impl Doctor {
-    /// Examines and prints; returns our exit code.
-    pub fn main(self, options: &SessionOptions) -> Result<u8, Failed> {
+impl FrontEnd for Doctor {
+    const ROW: CommandRow = CommandRow {
+        name: "doctor",
+        sessions: Sessions::One,
+        access: Access::Confined {
+            network: Network::None,
+            writes: Writes::Temporary,
+        },
+        log: false,
+        usage: exit::USAGE,
+        exit: "0 if a command runs in a session with every layer that its profile requires, and with --attack if its cell holds all \
+               that is not named as known; else 1; 2 wrong arguments; 125 lazaret failed",
+    };
+
+    fn main(self, launch: Launch) -> Result<u8, Failed> {
+        let prepared = launch.prepare::<Self>(Options::of(&self.place))?;
+        let (options, files) = (prepared.options(), prepared.files());
         if self.attack {
-            return attack::main(options, self.json);
+            return attack::main(prepared, self.json);
         }
         if self.fix {
-            return host_settings::fix();
+            return host_settings::fix(files);
         }
-        let hints = host_settings::hints();
-        // Read before we confine ourselves.
+        let hints = host_settings::hints(files);
         let settings = NamespaceSettings::read(options.endpoint().program());
         let notes = options.files().notes();
-        let examined = examine(options);
+        let examined = examine(prepared);
         match &examined {
             Ok((machine, opened)) if self.json => {
                 let mut report = to_json(machine, opened, confinement::in_force());
@@ -86,11 +100,12 @@ impl Doctor {
     }
 }
 
-fn examine(options: &SessionOptions) -> Result<(Machine, Result<Opened, Failed>), Failed> {
-    let open = options.open(0)?.open;
-    let greeting = Greeting::probe(&options.endpoint())?;
-    confine(&Needs::default());
-    let (machine, tried) = runtime()?.block_on(greeting.probed(open, nothing()))?;
+fn examine(prepared: Prepared) -> Result<(Machine, Result<Opened, Failed>), Failed> {
+    let open = prepared.options().open()?.open;
+    let greeting = Greeting::probe(&prepared.options().endpoint())?;
+    let confined = prepared.confine(Needs::default());
+    let probed = async { Ok(greeting.probed(open, nothing()).await?) };
+    let (machine, tried) = confined.run(|_| "the machine is examined", probed)?;
     Ok((machine, tried.map_err(Failed::from).and_then(works)))
 }
 

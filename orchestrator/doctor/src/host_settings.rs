@@ -4,6 +4,7 @@
 
 use broker_protocol::Failed;
 use broker_protocol::paste::shell_word;
+use orchestrator_confine::Files;
 use orchestrator_options::exit;
 use orchestrator_options::start::git;
 use orchestrator_records::state_directory;
@@ -53,8 +54,8 @@ impl Hint {
 }
 
 /// What this machine's user could still close.
-pub fn hints() -> Vec<Hint> {
-    let one = |name: &str| git(&["config", "--global", "--get-all", name]).ok();
+pub fn hints(files: &Files) -> Vec<Hint> {
+    let one = |name: &str| git(files, &["config", "--global", "--get-all", name]).ok();
     let mut hints: Vec<Hint> = one("safe.bareRepository")
         .map(|values| git_hints(&values))
         .unwrap_or_default();
@@ -140,13 +141,13 @@ fn read(path: &Path) -> Option<String> {
 }
 
 /// Asks about each setting that can be changed here, and changes those that the user accepts; returns the exit code.
-pub fn fix() -> Result<u8, Failed> {
+pub fn fix(files: &Files) -> Result<u8, Failed> {
     if !(io::stdin().is_terminal() && io::stdout().is_terminal()) {
         return Err(Failed::invalid(
             "--fix asks before each change, and needs a terminal for it",
         ));
     }
-    let hints = hints();
+    let hints = hints(files);
     if hints.is_empty() {
         print::result(b"nothing to set\n")?;
     }
@@ -164,7 +165,8 @@ pub fn fix() -> Result<u8, Failed> {
         if let Some(backup) = back_up()? {
             print::result(format!("the settings before are in {}\n", backup.display()).as_bytes())?;
         }
-        git(words).map_err(|error| Failed::internal(format!("git did not set it: {error}")))?;
+        git(files, words)
+            .map_err(|error| Failed::internal(format!("git did not set it: {error}")))?;
         print::result(b"done\n")?;
     }
     Ok(exit::OK)

@@ -3,6 +3,7 @@
 use crate::settings::{self, HookEntry, SettingsError};
 use crate::store::Accepted;
 use crate::template::Template;
+use orchestrator_confine::Files;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
@@ -66,11 +67,11 @@ impl Hook {
 pub struct Hooks(Vec<Hook>);
 
 impl Hooks {
-    /// The hooks of `entries`, with paths relative to `folder`. Reads their programs, so it has to come before we confine ourselves.
+    /// The hooks of `entries`, with paths relative to `folder`, and with their programs.
     ///
     /// # Errors
     /// If an entry is invalid.
-    pub fn read(entries: Vec<HookEntry>, folder: &Path) -> Result<Self, SettingsError> {
+    pub fn read(_: &Files, entries: Vec<HookEntry>, folder: &Path) -> Result<Self, SettingsError> {
         settings::check(&entries)?;
         let accepted = Accepted::read();
         let hook = |mut entry: HookEntry| {

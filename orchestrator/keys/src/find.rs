@@ -5,6 +5,7 @@ use crate::key_file;
 use crate::keyring::Keyring;
 use orchestrator_agent::http::Key;
 use orchestrator_agent::providers::Vendor;
+use orchestrator_confine::Files;
 use orchestrator_text::known::redactor;
 use policies::secret::Secret;
 use std::fmt;
@@ -46,6 +47,7 @@ pub struct FoundKey {
 /// # Errors
 /// If a place has a key that cannot be used or read.
 pub fn find(
+    _: &Files,
     vendor: Vendor,
     file: Option<&Path>,
     keyring: &Keyring,
@@ -61,7 +63,7 @@ pub fn find(
 ///
 /// # Errors
 /// If it cannot be read or used.
-pub fn in_file(name: &str, file: &Path) -> Result<Key, KeyError> {
+pub fn in_file(_: &Files, name: &str, file: &Path) -> Result<Key, KeyError> {
     learned(name, &from_file(file)?)
 }
 

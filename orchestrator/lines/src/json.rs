@@ -12,14 +12,6 @@ use orchestrator_tools::result::error_and_result;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::borrow::Cow;
-use std::sync::OnceLock;
-
-static MISSING: OnceLock<Vec<String>> = OnceLock::new();
-
-/// Records layers that should confine this program but that the kernel does not support. Each later result reports them.
-pub fn say_missing(layers: Vec<String>) {
-    MISSING.get_or_init(|| layers);
-}
 
 /// The result of a call.
 #[derive(Serialize)]
@@ -54,7 +46,7 @@ impl<'a> MetadataLine<'a> {
     fn new(call: MetadataJson<'a>) -> Self {
         Self {
             call,
-            orchestrator_missing: MISSING.get().map(Vec::as_slice).unwrap_or_default(),
+            orchestrator_missing: orchestrator_confine::missing(),
         }
     }
 }

@@ -7,6 +7,7 @@ use crate::caller::Caller;
 use crate::origin::{account_home, is_repository};
 use crate::start::{self, Reader};
 use broker_protocol::Failed;
+use orchestrator_confine::Files;
 use orchestrator_install::project::{Accepted, DIRECTORIES_MAX, Finding, examine};
 use orchestrator_records::state_directory::variable;
 use std::fs;
@@ -22,7 +23,7 @@ const SHOWN: usize = 4;
 ///
 /// # Errors
 /// If that cannot be told.
-pub fn findings(places: &[&Path], client: Option<&str>) -> Result<Vec<Finding>, Failed> {
+pub fn findings(_: &Files, places: &[&Path], client: Option<&str>) -> Result<Vec<Finding>, Failed> {
     let caller = match Caller::find() {
         Caller::At(directory) => Some(directory),
         // Our own working directory is all that is known.
@@ -48,8 +49,8 @@ pub fn findings_at(place: &Path, client: Option<&str>) -> Result<Vec<Finding>, F
 ///
 /// # Errors
 /// If something does: which file and key, and what helps.
-pub fn check(places: &[&Path], client: Option<&str>) -> Result<(), Failed> {
-    refuse(&findings(places, client)?)
+pub fn check(files: &Files, places: &[&Path], client: Option<&str>) -> Result<(), Failed> {
+    refuse(&findings(files, places, client)?)
 }
 
 /// An error that names the findings, if there are any.
@@ -145,8 +146,8 @@ impl Examiner {
     ///
     /// # Errors
     /// If it cannot be started.
-    pub fn start(client: Option<&str>) -> Result<Self, Failed> {
-        let started = start::start_examiner(client);
+    pub fn start(files: &Files, client: Option<&str>) -> Result<Self, Failed> {
+        let started = start::start_examiner(files, client);
         let failed = |error: io::Error| {
             Failed::internal(format!("cannot start what examines projects: {error}"))
         };
@@ -175,10 +176,10 @@ impl Examiner {
 }
 
 /// Answers the questions of an [`Examiner`] on standard input, until that ends.
-pub fn answer(client: Option<&str>) -> io::Result<()> {
+pub fn answer(files: &Files, client: Option<&str>) -> io::Result<()> {
     for question in io::stdin().lines() {
         let root: String = serde_json::from_str(&question?)?;
-        let checked = check(&[Path::new(&root)], client);
+        let checked = check(files, &[Path::new(&root)], client);
         println!(
             "{}",
             serde_json::Value::from(checked.err().map(|failed| failed.message))

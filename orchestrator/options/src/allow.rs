@@ -7,6 +7,7 @@
 
 use crate::policy_files;
 use broker_protocol::{Failed, Leased};
+use orchestrator_confine::Files;
 use orchestrator_install::{Choices, EditError, add_to_list, choose, extend, files};
 use orchestrator_records::state_directory;
 use orchestrator_text::time;
@@ -306,9 +307,14 @@ impl<'a> UserProfile<'a> {
 ///
 /// # Errors
 /// If it cannot be opened, or the edit would change anything else.
-pub fn allow(profile: &str, opens: &Leased, by: &str) -> Result<Allowed, AllowError> {
+pub fn allow(
+    files: &Files,
+    profile: &str,
+    opens: &Leased,
+    by: &str,
+) -> Result<Allowed, AllowError> {
     let machine = policy_files::host();
-    let sources = policy_files::sources(&machine)?;
+    let sources = policy_files::sources(files, &machine)?;
     let file =
         directories::configuration(&machine.home, &state_directory::variable).join("policy.toml");
     let before = sources

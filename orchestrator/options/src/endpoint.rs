@@ -2,6 +2,7 @@
 
 use crate::start::{self, Spawner};
 use broker_protocol::{Cleaned, Cleanup, Failed, frame, limit};
+use orchestrator_confine::Files;
 use orchestrator_session::executor::{self, Dial, ExecutorError};
 use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
@@ -23,7 +24,7 @@ pub enum Endpoint {
 
 impl Endpoint {
     /// The same for more than one session: an executor that has to be started is started now.
-    pub fn lasting(self) -> Result<Self, ExecutorError> {
+    pub fn lasting(self, _: &Files) -> Result<Self, ExecutorError> {
         match self {
             Self::Program(program, credentials) => Spawner::start(program.as_deref(), &credentials)
                 .map(|spawner| Self::Spawner(Rc::new(spawner))),
@@ -44,7 +45,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// It cannot be started, or does not answer.
-    pub fn clean_up(&self, request: &Cleanup) -> Result<Cleaned, Failed> {
+    pub fn clean_up(&self, _: &Files, request: &Cleanup) -> Result<Cleaned, Failed> {
         let program = match self {
             Self::Program(program, _) => program.as_deref(),
             Self::Socket(_) | Self::Spawner(_) => None,

@@ -2,6 +2,8 @@
 #![forbid(unsafe_code)]
 
 pub mod exit;
+pub mod row;
+pub mod groups;
 pub mod start;
 pub mod endpoint;
 pub mod policy_files;
@@ -13,6 +15,8 @@ pub mod agent_settings;
 pub mod parent;
 pub mod project;
 pub mod session_options;
+mod runtime;
+pub mod launch;
 pub mod tool_options;
 
 pub use session_options::{Opening, SessionOptions};

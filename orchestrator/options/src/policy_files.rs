@@ -2,6 +2,7 @@
 //! answers of `lazaret policy`. The executor reads the same files itself and decides by its own reading.
 
 use broker_protocol::Failed;
+use orchestrator_confine::Files;
 use orchestrator_records::state_directory;
 use policies::choice::has_file;
 use policies::directories::Variable;
@@ -24,7 +25,7 @@ pub fn host() -> Host {
 }
 
 /// The existing files of the administrator and the user.
-pub fn sources(host: &Host) -> Result<Vec<Source>, PolicyError> {
+pub fn sources(_: &Files, host: &Host) -> Result<Vec<Source>, PolicyError> {
     Ok(source::read(&host.home, &state_directory::variable)?)
 }
 
@@ -63,10 +64,10 @@ pub struct PolicyFiles {
 
 impl PolicyFiles {
     /// Reads the files. Errors in them are reported when a policy is resolved.
-    pub fn read() -> Self {
+    pub fn read(files: &Files) -> Self {
         let host = host();
         Self {
-            sources: sources(&host),
+            sources: sources(files, &host),
             host,
             policies: OnceCell::new(),
             resolved: OnceCell::new(),

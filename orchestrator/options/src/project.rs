@@ -18,7 +18,7 @@ use std::path::{Component, Path, PathBuf};
 const PATH_MAX: usize = 4096 + 16;
 
 /// The project of a session.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Project {
     /// Its root, absolute and without links, so that a project has the same central root by whatever path it is reached.
     pub root: PathBuf,
@@ -134,6 +134,14 @@ impl Project {
             ),
             ..failed
         })
+    }
+
+    /// The same as if `--project` had named it.
+    pub(crate) fn as_named(self) -> Self {
+        Self {
+            chosen: Chosen::Named,
+            ..self
+        }
     }
 
     /// Whether `said`, which an agent's variable names, is the project of the working directory or in it. Where the working directory

@@ -1,17 +1,18 @@
-//! Where a session works and what narrows it: options that several commands share.
+//! Where a session works and what narrows it, chosen and read once.
 
 use crate::endpoint::Endpoint;
+use crate::groups::Options;
+use crate::launch::ScopeParser;
 use crate::origin::executor;
 use crate::policy_files::PolicyFiles;
 use crate::project::{Project, other_names};
+use crate::row::CommandRow;
 use broker_protocol::{Digest, Failed, NetworkRequest, Open, Scope, Trust, ZonePath};
-use clap::Args;
+use orchestrator_confine::Files;
 use orchestrator_records::runlog::RunLog;
 use orchestrator_records::state_directory;
 use orchestrator_terminal::print::{self, problem};
-use orchestrator_tools::scope_file;
 use policies::secret::looks_secret;
-use policies::value::{TrustName, ValueError};
 use policies::{Choice, EffectivePolicy, PolicyError, source};
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
@@ -23,84 +24,22 @@ use thiserror::Error;
 
 pub mod environment;
 
+pub use environment::Environment;
+
 /// Maximum bytes to read of a policy or scope: one more than either may have.
 const TEXT_MAX: usize = policies::FILE_MAX + 1;
 
-/// Options of the commands that work in a session or ask about one.
-#[derive(Args, Clone, Default)]
-#[command(next_help_heading = "Where")]
+/// What selects a session, as values: the options, what the environment adds, the policy files and the scope, read once. The project
+/// is chosen at the first use.
+#[derive(Clone, Debug)]
 pub struct SessionOptions {
-    /// The project root: what commands and tools may work on [default: the repository of yours around the working directory;
-    /// in none, that directory]
-    #[arg(long, global = true, value_name = "DIR")]
-    project: Option<PathBuf>,
-    /// The working directory: where commands start that name none [default: the current directory where it is in the
-    /// project, else the project root]
-    #[arg(long, global = true, value_name = "DIR")]
-    cwd: Option<PathBuf>,
-    /// The central root, for spilled output and notes
-    /// [default: lazaret/projects/NAME-HASH below $XDG_DATA_HOME or ~/.local/share]
-    #[arg(long, global = true, value_name = "DIR")]
-    central: Option<PathBuf>,
-    /// The policy profile; `auto` chooses it by project files such as Cargo.toml [default: what your policy says, else `default`]
-    #[arg(long, global = true, value_name = "NAME")]
-    profile: Option<String>,
-    /// An unpacked image that replaces this machine's root for commands, read-only [default: the profile's, if it has one]
-    #[arg(long, global = true, value_name = "DIR")]
-    image: Option<PathBuf>,
-    /// The executor to start [default: the one installed with lazaret] [env: LAZARET_EXECUTOR]
-    #[arg(long, global = true, value_name = "PATH", conflicts_with = "socket")]
-    executor: Option<PathBuf>,
-    /// The socket of an executor that listens already
-    #[arg(long, global = true, value_name = "PATH")]
-    socket: Option<PathBuf>,
-    /// A file of tool permissions (YAML or TOML) that narrows the session; `none` for no scope
-    #[arg(long, global = true, value_name = "FILE", help_heading = "Narrowing")]
-    scope: Option<PathBuf>,
-    /// Which calls need approval: supervised (or ask): all; guided (or auto): those that change files or run programs;
-    /// autonomous (or yolo): none [default: autonomous; guided for `chat`, `serve` and `policy`]
-    #[arg(long, global = true, value_name = "LEVEL", help_heading = "Narrowing", value_parser = trust)]
-    trust: Option<Trust>,
-    /// A host that commands may reach besides those of the profile: NAME, *.NAME or ADDRESS, with or without :PORT; may be
-    /// given more than once
-    #[arg(
-        long,
-        global = true,
-        value_name = "HOST[:PORT]",
-        help_heading = "Network"
-    )]
-    allow_host: Vec<String>,
-    /// The hosts of a package registry: crates, debian, github, go, npm or pypi; may be given more than once
-    #[arg(long, global = true, value_name = "PRESET", help_heading = "Network")]
-    allow_net: Vec<String>,
-    /// A file or directory of this machine that commands may read too, while this session lasts; give the real path, not a
-    /// link; may be given more than once
-    #[arg(long, global = true, value_name = "PATH", help_heading = "Files")]
-    read: Vec<PathBuf>,
-    /// A directory of this machine that commands may write in too, likewise
-    #[arg(long, global = true, value_name = "DIR", help_heading = "Files")]
-    write: Vec<PathBuf>,
-    /// A file of secrets of the project, such as `.env`, that commands may read as it is while this session lasts; of others they see
-    /// placeholders for the values; may be given more than once
-    #[arg(long, global = true, value_name = "PATH", help_heading = "Files")]
-    reveal: Vec<PathBuf>,
-    /// Write no log of this run; the executor writes its audit all the same
-    #[arg(long, global = true)]
-    no_log: bool,
-    /// Print the chosen project and working directory, and denials, to standard error
-    #[arg(short, long, global = true)]
-    verbose: bool,
-    /// The project and the profile that variables name, which a project may have set: they can only narrow.
-    #[arg(skip)]
-    narrow_project: Option<PathBuf>,
-    #[arg(skip)]
-    narrow_profile: Option<String>,
-    /// The policy files, once they have been read.
-    #[arg(skip)]
-    files: Rc<OnceCell<PolicyFiles>>,
-    /// The scope file's content, once it has been read.
-    #[arg(skip)]
-    read_scope: Rc<OnceCell<Scope>>,
+    given: Options,
+    environment: Environment,
+    files: Rc<PolicyFiles>,
+    scope: Rc<Result<Option<Scope>, Failed>>,
+    project: Rc<OnceCell<Result<Project, Failed>>>,
+    /// Cells that the executor keeps ready between calls.
+    spare: u8,
 }
 
 /// A session to request.
@@ -113,174 +52,59 @@ pub struct Opening {
     pub choice: Choice,
 }
 
-/// Whether a command, by its words, uses an option.
-pub fn is_used(option: &str, command: &[&str]) -> bool {
-    let by_name = |used: &[(&str, &[&str])], name: &str, what: &str| {
-        used.iter()
-            .find(|(one, _)| *one == name)
-            .is_none_or(|(_, all)| all.contains(&what))
-    };
-    match command {
-        ["mcp", servers, ..] => by_name(&USED_FOR_SERVERS, servers, option),
-        [name, ..] => by_name(&USED_BY, option, name),
-        [] => true,
-    }
-}
-
-/// The commands of `mcp` about other people's servers, and the options that each uses.
-const USED_FOR_SERVERS: [(&str, &[&str]); 8] = [
-    (
-        "add",
-        &[
-            "project",
-            "cwd",
-            "profile",
-            "executor",
-            "socket",
-            "allow_host",
-            "allow_net",
-            "verbose",
-        ],
-    ),
-    ("list", &["project", "cwd", "verbose"]),
-    ("remove", &[]),
-    (
-        "status",
-        &["project", "cwd", "executor", "socket", "verbose"],
-    ),
-    ("log", &["project", "cwd", "verbose"]),
-    (
-        "accept",
-        &["project", "cwd", "executor", "socket", "verbose"],
-    ),
-    ("login", &["project", "cwd", "verbose"]),
-    ("logout", &["project", "cwd", "verbose"]),
-];
-
-/// The options by name, and the commands that use each.
-pub const USED_BY: [(&str, &[&str]); 16] = [
-    (
-        "project",
-        &[
-            "run", "why", "call", "tools", "history", "undo", "session", "doctor", "policy",
-            "hook", "acp", "mcp", "chat", "serve", "accept", "status",
-        ],
-    ),
-    (
-        "cwd",
-        &[
-            "run", "why", "call", "tools", "history", "undo", "session", "doctor", "policy", "mcp",
-            "chat", "accept",
-        ],
-    ),
-    (
-        "central",
-        &[
-            "run", "why", "call", "tools", "history", "undo", "session", "doctor", "policy", "acp",
-            "mcp", "chat", "serve",
-        ],
-    ),
-    (
-        "profile",
-        &[
-            "run", "why", "call", "history", "undo", "session", "doctor", "policy", "tools",
-            "hook", "acp", "mcp", "chat", "serve",
-        ],
-    ),
-    (
-        "image",
-        &[
-            "run", "why", "call", "history", "undo", "session", "doctor", "acp", "mcp", "chat",
-            "serve",
-        ],
-    ),
-    (
-        "executor",
-        &[
-            "run", "why", "call", "tools", "history", "undo", "session", "doctor", "acp", "mcp",
-            "chat", "serve", "gc",
-        ],
-    ),
-    (
-        "socket",
-        &[
-            "run", "why", "call", "tools", "history", "undo", "session", "doctor", "acp", "mcp",
-            "chat", "serve",
-        ],
-    ),
-    (
-        "scope",
-        &[
-            "run", "why", "call", "history", "undo", "session", "doctor", "policy", "tools", "acp",
-            "mcp", "chat", "serve",
-        ],
-    ),
-    (
-        "trust",
-        &[
-            "run", "why", "call", "history", "undo", "session", "doctor", "policy", "hook", "acp",
-            "mcp", "chat", "serve",
-        ],
-    ),
-    (
-        "allow_host",
-        &[
-            "run", "why", "call", "session", "acp", "mcp", "chat", "serve",
-        ],
-    ),
-    (
-        "allow_net",
-        &[
-            "run", "why", "call", "session", "acp", "mcp", "chat", "serve",
-        ],
-    ),
-    (
-        "read",
-        &[
-            "run", "why", "call", "session", "acp", "mcp", "chat", "serve",
-        ],
-    ),
-    (
-        "write",
-        &[
-            "run", "why", "call", "session", "acp", "mcp", "chat", "serve",
-        ],
-    ),
-    (
-        "reveal",
-        &["run", "why", "call", "session", "mcp", "chat", "serve"],
-    ),
-    (
-        "no_log",
-        &[
-            "run", "why", "call", "history", "undo", "session", "acp", "mcp", "chat", "serve",
-        ],
-    ),
-    (
-        "verbose",
-        &[
-            "run", "why", "call", "history", "undo", "session", "doctor", "policy", "acp", "mcp",
-            "chat",
-        ],
-    ),
-];
-
-fn trust(text: &str) -> Result<Trust, ValueError> {
-    TrustName::try_from(text.to_owned()).map(|trust| trust.0)
-}
-
 impl SessionOptions {
+    /// Reads policy files and scope.
+    pub(crate) fn read(
+        files: &Files,
+        row: &CommandRow,
+        given: Options,
+        mut environment: Environment,
+        parse_scope: ScopeParser,
+    ) -> Self {
+        let path = given.scope.as_deref();
+        let scope = match (path, environment.scope.take()) {
+            (None, scope) => Ok(scope),
+            (Some(path), _) if path.as_os_str() == "none" => Ok(None),
+            (Some(path), _) => read_text(files, path)
+                .and_then(|text| parse_scope(&path.to_string_lossy(), &text).map(Some)),
+        };
+        let project = environment.project.take().map(Ok);
+        Self {
+            given,
+            environment,
+            files: Rc::new(PolicyFiles::read(files)),
+            scope: Rc::new(scope),
+            project: Rc::new(project.map_or_else(OnceCell::new, OnceCell::from)),
+            spare: row.spare(),
+        }
+    }
+
     /// How to reach the executor.
     pub fn endpoint(&self) -> Endpoint {
-        match &self.socket {
+        match &self.given.socket {
             Some(socket) => Endpoint::Socket(socket.clone()),
-            None => Endpoint::Program(self.executor.clone().or_else(executor), self.credentials()),
+            None => Endpoint::Program(
+                self.given.executor.clone().or_else(executor),
+                self.credentials(),
+            ),
         }
+    }
+
+    /// The project of these options.
+    ///
+    /// # Errors
+    /// If there is no such directory, or it may not be a project.
+    pub fn project(&self) -> Result<&Project, Failed> {
+        let choose = || Project::choose(self.given.project.as_deref(), self.given.cwd.as_deref());
+        self.project
+            .get_or_init(choose)
+            .as_ref()
+            .map_err(Failed::clone)
     }
 
     /// The secret variables that the profile passes to its programs.
     fn credentials(&self) -> BTreeSet<String> {
-        match self.profile.as_ref().or(self.narrow_profile.as_ref()) {
+        match self.profile_name() {
             None if self.files().is_unchanged() => BTreeSet::new(),
             None | Some(_) => self
                 .policy()
@@ -288,59 +112,54 @@ impl SessionOptions {
         }
     }
 
-    /// The policy files. The first call reads them, so it has to come before we confine ourselves.
+    /// The policy files.
     pub fn files(&self) -> &PolicyFiles {
-        self.files.get_or_init(PolicyFiles::read)
+        &self.files
     }
 
-    /// The policy of the session's profile. Reads the policy files, so it has to come before we confine ourselves.
+    /// The policy of the session's profile.
     pub fn policy(&self) -> Result<EffectivePolicy, PolicyError> {
         // A project that cannot be used chooses nothing; opening a session reports why.
-        let project = Project::choose(self.project.as_deref(), self.cwd.as_deref()).ok();
+        let project = self.project().ok();
         self.files().resolve(
             &self
-                .choose(project.as_ref().map(|project| project.root.as_path()))
+                .choose(project.map(|project| project.root.as_path()))
                 .profile,
         )
     }
 
     /// The profile of a session in the project at `root`.
     pub fn choose(&self, root: Option<&Path>) -> Choice {
-        let named = self.profile.as_deref().or(self.narrow_profile.as_deref());
-        self.files().choose(named.unwrap_or_default(), root)
-    }
-
-    /// The root of the project that these options select.
-    ///
-    /// # Errors
-    /// If there is no such directory, or it may not be a project.
-    pub fn project_root(&self) -> Result<PathBuf, Failed> {
-        Ok(Project::choose(self.project.as_deref(), self.cwd.as_deref())?.root)
+        self.files()
+            .choose(self.profile_name().unwrap_or_default(), root)
     }
 
     /// The same options, with `profile` if they name none.
     pub fn or_profile(mut self, profile: &str) -> Self {
-        self.profile.get_or_insert_with(|| profile.to_owned());
+        self.given.profile.get_or_insert_with(|| profile.to_owned());
         self
     }
 
-    /// The log of this run of `command`.
-    pub fn log(&self, command: &'static str) -> RunLog {
-        RunLog::begin(command, self.no_log, print::problem)
+    /// The log of this run of the command in `row`.
+    pub(crate) fn log(&self, row: &CommandRow) -> RunLog {
+        RunLog::begin(row.name, !row.log || self.given.no_log, print::problem)
     }
 
-    /// The session to request, with `spare` cells kept ready between calls.
-    pub fn open(&self, spare: u8) -> Result<Opening, Failed> {
-        let project = Project::choose(self.project.as_deref(), self.cwd.as_deref())?;
-        if self.cwd.is_some() && self.project.is_none() {
+    /// The session to request.
+    ///
+    /// # Errors
+    /// The project cannot be used, or another option.
+    pub fn open(&self) -> Result<Opening, Failed> {
+        let project = self.project()?;
+        if self.given.cwd.is_some() && self.given.project.is_none() {
             project.check_chosen_by_directory()?;
         }
         let choice = self.choose(Some(&project.root));
-        if self.verbose {
+        if self.given.verbose {
             problem(&project.describe());
             choice.describe().iter().for_each(|chosen| problem(chosen));
         }
-        let central = match &self.central {
+        let central = match &self.given.central {
             Some(central) => {
                 std::path::absolute(central).map_err(|error| Failed::internal(error.to_string()))?
             }
@@ -349,12 +168,12 @@ impl SessionOptions {
                 central_root(&project.root, state_of, &self.projects()?)
             }
         };
-        let names = other_names(&project.root, self.project.as_deref());
-        let open = self.open_in(project.root, central, choice.profile.clone(), spare)?;
+        let names = other_names(&project.root, self.named_project());
+        let open = self.open_in(project.root.clone(), central, choice.profile.clone())?;
         let open = Open { names, ..open };
         Ok(Opening {
             open,
-            directory: project.directory,
+            directory: project.directory.clone(),
             choice,
         })
     }
@@ -378,10 +197,10 @@ impl SessionOptions {
 
     /// Checks what was named for every session, for a server that opens its sessions later, on request of clients.
     pub fn check(&self, policy: &EffectivePolicy) -> Result<(), Failed> {
-        if let Some(project) = &self.project {
-            Project::choose(Some(project), self.cwd.as_deref())?.check()?;
+        if self.named_project().is_some() {
+            self.project()?.check()?;
         }
-        for path in self.read.iter().chain(&self.write) {
+        for path in self.given.read.iter().chain(&self.given.write) {
             GrantError::check(path)?;
         }
         let network = policy
@@ -398,11 +217,11 @@ impl SessionOptions {
         project: PathBuf,
         central: PathBuf,
         profile: String,
-        spare: u8,
     ) -> Result<Open, Failed> {
         let [project, central] = [text(project)?, text(central)?];
         // What a person types needs no further approval.
-        let trust = self.trust.unwrap_or(Trust::Autonomous);
+        let given = &self.given;
+        let trust = given.trust.unwrap_or(Trust::Autonomous);
         let (scope, capture, network) = (self.scope()?, None, None);
         let absolute = |image: &PathBuf| {
             let path = std::path::absolute(image);
@@ -410,18 +229,22 @@ impl SessionOptions {
                 Failed::invalid(format!("--image {}: {error}", image.display()))
             })?)
         };
-        let image = self.image.as_ref().map(absolute).transpose()?;
-        let (read, write) = (named(&self.read)?, named(&self.write)?);
+        let image = given.image.as_ref().map(absolute).transpose()?;
+        let (read, write) = (named(&given.read)?, named(&given.write)?);
         let revealed = |path: &PathBuf| {
             let path = std::path::absolute(path);
             text(path.map_err(|error| Failed::invalid(format!("--reveal: {error}")))?)
         };
-        let reveal = self.reveal.iter().map(revealed).collect::<Result<_, _>>()?;
+        let reveal = given
+            .reveal
+            .iter()
+            .map(revealed)
+            .collect::<Result<_, _>>()?;
         Ok(Open {
             project,
             central,
             profile,
-            spare,
+            spare: self.spare,
             scope,
             trust,
             capture,
@@ -444,8 +267,8 @@ impl SessionOptions {
         policy: Option<&EffectivePolicy>,
         leases: bool,
     ) -> Option<NetworkRequest> {
-        let asked = !self.allow_host.is_empty() || !self.allow_net.is_empty();
-        let (hosts, presets) = (self.allow_host.clone(), self.allow_net.clone());
+        let (hosts, presets) = (self.given.allow_host.clone(), self.given.allow_net.clone());
+        let asked = !hosts.is_empty() || !presets.is_empty();
         (asked || leases || policy.is_some_and(EffectivePolicy::has_network)).then_some(
             NetworkRequest {
                 hosts,
@@ -477,83 +300,81 @@ impl SessionOptions {
         left
     }
 
-    /// The scope of the session, if it has one. The first call reads its file, so it has to come before we confine ourselves.
+    /// The scope of the session, if it has one.
+    ///
+    /// # Errors
+    /// Its file cannot be read, or is none.
     pub fn scope(&self) -> Result<Option<Scope>, Failed> {
-        if let Some(scope) = self.read_scope.get() {
-            return Ok(Some(scope.clone()));
-        }
-        let Some(path) = self
-            .scope
-            .as_ref()
-            .filter(|path| path.as_os_str() != "none")
-        else {
-            return Ok(None);
-        };
-        let scope = scope_file::parse(&path.to_string_lossy(), &read_text(path)?);
-        let scope = scope.map_err(|error| Failed::invalid(error.to_string()))?;
-        Ok(Some(self.read_scope.get_or_init(|| scope).clone()))
+        Result::clone(&self.scope)
     }
 
     /// Whether the user wants more output.
     pub fn is_verbose(&self) -> bool {
-        self.verbose
+        self.given.verbose
     }
 
     /// The requested trust, if any.
     pub fn trust(&self) -> Option<Trust> {
-        self.trust
+        self.given.trust
     }
 
     /// The project root that an option names, if any.
     pub fn named_project(&self) -> Option<&Path> {
-        self.project.as_deref()
+        self.given.project.as_deref()
     }
 
     /// The same options for another project root.
     pub fn with_project(&self, project: PathBuf) -> Self {
-        Self {
+        self.with(Options {
             project: Some(project),
+            ..self.given.clone()
+        })
+    }
+
+    /// The same values with other options; their project is chosen anew.
+    fn with(&self, given: Options) -> Self {
+        Self {
+            given,
+            project: Rc::default(),
             ..self.clone()
         }
     }
 
     /// The profile named by an option, or `auto`.
     pub fn profile_name(&self) -> Option<&str> {
-        self.profile.as_deref().or(self.narrow_profile.as_deref())
+        let narrow = self.environment.profile.as_deref();
+        self.given.profile.as_deref().or(narrow)
     }
 
     /// The same options with those that a client names; its own project has its own central root. Commands start in the project's
-    /// root. The scope file is dropped: a server for clients has read it before it confined itself.
+    /// root. The scope is dropped: a server for clients has its own.
     pub fn for_client(
         &self,
         project: Option<PathBuf>,
         profile: Option<String>,
         trust: Trust,
     ) -> Self {
-        let central = if project.is_some() {
-            None
-        } else {
-            self.central.clone()
-        };
-        let project = project.or_else(|| self.project.clone());
+        let given = self.given.clone();
+        let central = given.central.filter(|_| project.is_none());
+        let project = project.or(given.project);
         Self {
-            cwd: project.clone(),
-            project,
-            central,
-            profile: profile.or_else(|| self.profile.clone()),
-            trust: Some(trust),
-            scope: None,
-            read_scope: Rc::default(),
-            ..self.clone()
+            scope: Rc::new(Ok(None)),
+            ..self.with(Options {
+                cwd: project.clone(),
+                project,
+                central,
+                profile: profile.or(given.profile),
+                trust: Some(trust),
+                scope: None,
+                ..given
+            })
         }
     }
 
     /// The same options, with `trust` if none was requested.
-    pub fn trusting(&self, trust: Trust) -> Self {
-        Self {
-            trust: self.trust.or(Some(trust)),
-            ..self.clone()
-        }
+    pub fn trusting(mut self, trust: Trust) -> Self {
+        self.given.trust.get_or_insert(trust);
+        self
     }
 }
 
@@ -615,12 +436,12 @@ fn named(paths: &[PathBuf]) -> Result<Vec<String>, Failed> {
 }
 
 /// The text of a file that the user named. A file that is too long is not read to its end.
-pub fn read_text(path: &Path) -> Result<String, Failed> {
-    read_text_up_to(path, TEXT_MAX)
+pub fn read_text(files: &Files, path: &Path) -> Result<String, Failed> {
+    read_text_up_to(files, path, TEXT_MAX)
 }
 
 /// The same for a file of at most `max` bytes.
-pub fn read_text_up_to(path: &Path, max: usize) -> Result<String, Failed> {
+pub fn read_text_up_to(_: &Files, path: &Path, max: usize) -> Result<String, Failed> {
     source::read_named(path, max)
         .map_err(|error| Failed::invalid(format!("cannot read {}: {error}", path.display())))
 }

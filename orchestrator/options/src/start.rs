@@ -8,6 +8,7 @@ use nix::sys::signal::{Signal, killpg};
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use nix::unistd::Pid;
 use orchestrator_agent::wire::{ANTHROPIC_KEY, OPENAI_KEY};
+use orchestrator_confine::Files;
 use orchestrator_session::executor::ExecutorError;
 use orchestrator_web::BRAVE_KEY;
 use rustix::process::{PidfdFlags, pidfd_open};
@@ -125,7 +126,7 @@ pub fn attack_program() -> io::Result<PathBuf> {
 /// Starts `program`, the self-attack, without a cell, to attack what it creates in `directory`; returns our end of its standard
 /// input and output.
 #[expect(clippy::disallowed_methods, reason = "this is the one place")]
-pub fn start_attack(program: &Path, directory: &Path) -> io::Result<UnixStream> {
+pub fn start_attack(_: &Files, program: &Path, directory: &Path) -> io::Result<UnixStream> {
     let mut command = Command::new(program);
     command
         .arg("outside")
@@ -140,7 +141,7 @@ pub fn start_attack(program: &Path, directory: &Path) -> io::Result<UnixStream> 
     clippy::disallowed_methods,
     reason = "this is the one file that starts a program"
 )]
-pub fn start_policy_writer(profile: &str) -> io::Result<UnixStream> {
+pub fn start_policy_writer(_: &Files, profile: &str) -> io::Result<UnixStream> {
     let mut command = Command::new(std::env::current_exe()?);
     command
         .args(["policy", "allow", "--listen", "--profile", profile])
@@ -157,7 +158,7 @@ pub fn start_policy_writer(profile: &str) -> io::Result<UnixStream> {
     clippy::disallowed_methods,
     reason = "this is the one file that starts a program"
 )]
-pub fn start_socket_remover(path: &Path) -> io::Result<UnixStream> {
+pub fn start_socket_remover(_: &Files, path: &Path) -> io::Result<UnixStream> {
     let mut unix = OsString::from("--unix=");
     unix.push(path);
     let mut command = Command::new(std::env::current_exe()?);
@@ -201,7 +202,7 @@ impl Reader {
     clippy::disallowed_methods,
     reason = "this is the one file that starts a program"
 )]
-pub fn start_examiner(client: Option<&str>) -> io::Result<Reader> {
+pub fn start_examiner(_: &Files, client: Option<&str>) -> io::Result<Reader> {
     let mut command = Command::new(std::env::current_exe()?);
     command
         .args(["mcp", "--examine"])
@@ -258,7 +259,11 @@ fn in_path(program: &OsStr) -> Option<PathBuf> {
     clippy::disallowed_methods,
     reason = "this is the one file that starts a program"
 )]
-pub fn start_agent(agent: &[OsString], variables: &[(&str, OsString)]) -> io::Result<UnixStream> {
+pub fn start_agent(
+    _: &Files,
+    agent: &[OsString],
+    variables: &[(&str, OsString)],
+) -> io::Result<UnixStream> {
     let variables = variables
         .iter()
         .map(|(name, value)| (OsStr::new(name), value));
@@ -299,7 +304,7 @@ fn without_keys(command: &mut Command) -> &mut Command {
     clippy::disallowed_methods,
     reason = "this is the one file that starts a program"
 )]
-pub fn hold_agent(agent: &[OsString]) -> io::Result<u8> {
+pub fn hold_agent(_: &Files, agent: &[OsString]) -> io::Result<u8> {
     let Some((program, arguments)) = agent.split_first() else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
@@ -360,7 +365,7 @@ pub fn shell() -> io::Result<PathBuf> {
     clippy::disallowed_methods,
     reason = "this is the one file that starts a program"
 )]
-pub fn git(words: &[&str]) -> io::Result<String> {
+pub fn git(_: &Files, words: &[&str]) -> io::Result<String> {
     // Not from `PATH`: it may contain a project.
     let places = ["/usr/bin/git", "/usr/local/bin/git", "/bin/git"].map(Path::new);
     let git = places

@@ -1,12 +1,13 @@
 //! Which tools exist and how much of their results is shown: the options of the commands that call tools.
 
 use crate::session_options::Opening;
-use broker_protocol::{Failed, Open};
+use broker_protocol::{Failed, Open, Trust};
 use clap::{Args, ValueEnum};
 use orchestrator_session::Config;
 use orchestrator_text::known::redactor;
 use orchestrator_tools::profile::{COMPACT, Profile, STANDARD};
 use orchestrator_tools::registry::Registry;
+use orchestrator_tools::violation;
 use orchestrator_web::{SearchEngines, WebClient};
 use policies::{EffectivePolicy, PolicyError};
 
@@ -23,6 +24,25 @@ pub struct ToolOptions {
     /// Switch a tool off; may be given more than once
     #[arg(long, value_name = "TOOL")]
     disable: Vec<String>,
+}
+
+/// When a session ends that breaks its limits.
+#[derive(Args, Clone, Copy)]
+pub struct ViolationOptions {
+    /// Number of violations that end the session or the run; 0 for no limit [default: 3, or 1 if the trust is autonomous; without
+    /// --trust, `session` and `mcp` have no limit]
+    #[arg(long, value_name = "N")]
+    max_violations: Option<u32>,
+}
+
+impl ViolationOptions {
+    /// The limit of a session with `trust`; `None` if there is none.
+    pub fn max(self, trust: Option<Trust>) -> Option<u32> {
+        let max = self
+            .max_violations
+            .unwrap_or(trust.map_or(0, violation::default_max));
+        (max > 0).then_some(max)
+    }
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

@@ -9,10 +9,13 @@ use clap::Args;
 use nix::libc::{
     ENOENT, SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGPIPE, SIGQUIT, SIGTERM, SIGTSTP, SIGWINCH,
 };
-use orchestrator_confine::{Needs, confine};
+use orchestrator_confine::{Files, Needs};
 use orchestrator_install::shell_directory::WorkingDirectory;
 use orchestrator_lines::json::ResultLine;
 use orchestrator_lines::streams::Input;
+use orchestrator_options::groups::{Options, WorkOptions};
+use orchestrator_options::launch::{FrontEnd, Launch, Prepared};
+use orchestrator_options::row::{Access, CommandRow, Network, Sessions, Writes};
 use orchestrator_options::session_options::{Opening, SessionOptions};
 use orchestrator_options::start::start_policy_writer;
 use orchestrator_options::{agent_settings, exit};
@@ -25,7 +28,6 @@ use orchestrator_terminal::job::Job;
 use orchestrator_terminal::more_hosts::MoreHosts;
 use orchestrator_terminal::print;
 use orchestrator_terminal::refused_connections::RefusedConnections;
-use orchestrator_terminal::runtime::runtime;
 use orchestrator_terminal::signals::Signals;
 use orchestrator_terminal::terminal::{self, Raw};
 use orchestrator_terminal::typed;
@@ -50,10 +52,6 @@ Examples:
                                       without -n, the first wc would get the list
   lazaret run -- bash                 on a terminal: a shell with job control
 
-Exit code: the command's own, or 128+N if signal N ended it; 124 time limit;
-125 lazaret failed, or no session opens (a policy that is wrong, a path that
-cannot be granted); 126 the policy refused the command, or it is not executable;
-127 not found.
 The first Ctrl-C goes to the command, the second one ends it: SIGTERM, and two
 seconds later, or with the third Ctrl-C, SIGKILL.
 
@@ -63,6 +61,9 @@ file, see `lazaret policy allow`), and run it again?";
 
 /// What gives a command more time.
 const TIME_IS_OVER: &str = "for more time: a larger --timeout or none, or a larger `attended_timeout_s` in `limits` of the profile";
+
+/// Why the run log ends.
+const ENDED: &str = "the command has ended";
 
 /// What runs a command line.
 const NEEDS_A_SHELL: &str = "a command line with blanks, pipes or variables needs a shell: lazaret run -- bash -c 'COMMAND LINE'";
@@ -85,7 +86,7 @@ pub struct Run {
     env: Vec<String>,
     /// Print one JSON object with the result at the end, and nothing before
     #[arg(long, conflicts_with = "tty")]
-    pub json: bool,
+    json: bool,
     /// Give the command a terminal even if this is none
     #[arg(long)]
     tty: bool,
@@ -113,6 +114,8 @@ pub struct Run {
     is_explained: Cell<bool>,
     #[arg(skip)]
     job: Job,
+    #[command(flatten)]
+    work: WorkOptions,
 }
 
 /// A variable as `env` takes it.
@@ -165,6 +168,7 @@ impl Run {
             is_verbose: false,
             is_explained: Cell::default(),
             job: Job::default(),
+            work: WorkOptions::default(),
         };
         if !run.is_interactive() {
             // Whoever calls a shell has its own time limit, so only the policy's maximum applies.
@@ -174,14 +178,18 @@ impl Run {
     }
 
     /// Runs the command, and ends this process with its exit code. Returns only if it is not run.
-    pub fn main(mut self, options: &SessionOptions) -> Result<Infallible, Failed> {
+    ///
+    /// # Errors
+    /// Why it is not run.
+    pub fn begin(mut self, prepared: Prepared) -> Result<Infallible, Failed> {
+        let (options, files) = (prepared.options(), prepared.files());
         self.job = Job::of_this_process();
         self.is_verbose = options.is_verbose();
         self.tells_denials |= self.is_verbose || io::stderr().is_terminal();
         let executor = Dialed::dial(&options.endpoint())?;
         let Opening {
             open, directory, ..
-        } = options.open(0)?;
+        } = options.open()?;
         let reporter = self.reporter(Path::new(&open.project));
         let request = self.request(directory);
         request
@@ -193,16 +201,16 @@ impl Run {
         };
         self.say_shorter_limit(options, &open.profile);
         self.say_left_out(options, &open.profile);
-        self.say_agent_settings(options, &open);
-        let needs = Needs {
-            web: network.is_some(),
-            ..Needs::default()
-        };
+        self.say_agent_settings(files, options, &open);
+        let web = network.is_some();
         let open = Open { network, ..open };
         let greeting = executor.open(open.clone())?;
-        let log = Rc::new(options.log("run"));
-        let writer = self.policy_writer(options, &open.profile);
-        confine(&needs);
+        let writer = self.policy_writer(files, options, &open.profile);
+        let confined = prepared.confine(Needs {
+            web,
+            ..Needs::default()
+        });
+        let log = confined.log();
         let refused = Rc::new(RefusedConnections::default());
         let more = MoreHosts::new(self.asks().then(|| refused.clone()), writer);
         let config = Config {
@@ -210,18 +218,15 @@ impl Run {
             subscribers: vec![log.clone(), refused.clone()],
             ..Config::new(open, redactor())
         };
-        runtime()?.block_on(async {
+        confined.run(|_| "the command was not run", async {
             tokio::task::spawn_local(log.clone().write_later(Duration::ZERO));
             let session = Session::start(config);
             let code = self.perform(&session, request, reporter, more).await;
             refused.report();
-            log.end(if code.is_ok() {
-                "the command has ended"
-            } else {
-                "the command was not run"
-            });
+            let code = code?;
+            log.end(ENDED);
             // To drop the session would wake the executor, which would take the processor from us to end it: our caller waits.
-            std::process::exit(code?.into())
+            std::process::exit(code.into())
         })
     }
 
@@ -263,7 +268,7 @@ impl Run {
     }
 
     /// Tells the user of an agent as a whole what the project sets for agents: it holds for the agent, in the cell.
-    fn say_agent_settings(&self, options: &SessionOptions, open: &Open) {
+    fn say_agent_settings(&self, files: &Files, options: &SessionOptions, open: &Open) {
         let policy = options
             .files()
             .changed(&open.profile)
@@ -273,7 +278,8 @@ impl Run {
         if !self.caller.is_person() || self.json || !is_agents {
             return;
         }
-        let found = agent_settings::findings(&[Path::new(&open.project)], None).unwrap_or_default();
+        let found =
+            agent_settings::findings(files, &[Path::new(&open.project)], None).unwrap_or_default();
         for finding in &found {
             print::note(&format!(
                 "{finding}: the agent may follow it, within its cell"
@@ -383,13 +389,18 @@ impl Run {
 
     /// Starts the process that writes the policy file when a host is allowed permanently. Only a user who answers approvals here
     /// may do that; with the separate channel, this process can open nothing even if it is compromised.
-    fn policy_writer(&self, options: &SessionOptions, profile: &str) -> Option<UnixStream> {
+    fn policy_writer(
+        &self,
+        files: &Files,
+        options: &SessionOptions,
+        profile: &str,
+    ) -> Option<UnixStream> {
         if !self.asks() {
             return None;
         }
         let policy = options.files().resolve(profile).ok()?;
         match policy.approval.channel {
-            Channel::Relay => start_policy_writer(&policy.profile).ok(),
+            Channel::Relay => start_policy_writer(files, &policy.profile).ok(),
             Channel::Separate => None,
         }
     }
@@ -585,6 +596,32 @@ impl Run {
             )
             | None => Some(message),
         }
+    }
+}
+
+impl FrontEnd for Run {
+    const ROW: CommandRow = CommandRow {
+        name: "run",
+        sessions: Sessions::One,
+        access: Access::Confined {
+            network: Network::IfNeeded,
+            writes: Writes::Nothing,
+        },
+        log: true,
+        // 2 could be the exit code of the command itself.
+        usage: exit::LAZARET,
+        exit: "the command's own; 128+N if signal N ended it (130 cancelled, 137 a resource limit, 141 nobody reads its output); \
+               124 time limit; 125 lazaret failed, wrong arguments, or no session opens (a policy that is wrong, a path that cannot \
+               be granted); 126 refused by policy, or not executable; 127 program not found",
+    };
+
+    fn json_tool(&self) -> Option<String> {
+        self.json.then(|| "bash".to_owned())
+    }
+
+    fn main(self, launch: Launch) -> Result<u8, Failed> {
+        let prepared = launch.prepare::<Self>(Options::of(&self.work))?;
+        self.begin(prepared).map(|never| match never {})
     }
 }
 

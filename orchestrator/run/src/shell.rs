@@ -5,9 +5,10 @@
 //! agent's working directory; `LAZARET_PROJECT` may name a part of it.
 
 use crate::run::Run;
-use broker_protocol::Failed;
+use broker_protocol::{Failed, Scope};
 use orchestrator_install::shell_arguments::{Arguments, is_script};
-use orchestrator_options::session_options::SessionOptions;
+use orchestrator_options::groups::Options;
+use orchestrator_options::launch::{FrontEnd, Launch};
 use orchestrator_options::session_options::environment::ShellWords;
 use orchestrator_options::{agent_settings, exit};
 use orchestrator_terminal::print;
@@ -40,15 +41,22 @@ fn run() -> Result<Infallible, Failed> {
     // A command written for one directory must not run in another. An interactive shell has a prompt that shows its directory.
     let here = std::env::current_dir()
         .map_err(|error| Failed::invalid(format!("the working directory cannot be used: {error}")));
-    let options = SessionOptions::of_environment(
-        own,
-        if run.is_interactive() {
-            None
-        } else {
-            Some(here?)
-        },
-    )?;
-    let project = options.project_root()?;
-    agent_settings::check(&[&project], None)?;
-    run.main(&options)
+    let here = if run.is_interactive() {
+        None
+    } else {
+        Some(here?)
+    };
+    let (options, environment) = Options::of_shell(own, here)?;
+    let launch = Launch::of_process(no_scope_file);
+    let prepared = launch.prepare_row(&Run::ROW, options, environment);
+    let options = prepared.options();
+    let project = options.project()?;
+    options.check_profile(Some(&project.root))?;
+    agent_settings::check(prepared.files(), &[&project.root], None)?;
+    run.begin(prepared)
+}
+
+/// A shell has no option for a scope: the environment may have the scope itself.
+fn no_scope_file(name: &str, _: &str) -> Result<Scope, Failed> {
+    Err(Failed::invalid(format!("{name}: a shell reads no scope")))
 }

@@ -4,6 +4,7 @@ use crate::session_servers::{Found, SessionServers, find, prepare};
 use crate::settings::{Kind, Program, Server, Share, Whose};
 use crate::store::REPOSITORY_FILE;
 use broker_protocol::Open;
+use orchestrator_confine::Files;
 use orchestrator_session::executor::Dial;
 use orchestrator_tools::registry::Registry;
 use std::path::{Path, PathBuf};
@@ -20,10 +21,12 @@ pub struct Available {
 }
 
 impl Available {
-    /// Reads the settings of the user, and those of the repository at `project` if they are accepted. Problems go to `tell`. Has to
-    /// come before we confine ourselves.
-    pub fn read(project: Option<&str>, dial: Rc<dyn Dial>, tell: fn(&str)) -> Self {
-        let found = project.map_or_else(Found::of_user, find);
+    /// Reads the settings of the user, and those of the repository at `project` if they are accepted. Problems go to `tell`.
+    pub fn read(files: &Files, project: Option<&str>, dial: Rc<dyn Dial>, tell: fn(&str)) -> Self {
+        let found = match project {
+            Some(project) => find(files, project),
+            None => Found::of_user(files),
+        };
         found.problems.iter().for_each(|problem| tell(problem));
         let mut all = found.servers;
         let directory = prepare(&mut all, tell);

@@ -5,6 +5,7 @@ use crate::settings::{self, Server, Whose};
 use crate::store::{self, Place};
 use crate::tool_changes::Notices;
 use broker_protocol::{Failed, Open, Permission, Scope, limit};
+use orchestrator_confine::Files;
 use orchestrator_session::Session;
 use orchestrator_session::executor::Dial;
 use orchestrator_text::known::redactor;
@@ -30,19 +31,19 @@ pub struct Found {
     pub proposed: Option<String>,
 }
 
-/// Reads the settings of the user and, if their current text was accepted, those of the repository at `project`. Has to come before
-/// we confine ourselves.
-pub fn find(project: &str) -> Found {
-    let mut found = Found::of_user();
-    found.add_repository(project);
+/// Reads the settings of the user and, if their current text was accepted, those of the repository at `project`.
+pub fn find(files: &Files, project: &str) -> Found {
+    let mut found = Found::of_user(files);
+    found.add_repository(files, project);
     found
 }
 
 impl Found {
     /// Only the settings of the user.
-    pub(crate) fn of_user() -> Self {
+    pub(crate) fn of_user(files: &Files) -> Self {
         let mut found = Self::default();
-        match read(&store::user_file()).and_then(|text| parse(text.as_deref(), Whose::User)) {
+        match read(files, &store::user_file()).and_then(|text| parse(text.as_deref(), Whose::User))
+        {
             Ok(servers) => found.servers = servers,
             Err(why) => {
                 found.broken(format!(
@@ -54,9 +55,9 @@ impl Found {
         found
     }
 
-    fn add_repository(&mut self, project: &str) {
+    fn add_repository(&mut self, files: &Files, project: &str) {
         let path = Path::new(project).join(store::REPOSITORY_FILE);
-        let text = match read(&path) {
+        let text = match read(files, &path) {
             Ok(Some(text)) => text,
             Ok(None) => return,
             Err(why) => return self.broken(format!("{}: {why}", path.display())),
@@ -100,8 +101,8 @@ impl Found {
 ///
 /// # Errors
 /// If the settings have no server with this name.
-pub fn named(name: &str, project: &str) -> Result<(Server, Place), Failed> {
-    let server = find(project)
+pub fn named(files: &Files, name: &str, project: &str) -> Result<(Server, Place), Failed> {
+    let server = find(files, project)
         .servers
         .into_iter()
         .find(|server| server.name == name);
@@ -114,7 +115,7 @@ pub fn named(name: &str, project: &str) -> Result<(Server, Place), Failed> {
 ///
 /// # Errors
 /// If it cannot be read, or is too long.
-pub fn read(path: &Path) -> Result<Option<String>, String> {
+pub fn read(_: &Files, path: &Path) -> Result<Option<String>, String> {
     if !path.exists() {
         return Ok(None);
     }
@@ -163,18 +164,18 @@ pub struct SessionServers {
 
 impl SessionServers {
     /// The servers of the session in `open`; problems go to `tell`. Has to come before we confine ourselves.
-    pub fn of(open: &Open, tell: fn(&str)) -> Self {
+    pub fn of(files: &Files, open: &Open, tell: fn(&str)) -> Self {
         let Found {
             servers, problems, ..
-        } = find(&open.project);
+        } = find(files, &open.project);
         problems.iter().for_each(|problem| tell(problem));
         Self::among(servers, open, tell)
     }
 
     /// The same, but only the server with the tool `tool`: none if it is no server's tool, all for a batch.
-    pub fn of_tool(tool: &str, open: &Open, tell: fn(&str)) -> Self {
+    pub fn of_tool(files: &Files, tool: &str, open: &Open, tell: fn(&str)) -> Self {
         if tool == BATCH {
-            return Self::of(open, tell);
+            return Self::of(files, open, tell);
         }
         let Some(wanted) = name::server(tool) else {
             return Self::among(Vec::new(), open, tell);
@@ -183,7 +184,7 @@ impl SessionServers {
             mut servers,
             problems,
             ..
-        } = find(&open.project);
+        } = find(files, &open.project);
         servers.retain(|server| server.name == wanted);
         if servers.is_empty() {
             problems.iter().for_each(|problem| tell(problem));

@@ -9,6 +9,7 @@ use orchestrator_agent::provider::{Provider, choose};
 use orchestrator_agent::providers::mock::{Mock, SCRIPT_MAX, Script};
 use orchestrator_agent::providers::{self, Vendor};
 use orchestrator_agent::wire::{ANTHROPIC_KEY, OPENAI_KEY};
+use orchestrator_confine::Files;
 use orchestrator_keys::error::KeyError;
 use orchestrator_keys::find::{FoundKey, KeySource, find};
 use orchestrator_options::session_options::read_text_up_to;
@@ -55,8 +56,8 @@ pub struct Chosen {
 }
 
 impl ModelOptions {
-    /// The provider. Reads keys and scripts, so it runs before we confine ourselves. From then on no string of ours holds the key.
-    pub fn choose(&self, settings: &AgentConfig) -> Result<Chosen, Failed> {
+    /// The provider. Reads keys and scripts. From then on no string of ours holds the key.
+    pub fn choose(&self, files: &Files, settings: &AgentConfig) -> Result<Chosen, Failed> {
         let name = self
             .provider
             .clone()
@@ -65,7 +66,7 @@ impl ModelOptions {
         let config = self.config(&name, settings);
         if name == "mock" {
             return Ok(Chosen {
-                provider: Rc::new(self.mock()?),
+                provider: Rc::new(self.mock(files)?),
                 config,
                 key_source: None,
             });
@@ -77,7 +78,7 @@ impl ModelOptions {
             ))
         })?;
         // A server with an address of the user's own may need no key.
-        let found = key(&config, vendor, settings, config.base_url.is_none())?;
+        let found = key(files, &config, vendor, settings, config.base_url.is_none())?;
         let key = found.as_ref().map(|found| &found.key);
         let provider = providers::build(vendor, config.base_url.as_deref(), key)
             .map_err(|error| Failed::invalid(error.to_string()))?;
@@ -89,8 +90,8 @@ impl ModelOptions {
     }
 }
 
-/// The fallback when a model's answers are too poor, if `settings` name one. Reads keys, so it runs before we confine ourselves.
-pub fn fallback(settings: &AgentConfig) -> Result<Option<Fallback>, Failed> {
+/// The fallback when a model's answers are too poor, if `settings` name one. Reads keys.
+pub fn fallback(files: &Files, settings: &AgentConfig) -> Result<Option<Fallback>, Failed> {
     let Some(FallbackConfig {
         when,
         provider,
@@ -110,7 +111,7 @@ pub fn fallback(settings: &AgentConfig) -> Result<Option<Fallback>, Failed> {
     };
     let Chosen {
         provider, config, ..
-    } = options.choose(settings).map_err(wrong)?;
+    } = options.choose(files, settings).map_err(wrong)?;
     Ok(Some(Fallback {
         when,
         provider,
@@ -120,8 +121,8 @@ pub fn fallback(settings: &AgentConfig) -> Result<Option<Fallback>, Failed> {
 
 impl ModelOptions {
     /// All providers, for clients that name one; the options apply to the default provider, used when none is named. Reads keys and
-    /// scripts, so it runs before we confine ourselves.
-    pub fn backends(&self, settings: &AgentConfig) -> Result<Backends, Failed> {
+    /// scripts.
+    pub fn backends(&self, files: &Files, settings: &AgentConfig) -> Result<Backends, Failed> {
         let default = self
             .provider
             .clone()
@@ -142,7 +143,7 @@ impl ModelOptions {
                 provider: Some(name.to_owned()),
                 ..options
             };
-            backends.insert(name.to_owned(), options.backend(name, settings)?);
+            backends.insert(name.to_owned(), options.backend(files, name, settings)?);
         }
         if !backends.contains_key(&default) {
             let known = PROVIDERS.join(", ");
@@ -153,13 +154,18 @@ impl ModelOptions {
         Ok(Backends::new(backends, default, redactor()))
     }
 
-    fn backend(&self, name: &str, settings: &AgentConfig) -> Result<Backend, Failed> {
+    fn backend(
+        &self,
+        files: &Files,
+        name: &str,
+        settings: &AgentConfig,
+    ) -> Result<Backend, Failed> {
         let config = self.config(name, settings);
         let source = match Vendor::named(name) {
-            None => Source::Ready(Rc::new(self.mock()?)),
+            None => Source::Ready(Rc::new(self.mock(files)?)),
             Some(vendor) => {
                 // Clients may bring their own keys and may name other providers.
-                let found = key(&config, vendor, settings, false)?;
+                let found = key(files, &config, vendor, settings, false)?;
                 Source::Vendor {
                     vendor,
                     base_url: config.base_url,
@@ -190,9 +196,9 @@ impl ModelOptions {
         config
     }
 
-    fn mock(&self) -> Result<Mock, Failed> {
+    fn mock(&self, files: &Files) -> Result<Mock, Failed> {
         let script = match &self.script {
-            Some(path) => Script::parse(&read_text_up_to(path, SCRIPT_MAX)?)
+            Some(path) => Script::parse(&read_text_up_to(files, path, SCRIPT_MAX)?)
                 .map_err(|error| Failed::invalid(format!("{}: {error}", path.display())))?,
             None => Script::tour().map_err(|error| Failed::internal(error.to_string()))?,
         };
@@ -228,12 +234,13 @@ fn by_environment() -> String {
 
 /// The key of `vendor`, if there is one. A failure of the keyring is an error only if the provider cannot work without a key.
 fn key(
+    files: &Files,
     config: &ProviderConfig,
     vendor: Vendor,
     settings: &AgentConfig,
     is_needed: bool,
 ) -> Result<Option<FoundKey>, Failed> {
-    match find(vendor, config.key_file.as_deref(), &settings.keyring) {
+    match find(files, vendor, config.key_file.as_deref(), &settings.keyring) {
         Ok(found) => {
             if found
                 .as_ref()

@@ -5,6 +5,7 @@ use orchestrator_agent::fallback::FallbackWhen;
 use orchestrator_agent::http::Key;
 use orchestrator_agent::limits::Limits;
 use orchestrator_agent::packs::Pack;
+use orchestrator_confine::Files;
 use orchestrator_hooks::hooks::Hooks;
 use orchestrator_hooks::settings::HookEntry;
 use orchestrator_keys::find;
@@ -60,9 +61,9 @@ pub struct Engines {
 }
 
 impl SearchConfig {
-    /// Reads the key. Has to come before we confine ourselves.
-    pub fn engines(&self) -> Result<Engines, Failed> {
-        let key = |file: &PathBuf| find::in_file(BRAVE_KEY, file);
+    /// Reads the key.
+    pub fn engines(&self, files: &Files) -> Result<Engines, Failed> {
+        let key = |file: &PathBuf| find::in_file(files, BRAVE_KEY, file);
         let brave = self.brave_key_file.as_ref().map(key).transpose();
         Ok(Engines {
             searxng: self.searxng_url.clone(),
@@ -107,7 +108,7 @@ pub struct ProviderConfig {
 
 impl AgentConfig {
     /// Reads the file, if it exists.
-    pub fn read() -> Result<Self, Failed> {
+    pub fn read(_: &Files) -> Result<Self, Failed> {
         let path = path();
         let wrong = |error: String| Failed::invalid(format!("{}: {error}", path.display()));
         if !path.exists() {
@@ -126,10 +127,10 @@ impl AgentConfig {
     }
 
     /// The hooks with their programs.
-    pub fn hooks(&self) -> Result<Rc<Hooks>, Failed> {
+    pub fn hooks(&self, files: &Files) -> Result<Rc<Hooks>, Failed> {
         let path = path();
         let folder = path.parent().unwrap_or(&path);
-        let hooks = Hooks::read(self.hooks.clone(), folder);
+        let hooks = Hooks::read(files, self.hooks.clone(), folder);
         hooks
             .map(Rc::new)
             .map_err(|error| Failed::invalid(format!("{}: {error}", path.display())))

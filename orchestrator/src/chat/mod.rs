@@ -12,7 +12,6 @@ pub mod models;
 use crate::chat::choice::{Chosen, ModelOptions};
 use crate::chat::config::AgentConfig;
 use crate::chat::turns::{Beginning, talk};
-use crate::servers;
 use broker_protocol::{Failed, Trust, limit};
 use clap::Args;
 use orchestrator_agent::conversation::Conversation;
@@ -20,12 +19,15 @@ use orchestrator_agent::limits::{Limits, TIMEOUT_MAX_S, TURN_TIMEOUT_MAX_S, TURN
 use orchestrator_agent::packs::Pack;
 use orchestrator_agent::settings::Settings;
 use orchestrator_agent::transcript::Transcript;
-use orchestrator_confine::{Needs, confine};
+use orchestrator_confine::{Files, Needs};
 use orchestrator_hooks::cell::of_session;
 use orchestrator_lines::streams::Input;
 use orchestrator_options::endpoint::Endpoint;
-use orchestrator_options::session_options::SessionOptions;
-use orchestrator_options::tool_options::ToolOptions;
+use orchestrator_options::exit;
+use orchestrator_options::groups::{Options, WorkOptions};
+use orchestrator_options::launch::{FrontEnd, Launch};
+use orchestrator_options::row::{Access, CommandRow, Network, Sessions, Writes};
+use orchestrator_options::tool_options::{ToolOptions, ViolationOptions};
 use orchestrator_records::transcripts;
 use orchestrator_servers::SessionServers;
 use orchestrator_session::Config;
@@ -33,16 +35,11 @@ use orchestrator_session::executor::Dial;
 use orchestrator_telemetry::ExportOptions;
 use orchestrator_terminal::chat_prompt::{BeforeConfined, TEXT_MAX};
 use orchestrator_terminal::print;
-use orchestrator_terminal::runtime::runtime;
 use orchestrator_text::known::redactor;
-use orchestrator_tools::violation;
 use serde_json::json;
 use std::io::{self, IsTerminal, Read};
 use std::path::Path;
 use std::rc::Rc;
-
-/// Spare cells that the executor keeps ready between calls.
-const SPARE: u8 = 1;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -58,12 +55,7 @@ the keys and the chat's own commands: /model, /trust, /undo, /resume.
 --trust sets which calls need approval (default: guided); if nobody can answer,
 such a call is denied. The first Ctrl-C cancels the calls in progress, the second
 the run. Hooks of agent.toml receive calls, and may stop or change them:
-`lazaret chat-hooks --help`.
-
-Exit code: 0 done; 1 the model or its provider failed, or did not end its task
-as the pack requires; 2 wrong arguments; 3 too many violations; 4 the model cannot
-call tools; 5 it ran out of turns or context, and answered with what it had;
-124 time limit; 125 lazaret failed; 130 cancelled.";
+`lazaret chat-hooks --help`.";
 
 /// Run an agent whose tools work in cells
 ///
@@ -116,46 +108,57 @@ pub struct Chat {
     /// Also print events with pieces of a call's input while the model writes it
     #[arg(long, requires = "json")]
     input_events: bool,
-    /// Number of violations that end the run; 0 for no limit [default: 3, or 1 if the trust is autonomous]
-    #[arg(long, value_name = "N")]
-    max_violations: Option<u32>,
+    #[command(flatten)]
+    violations: ViolationOptions,
     #[command(flatten)]
     model: ModelOptions,
     #[command(flatten)]
     tools: ToolOptions,
     #[command(flatten)]
     export: ExportOptions,
+    #[command(flatten)]
+    work: WorkOptions,
 }
 
-impl Chat {
-    /// Runs the chat; returns the exit code.
-    pub fn main(self, options: &SessionOptions) -> Result<u8, Failed> {
+impl FrontEnd for Chat {
+    const ROW: CommandRow = CommandRow {
+        name: "chat",
+        sessions: Sessions::Lasting { spare: 1 },
+        access: Access::Confined {
+            network: Network::Always,
+            writes: Writes::ServersAndChats,
+        },
+        log: true,
+        usage: exit::USAGE,
+        exit: "0 done; 1 the model or its provider failed, or did not end its task as the pack requires; 2 wrong arguments; 3 too \
+               many violations; 4 the model cannot call tools; 5 it ran out of turns or context, and answered with what it had; 124 \
+               time limit; 125 lazaret failed; 128+N if signal N ended it (130 cancelled)",
+    };
+
+    fn main(self, launch: Launch) -> Result<u8, Failed> {
         if let Some(id) = &self.replay {
             return replay::main(id, self.json);
         }
-        let options = options.trusting(Trust::Guided);
+        let prepared = launch.prepare::<Self>(Options::of(&self.work))?;
+        let prepared = prepared.with(|options| options.trusting(Trust::Guided));
+        let (options, files) = (prepared.options(), prepared.files());
         let trust = options.trust().unwrap_or(Trust::Guided);
-        let beginning = self.prepare(trust)?;
+        let beginning = self.read(files, trust)?;
         let mut telemetry = self.export.begin(print::problem)?;
-        let log = Rc::new(options.log("chat"));
-        let mut opening = options.open(SPARE)?;
+        let mut opening = options.open()?;
         let policy = options.policy();
         opening.open.network = options.network(policy.as_ref().ok(), false);
         opening.open.answer_s = Some(limit::ANSWER_OF_PERSON_S);
-        let max = self
-            .max_violations
-            .unwrap_or(options.trust().map_or(0, violation::default_max));
         let config = self.tools.config(opening, policy)?;
         let config = Config {
             registry: config.registry.with_models(),
             web: config.web.map(|web| beginning.engines.of(web)),
-            max_violations: (max > 0).then_some(max),
-            subscribers: vec![log.clone()],
+            max_violations: self.violations.max(options.trust()),
             ..config
         };
-        let endpoint = options.endpoint().lasting()?;
-        let mut servers = SessionServers::of(&config.open, print::problem);
-        servers::reach(&mut servers, &endpoint);
+        let endpoint = prepared.lasting()?;
+        let mut servers = SessionServers::of(files, &config.open, print::problem);
+        servers.reach(Rc::new(endpoint.clone()));
         let socket = Endpoint::socket(&endpoint).map(Path::to_owned);
         let mut write = servers.directories();
         // `/resume` reads and writes transcripts of other conversations.
@@ -163,7 +166,7 @@ impl Chat {
             (beginning.prompt.is_some() && beginning.transcript.is_some())
                 .then(transcripts::directory),
         );
-        confine(&Needs {
+        let confined = prepared.confine(Needs {
             web: true,
             socket,
             write,
@@ -177,9 +180,15 @@ impl Chat {
         );
         let config = Config {
             executor: Some(Box::new(endpoint) as Box<dyn Dial>),
+            subscribers: vec![confined.log()],
             ..config
         };
-        let ended = runtime()?.block_on(async {
+        let log = confined.log();
+        let reason = |ended: &Result<u8, Failed>| match ended {
+            Ok(_) => "the chat has ended",
+            Err(_) => "the chat has failed",
+        };
+        confined.run(reason, async {
             telemetry.start();
             let mut config = config;
             servers.attach(&mut config.registry).await;
@@ -190,15 +199,11 @@ impl Chat {
             servers.close().await;
             telemetry.end().await;
             ended
-        });
-        log.end(if ended.is_ok() {
-            "the chat has ended"
-        } else {
-            "the chat has failed"
-        });
-        ended
+        })
     }
+}
 
+impl Chat {
     /// Whether a person types the following prompts.
     fn is_interactive(&self) -> bool {
         !self.print && !self.json && io::stdin().is_terminal() && io::stdout().is_terminal()
@@ -210,16 +215,16 @@ impl Chat {
             .then(|| BeforeConfined::new(is_recorded))
     }
 
-    /// Reads everything that the chat needs; runs before we confine ourselves.
-    fn prepare(&self, trust: Trust) -> Result<Beginning, Failed> {
-        let config = AgentConfig::read()?;
-        let chosen = self.model.choose(&config)?;
-        let engines = config.search.engines()?;
-        let hooks = config.hooks()?;
+    /// Reads everything that the chat needs.
+    fn read(&self, files: &Files, trust: Trust) -> Result<Beginning, Failed> {
+        let config = AgentConfig::read(files)?;
+        let chosen = self.model.choose(files, &config)?;
+        let engines = config.search.engines(files)?;
+        let hooks = config.hooks(files)?;
         hooks
             .problems()
             .for_each(|problem| print::problem(&problem));
-        let settings = self.settings(config, &chosen)?;
+        let settings = self.settings(files, config, &chosen)?;
         let first = self.first_prompt()?;
         let opened = self.open_transcript()?;
         let prompt = self.prompt_of_person(opened.is_some());
@@ -243,7 +248,12 @@ impl Chat {
         })
     }
 
-    fn settings(&self, config: AgentConfig, chosen: &Chosen) -> Result<Settings, Failed> {
+    fn settings(
+        &self,
+        files: &Files,
+        config: AgentConfig,
+        chosen: &Chosen,
+    ) -> Result<Settings, Failed> {
         let pack = self
             .pack
             .as_ref()
@@ -259,7 +269,7 @@ impl Chat {
         };
         let of_pack = pack.as_ref().map(|pack| pack.limits).unwrap_or_default();
         let settings = Settings {
-            fallback: choice::fallback(&config)?,
+            fallback: choice::fallback(files, &config)?,
             weak_model: chosen.config.weak_model.clone(),
             strong_model: chosen.config.strong_model.clone(),
             instructions: config.instructions,

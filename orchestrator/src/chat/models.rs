@@ -6,10 +6,11 @@ use crate::chat::ended::provider_failed;
 use broker_protocol::Failed;
 use clap::Args;
 use orchestrator_agent::provider::Model;
-use orchestrator_confine::{Needs, confine};
+use orchestrator_confine::Needs;
 use orchestrator_options::exit;
+use orchestrator_options::launch::{FrontEnd, Launch};
+use orchestrator_options::row::{Access, CommandRow, Network, Sessions, Writes};
 use orchestrator_terminal::print;
-use orchestrator_terminal::runtime::runtime;
 
 /// List the models of a provider
 #[derive(Args)]
@@ -17,8 +18,7 @@ use orchestrator_terminal::runtime::runtime;
   lazaret models --provider ollama
   lazaret models --provider openai --json | jq '.[].id'
 
-`?` means unknown. Exit code: 0; 1 the provider failed;
-2 wrong arguments or no key.")]
+`?` means unknown.")]
 pub struct Models {
     #[command(flatten)]
     model: ModelOptions,
@@ -27,15 +27,28 @@ pub struct Models {
     json: bool,
 }
 
-impl Models {
-    /// Prints the list; returns the exit code.
-    pub fn main(self) -> Result<u8, Failed> {
-        let chosen = self.model.choose(&AgentConfig::read()?)?;
-        confine(&Needs {
+impl FrontEnd for Models {
+    const ROW: CommandRow = CommandRow {
+        name: "models",
+        sessions: Sessions::None,
+        access: Access::Confined {
+            network: Network::Always,
+            writes: Writes::Nothing,
+        },
+        log: false,
+        usage: exit::USAGE,
+        exit: "0; 1 the provider failed; 2 wrong arguments or no key; 125 lazaret failed",
+    };
+
+    fn main(self, launch: Launch) -> Result<u8, Failed> {
+        let files = launch.files();
+        let chosen = self.model.choose(files, &AgentConfig::read(files)?)?;
+        let confined = launch.confine::<Self>(Needs {
             web: true,
             ..Needs::default()
         });
-        let mut models = match runtime()?.block_on(chosen.provider.models()) {
+        let listed = async { Ok(chosen.provider.models().await) };
+        let mut models = match confined.run(|_| "the models are listed", listed)? {
             Ok(models) => models,
             Err(error) => return Ok(provider_failed(&error)),
         };

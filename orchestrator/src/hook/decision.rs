@@ -3,6 +3,7 @@
 use broker_protocol::{Bash, Channel, Command, Failed, Request, Stdin, Trust, ZonePath};
 use orchestrator_install::hook::call::{Decision, ShellCall};
 use orchestrator_options::caller::Caller;
+use orchestrator_options::launch::Prepared;
 use orchestrator_options::project::Project;
 use orchestrator_options::{SessionOptions, agent_settings};
 use policies::resolve::DEFAULT;
@@ -36,12 +37,12 @@ struct Policies {
 }
 
 impl Judge {
-    /// Reads the policy and inspects the agent; runs before we confine ourselves.
+    /// Reads the policy and inspects the agent.
     ///
     /// # Errors
     /// There is no policy, or no `lazaret-bash` beside us.
-    pub fn new(options: &SessionOptions, client: &str) -> Result<Self, Failed> {
-        let options = options.clone().under_environment()?;
+    pub fn new(prepared: &Prepared, client: &str) -> Result<Self, Failed> {
+        let options = prepared.options().clone();
         options.policy().map_err(Failed::from)?;
         let own = std::env::current_exe()
             .map_err(|error| Failed::internal(format!("cannot find ourselves: {error}")))?;
@@ -62,7 +63,7 @@ impl Judge {
             .into_iter()
             .flatten()
             .collect::<Vec<_>>();
-        let settings = agent_settings::check(&places, Some(client));
+        let settings = agent_settings::check(prepared.files(), &places, Some(client));
         Ok(Self {
             options,
             agent: Caller::find(),

@@ -7,13 +7,16 @@ mod decision;
 #[cfg(test)]
 mod tests;
 
+use broker_protocol::Failed;
 use clap::{Args, ValueEnum};
 use decision::Judge;
-use orchestrator_confine::{Needs, confine};
+use orchestrator_confine::Needs;
 use orchestrator_install::hook::shape::{Reading, Shape};
 use orchestrator_install::hook::{CLAUDE, CODEX, COPILOT, CRUSH, GEMINI, QWEN};
 use orchestrator_options::exit;
-use orchestrator_options::session_options::SessionOptions;
+use orchestrator_options::groups::{Options, ProfileOption, ProjectOption, TrustOption};
+use orchestrator_options::launch::{FrontEnd, Launch};
+use orchestrator_options::row::{Access, CommandRow, Network, Sessions, Writes};
 use orchestrator_terminal::print;
 use serde_json::Value;
 use std::io::{self, Read, Write};
@@ -33,10 +36,7 @@ its reason, where the policy denies the command, where the command starts
 and the agent cannot. For a command in a cell Claude Code gets `allow` and asks
 no question of its own; with --trust guided it gets `ask`, and asks.
 Calls of other tools get no answer. The project is --project, LAZARET_PROJECT, what the agent says
-it is, or the repository around the working directory.
-
-Exit code: 0 answered; 2 not run, as the call is not understood or nothing can
-decide it: a wrong policy file, a wrong LAZARET_TRUST.";
+it is, or the repository around the working directory.";
 
 /// Answer an agent's hook: run its shell commands in cells
 #[derive(Args)]
@@ -45,6 +45,12 @@ pub struct Hook {
     /// The agent
     #[arg(value_name = "AGENT")]
     agent: Agent,
+    #[command(flatten)]
+    project: ProjectOption,
+    #[command(flatten)]
+    profile: ProfileOption,
+    #[command(flatten)]
+    trust: TrustOption,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -84,13 +90,44 @@ impl Agent {
     }
 }
 
+impl FrontEnd for Hook {
+    const ROW: CommandRow = CommandRow {
+        name: "hook",
+        sessions: Sessions::None,
+        access: Access::Confined {
+            network: Network::None,
+            writes: Writes::Nothing,
+        },
+        log: false,
+        usage: REFUSED,
+        exit: "0 answered; 2 not run, as the call is not understood or nothing can decide it: a wrong policy file, a wrong \
+               LAZARET_TRUST",
+    };
+
+    fn main(self, launch: Launch) -> Result<u8, Failed> {
+        Ok(self.answer(launch))
+    }
+}
+
 impl Hook {
     /// Answers one call; returns the exit code. An agent runs a call unchanged if its hook fails, so every failure here is a refusal.
-    pub fn main(self, options: &SessionOptions) -> u8 {
+    fn answer(self, launch: Launch) -> u8 {
         let shape = self.agent.shape();
         end_panics_with_a_no(shape);
-        let judge = Judge::new(options, self.agent.client());
-        confine(&Needs::default());
+        let options = Options::of(&self.project)
+            .and(&self.profile)
+            .and(&self.trust)
+            .under_environment();
+        let (judge, confined) = match options {
+            Ok((options, environment)) => {
+                let prepared = launch.prepare_with::<Self>(options, environment);
+                let judge = Judge::new(&prepared, self.agent.client());
+                (judge, prepared.confine(Needs::default()))
+            }
+            Err(failed) => (Err(failed), launch.confine::<Self>(Needs::default())),
+        };
+        // It waits for no events.
+        drop(confined);
         let answer = match read_call().map(|call| shape.read(&call)) {
             Ok(Reading::OtherTool) => return exit::OK,
             Ok(Reading::Shell(call)) => match &judge {

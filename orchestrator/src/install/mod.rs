@@ -8,7 +8,9 @@ use clap::builder::PossibleValuesParser;
 use orchestrator_install::project::Finding;
 use orchestrator_install::record::{Changed, Record};
 use orchestrator_install::{CLIENTS, Client, Programs, Recipe, Way};
-use orchestrator_options::session_options::SessionOptions;
+use orchestrator_options::groups::{Options, ProjectOption};
+use orchestrator_options::launch::{FrontEnd, Launch, Prepared};
+use orchestrator_options::row::CommandRow;
 use orchestrator_options::{agent_settings, exit};
 use orchestrator_terminal::{pages, print};
 use plan::Change;
@@ -27,10 +29,11 @@ A client is given our tools, and its own are switched off as far as its
 settings can do that; what stays open is printed. `--by server` gives it a
 server (MCP), `--by shell` the path of lazaret-bash. Comments and order of the
 settings stay. The text before is kept in $XDG_STATE_HOME/lazaret/install, and
-`uninstall` puts it back, to the byte where nothing else was changed since.
+`uninstall` puts it back, to the byte where nothing else was changed since.";
 
-Exit code: 0 done, or nothing to do; 1 no such client here, or not wanted;
-2 wrong arguments, or settings that cannot be changed; 125 lazaret failed.";
+/// The exit codes of `install` and `uninstall`.
+const CODES: &str = "0 done, or nothing to do; 1 no such client here, or not wanted; 2 wrong arguments, or settings that cannot be \
+                     changed; 125 lazaret failed";
 
 /// What follows from settings with which a client calls our tools unasked.
 const UNASKED: &str = "  no longer asks: it calls the tools of Lazaret without asking you; to have Lazaret ask, add `--trust guided` behind `mcp` in these settings\n";
@@ -68,6 +71,8 @@ pub struct Status {
     /// Print a JSON array
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    project: ProjectOption,
 }
 
 #[derive(Args)]
@@ -92,8 +97,10 @@ impl Consent {
     }
 }
 
-impl Install {
-    pub fn main(self) -> Result<u8, Failed> {
+impl FrontEnd for Install {
+    const ROW: CommandRow = CommandRow::of_files("install", CODES);
+
+    fn main(self, _: Launch) -> Result<u8, Failed> {
         let client = find(&self.client)?;
         let way = plan::way(client, self.by.as_deref())?;
         let record = read_record(client)?;
@@ -167,9 +174,10 @@ impl Install {
     }
 }
 
-impl Uninstall {
-    /// Reverts an installation; returns the exit code.
-    pub fn main(self) -> Result<u8, Failed> {
+impl FrontEnd for Uninstall {
+    const ROW: CommandRow = CommandRow::of_files("uninstall", CODES);
+
+    fn main(self, _: Launch) -> Result<u8, Failed> {
         let client = find(&self.client)?;
         let Some(record) = read_record(client)? else {
             print::problem(&format!(
@@ -204,7 +212,7 @@ struct Line {
 }
 
 impl Line {
-    fn of(client: &'static Client, options: &SessionOptions) -> Result<Option<Self>, Failed> {
+    fn of(client: &'static Client, prepared: &Prepared) -> Result<Option<Self>, Failed> {
         let record = read_record(client)?;
         if record.is_none() && !plan::is_here(client) {
             return Ok(None);
@@ -217,8 +225,8 @@ impl Line {
             .map_or_else(plan::programs, |record| Ok(record.programs()))?;
         let way = way.unwrap_or_else(|| by_hand(client, &programs));
         let recipe = client.recipe(&programs, way);
-        let places: Vec<_> = options.named_project().into_iter().collect();
-        let findings = agent_settings::findings(&places, Some(client.name))?;
+        let places: Vec<_> = prepared.options().named_project().into_iter().collect();
+        let findings = agent_settings::findings(prepared.files(), &places, Some(client.name))?;
         let state = match plan::present(&recipe, record.as_ref()) {
             Ok((_, 0)) => "unknown: no file of its settings is known".to_owned(),
             Ok((0, _)) => "not installed".to_owned(),
@@ -271,10 +279,13 @@ impl Line {
     }
 }
 
-impl Status {
-    /// Prints the list; returns the exit code.
-    pub fn main(self, options: &SessionOptions) -> Result<u8, Failed> {
-        let lines = CLIENTS.iter().map(|client| Line::of(client, options));
+impl FrontEnd for Status {
+    const ROW: CommandRow =
+        CommandRow::of_files("status", "0; 2 wrong arguments; 125 lazaret failed");
+
+    fn main(self, launch: Launch) -> Result<u8, Failed> {
+        let prepared = launch.prepare::<Self>(Options::of(&self.project))?;
+        let lines = CLIENTS.iter().map(|client| Line::of(client, &prepared));
         let lines: Vec<Line> = lines
             .filter_map(Result::transpose)
             .collect::<Result<_, _>>()?;

@@ -1,9 +1,10 @@
 //! `lazaret policy allow`: permanently opens one host, or one path for reading, to a profile, by editing only the user's own policy file.
 
 use broker_protocol::{Failed, Leased};
+use orchestrator_confine::Files;
 use orchestrator_options::allow::{AllowError, allow};
 use orchestrator_options::exit;
-use orchestrator_options::session_options::SessionOptions;
+use orchestrator_options::launch::Prepared;
 use orchestrator_terminal::print;
 use std::io::{self, BufRead, Read, Write};
 
@@ -11,13 +12,18 @@ use std::io::{self, BufRead, Read, Write};
 const LINE_MAX: u64 = 8192;
 
 /// Opens `named`, or each line of standard input, to the profile that a session here would have; returns the exit code.
-pub fn main(options: &SessionOptions, named: Option<&str>) -> Result<u8, Failed> {
-    let profile = options.policy().map_err(AllowError::from)?.profile;
+pub fn main(prepared: &Prepared, named: Option<&str>) -> Result<u8, Failed> {
+    let files = prepared.files();
+    let profile = prepared
+        .options()
+        .policy()
+        .map_err(AllowError::from)?
+        .profile;
     let Some(named) = named else {
-        return Ok(listen(&profile));
+        return Ok(listen(files, &profile));
     };
     let opens = opens(named);
-    let told = match allow(&profile, &opens, "`lazaret policy allow`") {
+    let told = match allow(files, &profile, &opens, "`lazaret policy allow`") {
         Ok(allowed) => allowed.describe(&opens),
         // What is to be so is so: a script that sets a machine up may run again.
         Err(already @ AllowError::Already { .. }) => already.to_string(),
@@ -37,7 +43,7 @@ fn opens(named: &str) -> Leased {
 }
 
 /// Answers each line until the input ends: `+` and what was written, or `-` and why nothing was.
-fn listen(profile: &str) -> u8 {
+fn listen(files: &Files, profile: &str) -> u8 {
     let mut line = String::new();
     let mut input = io::stdin().lock().take(u64::MAX);
     loop {
@@ -47,7 +53,7 @@ fn listen(profile: &str) -> u8 {
             return exit::OK;
         }
         let opens = opens(line.trim_end_matches('\n').trim_start_matches("read "));
-        let answer = match allow(profile, &opens, "`lazaret run`") {
+        let answer = match allow(files, profile, &opens, "`lazaret run`") {
             Ok(allowed) => format!("+{}", allowed.describe(&opens)),
             Err(error) => format!("-{error}"),
         };

@@ -1,7 +1,9 @@
 //! `lazaret policy check`: checks whether files are valid policies or scopes.
 
 use broker_protocol::{Failed, Request};
-use orchestrator_options::session_options::{SessionOptions, read_text};
+use orchestrator_confine::Files;
+use orchestrator_options::launch::Prepared;
+use orchestrator_options::session_options::read_text;
 use orchestrator_options::{exit, policy_files};
 use orchestrator_terminal::print;
 use orchestrator_tools::catalogue::{UNASKED, canonical, policy_name};
@@ -17,15 +19,15 @@ struct Checked {
 }
 
 /// Checks `files`, or the files in use, and prints their problems.
-pub fn check(options: &SessionOptions, files: &[PathBuf], json: bool) -> Result<u8, Failed> {
+pub fn check(prepared: &Prepared, files: &[PathBuf], json: bool) -> Result<u8, Failed> {
     let host = policy_files::host();
     let checked: Vec<Checked> = match files {
-        [] => vec![check_in_use(options, &host)?],
+        [] => vec![check_in_use(prepared, &host)?],
         files => files
             .iter()
             .map(|file| Checked {
                 file: file.display().to_string(),
-                notes: check_file(file, &host),
+                notes: check_file(prepared.files(), file, &host),
             })
             .collect(),
     };
@@ -60,8 +62,9 @@ impl Checked {
     }
 }
 
-fn check_in_use(options: &SessionOptions, host: &Host) -> Result<Checked, Failed> {
-    let sources = policy_files::sources(host).map_err(Failed::from)?;
+fn check_in_use(prepared: &Prepared, host: &Host) -> Result<Checked, Failed> {
+    let options = prepared.options();
+    let sources = policy_files::sources(prepared.files(), host).map_err(Failed::from)?;
     let names = sources
         .iter()
         .map(|source| source.name.clone())
@@ -78,8 +81,8 @@ fn check_in_use(options: &SessionOptions, host: &Host) -> Result<Checked, Failed
 }
 
 /// Checks one file: as a scope, or as the user's policy together with the administrator's.
-fn check_file(file: &Path, host: &Host) -> Result<Vec<String>, Failed> {
-    let text = read_text(file)?;
+fn check_file(files: &Files, file: &Path, host: &Host) -> Result<Vec<String>, Failed> {
+    let text = read_text(files, file)?;
     let name = file.display().to_string();
     if is_scope(file, &text) {
         let scope =
@@ -93,7 +96,7 @@ fn check_file(file: &Path, host: &Host) -> Result<Vec<String>, Failed> {
             .map(|permission| format!("there is no tool `{}`", permission.tool))
             .collect());
     }
-    let mut sources = policy_files::sources(host).map_err(Failed::from)?;
+    let mut sources = policy_files::sources(files, host).map_err(Failed::from)?;
     sources.retain(|source| source.kind != SourceKind::User);
     sources.push(Source {
         name,

@@ -27,7 +27,7 @@ pub fn explain(
     let policy = policy(options)?;
     let Opening {
         open, directory, ..
-    } = options.open(0)?;
+    } = options.open()?;
     let Open {
         project,
         central,

@@ -13,7 +13,12 @@ mod allow;
 
 use broker_protocol::Failed;
 use clap::{Args, Subcommand};
-use orchestrator_options::session_options::SessionOptions;
+use orchestrator_options::groups::{
+    CentralOption, DirectoryOptions, Options, ProfileOption, ScopeOption, TrustOption,
+    VerboseOption,
+};
+use orchestrator_options::launch::{FrontEnd, Launch};
+use orchestrator_options::row::CommandRow;
 use std::path::PathBuf;
 
 /// Check, explain and show the policy, without running anything
@@ -25,13 +30,23 @@ use std::path::PathBuf;
     after_help = "Examples:\n  lazaret policy check\n  lazaret policy check my-policy.toml agent.yaml\n  \
                         lazaret policy explain bash '{\"command\":\"rm -rf x\"}'\n  lazaret policy matrix --scope agent.yaml\n  \
                         lazaret policy show --profile rust --json\n  \
-                        lazaret policy allow registry.npmjs.org:443 --profile node\n\n\
-                        Exit code: 0, whatever the verdict, and if `allow` had nothing to write; 1 if a file that\n\
-                        was checked is wrong; 2 for wrong input; 125 if the policy itself cannot be used."
+                        lazaret policy allow registry.npmjs.org:443 --profile node"
 )]
 pub struct Policy {
     #[command(subcommand)]
     command: PolicyCommand,
+    #[command(flatten)]
+    directory: DirectoryOptions,
+    #[command(flatten)]
+    central: CentralOption,
+    #[command(flatten)]
+    profile: ProfileOption,
+    #[command(flatten)]
+    scope: ScopeOption,
+    #[command(flatten)]
+    trust: TrustOption,
+    #[command(flatten)]
+    verbose: VerboseOption,
 }
 
 #[derive(Subcommand)]
@@ -83,15 +98,38 @@ enum PolicyCommand {
 }
 
 impl Policy {
-    /// Runs the subcommand; returns the exit code.
-    pub fn main(self, options: &SessionOptions) -> Result<u8, Failed> {
+    fn options(&self) -> Options {
+        Options::of(&self.directory)
+            .and(&self.central)
+            .and(&self.profile)
+            .and(&self.scope)
+            .and(&self.trust)
+            .and(&self.verbose)
+    }
+}
+
+impl FrontEnd for Policy {
+    const ROW: CommandRow = CommandRow::of_files(
+        "policy",
+        "0, whatever the verdict, and if `allow` had nothing to write; 1 a file that was checked is wrong; 2 wrong input; 125 the \
+         policy itself cannot be used",
+    );
+
+    /// All subcommands have these options.
+    fn augment(command: clap::Command) -> clap::Command {
+        Self::augment_args(command).mut_args(|arg| arg.global(true))
+    }
+
+    fn main(self, launch: Launch) -> Result<u8, Failed> {
+        let prepared = launch.prepare::<Self>(self.options())?;
+        let options = prepared.options();
         match self.command {
-            PolicyCommand::Check { files, json } => check::check(options, &files, json),
+            PolicyCommand::Check { files, json } => check::check(&prepared, &files, json),
             PolicyCommand::Explain { tool, input, json } => {
                 explain::explain(options, &tool, &input, json)
             }
             PolicyCommand::Matrix { json } => matrix::matrix(options, json),
-            PolicyCommand::Allow { host, .. } => allow::main(options, host.as_deref()),
+            PolicyCommand::Allow { host, .. } => allow::main(&prepared, host.as_deref()),
             PolicyCommand::Show { json } => show::show(options, json),
         }
     }

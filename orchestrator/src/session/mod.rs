@@ -1,9 +1,8 @@
 //! `lazaret session`: many calls in one session, over lines of JSON.
 
-use crate::servers;
 use broker_protocol::Failed;
 use clap::Args;
-use orchestrator_confine::{Needs, confine};
+use orchestrator_confine::Needs;
 use orchestrator_lines::calls::Calls;
 use orchestrator_lines::event_line::EventLine;
 use orchestrator_lines::json::ErrorBody;
@@ -14,18 +13,18 @@ use orchestrator_lines::streams::{Input, Output, unusable};
 use orchestrator_lines::writer::{Closed, Writer};
 use orchestrator_options::endpoint::Endpoint;
 use orchestrator_options::exit;
+use orchestrator_options::groups::{Options, WorkOptions};
+use orchestrator_options::launch::{FrontEnd, Launch};
 use orchestrator_options::parent::Parent;
-use orchestrator_options::session_options::SessionOptions;
-use orchestrator_options::tool_options::ToolOptions;
+use orchestrator_options::row::{Access, CommandRow, Network, Sessions, Writes};
+use orchestrator_options::tool_options::{ToolOptions, ViolationOptions};
 use orchestrator_records::runlog::{PAUSE, RunLog};
 use orchestrator_servers::SessionServers;
 use orchestrator_session::executor::Dial;
 use orchestrator_session::{Config, Session as Engine};
 use orchestrator_telemetry::ExportOptions;
 use orchestrator_terminal::print;
-use orchestrator_terminal::runtime::runtime;
 use orchestrator_terminal::signals::Signals;
-use orchestrator_tools::violation;
 use std::io;
 use std::path::Path;
 use std::rc::Rc;
@@ -34,8 +33,6 @@ use tokio::time::timeout;
 
 /// How long pending calls may take to end when the session is ended from outside.
 const ENDING: Duration = Duration::from_secs(5);
-/// Spare cells that the executor keeps ready between calls.
-const SPARE: u8 = 1;
 
 const EXAMPLES: &str = r#"In, one object a line; `op` may be left out where a key says it:
   {"op":"call","id":1,"tool":"bash","input":{"command":"make","timeout":60}}
@@ -59,12 +56,7 @@ All of it is described in orchestrator/session/README.md of the sources.
 Without --trust no call is asked about: a client that knows nothing of approvals
 could not answer. At the end of the input, calls under way are waited for.
 SIGTERM, SIGINT, SIGHUP and the end of the process that started this one cancel
-the calls under way and end the session.
-
-Exit code: 0 at the end of the input; 2 wrong arguments; 3 at its end after
-too many violations; 125 no session could be opened, or the output cannot be
-written; 128+N if signal N ended it (129 also: the process that started this
-one has ended; 141 nobody reads the output)."#;
+the calls under way and end the session."#;
 
 /// Speak JSON lines: many calls at once in one session
 #[derive(Args)]
@@ -74,30 +66,42 @@ pub struct Session {
     tools: ToolOptions,
     #[command(flatten)]
     export: ExportOptions,
-    /// Violations that end the session; 0: none do [default: with --trust 3, or 1 if it is autonomous; else 0]
-    #[arg(long, value_name = "N")]
-    max_violations: Option<u32>,
+    #[command(flatten)]
+    violations: ViolationOptions,
     /// Go on when the process that started this one ends, until the input does
     #[arg(long)]
     outlive_parent: bool,
     /// Ask for hosts and paths that a call `wants`, by an `approval`; commands have the proxy then, whatever it lets them reach
     #[arg(long)]
     leases: bool,
+    #[command(flatten)]
+    work: WorkOptions,
 }
 
-impl Session {
-    /// Serves standard input until it ends; returns the exit code.
-    pub fn main(self, options: &SessionOptions) -> Result<u8, Failed> {
+impl FrontEnd for Session {
+    const ROW: CommandRow = CommandRow {
+        name: "session",
+        sessions: Sessions::Lasting { spare: 1 },
+        access: Access::Confined {
+            network: Network::Always,
+            writes: Writes::Servers,
+        },
+        log: true,
+        usage: exit::USAGE,
+        exit: "0 at the end of the input; 2 wrong arguments; 3 at its end after too many violations; 125 no session could be opened, \
+               or the output cannot be written; 128+N if signal N ended it (129 also: the process that started this one has ended; \
+               141 nobody reads the output)",
+    };
+
+    fn main(self, launch: Launch) -> Result<u8, Failed> {
+        let prepared = launch.prepare::<Self>(Options::of(&self.work))?;
+        let options = prepared.options();
         let mut telemetry = self.export.begin(print::problem)?;
-        let log = Rc::new(options.log("session"));
         let parent = Parent::now(!self.outlive_parent);
-        let mut opening = options.open(SPARE)?;
+        let mut opening = options.open()?;
         let policy = options.policy();
         opening.open.network = options.network(policy.as_ref().ok(), self.leases);
-        let max = self
-            .max_violations
-            .unwrap_or(options.trust().map_or(0, violation::default_max));
-        let max_violations = (max > 0).then_some(max);
+        let max_violations = self.violations.max(options.trust());
         let announced = Announced::new(
             &policy,
             &opening.open,
@@ -108,26 +112,30 @@ impl Session {
         let config = self.tools.config(opening, policy)?;
         let config = Config {
             max_violations,
-            subscribers: vec![log.clone()],
             ..config
         };
-        let endpoint = options.endpoint().lasting();
-        let mut servers = SessionServers::of(&config.open, print::problem);
+        let endpoint = prepared.lasting();
+        let mut servers = SessionServers::of(prepared.files(), &config.open, print::problem);
         endpoint
             .iter()
-            .for_each(|endpoint| servers::reach(&mut servers, endpoint));
+            .for_each(|endpoint| servers.reach(Rc::new(endpoint.clone())));
         let socket = endpoint
             .as_ref()
             .ok()
             .and_then(Endpoint::socket)
             .map(Path::to_owned);
-        confine(&Needs {
+        let confined = prepared.confine(Needs {
             web: true,
             socket,
             write: servers.directories(),
             ..Needs::default()
         });
-        let served = runtime()?.block_on(async {
+        let log = confined.log();
+        let reason = |served: &Result<End, Failed>| match served {
+            Ok(end) => end.reason(),
+            Err(_) => "no session could be opened",
+        };
+        let served = confined.run(reason, async {
             telemetry.start();
             let writer = Writer::new(Output::stdout().map_err(unusable)?);
             let executor = match endpoint {
@@ -136,7 +144,11 @@ impl Session {
             };
             let mut config = config;
             servers.attach(&mut config.registry).await;
-            let session = Engine::start(Config { executor, ..config });
+            let session = Engine::start(Config {
+                executor,
+                subscribers: vec![log.clone()],
+                ..config
+            });
             servers.follow(&session);
             let (calls, executions) = Calls::new(session, writer, announced, self.tools.is_raw());
             let handing_out = calls.clone();
@@ -146,11 +158,6 @@ impl Session {
             telemetry.end().await;
             served
         });
-        log.end(
-            served
-                .as_ref()
-                .map_or("no session could be opened", End::reason),
-        );
         served.map(End::code)
     }
 }

@@ -2,7 +2,6 @@
 #![forbid(unsafe_code)]
 
 pub mod print;
-pub mod runtime;
 pub mod signals;
 pub mod terminal;
 pub mod pages;

@@ -9,21 +9,23 @@ use broker_protocol::{
     Stdin, ZonePath, limit,
 };
 use clap::Args;
-use orchestrator_confine::{Needs, confine};
+use orchestrator_confine::Needs;
 use orchestrator_options::exit;
-use orchestrator_options::session_options::{Opening, SessionOptions};
+use orchestrator_options::groups::{Options, WorkOptions};
+use orchestrator_options::launch::{FrontEnd, Launch, Prepared};
+use orchestrator_options::row::{Access, CommandRow, Network, Sessions, Writes};
+use orchestrator_options::session_options::Opening;
 use orchestrator_session::executor::Greeting;
 use orchestrator_session::{
     Body, CallContext, CallResult, Config, FoundIn, Invocation, Live, Session, StdinChunk,
 };
-use orchestrator_terminal::{print, runtime::runtime, typed};
+use orchestrator_terminal::{print, typed};
 use orchestrator_text::known::redactor;
 use policies::{EffectivePolicy, network};
 use rustix::rand::{GetRandomFlags, getrandom};
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStringExt;
-use std::rc::Rc;
 use std::sync::Arc;
 
 /// Exit code: it is unknown whether something was denied.
@@ -40,10 +42,7 @@ why a command failed.
 Examples:
   lazaret why
   lazaret why -- cat ~/data/table.csv
-  lazaret why --json --profile node -- npm test
-
-Exit code: 0 something was denied, and is explained; 1 nothing was; 2 wrong arguments, or there is no command to run;
-3 not known; 4 not to be had here: no overlay, as in the flat tier, or no `lazaret-trace`; 125 lazaret failed.";
+  lazaret why --json --profile node -- npm test";
 
 /// Explain what a command was denied: run it again, traced and thrown away
 ///
@@ -60,6 +59,8 @@ pub struct Why {
     /// The program and its arguments [default: the last command of this project]
     #[arg(trailing_var_arg = true, value_name = "CMD")]
     command: Vec<OsString>,
+    #[command(flatten)]
+    work: WorkOptions,
 }
 
 /// The command to run, and where.
@@ -68,15 +69,25 @@ struct Chosen {
     directory: Option<ZonePath>,
 }
 
-impl Why {
-    /// Runs the command and prints what it was denied; returns the exit code.
-    ///
-    /// # Errors
-    /// If there is no command, or Lazaret failed.
-    pub fn main(mut self, options: SessionOptions) -> Result<u8, Failed> {
+impl FrontEnd for Why {
+    const ROW: CommandRow = CommandRow {
+        name: "why",
+        sessions: Sessions::One,
+        access: Access::Confined {
+            network: Network::Always,
+            writes: Writes::Nothing,
+        },
+        log: true,
+        usage: exit::USAGE,
+        exit: "0 something was denied, and is explained; 1 nothing was; 2 wrong arguments, or there is no command to run; 3 not \
+               known; 4 not to be had here: no overlay, as in the flat tier, or no `lazaret-trace`; 125 lazaret failed",
+    };
+
+    fn main(mut self, launch: Launch) -> Result<u8, Failed> {
+        let prepared = launch.prepare::<Self>(Options::of(&self.work))?;
         let words = std::mem::take(&mut self.command);
-        let (chosen, options) = if words.is_empty() {
-            let last = last::find(&options.project_root()?)?;
+        let (chosen, prepared) = if words.is_empty() {
+            let last = last::find(&prepared.options().project()?.root)?;
             let LastCommand {
                 command,
                 profile,
@@ -84,7 +95,7 @@ impl Why {
                 run,
                 had_input,
             } = last;
-            if options.is_verbose() {
+            if prepared.options().is_verbose() {
                 print::problem(&format!("the command is the last one of the run {run}"));
             }
             if had_input {
@@ -92,14 +103,14 @@ impl Why {
             }
             (
                 Some(Chosen { command, directory }),
-                options.or_profile(&profile),
+                prepared.with(|options| options.or_profile(&profile)),
             )
         } else {
-            (None, options)
+            (None, prepared)
         };
         let Opening {
             open, directory, ..
-        } = options.open(0)?;
+        } = prepared.options().open()?;
         let chosen = chosen.unwrap_or_else(|| {
             let words = words
                 .into_iter()
@@ -110,10 +121,13 @@ impl Why {
                 directory,
             }
         });
-        self.rerun(&options, open, chosen)
+        self.rerun(prepared, open, chosen)
     }
+}
 
-    fn rerun(&self, options: &SessionOptions, open: Open, chosen: Chosen) -> Result<u8, Failed> {
+impl Why {
+    fn rerun(&self, prepared: Prepared, open: Open, chosen: Chosen) -> Result<u8, Failed> {
+        let options = prepared.options();
         let command = chosen.command.clone();
         let request = self.request(chosen);
         request
@@ -136,23 +150,22 @@ impl Why {
             ..open
         };
         let greeting = Greeting::open(&options.endpoint(), open.clone())?;
-        let log = Rc::new(options.log("why"));
-        confine(&Needs {
+        let is_verbose = options.is_verbose();
+        let confined = prepared.confine(Needs {
             web: true,
             ..Needs::default()
         });
         let config = Config {
             greeting: Some(greeting),
-            subscribers: vec![log.clone()],
+            subscribers: vec![confined.log()],
             ..Config::new(open, redactor())
         };
         let hosts = |host: &str| remedy_of(host, reached.as_ref());
-        let found = runtime()?.block_on(find(config, request, options.is_verbose(), &hosts));
-        log.end(if found.is_ok() {
-            "the command has ended"
-        } else {
-            "the command was not run"
-        });
+        let reason = |found: &Result<_, Failed>| match found {
+            Ok(_) => "the command has ended",
+            Err(_) => "the command was not run",
+        };
+        let found = confined.run(reason, find(config, request, is_verbose, &hosts));
         match found {
             Ok((result, profile, findings)) => self.print(
                 &Rerun {

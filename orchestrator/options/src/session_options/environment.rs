@@ -1,7 +1,8 @@
 //! The options of a program without a command line of its own: from environment variables.
 
-use super::{SessionOptions, named, text, trust};
+use super::{SessionOptions, named, text};
 use crate::caller::Caller;
+use crate::groups::{Options, trust};
 use crate::holder;
 use crate::origin::{Origins, is_any_named};
 use crate::project::{Project, is_worktree_of};
@@ -39,78 +40,117 @@ struct ShellOptions {
     verbose: bool,
 }
 
-/// What the environment says. From the `lazaret acp` that holds our agent it is what a person has granted. Otherwise a project may
-/// have set it, and it only narrows.
-struct Given {
-    variables: Option<BTreeMap<OsString, OsString>>,
+/// What the environment says besides options. A project may have set it, so it only narrows.
+#[derive(Clone, Debug, Default)]
+pub struct Environment {
+    /// The project and the profile that variables name.
+    pub(super) narrow_project: Option<PathBuf>,
+    pub(super) profile: Option<String>,
+    /// The scope of the session that holds our agent.
+    pub(super) scope: Option<Scope>,
+    /// The project, where it had to be chosen already.
+    pub(super) project: Option<Project>,
 }
 
-impl SessionOptions {
+/// The variables. From the `lazaret acp` that holds our agent they say what a person has granted.
+struct Variables {
+    of_holder: Option<BTreeMap<OsString, OsString>>,
+}
+
+impl Options {
     /// The options of a shell, from our own words before its own, `own`, and from the environment. Commands start in `directory`,
     /// which must be in the project; if no project is named, it is that of the agent that started us.
     ///
     /// # Errors
     /// If a variable is invalid or is not believed, or the project cannot be determined.
-    pub fn of_environment(own: ShellWords, directory: Option<PathBuf>) -> Result<Self, Failed> {
+    pub fn of_shell(
+        own: ShellWords,
+        directory: Option<PathBuf>,
+    ) -> Result<(Self, Environment), Failed> {
         let ShellWords {
             project,
             profile,
             trust,
         } = own;
-        let options = Self {
+        let given = Self {
             cwd: directory,
             project,
             profile,
             trust,
             ..Self::default()
-        }
-        .under_environment()?;
-        let project = match (&options.project, &options.cwd) {
+        };
+        let (options, environment) = given.under_environment()?;
+        let found = match (&options.project, &options.cwd) {
             (None, Some(here)) => {
                 let theirs = Project::of_agent(&Caller::find(), None, here)?;
-                Some(options.narrowed(theirs, Some(here))?.root)
+                Some(environment.narrowed(theirs, Some(here))?)
             }
-            (None, None) if options.narrow_project.is_some() => {
-                Some(options.narrowed(Project::choose(None, None)?, None)?.root)
+            (None, None) if environment.narrow_project.is_some() => {
+                Some(environment.narrowed(Project::choose(None, None)?, None)?)
             }
-            (Some(_), _) | (None, None) => options.project.clone(),
+            (Some(_), _) | (None, None) => return Ok((options, environment)),
         };
-        let options = Self { project, ..options };
-        options.check_profile(options.project.as_deref())?;
-        Ok(options)
+        // From now on it is as if it had been named: the directory of commands cannot make it another.
+        let project = found.map(Project::as_named);
+        let options = Self {
+            project: project.as_ref().map(|project| project.root.clone()),
+            ..options
+        };
+        Ok((
+            options,
+            Environment {
+                project,
+                ..environment
+            },
+        ))
     }
 
     /// Adds the environment's values where no option is given. So a decision on a command for the shell uses what the shell will
-    /// use. What a project may have set is kept apart, for [`Self::narrowed`] and [`Self::check_profile`].
+    /// use. What a project may have set is kept apart, for [`Environment::narrowed`] and [`SessionOptions::check_profile`].
     ///
     /// # Errors
     /// If a variable is invalid, or is not believed.
-    pub fn under_environment(self) -> Result<Self, Failed> {
-        self.check_environment()?;
-        let given = Given {
-            variables: holder::variables(),
+    pub fn under_environment(self) -> Result<(Self, Environment), Failed> {
+        check_variables(self.central.as_deref(), || {
+            Project::choose(self.project.as_deref(), self.cwd.as_deref()).ok()
+        })?;
+        let variables = Variables {
+            of_holder: holder::variables(),
         };
-        let (project, profile, trust) = (given.path(PROJECT), given.text(PROFILE)?, given.trust()?);
-        if given.variables.is_none() {
+        let (project, profile, trust) = (
+            variables.path(PROJECT),
+            variables.text(PROFILE)?,
+            variables.trust()?,
+        );
+        if variables.of_holder.is_none() {
             if std::env::var_os(OPTIONS).is_some() {
                 return Err(Failed::invalid(format!(
                     "{OPTIONS} is believed only from the `lazaret acp` that started this agent, and none did: a project may have \
                      set it; unset it"
                 )));
             }
-            let narrow_profile = profile.filter(|_| self.profile.is_none());
-            // A session without a trust asks for nothing, so any trust narrows.
-            return Ok(Self {
+            let environment = Environment {
                 narrow_project: project,
-                narrow_profile,
-                trust: self.trust.or(trust),
-                ..self
-            });
+                profile: profile.filter(|_| self.profile.is_none()),
+                ..Environment::default()
+            };
+            // A session without a trust asks for nothing, so any trust narrows.
+            let trust = self.trust.or(trust);
+            return Ok((Self { trust, ..self }, environment));
         }
-        let options = given.options()?;
-        if let (None, Some(scope)) = (&self.scope, options.scope) {
-            self.read_scope.get_or_init(|| scope);
-        }
+        let ShellOptions {
+            central,
+            image,
+            executor,
+            socket,
+            scope,
+            allow_host,
+            allow_net,
+            read,
+            write,
+            no_log,
+            verbose,
+        } = variables.options()?;
         let path = |own: Option<PathBuf>, given: Option<String>| own.or(given.map(PathBuf::from));
         let paths = |own: Vec<PathBuf>, given: Vec<String>| {
             own.into_iter()
@@ -118,47 +158,51 @@ impl SessionOptions {
                 .collect()
         };
         let has_endpoint = self.executor.is_some() || self.socket.is_some();
-        Ok(Self {
+        let environment = Environment {
+            scope,
+            ..Environment::default()
+        };
+        let options = Self {
             project: self.project.or(project),
             profile: self.profile.or(profile),
             trust: self.trust.or(trust),
-            central: path(self.central, options.central),
-            image: path(self.image, options.image),
-            executor: path(self.executor, options.executor.filter(|_| !has_endpoint)),
-            socket: path(self.socket, options.socket.filter(|_| !has_endpoint)),
-            allow_host: [self.allow_host, options.allow_host].concat(),
-            allow_net: [self.allow_net, options.allow_net].concat(),
-            read: paths(self.read, options.read),
-            write: paths(self.write, options.write),
-            no_log: self.no_log || options.no_log,
-            verbose: self.verbose || options.verbose,
+            central: path(self.central, central),
+            image: path(self.image, image),
+            executor: path(self.executor, executor.filter(|_| !has_endpoint)),
+            socket: path(self.socket, socket.filter(|_| !has_endpoint)),
+            allow_host: [self.allow_host, allow_host].concat(),
+            allow_net: [self.allow_net, allow_net].concat(),
+            read: paths(self.read, read),
+            write: paths(self.write, write),
+            no_log: self.no_log || no_log,
+            verbose: self.verbose || verbose,
             ..self
-        })
+        };
+        Ok((options, environment))
     }
+}
 
-    /// Checks the variables that name programs and directories of ours, which a project may have set.
-    ///
-    /// # Errors
-    /// If one of them names a place that a project can fill.
-    pub fn check_environment(&self) -> Result<(), Failed> {
-        if !is_any_named() {
-            return Ok(());
-        }
-        let project = Project::choose(self.project.as_deref(), self.cwd.as_deref()).ok();
-        let origins = Origins::of(
-            project.as_ref().map(|project| project.root.as_path()),
-            self.central.as_deref(),
-        );
-        origins
-            .check_environment()
-            .map_err(|error| Failed::invalid(error.to_string()))
+/// Checks the variables that name programs and directories of ours, which `project` may have set.
+fn check_variables(
+    central: Option<&Path>,
+    project: impl FnOnce() -> Option<Project>,
+) -> Result<(), Failed> {
+    if !is_any_named() {
+        return Ok(());
     }
+    let project = project();
+    let root = project.as_ref().map(|project| project.root.as_path());
+    Origins::of(root, central)
+        .check_environment()
+        .map_err(|error| Failed::invalid(error.to_string()))
+}
 
+impl Environment {
     /// The project `found`, or the part of it that the environment names.
     ///
     /// # Errors
     /// If the environment names something else, which a project may have made it do.
-    pub fn narrowed(&self, found: Project, directory: Option<&Path>) -> Result<Project, Failed> {
+    fn narrowed(&self, found: Project, directory: Option<&Path>) -> Result<Project, Failed> {
         let Some(named) = &self.narrow_project else {
             return Ok(found);
         };
@@ -172,13 +216,33 @@ impl SessionOptions {
              it, or start the program there"
         )))
     }
+}
+
+impl SessionOptions {
+    /// Checks the variables that name programs and directories of ours, which a project may have set.
+    ///
+    /// # Errors
+    /// If one of them names a place that a project can fill.
+    pub fn check_environment(&self) -> Result<(), Failed> {
+        check_variables(self.given.central.as_deref(), || {
+            self.project().ok().cloned()
+        })
+    }
+
+    /// The project `found`, or the part of it that the environment names.
+    ///
+    /// # Errors
+    /// If the environment names something else, which a project may have made it do.
+    pub fn narrowed(&self, found: Project, directory: Option<&Path>) -> Result<Project, Failed> {
+        self.environment.narrowed(found, directory)
+    }
 
     /// Checks that the profile that the environment names opens no more than that of the policy for the project at `root`.
     ///
     /// # Errors
     /// If it opens more, or does not exist.
     pub fn check_profile(&self, root: Option<&Path>) -> Result<(), Failed> {
-        let Some(named) = &self.narrow_profile else {
+        let Some(named) = &self.environment.profile else {
             return Ok(());
         };
         let usual = self.files().choose("", root).profile;
@@ -201,7 +265,7 @@ impl SessionOptions {
     /// If the scope cannot be read, or a path is not UTF-8.
     pub fn for_shell(&self, root: &Path) -> Result<Vec<(&'static str, OsString)>, Failed> {
         // Exhaustive, so that a new option has to be added here.
-        let Self {
+        let Options {
             project: _,
             cwd: _,
             central,
@@ -219,11 +283,7 @@ impl SessionOptions {
             reveal: _,
             no_log,
             verbose,
-            narrow_project: _,
-            narrow_profile: _,
-            files: _,
-            read_scope: _,
-        } = self;
+        } = &self.given;
         let absolute = |path: &Option<PathBuf>| {
             let absolute = path.as_ref().map(std::path::absolute).transpose();
             absolute
@@ -253,9 +313,9 @@ impl SessionOptions {
     }
 }
 
-impl Given {
+impl Variables {
     fn of(&self, name: &str) -> Option<OsString> {
-        let value = match &self.variables {
+        let value = match &self.of_holder {
             Some(variables) => variables.get(OsStr::new(name)).cloned(),
             None => std::env::var_os(name),
         };

@@ -4,7 +4,7 @@ use broker_protocol::Failed;
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 
 /// One thread is enough: other processes do the work.
-pub fn runtime() -> Result<LocalRuntime, Failed> {
+pub(crate) fn runtime() -> Result<LocalRuntime, Failed> {
     Builder::new_current_thread()
         .enable_all()
         .build_local(LocalOptions::default())

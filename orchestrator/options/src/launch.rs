@@ -1,0 +1,229 @@
+//! A start in its one order, held by types: [`Launch`] → [`Prepared`] → [`Confined`].
+//!
+//! What reads files or starts programs needs the [`Files`] that only [`Prepared`] lends. Confinement consumes it. Only [`Confined`]
+//! has a runtime, and so sessions, signals and the network; and only it has the run log.
+//!
+//! ```
+//! use broker_protocol::Failed;
+//! use orchestrator_confine::Needs;
+//! use orchestrator_options::launch::Prepared;
+//! use orchestrator_options::session_options::read_text;
+//! fn start(prepared: Prepared) -> Result<(), Failed> {
+//!     let text = read_text(prepared.files(), "prompt".as_ref())?;
+//!     let confined = prepared.confine(Needs::default());
+//!     confined.run(|_| "it has ended", async { Ok(drop(text)) })
+//! }
+//! ```
+//!
+//! Without a confinement there is no runtime:
+//!
+//! ```compile_fail,E0599
+//! # use broker_protocol::Failed;
+//! # use orchestrator_options::launch::Prepared;
+//! # use orchestrator_options::session_options::read_text;
+//! fn start(prepared: Prepared) -> Result<(), Failed> {
+//!     let text = read_text(prepared.files(), "prompt".as_ref())?;
+//!     prepared.run(|_| "it has ended", async { Ok(drop(text)) })
+//! }
+//! ```
+//!
+//! After it there are no files:
+//!
+//! ```compile_fail,E0382
+//! # use broker_protocol::Failed;
+//! # use orchestrator_confine::Needs;
+//! # use orchestrator_options::launch::Prepared;
+//! # use orchestrator_options::session_options::read_text;
+//! fn start(prepared: Prepared) -> Result<(), Failed> {
+//!     let confined = prepared.confine(Needs::default());
+//!     let text = read_text(prepared.files(), "prompt".as_ref())?;
+//!     confined.run(|_| "it has ended", async { Ok(drop(text)) })
+//! }
+//! ```
+
+use crate::endpoint::Endpoint;
+use crate::groups::Options;
+use crate::row::CommandRow;
+use crate::runtime::runtime;
+use crate::session_options::{Environment, SessionOptions};
+use broker_protocol::{Failed, Scope};
+use clap::Args;
+use orchestrator_confine::{Files, Needs, Unconfined};
+use orchestrator_records::runlog::RunLog;
+use orchestrator_session::executor::ExecutorError;
+use orchestrator_terminal::print;
+use std::path::PathBuf;
+use std::rc::Rc;
+
+/// A command of the program.
+pub trait FrontEnd: Args + 'static {
+    /// What it is.
+    const ROW: CommandRow;
+    /// Its subcommands, if they have options of their own in place of its options.
+    const NESTED: &'static [CommandRow] = &[];
+
+    /// The arguments of its command line.
+    fn augment(command: clap::Command) -> clap::Command {
+        Self::augment_args(command)
+    }
+
+    /// The tool whose result it prints as JSON, if that was asked for: an error before there is a result takes its place.
+    fn json_tool(&self) -> Option<String> {
+        None
+    }
+
+    /// Carries it out; returns the exit code.
+    ///
+    /// # Errors
+    /// Why it could not be begun, or not be ended.
+    fn main(self, launch: Launch) -> Result<u8, Failed>;
+}
+
+/// How the text of a scope file is read; the first argument is its name. Only the programs with `--scope` link it.
+pub type ScopeParser = fn(&str, &str) -> Result<Scope, Failed>;
+
+/// A start of which only the command line is known.
+#[derive(Debug)]
+pub struct Launch {
+    unconfined: Unconfined,
+    parse_scope: ScopeParser,
+}
+
+impl Launch {
+    /// The start of this process.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this is the one place: everybody else is lent files"
+    )]
+    pub fn of_process(parse_scope: ScopeParser) -> Self {
+        Self {
+            unconfined: Unconfined::of_process(),
+            parse_scope,
+        }
+    }
+
+    /// Reads what selects a session of the command `C`: policy files and scope. The project is chosen at its first use, once.
+    ///
+    /// # Errors
+    /// A variable of the environment names a program or a directory of ours that a project could have put there.
+    pub fn prepare<C: FrontEnd>(self, options: Options) -> Result<Prepared, Failed> {
+        let prepared = self.prepare_with::<C>(options, Environment::default());
+        prepared.options.check_environment()?;
+        Ok(prepared)
+    }
+
+    /// The same with what the environment says, for a caller that has checked it.
+    pub fn prepare_with<C: FrontEnd>(self, options: Options, environment: Environment) -> Prepared {
+        self.prepare_row(const { &C::ROW }, options, environment)
+    }
+
+    /// The same for a command without a command line of ours.
+    pub fn prepare_row(
+        self,
+        row: &'static CommandRow,
+        options: Options,
+        environment: Environment,
+    ) -> Prepared {
+        let files = self.unconfined.files();
+        Prepared {
+            row,
+            options: SessionOptions::read(files, row, options, environment, self.parse_scope),
+            unconfined: self.unconfined,
+        }
+    }
+
+    /// What reads files for a command that no session option concerns.
+    pub fn files(&self) -> &Files {
+        self.unconfined.files()
+    }
+
+    /// Confines a command that no session option concerns, and that has no run log.
+    pub fn confine<C: FrontEnd>(self, needs: Needs) -> Confined {
+        self.unconfined.confine(&C::ROW.bound(needs));
+        Confined::without_log(C::ROW.name)
+    }
+
+    /// Confines an approver to its terminal and to the sockets below the parents of `directories`.
+    pub fn confine_approver<C: FrontEnd>(self, directories: &[PathBuf]) -> Confined {
+        let (_, in_force) = self.unconfined.confine_approver(directories);
+        if let Err(why) = in_force {
+            print::problem(&format!("this program could not confine itself: {why}"));
+        }
+        Confined::without_log(C::ROW.name)
+    }
+}
+
+/// A start that has chosen its session, and may still read files and start programs.
+#[derive(Debug)]
+pub struct Prepared {
+    row: &'static CommandRow,
+    options: SessionOptions,
+    unconfined: Unconfined,
+}
+
+impl Prepared {
+    /// What reads files and starts programs.
+    pub fn files(&self) -> &Files {
+        self.unconfined.files()
+    }
+
+    /// What was chosen.
+    pub fn options(&self) -> &SessionOptions {
+        &self.options
+    }
+
+    /// The same start with other options.
+    pub fn with(self, change: impl FnOnce(SessionOptions) -> SessionOptions) -> Self {
+        Self {
+            options: change(self.options),
+            ..self
+        }
+    }
+
+    /// How to reach the executor for more than one session: one that has to be started is started now.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn lasting(&self) -> Result<Endpoint, ExecutorError> {
+        self.options.endpoint().lasting(self.files())
+    }
+
+    /// Begins the run log, and confines this process to what its command's row allows of `needs`, permanently.
+    pub fn confine(self, needs: Needs) -> Confined {
+        let log = Rc::new(self.options.log(self.row));
+        self.unconfined.confine(&self.row.bound(needs));
+        Confined { log }
+    }
+}
+
+/// A process that has confined itself, and may begin to work.
+pub struct Confined {
+    log: Rc<RunLog>,
+}
+
+impl Confined {
+    fn without_log(command: &'static str) -> Self {
+        Self {
+            log: Rc::new(RunLog::begin(command, true, print::problem)),
+        }
+    }
+
+    /// The log of this run.
+    pub fn log(&self) -> Rc<RunLog> {
+        self.log.clone()
+    }
+
+    /// Does `work`, then ends the log with the reason of its result.
+    ///
+    /// # Errors
+    /// Those of `work`, or no events can be waited for.
+    pub fn run<T>(
+        self,
+        reason: impl FnOnce(&Result<T, Failed>) -> &'static str,
+        work: impl Future<Output = Result<T, Failed>>,
+    ) -> Result<T, Failed> {
+        let done = runtime()?.block_on(work);
+        self.log.end(reason(&done));
+        done
+    }
+}
