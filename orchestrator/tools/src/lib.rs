@@ -4,6 +4,7 @@
 pub mod name;
 pub mod input_error;
 mod schema_cost;
+mod accept;
 pub mod schema;
 pub mod test_report;
 pub mod metadata;

@@ -5,11 +5,13 @@
 //! and the number of steps for an input is computed before the first step. A server's schema is only passed on to the model: the
 //! server checks its own input, so no pattern of a stranger's is compiled here.
 
+use crate::accept::accepts;
 use crate::input_error::{FieldError, excerpt};
 use crate::schema_cost::{SchemaCost, TooComplex};
 use jsonschema::error::{ValidationError, ValidationErrorKind};
 use jsonschema::{Draft, PatternOptions, Validator};
 use serde_json::Value;
+use std::sync::OnceLock;
 use thiserror::Error;
 
 /// Most bytes of a schema as JSON.
@@ -33,8 +35,19 @@ const RULE_MAX: usize = 200;
 pub struct Schema {
     value: Value,
     length: usize,
-    /// `None` for a server's tool.
-    checker: Option<Checker>,
+    checks: Checks,
+}
+
+/// How inputs are checked against a schema.
+#[derive(Debug)]
+enum Checks {
+    /// Not: the server of the tool does it.
+    ByServer,
+    /// By the validator.
+    Foreign(Box<Checker>),
+    /// By our own reading. The validator is compiled for the first input that this does not accept, to name what is wrong: it takes
+    /// milliseconds, and few inputs are wrong.
+    BuiltIn(OnceLock<Option<Box<Checker>>>),
 }
 
 #[derive(Debug)]
@@ -75,18 +88,6 @@ impl Schema {
     /// # Errors
     /// See [`SchemaError`].
     pub fn new(value: Value) -> Result<Self, SchemaError> {
-        Self::compile(value, PATTERN_STEPS)
-    }
-
-    /// Compiles the schema of a built-in tool, whose patterns cost no more than reading the text.
-    ///
-    /// # Errors
-    /// See [`SchemaError`].
-    pub fn built_in(value: Value) -> Result<Self, SchemaError> {
-        Self::compile(value, 1)
-    }
-
-    fn compile(value: Value, pattern_steps: u64) -> Result<Self, SchemaError> {
         let length = bounded(&value)?;
         if has_foreign_reference(&value) {
             return Err(SchemaError::Reference);
@@ -95,27 +96,24 @@ impl Schema {
         if patterns > PATTERNS_MAX {
             return Err(SchemaError::Patterns(patterns));
         }
-        let cost = |pattern_steps| {
-            SchemaCost::new(&value, pattern_steps).map_err(|TooComplex| SchemaError::TooComplex)
-        };
-        let (cost, errors) = (cost(pattern_steps)?, cost(1)?);
-        let patterns = PatternOptions::regex()
-            .size_limit(PATTERN_MAX)
-            .dfa_size_limit(PATTERN_MAX);
-        let options = jsonschema::options()
-            .with_draft(Draft::Draft202012)
-            .with_pattern_options(patterns);
-        let validator = options
-            .build(&value)
-            .map_err(|error| SchemaError::Invalid(masked(&error)))?;
+        let checker = Checker::compile(&value, PATTERN_STEPS)?;
         Ok(Self {
             value,
             length,
-            checker: Some(Checker {
-                validator,
-                cost,
-                errors,
-            }),
+            checks: Checks::Foreign(Box::new(checker)),
+        })
+    }
+
+    /// The schema of a built-in tool.
+    ///
+    /// # Errors
+    /// [`SchemaError::TooLong`] and [`SchemaError::NotAnObject`].
+    pub fn built_in(value: Value) -> Result<Self, SchemaError> {
+        let length = bounded(&value)?;
+        Ok(Self {
+            value,
+            length,
+            checks: Checks::BuiltIn(OnceLock::new()),
         })
     }
 
@@ -131,7 +129,7 @@ impl Schema {
         Ok(Self {
             value,
             length,
-            checker: None,
+            checks: Checks::ByServer,
         })
     }
 
@@ -153,14 +151,21 @@ impl Schema {
         if !input.is_object() {
             return Err(FieldError::NotAnObject(excerpt(input)));
         }
-        let Some(Checker {
+        let checker = match &self.checks {
+            Checks::ByServer => return Ok(()),
+            Checks::Foreign(checker) => checker,
+            Checks::BuiltIn(_) if accepts(&self.value, input) == Some(true) => return Ok(()),
+            // Their patterns cost no more than reading the text.
+            Checks::BuiltIn(checker) => checker
+                .get_or_init(|| Checker::compile(&self.value, 1).ok().map(Box::new))
+                .as_ref()
+                .ok_or_else(|| rule("expected a schema that can be compiled", input))?,
+        };
+        let Checker {
             validator,
             cost,
             errors,
-        }) = &self.checker
-        else {
-            return Ok(());
-        };
+        } = &**checker;
         if cost.of(input) > STEPS_MAX {
             return Err(rule(
                 "expected less: this schema would take too many steps to check it",
@@ -239,6 +244,30 @@ impl Schema {
                 }
             }
         }
+    }
+}
+
+impl Checker {
+    /// Compiles a schema; a step of a pattern counts as `pattern_steps`.
+    fn compile(value: &Value, pattern_steps: u64) -> Result<Self, SchemaError> {
+        let cost = |pattern_steps| {
+            SchemaCost::new(value, pattern_steps).map_err(|TooComplex| SchemaError::TooComplex)
+        };
+        let (cost, errors) = (cost(pattern_steps)?, cost(1)?);
+        let patterns = PatternOptions::regex()
+            .size_limit(PATTERN_MAX)
+            .dfa_size_limit(PATTERN_MAX);
+        let options = jsonschema::options()
+            .with_draft(Draft::Draft202012)
+            .with_pattern_options(patterns);
+        let validator = options
+            .build(value)
+            .map_err(|error| SchemaError::Invalid(masked(&error)))?;
+        Ok(Self {
+            validator,
+            cost,
+            errors,
+        })
     }
 }
 

@@ -1,5 +1,6 @@
 //! Tools for files in the two zones.
 
+use crate::accept::DIGEST;
 use crate::input::{ToolInput, path_or_project};
 use crate::input_error::{FieldError, InputError};
 use crate::plan::{Plan, PlanContext};
@@ -7,8 +8,6 @@ use broker_protocol::{Digest, Edit, GrepSort, Occurrence, Request, limit};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
-
-const DIGEST: &str = "^[0-9a-fA-F]{64}$";
 
 /// Reads a file, or some lines of it. At most 1 MiB is returned, with a note where it was cut.
 #[derive(Deserialize, JsonSchema)]

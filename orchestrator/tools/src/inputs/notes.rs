@@ -1,10 +1,11 @@
 //! Tools for the to-do list, the memory and the goals.
 
+use crate::accept::KEY;
 use crate::input::ToolInput;
 use crate::input_error::{FieldError, InputError, excerpt};
 use crate::plan::{Plan, PlanContext};
 use crate::state::memory::{Action, Category, VALUE_MAX};
-use crate::state::todo::{Change, KEY, MAX, Priority, Todo};
+use crate::state::todo::{Change, MAX, Priority, Todo};
 use crate::state::{StateCommand, goal};
 use schemars::JsonSchema;
 use serde::Deserialize;

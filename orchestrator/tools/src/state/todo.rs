@@ -1,6 +1,7 @@
 //! The to-do list.
 
 use super::file::{StateError, StateFile, is_long};
+use crate::accept::KEY;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -8,8 +9,6 @@ use serde::{Deserialize, Serialize};
 pub const MAX: usize = 200;
 /// Maximum characters of one entry.
 const CONTENT: usize = 1000;
-/// The pattern of a valid key.
-pub const KEY: &str = "^[A-Za-z0-9._-]{1,64}$";
 
 /// The entries.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
