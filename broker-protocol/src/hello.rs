@@ -15,6 +15,15 @@ pub const VERSION: u16 = 19;
 /// Optional features that this build supports, one bit each. None is defined yet.
 pub const FEATURES: u64 = 0;
 
+/// This release as `--version` prints it, of a build of `commit`: programs work together if they speak the same protocol.
+pub fn release(commit: Option<&str>) -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    match commit {
+        Some(commit) => format!("{version} (commit {commit}, protocol {VERSION})"),
+        None => format!("{version} (protocol {VERSION})"),
+    }
+}
+
 /// The first frame in each direction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {

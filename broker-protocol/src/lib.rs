@@ -38,7 +38,7 @@ pub use finding::{Finding, FindingKind, Findings, FoundObject};
 pub use frame::{Decoder, FRAME_MAX, FrameError, encode};
 pub use hello::{
     FEATURES, Hello, HelloError, Layer, LayerReport, LayerSet, LayerState, MAGIC, Machine, Open,
-    Opened, Tier, VERSION,
+    Opened, Tier, VERSION, release,
 };
 pub use lease::{Lease, Leased, Wants};
 pub use limit::TooLarge;

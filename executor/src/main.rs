@@ -111,7 +111,7 @@ fn parse(arguments: Vec<OsString>) -> Result<Task, String> {
         ["--help" | "-h" | "help"] => Ok(Task::Print(HELP.into())),
         ["--version" | "-V"] => Ok(Task::Print(format!(
             "lazaret-executor {}\n",
-            env!("CARGO_PKG_VERSION")
+            broker_protocol::release(option_env!("LAZARET_COMMIT"))
         ))),
         [] => Err("a subcommand is missing".into()),
         _ => Err(format!(

@@ -13,6 +13,7 @@ use crate::history::History;
 use crate::hook::Hook;
 use crate::install::{Install, Status, Uninstall};
 use crate::log::Log;
+use crate::man::Man;
 use crate::mcp::Mcp;
 use crate::policy::Policy;
 use crate::serve::Serve;
@@ -42,6 +43,7 @@ use orchestrator_why::Why;
 use std::ffi::OsString;
 use std::io;
 use std::process::ExitCode;
+use std::sync::LazyLock;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -56,6 +58,10 @@ Examples:
 
 Exit codes:
 ";
+
+/// Release, commit and protocol. The commit is known to builds of packages, which set the variable.
+static VERSION: LazyLock<String> =
+    LazyLock::new(|| broker_protocol::release(option_env!("LAZARET_COMMIT")));
 
 /// A command of the program.
 struct Entry {
@@ -76,7 +82,7 @@ const fn entry<C: FrontEnd>() -> Entry {
 }
 
 /// All commands, as help lists them.
-const COMMANDS: [Entry; 25] = [
+const COMMANDS: [Entry; 26] = [
     entry::<Run>(),
     entry::<Why>(),
     entry::<Call>(),
@@ -102,6 +108,7 @@ const COMMANDS: [Entry; 25] = [
     entry::<Audit>(),
     entry::<Log>(),
     entry::<Completions>(),
+    entry::<Man>(),
 ];
 
 pub fn main() -> ExitCode {
@@ -198,7 +205,7 @@ fn parser() -> clap::Command {
 
 fn root() -> clap::Command {
     clap::Command::new("lazaret")
-        .version(env!("CARGO_PKG_VERSION"))
+        .version(VERSION.as_str())
         .about("Runs the tool calls of AI agents in cells that the kernel keeps closed")
         .subcommand_required(true)
         .arg_required_else_help(true)

@@ -24,6 +24,7 @@ mod approve;
 mod audit;
 mod log;
 mod completions;
+mod man;
 mod cli;
 
 fn main() -> std::process::ExitCode {

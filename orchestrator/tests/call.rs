@@ -274,18 +274,18 @@ fn tools_need_no_executor() {
     assert!(names.iter().all(|name| tools(&[]).contains(name)));
 }
 
+/// Exit code and output of the program with these arguments.
+fn lazaret(arguments: &[&str]) -> (Option<i32>, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_lazaret"))
+        .args(arguments)
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    (output.status.code(), text)
+}
+
 #[test]
 fn a_tool_can_be_switched_off() {
-    let lazaret = |arguments: &[&str]| {
-        let output = Command::new(env!("CARGO_BIN_EXE_lazaret"))
-            .args(arguments)
-            .output()
-            .unwrap();
-        (
-            output.status.code(),
-            String::from_utf8(output.stdout).unwrap(),
-        )
-    };
     let (code, json) = lazaret(&["tools", "--json", "--disable", "shell"]);
     assert!(
         code == Some(0)
@@ -317,6 +317,21 @@ fn completions_are_there_for_each_shell() {
         .output()
         .unwrap();
     assert_eq!(other.status.code(), Some(2));
+}
+
+#[test]
+fn each_command_has_a_manual_page() {
+    let (code, page) = lazaret(&["man", "mcp", "add"]);
+    assert_eq!(code, Some(0));
+    assert!(page.contains(".TH lazaret-mcp-add 1"), "{page}");
+    assert!(lazaret(&["man"]).1.contains("lazaret\\-run(1)"));
+    assert_eq!(lazaret(&["man", "mcp", "nope"]).0, Some(2));
+}
+
+#[test]
+fn the_version_names_the_protocol() {
+    let protocol = format!("protocol {}", broker_protocol::VERSION);
+    assert!(lazaret(&["--version"]).1.contains(&protocol));
 }
 
 #[test]
