@@ -1,4 +1,5 @@
-//! How the linker makes a program that starts as fast as it can, where the machine that builds is the one that runs.
+//! How the linker makes a program that starts as fast as it can, where the machine that builds is the one that runs. A portable program
+//! (`LAZARET_PORTABLE`, set by `lazaret-dist`) runs on others, whose C library may be older, and is linked by defaults alone.
 //!
 //! Also of `orchestrator`. What cannot be had is left as it is by default: the program is the same, and starts a little later.
 
@@ -11,12 +12,15 @@ use std::path::Path;
 use std::process::Command;
 use std::{env, fs, io};
 
+const PORTABLE: &str = "LAZARET_PORTABLE";
 const RELATIVE: &[u8] = b"GLIBC_ABI_DT_RELR";
 
 fn main() -> io::Result<()> {
     println!("cargo::rerun-if-changed=../executor/build.rs");
+    println!("cargo::rerun-if-env-changed={PORTABLE}");
     let target = |part: &str| env::var(format!("CARGO_CFG_TARGET_{part}")).unwrap_or_default();
-    if env::var("HOST") != env::var("TARGET") || target("ENV") != "gnu" {
+    let runs_elsewhere = env::var_os(PORTABLE).is_some() || env::var("HOST") != env::var("TARGET");
+    if runs_elsewhere || target("ENV") != "gnu" {
         return Ok(());
     }
     if reads_packed_addresses(&target("ARCH")) {
