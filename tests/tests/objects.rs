@@ -2100,21 +2100,52 @@ fn what_lies_above_a_root_stays_where_it_is(place: Place) {
 place_test!(lazarets_own_programs_and_settings_stay);
 /// As after a build in the project's own clone, and with settings that are kept in a repository.
 fn lazarets_own_programs_and_settings_stay(place: Place) {
-    const KEPT: [&str; 4] = [
+    let kept = [
         "bin/lazaret",
         "bin/lazaret-executor",
         "bin/lazaret-worker",
         "dotfiles/lazaret/policy.toml",
     ];
-    const SCRIPT: &str = "mv bin/lazaret-executor x; cp x bin/lazaret-executor; echo sprung >> bin/lazaret; rm bin/lazaret-worker
+    own_files_stay(
+        place,
+        &kept,
+        "mv bin/lazaret-executor x; cp x bin/lazaret-executor; echo sprung >> bin/lazaret; rm bin/lazaret-worker
         ln bin/lazaret y; echo sprung >> y; mv bin b; mkdir bin; echo sprung > bin/lazaret-trace
-        echo sprung >> dotfiles/lazaret/policy.toml; mv dotfiles d; echo sprung > ours/policy.toml";
+        echo sprung >> dotfiles/lazaret/policy.toml; mv dotfiles d; echo sprung > ours/policy.toml",
+    );
+}
+
+place_test!(programs_of_a_package_in_the_project_stay);
+/// As after `pip install` into a virtual environment of the project: what is started there next, outside, is ours.
+fn programs_of_a_package_in_the_project_stay(place: Place) {
+    let kept = [
+        "bin/lazaret",
+        "libexec/lazaret/lazaret-executor",
+        "libexec/lazaret/lazaret-worker",
+        "dotfiles/lazaret/policy.toml",
+    ];
+    own_files_stay(
+        place,
+        &kept,
+        "echo sprung >> bin/lazaret; mv bin/lazaret z; mv libexec/lazaret l; mkdir -p libexec/lazaret; mv libexec m
+        echo sprung >> libexec/lazaret/lazaret-executor; rm libexec/lazaret/lazaret-worker
+        mv bin b; mkdir -p bin; echo sprung > bin/lazaret-trace; echo sprung > bin/lazaret-executor
+        echo sprung >> dotfiles/lazaret/policy.toml",
+    );
+}
+
+/// Runs `script` by the project's own `bin/lazaret`: none of these files may change, and none of ours be made.
+fn own_files_stay(place: Place, kept: &[&str], script: &str) {
     let changed = |in_cell: bool| {
         let world = World::new(place);
-        for name in ["lazaret", "lazaret-executor", "lazaret-worker"] {
-            world.put_program(&format!("bin/{name}"), fs::read(path(name)).unwrap());
+        for file in kept {
+            if file.ends_with(".toml") {
+                world.put(file, "version = 1\n");
+            } else {
+                let name = Path::new(file).file_name().unwrap().to_str().unwrap();
+                world.put_program(file, fs::read(path(name)).unwrap());
+            }
         }
-        world.put("dotfiles/lazaret/policy.toml", "version = 1\n");
         let settings = world.home.join("settings/lazaret");
         world.make_folder(&settings);
         symlink(
@@ -2122,7 +2153,7 @@ fn lazarets_own_programs_and_settings_stay(place: Place) {
             settings.join("policy.toml"),
         )
         .unwrap();
-        let before = KEPT.map(|name| world.get(name));
+        let before: Vec<_> = kept.iter().map(|name| world.get(name)).collect();
         let lazaret = world.project.join("bin/lazaret");
         let mut command = match (in_cell, place.tier) {
             (false, _) => world.host("bash"),
@@ -2142,9 +2173,9 @@ fn lazarets_own_programs_and_settings_stay(place: Place) {
                 .arg(&world.central);
             command.args(["--", "bash"]);
         }
-        let finished = run(command.args(["-c", &format!("{SCRIPT}; echo done")]), LIMIT);
+        let finished = run(command.args(["-c", &format!("{script}; echo done")]), LIMIT);
         assert!(finished.text().contains("done"), "{}", finished.errors());
-        let changed: Vec<_> = KEPT
+        let changed: Vec<_> = kept
             .iter()
             .zip(before)
             .filter(|(name, before)| {
@@ -2156,7 +2187,7 @@ fn lazarets_own_programs_and_settings_stay(place: Place) {
     };
     assert_eq!(
         changed(false),
-        (KEPT.len(), true),
+        (kept.len(), true),
         "the control does not work"
     );
     assert_eq!(changed(true), (0, false));

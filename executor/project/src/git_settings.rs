@@ -43,7 +43,9 @@ pub struct UserGit {
 
 /// The directory of the administrator's policy.
 const SYSTEM: &str = "/etc/lazaret";
-/// Our programs, which lie together.
+/// Where packages put the programs that nobody starts by hand.
+const PACKAGED: &str = "libexec/lazaret";
+/// Our programs: together, or in the two directories of a package (see [`program_directories`]).
 const PROGRAMS: [&str; 6] = [
     "lazaret",
     "lazaret-bash",
@@ -53,14 +55,27 @@ const PROGRAMS: [&str; 6] = [
     "lazaret-attack",
 ];
 
-/// Our own programs beside `program`, and the files of these configuration directories. A root may be where they lie, or where
+/// The directories in which our programs look for each other. In a package those that nobody starts by hand are in `libexec/lazaret`,
+/// the others in the `bin` of the same prefix, where a program of any of the names would be found first.
+fn program_directories(program: &Path) -> Vec<PathBuf> {
+    let directory = program.parent().unwrap_or(Path::new("/"));
+    let prefix = directory
+        .ends_with(PACKAGED)
+        .then(|| directory.ancestors().nth(PACKAGED.split('/').count()));
+    let commands = prefix.flatten().map(|prefix| prefix.join("bin"));
+    commands.into_iter().chain([directory.to_owned()]).collect()
+}
+
+/// Our own programs around `program`, and the files of these configuration directories. A root may be where they lie, or where
 /// links from there lead, as with settings that are kept in a repository.
 pub fn own_files(program: &Path, configuration: &Path) -> Vec<PathBuf> {
     let entries = |directory: &Path| fs::read_dir(directory).into_iter().flatten().flatten();
     let settings = [configuration, Path::new(SYSTEM)]
         .into_iter()
         .flat_map(entries);
-    let programs = PROGRAMS.iter().map(|name| program.with_file_name(name));
+    let programs = program_directories(program)
+        .into_iter()
+        .flat_map(|directory| PROGRAMS.map(|name| directory.join(name)));
     programs.chain(settings.map(|entry| entry.path())).collect()
 }
 
@@ -618,6 +633,22 @@ mod tests {
                 .filter(|path| path != "home/.gitconfig")
                 .collect()
         }
+    }
+
+    #[test]
+    fn programs_of_a_package_lie_in_two_directories() {
+        let own = |program: &str| own_files(Path::new(program), Path::new("/absent"));
+        let packaged = own("/p/libexec/lazaret/lazaret-worker");
+        for path in [
+            "/p/bin/lazaret",
+            "/p/bin/lazaret-executor",
+            "/p/libexec/lazaret/lazaret-executor",
+        ] {
+            assert!(packaged.contains(&path.into()), "{path}");
+        }
+        let together = own("/p/debug/lazaret-worker");
+        assert!(together.contains(&"/p/debug/lazaret".into()));
+        assert!(!together.iter().any(|path| path.starts_with("/p/bin")));
     }
 
     fn answer(text: &[u8]) -> Vec<Setting> {
