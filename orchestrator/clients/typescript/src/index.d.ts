@@ -32,7 +32,10 @@ export interface SessionOptions {
   socket?: string;
   /** Whether there is a log of this run; true if absent. The executor's audit is written in any case. */
   log?: boolean;
-  /** `lazaret`, with what stands before it; the value of LAZARET (unless it is 1, as in every cell), else `lazaret` of PATH, if absent. */
+  /**
+   * `lazaret`, with what stands before it; the value of LAZARET (unless it is 1, as in every cell), else the program in the package for
+   * this processor, else `lazaret` of PATH, if absent.
+   */
   program?: string | readonly string[];
   /** The environment of `lazaret`; this process's if absent. Values of names that look like secrets are taken out of results. */
   environment?: Readonly<Record<string, string>>;

@@ -1,5 +1,7 @@
 // A session: commands and tools in cells on one project.
 
+import { createRequire } from "node:module";
+import { dirname, join } from "node:path";
 import { FILE_MAX, READ, WRITE, fileError, tooLarge } from "./files.js";
 import {
   Cancelled,
@@ -517,7 +519,18 @@ class Collected {
 /** What is started if nothing is given. In a cell LAZARET is 1, which tells programs where they are and names none. */
 function programName() {
   const named = process.env.LAZARET;
-  return named && named !== "1" ? named : "lazaret";
+  return named && named !== "1" ? named : (packaged() ?? "lazaret");
+}
+
+/** The program in the package for this processor, which is an optional dependency of a published package. */
+function packaged() {
+  try {
+    const manifest = createRequire(import.meta.url).resolve(`lazaret-sandbox-linux-${process.arch}/package.json`);
+    return join(dirname(manifest), "bin/lazaret");
+  } catch (error) {
+    if (error.code === "MODULE_NOT_FOUND") return undefined;
+    throw error;
+  }
 }
 
 function words(options) {

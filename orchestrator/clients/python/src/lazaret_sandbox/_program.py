@@ -7,6 +7,7 @@ import collections
 import json
 import os
 import signal
+from importlib import metadata
 from typing import Any, AsyncIterator, Mapping, Sequence
 
 from .errors import NotInstalled, ProtocolError
@@ -169,9 +170,20 @@ def _decode(line: bytes) -> Mapping[str, Any]:
 
 
 def program_name(given: str | os.PathLike[str] | None) -> str:
-    """What is started: what is given, else the value of LAZARET, else `lazaret` of PATH."""
+    """What is started: what is given, else the value of LAZARET, else the program in this package's wheel, else `lazaret` of PATH."""
     if given is not None:
         return os.fspath(given)
     named = os.environ.get("LAZARET")
     # In a cell it is 1, which tells programs where they are and names none.
-    return named if named and named != "1" else "lazaret"
+    return named if named and named != "1" else _packaged() or "lazaret"
+
+
+def _packaged() -> str | None:
+    """The program that was installed with this package, where that came with programs."""
+    # Only beside this package: the search path may begin with a project.
+    beside = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    for package in metadata.distributions(name="lazaret-sandbox", path=[beside]):
+        for file in package.files or ():
+            if file.parts[-2:] == ("bin", "lazaret") and os.path.isfile(file.locate()):
+                return os.fspath(file.locate())
+    return None
