@@ -1,0 +1,120 @@
+//! The programs: built with zig as the linker, so that they run with older C libraries than this machine's, and checked for that.
+
+use crate::files;
+use crate::release::{Arch, Release};
+use crate::tool::{self, DistError};
+use std::path::Path;
+use std::process::Command;
+
+/// Those that a user starts.
+pub const COMMANDS: [&str; 2] = ["lazaret", "lazaret-bash"];
+/// Those that these start.
+pub const INTERNAL: [&str; 4] = [
+    "lazaret-attack",
+    "lazaret-executor",
+    "lazaret-trace",
+    "lazaret-worker",
+];
+const PACKAGES: [&str; 5] = [
+    "executor",
+    "executor-attack",
+    "executor-trace",
+    "executor-worker",
+    "orchestrator",
+];
+/// The oldest C library that they run with: that of RHEL 8.
+const GLIBC: (u32, u32) = (2, 28);
+/// Where Debian's compiler for browsers has its standard libraries.
+const DEBIAN_RUST: &str = "/usr/lib/rustlib";
+
+/// Puts a processor's programs, stripped, in the directory for them.
+pub fn make(release: &Release, arch: Arch) -> Result<(), DistError> {
+    let to = release.programs(arch);
+    files::remove_directory(&to)?;
+    let built = match &release.from {
+        Some(from) => from.clone(),
+        None => build(release, arch)?,
+    };
+    for name in COMMANDS.iter().chain(&INTERNAL) {
+        let program = to.join(name);
+        files::copy(&built.join(name), &program, 0o755)?;
+        match release.from {
+            Some(_) => tool::run(Command::new("strip").arg(&program))?,
+            None => check(&program)?,
+        }
+        release.report(&program)?;
+    }
+    Ok(())
+}
+
+fn build(release: &Release, arch: Arch) -> Result<std::path::PathBuf, DistError> {
+    let target = arch.target();
+    let mut command = Command::new("cargo-zigbuild");
+    command
+        .current_dir(&release.root)
+        .args(["zigbuild", "--release", "--locked", "--target"])
+        .arg(format!("{target}.{}.{}", GLIBC.0, GLIBC.1))
+        .args(PACKAGES.iter().flat_map(|package| ["--package", package]))
+        .env("LAZARET_PORTABLE", "1")
+        .env("LAZARET_COMMIT", &release.commit);
+    if !rustc_has(&target)? && Path::new(DEBIAN_RUST).join(&target).is_dir() {
+        command.env("RUSTC", "/usr/bin/rustc");
+    }
+    tool::run(&mut command)?;
+    let folder = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
+    Ok(release.root.join(folder).join(target).join("release"))
+}
+
+/// Whether the compiler in `PATH` has the standard library of this target.
+fn rustc_has(target: &str) -> Result<bool, DistError> {
+    let words = ["--print", "target-libdir", "--target", target];
+    let folder = tool::text(Command::new("rustc").args(words))?;
+    Ok(Path::new(&folder).is_dir())
+}
+
+/// Refuses a program that wants a newer C library.
+fn check(program: &Path) -> Result<(), DistError> {
+    let words = ["--version-info", "--wide"];
+    let versions = tool::text(Command::new("readelf").args(words).arg(program))?;
+    match newest(&versions) {
+        Some(newest) if newest <= GLIBC => Ok(()),
+        newest => Err(DistError::wrong(format!(
+            "{} wants glibc {newest:?}, and not {GLIBC:?} at most",
+            program.display()
+        ))),
+    }
+}
+
+/// The newest version of glibc that is named in what `readelf` prints.
+fn newest(versions: &str) -> Option<(u32, u32)> {
+    let version = |word: &str| {
+        let (major, rest) = word.strip_prefix("GLIBC_")?.split_once('.')?;
+        let minor = rest.split('.').next()?;
+        Some((major.parse().ok()?, minor.parse().ok()?))
+    };
+    versions.split_whitespace().filter_map(version).max()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_glibc_counts() {
+        let line =
+            |version: &str| format!("  0x0090:   Name: {version}  Flags: none  Version: 5\n");
+        let lines = |versions: &[&str]| versions.iter().map(|one| line(one)).collect::<String>();
+        assert_eq!(
+            newest(&lines(&["GLIBC_2.2.5", "GLIBC_2.28", "GLIBC_2.9"])),
+            Some((2, 28))
+        );
+        assert_eq!(newest(&lines(&["GLIBC_2.34", "GLIBC_2.4"])), Some((2, 34)));
+        assert_eq!(newest("GCC_3.0"), None);
+    }
+
+    #[test]
+    fn a_program_for_this_machine_alone_is_refused() {
+        // Cargo builds tests for the C library of this machine, which is newer than that on every machine with a compiler new enough.
+        assert!(check(&std::env::current_exe().unwrap()).is_err());
+    }
+}
