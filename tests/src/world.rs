@@ -2,6 +2,7 @@
 //! Everything belongs to the user of the place, and is removed when the value is dropped.
 
 use crate::place::Place;
+use crate::process::{Finished, LIMIT, run};
 use crate::programs;
 use std::ffi::OsString;
 use std::fs;
@@ -196,6 +197,24 @@ impl World {
     /// `lazaret run … -- bash -c SCRIPT`.
     pub fn cell(&self, script: &str) -> Command {
         self.lazaret_run(&["bash", "-c", script])
+    }
+
+    /// What bash does with a script on the host.
+    #[track_caller]
+    pub fn on_host(&self, script: &str) -> Finished {
+        run(self.host("bash").args(["-c", script]), LIMIT)
+    }
+
+    /// What a script on the host printed, which ends at the first command that fails, and must not.
+    #[track_caller]
+    pub fn set_up(&self, script: &str) -> String {
+        run(self.host("bash").args(["-ec", script]), LIMIT).success()
+    }
+
+    /// What bash does with a script in a cell of its own.
+    #[track_caller]
+    pub fn in_cell(&self, script: &str) -> Finished {
+        run(&mut self.cell(script), LIMIT)
     }
 
     /// `lazaret call … TOOL JSON`.

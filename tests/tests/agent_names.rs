@@ -21,7 +21,7 @@ fn names_of_agents_cannot_be_made(place: Place) {
     control.put("sub/f", "");
     let mut session = Session::open(&world);
     for path in CLOSED_FILE.lines() {
-        run(control.host("bash").args(["-c", &make(path)]), LIMIT).success();
+        control.on_host(&make(path)).success();
         assert!(control.project.join(path).exists(), "the control of {path}");
         let answer = session.bash(&make(path));
         assert!(

@@ -19,7 +19,7 @@ const PLANT: &str = "mkdir -p .git/rebase-merge; echo '$(id)1' > .git/rebase-mer
 
 fn repository(world: &World) {
     let script = "git init -q .; git config user.email a@b; git config user.name a; git commit -q --allow-empty -m a";
-    run(world.host("bash").args(["-ec", script]), LIMIT).success();
+    world.set_up(script);
 }
 
 /// Makes `count` bare repositories in the directory `at`, as quickly as a shell can.
@@ -45,11 +45,11 @@ fn the_users_repository_is_watched_before_those_of_commands(place: Place) {
     repository(&world);
     let kept = KeptWorld::of(world);
     let world = kept.restore();
-    run(world.host("bash").args(["-c", PLANT]), LIMIT).success();
+    world.on_host(PLANT).success();
     assert!(world.project.join(COUNTER).exists(), "the control");
     for at in [central(world) + "/s", "0".to_owned()] {
         let world = kept.restore();
-        let made = run(&mut world.cell(&repositories(&at, 600)), LIMIT);
+        let made = world.in_cell(&repositories(&at, 600));
         assert_eq!(made.text().trim(), "600", "the control: {}", made.errors());
         let mut session = Session::open(world);
         let said = session.bash(PLANT).result.to_string();
@@ -70,7 +70,7 @@ fn repositories_over_the_bound_are_closed_for_writing(place: Place) {
     let world = World::new(place);
     repository(&world);
     let at = central(&world) + "/s";
-    run(&mut world.cell(&repositories(&at, 600)), LIMIT).success();
+    world.in_cell(&repositories(&at, 600)).success();
     let mut session = Session::open(&world);
     let said = session.ready.to_string();
     assert!(said.contains("no room among the 512"), "{said}");
@@ -102,13 +102,10 @@ fn settings_of_many_repositories_of_commands_open_a_session(place: Place) {
     let world = World::new(place);
     repository(&world);
     for at in [central(&world) + "/s", "0".to_owned()] {
-        let made = run(&mut world.cell(&format!("{SETTINGS} {at}")), LIMIT);
+        let made = world.in_cell(&format!("{SETTINGS} {at}"));
         assert_eq!(made.text().trim(), "150", "the control: {}", made.errors());
     }
-    assert_eq!(
-        run(&mut world.cell("echo opens"), LIMIT).success(),
-        "opens\n"
-    );
+    assert_eq!(world.in_cell("echo opens").success(), "opens\n");
     // What the user's own settings name is closed all the same.
     run(
         world
@@ -117,10 +114,7 @@ fn settings_of_many_repositories_of_commands_open_a_session(place: Place) {
         LIMIT,
     )
     .success();
-    let said = run(
-        &mut world.cell("mkdir -p tools; echo x > tools/hooks"),
-        LIMIT,
-    );
+    let said = world.in_cell("mkdir -p tools; echo x > tools/hooks");
     assert_ne!(said.code(), 0, "{}", said.errors());
 }
 
@@ -131,7 +125,7 @@ fn a_root_that_a_command_closes_is_open_again(place: Place) {
     for root in [world.project.clone(), world.central.clone()] {
         let before = mode(&root);
         let close = format!("chmod 0 {}", root.display());
-        run(world.host("bash").args(["-c", &close]), LIMIT).success();
+        world.on_host(&close).success();
         assert_eq!(mode(&root), 0, "the control");
         fs::set_permissions(&root, fs::Permissions::from_mode(before)).unwrap();
         let mut session = Session::open(&world);
@@ -143,10 +137,7 @@ fn a_root_that_a_command_closes_is_open_again(place: Place) {
         );
         session.bash("true").success();
         session.close(LIMIT);
-        assert_eq!(
-            run(&mut world.cell("echo opens"), LIMIT).success(),
-            "opens\n"
-        );
+        assert_eq!(world.in_cell("echo opens").success(), "opens\n");
     }
 }
 
@@ -171,7 +162,7 @@ fn a_root_that_a_background_command_closes_is_open_again(place: Place) {
 place_test!(a_closed_central_root_opens_a_session);
 fn a_closed_central_root_opens_a_session(place: Place) {
     let world = World::new(place);
-    run(&mut world.cell("true"), LIMIT).success();
+    world.in_cell("true").success();
     fs::set_permissions(&world.central, fs::Permissions::from_mode(0o0)).unwrap();
     let mut session = Session::open(&world);
     let said = session.ready.to_string();
@@ -249,15 +240,10 @@ import os, sys
 os.makedirs(sys.argv[1]); os.chdir(sys.argv[1]); open("0", "w")
 for n in range(100): os.mkdir(f"d{n}"); [os.link("0", f"d{n}/{i}") for i in range(200)]
 ' "#;
-    run(
-        &mut world.cell(&format!("{script} {}/s", world.central.display())),
-        LIMIT,
-    )
-    .success();
-    assert_eq!(
-        run(&mut world.cell("echo opens"), LIMIT).success(),
-        "opens\n"
-    );
+    world
+        .in_cell(&format!("{script} {}/s", world.central.display()))
+        .success();
+    assert_eq!(world.in_cell("echo opens").success(), "opens\n");
 }
 
 place_test!(many_protected_names_in_the_project_root_open_a_session);
@@ -267,9 +253,9 @@ fn many_protected_names_in_the_project_root_open_a_session(place: Place) {
     world.put(".env", &world.canary);
     let script =
         "python3 -c 'for n in range(4500): open(f\".env.{n}\", \"w\").close()'; ls -A | wc -l";
-    let made = run(&mut world.cell(script), LIMIT);
+    let made = world.in_cell(script);
     assert_eq!(made.text().trim(), "4501", "the control: {}", made.errors());
-    let opened = run(&mut world.cell("echo opens; cat .env"), LIMIT);
+    let opened = world.in_cell("echo opens; cat .env");
     assert!(opened.text().starts_with("opens"), "{}", opened.errors());
     assert!(!opened.text().contains(&world.canary));
     assert_eq!(world.get(".env"), world.canary.as_bytes());
@@ -456,7 +442,7 @@ fn the_calls_of_a_call_do_not_grow_with_the_repositories(place: Place) {
         }
         if repositories_there > 1 {
             let script = repositories("r", repositories_there - 1);
-            run(world.host("bash").args(["-c", &script]), LIMIT).success();
+            world.on_host(&script).success();
         }
         let trace = traced(&world, |session| {
             // The first calls of a session look at everything.
@@ -523,7 +509,7 @@ fn the_flat_tier_opens_with_the_calls_of_the_namespaced_tier(place: Place) {
             count(&trace, |_| true)
         };
         let empty = opening();
-        run(world.host("bash").args(["-c", tree]), LIMIT).success();
+        world.on_host(tree).success();
         opening() - empty
     };
     let (flat, namespaced) = (opens(Tier::Flat), opens(Tier::Namespaced));

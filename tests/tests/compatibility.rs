@@ -21,7 +21,7 @@ fn shared_memory_is_the_sessions_own(place: Place) {
          cd /dev/shm && cat a && test ! -e {outside}; echo $?
          python3 -c 'from multiprocessing import shared_memory as s; m = s.SharedMemory(create=True, size=9); m.close(); m.unlink(); print(m.size)'"
     );
-    let finished = run(&mut world.cell(&script), LIMIT);
+    let finished = world.in_cell(&script);
     std::fs::remove_file(&outside).unwrap();
     let said = finished.success();
     assert!(said.starts_with("4\n1\nown\n0\n"), "{said}");
@@ -39,7 +39,7 @@ fn directories_get_the_setgid_bit_and_files_do_not(place: Place) {
         chmod g+s /usr 2> /dev/null || echo refused
         git init -q --shared=group r 2> /dev/null; stat -c %A r/.git/objects
         stat -c %a file";
-    let said = run(&mut world.cell(script), LIMIT).success();
+    let said = world.in_cell(script).success();
     let lines: Vec<&str> = said.lines().collect();
     assert!(
         lines[..3]
@@ -69,7 +69,7 @@ for number in (463, 470, 999, 321):
     } else {
         "38\n38\n38\n38\n"
     };
-    assert_eq!(run(&mut world.cell(script), LIMIT).success(), want);
+    assert_eq!(world.in_cell(script).success(), want);
 }
 
 /// An ELF file for i386 whose one segment exits with 7.
@@ -111,8 +111,8 @@ place_test!(the_hosts_name_resolves);
 fn the_hosts_name_resolves(place: Place) {
     let world = World::new(place);
     let script = "python3 -c 'import socket; print(socket.gethostbyname(socket.gethostname()))'; getent hosts localhost | wc -l";
-    let control = run(world.host("bash").args(["-c", script]), LIMIT).text();
-    let said = run(&mut world.cell(script), LIMIT).text();
+    let control = world.on_host(script).text();
+    let said = world.in_cell(script).text();
     match place.tier {
         Tier::Namespaced => assert_eq!(said, "127.0.0.1\n1\n"),
         Tier::Flat => assert_eq!(said.starts_with("127."), control.starts_with("127.")),
@@ -214,11 +214,11 @@ fn leaks_are_found_by_tracing_the_own_process(place: Place) {
     let world = World::new(place);
     world.put("leak.c", "#include <stdlib.h>\nint main(void) { volatile char *p = malloc(100); p[0] = 1; p = 0; return 0; }\n");
     let script = "gcc -fsanitize=leak -o leak leak.c && ./leak";
-    let control = run(world.host("bash").args(["-c", script]), LIMIT);
+    let control = world.on_host(script);
     if !control.errors().contains("detected memory leaks") {
         return;
     }
-    let finished = run(&mut world.cell(script), LIMIT);
+    let finished = world.in_cell(script);
     assert!(
         finished.errors().contains("detected memory leaks"),
         "{}",

@@ -19,9 +19,9 @@ fn a_program_that_nobody_can_read_is_over_the_limit(place: Place) {
     let world = world(place);
     // With shared libraries it would not start in this tier: no supervisor reads its memory.
     let build = "echo 'int main() { return sleep(5); }' | gcc -static -w -x c -o quiet - && chmod 0111 quiet";
-    run(world.host("bash").args(["-c", build]), LIMIT).success();
+    world.on_host(build).success();
     let quiet = "./quiet; echo done";
-    let control = run(world.host("bash").args(["-c", quiet]), LIMIT);
+    let control = world.on_host(quiet);
     assert_eq!(control.success(), "done\n");
     let mut unlimited = world.cell(quiet);
     assert_eq!(run(&mut unlimited, LIMIT).success(), "done\n");

@@ -29,7 +29,7 @@ fn policy(world: &World, profiles: &str) -> (&'static str, PathBuf) {
 fn repository(place: Place) -> World {
     let world = World::new(place);
     let script = "git init -q .; git config user.name t; git config user.email t@t.invalid";
-    run(world.host("bash").args(["-ec", script]), LIMIT).success();
+    world.set_up(script);
     world
 }
 
@@ -52,12 +52,7 @@ fn an_ended_git_leaves_no_lock(place: Place) {
         "{} & sleep 1; kill -9 $!; wait",
         COMMIT.replace("SLEEP", &marker)
     );
-    run(
-        world
-            .host("bash")
-            .args(["-c", &killed.replace("git commit", "exec git commit")]),
-        LIMIT,
-    );
+    world.on_host(&killed.replace("git commit", "exec git commit"));
     until(LIMIT, || lock.exists());
     assert!(lock.exists());
     std::fs::remove_file(&lock).unwrap();

@@ -3,7 +3,7 @@
 
 use lazaret_tests::process::until;
 use lazaret_tests::session::Answer;
-use lazaret_tests::{LIMIT, Place, Session, World, place_test, run};
+use lazaret_tests::{LIMIT, Place, Session, World, place_test};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ const PROMPT: &str = "mkdir -p .git/rebase-merge; echo '$(id)' > .git/rebase-mer
 const REFUSALS: &str = "for i in $(seq 16); do (: > /usr/x$i) 2> /dev/null; done";
 
 fn on_host(world: &World, script: &str) -> String {
-    run(world.host("bash").args(["-ec", script]), LIMIT).success()
+    world.set_up(script)
 }
 
 /// A repository with a secret that git does not track.
@@ -102,10 +102,7 @@ fn sixteen_refusals_hide_no_finding(place: Place) {
     }
     // A person reads them without -v too, and no refusal of a command that succeeded.
     let world = world(place);
-    let finished = run(
-        &mut world.cell(&format!("{REFUSALS}; {TRACK}; {PROMPT}")),
-        LIMIT,
-    );
+    let finished = world.in_cell(&format!("{REFUSALS}; {TRACK}; {PROMPT}"));
     finished.success();
     let errors = finished.errors();
     let lines: Vec<&str> = errors

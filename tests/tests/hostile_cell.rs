@@ -144,11 +144,9 @@ fn a_session_leaves_inotify_instances_to_others(place: Place) {
         return;
     }
     let inside = count(
-        run(
-            &mut world.cell(&format!("python3 {}", words.join(" "))),
-            LIMIT,
-        )
-        .success(),
+        world
+            .in_cell(&format!("python3 {}", words.join(" ")))
+            .success(),
     );
     assert_eq!((outside, inside), (half + 1, half));
 }
@@ -257,7 +255,7 @@ time.sleep(300)
     // Without a cell they live on.
     let marker = long_sleep();
     let command = format!("python3 hard.py sleepers {marker} >/dev/null 2>&1 & sleep 0.5");
-    run(world.host("bash").args(["-c", &command]), LIMIT).success();
+    world.on_host(&command).success();
     let outside = process::with_marker(&format!("hard.py sleepers {marker}"));
     outside.iter().for_each(process::Process::kill);
     assert!(outside.len() > 20, "{outside:#?}");

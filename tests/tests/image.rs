@@ -85,10 +85,6 @@ fn cell(world: &World, image: &Image, script: &str) -> Finished {
     cell_with(world, &[], &image.0, script)
 }
 
-fn host(world: &World, script: &str) -> Finished {
-    run(world.host("bash").args(["-c", script]), LIMIT)
-}
-
 place_test!(
     cells_see_the_image_and_nothing_of_the_machine,
     namespaced_only
@@ -97,7 +93,7 @@ fn cells_see_the_image_and_nothing_of_the_machine(place: Place) {
     let world = World::new(place);
     let image = Image::new(&world);
     let look = "cat /etc/os-release; cat /etc/passwd; ls /usr/bin /usr /etc /; ls -A ~; ls /home; ls /var; command -v git python3";
-    let control = run(&mut world.cell(look), LIMIT).text();
+    let control = world.in_cell(look).text();
     assert!(
         !control.contains(MARK) && control.contains("root:") && control.contains("git"),
         "{control}"
@@ -125,7 +121,7 @@ fn cells_see_the_image_and_nothing_of_the_machine(place: Place) {
     let script =
         format!("cat {secret}; cat ~/.ssh/id_rsa; cat /proc/1/root/etc/passwd; ls /proc/1/cwd/");
     assert!(
-        host(&world, &script).text().contains(&world.canary),
+        world.on_host(&script).text().contains(&world.canary),
         "the control"
     );
     let done = cell(&world, &image, &script);
@@ -178,7 +174,7 @@ fn links_of_an_image_lead_into_the_image(place: Place) {
             .map(|file| format!("cat {}{file};", root.display()))
             .collect()
     };
-    let control = host(&world, &reads(&image.0)).text();
+    let control = world.on_host(&reads(&image.0)).text();
     assert_eq!(
         control.matches(&world.canary).count(),
         files.len(),
@@ -232,7 +228,7 @@ fn an_image_is_not_changed(place: Place) {
         LIMIT,
     )
     .success();
-    host(&world, &attack(control.to_str().unwrap()));
+    world.on_host(&attack(control.to_str().unwrap()));
     for made in ["etc/new", "usr/made", "home/other/new", "new"] {
         assert!(control.join(made).exists(), "the control: {made}");
     }
@@ -266,7 +262,7 @@ fn set_user_id_programs_and_devices_of_an_image_do_nothing(place: Place) {
         )
     };
     assert_eq!(
-        host(&world, &script(&image.0)).text(),
+        world.on_host(&script(&image.0)).text(),
         "0\nopened\n",
         "the control"
     );

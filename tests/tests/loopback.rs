@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 fn cell(world: &World, script: &str, code: &str) -> Finished {
     world.put(script, code);
-    run(&mut world.cell(&format!("python3 {script}")), LIMIT)
+    world.in_cell(&format!("python3 {script}"))
 }
 
 fn host(world: &World, script: &str) -> Finished {
@@ -168,18 +168,13 @@ place_test!(suites_and_servers_of_others_work, flat_only);
 fn suites_and_servers_of_others_work(place: Place) {
     let world = &World::new(place);
     world.put("test_echo.py", SUITE);
-    let printed = run(
-        &mut world.cell(
-            "python3 -m unittest -q 2>&1 | tail -1; python3 -m http.server 8123 > log 2>&1 & \
+    let printed = world.in_cell("python3 -m unittest -q 2>&1 | tail -1; python3 -m http.server 8123 > log 2>&1 & \
             for i in $(seq 50); do curl -sf http://127.0.0.1:8123/test_echo.py > got && break; sleep 0.1; done
-            cmp got test_echo.py && echo same; kill $!",
-        ),
-        LIMIT,
-    );
+            cmp got test_echo.py && echo same; kill $!");
     assert_eq!(printed.text(), "OK\nsame\n", "{}", printed.errors());
     if run(world.host("node").args(["-e", "1"]), LIMIT).code() == 0 {
         world.put("server.js", NODE);
-        let printed = run(&mut world.cell("node server.js"), LIMIT);
+        let printed = world.in_cell("node server.js");
         assert_eq!(
             printed.success(),
             "hello 127.0.0.1\nECONNREFUSED\n",
@@ -276,9 +271,7 @@ fn no_program_of_the_machine_comes_to_a_cells_server(place: Place) {
     ] {
         let words = format!("open.py {family} {address} {port}");
         let _ = fs::remove_file(world.project.join("port"));
-        let inside = call_while(world, || {
-            run(&mut world.cell(&format!("python3 {words}")), LIMIT)
-        });
+        let inside = call_while(world, || world.in_cell(&format!("python3 {words}")));
         assert_eq!(inside.success(), "nobody\n", "{words}: {}", inside.errors());
         let _ = fs::remove_file(world.project.join("port"));
         let mut control = world.host("python3");
@@ -387,9 +380,7 @@ fn a_server_that_takes_over_a_cells_port_is_not_reached(place: Place) {
     let port = own_port();
     world.put("port", port.to_string());
     world.put("race.py", RACE);
-    let (inside, taken) = take_while(world, port, SHORT, || {
-        run(&mut world.cell("python3 race.py 5"), LIMIT)
-    });
+    let (inside, taken) = take_while(world, port, SHORT, || world.in_cell("python3 race.py 5"));
     assert_eq!(inside.success(), "tried True\n", "{}", inside.errors());
     assert!(taken > 20, "the host took the port {taken} times only");
     let control = || {
@@ -450,8 +441,7 @@ fn a_connection_under_way_does_not_go_to_who_comes_after(place: Place) {
         let port = own_port();
         world.put("port", port.to_string());
         let script = format!("python3 late.py {way}");
-        let (inside, taken) =
-            take_while(world, port, LIMIT, || run(&mut world.cell(&script), LIMIT));
+        let (inside, taken) = take_while(world, port, LIMIT, || world.in_cell(&script));
         assert_eq!(inside.success(), "nothing\n", "{way}: {}", inside.errors());
         assert!(taken > 0, "{way}: the host did not get the port");
         let control = || {
@@ -548,8 +538,8 @@ print(socket.create_connection(('127.0.0.1', int(open('port').read())), 2).recv(
     world.put("reach.py", reach);
     let served = format!("python3 serve.py {}", world.canary);
     std::thread::scope(|scope| {
-        let server = scope.spawn(|| run(&mut world.cell(&served), LIMIT));
-        let client = run(&mut world.cell("python3 reach.py"), LIMIT);
+        let server = scope.spawn(|| world.in_cell(&served));
+        let client = world.in_cell("python3 reach.py");
         assert!(
             client.errors().contains("ConnectionRefusedError"),
             "{}",
@@ -586,18 +576,14 @@ fn tcp_has_two_walls(place: Place) {
         "python3 -c 'import socket; socket.socket().bind((\"127.0.0.1\", 0)); print(\"GOT\")'";
     let world = &World::new(place);
     for script in [&connect, bind] {
-        assert_eq!(
-            run(world.host("bash").args(["-c", script]), LIMIT).success(),
-            "GOT\n",
-            "the control"
-        );
+        assert_eq!(world.on_host(script).success(), "GOT\n", "the control");
     }
     for (without, error) in [
         ("protected-names", "Permission denied"),
         ("landlock-network", "refused"),
     ] {
         let world = World::ablated(world.place, without);
-        let inside = run(&mut world.cell(&connect), LIMIT);
+        let inside = world.in_cell(&connect);
         assert!(
             inside.errors().contains(error),
             "without {without}: {}",
@@ -605,7 +591,7 @@ fn tcp_has_two_walls(place: Place) {
         );
     }
     let world = World::ablated(world.place, "protected-names");
-    let inside = run(&mut world.cell(bind), LIMIT);
+    let inside = world.in_cell(bind);
     assert!(
         inside.errors().contains("Permission denied"),
         "{}",

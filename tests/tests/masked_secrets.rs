@@ -37,7 +37,7 @@ impl Project {
     }
 
     fn on_host(&self, script: &str) -> Finished {
-        run(self.world.host("bash").args(["-c", script]), LIMIT)
+        self.world.on_host(script)
     }
 
     fn shows(&self, text: &str) -> bool {
@@ -54,7 +54,7 @@ impl Project {
             "the control of {script}: {}",
             control.errors()
         );
-        let done = run(&mut self.world.cell(script), LIMIT);
+        let done = self.world.in_cell(script);
         let text = format!("{}{}", done.text(), done.errors());
         assert!(!self.shows(&text), "{script}: {text}");
     }
@@ -90,7 +90,7 @@ fn a_command_reads_keys_and_placeholders(place: Place) {
         ".env.linked",
         "linked.txt",
     ] {
-        let text = run(&mut project.world.cell(&format!("cat {name}")), LIMIT).success();
+        let text = project.world.in_cell(&format!("cat {name}")).success();
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 6, "{name}: {text}");
         assert!(lines[0].starts_with("TOKEN=lazaret-masked-"), "{text}");
@@ -125,11 +125,10 @@ fn a_command_reads_keys_and_placeholders(place: Place) {
     assert_ne!(one, next, "those of another session are others");
     let python = "import mmap,os; f = open('.env'); m = mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ); \
                   assert os.fstat(f.fileno()).st_size == len(m); print(m[:20].decode())";
-    let mapped = run(
-        &mut project.world.cell(&format!("python3 -c \"{python}\"")),
-        LIMIT,
-    )
-    .success();
+    let mapped = project
+        .world
+        .in_cell(&format!("python3 -c \"{python}\""))
+        .success();
     assert!(mapped.starts_with("TOKEN=lazaret-masked"), "{mapped}");
 }
 
@@ -200,7 +199,7 @@ fn a_masked_file_stays_as_it_is(place: Place) {
         "python3 -c \"import os; f = os.open('.env', os.O_RDONLY); os.link(f'/proc/self/fd/{f}', 'l', follow_symlinks=True)\"",
         "git clean -fdx; git stash -u; git checkout -f",
     ] {
-        run(&mut project.world.cell(script), LIMIT);
+        project.world.in_cell(script);
         assert_eq!(state(), before, "{script}");
         assert!(
             project.world.project.join("apps/web/.env.local").exists(),
@@ -327,7 +326,7 @@ fn a_file_is_revealed_for_one_session(place: Place) {
     );
     let by_link = project.run_with(&["--reveal", ".env.linked"], "cat .env.linked");
     assert!(project.shows(&by_link.success()));
-    let later = run(&mut project.world.cell("cat .env"), LIMIT);
+    let later = project.world.in_cell("cat .env");
     assert!(!project.shows(&later.success()), "only that session");
     project.world.put("id_rsa", "x");
     for path in ["id_rsa", "none", "apps", "/etc/passwd", "../x"] {

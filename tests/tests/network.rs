@@ -501,7 +501,7 @@ fn a_repository_opens_no_host(place: Place) {
         "curl -sS --noproxy '' -x http://127.0.0.1:61080 http://localhost:{}/",
         server.port
     );
-    let done = run(&mut world.cell(&script), LIMIT);
+    let done = world.in_cell(&script);
     assert!(done.code() != 0 && server.hits() == 0, "{}", done.text());
 }
 
@@ -649,7 +649,7 @@ fn the_relay_of_a_flat_session_serves_its_cells_only(place: Place) {
     }
     assert_eq!(server.hits(), hits);
     // Nor the cell of a session that has no network.
-    let other = run(&mut world.cell("exec 3<>/dev/tcp/127.0.0.1/61080"), LIMIT);
+    let other = world.in_cell("exec 3<>/dev/tcp/127.0.0.1/61080");
     assert!(other.errors().contains("refused"), "{}", other.errors());
     // A program cannot take the port from the relay, and sees it by the name that it called.
     let names = session.bash("python3 -c \"import socket; s = socket.socket(); s.connect(('127.0.0.1', 61080)); print(s.getpeername())

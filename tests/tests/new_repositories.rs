@@ -11,7 +11,7 @@ const IDENTITY: &str = "git config user.name T; git config user.email t@t.invali
 
 #[track_caller]
 fn on_host(world: &World, script: &str) -> String {
-    run(world.host("bash").args(["-ec", script]), LIMIT).success()
+    world.set_up(script)
 }
 
 /// What the result of a call says was refused or found.
@@ -183,11 +183,7 @@ fn repositories_come_about_in_new_directories(place: Place) {
     session.close(LIMIT);
     // In a later session they are repositories like any other, and stay that.
     let later = "cd d; git status --porcelain; git -c user.name=t -c user.email=t@t commit -qm x; cd ../w; git log --oneline | wc -l";
-    assert!(
-        run(&mut world.cell(later), LIMIT)
-            .success()
-            .ends_with("1\n")
-    );
+    assert!(world.in_cell(later).success().ends_with("1\n"));
 }
 
 /// `lazaret run` with this directory as its root.
@@ -333,7 +329,7 @@ fn is_run_on_entering(world: &World, directory: &str) -> bool {
         ". /usr/lib/git-core/git-sh-prompt; cd {directory} || exit 9; __git_ps1 '\\w' '> '; : \"${{PS1@P}}\"
          PS1=\"$(git branch 2>/dev/null | sed -n 's/^[*] //p')\"; : \"${{PS1@P}}\""
     );
-    run(world.host("bash").args(["-c", &script]), LIMIT);
+    world.on_host(&script);
     world.home.join("ran").exists()
 }
 
@@ -342,7 +338,7 @@ fn what_calls_leave_in_repositories_that_they_made_is_judged(place: Place) {
     let kept = KeptWorld::of(scene(place, true));
     for (attack, directory) in left() {
         let control = kept.restore();
-        run(control.host("bash").args(["-c", &attack]), LIMIT);
+        control.on_host(&attack);
         assert!(
             is_run_on_entering(control, directory),
             "the control of {attack}"
@@ -522,7 +518,7 @@ fn repositories_stay_repositories(place: Place) {
     for attack in PASSED_OVER {
         let attack = format!("for d in {all}; do (cd $d; {attack}); done");
         let control = kept.restore();
-        run(control.host("bash").args(["-c", &attack]), LIMIT);
+        control.on_host(&attack);
         if found(control) == before {
             // Root enters what is closed.
             println!("{attack}: no attack for this user");

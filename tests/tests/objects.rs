@@ -32,7 +32,7 @@ impl Attack {
         let world = kept.restore();
         let worked =
             |said: Finished| (self.worked)(world, &format!("{}{}", said.text(), said.errors()));
-        let outside = run(world.host("bash").args(["-c", self.script]), LIMIT);
+        let outside = world.on_host(self.script);
         assert!(
             worked(outside),
             "the control does not work: {}",
@@ -120,16 +120,13 @@ fn what_changes_for_the_users_git_is_seen() {
         let world = World::new(Place::any());
         world.put("a", "one");
         repository(&world);
-        on_host(
-            &world,
-            &format!("{IDENTITY}; git add a; git commit -qm one"),
-        );
+        world.set_up(&format!("{IDENTITY}; git add a; git commit -qm one"));
         world
     };
     for (script, said) in SEEN {
         let world = scene();
         let before = GitView::of(&world);
-        on_host(&world, script);
+        world.set_up(script);
         let changes = before.changes(&GitView::of(&world));
         assert!(
             changes.iter().any(|change| change.contains(said)),
@@ -138,12 +135,9 @@ fn what_changes_for_the_users_git_is_seen() {
     }
     let world = scene();
     let before = GitView::of(&world);
-    on_host(
-        &world,
-        &format!(
+    world.set_up(&format!(
             "export GIT_AUTHOR_NAME=t GIT_AUTHOR_EMAIL=t@t GIT_COMMITTER_NAME=t GIT_COMMITTER_EMAIL=t@t; {UNSEEN}"
-        ),
-    );
+        ));
     before.assert_unchanged(&world, UNSEEN);
 }
 
@@ -244,7 +238,7 @@ const WAYS: [(&str, &str, &str); 8] = [
 
 place_test!(no_way_to_what_is_protected_is_led_elsewhere);
 fn no_way_to_what_is_protected_is_led_elsewhere(place: Place) {
-    let host = |world: &World, script: &str| run(world.host("bash").args(["-c", script]), LIMIT);
+    let host = |world: &World, script: &str| world.on_host(script);
     for (scene, script, file) in WAYS {
         let world = World::new(place);
         host(&world, scene).success();
@@ -278,7 +272,7 @@ fn directories_beside_such_a_way_are_moved(place: Place) {
     world.put("config/a", "x");
     let script = "set -e; mv conf/other conf/moved; mv config o; mv o config; mkdir d; mv d conf/d; rmdir conf/d; \
         mv conf/vscode/mine.txt conf/vscode/yours.txt; mkdir conf/vscode/e; cat .vscode/yours.txt";
-    assert_eq!(run(&mut world.cell(script), LIMIT).success(), "x");
+    assert_eq!(world.in_cell(script).success(), "x");
 }
 
 /// Roots inside the user's project, each with what the user has made, what a command there does, and what then tells.
@@ -364,7 +358,7 @@ fn cell_in(world: &World, root: &str, script: &str) -> std::process::Command {
 
 place_test!(a_root_below_the_users_repository_opens_nothing_that_is_closed_there);
 fn a_root_below_the_users_repository_opens_nothing_that_is_closed_there(place: Place) {
-    let host = |world: &World, script: &str| run(world.host("bash").args(["-c", script]), LIMIT);
+    let host = |world: &World, script: &str| world.on_host(script);
     for (scene, root, script, tell) in ROOTS {
         let world = World::new(place);
         repository(&world);
@@ -410,7 +404,7 @@ fn checkouts_in_closed_directories_are_projects(place: Place) {
     let make = "git add code && git -c user.name=t -c user.email=t@t commit -qm x && mkdir .claude &&
         git worktree add -q .claude/worktrees/w && git clone -q --bare . store && git -C store worktree add -q main &&
         git clone -q --bare . store.git && git -C store.git worktree add -q main";
-    run(world.host("bash").args(["-c", make]), LIMIT).success();
+    world.on_host(make).success();
     for root in [".claude/worktrees/w", "store/main", "store.git/main"] {
         run(
             &mut cell_in(&world, root, "echo x > new && cat code new"),
@@ -542,7 +536,7 @@ fn the_users_git_works_with_a_repository_elsewhere(place: Place) {
     let script = format!(
         "{git} add code && {git} commit -qm x && {git} checkout -qb other && git status --short"
     );
-    run(&mut world.cell(&script), LIMIT).success();
+    world.in_cell(&script).success();
 }
 
 /// The user's settings of a repository with one commit; `settings` are lines of its configuration.
@@ -554,7 +548,7 @@ fn with_settings(world: &World, settings: &str) {
 fn with_commit(world: &World) {
     let script = "git init -q -b main; git config user.name t; git config user.email t@t; echo '*.txt filter=f diff=f merge=f' > .gitattributes
         echo one > a.txt; echo one > b.md; mkdir -p tools src; git add .; git commit -qm one";
-    run(world.host("bash").args(["-ec", script]), LIMIT).success();
+    world.set_up(script);
 }
 
 fn add_settings(world: &World, settings: &str) {
@@ -668,10 +662,10 @@ fn springs(
     let script = format!("F='{file}'; {PUT}; {attack}");
     match in_cell {
         true => in_cell_seen(world, world.cell(&script), &script),
-        false => run(world.host("bash").args(["-c", &script]), LIMIT),
+        false => world.on_host(&script),
     };
     let script = format!("T='{}'; {USERS_GIT}", world.outside.display());
-    run(world.host("bash").args(["-c", &script]), LIMIT);
+    world.on_host(&script);
     world.project.join("sprung").exists() || world.project.join("src/sprung").exists()
 }
 
@@ -725,15 +719,12 @@ fn programs_in_a_repositorys_directory_are_closed(place: Place) {
             } else {
                 setting.to_owned()
             };
-            on_host(
-                &world,
-                &format!(
+            world.set_up(&format!(
                     "chmod {mode} '{file}'; git config filter.x.clean '{setting}'; {IDENTITY}; git add .; git commit -qm x"
-                ),
-            );
+                ));
             let kept = KeptWorld::of(world);
             kept.contains(attack, |world| {
-                on_host(world, "touch secret; git add secret");
+                world.set_up("touch secret; git add secret");
                 world.project.join("sprung").exists()
             });
         }
@@ -742,14 +733,11 @@ fn programs_in_a_repositorys_directory_are_closed(place: Place) {
     let world = World::new(place);
     world.put_program("run.sh", "#!/bin/sh\n");
     repository(&world);
-    on_host(
-        &world,
-        &format!(
+    world.set_up(&format!(
             "{IDENTITY}; git add .; git commit -qm x; git clone -q --bare . store; git -C store worktree add -q main; chmod +x .git/index .git/HEAD"
-        ),
-    );
+        ));
     let work = "set -e; echo x >> store/main/run.sh; echo y > y; git add y; git -c user.name=t -c user.email=t@t commit -qm y; git checkout -q -b z";
-    run(&mut world.cell(work), LIMIT).success();
+    world.in_cell(work).success();
 }
 
 place_test!(what_the_settings_of_the_users_git_name_is_closed);
@@ -846,7 +834,7 @@ fn what_git_settings_name_is_listed_and_other_work_goes_on(place: Place) {
     let script = "set -e; cat tools/git-hooks/pre-commit; git checkout -q -b side; echo x > a.rs; echo y > src/y; git add .; git commit -qm two
         git l | wc -l >/dev/null; for f in main simple vim less git-lfs origin tools/x src/b.git README.md; do echo x > $f; done; mv src s
         rm tools/x; git log --format=%s";
-    let finished = run(&mut world.cell(script), LIMIT);
+    let finished = world.in_cell(script);
     assert_eq!(
         finished.success(),
         "#!/bin/sh\nexit 0\ntwo\none\n",
@@ -877,9 +865,9 @@ fn settings_over_a_bound_open_no_session(place: Place) {
     let file = |bytes: usize| "[core]\n\tpager = less\n".to_owned() + &"#".repeat(bytes - 21);
     with_settings(&world, "[include]\n\tpath = more\n");
     world.write(&world.project.join(".git/more"), file(256 << 10));
-    run(&mut world.cell("true"), LIMIT).success();
+    world.in_cell("true").success();
     world.write(&world.project.join(".git/more"), file((256 << 10) + 1));
-    let finished = run(&mut world.cell("true"), LIMIT);
+    let finished = world.in_cell("true");
     assert_ne!(finished.code(), 0);
     assert!(
         finished
@@ -893,7 +881,7 @@ fn settings_over_a_bound_open_no_session(place: Place) {
         "[core]\n\thooksPath = ..\n",
     );
     fs::create_dir_all(world.project.join("d")).unwrap();
-    let finished = run(&mut world.cell("true"), LIMIT);
+    let finished = world.in_cell("true");
     assert!(
         finished.errors().contains("names a root of the session"),
         "{}",
@@ -950,8 +938,8 @@ fn unlisted_secret(world: &World, mode: u32, in_cell: bool) -> bool {
     fs::set_permissions(world.project.join("sub"), fs::Permissions::from_mode(mode)).unwrap();
     let script = "cat sub/.env; chmod 755 sub; cat sub/.env";
     let finished = match in_cell {
-        true => run(&mut world.cell(script), LIMIT),
-        false => run(world.host("bash").args(["-c", script]), LIMIT),
+        true => world.in_cell(script),
+        false => world.on_host(script),
     };
     finished.text().contains(&world.canary)
 }
@@ -963,7 +951,7 @@ fn a_root_that_cannot_be_listed_opens_no_session(place: Place) {
     }
     let world = World::new(place);
     fs::set_permissions(&world.project, fs::Permissions::from_mode(0o311)).unwrap();
-    let finished = run(&mut world.cell("true"), LIMIT);
+    let finished = world.in_cell("true");
     fs::set_permissions(&world.project, fs::Permissions::from_mode(0o755)).unwrap();
     assert_ne!(finished.code(), 0);
     assert!(
@@ -989,7 +977,7 @@ open(\".env\", \"w\").write(\"secret\")
 bottom = os.open(\".\", os.O_PATH)
 os.rename(top + \"/one\", \"one\", dst_dir_fd=bottom)
 print(\"MOVED\")'";
-    let moved = run(&mut world.cell(deep), LIMIT);
+    let moved = world.in_cell(deep);
     if place.tier == Tier::Namespaced {
         assert!(
             moved.text().contains("MOVED"),
@@ -997,18 +985,9 @@ print(\"MOVED\")'";
             moved.errors()
         );
     } else {
-        run(
-            world
-                .host("bash")
-                .args(["-c", &format!("rm -rf one two; {deep}")]),
-            LIMIT,
-        )
-        .success();
+        world.on_host(&format!("rm -rf one two; {deep}")).success();
     }
-    let finished = run(
-        &mut world.cell("cat code; find two -name .env -exec cat {} +"),
-        LIMIT,
-    );
+    let finished = world.in_cell("cat code; find two -name .env -exec cat {} +");
     assert!(finished.text().starts_with("code"), "{}", finished.errors());
     run(world.host("rm").args(["-rf", "two"]), LIMIT).success();
 }
@@ -1020,7 +999,7 @@ fn more_secrets_than_can_be_held_one_by_one_open_a_session(place: Place) {
         world.put(&format!("d/{number}/.env"), &world.canary);
     }
     world.put("code", "code");
-    let finished = run(&mut world.cell("cat code; cat d/*/.env"), LIMIT);
+    let finished = world.in_cell("cat code; cat d/*/.env");
     assert!(finished.text().starts_with("code"), "{}", finished.errors());
     assert!(!finished.text().contains(&world.canary));
     let session = Session::open(&world);
@@ -1090,7 +1069,7 @@ fn metadata_of_the_machines_devices_is_not_changed(place: Place) {
     // What the attack does, outside and to the mode that is there already.
     let control = World::new(place);
     let same = format!("chmod {before:o} /dev/full");
-    run(control.host("bash").args(["-c", &same]), LIMIT).success();
+    control.on_host(&same).success();
     let world = World::new(place);
     let times = fs::metadata("/dev/null").unwrap().ctime_nsec();
     for script in [
@@ -1111,11 +1090,9 @@ fn metadata_of_the_machines_devices_is_not_changed(place: Place) {
         times,
         "{place}"
     );
-    run(
-        &mut world.cell("echo x > /dev/null && head -c1 /dev/zero | wc -c && ! echo x > /dev/full"),
-        LIMIT,
-    )
-    .success();
+    world
+        .in_cell("echo x > /dev/null && head -c1 /dev/zero | wc -c && ! echo x > /dev/full")
+        .success();
     assert_eq!(mode("/dev/full"), before);
 }
 
@@ -1158,16 +1135,9 @@ fn with_ignored_secret(place: Place) -> World {
     let world = World::new(place);
     world.put(".gitignore", ".env\n");
     repository(&world);
-    on_host(
-        &world,
-        &format!("{IDENTITY}; git add .gitignore; git commit -qm a"),
-    );
+    world.set_up(&format!("{IDENTITY}; git add .gitignore; git commit -qm a"));
     world.put(".env", &world.canary);
     world
-}
-
-fn on_host(world: &World, script: &str) -> String {
-    run(world.host("bash").args(["-ec", script]), LIMIT).success()
 }
 
 /// Whether a command of a new session reads the secret, and what that says when it opens.
@@ -1243,9 +1213,9 @@ fn secrets_that_commands_have_made_tracked_stay_closed(place: Place) {
         // The control: who may do so opens the secret.
         let world = with_ignored_secret(place);
         assert!(!reads_secret(&world).0, "it is closed");
-        on_host(&world, before);
-        on_host(&world, &attack);
-        on_host(&world, host);
+        world.set_up(before);
+        world.set_up(&attack);
+        world.set_up(host);
         assert!(
             reads_secret(&world).0,
             "the control does not work: {attack}"
@@ -1264,7 +1234,7 @@ fn secrets_that_commands_have_made_tracked_stay_closed(place: Place) {
         let later = session.bash("echo y > y; git add y").result.to_string();
         assert!(!later.contains("git track"), "it is said once: {later}");
         session.close(LIMIT);
-        on_host(&world, host);
+        world.set_up(host);
         let (reads, said) = reads_secret(&world);
         assert!(!reads && said.contains(".env"), "{attack}: {said}");
         // The user says otherwise, in one way and the other.
@@ -1275,7 +1245,7 @@ fn secrets_that_commands_have_made_tracked_stay_closed(place: Place) {
         assert!(reads_secret(&world).0, "{attack}");
         fs::write(&record, kept).unwrap();
         assert!(!reads_secret(&world).0, "{attack}");
-        on_host(&world, "git rm -q --cached .env; git commit -qm none");
+        world.set_up("git rm -q --cached .env; git commit -qm none");
         assert_eq!(reads_secret(&world), (false, "null".into()), "{attack}");
     }
 }
@@ -1309,7 +1279,7 @@ fn what_the_user_tracks_is_nobody_elses(place: Place) {
     let said = session.bash(work).result.to_string();
     assert!(!said.contains("git track"), "{said}");
     session.close(LIMIT);
-    on_host(&world, "git add -f .env; git commit -qm mine");
+    world.set_up("git add -f .env; git commit -qm mine");
     assert_eq!(reads_secret(&world), (true, "null".into()));
     assert!(!world.central.join(".lazaret/tracked").exists());
 }
@@ -1334,22 +1304,17 @@ fn a_repository_that_comes_about_in_a_submodules_place_is_said(place: Place) {
             .iter()
             .map(|(name, path)| format!("{name}='{}'; ", path.display()))
             .collect();
-        on_host(
-            &world,
-            &format!("{NAMES}; S={}; {places}{UPSTREAM}", world.canary),
-        );
+        world.set_up(&format!("{NAMES}; S={}; {places}{UPSTREAM}", world.canary));
         (world, format!("{NAMES}; {places}"))
     };
     let pulled = |world: &World| {
-        on_host(
-            world,
-            "git pull -q 2>&1 || true; git -C lib show origin/main:s 2>&1 || true",
-        )
-        .contains(&world.canary)
+        world
+            .set_up("git pull -q 2>&1 || true; git -C lib show origin/main:s 2>&1 || true")
+            .contains(&world.canary)
     };
     assert!(!pulled(&scene().0), "nothing is fetched without the attack");
     let (world, places) = scene();
-    on_host(&world, &format!("{places}{ATTACK}"));
+    world.set_up(&format!("{places}{ATTACK}"));
     assert!(pulled(&world), "the control does not work");
     let lib_of = |world: &World| world.project.join("lib").display().to_string();
     let (world, places) = scene();
@@ -1400,7 +1365,7 @@ fn names_that_commands_hide_from_git_status_are_said(place: Place) {
         let said = session.bash(&attack).result.to_string();
         before.assert_unchanged(&world, &attack);
         // The attack works as far as the user's git goes.
-        assert_eq!(on_host(&world, "git status --porcelain"), "", "{flag}");
+        assert_eq!(world.set_up("git status --porcelain"), "", "{flag}");
         assert!(
             said.contains(".vscode/tasks.json") && said.contains("does not show it"),
             "{flag}: {said}"
@@ -1434,7 +1399,7 @@ fn names_that_commands_put_into_the_index_alone_are_said(place: Place) {
     let said = session.bash(&attack("sub/.lfsconfig")).result.to_string();
     // The attack works as far as git goes.
     assert_eq!(
-        on_host(&world, "git config --blob :sub/.lfsconfig lfs.url"),
+        world.set_up("git config --blob :sub/.lfsconfig lfs.url"),
         "https://lfs.invalid\n"
     );
     assert!(
@@ -1449,7 +1414,7 @@ fn names_that_commands_put_into_the_index_alone_are_said(place: Place) {
     session.close(LIMIT);
     // What the user has in the index is the user's own.
     let world = with_ignored_secret(place);
-    on_host(&world, &attack(".lfsconfig"));
+    world.set_up(&attack(".lfsconfig"));
     let mut session = Session::open(&world);
     let later = session.bash("echo b > b; git add b").result.to_string();
     assert!(!later.contains("lfsconfig"), "{later}");
@@ -1485,10 +1450,7 @@ fn what_commands_leave_in_the_users_repository_is_said(place: Place) {
     ];
     for (attack, works, said) in ATTACKS {
         let world = with_ignored_secret(place);
-        on_host(
-            &world,
-            &format!("git commit -q --allow-empty -m b; {works}"),
-        );
+        world.set_up(&format!("git commit -q --allow-empty -m b; {works}"));
         let mut session = Session::open(&world);
         let before = session
             .bash("git add .gitignore; git pack-refs --all")
@@ -1541,12 +1503,12 @@ fn no_index_writes_outside_the_work_tree(place: Place) {
     ] {
         let script = format!("{RAW_INDEX} {attack}");
         let sprung = |world: &World| {
-            run(world.host("bash").args(["-c", "git restore ."]), LIMIT);
+            world.on_host("git restore .");
             let there = |path: &str| world.project.join(path).exists();
             there("../sprung.txt") || there(".git/hooks/post-checkout")
         };
         let control = with_ignored_secret(place);
-        on_host(&control, &script);
+        control.set_up(&script);
         assert!(sprung(&control), "the control does not work: {attack}");
 
         let world = with_ignored_secret(place);
@@ -1582,7 +1544,7 @@ fn names_that_an_index_in_two_files_hides_are_said(place: Place) {
     let world = with_ignored_secret(place);
     let mut session = Session::open(&world);
     let said = session.bash(attack).result.to_string();
-    assert_eq!(on_host(&world, "git status --porcelain"), "");
+    assert_eq!(world.set_up("git status --porcelain"), "");
     assert!(said.contains("not all can be read"), "{said}");
     let later = session.bash("echo a > a; git add a").result.to_string();
     assert!(
@@ -1610,14 +1572,15 @@ fn the_users_next_commit_follows_no_path_of_rerere(place: Place) {
                     .args(["commit", "-q", "--allow-empty", "-m", "x"]),
                 LIMIT,
             );
-            on_host(world, "cat .git/rr-cache/*/postimage 2>/dev/null || true")
+            world
+                .set_up("cat .git/rr-cache/*/postimage 2>/dev/null || true")
                 .contains(&world.canary)
         };
         let control = with_ignored_secret(place);
-        on_host(&control, &script);
+        control.set_up(&script);
         assert!(leaks(&control), "the control does not work: {attack}");
         let world = with_ignored_secret(place);
-        let said = run(&mut world.cell(&script), LIMIT).errors();
+        let said = world.in_cell(&script).errors();
         assert!(!leaks(&world), "{attack}: {said}");
     }
     let world = with_ignored_secret(place);
@@ -1635,7 +1598,7 @@ fn the_users_next_commit_follows_no_path_of_rerere(place: Place) {
         .unwrap()
         .set_modified(long_ago)
         .unwrap();
-    run(&mut world.cell("true"), LIMIT).success();
+    world.in_cell("true").success();
     assert!(!left.exists());
 }
 
@@ -1650,7 +1613,7 @@ fn what_gits_prompt_would_run_does_not_stay(place: Place) {
         let path = format!(".git/{file}");
         let script = format!("mkdir -p $(dirname {path}); echo '$(id)1' > {path}");
         let control = with_ignored_secret(place);
-        on_host(&control, &script);
+        control.set_up(&script);
         assert!(control.project.join(&path).exists(), "the control");
         let world = with_ignored_secret(place);
         let mut session = Session::open(&world);
@@ -1690,18 +1653,13 @@ fn no_name_of_a_branch_is_run_by_a_prompt(place: Place) {
     // As many people have it in `PROMPT_COMMAND`.
     let prompt = "PS1=\"\\w ($(git branch 2>/dev/null | sed -n 's/^[*] //p')) $(git branch --show-current)\"; : \"${PS1@P}\"";
     let ran = |world: &World, directory: &str| {
-        run(
-            world
-                .host("bash")
-                .args(["-c", &format!("cd {directory} 2>/dev/null; {prompt}")]),
-            LIMIT,
-        );
+        world.on_host(&format!("cd {directory} 2>/dev/null; {prompt}"));
         world.project.join(directory).join("ran").exists()
     };
     for (script, directory) in BRANCHES {
         let script = format!("b='x$(touch${{IFS}}ran)'; {script}");
         let control = with_ignored_secret(place);
-        on_host(&control, &script);
+        control.set_up(&script);
         assert!(ran(&control, directory), "the control of {script}");
         let world = with_ignored_secret(place);
         let mut session = Session::open(&world);
@@ -1716,12 +1674,12 @@ place_test!(ordinary_names_of_branches_work);
 fn ordinary_names_of_branches_work(place: Place) {
     let world = with_ignored_secret(place);
     // The user's own may have any name, and stays.
-    on_host(&world, "git branch plain; git checkout -q -b 'mine(1)'");
+    world.set_up("git branch plain; git checkout -q -b 'mine(1)'");
     let mut session = Session::open(&world);
     session
         .bash("git commit -q --allow-empty -m b; git status")
         .success();
-    assert_eq!(on_host(&world, "git branch --show-current"), "mine(1)\n");
+    assert_eq!(world.set_up("git branch --show-current"), "mine(1)\n");
     for name in [
         "feat/\u{44f}-\u{1f600}_1.2+3",
         "a#4@5=6,7%8!9",
@@ -1741,10 +1699,7 @@ fn ordinary_names_of_branches_work(place: Place) {
             done.result
         );
         assert_eq!(
-            on_host(
-                &world,
-                "git branch --show-current; git worktree prune; rm -rf w"
-            ),
+            world.set_up("git branch --show-current; git worktree prune; rm -rf w"),
             format!("{name}\n")
         );
     }
@@ -1767,7 +1722,7 @@ fn no_stash_is_applied_by_the_users_next_commit(place: Place) {
         world.project.join(".vscode/tasks.json").exists()
     };
     let control = with_ignored_secret(place);
-    on_host(&control, attack);
+    control.set_up(attack);
     assert!(applied(&control), "the control does not work");
     let world = with_ignored_secret(place);
     let mut session = Session::open(&world);
@@ -1798,7 +1753,7 @@ place_test!(what_a_background_command_leaves_is_judged);
 fn what_a_background_command_leaves_is_judged(place: Place) {
     for (script, file) in LEFT {
         let control = with_ignored_secret(place);
-        on_host(&control, script);
+        control.set_up(script);
         assert!(control.project.join(file).exists(), "the control");
 
         let world = with_ignored_secret(place);
@@ -1843,11 +1798,11 @@ fn what_a_mapping_changes_after_a_look_is_judged(place: Place) {
             world.project.join(file).exists() && world.get(file) == world.get("evil")
         };
         let control = with_ignored_secret(place);
-        on_host(&control, &format!("{prepare}; touch go; {MAPPED} {file} 0"));
+        control.set_up(&format!("{prepare}; touch go; {MAPPED} {file} 0"));
         assert!(evil(&control), "the control: {file}");
         for stays in ["0", "300"] {
             let world = with_ignored_secret(place);
-            on_host(&world, &prepare);
+            world.set_up(&prepare);
             let mut session = Session::open(&world);
             in_background(&mut session, &format!("{MAPPED} {file} {stays}"));
             assert!(
@@ -1883,16 +1838,16 @@ place_test!(the_file_on_which_an_index_is_based_is_looked_at);
 fn the_file_on_which_an_index_is_based_is_looked_at(place: Place) {
     let split = "git update-index --split-index --force-write-index";
     let sprung = |world: &World| {
-        run(world.host("bash").args(["-c", "git restore ."]), LIMIT);
+        world.on_host("git restore .");
         world.project.join("../sprung.txt").exists()
     };
     let control = with_ignored_secret(place);
-    on_host(&control, &format!("{split}; {SHARED_INDEX}"));
+    control.set_up(&format!("{split}; {SHARED_INDEX}"));
     assert!(sprung(&control), "the control does not work");
     for users in [true, false] {
         let world = with_ignored_secret(place);
         if users {
-            on_host(&world, split);
+            world.set_up(split);
         }
         let mut session = Session::open(&world);
         if !users {
@@ -1922,11 +1877,11 @@ open(".git/index", "wb").write(data + hashlib.sha1(data).digest())
 place_test!(an_index_that_takes_too_long_to_read_is_set_aside);
 fn an_index_that_takes_too_long_to_read_is_set_aside(place: Place) {
     let sprung = |world: &World| {
-        run(world.host("bash").args(["-c", "git restore ."]), LIMIT);
+        world.on_host("git restore .");
         world.project.join("../sprung.txt").exists()
     };
     let control = with_ignored_secret(place);
-    on_host(&control, LONG_INDEX);
+    control.set_up(LONG_INDEX);
     assert!(sprung(&control), "the control does not work");
     let world = with_ignored_secret(place);
     let said = Session::open(&world).bash(LONG_INDEX).result.to_string();
@@ -1976,7 +1931,7 @@ place_test!(a_repository_is_whole_again_when_the_session_ends);
 /// Git passes over a `.git` without them, and finds a repository above.
 fn a_repository_is_whole_again_when_the_session_ends(place: Place) {
     let world = with_ignored_secret(place);
-    let before = on_host(&world, "git rev-parse HEAD");
+    let before = world.set_up("git rev-parse HEAD");
     let mut session = Session::open(&world);
     in_background(
         &mut session,
@@ -1990,7 +1945,7 @@ fn a_repository_is_whole_again_when_the_session_ends(place: Place) {
         "{parts:?}, at {before}"
     );
     assert_eq!(
-        on_host(&world, "git rev-parse --show-toplevel").trim(),
+        world.set_up("git rev-parse --show-toplevel").trim(),
         world.project.to_str().unwrap()
     );
 }
@@ -2036,7 +1991,7 @@ place_test!(ordinary_merges_and_rebases_go_on);
 /// With conflicts, and with what git keeps of them.
 fn ordinary_merges_and_rebases_go_on(place: Place) {
     let world = with_ignored_secret(place);
-    on_host(&world, "git config rerere.enabled true; echo 0 > f; echo 0 > g; git add f g; git commit -qm 0
+    world.set_up("git config rerere.enabled true; echo 0 > f; echo 0 > g; git add f g; git commit -qm 0
         git checkout -qb other; echo 1 > f; git commit -qam 1; git checkout -q -; echo 2 > f; git commit -qam 2");
     let mut session = Session::open(&world);
     let resolve = "echo 3 > f; git add f";
@@ -2052,10 +2007,7 @@ fn ordinary_merges_and_rebases_go_on(place: Place) {
         session.bash(&work).success();
     }
     session.close(LIMIT);
-    on_host(
-        &world,
-        "git log -1 --format=%s; git fsck; git commit -q --allow-empty -m mine",
-    );
+    world.set_up("git log -1 --format=%s; git fsck; git commit -q --allow-empty -m mine");
 }
 
 place_test!(what_lies_above_a_root_stays_where_it_is);
@@ -2082,18 +2034,14 @@ fn what_lies_above_a_root_stays_where_it_is(place: Place) {
         "the control"
     );
     let world = World::new(place);
-    run(&mut world.cell(&script(world.base())), LIMIT);
+    world.in_cell(&script(world.base()));
     assert!(world.project.join("n").exists(), "the command has run");
     assert!(
         !world.project.join(".bashrc").exists() && !world.project.join("n/.git/config").exists()
     );
     // A directory that holds no root moves.
-    let moved = run(
-        &mut world.cell(
-            "mkdir -p ~/a/b /tmp/c/d d/e && mv ~/a ~/f && mv /tmp/c /tmp/g && mv d h && ls h",
-        ),
-        LIMIT,
-    );
+    let moved = world
+        .in_cell("mkdir -p ~/a/b /tmp/c/d d/e && mv ~/a ~/f && mv /tmp/c /tmp/g && mv d h && ls h");
     assert_eq!(moved.success(), "e\n");
 }
 

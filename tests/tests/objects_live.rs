@@ -4,7 +4,7 @@
 
 use crate::kept_world::{KeptWorld, cell};
 use lazaret_tests::process::Running;
-use lazaret_tests::{Finished, LIMIT, Place, Session, World, place_test, run};
+use lazaret_tests::{LIMIT, Place, Session, World, place_test, run};
 use serde_json::json;
 use std::fs;
 use std::os::unix::net::UnixListener;
@@ -18,7 +18,7 @@ fn a_session_opens_while_protected_names_come_and_go(place: Place) {
     let mut host = world.host("bash");
     let churn = Running::start(host.args(["-c", churn]));
     for _ in 0..12 {
-        let finished = run(&mut world.cell("echo done"), LIMIT);
+        let finished = world.in_cell("echo done");
         assert_eq!(finished.success(), "done\n", "{}", finished.errors());
     }
     world.put("stop", "");
@@ -32,22 +32,18 @@ const TRAP: &str = "ROOT=$PWD
     members() { mkdir -p objects refs; trap_for \"$PWD\" > config; }
 ";
 
-fn on_host(world: &World, script: &str) -> Finished {
-    run(world.host("bash").args(["-c", script]), LIMIT)
-}
-
 /// A project with a repository.
 fn repository(place: Place) -> World {
     let world = World::new(place);
     let make = "git init -q . && git config user.name t && git config user.email t@t.invalid && mkdir src &&
         echo code > src/main.rs && git add . && git commit -qm one";
-    on_host(&world, make).success();
+    world.on_host(make).success();
     world
 }
 
 /// What the user's own git does in a directory of the project: it must run nothing that a cell has left.
 fn springs(world: &World, directory: &str) -> bool {
-    on_host(world, &format!("cd {directory} && git status"));
+    world.on_host(&format!("cd {directory} && git status"));
     world.project.join("sprung").exists()
 }
 
@@ -215,10 +211,15 @@ fn what_the_host_makes_a_repository_is_protected_at_once(place: Place) {
     let sprung = |world: &World, mut command: Command| {
         let mut running = Running::start(&mut command);
         running.wait_for("ready\n", LIMIT);
-        on_host(world, "git init -q --bare odd && touch go").success();
+        world
+            .on_host("git init -q --bare odd && touch go")
+            .success();
         running.finish(LIMIT);
-        on_host(world, "test -e odd/refs/mine && test -e info/attributes").success();
-        on_host(world, "grep -rls sprung odd | wc -l")
+        world
+            .on_host("test -e odd/refs/mine && test -e info/attributes")
+            .success();
+        world
+            .on_host("grep -rls sprung odd | wc -l")
             .text()
             .trim()
             .to_owned()
@@ -264,22 +265,22 @@ place_test!(the_users_git_waits_for_no_fifo);
 fn the_users_git_waits_for_no_fifo(place: Place) {
     let waits = |world: &World, command: &str| {
         let text = format!("timeout 5 {command}; test $? = 124 && echo WAITED");
-        on_host(world, &text).text().contains("WAITED")
+        world.on_host(&text).text().contains("WAITED")
     };
     let kept = KeptWorld::of(repository(place));
     for (script, command) in FIFOS {
         // Git opens some of these without waiting in some versions: then the name alone tells.
         let fifo = "find .git .mailmap -type p 2>/dev/null | grep -q .";
         let control = kept.restore();
-        on_host(control, script);
-        assert_eq!(on_host(control, fifo).code(), 0, "the control of {script}");
+        control.on_host(script);
+        assert_eq!(control.on_host(fifo).code(), 0, "the control of {script}");
         let world = kept.restore();
         let said = kept.cell(script).errors();
-        assert_ne!(on_host(world, fifo).code(), 0, "{script}\n{said}");
+        assert_ne!(world.on_host(fifo).code(), 0, "{script}\n{said}");
         assert!(!waits(world, command), "{script}\n{said}");
     }
     let control = kept.restore();
-    on_host(control, "mkfifo .git/packed-refs");
+    control.on_host("mkfifo .git/packed-refs");
     assert!(waits(control, "git log"), "the control");
     kept.restore();
     kept.cell("mkfifo pipe && (cat pipe & echo x > pipe; wait) && rm pipe")
@@ -308,7 +309,7 @@ fn settings_are_replaced_only_where_the_session_has_made_them(place: Place) {
     let during = |world: &World, mut command: Command| {
         let mut running = Running::start(&mut command);
         running.wait_for("ready\n", LIMIT);
-        on_host(world, "git init -q late && touch go").success();
+        world.on_host("git init -q late && touch go").success();
         running.finish(LIMIT);
         String::from_utf8_lossy(&world.get("late/.git/config")).contains("planted")
     };
@@ -354,11 +355,11 @@ fn no_name_gets_into_the_way_of_the_users_programs(place: Place) {
     let kept = KeptWorld::of(repository(place));
     for (script, after) in NAMES {
         let control = kept.restore();
-        on_host(control, script);
-        assert_ne!(on_host(control, after).code(), 0, "the control of {script}");
+        control.on_host(script);
+        assert_ne!(control.on_host(after).code(), 0, "the control of {script}");
         let world = kept.restore();
         let said = kept.cell(script).errors();
-        assert_eq!(on_host(world, after).code(), 0, "{script}\n{said}");
+        assert_eq!(world.on_host(after).code(), 0, "{script}\n{said}");
     }
 }
 
@@ -375,7 +376,7 @@ place_test!(no_link_closes_the_users_source);
 fn no_link_closes_the_users_source(place: Place) {
     let linked = |world: &World| {
         let shared = "test \"$(stat -c %h src/main.rs 2>/dev/null || echo 1)\" -gt 1";
-        on_host(world, shared).code() == 0
+        world.on_host(shared).code() == 0
     };
     let kept = KeptWorld::of(repository(place));
     for script in LINKS {
@@ -445,7 +446,7 @@ fn sockets_of_the_host_in_a_zone_are_not_reached(place: Place) {
     assert_eq!(run(&mut call, LIMIT).text(), "REACHED\nend\n");
     // A datagram names its receiver itself.
     let datagram = "python3 -c 'import socket; socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)'";
-    on_host(&world, datagram).success();
+    world.on_host(datagram).success();
     assert_ne!(cell(&world, datagram).code(), 0);
 }
 
@@ -598,7 +599,7 @@ fn files_on_their_way_to_a_protected_name_are_not_changed(place: Place) {
         let planted = |world: &World, mut command: Command| {
             let mut running = Running::start(&mut command);
             running.wait_for("ready\n", LIMIT);
-            on_host(world, "mkdir -p late && git init -q late").success();
+            world.on_host("mkdir -p late && git init -q late").success();
             world.put(file, "text of the host\n");
             world.put("go", "");
             running.finish(LIMIT);
@@ -638,5 +639,7 @@ fn ordinary_work_with_repositories_goes_on(place: Place) {
         rm -rf work bare.git copy.git tree; ls";
     let said = cell(&world, script);
     assert_eq!(said.success(), "f\nHEADS\nsrc\n", "{}", said.errors());
-    on_host(&world, "git status --porcelain && git fsck").success();
+    world
+        .on_host("git status --porcelain && git fsck")
+        .success();
 }

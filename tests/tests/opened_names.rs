@@ -71,7 +71,7 @@ fn a_profile_opens_what_it_names_and_nothing_beside_it(place: Place) {
                 "{script}: {}",
                 done.errors()
             );
-            let control = run(world.host("bash").args(["-c", &script]), LIMIT);
+            let control = world.on_host(&script);
             assert_eq!(control.code(), 0, "the control of {script}");
             if !name.starts_with(".git/") {
                 world.put(name, "old\n");

@@ -554,7 +554,7 @@ fn keys_in_what_is_granted_stay_closed(place: Place) {
         data.display(),
         data.display()
     );
-    let control = run(world.host("bash").args(["-c", &attack]), LIMIT);
+    let control = world.on_host(&attack);
     assert!(
         control.text().matches(&world.canary).count() >= 8,
         "the control: {}",
@@ -673,10 +673,7 @@ fn a_directory_is_written_in_but_for_what_the_host_acts_on(place: Place) {
     for (number, attack) in attacks.iter().enumerate() {
         let copy = world.outside.join(format!("copy-{number}"));
         run(world.host("cp").arg("-a").args([&before, &copy]), LIMIT).success();
-        run(
-            world.host("bash").args(["-c", &script(attack, &copy)]),
-            LIMIT,
-        );
+        world.on_host(&script(attack, &copy));
         assert_ne!(
             planted(&copy),
             [""; 0],
@@ -981,7 +978,7 @@ fn no_socket_in_what_is_granted_is_reached(place: Place) {
         "curl -sS -m 2 --unix-socket {} http://x/; true",
         socket.display()
     );
-    run(world.host("bash").args(["-c", &connect]), LIMIT);
+    world.on_host(&connect);
     assert!(listener.accept().is_ok(), "the control");
     let mut session = session(&world, &["--leases"]);
     for wants in [json!({"read": [data]}), json!({"write": [data]})] {
@@ -1011,7 +1008,7 @@ fn no_pipe_in_what_is_granted_to_be_read_takes_anything(place: Place) {
         "echo x > {0}; echo x 1<>{0}; echo x | tee -a {0}; exec 3<{0} && echo x > /proc/self/fd/3; true",
         pipe.display()
     );
-    run(world.host("bash").args(["-c", &write]), LIMIT);
+    world.on_host(&write);
     let mut taken = [0; 64];
     assert_eq!(reader.read(&mut taken).unwrap(), 8, "the control");
     let mut session = session(&world, &["--leases"]);
@@ -1236,9 +1233,7 @@ fn what_is_mounted_below_is_not_granted(place: Place) {
     let read = format!("cat {0}/notes '{0}/the disk/file'", data.display());
     let mounted = mount();
     assert!(
-        run(world.host("bash").args(["-c", &read]), LIMIT)
-            .success()
-            .contains(&world.canary),
+        world.on_host(&read).success().contains(&world.canary),
         "the control"
     );
     let mut session = session(&world, &["--leases"]);
@@ -1331,9 +1326,7 @@ fn central_roots_in_what_is_granted_stay_closed(place: Place) {
     run(world.host("cp").arg("-a").args([&data, &copy]), LIMIT).success();
     let control = attack.replace(at.to_string().as_str(), copy.to_str().unwrap());
     assert!(
-        run(world.host("bash").args(["-c", &control]), LIMIT)
-            .text()
-            .contains(&world.canary),
+        world.on_host(&control).text().contains(&world.canary),
         "the control"
     );
     assert!(copy.join(moved).join("planted").exists(), "the control");

@@ -146,12 +146,7 @@ fn what_evaded_the_rules_is_gone_before_the_result(place: Place) {
 place_test!(a_repository_with_a_trap_is_gone_before_the_result);
 fn a_repository_with_a_trap_is_gone_before_the_result(place: Place) {
     let springs = |world: &World, directory: &str| {
-        run(
-            world
-                .host("bash")
-                .args(["-c", &format!("cd {directory} && git status")]),
-            LIMIT,
-        );
+        world.on_host(&format!("cd {directory} && git status"));
         world.project.join("sprung").exists()
     };
     for (script, directory, path) in REPOSITORIES {
@@ -207,13 +202,7 @@ fn what_lies_in_a_repository_of_the_host_is_found(place: Place) {
         let mut session = Session::open(&world);
         let id = session.start_call("bash", json!({"command": script}));
         assert!(until(LIMIT, || is_there(&world, "ready")));
-        run(
-            world
-                .host("bash")
-                .args(["-c", "git init -q --bare srv; touch go"]),
-            LIMIT,
-        )
-        .success();
+        world.on_host("git init -q --bare srv; touch go").success();
         let answer = session.answer_within(&id, LIMIT);
         assert_eq!(
             is_there(&world, "srv/info/attributes"),
@@ -326,13 +315,7 @@ fn what_is_the_users_stays(place: Place) {
             );
             let id = session.start_call("bash", json!({"command": script}));
             assert!(until(LIMIT, || is_there(&world, "ready")), "{first}");
-            run(
-                world
-                    .host("bash")
-                    .args(["-c", &format!("{user}; touch go")]),
-                LIMIT,
-            )
-            .success();
+            world.on_host(&format!("{user}; touch go")).success();
             let answer = session.answer_within(&id, LIMIT);
             let now = String::from_utf8(world.get(path)).unwrap();
             assert_eq!(now, content, "{first}; {user}: {}", answer.result);
@@ -653,14 +636,11 @@ fn what_is_taken_can_be_moved_back(place: Place) {
         "chmod 700 {holder} && touch -d '1 hour ago' {} && chmod 0 {holder} && touch -d '1 hour ago' {holder}",
         there.display()
     );
-    run(world.host("bash").args(["-c", &old]), LIMIT).success();
+    world.on_host(&old).success();
     Session::open(&world).bash("true").success();
     let back = format!(
         "chmod 700 {holder} && mv {} .husky && cat .husky/post-commit && stat -c %a .husky",
         there.display()
     );
-    assert_eq!(
-        run(world.host("bash").args(["-c", &back]), LIMIT).success(),
-        "kept\n750\n"
-    );
+    assert_eq!(world.on_host(&back).success(), "kept\n750\n");
 }

@@ -125,7 +125,7 @@ fn no_name_in_a_view_counts(place: Place) {
     };
     let control = fixture(place);
     let store = control.outside.join("store").display().to_string();
-    run(control.host("bash").args(["-c", &script(&store)]), LIMIT).success();
+    control.on_host(&script(&store)).success();
     assert_ne!(stored(&control), "theirs\n", "the control");
     let world = fixture(place);
     let store = world.outside.join("store").display().to_string();
@@ -155,7 +155,7 @@ for one in both: one.start()
 for one in both: one.join()";
     let script = format!("cp -l dep/x keep; python3 -c '{RACE}'");
     let control = fixture(place);
-    run(control.host("bash").args(["-c", &script]), LIMIT).success();
+    control.on_host(&script).success();
     assert_ne!(stored(&control), "theirs\n", "the control");
     let world = fixture(place);
     let mut session = Session::open(&world);
@@ -235,9 +235,9 @@ place_test!(a_later_session_copies);
 /// Nobody knows any more who made the second name.
 fn a_later_session_copies(place: Place) {
     let world = fixture(place);
-    run(&mut world.cell("ln own second"), LIMIT).success();
+    world.in_cell("ln own second").success();
     assert_eq!(
-        run(&mut world.cell("echo 2 >> second; cat own second"), LIMIT).success(),
+        world.in_cell("echo 2 >> second; cat own second").success(),
         "own\nown\n2\n"
     );
 }
@@ -295,10 +295,7 @@ fn a_copy_keeps_metadata(place: Place) {
     fs::set_permissions(&store, fs::Permissions::from_mode(0o750)).unwrap();
     let script = "python3 -c 'import os; os.open(\"dep/x\", os.O_RDWR)
 print(os.getxattr(os.open(\"dep/x\", 0), \"user.origin\"), os.stat(\"dep/x\").st_nlink)'; stat -c '%a %Y' dep/x; ls -A dep";
-    assert_eq!(
-        run(&mut world.cell(script), LIMIT).success(),
-        "b'registry' 1\n750 7\nx\n"
-    );
+    assert_eq!(world.in_cell(script).success(), "b'registry' 1\n750 7\nx\n");
     let state = fs::metadata(&store).unwrap();
     assert_eq!(
         (state.nlink(), state.uid()),
@@ -364,7 +361,7 @@ place_test!(git_works_on_a_project_that_a_backup_links);
 /// `cp -al` is how rsnapshot and others keep versions: each file of the project, and of its repository, has a second name.
 fn git_works_on_a_project_that_a_backup_links(place: Place) {
     let world = fixture(place);
-    run(world.host("bash").args(["-c", COMMIT]), LIMIT).success();
+    world.on_host(COMMIT).success();
     let backup = world.outside.join("backup");
     run(
         world
@@ -394,11 +391,9 @@ fn git_works_on_a_project_that_a_backup_links(place: Place) {
         .bash("git worktree remove w; echo 4 >> own; git commit -qam four; git gc -q; git fsck")
         .success();
     session.close(LIMIT);
-    run(
-        &mut world.cell("set -e; echo 5 >> own; git commit -qam five; git fsck"),
-        LIMIT,
-    )
-    .success();
+    world
+        .in_cell("set -e; echo 5 >> own; git commit -qam five; git fsck")
+        .success();
     assert_eq!(backed_up(), before);
 }
 
@@ -437,9 +432,9 @@ fn a_local_clone_leaves_the_original(place: Place) {
         .code()
     };
     assert_eq!(fsck(), 0);
-    let finished = run(&mut world.cell(evil), LIMIT);
+    let finished = world.in_cell(evil);
     assert_eq!((fsck(), finished.code()), (0, 0), "{finished:?}");
-    run(world.host("bash").args(["-c", evil]), LIMIT).success();
+    world.on_host(evil).success();
     // In the clone, they are its own by now.
     assert_eq!(fsck(), 0);
     let control = original.with_file_name("control");

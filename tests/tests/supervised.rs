@@ -24,7 +24,7 @@ fn fixture(place: Place) -> World {
     let repository =
         "git init -q . && git config user.name t && git config user.email t@t.invalid &&
         echo one > file && git add file && git commit -qm one";
-    run(world.host("bash").args(["-c", repository]), LIMIT).success();
+    world.on_host(repository).success();
     world.write(&world.outside.join("file"), "x");
     world
 }
@@ -48,10 +48,7 @@ fn no_rename_leaves_a_device_behind(place: Place) {
         });
     }
     let together = "python3 -c 'import ctypes; print(ctypes.CDLL(None).renameat2(-100, b\"file\", -100, b\"y\", 5))'; ls file";
-    assert_eq!(
-        run(&mut kept.restore().cell(together), LIMIT).success(),
-        "-1\nfile\n"
-    );
+    assert_eq!(kept.restore().in_cell(together).success(), "-1\nfile\n");
 }
 
 /// Ways to read a protected file. Each ends in `cat`, and must say the secret without a cell.
@@ -87,7 +84,7 @@ fn protected_files_are_not_read_by_any_name(place: Place) {
         let printed = inside.text() + &inside.errors();
         assert!(!printed.contains(&world.canary), "{script}\n{printed}");
         let fresh = kept.restore();
-        let control = run(fresh.host("bash").args(["-c", script]), LIMIT);
+        let control = fresh.on_host(script);
         assert!(
             control.text().contains(&fresh.canary),
             "the control of {script}\n{}",
@@ -402,7 +399,7 @@ fn nothing_is_planted_in_protected_names(place: Place) {
         let printed = kept.cell(script).errors();
         assert!(!planted(), "{script}\n{printed}");
         let fresh = kept.restore();
-        let control = run(fresh.host("bash").args(["-c", script]), LIMIT);
+        let control = fresh.on_host(script);
         let text = fs::read_to_string(fresh.project.join(file)).unwrap_or_default();
         assert!(
             text.contains("planted"),
@@ -494,7 +491,7 @@ fn metadata_outside_stays_as_it_is(place: Place) {
         let before = state();
         cell(world, &script);
         assert_eq!(state(), before, "{script}");
-        run(world.host("bash").args(["-c", &script]), LIMIT);
+        world.on_host(&script);
         if before.3.is_some() {
             assert_ne!(state(), before, "the control of {script}");
         }
@@ -598,7 +595,7 @@ fn the_users_keys_are_not_listed(place: Place) {
         return;
     }
     for script in KEY_LISTS {
-        let control = run(kept.restore().host("bash").args(["-c", script]), LIMIT);
+        let control = kept.restore().on_host(script);
         assert!(
             control.text().len() > 9,
             "the control of {script}\n{}",
@@ -820,7 +817,7 @@ fn a_caller_reads_below_its_own_directories(place: Place) {
         .collect();
     world.put("directories.py", script);
     let run_in = |name: &str| format!("mkdir {name} && cd {name} && python3 ../directories.py");
-    let control = run(world.host("bash").args(["-c", &run_in("outside")]), LIMIT);
+    let control = world.on_host(&run_in("outside"));
     assert_eq!(control.success(), "ok\n", "{}", control.errors());
     let inside = cell(world, &run_in("inside"));
     assert_eq!(inside.success(), "ok\n", "{}", inside.errors());
@@ -939,7 +936,7 @@ fn a_file_that_was_just_written_can_be_started(place: Place) {
                   os.waitpid(os.posix_spawn('./x', ['x'], {}), 0)\n    os.unlink('x')\nprint('done')";
     world.put("write_and_start.py", script);
     assert_eq!(
-        run(&mut world.cell("python3 write_and_start.py"), LIMIT).success(),
+        world.in_cell("python3 write_and_start.py").success(),
         "done\n"
     );
 }
@@ -1073,19 +1070,19 @@ fn literal_tmp_is_the_sessions_own(place: Place) {
     let world = &fixture(place);
     let name = format!("lazaret-literal-{}", lazaret_tests::world::unique());
     let script = TMP.replace("NAME", &name);
-    let outside = run(world.host("bash").args(["-c", &script]), LIMIT);
+    let outside = world.on_host(&script);
     let mut expected = outside.success();
     if container() == Some(Runtime::Docker) {
         // Where no socket can be taken, an accepted one says the last name of its listener's path.
         expected = expected.replace(&format!(" /tmp/{name}/socket\nTrue"), " socket\nTrue");
     }
     assert!(expected.ends_with("end\n"), "{}", outside.errors());
-    let inside = run(&mut world.cell(&script), LIMIT);
+    let inside = world.in_cell(&script);
     assert_eq!(inside.text(), expected, "{}", inside.errors());
     assert_eq!(inside.code(), 0, "{}", inside.errors());
     if lazaret_tests::programs::is_installed("tmux", "tmux") {
         let tmux = "tmux new-session -d 'sleep 60'; tmux list-sessions -F '#{session_windows}'; ls -d /tmp/tmux-*/default | wc -l";
-        let inside = run(&mut world.cell(tmux), LIMIT);
+        let inside = world.in_cell(tmux);
         assert_eq!(inside.text(), "1\n1\n", "{}", inside.errors());
     }
     if place.tier == Tier::Flat {
@@ -1109,7 +1106,7 @@ fn literal_tmp_is_the_sessions_own(place: Place) {
             inside.errors()
         );
         let by_tmpdir = own.replace("/tmp/", "$TMPDIR/").replace("NAME", &name);
-        run(&mut world.cell(&by_tmpdir), LIMIT).success();
+        world.in_cell(&by_tmpdir).success();
     }
     assert!(!Path::new("/tmp").join(&name).exists());
 }
@@ -1207,7 +1204,7 @@ fn the_machines_tmp_stays_closed(place: Place) {
         let before = listing();
         kept.cell(&attack);
         assert_eq!(before, listing(), "{attack}");
-        run(world.host("bash").args(["-c", &attack]), LIMIT);
+        world.on_host(&attack);
         let changed = fs::metadata(&path).is_err() || before != listing();
         for left in ["", ".2", ".link", ".file", ".socket", ".to"] {
             let _ = fs::remove_file(format!("/tmp/{name}{left}"));

@@ -69,12 +69,9 @@ fn terminals_of_ones_own_work(place: Place) {
     let _one = alone();
     let world = World::new(place);
     world.put("works.py", WORKS);
-    run(&mut world.cell("python3 works.py"), LIMIT).success();
+    world.in_cell("python3 works.py").success();
     if is_installed("script", "bsdutils") {
-        let printed = run(
-            &mut world.cell("script -qec 'tty; exit 5' /dev/null; echo $?"),
-            LIMIT,
-        );
+        let printed = world.in_cell("script -qec 'tty; exit 5' /dev/null; echo $?");
         let text = printed.success();
         assert!(
             text.starts_with("/dev/pts/") && text.ends_with("\n5\n"),
@@ -87,11 +84,7 @@ fn terminals_of_ones_own_work(place: Place) {
     }
     let tmux = "export TMUX_TMPDIR=$TMPDIR; tmux new-session -d 'tty > t.new; mv t.new t'
             until [ -e t ]; do sleep 0.1; done; cat t";
-    assert!(
-        run(&mut world.cell(tmux), LIMIT)
-            .success()
-            .starts_with("/dev/pts/")
-    );
+    assert!(world.in_cell(tmux).success().starts_with("/dev/pts/"));
 }
 
 place_test!(there_are_not_terminals_without_end);

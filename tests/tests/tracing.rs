@@ -80,18 +80,16 @@ fn a_debugger_traces_what_it_starts(place: Place) {
     let traced =
         "cc -g p.c -o p && strace -f -o log sh -c ./p; echo $?; grep -c 'execve(\"./p\"' log";
     if is_installed("strace", "strace") {
-        let printed = run(&mut world.cell(traced), LIMIT);
+        let printed = world.in_cell(traced);
         assert_eq!(printed.success(), "42\n1\n", "{}", printed.errors());
     }
     if !is_installed("gdb", "gdb") {
         return;
     }
     let gdb = "gdb -nx -batch -ex 'break twice' -ex run -ex bt -ex 'print n' -ex 'set var n = 4' -ex cont p 2>/dev/null";
-    let printed = run(
-        &mut world.cell(&format!("cc -g p.c -o p; DEBUGINFOD_URLS= {gdb}")),
-        LIMIT,
-    )
-    .text();
+    let printed = world
+        .in_cell(&format!("cc -g p.c -o p; DEBUGINFOD_URLS= {gdb}"))
+        .text();
     for part in ["#1 ", "$1 = 21", "exited with code 010"] {
         assert!(printed.contains(part), "{part}\n{printed}");
     }
@@ -113,9 +111,9 @@ fn a_traced_call_is_judged_as_it_is_made(place: Place) {
                 continue;
             }
             let script = format!("python3 rewrite.py {stop} {call}");
-            let control = run(world.host("bash").args(["-c", &script]), LIMIT);
+            let control = world.on_host(&script);
             assert!(control.text().starts_with("GOT"), "{script}\n{control:?}");
-            let inside = run(&mut world.cell(&script), LIMIT);
+            let inside = world.in_cell(&script);
             assert!(inside.text().starts_with("no "), "{script}\n{inside:?}");
         }
     }
@@ -134,10 +132,7 @@ os.kill(pid, 9)
 ";
     let world = world(place);
     world.put("suspend.py", script);
-    assert_eq!(
-        run(&mut world.cell("python3 suspend.py"), LIMIT).success(),
-        "1\n13\n"
-    );
+    assert_eq!(world.in_cell("python3 suspend.py").success(), "1\n13\n");
     if nix::unistd::geteuid().is_root() && place.to_string().ends_with("root") {
         let control = run(world.host("python3").arg("suspend.py"), LIMIT);
         assert!(control.text().starts_with("GOT"), "{control:?}");
@@ -180,7 +175,7 @@ fn nothing_outside_is_traced(place: Place) {
     let mut bystander = world.host("sleep").arg(long_sleep()).spawn().unwrap();
     let reach = format!("python3 reach.py {}", bystander.id());
     assert!(!session.bash(&reach).success().contains("GOT"));
-    let control = run(world.host("bash").args(["-c", &reach]), LIMIT);
+    let control = world.on_host(&reach);
     assert!(control.text().contains("GOT"), "{control:?}");
     bystander.kill().unwrap();
     bystander.wait().unwrap();

@@ -373,7 +373,7 @@ fn all_that_a_command_changes_is_thrown_away(place: Place) {
     let out = world.outside.join("out");
     world.write(&out.join("old"), "old\n");
     // What every session makes is there before.
-    run(&mut world.cell("true"), LIMIT).success();
+    world.in_cell("true").success();
     let script = CHANGES
         .replace("$CENTRAL", world.central.to_str().unwrap())
         .replace("$OUT", out.to_str().unwrap());
@@ -527,11 +527,9 @@ fn who_attacks_the_tracer_hides_nothing(place: Place) {
         (finished.code(), value, finished.errors())
     };
     // The control: a process of a cell opens its parent's, and the cell's first process opens the tracer's for it.
-    let control = run(
-        &mut world.cell(&format!("python3 attack.py report {table} | cat; true")),
-        LIMIT,
-    )
-    .text();
+    let control = world
+        .in_cell(&format!("python3 attack.py report {table} | cat; true"))
+        .text();
     assert!(control.contains("GOT descriptor"), "{control}");
     for what in ["report", "forge"] {
         let (code, value, errors) = attack(what);

@@ -49,7 +49,7 @@ fn what_is_answered_runs_in_a_cell(place: Place) {
         "cat ~/.ssh/id_rsa '{}'/secret.txt; touch ../outside/new; env | grep CANARY; echo 'it'\"'\"'s' $((1+1)); pwd -P > made",
         world.outside.display()
     );
-    let plain = run(world.host("bash").args(["-c", &attack]), LIMIT);
+    let plain = world.on_host(&attack);
     assert!(
         plain.text().contains(&world.canary) && world.outside.join("new").exists(),
         "the attack works outside"

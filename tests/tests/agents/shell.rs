@@ -103,7 +103,7 @@ fn nothing_outside_is_reached(place: Place) {
         home = world.home.display(),
         outside = world.outside.display()
     );
-    let plain = run(world.host("bash").args(["-c", &script]), LIMIT);
+    let plain = world.on_host(&script);
     assert!(
         plain.text().contains(&world.canary) && world.outside.join("new").exists(),
         "the attack works outside"

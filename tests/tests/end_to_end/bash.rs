@@ -21,7 +21,7 @@ fn the_exit_code_is_the_commands_own(place: Place) {
         ("kill -9 $$", 137),
         ("kill -TERM $$", 143),
     ] {
-        assert_eq!(run(&mut world.cell(script), LIMIT).code(), code, "{script}");
+        assert_eq!(world.in_cell(script).code(), code, "{script}");
     }
     assert_eq!(
         run(&mut world.lazaret_run(&["no-such-program"]), LIMIT).code(),
@@ -119,7 +119,7 @@ fn arguments_arrive_as_they_are(place: Place) {
 place_test!(the_two_streams_stay_apart);
 fn the_two_streams_stay_apart(place: Place) {
     let world = World::new(place);
-    let finished = run(&mut world.cell("echo out; echo err >&2; exit 3"), LIMIT);
+    let finished = world.in_cell("echo out; echo err >&2; exit 3");
     assert_eq!(
         (finished.expect(3).as_str(), finished.errors().as_str()),
         ("out\n", "err\n")
@@ -158,10 +158,7 @@ place_test!(bytes_that_are_no_text_survive);
 fn bytes_that_are_no_text_survive(place: Place) {
     let world = World::new(place);
     let every = "python3 -c 'import sys; sys.stdout.buffer.write(bytes(range(256)))'";
-    assert_eq!(
-        run(&mut world.cell(every), LIMIT).stdout,
-        (0..=255).collect::<Vec<u8>>()
-    );
+    assert_eq!(world.in_cell(every).stdout, (0..=255).collect::<Vec<u8>>());
     let mut session = Session::open(&world);
     let answer = session.bash(r"printf 'a\377b'");
     let chunks = answer
@@ -208,7 +205,7 @@ fn the_working_directory_is_the_project_or_where_it_was_asked_to_be(place: Place
     let world = World::new(place);
     world.put("deep/down/file", "");
     assert_eq!(
-        run(&mut world.cell("pwd"), LIMIT).success().trim(),
+        world.in_cell("pwd").success().trim(),
         world.project.to_str().unwrap()
     );
     let mut session = Session::open(&world);
@@ -426,7 +423,7 @@ fn ordinary_shell_work_is_not_disturbed(place: Place) {
     let script = "set -e; f=$(mktemp); echo text > $f; cat $f | tr a-z A-Z | tee out.txt; \
                       (sleep 100 & kill $!; wait $!) || echo ended $?; test -w /dev/null; ls /proc/self/fd >/dev/null; \
                       date >/dev/null; whoami || id -u >/dev/null";
-    let text = run(&mut world.cell(script), LIMIT).success();
+    let text = world.in_cell(script).success();
     assert!(
         text.starts_with("TEXT\n") && text.contains("ended 143"),
         "{text}"

@@ -22,36 +22,26 @@ const REFUSED: [&str; 5] = [
     "lib/.envrc",
 ];
 
-fn on_host(world: &World, script: &str) -> Finished {
-    let finished = run(world.host("bash").args(["-ec", script]), LIMIT);
-    finished.success();
-    finished
-}
-
 fn in_cell(world: &World, script: &str) -> Finished {
-    run(&mut world.cell(&format!("set -e; {script}")), LIMIT)
+    world.in_cell(&format!("set -e; {script}"))
 }
 
 /// A repository with a branch for each list, and one with a plain file more.
 fn repository(place: Place) -> World {
     let world = World::new(place);
-    on_host(
-        &world,
-        &format!("git init -q -b main; {IDENTITY}; echo one > file; git add .; git commit -qm one"),
-    );
+    world.set_up(&format!(
+        "git init -q -b main; {IDENTITY}; echo one > file; git add .; git commit -qm one"
+    ));
     for (branch, names) in [
         ("made", &MADE[..]),
         ("refused", &REFUSED),
         ("plain", &["plain"]),
     ] {
-        on_host(&world, &format!("git checkout -q -b {branch} main"));
+        world.set_up(&format!("git checkout -q -b {branch} main"));
         for name in names {
             world.put(name, "text\n");
         }
-        on_host(
-            &world,
-            "git add -Af .; git commit -qm names; git checkout -q main; git clean -qfdx",
-        );
+        world.set_up("git add -Af .; git commit -qm names; git checkout -q main; git clean -qfdx");
     }
     world
 }
@@ -70,12 +60,11 @@ fn ordinary_work_with_branches_works(place: Place) {
         printed.text(),
         printed.errors()
     );
-    let host = on_host(
-        &world,
+    let host = world.set_up(
         "git status --porcelain; git show made --format=%s --name-only; git fsck --no-dangling",
     );
     assert_eq!(
-        host.text(),
+        host,
         format!("?? diff\nnames\n\n{}\n", sorted(&MADE).join("\n"))
     );
 }
@@ -133,9 +122,9 @@ fn the_identity_is_that_of_each_place(place: Place) {
     world.write(&world.home.join("more"), "[user]\n\tname = Ann B\n");
     let script = "for d in plain work work/deep; do git init -q -b main $d; git -C $d commit -q --allow-empty -m x; git -C $d log -1 --format='%an <%ae>'; done
         cd plain; git checkout -q -b b; git commit -q --allow-empty -m y; git log -1 --format='%an <%ae>'; git config alias.x || true";
-    let want = on_host(&world, script).text();
+    let want = world.set_up(script);
     assert_eq!(want, "Ann B <a@h>\nAnn B <w@h>\nAnn B <w@h>\nAnn B <b@h>\n");
-    on_host(&world, "rm -rf plain work");
+    world.set_up("rm -rf plain work");
     let printed = in_cell(&world, script);
     assert_eq!(printed.success(), want, "{}", printed.errors());
 }
@@ -179,13 +168,9 @@ fn settings_are_written_as_they_are(place: Place) {
     let add = "git init -q lib; git -C lib -c user.name=t -c user.email=t@t commit -q --allow-empty -m x
             git -c protocol.file.allow=always submodule add -q \"$PWD/lib\" sub; git add sub; git commit -qm sub
             git -C sub -c user.name=t -c user.email=t@t commit -q --allow-empty -m later";
-    on_host(&world, add);
+    world.set_up(add);
     let settings = |world: &World| {
-        on_host(
-            world,
-            "sha256sum .git/config .git/modules/sub/config; stat -c %a .git/config",
-        )
-        .text()
+        world.set_up("sha256sum .git/config .git/modules/sub/config; stat -c %a .git/config")
     };
     let before = settings(&world);
     let work = "git submodule update; git -C sub log --format=%s | wc -l; git submodule update --init --recursive
@@ -214,7 +199,7 @@ fn settings_are_written_as_they_are(place: Place) {
         assert_ne!(refused.code(), 0, "{change}");
         assert_eq!(settings(&world), before, "{change}: {}", refused.errors());
     }
-    let left = on_host(&world, "ls .git .git/modules/sub | grep lock || true").text();
+    let left = world.set_up("ls .git .git/modules/sub | grep lock || true");
     assert_eq!(left, "");
 }
 
@@ -234,22 +219,17 @@ fn a_lock_of_settings_is_no_way_into_them(place: Place) {
     let renames = |world: &World| {
         let rename =
             "test ! -e .git/config.lock || mv .git/config.lock .git/config; git status >/dev/null";
-        run(world.host("bash").args(["-c", rename]), LIMIT);
+        world.on_host(rename);
         world.project.join("sprung").exists()
     };
     for lock in LOCKS {
         let control = kept.restore();
-        run(
-            control
-                .host("bash")
-                .args(["-c", &format!("{TRAP}\n{lock}")]),
-            LIMIT,
-        );
+        control.on_host(&format!("{TRAP}\n{lock}"));
         assert!(renames(control), "the control of {lock}");
         let world = kept.restore();
-        run(&mut world.cell(&format!("{TRAP}\n{lock}")), LIMIT);
+        world.in_cell(&format!("{TRAP}\n{lock}"));
         assert!(!renames(world), "{lock}");
-        on_host(world, "git status; git log -1");
+        world.set_up("git status; git log -1");
     }
 }
 
@@ -262,12 +242,9 @@ fn a_worktree_of_a_bare_repository_is_committed_in(place: Place) {
         "cd '{outside}'; git init -q -b main seed; cd seed; {IDENTITY}; echo x > f; git add f; git commit -qm one; cd ..
          git clone -q --bare seed bare.git; rmdir '{project}'; git -C bare.git worktree add -q '{project}' main; test ! -e bare.git/logs"
     );
-    on_host(
-        &world,
-        &format!(
-            "{make}; cd '{project}'; git config user.name T; git config user.email t@t.invalid"
-        ),
-    );
+    world.set_up(&format!(
+        "{make}; cd '{project}'; git config user.name T; git config user.email t@t.invalid"
+    ));
     let work = "echo y >> f; git commit -qam two; git checkout -q -b topic; git commit -q --allow-empty -m three; git branch -D main; git log --format=%s";
     let printed = in_cell(&world, work);
     assert!(
@@ -276,8 +253,8 @@ fn a_worktree_of_a_bare_repository_is_committed_in(place: Place) {
         printed.errors()
     );
     assert!(
-        on_host(&world, "git status --porcelain; git reflog")
-            .text()
+        world
+            .set_up("git status --porcelain; git reflog")
             .contains("three")
     );
 }
@@ -287,12 +264,9 @@ place_test!(a_repository_behind_a_link_is_opened_as_one_behind_a_file);
 fn a_repository_behind_a_link_is_opened_as_one_behind_a_file(place: Place) {
     let world = World::new(place);
     let (project, outside) = (world.project.display(), world.outside.display());
-    on_host(
-        &world,
-        &format!(
+    world.set_up(&format!(
             "git init -q -b main; {IDENTITY}; echo x > f; git add f; git commit -qm one; mv .git '{outside}/store'; ln -s '{outside}/store' .git; git status"
-        ),
-    );
+        ));
     let work = "echo y >> f; git commit -qam two; git log --format=%s";
     let closed = in_cell(&world, work);
     assert_ne!(closed.code(), 0);
@@ -307,7 +281,7 @@ fn a_repository_behind_a_link_is_opened_as_one_behind_a_file(place: Place) {
         why.contains("nothing in it leads back to the project"),
         "{why}"
     );
-    on_host(&world, &format!("git config core.worktree '{project}'"));
+    world.set_up(&format!("git config core.worktree '{project}'"));
     let printed = in_cell(&world, work);
     assert_eq!(printed.success(), "two\none\n", "{}", printed.errors());
     for closed in ["config", "hooks/post-commit"] {
@@ -320,8 +294,8 @@ fn a_repository_behind_a_link_is_opened_as_one_behind_a_file(place: Place) {
     let moved = in_cell(&world, "rm .git || mv .git x || ln -sfn . .git");
     assert_ne!(moved.code(), 0);
     assert!(
-        on_host(&world, "git log --format=%s; readlink .git")
-            .text()
+        world
+            .set_up("git log --format=%s; readlink .git")
             .ends_with("/store\n")
     );
 }
@@ -330,21 +304,14 @@ place_test!(a_shared_repository_is_worked_in);
 /// Its directories have S_ISGID and are open to a group; a file never gets the bit.
 fn a_shared_repository_is_worked_in(place: Place) {
     let world = World::new(place);
-    on_host(
-        &world,
-        &format!(
-            "git init -q -b main --shared=group; {IDENTITY}; echo x > f; git add f; git commit -qm one"
-        ),
-    );
+    world.set_up(&format!(
+        "git init -q -b main --shared=group; {IDENTITY}; echo x > f; git add f; git commit -qm one"
+    ));
     let work = "for n in 1 2 3 4 5 6 7 8; do echo $n > f; git commit -qam $n; done; git checkout -q -b deep/er/topic; git gc -q; git log --format=%s | wc -l
         mkdir d; chmod 2775 d; stat -c %a d; python3 -c 'import os; os.fchmod(os.open(\"d\", 0), 0o2770)'; stat -c %a d";
     let printed = in_cell(&world, work);
     assert_eq!(printed.success(), "9\n2775\n2770\n", "{}", printed.errors());
-    let modes = on_host(
-        &world,
-        "stat -c %A .git/refs/heads/deep .git/refs/heads/deep/er",
-    )
-    .text();
+    let modes = world.set_up("stat -c %A .git/refs/heads/deep .git/refs/heads/deep/er");
     assert!(modes.lines().all(|mode| mode == "drwxrwsr-x"), "{modes}");
     for file in [
         "chmod 2755 f",
@@ -357,38 +324,33 @@ fn a_shared_repository_is_worked_in(place: Place) {
     }
     let bits =
         "find . -path ./.git -prune -o -type f -perm /6000 -print; find . -perm /4000 -print";
-    assert_eq!(on_host(&world, bits).text(), "");
+    assert_eq!(world.set_up(bits), "");
 }
 
 place_test!(what_a_filter_of_the_users_should_change_is_not_committed_as_it_is);
 /// Without a word git leaves out a filter that it does not know, and commits the content of large files, or of files that are secret.
 fn what_a_filter_of_the_users_should_change_is_not_committed_as_it_is(place: Place) {
     let world = World::new(place);
-    on_host(
-        &world,
-        &format!(
+    world.set_up(&format!(
             "git init -q; {IDENTITY}; echo 'big filter=lfs' > .gitattributes; echo 'key filter=crypt' >> .gitattributes"
-        ),
-    );
+        ));
     world.put("big", "content");
     world.put("key", "content");
     let script = "git add .gitattributes; git add big 2>&1; git add key 2>&1; git ls-files";
     // The control: an account that knows no filters.
-    let added = run(&mut world.cell(script), LIMIT).text();
+    let added = world.in_cell(script).text();
     assert!(
         added.contains("big\n") && added.contains("key\n"),
         "{added}"
     );
-    on_host(&world, "git rm -q --cached big key");
+    world.set_up("git rm -q --cached big key");
     world.write(
         &world.home.join(".gitconfig"),
         "[filter \"lfs\"]\n\tclean = git-lfs clean -- %f\n\trequired = true\n[filter \"crypt\"]\n\tclean = my-crypt\n",
     );
-    let printed = run(
-        &mut world.cell(&format!("{script}; git config filter.lfs.clean")),
-        LIMIT,
-    )
-    .text();
+    let printed = world
+        .in_cell(&format!("{script}; git config filter.lfs.clean"))
+        .text();
     assert!(
         printed.ends_with("git-lfs clean -- %f\n")
             && printed.contains("clean filter 'crypt' failed"),
@@ -396,8 +358,8 @@ fn what_a_filter_of_the_users_should_change_is_not_committed_as_it_is(place: Pla
     );
     assert!(!printed.contains("\nkey\n"), "{printed}");
     // Where there is no git-lfs, git stops too.
-    let has_lfs = on_host(&world, "command -v git-lfs || true")
-        .text()
+    let has_lfs = world
+        .set_up("command -v git-lfs || true")
         .contains("git-lfs");
     assert!(has_lfs || !printed.contains("\nbig\n"), "{printed}");
 }
@@ -420,7 +382,7 @@ fn branches_come_and_go_with_names_that_a_shell_may_make(place: Place) {
         assert_eq!(session.bash(&format!("{back}; true")).success(), "");
     }
     assert_eq!(
-        on_host(&world, "git status --porcelain; git branch --show-current").text(),
+        world.set_up("git status --porcelain; git branch --show-current"),
         "main\n"
     );
 }
@@ -446,10 +408,7 @@ fn a_checkout_leaves_out_what_the_host_acts_on_by_name(place: Place) {
     );
     assert_eq!(printed.success(), "text\n", "{}", printed.errors());
     // The host can.
-    on_host(
-        &world,
-        "git checkout -qf refused; cat .vscode/settings.json",
-    );
+    world.set_up("git checkout -qf refused; cat .vscode/settings.json");
 }
 
 fn sorted<'a>(names: &[&'a str]) -> Vec<&'a str> {
@@ -462,7 +421,7 @@ place_test!(a_checkout_does_not_change_what_was_there);
 /// What the user's checkout had when the session opened, and the host acts on, stays as it was.
 fn a_checkout_does_not_change_what_was_there(place: Place) {
     let world = repository(place);
-    on_host(&world, "git checkout -q made");
+    world.set_up("git checkout -q made");
     let printed = in_cell(&world, "git checkout -q main");
     assert!(
         printed.errors().contains("unable to unlink '.buckconfig'"),
@@ -495,7 +454,7 @@ fn worktrees_work(place: Place) {
     // To the host they are worktrees of its repository.
     let host = "cd trees/topic; git status --porcelain; git rev-parse --git-common-dir; cd ../..
             git -C trees/topic config user.name; cat .git/worktrees/topic/commondir; git worktree remove trees/topic; git fsck";
-    let printed = on_host(&world, host).text();
+    let printed = world.set_up(host);
     assert_eq!(
         printed,
         format!("{}/.git\nT\n../..\n", world.project.display())
@@ -505,7 +464,7 @@ fn worktrees_work(place: Place) {
 place_test!(repositories_are_made_and_cloned);
 fn repositories_are_made_and_cloned(place: Place) {
     let world = repository(place);
-    on_host(&world, "git checkout -q made");
+    world.set_up("git checkout -q made");
     let script = "git init -q made; cd made; git config user.name t; git config user.email t@t; echo x > x; git add x
             git commit -qm x; cd ..; git clone -q . cloned; cat cloned/.github/workflows/x.yml
             git clone -q --bare . bare.git; git -C cloned pull -q; git -C cloned fetch -q; rm -rf made cloned bare.git; ls";
@@ -526,11 +485,7 @@ fn repositories_are_made_and_cloned(place: Place) {
         printed.errors()
     );
     assert_eq!(
-        on_host(
-            &world,
-            "cd cloned; cat file; git log --format=%s; ls -A .vscode"
-        )
-        .text(),
+        world.set_up("cd cloned; cat file; git log --format=%s; ls -A .vscode"),
         "one\nnames\none\n"
     );
 }
@@ -538,10 +493,7 @@ fn repositories_are_made_and_cloned(place: Place) {
 place_test!(archives_are_unpacked_and_settings_written);
 fn archives_are_unpacked_and_settings_written(place: Place) {
     let world = repository(place);
-    on_host(
-        &world,
-        "git archive made > made.tar; git archive refused > refused.tar",
-    );
+    world.set_up("git archive made > made.tar; git archive refused > refused.tar");
     let printed = in_cell(
         &world,
         "mkdir t; tar xf made.tar -C t; cd t; find . -type f | xargs cat | sort | uniq -c",
@@ -579,10 +531,7 @@ place_test!(submodules_are_not_added);
 /// A submodule's settings name a directory of the host, and its `.git` too: they are the user's to make.
 fn submodules_are_not_added(place: Place) {
     let world = repository(place);
-    on_host(
-        &world,
-        "git init -q lib; cd lib; git config user.name t; git config user.email t@t; git commit -q --allow-empty -m x",
-    );
+    world.set_up("git init -q lib; cd lib; git config user.name t; git config user.email t@t; git commit -q --allow-empty -m x");
     let add = "git -c protocol.file.allow=always submodule add -q ./lib sub";
     let printed = in_cell(&world, &add.replace("./lib", "\"$PWD/lib\""));
     assert!(
@@ -592,13 +541,10 @@ fn submodules_are_not_added(place: Place) {
     );
     assert!(!world.project.join(".git/modules/sub/config").exists());
     // One that the user has added is worked in.
-    on_host(
-        &world,
-        &format!(
-            "git clean -qfd sub; {}",
-            add.replace("./lib", "\"$PWD/lib\"")
-        ),
-    );
+    world.set_up(&format!(
+        "git clean -qfd sub; {}",
+        add.replace("./lib", "\"$PWD/lib\"")
+    ));
     let work = "cd sub; git config user.name || true; echo x > x; git add x; git -c user.name=t -c user.email=t@t commit -qm x
             cd ..; git add sub; git commit -qm sub; git submodule status | cut -c1";
     let printed = in_cell(&world, work);
@@ -646,23 +592,18 @@ fn the_users_git_runs_nothing_that_a_cell_has_left(place: Place) {
     let world = repository(place);
     let add = "git init -q lib; git -C lib -c user.name=t -c user.email=t@t commit -q --allow-empty -m x
             git -c protocol.file.allow=always submodule add -q \"$PWD/lib\" sub; git add sub; git commit -qm sub";
-    on_host(&world, add);
+    world.set_up(add);
     let kept = KeptWorld::of(world);
     for (trap, walk) in TRAPS {
         let sprung = |world: &World| {
-            run(world.host("bash").args(["-c", walk]), LIMIT);
+            world.on_host(walk);
             world.project.join("sprung").exists()
         };
         let control = kept.restore();
-        run(
-            control
-                .host("bash")
-                .args(["-c", &format!("{TRAP}\n{trap}")]),
-            LIMIT,
-        );
+        control.on_host(&format!("{TRAP}\n{trap}"));
         assert!(sprung(control), "the control of {trap}");
         let world = kept.restore();
-        run(&mut world.cell(&format!("{TRAP}\n{trap}")), LIMIT);
+        world.in_cell(&format!("{TRAP}\n{trap}"));
         assert!(!sprung(world), "{trap}");
     }
 }
@@ -671,16 +612,12 @@ place_test!(what_is_closed_to_reading_is_passed_over);
 /// A secret that is neither tracked nor ignored: git would end at it, and everything beside it would stay where it is.
 fn what_is_closed_to_reading_is_passed_over(place: Place) {
     let world = World::new(place);
-    on_host(
-        &world,
-        &format!("git init -q -b main; {IDENTITY}; echo one > file; git add .; git commit -qm one"),
-    );
-    on_host(
-        &world,
-        &format!(
+    world.set_up(&format!(
+        "git init -q -b main; {IDENTITY}; echo one > file; git add .; git commit -qm one"
+    ));
+    world.set_up(&format!(
             "git init -q -b main sub; cd sub; {IDENTITY}; echo one > file; git add .; git commit -qm one"
-        ),
-    );
+        ));
     for name in [".env", "deep er/[x]/.env.local", "sub/.env", "sub/a/id_rsa"] {
         // In no form in which commands would see a mask.
         world.put(name, "a key\n");
@@ -713,12 +650,9 @@ fn what_is_closed_to_reading_is_passed_over(place: Place) {
     let stashed = "cd sub; echo two >> file; echo new > other; git stash -qu; git status --porcelain; git stash pop -q; cat other";
     assert_eq!(in_cell(&world, stashed).success(), "new\n");
     // To the user's own git they are what they were.
-    let host = on_host(
-        &world,
-        "git status --porcelain -uall -- .env 'deep er'; git check-ignore -v .env || true; cat .git/info/exclude | grep -v '^#' || true; git -C sub status --porcelain",
-    );
+    let host = world.set_up("git status --porcelain -uall -- .env 'deep er'; git check-ignore -v .env || true; cat .git/info/exclude | grep -v '^#' || true; git -C sub status --porcelain");
     assert_eq!(
-        host.text(),
+        host,
         "?? .env\n?? \"deep er/[x]/.env.local\"\n M file\n?? .env\n?? a/\n?? other\n"
     );
     assert!(!world.home.join(".config/git").exists());

@@ -161,7 +161,7 @@ fn a_crash_starts_no_handler_of_the_machine(place: Place) {
         core.split_whitespace().nth(5).unwrap().to_owned()
     };
     let outside = hard(&std::fs::read_to_string("/proc/self/limits").unwrap());
-    let inside = hard(&run(&mut world.cell("cat /proc/self/limits"), LIMIT).success());
+    let inside = hard(&world.in_cell("cat /proc/self/limits").success());
     // A limit of 0 from outside cannot be raised.
     assert_eq!(inside, if outside == "0" { "0" } else { "1" });
 }
@@ -178,10 +178,6 @@ try:
     while made < 400: made += len(os.openpty()) // 2
 except OSError: pass
 print(made)'";
-    let made: u32 = run(&mut world.cell(script), LIMIT)
-        .success()
-        .trim()
-        .parse()
-        .unwrap();
+    let made: u32 = world.in_cell(script).success().trim().parse().unwrap();
     assert!((64..=256).contains(&made), "{made}");
 }

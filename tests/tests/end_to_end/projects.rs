@@ -1,22 +1,13 @@
 //! Criterion 2 of the main job: ordinary projects work in a cell.
 
 use lazaret_tests::world::unique;
-use lazaret_tests::{
-    Finished, LIMIT, Place, Session, User, World, once_test, place_test, programs, run,
-};
+use lazaret_tests::{LIMIT, Place, Session, User, World, once_test, place_test, programs, run};
 use serde_json::json;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
-
-/// Runs a script of the host in the world, which must go well.
-fn on_host(world: &World, script: &str) -> Finished {
-    let finished = run(world.host("bash").args(["-ec", script]), LIMIT);
-    finished.success();
-    finished
-}
 
 place_test!(git_status_and_commit_work);
 fn git_status_and_commit_work(place: Place) {
@@ -25,27 +16,23 @@ fn git_status_and_commit_work(place: Place) {
     world.put(".gitignore", ".env\n");
     world.put(".env", "KEY=1\n");
     let identify = "git config user.name T; git config user.email t@t.invalid";
-    on_host(
-        &world,
-        &format!("git init -q -b main; {identify}; git add -A; git commit -qm first"),
-    );
-    let status = run(
-        &mut world.cell("echo two >> file; echo new > other; git status --porcelain"),
-        LIMIT,
-    );
+    world.set_up(&format!(
+        "git init -q -b main; {identify}; git add -A; git commit -qm first"
+    ));
+    let status = world.in_cell("echo two >> file; echo new > other; git status --porcelain");
     assert_eq!(status.success(), " M file\n?? other\n");
     let script = "git add -A && git commit -qm second && git log --format=%s && git branch side && \
                       git checkout -q side && echo three >> file && git commit -qam third && git checkout -q main && \
                       git merge -q side && git stash list && git gc -q && git fsck";
-    let finished = run(&mut world.cell(script), LIMIT);
+    let finished = world.in_cell(script);
     assert!(
         finished.success().starts_with("second\nfirst\n"),
         "{}",
         finished.text()
     );
-    let log = on_host(&world, "git status --porcelain; git log --format=%s main");
-    assert_eq!(log.text(), "third\nsecond\nfirst\n", "seen from outside");
-    let leftovers = on_host(&world, "git status --porcelain --ignored; ls -A").text();
+    let log = world.set_up("git status --porcelain; git log --format=%s main");
+    assert_eq!(log, "third\nsecond\nfirst\n", "seen from outside");
+    let leftovers = world.set_up("git status --porcelain --ignored; ls -A");
     assert_eq!(
         leftovers, "!! .env\n.env\n.git\n.gitignore\nfile\nother\n",
         "left in the project"
@@ -56,7 +43,7 @@ once_test!(closed_names_are_printed_only_when_asked_for);
 fn closed_names_are_printed_only_when_asked_for() {
     let world = World::new(Place::any());
     world.put(".env", "KEY=1\n");
-    on_host(&world, "for name in 1 2 3 4 5; do ln .env $name; done");
+    world.set_up("for name in 1 2 3 4 5; do ln .env $name; done");
     let errors = |options: &[&str]| {
         let finished = run(
             world.lazaret("run").args(options).args(["--", "true"]),
@@ -98,14 +85,13 @@ fn work_goes_on_with_an_older_landlock() {
             let world = World::ablated(place, &format!("landlock-abi={abi}"));
             world.put("file", "one\n");
             let identify = "git config user.name T; git config user.email t@t.invalid";
-            on_host(
-                &world,
-                &format!("git init -q -b main; {identify}; git add -A; git commit -qm first"),
-            );
+            world.set_up(&format!(
+                "git init -q -b main; {identify}; git add -A; git commit -qm first"
+            ));
             let script = "echo two >> file && git commit -qam second && git log --format=%s && \
                           mkdir -p a b && echo moved > a/x && mv a/x b/y && cat b/y && : > file && wc -c < file && \
                           echo 'int main(void){return 0;}' > c.c && gcc -o c c.c && ./c";
-            let finished = run(&mut world.cell(script), LIMIT);
+            let finished = world.in_cell(script);
             assert_eq!(
                 finished.success(),
                 "second\nfirst\nmoved\n0\n",
@@ -239,7 +225,7 @@ os.chown('file', os.getuid(), os.getgid()); os.chown('file', -1, -1); print('own
     let world = World::new(place);
     world.put("file", "");
     world.put("owner.py", SCRIPT);
-    let done = run(&mut world.cell("python3 owner.py"), LIMIT);
+    let done = world.in_cell("python3 owner.py");
     assert_eq!(
         done.success(),
         "1 ".repeat(9) + "own\n",
@@ -266,17 +252,14 @@ fn closed_files_above_the_project_are_missing(place: Place) {
         LIMIT,
     );
     assert_eq!(control.success(), format!("there\n{0}{0}", world.canary));
-    let done = run(&mut world.cell(&look), LIMIT);
+    let done = world.in_cell(&look);
     let missing = "No such file or directory\n";
     let expected = format!(
         "cat: {}: {missing}cat: ../.prettierrc: {missing}",
         beside.display()
     );
     assert_eq!(done.success(), expected);
-    run(
-        &mut world.cell(&format!("echo x > {}", beside.display())),
-        LIMIT,
-    );
+    world.in_cell(&format!("echo x > {}", beside.display()));
     assert_eq!(fs::read_to_string(&beside).unwrap(), world.canary);
 }
 
@@ -383,7 +366,7 @@ fn nothing_is_written_beside_a_project_and_lost(place: Place) {
         "cd '{}' && rm -rf {way} && mkdir -p {project}",
         home.display()
     );
-    run(world.host("bash").args(["-c", &make]), LIMIT).success();
+    world.on_host(&make).success();
     let script = "echo x > here; (echo x > ../beside); (echo x > ../../above); mkdir ../sibling; (echo x > ~/own) && echo at home";
     let mut lazaret = world.program("lazaret");
     lazaret
@@ -426,7 +409,7 @@ fn caches_live_on_with_their_project(place: Place) {
     let fill =
         "for d in \"$GOCACHE\" \"$CCACHE_DIR\" \"$PIP_CACHE_DIR\" \"$npm_config_cache\" \"$CARGO_HOME\"; do
         mkdir -p \"$d\" && echo warm > \"$d/x\" && echo \"$d\"; done";
-    let named = run(&mut world.cell(fill), LIMIT).success();
+    let named = world.in_cell(fill).success();
     let caches = world.central.join("caches");
     assert_eq!(named.lines().count(), 5, "{named}");
     assert!(
@@ -436,18 +419,16 @@ fn caches_live_on_with_their_project(place: Place) {
         "{named}"
     );
     assert_eq!(
-        run(
-            &mut world.cell("cat \"$GOCACHE/x\" \"$CARGO_HOME/x\""),
-            LIMIT
-        )
-        .success(),
+        world
+            .in_cell("cat \"$GOCACHE/x\" \"$CARGO_HOME/x\"")
+            .success(),
         "warm\nwarm\n"
     );
     let elsewhere = format!(
         "test ! -e \"$GOCACHE/x\" && ! cat {}/go-build/x",
         caches.display()
     );
-    run(&mut other.cell(&elsewhere), LIMIT).success();
+    other.in_cell(&elsewhere).success();
     let policy = "version = 1\n[profile.own.environment]\nset = { GOCACHE = '/tmp/mine' }\n[profile.still]\ncentral = 'read'\n";
     world.write(&world.home.join("settings/lazaret/policy.toml"), policy);
     for (profile, want) in [("own", "/tmp/mine"), ("still", "")] {

@@ -89,7 +89,7 @@ fn the_shell_neither_reads_nor_changes_them(place: Place) {
         "python3 -c \"import os; os.rename('.env','x'); print(open('x').read())\"",
         "tar c . | strings",
     ] {
-        let finished = run(&mut world.cell(script), LIMIT);
+        let finished = world.in_cell(script);
         let mut session = Session::open(&world);
         let answer = session.bash(script);
         let text = format!("{}{}{}", finished.text(), finished.errors(), answer.result);

@@ -1,18 +1,12 @@
 //! Where people work in a repository: in a directory of it, in a worktree, in a submodule.
 
 use crate::kept_world::KeptWorld;
-use lazaret_tests::{Finished, LIMIT, Place, Session, World, once_test, place_test, run};
+use lazaret_tests::{LIMIT, Place, Session, World, once_test, place_test, run};
 use serde_json::json;
 use std::path::Path;
 use std::process::Command;
 
 const IDENTITY: &str = "git config user.name T; git config user.email t@t.invalid";
-
-fn on_host(world: &World, script: &str) -> Finished {
-    let finished = run(world.host("bash").args(["-ec", script]), LIMIT);
-    finished.success();
-    finished
-}
 
 /// `lazaret WORDS` in a directory, with no project named.
 fn lazaret_in(world: &World, directory: &Path, words: &[&str]) -> Command {
@@ -26,10 +20,9 @@ fn workspace(place: Place) -> World {
     let world = World::new(place);
     world.put("top", "of all\n");
     world.put("packages/one/file", "one\n");
-    on_host(
-        &world,
-        &format!("git init -q -b main; {IDENTITY}; git add -A; git commit -qm first"),
-    );
+    world.set_up(&format!(
+        "git init -q -b main; {IDENTITY}; git add -A; git commit -qm first"
+    ));
     world
 }
 
@@ -168,7 +161,7 @@ fn a_home_is_no_project() {
     let world = World::new(Place::any());
     let directory = world.home.join("work");
     world.make_folder(&directory);
-    on_host(&world, "cd; git init -q");
+    world.set_up("cd; git init -q");
     let finished = run(
         &mut lazaret_in(&world, &directory, &["run", "-v", "--", "pwd"]),
         LIMIT,
@@ -191,7 +184,7 @@ fn worktree(place: Place) -> World {
         world.outside.display(),
         world.project.display()
     );
-    on_host(&world, &script);
+    world.set_up(&script);
     world
 }
 
@@ -203,7 +196,7 @@ fn a_linked_worktree_is_worked_in(place: Place) {
         git checkout -q side; echo s > s; git add s; git commit -qm s; git checkout -q topic; git rebase -q side
         git tag t; git reset -q --hard HEAD~1; git merge -q --ff-only t; git pack-refs --all; git worktree list | wc -l
         git status --porcelain; git log --format=%s | head -2";
-    let finished = run(&mut world.cell(script), LIMIT);
+    let finished = world.in_cell(script);
     assert_eq!(
         finished.success(),
         "two\none\n3\nx\ntwo\n",
@@ -213,7 +206,7 @@ fn a_linked_worktree_is_worked_in(place: Place) {
     let host = "cd ../outside/main; git status --porcelain; git log --format=%s topic; git branch --format='%(refname:short)'
         git fsck --no-dangling; git worktree list | wc -l; git -C ../other status --porcelain";
     let want = "x\ntwo\ns\none\nmain\nnew\nother\nside\ntopic\n3\n";
-    assert_eq!(on_host(&world, host).text(), want);
+    assert_eq!(world.set_up(host), want);
 }
 
 /// What a command tries on the repository that its worktree belongs to. Each changes something there that is not the worktree's.
@@ -244,7 +237,7 @@ const NOT_SHARED: &str = "cd ../outside/main/.git; find . \\( -path './objects/?
 place_test!(of_its_repository_only_the_shared_part_is_open);
 fn of_its_repository_only_the_shared_part_is_open(place: Place) {
     let kept = KeptWorld::of(worktree(place));
-    let state = |world: &World| on_host(world, &format!("{{ {NOT_SHARED}; }} 2>&1 || true")).text();
+    let state = |world: &World| world.set_up(&format!("{{ {NOT_SHARED}; }} 2>&1 || true"));
     let before = state(kept.restore());
     for attack in ON_COMMON {
         let changed = |in_cell: bool| {
@@ -252,8 +245,8 @@ fn of_its_repository_only_the_shared_part_is_open(place: Place) {
             let common = world.outside.join("main/.git");
             let script = format!("G='{}'; N=project; {attack}", common.display());
             let finished = match in_cell {
-                true => run(&mut world.cell(&script), LIMIT),
-                false => run(world.host("bash").args(["-c", &script]), LIMIT),
+                true => world.in_cell(&script),
+                false => world.on_host(&script),
             };
             let after = state(world);
             (before != after).then(|| {
@@ -307,7 +300,7 @@ fn a_file_in_the_project_opens_no_repository(place: Place) {
         );
         assert!(finished.errors().contains(&named), "{}", finished.errors());
         // The control: in a worktree that the repository knows it is read.
-        let finished = run(&mut world.cell(&script), LIMIT);
+        let finished = world.in_cell(&script);
         assert!(
             finished.text().contains("[core]") && sprung(&common),
             "{}",
@@ -326,7 +319,7 @@ fn a_submodule_is_worked_in(place: Place) {
          cd sub; {IDENTITY}",
         world.outside.display()
     );
-    on_host(&world, &script);
+    world.set_up(&script);
     let sub = world.outside.join("super/sub");
     let work = |script: &str| {
         let mut cell = world.program("lazaret");
@@ -344,9 +337,9 @@ fn a_submodule_is_worked_in(place: Place) {
     work(&attack(script));
     let found = "grep -r sprung super/.git/config super/.git/modules/sub/config super/.git/modules/sub/hooks | wc -l; git -C super/sub log -1 --format=%s";
     let look = format!("cd '{}'; {found}", world.outside.display());
-    assert_eq!(on_host(&world, &look).text(), "0\nmore\n");
-    on_host(&world, &attack(script));
-    assert_ne!(on_host(&world, &look).text(), "0\nmore\n", "control");
+    assert_eq!(world.set_up(&look), "0\nmore\n");
+    world.set_up(&attack(script));
+    assert_ne!(world.set_up(&look), "0\nmore\n", "control");
 }
 
 place_test!(a_separate_directory_is_opened_by_policy);
@@ -357,7 +350,7 @@ fn a_separate_directory_is_opened_by_policy(place: Place) {
         "git init -q -b main --separate-git-dir '{}' .; {IDENTITY}; echo a > a; git add a; git commit -qm a",
         store.display()
     );
-    on_host(&world, &script);
+    world.set_up(&script);
     let log = |profile: &str| {
         run(
             world
@@ -390,12 +383,9 @@ fn no_link_comes_into_a_repository(place: Place) {
         "rm -f .git/packed-refs; ln -s \"$T.new\" .git/packed-refs",
     ];
     let world = World::new(place);
-    on_host(
-        &world,
-        &format!(
-            "git init -q -b main; {IDENTITY}; git commit -q --allow-empty -m a; git pack-refs --all"
-        ),
-    );
+    world.set_up(&format!(
+        "git init -q -b main; {IDENTITY}; git commit -q --allow-empty -m a; git pack-refs --all"
+    ));
     let target = world.outside.join("rc");
     world.write(&target, "mine\n");
     let kept = KeptWorld::of(world);
@@ -404,13 +394,10 @@ fn no_link_comes_into_a_repository(place: Place) {
             let world = kept.restore();
             let script = format!("T='{}'; {attack}", target.display());
             match in_cell {
-                true => run(&mut world.cell(&script), LIMIT),
-                false => run(world.host("bash").args(["-c", &script]), LIMIT),
+                true => world.in_cell(&script),
+                false => world.on_host(&script),
             };
-            on_host(
-                world,
-                "git commit -q --allow-empty -m b; git branch x; git pack-refs --all; git branch -qd x",
-            );
+            world.set_up("git commit -q --allow-empty -m b; git branch x; git pack-refs --all; git branch -qd x");
             std::fs::read(&target).unwrap() != b"mine\n" || target.with_extension("new").exists()
         };
         assert!(written(false), "the control does nothing: {attack}");
@@ -431,20 +418,16 @@ fn committed_files_with_names_of_secrets_are_ordinary(place: Place) {
             "git init -q -b main; {IDENTITY}; git add -Af .; git commit -qm one; git branch side; echo MODE=two > .env.test
              git commit -qam two; git checkout -q side; git rm -q .env.test; git commit -qm none; git checkout -q main; {pack}"
         );
-        on_host(&world, &script);
+        world.set_up(&script);
         let script = "set -e; cat .env.test packages/a/.env.development; git status --porcelain; echo MODE=three > .env.test
             git stash -q; cat .env.test; git stash pop -q >/dev/null; cat .env.test; git reset -q --hard
             git checkout -q side; ls .env.test 2>/dev/null || true; git checkout -q main; git checkout -q -b work HEAD~1
             echo x > x; git add x; git commit -qm x; git rebase -q main; cat .env.test; git status --porcelain; git log --format=%s";
-        let finished = run(&mut world.cell(script), LIMIT);
+        let finished = world.in_cell(script);
         let want = "MODE=two\nMODE=one\nMODE=two\nMODE=three\nMODE=two\nx\ntwo\none\n";
         assert_eq!(finished.success(), want, "{pack}: {}", finished.errors());
         assert_eq!(
-            on_host(
-                &world,
-                "git status --porcelain; git fsck --no-dangling; cat .env.test"
-            )
-            .text(),
+            world.set_up("git status --porcelain; git fsck --no-dangling; cat .env.test"),
             "MODE=two\n"
         );
     }
@@ -466,22 +449,17 @@ fn what_is_not_committed_stays_a_secret(place: Place) {
     for scene in NOT_COMMITTED {
         let world = World::new(place);
         let secret = &world.canary;
-        on_host(
-            &world,
-            &format!(
+        world.set_up(&format!(
                 "S={secret}; git init -q -b main; {IDENTITY}; echo f > f; git add f; git commit -qm f; {scene}"
-            ),
-        );
-        let finished = run(
-            &mut world.cell("cat .env; grep -r . .env; echo sprung >> .env; rm -f .env; true"),
-            LIMIT,
-        );
+            ));
+        let finished =
+            world.in_cell("cat .env; grep -r . .env; echo sprung >> .env; rm -f .env; true");
         assert!(!finished.text().contains(secret.as_str()), "{scene}");
-        let there = on_host(&world, "cat .env").text();
+        let there = world.set_up("cat .env");
         assert_eq!(there.trim(), secret, "{scene}");
         // The control: once it is committed it is read.
-        on_host(&world, "git add -f .env; git commit -qm all");
-        let finished = run(&mut world.cell("cat .env"), LIMIT);
+        world.set_up("git add -f .env; git commit -qm all");
+        let finished = world.in_cell("cat .env");
         assert_eq!(finished.success().trim(), secret, "{scene}");
     }
 }
@@ -491,10 +469,10 @@ place_test!(a_later_run_goes_on_where_an_earlier_one_stopped);
 fn a_later_run_goes_on_where_an_earlier_one_stopped(place: Place) {
     let world = World::new(place);
     let made = "mkdir -p .github/workflows; echo one > .env.test; echo one > .github/workflows/ci.yml; echo one > .bazelrc";
-    run(&mut world.cell(made), LIMIT).success();
+    world.in_cell(made).success();
     let changed = "set -e; cat .env.test .github/workflows/ci.yml .bazelrc; echo two >> .env.test; echo two >> .github/workflows/ci.yml
         echo new > .github/workflows/new.yml; rm .bazelrc; mv .env.test .env.prod; echo three > .env.test";
-    let finished = run(&mut world.cell(changed), LIMIT);
+    let finished = world.in_cell(changed);
     assert_eq!(
         finished.success(),
         "one\none\none\n",
@@ -509,10 +487,7 @@ fn a_later_run_goes_on_where_an_earlier_one_stopped(place: Place) {
         "one\ntwo\nthree\none\ntwo\nnew\n"
     );
     session.close(LIMIT);
-    let finished = run(
-        &mut world.cell("set -e; cat .env.prod; rm -r .github .env.prod .env.test; ls -A"),
-        LIMIT,
-    );
+    let finished = world.in_cell("set -e; cat .env.prod; rm -r .github .env.prod .env.test; ls -A");
     assert_eq!(finished.success(), "four\n", "{}", finished.errors());
 }
 
@@ -555,14 +530,14 @@ fn what_the_host_has_changed_is_closed_again(place: Place) {
         let attacked = |changed: bool| {
             let world = World::new(place);
             let make = "mkdir -p .github/workflows; echo one > .env.test; echo one > .github/workflows/ci.yml";
-            run(&mut world.cell(make), LIMIT).success();
+            world.in_cell(make).success();
             let secret = format!("S={};", world.canary);
             if changed {
-                on_host(&world, &format!("{secret} {change}"));
+                world.set_up(&format!("{secret} {change}"));
             }
-            let finished = run(&mut world.cell(&format!("{secret} {read}; {write}")), LIMIT);
-            let written = on_host(&world, "cat .env.test .github/workflows/*")
-                .text()
+            let finished = world.in_cell(&format!("{secret} {read}; {write}"));
+            let written = world
+                .set_up("cat .env.test .github/workflows/*")
                 .contains("sprung");
             (written, finished.text().contains(&world.canary))
         };

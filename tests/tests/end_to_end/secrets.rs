@@ -1,6 +1,6 @@
 //! Criterion 5 of the main job: the secrets of the machine and the network stay out of a cell, in both tiers.
 
-use lazaret_tests::{LIMIT, Place, Serving, Session, World, place_test, run};
+use lazaret_tests::{Place, Serving, Session, World, place_test};
 use std::io::Write;
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// What a script prints, from a cell of its own and from a warm one.
 fn printed(world: &World, script: &str) -> String {
-    let finished = run(&mut world.cell(script), LIMIT);
+    let finished = world.in_cell(script);
     let mut session = Session::open(world);
     let answer = session.bash(script);
     let streamed: String = answer
@@ -66,7 +66,8 @@ fn the_environment_has_no_secret(place: Place) {
         assert!(!text.contains(&world.canary), "{script}: {text}");
     }
     assert!(
-        run(&mut world.cell("echo $PATH; test -n \"$HOME\""), LIMIT)
+        world
+            .in_cell("echo $PATH; test -n \"$HOME\"")
             .success()
             .contains("/usr/bin")
     );

@@ -100,7 +100,7 @@ fn each_request_has_one_record_before_its_answer(place: Place) {
 place_test!(no_cell_reaches_the_audit);
 fn no_cell_reaches_the_audit(place: Place) {
     let world = World::new(place);
-    run(&mut world.cell("true"), LIMIT).success();
+    world.in_cell("true").success();
     let audit = audit_of(&world).join("audit-000001.jsonl");
     let head = audit_of(&world).join("head");
     assert_eq!(
@@ -116,19 +116,19 @@ fn no_cell_reaches_the_audit(place: Place) {
     );
     // Without a cell all of it works: in another world, whose audit is then broken.
     let control = World::new(place);
-    run(&mut control.cell("true"), LIMIT).success();
+    control.in_cell("true").success();
     let there = attack.replace(
         world.state.to_str().unwrap(),
         control.state.to_str().unwrap(),
     );
-    let text = run(control.host("bash").args(["-c", &there]), LIMIT).text();
+    let text = control.on_host(&there).text();
     assert!(
         text.contains("\"hash\"") && text.contains("WROTE") && text.contains("MOVED"),
         "{text}"
     );
     assert_eq!(verify(&control).code(), 1);
     // In one nothing does.
-    let text = run(&mut world.cell(&attack), LIMIT).text();
+    let text = world.in_cell(&attack).text();
     for got in ["\"hash\"", "WROTE", "REMOVED", "MOVED", "OPENED", "head"] {
         assert!(!text.contains(got), "{got}: {text}");
     }
@@ -150,7 +150,7 @@ fn no_cell_reaches_the_audit(place: Place) {
 once_test!(no_root_and_no_grant_shows_the_records);
 fn no_root_and_no_grant_shows_the_records() {
     let world = World::new(Place::any());
-    run(&mut world.cell("true"), LIMIT).success();
+    world.in_cell("true").success();
     let lazaret = world.state.join("lazaret");
     // Where the variable leads into the root itself, it is not believed.
     let variable = "XDG_STATE_HOME names";
@@ -195,7 +195,7 @@ fn nothing_runs_without_an_audit(place: Place) {
     // It cannot be made.
     let world = World::new(place);
     world.write(&world.state.join("lazaret"), "a file");
-    let finished = run(&mut world.cell("touch ran"), LIMIT);
+    let finished = world.in_cell("touch ran");
     finished.expect(125);
     assert!(
         finished.errors().contains("the audit cannot be written"),
@@ -263,7 +263,7 @@ fn a_full_disk_ends_the_session_and_leaves_a_whole_chain(place: Place) {
     disk.empty();
     // Nothing half-written is left, and a new session goes on from there.
     let before = whole(&world);
-    run(&mut world.cell("true"), LIMIT).success();
+    world.in_cell("true").success();
     assert!(process::until(LIMIT, || of_kind(
         &records(&world),
         "closed"
@@ -331,7 +331,7 @@ fn what_a_killed_broker_had_started_is_known(place: Place) {
     );
     assert!(of_kind(&records, "call").is_empty() && of_kind(&records, "closed").is_empty());
     whole(&world);
-    run(&mut world.cell("true"), LIMIT).success();
+    world.in_cell("true").success();
     whole(&world);
 }
 
@@ -404,9 +404,9 @@ fn many_brokers_at_once_make_one_whole_chain() {
 once_test!(a_second_reader_and_a_laxer_mode_change_nothing);
 fn a_second_reader_and_a_laxer_mode_change_nothing() {
     let world = World::new(Place::any());
-    run(&mut world.cell("true"), LIMIT).success();
+    world.in_cell("true").success();
     fs::set_permissions(audit_of(&world), fs::Permissions::from_mode(0o755)).unwrap();
-    run(&mut world.cell("true"), LIMIT).success();
+    world.in_cell("true").success();
     assert_eq!(
         fs::metadata(audit_of(&world)).unwrap().mode() & 0o777,
         0o700

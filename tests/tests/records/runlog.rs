@@ -181,7 +181,7 @@ fn a_kill_leaves_whole_lines() {
 once_test!(run_and_call_have_logs_unless_they_are_told_not_to);
 fn run_and_call_have_logs_unless_they_are_told_not_to() {
     let world = World::new(Place::any());
-    run(&mut world.cell("echo out; echo err >&2; exit 4"), LIMIT).expect(4);
+    world.in_cell("echo out; echo err >&2; exit 4").expect(4);
     run(
         &mut world.lazaret_call("glob", &json!({"pattern": "*.needle"})),
         LIMIT,
@@ -232,7 +232,7 @@ fn run_and_call_have_logs_unless_they_are_told_not_to() {
 once_test!(an_id_leads_nowhere_else);
 fn an_id_leads_nowhere_else() {
     let world = World::new(Place::any());
-    run(&mut world.cell("true"), LIMIT).success();
+    world.in_cell("true").success();
     let id = runs(&world).pop().unwrap();
     world.write(
         &world.state.join("lazaret/secret/runlog.jsonl"),
@@ -297,7 +297,7 @@ fn an_old_run_that_cannot_be_removed_costs_no_later_run_its_log(place: Place) {
     let others = world.put("others", "x");
     fs::remove_file(log(&stuck[2])).unwrap();
     symlink(&others, log(&stuck[2])).unwrap();
-    let finished = run(&mut world.cell("echo hello"), LIMIT);
+    let finished = world.in_cell("echo hello");
     assert_eq!(
         (finished.success().as_str(), finished.errors().as_str()),
         ("hello\n", "")
