@@ -11,7 +11,7 @@ const INTERVAL: Duration = Duration::from_millis(100);
 /// Percentage of the processors' time that must have been idle since.
 const IDLE_MIN: u64 = 30;
 
-/// Lets tests begin.
+/// Decides when the next test may begin.
 pub struct Gate {
     usual: usize,
     state: Mutex<State>,
