@@ -19,7 +19,7 @@ Examples:
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Completions {
-    /// The shell
+    /// The shell that completes command lines
     shell: Shell,
 }
 

@@ -49,7 +49,7 @@ installed() {
 check_modes() {
   step "no file is of others, for others to write, or setuid"
   local wrong
-  wrong=$(find /upper/usr /upper/etc -newer /tmp/before ! -type l \( ! -user root -o -perm /6022 \) ! -path '*/alternatives*' 2>/dev/null || true)
+  wrong=$(find /upper/usr /upper/etc -cnewer /tmp/before ! -type l \( ! -user root -o -perm /6022 \) ! -path '*/alternatives*' 2>/dev/null || true)
   [ -z "$wrong" ] || fail "$wrong"
 }
 

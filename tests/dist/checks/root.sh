@@ -13,10 +13,6 @@ cd /mnt/root
 mkdir -p packages upper old home root tmp
 for directory in home root run tmp; do mount -t tmpfs -o mode=755 none "$directory"; done
 chmod 1777 tmp
-# The machine's own, in a copy of its root: what was installed there by hand, and this checkout.
-for directory in usr/local work; do
-  [ "$lower" != / ] || [ ! -d "$directory" ] || mount -t tmpfs -o mode=755 none "$directory"
-done
 mount -t proc proc proc
 mount --rbind /dev dev
 mount --rbind -o ro /sys sys

@@ -6,9 +6,9 @@ use crate::tool::{self, DistError};
 use std::path::Path;
 use std::process::Command;
 
-/// Those that a user starts.
+/// Programs that a user starts.
 pub const COMMANDS: [&str; 2] = ["lazaret", "lazaret-bash"];
-/// Those that these start.
+/// Programs that only the others start.
 pub const INTERNAL: [&str; 4] = [
     "lazaret-attack",
     "lazaret-executor",
