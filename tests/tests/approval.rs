@@ -1260,7 +1260,7 @@ fn an_approver_sees_the_difference_and_rules_over_lasting_grants(place: Place) {
         shown
             .last()
             .map(|record| (&record["call"], &record["path"])),
-        Some((&json!(1), &json!("project:file")))
+        Some((&json!(1), &json!("file")))
     );
     let again = broker.call(2, write("other"));
     assert!(matches!(again.outcome, Outcome::Answered), "{again:?}");
