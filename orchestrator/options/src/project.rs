@@ -137,7 +137,7 @@ impl Project {
     }
 
     /// The same as if `--project` had named it.
-    pub(crate) fn as_named(self) -> Self {
+    pub(crate) fn into_named(self) -> Self {
         Self {
             chosen: Chosen::Named,
             ..self

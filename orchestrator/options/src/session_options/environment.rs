@@ -91,7 +91,7 @@ impl Options {
             (Some(_), _) | (None, None) => return Ok((options, environment)),
         };
         // From now on it is as if it had been named: the directory of commands cannot make it another.
-        let project = found.map(Project::as_named);
+        let project = found.map(Project::into_named);
         let options = Self {
             project: project.as_ref().map(|project| project.root.clone()),
             ..options
