@@ -248,6 +248,12 @@ impl Files {
         }
     }
 
+    /// Kills the worker, and takes no more jobs.
+    pub fn kill(&mut self) {
+        (self.worker, self.current) = (None, None);
+        self.waiting.clear();
+    }
+
     /// Sends the worker as much as it accepts now, and starts one if something is queued and none is running.
     fn advance(&mut self) {
         if self.current.is_none() {

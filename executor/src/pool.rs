@@ -410,7 +410,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Kills the warden, and with it everything in the session, as it is the first process of the session's PID namespace.
+    /// Kills the warden. With it dies everything in the session if the warden is the first process of a PID namespace; otherwise its
+    /// descendants become children of this process.
     pub fn kill(&self) {
         self.warden.kill();
     }

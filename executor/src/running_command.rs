@@ -295,11 +295,6 @@ impl RunningCommand {
         self.cell.end();
     }
 
-    /// Kills its cell's first process.
-    pub fn kill(&self) {
-        self.cell.kill();
-    }
-
     /// Waits for the exit of its cell's first process; false if that has not come by then.
     pub fn exits_until(&self, until: Instant) -> bool {
         loop {

@@ -1,26 +1,29 @@
-//! The end of a session.
+//! The end of a session. Its processes end first, all of them; only then is looked at what they have left.
 
 use crate::call::Call;
 use crate::running_command::RunningCommand;
 use crate::session::Session;
-use broker_protocol::{Ended, Layer};
+use broker_protocol::{Ended, Finding, FindingKind};
+use executor_cell::end_all;
 use executor_project::leave_unreported;
 use executor_spec::scratch::Scratch;
 use std::time::{Duration, Instant};
 
-/// How long all cells together may take to kill their processes when the session ends, and then one whose first process was killed.
+/// How long all cells together may take to kill their processes when the session ends, and to report.
 const LAST_SWEEP: Duration = Duration::from_secs(1);
+/// How long what has been killed may take to end: a process in the kernel's hands, on a file system that does not answer.
+const LAST_KILL: Duration = Duration::from_secs(10);
 /// How long a running file call may take to finish when the client has left.
 const LAST_WRITE: Duration = Duration::from_millis(300);
 
 impl Session {
-    /// Ends the session. Without a PID namespace, cells and the warden see their sockets close and
-    /// kill what is left. The returned directory must be removed after they are gone.
+    /// Ends the session. The returned directory must be removed afterwards.
     pub fn close(mut self) -> Scratch {
         self.files.finish_current(LAST_WRITE);
         // With no command running, changes are the user's own, not a command's.
         let is_busy = !self.calls.is_empty() || self.background.count() > 0;
         self.end_commands();
+        let unfinished = self.end_processes();
         self.created
             .iter_mut()
             .for_each(|created| created.update(&self.spec, true));
@@ -28,18 +31,14 @@ impl Session {
             let found = self.look_at_project(true);
             self.found.extend(found);
         }
+        self.found.extend(unfinished);
         // Nobody is left to report it to.
         leave_unreported(&self.spec, std::mem::take(&mut self.found));
-        if self.spec.has(Layer::PidNamespace) {
-            self.pool.kill();
-        }
         let ends: Vec<_> = self
             .calls
             .into_values()
             .filter_map(Call::into_cancelled)
             .collect();
-        // In the flat tier this kills the remaining processes, before the audit blocks on the disk.
-        drop((self.pool, self.files, self.background));
         let mut unfinished = self.kept.end().into_iter();
         // A failure is ignored: no client is left to report it to.
         let _ = unfinished.try_for_each(|kept| self.audit.append(&kept.record()));
@@ -53,7 +52,7 @@ impl Session {
         self.spec.scratch
     }
 
-    /// Ends all commands, and waits until no process is left that could change what is checked next.
+    /// Ends all commands, and takes what their cells report about them.
     fn end_commands(&mut self) {
         let calls = self.calls.values_mut().filter_map(Call::command_mut);
         let all = calls.chain(self.background.commands_mut());
@@ -67,13 +66,28 @@ impl Session {
         let until = Instant::now() + LAST_SWEEP;
         let mut refusals = Vec::new();
         for command in running {
-            if !command.exits_until(until) {
-                command.kill();
-                command.exits_until(Instant::now() + LAST_SWEEP);
-            }
+            command.exits_until(until);
             refusals.extend_from_slice(command.refusals());
         }
         // What they have misplaced is taken away as after any call.
         self.take_refusals(&refusals);
+    }
+
+    /// Kills every process of the session, also those that no cell has reported, and waits until none is left that could change what
+    /// is looked at next. Reports it if that takes too long.
+    fn end_processes(&mut self) -> Option<Finding> {
+        self.files.kill();
+        self.pool.kill();
+        let have_ended = end_all(Instant::now() + LAST_KILL);
+        (!have_ended).then(|| {
+            let project = self.spec.project.to_string_lossy();
+            let seconds = LAST_KILL.as_secs();
+            let why = format!(
+                "Processes of the session could not be ended within {seconds} s. What they have changed since was not looked at."
+            );
+            Finding::new(FindingKind::Unchecked, project, why).with_advice(
+                "end them, and look for files that you did not expect before you use git there",
+            )
+        })
     }
 }

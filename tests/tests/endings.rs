@@ -1,9 +1,11 @@
 //! How a command ends that somebody else ends, and what is said of what it leaves: its processes get SIGTERM and two seconds, whatever
 //! does not use them is killed, and nothing is gained by ignoring the signal.
 
-use lazaret_tests::process::{assert_gone, until, with_marker};
+use lazaret_tests::process::{Process, assert_gone, left_after, tree, until, with_marker};
 use lazaret_tests::world::long_sleep;
 use lazaret_tests::{LIMIT, Place, Session, World, place_test, run};
+use nix::errno::Errno;
+use nix::sys::ptrace;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
@@ -218,4 +220,103 @@ fn a_person_has_no_time_limit_unless_it_is_set(place: Place) {
     let call = run(world.lazaret("call").args(words), LIMIT);
     let result: Value = serde_json::from_str(&call.text()).unwrap();
     assert_eq!(result["metadata"]["timeout"], 60);
+}
+
+/// What git's prompt has a shell expand, and a program that changes it some time after a signal. It needs no supervisor for that.
+const COUNTER: &str = ".git/rebase-merge/msgnum";
+const LATE_WRITER: &str = r#"mkdir -p .git/rebase-merge; echo 1 > .git/rebase-merge/msgnum; exec python3 -c '
+import os, signal, time
+counter = os.open(".git/rebase-merge/msgnum", os.O_RDWR)
+def write(*_):
+    time.sleep(3)
+    os.pwrite(counter, b"$(id)1", 0)
+signal.signal(signal.SIGUSR1, write)
+open("done", "w").close()
+while True:
+    signal.pause()
+'"#;
+
+/// Whether a shell would expand it.
+fn is_expanded(world: &World) -> bool {
+    std::fs::read_to_string(world.project.join(COUNTER)).is_ok_and(|text| text.contains("$(id)"))
+}
+
+/// First processes of cells that do not obey, and do not end when they are killed: their programs go on meanwhile.
+struct Held(Vec<Pid>);
+
+impl Held {
+    /// Holds those of a session; `None` where this user may not.
+    fn take(session: &Session) -> Option<Self> {
+        let cells = in_session(session, "lazaret-cell");
+        let held: Vec<Pid> = cells.iter().map(|cell| Pid::from_raw(cell.pid)).collect();
+        for cell in &held {
+            match ptrace::seize(*cell, ptrace::Options::PTRACE_O_TRACEEXIT) {
+                Err(Errno::EPERM) => return None,
+                seized => seized.unwrap(),
+            }
+            kill(*cell, Signal::SIGSTOP).unwrap();
+        }
+        assert!(!held.is_empty());
+        Some(Self(held))
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        for cell in &self.0 {
+            let _ = ptrace::detach(*cell, None);
+        }
+    }
+}
+
+/// Ends a session while the first processes of its cells are held for this long, and a command writes 3 s later. Returns when the
+/// broker has ended, and only where this user may hold them.
+fn ended_while_held(place: Place, time: Duration) -> Option<World> {
+    let world = repository(place);
+    let mut session = Session::open(&world);
+    let call = json!({"command": LATE_WRITER, "background": true});
+    session.call("bash", call).success();
+    assert!(until(LIMIT, || world.project.join("done").exists()));
+    // A call that ends meanwhile is not the last look.
+    session.bash("true").success();
+    let broker = in_session(&session, "lazaret-executo");
+    let writer = in_session(&session, "python3");
+    assert_eq!((broker.len(), writer.len()), (1, 1));
+    let held = Held::take(&session)?;
+    kill(Pid::from_raw(writer[0].pid), Signal::SIGUSR1).unwrap();
+    kill(Pid::from_raw(session.pid()), Signal::SIGKILL).unwrap();
+    std::thread::sleep(time);
+    drop(held);
+    assert!(left_after(&broker, LIMIT).is_empty());
+    Some(world)
+}
+
+fn in_session(session: &Session, name: &str) -> Vec<Process> {
+    let all = tree(session.pid()).into_iter();
+    all.filter(|process| process.name == name).collect()
+}
+
+const NOT_RUN: &str = "not run: this user may not trace a first process";
+
+place_test!(nothing_is_written_after_the_last_look);
+fn nothing_is_written_after_the_last_look(place: Place) {
+    let control = repository(place);
+    let later = format!(
+        "({LATE_WRITER}) & until [ -e done ]; do sleep 0.1; done; kill -USR1 $!; sleep 4; kill $!"
+    );
+    run(control.host("bash").args(["-c", &later]), LIMIT);
+    assert!(is_expanded(&control), "the control does not work");
+    match ended_while_held(place, Duration::from_secs(5)) {
+        Some(world) => assert!(!is_expanded(&world)),
+        None => eprintln!("{NOT_RUN}"),
+    }
+}
+
+place_test!(a_session_whose_processes_do_not_end_says_so);
+fn a_session_whose_processes_do_not_end_says_so(place: Place) {
+    let Some(world) = ended_while_held(place, Duration::from_secs(14)) else {
+        return eprintln!("{NOT_RUN}");
+    };
+    let said = Session::open(&world).bash("true").result.to_string();
+    assert!(said.contains("could not be ended within 10 s"), "{said}");
 }

@@ -3,9 +3,12 @@
 use executor_spec::error::{At, Part, SetupError};
 use executor_sys::proc;
 use executor_sys::process::{self, ChildChange, ChildState};
+use nix::errno::Errno;
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 /// A descriptor that is readable when a child has ended.
 pub fn end_signals() -> Result<SignalFd, SetupError> {
@@ -28,6 +31,28 @@ pub fn detach(change: &ChildChange) {
 /// Stops, then kills, every descendant of this process: a stopped process cannot fork away meanwhile.
 pub fn kill_all() {
     kill_trees(proc::children(std::process::id() as i32));
+}
+
+/// Kills and reaps every descendant of this process, which is their subreaper; false if some are left at `until`.
+///
+/// Descendants whose parents have ended become children of this process, so none is left once it has no child.
+pub fn end_all(until: Instant) -> bool {
+    /// Between two rounds: what has been killed needs the processor to end.
+    const PAUSE: Duration = Duration::from_millis(1);
+    loop {
+        kill_all();
+        loop {
+            match process::wait_any(false) {
+                Ok(Some(change)) => detach(&change),
+                Err(Errno::ECHILD) => return true,
+                Ok(None) | Err(_) => break,
+            }
+        }
+        if Instant::now() >= until {
+            return false;
+        }
+        sleep(PAUSE);
+    }
 }
 
 /// Asks every descendant of this process to end, stopped ones too: each goes on before what it leaves behind is out of reach.

@@ -12,4 +12,5 @@ mod process_state;
 mod children;
 
 pub use cell_handle::CellHandle;
+pub use children::end_all;
 pub use warden_handle::Warden;
