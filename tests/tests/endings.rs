@@ -178,6 +178,12 @@ fn processes_left_running_are_named(place: Place) {
     let want = "done\n[1 process was still running at the end of the command and killed: sleep; ";
     assert!(answer.success().starts_with(want), "{}", answer.result);
     assert_gone(&marker, LIMIT);
+    // A process is not passed over for its name.
+    let git = session.bash(&format!("(exec -a git sleep {marker}) & sleep 0.5"));
+    assert_eq!(
+        git.result["metadata"]["leftRunning"],
+        json!({"count": 1, "names": ["git"]})
+    );
     let many =
         format!("for i in $(seq 80); do (exec -a $'a\\e[1m'$i sleep {marker}) & done; sleep 0.5");
     let left = &session.bash(&many).result["metadata"]["leftRunning"];

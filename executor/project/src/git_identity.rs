@@ -1,4 +1,5 @@
 //! Gives git in cells what it needs of the account's settings: the name and the email of commits, and which filters files go through.
+//! Maintenance that a command starts by itself is set to end with the command: in the background it would be killed with its cell.
 //!
 //! Most repositories have none of their own, and without them `git commit` fails. The rest of the account's settings stays where it is:
 //! it may hold tokens and names of programs. Where those settings include others for some repositories only, cells get files of their own
@@ -19,6 +20,8 @@ use std::path::{Path, PathBuf};
 
 /// Below a home. The account's `.gitconfig` comes after it, where a policy shows that.
 const FILE: &str = ".config/git/config";
+/// The first is for git before 2.47. Whatever else sets them is stronger.
+const MAINTENANCE: &str = "[gc]\n\tautoDetach = false\n[maintenance]\n\tautoDetach = false\n";
 /// As `git lfs install` writes them.
 const LFS: &str = "\tclean = git-lfs clean -- %f\n\tsmudge = git-lfs smudge -- %f\n\tprocess = git-lfs filter-process\n";
 /// The depth to which git itself follows includes (`MAX_INCLUDE_DEPTH`, `config.c`).
@@ -39,10 +42,9 @@ pub fn give_git_settings(spec: &mut SandboxSpec, home: &Path, settings: &[PathBu
         return;
     }
     let Identity { own, included } = Identity::of(home, settings).unwrap_or_default();
-    let content = own + &filters(all.iter().map(|(_, text)| text.as_slice()));
-    if !content.is_empty() {
-        spec.home_files.push((FILE.into(), content.into_bytes()));
-    }
+    let filters = filters(all.iter().map(|(_, text)| text.as_slice()));
+    let content = MAINTENANCE.to_owned() + &own + &filters;
+    spec.home_files.push((FILE.into(), content.into_bytes()));
     let included = included.into_iter().enumerate();
     spec.home_files.extend(included.map(|(at, text)| {
         let file = Path::new(FILE).with_file_name(included_name(at));

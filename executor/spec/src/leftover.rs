@@ -22,8 +22,7 @@ pub struct Leftover {
 }
 
 impl Leftover {
-    /// Finds the descendants of this process. Those that are ending already do not count, nor does git: a commit starts its own
-    /// maintenance in the background, which looks for work and mostly ends a moment later.
+    /// Finds the descendants of this process. Those that are ending already do not count.
     pub fn find() -> Self {
         let mut leftover = Self::default();
         // To count all would make the kill wait.
@@ -31,11 +30,8 @@ impl Leftover {
         let found = proc::descendants(std::process::id() as i32, max);
         let is_running = |pid: &i32| Stat::of(*pid).is_ok_and(|stat| !stat.is_exiting);
         for pid in found.into_iter().filter(is_running).take(max) {
-            let name = name(pid);
-            if name == b"git" {
-                continue;
-            }
             leftover.count += 1;
+            let name = name(pid);
             if leftover.names.len() < NAMES_MAX && !leftover.names.contains(&name) {
                 leftover.names.push(name);
             }

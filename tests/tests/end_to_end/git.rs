@@ -129,6 +129,26 @@ fn the_identity_is_that_of_each_place(place: Place) {
     assert_eq!(printed.success(), want, "{}", printed.errors());
 }
 
+place_test!(maintenance_ends_within_the_call);
+/// In the background it would be killed at any point, and named among what a command has left running.
+fn maintenance_ends_within_the_call(place: Place) {
+    let world = repository(place);
+    let mut session = Session::open(&world);
+    // More than two of these objects are in the one directory from which git estimates how many there are.
+    let many = "for i in $(seq 2000); do echo $i > o/$i; done; ls -d o/* | git hash-object -w --stdin-paths >/dev/null";
+    let commit =
+        "git add o; git -c gc.auto=1 -c gc.writeCommitGraph=false commit -qm x; git count-objects";
+    let answer = session.bash(&format!("mkdir o; {many}; {commit}"));
+    assert_eq!(answer.success(), "0 objects, 0 kilobytes\n");
+    assert_eq!(answer.result["metadata"].get("leftRunning"), None);
+    let own = "git config gc.autoDetach; git config maintenance.autoDetach; git config --show-scope gc.autoDetach";
+    assert_eq!(session.bash(own).success(), "false\nfalse\nglobal\tfalse\n");
+    session.close(LIMIT);
+    on_host(&world, "git config gc.autoDetach true");
+    let said = Session::open(&world).bash("git config gc.autoDetach");
+    assert_eq!(said.success(), "true\n", "a repository's own is stronger");
+}
+
 place_test!(settings_that_commits_are_made_without_are_said_once);
 /// What a command's commits lack is said with the first, and with no other call.
 fn settings_that_commits_are_made_without_are_said_once(place: Place) {
