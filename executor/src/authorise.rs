@@ -12,6 +12,7 @@ use broker_protocol::{
 };
 use executor_audit::audit::{Audit, AuditError, Owed};
 use executor_audit::record::Record;
+use executor_layers::zone_leases;
 use executor_leases::{LeasedPath, Leases, Missing, Places, RULE};
 use executor_spec::sandbox::SandboxSpec;
 use policies::{EffectivePolicy, Question, Verdict, decide, decide_real};
@@ -257,11 +258,13 @@ pub fn opened_with(wants: &Wants, spec: &SandboxSpec, user: &User) -> Result<Mis
 
 fn in_places<T>(spec: &SandboxSpec, user: &User, look: impl FnOnce(&Places) -> T) -> T {
     let closed = |path: &Path, access| roots::closed_to_leases(path, access, spec, user);
-    let is_shown = |path: &Path| spec.shows(path);
+    let in_zone = |path: &Path, access| zone_leases::in_zone(path, access, spec);
+    let is_shown = |path: &Path| spec.shows(path) || zone_leases::is_real(path, spec);
     look(&Places {
         policy: &spec.policy,
         closed: &closed,
         is_shown: &is_shown,
+        in_zone: &in_zone,
     })
 }
 

@@ -858,6 +858,7 @@ fn discover(
     (spec.secrets, spec.notices) = readable;
     spec.notices.extend(opened_names(&spec.policy));
     spec.also_closed.clone_from(&found.also_closed);
+    spec.led_to = found.led_to;
     // What a profile does not grant is news to nobody until a command asks for it.
     let is_told = |closed: &AlsoClosed| !matches!(closed.why, WhyClosed::NotGranted(_));
     Ok((

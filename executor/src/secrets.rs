@@ -209,7 +209,7 @@ fn notices(readable: &[ReadableSecret], hidden: &[(PathBuf, NotMasked)]) -> Vec<
     );
     let masked = masked.map(|list| {
         format!(
-            "commands see placeholders for the values in {list}; `--reveal PATH` shows them a file"
+            "commands see placeholders for the values in {list}; `--reveal PATH` shows them a file, and so does a lease (`wants`)"
         )
     });
     let hidden = hidden

@@ -50,7 +50,7 @@ impl Session {
         };
         for held in paths
             .iter()
-            .filter(|held| held.leased().access() == Access::Write)
+            .filter(|held| held.leased().access() == Access::Write && !held.leased().is_in_zone())
         {
             let root = held.leased().path();
             let held_by: Rc<dyn Any> = held.clone();

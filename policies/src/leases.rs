@@ -138,10 +138,7 @@ impl EffectivePolicy {
         text: &str,
         names: &Matcher,
     ) -> Result<PathBuf, LeaseError> {
-        let path = plain(text)?;
-        if self.image.is_some() || self.paths.directories("bash").is_some() {
-            return Err(LeaseError::Closed);
-        }
+        let path = self.leased_text(text)?;
         if let Some(fault) = fault_of_system(&path) {
             return Err(LeaseError::System(fault));
         }
@@ -163,6 +160,28 @@ impl EffectivePolicy {
         } else {
             Err(LeaseError::Bounded)
         }
+    }
+
+    /// Whether commands may be granted `access` to the file of a zone that this text names, if what protects it allows that.
+    ///
+    /// # Errors
+    /// They may not.
+    pub fn may_lease_in_zone(&self, access: Access, text: &str) -> Result<PathBuf, LeaseError> {
+        let path = self.leased_text(text)?;
+        if self.path_leases.allow(access == Access::Write, &path) {
+            Ok(path)
+        } else {
+            Err(LeaseError::Bounded)
+        }
+    }
+
+    /// The path of this text, in a session whose cells can be given paths.
+    fn leased_text(&self, text: &str) -> Result<PathBuf, LeaseError> {
+        let path = plain(text)?;
+        if self.image.is_some() || self.paths.directories("bash").is_some() {
+            return Err(LeaseError::Closed);
+        }
+        Ok(path)
     }
 }
 

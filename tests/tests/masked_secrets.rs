@@ -2,10 +2,12 @@
 //! Each way works without a cell, where it reaches the values.
 
 use broker_protocol::Tier;
+use lazaret_tests::approval::asked;
+use lazaret_tests::session::Answer;
 use lazaret_tests::{Finished, LIMIT, Place, Session, World, place_test, run};
 use serde_json::json;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A project with a secret in these files, in the forms of ordinary projects.
 struct Project {
@@ -66,6 +68,14 @@ impl Project {
 
     fn settings(&self) -> PathBuf {
         self.world.home.join("settings/lazaret/policy.toml")
+    }
+
+    fn session(&self, options: &[&str]) -> Session {
+        let mut command = self.world.lazaret("session");
+        command
+            .env("XDG_CONFIG_HOME", self.world.home.join("settings"))
+            .current_dir(&self.world.project);
+        Session::start(command.args(options))
     }
 
     fn run_with(&self, options: &[&str], script: &str) -> Finished {
@@ -336,6 +346,122 @@ fn a_file_is_revealed_for_one_session(place: Place) {
             "{path}: {}",
             refused.errors()
         );
+    }
+}
+
+/// Starts a command that wants to read the secrets of a file, and says this to the question.
+fn with_secrets_of(
+    session: &mut Session,
+    file: &Path,
+    script: &str,
+    say: &str,
+) -> (String, Answer) {
+    let call =
+        json!({"id": "s", "tool": "bash", "input": {"command": script}, "wants": {"read": [file]}});
+    session.send(&call);
+    let question = asked(session, "s")["why"].as_str().unwrap().to_owned();
+    session.send(&json!({"id": "s", "approve": say}));
+    (question, session.answer_within("s", LIMIT))
+}
+
+place_test!(a_lease_shows_one_file_to_its_call_alone);
+fn a_lease_shows_one_file_to_its_call_alone(place: Place) {
+    let project = Project::new(place);
+    let mut session = project.session(&["--leases"]);
+    let env = project.world.project.join(".env");
+    let all = "cat .env apps/web/.env.local .dev.vars linked.txt; cat linked.txt .dev.vars";
+    let masked = session.bash(all).success().to_owned();
+    assert!(!project.shows(&masked), "{masked}");
+    let refused = with_secrets_of(&mut session, &env, "cat .env", "no");
+    assert_eq!(refused.1.kind(), "denied_user");
+    let (question, answer) = with_secrets_of(&mut session, &env, all, "once");
+    let want = format!(
+        "read the secrets in {} instead of placeholders",
+        env.display()
+    );
+    assert!(question.contains(&want), "{question}");
+    let shown = answer.success();
+    assert_eq!(shown.matches(&project.secret).count(), 3, "{shown}");
+    assert_eq!(shown.matches("PIN=471147").count(), 1, "{shown}");
+    assert!(!project.shows(session.bash(all).success()), "a later call");
+    // The file tools have it never, whatever was granted.
+    let (_, granted) = with_secrets_of(&mut session, &env, "cat .env", "session");
+    assert!(project.shows(granted.success()));
+    let read = session.call("file_read", json!({"path": ".env"}));
+    assert!(!read.ok() && !project.shows(&read.result.to_string()));
+    assert_eq!(
+        session.bash(all).success(),
+        shown,
+        "the rest of the session"
+    );
+    session.send(&json!({"id": "g", "grants": true}));
+    let listed = session.event("g", LIMIT).unwrap()["grants"].clone();
+    assert_eq!(listed[0]["read"], json!(env), "{listed}");
+    session.send(&json!({"id": "r", "revoke": listed[0]["grant"]}));
+    assert_eq!(session.event("r", LIMIT).unwrap()["grants"], json!([]));
+    assert_eq!(
+        session.bash(all).success(),
+        masked,
+        "after it was taken back"
+    );
+    let other = project.session(&["--leases"]).bash("cat .env");
+    assert!(!project.shows(other.success()), "another session");
+}
+
+place_test!(a_lease_of_a_file_is_no_way_to_another_or_to_change_it);
+fn a_lease_of_a_file_is_no_way_to_another_or_to_change_it(place: Place) {
+    let project = Project::new(place);
+    let mut session = project.session(&["--leases"]);
+    let env = project.world.project.join(".env");
+    let changes = "echo x >> .env; mv .env moved; rm .env; ln .env other; chmod 666 .env; cp .dev.vars new; ln -sf ../.dev.vars apps/.env
+        mv .dev.vars apps/web/x; mv apps apps2; cat new apps/.env apps/web/.env.local .ENV linked.txt 2>&1; true";
+    let before = project.world.get(".env");
+    let (_, answer) = with_secrets_of(&mut session, &env, changes, "once");
+    let text = answer.result.to_string();
+    assert!(!project.shows(&text), "{text}");
+    assert_eq!(project.world.get(".env"), before);
+    let names = project
+        .on_host("ls -A | tr '\n' ' '; stat -c %h .env")
+        .text();
+    assert!(
+        !names.contains("moved") && !names.contains("other") && names.ends_with("1\n"),
+        "{names}"
+    );
+    // Another file at the path is not what was there.
+    let replaced = session.call("bash", json!({"command": "true"}));
+    replaced.success();
+    project
+        .on_host("cp .env .env.new; mv .env.new .env")
+        .success();
+    session.send(&json!({"id": "n", "tool": "bash", "input": {"command": "cat .env"}, "wants": {"read": [env]}}));
+    let refused = session.answer_within("n", LIMIT);
+    assert!(
+        !refused.ok()
+            && refused
+                .result
+                .to_string()
+                .contains("another file lies there"),
+        "{}",
+        refused.result
+    );
+}
+
+place_test!(what_policy_files_hide_is_not_leased);
+fn what_policy_files_hide_is_not_leased(place: Place) {
+    let project = Project::new(place);
+    project.policy("[secrets]\n'.env' = 'mask'\n'.dev.vars' = 'hide'");
+    project.world.put("id_rsa", "x");
+    let mut session = project.session(&["--leases"]);
+    for (name, why) in [
+        (".env", "`[secrets]` of a policy file"),
+        (".dev.vars", "cannot be granted"),
+        ("id_rsa", "cannot be granted"),
+        (".env.linked", "cannot be granted"),
+    ] {
+        let path = project.world.project.join(name);
+        session.send(&json!({"id": name, "tool": "bash", "input": {"command": "true"}, "wants": {"read": [path]}}));
+        let refused = session.answer_within(name, LIMIT).result.to_string();
+        assert!(refused.contains(why), "{name}: {refused}");
     }
 }
 

@@ -1,7 +1,11 @@
 //! Protected names that a profile opens: what was named, and nothing else.
 
+use lazaret_tests::approval::asked;
+use lazaret_tests::terminal::Terminal;
 use lazaret_tests::{Finished, LIMIT, Place, Session, World, place_test, run};
 use serde_json::json;
+use std::path::Path;
+use std::time::Duration;
 
 const CLOSED: [&str; 7] = [
     ".github/workflows/ci.yml",
@@ -128,4 +132,147 @@ fn what_acts_at_once_is_opened_by_no_profile(place: Place) {
             refused.errors()
         );
     }
+}
+
+/// A command that wants to change files.
+fn wanting(script: &str, files: &[&Path]) -> serde_json::Value {
+    json!({"id": "w", "tool": "bash", "input": {"command": script}, "wants": {"write": files}})
+}
+
+const CI: &str = ".github/workflows/ci.yml";
+
+place_test!(a_lease_opens_one_file_to_its_call_alone);
+/// Its content: the name stays closed, and so does everything beside it.
+fn a_lease_opens_one_file_to_its_call_alone(place: Place) {
+    let world = world(place);
+    let ci = world.project.join(CI);
+    let mut session = Session::start(&mut lazaret(&world, "session", &["--leases"]));
+    assert!(!session.bash(&format!("echo new >> {CI}")).ok());
+    assert_eq!(world.get(CI), b"old\n", "the control");
+    let beside = "for f in .vscode/settings.json .vscode/tasks.json .git/config .claude/settings.json .envrc sub/.github/workflows/ci.yml
+        do echo new >> $f; cp .github/workflows/ci.yml $f; done; echo new > .github/workflows/other.yml; ln .github/workflows/ci.yml other
+        mv .github/workflows/ci.yml moved; mv .github/workflows w; mv .github g; rm -f .github/workflows/ci.yml; 
+        ln -s ci.yml .github/workflows/l.yml; echo new > n && mv -f n .github/workflows/ci.yml";
+    let script = format!(
+        "echo one >> {CI} && printf 'two\\n' > {CI} && echo three >> ./.github/../{CI}; {beside}; true"
+    );
+    session.send(&wanting(&script, &[&ci]));
+    let why = asked(&mut session, "w")["why"].to_string();
+    assert!(
+        why.contains(&format!("change the file {} (", ci.display())),
+        "{why}"
+    );
+    session.send(&json!({"id": "w", "approve": "once"}));
+    let answer = session.answer_within("w", LIMIT);
+    assert_eq!(world.get(CI), b"two\nthree\n", "{}", answer.result);
+    for name in CLOSED
+        .iter()
+        .filter(|name| **name != CI && **name != ".git/config")
+    {
+        assert_eq!(world.get(name), b"old\n", "{name}: {}", answer.result);
+    }
+    let config = String::from_utf8(world.get(".git/config")).unwrap();
+    assert!(
+        !config.contains("new") && !config.contains("two"),
+        "{config}"
+    );
+    let names = run(
+        world.host("bash").args([
+            "-c",
+            "ls -A . .github .github/workflows; stat -c %a-%h .github/workflows/ci.yml",
+        ]),
+        LIMIT,
+    )
+    .text();
+    for absent in ["other", "moved", "l.yml", "w\n", "g\n", "-2"] {
+        assert!(!names.contains(absent), "{absent}: {names}");
+    }
+    assert!(
+        !session.bash(&format!("echo new >> {CI}")).ok(),
+        "a later call"
+    );
+    assert_eq!(world.get(CI), b"two\nthree\n");
+    session.send(&wanting("true", &[&ci]));
+    asked(&mut session, "w");
+    session.send(&json!({"id": "w", "approve": "session"}));
+    session.answer_within("w", LIMIT).success();
+    session.bash(&format!("echo four >> {CI}")).success();
+    assert!(
+        world.get(CI).ends_with(b"four\n"),
+        "the rest of the session"
+    );
+}
+
+place_test!(what_more_than_an_openable_name_closes_is_not_leased);
+fn what_more_than_an_openable_name_closes_is_not_leased(place: Place) {
+    let world = world(place);
+    world.put(".husky/_/pre-commit", "old\n");
+    world.put("src/main.rs", "old\n");
+    world.put("linked/.github/workflows/ci.yml", "old\n");
+    let host = "git config core.hooksPath .husky/_; ln linked/.github/workflows/ci.yml second; ln -s ../../src/main.rs .github/workflows/l.yml
+        rm .envrc; ln -s .vscode/tasks.json .envrc";
+    run(world.host("bash").args(["-ec", host]), LIMIT).success();
+    let mut session = Session::start(&mut lazaret(&world, "session", &["--leases"]));
+    for (name, want) in [
+        (".claude/settings.json", "is protected"),
+        (".git/config", "is protected"),
+        (".vscode/tasks.json", "more than its name closes it"),
+        (".husky/_/pre-commit", "more than its name closes it"),
+        (".github/workflows", "it is a directory"),
+        (".github/workflows/none.yml", "No such file"),
+        (".github/workflows/l.yml", "it is a link"),
+        ("linked/.github/workflows/ci.yml", "other names"),
+        ("src/main.rs", "overlaps a root"),
+        ("sub/../.github/workflows/ci.yml", "cannot be granted"),
+    ] {
+        session.send(&wanting("true", &[&world.project.join(name)]));
+        let answer = session.answer_within("w", LIMIT);
+        let said = answer.result.to_string();
+        assert!(!answer.ok() && said.contains(want), "{name}: {said}");
+    }
+    // What was shown is what is opened.
+    let ci = world.project.join(CI);
+    session.send(&wanting(&format!("echo new >> {CI}"), &[&ci]));
+    asked(&mut session, "w");
+    world.put("n", "other\n");
+    run(world.host("mv").args(["n", CI]), LIMIT).success();
+    session.send(&json!({"id": "w", "approve": "once"}));
+    assert!(!session.answer_within("w", LIMIT).ok());
+    assert_eq!(world.get(CI), b"other\n");
+}
+
+place_test!(a_person_at_a_terminal_is_asked_about_a_closed_file);
+fn a_person_at_a_terminal_is_asked_about_a_closed_file(place: Place) {
+    let world = world(place);
+    let ci = world.project.join(CI).display().to_string();
+    let question = format!("tried to write to {ci}");
+    let start = |name: &str| {
+        let script = format!("echo new >> {name} && echo lis''ted");
+        let mut command = lazaret(
+            &world,
+            "run",
+            &["--profile", "own2", "--", "bash", "-c", &script],
+        );
+        Terminal::start(&mut command, 24, 300)
+    };
+    let settings = world.home.join("settings/lazaret/policy.toml");
+    world.write(&settings, "version = 1\n[profile.own2]\n");
+    let answer = |line: &str| {
+        let mut terminal = start(CI);
+        terminal.expect(&question, LIMIT);
+        std::thread::sleep(Duration::from_millis(800));
+        terminal.send(line);
+        terminal
+    };
+    let mut no = answer("no\n");
+    assert_ne!(no.finish(LIMIT).code(), Some(0), "the control");
+    assert_eq!(world.get(CI), b"old\n");
+    let mut once = answer("once\n");
+    once.expect("listed", LIMIT);
+    assert!(once.finish(LIMIT).success(), "{}", once.screen());
+    assert_eq!(world.get(CI), b"old\nnew\n");
+    let mut closed = start(".envrc");
+    assert_ne!(closed.finish(LIMIT).code(), Some(0));
+    assert!(!closed.screen().contains("tried to"), "{}", closed.screen());
+    assert_eq!(world.get("sub/.github/workflows/ci.yml"), b"old\n");
 }

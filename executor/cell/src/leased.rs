@@ -38,6 +38,7 @@ pub fn receive(
         .at(layer, step)?;
     let CellLeases {
         paths,
+        zone_files,
         objects,
         directories,
         ends,
@@ -54,7 +55,11 @@ pub fn receive(
     if let Some(access) = &mut rules.access {
         let names = spec.policy.lease_names();
         let names = names.map_err(io::Error::other).at(layer, step)?;
-        access.add_leased(paths.into_iter(), names, objects, directories);
+        // What lies in a zone is judged as a part of it.
+        let in_zone = |path: &PathBuf| zone_files.iter().any(|file| file.path == *path);
+        let outside = paths.into_iter().filter(|(path, _)| !in_zone(path));
+        access.add_leased(outside, names, objects, directories);
+        access.open_in_zones(zone_files);
         if ends {
             access.separate_sockets().at(layer, step)?;
         }

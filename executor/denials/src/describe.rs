@@ -5,6 +5,7 @@ use broker_protocol::{
     AttemptKind, Barrier, Denial, Finding, FindingKind, Layer, PolicyRule, Remedy, Tier, Zone,
     ZonePath,
 };
+use executor_layers::zone_leases;
 use executor_spec::also_closed::WhyClosed;
 use executor_spec::refusals::{Cause, Refusal};
 use executor_spec::sandbox::SandboxSpec;
@@ -267,6 +268,9 @@ fn by_name(refusal: &Refusal, relative: &str, target: String, spec: &SandboxSpec
                 | AttemptKind::Use
                 | AttemptKind::Call => None,
             };
+            let changes = refusal.kind == AttemptKind::Write;
+            let lease = Some(refusal.path()).filter(|_| changes);
+            let lease = lease.and_then(|path| zone_leases::to_change(path, spec));
             Denial::new(
                 refusal.kind,
                 target,
@@ -274,6 +278,7 @@ fn by_name(refusal: &Refusal, relative: &str, target: String, spec: &SandboxSpec
                 &*name.why,
                 remedy.unwrap_or_else(|| name.remedy()),
             )
+            .with_lease(lease)
         }
         None => by_object(refusal, target, spec),
     }

@@ -12,6 +12,7 @@ pub mod mounts;
 pub mod leased_mounts;
 pub mod home_files;
 mod protected_names;
+pub mod zone_leases;
 pub mod capabilities;
 pub mod no_new_privileges;
 pub mod landlock;

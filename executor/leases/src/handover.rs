@@ -4,11 +4,11 @@
 //! With mounts, a process of the broker's takes the trees from the machine and attaches them in the namespace of the
 //! cell, before the cell confines itself. Without mounts, the cell gets a descriptor of each for its rules.
 
-use crate::path::HeldPath;
+use crate::path::{HeldPath, LeasedPath};
 use broker_protocol::frame;
 use executor_layers::leased_mounts::{self, LeasedMount};
 use executor_spec::known_directories::KnownDirectories;
-use executor_spec::leased_cell::{ATTACHED, CellLeases};
+use executor_spec::leased_cell::{ATTACHED, CellLeases, ZoneLease};
 use executor_spec::protected_objects::ProtectedObjects;
 use executor_sys::message;
 use executor_sys::process::{self, Child, Fork};
@@ -62,8 +62,16 @@ impl LeaseHandover {
             .iter()
             .map(|mount| (mount.path.clone(), mount.access))
             .collect();
+        let in_zones = paths.iter().map(|(_, held)| held.leased());
+        let in_zones = in_zones.filter(|leased| leased.is_in_zone());
+        let zone_file = |leased: &LeasedPath| ZoneLease {
+            path: leased.path().to_owned(),
+            access: leased.access(),
+            id: leased.object_id(),
+        };
         let encoded = frame::encode_whole(&CellLeases {
             paths: places,
+            zone_files: in_zones.map(zone_file).collect(),
             objects,
             directories,
             ends,

@@ -2,12 +2,13 @@
 
 use broker_protocol::{Leased, Refused};
 use executor_layers::leased_mounts::{LEASED_PINS_MAX, LeasedMount};
+use executor_layers::zone_leases::ZoneFile;
 use executor_project::discovery::discover_leased;
 use executor_project::git_settings::NamedPath;
 use executor_project::protected::{LEASED_ENTRIES_MAX, ProtectError};
 use executor_spec::known_directories::KnownDirectories;
 use executor_spec::pins::Pin;
-use executor_spec::protected_objects::ProtectedObjects;
+use executor_spec::protected_objects::{ObjectId, ProtectedObjects};
 use executor_sys::file::open_without_links;
 use nix::errno::Errno;
 use nix::sys::stat::{FileStat, fstat, lstat};
@@ -43,6 +44,8 @@ pub struct Places<'a> {
     pub closed: &'a dyn Fn(&Path, Access) -> Option<String>,
     /// Whether every command can read it already.
     pub is_shown: &'a dyn Fn(&Path) -> bool,
+    /// What a lease with this access would open there, if it lies in a zone; or why it may not.
+    pub in_zone: &'a dyn Fn(&Path, Access) -> Result<Option<ZoneFile>, String>,
 }
 
 /// What the user's git settings name in a directory that becomes writable, and in which these objects were found.
@@ -59,6 +62,7 @@ pub struct LeasedPath {
     /// Device and inode of each directory above it.
     above: Vec<(u64, u64)>,
     directory: bool,
+    in_zone: Option<ZoneFile>,
 }
 
 /// A leased path, with the protected objects in it.
@@ -77,9 +81,17 @@ impl Places<'_> {
     /// It may not be leased, whoever approves, or cannot be opened.
     pub fn open(&self, access: Access, text: &str, names: &Matcher) -> Result<LeasedPath, Refused> {
         let refuse = |why: String| refused(text, &why);
-        let path = self.policy.may_lease(access, text, names);
+        let in_zone = (self.in_zone)(Path::new(text), access).map_err(&refuse)?;
+        let path = match &in_zone {
+            Some(_) => self.policy.may_lease_in_zone(access, text),
+            None => self.policy.may_lease(access, text, names),
+        };
         let path = path.map_err(|error: LeaseError| refuse(error.to_string()))?;
-        if let Some(why) = (self.closed)(&path, access) {
+        let closed = match in_zone {
+            Some(_) => None,
+            None => (self.closed)(&path, access),
+        };
+        if let Some(why) = closed {
             return Err(refuse(why));
         }
         let object = open_without_links(&path).map_err(|errno| match errno {
@@ -92,7 +104,7 @@ impl Places<'_> {
                 "it lies on a file system of the kernel, such as /proc".to_owned(),
             ));
         }
-        if let Some(why) = unfit(&stat, access) {
+        if let Some(why) = unfit(&stat, access, in_zone.as_ref()) {
             return Err(refuse(why.to_owned()));
         }
         match mounted_below(&path) {
@@ -122,6 +134,7 @@ impl Places<'_> {
             id: id(&stat),
             above,
             directory,
+            in_zone,
         })
     }
 }
@@ -200,12 +213,21 @@ fn is_of_the_kernel(object: &OwnedFd) -> nix::Result<bool> {
 }
 
 /// Why the object there cannot be leased.
-fn unfit(stat: &FileStat, access: Access) -> Option<&'static str> {
+fn unfit(stat: &FileStat, access: Access, in_zone: Option<&ZoneFile>) -> Option<&'static str> {
     match (kind(stat), access) {
-        (libc::S_IFDIR, _) => None,
+        (libc::S_IFDIR, _) if in_zone.is_none() => None,
+        (libc::S_IFDIR, _) => Some("it is a directory; request the file in it"),
         (libc::S_IFLNK, _) => Some("it is a link; request its target"),
-        (libc::S_IFREG, Access::Read) if stat.st_nlink == 1 => None,
-        (libc::S_IFREG, Access::Read) => Some(
+        (libc::S_IFREG, Access::Write) if in_zone.is_none() => {
+            Some("only a directory can be granted for writing")
+        }
+        (libc::S_IFREG, _) if stat.st_nlink == 1 => match in_zone {
+            Some(ZoneFile::Masked(when_opened)) if *when_opened != id(stat) => {
+                Some("another file lies there than when the session opened")
+            }
+            Some(_) | None => None,
+        },
+        (libc::S_IFREG, _) => Some(
             "the file has other names (hard links), which may be protected; request the directory that contains it",
         ),
         (_, Access::Write) => Some("only a directory can be granted for writing"),
@@ -237,8 +259,12 @@ impl LeasedPath {
         let path = self.path.display();
         match (self.access, self.directory) {
             (Access::Read, true) => format!("read the directory {path} with all below it"),
-            (Access::Read, false) => format!("read the file {path}"),
-            (Access::Write, _) => format!("write in the directory {path} and all below it"),
+            (Access::Read, false) => match self.in_zone {
+                Some(_) => format!("read the secrets in {path} instead of placeholders"),
+                None => format!("read the file {path}"),
+            },
+            (Access::Write, false) => format!("change the file {path}{}", self.why_closed()),
+            (Access::Write, true) => format!("write in the directory {path} and all below it"),
         }
     }
 
@@ -272,6 +298,24 @@ impl LeasedPath {
             return Err(refused(&self.path.to_string_lossy(), &why));
         }
         Ok(())
+    }
+
+    /// Why commands may not change it otherwise, as the end of a sentence.
+    fn why_closed(&self) -> String {
+        match &self.in_zone {
+            Some(ZoneFile::Named(why)) => format!(" ({why})"),
+            Some(ZoneFile::Masked(_)) | None => String::new(),
+        }
+    }
+
+    /// Whether it is a file of a zone.
+    pub fn is_in_zone(&self) -> bool {
+        self.in_zone.is_some()
+    }
+
+    /// Device and inode of the object in the question.
+    pub fn object_id(&self) -> ObjectId {
+        self.id
     }
 
     /// What a lease of it grants.
@@ -422,6 +466,7 @@ mod tests {
                 policy: &self.policy,
                 closed: &|_, _| None,
                 is_shown: &|_| false,
+                in_zone: &|_, _| Ok(None),
             };
             places.open(
                 access,

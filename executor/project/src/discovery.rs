@@ -227,6 +227,8 @@ struct Search<'a> {
     pins: Pins,
     temporaries: Vec<(PathBuf, PathBuf)>,
     also_closed: Vec<AlsoClosed>,
+    /// See [`Discovery::led_to`].
+    led_to: BTreeSet<PathBuf>,
     named: Vec<PathBuf>,
     directories: KnownDirectories,
 }
@@ -255,6 +257,7 @@ impl<'a> Search<'a> {
             pins: Pins::default(),
             temporaries: Vec::new(),
             also_closed: Vec::new(),
+            led_to: BTreeSet::new(),
             named: Vec::new(),
             directories: KnownDirectories::default(),
         }
@@ -271,6 +274,7 @@ impl<'a> Search<'a> {
             pins,
             temporaries,
             mut also_closed,
+            led_to,
             named,
             mut directories,
             ..
@@ -294,6 +298,7 @@ impl<'a> Search<'a> {
             pins,
             temporaries,
             also_closed,
+            led_to,
             named,
             directories,
         })

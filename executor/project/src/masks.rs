@@ -91,7 +91,12 @@ pub fn make_readable(
     tracked: impl FnOnce(&[PathBuf]) -> BTreeSet<PathBuf>,
 ) -> (Vec<ReadableSecret>, Vec<(PathBuf, NotMasked)>) {
     let (mut readable, mut hidden, mut size) = (Vec::new(), Vec::new(), 0);
-    for Candidate { path, mode, .. } in files {
+    for Candidate {
+        path,
+        mode,
+        may_be_revealed,
+    } in files
+    {
         let seen = match mode {
             SecretMode::Hide => continue,
             _ if readable.len() == SECRETS_MAX => Err(NotMasked::TooMany),
@@ -99,7 +104,8 @@ pub fn make_readable(
             SecretMode::Show => show(found, &path),
         };
         match seen {
-            Ok(file) => {
+            Ok(mut file) => {
+                file.may_be_revealed = may_be_revealed;
                 size += if let Seen::Masked(text) = &file.seen {
                     text.len()
                 } else {
@@ -178,6 +184,7 @@ fn readable(path: &Path, metadata: &Metadata, seen: Seen) -> ReadableSecret {
         id,
         born,
         seen,
+        may_be_revealed: false,
     }
 }
 

@@ -4,6 +4,7 @@ use executor_spec::also_closed::{AlsoClosed, WhyClosed};
 use executor_spec::known_directories::KnownDirectories;
 use executor_spec::pins::{PINS_MAX, Pin, PinMode};
 use executor_spec::protected_objects::{ObjectId, ProtectedObjects};
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
@@ -124,6 +125,8 @@ pub struct Discovery {
     pub temporaries: Vec<(PathBuf, PathBuf)>,
     /// What is closed although its name does not show it.
     pub also_closed: Vec<AlsoClosed>,
+    /// Paths with protected names to which a link or a setting leads that closes them too.
+    pub led_to: BTreeSet<PathBuf>,
     /// Files and directories with protected names, none of them below another.
     pub named: Vec<PathBuf>,
     /// All directories that were searched.

@@ -16,6 +16,8 @@ pub struct ReadableSecret {
     pub born: Option<SystemTime>,
     /// What commands read.
     pub seen: Seen,
+    /// Whether no file of policy keeps it from being revealed.
+    pub may_be_revealed: bool,
 }
 
 /// What commands read of a file of secrets.

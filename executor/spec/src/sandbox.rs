@@ -58,6 +58,8 @@ pub struct SandboxSpec {
     pub notices: Vec<String>,
     /// What is closed although its name does not show it.
     pub also_closed: Vec<AlsoClosed>,
+    /// Paths with protected names to which a link or a setting leads that closes them too.
+    pub led_to: BTreeSet<PathBuf>,
     /// Memory that the supervisors share: what cells have created under protected names, and what they may use in the same way.
     pub created: Option<OwnedFd>,
     /// Memory that they share too: which directories were there, and what calls have made.
@@ -154,6 +156,7 @@ impl SandboxSpec {
             secrets: Vec::new(),
             notices: Vec::new(),
             also_closed: Vec::new(),
+            led_to: BTreeSet::new(),
             created: None,
             directories: None,
             home_files: Vec::new(),

@@ -13,9 +13,10 @@ use executor_spec::caller_access::CallerAccess;
 use executor_spec::created::{CreatedFiles, RenameLock};
 use executor_spec::error::{At, SetupError};
 use executor_spec::known_directories::{DirectoryMemory, KnownDirectories};
+use executor_spec::leased_cell::ZoneLease;
 use executor_spec::made_repositories::MadeRepositories;
 use executor_spec::protected_objects::ProtectedObjects;
-use executor_spec::readable_secret::ReadableSecret;
+use executor_spec::readable_secret::{ReadableSecret, Seen};
 use executor_spec::refusals::Cause;
 use executor_spec::relay::RelayGate;
 use executor_spec::sandbox::SandboxSpec;
@@ -39,6 +40,8 @@ pub struct AccessRules {
     pub(crate) objects: ProtectedObjects,
     /// Files of secrets that commands can read.
     pub(crate) secrets: Vec<ReadableSecret>,
+    /// Files of zones that leases open to this cell.
+    zone_leases: Vec<ZoneLease>,
     file_size: Option<u64>,
     /// Maximum bytes that a call may write.
     pub(crate) written: Option<u64>,
@@ -100,6 +103,7 @@ impl AccessRules {
             areas: Areas::new(spec),
             objects: spec.objects.clone(),
             secrets: spec.secrets.clone(),
+            zone_leases: Vec::new(),
             file_size: spec.policy.limits.file_size,
             written: spec.policy.limits.written,
             pinned: spec.has(Layer::MountNamespace),
@@ -134,6 +138,33 @@ impl AccessRules {
         self.repositories
             .extend(objects.repositories.iter().cloned());
         self.objects.extend(objects);
+    }
+
+    /// Lets the programs of this cell read these files of secrets as they are, or change these files.
+    pub fn open_in_zones(&mut self, files: Vec<ZoneLease>) {
+        for file in &files {
+            let secrets = self.secrets.iter_mut();
+            secrets
+                .filter(|secret| file.access == Access::Read && secret.path == file.path)
+                .for_each(|secret| secret.seen = Seen::Real);
+        }
+        self.zone_leases = files;
+    }
+
+    /// Whether a lease lets this cell change the content of a file that names close: that file, at the path that was granted, and only
+    /// as long as all names that protect it may be opened.
+    fn is_leased(&self, real: &Path, stat: &FileStat) -> bool {
+        let is_it = |file: &ZoneLease| {
+            file.access == Access::Write
+                && file.path == real
+                && file.id == (stat.st_dev, stat.st_ino)
+                && stat.st_nlink == 1
+        };
+        let opens = |(_, path): &(PathBuf, Vec<u8>)| {
+            let names = self.names(real);
+            names.protection(path).is_none() || names.opens(path)
+        };
+        self.zone_leases.iter().any(is_it) && self.protected_as(real).iter().all(opens)
     }
 
     /// Keeps the programs of this cell and those of others from connecting to each other's sockets:
@@ -249,10 +280,11 @@ impl AccessRules {
             None => false,
         };
         let keeps = || !is(stat, libc::S_IFDIR) && self.keeps_repository(real);
-        let closed = closes(self.protection_of_object(object, stat))
+        let is_leased = write && self.is_leased(real, stat);
+        let closed = closes(self.protection_of_object(object, stat)) && !is_leased
             || closes(self.objects.protection_of_place(real))
             || write && (self.redirects(real, stat) || keeps())
-            || closes(self.protection(real)) && !self.is_own(object)?;
+            || closes(self.protection(real)) && !is_leased && !self.is_own(object)?;
         if closed {
             return Err(Errno::EACCES);
         }

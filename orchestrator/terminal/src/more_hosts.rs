@@ -179,7 +179,7 @@ fn tried(opens: &Leased) -> String {
     match opens {
         Leased::Host(host) => format!("reach {host}"),
         Leased::Read(path) => format!("read {path}"),
-        Leased::Write(path) => format!("write in the directory {path}"),
+        Leased::Write(path) => format!("write to {path}"),
     }
 }
 

@@ -137,7 +137,11 @@ impl<'a> Search<'a> {
         let Some(zone) = self.zone_of(&end) else {
             return Ok(());
         };
-        let protection = protection.filter(|_| protection > self.covered(&end));
+        let covered = self.covered(&end);
+        if protection.is_some() && covered.is_some() {
+            self.led_to.insert(end.clone());
+        }
+        let protection = protection.filter(|_| protection > covered);
         if protection.is_some() && self.zones.iter().any(|zone| zone.starts_with(&end)) {
             return Err(ProtectError::LinkToRoot {
                 link: from.to_owned(),

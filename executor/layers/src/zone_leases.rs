@@ -1,0 +1,92 @@
+//! Which files of the zones a lease opens to commands: masked files of secrets, to be read; files that names alone close for writing, if
+//! a profile may open all of these names. Whatever else closes a file, no lease opens.
+
+use broker_protocol::{Leased, Zone};
+use executor_spec::protected_objects::ObjectId;
+use executor_spec::readable_secret::{ReadableSecret, Seen};
+use executor_spec::sandbox::SandboxSpec;
+use policies::Access;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// A file in a zone that a lease opens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ZoneFile {
+    /// A file of secrets, of which commands see placeholders otherwise, and its identity when the session opened.
+    Masked(ObjectId),
+    /// A file that names alone close for writing, all of which a profile may open, and what is said of the strongest.
+    Named(String),
+}
+
+/// The lease that would let commands change the file at `path`, where calls of the session may want one.
+pub fn to_change(path: &Path, spec: &SandboxSpec) -> Option<Leased> {
+    let text = path.to_str().filter(|_| spec.policy.path_leases.asked)?;
+    let is_file = path
+        .symlink_metadata()
+        .is_ok_and(|metadata| metadata.is_file());
+    let may = spec.policy.may_lease_in_zone(Access::Write, text).is_ok();
+    let opens = named(path, spec).is_ok_and(|opens| opens.is_some());
+    (is_file && may && opens).then(|| Leased::Write(text.to_owned()))
+}
+
+/// Whether every command reads this file of secrets as it is.
+pub fn is_real(path: &Path, spec: &SandboxSpec) -> bool {
+    secret(path, spec).is_some_and(|secret| secret.seen == Seen::Real)
+}
+
+/// What a lease with this `access` would open at `path`.
+///
+/// # Errors
+/// Why it may not, where it could open something.
+pub fn in_zone(
+    path: &Path,
+    access: Access,
+    spec: &SandboxSpec,
+) -> Result<Option<ZoneFile>, String> {
+    match access {
+        Access::Read => masked(path, spec),
+        Access::Write => named(path, spec),
+    }
+}
+
+fn masked(path: &Path, spec: &SandboxSpec) -> Result<Option<ZoneFile>, String> {
+    let Some(secret) = secret(path, spec) else {
+        return Ok(None);
+    };
+    if secret.may_be_revealed {
+        Ok(Some(ZoneFile::Masked(secret.id)))
+    } else {
+        Err("`[secrets]` of a policy file keeps it from being revealed".to_owned())
+    }
+}
+
+fn named(path: &Path, spec: &SandboxSpec) -> Result<Option<ZoneFile>, String> {
+    let (root, access) = spec.zone(Zone::Project);
+    let Some(below) = path
+        .strip_prefix(root)
+        .ok()
+        .map(|below| below.as_os_str().as_bytes())
+    else {
+        return Ok(None);
+    };
+    let matcher = &spec.policy.matcher;
+    let Some(name) = matcher.protection(below) else {
+        return Ok(None);
+    };
+    if !matcher.opens(below) {
+        return Err(format!("{} is protected ({})", name.pattern, name.why));
+    }
+    if access != Access::Write {
+        return Err("commands of this session may not change the project".to_owned());
+    }
+    let also_closed = spec.also_closed.iter().map(|closed| &closed.path);
+    let mut closed = also_closed.chain(&spec.led_to);
+    if closed.any(|closed| path.starts_with(closed)) {
+        return Err("more than its name closes it".to_owned());
+    }
+    Ok(Some(ZoneFile::Named(name.why.clone())))
+}
+
+fn secret<'s>(path: &Path, spec: &'s SandboxSpec) -> Option<&'s ReadableSecret> {
+    spec.secrets.iter().find(|secret| secret.path == path)
+}
