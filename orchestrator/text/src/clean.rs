@@ -21,10 +21,21 @@ pub struct Cleaner {
     previous: Option<char>,
     /// Whether a carriage return waits for its next character.
     returned: bool,
-    /// Whether to keep `\r\n`; otherwise it becomes `\n`.
-    keeps_returns: bool,
+    returns: Returns,
     /// Characters and sequences removed so far.
     stripped: u64,
+}
+
+/// How to treat carriage returns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Returns {
+    /// `\r\n` becomes `\n`, and so does a lone one.
+    #[default]
+    Break,
+    /// `\r\n` stays; a lone one becomes `\n`.
+    OfFile,
+    /// They stay.
+    Stay,
 }
 
 /// The parser's state within a sequence, according to ECMA-48.
@@ -46,7 +57,15 @@ impl Cleaner {
     /// For the content of a file, which will be compared with the file again: keeps its line breaks unchanged.
     pub fn of_file() -> Self {
         Self {
-            keeps_returns: true,
+            returns: Returns::OfFile,
+            ..Self::default()
+        }
+    }
+
+    /// For a text in which secrets are searched next: a return within one must not become a line break before.
+    pub(crate) fn before_search() -> Self {
+        Self {
+            returns: Returns::Stay,
             ..Self::default()
         }
     }
@@ -109,13 +128,14 @@ impl Cleaner {
     fn text(&mut self, c: char, out: &mut Vec<u8>) {
         if std::mem::take(&mut self.returned) {
             match c {
-                '\n' if self.keeps_returns => out.push(b'\r'),
+                '\n' if self.returns == Returns::OfFile => out.push(b'\r'),
                 '\n' | '\r' => {}
                 // It would return and overwrite the line; a line break keeps the text before it visible.
                 _ => self.append('\n', out),
             }
         }
         match c {
+            '\r' if self.returns == Returns::Stay => out.push(b'\r'),
             '\r' => self.returned = true,
             '\n' | '\t' => self.append(c, out),
             c if self.is_visible(c) => self.append(c, out),

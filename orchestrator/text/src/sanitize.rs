@@ -67,7 +67,8 @@ impl Sanitizer {
                 redacted,
             };
         }
-        let clean = match cleaner.clean(&without) {
+        let mut before_search = Cleaner::before_search();
+        let clean = match before_search.clean(&without) {
             Cow::Borrowed(_) => {
                 return Sanitized {
                     bytes: without,
@@ -89,10 +90,11 @@ impl Sanitizer {
                 redacted,
             },
             (found, _) => {
-                let bytes = Cow::Owned(found.unwrap_or(clean));
+                let text = found.unwrap_or(clean);
+                let bytes = Cow::Owned(cleaner.clean(&text).into_owned());
                 Sanitized {
                     bytes,
-                    stripped: cleaner.stripped(),
+                    stripped: before_search.stripped() + cleaner.stripped(),
                     redacted,
                 }
             }
@@ -123,8 +125,9 @@ impl Sanitizer {
             is_idle: self.0.is_idle(),
             before: self.0.stream(),
             joiner: Utf8Joiner::default(),
-            cleaner: Cleaner::default(),
+            cleaner: Cleaner::before_search(),
             after: self.0.stream(),
+            returns: Cleaner::default(),
             kept,
         }
     }
@@ -137,6 +140,8 @@ pub struct SanitizedStream {
     joiner: Utf8Joiner,
     cleaner: Cleaner,
     after: SecretStream,
+    /// Turns returns into line breaks, once no secret has one in it.
+    returns: Cleaner,
     /// The state if unsafe characters are kept.
     kept: Option<Kept>,
 }
@@ -184,7 +189,7 @@ impl SanitizedStream {
         let mut last = self.clean(last);
         let held = self.after.finish();
         match &mut self.kept {
-            None => last.extend(held),
+            None => last.extend_from_slice(&self.returns.clean(&held)),
             Some(kept) => last.extend(kept.passed(held, self.after.found(), 0)),
         }
         last
@@ -195,7 +200,8 @@ impl SanitizedStream {
             return bytes;
         }
         let Some(kept) = &mut self.kept else {
-            return self.after.push(&self.cleaner.clean(&bytes)).into_owned();
+            let passed = self.after.push(&self.cleaner.clean(&bytes)).into_owned();
+            return self.returns.clean(&passed).into_owned();
         };
         let mut out = Vec::with_capacity(bytes.len());
         let mut rest = &bytes[..];
@@ -238,7 +244,7 @@ impl Kept {
     fn passed(&mut self, passed: Vec<u8>, found: u64, held: usize) -> Vec<u8> {
         self.clean.extend(passed);
         if found != self.found || self.is_cut || self.exact_len > KEPT_MAX {
-            let clean = std::mem::take(&mut self.clean);
+            let clean = Cleaner::default().clean(&self.clean).into_owned();
             *self = Self {
                 found,
                 is_cut: held > 0,
@@ -276,6 +282,37 @@ mod tests {
             value: b"secret-a".to_vec(),
         };
         Sanitizer::new(Box::leak(Box::new(Redactor::new(vec![secret]).unwrap())))
+    }
+
+    /// The sequence is removed first; the return must still not have become a line break then.
+    #[test]
+    fn a_secret_with_sequences_and_returns_in_it_is_found_however_the_stream_is_cut() {
+        for secret in [
+            "secr\u{1b}[1m\ret-a",
+            "s\recr\u{1b}]0;title\u{7}et\r-a",
+            "secr\r\u{1b}[0m\u{200b}\ret-a",
+        ] {
+            let text = format!("1 {secret}\r\n2\r3");
+            assert_eq!(sanitizer().text(&text), "1 [redacted:A]\n2\n3", "{text:?}");
+            let bytes = text.as_bytes();
+            let file = sanitizer().bytes(bytes, Unsafe::RemoveInFile);
+            assert_eq!(&*file.bytes, b"1 [redacted:A]\r\n2\n3", "{text:?}");
+            let kept = sanitizer().bytes(bytes, Unsafe::Keep);
+            assert_eq!(&*kept.bytes, b"1 [redacted:A]\n2\n3", "{text:?}");
+            for characters in [Unsafe::Remove, Unsafe::Keep] {
+                for at in 0..=bytes.len() {
+                    let mut stream = sanitizer().stream(characters);
+                    let mut out = stream.push(&bytes[..at]);
+                    out.extend(stream.push(&bytes[at..]));
+                    out.extend(stream.finish());
+                    let out = String::from_utf8(out).unwrap();
+                    assert!(
+                        out.starts_with("1 [redacted:A]") && !out.contains("et"),
+                        "{text:?} at {at}: {out:?}"
+                    );
+                }
+            }
+        }
     }
 
     #[test]
