@@ -7,7 +7,7 @@ use broker_protocol::Framework;
 
 /// Each built-in tool and its other names: those that earlier systems use, and those of Claude Code, Codex, Gemini CLI and
 /// OpenCode. Case and separators do not matter: `multi_edit` is `MultiEdit` too.
-const NAMES: [(&str, &[&str]); 26] = [
+const NAMES: [(&str, &[&str]); 28] = [
     (
         "bash",
         &[
@@ -48,6 +48,8 @@ const NAMES: [(&str, &[&str]); 26] = [
     ("thinking", &["think"]),
     ("finish_task", &[]),
     ("subagent", &[]),
+    ("read_reasoning", &[]),
+    ("trigger_hot_swap", &["hot_swap"]),
     ("view_image", &["image_recognition"]),
     (Framework::TOOL, &[]),
     ("web_search", &["google_web_search"]),

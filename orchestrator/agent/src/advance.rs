@@ -134,9 +134,10 @@ impl Run<'_> {
             Some((provider, model)) => (provider, model),
             None => (&self.parts.provider, &self.model),
         };
+        let system = self.system.borrow().clone();
         let prompt = Prompt {
             model: &model.id,
-            system: &self.system,
+            system: &system,
             messages: &conversation.messages,
             tools: &self.tools,
             may_call: progress.closing.is_none(),
@@ -236,6 +237,7 @@ impl Run<'_> {
             self.say(conversation, Message::Tools { answers });
             return Next::End(reason, None);
         }
+        self.reflect(calls, conversation);
         let called = self
             .carry_out(calls, malformed, &conversation.messages, progress)
             .await;
@@ -267,6 +269,7 @@ impl Run<'_> {
         if progress.malformed > MALFORMED_MAX {
             self.fall_back(Poor::MalformedArgs, progress).await;
         }
+        self.swap(conversation, progress);
         Next::Again
     }
 

@@ -2,7 +2,7 @@
 
 use crate::budget::Budget;
 use crate::control::Control;
-use crate::conversation::{CallIds, Conversation};
+use crate::conversation::Conversation;
 use crate::error::ProviderError;
 use crate::event::{Body, EndReason, Event};
 use crate::hooks::SessionHooks;
@@ -18,10 +18,11 @@ use broker_protocol::Failed;
 use orchestrator_session::Session;
 use orchestrator_text::redact::Redactor;
 use orchestrator_text::sanitize::Sanitizer;
+use orchestrator_tools::agent_call::HOT_SWAP;
 use orchestrator_tools::catalogue::BATCH;
 use orchestrator_tools::subagent::SUBAGENT;
 use serde_json::Value;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::future::pending;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -192,10 +193,7 @@ impl Agent {
         publisher: &Publisher,
         progress: &mut Progress,
     ) -> End {
-        let run = match self
-            .prepare(control, publisher, conversation.ids.clone())
-            .await
-        {
+        let run = match self.prepare(control, publisher, conversation).await {
             Ok(run) => run,
             Err(error) => return failed(error),
         };
@@ -230,7 +228,7 @@ impl Agent {
         &'a self,
         control: &'a Control,
         publisher: &Publisher,
-        ids: CallIds,
+        conversation: &Conversation,
     ) -> Result<Run<'a>, ProviderError> {
         let model = tokio::select! {
             model = self.parts.provider.model(&self.parts.settings.model) => model?,
@@ -258,13 +256,14 @@ impl Agent {
             parts: &self.parts,
             publisher: publisher.clone(),
             control,
-            ids,
+            ids: conversation.ids.clone(),
             model,
-            system: self.parts.settings.system(),
+            system: self.parts.settings.system_with(&conversation.skills).into(),
             tools,
             finish,
             max_turns: self.parts.settings.max_turns,
             is_main: true,
+            reflection: RefCell::default(),
         })
     }
 
@@ -312,7 +311,8 @@ fn definition(listed: &Value) -> ToolDefinition {
     let text = |name: &str| listed[name].as_str().unwrap_or_default().to_owned();
     let name = text("name");
     // A batch may contain any call, and a subagent makes calls of its own.
-    let is_safe = listed["risk"] == "low" && ![BATCH, FINISH, SUBAGENT].contains(&name.as_str());
+    let is_safe =
+        listed["risk"] == "low" && ![BATCH, FINISH, SUBAGENT, HOT_SWAP].contains(&name.as_str());
     ToolDefinition {
         name,
         description: text("description"),

@@ -314,10 +314,11 @@ impl Run<'_> {
         call: &ToolCall,
         profile: Option<&'static Profile>,
     ) -> (ToolAnswer, Option<std::sync::Arc<CallResult>>) {
-        let (subagents, mut asked) = mpsc::unbounded_channel();
+        let (agent_calls, mut asked) = mpsc::unbounded_channel();
         let context = CallContext {
             client_id: Some(call.id.as_str().into()),
-            subagents: Some(subagents),
+            agent_calls: Some(agent_calls),
+            shows_changes: true,
             live: Live::Sanitized,
             cancel: self.control.token(),
             profile,
@@ -334,7 +335,7 @@ impl Run<'_> {
             let event = tokio::select! {
                 biased;
                 Some(question) = asked.recv() => {
-                    answering.push(self.answer_question(call, question));
+                    answering.push(self.answer_agent_call(call, question));
                     continue;
                 }
                 Some(()) = answering.next() => continue,

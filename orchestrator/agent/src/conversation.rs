@@ -47,6 +47,10 @@ pub struct Conversation {
     pub messages: Vec<Message>,
     /// The IDs of all calls in them and of subagents.
     pub ids: CallIds,
+    /// The skills that guide the model, by name.
+    pub skills: Vec<String>,
+    /// Thoughts of messages that are gone, oldest first.
+    pub archived: Vec<String>,
 }
 
 impl Conversation {
@@ -94,6 +98,7 @@ impl Conversation {
         Self {
             messages: whole,
             ids,
+            ..Self::default()
         }
     }
 }

@@ -11,13 +11,14 @@ use crate::message::Message;
 use crate::packs::Finish;
 use crate::provider::{Model, Provider, ToolDefinition};
 use crate::publish::Publisher;
+use crate::reflection::Reflection;
 use crate::repeat::Repeats;
 use crate::settings::Settings;
 use crate::transcript::Transcript;
 use broker_protocol::Opened;
 use orchestrator_session::Session;
 use serde_json::Value;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 /// What all runs of an agent share.
@@ -39,12 +40,14 @@ pub(crate) struct Run<'a> {
     /// The IDs of the conversation's calls, also for a subagent's.
     pub ids: CallIds,
     pub model: Model,
-    pub system: String,
+    pub system: RefCell<String>,
     pub tools: Vec<ToolDefinition>,
     pub finish: Option<Finish>,
     pub max_turns: u32,
     /// Whether it answers a user; otherwise it answers the model that called a subagent.
     pub is_main: bool,
+    /// What calls about the agent itself read and want.
+    pub reflection: RefCell<Reflection>,
 }
 
 /// The progress of a run.
@@ -126,7 +129,7 @@ impl Run<'_> {
             settings.answer_tokens(),
             settings.reserve_tokens,
         );
-        budget.with_prompt(&self.system, &self.tools)
+        budget.with_prompt(&self.system.borrow(), &self.tools)
     }
 
     /// Adds a message.

@@ -38,6 +38,8 @@ pub struct Settings {
     pub instructions: String,
     /// The purpose of the runs.
     pub pack: Option<Pack>,
+    /// The user's packs: with those shipped, the skills that a model may choose.
+    pub packs: Vec<Pack>,
     /// Whether any tools are listed to the model.
     pub tools: bool,
     /// Maximum turns of a run; after them the model is asked once more, without tools.
@@ -68,6 +70,7 @@ impl Settings {
             fallback: None,
             instructions: String::new(),
             pack: None,
+            packs: Vec::new(),
             tools: true,
             max_turns: TURNS,
             turn_timeout: TURN_TIMEOUT,
@@ -98,6 +101,19 @@ impl Settings {
             reserve_tokens: limits.context_reserve.or(self.reserve_tokens),
             ..self
         }
+    }
+
+    /// The instructions of a run with `skills`. One that has gone from the user's settings is left out.
+    pub fn system_with(&self, skills: &[String]) -> String {
+        let mut system = self.system();
+        for pack in skills
+            .iter()
+            .filter_map(|name| Pack::named(name, &self.packs).ok())
+        {
+            system.push_str("\n\n");
+            system.push_str(pack.prompt.trim());
+        }
+        system
     }
 
     /// The instructions of a run.

@@ -12,6 +12,7 @@ use crate::settings::SUBAGENT_TURNS;
 use broker_protocol::{ErrorKind, Failed};
 use orchestrator_tools::remote::{Execution, Reply};
 use orchestrator_tools::subagent::{ModelStrength, Subagent};
+use std::cell::RefCell;
 
 /// The tools that it may call, if the run may.
 const TOOLS: [&str; 7] = [
@@ -76,17 +77,18 @@ impl Run<'_> {
             },
             control,
             ids: self.ids.clone(),
-            system: SYSTEM.to_owned(),
+            system: SYSTEM.to_owned().into(),
             tools: self.reading_tools(),
             finish: None,
             max_turns: SUBAGENT_TURNS,
             is_main: false,
+            reflection: RefCell::default(),
             model,
         };
         // Its calls get IDs that no other call of the conversation has.
         let mut conversation = Conversation {
-            messages: Vec::new(),
             ids: self.ids.clone(),
+            ..Conversation::default()
         };
         conversation.messages.push(Message::user(asked.question));
         let mut progress = Progress::new(run.budget(&run.model));

@@ -32,8 +32,10 @@ pub struct CallContext {
     pub profile: Option<&'static Profile>,
     /// Where the call's result reports what was found in the project.
     pub found: FoundIn,
-    /// Receives the questions of `subagent`, if the front end has models to answer them.
-    pub subagents: Option<Executions>,
+    /// Whether its questions show what a write or an edit would change in the file.
+    pub shows_changes: bool,
+    /// Receives calls about the agent itself, if the front end has models.
+    pub agent_calls: Option<Executions>,
     /// Ends the call.
     pub cancel: CancellationToken,
 }
@@ -97,7 +99,8 @@ impl CallContext {
             permit: None,
             found: FoundIn::Text,
             profile: None,
-            subagents: None,
+            shows_changes: false,
+            agent_calls: None,
             cancel: CancellationToken::new(),
         }
     }

@@ -1,4 +1,4 @@
-//! Calls that the executor permits but does not carry out: web requests, tools of clients or servers, and subagents.
+//! Calls that the executor permits but does not carry out: web requests, tools of clients or servers, and those about the agent itself.
 
 use crate::caller::Caller;
 use crate::engine::Engine;
@@ -7,18 +7,18 @@ use crate::publish::RawEvent;
 use crate::request;
 use crate::spans;
 use broker_protocol::{CallId, Effect, ErrorKind, Failed, Outcome, Request, limit};
+use orchestrator_tools::agent_call::AgentCall;
 use orchestrator_tools::input_error::InputError;
 use orchestrator_tools::metadata::Details;
 use orchestrator_tools::registry::ClientTool;
 use orchestrator_tools::remote::{Execution, Executions, Reply};
 use orchestrator_tools::render::Finished;
 use orchestrator_tools::result::{ForeignText, ToolResult};
-use orchestrator_tools::subagent::{SUBAGENT, Subagent};
 use orchestrator_tools::subject::Subject;
 use orchestrator_tools::web_results;
 use orchestrator_web::WebError;
 use orchestrator_web::request::{Fetch, View, WebRequest};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
@@ -72,33 +72,33 @@ pub(crate) async fn remote(
     }
 }
 
-/// Lets the front end's models answer a question after the executor permits it. Shows `max` bytes of the answer.
-pub(crate) async fn subagent(
+/// Lets a front end with models carry out a call about the agent after the executor permits it. Shows `max` bytes of the answer.
+pub(crate) async fn agent(
     engine: &Engine,
     connection: &Connection,
     caller: &Caller,
-    asked: Subagent,
+    call: &AgentCall,
     max: usize,
 ) -> ToolResult {
-    let Some(executions) = &caller.context.subagents else {
+    let Some(executions) = &caller.context.agent_calls else {
         // The registry of such a front end does not have the tool.
         let message = "this front end has no models".into();
         return ToolResult::failed(
-            SUBAGENT,
+            call.tool(),
             Failed {
                 kind: ErrorKind::Internal,
                 message,
             },
         );
     };
-    match request_permission(engine, connection, caller, asked.effect()).await {
+    match request_permission(engine, connection, caller, call.effect()).await {
         Ok(number) => {
             let owner = Owner {
-                tool: SUBAGENT,
+                tool: call.tool(),
                 executions,
                 timeout_s: limit::TIMEOUT_S,
             };
-            let text = execute(engine, caller, owner, json!(asked))
+            let text = execute(engine, caller, owner, call.input())
                 .instrument(spans::outside())
                 .await;
             show(engine, connection, caller, number, text, max).await

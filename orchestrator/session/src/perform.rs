@@ -103,9 +103,7 @@ async fn built_in(
             .await;
             test_results::suite_result(framework, result)
         }
-        Plan::Subagent(asked) => {
-            Box::pin(outside::subagent(engine, connection, caller, asked, max)).await
-        }
+        Plan::Agent(call) => Box::pin(outside::agent(engine, connection, caller, &call, max)).await,
         Plan::Thought => ToolResult::success(tool, "noted", Details::None),
         Plan::Finish(finished) => {
             ToolResult::success(tool, "the task is finished", Details::Finished { finished })

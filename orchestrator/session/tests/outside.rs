@@ -121,7 +121,7 @@ fn a_tool_that_is_not_built_in_goes_the_same_way() {
 fn a_question_to_a_subagent_is_permitted_first_and_only_a_front_end_with_models_has_the_tool() {
     let asking = |session: &Session, subagents| {
         let context = CallContext {
-            subagents,
+            agent_calls: subagents,
             ..CallContext::new("test".into())
         };
         let invocation = Invocation::Tool {

@@ -167,6 +167,7 @@ fn plan(
         strong_model: backend.strong_model.clone(),
         instructions: instructions.join("\n\n"),
         pack,
+        packs: service.packs.clone(),
         input_deltas: send.input_deltas,
         ..service.settings.clone()
     }

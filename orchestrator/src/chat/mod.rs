@@ -283,6 +283,7 @@ impl Chat {
             .iter()
             .fold(settings, Settings::limited))
     }
+            packs: config.packs,
 
     /// The file of the transcript; `None` if nothing is recorded.
     fn open_transcript(&self) -> Result<Option<transcripts::Open>, Failed> {

@@ -49,7 +49,7 @@ const LIMIT: (&str, &[&str]) = (
 const TIMEOUT: (&str, &[&str]) = ("timeout", &["timeout_s", "timeoutS"]);
 const LINES: [(&str, &[&str]); 2] = [("startLine", &["start_line"]), ("endLine", &["end_line"])];
 
-static NAMES: [Names; 19] = [
+static NAMES: [Names; 21] = [
     Names {
         tool: "bash",
         fields: &[
@@ -183,6 +183,20 @@ static NAMES: [Names; 19] = [
             ("decisions_locked", &["decisionsLocked"]),
         ],
         rewrite: decision,
+        ..NONE
+    },
+    Names {
+        tool: "read_reasoning",
+        fields: &[
+            ("trace_id", &["traceId"]),
+            ("include_archived", &["includeArchived"]),
+        ],
+        without_effect: &["goalId", "goal_id"],
+        ..NONE
+    },
+    Names {
+        tool: "trigger_hot_swap",
+        fields: &[("preserve_history", &["preserveHistory"])],
         ..NONE
     },
     Names {

@@ -2,6 +2,7 @@
 //!
 //! To add a tool, add the struct of its input with its plan in [`inputs`], and a row here.
 
+use crate::agent_call::{HOT_SWAP, HotSwap, READ_REASONING, ReadReasoning};
 use crate::aliases;
 use crate::input::{ToolInput, schema_of};
 use crate::input_error::{FieldError, InputError};
@@ -71,7 +72,7 @@ pub const BATCH: &str = "batch";
 pub const UNASKED: [&str; 3] = [BATCH, "thinking", "finish_task"];
 
 /// All built-in tools, in the order in which they are listed.
-pub static TOOLS: [Tool; 26] = [
+pub static TOOLS: [Tool; 28] = [
     row::<inputs::Bash>("bash", Category::Exec, Risk::High),
     row::<inputs::FileRead>("file_read", Category::File, Risk::Low),
     row::<inputs::FileWrite>("file_write", Category::File, Risk::Medium),
@@ -94,6 +95,8 @@ pub static TOOLS: [Tool; 26] = [
     row::<inputs::Thinking>("thinking", Category::Agent, Risk::Low),
     row::<inputs::FinishTask>("finish_task", Category::Agent, Risk::Low),
     row::<Subagent>(SUBAGENT, Category::Agent, Risk::Low),
+    row::<ReadReasoning>(READ_REASONING, Category::Agent, Risk::Low),
+    row::<HotSwap>(HOT_SWAP, Category::Agent, Risk::Low),
     row::<inputs::ViewImage>("view_image", Category::File, Risk::Low),
     row::<inputs::RunTests>("run_tests", Category::Exec, Risk::High),
     row::<inputs::WebSearch>("web_search", Category::Web, Risk::Low),

@@ -13,6 +13,7 @@ pub mod findings;
 pub mod timeouts;
 pub mod state;
 pub mod subagent;
+pub mod agent_call;
 pub mod plan;
 pub mod input;
 pub mod inputs;

@@ -1,7 +1,7 @@
 //! What a call requests once its input is checked: usually one [`Request`].
 
+use crate::agent_call::AgentCall;
 use crate::state::StateCommand;
-use crate::subagent::Subagent;
 use crate::timeouts::AskedTimes;
 use broker_protocol::{
     Bash, FileBytes, FileRead, Framework, PathError, Request, Roots, State, StateChange, ZonePath,
@@ -103,8 +103,8 @@ pub enum Plan {
     },
     /// Several calls at once.
     Batch(Vec<Invocation>),
-    /// A question for another model, answered after the executor permits it.
-    Subagent(Subagent),
+    /// A call about the agent itself, carried out by the front end after the executor permits it.
+    Agent(AgentCall),
     /// No request: a thought.
     Thought,
     /// No request: the task has ended with this result.
@@ -145,7 +145,7 @@ impl Plan {
             })),
             Plan::Web(request) => Some(Request::Effect(request.effect())),
             Plan::Tests { command, .. } => Some(Request::Bash(command)),
-            Plan::Subagent(asked) => Some(Request::Effect(asked.effect())),
+            Plan::Agent(call) => Some(Request::Effect(call.effect())),
             Plan::Batch(_) | Plan::Thought | Plan::Finish(_) => None,
         }
     }

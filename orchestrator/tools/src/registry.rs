@@ -3,6 +3,7 @@
 //! A tool is known and listed by one name. A client or a server brings a tool as a schema and a channel for its calls; nothing else
 //! distinguishes it from a built-in tool.
 
+use crate::agent_call::AGENT_TOOLS;
 use crate::aliases::NOT_SUPPORTED;
 use crate::catalogue::{BATCH, Category, TOOLS, Tool, UNASKED, canonical, policy_name};
 use crate::input_error::{FieldError, meant};
@@ -30,7 +31,7 @@ pub const TIMEOUT_S: u32 = 60;
 /// Longest time limit that a registered tool may have, in seconds.
 pub const TIMEOUT_MAX_S: u32 = 600;
 
-/// Why there is no `subagent` where no model runs.
+/// Why there are no [`AGENT_TOOLS`] where no model runs.
 const NO_MODELS: &str = "there are no models here that could answer; `lazaret chat` and `lazaret serve` have some, or open a \
                          further session for another agent";
 
@@ -40,7 +41,7 @@ pub struct Registry {
     registered: BTreeMap<String, Arc<ClientTool>>,
     servers: BTreeSet<String>,
     disabled: BTreeSet<String>,
-    /// Whether the front end has models to answer a subagent's question.
+    /// Whether the front end has models, and so carries out calls about the agent itself.
     has_models: bool,
     /// Hides tools whose every call it denies.
     policy: Option<EffectivePolicy>,
@@ -345,8 +346,9 @@ impl Registry {
             return Err(RegistryError::Disabled(entry.name().to_owned()));
         }
         if !self.is_served(&entry) {
+            let name = AGENT_TOOLS.into_iter().find(|name| *name == entry.name());
             return Err(RegistryError::NotSupported {
-                name: SUBAGENT,
+                name: name.unwrap_or(SUBAGENT),
                 why: NO_MODELS,
             });
         }
@@ -395,14 +397,14 @@ impl Registry {
         }
     }
 
-    /// With `subagent`: for a front end that has models and answers its questions.
+    /// With [`AGENT_TOOLS`]: for a front end that has models and carries these calls out.
     pub fn with_models(mut self) -> Self {
         self.has_models = true;
         self
     }
 
     fn is_served(&self, entry: &Entry) -> bool {
-        self.has_models || entry.name() != SUBAGENT
+        self.has_models || !AGENT_TOOLS.contains(&entry.name())
     }
 
     fn is_denied(&self, entry: &Entry) -> bool {
@@ -622,13 +624,15 @@ mod tests {
     }
 
     #[test]
-    fn only_a_front_end_with_models_has_subagents() {
+    fn only_a_front_end_with_models_has_tools_about_the_agent() {
         let mut registry = Registry::default();
-        assert!(!names(&registry, None).iter().any(|name| name == SUBAGENT));
-        assert!(matches!(
-            registry.get(SUBAGENT),
-            Err(RegistryError::NotSupported { name: SUBAGENT, .. })
-        ));
+        for tool in AGENT_TOOLS {
+            assert!(!names(&registry, None).iter().any(|name| name == tool));
+            assert!(matches!(
+                registry.get(tool),
+                Err(RegistryError::NotSupported { name, .. }) if name == tool
+            ));
+        }
         // It can be switched off all the same, and no client takes its name.
         registry.enable(SUBAGENT, false).unwrap();
         assert!(registry.register(local(SUBAGENT)).is_err());

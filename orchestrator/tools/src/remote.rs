@@ -1,4 +1,4 @@
-//! Calls that their front end carries out: those of registered tools, and `subagent`.
+//! Calls that their front end carries out: those of registered tools, and [those about the agent](crate::agent_call).
 
 use broker_protocol::Failed;
 use orchestrator_web::image::Image;

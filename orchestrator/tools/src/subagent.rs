@@ -1,6 +1,5 @@
 //! The question of the tool `subagent`: planned here, permitted by the executor, answered by a front end with models.
 
-use broker_protocol::{Effect, Risk};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -30,16 +29,4 @@ pub enum ModelStrength {
     Weak,
     /// The one for what needs thought.
     Strong,
-}
-
-impl Subagent {
-    /// The effect that the executor decides on. Each call of the subagent is decided on by itself.
-    pub fn effect(&self) -> Effect {
-        Effect::Added {
-            tool: SUBAGENT.to_owned(),
-            risk: Risk::Low,
-            // A struct of a string and a name always has a JSON form.
-            input: serde_json::to_string(self).unwrap_or_default(),
-        }
-    }
 }

@@ -9,5 +9,6 @@ mod limits;
 mod loops;
 mod providers;
 mod subagents;
+mod reflection;
 mod typing;
 pub mod vendors;

@@ -197,6 +197,7 @@ fn example(tool: &str) -> Value {
         "goal_complete" | "finish_task" => json!({"summary": "x"}),
         "thinking" => json!({"thought": "x"}),
         "subagent" => json!({"question": "x"}),
+        "read_reasoning" | "trigger_hot_swap" => json!({}),
         "web_search" => json!({"query": "x"}),
         "web_fetch" => json!({"url": "https://example.org/"}),
         _ => json!({}),

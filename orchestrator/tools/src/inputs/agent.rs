@@ -1,6 +1,7 @@
 //! Tools for the agent itself: batches, thoughts, subagents, images, test suites and the end of a task.
 
 use super::web::target;
+use crate::agent_call::{AgentCall, HotSwap, ReadReasoning};
 use crate::input::{ToolInput, seconds};
 use crate::input_error::{FieldError, InputError};
 use crate::plan::{Invocation, Plan, PlanContext};
@@ -84,7 +85,19 @@ impl ToolInput for Subagent {
             }
             .into());
         }
-        Ok(Plan::Subagent(self))
+        Ok(Plan::Agent(AgentCall::Subagent(self)))
+    }
+}
+
+impl ToolInput for ReadReasoning {
+    fn plan(self, _: &PlanContext<'_>) -> Result<Plan, InputError> {
+        Ok(Plan::Agent(AgentCall::ReadReasoning(self)))
+    }
+}
+
+impl ToolInput for HotSwap {
+    fn plan(self, _: &PlanContext<'_>) -> Result<Plan, InputError> {
+        Ok(Plan::Agent(AgentCall::HotSwap(self)))
     }
 }
 
