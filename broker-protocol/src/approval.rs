@@ -18,7 +18,7 @@ use thiserror::Error;
 /// Maximum number of session-wide grants in one session at once.
 pub const STANDING: usize = 64;
 /// Maximum bytes of requests and input waiting for approval in one session; a call beyond it fails without a question.
-pub const ASKED_BYTES: usize = 8 << 20;
+pub const ASKED_BYTES: usize = 16 << 20;
 /// Maximum number of approvers connected to one session at once.
 pub const APPROVERS: usize = 4;
 /// Maximum number of programs that a session-wide grant names.
@@ -281,6 +281,14 @@ pub enum ToApprover {
         challenge: Challenge,
         /// Its tool.
         tool: String,
+    },
+    /// A piece of the content of the request that follows, as in [`ToBroker::Content`](crate::ToBroker::Content).
+    Content {
+        /// Which call.
+        call: CallId,
+        /// 1 to [`limit::PIECE`] bytes.
+        #[serde(with = "serde_bytes")]
+        bytes: Vec<u8>,
     },
     /// Answers [`FromApprover::Look`]: the request, as large as the client's frame was.
     Request {

@@ -80,6 +80,17 @@ pub fn decode_whole<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, FrameError> 
     decode_with(bytes, config().with_limit::<{ crate::limit::ANSWER }>())
 }
 
+/// Encodes a value with a request, whose content may have come in pieces.
+pub fn encode_request<T: Serialize>(value: &T) -> Result<Vec<u8>, FrameError> {
+    bincode::serde::encode_to_vec(value, config().with_limit::<{ crate::limit::REQUEST }>())
+        .map_err(FrameError::Encode)
+}
+
+/// Decodes what [`encode_request`] encoded; at most [`limit::REQUEST`](crate::limit::REQUEST) bytes.
+pub fn decode_request<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, FrameError> {
+    decode_with(bytes, config().with_limit::<{ crate::limit::REQUEST }>())
+}
+
 fn decode_with<T: DeserializeOwned, C: bincode::config::Config>(
     bytes: &[u8],
     config: C,

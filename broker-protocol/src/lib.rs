@@ -7,6 +7,7 @@ pub mod network;
 pub mod scope;
 pub mod approval;
 pub mod request;
+pub mod content;
 pub mod command;
 pub mod service;
 pub mod state;

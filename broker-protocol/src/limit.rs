@@ -10,8 +10,14 @@ pub const ARGUMENT_COST: usize = 9;
 pub const ARGUMENT: usize = 128 * 1024 - 1;
 /// Arguments of one command.
 pub const ARGUMENTS: usize = 65_536;
-/// Bytes that one `file_write` may write, and that one `file_edit` may carry.
+/// Bytes of a request's texts in one frame: those of a `file_edit`, and the content of a `file_write` without [pieces](crate::content).
 pub const CONTENT: usize = 1_000_000;
+/// Bytes that one `file_write` may write.
+pub const WRITE: usize = 10 << 20;
+/// Bytes of such content in one frame before its request.
+pub const PIECE: usize = 512 * 1024;
+/// Bytes of an encoded request with all of its content.
+pub const REQUEST: usize = WRITE + crate::frame::FRAME_MAX;
 /// Bytes of a file that one `file_read` returns; a note says how much is left.
 pub const READ: usize = 1 << 20;
 /// Bytes of the encoded answer of a file tool, all parts together.

@@ -20,6 +20,15 @@ pub enum ToBroker {
     Probe,
     /// Opens the session.
     Open(Open),
+    /// A piece of the content of a write that does not fit in one frame. The call's other pieces follow, and then the call;
+    /// [`ToBroker::Cancel`] drops them.
+    Content {
+        /// Which call.
+        call: CallId,
+        /// 1 to [`limit::PIECE`](crate::limit::PIECE) bytes.
+        #[serde(with = "serde_bytes")]
+        bytes: Vec<u8>,
+    },
     /// Starts a call.
     Call {
         /// The client's number for it.
@@ -83,6 +92,12 @@ pub enum ToBroker {
     Grant(Grant),
     /// Says no to a call that waits for an answer.
     Refuse {
+        /// Which call.
+        call: CallId,
+    },
+    /// Requests the present content of the file that a waiting call would change, as far as the policy lets the session read it without
+    /// a question. Answered by [`FromBroker::Before`] and [`FromBroker::Seen`]; a call has one preview.
+    Look {
         /// Which call.
         call: CallId,
     },
@@ -188,6 +203,20 @@ pub enum FromBroker {
         call: CallId,
         /// What is asked.
         challenge: Challenge,
+    },
+    /// A piece of the file that a waiting call would change; the pieces, joined, are an encoded [`FileAnswer`](crate::FileAnswer) of a
+    /// `file_read`. Passed on unparsed. The session has not read the file by this.
+    Before {
+        /// Which call.
+        call: CallId,
+        /// The piece.
+        #[serde(with = "serde_bytes")]
+        bytes: Vec<u8>,
+    },
+    /// Answers [`ToBroker::Look`]; without a piece before it there is no file to see.
+    Seen {
+        /// Which call.
+        call: CallId,
     },
     /// An answer was not accepted.
     Ungranted(Ungranted),

@@ -52,7 +52,7 @@ pub struct FileRead {
 pub struct FileWrite {
     /// Which file.
     pub path: ZonePath,
-    /// Its whole new content, at most [`limit::CONTENT`] bytes.
+    /// Its whole new content, at most [`limit::WRITE`] bytes.
     #[serde(with = "serde_bytes")]
     pub content: Vec<u8>,
     /// Whether an existing file may be replaced.
@@ -238,7 +238,7 @@ impl Request {
                 at_least_one("offset", read.offset).and(at_least_one("limit", read.limit))
             }
             Request::FileWrite(write) => {
-                at_most("content", write.content.len(), limit::CONTENT, "bytes")
+                at_most("content", write.content.len(), limit::WRITE, "bytes")
             }
             Request::FileEdit(edit) => edit.check(),
             Request::FileList(list) => {
@@ -462,8 +462,8 @@ mod tests {
                 expected_sha256: None,
             })
         };
-        assert!(write(limit::CONTENT).check().is_ok());
-        assert!(write(limit::CONTENT + 1).check().is_err());
+        assert!(write(limit::WRITE).check().is_ok());
+        assert!(write(limit::WRITE + 1).check().is_err());
         let read = |offset| {
             Request::FileRead(FileRead {
                 path: ZonePath::root(Zone::Project),

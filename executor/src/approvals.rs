@@ -12,7 +12,7 @@ use broker_protocol::approval::{ASKED_BYTES, STANDING};
 use broker_protocol::{
     CallId, Challenge, Channel, Coverage, Decision, Digest, ErrorKind, Extent, Failed,
     FromApprover, FromBroker, Grant, GrantFault, Lease, Nonce, Outcome, Request, SessionGrant,
-    Stdin, ToApprover, Ungranted, Wants, ZonePath, frame, limit,
+    Stdin, ToApprover, Ungranted, Wants, ZonePath, content, frame, limit,
 };
 use executor_leases::{LeasedPath, Leases, Missing};
 use executor_spec::sandbox::SandboxSpec;
@@ -115,7 +115,7 @@ impl Approvals {
         spec: &SandboxSpec,
     ) -> bool {
         let (covers, programs) = coverage(question, request, &Wants::default());
-        let only = match (covers, frame::encode_whole(&(request, real))) {
+        let only = match (covers, frame::encode_request(&(request, real))) {
             (Coverage::Rule, _) => None,
             (Coverage::Call, Ok(encoded)) => {
                 Some(self.digest(request, &encoded, &Missing::default(), spec))
@@ -158,7 +158,7 @@ impl Approvals {
         (question, missing): (Question, Missing),
         spec: &SandboxSpec,
     ) -> Result<Challenge, Failed> {
-        let encoded = frame::encode_whole(&(request, real))
+        let encoded = frame::encode_request(&(request, real))
             .map_err(|error| Failed::internal(error.to_string()))?;
         let named: usize = missing
             .wants
@@ -529,9 +529,14 @@ impl Approvals {
         None
     }
 
-    /// Sends an approver a whole request.
+    /// Sends an approver a whole request; content that does not fit in a frame goes before it.
     pub fn send_request(&mut self, number: u64, call: CallId, request: &Request) {
-        let request = request.clone();
+        let mut request = request.clone();
+        // A request that waits has been checked.
+        let pieces = content::split(&mut request).unwrap_or_default();
+        for bytes in pieces {
+            self.send(number, &ToApprover::Content { call, bytes });
+        }
         self.send(number, &ToApprover::Request { call, request });
     }
 

@@ -9,7 +9,7 @@ use crate::connection::Connection;
 use crate::private_directory;
 use crate::user::User;
 use broker_protocol::approval::{APPROVER_FRAME, APPROVERS};
-use broker_protocol::{CallId, ErrorKind, Failed, FromApprover, Hello, Opened, ToApprover};
+use broker_protocol::{CallId, ErrorKind, Failed, FromApprover, Hello, Opened, ToApprover, limit};
 use executor_spec::sandbox::SandboxSpec;
 use executor_sys::process::euid;
 use executor_sys::random;
@@ -27,7 +27,7 @@ use thiserror::Error;
 /// Maximum number of other sessions' sockets checked, when a session opens, for a broker that has died.
 const SWEPT: usize = 256;
 /// Bytes queued for an approver at which it is disconnected: a request and a file of the largest size, and some more.
-const QUEUE: usize = 4 << 20;
+const QUEUE: usize = limit::REQUEST + limit::ANSWER;
 
 /// Why there is no second socket, and so no session.
 #[derive(Debug, Error)]

@@ -73,10 +73,10 @@ impl<T> Granted<T> {
     }
 }
 
-/// A read of the file that a waiting call would change, for an approver. Decided as a read of that file, and recorded.
+/// A read of the file that a waiting call would change, for an approver or the client. Decided as a read of that file, and recorded.
 #[derive(Debug)]
 pub struct GrantedPreview {
-    approver: u64,
+    approver: Option<u64>,
     call: CallId,
     read: Request,
     real: Vec<ZonePath>,
@@ -102,21 +102,21 @@ impl GrantedPreview {
     }
 }
 
-/// What an approver wants to see of a waiting call.
+/// What an approver, or the client if there is none, wants to see of a waiting call.
 #[derive(Debug)]
 pub struct PreviewRequest<'c> {
-    pub approver: u64,
+    pub approver: Option<u64>,
     pub call: CallId,
     /// The request of the call.
     pub request: &'c Request,
     /// The targets of links on its path, as far as they have been followed.
     pub real: &'c [ZonePath],
-    /// Whether a link has led elsewhere since the approver asked.
+    /// Whether a link has led elsewhere since it was requested.
     pub followed: bool,
 }
 
-/// Decides whether an approver may see the file that a call would change: not if the policy denies reading it. What the policy asks about
-/// is shown, as an approver is who answers. `None` also if the call changes no file.
+/// Decides who may see the file that a call would change: nobody if the policy denies reading it. What the policy asks about is shown to
+/// an approver, who is the one to answer, and not to the client. `None` also if the call changes no file.
 ///
 /// # Errors
 /// The audit cannot be written.
@@ -140,9 +140,9 @@ pub fn authorise_preview(
         offset: None,
         limit: None,
     });
-    match verdict(policy, &read, real) {
-        Verdict::Deny(_) => Ok(None),
-        Verdict::Allow | Verdict::Ask(_) => {
+    match (verdict(policy, &read, real), approver) {
+        (Verdict::Deny(_), _) | (Verdict::Ask(_), None) => Ok(None),
+        (Verdict::Allow, _) | (Verdict::Ask(_), Some(_)) => {
             let shown = audit.redacted(&real.last().unwrap_or(path).to_string());
             audit.append(&Record::preview(call, &shown))?;
             Ok(Some(GrantedPreview {

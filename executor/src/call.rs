@@ -27,6 +27,8 @@ pub struct Call {
     input: Input,
     /// The client's window size, if it changed before there was a terminal.
     size: Option<(u16, u16)>,
+    /// Whether the client has requested to see the file that it would change.
+    pub looked: bool,
     /// Frames for the client, in order.
     pub outbox: Vec<FromBroker>,
 }
@@ -69,6 +71,7 @@ impl Call {
             leases: Vec::new(),
             input,
             size: None,
+            looked: false,
             outbox: Vec::new(),
         }
     }

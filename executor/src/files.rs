@@ -28,9 +28,10 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 pub enum WorkerJob {
     /// A tool call.
     Call(CallId),
-    /// Reads, for an approver, the file that a waiting call would change. `followed`: a link has already led elsewhere.
+    /// Reads, for an approver or, without one, for the client, the file that a waiting call would change. `followed`: a link has already
+    /// led elsewhere.
     Preview {
-        approver: u64,
+        approver: Option<u64>,
         call: CallId,
         followed: bool,
     },
@@ -166,7 +167,7 @@ impl Files {
             purpose: job.purpose(),
             permitted,
         };
-        let bytes = frame::encode_whole(&(context, request))?;
+        let bytes = frame::encode_request(&(context, request))?;
         self.waiting.push_back((job, bytes));
         self.advance();
         Ok(())

@@ -18,6 +18,7 @@ use crate::roots::{self, RootError};
 use crate::secrets::{self, NotRevealed};
 use crate::session::Session;
 use crate::user::User;
+use broker_protocol::content::Pieces;
 use broker_protocol::{
     Channel, Digest, ErrorKind, Extent, Failed, Layer, LayerSet, Open, Opened, Refused, Tier,
     TooLarge, Wants, Zone, ZonePath, frame, limit,
@@ -386,6 +387,7 @@ pub fn open(
         has_worked: false,
         kept: KeptTexts::default(),
         calls: BTreeMap::new(),
+        content: Pieces::default(),
         outbox: Vec::new(),
         buffer: Vec::new(),
     };

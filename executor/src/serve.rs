@@ -238,6 +238,9 @@ impl Broker {
             }
             (Phase::Greeted { .. }, ToBroker::Open(request)) => self.open(&request),
             (Phase::Greeted { .. }, _) => Err(protocol("after the Hello come Probe and Open")),
+            (Phase::Open(session), ToBroker::Content { call, bytes }) => {
+                session.take_content(call, &bytes)
+            }
             (Phase::Open(session), ToBroker::Call { call, request }) => {
                 session.call(call, request, Wants::default())
             }
@@ -294,6 +297,7 @@ impl Broker {
                 let event = session.approvals.refuse(call);
                 session.take_approval(event)
             }
+            (Phase::Open(session), ToBroker::Look { call }) => session.look(call),
             (Phase::Open(session), ToBroker::Grants) => {
                 let event = session.approvals.grants(None);
                 session.take_approval(event)

@@ -13,6 +13,7 @@ use crate::plan::{Work, plan};
 use crate::pool::Pool;
 use crate::repository_question::{answerer, indexes_below};
 use crate::running_command::RunningCommand;
+use broker_protocol::content::{ContentError, Pieces};
 use broker_protocol::{
     CallId, Ended, Failed, FileReply, Finding, Findings, FromBroker, LayerSet, Outcome, Request,
     Usage, Wants, limit,
@@ -54,6 +55,8 @@ pub struct Session {
     pub found: Findings,
     pub kept: KeptTexts,
     pub calls: BTreeMap<CallId, Call>,
+    /// The content received of a write whose call has not come yet.
+    pub content: Pieces,
     /// Frames that belong to no call.
     pub outbox: Vec<FromBroker>,
     /// Maximum bytes of a command's output in its outcome.
@@ -66,6 +69,7 @@ impl Session {
         if self.calls.contains_key(&id) {
             return Err(protocol(format!("the call {id} is under way already")));
         }
+        let request = self.content.join(id, request).map_err(misplaced)?;
         let is_traced =
             || matches!(&request, Request::Bash(bash) if !bash.background) && wants.is_empty();
         if self.spec.tracer.is_some() && !is_traced() {
@@ -74,6 +78,11 @@ impl Session {
             ));
         }
         self.begin(Call::new(id, wants), request, None)
+    }
+
+    /// Takes a piece of the content of a call that will follow.
+    pub fn take_content(&mut self, id: CallId, bytes: &[u8]) -> Result<(), Failed> {
+        self.content.add(id, bytes).map_err(misplaced)
     }
 
     /// Decides a call's request and passes it to what carries it out.
@@ -190,6 +199,7 @@ impl Session {
         id: CallId,
         end: fn(&mut RunningCommand, Ended),
     ) -> Result<(), Failed> {
+        self.content.discard(id);
         let Some(call) = self.calls.get_mut(&id) else {
             return Ok(());
         };
@@ -343,6 +353,10 @@ impl Session {
         );
         findings
     }
+}
+
+fn misplaced(error: ContentError) -> Failed {
+    protocol(error.to_string())
 }
 
 /// Whether a file call changes something in the zones.

@@ -68,7 +68,7 @@ impl Session {
                 if let Some(request) = self.calls.get(&call).and_then(Call::asked) {
                     self.approvals.send_request(approver, call, request);
                 }
-                self.preview(approver, call, None)
+                self.preview(Some(approver), call, None)
             }
             ApprovalEvent::Reply(frame) => {
                 self.outbox.push(frame);

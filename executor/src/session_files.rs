@@ -34,17 +34,44 @@ impl Session {
                     real,
                 ) => match followed {
                     false => self.preview(approver, call, Some(real))?,
-                    true => self.approvals.end_preview(approver, call),
+                    true => self.end_preview(approver, call),
                 },
                 WorkerEvent::Part(WorkerJob::Preview { approver, call, .. }, bytes) => {
-                    self.approvals.preview_part(approver, call, bytes);
+                    self.show_part(approver, call, bytes);
                 }
                 WorkerEvent::Ended(WorkerJob::Preview { approver, call, .. }, ..) => {
-                    self.approvals.end_preview(approver, call);
+                    self.end_preview(approver, call);
                 }
             }
         }
         Ok(())
+    }
+
+    /// Reads, for the client, the file that a waiting call would change, if the policy allows that without a question.
+    pub fn look(&mut self, id: CallId) -> Result<(), Failed> {
+        let looked = self
+            .calls
+            .get_mut(&id)
+            .is_none_or(|call| std::mem::replace(&mut call.looked, true));
+        if looked {
+            self.end_preview(None, id);
+            return Ok(());
+        }
+        self.preview(None, id, None)
+    }
+
+    fn show_part(&mut self, approver: Option<u64>, call: CallId, bytes: Vec<u8>) {
+        match approver {
+            Some(approver) => self.approvals.preview_part(approver, call, bytes),
+            None => self.outbox.push(FromBroker::Before { call, bytes }),
+        }
+    }
+
+    fn end_preview(&mut self, approver: Option<u64>, call: CallId) {
+        match approver {
+            Some(approver) => self.approvals.end_preview(approver, call),
+            None => self.outbox.push(FromBroker::Seen { call }),
+        }
     }
 
     /// Decides again on a call whose path leads to `real`: it starts again with that target, waits for an approval, or is refused.
@@ -67,11 +94,11 @@ impl Session {
         self.begin(call, request, None)
     }
 
-    /// Reads the file that a waiting call would change, for an approver who may see it; at `target` if a link has led there since. Links
-    /// that change meanwhile are not followed again.
+    /// Reads the file that a waiting call would change, for an approver or, without one, for the client; at `target` if a link has led
+    /// there since. Links that change meanwhile are not followed again.
     pub fn preview(
         &mut self,
-        approver: u64,
+        approver: Option<u64>,
         id: CallId,
         target: Option<ZonePath>,
     ) -> Result<(), Failed> {
@@ -91,7 +118,7 @@ impl Session {
         match granted {
             Some(preview) => self.files.preview(preview).map_err(unencoded),
             None => {
-                self.approvals.end_preview(approver, id);
+                self.end_preview(approver, id);
                 Ok(())
             }
         }

@@ -4,6 +4,7 @@ use crate::result;
 use broker_protocol::Failed;
 use clap::Args;
 use orchestrator_confine::Needs;
+use orchestrator_lines::line_reader::LINE_MAX;
 use orchestrator_lines::streams::Input;
 use orchestrator_options::exit;
 use orchestrator_options::groups::{Options, WorkOptions};
@@ -23,7 +24,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 /// Longest input of a tool, the same as in a session.
-const INPUT_MAX: u64 = 4 << 20;
+const INPUT_MAX: u64 = LINE_MAX as u64;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -365,7 +365,7 @@ fn wrong_lines_are_answered_and_the_session_goes_on() {
             "invalid_input",
         ),
         ("[".repeat(100_000), Value::Null, "invalid_input"),
-        ("x".repeat((4 << 20) + 1), Value::Null, "invalid_input"),
+        ("x".repeat((32 << 20) + 1), Value::Null, "invalid_input"),
     ];
     for (line, id, kind) in cases {
         client.send(&line);

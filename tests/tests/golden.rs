@@ -127,10 +127,11 @@ fn every_variant_has_an_example() {
 
 const EFFECTS: [&str; 3] = ["web_search", "web_fetch", "mcp__fs__read"];
 
-const TO: [&str; 18] = [
+const TO: [&str; 20] = [
     "hello",
     "probe",
     "open",
+    "content",
     "call",
     "wanting call",
     "input",
@@ -141,6 +142,7 @@ const TO: [&str; 18] = [
     "cancel",
     "grant",
     "refuse",
+    "look",
     "grants",
     "revoke",
     "keep",
@@ -153,6 +155,7 @@ fn variant_to(message: &ToBroker) -> &'static str {
         ToBroker::Hello(_) => "hello",
         ToBroker::Probe => "probe",
         ToBroker::Open(_) => "open",
+        ToBroker::Content { .. } => "content",
         ToBroker::Call { .. } => "call",
         ToBroker::WantingCall { .. } => "wanting call",
         ToBroker::Input { .. } => "input",
@@ -163,6 +166,7 @@ fn variant_to(message: &ToBroker) -> &'static str {
         ToBroker::Cancel { .. } => "cancel",
         ToBroker::Grant(_) => "grant",
         ToBroker::Refuse { .. } => "refuse",
+        ToBroker::Look { .. } => "look",
         ToBroker::Grants => "grants",
         ToBroker::Revoke { .. } => "revoke",
         ToBroker::Keep { .. } => "keep",
@@ -171,7 +175,7 @@ fn variant_to(message: &ToBroker) -> &'static str {
     }
 }
 
-const FROM: [&str; 15] = [
+const FROM: [&str; 17] = [
     "hello",
     "probed",
     "opened",
@@ -181,6 +185,8 @@ const FROM: [&str; 15] = [
     "done",
     "fault",
     "asked",
+    "before",
+    "seen",
     "ungranted",
     "grants",
     "leases",
@@ -200,6 +206,8 @@ fn variant_from(message: &FromBroker) -> &'static str {
         FromBroker::Done { .. } => "done",
         FromBroker::Fault(_) => "fault",
         FromBroker::Asked { .. } => "asked",
+        FromBroker::Before { .. } => "before",
+        FromBroker::Seen { .. } => "seen",
         FromBroker::Ungranted(_) => "ungranted",
         FromBroker::Grants(_) => "grants",
         FromBroker::Leases(_) => "leases",
@@ -599,6 +607,13 @@ fn to_broker() -> Vec<(&'static str, ToBroker)> {
         ("an added tool", call(added())),
         ("service", call(Request::Service(service()))),
         (
+            "content",
+            ToBroker::Content {
+                call: 7,
+                bytes: b"abc".into(),
+            },
+        ),
+        (
             "input",
             ToBroker::Input {
                 call: 7,
@@ -664,6 +679,7 @@ fn to_broker() -> Vec<(&'static str, ToBroker)> {
             },
         ),
         ("cancel", ToBroker::Cancel { call: 7 }),
+        ("look", ToBroker::Look { call: 7 }),
         ("explain", ToBroker::Explain(traced())),
     ];
     frames.extend(approval::to_broker());
@@ -897,6 +913,14 @@ fn from_broker() -> Vec<(&'static str, FromBroker)> {
             })),
         ),
         ("done, denied", denied()),
+        (
+            "before",
+            FromBroker::Before {
+                call: 7,
+                bytes: b"old".into(),
+            },
+        ),
+        ("seen", FromBroker::Seen { call: 7 }),
         ("fault", FromBroker::Fault(failed())),
         (
             "kept",

@@ -20,6 +20,7 @@ mod findings;
 mod gc;
 mod image;
 mod kept_world;
+mod large_writes;
 mod leases;
 mod masked_secrets;
 mod loopback;

@@ -388,8 +388,8 @@ pub struct SessionFacts {
 
 /// SHA-256 of a request in its canonical encoding.
 fn digest(request: &Request) -> Digest {
-    // It arrived in a frame, so it is small enough to be encoded again.
-    let bytes = frame::encode_whole(request).unwrap_or_default();
+    // Its parts arrived within their limits, so it is small enough to be encoded again.
+    let bytes = frame::encode_request(request).unwrap_or_default();
     Digest(Sha256::digest(&bytes).into())
 }
 

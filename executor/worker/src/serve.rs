@@ -24,7 +24,7 @@ fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<Option<(Vec<u8>, V
         };
         whole.extend_from_slice(bytes);
         fds.extend(came);
-        if whole.len() > limit::ANSWER {
+        if whole.len() > limit::REQUEST {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
         if *tag != MORE {
@@ -48,7 +48,7 @@ pub fn serve(worker: &Worker, socket: &OwnedFd) -> io::Result<()> {
 
 fn answer(worker: &Worker, request: &[u8], socket: &OwnedFd) -> io::Result<()> {
     let before = getrusage(UsageWho::RUSAGE_SELF)?;
-    let request = frame::decode::<(CallContext, Request)>(request);
+    let request = frame::decode_request::<(CallContext, Request)>(request);
     let (answer, searched) = match request {
         Ok((context, request)) => (worker.answer(context, &request), is_search(&request)),
         Err(error) => (

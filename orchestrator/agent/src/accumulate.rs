@@ -4,6 +4,7 @@ use crate::chunk::{Chunk, Stop, Usage};
 use crate::conversation::CallIds;
 use crate::error::ProviderError;
 use crate::message::{Part, ToolCall};
+use broker_protocol::limit;
 use orchestrator_text::redact::Redactor;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -13,9 +14,9 @@ const PARTS_MAX: usize = 256;
 /// Maximum number of calls in an answer.
 pub const CALLS_MAX: usize = 64;
 /// Maximum bytes of all texts and inputs of an answer.
-const BYTES_MAX: usize = 8 << 20;
-/// Maximum bytes of one call's input.
-pub(crate) const INPUT_MAX: usize = 1 << 20;
+const BYTES_MAX: usize = 24 << 20;
+/// Maximum bytes of one call's input: a write of the largest content, escaped.
+pub(crate) const INPUT_MAX: usize = 2 * limit::WRITE;
 /// Maximum bytes of a call's ID.
 const ID_MAX: usize = 64;
 
@@ -434,12 +435,12 @@ mod tests {
             !fails(&[start(0, "a"), delta(0, &much)])
                 && fails(&[start(0, "a"), delta(0, &much), delta(0, "x")])
         );
-        let texts: Vec<Chunk> = (0..9)
+        let texts: Vec<Chunk> = (0..25)
             .map(|_| Chunk::Text {
                 index: 0,
                 text: "x".repeat(1 << 20),
             })
             .collect();
-        assert!(!fails(&texts[..8]) && fails(&texts));
+        assert!(!fails(&texts[..24]) && fails(&texts));
     }
 }

@@ -9,7 +9,7 @@ use crate::packs::FINISH;
 use crate::run::{Progress, Run};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use broker_protocol::{ErrorKind, Failed, Findings, Request, Roots};
+use broker_protocol::{ErrorKind, Failed, FileAnswer, Findings, Request, Roots};
 use futures_util::StreamExt;
 use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
@@ -476,8 +476,9 @@ impl Run<'_> {
     }
 }
 
-/// The file that a call of a file tool would change, by whatever name the input has it, and the change, as far as the input tells.
-fn changes(tool: &str, input: &Value) -> Option<(String, String)> {
+/// The file that a call of a file tool would change, by whatever name the input has it, and the change to the file as it is, or as
+/// far as the input tells.
+fn changes(tool: &str, input: &Value, before: Option<&FileAnswer>) -> Option<(String, String)> {
     // Placeholder roots: the zones are needed to parse paths, and do not appear in the text.
     let roots = Roots {
         project: "/project".to_owned(),
@@ -498,7 +499,7 @@ fn changes(tool: &str, input: &Value) -> Option<(String, String)> {
             };
             Some((
                 escape::one_line(&path.to_string()),
-                Proposal::new(&request, None).body.join("\n"),
+                Proposal::new(&request, before).body.join("\n"),
             ))
         }
         _ => None,
@@ -510,7 +511,7 @@ fn confirm(call: &ToolCall, question: &ApprovalQuestion, part: Option<usize>) ->
     let (path, diff) = question
         .input
         .as_ref()
-        .and_then(|input| changes(&question.tool, input))
+        .and_then(|input| changes(&question.tool, input, question.before.as_ref()))
         .unzip();
     Confirm {
         tool_id: call.id.clone(),
@@ -596,7 +597,7 @@ mod tests {
     #[test]
     fn a_question_shows_what_a_file_tool_would_change_by_any_of_its_names() {
         let edit = json!({"file_path": "a", "old_text": "one", "new_text": "two\u{202e}"});
-        let (path, shown) = changes("file_edit", &edit).unwrap();
+        let (path, shown) = changes("file_edit", &edit, None).unwrap();
         assert_eq!(path, "a");
         assert!(
             shown.contains("-one\n+two") && !shown.contains('\u{202e}'),
@@ -605,13 +606,13 @@ mod tests {
         for name in ["path", "file_path", "filePath", "absolute_path"] {
             let write = json!({name: "src/evil.sh", "content": "x\ny"});
             assert_eq!(
-                changes("file_write", &write).unwrap(),
+                changes("file_write", &write, None).unwrap(),
                 ("src/evil.sh".into(), "+x\n+y".into())
             );
         }
-        assert_eq!(changes("bash", &json!({"command": "true"})), None);
+        assert_eq!(changes("bash", &json!({"command": "true"}), None), None);
         assert_eq!(
-            changes("file_write", &json!({"path": "../a", "content": "x"})),
+            changes("file_write", &json!({"path": "../a", "content": "x"}), None),
             None
         );
     }

@@ -6,7 +6,7 @@
 use crate::error::ProviderError;
 
 /// Longest line, and longest data of an event, in bytes.
-pub const LINE_MAX: usize = 4 << 20;
+pub const LINE_MAX: usize = 32 << 20;
 
 /// Received bytes that are no complete line yet. Lines end with LF, CR LF or CR, wherever the pieces are cut.
 #[derive(Default)]

@@ -2,7 +2,7 @@
 
 use crate::calls::Calls;
 use crate::line::{self, Line, LineError, Op, RejectedLine};
-use crate::line_reader::{Lines, Next};
+use crate::line_reader::{LINE_MAX, Lines, Next};
 use broker_protocol::{History, Request, Undo, Wants};
 use orchestrator_session::Invocation;
 use std::rc::Rc;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Bytes of lines that may wait for a command or for their turn.
-const WAITING: usize = 8 << 20;
+const WAITING: usize = LINE_MAX + (8 << 20);
 /// Cost of a waiting line besides its bytes.
 const LINE_COST: usize = 1024;
 

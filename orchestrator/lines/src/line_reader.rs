@@ -2,8 +2,8 @@
 
 use crate::streams::Input;
 
-/// Longest line in bytes.
-pub const LINE_MAX: usize = 4 << 20;
+/// Longest line in bytes: a write of the largest content (`limit::WRITE`), of which every second byte is escaped, and some more.
+pub const LINE_MAX: usize = 32 << 20;
 const READ: usize = 64 * 1024;
 
 /// Standard input, line by line.

@@ -33,6 +33,8 @@ use tokio::time::{Instant, sleep};
 const SESSION: &str = "mcp-session-id";
 /// The key with which a request names its own version of the protocol.
 const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+/// Maximum bytes of a body: a write of the largest content, of which every second byte is escaped, and some more.
+pub const BODY_MAX: usize = 32 << 20;
 /// Maximum number of sessions: each may have an executor.
 const SESSIONS_MAX: usize = 64;
 /// Maximum number of answers in progress to one client.
@@ -166,6 +168,7 @@ impl Http {
         let manager = Arc::new(manager);
         // The guard has checked the Host against the address that received the request.
         let config = StreamableHttpServerConfig::default()
+            .with_max_request_body_bytes(BODY_MAX)
             .disable_allowed_hosts()
             .with_sse_keep_alive(Some(ALIVE));
         let places = Arc::new(Semaphore::new(SESSIONS_MAX));

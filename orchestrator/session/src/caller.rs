@@ -8,7 +8,7 @@ use crate::executor::Control;
 use crate::pending::{Approval, PendingReplies};
 use crate::publish::{Gone, Publisher, RawEvent};
 use crate::spans;
-use broker_protocol::{Challenge, Extent, GrantFault};
+use broker_protocol::{Challenge, Extent, FileAnswer, GrantFault};
 use orchestrator_tools::profile::Profile;
 use serde_json::Value;
 use std::cell::{Cell, RefCell};
@@ -149,17 +149,27 @@ impl Caller {
     }
 
     /// Answers a question of the executor: as before if the same rule was already approved, else as the client answers.
-    pub async fn approve(&self, challenge: &Challenge, rejected: Option<GrantFault>) -> Approval {
+    pub async fn approve(
+        &self,
+        challenge: &Challenge,
+        rejected: Option<GrantFault>,
+        before: Option<&FileAnswer>,
+    ) -> Approval {
         let span = spans::approval(challenge);
         let approval = self
-            .asked(challenge, rejected)
+            .asked(challenge, rejected, before)
             .instrument(span.clone())
             .await;
         span.record("answer", spans::answer(approval));
         approval
     }
 
-    async fn asked(&self, challenge: &Challenge, rejected: Option<GrantFault>) -> Approval {
+    async fn asked(
+        &self,
+        challenge: &Challenge,
+        rejected: Option<GrantFault>,
+        before: Option<&FileAnswer>,
+    ) -> Approval {
         let is_again = challenge.wants.is_empty() && rejected.is_none();
         let is_allowed = is_again && self.allowed.borrow().contains(&challenge.rule);
         let approval = match is_allowed {
@@ -169,7 +179,7 @@ impl Caller {
                     .steering
                     .approvals
                     .open(self.context.part.map(|part| part.index));
-                self.ask(challenge, rejected).await;
+                self.ask(challenge, rejected, before).await;
                 reply.wait().await
             }
         };
@@ -186,8 +196,13 @@ impl Caller {
         approval
     }
 
-    /// Publishes a question.
-    pub async fn ask(&self, challenge: &Challenge, rejected: Option<GrantFault>) {
+    /// Publishes a question; `before` is the file that the call would change.
+    pub async fn ask(
+        &self,
+        challenge: &Challenge,
+        rejected: Option<GrantFault>,
+        before: Option<&FileAnswer>,
+    ) {
         let (tool, input) = (self.tool.as_str(), &self.input);
         tracing::debug!(
             rule = challenge.rule,
@@ -201,6 +216,7 @@ impl Caller {
                 tool,
                 input,
                 rejected,
+                before,
             })
             .await;
     }

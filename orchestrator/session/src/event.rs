@@ -3,7 +3,7 @@
 use crate::context::Part;
 use crate::pending::Approval;
 use broker_protocol::{
-    CallId, Challenge, Denial, Denials, Ended, Failed, Findings, GrantFault, Opened,
+    CallId, Challenge, Denial, Denials, Ended, Failed, FileAnswer, Findings, GrantFault, Opened,
 };
 use orchestrator_text::escape;
 use orchestrator_text::input_lines::input_lines;
@@ -110,6 +110,8 @@ pub struct ApprovalQuestion {
     pub input: Option<Value>,
     /// Why the previous answer was rejected.
     pub rejected: Option<GrantFault>,
+    /// The file that the call would change, without known secrets, for a front end that shows changes.
+    pub before: Option<FileAnswer>,
 }
 
 impl ApprovalQuestion {

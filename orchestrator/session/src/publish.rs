@@ -4,7 +4,9 @@
 use crate::context::{CallContext, Live, Part};
 use crate::event::{ApprovalQuestion, Body, CallResult, Event};
 use crate::pending::Approval;
-use broker_protocol::{CallId, Challenge, Denial, Failed, Finding, GrantFault, Opened};
+use broker_protocol::{
+    CallId, Challenge, Denial, Failed, FileAnswer, FileReply, Finding, GrantFault, Opened,
+};
 use orchestrator_text::redact::{change_texts, changed};
 use orchestrator_text::sanitize::{Sanitized, SanitizedStream, Sanitizer, Unsafe};
 use orchestrator_text::truncate::brief;
@@ -82,6 +84,7 @@ pub(crate) enum RawEvent<'a> {
         tool: &'a str,
         input: &'a Value,
         rejected: Option<GrantFault>,
+        before: Option<&'a FileAnswer>,
     },
     ApprovalGiven {
         challenge: &'a Challenge,
@@ -90,6 +93,15 @@ pub(crate) enum RawEvent<'a> {
     Violation(&'a SecurityEvent),
     Connection(&'a Decision),
     Result(Box<ToolResult>),
+}
+
+/// A file as a question shows it. Its unsafe characters stay: who shows the change escapes them.
+fn without_secrets(before: &FileAnswer, sanitizer: Sanitizer) -> FileAnswer {
+    let mut before = before.clone();
+    if let Ok(FileReply::Read(read)) = &mut before {
+        read.content = sanitizer.redactor().bytes(&read.content).into_owned();
+    }
+    before
 }
 
 impl Hub {
@@ -259,6 +271,7 @@ impl Publisher {
                 tool,
                 input,
                 rejected,
+                before,
             } => {
                 let input = (size(input) <= REPEATED_INPUT).then(|| sanitizer.input(input));
                 let (challenge, tool) = (sanitized(challenge, sanitizer), sanitizer.text(tool));
@@ -267,6 +280,7 @@ impl Publisher {
                     tool,
                     input,
                     rejected,
+                    before: before.map(|before| without_secrets(before, sanitizer)),
                 }))
             }
             RawEvent::ApprovalGiven {

@@ -7,7 +7,8 @@ use crate::executor::{Connection, HadPaths, RequestEvent, RunningRequest};
 use crate::publish::{Gone, RawEvent};
 use crate::spans;
 use broker_protocol::{
-    CallId, Challenge, Channel, Ended, ErrorKind, Failed, FileReply, GrantFault, Outcome, Request,
+    CallId, Challenge, Channel, Ended, ErrorKind, Failed, FileAnswer, FileReply, GrantFault,
+    Outcome, Request,
 };
 use orchestrator_text::numbered::LineForm;
 use orchestrator_tools::metadata::Metadata;
@@ -123,6 +124,7 @@ async fn make(
     if caller.context.cancel.is_cancelled() {
         return Err(failed(cancelled()));
     }
+    let changes_file = matches!(request, Request::FileWrite(_) | Request::FileEdit(_));
     let mut running = tokio::select! {
         biased;
         started = connection.start(request, caller.context.wants.clone()) => started.map_err(failed)?,
@@ -133,7 +135,7 @@ async fn make(
     caller.started(running.control());
     // If the front end is gone, the call ends anyway.
     let _ = caller.publish(RawEvent::Started(number)).await;
-    let finished = follow(&mut running, caller).await;
+    let finished = follow(&mut running, caller, changes_file).await;
     if let Ok(finished) = &finished {
         Span::current().record("wall_us", finished.usage.wall_us);
     }
@@ -166,24 +168,40 @@ struct Question {
     challenge: Box<Challenge>,
     /// Why the previous answer was rejected.
     rejected: Option<GrantFault>,
+    /// The file that the call would change, for a front end that shows changes.
+    before: Option<Box<FileAnswer>>,
     /// Whether it has no answer yet.
     is_open: bool,
 }
 
 /// Follows a request until it ends.
-async fn follow(running: &mut RunningRequest, caller: &Caller) -> Result<Finished, Failed> {
+async fn follow(
+    running: &mut RunningRequest,
+    caller: &Caller,
+    changes_file: bool,
+) -> Result<Finished, Failed> {
     let mut question: Option<Question> = None;
     loop {
         match next(running, question.as_mut(), caller).await {
             RequestEvent::Asked(challenge) if challenge.channel == Channel::Separate => {
-                caller.ask(&challenge, None).await;
+                caller.ask(&challenge, None, None).await;
             }
             RequestEvent::Asked(challenge) => {
+                let looks = caller.context.shows_changes && changes_file;
+                if looks {
+                    running.look();
+                }
                 question = Some(Question {
                     challenge,
                     rejected: None,
-                    is_open: true,
+                    before: None,
+                    is_open: !looks,
                 });
+            }
+            RequestEvent::Seen(before) => {
+                if let Some(question) = &mut question {
+                    (question.before, question.is_open) = (before, true);
+                }
             }
             RequestEvent::Rejected(fault) => {
                 if let Some(question) = &mut question {
@@ -217,7 +235,7 @@ async fn next(
     if let Some(question) = question.filter(|question| question.is_open) {
         tokio::select! {
             event = running.next() => return event,
-            approval = caller.approve(&question.challenge, question.rejected) => {
+            approval = caller.approve(&question.challenge, question.rejected, question.before.as_deref()) => {
                 question.is_open = false;
                 running.answer(&question.challenge, approval);
             }

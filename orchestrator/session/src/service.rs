@@ -100,7 +100,7 @@ impl RunningService {
                     self.running.answer(&challenge, Approval::Yes(Extent::Once));
                 }
                 // It keeps waiting until its time is over.
-                RequestEvent::Rejected(_) | RequestEvent::Suspended => {}
+                RequestEvent::Rejected(_) | RequestEvent::Suspended | RequestEvent::Seen(_) => {}
                 RequestEvent::Ended(ended) => return ServiceEvent::Ended(ended),
             }
         }

@@ -144,7 +144,7 @@ fn boxed(error: RequestError, case: WireCase) -> Box<Response<Reply>> {
 async fn body<T: DeserializeOwned + JsonSchema>(request: Request<Incoming>) -> Read<(T, WireCase)> {
     let (head, body) = request.into_parts();
     is_json(&head.headers)?;
-    let bytes = bytes(&head.headers, body).await?;
+    let bytes = bytes(&head.headers, body, MESSAGE_MAX).await?;
     let json = once::check(&bytes)
         .and_then(|()| serde_json::from_slice::<Value>(&bytes))
         .map_err(|error| {
@@ -186,9 +186,9 @@ fn is_json(headers: &HeaderMap) -> Read<()> {
 }
 
 /// Reads a body within its limits.
-async fn bytes(headers: &HeaderMap, body: Incoming) -> Read<Bytes> {
+async fn bytes(headers: &HeaderMap, body: Incoming, max: usize) -> Read<Bytes> {
     let too_large = || {
-        let message = format!("a body has at most {MESSAGE_MAX} bytes");
+        let message = format!("a body has at most {max} bytes");
         Box::new(error_reply(
             StatusCode::PAYLOAD_TOO_LARGE,
             "too_large",
@@ -200,11 +200,11 @@ async fn bytes(headers: &HeaderMap, body: Incoming) -> Read<Bytes> {
         .and_then(|length| length.to_str().ok());
     if length
         .and_then(|length| length.parse::<u64>().ok())
-        .is_some_and(|length| length > MESSAGE_MAX as u64)
+        .is_some_and(|length| length > max as u64)
     {
         return Err(too_large());
     }
-    match timeout(BODY, Limited::new(body, MESSAGE_MAX).collect()).await {
+    match timeout(BODY, Limited::new(body, max).collect()).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => Err(too_large()),
         Ok(Err(_)) => {
@@ -232,7 +232,7 @@ async fn mcp(service: &Service, request: Request<Incoming>) -> Read<Response<Rep
     if head.method == Method::POST {
         is_json(&head.headers)?;
     }
-    let body = bytes(&head.headers, body).await?;
+    let body = bytes(&head.headers, body, orchestrator_mcp::BODY_MAX).await?;
     match service.mcp.answer(Request::from_parts(head, body)).await {
         Ok(response) => Ok(response.map(Reply::Mcp)),
         Err(refused) => Err(Box::new(error_reply(

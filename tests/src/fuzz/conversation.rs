@@ -170,6 +170,7 @@ fn word(call: CallId, chance: &mut Chance) -> ToBroker {
         },
         10 => pick(
             &[
+                ToBroker::Look { call },
                 ToBroker::Grants,
                 ToBroker::Revoke { grant: call % 3 },
                 ToBroker::Refuse { call },

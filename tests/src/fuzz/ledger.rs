@@ -47,6 +47,8 @@ pub struct Ledger {
     /// Answers and grant requests that were sent without a reply; most answers get none.
     answers: u64,
     lists: u64,
+    /// Looks at files without an answer yet.
+    looks: u64,
     /// Texts to save without a reply yet.
     texts: u64,
     /// Whether a background process may be alive.
@@ -96,6 +98,7 @@ impl Ledger {
                     entry.granted |= entry.challenge.as_ref().is_some_and(named);
                 }
             }
+            (Phase::Open, ToBroker::Look { .. }) => self.looks += 1,
             (Phase::Open, ToBroker::Refuse { .. }) => self.answers += 1,
             (Phase::Open, ToBroker::Grants | ToBroker::Revoke { .. }) => self.lists += 1,
             (Phase::Open, ToBroker::Keep { bytes, last, .. }) => {
@@ -105,6 +108,8 @@ impl Ledger {
                     "more of a text than a frame may hold",
                 );
             }
+            // What follows them decides.
+            (Phase::Open, ToBroker::Content { .. }) => self.may_end_if(true, "pieces of content"),
             // None of these sessions has a network.
             (Phase::Open, ToBroker::Connected(_)) => {
                 self.sent_nonsense("a connection without a network")
@@ -194,6 +199,13 @@ impl Ledger {
             FromBroker::Suspended { call } => self.under_way(*call, "Suspended")?.may_run(),
             FromBroker::Part { call, .. } => self.under_way(*call, "Part")?.may_run(),
             FromBroker::Asked { call, challenge } => self.under_way(*call, "Asked")?.ask(challenge),
+            // They come only where a client has looked.
+            FromBroker::Before { .. } if self.looks > 0 => Ok(()),
+            FromBroker::Before { .. } => Err("a file that nobody looks at".to_owned()),
+            FromBroker::Seen { .. } => {
+                self.looks = self.looks.checked_sub(1).ok_or("an answer to no Look")?;
+                Ok(())
+            }
             FromBroker::Ungranted(_) => {
                 self.answers = self
                     .answers

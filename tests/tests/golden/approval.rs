@@ -216,6 +216,13 @@ pub fn to_approver(opened: Opened) -> Vec<(&'static str, ToApprover)> {
         ),
         ("session", ToApprover::Session { opened, client: 42 }),
         ("asked", asked),
+        (
+            "content",
+            ToApprover::Content {
+                call: 7,
+                bytes: b"abc".into(),
+            },
+        ),
         ("request", ToApprover::Request { call: 7, request }),
         (
             "before",
@@ -251,6 +258,7 @@ pub fn to_approver(opened: Opened) -> Vec<(&'static str, ToApprover)> {
         ToApprover::Hello(_)
         | ToApprover::Session { .. }
         | ToApprover::Asked { .. }
+        | ToApprover::Content { .. }
         | ToApprover::Request { .. }
         | ToApprover::Before { .. }
         | ToApprover::Seen { .. }

@@ -324,6 +324,65 @@ fn a_yes_to_what_was_not_shown_or_was_another_question_is_an_error() {
     assert!(world.project.join("src/made").exists() && !world.project.join("hidden").exists());
 }
 
+place_test!(a_question_shows_the_difference_to_the_file_on_disk);
+/// The page shows `diff`: what would change, and not only what would be there. A session that may not read the file is not shown it.
+fn a_question_shows_the_difference_to_the_file_on_disk(place: Place) {
+    let world = World::new(place);
+    world.put("file", "one\ntwo\nthree\n");
+    let write = (
+        "file_write",
+        json!({"path": "file", "content": "one\n2\nthree\n"}),
+    );
+    let edit = json!({"path": "file", "edits": [{"old": "three", "new": "3"}]});
+    let turns = script(&[
+        (
+            "",
+            &[
+                ("file_read", json!({"path": "file"})),
+                write,
+                ("file_edit", edit),
+            ],
+        ),
+        ("Done", &[]),
+    ]);
+    let sidecar = Sidecar::start(&world, &turns, &[]);
+    let ask = |client: &mut WebSocket, more: Value| {
+        let mut payload = json!({"content": "x", "conversationId": "c", "trust": "guided"});
+        payload
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        client.say("chat:send", payload);
+    };
+    let yes = |client: &mut WebSocket, confirm: &Value| {
+        approve(
+            client,
+            json!({"toolId": confirm["toolId"], "answer": "once", "digest": confirm["digest"]}),
+        );
+    };
+    let mut client = sidecar.client();
+    ask(&mut client, json!({}));
+    let first = client.next_of("chat:tool-confirm");
+    assert_eq!(
+        first["diff"], "@@ -1,3 +1,3 @@\n one\n-two\n+2\n three",
+        "{first}"
+    );
+    yes(&mut client, &first);
+    let second = client.next_of("chat:tool-confirm");
+    assert_eq!(
+        second["diff"], "@@ -1,3 +1,3 @@\n one\n 2\n-three\n+3",
+        "{second}"
+    );
+    yes(&mut client, &second);
+    client.to_end();
+    assert_eq!(world.get("file"), b"one\n2\n3\n");
+    world.put("file", "hidden\n");
+    let scope = json!({"conversationId": "d", "scope": {"file_write": {"allowed": true}}});
+    ask(&mut client, scope);
+    let blind = client.next_of("chat:tool-confirm");
+    assert_eq!(blind["diff"], "+one\n+2\n+three", "{blind}");
+}
+
 once_test!(over_http_a_question_is_a_no_unless_somebody_answers);
 fn over_http_a_question_is_a_no_unless_somebody_answers() {
     let world = world();

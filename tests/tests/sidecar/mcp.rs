@@ -1,6 +1,7 @@
 //! `/mcp`: clients of the Model Context Protocol over streamable HTTP, behind the guard of the sidecar.
 
 use super::messages::script;
+use crate::large_writes::largest;
 use lazaret_tests::process::{assert_gone, until};
 use lazaret_tests::sidecar::{HttpAnswer, Sidecar};
 use lazaret_tests::world::long_sleep;
@@ -306,6 +307,18 @@ fn what_names_no_session_is_not_served() {
     assert_eq!(client.bash("touch made")["isError"], false, "control");
 }
 
+once_test!(the_largest_write_fits_into_a_body);
+fn the_largest_write_fits_into_a_body() {
+    let (world, sidecar) = server(Place::any(), &TRUSTED);
+    let client = Client::open(&sidecar, json!({}));
+    let content = largest(b'a');
+    let input =
+        json!({ "name": "file_write", "arguments": { "path": "file", "content": content } });
+    let answer = client.post(&request(2, "tools/call", input));
+    assert_eq!(messages(&answer)[0]["result"]["isError"], false);
+    assert_eq!(world.get("file"), content.as_bytes());
+}
+
 once_test!(a_body_and_its_kind_have_limits);
 fn a_body_and_its_kind_have_limits() {
     let (_world, sidecar) = server(Place::any(), &TRUSTED);
@@ -315,14 +328,14 @@ fn a_body_and_its_kind_have_limits() {
     let padded = |length: usize| format!("{ping}{}", " ".repeat(length - ping.len()));
     assert_eq!(
         sidecar
-            .raw("POST /mcp", &own, padded(4 << 20).as_bytes())
+            .raw("POST /mcp", &own, padded(32 << 20).as_bytes())
             .status,
         200,
         "at the limit"
     );
     assert_eq!(
         sidecar
-            .raw("POST /mcp", &own, padded((4 << 20) + 1).as_bytes())
+            .raw("POST /mcp", &own, padded((32 << 20) + 1).as_bytes())
             .status,
         413
     );

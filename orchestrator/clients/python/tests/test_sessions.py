@@ -353,7 +353,7 @@ class FakePrograms(unittest.TestCase):
 
     def test_a_call_that_is_too_long_is_refused_here(self) -> None:
         session = self.opened("sys.stdin.read()")
-        for given in ({"command": "x" * (4 << 20)}, {"command": "\ud800"}):
+        for given in ({"command": "x" * (32 << 20)}, {"command": "\ud800"}):
             with self.assertRaises(ValueError):
                 session.call("bash", given)
 

@@ -4,7 +4,7 @@ import { spawn } from "node:child_process";
 import { NotInstalled, ProtocolError } from "./errors.js";
 
 /** Bytes that `lazaret` takes as one line. */
-export const LINE_MAX = 4 << 20;
+export const LINE_MAX = 32 << 20;
 // Bytes of a line that are taken of `lazaret`: more than its largest result.
 const LINE_READ_MAX = 64 << 20;
 const DIAGNOSTICS = 16 << 10;

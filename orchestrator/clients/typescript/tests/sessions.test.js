@@ -209,5 +209,5 @@ test("another version of the lines is refused, and events that are new are passe
   const answer = { event: "result", id: 1, status: "success", result: "fine", metadata: {}, new: 2 };
   const session = await fake(t, `console.log('{"event":"new","id":1}'); console.log(${JSON.stringify(JSON.stringify(answer))})`);
   assert.equal((await session.call("bash", { command: "true" })).text, "fine");
-  await assert.rejects(session.call("bash", { command: "x".repeat(4 << 20) }), RangeError);
+  await assert.rejects(session.call("bash", { command: "x".repeat(32 << 20) }), RangeError);
 });

@@ -9,7 +9,7 @@ use crate::unreported::Received;
 use broker_protocol::{
     CallId, Challenge, ConnectionReport, Decoder, Denial, ErrorKind, Failed, FileAnswer,
     FromBroker, Grant, GrantFault, Lease, Opened, Outcome, Request, Roots, SessionGrant, Signal,
-    Spill, ToBroker, Traced, Wants, encode, frame, limit,
+    Spill, ToBroker, Traced, Wants, content, encode, frame, limit,
 };
 use orchestrator_tools::render::Finished;
 use orchestrator_web::relay::RelaySockets;
@@ -44,6 +44,8 @@ pub enum RequestEvent {
     Suspended,
     /// It waits for approval and has not started.
     Asked(Box<Challenge>),
+    /// The file that it would change, if it could be seen.
+    Seen(Option<Box<FileAnswer>>),
     /// The answer was rejected; it waits for another one.
     Rejected(GrantFault),
     /// It has ended by itself, or because the executor is gone.
@@ -173,7 +175,15 @@ impl Connection {
     ///
     /// # Errors
     /// If the executor is gone.
-    pub async fn start(&self, request: Request, wants: Wants) -> Result<RunningRequest, Failed> {
+    pub async fn start(
+        &self,
+        mut request: Request,
+        wants: Wants,
+    ) -> Result<RunningRequest, Failed> {
+        let pieces = content::split(&mut request).map_err(|error| Failed {
+            kind: ErrorKind::InvalidInput,
+            message: error.to_string(),
+        })?;
         // The semaphore is never closed, so this succeeds in the end.
         let place = self.places.clone().acquire_owned().await.ok();
         self.link.room().await;
@@ -185,14 +195,21 @@ impl Connection {
             slot,
         };
         control.slot.hear_leases(call, &self.link.leases.borrow());
-        let sent = self.link.send(&match wants.is_empty() {
+        let begin = match wants.is_empty() {
             true => ToBroker::Call { call, request },
             false => ToBroker::WantingCall {
                 call,
                 request,
                 wants,
             },
-        });
+        };
+        // Without a pause: the broker takes the pieces of one call at a time.
+        let pieces = pieces
+            .into_iter()
+            .map(|bytes| ToBroker::Content { call, bytes });
+        let sent = pieces
+            .chain([begin])
+            .try_for_each(|message| self.link.send(&message));
         if let Err(failed) = sent {
             self.link.state.borrow_mut().calls.remove(&call);
             return Err(failed);
@@ -263,6 +280,8 @@ struct Slot {
     arrived: Notify,
     /// Parts of a file tool's answer.
     answer: RefCell<Vec<u8>>,
+    /// Parts of the file that it would change.
+    before: RefCell<Vec<u8>>,
     /// Bytes of output that the executor may still send without further credit.
     window: Cell<u32>,
     /// Sequence number of the next chunk of output.
@@ -283,6 +302,7 @@ impl Default for Slot {
             events: RefCell::default(),
             arrived: Notify::new(),
             answer: RefCell::default(),
+            before: RefCell::default(),
             window: Cell::new(limit::OUTPUT_WINDOW),
             sequence: Cell::new(0),
             input: Cell::new(limit::INPUT_WINDOW),
@@ -329,12 +349,14 @@ impl Slot {
     }
 
     fn part(&self, bytes: &[u8]) -> Result<(), ExecutorError> {
-        let mut answer = self.answer.borrow_mut();
-        if answer.len() + bytes.len() > limit::ANSWER {
-            return Err(ExecutorError::Protocol("an answer is too long"));
-        }
-        answer.extend_from_slice(bytes);
-        Ok(())
+        add_part(&self.answer, bytes)
+    }
+
+    fn seen(&self) {
+        let before = self.before.take();
+        // A malformed one is like none: the broker passes it on unparsed.
+        let answer = frame::decode_whole(&before).ok();
+        self.push(RequestEvent::Seen(answer.map(Box::new)));
     }
 
     fn credit(&self, bytes: u32) {
@@ -360,6 +382,15 @@ impl Slot {
             | Outcome::Broken(_) => Ok(None),
         }
     }
+}
+
+fn add_part(answer: &RefCell<Vec<u8>>, bytes: &[u8]) -> Result<(), ExecutorError> {
+    let mut answer = answer.borrow_mut();
+    if answer.len() + bytes.len() > limit::ANSWER {
+        return Err(ExecutorError::Protocol("an answer is too long"));
+    }
+    answer.extend_from_slice(bytes);
+    Ok(())
 }
 
 impl Link {
@@ -462,6 +493,14 @@ impl Link {
             FromBroker::Asked { call, challenge } => {
                 self.slot(call)?
                     .push(RequestEvent::Asked(Box::new(challenge)));
+                Ok(())
+            }
+            // The call may have ended meanwhile.
+            FromBroker::Before { call, bytes } => self
+                .slot(call)
+                .map_or(Ok(()), |slot| add_part(&slot.before, &bytes)),
+            FromBroker::Seen { call } => {
+                self.slot(call).into_iter().for_each(|slot| slot.seen());
                 Ok(())
             }
             // The call may have ended while our answer was in transit.
@@ -695,6 +734,11 @@ impl RunningRequest {
     /// Requests its end, which arrives as its outcome.
     pub fn cancel(&self) {
         self.control.cancel();
+    }
+
+    /// Requests the file that it would change; answered by [`RequestEvent::Seen`].
+    pub fn look(&self) {
+        self.control.send(|call| ToBroker::Look { call });
     }
 
     /// Answers its question.

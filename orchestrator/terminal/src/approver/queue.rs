@@ -1,5 +1,6 @@
 //! The pending calls of all sessions; each is read completely before it is shown.
 
+use broker_protocol::content::Pieces;
 use broker_protocol::{
     CallId, Challenge, Decision, FileAnswer, FromApprover, Grant, Opened, Request, SessionGrant,
     ToApprover, Ungranted, frame, limit,
@@ -62,6 +63,7 @@ struct UnreadCall {
     call: CallId,
     challenge: Challenge,
     until: Instant,
+    content: Pieces,
     request: Option<Request>,
     /// The current content of the file that it would change.
     before: Vec<u8>,
@@ -116,6 +118,7 @@ impl ApprovalQueue {
                     call,
                     challenge,
                     until,
+                    content: Pieces::default(),
                     request: None,
                     before: Vec::new(),
                 };
@@ -127,8 +130,14 @@ impl ApprovalQueue {
                 }
                 None
             }
+            ToApprover::Content { call, bytes } => {
+                // Pieces that do not fit leave the request incomplete, and so without an answer.
+                let _ = self.being_read(&session, call)?.content.add(call, &bytes);
+                None
+            }
             ToApprover::Request { call, request } => {
-                self.being_read(&session, call)?.request = Some(request);
+                let unread = self.being_read(&session, call)?;
+                unread.request = unread.content.join(call, request).ok();
                 None
             }
             ToApprover::Before { call, bytes } => {

@@ -12,7 +12,7 @@ from typing import Any, AsyncIterator, Mapping, Sequence
 
 from .errors import NotInstalled, ProtocolError
 
-LINE_MAX = 4 << 20
+LINE_MAX = 32 << 20
 """Bytes that `lazaret` takes as one line."""
 _LINE_READ_MAX = 64 << 20
 """Bytes of a line that are taken of `lazaret`: more than its largest result."""
