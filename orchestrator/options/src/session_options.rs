@@ -313,6 +313,20 @@ impl SessionOptions {
         self.given.verbose
     }
 
+    /// Whether they name a scope, or hosts for commands.
+    pub fn name_scope_or_hosts(&self) -> bool {
+        let given = &self.given;
+        given.scope.is_some() || !given.allow_host.is_empty() || !given.allow_net.is_empty()
+    }
+
+    /// The same options, narrowed by `scope` in place of theirs.
+    pub fn scoped(self, scope: Scope) -> Self {
+        Self {
+            scope: Rc::new(Ok(Some(scope))),
+            ..self
+        }
+    }
+
     /// The requested trust, if any.
     pub fn trust(&self) -> Option<Trust> {
         self.given.trust

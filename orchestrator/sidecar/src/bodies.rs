@@ -1,12 +1,11 @@
 //! The bodies of HTTP requests and responses. The API description is generated from the same types.
 
 use crate::incoming::{RequestError, Send, TrustLevel, is_content, non_empty};
-use broker_protocol::Scope;
 use orchestrator_agent::provider::Model;
-use orchestrator_tools::catalogue::TOOLS;
+use orchestrator_tools::scope_file;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use std::path::PathBuf;
 
 /// The request for a run over HTTP.
@@ -165,7 +164,7 @@ impl RunRequest {
         }
         is_content("prompt", &self.prompt)?;
         let scope = if network_closed {
-            Some(without_network())
+            Some(scope_file::without_network())
         } else {
             self.scope
         };
@@ -185,18 +184,4 @@ impl RunRequest {
         }
         .checked()
     }
-}
-
-/// Every tool, and no network for any of them.
-fn without_network() -> Map<String, Value> {
-    let tools = TOOLS.iter().map(|tool| tool.name);
-    let closed = tools.filter(|tool| !Scope::NETWORK.contains(tool));
-    closed
-        .map(|tool| {
-            (
-                tool.to_owned(),
-                json!({ "allowed": true, "network": false }),
-            )
-        })
-        .collect()
 }

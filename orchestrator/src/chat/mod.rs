@@ -13,7 +13,7 @@ use crate::chat::choice::{Chosen, ModelOptions};
 use crate::chat::config::AgentConfig;
 use crate::chat::turns::{Beginning, talk};
 use broker_protocol::{Failed, Trust, limit};
-use clap::Args;
+use clap::{ArgAction, Args};
 use orchestrator_agent::conversation::Conversation;
 use orchestrator_agent::limits::{Limits, TIMEOUT_MAX_S, TURN_TIMEOUT_MAX_S, TURNS_MAX};
 use orchestrator_agent::packs::Pack;
@@ -25,7 +25,7 @@ use orchestrator_lines::streams::Input;
 use orchestrator_options::endpoint::Endpoint;
 use orchestrator_options::exit;
 use orchestrator_options::groups::{Options, WorkOptions};
-use orchestrator_options::launch::{FrontEnd, Launch};
+use orchestrator_options::launch::{FrontEnd, Launch, Prepared};
 use orchestrator_options::row::{Access, CommandRow, Network, Sessions, Writes};
 use orchestrator_options::tool_options::{ToolOptions, ViolationOptions};
 use orchestrator_records::transcripts;
@@ -36,6 +36,7 @@ use orchestrator_telemetry::ExportOptions;
 use orchestrator_terminal::chat_prompt::{BeforeConfined, TEXT_MAX};
 use orchestrator_terminal::print;
 use orchestrator_text::known::redactor;
+use orchestrator_tools::scope_file;
 use serde_json::json;
 use std::io::{self, IsTerminal, Read};
 use std::path::Path;
@@ -72,6 +73,9 @@ pub struct Chat {
     /// Answer once and exit, as in a pipe
     #[arg(short, long)]
     print: bool,
+    /// `=false`: no web tools, and no network for commands, whatever the profile allows
+    #[arg(long, value_name = "BOOL", default_value_t = true, default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set)]
+    network_allowed: bool,
     /// Print every event as a line of JSON
     #[arg(long)]
     json: bool,
@@ -141,6 +145,10 @@ impl FrontEnd for Chat {
         }
         let prepared = launch.prepare::<Self>(Options::of(&self.work))?;
         let prepared = prepared.with(|options| options.trusting(Trust::Guided));
+        let prepared = match self.network_allowed {
+            true => prepared,
+            false => without_network(prepared)?,
+        };
         let (options, files) = (prepared.options(), prepared.files());
         let trust = options.trust().unwrap_or(Trust::Guided);
         let beginning = self.read(files, trust)?;
@@ -201,6 +209,22 @@ impl FrontEnd for Chat {
             ended
         })
     }
+}
+
+/// The same start, with every built-in tool and without a network for any.
+///
+/// # Errors
+/// Its options open the network, or name a scope.
+fn without_network(prepared: Prepared) -> Result<Prepared, Failed> {
+    if prepared.options().name_scope_or_hosts() {
+        let message =
+            "--network-allowed=false does not go with --scope, --allow-host or --allow-net";
+        return Err(Failed::invalid(message.to_owned()));
+    }
+    let text = json!({ "tool_permissions": scope_file::without_network() }).to_string();
+    let scope = scope_file::parse("--network-allowed", &text)
+        .map_err(|error| Failed::internal(error.to_string()))?;
+    Ok(prepared.with(|options| options.scoped(scope)))
 }
 
 impl Chat {

@@ -3,12 +3,13 @@
 //! The file is named on the command line. The broker gets a typed [`Scope`] and checks it again; the executor never reads either
 //! format. A scope only narrows, so a repository may bring one.
 
-use crate::catalogue::canonical;
+use crate::catalogue::{TOOLS, canonical};
 use broker_protocol::{Permission, Scope, limit};
 use policies::paths::{GlobError, PathGlob};
 use policies::pattern::Case;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, Visitor};
+use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::fmt;
 use thiserror::Error;
@@ -227,6 +228,20 @@ impl<'de> Deserialize<'de> for Seconds {
 
         input.deserialize_any(Time)
     }
+}
+
+/// Every tool, and no network for any of them.
+pub fn without_network() -> Map<String, Value> {
+    let tools = TOOLS.iter().map(|tool| tool.name);
+    let closed = tools.filter(|tool| !Scope::NETWORK.contains(tool));
+    closed
+        .map(|tool| {
+            (
+                tool.to_owned(),
+                json!({ "allowed": true, "network": false }),
+            )
+        })
+        .collect()
 }
 
 #[cfg(test)]

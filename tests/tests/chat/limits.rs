@@ -2,6 +2,7 @@
 
 use super::chats::{Printed, chat, configure, play, script};
 use super::vendors::Vendor;
+use crate::large_writes::largest;
 use lazaret_tests::model_server::{ModelServer, Reply};
 use lazaret_tests::sidecar::Sidecar;
 use lazaret_tests::{LIMIT, Place, World, once_test, process, run};
@@ -46,6 +47,80 @@ fn a_limit_of_the_settings_holds_and_a_pack_and_an_option_come_before_it() {
     configure(&world, &mut command, "limits = { timeout_s = 1 }\n");
     let printed = Printed::of(command.args(["--timeout", "0", "x"]));
     assert_eq!(printed.reason(), "done");
+}
+
+once_test!(a_model_of_each_vendor_makes_the_largest_write);
+/// An input arrives in one line or in many pieces.
+fn a_model_of_each_vendor_makes_the_largest_write() {
+    for vendor in Vendor::ALL {
+        let world = world();
+        let content = largest(b'a');
+        let input = json!({"path": "file", "content": content});
+        let answers = [
+            vendor.answer("", &[("c1", "file_write", input)]),
+            vendor.answer("written", &[]),
+        ];
+        let replies = vendor.inquiry().into_iter().chain(answers);
+        let large = |reply| Reply {
+            piece: 64 << 10,
+            ..reply
+        };
+        let server = ModelServer::start(replies.map(large).collect());
+        let mut command = chat(&world, vendor, &server);
+        let printed = Printed::of(command.args(["--trust", "autonomous", "x"]));
+        let result = printed.one("tool-result");
+        assert_eq!(result["status"], "success", "{vendor:?}: {result:.400}");
+        assert_eq!(world.get("file"), content.as_bytes(), "{vendor:?}");
+    }
+}
+
+once_test!(without_the_network_there_are_no_web_tools_and_commands_reach_no_host);
+fn without_the_network_there_are_no_web_tools_and_commands_reach_no_host() {
+    let world = world();
+    let listed = |words: &[&str]| {
+        let server = ModelServer::start(vec![Vendor::Claude.answer("hi", &[])]);
+        let mut command = chat(&world, Vendor::Claude, &server);
+        Printed::of(command.args(words).arg("x")).finished.success();
+        server.asked()[0].body["tools"].to_string()
+    };
+    for words in [&[][..], &["--network-allowed"], &["--network-allowed=true"]] {
+        assert!(listed(words).contains("\"web_search\""), "{words:?}");
+    }
+    let closed = listed(&["--network-allowed=false"]);
+    assert!(
+        !closed.contains("\"web_search\"")
+            && !closed.contains("\"web_fetch\"")
+            && closed.contains("\"bash\""),
+        "{closed}"
+    );
+    let refused = |words: &[&str]| {
+        let mut command = play(&world, &script(&[("hi", &[])]));
+        run(command.args(words).arg("x"), LIMIT).expect(2);
+    };
+    refused(&["--network-allowed=false", "--allow-host", "a.example"]);
+    refused(&["--network-allowed=false", "--scope", "none"]);
+    // A host that the profile allows: the control, then without the network.
+    let policy = "version = 1\n[profile.open]\nnetwork = { allow = [\"a.example\"] }\n";
+    world.write(&world.home.join("config/lazaret/policy.toml"), policy);
+    let connection = json!({"command": "echo ${https_proxy:-none}"});
+    let turns = script(&[("", &[("bash", connection)]), ("", &[])]);
+    let proxy = |words: &[&str]| {
+        let mut command = play(&world, &turns);
+        configure(&world, &mut command, "");
+        let printed = Printed::of(
+            command
+                .args(["--profile", "open", "--trust", "autonomous"])
+                .args(words)
+                .arg("x"),
+        );
+        printed.one("tool-result")["result"]
+            .as_str()
+            .unwrap()
+            .trim()
+            .to_owned()
+    };
+    assert!(proxy(&[]).starts_with("http"), "the control");
+    assert_eq!(proxy(&["--network-allowed=false"]), "none");
 }
 
 once_test!(a_limit_out_of_range_is_an_error_with_its_name);
