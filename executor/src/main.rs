@@ -47,11 +47,12 @@ use executor_layers::descriptors;
 use executor_spec::ablation::Ablation;
 use executor_spec::error::SetupError;
 use executor_spec::variables::Variables;
-use executor_sys::{fd, process};
+use executor_sys::{fd, process, spawn};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use std::ffi::OsString;
+use std::ffi::{CString, OsString};
 use std::io;
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use user::User;
 
@@ -61,6 +62,7 @@ lazaret-executor: the privilege broker of Lazaret. `lazaret` starts it; it is no
 Usage:
   lazaret-executor broker                serve one client; the connected socket is standard input
   lazaret-executor spawner               serve every client whose connected socket comes over standard input
+  lazaret-executor start PROGRAM ARG...  become a server of the user's, in a process session of its own and outside any cell
   lazaret-executor gc                    remove caches of projects that no session uses; the request comes over standard input
   lazaret-executor listen --socket PATH  serve every client that connects to PATH, each in a process of its own
   lazaret-executor --help | --version
@@ -77,6 +79,7 @@ enum Task {
     Broker,
     Spawner,
     Gc,
+    Start(Vec<CString>),
     Listen(PathBuf),
     Print(String),
 }
@@ -107,6 +110,7 @@ fn parse(arguments: Vec<OsString>) -> Result<Task, String> {
         ["broker"] => Ok(Task::Broker),
         ["spawner"] => Ok(Task::Spawner),
         ["gc"] => Ok(Task::Gc),
+        ["start", ..] => server(&arguments[1..]).map(Task::Start),
         ["listen", "--socket", _] => Ok(Task::Listen(PathBuf::from(&arguments[2]))),
         ["--help" | "-h" | "help"] => Ok(Task::Print(HELP.into())),
         ["--version" | "-V"] => Ok(Task::Print(format!(
@@ -118,6 +122,18 @@ fn parse(arguments: Vec<OsString>) -> Result<Task, String> {
             "unknown arguments: {}",
             words.join(" ").escape_debug()
         )),
+    }
+}
+
+/// The command of a server. Its program has a full path: `PATH` may have been set by a project.
+fn server(words: &[OsString]) -> Result<Vec<CString>, String> {
+    let word = |word: &OsString| {
+        CString::new(word.as_bytes()).map_err(|_| "a word has a NUL byte".to_owned())
+    };
+    match words.first() {
+        Some(program) if Path::new(program).is_absolute() => words.iter().map(word).collect(),
+        Some(_) => Err("start needs the full path of a program".into()),
+        None => Err("start needs a program".into()),
     }
 }
 
@@ -144,6 +160,10 @@ fn run(task: Task) -> io::Result<()> {
             listen::serve_handed_over(socket, &user(ablation)?)
         }
         Task::Gc => gc::answer(inherited()?),
+        Task::Start(command) => {
+            descriptors::null_stdio(2).map_err(other)?;
+            match spawn::become_server(&command)? {}
+        }
         Task::Listen(path) => listen::serve(&path, &user(ablation)?),
         Task::Print(_) => Ok(()),
     }

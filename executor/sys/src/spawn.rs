@@ -6,11 +6,23 @@ use crate::errno::new_fd;
 use crate::process::{self, Child};
 use libc::{c_char, c_int, c_long, c_uint, c_void};
 use std::borrow::Cow;
+use std::convert::Infallible;
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32};
+
+/// Makes this process a program of the user's, with its own environment and in a process session of its own. The first word of
+/// `command` is the program's path.
+///
+/// # Errors
+/// That of `setsid` or `execve`, or an empty command.
+pub fn become_server(command: &[CString]) -> io::Result<Infallible> {
+    let program = command.first().ok_or(io::ErrorKind::InvalidInput)?;
+    nix::unistd::setsid()?;
+    Ok(nix::unistd::execv(program, command)?)
+}
 
 /// A program in the form that `execve` takes: made in advance, as a [`PreparedChild`] may not allocate.
 pub struct Program<'a> {

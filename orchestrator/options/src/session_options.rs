@@ -83,11 +83,13 @@ impl SessionOptions {
     pub fn endpoint(&self) -> Endpoint {
         match &self.given.socket {
             Some(socket) => Endpoint::Socket(socket.clone()),
-            None => Endpoint::Program(
-                self.given.executor.clone().or_else(executor),
-                self.credentials(),
-            ),
+            None => Endpoint::Program(self.executor(), self.credentials()),
         }
+    }
+
+    /// The executor's program, if one is named.
+    pub fn executor(&self) -> Option<PathBuf> {
+        self.given.executor.clone().or_else(executor)
     }
 
     /// The project of these options.

@@ -1,5 +1,6 @@
 //! Starts the executor, for `doctor --attack` the self-attack, for `doctor` git, for `run` on a terminal what writes the user's
-//! policy, for `serve` what removes its socket, for `mcp` what examines projects, and for `acp` the agent: the only place of the orchestrator that starts another program.
+//! policy, for `serve` what removes its socket, for `chat` and `serve` a model's server through the executor, for `mcp` what examines
+//! projects, and for `acp` the agent: the only place of the orchestrator that starts another program.
 
 use broker_protocol::Failed;
 use nix::errno::Errno;
@@ -48,6 +49,26 @@ pub fn start(
 /// Starts `program`, or the installed executor, to answer one request for a cleanup; returns our end of its socket.
 pub fn start_cleanup(program: Option<&Path>) -> Result<UnixStream, ExecutorError> {
     find(program, "gc", &BTreeSet::new())
+}
+
+/// Has `program`, or the installed executor, become a server of the user's, which outlives us. It gets none of our keys.
+///
+/// # Errors
+/// The executor cannot be started. That the server cannot is seen by nobody listening.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this is the one file that starts a program"
+)]
+pub fn start_server(_: &Files, executor: Option<&Path>, command: &[String]) -> io::Result<()> {
+    let mut starting = Command::new(self::program(executor));
+    starting
+        .arg("start")
+        .args(command)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .current_dir("/");
+    without_keys(&mut starting).spawn().map(drop)
 }
 
 /// An executor that creates a broker for each socket that it receives. So a program that can no longer start others can still

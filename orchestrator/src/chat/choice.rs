@@ -1,6 +1,7 @@
 //! Chooses the provider and the model: from the options, then from the settings, then by which keys exist.
 
 use crate::chat::config::{AgentConfig, FallbackConfig, ProviderConfig};
+use crate::chat::model_server;
 use broker_protocol::Failed;
 use clap::Args;
 use orchestrator_agent::error::ProviderError;
@@ -12,7 +13,7 @@ use orchestrator_agent::wire::{ANTHROPIC_KEY, OPENAI_KEY};
 use orchestrator_confine::Files;
 use orchestrator_keys::error::KeyError;
 use orchestrator_keys::find::{FoundKey, KeySource, find};
-use orchestrator_options::session_options::read_text_up_to;
+use orchestrator_options::session_options::{SessionOptions, read_text_up_to};
 use orchestrator_sidecar::backends::{Backend, Backends, Source};
 use orchestrator_terminal::print;
 use orchestrator_text::known::redactor;
@@ -87,6 +88,30 @@ impl ModelOptions {
             config,
             key_source: found.map(|found| found.source),
         })
+    }
+}
+
+impl ModelOptions {
+    /// Has the provider's server started if the settings say how, and it does not run.
+    pub fn ensure_available(
+        &self,
+        files: &Files,
+        settings: &AgentConfig,
+        options: &SessionOptions,
+    ) -> Result<(), Failed> {
+        let name = self
+            .provider
+            .clone()
+            .or(settings.provider.clone())
+            .unwrap_or_else(by_environment);
+        match Vendor::named(&name) {
+            Some(vendor) => {
+                let config = self.config(&name, settings);
+                let executor = options.executor();
+                model_server::ensure_available(files, vendor, &config, executor.as_deref())
+            }
+            None => Ok(()),
+        }
     }
 }
 

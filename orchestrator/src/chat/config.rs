@@ -104,6 +104,8 @@ pub struct ProviderConfig {
     pub strong_model: Option<String>,
     /// A file of mode 0600 with the key.
     pub key_file: Option<PathBuf>,
+    /// The command that starts its server on this machine if nobody listens there.
+    pub start: Vec<String>,
 }
 
 impl AgentConfig {

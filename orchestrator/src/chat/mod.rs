@@ -4,6 +4,7 @@ pub mod config;
 pub mod choice;
 mod command;
 mod ended;
+pub mod model_server;
 mod replay;
 mod talk;
 mod turns;
@@ -22,6 +23,7 @@ use orchestrator_agent::transcript::Transcript;
 use orchestrator_confine::{Files, Needs};
 use orchestrator_hooks::cell::of_session;
 use orchestrator_lines::streams::Input;
+use orchestrator_options::SessionOptions;
 use orchestrator_options::endpoint::Endpoint;
 use orchestrator_options::exit;
 use orchestrator_options::groups::{Options, WorkOptions};
@@ -151,7 +153,7 @@ impl FrontEnd for Chat {
         };
         let (options, files) = (prepared.options(), prepared.files());
         let trust = options.trust().unwrap_or(Trust::Guided);
-        let beginning = self.read(files, trust)?;
+        let beginning = self.read(files, options, trust)?;
         let mut telemetry = self.export.begin(print::problem)?;
         let mut opening = options.open()?;
         let policy = options.policy();
@@ -240,8 +242,14 @@ impl Chat {
     }
 
     /// Reads everything that the chat needs.
-    fn read(&self, files: &Files, trust: Trust) -> Result<Beginning, Failed> {
+    fn read(
+        &self,
+        files: &Files,
+        options: &SessionOptions,
+        trust: Trust,
+    ) -> Result<Beginning, Failed> {
         let config = AgentConfig::read(files)?;
+        self.model.ensure_available(files, &config, options)?;
         let chosen = self.model.choose(files, &config)?;
         let engines = config.search.engines(files)?;
         let hooks = config.hooks(files)?;
@@ -298,6 +306,7 @@ impl Chat {
             strong_model: chosen.config.strong_model.clone(),
             instructions: config.instructions,
             pack,
+            packs: config.packs,
             brief_if_small: !self.tools.says_profile(),
             thinking_tokens: self.thinking,
             input_deltas: self.input_events,
@@ -307,7 +316,6 @@ impl Chat {
             .iter()
             .fold(settings, Settings::limited))
     }
-            packs: config.packs,
 
     /// The file of the transcript; `None` if nothing is recorded.
     fn open_transcript(&self) -> Result<Option<transcripts::Open>, Failed> {

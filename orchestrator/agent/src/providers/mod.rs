@@ -15,6 +15,8 @@ use claude::Claude;
 use ollama::Ollama;
 use openai_chat::OpenAiChat;
 use openai_responses::OpenAiResponses;
+use reqwest::Url;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 
 /// A vendor, also used for compatible servers.
@@ -60,6 +62,23 @@ impl Vendor {
             Vendor::Ollama => Ollama.key_names(),
         }
     }
+}
+
+/// Where a server on this machine listens for requests to `vendor`, at `base` or by default; `None` if it is elsewhere.
+pub fn local_address(vendor: Vendor, base: Option<&str>) -> Option<SocketAddr> {
+    let default = match vendor {
+        Vendor::Claude => Claude.base(),
+        Vendor::OpenAi => OpenAiResponses.base(),
+        Vendor::OpenAiChat => OpenAiChat.base(),
+        Vendor::Ollama => Ollama.base(),
+    };
+    let url = Url::parse(base.unwrap_or(default)).ok()?;
+    let host = match url.host_str()?.trim_matches(['[', ']']) {
+        "localhost" => IpAddr::from(Ipv4Addr::LOCALHOST),
+        host => host.parse().ok()?,
+    };
+    host.is_loopback()
+        .then_some(SocketAddr::new(host, url.port_or_known_default()?))
 }
 
 /// The provider of `vendor`, at `base` or at the vendor's default address.
