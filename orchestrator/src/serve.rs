@@ -10,6 +10,7 @@ use nix::libc::{SIGHUP, SIGINT, SIGTERM};
 use orchestrator_agent::hooks::SessionHooks;
 use orchestrator_agent::packs::Pack;
 use orchestrator_agent::settings::Settings;
+use orchestrator_agent::transcript::Transcript;
 use orchestrator_confine::{Files, Needs};
 use orchestrator_hooks::cell::of_session;
 use orchestrator_hooks::hooks::Hooks;
@@ -26,14 +27,14 @@ use orchestrator_options::row::{Access, CommandRow, Network, Sessions, Writes};
 use orchestrator_options::tool_options::ViolationOptions;
 use orchestrator_options::{SessionOptions, ToolOptions, exit, registry, start};
 use orchestrator_records::runlog::{PAUSE, RunLog};
-use orchestrator_records::state_directory;
+use orchestrator_records::{state_directory, transcripts};
 use orchestrator_servers::{Available, SessionServers};
 use orchestrator_session::Config;
 use orchestrator_sidecar::WireCase;
 use orchestrator_sidecar::guard::{Guard, OriginError, check_origin};
 use orchestrator_sidecar::opener::{Opener, SessionOrder, ToolList, without_project};
 use orchestrator_sidecar::server::{self, Listening, RATE};
-use orchestrator_sidecar::service::{Service, Sources};
+use orchestrator_sidecar::service::{Service, Sources, Transcripts};
 use orchestrator_sidecar::token::Token;
 use orchestrator_telemetry::TelemetryOptions;
 use orchestrator_terminal::print;
@@ -113,6 +114,9 @@ pub struct Serve {
     context_reserve: Option<u32>,
     #[command(flatten)]
     violations: ViolationOptions,
+    /// Record each conversation, as `lazaret chat` does: `lazaret chat --replay` takes its ID
+    #[arg(long)]
+    transcripts: bool,
     /// Keep running when the parent process ends, until a signal
     #[arg(long)]
     outlive_parent: bool,
@@ -184,7 +188,7 @@ impl FrontEnd for Serve {
         sessions: Sessions::Lasting { spare: 0 },
         access: Access::Confined {
             network: Network::Always,
-            writes: Writes::Servers,
+            writes: Writes::ServersAndChats,
         },
         log: true,
         usage: exit::USAGE,
@@ -213,6 +217,7 @@ impl FrontEnd for Serve {
         let (options, files) = (prepared.options(), prepared.files());
         let parent = Parent::now(!self.outlive_parent);
         let config = AgentConfig::read(files)?;
+        self.model.ensure_available(files, &config, options)?;
         let backends = self.model.backends(files, &config)?;
         let pack = self
             .pack
@@ -254,10 +259,14 @@ impl FrontEnd for Serve {
         print::json(&announced(&listening, &token, self.ui)?)?;
         let socket = offer.endpoint.socket().map(Path::to_owned);
         let trust = options.trust().unwrap_or(Trust::Guided);
+        let mut write = offer.servers.directories();
+        if self.transcripts {
+            write.push(transcripts::prepare()?);
+        }
         let confined = prepared.confine(Needs {
             web: true,
             socket,
-            write: offer.servers.directories(),
+            write,
             ..Needs::default()
         });
         let log = confined.log();
@@ -275,6 +284,7 @@ impl FrontEnd for Serve {
             mcp,
             offered,
             record: log.clone(),
+            transcripts: self.begin_transcripts(),
         };
         let service = Service::new(sources, settings, config.packs, case, trust, redactor());
         let guard = Guard {
@@ -304,6 +314,24 @@ impl FrontEnd for Serve {
 }
 
 impl Serve {
+    /// What begins the transcript of a conversation.
+    fn begin_transcripts(&self) -> Transcripts {
+        if !self.transcripts {
+            return Box::new(|_| None);
+        }
+        Box::new(|conversation| {
+            let opened = transcripts::begin().inspect_err(|error| {
+                print::problem(&format!(
+                    "no transcript of {conversation} is written: {error}"
+                ))
+            });
+            let start =
+                json!({ "version": env!("CARGO_PKG_VERSION"), "conversation": conversation });
+            let file = Box::new(opened.ok()?.file);
+            Some(Rc::new(Transcript::begin(file, redactor(), start)))
+        })
+    }
+
     /// The settings for MCP clients.
     fn mcp_settings(
         &self,

@@ -5,13 +5,15 @@ use broker_protocol::Failed;
 use orchestrator_agent::transcript::{BYTES_MAX, Recorded};
 use orchestrator_text::time;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Maximum number of transcripts that are kept.
 const KEPT: usize = 200;
+/// Maximum bytes of the line with which a transcript begins.
+const START_MAX: u64 = 64 << 10;
 
 /// A transcript that is being written.
 pub struct Open {
@@ -28,6 +30,22 @@ pub struct Open {
 /// The directory of all transcripts.
 pub fn directory() -> PathBuf {
     state_directory::directory().join("chats")
+}
+
+/// The directory, made ready for transcripts that begin after the confinement.
+///
+/// # Errors
+/// It cannot be made, or belongs to another user.
+pub fn prepare() -> Result<PathBuf, Failed> {
+    let directory = directory();
+    let made = kept::prepare(&directory);
+    made.map_err(|error| {
+        Failed::internal(format!(
+            "no transcripts in {}: {error}",
+            directory.display()
+        ))
+    })?;
+    Ok(directory)
 }
 
 /// A new unique ID of a conversation.
@@ -89,13 +107,28 @@ fn resolve(id: &str) -> Result<String, Failed> {
         let last = ids().unwrap_or_default().pop();
         return last.ok_or_else(|| Failed::invalid("there is no conversation yet".to_owned()));
     }
-    if is_id(id) {
+    if let Some(named) = of_conversation(id) {
+        Ok(named)
+    } else if is_id(id) {
         Ok(id.to_owned())
     } else {
         Err(Failed::invalid(format!(
             "{id:?} is no id of a conversation"
         )))
     }
+}
+
+/// The latest transcript of the conversation that `serve` calls `id`.
+fn of_conversation(id: &str) -> Option<String> {
+    let begins_it = |transcript: &String| {
+        let Ok(file) = open(transcript, false) else {
+            return false;
+        };
+        let mut line = String::new();
+        let read = BufReader::new(file.take(START_MAX)).read_line(&mut line);
+        read.is_ok() && Recorded::read(&line).start["conversation"] == id
+    };
+    ids().ok()?.into_iter().rev().find(begins_it)
 }
 
 fn read(id: &str) -> Result<(Recorded, u64), Failed> {

@@ -62,6 +62,7 @@ fn main() {
         mcp,
         offered: Listing::default(),
         record: Rc::new(NoRecord),
+        transcripts: Box::new(|_| None),
     };
     let case = WireCase::Camel;
     let service = Service::new(

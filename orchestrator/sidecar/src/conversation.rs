@@ -10,9 +10,10 @@ use futures_util::future::join_all;
 use orchestrator_agent::control::Control;
 use orchestrator_agent::event::Event;
 use orchestrator_agent::hooks::SessionHooks;
+use orchestrator_agent::transcript::Transcript;
 use orchestrator_servers::SessionServers;
 use orchestrator_session::Session;
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -44,6 +45,7 @@ pub struct ConversationState {
     /// The prompts of its last runs, by run.
     asked: RefCell<VecDeque<(Arc<str>, String)>>,
     used: Cell<Instant>,
+    transcript: OnceCell<Option<Rc<Transcript>>>,
 }
 
 /// The run of a conversation.
@@ -119,7 +121,16 @@ impl ConversationState {
             recent: RefCell::default(),
             asked: RefCell::default(),
             used: Cell::new(Instant::now()),
+            transcript: OnceCell::new(),
         })
+    }
+
+    /// Its transcript, which `begin` begins for its first run.
+    pub fn transcript(
+        &self,
+        begin: impl FnOnce(&str) -> Option<Rc<Transcript>>,
+    ) -> Option<Rc<Transcript>> {
+        self.transcript.get_or_init(|| begin(&self.id)).clone()
     }
 
     /// The run in progress, if any.

@@ -20,7 +20,7 @@ use orchestrator_agent::event::{Body, EndReason, Event, Notice, now};
 use orchestrator_agent::message::Message;
 use orchestrator_agent::packs::Pack;
 use orchestrator_agent::provider::Provider;
-use orchestrator_agent::publish::EVENTS;
+use orchestrator_agent::publish::{EVENTS, Listener};
 use orchestrator_agent::run::End;
 use orchestrator_agent::settings::Settings;
 use orchestrator_session::{Config, Session};
@@ -295,7 +295,7 @@ async fn prepare(
         open.session.clone(),
         provider,
         plan.settings.clone(),
-        None,
+        state.transcript(&*service.transcripts),
         service.redactor,
     );
     let agent = agent
@@ -385,7 +385,7 @@ async fn follow(
                 body: Body::Notice { kind, message },
                 ..event.clone()
             };
-            service.record.hear(&notice);
+            record(service, state, &notice);
             state.publish(&notice, service.case).await;
         }
         match &event.body {
@@ -402,6 +402,14 @@ async fn follow(
             Body::ToolResult(result) => drop(run.pending.borrow_mut().remove(&result.tool_id)),
             _ => {}
         }
+    }
+}
+
+/// Records an event that the agent has not published itself.
+fn record(service: &Service, state: &ConversationState, event: &Event) {
+    service.record.hear(event);
+    if let Some(transcript) = state.transcript(&*service.transcripts) {
+        transcript.hear(event);
     }
 }
 
@@ -456,7 +464,7 @@ async fn not_begun(
             timestamp: now(),
             body,
         };
-        service.record.hear(&event);
+        record(service, state, &event);
         state.publish(&event, service.case).await;
     }
     End {

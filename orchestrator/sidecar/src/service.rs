@@ -17,6 +17,7 @@ use orchestrator_agent::conversation::Conversations;
 use orchestrator_agent::packs::Pack;
 use orchestrator_agent::publish::Listener;
 use orchestrator_agent::settings::Settings;
+use orchestrator_agent::transcript::Transcript;
 use orchestrator_mcp::{Http, Listing};
 use orchestrator_text::redact::Redactor;
 use orchestrator_text::sanitize::Sanitizer;
@@ -56,7 +57,12 @@ pub struct Sources {
     pub offered: Listing,
     /// Writes the lines of runs into the run log.
     pub record: Rc<dyn Listener>,
+    /// Begins the transcripts of conversations.
+    pub transcripts: Transcripts,
 }
+
+/// Begins the transcript of the conversation with this ID; `None` if none is written.
+pub type Transcripts = Box<dyn Fn(&str) -> Option<Rc<Transcript>>>;
 
 /// The server's state. It stays on one thread.
 pub struct Service {
@@ -69,6 +75,8 @@ pub struct Service {
     offered: Listing,
     /// Writes the lines of runs into the run log.
     pub record: Rc<dyn Listener>,
+    /// Begins the transcripts of conversations.
+    pub transcripts: Transcripts,
     /// The tools of a session that no client narrows, once they are known.
     pub tools: SetOnce<Vec<Value>>,
     /// The settings of runs, before a client's request changes them.
@@ -106,6 +114,7 @@ impl Service {
             mcp,
             offered,
             record,
+            transcripts,
         } = sources;
         Rc::new(Self {
             opener,
@@ -113,6 +122,7 @@ impl Service {
             mcp,
             offered,
             record,
+            transcripts,
             tools: SetOnce::new(),
             settings,
             packs,

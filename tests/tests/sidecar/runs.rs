@@ -2,7 +2,7 @@
 
 use super::messages::{order, payloads, script};
 use crate::chat::vendors::Vendor;
-use lazaret_tests::model_server::ModelServer;
+use lazaret_tests::model_server::{ModelServer, Reply};
 use lazaret_tests::process::{self, until};
 use lazaret_tests::sidecar::{Sidecar, WebSocket};
 use lazaret_tests::world::long_sleep;
@@ -432,6 +432,93 @@ fn a_run_that_nobody_hears_any_more_ends() {
     assert_eq!(
         payloads(&client.to_end(), "chat:stream-end")[0]["reason"],
         "cancelled"
+    );
+}
+
+once_test!(a_run_is_replayed_from_its_transcript_where_one_is_written);
+/// The same events in the same order as a client got them, without a model.
+fn a_run_is_replayed_from_its_transcript_where_one_is_written() {
+    let world = world();
+    let turns = script(&[
+        ("First.", &[("bash", json!({"command": "echo one"}))]),
+        ("Second.", &[]),
+        ("Third.", &[]),
+    ]);
+    let replay = |id: &str| {
+        run(
+            world.lazaret("chat").args(["--json", "--replay", id]),
+            LIMIT,
+        )
+    };
+    let events = |messages: &[Value]| {
+        let event = |one: &Value| json!([one["type"], one["payload"], one["timestamp"]]);
+        messages.iter().map(event).collect::<Vec<_>>()
+    };
+    let unrecorded = Sidecar::start(&world, &turns, &[]);
+    say(&mut unrecorded.client(), json!({}));
+    replay("c").expect(2);
+    drop(unrecorded);
+    let sidecar = Sidecar::start(&world, &turns, &["--transcripts"]);
+    let mut client = sidecar.client();
+    let mut heard = say(&mut client, json!({}));
+    heard.extend(say(&mut client, json!({})));
+    // One that cannot begin is recorded too.
+    let other = json!({"conversationId": "d", "project": "/"});
+    let failed = say(&mut client, other);
+    sidecar.end().success();
+    for (id, heard) in [("c", heard), ("d", failed)] {
+        let replayed: Vec<Value> = replay(id)
+            .success()
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        assert_eq!(events(&replayed), events(&heard), "{id}");
+    }
+}
+
+once_test!(the_hits_of_a_search_are_deltas_before_its_result);
+fn the_hits_of_a_search_are_deltas_before_its_result() {
+    let world = world();
+    let hit = |name: &str| json!({"title": name, "url": format!("https://{name}.example/"), "content": "text"});
+    let found = json!({"results": [hit("one"), hit("two"), hit("three")]});
+    let engine = ModelServer::start(vec![Reply::status(200, &found)]);
+    let turns = script(&[
+        ("", &[("web_search", json!({"query": "q"}))]),
+        ("Done", &[]),
+    ]);
+    let mut command = Sidecar::command(&world, &turns);
+    let sidecar = Sidecar::of(command.env("SEARXNG_URL", engine.url()));
+    let all = say(&mut sidecar.client(), json!({}));
+    let kinds: Vec<&str> = all
+        .iter()
+        .map(|one| one["type"].as_str().unwrap())
+        .collect();
+    let of_call: Vec<&str> = kinds
+        .into_iter()
+        .filter(|kind| kind.starts_with("chat:tool-"))
+        .collect();
+    let [start, deltas @ .., result] = &of_call[..] else {
+        panic!("{of_call:?}")
+    };
+    assert_eq!((*start, *result), ("chat:tool-start", "chat:tool-result"));
+    assert!(
+        deltas.len() == 3 && deltas.iter().all(|one| *one == "chat:tool-delta"),
+        "{deltas:?}"
+    );
+    let streamed: String = payloads(&all, "chat:tool-delta")
+        .iter()
+        .filter_map(|delta| delta["chunk"].as_str())
+        .collect();
+    let result = payloads(&all, "chat:tool-result")[0]["result"]
+        .as_str()
+        .unwrap();
+    let shown = |text: &str| {
+        ["one", "two", "three"].map(|name| text.find(&format!("https://{name}.example/")))
+    };
+    assert!(shown(&streamed).iter().all(Option::is_some), "{streamed}");
+    assert!(
+        shown(&streamed).is_sorted() && shown(result).is_sorted(),
+        "{streamed}{result}"
     );
 }
 
