@@ -284,9 +284,9 @@ pub enum ToApprover {
     },
     /// A piece of the content of the request that follows, as in [`ToBroker::Content`](crate::ToBroker::Content).
     Content {
-        /// Which call.
+        /// The call whose request follows.
         call: CallId,
-        /// 1 to [`limit::PIECE`] bytes.
+        /// From 1 to [`limit::PIECE`] bytes of it.
         #[serde(with = "serde_bytes")]
         bytes: Vec<u8>,
     },

@@ -23,9 +23,9 @@ pub enum ToBroker {
     /// A piece of the content of a write that does not fit in one frame. The call's other pieces follow, and then the call;
     /// [`ToBroker::Cancel`] drops them.
     Content {
-        /// Which call.
+        /// The call whose request follows.
         call: CallId,
-        /// 1 to [`limit::PIECE`](crate::limit::PIECE) bytes.
+        /// From 1 to [`limit::PIECE`](crate::limit::PIECE) bytes of it.
         #[serde(with = "serde_bytes")]
         bytes: Vec<u8>,
     },
@@ -98,7 +98,7 @@ pub enum ToBroker {
     /// Requests the present content of the file that a waiting call would change, as far as the policy lets the session read it without
     /// a question. Answered by [`FromBroker::Before`] and [`FromBroker::Seen`]; a call has one preview.
     Look {
-        /// Which call.
+        /// The call that waits for approval.
         call: CallId,
     },
     /// Asks for the grants that last for the session.
@@ -207,15 +207,15 @@ pub enum FromBroker {
     /// A piece of the file that a waiting call would change; the pieces, joined, are an encoded [`FileAnswer`](crate::FileAnswer) of a
     /// `file_read`. Passed on unparsed. The session has not read the file by this.
     Before {
-        /// Which call.
+        /// The call that waits for approval.
         call: CallId,
-        /// The piece.
+        /// The next bytes of the encoded answer.
         #[serde(with = "serde_bytes")]
         bytes: Vec<u8>,
     },
     /// Answers [`ToBroker::Look`]; without a piece before it there is no file to see.
     Seen {
-        /// Which call.
+        /// The call that waits for approval.
         call: CallId,
     },
     /// An answer was not accepted.

@@ -297,7 +297,7 @@ impl Broker {
                 let event = session.approvals.refuse(call);
                 session.take_approval(event)
             }
-            (Phase::Open(session), ToBroker::Look { call }) => session.look(call),
+            (Phase::Open(session), ToBroker::Look { call }) => session.preview_for_client(call),
             (Phase::Open(session), ToBroker::Grants) => {
                 let event = session.approvals.grants(None);
                 session.take_approval(event)

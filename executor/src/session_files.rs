@@ -48,7 +48,7 @@ impl Session {
     }
 
     /// Reads, for the client, the file that a waiting call would change, if the policy allows that without a question.
-    pub fn look(&mut self, id: CallId) -> Result<(), Failed> {
+    pub fn preview_for_client(&mut self, id: CallId) -> Result<(), Failed> {
         let looked = self
             .calls
             .get_mut(&id)

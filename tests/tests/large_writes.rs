@@ -118,11 +118,10 @@ fn half_a_write_changes_nothing(place: Place) {
     let fault = |send: &dyn Fn(&mut Broker)| {
         let mut broker = Broker::open(&world).0;
         send(&mut broker);
-        let fault = match broker.receive(LIMIT) {
+        match broker.receive(LIMIT) {
             Received::Message(FromBroker::Fault(failed)) => failed.message,
             other => panic!("{other:?}"),
-        };
-        fault
+        }
     };
     let over = fault(&|broker| {
         for _ in 0..=pieces {

@@ -45,7 +45,7 @@ impl Thoughts {
             let found = numbered().find(|(number, _)| *number == id as usize);
             let (number, text) = found
                 .ok_or_else(|| format!("there is no thought {id}; there are {}", self.all.len()))?;
-            return Ok(self.shown(number, text, usize::MAX));
+            return Ok(self.describe(number, text, usize::MAX));
         }
         let first = if asked.include_archived {
             0
@@ -55,7 +55,7 @@ impl Thoughts {
         let limit = asked.limit.unwrap_or(TRACES) as usize;
         let shown: Vec<_> = numbered()
             .skip(first)
-            .map(|(number, text)| self.shown(number, text, TRACE_MAX))
+            .map(|(number, text)| self.describe(number, text, TRACE_MAX))
             .collect();
         if shown.is_empty() {
             return Ok("no thoughts; a model's thoughts are there if it shows any".to_owned());
@@ -69,7 +69,7 @@ impl Thoughts {
             .join("\n\n"))
     }
 
-    fn shown(&self, number: usize, text: &str, max: usize) -> String {
+    fn describe(&self, number: usize, text: &str, max: usize) -> String {
         let archived = if number <= self.archived {
             " (archived)"
         } else {

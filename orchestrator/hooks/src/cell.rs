@@ -16,7 +16,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 /// Maximum bytes of a hook's input.
-const INPUT_MAX: usize = 8 << 20;
+const INPUT_MAX: usize = 32 << 20;
 /// Maximum bytes of its answer.
 const ANSWER_MAX: usize = 1 << 20;
 /// Bytes of its standard error to show if it fails.

@@ -189,7 +189,7 @@ async fn follow(
             RequestEvent::Asked(challenge) => {
                 let looks = caller.context.shows_changes && changes_file;
                 if looks {
-                    running.look();
+                    running.request_preview();
                 }
                 question = Some(Question {
                     challenge,

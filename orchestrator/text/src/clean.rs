@@ -34,7 +34,7 @@ enum Returns {
     Break,
     /// `\r\n` stays; a lone one becomes `\n`.
     OfFile,
-    /// They stay.
+    /// They stay, for a later pass.
     Stay,
 }
 

@@ -20,7 +20,7 @@ const SKILLS_MAX: usize = 8;
 /// Maximum characters of a skill's name.
 const SKILL_NAME: usize = 64;
 
-/// Such a call.
+/// A call about the agent itself.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs, reason = "each variant carries the input of its tool")]
 pub enum AgentCall {
@@ -57,7 +57,7 @@ pub struct HotSwap {
 }
 
 impl AgentCall {
-    /// The tool.
+    /// The canonical name of its tool.
     pub fn tool(&self) -> &'static str {
         match self {
             AgentCall::Subagent(_) => SUBAGENT,
@@ -66,7 +66,7 @@ impl AgentCall {
         }
     }
 
-    /// Its input.
+    /// Its input as the tool takes it.
     pub fn input(&self) -> Value {
         match self {
             AgentCall::Subagent(input) => json!(input),

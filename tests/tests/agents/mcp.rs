@@ -1,5 +1,7 @@
 //! `lazaret mcp` as a client of the protocol sees it.
 
+use crate::large_writes::largest;
+use crate::servers::scene;
 use lazaret_tests::process::{self, assert_gone, until};
 use lazaret_tests::world::long_sleep;
 use lazaret_tests::{LIMIT, Place, Session, World, once_test, place_test, run};
@@ -623,6 +625,42 @@ fn the_project_is_the_clients() {
     assert_eq!(where_it_is(&mut client), project, "the user has named it");
 }
 
+once_test!(a_client_is_told_when_the_list_of_tools_has_changed);
+fn a_client_is_told_when_the_list_of_tools_has_changed() {
+    let growing = json!({ "test": scene::server(&["growing"], json!({})) });
+    let world = scene::world(Place::any(), growing);
+    let mut client = Client::open(&mut scene::dressed(&world, server(&world)), json!({}));
+    let names = |client: &mut Client| {
+        client.request("tools/list", json!({}))["result"]["tools"].to_string()
+    };
+    assert!(names(&mut client).contains("mcp__test__grow\""));
+    client.call("mcp__test__grow", json!({}));
+    let status = || scene::mcp(&world, &["status"]).text();
+    assert!(
+        until(LIMIT, || status().contains("new: grown")),
+        "{}",
+        status()
+    );
+    assert!(
+        !names(&mut client).contains("mcp__test__grown"),
+        "nobody has accepted it"
+    );
+    scene::mcp(&world, &["accept", "test", "--yes"]).success();
+    client.note("notifications/tools/list_changed");
+    assert!(names(&mut client).contains("mcp__test__grown"));
+}
+
+once_test!(the_largest_write_is_a_call);
+fn the_largest_write_is_a_call() {
+    let world = World::new(Place::any());
+    let mut client = Client::open(&mut server(&world), json!({}));
+    let content = largest(b'a');
+    let input = json!({ "path": "file", "content": content });
+    let written = client.call("file_write", input);
+    assert_eq!(written["isError"], false, "{:.400}", written.to_string());
+    assert_eq!(world.get("file"), content.as_bytes());
+}
+
 once_test!(calls_at_once_have_a_limit);
 fn calls_at_once_have_a_limit() {
     let world = World::new(Place::any());
@@ -750,7 +788,7 @@ fn lines_that_are_no_messages_are_answered() {
         ("{", -32700),
         ("[1,2]", -32600),
         ("{\"jsonrpc\":\"2.0\",\"id\":77}", -32600),
-        (&format!("\"{}\"", "x".repeat(5 << 20)), -32700),
+        (&format!("\"{}\"", "x".repeat(33 << 20)), -32700),
         (&"[".repeat(100_000), -32700),
     ] {
         client.send_line(line);

@@ -79,7 +79,7 @@ fn answered(server: &mut Command, input: &str) -> String {
 }
 
 /// Each kind of file, and what is said of it.
-const SETTINGS: [(&str, &str, &str); 14] = [
+const SETTINGS: [(&str, &str, &str); 15] = [
     (
         "opencode.json",
         r#"{"permission":{"bash":"allow"}}"#,
@@ -99,6 +99,11 @@ const SETTINGS: [(&str, &str, &str); 14] = [
         ".claude/settings.json",
         r#"{"env":{"LAZARET_EXECUTOR":"/x"}}"#,
         "`env.LAZARET_EXECUTOR`",
+    ),
+    (
+        ".claude/settings.json",
+        r#"{"env":{"CLAUDE_CODE_SHELL":"/bin/bash"}}"#,
+        "`env.CLAUDE_CODE_SHELL`",
     ),
     (
         ".claude/settings.json",
@@ -325,6 +330,29 @@ fn an_agent_as_a_whole_is_told_what_the_project_sets() {
         "{}",
         plain.errors()
     );
+}
+
+once_test!(status_names_each_key_by_which_a_project_takes_claude_codes_commands_back);
+/// Claude Code then starts neither our shell nor our hook, so only `status` can say it.
+fn status_names_each_key_by_which_a_project_takes_claude_codes_commands_back() {
+    let world = repository(Place::any());
+    world.write(&world.home.join(".claude/settings.json"), "{}");
+    let install = ["install", "claude-code", "--by", "shell", "--yes"];
+    run(world.program("lazaret").args(install), LIMIT).success();
+    let status = || run(world.program("lazaret").arg("status"), LIMIT).text();
+    assert!(status().contains("installed by shell"), "{}", status());
+    for (text, key) in [
+        (
+            r#"{"env":{"CLAUDE_CODE_SHELL":"/bin/bash"}}"#,
+            "`env.CLAUDE_CODE_SHELL`",
+        ),
+        (r#"{"disableAllHooks":true}"#, "`disableAllHooks`"),
+    ] {
+        world.put(".claude/settings.json", text);
+        let said = status();
+        assert!(said.contains("overridden") && said.contains(key), "{said}");
+        assert!(!said.contains("installed"), "{said}");
+    }
 }
 
 once_test!(status_does_not_say_installed_where_a_project_overrides_it);

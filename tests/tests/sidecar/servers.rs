@@ -385,6 +385,36 @@ fn a_tool_that_has_changed_is_not_called() {
     );
 }
 
+once_test!(a_tool_that_a_server_adds_is_a_notice_of_the_run);
+fn a_tool_that_a_server_adds_is_a_notice_of_the_run() {
+    let world = world(
+        Place::any(),
+        json!({ "test": server(&["growing"], json!({})) }),
+    );
+    let turns = script(&[
+        ("", &[("mcp__test__grow", json!({}))]),
+        ("", &[("bash", json!({ "command": "sleep 1; echo later" }))]),
+        ("", &[("bash", json!({ "command": "sleep 1; echo last" }))]),
+        ("Done", &[]),
+    ]);
+    let sidecar = start(&world, &turns);
+    let mut client = sidecar.client();
+    let changed = |messages: &[Value]| {
+        let notices = payloads(messages, "chat:notice");
+        let changed = notices
+            .iter()
+            .filter(|notice| notice["kind"] == "server_changed");
+        changed
+            .map(|notice| notice["message"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    let notices = changed(&say(&mut client, "c", json!({})));
+    assert!(
+        notices.len() == 1 && notices[0].contains("test") && notices[0].contains("mcp accept"),
+        "{notices:?}"
+    );
+}
+
 once_test!(settings_that_cannot_be_used_are_named_at_the_start);
 fn settings_that_cannot_be_used_are_named_at_the_start() {
     let world = world(Place::any(), json!({}));

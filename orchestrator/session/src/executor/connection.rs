@@ -737,7 +737,7 @@ impl RunningRequest {
     }
 
     /// Requests the file that it would change; answered by [`RequestEvent::Seen`].
-    pub fn look(&self) {
+    pub fn request_preview(&self) {
         self.control.send(|call| ToBroker::Look { call });
     }
 
