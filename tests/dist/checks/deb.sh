@@ -1,6 +1,6 @@
 package=/packages/lazaret_${VERSION}_$DEBIAN_ARCH.deb
 export DEBIAN_FRONTEND=noninteractive
-profile=/etc/apparmor.d/lazaret
+profile=/etc/apparmor.d/lazaret-executor
 
 knows_userns() {
   command -v apparmor_parser >/dev/null && [ -e /etc/apparmor.d/abi/4.0 ]

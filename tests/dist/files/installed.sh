@@ -1,5 +1,5 @@
 # A parser before 4.0 does not know the rule `userns`, and AppArmor's service would report this file at every start.
-profile=/etc/apparmor.d/lazaret
+profile=/etc/apparmor.d/lazaret-executor
 shipped=/usr/share/lazaret/apparmor
 if command -v apparmor_parser >/dev/null && apparmor_parser --skip-kernel-load --skip-cache "$shipped" >/dev/null 2>&1; then
   install -m 644 "$shipped" "$profile"

@@ -121,7 +121,9 @@ mod tests {
             .collect();
         assert_eq!(
             profiles,
-            [format!("profile lazaret {executor} flags=(unconfined) {{")]
+            [format!(
+                "profile lazaret-executor {executor} flags=(unconfined) {{"
+            )]
         );
     }
 }
