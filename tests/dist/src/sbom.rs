@@ -34,6 +34,8 @@ pub fn make(release: &Release, arch: Arch) -> Result<(), DistError> {
             "cyclonedx",
             "--format",
             "json",
+            "--spec-version",
+            "1.5",
             "--describe",
             "binaries",
             "--target",
@@ -46,7 +48,10 @@ pub fn make(release: &Release, arch: Arch) -> Result<(), DistError> {
     for manifest in MANIFESTS {
         for list in files::entries(&sources.join(manifest))? {
             if files::name(&list).ends_with(".cdx.json") {
-                files::copy(&list, &directory.join(files::name(&list)), 0o644)?;
+                let text = fs::read_to_string(&list).map_err(DistError::file(&list))?;
+                // Crates of ours are named by their directories, which are those of this build.
+                let text = text.replace(&sources.display().to_string(), "");
+                files::write(&directory.join(files::name(&list)), text, 0o644)?;
             }
         }
     }
