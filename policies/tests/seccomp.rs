@@ -655,6 +655,7 @@ fn a_program_asks_for_names_and_not_for_reading() {
         libc::SYS_renameat2,
         libc::SYS_linkat,
         libc::SYS_symlinkat,
+        libc::SYS_unlinkat,
         libc::SYS_mkdirat,
         libc::SYS_mknodat,
         libc::SYS_truncate,
@@ -679,7 +680,6 @@ fn a_program_asks_for_names_and_not_for_reading() {
     for call in [
         libc::SYS_read,
         libc::SYS_newfstatat,
-        libc::SYS_unlinkat,
         libc::SYS_fchmodat,
         libc::SYS_listen,
         libc::SYS_sendto,
@@ -711,6 +711,8 @@ fn a_program_asks_for_names_by_the_old_calls_too() {
         libc::SYS_rename,
         libc::SYS_link,
         libc::SYS_symlink,
+        libc::SYS_unlink,
+        libc::SYS_rmdir,
         libc::SYS_mkdir,
         libc::SYS_mknod,
     ] {

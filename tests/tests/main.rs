@@ -18,6 +18,7 @@ mod endings;
 mod escapes;
 mod findings;
 mod gc;
+mod host_changes;
 mod image;
 mod kept_world;
 mod large_writes;

@@ -1,8 +1,8 @@
 //! In the broker: directories that were repositories when the session opened still are repositories after a call.
 //!
-//! Git ignores a `.git` that is no repository and uses the directory above it, whose settings may be a stranger's. In the flat tier no call
-//! may remove a repository's parts; in the namespaced tier removals are not supervised, as `rm -r` of a large tree would be slow. So the
-//! parts are restored here, before the result: `HEAD` as it was after the last call, and empty directories.
+//! Git ignores a `.git` that is no repository and uses the directory above it, whose settings may be a stranger's. No call may remove a
+//! repository's parts. As a second layer, and because calls may change modes, the parts are restored here, before the result: `HEAD` as it
+//! was after the last call, and empty directories.
 
 use executor_spec::created::CreatedFiles;
 use executor_sys::opened_way::unlock;

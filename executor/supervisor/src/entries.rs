@@ -10,8 +10,8 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Maximum number of entries below a directory that is renamed.
-const ENTRIES_MAX: usize = 10_000;
+/// Maximum number of entries below a directory that is renamed. With more it looks like a file system of its own, and programs copy it.
+const ENTRIES_MAX: usize = 100_000;
 const DIRECTORY: OFlag = OFlag::O_DIRECTORY
     .union(OFlag::O_NOFOLLOW)
     .union(OFlag::O_CLOEXEC);
@@ -35,7 +35,7 @@ pub(crate) fn each_entry(
         {
             seen += 1;
             if seen > ENTRIES_MAX {
-                return Err(Errno::EBUSY);
+                return Err(Errno::EXDEV);
             }
             let name = OsStr::from_bytes(entry.file_name().to_bytes());
             let path = below.join(name);

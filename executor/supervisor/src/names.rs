@@ -156,8 +156,9 @@ impl Call<'_> {
     /// `unlinkat`.
     pub fn remove(&self, from: i32, path: u64, flags: i32) -> Result<Answer> {
         let _lock = self.rules.lock_renames()?;
-        let found = self.name(from, path)?;
-        // Git removes files that may not exist: for a missing name the answer is never a refusal.
+        let path = self.string(path)?;
+        // Git removes files that may not exist: for a missing name, or one in a missing directory, the answer is never a refusal.
+        let found = self.found(from, path.as_bytes())?;
         if found.object.is_none() {
             return Err(Errno::ENOENT);
         }
@@ -401,19 +402,29 @@ impl Call<'_> {
         }
     }
 
-    /// A name in its directory; a link is not followed.
+    /// A name in its directory that is created or moved; a link is not followed.
     fn name(&self, from: i32, path: u64) -> Result<Found> {
         let path = self.string(path)?;
         let path = path.as_bytes();
-        let end = path
-            .iter()
-            .rposition(|byte| *byte != b'/')
-            .map_or(path.len(), |last| last + 1);
-        let found = self.search().find(from, &path[..end], false);
-        let mut found = found.map_err(self.unseen(&path[..end]))?;
-        found.slash = end < path.len();
+        self.found(from, path)
+            .map_err(self.unseen(without_slashes(path)))
+    }
+
+    fn found(&self, from: i32, path: &[u8]) -> Result<Found> {
+        let name = without_slashes(path);
+        let mut found = self.search().find(from, name, false)?;
+        found.slash = name.len() < path.len();
         Ok(found)
     }
+}
+
+/// A path without slashes at its end; one of slashes alone stays.
+fn without_slashes(path: &[u8]) -> &[u8] {
+    let end = path
+        .iter()
+        .rposition(|byte| *byte != b'/')
+        .map_or(path.len(), |last| last + 1);
+    &path[..end]
 }
 
 /// Opens a name that was just created as a path descriptor.

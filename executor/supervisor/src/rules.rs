@@ -338,12 +338,16 @@ impl AccessRules {
         if self.keeps_repository(real) {
             return Err(Errno::EACCES);
         }
-        let created = || self.all_created(real, WhenNew::Closed, |name| self.created.has_at(name));
-        match self.areas.of(real) {
-            Some((_, Access::Write)) if self.protection(real).is_some() && created() => Ok(()),
-            Some((_, Access::Write)) if self.is_loose_in_packages(real) => Ok(()),
-            _ => self.may_change(real),
+        let writable = matches!(self.areas.of(real), Some((_, Access::Write)));
+        // For most names this is all there is to ask.
+        if (writable || self.areas.own_root) && self.protection(real).is_none() {
+            return Ok(());
         }
+        let created = || self.all_created(real, WhenNew::Closed, |name| self.created.has_at(name));
+        if writable && (created() || self.is_loose_in_packages(real)) {
+            return Ok(());
+        }
+        self.may_change(real)
     }
 
     /// Whether only names protect it that commands may remove where packages are installed.
@@ -492,10 +496,7 @@ impl AccessRules {
         if self.areas.lie_below(from) || self.objects.has_place_below(from) {
             return Err(Errno::EACCES);
         }
-        // What existed when the session opened is a mount; anything newer is protected by its own name elsewhere too.
-        if self.pinned && !self.reaches_below(from) {
-            return Ok(());
-        }
+        // In both tiers: what the host has created or replaced since the session opened is no mount.
         each_entry(parent, name, |_, path| self.may_remove(&from.join(path)))
     }
 
