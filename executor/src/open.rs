@@ -655,7 +655,7 @@ fn build(
     let (policy, shown) = image::show(policy.clone(), layers, zones, linked.as_ref(), user)?;
     let scratch = Scratch::make(layers, zones, &user.home, |name| user.variable(name));
     let scratch = scratch.map_err(OpenError::Plan)?;
-    let environment = build_environment(&policy, user, &scratch, zones);
+    let environment = build_environment(&policy, user, scratch.paths(), zones);
     let ablation = user.ablation.clone();
     let spec = SandboxSpec::new(
         policy,
@@ -663,11 +663,11 @@ fn build(
         ablation,
         abi,
         zones.clone(),
-        scratch,
+        scratch.paths().clone(),
         environment,
     );
     let mut spec = spec.map_err(OpenError::Plan)?;
-    roots::hide_state(&spec, user).inspect_err(|_| spec.scratch.remove())?;
+    roots::hide_state(&spec, user)?;
     if let Some(linked) = linked {
         if spec.policy.project == Access::Write {
             // Without it, git in a cell says so.
@@ -694,20 +694,17 @@ fn build(
     also_closed.extend(refused);
     fill_home(&mut spec, user).map_err(OpenError::Plan)?;
     spec.command_directories = command_directories(&spec)?;
-    match start(&spec, user) {
-        Ok(started) => Ok(Sandbox {
-            spec,
-            started,
-            also_closed,
-            created,
-            watch,
-            root_lock,
-        }),
-        Err(error) => {
-            spec.scratch.remove();
-            Err(error)
-        }
-    }
+    let started = start(&spec, user)?;
+    // From now on the warden removes it too.
+    scratch.keep();
+    Ok(Sandbox {
+        spec,
+        started,
+        also_closed,
+        created,
+        watch,
+        root_lock,
+    })
 }
 
 /// The project's repository, if it lies elsewhere and is to be opened, or why it stays closed. A scope that

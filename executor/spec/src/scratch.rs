@@ -21,6 +21,41 @@ pub struct Scratch {
     pub host: Option<PathBuf>,
 }
 
+/// Private storage of a session that does not stand yet. Dropped before [`Self::keep`], it is removed, whatever the reason.
+#[derive(Debug)]
+#[must_use]
+pub struct NewScratch {
+    scratch: Scratch,
+    is_kept: bool,
+}
+
+impl NewScratch {
+    const fn new(scratch: Scratch) -> Self {
+        Self {
+            scratch,
+            is_kept: false,
+        }
+    }
+
+    /// Where it is.
+    pub const fn paths(&self) -> &Scratch {
+        &self.scratch
+    }
+
+    /// Leaves it to whoever ends the session.
+    pub fn keep(mut self) {
+        self.is_kept = true;
+    }
+}
+
+impl Drop for NewScratch {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            self.scratch.remove();
+        }
+    }
+}
+
 impl Scratch {
     /// In mounts of the session's own, or in a host directory that only the user can enter. `variable` gives those of the user's
     /// environment.
@@ -32,27 +67,28 @@ impl Scratch {
         zones: &(PathBuf, PathBuf),
         home: &Path,
         variable: impl Fn(&str) -> Option<OsString>,
-    ) -> io::Result<Self> {
+    ) -> io::Result<NewScratch> {
         if layers.has(Layer::MountNamespace) {
-            return Ok(Self {
+            return Ok(NewScratch::new(Self {
                 home: home.to_owned(),
                 tmp: "/tmp".into(),
                 host: None,
-            });
+            }));
         }
         let host = host_directory(zones, variable)?;
-        let made = Self {
+        let new = NewScratch::new(Self {
             home: host.join("home"),
             tmp: host.join("tmp"),
             host: Some(host),
-        };
+        });
+        let made = new.paths();
         let mut private = DirBuilder::new();
         private.mode(0o700);
         private.create(&made.home)?;
         private.create(&made.tmp)?;
         made.shared()
             .map_or(Ok(()), |shared| private.create(shared))?;
-        Ok(made)
+        Ok(new)
     }
 
     /// The directory that replaces `/dev/shm` where the session uses the machine's. The supervisor maps programs' paths to it.
@@ -124,4 +160,28 @@ fn host_directory(
         tried.join(", ")
     );
     Err(io::Error::new(last.kind(), message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_that_does_not_open_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let roots = (folder.path().join("project"), folder.path().join("central"));
+        let place = folder.path().as_os_str().to_owned();
+        let make = || {
+            let variable = |name: &str| (name == "TMPDIR").then(|| place.clone());
+            Scratch::make(LayerSet::default(), &roots, Path::new("/home"), variable).unwrap()
+        };
+        let there = || fs::read_dir(folder.path()).unwrap().count();
+        let new = make();
+        fs::write(new.paths().home.join("x"), "x").unwrap();
+        assert_eq!(there(), 1);
+        drop(new);
+        assert_eq!(there(), 0);
+        make().keep();
+        assert_eq!(there(), 1);
+    }
 }
