@@ -43,6 +43,7 @@ mod supervised;
 mod toolchains;
 #[cfg(target_arch = "x86_64")]
 mod tracing;
+mod unseen_in_git;
 mod why;
 
 fn main() -> std::process::ExitCode {

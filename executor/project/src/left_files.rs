@@ -6,6 +6,7 @@
 
 use crate::created_record::{inspect, is_recent, read_short, state};
 use crate::locks::Locks;
+use crate::replacements::Replacements;
 use crate::repository_changes::with_existing_parent;
 use broker_protocol::{Finding, FindingKind};
 use executor_spec::worker::REFERENCES_MAX;
@@ -122,6 +123,7 @@ pub struct LeftFiles {
     is_git: bool,
     seen: BTreeMap<PathBuf, [i64; 7]>,
     locks: Locks,
+    replacements: Replacements,
     /// Whether calls have made the repository: it has shallow histories and locks that are no concern of the user's.
     is_made: bool,
 }
@@ -154,6 +156,7 @@ impl LeftFiles {
             is_git,
             seen: BTreeMap::new(),
             locks: Locks::default(),
+            replacements: Replacements::default(),
             is_made: false,
         }
     }
@@ -169,7 +172,15 @@ impl LeftFiles {
             .map(|(path, state, _)| (path, state))
             .collect();
         new.locks.update(&new.at);
+        if new.has_references() {
+            new.replacements = Replacements::of(&new.common);
+        }
         new
+    }
+
+    /// Whether it has the references itself: a worktree's are in a repository that is covered too.
+    fn has_references(&self) -> bool {
+        self.is_git && self.at == self.common
     }
 
     /// Its directory.
@@ -195,7 +206,10 @@ impl LeftFiles {
             .copied()
             .chain(files)
             .map(|name| self.at.join(name));
-        let references = references(&self.at, &self.common);
+        let mut references = references(&self.at, &self.common);
+        if self.has_references() {
+            references.extend(Replacements::files(&self.common));
+        }
         own.chain(
             references
                 .iter()
@@ -229,6 +243,9 @@ impl LeftFiles {
             }
         }
         self.seen = seen;
+        if self.has_references() && !self.is_made {
+            findings.extend(self.replacements.update(&self.common));
+        }
         if alone && !self.is_made {
             locks.add(&self.at, self.locks.update(&self.at));
         }

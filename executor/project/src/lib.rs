@@ -26,6 +26,7 @@ mod left_files;
 mod locks;
 mod other_repositories;
 mod quarantine;
+mod replacements;
 mod repository_changes;
 mod root_modes;
 mod tracked_secrets;

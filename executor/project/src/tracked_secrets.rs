@@ -6,7 +6,7 @@
 //! has made tracked stays closed, in later sessions too: `.lazaret/tracked` of the central root names it, one file per line, until git no
 //! longer tracks it or the user removes the line. What the host does between sessions is the user's.
 //!
-//! Also reported: names that commands may not create and have put into the index only, objects that replace others (`git replace`),
+//! Also reported: names that commands may not create and have put into the index only,
 //! repositories that come about in a submodule's place, and an index that can no longer be read completely. An index that git must not
 //! use is set aside: git writes to whatever names it has, even `../.bashrc`.
 //!
@@ -95,7 +95,7 @@ impl ProjectRepository {
                 .filter(|_| name.starts_with(b"refs/") && is_below(name))
         };
         let references = std::iter::successors(Some(head), next).take(1 + REFERENCES_MAX);
-        let common = ["packed-refs", "refs/replace"].map(|name| self.common.join(name));
+        let packed = self.common.join("packed-refs");
         let indexes = shared
             .iter()
             .map(String::as_str)
@@ -103,7 +103,7 @@ impl ProjectRepository {
         let files = std::iter::once("index")
             .chain(indexes)
             .map(|name| self.own.join(name))
-            .chain(common);
+            .chain([packed]);
         files.chain(references).collect()
     }
 }
@@ -140,8 +140,6 @@ struct Tracked {
     unknown: BTreeSet<Vec<u8>>,
     /// Why git must not use the index.
     fault: Option<IndexFault>,
-    /// Whether some object replaces another.
-    replaces: bool,
     /// The places of submodules.
     submodules: BTreeSet<Vec<u8>>,
     /// The files on which the index is based.
@@ -159,7 +157,6 @@ impl Tracked {
             left_out,
             submodules,
             fault,
-            replaces,
             shared,
         }) = answer
         else {
@@ -190,7 +187,6 @@ impl Tracked {
             head,
             unknown,
             fault,
-            replaces,
             submodules,
             shared,
             hidden,
@@ -320,9 +316,6 @@ impl TrackedSecrets {
                     .since(&self.tracked.hidden, |path| !is_closed(spec, path)),
             );
         }
-        if now.replaces && !self.tracked.replaces {
-            findings.push(self.replaced());
-        }
         findings.extend(self.faulty(&mut now));
         let before = self.record.clone();
         self.record.extend(tainted.iter().map(|path| line(path)));
@@ -417,13 +410,6 @@ impl TrackedSecrets {
         let why = format!("A command has left an index that {what}.");
         let found = of_repository(FindingKind::IndexSetAside, &index, &why).with_state(done);
         Some(found.with_advice("run `git reset`, which writes a new index from `HEAD`"))
-    }
-
-    fn replaced(&self) -> Finding {
-        let why = "A command used `git replace`: your git now shows one object in place of another, but a push sends the original.";
-        let advice = "`git --no-replace-objects log` shows the originals, `git replace -d` removes the replacement";
-        let path = self.repository.common.join("refs/replace");
-        of_repository(FindingKind::Replacement, &path, why).with_advice(advice)
     }
 
     /// Closed files that `now` may track, that were not known to be tracked before, and that no record names yet.

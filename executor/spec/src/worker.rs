@@ -155,8 +155,6 @@ pub struct RepositoryAnswer {
     pub submodules: Vec<Vec<u8>>,
     /// Something that git itself never puts into an index.
     pub fault: Option<IndexFault>,
-    /// Whether some object replaces another (`git replace`), as far as that can be determined.
-    pub replaces: bool,
     /// The files beside the index on which it is based (`--split-index`).
     pub shared: Vec<String>,
 }

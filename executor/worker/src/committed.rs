@@ -16,7 +16,6 @@ use executor_spec::worker::{
     INDEXED_MAX, InHead, IndexFault, IndexedName, REFERENCES_MAX, RepositoryAnswer,
     RepositoryQuery, SUBMODULES_MAX,
 };
-use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::sys::stat::{Mode, SFlag, fstat};
 use policies::Matcher;
@@ -67,33 +66,8 @@ impl Committed<'_> {
         let files = query.files.iter().map(in_head).collect();
         RepositoryAnswer {
             files,
-            replaces: self.replaces(),
             ..self.index(own)
         }
-    }
-
-    /// Whether there are refs of `git replace`, in files of their own or all in one.
-    fn replaces(&self) -> bool {
-        let directory = open_beneath(
-            self.common,
-            Path::new("refs/replace"),
-            LISTING,
-            Mode::empty(),
-        );
-        let entries = |mut directory: Dir| directory.iter().count();
-        // Apart from `.` and `..`.
-        let loose = directory
-            .and_then(Dir::from_fd)
-            .is_ok_and(|directory| entries(directory) > 2);
-        let is_one = |line: &[u8]| {
-            let name = line
-                .iter()
-                .position(|byte| *byte == b' ')
-                .and_then(|end| line.get(end + 1..));
-            name.is_some_and(|name| name.starts_with(b"refs/replace/"))
-        };
-        let packed = || self.text(Path::new("packed-refs"), PACKED_REFS_MAX);
-        loose || packed().is_some_and(|text| text.split(|byte| *byte == b'\n').any(is_one))
     }
 
     /// What the index of the directory `own` has.
