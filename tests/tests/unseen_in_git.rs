@@ -1,4 +1,4 @@
-//! What the user's git takes or shows without saying so: objects in place of others. In the project's own
+//! What the user's git takes or shows without saying so: trees that an index caches, and objects in place of others. In the project's own
 //! repository and in one within it.
 
 use lazaret_tests::{LIMIT, Place, Session, World, place_test, run};
@@ -15,6 +15,51 @@ fn world(place: Place) -> World {
         git add f d; git commit -qm 1";
     on_host(&world, &format!("{make}; mkdir sub; cd sub; {make}"));
     world
+}
+
+/// Has the index cache a tree for `d` with another content of `d/a`, and one more file.
+const OTHER_TREE: &str = r#"python3 -c '
+import hashlib, subprocess
+git = lambda *words, text=b"": subprocess.run(["git", *words], input=text, capture_output=True, check=True).stdout.strip().decode()
+blob = git("hash-object", "-w", "--stdin", text=b"sprung\n")
+tree = git("mktree", text=f"100644 blob {blob}\ta\n100644 blob {blob}\tb\n".encode())
+old = bytes.fromhex(git("rev-parse", "HEAD:d"))
+git("read-tree", "HEAD"); git("update-index", "-q", "--refresh")
+index = open(".git/index", "rb").read()[:-20]
+at = index.index(b"TREE"); assert old in index[at:]
+index = index[:at] + index[at:].replace(old, bytes.fromhex(tree))
+open(".git/index", "wb").write(index + hashlib.sha1(index).digest())
+'"#;
+
+place_test!(no_cached_tree_is_committed_unseen);
+fn no_cached_tree_is_committed_unseen(place: Place) {
+    for directory in REPOSITORIES {
+        let attack = format!("cd {directory}; {OTHER_TREE}");
+        let committed = |world: &World| {
+            // Nothing is to be seen before.
+            let commit = "git diff --cached --quiet; git diff --quiet; echo 2 > f; git add f; git commit -qm 2; git ls-tree -r --name-only HEAD";
+            on_host(
+                world,
+                &format!("cd {directory}; {commit}; git cat-file -p HEAD:d/a"),
+            )
+        };
+        let control = self::world(place);
+        on_host(&control, &attack);
+        assert_eq!(committed(&control), "d/a\nd/b\nf\nsprung\n", "the control");
+
+        let world = self::world(place);
+        let mut session = Session::open(&world);
+        let ordinary = format!(
+            "cd {directory}; echo 3 > d/c; git add d; git commit -qm 3; git mv d e; git add -N f; git stash -q; git checkout -q HEAD~; git checkout -q -
+             git -c index.version=4 read-tree HEAD; git update-index --refresh; git rm -q --cached d/c; git reset -q --hard HEAD~"
+        );
+        let said = session.bash(&ordinary).result.to_string();
+        assert!(!said.contains("cached for"), "{said}");
+        let said = session.bash(&attack).result.to_string();
+        assert!(said.contains("another tree cached for `d/`"), "{said}");
+        on_host(&world, &format!("cd {directory}; git reset -q"));
+        assert_eq!(committed(&world), "d/a\nf\ngood\n");
+    }
 }
 
 place_test!(each_replacement_of_a_command_is_said);

@@ -277,22 +277,29 @@ impl Other {
 
 fn refuse_index(directory: &Path, fault: &IndexFault) -> Finding {
     let index = directory.join("index");
-    let what = match fault {
-        IndexFault::Outside(path) => {
-            format!(
-                "contains the name `{}`, to which your `git restore` would write",
-                path.escape_ascii()
-            )
-        }
-        IndexFault::Unreadable => {
-            "cannot be read, so Lazaret cannot tell which files your `git restore` would write"
-                .to_owned()
-        }
-    };
+    let what = why_unusable(fault);
     let why = format!("A command has left an index that {what}.");
     let found =
         of_repository(FindingKind::IndexSetAside, &index, &why).with_state(set_aside(&index));
     found.with_advice("run `git reset`, which writes a new index from `HEAD`")
+}
+
+/// Why git must not use an index, to go on after "an index that".
+pub fn why_unusable(fault: &IndexFault) -> String {
+    match fault {
+        IndexFault::Outside(path) => format!(
+            "contains the name `{}`, to which your `git restore` would write",
+            path.escape_ascii()
+        ),
+        IndexFault::OtherTree(directory) => format!(
+            "has another tree cached for `{}/` than its names show: your next `git commit` would take that unseen",
+            directory.escape_ascii()
+        ),
+        IndexFault::Unreadable => {
+            "cannot be read, so Lazaret cannot tell which files your `git restore` would write"
+                .to_owned()
+        }
+    }
 }
 
 /// One finding for all that there was no time for.

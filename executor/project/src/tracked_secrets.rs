@@ -15,6 +15,7 @@
 use crate::created_record::{inspect, is_recent, open, read_short, state};
 use crate::hidden_changes::HiddenChanges;
 use crate::left_files::{of_repository, set_aside};
+use crate::other_repositories::why_unusable;
 use crate::repository_changes::with_existing_parent;
 use broker_protocol::paste::shell_word;
 use broker_protocol::{Finding, FindingKind};
@@ -249,7 +250,10 @@ impl TrackedSecrets {
             .into_iter()
             .partition(|path| same.contains(path) && !tainted.contains(path));
         // What an earlier session has left is handled after the first call.
-        let seen = if matches!(tracked.fault, Some(IndexFault::Outside(_))) {
+        let seen = if matches!(
+            tracked.fault,
+            Some(IndexFault::Outside(_) | IndexFault::OtherTree(_))
+        ) {
             Vec::new()
         } else {
             seen
@@ -380,15 +384,11 @@ impl TrackedSecrets {
     fn faulty(&self, now: &mut Tracked) -> Option<Finding> {
         let index = self.repository.own.join("index");
         let what = match &now.fault {
-            Some(IndexFault::Outside(path)) => {
-                format!(
-                    "contains the name `{}`, to which your `git restore` would write",
-                    path.escape_ascii()
-                )
+            Some(fault @ (IndexFault::Outside(_) | IndexFault::OtherTree(_))) => {
+                why_unusable(fault)
             }
-            Some(IndexFault::Unreadable) if self.tracked.fault.is_none() => {
-                "cannot be read, so Lazaret cannot tell which files your `git restore` would write"
-                    .to_owned()
+            Some(fault @ IndexFault::Unreadable) if self.tracked.fault.is_none() => {
+                why_unusable(fault)
             }
             Some(IndexFault::Unreadable) => return None,
             None if now.index.is_some() || self.tracked.index.is_none() => return None,

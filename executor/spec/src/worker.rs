@@ -188,6 +188,8 @@ pub enum IndexFault {
     /// It has a name that is not below the work tree, or leads into a repository's own directory:
     /// git checks names when it adds them, and not when it writes the files.
     Outside(Vec<u8>),
+    /// It caches a tree for this directory (empty for the root) that is not the one of its entries: the next commit would have that.
+    OtherTree(Vec<u8>),
 }
 
 /// What `HEAD` has under a file's path.

@@ -8,6 +8,7 @@
 //! A command may write anything to a repository, but it cannot make this say yes about a file whose content it does not
 //! know: the content's own hash must be in a tree of `HEAD`'s commit, and each object on the way is hashed too.
 
+use crate::cached_trees::first_entry;
 use crate::git_index::{self, Index};
 use crate::git_objects::{ObjectName, Objects};
 use crate::hidden::hidden;
@@ -66,12 +67,12 @@ impl Committed<'_> {
         let files = query.files.iter().map(in_head).collect();
         RepositoryAnswer {
             files,
-            ..self.index(own)
+            ..self.index(own, &objects)
         }
     }
 
     /// What the index of the directory `own` has.
-    fn index(&self, own: &Path) -> RepositoryAnswer {
+    fn index(&self, own: &Path, objects: &Objects) -> RepositoryAnswer {
         let path = own.join("index");
         if open_beneath(self.common, &path, READING, Mode::empty()).err() == Some(Errno::ENOENT) {
             return RepositoryAnswer {
@@ -98,7 +99,11 @@ impl Committed<'_> {
         files.extend(based_on.into_iter().flatten());
         let entries = || files.iter().flat_map(|file| &file.entries);
         let outside = entries().find(|entry| !git_index::is_in_work_tree(&entry.path));
-        let fault = outside.map(|entry| IndexFault::Outside(entry.path.clone()));
+        let mut others = files.iter().flat_map(|file| &file.other_trees);
+        let other = others.find(|other| !other.has_same_files(objects));
+        let fault = outside
+            .map(|entry| IndexFault::Outside(entry.path.clone()))
+            .or_else(|| other.map(|other| IndexFault::OtherTree(other.directory.clone())));
         let protected = entries().filter(|entry| self.names.protection(&entry.path).is_some());
         let names: Vec<_> = protected
             .map(|entry| IndexedName {
@@ -288,12 +293,4 @@ fn entry<'t>(
         tree = rest;
     }
     Ok(None)
-}
-
-/// Mode, name and object of a tree's first entry, and the rest of the tree.
-fn first_entry(tree: &[u8], width: usize) -> Option<[&[u8]; 4]> {
-    let space = tree.iter().position(|byte| *byte == b' ')?;
-    let end = tree.iter().position(|byte| *byte == 0)?;
-    let (object, rest) = tree.get(end + 1..)?.split_at_checked(width)?;
-    Some([tree.get(..space)?, tree.get(space + 1..end)?, object, rest])
 }

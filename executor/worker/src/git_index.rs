@@ -7,6 +7,7 @@
 //! Git reads a name by the length stored before it, and parts of a large index by tables at its
 //! end: if these contradict what is parsed here, the file counts as unreadable.
 
+use crate::cached_trees::{self, Blob, OtherTree};
 use policies::may_be_dot_git;
 
 /// Maximum bytes of a name.
@@ -18,13 +19,15 @@ const STAT: usize = 40;
 /// Where its mode is, and the mode of a submodule's place.
 const MODE: usize = 24;
 const SUBMODULE: u32 = 0o160_000;
-/// The length of the name.
+/// The length of the name; the next, the side of a conflict.
 const LENGTH: u16 = 0x0fff;
+const STAGE: u16 = 0x3000;
 /// `assume-unchanged`; the next flag says that more flags follow.
 const ASSUME_VALID: u16 = 0x8000;
 const EXTENDED: u16 = 0x4000;
 /// `skip-worktree`, one of the flags that follow.
 const SKIP_WORKTREE: u16 = 0x4000;
+const INTENT_TO_ADD: u16 = 0x2000;
 
 /// A name in an index.
 #[derive(Debug, PartialEq, Eq)]
@@ -47,6 +50,8 @@ pub struct Index {
     pub base: Option<Vec<u8>>,
     /// Whether all names are in this file.
     pub whole: bool,
+    /// Cached trees that are not those of its entries, if all entries are in this file.
+    pub other_trees: Vec<OtherTree>,
 }
 
 /// Where an entry begins, and whether it contains its name in full.
@@ -102,6 +107,7 @@ fn index_of(bytes: &[u8], width: usize) -> Option<Index> {
         entries,
         base: None,
         whole: true,
+        other_trees: Vec::new(),
     };
     while !rest.is_empty() {
         let (name, after) = rest.split_first_chunk::<4>()?;
@@ -113,6 +119,13 @@ fn index_of(bytes: &[u8], width: usize) -> Option<Index> {
             b"IEOT" if !are_blocks(text, &starts) => return None,
             b"link" => (index.base, index.whole) = (Some(text.get(..width)?.to_vec()), false),
             b"sdir" => index.whole = false,
+            b"TREE" => {
+                let blobs = index.entries.iter().zip(&starts);
+                let blobs = blobs.map_while(|(entry, start)| blob(content, entry, start, width));
+                index
+                    .other_trees
+                    .extend(cached_trees::others(text, blobs, width)?);
+            }
             // An extension in lower case changes the meaning of entries.
             other if !other[0].is_ascii_uppercase() => return None,
             _other => {}
@@ -121,8 +134,32 @@ fn index_of(bytes: &[u8], width: usize) -> Option<Index> {
     if index.base.is_some() {
         // Entries without a name replace entries of the other file.
         index.entries.retain(|entry| !entry.path.is_empty());
+        index.other_trees.clear();
     }
     ends_where_said(content, width, end).then_some(index)
+}
+
+/// An entry as a commit would take it.
+fn blob<'i>(
+    content: &'i [u8],
+    entry: &'i IndexEntry,
+    start: &Start,
+    width: usize,
+) -> Option<Blob<'i>> {
+    let fields = content.get(start.at..)?;
+    let (object, mut flags) = fields.get(STAT..)?.split_at_checked(width)?;
+    let first = u16_of(&mut flags)?;
+    let more = if first & EXTENDED == 0 {
+        0
+    } else {
+        u16_of(&mut flags)?
+    };
+    Some(Blob {
+        path: &entry.path,
+        mode: u32_of(&mut fields.get(MODE..)?)?,
+        object,
+        committed: first & STAGE == 0 && more & INTENT_TO_ADD == 0,
+    })
 }
 
 /// Whether a table of blocks agrees with where separately readable entries begin.

@@ -55,25 +55,26 @@ impl ObjectName {
         self.0.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
+    /// That of an object of this kind and content, with `width` bytes.
+    pub fn of(kind: &str, content: &[u8], width: usize) -> Self {
+        let header = format!("{kind} {}\0", content.len());
+        Self(match width {
+            20 => Sha1::new()
+                .chain_update(header)
+                .chain_update(content)
+                .finalize()
+                .to_vec(),
+            _ => Sha256::new()
+                .chain_update(header)
+                .chain_update(content)
+                .finalize()
+                .to_vec(),
+        })
+    }
+
     /// Whether an object of this kind and content has this name.
     pub fn is_of(&self, kind: &str, content: &[u8]) -> bool {
-        let header = format!("{kind} {}\0", content.len());
-        match self.0.len() {
-            20 => {
-                Sha1::new()
-                    .chain_update(header)
-                    .chain_update(content)
-                    .finalize()[..]
-                    == self.0[..]
-            }
-            _ => {
-                Sha256::new()
-                    .chain_update(header)
-                    .chain_update(content)
-                    .finalize()[..]
-                    == self.0[..]
-            }
-        }
+        *self == Self::of(kind, content, self.0.len())
     }
 }
 

@@ -17,6 +17,7 @@ mod deadline_matcher;
 mod hunks;
 mod temporary;
 mod undo_store;
+mod cached_trees;
 mod change_record;
 mod open;
 mod names;
