@@ -3,10 +3,10 @@
 use broker_protocol::Failed;
 use clap::Args;
 use orchestrator_install::project::Accepted;
-use orchestrator_options::groups::{DirectoryOptions, Options};
-use orchestrator_options::launch::{FrontEnd, Launch};
-use orchestrator_options::row::CommandRow;
-use orchestrator_options::{agent_settings, exit};
+use orchestrator_launch::groups::{DirectoryOptions, Options};
+use orchestrator_launch::launch::{FrontEnd, Launch};
+use orchestrator_launch::row::CommandRow;
+use orchestrator_launch::{agent_settings, exit};
 use orchestrator_terminal::{pages, print};
 use std::io;
 

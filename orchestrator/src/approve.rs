@@ -5,9 +5,9 @@
 use broker_protocol::Failed;
 use clap::Args;
 use nix::unistd::Uid;
-use orchestrator_options::exit;
-use orchestrator_options::launch::{FrontEnd, Launch};
-use orchestrator_options::row::{Access, CommandRow, Sessions};
+use orchestrator_launch::exit;
+use orchestrator_launch::launch::{FrontEnd, Launch};
+use orchestrator_launch::row::{Access, CommandRow, Sessions};
 use orchestrator_records::state_directory;
 use orchestrator_session::executor::ExecutorError;
 use orchestrator_terminal::approver::json::PendingLine;

@@ -2,9 +2,9 @@
 
 use broker_protocol::{Digest, Failed};
 use clap::{Args, Subcommand};
-use orchestrator_options::exit;
-use orchestrator_options::launch::{FrontEnd, Launch};
-use orchestrator_options::row::CommandRow;
+use orchestrator_launch::exit;
+use orchestrator_launch::launch::{FrontEnd, Launch};
+use orchestrator_launch::row::CommandRow;
 use orchestrator_records::audit_chain::{self, Verified};
 use orchestrator_records::state_directory;
 use orchestrator_terminal::print;

@@ -30,11 +30,11 @@ use clap::error::ErrorKind::{
 use clap::{ArgMatches, Args as _};
 use orchestrator_acp::Acp;
 use orchestrator_doctor::Doctor;
+use orchestrator_launch::exit;
+use orchestrator_launch::groups::WorkOptions;
+use orchestrator_launch::launch::{FrontEnd, Launch};
+use orchestrator_launch::row::{CommandRow, wrapped};
 use orchestrator_lines::json::failed_result;
-use orchestrator_options::exit;
-use orchestrator_options::groups::WorkOptions;
-use orchestrator_options::launch::{FrontEnd, Launch};
-use orchestrator_options::row::{CommandRow, wrapped};
 use orchestrator_run::Run;
 use orchestrator_terminal::print;
 use orchestrator_text::known;

@@ -4,9 +4,9 @@ use crate::cli;
 use broker_protocol::Failed;
 use clap::{Args, ValueEnum};
 use clap_complete::aot;
-use orchestrator_options::exit;
-use orchestrator_options::launch::{FrontEnd, Launch};
-use orchestrator_options::row::CommandRow;
+use orchestrator_launch::exit;
+use orchestrator_launch::launch::{FrontEnd, Launch};
+use orchestrator_launch::row::CommandRow;
 use orchestrator_terminal::print;
 
 const EXAMPLES: &str = "\

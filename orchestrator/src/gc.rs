@@ -3,10 +3,10 @@
 use broker_protocol::paste::shell_word;
 use broker_protocol::{Cleaned, Cleanup, Failed, RemovedCache, Unused};
 use clap::Args;
-use orchestrator_options::exit;
-use orchestrator_options::groups::{ExecutorOption, Options};
-use orchestrator_options::launch::{FrontEnd, Launch};
-use orchestrator_options::row::CommandRow;
+use orchestrator_launch::exit;
+use orchestrator_launch::groups::{ExecutorOption, Options};
+use orchestrator_launch::launch::{FrontEnd, Launch};
+use orchestrator_launch::row::CommandRow;
 use orchestrator_terminal::print;
 use serde_json::{Value, json};
 

@@ -3,9 +3,9 @@
 use broker_protocol::Failed;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
-use orchestrator_options::exit;
-use orchestrator_options::launch::{FrontEnd, Launch};
-use orchestrator_options::row::CommandRow;
+use orchestrator_launch::exit;
+use orchestrator_launch::launch::{FrontEnd, Launch};
+use orchestrator_launch::row::CommandRow;
 use orchestrator_records::runlog::KINDS;
 use orchestrator_records::runlog_files::{self, Outline};
 use orchestrator_terminal::print;

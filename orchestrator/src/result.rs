@@ -1,8 +1,8 @@
 //! Prints the result of a call for a person, a pipe or a program.
 
 use broker_protocol::Failed;
+use orchestrator_launch::exit;
 use orchestrator_lines::json::{ResultLine, failed_result};
-use orchestrator_options::exit;
 use orchestrator_session::CallResult;
 use orchestrator_terminal::print;
 use std::io::{self, IsTerminal};

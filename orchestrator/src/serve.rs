@@ -14,18 +14,18 @@ use orchestrator_agent::transcript::Transcript;
 use orchestrator_confine::{Files, Needs};
 use orchestrator_hooks::cell::of_session;
 use orchestrator_hooks::hooks::Hooks;
-use orchestrator_lines::streams::{Input, unusable};
-use orchestrator_mcp::{Http, Listing};
-use orchestrator_options::endpoint::Endpoint;
-use orchestrator_options::groups::{
+use orchestrator_launch::endpoint::Endpoint;
+use orchestrator_launch::groups::{
     CentralOption, EndpointOptions, ImageOption, LogOption, NetworkOptions, Options, PathOptions,
     ProfileOption, RevealOption, ScopeOption, TrustOption,
 };
-use orchestrator_options::launch::{FrontEnd, Launch, Prepared};
-use orchestrator_options::parent::Parent;
-use orchestrator_options::row::{Access, CommandRow, Network, Sessions, Writes};
-use orchestrator_options::tool_options::ViolationOptions;
-use orchestrator_options::{SessionOptions, ToolOptions, exit, registry, start};
+use orchestrator_launch::launch::{FrontEnd, Launch, Prepared};
+use orchestrator_launch::parent::Parent;
+use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
+use orchestrator_launch::tool_options::ViolationOptions;
+use orchestrator_launch::{SessionOptions, ToolOptions, exit, registry, start};
+use orchestrator_lines::streams::{Input, unusable};
+use orchestrator_mcp::{Http, Listing};
 use orchestrator_records::runlog::{PAUSE, RunLog};
 use orchestrator_records::{state_directory, transcripts};
 use orchestrator_servers::{Available, SessionServers};

@@ -1,7 +1,7 @@
 //! What servers list, for the person who has to accept it: in full where it is not as it was accepted.
 
 use broker_protocol::Failed;
-use orchestrator_options::exit;
+use orchestrator_launch::exit;
 use orchestrator_servers::Report;
 use orchestrator_servers::pins::{Difference, ListedTool};
 use orchestrator_terminal::{print, terminal};

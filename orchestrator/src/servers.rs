@@ -6,13 +6,13 @@ use broker_protocol::Failed;
 use clap::{Args, Subcommand};
 use orchestrator_confine::{Files, Needs};
 use orchestrator_install::files;
-use orchestrator_options::exit;
-use orchestrator_options::groups::{
+use orchestrator_launch::exit;
+use orchestrator_launch::groups::{
     DirectoryOptions, EndpointOptions, NetworkOptions, Options, ProfileOption, VerboseOption,
 };
-use orchestrator_options::launch::{Confined, FrontEnd, Launch, Prepared};
-use orchestrator_options::row::{Access, CommandRow, Network, Sessions, Writes};
-use orchestrator_options::session_options::SessionOptions;
+use orchestrator_launch::launch::{Confined, FrontEnd, Launch, Prepared};
+use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
+use orchestrator_launch::session_options::SessionOptions;
 use orchestrator_servers::settings::{Kind, Server, Share, Speech, Whose};
 use orchestrator_servers::{Report, SessionServers, edit, find, named, read, store};
 use orchestrator_terminal::{pages, print};

@@ -3,12 +3,12 @@
 use broker_protocol::Failed;
 use clap::Args;
 use orchestrator_confine::Needs;
-use orchestrator_options::groups::{
+use orchestrator_launch::groups::{
     CentralOption, DirectoryOptions, EndpointOptions, Options, ProfileOption, ScopeOption,
 };
-use orchestrator_options::launch::{FrontEnd, Launch, Prepared};
-use orchestrator_options::row::{Access, CommandRow, Network, Sessions, Writes};
-use orchestrator_options::{exit, tool_options};
+use orchestrator_launch::launch::{FrontEnd, Launch, Prepared};
+use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
+use orchestrator_launch::{exit, tool_options};
 use orchestrator_servers::SessionServers;
 use orchestrator_terminal::print;
 use orchestrator_text::escape;

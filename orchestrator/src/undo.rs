@@ -5,10 +5,10 @@ use broker_protocol::{
     CallId, ErrorKind, Failed, History, Request, Roots, Undo as Wanted, Zone, ZonePath, limit,
 };
 use clap::Args;
-use orchestrator_options::exit;
-use orchestrator_options::groups::{LogOption, Options, PlaceOptions};
-use orchestrator_options::launch::{FrontEnd, Launch};
-use orchestrator_options::row::{Access, CommandRow, Network, Sessions, Writes};
+use orchestrator_launch::exit;
+use orchestrator_launch::groups::{LogOption, Options, PlaceOptions};
+use orchestrator_launch::launch::{FrontEnd, Launch};
+use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
 use orchestrator_session::{Config, Session};
 use orchestrator_terminal::print;
 use orchestrator_terminal::typed;

@@ -24,7 +24,7 @@ const CRATES: [&str; 21] = [
     "terminal",
     "confine",
     "telemetry",
-    "options",
+    "launch",
     "doctor",
     "run",
     "acp",
@@ -163,10 +163,10 @@ const ALONE: [(&str, &[(&str, &str)]); 4] = [
     // What works has confined itself, but for the question to the desktop keyring, which comes before.
     (
         "new_current_thread",
-        &[("options", "runtime"), ("keys", "secret_service")],
+        &[("launch", "runtime"), ("keys", "secret_service")],
     ),
-    ("process::{Command", &[("options", "start")]),
-    ("UnixStream::pair", &[("options", "start")]),
+    ("process::{Command", &[("launch", "start")]),
+    ("UnixStream::pair", &[("launch", "start")]),
     ("local_socket", &[("session", "executor::socket")]),
 ];
 

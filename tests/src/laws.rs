@@ -266,7 +266,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "orchestrator-options",
+        "orchestrator-launch",
         &[
             "broker-protocol",
             "policies",
@@ -291,7 +291,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "orchestrator-lines",
             "orchestrator-terminal",
             "orchestrator-confine",
-            "orchestrator-options",
+            "orchestrator-launch",
         ],
     ),
     (
@@ -304,7 +304,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "orchestrator-install",
             "orchestrator-terminal",
             "orchestrator-confine",
-            "orchestrator-options",
+            "orchestrator-launch",
         ],
     ),
     (
@@ -318,7 +318,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "orchestrator-records",
             "orchestrator-terminal",
             "orchestrator-confine",
-            "orchestrator-options",
+            "orchestrator-launch",
         ],
     ),
     (
@@ -333,7 +333,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "orchestrator-lines",
             "orchestrator-terminal",
             "orchestrator-confine",
-            "orchestrator-options",
+            "orchestrator-launch",
         ],
     ),
     (
@@ -355,7 +355,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "orchestrator-install",
             "orchestrator-terminal",
             "orchestrator-confine",
-            "orchestrator-options",
+            "orchestrator-launch",
             "orchestrator-doctor",
             "orchestrator-run",
             "orchestrator-why",
@@ -890,7 +890,7 @@ fn forbids_unsafe(member: &str) -> bool {
 
 /// The files that may start a program: one of the orchestrator's, and those of the tracer, which starts the command in its cell.
 const STARTERS: [&str; 3] = [
-    "orchestrator/options/src/start.rs",
+    "orchestrator/launch/src/start.rs",
     "executor/trace/src/main.rs",
     "executor/trace/src/trace.rs",
 ];

@@ -184,7 +184,7 @@ fn one_file_starts_processes() {
         "executor",
         "orchestrator",
         "orchestrator/session",
-        "orchestrator/options",
+        "orchestrator/launch",
     ]);
     let plant = |file: &'static str, text: &'static str| move |copy: &Copy| copy.write(file, text);
     law.catches(plant(
@@ -204,7 +204,7 @@ fn one_file_starts_processes() {
         "use tokio::process::Command;",
     ));
     law.catches(plant(
-        "orchestrator/options/src/planted.rs",
+        "orchestrator/launch/src/planted.rs",
         "use std::process::Command;",
     ));
     law.catches(plant(

@@ -7,16 +7,16 @@ use crate::terminals::Terminals;
 use broker_protocol::{Failed, limit};
 use clap::Args;
 use orchestrator_confine::Needs;
-use orchestrator_lines::line_reader::Lines;
-use orchestrator_lines::streams::{Input, Output, unusable};
-use orchestrator_options::groups::{
+use orchestrator_launch::groups::{
     CentralOption, EndpointOptions, ImageOption, LogOption, NetworkOptions, Options, PathOptions,
     ProfileOption, ProjectOption, ScopeOption, TrustOption, VerboseOption,
 };
-use orchestrator_options::launch::{FrontEnd, Launch};
-use orchestrator_options::row::{Access, CommandRow, Network, Sessions, Writes};
-use orchestrator_options::session_options::SessionOptions;
-use orchestrator_options::{agent_settings, exit, start};
+use orchestrator_launch::launch::{FrontEnd, Launch};
+use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
+use orchestrator_launch::session_options::SessionOptions;
+use orchestrator_launch::{agent_settings, exit, start};
+use orchestrator_lines::line_reader::Lines;
+use orchestrator_lines::streams::{Input, Output, unusable};
 use orchestrator_records::runlog::{PAUSE, RunLog};
 use orchestrator_session::{Config, Session};
 use orchestrator_terminal::print;

@@ -11,8 +11,8 @@ use agent_client_protocol_schema::v1::{
     KillTerminalResponse, ReleaseTerminalResponse, WaitForTerminalExitResponse,
 };
 use broker_protocol::paste::shell_word;
+use orchestrator_launch::project::real;
 use orchestrator_lines::line_reader::{Lines, Next};
-use orchestrator_options::project::real;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;

@@ -9,11 +9,11 @@ use broker_protocol::{
 };
 use clap::Args;
 use orchestrator_confine::{self as confinement, Confinement, Needs};
+use orchestrator_launch::exit;
+use orchestrator_launch::groups::{Options, PlaceOptions};
+use orchestrator_launch::launch::{FrontEnd, Launch, Prepared};
+use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
 use orchestrator_lines::json::ErrorBody;
-use orchestrator_options::exit;
-use orchestrator_options::groups::{Options, PlaceOptions};
-use orchestrator_options::launch::{FrontEnd, Launch, Prepared};
-use orchestrator_options::row::{Access, CommandRow, Network, Sessions, Writes};
 use orchestrator_session::executor::{Greeting, Tried};
 use orchestrator_terminal::print::{self, Colour, paint};
 use orchestrator_terminal::terminal;

@@ -5,8 +5,8 @@
 use broker_protocol::Failed;
 use broker_protocol::paste::shell_word;
 use orchestrator_confine::Files;
-use orchestrator_options::exit;
-use orchestrator_options::start::git;
+use orchestrator_launch::exit;
+use orchestrator_launch::start::git;
 use orchestrator_records::state_directory;
 use orchestrator_terminal::print;
 use orchestrator_text::time;

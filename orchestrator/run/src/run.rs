@@ -11,14 +11,14 @@ use nix::libc::{
 };
 use orchestrator_confine::{Files, Needs};
 use orchestrator_install::shell_directory::WorkingDirectory;
+use orchestrator_launch::groups::{Options, WorkOptions};
+use orchestrator_launch::launch::{FrontEnd, Launch, Prepared};
+use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
+use orchestrator_launch::session_options::{Opening, SessionOptions};
+use orchestrator_launch::start::start_policy_writer;
+use orchestrator_launch::{agent_settings, exit};
 use orchestrator_lines::json::ResultLine;
 use orchestrator_lines::streams::Input;
-use orchestrator_options::groups::{Options, WorkOptions};
-use orchestrator_options::launch::{FrontEnd, Launch, Prepared};
-use orchestrator_options::row::{Access, CommandRow, Network, Sessions, Writes};
-use orchestrator_options::session_options::{Opening, SessionOptions};
-use orchestrator_options::start::start_policy_writer;
-use orchestrator_options::{agent_settings, exit};
 use orchestrator_session::executor::Dialed;
 use orchestrator_session::{
     Body, Call, CallContext, CallHandle, CallResult, Config, FoundIn, Invocation, Live, Session,

@@ -7,10 +7,10 @@
 use crate::run::Run;
 use broker_protocol::{Failed, Scope};
 use orchestrator_install::shell_arguments::{Arguments, is_script};
-use orchestrator_options::groups::Options;
-use orchestrator_options::launch::{FrontEnd, Launch};
-use orchestrator_options::session_options::environment::ShellWords;
-use orchestrator_options::{agent_settings, exit};
+use orchestrator_launch::groups::Options;
+use orchestrator_launch::launch::{FrontEnd, Launch};
+use orchestrator_launch::session_options::environment::ShellWords;
+use orchestrator_launch::{agent_settings, exit};
 use orchestrator_terminal::print;
 use orchestrator_text::known;
 use std::convert::Infallible;

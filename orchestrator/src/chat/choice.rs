@@ -13,7 +13,7 @@ use orchestrator_agent::wire::{ANTHROPIC_KEY, OPENAI_KEY};
 use orchestrator_confine::Files;
 use orchestrator_keys::error::KeyError;
 use orchestrator_keys::find::{FoundKey, KeySource, find};
-use orchestrator_options::session_options::{SessionOptions, read_text_up_to};
+use orchestrator_launch::session_options::{SessionOptions, read_text_up_to};
 use orchestrator_sidecar::backends::{Backend, Backends, Source};
 use orchestrator_terminal::print;
 use orchestrator_text::known::redactor;

@@ -4,7 +4,7 @@ use nix::libc::SIGINT;
 use orchestrator_agent::error::ProviderError;
 use orchestrator_agent::event::EndReason;
 use orchestrator_agent::run::End;
-use orchestrator_options::exit;
+use orchestrator_launch::exit;
 use orchestrator_terminal::print;
 
 /// The exit code where the model cannot call tools.

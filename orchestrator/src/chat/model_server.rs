@@ -5,7 +5,7 @@ use crate::chat::config::ProviderConfig;
 use broker_protocol::Failed;
 use orchestrator_agent::providers::{Vendor, local_address};
 use orchestrator_confine::Files;
-use orchestrator_options::start;
+use orchestrator_launch::start;
 use orchestrator_terminal::print;
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;

@@ -7,9 +7,9 @@ use broker_protocol::Failed;
 use clap::Args;
 use orchestrator_agent::provider::Model;
 use orchestrator_confine::Needs;
-use orchestrator_options::exit;
-use orchestrator_options::launch::{FrontEnd, Launch};
-use orchestrator_options::row::{Access, CommandRow, Network, Sessions, Writes};
+use orchestrator_launch::exit;
+use orchestrator_launch::launch::{FrontEnd, Launch};
+use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
 use orchestrator_terminal::print;
 
 /// List the models of a provider

@@ -2,7 +2,7 @@
 //! tools.
 
 use broker_protocol::Failed;
-use orchestrator_options::exit;
+use orchestrator_launch::exit;
 use orchestrator_records::transcripts;
 use orchestrator_terminal::print;
 use serde_json::Value;

@@ -2,10 +2,10 @@
 
 use broker_protocol::{Bash, Channel, Command, Failed, Request, Stdin, Trust, ZonePath};
 use orchestrator_install::hook::call::{Decision, ShellCall};
-use orchestrator_options::caller::Caller;
-use orchestrator_options::launch::Prepared;
-use orchestrator_options::project::Project;
-use orchestrator_options::{SessionOptions, agent_settings};
+use orchestrator_launch::caller::Caller;
+use orchestrator_launch::launch::Prepared;
+use orchestrator_launch::project::Project;
+use orchestrator_launch::{SessionOptions, agent_settings};
 use policies::resolve::DEFAULT;
 use policies::shell::{self, Unit, base_name};
 use policies::{Choice, EffectivePolicy, Facts, Verdict, judge};

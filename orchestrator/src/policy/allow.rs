@@ -2,9 +2,9 @@
 
 use broker_protocol::{Failed, Leased};
 use orchestrator_confine::Files;
-use orchestrator_options::allow::{AllowError, allow};
-use orchestrator_options::exit;
-use orchestrator_options::launch::Prepared;
+use orchestrator_launch::allow::{AllowError, allow};
+use orchestrator_launch::exit;
+use orchestrator_launch::launch::Prepared;
 use orchestrator_terminal::print;
 use std::io::{self, BufRead, Read, Write};
 

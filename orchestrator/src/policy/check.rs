@@ -2,9 +2,9 @@
 
 use broker_protocol::{Failed, Request};
 use orchestrator_confine::Files;
-use orchestrator_options::launch::Prepared;
-use orchestrator_options::session_options::read_text;
-use orchestrator_options::{exit, policy_files};
+use orchestrator_launch::launch::Prepared;
+use orchestrator_launch::session_options::read_text;
+use orchestrator_launch::{exit, policy_files};
 use orchestrator_terminal::print;
 use orchestrator_tools::catalogue::{UNASKED, canonical, policy_name};
 use orchestrator_tools::scope_file;

@@ -3,8 +3,8 @@
 use crate::policy::decision::{decision, refused, verdict_name};
 use crate::policy::sessions::policy;
 use broker_protocol::{Command as Run, ErrorKind, Failed, Open, Request, Risk, Roots};
-use orchestrator_options::exit;
-use orchestrator_options::session_options::{Opening, SessionOptions};
+use orchestrator_launch::exit;
+use orchestrator_launch::session_options::{Opening, SessionOptions};
 use orchestrator_terminal::print;
 use orchestrator_tools::batch::nested;
 use orchestrator_tools::catalogue::{BATCH, canonical};

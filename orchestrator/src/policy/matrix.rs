@@ -3,8 +3,8 @@
 use crate::policy::decision::{decision, verdict_name};
 use crate::policy::sessions::policy;
 use broker_protocol::{Failed, Risk, Trust};
-use orchestrator_options::exit;
-use orchestrator_options::session_options::SessionOptions;
+use orchestrator_launch::exit;
+use orchestrator_launch::session_options::SessionOptions;
 use orchestrator_terminal::print;
 use orchestrator_tools::catalogue::{TOOLS, policy_name};
 use policies::{EffectivePolicy, Facts};

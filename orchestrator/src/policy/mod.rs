@@ -13,12 +13,12 @@ mod allow;
 
 use broker_protocol::Failed;
 use clap::{Args, Subcommand};
-use orchestrator_options::groups::{
+use orchestrator_launch::groups::{
     CentralOption, DirectoryOptions, Options, ProfileOption, ScopeOption, TrustOption,
     VerboseOption,
 };
-use orchestrator_options::launch::{FrontEnd, Launch};
-use orchestrator_options::row::CommandRow;
+use orchestrator_launch::launch::{FrontEnd, Launch};
+use orchestrator_launch::row::CommandRow;
 use std::path::PathBuf;
 
 /// Check, explain and show the policy, without running anything

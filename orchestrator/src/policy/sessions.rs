@@ -1,7 +1,7 @@
 //! Resolves the policy of a session without opening it.
 
 use broker_protocol::Failed;
-use orchestrator_options::session_options::SessionOptions;
+use orchestrator_launch::session_options::SessionOptions;
 use policies::EffectivePolicy;
 
 /// The policy of a session with these options. If no trust is requested, it is the policy of a session opened without choosing one.

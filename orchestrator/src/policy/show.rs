@@ -2,8 +2,8 @@
 
 use crate::policy::sessions::policy;
 use broker_protocol::Failed;
-use orchestrator_options::exit;
-use orchestrator_options::session_options::SessionOptions;
+use orchestrator_launch::exit;
+use orchestrator_launch::session_options::SessionOptions;
 use orchestrator_terminal::print;
 use policies::network;
 use policies::rules::Condition;

@@ -10,11 +10,11 @@ use broker_protocol::{
 };
 use clap::Args;
 use orchestrator_confine::Needs;
-use orchestrator_options::exit;
-use orchestrator_options::groups::{Options, WorkOptions};
-use orchestrator_options::launch::{FrontEnd, Launch, Prepared};
-use orchestrator_options::row::{Access, CommandRow, Network, Sessions, Writes};
-use orchestrator_options::session_options::Opening;
+use orchestrator_launch::exit;
+use orchestrator_launch::groups::{Options, WorkOptions};
+use orchestrator_launch::launch::{FrontEnd, Launch, Prepared};
+use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
+use orchestrator_launch::session_options::Opening;
 use orchestrator_session::executor::Greeting;
 use orchestrator_session::{
     Body, CallContext, CallResult, Config, FoundIn, Invocation, Live, Session, StdinChunk,

@@ -6,8 +6,8 @@
 //! ```
 //! use broker_protocol::Failed;
 //! use orchestrator_confine::Needs;
-//! use orchestrator_options::launch::Prepared;
-//! use orchestrator_options::session_options::read_text;
+//! use orchestrator_launch::launch::Prepared;
+//! use orchestrator_launch::session_options::read_text;
 //! fn start(prepared: Prepared) -> Result<(), Failed> {
 //!     let text = read_text(prepared.files(), "prompt".as_ref())?;
 //!     let confined = prepared.confine(Needs::default());
@@ -19,8 +19,8 @@
 //!
 //! ```compile_fail,E0599
 //! # use broker_protocol::Failed;
-//! # use orchestrator_options::launch::Prepared;
-//! # use orchestrator_options::session_options::read_text;
+//! # use orchestrator_launch::launch::Prepared;
+//! # use orchestrator_launch::session_options::read_text;
 //! fn start(prepared: Prepared) -> Result<(), Failed> {
 //!     let text = read_text(prepared.files(), "prompt".as_ref())?;
 //!     prepared.run(|_| "it has ended", async { Ok(drop(text)) })
@@ -32,8 +32,8 @@
 //! ```compile_fail,E0382
 //! # use broker_protocol::Failed;
 //! # use orchestrator_confine::Needs;
-//! # use orchestrator_options::launch::Prepared;
-//! # use orchestrator_options::session_options::read_text;
+//! # use orchestrator_launch::launch::Prepared;
+//! # use orchestrator_launch::session_options::read_text;
 //! fn start(prepared: Prepared) -> Result<(), Failed> {
 //!     let confined = prepared.confine(Needs::default());
 //!     let text = read_text(prepared.files(), "prompt".as_ref())?;
