@@ -1,7 +1,7 @@
 //! Resolves a caller's path to a descriptor: links are followed here, and `/proc/self` is the caller's.
 
 use crate::areas::Areas;
-use crate::caller::{Caller, PATH_ONLY};
+use crate::caller::{Caller, KnownProcess, PATH_ONLY};
 use crate::object::{is, real};
 use crate::rules::AccessRules;
 use nix::Result;
@@ -98,6 +98,25 @@ impl Search<'_> {
         // Includes the slash, so that anything but a directory is an error.
         let (directory, _) = self.by_kernel(from, &path[..=slash], true)?;
         Some(directory)
+    }
+
+    /// The directory of the last name of `path`, and that name, where cells see a tree of their own and neither needs another look.
+    pub fn parent_of<'p>(
+        &self,
+        from: i32,
+        path: &'p [u8],
+        known: &KnownProcess,
+    ) -> Option<(OwnedFd, &'p [u8])> {
+        let start = path.iter().rposition(|byte| *byte == b'/');
+        let name = &path[start.map_or(0, |start| start + 1)..];
+        if !self.rules.areas.own_root || matches!(name, b"" | b"." | b"..") {
+            return None;
+        }
+        let parent = match start {
+            Some(_) => self.directory_of(from, path)?,
+            None => self.caller.directory(from, known).ok()?,
+        };
+        Some((parent, name))
     }
 
     /// The file at `path`, or the place where it would be created.

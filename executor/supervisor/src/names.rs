@@ -157,6 +157,14 @@ impl Call<'_> {
     pub fn remove(&self, from: i32, path: u64, flags: i32) -> Result<Answer> {
         let _lock = self.rules.lock_renames()?;
         let path = self.string(path)?;
+        let how = match flags {
+            0 => UnlinkatFlags::NoRemoveDir,
+            libc::AT_REMOVEDIR => UnlinkatFlags::RemoveDir,
+            _ => return Err(Errno::EINVAL),
+        };
+        if let Some(removed) = self.remove_unprotected(from, path.as_bytes(), how) {
+            return Ok(removed);
+        }
         // Git removes files that may not exist: for a missing name, or one in a missing directory, the answer is never a refusal.
         let found = self.found(from, path.as_bytes())?;
         if found.object.is_none() {
@@ -166,14 +174,23 @@ impl Call<'_> {
         self.rules
             .may_remove(&real)
             .map_err(self.refused(Write, &real))?;
-        let how = match flags {
-            0 => UnlinkatFlags::NoRemoveDir,
-            libc::AT_REMOVEDIR => UnlinkatFlags::RemoveDir,
-            _ => return Err(Errno::EINVAL),
-        };
         unlinkat(&found.parent, &found.name_for_kernel(), how)
             .map_err(self.refused_by_kernel(&real))?;
         Ok(Answer::Value(0))
+    }
+
+    /// Removes a name in a tree of the session's own if nothing protects it, as with most names of a large directory: without a look at
+    /// what has it. `None` where that is not done, for whatever reason.
+    fn remove_unprotected(&self, from: i32, path: &[u8], how: UnlinkatFlags) -> Option<Answer> {
+        let (parent, name) = self.search().parent_of(from, path, self.known)?;
+        let directory = real(&parent).ok()?;
+        let name = Path::new(OsStr::from_bytes(name));
+        let real = directory.join(name);
+        self.rules.areas.check_private(&parent, &directory).ok()?;
+        if real.starts_with("/proc") || self.rules.may_remove(&real).is_err() {
+            return None;
+        }
+        unlinkat(&parent, name, how).ok().map(|()| Answer::Value(0))
     }
 
     /// `linkat`.

@@ -314,7 +314,7 @@ mod tests {
         assert!(done.status.success(), "{said}");
         let git = folder.path().join(".git");
         let common = nix::fcntl::open(&git, ENTERING, Mode::empty()).unwrap();
-        let objects = Objects::new(&common, 1 << 20);
+        let objects = Objects::new(&common, 64 << 20);
         let all = read(&fs::read(git.join("index")).unwrap());
         let other = all.iter().flat_map(|index| &index.other_trees);
         let named = other.map(|other| {
