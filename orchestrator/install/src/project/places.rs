@@ -131,6 +131,9 @@ const CLAUDE_PROMPT: &[&str] = &[
     "isolation",
 ];
 const OPENCODE_PROMPT: &[&str] = &["permission", "tools"];
+/// Of Gemini CLI and Qwen Code: an agent may name servers and tools of its own.
+const GEMINI_PROMPT: &[&str] = &["mcpServers", "mcp_servers", "tools", "hooks"];
+const COPILOT_PROMPT: &[&str] = &["mcp-servers", "tools", "hooks"];
 
 /// All of them.
 pub static FILES: &[Place] = &[
@@ -201,6 +204,8 @@ pub static FILES: &[Place] = &[
     place(CODEX, ".codex/hooks.json", Present),
     place(CODEX, ".codex/environments.toml", Present),
     place(CODEX, ".codex/rules", Directory),
+    // Each has a sandbox and servers of its own.
+    place(CODEX, ".codex/agents", Directory),
     place(
         GEMINI,
         ".gemini/settings.json",
@@ -208,9 +213,11 @@ pub static FILES: &[Place] = &[
     ),
     place(GEMINI, ".gemini/extensions", Directory),
     place(GEMINI, ".gemini/policies", Directory),
+    place(GEMINI, ".gemini/agents", Prompts(GEMINI_PROMPT)),
     place(GEMINI, ".gemini/.env", Variables),
     place(QWEN, ".qwen/settings.json", Except(Jsonc, GEMINI_HARMLESS)),
     place(QWEN, ".qwen/extensions", Directory),
+    place(QWEN, ".qwen/agents", Prompts(GEMINI_PROMPT)),
     place(QWEN, ".qwen/.env", Variables),
     place(&["gemini", "qwen"], ".env", Variables),
     place(&["goose"], ".goose/config.yaml", Except(Yaml, &[])),
@@ -225,6 +232,7 @@ pub static FILES: &[Place] = &[
         ".cursor/cli.json",
         Except(Jsonc, &["$schema", "version", "permissions.deny"]),
     ),
+    place(&["cursor"], ".cursor/worktrees.json", Present),
     place(&["windsurf"], ".windsurf/hooks.json", Present),
     place(
         &["zed"],
@@ -251,6 +259,22 @@ pub static FILES: &[Place] = &[
     place(&["copilot"], ".github/hooks", Directory),
     place(
         &["copilot"],
+        ".github/copilot/settings.json",
+        Except(Jsonc, &["$schema"]),
+    ),
+    place(
+        &["copilot"],
+        ".github/mcp.json",
+        Except(Jsonc, &["$schema"]),
+    ),
+    place(
+        &["copilot"],
+        ".github/lsp.json",
+        Except(Jsonc, &["$schema"]),
+    ),
+    place(&["copilot"], ".github/agents", Prompts(COPILOT_PROMPT)),
+    place(
+        &["copilot"],
         ".copilot/mcp-config.json",
         Except(Jsonc, &["$schema"]),
     ),
@@ -262,11 +286,13 @@ pub static FILES: &[Place] = &[
     ),
 ];
 
-/// Whether a variable of this name chooses what Lazaret starts or reads.
+/// Whether a variable of this name chooses what Lazaret starts or reads, or which settings an agent that reads such files obeys.
 pub fn is_of_ours(name: &str) -> bool {
     let chooses = ["PATH", "HOME", "SHELL", "BASH_ENV", "ENV", "NODE_OPTIONS"];
     name.starts_with("LAZARET_")
         || name.starts_with("XDG_")
         || name.starts_with("LD_")
+        || name.starts_with("GEMINI_CLI_")
+        || name.starts_with("QWEN_CODE_")
         || chooses.contains(&name)
 }

@@ -93,6 +93,46 @@ fn what_undoes_lazaret_is_named_with_file_and_key() {
             ".codex/config.toml sets `notify`",
         ),
         (
+            ".codex/agents/reviewer.toml",
+            "sandbox_mode = 'danger-full-access'\n",
+            ".codex/agents is there",
+        ),
+        (
+            ".gemini/agents/a.md",
+            "---\nname: a\nmcpServers:\n  x:\n    command: sh\n---\n",
+            ".gemini/agents sets `a.md: mcpServers`",
+        ),
+        (
+            ".qwen/agents/a.md",
+            "---\nname: a\ntools: [run_shell_command]\n---\n",
+            ".qwen/agents sets `a.md: tools`",
+        ),
+        (
+            ".github/copilot/settings.json",
+            r#"{"disableAllHooks":true}"#,
+            ".github/copilot/settings.json sets `disableAllHooks`",
+        ),
+        (
+            ".github/mcp.json",
+            r#"{"mcpServers":{"x":{"command":"sh"}}}"#,
+            ".github/mcp.json sets `mcpServers.x`",
+        ),
+        (
+            ".github/lsp.json",
+            r#"{"lspServers":{"x":{"command":"sh"}}}"#,
+            ".github/lsp.json sets `lspServers.x`",
+        ),
+        (
+            ".github/agents/a.agent.md",
+            "---\nname: a\nmcp-servers:\n  x:\n    command: sh\n---\n",
+            ".github/agents sets `a.agent.md: mcp-servers`",
+        ),
+        (
+            ".cursor/worktrees.json",
+            r#"{"setup-worktree":["id"]}"#,
+            ".cursor/worktrees.json is there",
+        ),
+        (
             ".gemini/settings.json",
             r#"{"tools":{"exclude":[],"core":["x"]}}"#,
             ".gemini/settings.json sets `tools.core`",
@@ -167,10 +207,13 @@ fn what_does_no_harm_is_no_finding() {
 fn variables_of_a_project_count_for_the_client_that_reads_them() {
     let files = [
         (".env", "A=b\nexport LAZARET_EXECUTOR=./x\n PATH = y\n"),
-        (".gemini/.env", "HOME=z"),
+        (
+            ".gemini/.env",
+            "HOME=z\nGEMINI_CLI_SYSTEM_SETTINGS_PATH=./s.json",
+        ),
     ];
     let want = [
-        ".gemini/.env sets `HOME`",
+        ".gemini/.env sets `HOME`, `GEMINI_CLI_SYSTEM_SETTINGS_PATH`",
         ".env sets `LAZARET_EXECUTOR`, `PATH`",
     ];
     assert_eq!(found(&files, Some("gemini")), want);
