@@ -6,6 +6,7 @@ use broker_protocol::{Layer, LayerSet, Open};
 use executor_project::image;
 use executor_spec::linked_repository::LinkedRepository;
 use executor_spec::sandbox::View;
+use executor_spec::zones::Zones;
 use nix::unistd::geteuid;
 use policies::EffectivePolicy;
 use std::fs;
@@ -27,7 +28,7 @@ const WORLD_WRITABLE: u32 = 0o002;
 pub fn choose(
     request: &Open,
     mut policy: EffectivePolicy,
-    zones: &(PathBuf, PathBuf),
+    zones: &Zones,
     user: &User,
 ) -> Result<EffectivePolicy, ImageError> {
     let Some(given) = request
@@ -66,7 +67,7 @@ fn refused(path: &Path, why: String) -> ImageError {
 fn check(
     given: &Path,
     policy: &EffectivePolicy,
-    (project, central): &(PathBuf, PathBuf),
+    zones: &Zones,
     user: &User,
 ) -> Result<PathBuf, String> {
     if !given.is_absolute() {
@@ -80,10 +81,7 @@ fn check(
     if ![0, geteuid().as_raw()].contains(&metadata.uid()) || metadata.mode() & WORLD_WRITABLE != 0 {
         return Err("users other than you and root can change it".into());
     }
-    if let Some(zone) = [project, central]
-        .into_iter()
-        .find(|zone| overlap(&path, zone))
-    {
+    if let Some(zone) = zones.roots().into_iter().find(|zone| overlap(&path, zone)) {
         return Err(format!(
             "it shares files with {}, where commands may write",
             zone.display()
@@ -108,7 +106,7 @@ fn overlap(one: &Path, other: &Path) -> bool {
 pub fn show(
     policy: EffectivePolicy,
     layers: LayerSet,
-    (project, central): &(PathBuf, PathBuf),
+    zones: &Zones,
     linked: Option<&LinkedRepository>,
     user: &User,
 ) -> Result<(EffectivePolicy, Vec<View>), ImageError> {
@@ -130,8 +128,10 @@ pub fn show(
             ),
         ));
     }
-    let own: Vec<&Path> = [project.as_path(), central.as_path(), user.home.as_path()]
+    let own: Vec<&Path> = zones
+        .roots()
         .into_iter()
+        .chain([user.home.as_path()])
         .chain(common)
         .collect();
     let views = image::views(&root, &own).map_err(|error| refused(&root, error.to_string()))?;

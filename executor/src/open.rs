@@ -53,12 +53,13 @@ use executor_spec::linked_repository::LinkedRepository;
 use executor_spec::pins::PINS_MAX;
 use executor_spec::protected_objects::ProtectedObjects;
 use executor_spec::readable_secret::{ReadableSecret, Seen};
-use executor_spec::sandbox::SandboxSpec;
+use executor_spec::sandbox::{Found, HomeFiles, Rooted, Roots, SandboxSpec};
 use executor_spec::scratch::Scratch;
 use executor_spec::undo_directory;
 use executor_spec::warden_message::WardenMessage;
 use executor_spec::warden_message::WardenRequest;
 use executor_spec::worker::{NameSpec, ObjectSpec, RootSpec, WorkerSpec};
+use executor_spec::zones::Zones;
 use executor_supervisor::SelfTest;
 use executor_sys::confine;
 use executor_sys::stale_temporaries;
@@ -248,7 +249,7 @@ pub fn open(
     } else {
         None
     };
-    let mut changed: Vec<AlsoClosed> = central_root::unlock(&zones.1).into_iter().collect();
+    let mut changed: Vec<AlsoClosed> = central_root::unlock(&zones.central).into_iter().collect();
     let session = SessionPaths {
         zones: &zones,
         names: &request.names,
@@ -257,11 +258,12 @@ pub fn open(
     let build = || build_in_a_tier(&policy, abi, session, user);
     let (sandbox, refusal) = match build() {
         Err(OpenError::Protect(error @ ProtectError::CentralTooLarge { .. })) => {
-            changed.push(central_root::set_aside(&zones.1).map_err(|_| error)?);
+            changed.push(central_root::set_aside(&zones.central).map_err(|_| error)?);
             build()?
         }
         Err(OpenError::Protect(error @ ProtectError::TooMany { .. })) if tracer.is_none() => {
-            let aside = central_root::set_aside_newest(&zones.0, &zones.1, &policy.matcher);
+            let aside =
+                central_root::set_aside_newest(&zones.project, &zones.central, &policy.matcher);
             changed.push(aside.map_err(|_| error)?);
             build()?
         }
@@ -313,7 +315,7 @@ pub fn open(
         tier: spec.tier,
         also_closed: closed.into_iter().chain(refused).collect(),
         over_bounds: u32::try_from(over_bounds).unwrap_or(u32::MAX),
-        notices: spec.notices.clone(),
+        notices: spec.found().notices.clone(),
         layers: probe::report(
             layers,
             (spec.tier, spec.caller_access),
@@ -331,7 +333,8 @@ pub fn open(
     audit.append(
         &record.with_opened(
             &spec.policy.opened,
-            spec.secrets
+            spec.found()
+                .secrets
                 .iter()
                 .filter(|file| file.seen == Seen::Real)
                 .count(),
@@ -491,11 +494,11 @@ fn worker_spec(spec: &SandboxSpec) -> Result<Vec<u8>, OpenError> {
         central: root(Zone::Central),
         granted: spec.readable().map(Path::to_owned).collect(),
         names,
-        objects: ObjectSpec::of(&spec.objects),
+        objects: ObjectSpec::of(&spec.found().objects),
         scope: spec.policy.scope.clone(),
         undo: spec.policy.limits.undo,
         answers: false,
-        records: spec.directories.is_some(),
+        records: spec.found().directories.is_some(),
     };
     frame::encode_whole(&worker)
         .map_err(|error| OpenError::Failed(Failed::internal(error.to_string())))
@@ -530,7 +533,7 @@ fn require(
 fn throw_away(
     request: &Open,
     policy: &EffectivePolicy,
-    zones: &(PathBuf, PathBuf),
+    zones: &Zones,
     user: &User,
 ) -> Result<PathBuf, OpenError> {
     let refuse = |why: &str| OpenError::ThrowAway(why.to_owned());
@@ -543,7 +546,7 @@ fn throw_away(
         ));
     }
     let (linked, _) = linked_repository(policy, zones, user);
-    let mut all = vec![zones.0.clone(), zones.1.clone()];
+    let mut all: Vec<PathBuf> = zones.roots().map(Path::to_owned).into();
     all.extend(linked.map(|linked| linked.common));
     all.extend(request.write.iter().map(PathBuf::from));
     // A directory below another one would get two overlays, and only the upper one is visible.
@@ -571,7 +574,7 @@ fn throw_away(
 /// The paths of a session that do not depend on its tier.
 #[derive(Clone, Copy)]
 struct SessionPaths<'p> {
-    zones: &'p (PathBuf, PathBuf),
+    zones: &'p Zones,
     /// Other paths of the project, as the client names them.
     names: &'p [String],
     tracer: Option<&'p Path>,
@@ -655,63 +658,69 @@ fn build(
     let (policy, shown) = image::show(policy.clone(), layers, zones, linked.as_ref(), user)?;
     let scratch = Scratch::make(layers, zones, &user.home, |name| user.variable(name));
     let scratch = scratch.map_err(OpenError::Plan)?;
-    let environment = build_environment(&policy, user, scratch.paths(), zones);
-    let ablation = user.ablation.clone();
-    let spec = SandboxSpec::new(
+    let roots = Roots {
+        environment: build_environment(&policy, user, scratch.paths(), zones),
         policy,
-        (tier, layers),
-        ablation,
-        abi,
-        zones.clone(),
-        scratch.paths().clone(),
-        environment,
-    );
-    let mut spec = spec.map_err(OpenError::Plan)?;
-    roots::hide_state(&spec, user)?;
-    if let Some(linked) = linked {
-        if spec.policy.project == Access::Write {
-            // Without it, git in a cell says so.
-            let _ = linked.make_logs();
-        }
-        spec.link(linked);
-    }
-    spec.show_image(shown);
-    spec.name_project(paths.names);
-    if let Some(tracer) = paths.tracer {
-        spec.trace(tracer.to_owned());
-    }
-    if spec.policy.central == Access::Write {
-        undo_directory::make(&spec.central);
-    }
-    let root_lock = central_owner::claim(&spec.central, &spec.project)?;
+        tier,
+        layers,
+        ablation: user.ablation.clone(),
+        landlock_abi: abi,
+        zones: zones.clone(),
+        linked,
+        shown,
+        scratch: scratch.paths().clone(),
+        tracer: paths.tracer.map(Path::to_owned),
+    };
+    let rooted = Rooted::new(roots, paths.names).map_err(OpenError::Plan)?;
+    roots::hide_state(&rooted, user)?;
+    make_own_directories(&rooted);
+    let root_lock = central_owner::claim(&rooted.central, &rooted.project)?;
     let answerer = OnceCell::new();
-    let (mut also_closed, opened) = discover(&mut spec, user, &answerer)?;
+    let Discovered {
+        found,
+        mut reported,
+        records,
+    } = discover(&rooted, user, &answerer)?;
     // The answerer has exited when this returns; the warden starts up meanwhile.
     if let Some(Ok(answerer)) = answerer.get() {
         answerer.kill();
     }
-    let (created, watch) = opened.unzip();
-    also_closed.extend(refused);
-    fill_home(&mut spec, user).map_err(OpenError::Plan)?;
-    spec.command_directories = command_directories(&spec)?;
+    let (created, watch) = records.unzip();
+    reported.extend(refused);
+    let home = fill_home(&rooted, &found, zones, user).map_err(OpenError::Plan)?;
+    let directories = command_directories(&rooted)?;
+    let spec = SandboxSpec::new(rooted, found, home, directories);
     let started = start(&spec, user)?;
     // From now on the warden removes it too.
     scratch.keep();
     Ok(Sandbox {
         spec,
         started,
-        also_closed,
+        also_closed: reported,
         created,
         watch,
         root_lock,
     })
 }
 
+/// Makes the directories of the zones that a session writes in by itself.
+fn make_own_directories(rooted: &Rooted) {
+    if let Some(linked) = &rooted.linked
+        && rooted.policy.project == Access::Write
+    {
+        // Without it, git in a cell says so.
+        let _ = linked.make_logs();
+    }
+    if rooted.policy.central == Access::Write {
+        undo_directory::make(&rooted.central);
+    }
+}
+
 /// The project's repository, if it lies elsewhere and is to be opened, or why it stays closed. A scope that
 /// restricts commands to directories closes it: its objects contain all of the project's files.
 fn linked_repository(
     policy: &EffectivePolicy,
-    (project, central): &(PathBuf, PathBuf),
+    zones: &Zones,
     user: &User,
 ) -> (Option<LinkedRepository>, Option<AlsoClosed>) {
     // Without protected names, its settings would be writable.
@@ -719,7 +728,12 @@ fn linked_repository(
         return (None, None);
     }
     let closed = |path: &Path| roots::closed_to_repositories(path, policy, user);
-    match linked_repository::find(project, [project, central], &policy.git_directories, closed) {
+    match linked_repository::find(
+        &zones.project,
+        zones.roots(),
+        &policy.git_directories,
+        closed,
+    ) {
         Link::Inside => (None, None),
         Link::Verified(linked) => (Some(linked), None),
         Link::Refused(path, why) => (
@@ -733,7 +747,7 @@ fn linked_repository(
 }
 
 /// The directories to which the scope restricts commands. A directory that is missing or reached by a link is an error.
-fn command_directories(spec: &SandboxSpec) -> Result<Option<Vec<ZonePath>>, OpenError> {
+fn command_directories(spec: &Rooted) -> Result<Option<Vec<ZonePath>>, OpenError> {
     let Some(directories) = spec.policy.paths.directories("bash") else {
         return Ok(None);
     };
@@ -771,6 +785,7 @@ fn start(spec: &SandboxSpec, user: &User) -> Result<Started, OpenError> {
             let tested = beside.self_test.take().map_or(Ok(()), SelfTest::finish);
             tested.map_err(|source| OpenError::Unsupervised { source })?;
             let made = spec
+                .found()
                 .directories
                 .iter()
                 .map(|memory| memory.made.try_clone());
@@ -834,36 +849,54 @@ fn start_error(tier: Tier, source: io::Error) -> OpenError {
     }
 }
 
-/// Searches both zones for what is protected, and adds it to the spec. Returns what is closed
-/// although its name does not show it, and the records of what cells create and git tracks.
+/// The result of searching both zones.
+struct Discovered {
+    found: Found,
+    /// What people are told of what is closed although its name does not show it.
+    reported: Vec<AlsoClosed>,
+    /// The records of what cells create and git tracks.
+    records: Option<Records>,
+}
+
+/// Searches both zones for what is protected.
 fn discover(
-    spec: &mut SandboxSpec,
+    spec: &Rooted,
     user: &User,
     answerer: &OnceCell<io::Result<Answerer>>,
-) -> Result<(Vec<AlsoClosed>, Option<Records>), OpenError> {
-    let (found, readable, opened) = look_through(spec, user, answerer)?;
+) -> Result<Discovered, OpenError> {
+    let (found, (secrets, mut notices), opened) = look_through(spec, user, answerer)?;
     let Some(OpenedFiles {
         memory,
         record,
         mut watch,
     }) = opened
     else {
-        return Ok((Vec::new(), None));
+        return Ok(Discovered {
+            found: Found::default(),
+            reported: Vec::new(),
+            records: None,
+        });
     };
-    spec.created = Some(memory);
-    spec.directories = Some(DirectoryMemory::new(&found.directories).map_err(OpenError::Plan)?);
-    watch.others.follow(spec);
-    (spec.pins, spec.objects) = (found.pins, found.objects);
-    (spec.secrets, spec.notices) = readable;
-    spec.notices.extend(opened_names(&spec.policy));
-    spec.also_closed.clone_from(&found.also_closed);
-    spec.led_to = found.led_to;
+    let directories = DirectoryMemory::new(&found.directories).map_err(OpenError::Plan)?;
+    watch.others.follow(spec, &directories);
+    notices.extend(opened_names(&spec.policy));
     // What a profile does not grant is news to nobody until a command asks for it.
-    let is_told = |closed: &AlsoClosed| !matches!(closed.why, WhyClosed::NotGranted(_));
-    Ok((
-        found.also_closed.into_iter().filter(is_told).collect(),
-        Some((record, watch)),
-    ))
+    let is_told = |closed: &&AlsoClosed| !matches!(closed.why, WhyClosed::NotGranted(_));
+    let reported = found.also_closed.iter().filter(is_told).cloned().collect();
+    Ok(Discovered {
+        found: Found {
+            pins: found.pins,
+            objects: found.objects,
+            secrets,
+            notices,
+            also_closed: found.also_closed,
+            led_to: found.led_to,
+            created: Some(memory),
+            directories: Some(directories),
+        },
+        reported,
+        records: Some((record, watch)),
+    })
 }
 
 /// What people are told about protected names that the profile opens.
@@ -888,7 +921,7 @@ type Readable = (Vec<ReadableSecret>, Vec<String>);
 
 /// Finds what is protected in both zones, and removes the temporary files of interrupted writes.
 fn look_through(
-    spec: &SandboxSpec,
+    spec: &Rooted,
     user: &User,
     answerer: &OnceCell<io::Result<Answerer>>,
 ) -> Result<(Discovery, Readable, Option<OpenedFiles>), OpenError> {
@@ -941,34 +974,34 @@ fn look_through(
 }
 
 /// Fills the cells' home. If it lies on the host that is done here, otherwise with its mount.
-fn fill_home(spec: &mut SandboxSpec, user: &User) -> io::Result<()> {
+fn fill_home(spec: &Rooted, found: &Found, zones: &Zones, user: &User) -> io::Result<HomeFiles> {
+    let mut new = HomeFiles::default();
     let (home, files) = user.git_files();
-    git_identity::give_git_settings(spec, &home, &files);
+    git_identity::give_git_settings(&mut new, spec, &home, &files);
     if spec.has(Layer::ProtectedNames) {
-        git_ignore::ignore_hidden(spec);
+        git_ignore::ignore_hidden(&mut new, spec, found);
     }
     let online = Reach::of(&spec.policy) == Reach::Online;
-    let roots = (spec.project.as_path(), spec.central.as_path());
-    let pnpm = caches::pnpm_settings(&spec.policy, online, roots);
-    spec.home_files
+    let pnpm = caches::pnpm_settings(&spec.policy, online, zones);
+    new.files
         .extend(pnpm.map(|(name, text)| (name.into(), text)));
-    match &spec.scratch.host {
-        Some(_) => home_files::write(&spec.scratch.home, &spec.home_files),
-        None => Ok(()),
+    if spec.scratch.host.is_some() {
+        home_files::write(&spec.scratch.home, &new.files)?;
     }
+    Ok(new)
 }
 
 fn build_environment(
     policy: &EffectivePolicy,
     user: &User,
     scratch: &Scratch,
-    zones: &(PathBuf, PathBuf),
+    zones: &Zones,
 ) -> Vec<CString> {
     let seen: Vec<&Path> = policy
         .grants
         .iter()
         .map(|grant| grant.path.as_path())
-        .chain([zones.0.as_path(), zones.1.as_path()])
+        .chain(zones.roots())
         .collect();
     let visible = |directory: &Path| seen.iter().any(|path| directory.starts_with(path));
     let (rules, ours) = (&policy.environment, &user.variables);
@@ -979,9 +1012,9 @@ fn build_environment(
         policy,
         reach == Reach::Online,
         ours,
-        &zones.1,
+        &zones.central,
     ));
-    own.extend(own_state::variables(policy, &zones.1));
+    own.extend(own_state::variables(policy, &zones.central));
     let built = environment::build(rules, ours, own, &scratch.home, &scratch.tmp, visible);
     user.ablation.environment(built, &user.variables)
 }

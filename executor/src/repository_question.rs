@@ -9,7 +9,7 @@ use executor_project::WorkerImage;
 use executor_project::git_settings::{self, NamedPath};
 use executor_project::protected::ProtectError;
 use executor_spec::protected_objects::ProtectedObjects;
-use executor_spec::sandbox::SandboxSpec;
+use executor_spec::sandbox::Rooted;
 use executor_spec::worker::{IndexFault, NameSpec, RepositoryAnswer};
 use std::collections::BTreeSet;
 use std::io;
@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 pub fn git_settings_in(
     root: &Path,
     objects: &ProtectedObjects,
-    (spec, user): (&SandboxSpec, &User),
+    (spec, user): (&Rooted, &User),
 ) -> Result<BTreeSet<NamedPath>, ProtectError> {
     let answerer =
         answerer(spec, user).map_err(|source| ProtectError::SettingsUnread { source })?;
@@ -32,7 +32,7 @@ pub fn git_settings_in(
 pub fn indexes_below(
     root: &Path,
     directories: &[PathBuf],
-    (spec, user): (&SandboxSpec, &User),
+    (spec, user): (&Rooted, &User),
 ) -> Vec<RepositoryAnswer> {
     let of = |own: &PathBuf| ProjectRepository {
         project: root.into(),
@@ -62,7 +62,7 @@ pub fn indexes_below(
 }
 
 /// Starts a worker for questions about the session's project.
-pub fn answerer(spec: &SandboxSpec, user: &User) -> io::Result<Answerer> {
+pub fn answerer(spec: &Rooted, user: &User) -> io::Result<Answerer> {
     answerer_of(
         &spec.project,
         ProjectRepository::of(spec).as_ref(),
@@ -73,7 +73,7 @@ pub fn answerer(spec: &SandboxSpec, user: &User) -> io::Result<Answerer> {
 fn answerer_of(
     project: &Path,
     repository: Option<&ProjectRepository>,
-    (spec, user): (&SandboxSpec, &User),
+    (spec, user): (&Rooted, &User),
 ) -> io::Result<Answerer> {
     let layers = machine::layers(Tier::Flat, spec.landlock_abi, &user.ablation);
     let image = WorkerImage {

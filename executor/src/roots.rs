@@ -5,8 +5,9 @@ use broker_protocol::{Open, Zone};
 use executor_layers::mounts;
 use executor_project::linked_repository::{self, Link};
 use executor_spec::linked_repository::NotLinked;
-use executor_spec::sandbox::{SandboxSpec, View, ViewKind};
+use executor_spec::sandbox::{Rooted, SandboxSpec, View, ViewKind};
 use executor_spec::undo_directory;
+use executor_spec::zones::Zones;
 use nix::unistd::geteuid;
 use policies::directories::NO_PROJECT;
 use policies::leases::fault_of_system;
@@ -38,7 +39,7 @@ pub enum RootError {
 }
 
 /// Refuses to show the records to a cell, by what its policy grants.
-pub fn hide_state(spec: &SandboxSpec, user: &User) -> Result<(), RootError> {
+pub fn hide_state(spec: &Rooted, user: &User) -> Result<(), RootError> {
     let mut real = Real::default();
     let state = real.of(&user.state());
     let mut shows = |view: &&View| {
@@ -89,11 +90,7 @@ impl Real {
 }
 
 /// Resolves both roots, and refuses those that would open what must stay closed.
-pub fn resolve(
-    request: &Open,
-    policy: &EffectivePolicy,
-    user: &User,
-) -> Result<(PathBuf, PathBuf), RootError> {
+pub fn resolve(request: &Open, policy: &EffectivePolicy, user: &User) -> Result<Zones, RootError> {
     // Checked before anything is created for it.
     let project = root(Zone::Project, &request.project, policy, user)?;
     let central = Path::new(&request.central);
@@ -113,7 +110,7 @@ pub fn resolve(
         let why = "it is the project root too; choose another directory".to_owned();
         return Err(root_error(Zone::Central, &request.central, why));
     }
-    Ok((project, central))
+    Ok(Zones { project, central })
 }
 
 fn root_error(zone: Zone, path: &str, why: String) -> RootError {

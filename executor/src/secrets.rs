@@ -9,7 +9,7 @@ use executor_project::WorkerImage;
 use executor_project::masks::{self, Candidate, NotMasked};
 use executor_project::protected::Discovery;
 use executor_spec::readable_secret::{ReadableSecret, Seen};
-use executor_spec::sandbox::SandboxSpec;
+use executor_spec::sandbox::Rooted;
 use executor_spec::worker::{InHead, NameSpec, RepositoryAnswer};
 use policies::SecretMode;
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,7 +36,7 @@ pub struct NotRevealed {
 /// told about these files.
 pub fn make_readable(
     found: &mut Discovery,
-    spec: &SandboxSpec,
+    spec: &Rooted,
     user: &User,
     root: impl Fn(&ProjectRepository, &[PathBuf]) -> Option<RepositoryAnswer>,
 ) -> Result<(Vec<ReadableSecret>, Vec<String>), NotRevealed> {
@@ -91,7 +91,7 @@ fn reveal(path: &str, files: &mut [Candidate], project: &Path) -> Result<(), Str
 /// Those of `files` that a repository tracks, or may track.
 fn tracked(
     files: &[PathBuf],
-    spec: &SandboxSpec,
+    spec: &Rooted,
     user: &User,
     root: &impl Fn(&ProjectRepository, &[PathBuf]) -> Option<RepositoryAnswer>,
 ) -> BTreeSet<PathBuf> {
@@ -164,7 +164,7 @@ fn tracked_by(
 fn ask(
     worktree: &Path,
     files: &[PathBuf],
-    spec: &SandboxSpec,
+    spec: &Rooted,
     user: &User,
 ) -> io::Result<Option<RepositoryAnswer>> {
     let common = worktree.join(".git");

@@ -49,7 +49,7 @@ impl Session {
         });
         let _ = recorded.and_then(|()| self.audit.close());
         drop(self.root_lock);
-        self.spec.scratch
+        self.spec.into_scratch()
     }
 
     /// Ends all commands, and takes what their cells report about them.

@@ -38,8 +38,8 @@ impl Session {
             missing,
             ..
         } = approval;
-        let session = (&self.spec, &self.profiles.user);
-        let settings: &Settings = &|root, objects| git_settings_in(root, objects, session);
+        let (spec, user) = (&self.spec, &self.profiles.user);
+        let settings: &Settings = &|root, objects| git_settings_in(root, objects, (spec, user));
         let paths = match self
             .approvals
             .leases

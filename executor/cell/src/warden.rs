@@ -50,10 +50,16 @@ pub fn run(spec: &SandboxSpec, socket: &OwnedFd, uid: Uid, gid: Gid) -> ! {
 
 fn serve(spec: &SandboxSpec, socket: &OwnedFd, uid: Uid, gid: Gid) -> Result<(), SetupError> {
     let directories = spec
+        .found()
         .directories
         .iter()
         .flat_map(DirectoryMemory::descriptors);
-    let memory = spec.created.iter().chain(directories).map(AsFd::as_fd);
+    let memory = spec
+        .found()
+        .created
+        .iter()
+        .chain(directories)
+        .map(AsFd::as_fd);
     let kept: Vec<_> = [socket.as_fd()].into_iter().chain(memory).collect();
     descriptors::keep_only(&kept, spec.ablation.descriptors())?;
     let (nnp, for_worker) = set_up(spec, uid, gid)?;

@@ -288,6 +288,7 @@ fn by_name(refusal: &Refusal, relative: &str, target: String, spec: &SandboxSpec
 fn by_object(refusal: &Refusal, target: String, spec: &SandboxSpec) -> Denial {
     let path = refusal.path();
     let closed = spec
+        .found()
         .also_closed
         .iter()
         .find(|closed| path.starts_with(&closed.path));

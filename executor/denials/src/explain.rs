@@ -70,7 +70,7 @@ fn read(
     if access(path, how).is_err() {
         return None;
     }
-    if spec.pins.iter().any(|pin| pin.hides(path)) {
+    if spec.found().pins.iter().any(|pin| pin.hides(path)) {
         return Some(protected_at(kind, path, spec));
     }
     if is_in_roots(path, spec) || is_in_views(path, spec) {
@@ -90,7 +90,7 @@ fn write(kind: AttemptKind, path: &Path, spec: &SandboxSpec, leasable: Leasable)
         count: 1,
     };
     if is_in_roots(path, spec) {
-        let held = spec.pins.iter().find(|pin| pin.holds(path));
+        let held = spec.found().pins.iter().find(|pin| pin.holds(path));
         return held.and_then(|_| describe(&refusal(Cause::Protected), spec));
     }
     let parent = path.parent()?;

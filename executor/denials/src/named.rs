@@ -131,7 +131,7 @@ fn privileged(program: &str, spec: &SandboxSpec) -> Option<Denial> {
 
 /// The denial for a path that the cell hides, or shows closed.
 fn hidden(word: &str, path: &Path, spec: &SandboxSpec) -> Option<Denial> {
-    if spec.pins.iter().any(|pin| pin.hides(path)) {
+    if spec.found().pins.iter().any(|pin| pin.hides(path)) {
         return Some(protected_at(AttemptKind::Read, path, spec));
     }
     (word.starts_with('/') && is_path_of_host(path) && !is_shown(path, spec))

@@ -109,7 +109,7 @@ pub fn build(spec: &SandboxSpec) -> Result<Option<OwnedFd>, SetupError> {
     namespaces::close_user_namespaces(spec.layers)?;
     namespaces::bound_counters(spec.layers)?;
     let undo = undo_directory::open(&spec.central);
-    pin_all(&spec.pins, &masks)?;
+    pin_all(&spec.found().pins, &masks)?;
     read_only("/proc")?;
     read_only("/")?;
     umask(mask);
@@ -432,7 +432,7 @@ fn scratch<'s>(
 fn masks<'s>(storage: &Path, spec: &'s SandboxSpec) -> Result<Masks<'s>, SetupError> {
     let mut masks = Masks::new();
     let step = || "write the masks of secrets".to_owned();
-    for (number, secret) in spec.secrets.iter().enumerate() {
+    for (number, secret) in spec.found().secrets.iter().enumerate() {
         let Seen::Masked(text) = &secret.seen else {
             continue;
         };

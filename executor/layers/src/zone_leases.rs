@@ -79,8 +79,8 @@ fn named(path: &Path, spec: &SandboxSpec) -> Result<Option<ZoneFile>, String> {
     if access != Access::Write {
         return Err("commands of this session may not change the project".to_owned());
     }
-    let also_closed = spec.also_closed.iter().map(|closed| &closed.path);
-    let mut closed = also_closed.chain(&spec.led_to);
+    let also_closed = spec.found().also_closed.iter().map(|closed| &closed.path);
+    let mut closed = also_closed.chain(&spec.found().led_to);
     if closed.any(|closed| path.starts_with(closed)) {
         return Err("more than its name closes it".to_owned());
     }
@@ -88,5 +88,8 @@ fn named(path: &Path, spec: &SandboxSpec) -> Result<Option<ZoneFile>, String> {
 }
 
 fn secret<'s>(path: &Path, spec: &'s SandboxSpec) -> Option<&'s ReadableSecret> {
-    spec.secrets.iter().find(|secret| secret.path == path)
+    spec.found()
+        .secrets
+        .iter()
+        .find(|secret| secret.path == path)
 }

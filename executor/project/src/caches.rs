@@ -3,6 +3,7 @@
 
 use executor_spec::sandbox::CACHES;
 use executor_spec::variables::Variables;
+use executor_spec::zones::Zones;
 use policies::{Access, EffectivePolicy};
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -112,14 +113,14 @@ pub fn is_of_use((name, value): (&OsStr, &OsStr), home: &Path) -> bool {
 pub fn pnpm_settings(
     policy: &EffectivePolicy,
     online: bool,
-    (project, central): (&Path, &Path),
+    zones: &Zones,
 ) -> Option<(&'static str, Vec<u8>)> {
     let users = Path::new(policy.environment.offline.get(PNPM_STORE)?);
     let is_writable = policy.central == Access::Write && policy.paths.directories("bash").is_none();
-    let store = if !online && is_registered(users, project) {
+    let store = if !online && is_registered(users, &zones.project) {
         users.to_owned()
     } else if is_writable {
-        central.join(CACHES).join("pnpm")
+        zones.central.join(CACHES).join("pnpm")
     } else {
         return None;
     };

@@ -8,7 +8,7 @@ use crate::tracked_secrets::{ProjectRepository, TrackedSecrets, record_path};
 use crate::watch::RepositoryWatch;
 use executor_spec::also_closed::{AlsoClosed, WhyClosed};
 use executor_spec::created::CreatedFiles;
-use executor_spec::sandbox::SandboxSpec;
+use executor_spec::sandbox::Rooted;
 use executor_spec::worker::RepositoryAnswer;
 use policies::{Protection, WhenNew};
 use std::collections::BTreeMap;
@@ -36,7 +36,7 @@ pub struct OpenedFiles {
 /// # Errors
 /// The kernel has no memory for the list.
 pub fn open_created_files(
-    spec: &SandboxSpec,
+    spec: &Rooted,
     found: &mut Discovery,
     ask: impl FnOnce(&ProjectRepository, &[PathBuf]) -> Option<RepositoryAnswer>,
 ) -> io::Result<OpenedFiles> {
@@ -87,7 +87,7 @@ pub fn open_created_files(
 }
 
 /// Files of the project with names of secrets that commands may create, and with no second name.
-fn secrets(spec: &SandboxSpec, found: &Discovery) -> BTreeMap<PathBuf, Metadata> {
+fn secrets(spec: &Rooted, found: &Discovery) -> BTreeMap<PathBuf, Metadata> {
     let matcher = &spec.policy.matcher;
     let is_secret = |path: &Path| {
         let below = path

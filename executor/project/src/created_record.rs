@@ -9,7 +9,7 @@ use crate::discovery;
 use crate::protected::Discovery;
 use broker_protocol::{Digest, frame};
 use executor_spec::created::CreatedFiles;
-use executor_spec::sandbox::SandboxSpec;
+use executor_spec::sandbox::Rooted;
 use executor_spec::undo_directory;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2, renameat};
 use nix::sys::stat::Mode;
@@ -70,7 +70,7 @@ impl CreatedRecord {
     /// # Errors
     /// There is no descriptor for the shared memory.
     pub fn open(
-        spec: &SandboxSpec,
+        spec: &Rooted,
         found: &mut Discovery,
         created: CreatedFiles,
     ) -> io::Result<(OwnedFd, Self)> {
@@ -110,7 +110,7 @@ impl CreatedRecord {
 
     /// Records what cells have created so far, if it differs from the record. A failure to write is ignored. Where a search takes long,
     /// other calls would wait for it: then it is done only at the session's end, `last`.
-    pub fn update(&mut self, spec: &SandboxSpec, last: bool) {
+    pub fn update(&mut self, spec: &Rooted, last: bool) {
         if self.is_slow && !last {
             return;
         }

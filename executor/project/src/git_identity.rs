@@ -10,7 +10,7 @@
 //! or of files that are to be encrypted. So git-lfs is set up as `git lfs install` does it, and git stops at any other filter of the account.
 
 use crate::git_settings::text;
-use executor_spec::sandbox::SandboxSpec;
+use executor_spec::sandbox::{HomeFiles, Rooted};
 use policies::{
     IdentitySetting, git_commit_settings, git_filter_drivers, git_identity, git_includes,
 };
@@ -31,10 +31,10 @@ const READ_MAX: usize = 256;
 
 /// Gives git in cells the identity that these settings of an account with this home have, and their filters, unless the policy shows
 /// the file itspec. Records which settings have no effect in cells.
-pub fn give_git_settings(spec: &mut SandboxSpec, home: &Path, settings: &[PathBuf]) {
+pub fn give_git_settings(new: &mut HomeFiles, spec: &Rooted, home: &Path, settings: &[PathBuf]) {
     let all = with_includes(home, settings);
     let unseen = all.iter().filter(|(file, _)| !spec.shows(file));
-    spec.without_effect = unseen
+    new.without_effect = unseen
         .flat_map(|(_, text)| git_commit_settings(text))
         .collect();
     let place = spec.scratch.home.join(FILE);
@@ -44,9 +44,9 @@ pub fn give_git_settings(spec: &mut SandboxSpec, home: &Path, settings: &[PathBu
     let Identity { own, included } = Identity::of(home, settings).unwrap_or_default();
     let filters = filters(all.iter().map(|(_, text)| text.as_slice()));
     let content = MAINTENANCE.to_owned() + &own + &filters;
-    spec.home_files.push((FILE.into(), content.into_bytes()));
+    new.files.push((FILE.into(), content.into_bytes()));
     let included = included.into_iter().enumerate();
-    spec.home_files.extend(included.map(|(at, text)| {
+    new.files.extend(included.map(|(at, text)| {
         let file = Path::new(FILE).with_file_name(included_name(at));
         (file, text.into_bytes())
     }));

@@ -5,7 +5,7 @@
 //! names of these files, each by its path in its repository. Tracked files are unaffected, and `git add NAME`
 //! and `git status --ignored` show the rule. The host's git uses another home, and does not see the file.
 
-use executor_spec::sandbox::{SandboxSpec, ViewKind};
+use executor_spec::sandbox::{Found, HomeFiles, Rooted, View, ViewKind};
 use nix::fcntl::OFlag;
 use std::fs::{self, File};
 use std::io::Read;
@@ -21,34 +21,31 @@ const HEAD: &[u8] = b"# Closed in cells of Lazaret; git passes over them here, a
 
 /// Makes git in cells ignore what is hidden in the project. If the policy shows a file of the
 /// user's at this place, its content is kept at the beginning.
-pub fn ignore_hidden(spec: &mut SandboxSpec) {
-    let hidden = spec
+pub fn ignore_hidden(home: &mut HomeFiles, spec: &Rooted, found: &Found) {
+    let hidden = found
         .pins
         .iter()
         .filter(|pin| pin.is_hidden())
         .map(|pin| pin.path.as_path());
     // What commands can read of others is no secret to add either, or it is one.
-    let readable = spec.secrets.iter().map(|secret| secret.path.as_path());
+    let readable = found.secrets.iter().map(|secret| secret.path.as_path());
     let lines = lines(&spec.project, hidden.chain(readable), is_repository);
     if lines.is_empty() {
         return;
     }
     let place = spec.scratch.home.join(FILE);
     let mut content = Vec::new();
-    if let Some(shown) = spec
-        .views
-        .iter()
-        .position(|view| view.path == place && view.kind == ViewKind::System)
-    {
+    let is_shown = |view: &View| view.path == place && view.kind == ViewKind::System;
+    if spec.views.iter().any(is_shown) {
         // A file that is unreadable here would be unreadable there too; one that is too long stays unchanged.
         let Some(own) = read(&place) else { return };
         content.extend(own);
         content.push(b'\n');
-        spec.views.remove(shown);
+        home.replaced = Some(place);
     }
     content.extend_from_slice(HEAD);
     content.extend(lines);
-    spec.home_files.push((FILE.into(), content));
+    home.files.push((FILE.into(), content));
 }
 
 /// A pattern for each path of `hidden` in the project: relative to the project's root, and to each

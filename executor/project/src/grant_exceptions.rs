@@ -6,7 +6,7 @@
 use crate::protected::Discovery;
 use executor_spec::also_closed::{AlsoClosed, WhyClosed};
 use executor_spec::pins::{Pin, PinMode};
-use executor_spec::sandbox::{SandboxSpec, ViewKind};
+use executor_spec::sandbox::{Rooted, ViewKind};
 use policies::pattern::NamePattern;
 use policies::{Grant, Protection};
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 const ENTRIES_MAX: usize = 4096;
 
 /// Adds to `found` what is not granted, as places that nobody reads.
-pub fn close(found: &mut Discovery, spec: &SandboxSpec) {
+pub fn close(found: &mut Discovery, spec: &Rooted) {
     for (path, grant) in excepted(&spec.policy.grants) {
         let shown = |view: &executor_spec::sandbox::View| {
             view.kind == ViewKind::System && path.starts_with(&view.path)

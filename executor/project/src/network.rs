@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::caches;
 use executor_spec::relay::ADDRESS;
-use executor_spec::sandbox::SandboxSpec;
+use executor_spec::sandbox::Rooted;
 use executor_spec::variables::Variables;
 
 /// The variables that name a proxy: for most clients, npm, pip, Cargo and Yarn. Not as SOCKS, which the relay
@@ -115,7 +115,7 @@ pub struct Online {
 
 impl Online {
     /// The changes that a session needs.
-    pub fn of(spec: &SandboxSpec, ours: &Variables) -> Self {
+    pub fn of(spec: &Rooted, ours: &Variables) -> Self {
         if Reach::of(&spec.policy) != Reach::Waiting {
             return Self::default();
         }

@@ -9,8 +9,9 @@ use crate::kept_repositories::KeptRepository;
 use crate::left_files::{LeftFiles, NewLocks, of_repository, set_aside};
 use crate::protected::REPOSITORIES_MAX;
 use broker_protocol::{Finding, FindingKind};
+use executor_spec::known_directories::DirectoryMemory;
 use executor_spec::made_repositories::MadeRepositories;
-use executor_spec::sandbox::SandboxSpec;
+use executor_spec::sandbox::Rooted;
 use executor_spec::worker::{IndexFault, RepositoryAnswer};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -65,11 +66,8 @@ impl OtherRepositories {
     }
 
     /// Learns, with the session planned, which repositories its calls make, and where all lie.
-    pub fn follow(&mut self, spec: &SandboxSpec) {
-        self.made = spec
-            .directories
-            .as_ref()
-            .and_then(|memory| MadeRepositories::of(memory).ok());
+    pub fn follow(&mut self, spec: &Rooted, made: &DirectoryMemory) {
+        self.made = MadeRepositories::of(made).ok();
         let linked = spec.linked.iter().map(|linked| linked.common.clone());
         self.roots.extend(
             [spec.project.clone(), spec.central.clone()]

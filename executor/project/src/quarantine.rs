@@ -80,7 +80,7 @@ impl Misplaced {
         if self.0.is_empty() {
             return Vec::new();
         }
-        let memory = spec.created.as_ref();
+        let memory = spec.found().created.as_ref();
         let names = memory
             .and_then(|memory| memory.try_clone().ok())
             .map(CreatedFiles::of);
@@ -205,7 +205,12 @@ pub(super) fn lock_of(names: &CreatedFiles) -> Option<RenameLock<'_>> {
 
 /// Whether something protected lies there or below.
 fn holds_protected(path: &Path, spec: &SandboxSpec) -> bool {
-    spec.objects.has_place_below(path) || spec.pins.iter().any(|pin| pin.path.starts_with(path))
+    spec.found().objects.has_place_below(path)
+        || spec
+            .found()
+            .pins
+            .iter()
+            .any(|pin| pin.path.starts_with(path))
 }
 
 /// Whether calls may change names there, and Lazaret keeps nothing there.
@@ -248,6 +253,7 @@ fn check(parent: &OwnedFd, name: &OsStr, identity: &[u8], spec: &SandboxSpec) ->
     }
     let stat = fstat(&object)?;
     match spec
+        .found()
         .objects
         .protection((stat.st_dev, stat.st_ino), || born_object(&object))
     {

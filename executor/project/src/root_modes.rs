@@ -9,7 +9,7 @@
 //! *Does not*: tell what the user changes while a command runs from what the command does; cover directories below these.
 
 use broker_protocol::{Finding, FindingKind};
-use executor_spec::sandbox::SandboxSpec;
+use executor_spec::sandbox::Rooted;
 use executor_sys::file;
 use executor_sys::file::open_without_links;
 use nix::Result;
@@ -57,7 +57,7 @@ struct RootMode {
 
 impl RootModes {
     /// The roots of a session, and its repository if that lies elsewhere, as they are now.
-    pub fn of(spec: &SandboxSpec) -> Self {
+    pub fn of(spec: &Rooted) -> Self {
         let linked = spec
             .linked
             .iter()

@@ -20,7 +20,7 @@ use crate::repository_changes::with_existing_parent;
 use broker_protocol::paste::shell_word;
 use broker_protocol::{Finding, FindingKind};
 use executor_spec::created::CreatedFiles;
-use executor_spec::sandbox::SandboxSpec;
+use executor_spec::sandbox::Rooted;
 use executor_spec::undo_directory;
 use executor_spec::worker::{InHead, IndexFault, REFERENCES_MAX, RepositoryAnswer};
 use nix::fcntl::{OFlag, renameat};
@@ -60,7 +60,7 @@ pub struct ProjectRepository {
 
 impl ProjectRepository {
     /// The repository of a session's project, if there is one that its cells can write.
-    pub fn of(spec: &SandboxSpec) -> Option<Self> {
+    pub fn of(spec: &Rooted) -> Option<Self> {
         let inside = spec.project.join(".git");
         let (common, own) = match &spec.linked {
             Some(linked) => (linked.common.clone(), linked.own.clone()),
@@ -214,7 +214,7 @@ impl TrackedSecrets {
     /// of secrets. Returns those that commands may use, because they have their committed content
     /// and no command has caused that, and those that stay closed because one has.
     pub fn open(
-        spec: &SandboxSpec,
+        spec: &Rooted,
         repository: ProjectRepository,
         created: CreatedFiles,
         files: Vec<PathBuf>,
@@ -285,7 +285,7 @@ impl TrackedSecrets {
     /// command is running any more. One that has a file mapped changes it without a trace in its state.
     pub fn update(
         &mut self,
-        spec: &SandboxSpec,
+        spec: &Rooted,
         alone: bool,
         ask: impl Fn(&ProjectRepository, &[PathBuf]) -> Option<RepositoryAnswer>,
     ) -> Vec<Finding> {
@@ -360,7 +360,7 @@ impl TrackedSecrets {
     }
 
     /// Repositories that have come about where git has a submodule: a pull of the user's goes on into those.
-    fn in_submodules(&mut self, spec: &SandboxSpec) -> Vec<Finding> {
+    fn in_submodules(&mut self, spec: &Rooted) -> Vec<Finding> {
         let new = self.new_in_submodules(spec);
         let findings = new
             .iter()
@@ -370,7 +370,7 @@ impl TrackedSecrets {
         findings
     }
 
-    fn new_in_submodules(&self, spec: &SandboxSpec) -> Vec<Vec<u8>> {
+    fn new_in_submodules(&self, spec: &Rooted) -> Vec<Vec<u8>> {
         let git = |path: &[u8]| spec.project.join(OsStr::from_bytes(path)).join(".git");
         let places = self.tracked.submodules.difference(&self.known);
         places
@@ -413,7 +413,7 @@ impl TrackedSecrets {
     }
 
     /// Closed files that `now` may track, that were not known to be tracked before, and that no record names yet.
-    fn made_tracked(&self, spec: &SandboxSpec, now: &Tracked) -> BTreeSet<Vec<u8>> {
+    fn made_tracked(&self, spec: &Rooted, now: &Tracked) -> BTreeSet<Vec<u8>> {
         let known = self
             .closed
             .iter()
@@ -442,7 +442,7 @@ impl TrackedSecrets {
     }
 
     /// Names that commands may not create and that `now`, unlike before, has where `git status` does not show them.
-    fn hidden(&self, spec: &SandboxSpec, now: &Tracked) -> Vec<Vec<u8>> {
+    fn hidden(&self, spec: &Rooted, now: &Tracked) -> Vec<Vec<u8>> {
         // Without a known earlier state, nothing can be called new.
         let Some((before, now)) = self.tracked.index.as_ref().zip(now.index.as_ref()) else {
             return Vec::new();
@@ -458,7 +458,7 @@ impl TrackedSecrets {
 
     /// Names that commands may not create and that `now`, unlike before, has where the work tree has none. Some programs then read
     /// the index: git-lfs its settings, with the address to which it sends files and credentials.
-    fn added(&self, spec: &SandboxSpec, now: &Tracked) -> Vec<Vec<u8>> {
+    fn added(&self, spec: &Rooted, now: &Tracked) -> Vec<Vec<u8>> {
         let Some((before, now)) = self.tracked.index.as_ref().zip(now.index.as_ref()) else {
             return Vec::new();
         };
@@ -473,7 +473,7 @@ impl TrackedSecrets {
         new.cloned().collect()
     }
 
-    fn made_tracked_finding(&self, spec: &SandboxSpec, path: &[u8], now: &Tracked) -> Finding {
+    fn made_tracked_finding(&self, spec: &Rooted, path: &[u8], now: &Tracked) -> Finding {
         let why = match &now.index {
             Some(_) if !now.has(path) => {
                 "A command has left a commit that cannot be read as a whole, so git may track this secret: your next `git stash` or \
@@ -559,7 +559,7 @@ fn added(paths: &[Vec<u8>]) -> Option<Finding> {
     Some(found.with_unnamed(others.len() as u64))
 }
 
-fn is_closed(spec: &SandboxSpec, path: &[u8]) -> bool {
+fn is_closed(spec: &Rooted, path: &[u8]) -> bool {
     spec.policy
         .matcher
         .closings(path)

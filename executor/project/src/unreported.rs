@@ -3,7 +3,7 @@
 
 use crate::created_record::open;
 use broker_protocol::{Findings, frame};
-use executor_spec::sandbox::SandboxSpec;
+use executor_spec::sandbox::Rooted;
 use executor_spec::undo_directory;
 use nix::fcntl::{OFlag, renameat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
@@ -16,7 +16,7 @@ const NAME: &str = "found";
 const NEW: &str = "found.new";
 
 /// Takes what earlier sessions have left. A throw-away session leaves it to one whose results are read.
-pub fn take_unreported(spec: &SandboxSpec) -> Findings {
+pub fn take_unreported(spec: &Rooted) -> Findings {
     let Some(directory) = directory(spec).filter(|_| spec.tracer.is_none()) else {
         return Findings::default();
     };
@@ -29,7 +29,7 @@ pub fn take_unreported(spec: &SandboxSpec) -> Findings {
 }
 
 /// Leaves `found` to the next session, with what others have left. A failure to write is ignored: nobody is left to report it to.
-pub fn leave_unreported(spec: &SandboxSpec, found: Findings) {
+pub fn leave_unreported(spec: &Rooted, found: Findings) {
     let Some(directory) = directory(spec).filter(|_| !found.is_empty()) else {
         return;
     };
@@ -38,7 +38,7 @@ pub fn leave_unreported(spec: &SandboxSpec, found: Findings) {
     let _ = write(&directory, &all);
 }
 
-fn directory(spec: &SandboxSpec) -> Option<OwnedFd> {
+fn directory(spec: &Rooted) -> Option<OwnedFd> {
     undo_directory::open(&spec.central).filter(|_| spec.policy.central == Access::Write)
 }
 

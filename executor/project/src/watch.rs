@@ -10,7 +10,7 @@ use crate::tracked_secrets::{ProjectRepository, TrackedSecrets};
 use broker_protocol::{Finding, FindingKind};
 use executor_spec::created::CreatedFiles;
 use executor_spec::protected_objects::ProtectedObjects;
-use executor_spec::sandbox::SandboxSpec;
+use executor_spec::sandbox::{Rooted, SandboxSpec};
 use executor_spec::worker::RepositoryAnswer;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -46,7 +46,7 @@ impl RepositoryWatch {
     /// Covers the watched ones of `objects`, and Mercurial's in the project.
     pub(super) fn new(
         objects: &ProtectedObjects,
-        spec: &SandboxSpec,
+        spec: &Rooted,
         tracked: Option<TrackedSecrets>,
         others: OtherRepositories,
     ) -> Self {
@@ -175,6 +175,7 @@ impl RepositoryWatch {
             return true;
         }
         let memory = spec
+            .found()
             .created
             .as_ref()
             .and_then(|memory| memory.try_clone().ok());

@@ -8,7 +8,7 @@ use thiserror::Error;
 /// What a step of setting up a session or a cell belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// A layer.
+    /// The layer that could not be applied.
     Layer(Layer),
     /// The processes of the session themselves: their names, sockets, signals and forks. No layer is at fault.
     Processes,

@@ -1,4 +1,5 @@
-//! Everything about a session's cells that does not depend on the call, as data: complete before anything is changed.
+//! Everything about a session's cells that does not depend on the call, as data. It is made in steps, each a type: what was chosen
+//! ([`Roots`]), what cells see ([`Rooted`]), what a search has found ([`Found`]), and all of it ([`SandboxSpec`]).
 
 use crate::ablation::Ablation;
 use crate::also_closed::AlsoClosed;
@@ -9,6 +10,7 @@ use crate::pins::Pin;
 use crate::protected_objects::ProtectedObjects;
 use crate::readable_secret::ReadableSecret;
 use crate::scratch::Scratch;
+use crate::zones::Zones;
 use broker_protocol::{Layer, LayerSet, Tier, Zone, ZonePath};
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
 use nix::sys::stat::Mode;
@@ -17,15 +19,43 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
 use std::fs;
 use std::io;
+use std::ops::Deref;
 use std::os::fd::OwnedFd;
 use std::path::{Component, Path, PathBuf};
 
 /// The directory of the central root where package managers and compilers keep files that can be recreated.
 pub const CACHES: &str = "caches";
 
-/// The full description of how a session's cells are confined.
+/// What was chosen for a session's cells before anything of them is planned.
 #[derive(Debug)]
-pub struct SandboxSpec {
+pub struct Roots {
+    /// The session's policy, with the paths of its image.
+    pub policy: EffectivePolicy,
+    /// Whether the session has namespaces.
+    pub tier: Tier,
+    /// The layers to apply on this kernel, in this tier.
+    pub layers: LayerSet,
+    /// The layers that a test build leaves out.
+    pub ablation: Ablation,
+    /// The Landlock ABI to use.
+    pub landlock_abi: u32,
+    /// Both roots, as they were resolved.
+    pub zones: Zones,
+    /// The project's repository, if it lies outside both roots and is opened with them.
+    pub linked: Option<LinkedRepository>,
+    /// The parts of an image that are shown.
+    pub shown: Vec<View>,
+    /// Directories of the session's private, empty storage.
+    pub scratch: Scratch,
+    /// The environment of a cell, as `NAME=value` strings.
+    pub environment: Vec<CString>,
+    /// The program that traces commands, in a throw-away session.
+    pub tracer: Option<PathBuf>,
+}
+
+/// What cells of a session see and where, before the zones are searched.
+#[derive(Debug)]
+pub struct Rooted {
     /// Whether the session has namespaces.
     pub tier: Tier,
     /// The layers to apply; the broker applies the cgroup.
@@ -48,6 +78,17 @@ pub struct SandboxSpec {
     pub names: Vec<PathBuf>,
     /// Directories of the session's private, empty storage.
     pub scratch: Scratch,
+    /// The environment of a cell, as `NAME=value` strings.
+    pub environment: Vec<CString>,
+    /// The program that traces commands, in a throw-away session.
+    pub tracer: Option<PathBuf>,
+    /// The session's policy: its limits, and the names that the file worker checks.
+    pub policy: EffectivePolicy,
+}
+
+/// What a search of the zones has found; empty where names are not protected.
+#[derive(Debug, Default)]
+pub struct Found {
     /// Protected names that exist, for the tier that can pin them.
     pub pins: Vec<Pin>,
     /// The objects that were protected when the session opened, whatever their names.
@@ -64,18 +105,38 @@ pub struct SandboxSpec {
     pub created: Option<OwnedFd>,
     /// Memory that they share too: which directories were there, and what calls have made.
     pub directories: Option<DirectoryMemory>,
+}
+
+/// What cells find in their home when it is new.
+#[derive(Debug, Default)]
+pub struct HomeFiles {
+    /// The path of each file below the home, and its content.
+    pub files: Vec<(PathBuf, Vec<u8>)>,
+    /// A view whose file one of these takes the place of.
+    pub replaced: Option<PathBuf>,
+    /// Settings of the account's git that have no effect in cells.
+    pub without_effect: BTreeSet<&'static str>,
+}
+
+/// The full description of how a session's cells are confined. Complete when it is made, and not changed afterwards.
+#[derive(Debug)]
+pub struct SandboxSpec {
+    rooted: Rooted,
+    found: Found,
     /// Files in the cells' home when it is new: the path of each below it, and its content.
     pub home_files: Vec<(PathBuf, Vec<u8>)>,
     /// Settings of the account's git that have no effect in cells.
     pub without_effect: BTreeSet<&'static str>,
     /// The directories of the zones to which the session's scope restricts commands, if it does.
     pub command_directories: Option<Vec<ZonePath>>,
-    /// The environment of a cell, as `NAME=value` strings.
-    pub environment: Vec<CString>,
-    /// The program that traces commands, in a throw-away session.
-    pub tracer: Option<PathBuf>,
-    /// The session's policy: its limits, and the names that the file worker checks.
-    pub policy: EffectivePolicy,
+}
+
+impl Deref for SandboxSpec {
+    type Target = Rooted;
+
+    fn deref(&self) -> &Rooted {
+        &self.rooted
+    }
 }
 
 /// A part of the host's tree that a cell sees at the same place.
@@ -115,20 +176,75 @@ pub const DEVICES: [&str; 6] = [
 ];
 
 impl SandboxSpec {
-    /// The spec for a policy. Reads the host's file system, and changes nothing.
+    /// Seals what was planned and found.
+    pub fn new(
+        mut rooted: Rooted,
+        found: Found,
+        home: HomeFiles,
+        command_directories: Option<Vec<ZonePath>>,
+    ) -> Self {
+        let HomeFiles {
+            files,
+            replaced,
+            without_effect,
+        } = home;
+        rooted
+            .views
+            .retain(|view| replaced.as_ref() != Some(&view.path));
+        Self {
+            rooted,
+            found,
+            home_files: files,
+            without_effect,
+            command_directories,
+        }
+    }
+
+    /// What the search of the zones has found.
+    pub fn found(&self) -> &Found {
+        &self.found
+    }
+
+    /// The session's private storage, for its end.
+    pub fn into_scratch(self) -> Scratch {
+        self.rooted.scratch
+    }
+
+    /// The directories to which commands are restricted; empty if they may reach all of the zones.
+    pub fn command_directories(&self) -> impl Iterator<Item = &ZonePath> {
+        self.command_directories.iter().flatten()
+    }
+
+    /// The maximum of access that commands have to all of `zone`; mounts and Landlock decide what they can read there.
+    pub fn command_access(&self, zone: Zone) -> Access {
+        if self.command_directories.is_some() {
+            Access::Read
+        } else {
+            self.zone(zone).1
+        }
+    }
+}
+
+impl Rooted {
+    /// Plans what cells see. `names` are other paths of the project, as the client names them. Reads the host's file system, and changes
+    /// nothing.
     ///
     /// # Errors
     /// The metadata of a granted path that is not optional cannot be read.
-    pub fn new(
-        policy: EffectivePolicy,
-        (tier, layers): (Tier, LayerSet),
-        ablation: Ablation,
-        landlock_abi: u32,
-        zones: (PathBuf, PathBuf),
-        scratch: Scratch,
-        environment: Vec<CString>,
-    ) -> io::Result<Self> {
-        let (project, central) = zones;
+    pub fn new(roots: Roots, names: &[String]) -> io::Result<Self> {
+        let Roots {
+            policy,
+            tier,
+            layers,
+            ablation,
+            landlock_abi,
+            zones: Zones { project, central },
+            linked,
+            shown,
+            scratch,
+            environment,
+            tracer,
+        } = roots;
         let mut views = Views::default();
         // With an image, grants refer to paths in it.
         for grant in policy.grants.iter().filter(|_| policy.image.is_none()) {
@@ -139,7 +255,7 @@ impl SandboxSpec {
         }
         views.add(&project, ViewKind::Zone(policy.project));
         views.add(&central, ViewKind::Zone(policy.central));
-        Ok(Self {
+        let mut rooted = Self {
             tier,
             layers,
             ablation,
@@ -147,59 +263,43 @@ impl SandboxSpec {
             caller_access: CallerAccess::probe(),
             project,
             central,
-            linked: None,
+            linked,
             views: views.needed(),
             names: Vec::new(),
             scratch,
-            pins: Vec::new(),
-            objects: ProtectedObjects::default(),
-            secrets: Vec::new(),
-            notices: Vec::new(),
-            also_closed: Vec::new(),
-            led_to: BTreeSet::new(),
-            created: None,
-            directories: None,
-            home_files: Vec::new(),
-            without_effect: BTreeSet::new(),
-            command_directories: None,
             environment,
-            tracer: None,
+            tracer,
             policy,
-        })
-    }
-
-    /// Opens the project's repository, which lies outside both roots.
-    pub fn link(&mut self, linked: LinkedRepository) {
-        let kind = ViewKind::Repository(self.policy.project);
-        let after = self.views.partition_point(|view| view.path < linked.common);
-        self.views.insert(
-            after,
-            View {
-                path: linked.common.clone(),
-                kind,
-            },
-        );
-        self.linked = Some(linked);
-    }
-
-    /// Makes every command run under the program at `tracer`, and shows that to cells.
-    pub fn trace(&mut self, tracer: PathBuf) {
-        let zones = [&self.project, &self.central];
-        if !self.shows(&tracer) && !zones.iter().any(|zone| tracer.starts_with(zone)) {
-            let after = self.views.partition_point(|view| view.path < tracer);
-            self.views.insert(
-                after,
-                View {
-                    path: tracer.clone(),
-                    kind: ViewKind::System,
-                },
-            );
+        };
+        if let Some(linked) = &rooted.linked {
+            let kind = ViewKind::Repository(rooted.policy.project);
+            rooted.show(linked.common.clone(), kind);
         }
-        self.tracer = Some(tracer);
+        rooted.views.extend(shown);
+        rooted.views.sort_by(|one, other| one.path.cmp(&other.path));
+        rooted.names = rooted.names_of_project(names);
+        rooted.show_tracer();
+        Ok(rooted)
     }
 
-    /// Adds other paths of the project, as far as they lead there and lie in nothing that cells see of the machine.
-    pub fn name_project(&mut self, names: &[String]) {
+    fn show(&mut self, path: PathBuf, kind: ViewKind) {
+        let after = self.views.partition_point(|view| view.path < path);
+        self.views.insert(after, View { path, kind });
+    }
+
+    /// Shows the program under which every command runs, if there is one, to cells.
+    fn show_tracer(&mut self) {
+        let zones = [&self.project, &self.central];
+        let unseen = self.tracer.as_ref().filter(|tracer| {
+            !self.shows(tracer) && !zones.iter().any(|zone| tracer.starts_with(zone))
+        });
+        if let Some(tracer) = unseen.cloned() {
+            self.show(tracer, ViewKind::System);
+        }
+    }
+
+    /// The names of the project that lead there and lie in nothing that cells see of the machine.
+    fn names_of_project(&self, names: &[String]) -> Vec<PathBuf> {
         let leads = |name: &&Path| name.canonicalize().is_ok_and(|real| real == self.project);
         let is_plain = |name: &&Path| {
             let mut parts = name.components();
@@ -220,13 +320,7 @@ impl SandboxSpec {
         };
         let names = names.iter().map(Path::new);
         let free = names.filter(is_plain).filter(is_free).filter(leads);
-        self.names = free.map(Path::to_owned).collect();
-    }
-
-    /// Shows these parts of an image.
-    pub fn show_image(&mut self, views: Vec<View>) {
-        self.views.extend(views);
-        self.views.sort_by(|one, other| one.path.cmp(&other.path));
+        free.map(Path::to_owned).collect()
     }
 
     /// Whether a layer is to be applied.
@@ -282,21 +376,7 @@ impl SandboxSpec {
         }
     }
 
-    /// The directories to which commands are restricted; empty if they may reach all of the zones.
-    pub fn command_directories(&self) -> impl Iterator<Item = &ZonePath> {
-        self.command_directories.iter().flatten()
-    }
-
-    /// The maximum of access that commands have to all of `zone`; mounts and Landlock decide what they can read there.
-    pub fn command_access(&self, zone: Zone) -> Access {
-        if self.command_directories.is_some() {
-            Access::Read
-        } else {
-            self.zone(zone).1
-        }
-    }
-
-    /// Opens one of [`Self::command_directories`] beneath its root, by exactly this name and
+    /// Opens a directory of a zone beneath its root, by exactly this name and
     /// through no link: another session may be changing the zone.
     ///
     /// # Errors

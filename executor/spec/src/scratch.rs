@@ -1,5 +1,6 @@
 //! A session's private storage: home, `/tmp` and the like, empty at first and gone at its end.
 
+use crate::zones::Zones;
 use broker_protocol::{Layer, LayerSet};
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
@@ -64,7 +65,7 @@ impl Scratch {
     /// No such directory can be made.
     pub fn make(
         layers: LayerSet,
-        zones: &(PathBuf, PathBuf),
+        zones: &Zones,
         home: &Path,
         variable: impl Fn(&str) -> Option<OsString>,
     ) -> io::Result<NewScratch> {
@@ -132,7 +133,7 @@ fn open_up(top: &Path) {
 
 /// Creates a directory in the first usual place where that works. None lies in a root, where a cell could change it.
 fn host_directory(
-    zones: &(PathBuf, PathBuf),
+    zones: &Zones,
     variable: impl Fn(&str) -> Option<OsString>,
 ) -> io::Result<PathBuf> {
     let named = ["XDG_RUNTIME_DIR", "TMPDIR"]
@@ -144,7 +145,7 @@ fn host_directory(
         .chain(["/tmp".into(), "/var/tmp".into()]);
     let in_root = |path: &Path| {
         let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        real.starts_with(&zones.0) || real.starts_with(&zones.1)
+        zones.roots().iter().any(|root| real.starts_with(root))
     };
     let (mut tried, mut last) = (Vec::new(), io::Error::from(io::ErrorKind::NotFound));
     for place in places.filter(|place| !in_root(place)) {

@@ -85,14 +85,14 @@ impl AccessRules {
         relay: Option<RelayGate>,
     ) -> std::result::Result<Self, SetupError> {
         let step = || "make the supervisors' common memory".to_owned();
-        let created = match &spec.created {
+        let created = match &spec.found().created {
             Some(memory) => CreatedFiles::of(memory.try_clone().at(Layer::ProtectedNames, step)?),
             None => CreatedFiles::new().at(Layer::ProtectedNames, step)?,
         };
         let sockets = SocketRules::new(spec.policy.sockets.iter().cloned())
             .at(Layer::ProtectedNames, step)?;
-        let repositories = spec.objects.repositories.clone();
-        let memory = match &spec.directories {
+        let repositories = spec.found().objects.repositories.clone();
+        let memory = match &spec.found().directories {
             Some(memory) => memory.try_clone(),
             None => DirectoryMemory::new(&KnownDirectories::default()),
         };
@@ -101,8 +101,8 @@ impl AccessRules {
             names: spec.policy.matcher.clone(),
             lease_names: None,
             areas: Areas::new(spec),
-            objects: spec.objects.clone(),
-            secrets: spec.secrets.clone(),
+            objects: spec.found().objects.clone(),
+            secrets: spec.found().secrets.clone(),
             zone_leases: Vec::new(),
             file_size: spec.policy.limits.file_size,
             written: spec.policy.limits.written,
