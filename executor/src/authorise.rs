@@ -3,7 +3,6 @@
 
 use crate::approvals::{Approvals, changed_file};
 use crate::fault::failed;
-use crate::files::WorkerJob;
 use crate::roots;
 use crate::user::User;
 use broker_protocol::{
@@ -75,30 +74,23 @@ impl<T> Granted<T> {
 
 /// A read of the file that a waiting call would change, for an approver or the client. Decided as a read of that file, and recorded.
 #[derive(Debug)]
-pub struct GrantedPreview {
-    approver: Option<u64>,
-    call: CallId,
-    read: Request,
-    real: Vec<ZonePath>,
-    followed: bool,
+pub struct GrantedPreview(PreviewParts);
+
+/// What a granted preview consists of.
+#[derive(Debug)]
+pub struct PreviewParts {
+    pub approver: Option<u64>,
+    pub call: CallId,
+    pub read: Request,
+    /// The places to which links may lead.
+    pub real: Vec<ZonePath>,
+    pub followed: bool,
 }
 
 impl GrantedPreview {
-    /// The worker's job, its request, and the places to which links may lead.
-    pub fn into_job(self) -> (WorkerJob, Request, Vec<ZonePath>) {
-        let Self {
-            approver,
-            call,
-            read,
-            real,
-            followed,
-        } = self;
-        let job = WorkerJob::Preview {
-            approver,
-            call,
-            followed,
-        };
-        (job, read, real)
+    /// Uses it up.
+    pub fn into_parts(self) -> PreviewParts {
+        self.0
     }
 }
 
@@ -145,13 +137,13 @@ pub fn authorise_preview(
         (Verdict::Allow, _) | (Verdict::Ask(_), Some(_)) => {
             let shown = audit.redacted(&real.last().unwrap_or(path).to_string());
             audit.append(&Record::preview(call, &shown))?;
-            Ok(Some(GrantedPreview {
+            Ok(Some(GrantedPreview(PreviewParts {
                 approver,
                 call,
                 read,
                 real: real.to_vec(),
                 followed,
-            }))
+            })))
         }
     }
 }

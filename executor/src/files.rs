@@ -1,6 +1,6 @@
 //! The broker's side of the file worker: one job at a time, answers passed on unparsed. The first job starts the worker.
 
-use crate::authorise::{Granted, GrantedPreview};
+use crate::authorise::{Granted, GrantedPreview, PreviewParts};
 use crate::fault::failed;
 use crate::poll::{Token, Waited};
 use crate::user::Worker;
@@ -152,7 +152,18 @@ impl Files {
     /// # Errors
     /// It is too large.
     pub fn preview(&mut self, preview: GrantedPreview) -> Result<(), frame::FrameError> {
-        let (job, read, real) = preview.into_job();
+        let PreviewParts {
+            approver,
+            call,
+            read,
+            real,
+            followed,
+        } = preview.into_parts();
+        let job = WorkerJob::Preview {
+            approver,
+            call,
+            followed,
+        };
         self.queue(job, &read, real)
     }
 

@@ -26,30 +26,20 @@ use std::path::{Component, Path, PathBuf};
 /// The directory of the central root where package managers and compilers keep files that can be recreated.
 pub const CACHES: &str = "caches";
 
-/// What was chosen for a session's cells before anything of them is planned.
+/// What was chosen for a session's cells before anything of them is planned. [`Rooted`] has the same fields, with their meaning.
 #[derive(Debug)]
+#[allow(missing_docs)]
 pub struct Roots {
-    /// The session's policy, with the paths of its image.
     pub policy: EffectivePolicy,
-    /// Whether the session has namespaces.
     pub tier: Tier,
-    /// The layers to apply on this kernel, in this tier.
     pub layers: LayerSet,
-    /// The layers that a test build leaves out.
     pub ablation: Ablation,
-    /// The Landlock ABI to use.
     pub landlock_abi: u32,
-    /// Both roots, as they were resolved.
     pub zones: Zones,
-    /// The project's repository, if it lies outside both roots and is opened with them.
     pub linked: Option<LinkedRepository>,
-    /// The parts of an image that are shown.
     pub shown: Vec<View>,
-    /// Directories of the session's private, empty storage.
     pub scratch: Scratch,
-    /// The environment of a cell, as `NAME=value` strings.
     pub environment: Vec<CString>,
-    /// The program that traces commands, in a throw-away session.
     pub tracer: Option<PathBuf>,
 }
 
