@@ -25,13 +25,13 @@ type Values = BTreeMap<Vec<u8>, Vec<u8>>;
 pub struct Replacements {
     /// `None` if there were more than are compared, or not all could be read.
     values: Option<Values>,
-    /// Those in the file for all, and its state when they were read.
+    /// Values from the file for all, and its state when they were read.
     packed: Option<Values>,
     packed_state: Option<[i64; 7]>,
 }
 
 impl Replacements {
-    /// Those that are there now.
+    /// Reads those that are there now.
     pub fn of(common: &Path) -> Self {
         let mut new = Self {
             packed: Some(Values::new()),
@@ -46,7 +46,7 @@ impl Replacements {
         [DIRECTORY, PACKED].map(|name| common.join(name))
     }
 
-    /// What has changed since the last check.
+    /// Compares them with those of the last check.
     pub fn update(&mut self, common: &Path) -> Option<Finding> {
         let now = self.read(common);
         let before = std::mem::replace(&mut self.values, now);
@@ -111,7 +111,7 @@ fn loose(directory: &Path, values: &mut Values) -> Option<()> {
     Some(())
 }
 
-/// Those in the file for all.
+/// Reads those in the file for all.
 fn packed(path: &Path) -> Option<Values> {
     let text = read_short(path, PACKED_MAX)?;
     let mut values = Values::new();

@@ -38,7 +38,7 @@ impl NewScratch {
         }
     }
 
-    /// Where it is.
+    /// Where it lies on the host, and where cells see it.
     pub const fn paths(&self) -> &Scratch {
         &self.scratch
     }

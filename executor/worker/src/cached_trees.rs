@@ -168,13 +168,15 @@ fn number(text: &[u8]) -> Option<i64> {
     (number.to_string() == text).then_some(number)
 }
 
+/// For each directory the number of entries below it, and its tree; `None` if they make none.
+type Directories = HashMap<Vec<u8>, Option<(usize, ObjectName)>>;
+
 /// The trees of an index's entries.
 struct Trees {
     width: usize,
     /// The directories on the way to the current entry, from the root.
     open: Vec<Open>,
-    /// For each directory the number of entries below it, and its tree; `None` if they make none.
-    done: HashMap<Vec<u8>, Option<(usize, ObjectName)>>,
+    done: Directories,
 }
 
 struct Open {
@@ -197,10 +199,7 @@ impl Open {
 }
 
 impl Trees {
-    fn of<'i>(
-        blobs: impl Iterator<Item = Blob<'i>>,
-        width: usize,
-    ) -> Option<HashMap<Vec<u8>, Option<(usize, ObjectName)>>> {
+    fn of<'i>(blobs: impl Iterator<Item = Blob<'i>>, width: usize) -> Option<Directories> {
         let mut trees = Self {
             width,
             open: vec![Open::new(Vec::new())],
