@@ -170,11 +170,14 @@ mod tests {
     #[test]
     fn a_session_that_does_not_open_leaves_nothing() {
         let folder = tempfile::tempdir().unwrap();
-        let roots = (folder.path().join("project"), folder.path().join("central"));
+        let zones = Zones {
+            project: folder.path().join("project"),
+            central: folder.path().join("central"),
+        };
         let place = folder.path().as_os_str().to_owned();
         let make = || {
             let variable = |name: &str| (name == "TMPDIR").then(|| place.clone());
-            Scratch::make(LayerSet::default(), &roots, Path::new("/home"), variable).unwrap()
+            Scratch::make(LayerSet::default(), &zones, Path::new("/home"), variable).unwrap()
         };
         let there = || fs::read_dir(folder.path()).unwrap().count();
         let new = make();

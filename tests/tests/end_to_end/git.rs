@@ -144,7 +144,7 @@ fn maintenance_ends_within_the_call(place: Place) {
     let own = "git config gc.autoDetach; git config maintenance.autoDetach; git config --show-scope gc.autoDetach";
     assert_eq!(session.bash(own).success(), "false\nfalse\nglobal\tfalse\n");
     session.close(LIMIT);
-    on_host(&world, "git config gc.autoDetach true");
+    world.on_host("git config gc.autoDetach true");
     let said = Session::open(&world).bash("git config gc.autoDetach");
     assert_eq!(said.success(), "true\n", "a repository's own is stronger");
 }
