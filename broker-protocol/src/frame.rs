@@ -9,6 +9,7 @@ use thiserror::Error;
 
 /// Maximum bytes of a frame, without its length.
 pub const FRAME_MAX: usize = 1 << 20;
+const _: () = assert!(crate::limit::REQUEST == crate::limit::WRITE + FRAME_MAX);
 
 /// Bytes of the length in front of each frame.
 pub const PREFIX: usize = 4;

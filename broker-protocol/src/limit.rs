@@ -16,8 +16,8 @@ pub const CONTENT: usize = 1_000_000;
 pub const WRITE: usize = 10 << 20;
 /// Bytes of such content in one frame before its request.
 pub const PIECE: usize = 512 * 1024;
-/// Bytes of an encoded request with all of its content.
-pub const REQUEST: usize = WRITE + crate::frame::FRAME_MAX;
+/// Bytes of an encoded request with all of its content: that, and a frame.
+pub const REQUEST: usize = WRITE + (1 << 20);
 /// Bytes of a file that one `file_read` returns; a note says how much is left.
 pub const READ: usize = 1 << 20;
 /// Bytes of the encoded answer of a file tool, all parts together.

@@ -692,7 +692,7 @@ fn build(
     let spec = SandboxSpec::new(rooted, found, home, directories);
     let started = start(&spec, user)?;
     // From now on the warden removes it too.
-    scratch.keep();
+    scratch.retain();
     Ok(Sandbox {
         spec,
         started,

@@ -132,7 +132,9 @@ pub fn main() -> ExitCode {
         (None, Ok(_)) => return usage(&words, None, parser().error(MissingSubcommand, "")),
     };
     let code = match { parsed }.remove_subcommand() {
-        Some((_, mut matches)) => (entry.main)(&mut matches, Launch::of_process(parse_scope)),
+        Some((_, mut matches)) => {
+            (entry.main)(&mut matches, Launch::of_process(parse_scope, command))
+        }
         None => Ok(exit::USAGE),
     };
     ExitCode::from(code.unwrap_or_else(|failed| {
@@ -212,7 +214,7 @@ fn root() -> clap::Command {
 }
 
 /// The command line with the help of all commands.
-pub fn command() -> clap::Command {
+fn command() -> clap::Command {
     let rows = COMMANDS
         .iter()
         .map(|entry| format!("  {:<12}{}\n", entry.row.name, wrapped(entry.row.exit, 14)));

@@ -1,6 +1,5 @@
 //! `lazaret completions`: prints the script with which a shell completes our command line.
 
-use crate::cli;
 use broker_protocol::Failed;
 use clap::{Args, ValueEnum};
 use clap_complete::aot;
@@ -33,8 +32,8 @@ enum Shell {
 impl FrontEnd for Completions {
     const ROW: CommandRow = CommandRow::of_files("completions", "0; 2 for another shell");
 
-    fn main(self, _: Launch) -> Result<u8, Failed> {
-        let mut command = cli::command();
+    fn main(self, launch: Launch) -> Result<u8, Failed> {
+        let mut command = launch.command_line();
         let shell = match self.shell {
             Shell::Bash => aot::Shell::Bash,
             Shell::Zsh => aot::Shell::Zsh,

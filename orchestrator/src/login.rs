@@ -1,6 +1,6 @@
 //! `lazaret mcp login|logout`: logs in to MCP servers that require an account, and out again.
 
-use crate::servers::{self, ServerPlace};
+use crate::server_options::{ServerPlace, row};
 use broker_protocol::Failed;
 use clap::Args;
 use nix::libc::{SIGINT, SIGTERM};
@@ -54,7 +54,7 @@ pub struct Logout {
 }
 
 impl FrontEnd for Login {
-    const ROW: CommandRow = servers::row(
+    const ROW: CommandRow = row(
         "mcp login",
         "0; 1 there is no login; 2 wrong arguments; 124 nobody came back within 10 minutes; 125 lazaret failed; 130 cancelled",
     );

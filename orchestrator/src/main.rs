@@ -9,6 +9,7 @@ mod undo;
 mod tools;
 mod session;
 mod login;
+mod server_options;
 mod server_reports;
 mod servers;
 mod mcp;

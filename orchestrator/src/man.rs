@@ -1,6 +1,5 @@
 //! `lazaret man`: prints a manual page.
 
-use crate::cli;
 use broker_protocol::Failed;
 use clap::Args;
 use orchestrator_launch::exit;
@@ -24,8 +23,8 @@ pub struct Man {
 impl FrontEnd for Man {
     const ROW: CommandRow = CommandRow::of_files("man", "0; 2 for a command that does not exist");
 
-    fn main(self, _: Launch) -> Result<u8, Failed> {
-        let command = cli::command();
+    fn main(self, launch: Launch) -> Result<u8, Failed> {
+        let command = launch.command_line();
         let absent = || Failed::invalid(format!("no such command: {}", self.words.join(" ")));
         let found = self.words.iter().try_fold(&command, |command, word| {
             command.find_subcommand(word).ok_or_else(absent)

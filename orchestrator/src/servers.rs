@@ -1,17 +1,16 @@
 //! `lazaret mcp add|list|remove|status|log|accept|login|logout`: manages the MCP servers whose tools a session has.
 
 use crate::login;
+use crate::server_options::{ServerPlace, row};
 use crate::server_reports::{self, check_shown, show};
 use broker_protocol::Failed;
 use clap::{Args, Subcommand};
 use orchestrator_confine::{Files, Needs};
 use orchestrator_install::files;
 use orchestrator_launch::exit;
-use orchestrator_launch::groups::{
-    DirectoryOptions, EndpointOptions, NetworkOptions, Options, ProfileOption, VerboseOption,
-};
+use orchestrator_launch::groups::{EndpointOptions, NetworkOptions, ProfileOption};
 use orchestrator_launch::launch::{Confined, FrontEnd, Launch, Prepared};
-use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
+use orchestrator_launch::row::CommandRow;
 use orchestrator_launch::session_options::SessionOptions;
 use orchestrator_servers::settings::{Kind, Server, Share, Speech, Whose};
 use orchestrator_servers::{Report, SessionServers, edit, find, named, read, store};
@@ -157,21 +156,6 @@ pub const NESTED: [CommandRow; 8] = [
     login::Logout::ROW,
 ];
 
-/// What selects the project whose servers are meant.
-#[derive(Args)]
-pub struct ServerPlace {
-    #[command(flatten)]
-    directory: DirectoryOptions,
-    #[command(flatten)]
-    verbose: VerboseOption,
-}
-
-impl ServerPlace {
-    pub fn options(&self) -> Options {
-        Options::of(&self.directory).and(&self.verbose)
-    }
-}
-
 impl ServersCommand {
     /// Runs the subcommand; returns the exit code.
     pub fn main(self, launch: Launch) -> Result<u8, Failed> {
@@ -185,21 +169,6 @@ impl ServersCommand {
             ServersCommand::Login(login) => login.main(launch),
             ServersCommand::Logout(logout) => logout.main(launch),
         }
-    }
-}
-
-/// The row of a command that starts servers.
-pub const fn row(name: &'static str, exit: &'static str) -> CommandRow {
-    CommandRow {
-        name,
-        sessions: Sessions::None,
-        access: Access::Confined {
-            network: Network::Always,
-            writes: Writes::Servers,
-        },
-        log: false,
-        usage: exit::USAGE,
-        exit,
     }
 }
 

@@ -157,6 +157,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "orchestrator-lines",
         &[
+            "orchestrator-confine",
             "broker-protocol",
             "policies",
             "orchestrator-text",
@@ -182,6 +183,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "orchestrator-servers",
         &[
+            "orchestrator-confine",
             "broker-protocol",
             "policies",
             "orchestrator-text",
@@ -206,6 +208,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "orchestrator-hooks",
         &[
+            "orchestrator-confine",
             "broker-protocol",
             "policies",
             "orchestrator-text",
@@ -219,6 +222,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "orchestrator-keys",
         &[
+            "orchestrator-confine",
             "broker-protocol",
             "policies",
             "orchestrator-text",
@@ -228,7 +232,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "orchestrator-agent",
         ],
     ),
-    ("orchestrator-confine", &["orchestrator-lines"]),
+    ("orchestrator-confine", &[]),
     (
         "orchestrator-terminal",
         &[
@@ -268,6 +272,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "orchestrator-launch",
         &[
+            "orchestrator-confine",
             "broker-protocol",
             "policies",
             "orchestrator-text",

@@ -5,6 +5,7 @@
 //! (`crate::discovery`). Until the call has ended, programs act on a file that a command writes.
 
 use crate::created_record::{inspect, is_recent, read_short, state};
+use crate::finding::of_repository;
 use crate::locks::Locks;
 use crate::replacements::Replacements;
 use crate::repository_changes::with_existing_parent;
@@ -183,7 +184,6 @@ impl LeftFiles {
         self.is_git && self.at == self.common
     }
 
-    /// Its directory.
     pub fn directory(&self) -> &Path {
         &self.at
     }
@@ -433,13 +433,4 @@ fn is_number(path: &Path) -> bool {
 fn text(path: &Path, max: u64) -> Option<Vec<u8>> {
     let text = read_short(path, max)?;
     Some(text.strip_suffix(b"\n").unwrap_or(&text).to_vec())
-}
-
-/// Reports what a command has left in a repository.
-pub fn of_repository(kind: FindingKind, path: &Path, why: &str) -> Finding {
-    Finding::new(
-        kind,
-        String::from_utf8_lossy(path.as_os_str().as_bytes()),
-        why,
-    )
 }

@@ -20,6 +20,7 @@ pub mod throw_away;
 mod questions;
 mod committed_secrets;
 mod created_record;
+mod finding;
 mod hidden_changes;
 mod kept_repositories;
 mod left_files;

@@ -5,8 +5,9 @@
 //! names it has. The user's come first, and what there was no time for is said and looked at first after the next call.
 
 use crate::created_record::{inspect, is_recent, state};
+use crate::finding::of_repository;
 use crate::kept_repositories::KeptRepository;
-use crate::left_files::{LeftFiles, NewLocks, of_repository, set_aside};
+use crate::left_files::{LeftFiles, NewLocks, set_aside};
 use crate::protected::REPOSITORIES_MAX;
 use broker_protocol::{Finding, FindingKind};
 use executor_spec::known_directories::DirectoryMemory;

@@ -7,7 +7,7 @@
 //!
 //! *Does not*: cross file systems, or wait for the lock on names longer than 50 ms.
 
-use crate::left_files::of_repository;
+use crate::finding::of_repository;
 use broker_protocol::paste::shell_word;
 use broker_protocol::{Finding, FindingKind, Zone};
 use executor_spec::birth_time::born_object;

@@ -1,7 +1,7 @@
 //! Objects that a repository's git shows in place of others (`git replace`): names and values before a call and after it.
 
 use crate::created_record::{inspect, is_recent, read_short, state};
-use crate::left_files::of_repository;
+use crate::finding::of_repository;
 use broker_protocol::{Finding, FindingKind};
 use std::collections::BTreeMap;
 use std::fs;

@@ -13,8 +13,9 @@
 //! *Does not*: prevent git from doing what it is told, or see repositories inside the project or files created after the entry.
 
 use crate::created_record::{inspect, is_recent, open, read_short, state};
+use crate::finding::of_repository;
 use crate::hidden_changes::HiddenChanges;
-use crate::left_files::{of_repository, set_aside};
+use crate::left_files::set_aside;
 use crate::other_repositories::why_unusable;
 use crate::repository_changes::with_existing_parent;
 use broker_protocol::paste::shell_word;
@@ -50,7 +51,6 @@ const HEADER: &str = "# Secrets that commands of this project have made git trac
 /// The repository of a project.
 #[derive(Clone, Debug)]
 pub struct ProjectRepository {
-    /// The project root.
     pub project: PathBuf,
     /// Its repository's common directory.
     pub common: PathBuf,

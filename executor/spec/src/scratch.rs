@@ -22,7 +22,7 @@ pub struct Scratch {
     pub host: Option<PathBuf>,
 }
 
-/// Private storage of a session that does not stand yet. Dropped before [`Self::keep`], it is removed, whatever the reason.
+/// Private storage of a session that does not stand yet. Dropped before [`Self::retain`], it is removed, whatever the reason.
 #[derive(Debug)]
 #[must_use]
 pub struct NewScratch {
@@ -44,7 +44,7 @@ impl NewScratch {
     }
 
     /// Leaves it to whoever ends the session.
-    pub fn keep(mut self) {
+    pub fn retain(mut self) {
         self.is_kept = true;
     }
 }
@@ -185,7 +185,7 @@ mod tests {
         assert_eq!(there(), 1);
         drop(new);
         assert_eq!(there(), 0);
-        make().keep();
+        make().retain();
         assert_eq!(there(), 1);
     }
 }

@@ -43,7 +43,6 @@ pub struct Allowed {
 
 /// Why nothing was written to the policy file.
 #[derive(Debug, Error)]
-#[allow(missing_docs)]
 pub enum AllowError {
     #[error(transparent)]
     Policy(#[from] PolicyError),
@@ -152,9 +151,7 @@ impl Gain {
 
 /// The profile of the user that is meant: the named one, or one that extends it.
 struct UserProfile<'a> {
-    /// The named profile.
     named: &'a str,
-    /// The user's.
     name: String,
     /// Whether the user's file does not have it yet.
     is_new: bool,

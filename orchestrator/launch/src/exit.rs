@@ -2,7 +2,6 @@
 
 use broker_protocol::ErrorKind;
 
-/// The command succeeded.
 pub const OK: u8 = 0;
 /// The tool could not do what was requested; for `doctor`: no session can open.
 pub const FAILED: u8 = 1;
@@ -12,7 +11,6 @@ pub const USAGE: u8 = 2;
 pub const VIOLATION: u8 = 3;
 /// A time limit was reached.
 pub const TIMEOUT: u8 = 124;
-/// Lazaret itself failed.
 pub const LAZARET: u8 = 125;
 /// The policy refused; for `run` also: the program cannot be executed.
 pub const REFUSED: u8 = 126;

@@ -45,8 +45,8 @@ use crate::endpoint::Endpoint;
 use crate::groups::Options;
 use crate::row::CommandRow;
 use crate::runtime::runtime;
-use crate::session_options::{Environment, SessionOptions};
-use broker_protocol::{Failed, Scope};
+use crate::session_options::{Environment, ScopeParser, SessionOptions};
+use broker_protocol::Failed;
 use clap::Args;
 use orchestrator_confine::{Files, Needs, Unconfined};
 use orchestrator_records::runlog::RunLog;
@@ -79,27 +79,31 @@ pub trait FrontEnd: Args + 'static {
     fn main(self, launch: Launch) -> Result<u8, Failed>;
 }
 
-/// How the text of a scope file is read; the first argument is its name. Only the programs with `--scope` link it.
-pub type ScopeParser = fn(&str, &str) -> Result<Scope, Failed>;
-
 /// A start of which only the command line is known.
 #[derive(Debug)]
 pub struct Launch {
     unconfined: Unconfined,
     parse_scope: ScopeParser,
+    describe: fn() -> clap::Command,
 }
 
 impl Launch {
-    /// The start of this process.
+    /// The start of this process, a program with the command line that `describe` gives.
     #[expect(
         clippy::disallowed_methods,
         reason = "this is the one place: everybody else is lent files"
     )]
-    pub fn of_process(parse_scope: ScopeParser) -> Self {
+    pub fn of_process(parse_scope: ScopeParser, describe: fn() -> clap::Command) -> Self {
         Self {
             unconfined: Unconfined::of_process(),
             parse_scope,
+            describe,
         }
+    }
+
+    /// The command line of the program, with the help of all commands.
+    pub fn command_line(&self) -> clap::Command {
+        (self.describe)()
     }
 
     /// Reads what selects a session of the command `C`: policy files and scope. The project is chosen at its first use, once.

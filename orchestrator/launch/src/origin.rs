@@ -16,7 +16,6 @@ pub const EXECUTOR: &str = "LAZARET_EXECUTOR";
 
 /// Why the value of a variable is not believed.
 #[derive(Debug, PartialEq, Eq, Error)]
-#[allow(missing_docs, reason = "the fields say what the messages do")]
 pub enum Unbelieved {
     /// It depends on the working directory, or on what is made later.
     #[error(

@@ -43,7 +43,6 @@ pub enum Access {
     Answers,
     /// What the confinement leaves.
     Confined {
-        /// TCP and UDP.
         network: Network,
         /// The directories in which it writes.
         writes: Writes,
@@ -53,18 +52,15 @@ pub enum Access {
 /// Whether a command has the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Network {
-    /// Never.
     None,
     /// If a tool, a server or its cells need it.
     IfNeeded,
-    /// Always.
     Always,
 }
 
 /// Where a command writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writes {
-    /// Nowhere.
     Nothing,
     /// Into the directory of MCP servers: their logs, their recorded tools, logins. These servers have sessions of their own.
     Servers,

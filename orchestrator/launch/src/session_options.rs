@@ -2,7 +2,6 @@
 
 use crate::endpoint::Endpoint;
 use crate::groups::Options;
-use crate::launch::ScopeParser;
 use crate::origin::executor;
 use crate::policy_files::PolicyFiles;
 use crate::project::{Project, other_names};
@@ -23,11 +22,15 @@ use std::rc::Rc;
 use thiserror::Error;
 
 pub mod environment;
+mod shell;
 
 pub use environment::Environment;
 
 /// Maximum bytes to read of a policy or scope: one more than either may have.
 const TEXT_MAX: usize = policies::FILE_MAX + 1;
+
+/// How the text of a scope file is read; the first argument is its name. Only the programs with `--scope` link it.
+pub type ScopeParser = fn(&str, &str) -> Result<Scope, Failed>;
 
 /// What selects a session, as values: the options, what the environment adds, the policy files and the scope, read once. The project
 /// is chosen at the first use.
@@ -114,7 +117,6 @@ impl SessionOptions {
         }
     }
 
-    /// The policy files.
     pub fn files(&self) -> &PolicyFiles {
         &self.files
     }

@@ -8,9 +8,7 @@ use std::io;
 pub enum Out {
     /// Our own standard streams.
     Here {
-        /// Standard output.
         out: Output,
-        /// Standard error.
         err: Output,
         /// Why nothing more is written.
         lost: Option<Lost>,

@@ -47,7 +47,7 @@ fn run() -> Result<Infallible, Failed> {
         Some(here?)
     };
     let (options, environment) = Options::of_shell(own, here)?;
-    let launch = Launch::of_process(no_scope_file);
+    let launch = Launch::of_process(no_scope_file, clap::Command::default);
     let prepared = launch.prepare_row(&Run::ROW, options, environment);
     let options = prepared.options();
     let project = options.project()?;

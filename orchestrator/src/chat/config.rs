@@ -61,7 +61,6 @@ pub struct Engines {
 }
 
 impl SearchConfig {
-    /// Reads the key.
     pub fn engines(&self, files: &Files) -> Result<Engines, Failed> {
         let key = |file: &PathBuf| find::in_file(files, BRAVE_KEY, file);
         let brave = self.brave_key_file.as_ref().map(key).transpose();

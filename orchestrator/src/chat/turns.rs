@@ -36,7 +36,6 @@ pub struct Beginning {
     pub settings: Settings,
     pub transcript: Option<Rc<Transcript>>,
     pub conversation: Conversation,
-    /// The conversation's name.
     pub id: String,
     /// The user's first message, if the command line or standard input gave it.
     pub first: Option<String>,

@@ -1,24 +1,22 @@
 //! The options of a program without a command line of its own: from environment variables.
 
-use super::{SessionOptions, named, text};
 use crate::caller::Caller;
 use crate::groups::{Options, trust};
 use crate::holder;
 use crate::origin::{Origins, is_any_named};
 use crate::project::{Project, is_worktree_of};
 use broker_protocol::{Failed, Scope, Trust};
-use policies::value::AUTO;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-const PROJECT: &str = "LAZARET_PROJECT";
-const PROFILE: &str = "LAZARET_PROFILE";
-const TRUST: &str = "LAZARET_TRUST";
+pub(super) const PROJECT: &str = "LAZARET_PROJECT";
+pub(super) const PROFILE: &str = "LAZARET_PROFILE";
+pub(super) const TRUST: &str = "LAZARET_TRUST";
 /// The other options, as JSON: passed from a session to the shell that it gives to its agent.
-const OPTIONS: &str = "LAZARET_OPTIONS";
+pub(super) const OPTIONS: &str = "LAZARET_OPTIONS";
 /// The beginning of our words before those of a shell.
 const OWN_WORD: &str = "--lazaret-";
 
@@ -26,18 +24,18 @@ const OWN_WORD: &str = "--lazaret-";
 /// scope's file may lie in the project.
 #[derive(Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-struct ShellOptions {
-    central: Option<String>,
-    image: Option<String>,
-    executor: Option<String>,
-    socket: Option<String>,
-    scope: Option<Scope>,
-    allow_host: Vec<String>,
-    allow_net: Vec<String>,
-    read: Vec<String>,
-    write: Vec<String>,
-    no_log: bool,
-    verbose: bool,
+pub(super) struct ShellOptions {
+    pub(super) central: Option<String>,
+    pub(super) image: Option<String>,
+    pub(super) executor: Option<String>,
+    pub(super) socket: Option<String>,
+    pub(super) scope: Option<Scope>,
+    pub(super) allow_host: Vec<String>,
+    pub(super) allow_net: Vec<String>,
+    pub(super) read: Vec<String>,
+    pub(super) write: Vec<String>,
+    pub(super) no_log: bool,
+    pub(super) verbose: bool,
 }
 
 /// What the environment says besides options. A project may have set it, so it only narrows.
@@ -106,7 +104,7 @@ impl Options {
     }
 
     /// Adds the environment's values where no option is given. So a decision on a command for the shell uses what the shell will
-    /// use. What a project may have set is kept apart, for [`Environment::narrowed`] and [`SessionOptions::check_profile`].
+    /// use. What a project may have set is kept apart, for [`Environment::narrowed`] and `SessionOptions::check_profile`.
     ///
     /// # Errors
     /// If a variable is invalid, or is not believed.
@@ -183,7 +181,7 @@ impl Options {
 }
 
 /// Checks the variables that name programs and directories of ours, which `project` may have set.
-fn check_variables(
+pub(super) fn check_variables(
     central: Option<&Path>,
     project: impl FnOnce() -> Option<Project>,
 ) -> Result<(), Failed> {
@@ -202,7 +200,11 @@ impl Environment {
     ///
     /// # Errors
     /// If the environment names something else, which a project may have made it do.
-    fn narrowed(&self, found: Project, directory: Option<&Path>) -> Result<Project, Failed> {
+    pub(super) fn narrowed(
+        &self,
+        found: Project,
+        directory: Option<&Path>,
+    ) -> Result<Project, Failed> {
         let Some(named) = &self.narrow_project else {
             return Ok(found);
         };
@@ -215,101 +217,6 @@ impl Environment {
             "{PROJECT} names {named}, which is not in {found}, the project of the calling program: a project may have set it; unset \
              it, or start the program there"
         )))
-    }
-}
-
-impl SessionOptions {
-    /// Checks the variables that name programs and directories of ours, which a project may have set.
-    ///
-    /// # Errors
-    /// If one of them names a place that a project can fill.
-    pub fn check_environment(&self) -> Result<(), Failed> {
-        check_variables(self.given.central.as_deref(), || {
-            self.project().ok().cloned()
-        })
-    }
-
-    /// The project `found`, or the part of it that the environment names.
-    ///
-    /// # Errors
-    /// If the environment names something else, which a project may have made it do.
-    pub fn narrowed(&self, found: Project, directory: Option<&Path>) -> Result<Project, Failed> {
-        self.environment.narrowed(found, directory)
-    }
-
-    /// Checks that the profile that the environment names opens no more than that of the policy for the project at `root`.
-    ///
-    /// # Errors
-    /// If it opens more, or does not exist.
-    pub fn check_profile(&self, root: Option<&Path>) -> Result<(), Failed> {
-        let Some(named) = &self.environment.profile else {
-            return Ok(());
-        };
-        let usual = self.files().choose("", root).profile;
-        if *named == AUTO || *named == usual {
-            return Ok(());
-        }
-        let resolve = |profile: &str| self.files().resolve(profile).map_err(Failed::from);
-        if resolve(named)?.is_within(&resolve(&usual)?) {
-            return Ok(());
-        }
-        Err(Failed::invalid(format!(
-            "{PROFILE} names the profile `{named}`, which opens more than `{usual}`: a project may have set it; name it as \
-             `default_profile` in your policy, or unset it"
-        )))
-    }
-
-    /// The variables that give a shell all options of a session in the project at `root`.
-    ///
-    /// # Errors
-    /// If the scope cannot be read, or a path is not UTF-8.
-    pub fn for_shell(&self, root: &Path) -> Result<Vec<(&'static str, OsString)>, Failed> {
-        // Exhaustive, so that a new option has to be added here.
-        let Options {
-            project: _,
-            cwd: _,
-            central,
-            profile,
-            image,
-            executor,
-            socket,
-            scope: _,
-            trust,
-            allow_host,
-            allow_net,
-            read,
-            write,
-            // Variables may come from a project's settings for an agent, and must not show its secrets.
-            reveal: _,
-            no_log,
-            verbose,
-        } = &self.given;
-        let absolute = |path: &Option<PathBuf>| {
-            let absolute = path.as_ref().map(std::path::absolute).transpose();
-            absolute
-                .map_err(|error| Failed::invalid(error.to_string()))?
-                .map(text)
-                .transpose()
-        };
-        let options = ShellOptions {
-            central: absolute(central)?,
-            image: absolute(image)?,
-            executor: absolute(executor)?,
-            socket: absolute(socket)?,
-            scope: self.scope()?,
-            allow_host: allow_host.clone(),
-            allow_net: allow_net.clone(),
-            read: named(read)?,
-            write: named(write)?,
-            no_log: *no_log,
-            verbose: *verbose,
-        };
-        let options =
-            serde_json::to_string(&options).map_err(|error| Failed::internal(error.to_string()))?;
-        let mut variables = vec![(PROJECT, root.into()), (OPTIONS, options.into())];
-        variables.extend(profile.as_ref().map(|profile| (PROFILE, profile.into())));
-        variables.extend(trust.map(|trust| (TRUST, trust.name().into())));
-        Ok(variables)
     }
 }
 

@@ -1,0 +1,36 @@
+//! What the commands about other people's servers have in common.
+
+use clap::Args;
+use orchestrator_launch::exit;
+use orchestrator_launch::groups::{DirectoryOptions, Options, VerboseOption};
+use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
+
+/// What selects the project whose servers are meant.
+#[derive(Args)]
+pub struct ServerPlace {
+    #[command(flatten)]
+    directory: DirectoryOptions,
+    #[command(flatten)]
+    verbose: VerboseOption,
+}
+
+impl ServerPlace {
+    pub fn options(&self) -> Options {
+        Options::of(&self.directory).and(&self.verbose)
+    }
+}
+
+/// The row of a command that starts servers.
+pub const fn row(name: &'static str, exit: &'static str) -> CommandRow {
+    CommandRow {
+        name,
+        sessions: Sessions::None,
+        access: Access::Confined {
+            network: Network::Always,
+            writes: Writes::Servers,
+        },
+        log: false,
+        usage: exit::USAGE,
+        exit,
+    }
+}
