@@ -105,7 +105,6 @@ impl Channel {
 /// How far a grant reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Extent {
-    /// This call.
     Once,
     /// This call, and for the rest of the session what its challenge covers ([`Challenge::covers`]).
     Session,
@@ -125,10 +124,8 @@ impl Extent {
     }
 }
 
-/// A yes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grant {
-    /// To which call.
     pub call: CallId,
     /// The digest of its challenge.
     pub digest: Digest,
@@ -159,7 +156,6 @@ pub enum GrantFault {
 }
 
 impl GrantFault {
-    /// Every fault.
     pub const ALL: [GrantFault; 5] = [
         GrantFault::NotWaiting,
         GrantFault::OtherCall,
@@ -193,7 +189,6 @@ impl GrantFault {
 pub struct Ungranted {
     /// The call it named.
     pub call: CallId,
-    /// Why.
     pub fault: GrantFault,
     /// Number of answers in this session so far that were violations.
     pub violations: u32,
@@ -223,9 +218,7 @@ pub struct SessionGrant {
 /// How the wait of a call ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Decision {
-    /// It was approved.
     Granted(Extent),
-    /// It was refused.
     Refused,
     /// No answer came in time.
     Expired,
@@ -240,14 +233,10 @@ pub enum FromApprover {
     Hello(Hello),
     /// Requests the whole request of a waiting call, and the present content of the file it would change. One at a time.
     Look {
-        /// Which call.
         call: CallId,
     },
-    /// Says yes.
     Grant(Grant),
-    /// Says no.
     Refuse {
-        /// To which call.
         call: CallId,
         /// The nonce of its challenge.
         nonce: Nonce,
@@ -256,7 +245,6 @@ pub enum FromApprover {
     Grants,
     /// Revokes a grant; answered like [`FromApprover::Grants`].
     Revoke {
-        /// Which.
         grant: u64,
     },
 }
@@ -264,22 +252,17 @@ pub enum FromApprover {
 /// A frame to an approver.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToApprover {
-    /// Answers the greeting.
     Hello(Hello),
     /// Identifies the session. Every waiting call follows.
     Session {
         /// As it was sent to the client.
         opened: Opened,
-        /// The client's process.
         client: i32,
     },
     /// A call waits for an answer.
     Asked {
-        /// Which call.
         call: CallId,
-        /// What is asked.
         challenge: Challenge,
-        /// Its tool.
         tool: String,
     },
     /// A piece of the content of the request that follows, as in [`ToBroker::Content`](crate::ToBroker::Content).
@@ -292,7 +275,6 @@ pub enum ToApprover {
     },
     /// Answers [`FromApprover::Look`]: the request, as large as the client's frame was.
     Request {
-        /// Which call.
         call: CallId,
         /// What it would do.
         request: Request,
@@ -300,22 +282,17 @@ pub enum ToApprover {
     /// A piece of the file's present content; the pieces, joined, are an encoded
     /// [`FileAnswer`](crate::FileAnswer) of a `file_read`. Passed on unparsed.
     Before {
-        /// Which call.
         call: CallId,
-        /// The piece.
         #[serde(with = "serde_bytes")]
         bytes: Vec<u8>,
     },
     /// The preview of the call is complete; without a piece before it there is no file to see.
     Seen {
-        /// Which call.
         call: CallId,
     },
     /// A call is no longer waiting for an answer.
     Ended {
-        /// Which call.
         call: CallId,
-        /// Why.
         decision: Decision,
     },
     /// An answer was not taken.

@@ -89,7 +89,6 @@ pub struct Head {
     pub file: u64,
     /// Bytes of that file.
     pub bytes: u64,
-    /// Its hash.
     pub hash: Digest,
 }
 
@@ -104,7 +103,6 @@ impl Head {
         hash: START,
     };
 
-    /// Its text.
     pub fn encode(&self) -> String {
         let mut text = String::with_capacity(Self::BYTES);
         let Self {

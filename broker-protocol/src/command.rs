@@ -8,7 +8,6 @@ use serde_bytes::ByteBuf;
 /// Runs a command in a cell.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bash {
-    /// What to run.
     pub command: Command,
     /// Working directory; the project root if absent.
     pub directory: Option<ZonePath>,
@@ -32,7 +31,6 @@ pub struct Bash {
     pub attended: bool,
 }
 
-/// A command line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Command {
     /// For `bash -c`.

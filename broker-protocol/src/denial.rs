@@ -26,7 +26,6 @@ pub struct Denial {
     pub count: u32,
 }
 
-/// What was tried.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attempt {
     /// The kind of access.
@@ -50,11 +49,9 @@ pub enum AttemptKind {
     Connect,
     /// To find the address of a name, by DNS.
     Resolve,
-    /// A system call.
     SystemCall,
     /// To use more of a resource than a limit allows.
     Use,
-    /// The call itself.
     Call,
 }
 
@@ -89,7 +86,6 @@ pub enum Remedy {
     Option(String),
     /// What the user can do, in words.
     Advice(String),
-    /// Nothing.
     Nothing,
 }
 
@@ -171,7 +167,6 @@ impl Denial {
 }
 
 impl AttemptKind {
-    /// Every kind.
     pub const ALL: [AttemptKind; 9] = [
         AttemptKind::Read,
         AttemptKind::Write,

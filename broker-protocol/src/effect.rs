@@ -33,7 +33,6 @@ pub enum Effect {
 }
 
 impl Effect {
-    /// The tool's name.
     pub fn tool(&self) -> &str {
         match self {
             Effect::WebSearch { .. } => "web_search",

@@ -13,7 +13,6 @@ const SHOWN: usize = 3;
 /// All findings of one kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
-    /// Its kind.
     pub kind: FindingKind,
     /// The first [`limit::FOUND_OBJECTS`] different ones.
     pub objects: Vec<FoundObject>,
@@ -71,7 +70,6 @@ pub enum FindingKind {
     Journal,
     /// A new name that could not be examined.
     Unexamined,
-    /// A lock.
     Lock,
     /// A setting of the user's git that a command's commits were made without.
     CommitSetting,
@@ -159,7 +157,6 @@ impl Finding {
         self.cut()
     }
 
-    /// Adds another object.
     pub fn add_object(&mut self, target: impl Into<String>) {
         self.add(Self::new(self.kind, target, String::new()));
     }

@@ -48,12 +48,7 @@ pub enum HelloError {
     #[error(
         "the peer speaks protocol version {theirs}, this side speaks {ours}; install both programs from one release"
     )]
-    Version {
-        /// The peer's version.
-        theirs: u16,
-        /// Our version.
-        ours: u16,
-    },
+    Version { theirs: u16, ours: u16 },
 }
 
 impl Hello {
@@ -167,7 +162,6 @@ impl Tier {
 /// One mechanism that confines a cell. The order is that of the table in `executor/README.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[repr(u8)]
-#[allow(missing_docs)] // The names are the documentation; each has its contract in its file in `executor/layers/src`.
 pub enum Layer {
     Environment,
     Descriptors,
@@ -280,7 +274,6 @@ impl FromIterator<Layer> for LayerSet {
 /// What is known of one layer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LayerReport {
-    /// Which.
     pub layer: Layer,
     /// Whether it is in force.
     pub state: LayerState,
@@ -291,7 +284,6 @@ pub struct LayerReport {
 pub enum LayerState {
     /// It is in force; with details such as `ABI 7`.
     InForce(String),
-    /// It does not.
     Missing {
         /// Why this machine does not have it.
         why: String,
@@ -311,7 +303,6 @@ pub struct Opened {
     pub profile: String,
     /// Digest of the effective policy.
     pub policy: Digest,
-    /// The tier.
     pub tier: Tier,
     /// Every layer and its state.
     pub layers: Vec<LayerReport>,

@@ -18,7 +18,6 @@ pub enum ToBroker {
     Hello(Hello),
     /// Asks what this machine supports. Allowed after the hello, before a session is open.
     Probe,
-    /// Opens the session.
     Open(Open),
     /// A piece of the content of a write that does not fit in one frame. The call's other pieces follow, and then the call;
     /// [`ToBroker::Cancel`] drops them.
@@ -29,25 +28,21 @@ pub enum ToBroker {
         #[serde(with = "serde_bytes")]
         bytes: Vec<u8>,
     },
-    /// Starts a call.
     Call {
         /// The client's number for it.
         call: CallId,
-        /// What to do.
         request: Request,
     },
     /// Starts a call that requests leases. It needs an approval, whatever the policy decides about the call itself.
     WantingCall {
         /// The client's number for it.
         call: CallId,
-        /// What to do.
         request: Request,
         /// The leases it requests.
         wants: Wants,
     },
     /// Bytes for the standard input of a call, within its window.
     Input {
-        /// Which call.
         call: CallId,
         /// At most [`limit::CHUNK`](crate::limit::CHUNK) bytes.
         #[serde(with = "serde_bytes")]
@@ -55,7 +50,6 @@ pub enum ToBroker {
     },
     /// Ends the standard input of a call.
     InputEnd {
-        /// Which call.
         call: CallId,
     },
     /// The client's window changed its size.
@@ -69,14 +63,11 @@ pub enum ToBroker {
     },
     /// Sends a signal to the main process of a call.
     Signal {
-        /// Which call.
         call: CallId,
-        /// Which signal.
         signal: Signal,
     },
     /// The client has received this many bytes of a call's live output and will accept as many more.
     Credit {
-        /// Which call.
         call: CallId,
         /// How many bytes.
         bytes: u32,
@@ -84,7 +75,6 @@ pub enum ToBroker {
     /// Cancels a call, and its outcome reports that. The processes of a command get SIGTERM, and after two seconds what is left is
     /// killed; cancelled again, at once.
     Cancel {
-        /// Which call.
         call: CallId,
     },
     /// Says yes to a call that waits for an answer. One that is not accepted is answered by
@@ -92,7 +82,6 @@ pub enum ToBroker {
     Grant(Grant),
     /// Says no to a call that waits for an answer.
     Refuse {
-        /// Which call.
         call: CallId,
     },
     /// Requests the present content of the file that a waiting call would change, as far as the policy lets the session read it without
@@ -112,7 +101,6 @@ pub enum ToBroker {
     /// can open it. The effect's call must have ended as [`Outcome::Granted`], and has one text.
     /// The last piece is answered by [`FromBroker::Kept`].
     Keep {
-        /// The effect's call.
         call: CallId,
         /// At most [`limit::CHUNK`](crate::limit::CHUNK) bytes.
         #[serde(with = "serde_bytes")]
@@ -156,7 +144,6 @@ pub enum FromBroker {
     Opened(Opened),
     /// Live output of a command.
     Output {
-        /// Which call.
         call: CallId,
         /// Whether this is standard error; a terminal has only standard output.
         stderr: bool,
@@ -168,7 +155,6 @@ pub enum FromBroker {
     },
     /// The broker has received this many bytes of a call's standard input and will accept as many more.
     InputCredit {
-        /// Which call.
         call: CallId,
         /// How many bytes.
         bytes: u32,
@@ -176,17 +162,13 @@ pub enum FromBroker {
     /// A piece of a file tool's answer. The pieces of a call, joined, are an encoded [`FileAnswer`](crate::FileAnswer).
     /// The broker passes them on unparsed: they come from the file worker, which it does not trust.
     Part {
-        /// Which call.
         call: CallId,
-        /// The piece.
         #[serde(with = "serde_bytes")]
         bytes: Vec<u8>,
     },
     /// A call has ended. Its process tree is dead, unless it is in the background now.
     Done {
-        /// Which call.
         call: CallId,
-        /// How it ended.
         outcome: Outcome,
         /// The resources it used.
         usage: Usage,
@@ -198,12 +180,7 @@ pub enum FromBroker {
     /// The connection ends: the client broke the protocol, or the session cannot continue.
     Fault(Failed),
     /// A call waits for an answer; nothing of it has started. There is at most one question about a call.
-    Asked {
-        /// Which call.
-        call: CallId,
-        /// What is asked.
-        challenge: Challenge,
-    },
+    Asked { call: CallId, challenge: Challenge },
     /// A piece of the file that a waiting call would change; the pieces, joined, are an encoded [`FileAnswer`](crate::FileAnswer) of a
     /// `file_read`. Passed on unparsed. The session has not read the file by this.
     Before {
@@ -226,17 +203,13 @@ pub enum FromBroker {
     Leases(Vec<Lease>),
     /// The result for a text that the client wanted saved.
     Kept {
-        /// The effect's call.
         call: CallId,
         /// Where it was saved; absent if nothing was.
         spill: Option<Spill>,
     },
     /// A command was stopped: by [`Signal::Suspend`], or because its input contained the suspend key of its
     /// terminal (Control-Z), and nothing in the cell handles that. It waits for [`Signal::Continue`].
-    Suspended {
-        /// Which call.
-        call: CallId,
-    },
+    Suspended { call: CallId },
     /// Answers [`ToBroker::Explain`], in its order: absent if the cell did not cause the failure.
     Explained(Vec<Option<Denial>>),
     /// What was found in the project since the last one of these frames; whichever call caused it. It comes before the

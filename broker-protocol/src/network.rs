@@ -103,7 +103,6 @@ pub enum ConnectionVerdict {
 }
 
 impl ConnectionVerdict {
-    /// All of them.
     pub const ALL: [Self; 5] = [
         Self::Allowed,
         Self::NotListed,

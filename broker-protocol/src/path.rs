@@ -16,7 +16,6 @@ pub const NAME_MAX: usize = 255;
 /// One of the two roots of a session, or the rest of the machine's tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Zone {
-    /// The user's project.
     Project,
     /// The session's own storage: spilled output, notes, memory.
     Central,

@@ -27,7 +27,6 @@ pub enum Outcome {
 /// The result of a command that ran.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ran {
-    /// How it ended.
     pub ended: Ended,
     /// Its output: both streams in order of arrival, or standard output alone if they are separate.
     pub output: Captured,
@@ -55,7 +54,6 @@ pub struct LeftRunning {
 /// What a command printed to standard error.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stderr {
-    /// The kept part.
     pub output: Captured,
     /// The file with all of it, if that is more than `output` contains.
     pub spill: Option<Spill>,
@@ -82,18 +80,15 @@ pub enum Ended {
     NoDirectory(i32),
 }
 
-/// A resource limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Limit {
     /// Total bytes of output.
     Output,
     /// CPU seconds.
     Cpu,
-    /// Memory.
     Memory,
     /// Size of one file.
     FileSize,
-    /// Processes and threads.
     Processes,
     /// Bytes written.
     Written,
@@ -135,7 +130,6 @@ pub struct Captured {
 /// A file in the central root that contains a command's output.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spill {
-    /// Where.
     pub path: ZonePath,
     /// Bytes in it.
     pub bytes: u64,
@@ -174,7 +168,6 @@ pub struct Refused {
     pub violation: bool,
 }
 
-/// The work failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Error)]
 #[error("{message}")]
 pub struct Failed {
@@ -212,7 +205,6 @@ pub struct Broken {
 
 /// Every kind of failure, with the name it has in results (`requirements.md`, section F).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[allow(missing_docs)] // The names are the documentation.
 pub enum ErrorKind {
     InvalidInput,
     UnknownTool,
@@ -234,7 +226,6 @@ pub enum ErrorKind {
 
 /// The stage of a call at which an error arose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)] // The names are the documentation.
 pub enum ErrorLayer {
     Validation,
     Policy,
@@ -302,7 +293,6 @@ pub type FileAnswer = Result<FileReply, Failed>;
 
 /// The answer of a file tool that succeeded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs)] // Each variant carries the type of its request's answer.
 pub enum FileReply {
     Read(Read),
     Written(Written),
@@ -408,7 +398,6 @@ pub struct Hunk {
 /// The entries of a directory, sorted by path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listed {
-    /// The entries.
     pub entries: Vec<ListedEntry>,
     /// Where the list stops, if there is more.
     pub truncated: Option<Truncated>,
@@ -419,7 +408,6 @@ pub struct Listed {
 pub struct ListedEntry {
     /// Path below the listed directory, bytes that are not UTF-8 replaced.
     pub path: String,
-    /// What it is.
     pub kind: ListedKind,
     /// Size of a regular file in bytes; otherwise 0.
     pub size: u64,
@@ -428,9 +416,7 @@ pub struct ListedEntry {
 /// What a directory entry is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ListedKind {
-    /// A regular file.
     File,
-    /// A directory.
     Directory,
     /// A symbolic link; it is not followed.
     Link,
@@ -467,7 +453,6 @@ pub struct Grepped {
 pub struct InPart {
     /// Path below the zone's root, bytes that are not UTF-8 replaced.
     pub path: String,
-    /// Why.
     pub why: Unsearched,
 }
 
@@ -543,7 +528,6 @@ pub struct Background {
 pub struct Logged {
     /// Number of its first byte, from 0. It is not the one that was asked for where that is not kept.
     pub from: u64,
-    /// The piece.
     #[serde(with = "serde_bytes")]
     pub bytes: Vec<u8>,
     /// Bytes the process has printed so far.
@@ -555,7 +539,6 @@ pub struct Logged {
 /// What the file tools have changed, newest first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Changes {
-    /// The changes.
     pub changes: Vec<Change>,
     /// Where the list stops, if there is more.
     pub truncated: Option<Truncated>,
@@ -564,7 +547,6 @@ pub struct Changes {
 /// A change that a file tool has made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
-    /// Its number.
     pub number: u64,
     /// The session that made it, as [`Opened`](crate::Opened) and the audit name it.
     pub session: String,
@@ -572,7 +554,6 @@ pub struct Change {
     pub call: CallId,
     /// When, in milliseconds since 1970.
     pub time_ms: u64,
-    /// The file.
     pub path: ZonePath,
     /// Digest of what was there before; `None` if there was no file.
     pub before: Option<Digest>,

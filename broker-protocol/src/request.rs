@@ -16,7 +16,6 @@ pub type CallId = u64;
 
 /// One tool call. Names are those of the tools.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs)] // Each variant carries the type of its name.
 pub enum Request {
     Bash(Bash),
     FileRead(FileRead),
@@ -39,18 +38,15 @@ pub enum Request {
 /// Reads a regular file, or part of it by lines.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileRead {
-    /// Which file.
     pub path: ZonePath,
     /// First line, counted from 1.
     pub offset: Option<u64>,
-    /// How many lines.
     pub limit: Option<u64>,
 }
 
 /// Writes a file: parents are made, the mode of an existing file is kept, and readers see the old file or the new one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileWrite {
-    /// Which file.
     pub path: ZonePath,
     /// Its whole new content, at most [`limit::WRITE`] bytes.
     #[serde(with = "serde_bytes")]
@@ -64,7 +60,6 @@ pub struct FileWrite {
 /// Replaces exact texts in a file, all or none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileEdit {
-    /// Which file.
     pub path: ZonePath,
     /// The replacements, each made in the result of the one before; 1 to [`limit::EDITS`].
     pub edits: Vec<Edit>,
@@ -72,7 +67,6 @@ pub struct FileEdit {
     pub expected_sha256: Option<Digest>,
 }
 
-/// One replacement.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Edit {
     /// The text that is there; not empty.
@@ -122,10 +116,8 @@ impl Occurrence {
     }
 }
 
-/// Lists a directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileList {
-    /// Which directory.
     pub path: ZonePath,
     /// How many levels down, from 1.
     pub depth: u16,
@@ -176,7 +168,6 @@ pub struct Grep {
 /// An order of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum GrepSort {
-    /// By their paths.
     Path,
     /// The one changed last first.
     Modified,
@@ -221,7 +212,6 @@ pub struct Undo {
 /// Reads a piece of a regular file as bytes: the tool `view_image`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileBytes {
-    /// Which file.
     pub path: ZonePath,
     /// First byte, counted from 0.
     pub offset: u64,

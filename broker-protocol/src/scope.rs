@@ -40,11 +40,8 @@ impl Trust {
 /// How much harm a call can do inside the zones. A tool is called dangerous from `medium` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Risk {
-    /// It only looks.
     Low,
-    /// It changes files.
     Medium,
-    /// It runs programs.
     High,
 }
 

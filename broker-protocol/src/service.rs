@@ -15,7 +15,6 @@ use serde::{Deserialize, Serialize};
 pub struct Service {
     /// What it is called in questions and in the audit: 1 to [`limit::SERVICE_NAME`] letters, digits, `_` and `-`.
     pub name: String,
-    /// What to run.
     pub command: Command,
     /// Working directory; the project root if absent.
     pub directory: Option<ZonePath>,

@@ -17,7 +17,6 @@ pub struct State {
 
 /// The tools that keep something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs)] // Each is the tool of its name.
 pub enum StateTool {
     TodoRead,
     TodoWrite,
@@ -29,7 +28,6 @@ pub enum StateTool {
     Checkpoint,
 }
 
-/// A new state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StateChange {
     /// All of it, at most [`limit::STATE`] bytes.

@@ -4,16 +4,12 @@
 use crate::command::{Bash, Command, Stdin};
 use serde_bytes::ByteBuf;
 
-/// A test runner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framework {
     /// The one whose files are there.
     Auto,
-    /// Python.
     Pytest,
-    /// Rust.
     Cargo,
-    /// Node.
     Npm,
 }
 
@@ -51,12 +47,10 @@ impl Framework {
         }
     }
 
-    /// Its name.
     pub fn name(self) -> &'static str {
         Self::NAMES[self as usize]
     }
 
-    /// What is run.
     pub fn command(self) -> Command {
         let words = |words: &[&str]| {
             Command::Arguments(

@@ -57,7 +57,6 @@ struct OpenQuestion {
     paths: Vec<LeasedPath>,
 }
 
-/// An accepted yes.
 #[derive(Debug)]
 pub struct Approval {
     /// The rule that asked.
@@ -77,8 +76,10 @@ pub enum ApprovalEvent {
     /// The call will not run.
     Ended(CallId, Outcome),
     /// An approver has requested the whole request of a call.
-    Preview { approver: u64, call: CallId },
-    /// For the client.
+    Preview {
+        approver: u64,
+        call: CallId,
+    },
     Reply(FromBroker),
 }
 

@@ -88,7 +88,6 @@ pub struct PreviewParts {
 }
 
 impl GrantedPreview {
-    /// Uses it up.
     pub fn into_parts(self) -> PreviewParts {
         self.0
     }

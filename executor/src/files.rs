@@ -26,7 +26,6 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// A job for the file worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkerJob {
-    /// A tool call.
     Call(CallId),
     /// Reads, for an approver or, without one, for the client, the file that a waiting call would change. `followed`: a link has already
     /// led elsewhere.

@@ -19,7 +19,6 @@ const BACKGROUND_KEPT: u64 = 2 * limit::LOG as u64;
 pub enum Work {
     /// A command, run by a cell.
     Command(Granted<Box<CommandPlan>>),
-    /// The file worker's.
     File(Granted),
     /// The broker answers from its list of background processes.
     BackgroundList(Granted<()>),

@@ -9,7 +9,6 @@ pub enum Token {
     Client,
     Warden,
     Worker,
-    /// A cell's report.
     Report(CallId),
     /// A command's standard output or error.
     Output(CallId),
@@ -17,7 +16,6 @@ pub enum Token {
     Input(CallId),
     /// The socket that approvers connect to.
     Approvers,
-    /// An approver's socket.
     Approver(u64),
     /// The output or the report of a background process.
     Background(u64),

@@ -7,7 +7,6 @@ use nix::unistd::pipe2;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// The broker's ends.
 #[derive(Debug)]
 pub struct Streams {
     /// Standard output, or the terminal.
@@ -18,7 +17,6 @@ pub struct Streams {
     pub stdin: Option<OwnedFd>,
 }
 
-/// The program's ends.
 pub enum ProgramStreams {
     /// Standard input (`/dev/null` where there is none), output and error.
     Pipes(Option<OwnedFd>, OwnedFd, OwnedFd),

@@ -13,7 +13,6 @@ use std::path::{Path, PathBuf};
 /// A profile that was chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// Its name.
     pub profile: String,
     /// What it was chosen by, where the project was asked.
     pub found: Option<Found>,

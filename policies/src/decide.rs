@@ -52,7 +52,6 @@ impl Question {
 /// A decision with its reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Judgement<'a> {
-    #[allow(missing_docs)]
     pub verdict: Verdict,
     /// Name of the rule that decided; `None` for a call that is allowed because its risk needs no approval.
     pub rule: Option<String>,

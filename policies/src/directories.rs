@@ -32,9 +32,7 @@ pub enum Advice {
         directory = .directory.display()
     )]
     Named {
-        /// The variable.
         variable: &'static str,
-        /// Its value.
         directory: PathBuf,
     },
 }

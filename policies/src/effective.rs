@@ -22,7 +22,6 @@ use std::sync::Arc;
 
 /// A session's policy. What is serialized is what its digest covers.
 #[derive(Clone, Debug, Serialize)]
-#[allow(missing_docs)]
 pub struct EffectivePolicy {
     pub profile: String,
     #[serde(skip)]

@@ -10,7 +10,6 @@ use thiserror::Error;
 
 /// Why there is no policy. No session opens then: one without a file's part would be a weaker one.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[allow(missing_docs)]
 pub enum PolicyError {
     #[error(transparent)]
     File(#[from] FileError),

@@ -43,7 +43,6 @@ pub enum Touch<'a> {
 
 /// The value of a parameter.
 #[derive(Clone, Debug)]
-#[allow(missing_docs)]
 pub enum Param<'a> {
     Text(Cow<'a, str>),
     Bytes(&'a [u8]),

@@ -21,7 +21,6 @@ pub struct Host {
 
 /// Why a host path is not one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[allow(missing_docs)]
 pub enum HostPathError {
     #[error(
         "a host path begins with `/`, with `~` or with `${{NAME:-default}}`, and is absolute on this machine"

@@ -49,7 +49,6 @@ pub fn fault_of_system(path: &Path) -> Option<String> {
 
 /// Why a path cannot be granted, whoever is asked.
 #[derive(Debug, PartialEq, Eq, Error)]
-#[allow(missing_docs)]
 pub enum LeaseError {
     #[error(
         "a granted path must be absolute, without `.`, `..`, doubled slashes or a slash at its end"

@@ -24,7 +24,6 @@ macro_rules! limits {
         /// Limits as a file writes them. Each key is the field of its name in [`Limits`]; an absent one changes nothing.
         #[derive(Clone, Debug, Default, Deserialize)]
         #[serde(default, deny_unknown_fields)]
-        #[allow(missing_docs)]
         pub struct LimitsTable {
             $(#[serde(deserialize_with = $read)] pub $name: Written,)*
         }

@@ -39,7 +39,6 @@ pub const AUTO_FILES_MAX: usize = 8;
 /// One policy file. An absent key changes nothing.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[allow(missing_docs)]
 pub struct PolicyFile {
     pub version: Version,
     /// In the administrator's file: users may not define profiles.
@@ -249,7 +248,6 @@ impl<'de> Deserialize<'de> for ProfileKey {
 /// Chooses a profile for projects that have all of these files in their root; without files, for those that no other entry fits.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[allow(missing_docs)]
 pub struct AutoEntry {
     pub files: Vec<ProjectFile>,
     pub profile: ProfileName,
@@ -266,7 +264,6 @@ pub fn place(text: &str, byte: usize) -> (usize, usize) {
 /// What a session that names this profile may do.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-#[allow(missing_docs)]
 pub struct Profile {
     /// Profiles that this one extends, in order; `default` if the key is absent.
     #[serde(deserialize_with = "value::one_or_many")]
@@ -303,7 +300,6 @@ pub struct Profile {
 /// A host path to grant, read-only.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[allow(missing_docs)]
 pub struct GrantEntry {
     pub path: HostPath,
     /// Whether it may be missing on this machine.
@@ -319,7 +315,6 @@ pub struct GrantEntry {
 /// Additions to a cell's environment.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-#[allow(missing_docs)]
 pub struct Environment {
     /// Names of variables to copy from the executor's environment.
     pub pass: Vec<PassName>,
@@ -352,7 +347,6 @@ pub struct ApprovalTable {
 /// Names to protect, for one reason: see [`ProtectedName`](crate::names::ProtectedName).
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[allow(missing_docs)]
 pub struct Protect {
     pub names: Vec<Spanned<NameEntry>>,
     #[serde(default)]
@@ -369,7 +363,6 @@ pub struct Protect {
 /// A form of names in transit: see [`TransitForm`](crate::transit::TransitForm).
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[allow(missing_docs)]
 pub struct TransitEntry {
     pub before: Option<Prefix>,
     pub after: Option<ExceptPattern>,

@@ -4,7 +4,6 @@ use thiserror::Error;
 
 /// Why a name cannot be opened.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[allow(missing_docs)]
 pub enum OpenFault {
     #[error("it is no protected name, so nothing has to open it")]
     NotProtected,

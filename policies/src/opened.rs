@@ -17,7 +17,6 @@ use std::collections::BTreeSet;
 pub struct OpenedName(String);
 
 impl OpenedName {
-    /// Its text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -14,7 +14,6 @@ enum Values {
     Word,
     /// Words and patterns of packages' names.
     Packages,
-    /// Only this.
     Only(&'static str),
     /// The public registry, with or without a slash at its end.
     Registry,

@@ -46,7 +46,6 @@ pub struct Member {
 pub enum MemberKind {
     /// A file whose content must stay valid, or the program looks for a repository further up: see [`is_git_head`].
     Head,
-    /// Any other file.
     File,
     /// A directory, of which only the presence counts.
     Directory,

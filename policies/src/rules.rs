@@ -24,7 +24,6 @@ pub enum Action {
     Allow,
     /// They need approval, but in an autonomous session.
     Ask,
-    /// They are refused.
     Deny,
 }
 
@@ -50,7 +49,6 @@ impl Action {
 /// A rule as a file writes it. What it means as a whole is checked when the file is read, too.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[allow(missing_docs)]
 pub struct RuleEntry {
     pub tool: RuleTool,
     pub action: Action,
@@ -69,7 +67,6 @@ pub struct RuleEntry {
 /// A condition as a file writes it: one test, with one value or several of which one must match.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[allow(missing_docs)]
 pub struct ConditionEntry {
     pub param: String,
     #[serde(default, deserialize_with = "value::one_or_many")]
@@ -84,7 +81,6 @@ pub struct ConditionEntry {
 
 /// Why a rule whose values are valid is none.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[allow(missing_docs)]
 pub enum RuleFault {
     #[error("a rule has a `why`: the reason that the user and the model get")]
     Why,
@@ -118,7 +114,6 @@ pub struct Rule {
     pub origin: Origin,
     /// The tool's canonical name, or `*`.
     pub tool: String,
-    #[allow(missing_docs)]
     pub action: Action,
     /// The reason that the user and the model get.
     pub why: String,
@@ -229,7 +224,6 @@ fn command_of(entry: &RuleEntry) -> Result<Option<CommandRule>, RuleFault> {
 pub struct Condition {
     /// The canonical name of the parameter.
     pub param: String,
-    #[allow(missing_docs)]
     pub test: Test,
     /// One of these must match.
     pub values: Vec<String>,
@@ -241,7 +235,6 @@ pub struct Condition {
 
 /// How a parameter is compared with a value: see the keys of [`ConditionEntry`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[allow(missing_docs)]
 pub enum Test {
     Equals,
     Contains,
@@ -369,7 +362,6 @@ impl ValueMatcher {
 /// What the rules say about a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleMatch<'a> {
-    #[allow(missing_docs)]
     pub action: Action,
     /// The rule that decides about the call.
     pub rule: &'a Rule,

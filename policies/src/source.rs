@@ -46,7 +46,6 @@ impl SourceKind {
 
 /// A policy file that has been read.
 #[derive(Clone, Debug)]
-#[allow(missing_docs)]
 pub struct Source {
     /// Its path, or `shipped NAME`.
     pub name: String,
@@ -83,7 +82,6 @@ impl fmt::Display for Origin {
 /// A policy file that exists and cannot be used. No session opens without it: the policy would be weaker.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("the policy file {} cannot be used: {why}", .path.display())]
-#[allow(missing_docs)]
 pub struct FileError {
     pub path: PathBuf,
     #[source]
@@ -92,7 +90,6 @@ pub struct FileError {
 
 /// Why a policy file cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[allow(missing_docs)]
 pub enum FileFault {
     /// The kernel refuses to open it, or it is a link without a target.
     #[error(transparent)]

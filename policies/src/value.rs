@@ -21,7 +21,6 @@ pub const AUTO: &str = "auto";
 
 /// Why a value is not what its key takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[allow(missing_docs)] // The messages say it.
 pub enum ValueError {
     #[error("this build reads `version = 1`")]
     Version,
@@ -246,7 +245,6 @@ checked_text!(
 
 /// A protected name as a file writes it: a pattern, or `{ name = PATTERN, source = TEXT }`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub struct NameEntry {
     pub pattern: NamePattern,
     /// The document that says what a host does with it, for people who read the file.

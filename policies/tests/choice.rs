@@ -1,5 +1,5 @@
 //! Which profile a project gets, and that it gains none that nobody meant for it.
-#![allow(missing_docs, clippy::unwrap_used)]
+#![allow(clippy::unwrap_used)]
 
 use policies::choice::{Found, has_file};
 use policies::{Choice, Host, Policies, PolicyError, Source, SourceKind};

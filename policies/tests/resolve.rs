@@ -1,5 +1,5 @@
 //! How policy files make one policy, and that later ones only narrow.
-#![allow(missing_docs, clippy::unwrap_used)]
+#![allow(clippy::unwrap_used)]
 
 use broker_protocol::{Layer, Trust};
 use policies::{

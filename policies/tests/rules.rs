@@ -1,5 +1,5 @@
 //! What rules, scopes and trust come to, through the policy files they are written in.
-#![allow(missing_docs, clippy::unwrap_used)]
+#![allow(clippy::unwrap_used)]
 
 use broker_protocol::{
     Bash, Command, Edit, FileEdit, FileList, FileRead, FileWrite, Framework, Glob, Grep,

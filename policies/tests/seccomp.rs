@@ -1,6 +1,6 @@
 //! The lists of `seccomp/`: each compiles on both architectures, and does what it says. The compiled program is run
 //! here on calls that are never made.
-#![allow(missing_docs, clippy::unwrap_used)]
+#![allow(clippy::unwrap_used)]
 
 use seccompiler::{BpfProgram, TargetArch};
 use serde_json::Value;

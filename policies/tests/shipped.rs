@@ -1,5 +1,5 @@
 //! What the shipped profiles promise: what is closed, what works, what is never granted.
-#![allow(missing_docs, clippy::unwrap_used)]
+#![allow(clippy::unwrap_used)]
 
 use policies::model::PolicyFile;
 use policies::{EffectivePolicy, Host, Policies, Protection, WhenNew};

@@ -1,5 +1,4 @@
 #![doc = include_str!("../README.md")]
-#![allow(missing_docs)]
 
 pub mod suite;
 mod gate;

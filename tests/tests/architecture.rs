@@ -17,7 +17,7 @@ fn main() -> ExitCode {
 }
 
 /// Most doc comments of the workspace that only repeat a name.
-const FILLER_MAX: usize = 950;
+const FILLER_MAX: usize = 600;
 
 /// A law that the real tree keeps.
 struct Law {

@@ -105,7 +105,6 @@ pub fn clone3_user_namespace() -> io::Result<()> {
     }
 }
 
-/// Makes an io_uring.
 pub fn io_uring() -> io::Result<()> {
     // `struct io_uring_params` is 120 bytes, which the kernel fills.
     let mut parameters = [0u64; 15];
@@ -219,7 +218,6 @@ pub fn x32() -> io::Result<()> {
     Err(io::Error::from_raw_os_error(libc::ENOSYS))
 }
 
-/// Nor this entry.
 #[cfg(not(target_arch = "x86_64"))]
 pub fn int80() -> io::Result<()> {
     Err(io::Error::from_raw_os_error(libc::ENOSYS))

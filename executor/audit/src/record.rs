@@ -22,9 +22,7 @@ const PART: usize = 320;
 pub enum LeaseEnd {
     /// Its call is over.
     Call,
-    /// Its minutes are.
     Time,
-    /// It was revoked.
     Revoked,
     /// Another object lies at its path.
     Changed,
@@ -382,7 +380,6 @@ pub struct SessionFacts {
     pub policy: Digest,
     /// How its cells are closed.
     pub tier: Tier,
-    /// Those in force.
     pub layers: LayerSet,
 }
 

@@ -18,12 +18,10 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum number of pending requests of one kind. More would fill the warden's socket, which holds about 280 messages.
 const IN_FLIGHT_MAX: usize = 32;
 
-/// A session's warden.
 #[derive(Debug)]
 pub struct Warden {
     /// Readable when the warden has sent a message.
     pub socket: OwnedFd,
-    /// Its process.
     pub child: Child,
     /// Pending requests, in order.
     open: VecDeque<WardenRequest>,

@@ -12,7 +12,6 @@ use nix::unistd::{Pid, getgid, getuid};
 use std::fs;
 use std::io::{self, Read, Write};
 
-/// The running kernel.
 #[derive(Clone, Debug)]
 pub struct Kernel {
     /// `uname -r`.

@@ -84,7 +84,6 @@ pub fn own_files(program: &Path, configuration: &Path) -> Vec<PathBuf> {
 pub struct NamedPath {
     /// The file that contains the setting.
     pub file: PathBuf,
-    /// The setting.
     pub key: String,
     /// The directory, without links, to which `path` is relative.
     pub directory: PathBuf,

@@ -39,7 +39,6 @@ pub struct Candidate {
 
 /// Why a file is not masked.
 #[derive(Debug, Error)]
-#[allow(missing_docs)] // The messages say it.
 pub enum NotMasked {
     #[error("{0}")]
     Form(#[from] DotenvFault),

@@ -48,7 +48,6 @@ const CERTIFICATES: [&str; 11] = [
 /// The network that a session's programs have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// None.
     Offline,
     /// A relay without a host so far: programs stay offline until one is granted.
     Waiting,

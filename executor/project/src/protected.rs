@@ -26,36 +26,24 @@ pub enum ProtectError {
         "{zone} itself has more than {ENTRIES_MAX} entries, so protected names in it cannot be found; \
          remove some, or choose a smaller project root"
     )]
-    TooLarge {
-        /// Its path.
-        zone: PathBuf,
-    },
+    TooLarge { zone: PathBuf },
     /// The central root itself has too many names.
     #[error(
         "{central} has more than {ENTRIES_MAX} names, or more protected names than can be closed, and they could not be set aside; \
          remove them, or choose another central root with --central"
     )]
-    CentralTooLarge {
-        /// Its path.
-        central: PathBuf,
-    },
+    CentralTooLarge { central: PathBuf },
     /// A leased directory is too large to search.
     #[error(
         "it has more than {max} entries, so what is protected in it cannot be found in time; request a smaller directory"
     )]
-    LeaseTooLarge {
-        /// The bound.
-        max: usize,
-    },
+    LeaseTooLarge { max: usize },
     /// The repository around the project is too large to search.
     #[error(
         "{around} is the repository around the project and has more than {ENTRIES_MAX} entries, so what leads from there \
          into the project cannot be found; choose a project root in a smaller repository"
     )]
-    AroundTooLarge {
-        /// Its path.
-        around: PathBuf,
-    },
+    AroundTooLarge { around: PathBuf },
     /// A root itself contains too many protected names.
     #[error(
         "more than {max} protected names were found, and {} is one too many in a root itself; remove some of them",
@@ -69,12 +57,7 @@ pub enum ProtectError {
     },
     /// The contents of a root cannot be listed.
     #[error("{zone} cannot be listed, so protected names in it cannot be found: {source}")]
-    Unlisted {
-        /// Its path.
-        zone: PathBuf,
-        /// The kernel's answer.
-        source: io::Error,
-    },
+    Unlisted { zone: PathBuf, source: io::Error },
     /// The user's git settings exceed the maximum that is read.
     #[error(
         "{file} has more of git's settings than are read when a session opens ({} KiB a file), or there are too many such files; what \
@@ -89,10 +72,7 @@ pub enum ProtectError {
     #[error(
         "the settings of the user's git cannot be read, so what they name in the project cannot be closed: {source}"
     )]
-    SettingsUnread {
-        /// Why.
-        source: io::Error,
-    },
+    SettingsUnread { source: io::Error },
     /// A setting names a directory that contains a root.
     #[error(
         "{key} in {file} names a root of the session or a directory above it, all of which would be closed; change the setting, or \
@@ -101,17 +81,13 @@ pub enum ProtectError {
     SettingOfRoot {
         /// The file of settings.
         file: PathBuf,
-        /// The setting.
         key: String,
     },
     /// A link would make a whole root protected.
     #[error(
         "{link} has a protected name and leads to a root of the session, all of which would be closed; remove the link"
     )]
-    LinkToRoot {
-        /// Its path.
-        link: PathBuf,
-    },
+    LinkToRoot { link: PathBuf },
 }
 
 /// The result of searching the zones.

@@ -28,7 +28,6 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 /// The file worker's program, and the layers that confine it.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkerImage<'f> {
-    /// Its file.
     pub file: BorrowedFd<'f>,
     /// The layers of the flat tier on this machine.
     pub layers: LayerSet,

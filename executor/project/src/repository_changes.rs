@@ -19,7 +19,6 @@ use std::path::{Path, PathBuf};
 const EVENTS: usize = 64 * 1024;
 /// Bytes of an event before its name (`struct inotify_event`).
 const HEAD: usize = 16;
-/// What is reported.
 const MASK: u32 = libc::IN_OPEN
     | libc::IN_MODIFY
     | libc::IN_ATTRIB

@@ -19,7 +19,6 @@ mod switch {
     use std::ffi::CString;
     use std::io;
 
-    /// No switch.
     #[derive(Clone, Debug)]
     pub struct Ablation;
 
@@ -44,7 +43,6 @@ mod switch {
             true
         }
 
-        /// The kernel's.
         pub fn landlock_abi(&self, kernel: u32) -> u32 {
             kernel
         }
@@ -54,7 +52,6 @@ mod switch {
             built
         }
 
-        /// None.
         pub fn descriptors(&self) -> &[u32] {
             &[]
         }

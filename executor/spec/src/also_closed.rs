@@ -8,7 +8,6 @@ use std::path::PathBuf;
 pub struct AlsoClosed {
     /// Absolute.
     pub path: PathBuf,
-    /// Why.
     pub why: WhyClosed,
 }
 
@@ -23,7 +22,6 @@ pub enum WhyClosed {
     Setting {
         /// The file of settings.
         file: PathBuf,
-        /// The setting.
         key: String,
     },
     /// It is one of Lazaret's own programs or settings, or a link from these leads there.

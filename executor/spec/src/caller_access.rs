@@ -6,9 +6,7 @@ use executor_sys::peer;
 /// How a session's supervisors get at their callers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallerAccess {
-    /// To their memory.
     pub memory: MemoryAccess,
-    /// To their sockets.
     pub sockets: SocketAccess,
 }
 

@@ -72,12 +72,7 @@ pub enum End {
     /// It did not start; the error number.
     NotStarted(i32),
     /// The cell could not be confined: nothing was started.
-    Unconfined {
-        /// What failed.
-        part: Part,
-        /// The error number.
-        errno: i32,
-    },
+    Unconfined { part: Part, errno: i32 },
     /// Its working directory could not be entered; the error number.
     NoDirectory(i32),
 }
@@ -86,7 +81,6 @@ pub enum End {
 pub const REPORT_LEN: usize = 32;
 
 impl Report {
-    /// The message.
     pub fn encode(&self) -> [u8; REPORT_LEN] {
         let (tag, detail, value) = match self.end {
             End::Exited(code) => (0, 0, code),

@@ -61,7 +61,6 @@ pub struct SetupError {
     pub part: Part,
     /// The operation that failed, with its object.
     pub step: String,
-    /// The kernel's answer.
     pub source: io::Error,
     /// The privilege that this machine denies, if that is the cause.
     pub refused: Option<Privilege>,
@@ -91,7 +90,6 @@ pub enum Privilege {
 }
 
 impl Privilege {
-    /// All of them.
     pub const ALL: [Privilege; 8] = [
         Privilege::Namespaces,
         Privilege::IdMap,

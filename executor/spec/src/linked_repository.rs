@@ -37,7 +37,6 @@ pub struct LinkedRepository {
 
 /// Why the directory that a project's `.git` names stays closed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[allow(missing_docs)]
 pub enum NotLinked {
     #[error(
         "nothing in it leads back to the project: `core.worktree` in its settings, or `git_directories` in your policy, opens it"

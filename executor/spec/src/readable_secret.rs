@@ -14,7 +14,6 @@ pub struct ReadableSecret {
     pub id: ObjectId,
     /// Its birth time, if the file system reports it.
     pub born: Option<SystemTime>,
-    /// What commands read.
     pub seen: Seen,
     /// Whether no file of policy keeps it from being revealed.
     pub may_be_revealed: bool,
@@ -23,8 +22,6 @@ pub struct ReadableSecret {
 /// What commands read of a file of secrets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Seen {
-    /// This text.
     Masked(Arc<[u8]>),
-    /// Its content.
     Real,
 }

@@ -32,7 +32,6 @@ pub struct Refusal {
     /// A real path, an address with its port, or the name of a system call; its first `TARGET_MAX` bytes. Of what is misplaced, the
     /// object's identity and the whole path.
     pub target: Vec<u8>,
-    /// How often.
     pub count: u32,
 }
 

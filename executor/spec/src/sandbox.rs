@@ -28,7 +28,6 @@ pub const CACHES: &str = "caches";
 
 /// What was chosen for a session's cells before anything of them is planned. [`Rooted`] has the same fields, with their meaning.
 #[derive(Debug)]
-#[allow(missing_docs)]
 pub struct Roots {
     pub policy: EffectivePolicy,
     pub tier: Tier,
@@ -151,7 +150,6 @@ pub enum ViewKind {
     Image,
     /// A symbolic link, with its target text.
     Link(PathBuf),
-    /// A device node.
     Device,
 }
 

@@ -6,7 +6,6 @@ use nix::sys::stat::{Mode, mkdirat};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-/// Its name.
 pub const NAME: &str = ".lazaret";
 
 const DIRECTORY: OFlag = OFlag::O_PATH

@@ -8,9 +8,7 @@ use std::os::fd::OwnedFd;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum WardenRequest {
-    /// A cell.
     Cell = b'c',
-    /// A pseudo-terminal.
     Terminal = b't',
     /// A cell with leases of paths. With descriptors: see `LeaseHandover` of `executor-leases`.
     LeasedCell = b'l',
@@ -35,7 +33,6 @@ pub enum WardenMessage {
     Failed {
         /// What it belongs to.
         part: Part,
-        /// The kernel's error.
         errno: i32,
         /// The privilege that the machine denies this user, if that is the cause.
         refused: Option<Privilege>,

@@ -48,15 +48,12 @@ pub const MESSAGE_MAX: usize = 1 + USAGE_LEN + CHUNK;
 /// What a file worker needs to know. It is trusted, because it comes from the broker.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct WorkerSpec {
-    /// Of the session.
     pub tier: Tier,
     /// Those to put up.
     pub layers: LayerSet,
     /// The ABI to use.
     pub landlock_abi: u32,
-    /// The project root.
     pub project: RootSpec,
-    /// The central root.
     pub central: RootSpec,
     /// Paths besides both roots that file tools may read.
     pub granted: Vec<PathBuf>,
@@ -64,7 +61,6 @@ pub struct WorkerSpec {
     pub names: Vec<NameSpec>,
     /// What is protected although no name shows it.
     pub objects: ObjectSpec,
-    /// The session's scope.
     pub scope: Option<Scope>,
     /// Maximum bytes of changes saved for undo.
     pub undo: u64,
@@ -166,7 +162,6 @@ pub struct HiddenNames {
     pub first: Vec<Vec<u8>>,
     /// How many there are.
     pub count: u64,
-    /// Of all.
     pub digest: Digest,
 }
 
@@ -195,7 +190,6 @@ pub enum IndexFault {
 /// What `HEAD` has under a file's path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum InHead {
-    /// Nothing.
     Nothing,
     /// It cannot be determined: something on the way cannot be read, which git may read.
     Unknown,

@@ -22,7 +22,6 @@ pub enum Answer {
     Descriptor(OwnedFd, bool),
     /// The same, for a descriptor that cannot be written to.
     Readable(OwnedFd, bool),
-    /// Not yet.
     Pending(Pending),
     /// The kernel continues the call: nothing is decided about it here.
     GoOn,
@@ -106,7 +105,6 @@ impl Pending {
         Pending::Handshake(socket).retry()
     }
 
-    /// Tries once.
     pub fn retry(self) -> Result<Answer> {
         match self {
             Pending::Reader {

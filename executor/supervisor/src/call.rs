@@ -162,7 +162,6 @@ impl Call<'_> {
         }
     }
 
-    /// Notes a refusal.
     pub fn note(&self, kind: AttemptKind, cause: Cause, target: &[u8]) {
         self.refusals.borrow_mut().note(kind, cause, target);
     }

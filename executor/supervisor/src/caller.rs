@@ -143,7 +143,6 @@ impl Caller {
         }
     }
 
-    /// Its process.
     pub fn process(&self) -> Result<i32> {
         proc::figure(self.thread, "status", "Tgid")
             .map(|number| number as i32)

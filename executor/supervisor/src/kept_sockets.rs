@@ -25,7 +25,6 @@ const NAMES_MAX: usize = 1024;
 /// What a cell's supervisor has made for its callers.
 #[derive(Default)]
 pub struct KeptSockets {
-    /// By inode.
     pub(crate) sockets: HashMap<u64, OwnedFd>,
     /// Which of these are being connected.
     pub(crate) connecting: Vec<u64>,
@@ -43,7 +42,6 @@ pub(crate) struct Watcher {
 
 /// A socket of the caller.
 pub enum CallersSocket {
-    /// A copy.
     Copy(OwnedFd),
     /// One of which there is no copy, by its inode: connected, or received from elsewhere.
     Other(u64),

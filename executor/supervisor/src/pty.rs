@@ -22,7 +22,6 @@ const FLAGS: OFlag = OFlag::O_RDWR.union(OFlag::O_NOCTTY).union(OFlag::O_CLOEXEC
 /// Requests a new terminal; any other number requests the slave's end of that terminal.
 const NEW: u32 = 0;
 
-/// The warden's side.
 pub struct PtyMaker {
     /// Readable when a cell has sent a request.
     pub socket: OwnedFd,
@@ -97,7 +96,6 @@ fn machine_has_enough() -> io::Result<bool> {
     Ok(figure("nr")? < figure("max")? / 2)
 }
 
-/// A cell's side.
 pub struct PtyClient(OwnedFd);
 
 impl PtyClient {

@@ -222,7 +222,6 @@ impl Call<'_> {
 
 /// The kind of address of a socket in a cell.
 enum Address<'a> {
-    /// A file.
     Path(&'a [u8]),
     /// TCP, in the flat tier.
     Tcp,

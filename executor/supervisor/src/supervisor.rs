@@ -163,7 +163,6 @@ impl<'a> Supervisor<'a> {
         !self.pending.is_empty() || self.loopback.borrow().waits()
     }
 
-    /// Answers one call.
     pub fn answer(&mut self) {
         // The caller may have been killed meanwhile.
         let Ok(notification) = notify::next(self.listener.as_fd()) else {

@@ -202,7 +202,6 @@ impl Call<'_> {
         }
     }
 
-    /// The caller's socket.
     fn tcp(&self, fd: i32) -> Result<Kind> {
         let socket = match self.socket(fd)? {
             CallersSocket::Copy(socket) => socket,

@@ -8,7 +8,6 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 /// A call that waits for an answer.
 #[derive(Clone, Copy, Debug)]
 pub struct Notification {
-    /// Its notification ID.
     pub id: u64,
     /// The thread that made it.
     pub thread: i32,

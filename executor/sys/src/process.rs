@@ -8,9 +8,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// Which of the two processes returns from a fork.
 pub enum Fork {
-    /// The new one.
     Child,
-    /// The old one.
     Parent(Child),
 }
 
@@ -19,7 +17,6 @@ pub enum Fork {
 pub struct Child {
     /// The number in the caller's PID namespace.
     pub pid: i32,
-    /// The pidfd.
     pub pidfd: OwnedFd,
 }
 
@@ -128,7 +125,6 @@ pub fn kill_all(signal: c_int) -> io::Result<()> {
 pub struct ChildChange {
     /// The number of the child.
     pub pid: i32,
-    /// The new state.
     pub state: ChildState,
     /// Its resource usage, including the children it has waited for.
     pub used: CpuAndMemory,

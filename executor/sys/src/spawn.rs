@@ -125,7 +125,6 @@ struct Shared {
 const LEFT: u32 = 0;
 /// The child runs its setup, the parent waits.
 const PREPARING: u32 = 1;
-/// The child waits.
 const WAITING: u32 = 2;
 /// The child becomes a program while the parent waits, or does what `start` allows.
 const STARTING: u32 = 3;
@@ -232,7 +231,6 @@ impl Drop for PreparedChild<'_> {
 }
 
 impl PreparedChild<'_> {
-    /// Its process number.
     pub fn pid(&self) -> i32 {
         self.pid
     }

@@ -24,7 +24,6 @@ pub struct FileState {
     pub mode: Mode,
 }
 
-/// A change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangeRecord {
     /// The session that made it: [`SESSION_LEN`] hexadecimal digits.

@@ -195,7 +195,6 @@ pub enum UndoError {
 /// Why a pattern is invalid.
 #[derive(Debug, Error)]
 pub enum PatternError {
-    /// Not a glob.
     #[error("the glob {pattern:?} is not valid: {why}")]
     Glob { pattern: String, why: String },
     /// Not a regular expression that can be searched for line by line.

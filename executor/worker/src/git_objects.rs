@@ -80,7 +80,6 @@ impl ObjectName {
 
 /// The objects of a repository.
 pub struct Objects<'d> {
-    /// Its common directory.
     common: &'d OwnedFd,
     /// Bytes that may still be read and unpacked.
     left: Cell<usize>,

@@ -55,7 +55,6 @@ impl Stamp {
 /// What the session knows of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
-    /// Its content.
     Whole(Digest),
     /// Part of its content, when the file was in this state.
     Part(Stamp),

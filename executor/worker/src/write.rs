@@ -71,7 +71,6 @@ impl CurrentFile {
         })
     }
 
-    /// Its permissions.
     pub fn mode(&self) -> Mode {
         Mode::from_bits_truncate(self.stat.st_mode & 0o777)
     }

@@ -48,14 +48,12 @@ enum Building {
     },
 }
 
-/// A whole answer.
 #[derive(Debug)]
 pub struct Answer {
     /// Its parts, the calls among them.
     pub parts: Vec<Part>,
     /// Calls whose input was no JSON object, by ID, with the reason.
     pub malformed: BTreeMap<String, String>,
-    /// What it cost.
     pub usage: Usage,
     /// Why it ended; `None` if it was cut off.
     pub stop: Option<Stop>,

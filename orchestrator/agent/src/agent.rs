@@ -46,7 +46,6 @@ pub struct Order {
     pub conversation: Arc<str>,
     /// The answer's ID, for the events.
     pub message: Arc<str>,
-    /// The user's message.
     pub text: String,
 }
 

@@ -11,7 +11,6 @@ pub const CAPACITY: usize = 32;
 
 /// A piece of a model's answer. `index` distinguishes the parts of one answer.
 #[derive(Clone, Debug, PartialEq)]
-#[allow(missing_docs, reason = "the fields are what their names say")]
 pub enum Chunk {
     /// Text for the user.
     Text { index: u32, text: String },

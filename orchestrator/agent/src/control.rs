@@ -9,7 +9,6 @@ use std::rc::Rc;
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
-/// Steers one run.
 #[derive(Default)]
 pub struct Control {
     cancel: CancellationToken,

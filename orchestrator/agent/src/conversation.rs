@@ -43,7 +43,6 @@ impl FromIterator<String> for CallIds {
 /// The messages so far.
 #[derive(Clone, Debug, Default)]
 pub struct Conversation {
-    /// The messages.
     pub messages: Vec<Message>,
     /// The IDs of all calls in them and of subagents.
     pub ids: CallIds,

@@ -10,7 +10,6 @@ const REASON_MAX: usize = 500;
 
 /// Why a model gave no answer, or an incomplete one. No message contains a key: a vendor receives it only in a header.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[allow(missing_docs, reason = "the messages say it")]
 pub enum ProviderError {
     #[error(
         "no key for {provider}: set {variable}, name a file of mode 0600 with --key-file, or store it in the desktop keyring \

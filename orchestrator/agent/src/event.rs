@@ -29,7 +29,6 @@ pub struct Event {
 /// What happened. Texts of others in it have no known secret and no unsafe character any more.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(tag = "type", content = "payload", rename_all_fields = "camelCase")]
-#[allow(missing_docs, reason = "the fields are what their names say")]
 pub enum Body {
     /// The run begins.
     #[serde(rename = "chat:stream-start")]
@@ -132,7 +131,6 @@ pub enum Body {
 /// The question whether a call may run.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-#[allow(missing_docs, reason = "the fields are what their names say")]
 pub struct Confirm {
     pub tool_id: String,
     pub tool_name: String,
@@ -170,7 +168,6 @@ pub struct Confirm {
 /// What a command printed.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(untagged, rename_all_fields = "camelCase")]
-#[allow(missing_docs, reason = "the fields are what their names say")]
 pub enum Output {
     Text { chunk: String },
     Bytes { chunk_base64: String },
@@ -179,7 +176,6 @@ pub enum Output {
 /// The result of a call.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-#[allow(missing_docs, reason = "the fields are what their names say")]
 pub struct ToolResult {
     pub tool_id: String,
     pub tool_name: String,
@@ -201,7 +197,6 @@ pub struct ToolResult {
 
 /// An error of a call.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-#[allow(missing_docs, reason = "the fields are what their names say")]
 pub struct ErrorInfo {
     pub kind: &'static str,
     pub layer: &'static str,

@@ -52,9 +52,7 @@ impl FallbackWhen {
 /// The provider that takes over, and when. It then receives the whole conversation.
 #[derive(Clone)]
 pub struct Fallback {
-    /// When.
     pub when: FallbackWhen,
-    /// The provider.
     pub provider: Rc<dyn Provider>,
     /// The model; by default, the provider's smallest that can chat.
     pub model: Option<String>,

@@ -47,7 +47,6 @@ impl HookEvent {
 /// The input of a hook: the JSON on its standard input.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-#[allow(missing_docs, reason = "the fields are what their names say")]
 pub struct Occasion {
     pub event: HookEvent,
     pub conversation_id: String,
@@ -58,7 +57,6 @@ pub struct Occasion {
 /// A call as hooks receive it, with canonical names.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-#[allow(missing_docs, reason = "the fields are what their names say")]
 pub struct HookedCall {
     pub tool_id: String,
     pub tool: String,
@@ -73,7 +71,6 @@ pub struct HookedCall {
 
 /// A file, by the name that the model used.
 #[derive(Clone, Debug, Serialize)]
-#[allow(missing_docs, reason = "the fields are what their names say")]
 pub struct HookedFile {
     pub path: String,
 }
@@ -142,7 +139,6 @@ impl HookAnswer {
 /// What a hook has done, as front ends are told.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-#[allow(missing_docs, reason = "the fields are what their names say")]
 pub struct HookRan {
     pub hook: String,
     pub event: HookEvent,

@@ -28,7 +28,6 @@ impl Key {
             .then(|| Self(text.to_owned()))
     }
 
-    /// The key itself.
     pub fn expose(&self) -> &str {
         &self.0
     }

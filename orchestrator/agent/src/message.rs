@@ -12,20 +12,14 @@ use serde_json::Value;
 )]
 pub enum Message {
     /// A message of the user, or of the loop in the user's place.
-    User {
-        /// The text.
-        text: String,
-    },
+    User { text: String },
     /// The model's text and calls.
     Assistant {
         /// Its parts, in order.
         parts: Vec<Part>,
     },
     /// The answers to the calls of the previous message: one for each, in the order of the calls.
-    Tools {
-        /// The answers.
-        answers: Vec<ToolAnswer>,
-    },
+    Tools { answers: Vec<ToolAnswer> },
 }
 
 /// A part of a model's message.
@@ -38,12 +32,10 @@ pub enum Message {
 pub enum Part {
     /// Text for the user.
     Text {
-        /// The text.
         text: String,
     },
     /// Thoughts. With a signature they are returned to the vendor unchanged.
     Thinking {
-        /// The text.
         text: String,
         /// The vendor's signature of it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -53,10 +45,8 @@ pub enum Part {
     Sealed {
         /// The vendor, by the name of its wire format.
         vendor: String,
-        /// The vendor's data.
         data: Value,
     },
-    /// A call.
     ToolCall(ToolCall),
 }
 
@@ -75,7 +65,6 @@ pub struct ToolCall {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolAnswer {
-    /// The call's id.
     pub id: String,
     /// The tool's name as the model wrote it.
     pub name: String,

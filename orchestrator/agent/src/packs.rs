@@ -22,7 +22,6 @@ const PROMPT_MAX: usize = 64 << 10;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pack {
-    /// Its name.
     pub name: String,
     /// The tools to list to the model, by name or by the beginning of their names before a `*`; all if absent. A pack only narrows.
     pub tools: Option<Vec<String>>,
@@ -66,7 +65,6 @@ fn two() -> u32 {
 
 /// Why a pack is invalid.
 #[derive(Debug, Error)]
-#[allow(missing_docs, reason = "the messages say it")]
 pub enum PackError {
     #[error("{0}")]
     Toml(#[from] toml::de::Error),

@@ -15,7 +15,6 @@ pub const EVENTS: usize = 64;
 
 /// Receives every event, in order. It must not block.
 pub trait Listener {
-    /// Takes an event.
     fn hear(&self, event: &Event);
 
     /// Takes a request to a model, or its answer.
@@ -76,7 +75,6 @@ impl Publisher {
         self.sanitizer.stream(Unsafe::Remove)
     }
 
-    /// The secrets.
     pub fn redactor(&self) -> &'static Redactor {
         self.sanitizer.redactor()
     }

@@ -9,7 +9,6 @@ const REMEMBERED: usize = 8;
 /// A call with more than this many equal ones among those remembered is a loop.
 const ALIKE: usize = 2;
 
-/// The last calls.
 #[derive(Debug, Default)]
 pub struct Repeats(VecDeque<u64>);
 

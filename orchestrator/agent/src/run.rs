@@ -32,7 +32,6 @@ pub(crate) struct Parts {
     pub opened: Cell<bool>,
 }
 
-/// One run.
 pub(crate) struct Run<'a> {
     pub parts: &'a Parts,
     pub publisher: Publisher,
@@ -74,7 +73,6 @@ pub(crate) struct Progress {
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq)]
 pub struct End {
-    /// Why.
     pub reason: EndReason,
     /// What went wrong, if anything did.
     pub error: Option<ProviderError>,
@@ -132,7 +130,6 @@ impl Run<'_> {
         budget.with_prompt(&self.system.borrow(), &self.tools)
     }
 
-    /// Adds a message.
     pub fn say(&self, conversation: &mut Conversation, message: Message) {
         if self.is_main
             && let Some(transcript) = &self.parts.transcript

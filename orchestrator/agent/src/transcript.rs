@@ -13,7 +13,6 @@ use std::io::{self, Write};
 /// Maximum bytes of a transcript; the rest is left out, and the last line says so.
 pub const BYTES_MAX: u64 = 64 << 20;
 
-/// A line.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", content = "payload", rename_all = "snake_case")]
 enum Line {
@@ -21,7 +20,6 @@ enum Line {
     Start(Value),
     /// An event, in its wire form.
     Event(Value),
-    /// A message.
     Message(Message),
     /// The transcript has reached its limit.
     Full,
@@ -67,7 +65,6 @@ impl Transcript {
         }
     }
 
-    /// Writes a message.
     pub fn message(&self, message: &Message) {
         self.write(&Line::Message(message.clone()));
     }
@@ -108,7 +105,6 @@ impl Listener for Transcript {
 pub struct Recorded {
     /// The settings of the conversation.
     pub start: Value,
-    /// The messages.
     pub messages: Vec<Message>,
     /// The events, in their wire form.
     pub events: Vec<Value>,

@@ -43,7 +43,6 @@ pub(crate) struct ModelTurn<'a> {
 pub(crate) struct TurnEnd {
     /// The answer, as far as it arrived.
     pub answer: Answer,
-    /// What went wrong.
     pub error: Option<ProviderError>,
 }
 

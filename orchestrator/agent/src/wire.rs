@@ -20,7 +20,6 @@ pub const OPENAI_KEY: &str = "OPENAI_API_KEY";
 /// The names of a vendor's key in the places where keys are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyNames {
-    /// The environment variable.
     pub variable: &'static str,
     /// The issuer: the attribute `provider` of an item in the desktop keyring.
     pub issuer: &'static str,
@@ -47,7 +46,6 @@ pub trait Wire {
     fn framing(&self) -> Framing;
     /// The path and the body of the request for a prompt.
     fn request(&self, prompt: &Prompt<'_>) -> (&'static str, Value);
-    /// Reads an answer.
     fn decoder(&self) -> Self::Decoder;
     /// The path of the list of models.
     fn models_path(&self) -> &'static str;
@@ -252,7 +250,6 @@ pub struct Reader<D> {
 }
 
 impl<D: Decoder> Reader<D> {
-    /// Nothing has come.
     pub fn new(framing: Framing, decoder: D) -> Self {
         Self {
             framing,

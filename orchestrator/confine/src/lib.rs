@@ -357,7 +357,6 @@ mod tests {
         }
     }
 
-    /// One forbidden action.
     type Attack = fn(&Fixture) -> io::Result<()>;
 
     const ATTACKS: [(&str, Attack); 17] = [

@@ -40,7 +40,6 @@ struct Report {
     attack: String,
     /// Without a cell; `works` if it succeeded.
     control: String,
-    /// In a cell.
     inside: String,
     holds: Holds,
     /// Whether the whole run proves nothing if this attack fails without a cell.

@@ -26,7 +26,6 @@ pub struct Hook {
 
 /// Whether the user has accepted a hook: in its current form, never, or only in an earlier form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the line above says it")]
 pub enum Acceptance {
     Accepted,
     New,

@@ -51,7 +51,6 @@ fn read_only() -> String {
 
 /// Why an entry is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[allow(missing_docs, reason = "the messages say it")]
 pub enum SettingsError {
     #[error("at most {HOOKS_MAX} hooks")]
     TooMany,

@@ -14,7 +14,6 @@ enum Field {
     FilePath,
 }
 
-/// The existing templates.
 const FIELDS: [(&str, Field); 5] = [
     ("event", Field::Event),
     ("conversation", Field::Conversation),
@@ -35,7 +34,6 @@ pub struct Template(Vec<Piece>);
 
 /// Why an argument is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[allow(missing_docs, reason = "the messages say it")]
 pub enum TemplateError {
     #[error("`{{{{` without `}}}}`")]
     Open,

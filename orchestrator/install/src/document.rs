@@ -12,7 +12,6 @@ pub enum Format {
     JsonWithComments,
     /// JSON with comments and trailing commas.
     Jsonc,
-    #[allow(missing_docs)]
     Toml,
     /// YAML in block style, as programs write it.
     Yaml,
@@ -55,7 +54,6 @@ pub trait Document {
     fn remove_item(&mut self, path: &[&str], item: &str) -> Result<(), EditError>;
     /// The keys that follow a key in its object, in formats where order matters: JSON.
     fn behind(&self, path: &[&str]) -> Vec<String>;
-    /// The text.
     fn text(&self) -> String;
 }
 

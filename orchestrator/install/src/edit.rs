@@ -37,7 +37,6 @@ pub enum Edit {
     Add {
         /// The keys from the outermost object to this key.
         path: Vec<String>,
-        /// The texts.
         items: Vec<String>,
     },
 }

@@ -40,7 +40,6 @@ impl Way {
 
 /// The paths of our programs, and the name of our server.
 #[derive(Clone, Debug)]
-#[allow(missing_docs, reason = "absolute paths of the programs of these names")]
 pub struct Programs {
     pub lazaret: String,
     pub lazaret_bash: String,
@@ -81,9 +80,7 @@ pub struct FileRecipe {
     pub root: Root,
     /// The first of these that exists; if none does, the first.
     pub paths: &'static [&'static str],
-    /// Its format.
     pub format: Format,
-    /// The changes.
     pub edits: Vec<Edit>,
 }
 
@@ -111,7 +108,6 @@ impl Client {
 const SERVER: &[Way] = &[Way::Server];
 const BOTH: &[Way] = &[Way::Server, Way::Shell];
 
-/// All of them.
 pub static CLIENTS: [Client; 15] = [
     client(
         "claude-code",

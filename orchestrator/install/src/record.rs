@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::PathBuf;
 
-/// An installation.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Record {
     /// The way in which the client gets our tools.
@@ -29,7 +28,6 @@ fn usual_server() -> String {
 /// A file that was changed.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Changed {
-    /// The file.
     pub path: PathBuf,
     /// Its previous text; `None` if the file did not exist.
     pub before: Option<String>,

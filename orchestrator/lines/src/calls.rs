@@ -73,7 +73,6 @@ impl Calls {
         (Rc::new(calls), received)
     }
 
-    /// Standard output.
     pub fn writer(&self) -> &Writer {
         &self.writer
     }
@@ -198,7 +197,6 @@ impl Calls {
         }
     }
 
-    /// Cancels all calls.
     pub fn cancel_all(&self) {
         self.session.cancel_all();
     }

@@ -6,10 +6,6 @@ pub mod line_reader;
 pub mod json;
 mod line;
 pub mod ready;
-#[expect(
-    missing_docs,
-    reason = "the README of `session` describes each field of a line"
-)]
 pub mod event_line;
 mod under_way;
 pub mod writer;

@@ -23,7 +23,6 @@ pub struct Announced {
     found: Option<Found>,
 }
 
-/// The line itself.
 #[derive(Serialize)]
 pub struct Ready<'a> {
     protocol: u32,

@@ -21,7 +21,6 @@ use tokio::sync::mpsc;
 /// A pipe that polls writable has room for at least this much (`PIPE_BUF` in `linux/limits.h`).
 const PIECE: usize = 4096;
 
-/// Standard input.
 pub struct Input {
     stream: Stream,
     terminal: bool,
@@ -35,7 +34,6 @@ enum Stream {
     File(OwnedFd),
     /// Our own open file, reopened through `/proc`.
     Reopened(AsyncFd<OwnedFd>),
-    /// A socket.
     Socket(AsyncFd<OwnedFd>),
     /// Shared with other processes, so its flags must not change.
     Shared(AsyncFd<OwnedFd>),

@@ -46,7 +46,6 @@ pub enum Called {
 }
 
 impl Caller<'_> {
-    /// Makes the call.
     pub async fn call(
         &self,
         session: &Session,

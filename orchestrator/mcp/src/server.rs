@@ -50,7 +50,6 @@ const WITH_PARAMETERS: [&str; 3] = ["tools/call", "resources/read", "logging/set
 pub struct Settings {
     /// The instructions for the client's model.
     pub instructions: String,
-    /// The tools.
     pub tools: Listing,
     /// Whether to keep unsafe characters in results.
     pub raw: bool,

@@ -16,7 +16,6 @@ pub struct Audit {
 /// The result of verifying the whole chain.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Verified {
-    /// Number of files.
     pub files: usize,
     /// The end of the unbroken sequence of records from the first.
     pub last: Head,

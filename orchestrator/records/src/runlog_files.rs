@@ -209,7 +209,6 @@ pub struct Outline {
     pub call: Value,
     /// The last line of a result.
     pub result: Value,
-    /// Its last line.
     pub last: Value,
 }
 

@@ -17,7 +17,6 @@ const START_MAX: u64 = 64 << 10;
 
 /// A transcript that is being written.
 pub struct Open {
-    /// The conversation's id.
     pub id: String,
     /// The file, to append to.
     pub file: File,
@@ -61,7 +60,6 @@ pub fn new_id() -> String {
     )
 }
 
-/// Begins a transcript.
 #[expect(
     clippy::disallowed_methods,
     reason = "our own records, in neither root"

@@ -12,7 +12,6 @@ const SERVERS: &str = "mcpServers";
 
 /// Why the settings cannot be changed.
 #[derive(Debug, Error)]
-#[allow(missing_docs, reason = "the messages say it")]
 pub enum ChangeError {
     #[error("a server `{0}` exists already; remove it first: `lazaret mcp remove {name}`", name = shell_word(.0))]
     Taken(String),

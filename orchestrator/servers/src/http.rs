@@ -38,7 +38,6 @@ const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 
 /// Why a server with an address did not answer.
 #[derive(Debug, Error)]
-#[allow(missing_docs, reason = "the messages say it")]
 pub enum RemoteError {
     #[error("{0}")]
     Http(#[from] HttpError),

@@ -61,9 +61,7 @@ pub const TOOLS_BYTES_MAX: usize = 2 << 20;
 
 /// What is known about a server, whether it runs or not.
 pub struct Watched {
-    /// Its name.
     pub name: String,
-    /// Its last lines.
     pub log: RefCell<Ring>,
     /// Removes secrets from what it prints.
     pub redactor: &'static Redactor,

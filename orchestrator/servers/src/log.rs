@@ -10,7 +10,6 @@ pub const LINES_MAX: usize = 1000;
 /// Maximum bytes of a line.
 pub const LINE_MAX: usize = 2000;
 
-/// The last lines.
 #[derive(Debug, Default)]
 pub struct Ring {
     lines: VecDeque<String>,

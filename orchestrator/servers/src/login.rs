@@ -36,7 +36,6 @@ const CLIENT: &str = "lazaret";
 
 /// Why there is no login.
 #[derive(Debug, Error)]
-#[allow(missing_docs, reason = "the messages say it")]
 pub enum LoginError {
     #[error("{0}")]
     Web(#[from] WebError),

@@ -87,7 +87,6 @@ pub struct Messages {
 }
 
 impl Messages {
-    /// Uses these channels.
     pub fn new(
         incoming: Receiver<RxJsonRpcMessage<RoleClient>>,
         outgoing: Sender<Vec<u8>>,

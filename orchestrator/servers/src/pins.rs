@@ -12,7 +12,6 @@ use std::collections::BTreeMap;
 pub struct ListedTool {
     /// The tool's name at the server.
     pub name: String,
-    #[allow(missing_docs)]
     pub description: String,
     /// The schema of its input.
     pub schema: Value,

@@ -57,7 +57,6 @@ pub struct Servers {
 /// The state of one server, for people.
 #[derive(Debug)]
 pub struct Report {
-    /// Its name.
     pub server: String,
     /// The pinned tools that a session offers, or why it has none.
     pub tools: Result<Vec<ListedTool>, Failed>,

@@ -192,7 +192,6 @@ impl SessionServers {
         Self::among(servers, open, tell)
     }
 
-    /// These.
     pub fn among(mut servers: Vec<Server>, open: &Open, tell: fn(&str)) -> Self {
         let directory = prepare(&mut servers, tell);
         Self::new(servers, open, directory, tell)

@@ -29,7 +29,6 @@ const TIMEOUT_MAX_S: u32 = 600;
 /// The owner of settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whose {
-    /// The user's own.
     User,
     /// A repository, the digest of whose file the user has accepted.
     Repository,
@@ -51,7 +50,6 @@ pub enum Share {
 pub struct Server {
     /// Letters, digits, `-` and single `_` between them, so that no two servers can have tools with the same name.
     pub name: String,
-    /// Whose they are.
     pub whose: Whose,
     /// A program in a cell, or an address.
     pub kind: Kind,
@@ -89,7 +87,6 @@ pub struct Program {
     pub project: Share,
     /// Hosts and presets of hosts that it may reach besides those of its profile.
     pub hosts: Vec<String>,
-    #[allow(missing_docs)]
     pub presets: Vec<String>,
 }
 
@@ -100,7 +97,6 @@ pub struct Address {
     pub url: String,
     /// Headers of each request, also before replacement.
     pub headers: BTreeMap<String, String>,
-    /// The transport protocol.
     pub speech: Speech,
     /// How to log in, if that is configured.
     pub login: Login,
@@ -131,7 +127,6 @@ pub struct Login {
 
 /// Why settings are refused.
 #[derive(Debug, PartialEq, Eq, Error)]
-#[allow(missing_docs, reason = "the messages say it")]
 pub enum SettingsError {
     #[error("it has {0} bytes; {FILE_MAX} are allowed")]
     TooLong(usize),

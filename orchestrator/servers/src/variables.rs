@@ -7,7 +7,6 @@ pub const TEXT_MAX: usize = 128 * 1024;
 
 /// Why variables in a text cannot be replaced.
 #[derive(Debug, PartialEq, Eq, Error)]
-#[allow(missing_docs, reason = "the messages say it")]
 pub enum VariableError {
     #[error("the variable {0} is not set")]
     Missing(String),

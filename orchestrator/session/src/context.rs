@@ -36,7 +36,6 @@ pub struct CallContext {
     pub shows_changes: bool,
     /// Receives calls about the agent itself, if the front end has models.
     pub agent_calls: Option<Executions>,
-    /// Ends the call.
     pub cancel: CancellationToken,
 }
 
@@ -52,7 +51,6 @@ pub struct Part {
 /// What is sent of a command's output as it is produced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Live {
-    /// Nothing.
     Off,
     /// Text that was sanitized.
     Sanitized,
@@ -71,12 +69,10 @@ pub enum FoundIn {
     LaterResult,
 }
 
-/// What is called.
 #[derive(Debug)]
 pub enum Invocation {
     /// A tool, by its name or another of its names.
     Tool {
-        /// The name.
         name: String,
         /// The input, not checked yet.
         input: Value,

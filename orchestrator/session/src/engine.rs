@@ -32,7 +32,6 @@ pub struct Config {
     pub greeting: Option<Greeting>,
     /// How to reach the executor again when a session is lost; `None` if there is to be only one session.
     pub executor: Option<Box<dyn Dial>>,
-    /// The tools.
     pub registry: Registry,
     /// Access to the web; without it, no web tool works.
     pub web: Option<WebClient>,
@@ -44,7 +43,6 @@ pub struct Config {
     pub max_violations: Option<u32>,
     /// Whether the session has a single call: a file that it changes is read first, and no background process is left.
     pub single_call: bool,
-    /// Hear every event.
     pub subscribers: Vec<Rc<dyn Subscriber>>,
 }
 

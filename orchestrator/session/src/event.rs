@@ -21,18 +21,15 @@ const COLUMNS: usize = 100;
 /// Most rows of a question.
 const ROWS_MAX: usize = 400;
 
-/// Something that happened.
 #[derive(Clone, Debug)]
 pub struct Event {
     /// The number of the call in its session; 0 for the session itself.
     pub call: u64,
     /// The call's place in its batch, if it is part of one.
     pub part: Option<Part>,
-    /// What happened.
     pub body: Arc<Body>,
 }
 
-/// What happened.
 #[derive(Debug)]
 pub enum Body {
     /// The executor has opened a session: the first one, or the replacement of a lost one.
@@ -43,7 +40,6 @@ pub enum Body {
         client_id: Value,
         /// The tool's name in this session.
         tool: String,
-        /// What it does.
         description: String,
         /// Its schema, as text.
         schema: String,
@@ -56,7 +52,6 @@ pub enum Body {
     ToolUnregistered {
         /// The name of the request at the client.
         client_id: Value,
-        /// The tool.
         tool: String,
     },
     /// A call was asked for; nothing of it is checked yet.
@@ -79,16 +74,13 @@ pub enum Body {
     Output {
         /// Whether on standard error.
         stderr: bool,
-        /// What.
         bytes: Vec<u8>,
     },
     /// The call waits for approval and has not started.
     ApprovalWanted(Box<ApprovalQuestion>),
     /// The question was answered.
     ApprovalGiven {
-        /// The executor's question.
         challenge: Challenge,
-        /// The answer.
         approval: Approval,
     },
     /// The call attempted something outside its permissions. Its result comes next.
@@ -102,7 +94,6 @@ pub enum Body {
 /// The question whether a call may run.
 #[derive(Debug)]
 pub struct ApprovalQuestion {
-    /// The executor's question.
     pub challenge: Challenge,
     /// The tool's canonical name.
     pub tool: String,

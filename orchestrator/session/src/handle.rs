@@ -26,7 +26,6 @@ pub struct Session {
 
 /// A call in progress: its events and a handle to steer it. Dropping it before its result cancels it.
 pub struct Call {
-    /// Steers the call.
     pub handle: CallHandle,
     events: mpsc::Receiver<Event>,
     commands: mpsc::UnboundedSender<Command>,

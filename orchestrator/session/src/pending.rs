@@ -62,7 +62,6 @@ pub struct PendingReply<'a, A> {
 }
 
 impl<A> PendingReply<'_, A> {
-    /// The answer.
     pub async fn wait(self) -> A {
         loop {
             let answer = self

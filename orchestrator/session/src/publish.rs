@@ -27,7 +27,6 @@ const REPEATED_INPUT: usize = 64 * 1024;
 
 /// Receives every event of a session, in order. It must not block.
 pub trait Subscriber {
-    /// Takes an event.
     fn hear(&self, event: &Event);
 }
 

@@ -163,7 +163,6 @@ pub(crate) fn cancelled() -> Failed {
     }
 }
 
-/// A pending question.
 struct Question {
     challenge: Box<Challenge>,
     /// Why the previous answer was rejected.

@@ -21,7 +21,6 @@ pub struct RunningService {
 /// An event of a long-lived program.
 #[derive(Debug)]
 pub enum ServiceEvent {
-    /// It printed something.
     Output {
         /// Whether on standard error.
         stderr: bool,
@@ -34,7 +33,6 @@ pub enum ServiceEvent {
     Ended(Box<Result<Finished, Failed>>),
 }
 
-/// Its standard input.
 #[derive(Clone)]
 pub struct ServiceInput(Control);
 
@@ -44,7 +42,6 @@ impl ServiceInput {
         self.0.feed(bytes).await;
     }
 
-    /// Ends it.
     pub fn end(&self) {
         self.0.end_input();
     }
@@ -80,7 +77,6 @@ impl RunningService {
         self.connection.opened()
     }
 
-    /// Its standard input.
     pub fn input(&self) -> ServiceInput {
         ServiceInput(self.running.control())
     }

@@ -39,7 +39,6 @@ const WAV: &str = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAIA+AAACABAAZGF0YQAAAAA="
 /// How long the suite wants a tool to take between two messages.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Nothing is recorded.
 struct NoRecord;
 
 impl Listener for NoRecord {

@@ -14,7 +14,6 @@ use std::rc::Rc;
 /// Maximum number of different client keys: all output is searched for each of them from then on.
 const KEYS_MAX: usize = 256;
 
-/// A configured provider.
 pub struct Backend {
     /// The source of its answers.
     pub source: Source,

@@ -206,7 +206,6 @@ impl ConversationState {
         }
     }
 
-    /// Stores its session.
     pub fn put_session(&self, session: OpenSession) {
         self.session.replace(Some(session));
     }

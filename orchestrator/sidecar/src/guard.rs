@@ -11,7 +11,6 @@ use hyper::{HeaderMap, StatusCode, header};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use thiserror::Error;
 
-/// The WebSocket subprotocol.
 pub const PROTOCOL: &str = "lazaret.v1";
 /// Prefix of the token in a list of subprotocols, the only header that a browser's script can set for a WebSocket.
 const TOKEN_PROTOCOL: &str = "lazaret.token.";

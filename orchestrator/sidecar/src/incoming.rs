@@ -124,7 +124,6 @@ pub struct HistoryMessage {
 /// The author of a message in a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-#[allow(missing_docs, reason = "the variants are what their names say")]
 pub enum Role {
     User,
     Assistant,
@@ -288,7 +287,6 @@ impl JsonSchema for TrustLevel {
 /// How much harm a tool of a client can do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-#[allow(missing_docs, reason = "as in the protocol")]
 pub enum RiskLevel {
     Low,
     Medium,
@@ -308,7 +306,6 @@ impl From<RiskLevel> for Risk {
 
 /// Why a message or a request is invalid or cannot be carried out.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[allow(missing_docs, reason = "the messages say it")]
 pub enum RequestError {
     #[error("{0}")]
     Invalid(String),

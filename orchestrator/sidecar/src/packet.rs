@@ -23,7 +23,6 @@ pub struct Packet {
 /// Messages of the server other than events of runs.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(tag = "type", content = "payload", rename_all_fields = "camelCase")]
-#[allow(missing_docs, reason = "the fields are what their names say")]
 pub enum Answer {
     /// The first message of a connection.
     #[serde(rename = "server:hello")]

@@ -51,7 +51,6 @@ pub struct Sources {
     pub opener: Box<dyn Opener>,
     /// The providers of models.
     pub backends: Backends,
-    /// Answers MCP clients.
     pub mcp: Http,
     /// The tools that it offers to them, once they are known.
     pub offered: Listing,
@@ -70,7 +69,6 @@ pub struct Service {
     pub opener: Box<dyn Opener>,
     /// The providers of models.
     pub backends: Backends,
-    /// Answers MCP clients.
     pub mcp: Http,
     offered: Listing,
     /// Writes the lines of runs into the run log.
@@ -177,7 +175,6 @@ impl Service {
         Ok(())
     }
 
-    /// An existing conversation.
     fn known(&self, id: &str) -> Result<Rc<ConversationState>, RequestError> {
         let known = self.conversations.borrow().get(id).cloned();
         known.ok_or_else(|| RequestError::UnknownConversation(brief(id)))

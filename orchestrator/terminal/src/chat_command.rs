@@ -29,7 +29,6 @@ const OFFERED: usize = 10;
 pub enum Line {
     /// For the model.
     Say(String),
-    /// For the chat.
     Command(Command),
     /// An unknown command, with an explanation.
     Unknown(String),
@@ -38,7 +37,6 @@ pub enum Line {
 /// A command of the user to the chat; without its argument, each lists or shows.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Command {
-    /// List the commands.
     Help,
     /// Use this model from now on.
     Model(Option<String>),
@@ -46,7 +44,6 @@ pub enum Command {
     Trust(Option<Trust>),
     /// Undo the changes of the last call.
     Undo,
-    /// Continue this conversation.
     Resume(Option<String>),
 }
 

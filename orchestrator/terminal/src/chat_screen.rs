@@ -126,7 +126,6 @@ impl Screen {
         })
     }
 
-    /// Shows an event.
     pub async fn show(&mut self, event: &Event) -> io::Result<()> {
         let inner = if event.parent.is_some() { "  " } else { "" };
         match &event.body {

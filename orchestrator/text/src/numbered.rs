@@ -10,7 +10,6 @@ pub const LINE: usize = 2000;
 /// How to show the lines of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LineForm {
-    /// As they are.
     #[default]
     Plain,
     /// With numbers, and with long lines cut.

@@ -31,7 +31,6 @@ pub enum Unsafe {
     Remove,
     /// Remove them, but keep line breaks unchanged: a file's content will be compared with the file again.
     RemoveInFile,
-    /// They stay.
     Keep,
 }
 

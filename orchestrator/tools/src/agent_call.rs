@@ -22,7 +22,6 @@ const SKILL_NAME: usize = 64;
 
 /// A call about the agent itself.
 #[derive(Clone, Debug, PartialEq)]
-#[allow(missing_docs, reason = "each variant carries the input of its tool")]
 pub enum AgentCall {
     Subagent(Subagent),
     ReadReasoning(ReadReasoning),

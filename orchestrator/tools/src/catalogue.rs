@@ -20,7 +20,6 @@ use std::sync::LazyLock;
 pub enum Category {
     /// Files of the two zones.
     File,
-    /// Programs.
     Exec,
     /// Names and contents of many files.
     Search,
@@ -46,9 +45,7 @@ impl Category {
     }
 }
 
-/// A built-in tool.
 pub struct Tool {
-    /// The canonical name.
     pub name: &'static str,
     /// What it works on.
     pub category: Category,

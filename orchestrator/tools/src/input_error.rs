@@ -16,7 +16,6 @@ pub enum FieldError {
     /// The tool has no such field.
     #[error("unknown field `{name}`, {}", among(.known, .meant.as_deref()))]
     Unknown {
-        /// Its path.
         name: String,
         /// The fields that exist here.
         known: Vec<String>,
@@ -28,20 +27,13 @@ pub enum FieldError {
     Missing(String),
     /// A field is given under two of its names.
     #[error("field `{name}`: given twice, as `{name}` and as `{alias}`")]
-    Twice {
-        /// The canonical name.
-        name: String,
-        /// The other one.
-        alias: String,
-    },
+    Twice { name: String, alias: String },
     /// A value breaks a rule.
     #[error("field `{name}`: {rule}, this is {found}")]
     Rule {
-        /// Its path.
         name: String,
         /// The rule, such as "expected a string".
         rule: String,
-        /// The value, bounded.
         found: String,
     },
 }

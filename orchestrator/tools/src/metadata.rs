@@ -105,7 +105,6 @@ impl fmt::Display for LeftProcesses {
 /// [`Usage`] in JSON.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-#[allow(missing_docs, reason = "the fields of `Usage`")]
 pub struct UsageJson {
     pub wall_us: u64,
     pub user_us: u64,
@@ -130,7 +129,6 @@ impl UsageJson {
 
 /// Standard error, if it is kept apart.
 #[derive(Clone, Debug, Serialize)]
-#[allow(missing_docs, reason = "field names are those of the protocol")]
 pub struct StderrText {
     /// Bytes that are not UTF-8 are replaced in JSON.
     #[serde(serialize_with = "lossy")]
@@ -163,7 +161,6 @@ fn is_zero(count: &u64) -> bool {
 /// Metadata that is specific to one tool.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(untagged, rename_all_fields = "camelCase")]
-#[allow(missing_docs, reason = "field names are those of the protocol")]
 pub enum Details {
     #[default]
     #[serde(serialize_with = "nothing")]
@@ -306,16 +303,13 @@ pub enum Details {
 
 /// A file that was searched only in part.
 #[derive(Clone, Debug, Serialize)]
-#[allow(missing_docs, reason = "field names are those of the protocol")]
 pub struct PartFile {
     pub path: String,
     pub why: &'static str,
 }
 
-/// A background process.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-#[allow(missing_docs, reason = "field names are those of the protocol")]
 pub struct Process {
     pub id: u64,
     pub command: String,
@@ -336,7 +330,6 @@ pub struct Process {
 /// A change of a file tool.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-#[allow(missing_docs, reason = "field names are those of the protocol")]
 pub struct Changed {
     pub number: u64,
     pub session: String,

@@ -95,12 +95,7 @@ pub enum Plan {
     /// A request to the internet, made after the executor permits it.
     Web(WebRequest),
     /// A test suite: a command whose output is parsed.
-    Tests {
-        /// The runner.
-        framework: Framework,
-        /// Its command.
-        command: Bash,
-    },
+    Tests { framework: Framework, command: Bash },
     /// Several calls at once.
     Batch(Vec<Invocation>),
     /// A call about the agent itself, carried out by the front end after the executor permits it.
@@ -116,7 +111,6 @@ pub enum Plan {
 pub struct Invocation {
     /// The tool's name as it was given.
     pub tool: String,
-    /// Its input.
     pub input: Value,
 }
 

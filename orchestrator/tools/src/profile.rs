@@ -25,7 +25,6 @@ pub struct Profile {
 pub enum Ends {
     /// The beginning and the end, half and half.
     Both,
-    /// The end alone.
     Last,
 }
 

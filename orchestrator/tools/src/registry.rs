@@ -75,7 +75,6 @@ pub struct NewTool {
 
 /// A tool's owner, and the owner's name for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the fields are what their names say")]
 pub enum Origin {
     /// A server, which has to be added first.
     Server { server: String, tool: String },
@@ -110,7 +109,6 @@ pub struct Registered {
 
 /// Why a tool cannot be registered, unregistered or found.
 #[derive(Debug, PartialEq, Eq, Error)]
-#[allow(missing_docs, reason = "the messages say it")]
 pub enum RegistryError {
     #[error("there is no tool {name:?}{}; there are {known}", .meant.as_ref().map_or(String::new(), |meant| format!(", did you mean `{meant}`?")))]
     UnknownTool {
@@ -488,7 +486,6 @@ impl ClientTool {
 }
 
 impl Entry {
-    /// The canonical name.
     pub fn name(&self) -> &str {
         match self {
             Entry::BuiltIn(tool) => tool.name,

@@ -20,9 +20,7 @@ pub struct Execution {
     pub client_id: Option<Value>,
     /// The call's place in its batch, if it is part of one.
     pub part: Option<usize>,
-    /// The tool.
     pub tool: String,
-    /// The input, whole.
     pub input: Value,
     /// Takes the answer. When it closes, nobody waits for the answer and the work should stop.
     pub reply: oneshot::Sender<Result<Reply, Failed>>,
@@ -33,7 +31,6 @@ pub struct Execution {
 pub struct Reply {
     /// For the model.
     pub text: Vec<u8>,
-    /// For records.
     pub structured: Option<Value>,
     /// For the model, if it accepts images.
     pub image: Option<Image>,

@@ -20,11 +20,9 @@ use orchestrator_text::redact::{Piece, Redactor};
 /// How a request ended, as the executor reports it.
 #[derive(Debug)]
 pub struct Finished {
-    /// How it ended.
     pub outcome: Outcome,
     /// A file tool's answer.
     pub answer: Option<FileAnswer>,
-    /// What it used.
     pub usage: Usage,
     /// The layers that were in force around it.
     pub layers: LayerSet,

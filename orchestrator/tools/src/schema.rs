@@ -43,7 +43,6 @@ pub struct Schema {
 enum Checks {
     /// Not: the server of the tool does it.
     ByServer,
-    /// By the validator.
     Foreign(Box<Checker>),
     /// By our own reading. The validator is compiled for the first input that this does not accept, to name what is wrong: it takes
     /// milliseconds, and few inputs are wrong.

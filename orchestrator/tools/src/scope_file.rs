@@ -19,7 +19,6 @@ pub const FILE_MAX: usize = 256 * 1024;
 
 /// Why a text is not a scope.
 #[derive(Debug, PartialEq, Eq, Error)]
-#[allow(missing_docs, reason = "line and column count from 1")]
 pub enum ScopeError {
     /// A syntax error, an unknown key or an invalid value.
     #[error("{file}:{line}:{column}: {message}")]

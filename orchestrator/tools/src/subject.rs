@@ -55,7 +55,6 @@ impl Subject {
         }
     }
 
-    /// A tool alone.
     pub fn tool(tool: impl Into<Cow<'static, str>>) -> Self {
         Self {
             tool: tool.into(),

@@ -4,7 +4,6 @@ use serde::Serialize;
 
 /// How many tests had which result, according to the runner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[allow(missing_docs, reason = "the names say it")]
 pub struct Counts {
     pub passed: u64,
     pub failed: u64,

@@ -9,7 +9,6 @@ const PRESCAN: usize = 1024;
 /// The kind of text that a media type means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TextKind {
-    /// HTML.
     Html,
     /// Text that is shown unchanged.
     Plain,

@@ -11,7 +11,6 @@ use thiserror::Error;
 
 /// Why a search engine returned nothing.
 #[derive(Debug, PartialEq, Eq, Error)]
-#[allow(missing_docs, reason = "the messages say it")]
 pub enum EngineError {
     #[error("not set up ({0} is not set)")]
     NotSetUp(&'static str),
@@ -27,7 +26,6 @@ pub enum EngineError {
 
 /// Why a request over HTTP failed.
 #[derive(Debug, PartialEq, Eq, Error)]
-#[allow(missing_docs, reason = "the messages say it")]
 pub enum HttpError {
     #[error("the name cannot be resolved: {0}")]
     Resolve(String),
@@ -49,7 +47,6 @@ pub enum HttpError {
 
 /// Why a web tool failed.
 #[derive(Debug, PartialEq, Eq, Error)]
-#[allow(missing_docs, reason = "the messages say it")]
 pub enum WebError {
     #[error("the policy switches web_search off")]
     SearchOff,

@@ -21,7 +21,6 @@ const INDENT_MAX: usize = 8;
 /// A page, or some elements of it, as text.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Readable {
-    /// The page's title.
     pub title: Option<String>,
     /// Headings with `#`, list entries with `-`, links as `[text](address)`, and what is not displayed between two marks.
     pub text: String,

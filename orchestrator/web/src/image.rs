@@ -10,7 +10,6 @@ pub const MAX: u64 = 5_000_000;
 pub struct Image {
     /// Such as `image/png`.
     pub media_type: &'static str,
-    /// The whole file.
     pub data: Vec<u8>,
 }
 

@@ -319,7 +319,6 @@ async fn goodbye(mut program: TcpStream, answer: &[u8]) {
     let _ = timeout(GOODBYE, work).await;
 }
 
-/// A complete request.
 struct ProgramRequest {
     wanted: Wanted,
     socks: bool,

@@ -46,7 +46,6 @@ impl WebRequest {
     }
 }
 
-/// A search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Search {
     /// Not empty, at most [`QUERY_MAX`] bytes.

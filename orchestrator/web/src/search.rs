@@ -60,9 +60,7 @@ impl SearchEngines {
 /// A search engine, or several behind one address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Provider {
-    /// A SearXNG instance.
     SearXng,
-    /// Brave's API.
     Brave,
 }
 
@@ -83,7 +81,6 @@ pub struct Hit {
     pub title: String,
     /// Where the page is.
     pub url: String,
-    /// An excerpt.
     pub snippet: String,
 }
 

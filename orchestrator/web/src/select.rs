@@ -21,14 +21,12 @@ pub const SELECTOR_MAX: usize = 500;
 /// Maximum number of elements that one selector finds in a page.
 pub const FOUND_MAX: usize = 10_000;
 
-/// A selector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selector(String);
 
 /// Why nothing of a page is shown for a selector.
 #[derive(Debug, PartialEq, Eq, Error)]
 pub enum SelectError {
-    /// No element matches.
     #[error("nothing in the page matches it")]
     NoMatch,
     /// Only HTML pages have elements; this is the actual media type.

@@ -15,7 +15,6 @@ pub struct Target(Url);
 
 /// Why a text is no [`Target`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[allow(missing_docs, reason = "the messages say it")]
 pub enum TargetError {
     #[error("a URL with https:// and a host")]
     NotUrl,
@@ -74,7 +73,6 @@ impl Target {
         Ok(Self(url))
     }
 
-    /// The URL.
     pub fn url(&self) -> &Url {
         &self.0
     }

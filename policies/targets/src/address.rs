@@ -9,7 +9,6 @@ use std::str::FromStr;
 
 /// The kind of network an address is of, by the IANA registries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub enum Class {
     Public,
     Loopback,

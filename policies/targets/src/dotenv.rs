@@ -21,7 +21,6 @@ pub type Salt = [u8; 32];
 
 /// Why a file is not masked. It names no byte of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[allow(missing_docs)]
 pub enum DotenvFault {
     #[error("it has more than {} KiB", DOTENV_MAX >> 10)]
     TooLarge,

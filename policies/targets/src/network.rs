@@ -16,7 +16,6 @@ pub const ENTRIES_MAX: usize = 2048;
 
 /// Why a session does not get the hosts that it asks for.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[allow(missing_docs)]
 pub enum NetworkError {
     #[error("`{text}`: {why}")]
     Host { text: String, why: String },
@@ -39,9 +38,7 @@ pub enum NetworkError {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Preset {
-    /// For people.
     pub why: String,
-    /// Its hosts.
     pub allow: Vec<HostPattern>,
 }
 

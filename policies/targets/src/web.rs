@@ -14,7 +14,6 @@ pub const HOST_MAX: usize = 253;
 
 /// Why a value is no host or place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[allow(missing_docs)]
 pub enum WebValueError {
     #[error(
         "a host is `*`, `*.NAME`, a NAME in lower case (other alphabets as `xn--…`) or an address, with `:PORT` or without"

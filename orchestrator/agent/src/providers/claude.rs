@@ -15,7 +15,6 @@ const VENDOR: &str = "claude";
 /// Context window of all models so far; some accounts can have larger ones.
 const WINDOW: u64 = 200_000;
 
-/// The wire format.
 pub struct Claude;
 
 impl Wire for Claude {
@@ -181,7 +180,6 @@ fn answer(answer: &ToolAnswer) -> Value {
     block
 }
 
-/// Reads an answer.
 #[derive(Default)]
 pub struct ClaudeDecoder {
     /// The call in progress: its index, the input in its start, and whether a piece of input has come.

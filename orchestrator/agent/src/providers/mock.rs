@@ -45,7 +45,6 @@ fn yes() -> bool {
     true
 }
 
-/// One answer.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct Scripted {
@@ -121,7 +120,6 @@ impl Script {
     }
 }
 
-/// Plays a script.
 pub struct Mock(pub Script);
 
 impl Mock {

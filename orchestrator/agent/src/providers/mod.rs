@@ -21,7 +21,6 @@ use std::rc::Rc;
 
 /// A vendor, also used for compatible servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "each is its file's")]
 pub enum Vendor {
     Claude,
     OpenAi,
@@ -30,7 +29,6 @@ pub enum Vendor {
 }
 
 impl Vendor {
-    /// All of them.
     pub const ALL: [Vendor; 4] = [
         Vendor::Claude,
         Vendor::OpenAi,
@@ -43,7 +41,6 @@ impl Vendor {
         Self::ALL.into_iter().find(|vendor| vendor.name() == name)
     }
 
-    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Vendor::Claude => Claude.name(),

@@ -32,7 +32,6 @@ const WINDOW_MAX: u64 = 32_768;
 /// The window of a model that does not report one.
 const WINDOW: u64 = 8_192;
 
-/// The wire format.
 pub struct Ollama;
 
 impl Wire for Ollama {
@@ -186,7 +185,6 @@ fn answer(answer: &ToolAnswer) -> Value {
     message
 }
 
-/// Reads an answer.
 #[derive(Default)]
 pub struct OllamaDecoder {
     /// How many calls there were.

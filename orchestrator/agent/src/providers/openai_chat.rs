@@ -16,7 +16,6 @@ const THOUGHTS: u32 = 0;
 const TEXT: u32 = 1;
 const CALLS: u32 = 2;
 
-/// The wire format.
 pub struct OpenAiChat;
 
 impl Wire for OpenAiChat {
@@ -145,7 +144,6 @@ fn image(answer: &ToolAnswer) -> Option<Value> {
     ] }))
 }
 
-/// Reads an answer.
 #[derive(Default)]
 pub struct OpenAiChatDecoder {
     /// Calls by the vendor's index.

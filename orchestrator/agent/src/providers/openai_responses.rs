@@ -14,7 +14,6 @@ use std::collections::BTreeMap;
 /// The vendor's name in parts that only it can read.
 const VENDOR: &str = "openai";
 
-/// The wire format.
 pub struct OpenAiResponses;
 
 impl Wire for OpenAiResponses {
@@ -128,7 +127,6 @@ fn output(answer: &ToolAnswer) -> Value {
     json!({ "type": "function_call_output", "call_id": answer.id, "output": output })
 }
 
-/// Reads an answer.
 #[derive(Default)]
 pub struct OpenAiResponsesDecoder {
     /// By the item's index: whether a piece of the call's input has arrived.

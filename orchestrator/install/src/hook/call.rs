@@ -6,7 +6,6 @@ use std::path::PathBuf;
 /// A command that an agent is about to run.
 #[derive(Debug, PartialEq)]
 pub struct ShellCall {
-    /// The command line.
     pub command: String,
     /// The agent's working directory.
     pub directory: Option<PathBuf>,
@@ -28,7 +27,6 @@ pub enum Decision {
     Ask {
         /// The command line that runs in a cell.
         command: String,
-        /// For the user.
         why: String,
     },
     /// Do not run it.

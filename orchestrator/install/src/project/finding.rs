@@ -14,7 +14,6 @@ pub struct Finding {
     pub clients: &'static [&'static str],
     /// The file or directory.
     pub path: PathBuf,
-    /// What it does.
     pub what: What,
     /// What it was when it was examined; `None` if it cannot be told, and so not accepted.
     pub digest: Option<Digest>,
@@ -23,7 +22,6 @@ pub struct Finding {
 /// What a file of a project does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
-    /// Sets these keys.
     Sets(Vec<String>),
     /// Is there: an agent starts or loads what is in it.
     Present,

@@ -135,7 +135,6 @@ const OPENCODE_PROMPT: &[&str] = &["permission", "tools"];
 const GEMINI_PROMPT: &[&str] = &["mcpServers", "mcp_servers", "tools", "hooks"];
 const COPILOT_PROMPT: &[&str] = &["mcp-servers", "tools", "hooks"];
 
-/// All of them.
 pub static FILES: &[Place] = &[
     // Other clients read it too.
     place(

@@ -40,16 +40,13 @@ pub enum Unread {
     /// It has an error, which agents may read past.
     #[error("{0}")]
     Syntax(String),
-    /// The kernel refuses.
     #[error(transparent)]
     Kernel(#[from] Errno),
 }
 
 /// What is at a path.
 pub enum Entry {
-    /// A file's text.
     File(String),
-    /// A directory.
     Directory,
     /// Something that cannot be examined.
     Unread(Unread),
@@ -60,7 +57,6 @@ pub enum Entry {
 pub struct Digest(broker_protocol::Digest);
 
 impl Digest {
-    /// Of a file.
     pub fn of(bytes: &[u8]) -> Self {
         Self(broker_protocol::Digest::of(bytes))
     }

@@ -30,7 +30,6 @@ pub struct ApproverConnections {
 /// What came from a session.
 #[derive(Debug)]
 pub enum FromSession {
-    /// A message.
     Message(Box<ToApprover>),
     /// The connection has ended.
     Ended(ExecutorError),

@@ -741,7 +741,6 @@ impl RunningRequest {
         self.control.send(|call| ToBroker::Look { call });
     }
 
-    /// Answers its question.
     pub fn answer(&self, challenge: &Challenge, approval: Approval) {
         let Challenge { digest, nonce, .. } = *challenge;
         self.control.send(|call| match approval {

@@ -7,7 +7,6 @@ use thiserror::Error;
 
 /// Why there is no connection to an executor, or no longer one.
 #[derive(Debug, Error)]
-#[allow(missing_docs, reason = "the messages say it")]
 pub enum ExecutorError {
     #[error(
         "lazaret-executor is not installed: looked for {tried}; give its path with --executor or LAZARET_EXECUTOR"

@@ -203,7 +203,6 @@ struct Greeted {
 /// A session that was opened to try it.
 #[derive(Debug)]
 pub struct Tried {
-    /// The session.
     pub opened: Opened,
     /// The outcome of a command in it; `None` if the policy asks a person about that first.
     pub outcome: Option<Outcome>,

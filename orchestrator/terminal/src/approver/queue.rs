@@ -22,9 +22,7 @@ pub type CallKey = (String, CallId);
 /// A pending call that can be shown.
 #[derive(Debug)]
 pub struct PendingCall {
-    /// Identifies the call.
     pub key: CallKey,
-    /// The broker's question.
     pub challenge: Challenge,
     /// When the question expires.
     pub until: Instant,
@@ -34,7 +32,6 @@ pub struct PendingCall {
     pub proposal: Proposal,
 }
 
-/// Something that happened.
 #[derive(Debug)]
 pub enum QueueEvent {
     /// A session accepts answers.
@@ -199,7 +196,6 @@ impl ApprovalQueue {
         })))
     }
 
-    /// Answers a question.
     pub fn answer(&self, pending: &PendingCall, approval: Approval) {
         let Challenge { digest, nonce, .. } = pending.challenge;
         let (session, call) = (&pending.key.0, pending.key.1);

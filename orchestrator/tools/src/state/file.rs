@@ -22,7 +22,6 @@ pub enum StateError {
     /// The file was not written by a tool.
     #[error("central:{file} is not a file of this tool ({why}); remove it to begin anew")]
     Corrupt {
-        /// The file.
         file: &'static str,
         /// What is wrong with it.
         why: String,
@@ -33,7 +32,6 @@ pub enum StateError {
     /// A bound has been reached.
     #[error("no more than {max} {what} fit; remove some first")]
     Full {
-        /// The maximum number.
         max: usize,
         /// The kind of item.
         what: &'static str,

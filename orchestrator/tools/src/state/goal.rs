@@ -72,7 +72,6 @@ pub struct Checkpoint {
 
 /// A change of the goals.
 #[derive(Clone, Debug, PartialEq)]
-#[allow(missing_docs, reason = "the tools' own fields")]
 pub enum Change {
     Create {
         description: String,

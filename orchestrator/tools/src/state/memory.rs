@@ -13,7 +13,6 @@ pub const VALUE_MAX: usize = 16 << 10;
 
 /// An action of the tool.
 #[derive(Clone, Debug, PartialEq)]
-#[allow(missing_docs, reason = "the tool's own words")]
 pub enum Action {
     Get(String),
     Set {
@@ -29,7 +28,6 @@ pub enum Action {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(description = "")]
-#[allow(missing_docs, reason = "the names say it")]
 pub enum Category {
     Fact,
     Preference,

@@ -18,7 +18,6 @@ use goal::Goals;
 
 /// A command of one of these tools.
 #[derive(Clone, Debug, PartialEq)]
-#[allow(missing_docs, reason = "each is its tool's")]
 pub enum StateCommand {
     TodoRead,
     TodoWrite(todo::Change),

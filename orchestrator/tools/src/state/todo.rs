@@ -48,7 +48,6 @@ enum Status {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(description = "")]
-#[allow(missing_docs, reason = "the names say it")]
 pub enum Priority {
     Low,
     #[default]

@@ -9,7 +9,6 @@ const BURST: u32 = 512;
 /// Interval between connections after a burst: 50 a second.
 const INTERVAL: Duration = Duration::from_millis(20);
 
-/// Hands out turns.
 pub struct Pace {
     /// When the bucket will be full again: each turn moves it by [`INTERVAL`].
     full: Cell<Instant>,

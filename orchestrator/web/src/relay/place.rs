@@ -75,7 +75,6 @@ impl Place {
         self.0.host()
     }
 
-    /// The port.
     pub fn port(&self) -> u16 {
         self.0.port()
     }

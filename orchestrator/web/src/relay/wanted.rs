@@ -26,10 +26,8 @@ const FOR_THE_RELAY: [&str; 8] = [
     "host",
 ];
 
-/// A parsed request.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// The requested destination.
     pub place: Place,
     /// The first bytes for the host: for a plain request its head, as the host expects it.
     pub first: Vec<u8>,
@@ -41,7 +39,6 @@ pub struct Wanted {
 
 /// Why a request is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[allow(missing_docs, reason = "the messages say it")]
 pub enum WantedError {
     #[error("the request is not one of HTTP/1.1")]
     NotHttp,
