@@ -38,7 +38,8 @@ pub struct Granted<T = Request> {
 }
 
 impl Granted {
-    fn new(
+    /// Records the decision.
+    fn record(
         call: CallId,
         request: Request,
         approval: Option<(String, Extent)>,
@@ -197,7 +198,7 @@ pub fn authorise(
         approval,
     } = submission;
     if approval.is_some() {
-        return Granted::new(call, request, approval, audit);
+        return Granted::record(call, request, approval, audit);
     }
     let verdict = match refuse(&request, wants, load) {
         Some(outcome) => {
@@ -214,12 +215,12 @@ pub fn authorise(
         Err(refused) => (also_refuse(verdict, refused), Missing::default()),
     };
     match verdict {
-        Verdict::Allow => Granted::new(call, request, None, audit),
+        Verdict::Allow => Granted::record(call, request, None, audit),
         Verdict::Ask(question)
             if missing.wants.is_empty() && approvals.covers(&question, &request, real, spec) =>
         {
             let approval = (question.rule, Extent::Session);
-            Granted::new(call, request, Some(approval), audit)
+            Granted::record(call, request, Some(approval), audit)
         }
         Verdict::Ask(question) => {
             audit.begin(call, &request, Some(question.rule.clone()));

@@ -44,9 +44,11 @@ pub struct Places<'a> {
     pub closed: &'a dyn Fn(&Path, Access) -> Option<String>,
     /// Whether every command can read it already.
     pub is_shown: &'a dyn Fn(&Path) -> bool,
-    /// What a lease with this access would open there, if it lies in a zone; or why it may not.
-    pub in_zone: &'a dyn Fn(&Path, Access) -> Result<Option<ZoneFile>, String>,
+    pub in_zone: &'a InZone<'a>,
 }
+
+/// What a lease with this access would open at a path, if it lies in a zone; or why it may not.
+pub type InZone<'a> = dyn Fn(&Path, Access) -> Result<Option<ZoneFile>, String> + 'a;
 
 /// What the user's git settings name in a directory that becomes writable, and in which these objects were found.
 pub type Settings<'a> =

@@ -1112,7 +1112,7 @@ fn a_tool_that_a_rule_denies_outright_is_not_shown() {
     };
     let all: BTreeSet<String> = listed(false);
     // A session without models lists all the others.
-    let models = names(&["subagent"]);
+    let models = names(&["subagent", "read_reasoning", "trigger_hot_swap"]);
     assert!(all.contains("bash") && &all - &models == listed(true));
     own_policy(
         &world,

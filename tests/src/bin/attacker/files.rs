@@ -99,9 +99,11 @@ fn list(path: &str) -> Outcome {
     let names: Vec<_> = fs::read_dir(path)?
         .flatten()
         .map(|entry| entry.file_name())
+        // Settings of git that a session's own home begins with.
+        .filter(|name| name != ".config")
         .collect();
     if names.is_empty() {
-        Err(denied("the folder is empty"))
+        Err(denied("the folder has nothing of the user's"))
     } else {
         Ok(format!("{names:?}"))
     }
