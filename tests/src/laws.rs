@@ -476,7 +476,7 @@ pub fn imports_run_downwards(root: &Path) -> Violations {
     violations
 }
 
-/// Each crate of ours is linked into the processes of [`LINKED_INTO`] and no others; those of the orchestrator only into `lazaret`.
+/// Each crate of ours is linked into the processes of `LINKED_INTO` and no others; those of the orchestrator only into `lazaret`.
 pub fn crates_belong_to_processes(root: &Path) -> Violations {
     let linked = match linked_into(root) {
         Ok(linked) => linked,

@@ -104,7 +104,7 @@ impl Options {
     }
 
     /// Adds the environment's values where no option is given. So a decision on a command for the shell uses what the shell will
-    /// use. What a project may have set is kept apart, for [`Environment::narrowed`] and `SessionOptions::check_profile`.
+    /// use. What a project may have set is kept apart, for `Environment::narrowed` and `SessionOptions::check_profile`.
     ///
     /// # Errors
     /// If a variable is invalid, or is not believed.
