@@ -24,7 +24,9 @@ impl FrontEnd for Man {
     const ROW: CommandRow = CommandRow::of_files("man", "0; 2 for a command that does not exist");
 
     fn main(self, launch: Launch) -> Result<u8, Failed> {
-        let command = launch.command_line();
+        let mut command = launch.command_line();
+        // Gives each subcommand its full name.
+        command.build();
         let absent = || Failed::invalid(format!("no such command: {}", self.words.join(" ")));
         let found = self.words.iter().try_fold(&command, |command, word| {
             command.find_subcommand(word).ok_or_else(absent)
