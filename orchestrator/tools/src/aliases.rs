@@ -263,18 +263,10 @@ const BROWSER: &str =
     "there is no browser here; add one as an MCP server, or read a page with `web_fetch`";
 
 /// Tools of other agents without a counterpart here, each with the reason.
-pub static NOT_SUPPORTED: [(&str, &str); 15] = [
+pub static NOT_SUPPORTED: [(&str, &str); 13] = [
     (
         "apply_patch",
         "use `file_edit` and `file_write`, which change one file each; `bash` has `git apply`",
-    ),
-    (
-        "trigger_hot_swap",
-        "skills and prompts are those of the program that runs the model",
-    ),
-    (
-        "read_reasoning",
-        "thoughts are not stored; `goal_list` has goals and checkpoints, `lazaret log` the calls",
     ),
     (
         "cross_run_search",
