@@ -38,7 +38,6 @@ pub struct Granted<T = Request> {
 }
 
 impl Granted {
-    /// Records the decision.
     fn record(
         call: CallId,
         request: Request,
