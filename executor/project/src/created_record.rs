@@ -7,18 +7,17 @@
 
 use crate::discovery;
 use crate::protected::Discovery;
+use crate::record_file;
 use broker_protocol::{Digest, frame};
 use executor_spec::created::CreatedFiles;
 use executor_spec::sandbox::Rooted;
-use executor_spec::undo_directory;
-use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2, renameat};
-use nix::sys::stat::Mode;
-use policies::{Access, Matcher, WhenNew};
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
+use policies::{Matcher, WhenNew};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::{self, File, Metadata};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -26,8 +25,6 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 const NAME: &str = "created";
-/// The temporary name of a new record.
-const NEW: &str = "created.new";
 /// Maximum number of files and directories in the record.
 const ENTRIES_MAX: usize = 1024;
 /// Maximum size of a recorded file, and maximum number of files in a recorded directory.
@@ -75,8 +72,7 @@ impl CreatedRecord {
         created: CreatedFiles,
     ) -> io::Result<(OwnedFd, Self)> {
         let committed = created.count();
-        let directory =
-            undo_directory::open(&spec.central).filter(|_| spec.policy.central == Access::Write);
+        let directory = record_file::directory(spec);
         let mut known = BTreeMap::new();
         for entry in directory.iter().flat_map(read) {
             let path = spec.project.join(OsStr::from_bytes(&entry.path));
@@ -269,46 +265,14 @@ fn release(found: &mut Discovery, path: &Path) {
 
 /// Reads the record; an invalid one counts as empty.
 fn read(directory: &OwnedFd) -> Vec<Entry> {
-    let read = || {
-        let file = open(
-            directory,
-            NAME,
-            OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY,
-        )
-        .ok()?;
-        let mut bytes = Vec::new();
-        file.take(frame::FRAME_MAX as u64 + 1)
-            .read_to_end(&mut bytes)
-            .ok()?;
-        frame::decode_whole::<Vec<Entry>>(&bytes).ok()
-    };
-    read().unwrap_or_default()
+    record_file::read(directory, NAME, frame::FRAME_MAX)
+        .and_then(|bytes| frame::decode_whole(&bytes).ok())
+        .unwrap_or_default()
 }
 
 fn write(directory: &OwnedFd, entries: &Vec<Entry>) -> io::Result<()> {
     let bytes = frame::encode_whole(entries).map_err(io::Error::other)?;
-    let mut file = open(
-        directory,
-        NEW,
-        OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_TRUNC | OFlag::O_NONBLOCK,
-    )?;
-    file.write_all(&bytes)?;
-    Ok(renameat(directory, NEW, directory, NAME)?)
-}
-
-/// Follows no link: what programs outside have put there is not trusted.
-pub fn open(directory: &OwnedFd, name: &str, flags: OFlag) -> io::Result<File> {
-    let resolve = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS;
-    let mode = if flags.contains(OFlag::O_CREAT) {
-        Mode::S_IRUSR | Mode::S_IWUSR
-    } else {
-        Mode::empty()
-    };
-    let how = OpenHow::new()
-        .flags(flags | OFlag::O_CLOEXEC)
-        .mode(mode)
-        .resolve(resolve);
-    Ok(File::from(openat2(directory, name, how)?))
+    record_file::write(directory, NAME, &bytes)
 }
 
 /// Opens a file without reading it, and returns its metadata.

@@ -27,6 +27,7 @@ mod left_files;
 mod locks;
 mod other_repositories;
 mod quarantine;
+mod record_file;
 mod replacements;
 mod repository_changes;
 mod root_modes;

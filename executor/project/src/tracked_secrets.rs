@@ -12,11 +12,12 @@
 //!
 //! *Does not*: prevent git from doing what it is told, or see repositories inside the project or files created after the entry.
 
-use crate::created_record::{inspect, is_recent, open, read_short, state};
+use crate::created_record::{inspect, is_recent, read_short, state};
 use crate::finding::of_repository;
 use crate::hidden_changes::HiddenChanges;
 use crate::left_files::set_aside;
 use crate::other_repositories::why_unusable;
+use crate::record_file;
 use crate::repository_changes::with_existing_parent;
 use broker_protocol::paste::shell_word;
 use broker_protocol::{Finding, FindingKind};
@@ -24,20 +25,16 @@ use executor_spec::created::CreatedFiles;
 use executor_spec::sandbox::Rooted;
 use executor_spec::undo_directory;
 use executor_spec::worker::{InHead, IndexFault, REFERENCES_MAX, RepositoryAnswer};
-use nix::fcntl::{OFlag, renameat};
-use policies::{Access, Protection, WhenNew};
+use policies::{Protection, WhenNew};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, Instant};
 
 const NAME: &str = "tracked";
-/// The temporary name of a new record.
-const NEW: &str = "tracked.new";
 /// Maximum bytes of it. A record with more says [`ALL`].
 const RECORD_MAX: usize = 1 << 20;
 /// The line that stands for everything that git tracks: there was no room for all lines. No path is written like this.
@@ -220,8 +217,7 @@ impl TrackedSecrets {
         files: Vec<PathBuf>,
         ask: impl FnOnce(&ProjectRepository, &[PathBuf]) -> Option<RepositoryAnswer>,
     ) -> (Self, Vec<PathBuf>, Vec<PathBuf>) {
-        let directory =
-            undo_directory::open(&spec.central).filter(|_| spec.policy.central == Access::Write);
+        let directory = record_file::directory(spec);
         let before: BTreeSet<String> = directory.as_ref().map(read).unwrap_or_default();
         let answer = ask(&repository, &files);
         let same = answer
@@ -510,12 +506,7 @@ impl TrackedSecrets {
         if HEADER.len() + lines.len() > RECORD_MAX {
             lines = format!("{ALL}\n");
         }
-        let write = || -> io::Result<()> {
-            let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_TRUNC | OFlag::O_NONBLOCK;
-            open(directory, NEW, flags)?.write_all(format!("{HEADER}{lines}").as_bytes())?;
-            Ok(renameat(directory, NEW, directory, NAME)?)
-        };
-        let _ = write();
+        let _ = record_file::write(directory, NAME, format!("{HEADER}{lines}").as_bytes());
     }
 }
 
@@ -594,23 +585,11 @@ fn line(path: &[u8]) -> String {
 
 /// Reads the lines of the record.
 fn read(directory: &OwnedFd) -> BTreeSet<String> {
-    let read = || {
-        let file = open(
-            directory,
-            NAME,
-            OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY,
-        )
-        .ok()?;
-        let mut bytes = Vec::new();
-        file.take(RECORD_MAX as u64 + 1)
-            .read_to_end(&mut bytes)
-            .ok()?;
-        if bytes.len() > RECORD_MAX {
-            return Some(ALL.to_owned());
-        }
-        Some(String::from_utf8_lossy(&bytes).into_owned())
+    let bytes = record_file::read(directory, NAME, RECORD_MAX).unwrap_or_default();
+    let text = match bytes.len() > RECORD_MAX {
+        true => ALL.into(),
+        false => String::from_utf8_lossy(&bytes),
     };
-    let text = read().unwrap_or_default();
     let lines = text
         .lines()
         .filter(|line| !line.is_empty() && !line.starts_with('#'));

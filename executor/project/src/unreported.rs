@@ -1,19 +1,14 @@
 //! In the broker: what was found when no client was left to report it, for the first result of the next session. It is in
 //! `.lazaret/found` of the central root, a protected name; an unreadable file counts as empty.
 
-use crate::created_record::open;
+use crate::record_file::{self, directory};
 use broker_protocol::{Findings, frame};
 use executor_spec::sandbox::Rooted;
-use executor_spec::undo_directory;
-use nix::fcntl::{OFlag, renameat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
-use policies::Access;
-use std::io::{self, Read, Write};
+use std::io;
 use std::os::fd::OwnedFd;
 
 const NAME: &str = "found";
-/// The temporary name of a new file.
-const NEW: &str = "found.new";
 
 /// Takes what earlier sessions have left. A throw-away session leaves it to one whose results are read.
 pub fn take_unreported(spec: &Rooted) -> Findings {
@@ -38,34 +33,16 @@ pub fn leave_unreported(spec: &Rooted, found: Findings) {
     let _ = write(&directory, &all);
 }
 
-fn directory(spec: &Rooted) -> Option<OwnedFd> {
-    undo_directory::open(&spec.central).filter(|_| spec.policy.central == Access::Write)
-}
-
 fn read(directory: &OwnedFd) -> Findings {
-    let read = || {
-        let file = open(
-            directory,
-            NAME,
-            OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY,
-        )
-        .ok()?;
-        let mut bytes = Vec::new();
-        file.take(frame::FRAME_MAX as u64 + 1)
-            .read_to_end(&mut bytes)
-            .ok()?;
-        frame::decode_whole::<Findings>(&bytes)
-            .ok()
-            .filter(|found| found.check().is_ok())
-    };
-    read().unwrap_or_default()
+    record_file::read(directory, NAME, frame::FRAME_MAX)
+        .and_then(|bytes| frame::decode_whole::<Findings>(&bytes).ok())
+        .filter(|found| found.check().is_ok())
+        .unwrap_or_default()
 }
 
 fn write(directory: &OwnedFd, found: &Findings) -> io::Result<()> {
     let bytes = frame::encode_whole(found).map_err(io::Error::other)?;
-    let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_TRUNC | OFlag::O_NONBLOCK;
-    open(directory, NEW, flags)?.write_all(&bytes)?;
-    Ok(renameat(directory, NEW, directory, NAME)?)
+    record_file::write(directory, NAME, &bytes)
 }
 
 #[cfg(test)]
