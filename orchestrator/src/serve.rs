@@ -16,8 +16,7 @@ use orchestrator_hooks::cell::of_session;
 use orchestrator_hooks::hooks::Hooks;
 use orchestrator_launch::endpoint::Endpoint;
 use orchestrator_launch::groups::{
-    CentralOption, EndpointOptions, ImageOption, LogOption, NetworkOptions, Options, PathOptions,
-    ProfileOption, RevealOption, ScopeOption, TrustOption,
+    ChoiceOptions, LogOption, NetworkOptions, Options, PathOptions, RevealOption,
 };
 use orchestrator_launch::launch::{FrontEnd, Launch, Prepared};
 use orchestrator_launch::parent::Parent;
@@ -136,17 +135,7 @@ pub struct Serve {
     #[arg(long, value_name = "DIR", help_heading = "Where")]
     project: Option<PathBuf>,
     #[command(flatten)]
-    central: CentralOption,
-    #[command(flatten)]
-    profile: ProfileOption,
-    #[command(flatten)]
-    image: ImageOption,
-    #[command(flatten)]
-    endpoint: EndpointOptions,
-    #[command(flatten)]
-    scope: ScopeOption,
-    #[command(flatten)]
-    trust: TrustOption,
+    choice: ChoiceOptions,
     #[command(flatten)]
     network: NetworkOptions,
     #[command(flatten)]
@@ -167,13 +156,8 @@ enum Case {
 
 impl Serve {
     fn options(&self) -> Options {
-        Options::of(&self.central)
+        Options::of(&self.choice)
             .in_project(self.project.clone())
-            .and(&self.profile)
-            .and(&self.image)
-            .and(&self.endpoint)
-            .and(&self.scope)
-            .and(&self.trust)
             .and(&self.network)
             .and(&self.paths)
             .and(&self.reveal)

@@ -8,8 +8,7 @@ use broker_protocol::{Failed, limit};
 use clap::Args;
 use orchestrator_confine::Needs;
 use orchestrator_launch::groups::{
-    CentralOption, EndpointOptions, ImageOption, LogOption, NetworkOptions, Options, PathOptions,
-    ProfileOption, ProjectOption, ScopeOption, TrustOption, VerboseOption,
+    ChoiceOptions, LogOption, NetworkOptions, Options, PathOptions, ProjectOption, VerboseOption,
 };
 use orchestrator_launch::launch::{FrontEnd, Launch};
 use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
@@ -67,17 +66,7 @@ pub struct Acp {
     #[command(flatten)]
     project: ProjectOption,
     #[command(flatten)]
-    central: CentralOption,
-    #[command(flatten)]
-    profile: ProfileOption,
-    #[command(flatten)]
-    image: ImageOption,
-    #[command(flatten)]
-    endpoint: EndpointOptions,
-    #[command(flatten)]
-    scope: ScopeOption,
-    #[command(flatten)]
-    trust: TrustOption,
+    choice: ChoiceOptions,
     #[command(flatten)]
     network: NetworkOptions,
     #[command(flatten)]
@@ -97,12 +86,7 @@ enum End {
 impl Acp {
     fn options(&self) -> Options {
         Options::of(&self.project)
-            .and(&self.central)
-            .and(&self.profile)
-            .and(&self.image)
-            .and(&self.endpoint)
-            .and(&self.scope)
-            .and(&self.trust)
+            .and(&self.choice)
             .and(&self.network)
             .and(&self.paths)
             .and(&self.log)

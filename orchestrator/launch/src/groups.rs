@@ -223,11 +223,9 @@ pub struct VerboseOption {
 }
 group!(VerboseOption: verbose);
 
-/// What selects a session and narrows it.
+/// Options that select and narrow a session, wherever its project is.
 #[derive(Args, Clone, Default)]
-pub struct PlaceOptions {
-    #[command(flatten)]
-    directory: DirectoryOptions,
+pub struct ChoiceOptions {
     #[command(flatten)]
     central: CentralOption,
     #[command(flatten)]
@@ -240,10 +238,20 @@ pub struct PlaceOptions {
     scope: ScopeOption,
     #[command(flatten)]
     trust: TrustOption,
+}
+group!(ChoiceOptions: ; central profile image endpoint scope trust);
+
+/// Options that select a session, its project included, and narrow it.
+#[derive(Args, Clone, Default)]
+pub struct PlaceOptions {
+    #[command(flatten)]
+    directory: DirectoryOptions,
+    #[command(flatten)]
+    choice: ChoiceOptions,
     #[command(flatten)]
     verbose: VerboseOption,
 }
-group!(PlaceOptions: ; directory central profile image endpoint scope trust verbose);
+group!(PlaceOptions: ; directory choice verbose);
 
 /// What selects a session in which commands run, narrows it and grants it more. A command that has no other group has every option.
 #[derive(Args, Clone, Default)]
