@@ -49,7 +49,7 @@ impl Pieces {
     /// Adds a piece for `call`.
     ///
     /// # Errors
-    /// It exceeds a limit, or the pieces of another call are incomplete.
+    /// A limit is exceeded, or the pieces of another call are incomplete.
     pub fn add(&mut self, call: CallId, piece: &[u8]) -> Result<(), ContentError> {
         if !(1..=limit::PIECE).contains(&piece.len()) {
             return Err(ContentError::Piece(piece.len()));

@@ -34,7 +34,7 @@ pub fn is_real(path: &Path, spec: &SandboxSpec) -> bool {
     secret(path, spec).is_some_and(|secret| secret.seen == Seen::Real)
 }
 
-/// What a lease with this `access` would open at `path`.
+/// Finds the file that a lease with this `access` would open at `path`.
 ///
 /// # Errors
 /// Why it may not, where it could open something.

@@ -47,7 +47,7 @@ pub struct Places<'a> {
     pub in_zone: &'a InZone<'a>,
 }
 
-/// What a lease with this access would open at a path, if it lies in a zone; or why it may not.
+/// Finds the file that a lease with this access would open at a path, if it lies in a zone; or why it may not be opened.
 pub type InZone<'a> = dyn Fn(&Path, Access) -> Result<Option<ZoneFile>, String> + 'a;
 
 /// What the user's git settings name in a directory that becomes writable, and in which these objects were found.
