@@ -37,7 +37,10 @@ pub fn example(tool: &str) -> Value {
         "web_search" => json!({ "query": "x" }),
         // Nobody may go there, which is found after the executor's leave.
         "web_fetch" => json!({ "url": "http://127.0.0.1:9/" }),
-        "file_list" | "background_list" | "todo_read" | "goal_list" => json!({}),
+        "file_list" | "background_list" | "todo_read" | "goal_list" | "read_reasoning"
+        | "trigger_hot_swap" => {
+            json!({})
+        }
         other => panic!("no example of {other}: add one"),
     }
 }

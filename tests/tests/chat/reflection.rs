@@ -122,5 +122,10 @@ fn only_a_front_end_with_models_has_them_and_a_scope_closes_them() {
         let mut command = play(&world, &turns);
         let printed = Printed::of(command.arg("--scope").arg(scope).arg("x"));
         assert_eq!(results(&printed), ["unknown_tool"]);
+        for (trust, refused) in [("supervised", true), ("guided", false)] {
+            let printed = Printed::of(play(&world, &turns).args(["--trust", trust, "x"]));
+            let denied = results(&printed) == ["denied_user"];
+            assert_eq!(denied, refused, "{trust}: {:?}", results(&printed));
+        }
     }
 }
