@@ -73,7 +73,7 @@ const fn directory(name: &'static str) -> Member {
 }
 
 /// Each program with what it takes for a repository.
-pub static REPOSITORIES: [Repository; 7] = [
+pub static REPOSITORIES: [Repository; 4] = [
     Repository {
         program: "git",
         name: ".git",
@@ -133,33 +133,6 @@ pub static REPOSITORIES: [Repository; 7] = [
             "workspace-config-id",
         ],
         source: "Jujutsu, design/secure-config",
-    },
-    Repository {
-        program: "brz",
-        name: ".bzr",
-        suffix: None,
-        shapes: &[&[file("branch-format")]],
-        anywhere: false,
-        settings: &["branch/branch.conf", "branch/location"],
-        source: "Breezy, Configuration Settings",
-    },
-    Repository {
-        program: "darcs",
-        name: "_darcs",
-        suffix: None,
-        shapes: &[&[file("format")], &[file("hashed_inventory")]],
-        anywhere: false,
-        settings: &["prefs/defaults", "prefs/prefs"],
-        source: "Darcs, Using/Configuration",
-    },
-    Repository {
-        program: "pijul",
-        name: ".pijul",
-        suffix: None,
-        shapes: &[&[directory("pristine")]],
-        anywhere: false,
-        settings: &["config", "hooks"],
-        source: "Pijul, commands/hooks",
     },
 ];
 

@@ -204,7 +204,6 @@ fn names_that_the_host_acts_on_are_closed_to_writing() {
         ".prototools",
         ".gitlint",
         ".nano-staged.js",
-        "CVS/Root",
         "gtags.conf",
         ".ctags.d/x.ctags",
         ".valgrindrc",
@@ -215,8 +214,6 @@ fn names_that_the_host_acts_on_are_closed_to_writing() {
         ".sl/config",
         ".jj/workspace-config.toml",
         ".jj/repo/store/git/config",
-        "_darcs/prefs/defaults",
-        ".pijul/config",
         ".repo/projects/platform/x.git/hooks/pre-commit",
         "lefthook.json",
         "lefthook-local.yml",
@@ -268,7 +265,6 @@ fn names_that_the_host_acts_on_by_itself_are_closed_when_new() {
         ".git/glab-cli/config.yml",
         ".lfsconfig",
         // Siblings of names that are there, by a later review.
-        "_MTN/monotonerc",
         ".local-overcommit.yml",
         ".hkrc.pkl",
         "captainhook.config.json",
@@ -550,7 +546,7 @@ fn patterns_of_several_names_begin_with_a_name_that_programs_own() {
     for name in policy("default").protected.iter() {
         let first = name.pattern.split_once('/').map_or(".", |(first, _)| first);
         assert!(
-            first.starts_with('.') || ["_darcs", "CVS", "_opam", "_MTN"].contains(&first),
+            first.starts_with('.') || first == "_opam",
             "{}",
             name.pattern
         );

@@ -37,7 +37,7 @@ fn scene(place: Place, is_repository: bool) -> World {
 /// Which repository the user's programs find in each of the user's directories.
 fn found(world: &World) -> String {
     let script = "shopt -s nullglob dotglob; for d in . src src/deep docs.git; do git -C $d rev-parse --absolute-git-dir 2>&1 || true; done
-        echo {.,src,src/deep}/{.hg,.sl,.jj,.bzr,_darcs,.pijul}*";
+        echo {.,src,src/deep}/{.hg,.sl,.jj}*";
     on_host(world, script)
 }
 
