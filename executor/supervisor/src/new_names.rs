@@ -21,7 +21,9 @@ use executor_sys::opened_way::OpenedWay;
 use nix::Result;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat, readlinkat};
+use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::stat::{Mode, fstat};
+use nix::sys::time::TimeValLike;
 use policies::Access;
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
@@ -32,8 +34,11 @@ use std::time::{Duration, Instant};
 /// Maximum number of notes per call.
 const NOTES_MAX: usize = 256;
 
-/// How long all of them are looked at. Meanwhile other cells wait for the lock on names, and a path can be made to cost milliseconds.
-const TIME: Duration = Duration::from_millis(50);
+/// How long all of them are looked at, in processor time: a command that keeps the processors busy does not shorten it. Meanwhile other
+/// cells wait for the lock on names, and a path can be made to cost milliseconds.
+const PROCESSOR_TIME: Duration = Duration::from_millis(50);
+/// The same by the clock, for disks that do not answer.
+const TIME: Duration = Duration::from_secs(1);
 
 /// The names noted of one call.
 #[derive(Default)]
@@ -116,12 +121,12 @@ impl NewNames {
         }
         // A directory goes with what is in it, and the host acts most on what lies at the top, which also costs least.
         notes.sort_by_key(|note| (!note.was_refused, note.path.as_os_str().len()));
-        let until = Instant::now() + TIME;
+        let bound = Bound::begin();
         let lock = rules.lock_renames();
         let (mut misplaced, mut left, mut unknown) = (Vec::new(), Vec::new(), Vec::new());
         let mut taken: Vec<&Path> = Vec::new();
         for note in &notes {
-            if Instant::now() > until {
+            if bound.is_over() {
                 are_missing = true;
                 break;
             }
@@ -155,6 +160,35 @@ impl NewNames {
         misplaced.extend(are_missing.then(|| refusal(Cause::Unchecked, b"new names".to_vec())));
         misplaced
     }
+}
+
+/// How long names are looked at.
+struct Bound {
+    began: Instant,
+    processor: Duration,
+}
+
+impl Bound {
+    fn begin() -> Self {
+        Self {
+            began: Instant::now(),
+            processor: processor_time(),
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        let processor = processor_time().saturating_sub(self.processor);
+        processor > PROCESSOR_TIME || self.began.elapsed() > TIME
+    }
+}
+
+/// The processor time of this process; if it cannot be had, only the clock counts.
+fn processor_time() -> Duration {
+    let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) else {
+        return Duration::ZERO;
+    };
+    let micros = [usage.user_time(), usage.system_time()].map(|time| time.num_microseconds());
+    Duration::from_micros(micros.iter().sum::<i64>().unsigned_abs())
 }
 
 fn refusal(cause: Cause, target: Vec<u8>) -> Refusal {
