@@ -6,7 +6,7 @@ use crate::user::User;
 use executor_layers::descriptors::keep_only;
 use executor_sys::idle::IdleTrim;
 use executor_sys::message;
-use executor_sys::process::{Fork, euid, fork, wait_any};
+use executor_sys::process::{self, Fork, euid, fork, wait_any};
 use interprocess::local_socket::traits::ListenerExt as _;
 use interprocess::local_socket::{GenericFilePath, ListenerOptions, Stream, ToFsName};
 use interprocess::os::unix::local_socket::ListenerOptionsExt;
@@ -52,6 +52,7 @@ pub fn serve(path: &Path, user: &User) -> io::Result<()> {
 pub fn serve_handed_over(clients: OwnedFd, user: &User) -> io::Result<()> {
     prctl::set_name(c"lazaret-spawner")?;
     prctl::set_dumpable(false)?;
+    process::resume_with_parents_death()?;
     let mut idle = IdleTrim::default();
     loop {
         idle.wait_readable(&clients);
@@ -96,6 +97,7 @@ pub fn serve_client(socket: OwnedFd, user: User) -> io::Result<()> {
     prctl::set_dumpable(false)?;
     // Orphans of a killed warden are reparented to this process, not to init.
     prctl::set_child_subreaper(true)?;
+    process::resume_with_parents_death()?;
     serve::serve(socket, user)
 }
 

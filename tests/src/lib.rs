@@ -2,6 +2,7 @@
 
 pub mod suite;
 mod gate;
+mod leftovers;
 pub mod place;
 pub mod world;
 pub mod git_oracle;

@@ -4,6 +4,7 @@
 //! A test registers itself, by `place_test!` or `once_test!` above its function. One that does not is dead code to the compiler.
 
 use crate::gate::Gate;
+use crate::leftovers;
 use crate::place::{Place, User};
 use crate::programs;
 use broker_protocol::Tier;
@@ -172,7 +173,7 @@ fn message(panic: &(dyn std::any::Any + Send)) -> &str {
 
 /// The `main` of a suite.
 pub fn main() -> ExitCode {
-    start("", &Arguments::from_args(), None)
+    leftovers::watch(|| start("", &Arguments::from_args(), None))
 }
 
 /// The same for tests that mostly wait, for programs to start or for time limits: more of them than there are processors run at
@@ -188,7 +189,7 @@ pub fn main_of_waiting(first: &str) -> ExitCode {
         .is_none()
         .then(|| Arc::new(Gate::new(USUAL)));
     arguments.test_threads.get_or_insert(MAX);
-    start(first, &arguments, gate.as_ref())
+    leftovers::watch(|| start(first, &arguments, gate.as_ref()))
 }
 
 fn start(first: &str, arguments: &Arguments, gate: Option<&Arc<Gate>>) -> ExitCode {

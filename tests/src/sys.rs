@@ -12,6 +12,12 @@ pub fn at_exit(action: extern "C" fn()) {
     unsafe { libc::atexit(action) };
 }
 
+/// A copy of this process, which must have one thread.
+pub fn fork() -> nix::Result<nix::unistd::ForkResult> {
+    // SAFETY: without other threads no lock is held that the copy could never take.
+    unsafe { nix::unistd::fork() }
+}
+
 /// Has freed memory returned to the kernel at once. A test reads outputs of many megabytes, and every program that is started later
 /// costs a copy of the tables of what this process still has.
 pub fn return_freed_memory() {

@@ -9,14 +9,14 @@ use lazaret_tests::process::{self, Process, until};
 use lazaret_tests::wire::{Received, shell};
 use lazaret_tests::world::long_sleep;
 use lazaret_tests::{
-    Broker, Chance, LIMIT, Place, Session, World, once_test, place_test, suite, sys,
+    Broker, Chance, LIMIT, Place, Session, World, once_test, place_test, programs, suite, sys,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::time::{Duration, SystemTime};
 
 fn main() -> ExitCode {
@@ -404,6 +404,94 @@ fn background_processes_end_with_the_session(place: Place) {
     session.child.kill().unwrap();
     process::assert_gone(&sleeps, LIMIT);
     assert_all_gone(&seen[1..], &world);
+}
+
+/// The processes of a session, its warden and cells stopped if `stops`.
+fn processes_of(session: &Session, stops: bool) -> Vec<Process> {
+    let seen = process::below(session.pid());
+    if stops {
+        let held = [Part::Warden, Part::Cell].map(|part| part.find(session.pid()));
+        for one in held.iter().flatten() {
+            kill(Pid::from_raw(one.pid), Signal::SIGSTOP).unwrap();
+        }
+        assert!(until(LIMIT, || held
+            .iter()
+            .flatten()
+            .all(Process::is_stopped)));
+    }
+    seen
+}
+
+place_test!(nothing_outlives_the_broker_and_the_warden);
+/// Both are killed, in either order, at once or one after the other, while a command runs or none, and while what would notice is
+/// stopped. First processes that wait for a program to prepare sleep on no socket.
+fn nothing_outlives_the_broker_and_the_warden(place: Place) {
+    const ORDERS: [&[Part]; 3] = [
+        &[Part::Broker, Part::Warden],
+        &[Part::Warden, Part::Broker],
+        &[Part::Broker],
+    ];
+    let gaps = [Duration::ZERO, Duration::from_millis(3)];
+    for ((order, gap), (runs, stops)) in ORDERS
+        .iter()
+        .flat_map(|order| gaps.map(|gap| (*order, gap)))
+        .flat_map(|killed| {
+            [(false, false), (true, false), (false, true), (true, true)]
+                .map(|moment| (killed, moment))
+        })
+    {
+        let world = World::new(place);
+        let mut session = Session::open(&world);
+        session.bash("true").success();
+        let sleeps = runs.then(|| start_stubborn(&mut session).1);
+        let seen = processes_of(&session, stops);
+        let victims = order.iter().flat_map(|part| part.find(session.pid()));
+        for victim in victims.collect::<Vec<_>>() {
+            victim.kill();
+            std::thread::sleep(gap);
+        }
+        let _ = session.child.kill();
+        let what =
+            format!("{order:?} killed {gap:?} apart; a command runs: {runs}, stopped: {stops}");
+        let left = process::left_after(&seen, LIMIT);
+        left.iter().for_each(Process::kill);
+        assert!(left.is_empty(), "{what}: {left:#?}");
+        sleeps
+            .iter()
+            .for_each(|sleeps| process::assert_gone(sleeps, LIMIT));
+    }
+}
+
+once_test!(a_process_that_a_test_leaves_fails_the_run);
+fn a_process_that_a_test_leaves_fails_the_run() {
+    /// In the runs that this test starts of itself: what it leaves.
+    const LEAVES: &str = "LAZARET_LEAVES";
+    const NAME: &str = "a_process_that_a_test_leaves_fails_the_run";
+    if let Ok(left) = std::env::var(LEAVES) {
+        let line = format!("{left} & :");
+        assert!(
+            process::run(Command::new("sh").args(["-c", &line]), LIMIT)
+                .status
+                .success()
+        );
+        return;
+    }
+    let run = |left: &str| {
+        let mut again = Command::new(std::env::current_exe().unwrap());
+        again.args(["--exact", NAME]).env(LEAVES, left);
+        process::run(again.env("LAZARET_BIN", programs::folder()), LIMIT)
+    };
+    let (filter, marker) = (programs::path("without-namespaces"), long_sleep());
+    let ours = run(&format!("{} sleep {marker} >&- 2>&-", filter.display()));
+    assert!(
+        ours.code() != 0 && ours.errors().contains(&marker),
+        "{}",
+        ours.errors()
+    );
+    process::assert_gone(&marker, LIMIT);
+    // The control: what is not ours may stay.
+    assert_eq!(run(&format!("sleep {marker} >&- 2>&-")).code(), 0);
+    process::with_marker(&marker).iter().for_each(Process::kill);
 }
 
 place_test!(an_orderly_end_leaves_nothing);

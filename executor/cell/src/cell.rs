@@ -170,6 +170,7 @@ impl<'a> Slot<'a> {
             Sweep::All
         } else {
             prctl::set_child_subreaper(true).at(Part::Processes, step)?;
+            process::resume_with_parents_death().at(Part::Processes, step)?;
             if spec.has(Layer::LandlockScopes) {
                 Sweep::All
             } else {

@@ -10,6 +10,9 @@ use nix::unistd::Pid;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+/// Between two looks: what has been killed needs the processor to end.
+const PAUSE: Duration = Duration::from_millis(1);
+
 /// A descriptor that is readable when a child has ended.
 pub fn end_signals() -> Result<SignalFd, SetupError> {
     let mut set = SigSet::empty();
@@ -33,25 +36,37 @@ pub fn kill_all() {
     kill_trees(proc::children(std::process::id() as i32));
 }
 
+/// Reaps the children that end by themselves, until none is left or `until`.
+pub fn end_by_themselves(until: Instant) {
+    while reap_all() && Instant::now() < until {
+        sleep(PAUSE);
+    }
+}
+
 /// Kills and reaps every descendant of this process, which is their subreaper; false if some are left at `until`.
 ///
 /// Descendants whose parents have ended become children of this process, so none is left once it has no child.
 pub fn end_all(until: Instant) -> bool {
-    /// Between two rounds: what has been killed needs the processor to end.
-    const PAUSE: Duration = Duration::from_millis(1);
     loop {
         kill_all();
-        loop {
-            match process::wait_any(false) {
-                Ok(Some(change)) => detach(&change),
-                Err(Errno::ECHILD) => return true,
-                Ok(None) | Err(_) => break,
-            }
+        if !reap_all() {
+            return true;
         }
         if Instant::now() >= until {
             return false;
         }
         sleep(PAUSE);
+    }
+}
+
+/// Reaps the children that have ended; whether others are left.
+fn reap_all() -> bool {
+    loop {
+        match process::wait_any(false) {
+            Ok(Some(change)) => detach(&change),
+            Err(Errno::ECHILD) => return false,
+            Ok(None) | Err(_) => return true,
+        }
     }
 }
 
@@ -61,28 +76,35 @@ pub fn terminate_all() {
     signal_trees(roots, &[Signal::SIGTERM, Signal::SIGCONT]);
 }
 
-/// Kills the children of this process that are not in `known`, with their descendants; returns whether there were any.
-pub fn kill_unknown(known: &[i32]) -> bool {
+/// Kills the children of this process that are not in `known`, with their descendants.
+pub fn kill_unknown(known: &[i32]) {
     let mut unknown = proc::children(std::process::id() as i32);
     unknown.retain(|pid| !known.contains(pid));
-    let any = !unknown.is_empty();
     kill_trees(unknown);
-    any
 }
 
+/// Children are killed before their parents. If this process is killed meanwhile, the first processes of cells are still there: the
+/// kernel resumes them, and they kill what is left.
 fn kill_trees(roots: Vec<i32>) {
     signal_trees(roots.clone(), &[Signal::SIGSTOP]);
-    signal_trees(roots, &[Signal::SIGKILL]);
+    for pid in signal_trees(roots, &[]).into_iter().rev() {
+        signal_one(pid, Signal::SIGKILL);
+    }
 }
 
-/// Sends these signals to each of `roots` and to all of its descendants, one process after the other.
-fn signal_trees(roots: Vec<i32>, signals: &[Signal]) {
-    let mut left = roots;
-    while let Some(pid) = left.pop() {
-        left.extend(proc::children(pid));
-        for signal in signals {
-            // A process that has just ended needs no signal: the error is ignored.
-            let _ = kill(Pid::from_raw(pid), *signal);
-        }
+/// Sends these signals to each of `roots` and to all of its descendants, one process after the other. Returns them, parents before
+/// their children.
+fn signal_trees(roots: Vec<i32>, signals: &[Signal]) -> Vec<i32> {
+    let (mut found, mut next) = (roots, 0);
+    while let Some(pid) = found.get(next).copied() {
+        found.extend(proc::children(pid));
+        signals.iter().for_each(|signal| signal_one(pid, *signal));
+        next += 1;
     }
+    found
+}
+
+fn signal_one(pid: i32, signal: Signal) {
+    // A process that has just ended needs no signal: the error is ignored.
+    let _ = kill(Pid::from_raw(pid), signal);
 }

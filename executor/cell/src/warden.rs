@@ -35,17 +35,28 @@ use nix::unistd::{Gid, Uid};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::exit;
+use std::time::{Duration, Instant};
+
+/// How long cells may take to kill their processes when the broker is gone.
+const LAST_SWEEP: Duration = Duration::from_secs(1);
+/// How long what the warden kills may take to end, where no PID namespace ends it.
+const LAST_KILL: Duration = Duration::from_secs(10);
 
 /// Runs the warden in its own process.
 pub fn run(spec: &SandboxSpec, socket: &OwnedFd, uid: Uid, gid: Gid) -> ! {
     // Done once, for every process of the session.
     process::default_other_signals();
-    if let Err(error) = serve(spec, socket, uid, gid) {
-        spec.scratch.remove();
-        // If the broker is gone too, there is nobody to notify.
-        let _ = message::send(socket.as_fd(), &WardenMessage::encode_failure(&error), &[]);
+    let served = serve(spec, socket, uid, gid);
+    if !spec.has(Layer::PidNamespace) {
+        children::end_by_themselves(Instant::now() + LAST_SWEEP);
+        children::end_all(Instant::now() + LAST_KILL);
     }
-    exit(1)
+    spec.scratch.remove();
+    if let Err(error) = &served {
+        // If the broker is gone too, there is nobody to notify.
+        let _ = message::send(socket.as_fd(), &WardenMessage::encode_failure(error), &[]);
+    }
+    exit(i32::from(served.is_err()))
 }
 
 fn serve(spec: &SandboxSpec, socket: &OwnedFd, uid: Uid, gid: Gid) -> Result<(), SetupError> {
@@ -92,9 +103,7 @@ fn serve(spec: &SandboxSpec, socket: &OwnedFd, uid: Uid, gid: Gid) -> Result<(),
         child_ends,
         cells: Vec::new(),
     };
-    warden.serve()?;
-    spec.scratch.remove();
-    exit(0)
+    warden.serve()
 }
 
 /// Puts up the layers that are the same for all cells. Returns descriptors by which the file worker enters the session, the undo
@@ -113,6 +122,7 @@ fn set_up(
     } else {
         // Processes that outlive their cell's first process are reparented to the warden, which kills them.
         prctl::set_child_subreaper(true).at(Part::Processes, step("PR_SET_CHILD_SUBREAPER"))?;
+        process::resume_with_parents_death().at(Part::Processes, step("PR_SET_PDEATHSIG"))?;
     }
     namespaces::set_up(spec.layers, uid, gid)?;
     let undo = if spec.has(Layer::MountNamespace) {
@@ -240,19 +250,18 @@ impl WardenLoop<'_> {
         )
     }
 
-    /// Reaps dead children. Without a PID namespace, an unknown living child was left by a killed cell, and is killed.
+    /// Reaps dead children. Without a PID namespace, an unknown living child was left by a killed cell, and is killed. It is not waited
+    /// for: the kernel reports its end, after its own children have become children of this process.
     fn reap(&mut self) {
         while let Ok(Some(_)) = self.child_ends.read_signal() {}
-        loop {
-            while let Ok(Some(change)) = process::wait_any(false) {
-                children::detach(&change);
-                if let ChildState::Exited(_) | ChildState::Killed(_) = change.state {
-                    self.cells.retain(|cell| *cell != change.pid);
-                }
+        while let Ok(Some(change)) = process::wait_any(false) {
+            children::detach(&change);
+            if let ChildState::Exited(_) | ChildState::Killed(_) = change.state {
+                self.cells.retain(|cell| *cell != change.pid);
             }
-            if self.spec.has(Layer::PidNamespace) || !children::kill_unknown(&self.cells) {
-                return;
-            }
+        }
+        if !self.spec.has(Layer::PidNamespace) {
+            children::kill_unknown(&self.cells);
         }
     }
 }

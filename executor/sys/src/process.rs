@@ -112,6 +112,16 @@ pub fn pidfd_signal(pidfd: BorrowedFd, signal: c_int) -> io::Result<()> {
     .map(drop)
 }
 
+/// Lets the kernel resume this process when its parent dies, if it is stopped then: who has stopped it may be gone too, and a
+/// stopped process does not see that its sockets have closed. For a process that has to kill what it started, so that SIGKILL is no
+/// choice.
+///
+/// # Errors
+/// The kernel's.
+pub fn resume_with_parents_death() -> nix::Result<()> {
+    nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGCONT)
+}
+
 /// Sends `signal` to all processes that this one may signal, except itself and PID 1.
 ///
 /// # Errors

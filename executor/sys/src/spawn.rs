@@ -117,6 +117,8 @@ struct Shared {
     /// An error number; negative if entering the directory failed.
     error: AtomicI32,
     listener: AtomicI32,
+    /// The process that prepares it.
+    parent: AtomicI32,
     setup: AtomicPtr<c_void>,
     exec: AtomicPtr<c_void>,
 }
@@ -140,21 +142,45 @@ impl Shared {
         unsafe { libc::syscall(libc::SYS_futex, self.state.as_ptr(), libc::FUTEX_WAKE, 1) };
     }
 
+    /// In the child, which the kernel kills when its parent dies: nobody else would end this wait.
     fn wait_while(&self, state: u32) {
         while self.state.load(SeqCst) == state {
-            let forever = std::ptr::null::<libc::timespec>();
-            // SAFETY: waits while the value at this address, which lives as long as both sides, is `state`. Whatever ends the
-            // wait, the value is looked at again.
-            unsafe {
-                libc::syscall(
-                    libc::SYS_futex,
-                    self.state.as_ptr(),
-                    libc::FUTEX_WAIT,
-                    state,
-                    forever,
-                )
-            };
+            self.wait_once(state, None);
         }
+    }
+
+    /// In the parent, while the child runs. If the parent's own parent dies meanwhile, the child is killed: it may hang in a file
+    /// system that does not answer, and nobody else would end the wait for it.
+    fn wait_for_child(&self, pid: i32, state: u32) {
+        const INTERVAL: libc::timespec = libc::timespec {
+            tv_sec: 1,
+            tv_nsec: 0,
+        };
+        // SAFETY: takes nothing.
+        let parent = || unsafe { libc::getppid() };
+        let before = parent();
+        while self.state.load(SeqCst) == state {
+            self.wait_once(state, Some(&INTERVAL));
+            if parent() != before {
+                // SAFETY: takes numbers only; the process is this one's child and not yet reaped.
+                unsafe { libc::kill(pid, libc::SIGKILL) };
+            }
+        }
+    }
+
+    fn wait_once(&self, state: u32, timeout: Option<&libc::timespec>) {
+        let timeout = timeout.map_or(std::ptr::null(), std::ptr::from_ref);
+        // SAFETY: waits while the value at this address, which lives as long as both sides, is `state`. The timeout lives for the
+        // call. Whatever ends the wait, the caller looks at the value again.
+        unsafe {
+            libc::syscall(
+                libc::SYS_futex,
+                self.state.as_ptr(),
+                libc::FUTEX_WAIT,
+                state,
+                timeout,
+            )
+        };
     }
 }
 
@@ -181,6 +207,7 @@ impl SpawnStack {
         let shared: &Shared = shared;
         shared.error.store(0, SeqCst);
         shared.listener.store(-1, SeqCst);
+        shared.parent.store(std::process::id() as i32, SeqCst);
         shared
             .setup
             .store((&raw const *setup).cast_mut().cast(), SeqCst);
@@ -208,7 +235,7 @@ impl SpawnStack {
             shared.state.store(LEFT, SeqCst);
             return Err(io::Error::last_os_error());
         }
-        shared.wait_while(PREPARING);
+        shared.wait_for_child(pid, PREPARING);
         let listener = shared.listener.load(SeqCst);
         if shared.state.load(SeqCst) != WAITING {
             reap(pid);
@@ -243,10 +270,10 @@ impl PreparedChild<'_> {
     /// The error of the first step that failed, including those of `chdir` and `execve`.
     pub fn start(self, exec: &Exec, meanwhile: impl FnOnce()) -> Result<i32, SpawnError> {
         /// The other process reads what we have lent it until it has left our memory, also if `meanwhile` panics.
-        struct Lent<'s>(&'s Shared);
+        struct Lent<'s>(&'s Shared, i32);
         impl Drop for Lent<'_> {
             fn drop(&mut self) {
-                self.0.wait_while(STARTING);
+                self.0.wait_for_child(self.1, STARTING);
             }
         }
         let shared = self.shared;
@@ -261,7 +288,7 @@ impl PreparedChild<'_> {
         {
             return Ok(self.pid);
         }
-        let lent = Lent(shared);
+        let lent = Lent(shared, self.pid);
         shared.wake();
         meanwhile();
         drop(lent);
@@ -296,7 +323,7 @@ extern "C" fn prepared_child(argument: *mut c_void) -> c_int {
         shared.error.store(errno, SeqCst);
         process::exit_now(127)
     };
-    match set_up(setup) {
+    match die_with(shared.parent.load(SeqCst)).and_then(|()| set_up(setup)) {
         Ok(listener) => shared.listener.store(listener.unwrap_or(-1), SeqCst),
         Err(errno) => end(errno),
     }
@@ -320,6 +347,22 @@ fn ok(result: c_long) -> Result<c_long, c_int> {
         Err(last_errno())
     } else {
         Ok(result)
+    }
+}
+
+/// In a [`prepared_child`]: lets the kernel kill it, and later the program, when its parent dies. Where no PID namespace does that,
+/// a process that sleeps until its parent wakes it would otherwise sleep for ever.
+fn die_with(parent: i32) -> Result<(), c_int> {
+    // SAFETY: take numbers only.
+    unsafe {
+        let signal = libc::SIGKILL as libc::c_ulong;
+        ok(libc::prctl(libc::PR_SET_PDEATHSIG, signal).into())?;
+        // One that died before is not reported.
+        if libc::getppid() == parent {
+            Ok(())
+        } else {
+            Err(libc::ESRCH)
+        }
     }
 }
 
