@@ -1,10 +1,11 @@
-//! The loopback of a flat cell: its programs talk to each other over TCP, and with nobody else, in either direction.
+//! The loopback of a flat session: programs of its cells talk to each other over TCP, and with nobody else, in either direction.
 //!
 //! Attacks are run without a cell first, where they must work.
 
 use lazaret_tests::container::Runtime;
 use lazaret_tests::place::container;
-use lazaret_tests::{Finished, LIMIT, Place, World, place_test, run};
+use lazaret_tests::{Finished, LIMIT, Place, Session, World, place_test, run};
+use serde_json::json;
 use std::fs;
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -314,7 +315,8 @@ def connect():
             if heard: print('GOT', heard.decode()); sys.stdout.flush(); os._exit(0)
         except OSError: pass
         c.close(); copy.close(); own[0] += 1
-threads = [threading.Thread(target=t) for t in [listen, connect, connect, connect]]
+part = {'listen': [listen], 'connect': [connect] * 3}.get(sys.argv[-1], [listen, connect, connect, connect])
+threads = [threading.Thread(target=t) for t in part]
 [t.start() for t in threads]; [t.join() for t in threads]; print('tried', own[0] > 200)
 "#;
 
@@ -397,6 +399,139 @@ fn a_server_that_takes_over_a_cells_port_is_not_reached(place: Place) {
         outside.success(),
         format!("GOT {}\n", world.canary),
         "the control"
+    );
+}
+
+place_test!(
+    a_server_that_takes_over_the_port_of_an_earlier_call_is_not_reached,
+    flat_only
+);
+fn a_server_that_takes_over_the_port_of_an_earlier_call_is_not_reached(place: Place) {
+    const SHORT: Duration = Duration::from_millis(10);
+    let world = &World::new(place);
+    let port = own_port();
+    world.put("port", port.to_string());
+    world.put("race.py", RACE);
+    let mut session = Session::open(world);
+    let (inside, taken) = take_while(world, port, SHORT, || {
+        let listens = json!({"command": "python3 race.py 8 listen", "background": true});
+        session.call("bash", listens).success();
+        session
+            .bash("python3 race.py 5 connect")
+            .success()
+            .to_owned()
+    });
+    assert_eq!(inside, "tried True\n");
+    assert!(taken > 20, "the host took the port {taken} times only");
+    // The control is that of the attack within one call.
+}
+
+/// Serves over both families; its first word is its port.
+const SERVER: &str = r#"
+import socket, sys, threading
+def serve(family, address):
+    l = socket.socket(family); l.setsockopt(1, 2, 1)
+    if family == 10: l.setsockopt(41, 26, 1)
+    l.bind((address, int(sys.argv[1]))); l.listen()
+    while True:
+        a, name = l.accept(); a.sendall(f'{sys.argv[2]} {name[0]}'.encode()); a.close()
+for how in [(2, '127.0.0.1'), (10, '::1')]: threading.Thread(target=serve, args=how).start()
+"#;
+
+/// Connects in every way until there is a server, or it is sure that there is none.
+const CLIENT: &str = r#"
+import select, socket, sys, time
+def blocking(address): return socket.create_connection((address, port), 5)
+def waiting(address):
+    c = socket.socket(10 if ':' in address else 2); c.connect((address, port)); return c
+def polling(address):
+    c = socket.socket(10 if ':' in address else 2); c.setblocking(False)
+    try: c.connect((address, port))
+    except BlockingIOError: assert select.select([], [c], [], 5)[1]
+    if c.getsockopt(1, 4): raise ConnectionRefusedError
+    c.setblocking(True); return c
+port = int(sys.argv[1]); end = time.time() + float(sys.argv[2])
+for address in ['127.0.0.1', '::1']:
+    for way in [blocking, waiting, polling]:
+        while True:
+            try: c = way(address); break
+            except ConnectionRefusedError:
+                if time.time() > end: print('refused'); sys.exit()
+                time.sleep(.1)
+        assert c.getpeername()[:2] == (address, port), c.getpeername()
+        said = b''
+        while more := c.recv(99): said += more
+        print(way.__name__, said.decode()); c.close()
+"#;
+
+place_test!(calls_of_a_session_reach_each_others_servers);
+/// As in the namespaced tier, where the session has a network of its own: a server in the background, and one of a later call.
+fn calls_of_a_session_reach_each_others_servers(place: Place) {
+    let world = &World::new(place);
+    let port = own_port();
+    let secret = &world.canary;
+    world.put("server.py", SERVER);
+    world.put("client.py", CLIENT);
+    let mut session = Session::open(world);
+    let background = |line: String| json!({"command": line, "background": true});
+    let serves = background(format!("python3 server.py {port} {secret}"));
+    session.call("bash", serves).success();
+    let ways = |address: &str| {
+        ["blocking", "waiting", "polling"].map(|way| format!("{way} {secret} {address}\n"))
+    };
+    let reached = [ways("127.0.0.1"), ways("::1")].concat().concat();
+    let said = session.bash(&format!("python3 client.py {port} 30"));
+    // In the flat tier clients of IPv6 have such an address.
+    let heard = said.success().replace("::ffff:127.0.0.1", "::1");
+    assert_eq!(heard, reached, "{}", said.result);
+    // The port is in use in the whole session.
+    let again = session.bash(&format!("python3 server.py {port} x"));
+    assert!(
+        again.result.to_string().contains("Address already in use"),
+        "{}",
+        again.result
+    );
+    // Another session, and the machine.
+    let mut other = Session::open(world);
+    let refused = other.bash(&format!("python3 client.py {port} 1"));
+    assert_eq!(refused.success(), "refused\n", "{}", refused.result);
+    let outside = run(
+        world.host("python3").current_dir(&world.project).args([
+            "client.py",
+            &port.to_string(),
+            "1",
+        ]),
+        LIMIT,
+    );
+    assert_eq!(outside.success(), "refused\n", "{}", outside.errors());
+    // The server has ended: whoever has its port now is not reached.
+    session.call("background_kill", json!({"id": 1})).success();
+    let machine = TcpListener::bind(("0.0.0.0", port)).unwrap();
+    let after = session.bash(&format!("python3 client.py {port} 1"));
+    assert_eq!(after.success(), "refused\n", "{}", after.result);
+    assert!(
+        TcpStream::connect(machine.local_addr().unwrap()).is_ok(),
+        "the control"
+    );
+    drop(machine);
+    // The other way round: what runs in the background reaches a later call.
+    let other = own_port();
+    session
+        .call(
+            "bash",
+            background(format!("python3 client.py {other} 30 > heard")),
+        )
+        .success();
+    let serves = session.bash(&format!(
+        "python3 server.py {other} {secret} & for i in $(seq 300); do [ -s heard ] && break; sleep 0.1; done; cat heard"
+    ));
+    assert!(
+        serves
+            .result
+            .to_string()
+            .contains(&format!("polling {secret}")),
+        "{}",
+        serves.result
     );
 }
 

@@ -23,6 +23,7 @@ use executor_spec::refusals::Refusals;
 use executor_spec::sandbox::SandboxSpec;
 use executor_supervisor::AccessRules;
 use executor_supervisor::Supervisor;
+use executor_supervisor::loopback_line::LoopbackLine;
 use executor_sys::idle::IdleTrim;
 use executor_sys::message;
 use executor_sys::process::{self, ChildState, CpuAndMemory};
@@ -59,9 +60,10 @@ pub fn run(
     spec: &SandboxSpec,
     rules: Result<&SessionRules, SetupError>,
     socket: &OwnedFd,
+    line: Option<&LoopbackLine>,
     nnp: NoNewPrivileges,
 ) -> ! {
-    let prepared = rules.and_then(|rules| Slot::prepare(spec, rules, socket, nnp));
+    let prepared = rules.and_then(|rules| Slot::prepare(spec, rules, socket, line, nnp));
     if let Err(error) = prepared.and_then(|slot| slot.serve()) {
         let errno = error.source.raw_os_error().unwrap_or(libc::EPERM);
         let end = End::Unconfined {
@@ -86,6 +88,7 @@ pub fn run(
 struct Slot<'a> {
     /// Receives the broker's orders and signals.
     socket: &'a OwnedFd,
+    line: Option<&'a LoopbackLine>,
     access: Option<&'a AccessRules>,
     spawner: Spawner<'a>,
     child_ends: SignalFd,
@@ -161,6 +164,7 @@ impl<'a> Slot<'a> {
         spec: &'a SandboxSpec,
         rules: &'a SessionRules,
         socket: &'a OwnedFd,
+        line: Option<&'a LoopbackLine>,
         nnp: NoNewPrivileges,
     ) -> Result<Self, SetupError> {
         let step = || "prepare the cell".to_owned();
@@ -188,6 +192,7 @@ impl<'a> Slot<'a> {
         let kept: Vec<_> = own
             .chain(confined.program_ruleset())
             .chain(supervisors)
+            .chain(line.map(LoopbackLine::descriptor))
             .collect();
         descriptors::keep_only(&kept, spec.ablation.descriptors())?;
         drop(kept);
@@ -197,6 +202,7 @@ impl<'a> Slot<'a> {
         let scratch = Some(spec.scratch.tmp.as_path()).filter(|_| spec.has(Layer::MountNamespace));
         let slot = Self {
             socket,
+            line,
             access,
             spawner,
             child_ends,
@@ -300,7 +306,7 @@ impl<'a> Slot<'a> {
             .at(Layer::ProtectedNames, step)?;
         let supervised = self.access.zip(listener);
         let supervisor = supervised
-            .map(|(rules, listener)| Supervisor::new(rules, listener))
+            .map(|(rules, listener)| Supervisor::new(rules, self.line, listener))
             .transpose();
         let supervisor = supervisor.at(Layer::ProtectedNames, step)?;
         let (refusals, used) = (Refusals::default(), CpuAndMemory::default());
@@ -415,6 +421,11 @@ impl Cell<'_> {
 
     /// Answers a supervised call, if there is one.
     fn supervise(&mut self, ready: &Ready) {
+        if ready.requested {
+            self.supervisor
+                .iter_mut()
+                .for_each(Supervisor::connect_others);
+        }
         match &mut self.supervisor {
             // No process that could call is left.
             _ if ready.deserted => {
@@ -443,7 +454,8 @@ impl Cell<'_> {
             input(self.slot.socket.as_fd()),
             input(self.slot.child_ends.as_fd()),
         ];
-        let mut fds: Vec<PollFd> = own.into_iter().chain(listener).collect();
+        let line = supervisor.and_then(Supervisor::line).map(input);
+        let mut fds: Vec<PollFd> = own.into_iter().chain(listener).chain(line).collect();
         let timeout = match supervisor.is_some_and(Supervisor::is_waiting) {
             true => RETRY_MS.into(),
             false => PollTimeout::NONE,
@@ -463,6 +475,7 @@ impl Cell<'_> {
             ended: has(1, PollFlags::all()),
             called,
             deserted: !called && has(2, PollFlags::all()),
+            requested: has(3, PollFlags::all()),
         })
     }
 
@@ -523,4 +536,6 @@ struct Ready {
     called: bool,
     /// No process is left that could make one.
     deserted: bool,
+    /// Another cell wants to connect.
+    requested: bool,
 }

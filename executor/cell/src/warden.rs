@@ -19,6 +19,7 @@ use executor_spec::sandbox::SandboxSpec;
 use executor_spec::undo_directory;
 use executor_spec::warden_message::{READY, RELAY, WardenMessage, WardenRequest};
 use executor_supervisor::AccessRules;
+use executor_supervisor::loopback_line::{LoopbackLine, LoopbackSwitch};
 use executor_supervisor::pty::PtyMaker;
 use executor_sys::idle::IdleTrim;
 use executor_sys::message;
@@ -98,6 +99,8 @@ fn serve(spec: &SandboxSpec, socket: &OwnedFd, uid: Uid, gid: Gid) -> Result<(),
         spec,
         rules,
         ptys,
+        loopback: (spec.is_supervised() && !spec.has(Layer::NetworkNamespace))
+            .then(LoopbackSwitch::default),
         nnp,
         socket,
         child_ends,
@@ -162,6 +165,8 @@ struct WardenLoop<'a> {
     rules: SessionRules,
     /// Makes the terminals of programs, if cells use those of the machine.
     ptys: Option<PtyMaker>,
+    /// Connects cells to each other, if they have no network namespace.
+    loopback: Option<LoopbackSwitch>,
     nnp: NoNewPrivileges,
     socket: &'a OwnedFd,
     child_ends: SignalFd,
@@ -180,12 +185,18 @@ impl WardenLoop<'_> {
                 .as_ref()
                 .map_or(self.socket.as_fd(), |ptys| ptys.socket.as_fd());
             let fds = [self.socket.as_fd(), self.child_ends.as_fd(), ptys];
-            let mut ready = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+            let lines = self.loopback.iter().flat_map(LoopbackSwitch::descriptors);
+            let fds = fds.into_iter().chain(lines);
+            let mut ready: Vec<PollFd> = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
             match idle.poll(&mut ready, PollTimeout::NONE) {
                 Err(Errno::EINTR) => continue,
                 result => result.at(Part::Processes, step)?,
             };
-            let [requested, ended, asked] = ready.map(|fd| fd.any() == Some(true));
+            let is_ready = |fd: &PollFd| fd.any() == Some(true);
+            let [requested, ended, asked] = [0, 1, 2].map(|at| is_ready(&ready[at]));
+            if ready[3..].iter().any(is_ready) {
+                self.loopback.iter_mut().for_each(LoopbackSwitch::serve);
+            }
             if ended {
                 self.reap();
             }
@@ -215,10 +226,16 @@ impl WardenLoop<'_> {
     /// Makes a cell; `leases` are the descriptors for its leases, if it has any.
     fn make_cell(&mut self, kind: WardenRequest, leases: Vec<OwnedFd>) -> Result<(), SetupError> {
         let (theirs, ours) = message::pair().at(Part::Processes, || "socketpair".into())?;
+        let line = self.loopback.is_some().then(message::pair).transpose();
+        let line = line.at(Part::Processes, || "socketpair".into())?;
+        let (their_line, our_line) = line.unzip();
         let flags = namespaces::cell_flags(self.spec.layers);
         match process::fork(flags).at(Part::Processes, || "fork".into())? {
             Fork::Parent(child) => {
                 self.cells.push(child.pid);
+                for (switch, line) in self.loopback.iter_mut().zip(their_line) {
+                    switch.add(child.pid, line);
+                }
                 let fds = [theirs.as_fd(), child.pidfd.as_fd()];
                 send(self.socket, &[kind as u8], &fds)
             }
@@ -229,7 +246,9 @@ impl WardenLoop<'_> {
                     }
                     WardenRequest::Cell | WardenRequest::Terminal => Ok(()),
                 };
-                cell::run(self.spec, leased.map(|()| &self.rules), &ours, self.nnp)
+                let line = our_line.map(LoopbackLine::new);
+                let rules = leased.map(|()| &self.rules);
+                cell::run(self.spec, rules, &ours, line.as_ref(), self.nnp)
             }
         }
     }
@@ -258,6 +277,8 @@ impl WardenLoop<'_> {
             children::detach(&change);
             if let ChildState::Exited(_) | ChildState::Killed(_) = change.state {
                 self.cells.retain(|cell| *cell != change.pid);
+                let switch = self.loopback.iter_mut();
+                switch.for_each(|switch| switch.remove(change.pid));
             }
         }
         if !self.spec.has(Layer::PidNamespace) {

@@ -28,7 +28,7 @@ const PROXY: [&str; 12] = [
 ];
 /// Variables for hosts that are reached without the proxy.
 const NO_PROXY: [&str; 3] = ["NO_PROXY", "no_proxy", "npm_config_noproxy"];
-/// Names and addresses of the cell's own loopback.
+/// Names and addresses of a cell's loopback.
 const OWN: &str = "localhost,127.0.0.1,::1,[::1]";
 /// Variables with which the user names other certificates.
 const CERTIFICATES: [&str; 11] = [

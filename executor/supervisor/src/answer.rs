@@ -3,7 +3,7 @@
 
 use crate::object::by_descriptor;
 use crate::tcp::is_over;
-use executor_sys::file;
+use executor_sys::{file, message};
 use nix::Result;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
@@ -12,7 +12,9 @@ use nix::sys::socket::sockopt::SocketError;
 use nix::sys::socket::{UnixAddr, connect, getsockopt};
 use nix::sys::stat::Mode;
 use nix::unistd::pipe2;
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 /// How a call is answered.
 pub enum Answer {
@@ -52,6 +54,50 @@ pub enum Pending {
     },
     /// A TCP socket, until its handshake is over.
     Handshake(OwnedFd),
+    Elsewhere(Elsewhere),
+}
+
+/// A TCP socket that the supervisor of another cell connects.
+pub struct Elsewhere {
+    socket: OwnedFd,
+    /// Where the other supervisor's result arrives.
+    result: OwnedFd,
+    /// Whether the caller waits for the handshake too.
+    waits: bool,
+    until: Instant,
+}
+
+impl Elsewhere {
+    pub fn begin(socket: OwnedFd, result: OwnedFd) -> Result<Answer> {
+        /// How long the other supervisor may take, which may be answering calls of its own.
+        const TIMEOUT: Duration = Duration::from_secs(2);
+        let flags = OFlag::from_bits_retain(fcntl(&socket, FcntlArg::F_GETFL)?);
+        Self {
+            socket,
+            result,
+            waits: !flags.contains(OFlag::O_NONBLOCK),
+            until: Instant::now() + TIMEOUT,
+        }
+        .retry()
+    }
+
+    fn retry(self) -> Result<Answer> {
+        let mut errno = [0; 4];
+        match message::receive(self.result.as_fd(), &mut errno) {
+            Ok((4, _)) => match i32::from_le_bytes(errno) {
+                0 => Ok(Answer::Value(0)),
+                libc::EINPROGRESS | libc::EALREADY if self.waits => Pending::handshake(self.socket),
+                errno => Err(Errno::from_raw(errno)),
+            },
+            Err(error)
+                if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < self.until =>
+            {
+                Ok(Answer::Pending(Pending::Elsewhere(self)))
+            }
+            // Nobody listens there any more.
+            Ok(_) | Err(_) => Err(Errno::ECONNREFUSED),
+        }
+    }
 }
 
 impl Pending {
@@ -144,6 +190,7 @@ impl Pending {
                     }
                 }
             }
+            Pending::Elsewhere(elsewhere) => elsewhere.retry(),
             Pending::Handshake(socket) if !is_over(&socket) => {
                 Ok(Answer::Pending(Pending::Handshake(socket)))
             }

@@ -6,6 +6,7 @@ use crate::empty_directories::EmptyDirectories;
 use crate::find::Search;
 use crate::kept_sockets::KeptSockets;
 use crate::loopback::Loopback;
+use crate::loopback_line::LoopbackLine;
 use crate::new_names::NewNames;
 use crate::object::{errno, is};
 use crate::rules::AccessRules;
@@ -39,6 +40,8 @@ pub struct Call<'a> {
     pub settings_locks: &'a SettingsLocks,
     pub empty_directories: &'a EmptyDirectories,
     pub loopback: &'a RefCell<Loopback>,
+    /// The way to the loopback of the session's other cells, if these have no network namespace.
+    pub line: Option<&'a LoopbackLine>,
     pub socket_names: &'a RefCell<SocketNames>,
     pub refusals: &'a RefCell<Refusals>,
     pub new_names: &'a RefCell<NewNames>,

@@ -1,10 +1,11 @@
-//! A loopback for one cell where it has no network namespace: TCP between its programs, and with nobody else.
+//! A loopback where the session has no network namespace: TCP between the programs of its cells, and with nobody else.
 //!
 //! What a program binds to 127.0.0.1, ::1 or all addresses is bound to addresses of 127.0.0.0/8
-//! drawn at random for the cell, and appears to be at 127.0.0.1 or ::1. So a client on the machine
-//! that connects to these does not reach a cell's server, and a cell takes no port from anybody.
+//! drawn at random for the session, and appears to be at 127.0.0.1 or ::1. So a client on the machine
+//! that connects to these does not reach a cell's server, and a cell takes no port from anybody else.
 //!
-//! A connection reaches a listener of the cell and no other: the supervisor takes a descriptor of the listener from a
+//! A connection reaches a listener of the cell and no other, or one of another cell of the session by that cell's
+//! supervisor (`loopback_line.rs`): the supervisor takes a descriptor of the listener from a
 //! process of the cell before the connection begins, and keeps it until the handshake is over. A socket listens while
 //! any process has it open; the calls that would end that sooner are made here, one after the other. So even a server
 //! of the machine that listens on all addresses is not reached, whatever the program does meanwhile. The caller's own
@@ -22,6 +23,7 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl, readlink};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs;
+use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -38,7 +40,7 @@ const NOWHERE: [u8; 16] = [0; 16];
 /// The sockets of a cell that the supervisor knows.
 #[derive(Default)]
 pub struct Loopback {
-    /// The addresses it binds to: for IPv4 and for both families, and for IPv6 alone. Drawn when first needed.
+    /// The addresses that the session's cells bind to: for IPv4 and for both families, and for IPv6 alone.
     own: Option<[Ipv4Addr; 2]>,
     bound: Vec<Bound>,
     pending: Vec<Handshake>,
@@ -70,7 +72,33 @@ struct Handshake {
     listener: OwnedFd,
 }
 
+/// Draws the addresses of a session.
+///
+/// # Errors
+/// The kernel's (`getrandom`).
+pub fn draw_addresses() -> io::Result<[Ipv4Addr; 2]> {
+    let [a, b, c] = random::bytes()?;
+    // Outside 127.0.0.0/16, which services of the machine use, and not the last address, which is for broadcasts.
+    Ok([c & !1, c | 1].map(|c| Ipv4Addr::new(127, 1 + a % 254, b, c)))
+}
+
+/// A handshake that has begun.
+struct Begun {
+    result: Result<()>,
+    socket: OwnedFd,
+    /// Whether the caller waits for its end.
+    waits: bool,
+}
+
 impl Loopback {
+    /// A loopback at the session's addresses.
+    pub fn new(own: Option<[Ipv4Addr; 2]>) -> Self {
+        Self {
+            own,
+            ..Self::default()
+        }
+    }
+
     /// Whether any handshake is pending.
     pub fn waits(&self) -> bool {
         !self.pending.is_empty()
@@ -171,23 +199,53 @@ impl Loopback {
             .is_some_and(|(own, ip)| own.contains(&ip))
     }
 
-    /// Records a listener: one that had lost its port has been given another.
-    pub fn listens(&mut self, tcp: &TcpSocket) -> Result<()> {
+    /// Records a listener, and returns its port: one that had lost its port has been given another.
+    pub fn listens(&mut self, tcp: &TcpSocket) -> Result<u16> {
         let (inode, port) = (inode(&tcp.socket)?, SocketName::of(tcp, false)?.port);
         for bound in self.bound.iter_mut().filter(|bound| bound.inode == inode) {
             bound.at.1 = port;
         }
-        Ok(())
+        Ok(port)
     }
 
-    pub fn connect(&mut self, tcp: TcpSocket, families: Families, port: u16) -> Result<Answer> {
+    /// Connects to a listener of the cell, if it has one there; otherwise gives the socket back.
+    pub fn connect(
+        &mut self,
+        tcp: TcpSocket,
+        families: Families,
+        port: u16,
+    ) -> std::result::Result<Result<Answer>, TcpSocket> {
         self.forget_finished();
-        let (at, listener) = self.listener(families, port).ok_or(Errno::ECONNREFUSED)?;
-        if !self.is_own(SocketName::of(&tcp, false)?) {
+        let Some((at, listener)) = self.listener(families, port) else {
+            return Err(tcp);
+        };
+        self.accept_v4(&tcp);
+        Ok(self.begin(tcp, at, listener))
+    }
+
+    /// Connects a socket of another cell to a listener of this one.
+    ///
+    /// # Errors
+    /// `EINPROGRESS` if the handshake goes on; otherwise the kernel's, or that there is no listener.
+    pub fn connect_for_another(
+        &mut self,
+        tcp: TcpSocket,
+        families: Families,
+        port: u16,
+    ) -> Result<()> {
+        self.forget_finished();
+        let found = self.listener(families, port);
+        let (at, listener) = found.ok_or(Errno::ECONNREFUSED)?;
+        self.accept_v4(&tcp);
+        self.start(tcp, at, listener)?.result
+    }
+
+    /// Lets a socket connect to the session's addresses, which are of IPv4.
+    fn accept_v4(&self, tcp: &TcpSocket) {
+        if SocketName::of(tcp, false).is_ok_and(|name| !self.is_own(name)) {
             // On a socket that has a port this fails, and the kernel refuses the call itself.
             let _ = tcp.v6_only(false);
         }
-        self.begin(tcp, at, listener)
     }
 
     /// Connects to the session's relay. The connection gets its address before it begins, and is announced
@@ -211,8 +269,21 @@ impl Loopback {
         self.begin(tcp, (*gate.address.ip(), gate.address.port()), listener)
     }
 
-    /// Begins the handshake with a listener, which is held open until the handshake is over.
     fn begin(&mut self, tcp: TcpSocket, at: (Ipv4Addr, u16), listener: OwnedFd) -> Result<Answer> {
+        let Begun {
+            result,
+            socket,
+            waits,
+        } = self.start(tcp, at, listener)?;
+        match result {
+            // EALREADY comes when a signal has restarted the call, as happens before Linux 5.19.
+            Err(Errno::EINPROGRESS | Errno::EALREADY) if waits => PendingCall::handshake(socket),
+            result => result.map(|()| Answer::Value(0)),
+        }
+    }
+
+    /// Begins the handshake with a listener, which is held open until the handshake is over.
+    fn start(&mut self, tcp: TcpSocket, at: (Ipv4Addr, u16), listener: OwnedFd) -> Result<Begun> {
         if self.pending.len() >= PENDING_MAX {
             return Err(Errno::EAGAIN);
         }
@@ -228,23 +299,23 @@ impl Loopback {
         if waits {
             fcntl(&socket, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;
         }
-        let mut begun = socket::connect(socket.as_fd(), &address).map_err(errno);
+        let mut result = socket::connect(socket.as_fd(), &address).map_err(errno);
         // If the listener has room, the handshake is over by now. The second call lets the socket see that.
-        if waits && begun == Err(Errno::EINPROGRESS) && is_over(&socket) {
-            begun = socket::connect(socket.as_fd(), &address).map_err(errno);
+        if waits && result == Err(Errno::EINPROGRESS) && is_over(&socket) {
+            result = socket::connect(socket.as_fd(), &address).map_err(errno);
         }
         // An earlier handshake has its listener already. The listener is kept here, not with the call, which may end first.
-        if begun != Err(Errno::EALREADY) && !is_over(&socket) {
+        if result != Err(Errno::EALREADY) && !is_over(&socket) {
             self.pending.push(Handshake { socket, listener });
         }
         if waits {
             fcntl(&copy, FcntlArg::F_SETFL(flags))?;
         }
-        match begun {
-            // EALREADY comes when a signal has restarted the call, as happens before Linux 5.19.
-            Err(Errno::EINPROGRESS | Errno::EALREADY) if waits => PendingCall::handshake(copy),
-            begun => begun.map(|()| Answer::Value(0)),
-        }
+        Ok(Begun {
+            result,
+            socket: copy,
+            waits,
+        })
     }
 
     /// A listener of the cell, held open as long as the descriptor lives.
@@ -293,15 +364,8 @@ impl Loopback {
         self.pending.retain(stays);
     }
 
-    fn own(&mut self) -> Result<[Ipv4Addr; 2]> {
-        if let Some(own) = self.own {
-            return Ok(own);
-        }
-        let [a, b, c] = random::bytes().map_err(errno)?;
-        // Outside 127.0.0.0/16, which services of the machine use, and not the last address, which is for broadcasts.
-        let own = [c & !1, c | 1].map(|c| Ipv4Addr::new(127, 1 + a % 254, b, c));
-        self.own = Some(own);
-        Ok(own)
+    fn own(&self) -> Result<[Ipv4Addr; 2]> {
+        self.own.ok_or(Errno::EADDRNOTAVAIL)
     }
 
     /// The name that an address of the cell has inside it; `gate` is the address of its relay.
@@ -396,10 +460,8 @@ mod tests {
     #[test]
     fn own_addresses_are_two_and_never_the_ones_that_others_use() {
         for _ in 0..2000 {
-            let mut loopback = Loopback::default();
-            let own = loopback.own().unwrap();
+            let own = draw_addresses().unwrap();
             assert_ne!(own[0], own[1]);
-            assert_eq!(loopback.own(), Ok(own), "drawn once");
             for ip in own {
                 assert!(
                     ip.is_loopback() && ip.octets()[1] != 0 && ip.octets()[1] != 255,

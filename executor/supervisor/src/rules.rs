@@ -3,6 +3,7 @@
 use crate::areas::{Area, Areas};
 use crate::entries::each_entry;
 use crate::link_names::LinkNames;
+use crate::loopback::draw_addresses;
 use crate::made_directories::MadeDirectories;
 use crate::object::{is, real};
 use crate::pty::PtyClient;
@@ -26,6 +27,7 @@ use nix::sys::stat::FileStat;
 use policies::{Access, Matcher, Protection, WhenNew};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
+use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -56,6 +58,8 @@ pub struct AccessRules {
     caller_access: CallerAccess,
     /// Whether the network is the session's own.
     own_network: bool,
+    /// Where its cells have their loopback, if not.
+    loopback_addresses: Option<[Ipv4Addr; 2]>,
     /// Directories that were repositories when the session opened.
     pub(crate) repositories: BTreeSet<PathBuf>,
     /// The directories in which a repository may come about, and the repositories that have.
@@ -97,6 +101,9 @@ impl AccessRules {
             None => DirectoryMemory::new(&KnownDirectories::default()),
         };
         let memory = memory.at(Layer::ProtectedNames, step)?;
+        let own_network = spec.has(Layer::NetworkNamespace);
+        let drawn = (!own_network).then(draw_addresses).transpose();
+        let loopback_addresses = drawn.at(Layer::ProtectedNames, step)?;
         Ok(Self {
             names: spec.policy.matcher.clone(),
             lease_names: None,
@@ -111,7 +118,8 @@ impl AccessRules {
             link_names: LinkNames::new().at(Layer::ProtectedNames, step)?,
             sockets,
             caller_access: spec.caller_access,
-            own_network: spec.has(Layer::NetworkNamespace),
+            own_network,
+            loopback_addresses,
             repositories,
             directories: MadeDirectories::of(&memory).at(Layer::ProtectedNames, step)?,
             made_repositories: MadeRepositories::of(&memory).at(Layer::ProtectedNames, step)?,
@@ -215,6 +223,10 @@ impl AccessRules {
     /// Whether network addresses have no meaning outside the session.
     pub(crate) fn has_own_network(&self) -> bool {
         self.own_network
+    }
+
+    pub(crate) fn loopback_addresses(&self) -> Option<[Ipv4Addr; 2]> {
+        self.loopback_addresses
     }
 
     pub(crate) fn relay(&self) -> Option<&RelayGate> {

@@ -1,5 +1,5 @@
 //! Binds and connects the caller's sockets: Unix sockets by paths inside the zones and the scratch space, and only to those that
-//! cells of this session have bound or the policy names; TCP sockets, in the flat tier, on the cell's own loopback
+//! cells of this session have bound or the policy names; TCP sockets, in the flat tier, on the session's own loopback
 //! (`loopback.rs`). In the session's own network namespace, addresses other than paths mean nothing outside it.
 //!
 //! Datagrams carry their receiver's address in memory with each message: the filter does not allow Unix datagram

@@ -7,6 +7,7 @@ use crate::copied_bytes::CopiedBytes;
 use crate::empty_directories::EmptyDirectories;
 use crate::kept_sockets::KeptSockets;
 use crate::loopback::Loopback;
+use crate::loopback_line::LoopbackLine;
 use crate::new_names::NewNames;
 use crate::rules::AccessRules;
 use crate::settings_locks::SettingsLocks;
@@ -21,7 +22,7 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
 use nix::sys::stat::{Mode, stat};
 use std::cell::RefCell;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Maximum number of calls that wait for another process at one time.
 const PENDING_MAX: usize = 64;
@@ -40,6 +41,7 @@ pub struct Supervisor<'a> {
     empty_directories: EmptyDirectories,
     /// The cell's sockets of TCP.
     loopback: RefCell<Loopback>,
+    line: Option<&'a LoopbackLine>,
     /// The names of its Unix sockets.
     socket_names: RefCell<SocketNames>,
     /// What was made for it, where nothing can be taken from it.
@@ -62,16 +64,17 @@ impl<'a> Supervisor<'a> {
     ///
     /// # Errors
     /// There is no `/proc`.
-    pub fn new(rules: &'a AccessRules, listener: OwnedFd) -> io::Result<Self> {
+    pub fn new(
+        rules: &'a AccessRules,
+        line: Option<&'a LoopbackLine>,
+        listener: OwnedFd,
+    ) -> io::Result<Self> {
         notify::prefer_caller(listener.as_fd());
         let proc = stat("/proc")?.st_dev;
         let own_descriptors = open("/proc/self/fd", PATH_ONLY, Mode::empty())?;
         let (terminals, worktrees) = (Terminals::default(), Worktrees::default());
-        let (loopback, refusals, empty_directories) = (
-            RefCell::default(),
-            RefCell::default(),
-            EmptyDirectories::default(),
-        );
+        let loopback = RefCell::new(Loopback::new(rules.loopback_addresses()));
+        let (refusals, empty_directories) = (RefCell::default(), EmptyDirectories::default());
         Ok(Self {
             rules,
             proc,
@@ -81,6 +84,7 @@ impl<'a> Supervisor<'a> {
             settings_locks: SettingsLocks::default(),
             empty_directories,
             loopback,
+            line,
             socket_names: RefCell::default(),
             kept: RefCell::default(),
             refusals,
@@ -101,6 +105,7 @@ impl<'a> Supervisor<'a> {
             settings_locks,
             empty_directories,
             loopback,
+            line,
             socket_names,
             kept,
             refusals,
@@ -110,7 +115,7 @@ impl<'a> Supervisor<'a> {
             own_descriptors,
             ..
         } = self;
-        let proc = *proc;
+        let (proc, line) = (*proc, *line);
         Call {
             rules,
             proc,
@@ -122,6 +127,7 @@ impl<'a> Supervisor<'a> {
             settings_locks,
             empty_directories,
             loopback,
+            line,
             socket_names,
             kept,
             refusals,
@@ -141,8 +147,21 @@ impl<'a> Supervisor<'a> {
         &self.listener
     }
 
+    /// Readable when another cell of the session wants to connect to a listener of this one.
+    pub fn line(&self) -> Option<BorrowedFd<'_>> {
+        let open = self.line.filter(|line| line.is_open());
+        open.map(LoopbackLine::descriptor)
+    }
+
+    /// Connects other cells of the session to listeners of this one.
+    pub fn connect_others(&mut self) {
+        let loopback = self.loopback.get_mut();
+        self.line.iter().for_each(|line| line.serve(loopback));
+    }
+
     /// Looks after what the program has left, when all of it is dead.
     pub fn tidy(&self) {
+        self.line.iter().for_each(|line| line.end());
         self.empty_directories.remove();
         let misplaced = self.new_names.borrow_mut().examine(self.rules);
         self.refusals.borrow_mut().lead_with(misplaced);
@@ -200,6 +219,7 @@ impl<'a> Supervisor<'a> {
                 answer => self.reply(id, answer),
             }
         }
+        self.kept.get_mut().drop_connected();
     }
 
     fn reply(&self, id: u64, answer: Result<Answer>) {

@@ -31,6 +31,26 @@ pub struct SocketName {
 }
 
 impl TcpSocket {
+    /// One that the supervisor of another cell has taken from its caller.
+    ///
+    /// # Errors
+    /// `EINVAL` if it is no TCP socket; otherwise the kernel's.
+    pub fn of_another_cell(socket: OwnedFd) -> Result<Self> {
+        let option = |option| number(&socket, libc::SOL_SOCKET, option);
+        let family = option(libc::SO_DOMAIN)?;
+        let is_tcp = matches!(family, libc::AF_INET | libc::AF_INET6)
+            && option(libc::SO_TYPE)? == libc::SOCK_STREAM
+            && option(libc::SO_PROTOCOL)? == libc::IPPROTO_TCP;
+        let (holder, keeps) = ((0, -1), false);
+        let tcp = Self {
+            socket,
+            family,
+            holder,
+            keeps,
+        };
+        Some(tcp).filter(|_| is_tcp).ok_or(Errno::EINVAL)
+    }
+
     /// Whether it is an IPv6 socket that does not accept IPv4.
     pub fn is_v6_only(&self) -> Result<bool> {
         match self.family {

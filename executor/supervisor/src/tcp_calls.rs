@@ -61,7 +61,8 @@ impl Call<'_> {
             loopback.bind(&tcp, families, 0)?;
         }
         socket::listen(tcp.socket.as_fd(), backlog).map_err(errno)?;
-        loopback.listens(&tcp)?;
+        let port = loopback.listens(&tcp)?;
+        self.line.iter().for_each(|line| line.announce(port));
         Ok(Answer::Value(0))
     }
 
@@ -83,7 +84,11 @@ impl Call<'_> {
         let mut loopback = self.loopback.borrow_mut();
         let begun = match relay {
             Some(gate) => loopback.connect_relay(tcp, gate),
-            None => loopback.connect(tcp, families, name.port),
+            None => match (loopback.connect(tcp, families, name.port), self.line) {
+                (Ok(begun), _) => begun,
+                (Err(tcp), Some(line)) => line.connect(tcp, families, name.port),
+                (Err(_), None) => Err(Errno::ECONNREFUSED),
+            },
         };
         if matches!(begun, Ok(_) | Err(Errno::EINPROGRESS)) {
             self.kept.borrow_mut().connects(connecting);
