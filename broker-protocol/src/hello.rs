@@ -11,7 +11,7 @@ use thiserror::Error;
 /// First bytes of a [`Hello`], which distinguish an unrelated client from an old one.
 pub const MAGIC: [u8; 8] = *b"LAZARET\0";
 /// Version of everything in this crate. Any change of a wire type increments it: bincode does not describe itself.
-pub const VERSION: u16 = 20;
+pub const VERSION: u16 = 21;
 /// Optional features that this build supports, one bit each. None is defined yet.
 pub const FEATURES: u64 = 0;
 
@@ -118,6 +118,8 @@ pub struct Open {
     /// Other absolute paths of the project root, through links, under which commands find it too. At most
     /// [`limit::PROJECT_NAMES`]; one that leads elsewhere is ignored.
     pub names: Vec<String>,
+    /// Whether somebody is there whom file tools may ask for a lease of the file that they would change.
+    pub file_leases: bool,
 }
 
 impl Open {

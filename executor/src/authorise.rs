@@ -6,15 +6,15 @@ use crate::fault::failed;
 use crate::roots;
 use crate::user::User;
 use broker_protocol::{
-    CallId, Challenge, Denials, ErrorKind, Extent, FileRead, Outcome, Refused, Request, Risk,
-    Wants, ZonePath, limit,
+    CallId, Challenge, Denials, ErrorKind, Extent, FileRead, Leased, Outcome, Refused, Request,
+    Risk, Wants, ZonePath, limit,
 };
 use executor_audit::audit::{Audit, AuditError, Owed};
 use executor_audit::record::Record;
 use executor_layers::zone_leases;
 use executor_leases::{LeasedPath, Leases, Missing, Places, RULE};
 use executor_spec::sandbox::SandboxSpec;
-use policies::{EffectivePolicy, Question, Verdict, decide, decide_real};
+use policies::{EffectivePolicy, Question, Verdict, decide, decide_leased, decide_real};
 use std::path::Path;
 
 /// The proof that a call was decided and recorded. There is one for each decision, and what uses it up takes it by value.
@@ -206,11 +206,17 @@ pub fn authorise(
         }
         None => verdict(&spec.policy, &request, real),
     };
-    let missing = in_places(spec, user, |places| {
-        approvals.leases.missing(call, wants, &request, places)
+    let lease = file_lease(&verdict, &request, real, spec);
+    let verdict = match lease {
+        Some(_) => decide_leased(&spec.policy, &request),
+        None => verdict,
+    };
+    let missing = in_places(spec, user, |places| match lease {
+        Some(opens) if wants.is_empty() => approvals.leases.missing_file(call, opens, places),
+        Some(_) | None => approvals.leases.missing(call, wants, &request, places),
     });
     let (verdict, missing) = match missing {
-        Ok(missing) => (also_ask(verdict, &missing), missing),
+        Ok(missing) => (also_ask(verdict, &request, &missing), missing),
         Err(refused) => (also_refuse(verdict, refused), Missing::default()),
     };
     match verdict {
@@ -259,6 +265,20 @@ fn in_places<T>(spec: &SandboxSpec, user: &User, look: impl FnOnce(&Places) -> T
     })
 }
 
+/// The lease with which a file tool may make a change that is denied, if one would open the file. What lies behind a link has none.
+fn file_lease(
+    verdict: &Verdict,
+    request: &Request,
+    real: &[ZonePath],
+    spec: &SandboxSpec,
+) -> Option<Leased> {
+    match verdict {
+        Verdict::Allow | Verdict::Ask(_) => None,
+        Verdict::Deny(_) if real.is_empty() => zone_leases::to_edit(changed_file(request)?, spec),
+        Verdict::Deny(_) => None,
+    }
+}
+
 /// The policy's decision on a request. If links on its path lead elsewhere, the target is decided too, and the reason names it.
 fn verdict(policy: &EffectivePolicy, request: &Request, real: &[ZonePath]) -> Verdict {
     let Some(real) = real.last() else {
@@ -284,7 +304,7 @@ fn verdict(policy: &EffectivePolicy, request: &Request, real: &[ZonePath]) -> Ve
 }
 
 /// Makes one question out of the policy's own and that for leases the session does not have.
-fn also_ask(verdict: Verdict, missing: &Missing) -> Verdict {
+fn also_ask(verdict: Verdict, request: &Request, missing: &Missing) -> Verdict {
     if missing.wants.is_empty() {
         return verdict;
     }
@@ -294,8 +314,12 @@ fn also_ask(verdict: Verdict, missing: &Missing) -> Verdict {
         .into_iter()
         .chain(missing.paths.iter().map(LeasedPath::describe))
         .collect();
+    let who = match changed_file(request) {
+        Some(_) => "file tools",
+        None => "commands",
+    };
     let why = format!(
-        "It wants to {}, which commands of this session may not.",
+        "It wants to {}, which {who} of this session may not.",
         all.join(", to ")
     );
     match verdict {

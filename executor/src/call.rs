@@ -2,6 +2,7 @@
 
 use crate::background::BackgroundProcesses;
 use crate::fault::{check_chunk, failed, protocol};
+use crate::files::LeasedFile;
 use crate::input::Input;
 use crate::poll::{Token, Waited};
 use crate::pool::Started;
@@ -22,8 +23,10 @@ pub struct Call {
     pub real: Vec<ZonePath>,
     /// The hosts and paths it requests beyond what the session has.
     pub wants: Wants,
-    /// The leases of paths that its command holds.
+    /// The leases of paths that its command or its file tool holds.
     pub leases: Vec<u64>,
+    /// The file that its file tool may change by a lease, until the file worker has it.
+    pub leased_file: Option<LeasedFile>,
     input: Input,
     /// The client's window size, if it changed before there was a terminal.
     size: Option<(u16, u16)>,
@@ -69,6 +72,7 @@ impl Call {
             real: Vec::new(),
             wants,
             leases: Vec::new(),
+            leased_file: None,
             input,
             size: None,
             looked: false,

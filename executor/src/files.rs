@@ -95,7 +95,7 @@ impl WorkerStart {
 pub struct Files {
     start: WorkerStart,
     worker: Option<Process>,
-    waiting: VecDeque<(WorkerJob, Vec<u8>)>,
+    waiting: VecDeque<Waiting>,
     current: Option<Current>,
     events: Vec<WorkerEvent>,
 }
@@ -111,11 +111,27 @@ struct Process {
     forks: bool,
 }
 
+/// The file that a lease opens to a call.
+#[derive(Debug)]
+pub struct LeasedFile {
+    pub path: ZonePath,
+    pub file: OwnedFd,
+}
+
+/// A job that the worker has not begun.
+#[derive(Debug)]
+struct Waiting {
+    job: WorkerJob,
+    request: Vec<u8>,
+    leased: Option<LeasedFile>,
+}
+
 /// The job that the worker is processing.
 #[derive(Debug)]
 struct Current {
     job: WorkerJob,
     request: Vec<u8>,
+    leased: Option<LeasedFile>,
     sent: usize,
     answered: usize,
     deadline: Instant,
@@ -133,7 +149,7 @@ impl Files {
         }
     }
 
-    /// Queues a granted request whose links may lead to the places in `real`.
+    /// Queues a granted request whose links may lead to the places in `real`, and which may change `leased`.
     ///
     /// # Errors
     /// It is too large.
@@ -141,9 +157,10 @@ impl Files {
         &mut self,
         granted: &Granted,
         real: &[ZonePath],
+        leased: Option<LeasedFile>,
     ) -> Result<(), frame::FrameError> {
         let job = WorkerJob::Call(granted.call());
-        self.queue(job, granted.work(), real.to_vec())
+        self.queue(job, granted.work(), real.to_vec(), leased)
     }
 
     /// Queues a preview.
@@ -163,7 +180,7 @@ impl Files {
             call,
             followed,
         };
-        self.queue(job, &read, real)
+        self.queue(job, &read, real, None)
     }
 
     fn queue(
@@ -171,14 +188,20 @@ impl Files {
         job: WorkerJob,
         request: &Request,
         permitted: Vec<ZonePath>,
+        leased: Option<LeasedFile>,
     ) -> Result<(), frame::FrameError> {
         let context = CallContext {
             session: self.start.session.clone(),
             purpose: job.purpose(),
             permitted,
+            leased: leased.as_ref().map(|leased| leased.path.clone()),
         };
-        let bytes = frame::encode_request(&(context, request))?;
-        self.waiting.push_back((job, bytes));
+        let request = frame::encode_request(&(context, request))?;
+        self.waiting.push_back(Waiting {
+            job,
+            request,
+            leased,
+        });
         self.advance();
         Ok(())
     }
@@ -187,7 +210,7 @@ impl Files {
     pub fn is_full(&self) -> bool {
         self.waiting
             .iter()
-            .map(|(_, request)| request.len())
+            .map(|waiting| waiting.request.len())
             .sum::<usize>()
             > WAITING_FULL
     }
@@ -217,7 +240,7 @@ impl Files {
 
     /// Cancels `job`. If the worker is processing it, the worker is killed and the next job gets a new one.
     pub fn cancel(&mut self, job: WorkerJob) {
-        self.waiting.retain(|(waiting, _)| *waiting != job);
+        self.waiting.retain(|waiting| waiting.job != job);
         if self.current.take_if(|current| current.job == job).is_some() {
             self.worker = None;
             self.advance();
@@ -268,13 +291,19 @@ impl Files {
     /// Sends the worker as much as it accepts now, and starts one if something is queued and none is running.
     fn advance(&mut self) {
         if self.current.is_none() {
-            let Some((job, request)) = self.waiting.pop_front() else {
+            let Some(Waiting {
+                job,
+                request,
+                leased,
+            }) = self.waiting.pop_front()
+            else {
                 return;
             };
             let deadline = Instant::now() + TIMEOUT;
             self.current = Some(Current {
                 job,
                 request,
+                leased,
                 sent: 0,
                 answered: 0,
                 deadline,
@@ -296,7 +325,12 @@ impl Files {
         let fds: Vec<BorrowedFd> = self.start.fds.iter().map(AsFd::as_fd).collect();
         let socket = worker.socket.as_fd();
         if send(socket, &self.start.spec, &mut worker.spec_sent, &fds) {
-            send(socket, &current.request, &mut current.sent, &[]);
+            let leased: Vec<BorrowedFd> = current
+                .leased
+                .iter()
+                .map(|leased| leased.file.as_fd())
+                .collect();
+            send(socket, &current.request, &mut current.sent, &leased);
         }
     }
 

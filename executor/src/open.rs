@@ -230,7 +230,7 @@ pub fn open(
         &chosen.profile,
         &user.host(),
         narrowing,
-        request.network.as_ref(),
+        (request.network.as_ref(), request.file_leases),
     )?;
     if policy.approval.channel == Channel::Separate && request.is_wider() {
         return Err(OpenError::NotAsked);

@@ -122,8 +122,8 @@ impl Session {
                 let mut work = plan(granted, &self.spec, self.capture);
                 let leased = leased.and_then(|key| match &mut work {
                     Work::Command(plan) => self.use_leases(&mut call, plan.work_mut(), key),
-                    Work::File(_)
-                    | Work::BackgroundList(_)
+                    Work::File(granted) => self.use_file_lease(&mut call, granted.work()),
+                    Work::BackgroundList(_)
                     | Work::BackgroundLog(_)
                     | Work::BackgroundKill(_)
                     | Work::Effect(_) => Ok(()),
@@ -161,7 +161,9 @@ impl Session {
             }
             Work::File(granted) => {
                 self.has_worked |= writes(granted.work());
-                self.files.submit(&granted, &call.real).map_err(unencoded)?;
+                let leased = call.leased_file.take();
+                let submitted = self.files.submit(&granted, &call.real, leased);
+                submitted.map_err(unencoded)?;
                 call.state = CallState::Worker(granted.into_work());
             }
             Work::BackgroundList(list) => {

@@ -1,18 +1,20 @@
 //! What a session's calls may reach beyond it: leases, and what is reported of connections and denials.
 
-use crate::approvals::Approval;
+use crate::approvals::{Approval, changed_file};
 use crate::authorise::opened_with;
 use crate::call::Call;
 use crate::fault::protocol;
+use crate::files::LeasedFile;
 use crate::missing_program::search_path;
 use crate::plan::CommandPlan;
 use crate::repository_question::git_settings_in;
 use crate::session::Session;
 use broker_protocol::{
-    CallId, ConnectionReport, Failed, FromBroker, Nonce, Refused, Traced, Variable, Wants,
+    CallId, ConnectionReport, Failed, FromBroker, Nonce, Refused, Request, Traced, Variable, Wants,
 };
 use executor_audit::record::Record;
 use executor_denials::explain;
+use executor_layers::zone_leases;
 use executor_leases::Settings;
 use policies::Access;
 use std::any::Any;
@@ -104,6 +106,20 @@ impl Session {
             }));
         }
         (call.leases, plan.granted) = paths.into_iter().unzip();
+        Ok(())
+    }
+
+    /// Gives a file tool the file that it may change by a lease alone, if the same object still lies there.
+    pub fn use_file_lease(&mut self, call: &mut Call, request: &Request) -> Result<(), Refused> {
+        let path = changed_file(request);
+        let opens = path.and_then(|path| zone_leases::to_edit(path, &self.spec).zip(Some(path)));
+        let Some((opens, path)) = opens else {
+            return Ok(());
+        };
+        let real = Path::new(opens.parts().1);
+        let (lease, file) = self.approvals.leases.open_file(call.id, real)?;
+        let path = path.clone();
+        (call.leases, call.leased_file) = (vec![lease], Some(LeasedFile { path, file }));
         Ok(())
     }
 

@@ -569,6 +569,7 @@ impl Opener for ConversationSessions {
         };
         opening.open.network = options.network(Some(&policy), false);
         opening.open.answer_s = self.offer.answer_s;
+        opening.open.file_leases = true;
         let config = self.offer.tools.config(opening, Ok(policy))?;
         Ok(Config {
             executor: Some(Box::new(self.offer.endpoint.clone())),

@@ -88,6 +88,12 @@ pub fn decide(policy: &EffectivePolicy, request: &Request) -> Verdict {
     judge(policy, &Facts::of(request)).verdict
 }
 
+/// Decides on `request` as if the name of the file that it changes were open: a lease of that file stands for the profile's `open`.
+/// Everything else is decided as by [`decide`].
+pub fn decide_leased(policy: &EffectivePolicy, request: &Request) -> Verdict {
+    judge_by(policy, &Facts::of(request), closed_beside_lease).verdict
+}
+
 /// Decides again on `request`, whose path leads to `real` after following links: the stricter of both decisions. A link
 /// with an allowed name gives no access to a file that a rule denies, and a link with a denied name stays closed.
 ///
@@ -121,6 +127,13 @@ fn stricter(asked: Verdict, real: Verdict) -> Verdict {
 /// Decides a call, with the reason. First what refuses: paths outside, the scope, protected names
 /// and read-only zones; then the rules; then the session's trust.
 pub fn judge<'a>(policy: &'a EffectivePolicy, facts: &Facts) -> Judgement<'a> {
+    judge_by(policy, facts, closed)
+}
+
+/// Finds the name or the zone that closes a call's path.
+type Closed = for<'a> fn(&'a EffectivePolicy, &Facts) -> Option<(Refused, &'a Origin)>;
+
+fn judge_by<'a>(policy: &'a EffectivePolicy, facts: &Facts, closed: Closed) -> Judgement<'a> {
     if let Some(refused) = outside(policy, facts).or_else(|| out_of_scope(policy, facts)) {
         return Judgement::deny(refused, None);
     }
@@ -288,6 +301,22 @@ fn closed<'a>(policy: &'a EffectivePolicy, facts: &Facts) -> Option<(Refused, &'
         // The cell enforces what a command may touch.
         Touch::Enter(path) | Touch::Read(path) | Touch::Search(path) => reading(policy, path),
         Touch::Write(path) => writing(policy, path),
+    }
+}
+
+/// What closes the path of a call that has a lease of the file there.
+fn closed_beside_lease<'a>(
+    policy: &'a EffectivePolicy,
+    facts: &Facts,
+) -> Option<(Refused, &'a Origin)> {
+    match facts.touch? {
+        Touch::Write(path) => {
+            let leads = policy.matcher.leads_to(path.relative().as_bytes());
+            leads
+                .map(protected)
+                .or_else(|| read_only(policy, path.zone()))
+        }
+        Touch::Enter(_) | Touch::Read(_) | Touch::Search(_) => closed(policy, facts),
     }
 }
 

@@ -11,7 +11,7 @@ use crate::scope::ScopePaths;
 use crate::secrets::SecretModes;
 use crate::source::Origin;
 use crate::transit::TransitForm;
-use broker_protocol::{Channel, Digest, Layer, NetworkRequest, Scope, Trust, frame};
+use broker_protocol::{Channel, Digest, Layer, NetworkRequest, Risk, Scope, Trust, frame};
 use policies_targets::network;
 use policies_targets::web::WebPolicy;
 use serde::{Deserialize, Serialize, Serializer};
@@ -206,9 +206,16 @@ impl EffectivePolicy {
         let leases = wanted.is_some_and(|wanted| wanted.leases);
         let wanted = wanted.filter(|_| !closed);
         self.network = network::requested(self.network, wanted)?;
-        self.path_leases.asked = leases;
+        (self.path_leases.asked, self.path_leases.of_files) = (leases, leases);
         self.leases = wanted.is_some_and(|wanted| wanted.leases);
         Ok(self)
+    }
+
+    /// The same policy in which file tools may ask for the file that they would change. A session whose trust asks about nothing does not
+    /// begin with that.
+    pub(crate) fn asking_for_files(mut self, wanted: bool) -> Self {
+        self.path_leases.of_files |= wanted && self.trust.asks(Risk::High);
+        self
     }
 
     /// The same policy with no host in it, for a session that changes nothing elsewhere.
@@ -550,7 +557,7 @@ mod tests {
             SecretName::try_from(".env".to_owned()).unwrap()
         }
         assert_eq!(base.digest, base.compute_digest().unwrap());
-        let changes: [fn(&mut EffectivePolicy); 61] = [
+        let changes: [fn(&mut EffectivePolicy); 62] = [
             |p| p.profile.push('x'),
             |p| p.project = Access::Read,
             |p| p.central = Access::Read,
@@ -591,6 +598,7 @@ mod tests {
             |p| p.secrets.revealed.push(".env".into()),
             |p| p.leases = true,
             |p| p.path_leases.asked = true,
+            |p| p.path_leases.of_files = true,
             |p| p.path_leases.read.push(vec!["/x".into()]),
             |p| p.path_leases.write.push(vec![]),
             |p| p.network.own.allow = Some(vec![]),

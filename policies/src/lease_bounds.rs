@@ -20,6 +20,8 @@ pub struct LeasesTable {
 pub struct PathLeases {
     /// Whether calls may want some: somebody is there to be asked.
     pub asked: bool,
+    /// Whether file tools may ask for the file that they would change.
+    pub of_files: bool,
     /// Of each file that bounds what is read.
     #[serde(serialize_with = "lists")]
     pub read: Vec<Vec<PathBuf>>,

@@ -39,7 +39,7 @@ pub mod git_config;
 
 pub use broker_protocol::Channel;
 pub use choice::Choice;
-pub use decide::{Judgement, Question, Verdict, decide, decide_real, judge};
+pub use decide::{Judgement, Question, Verdict, decide, decide_leased, decide_real, judge};
 pub use effective::{Access, Approval, EffectivePolicy, EnvironmentRules, Grant, TRUST};
 pub use error::PolicyError;
 pub use facts::{Facts, Param, Touch};

@@ -197,8 +197,8 @@ impl Policies {
         self.undigested(profile, host)?.digested()
     }
 
-    /// The same, narrowed and with the network that is asked for: see [`EffectivePolicy::narrow`] and
-    /// [`EffectivePolicy::with_network`]. A session that opens waits for its digest, which this computes once.
+    /// The same, narrowed, with the network that is asked for, and with leases for file tools if somebody is there to be asked: see
+    /// [`EffectivePolicy::narrow`] and [`EffectivePolicy::with_network`]. A session that opens waits for its digest, which this computes once.
     ///
     /// # Errors
     /// Those of the three.
@@ -207,11 +207,12 @@ impl Policies {
         profile: &str,
         host: &Host,
         (scope, trust): (Option<&Scope>, Trust),
-        network: Option<&NetworkRequest>,
+        (network, file_leases): (Option<&NetworkRequest>, bool),
     ) -> Result<EffectivePolicy, PolicyError> {
         self.undigested(profile, host)?
             .narrowed(scope, trust)?
             .networked(network)?
+            .asking_for_files(file_leases)
             .digested()
     }
 

@@ -263,6 +263,7 @@ pub fn opening(world: &World) -> Open {
         reveal: Vec::new(),
         answer_s: None,
         names: Vec::new(),
+        file_leases: false,
     }
 }
 

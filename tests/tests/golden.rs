@@ -389,6 +389,7 @@ fn to_broker() -> Vec<(&'static str, ToBroker)> {
         reveal: Vec::new(),
         answer_s: None,
         names: Vec::new(),
+        file_leases: false,
     };
     let scoped = Open {
         scope: Some(scope()),

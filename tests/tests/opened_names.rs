@@ -1,9 +1,11 @@
 //! Protected names that a profile opens: what was named, and nothing else.
 
 use lazaret_tests::approval::asked;
+use lazaret_tests::session::Answer;
 use lazaret_tests::terminal::Terminal;
 use lazaret_tests::{Finished, LIMIT, Place, Session, World, place_test, run};
 use serde_json::json;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -275,4 +277,155 @@ fn a_person_at_a_terminal_is_asked_about_a_closed_file(place: Place) {
     assert_ne!(closed.finish(LIMIT).code(), Some(0));
     assert!(!closed.screen().contains("tried to"), "{}", closed.screen());
     assert_eq!(world.get("sub/.github/workflows/ci.yml"), b"old\n");
+}
+
+/// A file tool that changes `path` from `old` to `new`.
+fn editing(path: &str, old: &str, new: &str) -> serde_json::Value {
+    json!({"id": "e", "tool": "file_edit", "input": {"path": path, "edits": [{"old": old, "new": new}]}})
+}
+
+fn writing(path: &str, content: &str) -> serde_json::Value {
+    json!({"id": "e", "tool": "file_write", "input": {"path": path, "content": content, "overwrite": true}})
+}
+
+fn answered(session: &mut Session, call: &serde_json::Value, say: &str) -> Answer {
+    session.send(call);
+    asked(session, "e");
+    session.send(&json!({"id": "e", "approve": say}));
+    session.answer_within("e", LIMIT)
+}
+
+/// That a call is refused without a question.
+#[track_caller]
+fn refused(session: &mut Session, call: &serde_json::Value) -> String {
+    session.send(call);
+    let answer = session.answer_within("e", LIMIT);
+    assert!(!answer.ok(), "{call}: {}", answer.result);
+    answer.result.to_string()
+}
+
+place_test!(a_file_tool_changes_a_closed_file_by_a_lease);
+/// The question names the change; the file stays the same object, and the lease ends as one of a command does.
+fn a_file_tool_changes_a_closed_file_by_a_lease(place: Place) {
+    let world = world(place);
+    let ci = world.project.join(CI);
+    let object = || {
+        let metadata = ci.symlink_metadata().unwrap();
+        (metadata.ino(), metadata.mode(), metadata.nlink())
+    };
+    let before = object();
+    let mut plain = Session::start(&mut lazaret(&world, "session", &[]));
+    plain.call("file_read", json!({"path": CI})).success();
+    let said = refused(&mut plain, &editing(CI, "old", "new"));
+    assert!(said.contains(".github/workflows"), "without leases: {said}");
+    let mut session = Session::start(&mut lazaret(&world, "session", &["--leases"]));
+    session.call("file_read", json!({"path": CI})).success();
+    session.send(&editing(CI, "old", "new"));
+    let question = asked(&mut session, "e");
+    assert_eq!(question["wants"], json!({"write": [ci]}), "{question}");
+    let why = question["why"].as_str().unwrap();
+    assert!(
+        why.contains(&format!("change the file {} (", ci.display())) && why.contains("file tools"),
+        "{why}"
+    );
+    session.send(&json!({"id": "e", "approve": "no"}));
+    assert_eq!(session.answer_within("e", LIMIT).kind(), "denied_user");
+    assert_eq!(world.get(CI), b"old\n", "the control");
+    let once = answered(
+        &mut session,
+        &editing(CI, "old", "first and longer"),
+        "once",
+    );
+    assert!(once.ok(), "{}", once.result);
+    assert_eq!(world.get(CI), b"first and longer\n");
+    answered(&mut session, &editing(CI, "first and longer", "2"), "no");
+    assert_eq!(world.get(CI), b"first and longer\n", "a later call");
+    answered(&mut session, &writing(CI, "2\n"), "session").success();
+    session.send(&editing(CI, "2", "3"));
+    session.answer_within("e", LIMIT).success();
+    assert_eq!(world.get(CI), b"3\n", "the rest of the session");
+    session.bash(&format!("echo 4 >> {CI}")).success();
+    session.send(&json!({"id": "g", "grants": true}));
+    let listed = session.event("g", LIMIT).unwrap()["grants"].clone();
+    assert_eq!(listed[0]["write"], json!(ci), "{listed}");
+    session.send(&json!({"id": "r", "revoke": listed[0]["grant"]}));
+    assert_eq!(session.event("r", LIMIT).unwrap()["grants"], json!([]));
+    session.call("file_read", json!({"path": CI})).success();
+    answered(&mut session, &editing(CI, "3", "5"), "no");
+    assert_eq!(world.get(CI), b"3\n4\n", "after it was taken back");
+    assert_eq!(object(), before, "the same file");
+}
+
+place_test!(no_file_tool_gets_another_file_by_a_lease);
+fn no_file_tool_gets_another_file_by_a_lease(place: Place) {
+    let world = world(place);
+    world.put(".env", "TOKEN=s3cr3t\n");
+    let host = "ln -s .github g; mkdir linked; echo old > linked/x.yml; ln -s ../../linked/x.yml .github/workflows/l.yml; echo old > linked/ci.yml
+        mkdir -p second/.github/workflows; ln linked/ci.yml second/.github/workflows/ci.yml";
+    run(world.host("bash").args(["-ec", host]), LIMIT).success();
+    let mut session = Session::start(&mut lazaret(&world, "session", &["--leases"]));
+    let read = |session: &mut Session, path: &str| {
+        session.call("file_read", json!({"path": path})).success();
+    };
+    read(&mut session, CI);
+    answered(&mut session, &writing(CI, "by a lease\n"), "session").success();
+    for path in [
+        ".envrc",
+        ".claude/settings.json",
+        ".git/config",
+        ".git/hooks/post-commit",
+        ".env",
+        ".github/workflows/new.yml",
+        ".github/workflows/l.yml",
+        "g/workflows/ci.yml",
+        "second/.github/workflows/ci.yml",
+    ] {
+        let name = world.project.join(path);
+        let before = std::fs::read(&name).ok();
+        refused(&mut session, &writing(path, "new\n"));
+        assert_eq!(std::fs::read(&name).ok(), before, "{path}");
+    }
+    // That the name was openable is the control: one beside it is asked about by itself.
+    read(&mut session, ".vscode/settings.json");
+    answered(
+        &mut session,
+        &writing(".vscode/settings.json", "new\n"),
+        "no",
+    );
+    assert_eq!(world.get(".vscode/settings.json"), b"old\n");
+    let sub = "sub/.github/workflows/ci.yml";
+    read(&mut session, sub);
+    for change in [
+        "mv {} aside; echo other > {}",
+        "ln {} second-name",
+        "rm {}; ln -s ../../../.envrc {}",
+        "rm {}",
+    ] {
+        world.put(sub, "old\n");
+        read(&mut session, sub);
+        session.send(&writing(sub, "by a lease\n"));
+        asked(&mut session, "e");
+        world.on_host(&change.replace("{}", sub)).success();
+        let before = std::fs::read(world.project.join(sub)).ok();
+        session.send(&json!({"id": "e", "approve": "once"}));
+        let answer = session.answer_within("e", LIMIT);
+        assert!(!answer.ok(), "{change}: {}", answer.result);
+        assert_eq!(
+            std::fs::read(world.project.join(sub)).ok(),
+            before,
+            "{change}"
+        );
+        assert_eq!(world.get(".envrc"), b"old\n");
+        world
+            .on_host("rm -f aside second-name sub/.github/workflows/ci.yml")
+            .success();
+    }
+    // A lease for the session is of the object: what takes its place is asked about anew.
+    world
+        .on_host(&format!("mv {CI} aside; echo other > {CI}"))
+        .success();
+    read(&mut session, CI);
+    answered(&mut session, &writing(CI, "new\n"), "no");
+    assert_eq!(world.get(CI), b"other\n");
+    assert_eq!(world.get("aside"), b"by a lease\n");
 }

@@ -1,7 +1,7 @@
 //! Which files of the zones a lease opens to commands: masked files of secrets, to be read; files that names alone close for writing, if
 //! a profile may open all of these names. Whatever else closes a file, no lease opens.
 
-use broker_protocol::{Leased, Zone};
+use broker_protocol::{Leased, Zone, ZonePath};
 use executor_spec::protected_objects::ObjectId;
 use executor_spec::readable_secret::{ReadableSecret, Seen};
 use executor_spec::sandbox::SandboxSpec;
@@ -20,13 +20,30 @@ pub enum ZoneFile {
 
 /// The lease that would let commands change the file at `path`, where calls of the session may want one.
 pub fn to_change(path: &Path, spec: &SandboxSpec) -> Option<Leased> {
-    let text = path.to_str().filter(|_| spec.policy.path_leases.asked)?;
-    let is_file = path
-        .symlink_metadata()
-        .is_ok_and(|metadata| metadata.is_file());
-    let may = spec.policy.may_lease_in_zone(Access::Write, text).is_ok();
-    let opens = named(path, spec).is_ok_and(|opens| opens.is_some());
-    (is_file && may && opens).then(|| Leased::Write(text.to_owned()))
+    opening(path, spec).filter(|_| spec.policy.path_leases.asked)
+}
+
+/// The lease that would let a file tool change the file at `path`, where file tools may ask for one.
+pub fn to_edit(path: &ZonePath, spec: &SandboxSpec) -> Option<Leased> {
+    match path.zone() {
+        Zone::Project if spec.policy.path_leases.of_files => {
+            opening(&spec.project.join(path.relative()), spec)
+        }
+        Zone::Project | Zone::Central | Zone::Granted => None,
+    }
+}
+
+/// The lease that would open the file at `path` for a change.
+fn opening(path: &Path, spec: &SandboxSpec) -> Option<Leased> {
+    let text = path.to_str()?;
+    // The name first: it is nobody's in most calls.
+    let opens = || named(path, spec).is_ok_and(|opens| opens.is_some());
+    let is_file = || {
+        path.symlink_metadata()
+            .is_ok_and(|metadata| metadata.is_file())
+    };
+    let may = || spec.policy.may_lease_in_zone(Access::Write, text).is_ok();
+    (opens() && is_file() && may()).then(|| Leased::Write(text.to_owned()))
 }
 
 /// Whether every command reads this file of secrets as it is.

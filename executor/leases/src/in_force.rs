@@ -7,7 +7,8 @@
 use crate::handover::LeaseHandover;
 use crate::path::{HeldPath, LeasedPath, Places, Settings, names, outermost};
 use broker_protocol::{
-    CallId, Digest, Extent, FromBroker, Lease, Nonce, Refused, Request, SessionGrant, Wants, limit,
+    CallId, Digest, Extent, FromBroker, Lease, Leased, Nonce, Refused, Request, SessionGrant,
+    Wants, limit,
 };
 use executor_audit::record::LeaseEnd;
 use policies::web::HostPattern;
@@ -82,6 +83,37 @@ impl Leases {
         }
         self.check(call, &missing)?;
         Ok(missing)
+    }
+
+    /// Which of `opens`, the file of a zone that `call` changes by a file tool, must be granted before that.
+    ///
+    /// # Errors
+    /// It cannot be granted, whoever approves.
+    pub fn missing_file(
+        &mut self,
+        call: CallId,
+        opens: Leased,
+        places: &Places,
+    ) -> Result<Missing, Refused> {
+        let (mut wants, mut missing) = (Wants::default(), Missing::default());
+        wants.push(opens);
+        self.missing_paths(&wants, places, &mut missing)?;
+        self.check(call, &missing)?;
+        Ok(missing)
+    }
+
+    /// The lease by which `call` may change the file of a zone at `path`, opened for that, with its number.
+    ///
+    /// # Errors
+    /// The call has none, or another file lies there now.
+    pub fn open_file(&mut self, call: CallId, path: &Path) -> Result<(u64, OwnedFd), Refused> {
+        self.end_changed();
+        let all = self.paths_for(call).into_iter();
+        let mut ours = all.filter(|(_, held)| held.leased().is_in_zone());
+        let (lease, held) = ours
+            .find(|(_, held)| held.leased().path() == path)
+            .ok_or_else(|| ended(&path.to_string_lossy()))?;
+        Ok((lease, held.leased().open_to_change()?))
     }
 
     /// Whether `missing` of `call` may be in force beside the present leases. Checked when it is
@@ -399,11 +431,16 @@ pub fn check_own(
             .any(|(_, held)| held.leased().covers(access, path));
         let shown = access == Access::Read && is_shown(path);
         if !has && !shown {
-            let why = format!("the grant of {text} has ended, or another file lies there now");
-            return Err(refused(why));
+            return Err(ended(text));
         }
     }
     Ok(())
+}
+
+fn ended(path: &str) -> Refused {
+    refused(format!(
+        "the grant of {path} has ended, or another file lies there now"
+    ))
 }
 
 fn refused(why: String) -> Refused {

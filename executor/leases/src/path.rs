@@ -11,14 +11,15 @@ use executor_spec::pins::Pin;
 use executor_spec::protected_objects::{ObjectId, ProtectedObjects};
 use executor_sys::file::open_without_links;
 use nix::errno::Errno;
-use nix::sys::stat::{FileStat, fstat, lstat};
+use nix::fcntl::{OFlag, open};
+use nix::sys::stat::{FileStat, Mode, fstat, lstat};
 use nix::sys::statfs::fstatfs;
 use policies::leases::LeaseError;
 use policies::network::LEASE_RULE;
 use policies::{Access, EffectivePolicy, Matcher, PolicyError, Protection};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -155,6 +156,12 @@ fn refused(text: &str, why: &str) -> Refused {
     }
 }
 
+/// Opens the object of a descriptor again, which may be one to a path alone.
+fn reopen(object: BorrowedFd, flags: OFlag) -> nix::Result<OwnedFd> {
+    let path = format!("/proc/self/fd/{}", object.as_raw_fd());
+    open(path.as_str(), flags | OFlag::O_CLOEXEC, Mode::empty())
+}
+
 fn kind(stat: &FileStat) -> libc::mode_t {
     stat.st_mode & libc::S_IFMT
 }
@@ -275,6 +282,24 @@ impl LeasedPath {
         let stat = open_without_links(&self.path).and_then(fstat);
         stat.is_ok_and(|stat| id(&stat) == self.id)
             && mounted_below(&self.path).is_ok_and(|mount| mount.is_none())
+    }
+
+    /// Opens the object to read and change it, if it is a file that has no other name by now.
+    ///
+    /// # Errors
+    /// It is not, or the kernel refuses.
+    pub fn open_to_change(&self) -> Result<OwnedFd, Refused> {
+        let refuse = |why: &str| refused(&self.path.to_string_lossy(), why);
+        let kernel = |errno: Errno| refuse(errno.desc());
+        if self.access != Access::Write {
+            return Err(refuse("it is granted for reading only"));
+        }
+        let file = reopen(self.object.as_fd(), OFlag::O_RDWR).map_err(kernel)?;
+        let stat = fstat(&file).map_err(kernel)?;
+        match unfit(&stat, self.access, self.in_zone.as_ref()) {
+            Some(why) => Err(refuse(why)),
+            None => Ok(file),
+        }
     }
 
     /// Checks that this and `other`, neither of which covers the other, may be in one cell: not if

@@ -79,6 +79,8 @@ pub struct CallContext {
     pub purpose: Purpose,
     /// The places to which links on the request's path may lead. The broker has decided on each.
     pub permitted: Vec<ZonePath>,
+    /// The file that a lease opens to the call, although its name stays closed. The first message of the request has its descriptor.
+    pub leased: Option<ZonePath>,
 }
 
 /// The reason for a request to the worker.

@@ -6,6 +6,7 @@ mod worker;
 mod read;
 mod write;
 mod edit;
+mod leased;
 mod list;
 mod glob;
 mod grep;

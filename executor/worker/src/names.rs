@@ -105,13 +105,17 @@ impl Names {
         let closing = names
             .chain(place)
             .find(|(protection, _)| closes(*protection));
-        let head = || {
-            let head =
-                member(&location.path).is_some_and(|(_, member)| member.kind == MemberKind::Head);
-            // In a repository `refs/remotes/origin/HEAD` is an ordinary name, and only git writes it.
-            (intent == Intent::Write && head).then_some(GIT_DECIDES)
-        };
-        closing.map(|(_, why)| why).or_else(head)
+        closing
+            .map(|(_, why)| why)
+            .or_else(|| self.closed_head(location, intent))
+    }
+
+    /// Why a name is closed for `intent` although no rule closes it: only git writes the branch of a repository.
+    pub fn closed_head(&self, location: &Location, intent: Intent) -> Option<&str> {
+        let head =
+            member(&location.path).is_some_and(|(_, member)| member.kind == MemberKind::Head);
+        // In a repository `refs/remotes/origin/HEAD` is an ordinary name, and only git writes it.
+        (intent == Intent::Write && head).then_some(GIT_DECIDES)
     }
 
     /// Whether creating `path`, relative to a zone's root, makes a repository of its `directory`, or one over that by its name.

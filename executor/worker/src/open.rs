@@ -114,7 +114,11 @@ impl FileCall<'_> {
                 zone: location.zone,
             });
         }
-        let closed = self.names.closed(location, intent).map(str::to_owned);
+        let closed = match self.leased_at(location) {
+            Some(_) => self.names.closed_head(location, intent),
+            None => self.names.closed(location, intent),
+        };
+        let closed = closed.map(str::to_owned);
         let out_of_scope = || self.names.out_of_scope(self.tool, location);
         let Some(why) = closed.or_else(out_of_scope) else {
             return Ok(());

@@ -40,17 +40,24 @@ pub fn serve(worker: &Worker, socket: &OwnedFd) -> io::Result<()> {
     loop {
         idle.wait_readable(socket);
         match receive(socket, &mut buffer)? {
-            Some((request, _)) => answer(worker, &request, socket)?,
+            Some((request, fds)) => answer(worker, (&request, fds), socket)?,
             None => return Ok(()),
         }
     }
 }
 
-fn answer(worker: &Worker, request: &[u8], socket: &OwnedFd) -> io::Result<()> {
+fn answer(
+    worker: &Worker,
+    (request, fds): (&[u8], Vec<OwnedFd>),
+    socket: &OwnedFd,
+) -> io::Result<()> {
     let before = getrusage(UsageWho::RUSAGE_SELF)?;
     let request = frame::decode_request::<(CallContext, Request)>(request);
     let (answer, searched) = match request {
-        Ok((context, request)) => (worker.answer(context, &request), is_search(&request)),
+        Ok((context, request)) => {
+            let answer = worker.answer(context, &request, fds.into_iter().next());
+            (answer, is_search(&request))
+        }
         Err(error) => (
             Ok(Err(Failed {
                 kind: ErrorKind::Internal,

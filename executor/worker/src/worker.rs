@@ -2,8 +2,9 @@
 
 use crate::committed::Committed;
 use crate::error::{OpenError, WorkError};
+use crate::leased::LeasedFile;
 use crate::names::Names;
-use crate::root::{Root, Roots};
+use crate::root::{Location, Root, Roots};
 use crate::seen::Seen;
 use crate::undo_store::UndoStore;
 use broker_protocol::{Failed, FileAnswer, FileReply, Request, Zone, ZonePath};
@@ -28,6 +29,7 @@ pub struct FileCall<'w> {
     worker: &'w Worker,
     pub context: CallContext,
     pub tool: &'w str,
+    leased: Option<LeasedFile>,
 }
 
 impl Deref for FileCall<'_> {
@@ -63,12 +65,21 @@ impl Worker {
         }
     }
 
-    /// Carries out a request.
+    /// Carries out a request, with the descriptor of the file that a lease opens to it, if the context names one.
     ///
     /// # Errors
     /// The place where links on its path lead, if that is not permitted: nothing was done there.
-    pub fn answer(&self, context: CallContext, request: &Request) -> Result<FileAnswer, ZonePath> {
-        match self.call(context, request.tool()).reply(request) {
+    pub fn answer(
+        &self,
+        context: CallContext,
+        request: &Request,
+        leased: Option<OwnedFd>,
+    ) -> Result<FileAnswer, ZonePath> {
+        let named = context.leased.as_ref().zip(leased);
+        let leased = named.map(|(path, file)| LeasedFile::new(path, file));
+        let mut call = self.call(context, request.tool());
+        call.leased = leased;
+        match call.reply(request) {
             Err(WorkError::Open(OpenError::Elsewhere { real, .. })) => Err(real),
             replied => Ok(replied.map_err(Failed::from)),
         }
@@ -79,6 +90,7 @@ impl Worker {
             worker: self,
             context,
             tool,
+            leased: None,
         }
     }
 
@@ -92,6 +104,11 @@ impl Worker {
 }
 
 impl FileCall<'_> {
+    /// The file that a lease opens to this call, if `location` is its place.
+    pub fn leased_at(&self, location: &Location) -> Option<&LeasedFile> {
+        self.leased.as_ref().filter(|leased| leased.is_at(location))
+    }
+
     fn reply(&self, request: &Request) -> Result<FileReply, WorkError> {
         request.check()?;
         match request {

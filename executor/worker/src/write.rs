@@ -1,7 +1,8 @@
 //! Writes a whole file so that readers see the old one or the new one, whatever happens meanwhile.
 //!
 //! Of a replaced file only the permission bits are kept: the file is a new one, so other names of the old one
-//! (hard links) keep the old content, and another owner, access lists and attributes are lost.
+//! (hard links) keep the old content, and another owner, access lists and attributes are lost. A file that a lease opens is changed in
+//! place (`leased.rs`).
 
 use crate::bounds::KEPT;
 use crate::content::{digest, file_digest, read_up_to};
@@ -69,6 +70,11 @@ impl CurrentFile {
             content: None,
             digest,
         })
+    }
+
+    /// The metadata that it had when it was read.
+    pub fn stamp(&self) -> Stamp {
+        Stamp::of(&self.stat)
     }
 
     pub fn mode(&self) -> Mode {
@@ -202,7 +208,7 @@ impl FileCall<'_> {
             .open_beneath(parent, ENTERING)
             .map_err(failed)?;
         writable(path, &directory, name)?;
-        if now(&directory, name) != Some(Stamp::of(&before.stat)) {
+        if now(&directory, name) != Some(before.stamp()) {
             return Err(changed(path));
         }
         Ok(unlinkat(&directory, name, UnlinkatFlags::NoRemoveDir).map_err(failed)?)
@@ -218,6 +224,9 @@ impl FileCall<'_> {
         before: Option<&CurrentFile>,
         mode: Option<Mode>,
     ) -> Result<(), WorkError> {
+        if let Some(leased) = self.leased_at(location) {
+            return leased.replace(path, content, before);
+        }
         let failed = |errno| SystemError::new("write", path, errno);
         let (parent, name) = named(path, location)?;
         let directory = self.directory(path, location, parent)?;
@@ -237,7 +246,7 @@ impl FileCall<'_> {
             })?;
             return self.check_made(path, &directory, &location.path);
         };
-        if now(&directory, name) != Some(Stamp::of(&before.stat)) {
+        if now(&directory, name) != Some(before.stamp()) {
             return Err(changed(path));
         }
         Ok(file.replace(name).map_err(failed)?)

@@ -133,6 +133,7 @@ impl FrontEnd for Acp {
         let policy = options.policy().map_err(Failed::from)?;
         options.check(&policy)?;
         opening.open.network = options.network(Some(&policy), false);
+        opening.open.file_leases = true;
         let root = PathBuf::from(&opening.open.project);
         // Before the agent reads them.
         agent_settings::check(files, &[&root], None)?;

@@ -153,6 +153,7 @@ fn run(
         reveal: Vec::new(),
         answer_s: None,
         names: Vec::new(),
+        file_leases: false,
     };
     let secret = Secret {
         name: "KEY".into(),

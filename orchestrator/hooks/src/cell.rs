@@ -75,6 +75,7 @@ impl CellRunner {
             reveal: Vec::new(),
             answer_s: None,
             names: Vec::new(),
+            file_leases: false,
         };
         // It may not see the root of the project.
         let directory = is_held.then(|| ZonePath::root(Zone::Central));

@@ -260,6 +260,7 @@ impl SessionOptions {
             reveal,
             answer_s: None,
             names: Vec::new(),
+            file_leases: false,
         })
     }
 

@@ -872,6 +872,7 @@ impl Cell {
             reveal: Vec::new(),
             answer_s: None,
             names: Vec::new(),
+            file_leases: false,
         };
         Self {
             program,

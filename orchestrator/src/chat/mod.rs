@@ -159,6 +159,7 @@ impl FrontEnd for Chat {
         let policy = options.policy();
         opening.open.network = options.network(policy.as_ref().ok(), false);
         opening.open.answer_s = Some(limit::ANSWER_OF_PERSON_S);
+        opening.open.file_leases = true;
         let config = self.tools.config(opening, policy)?;
         let config = Config {
             registry: config.registry.with_models(),

@@ -420,6 +420,7 @@ mod tests {
             reveal: Vec::new(),
             answer_s: None,
             names: Vec::new(),
+            file_leases: false,
         }));
         ledger.heard = Phase::Open;
         ledger.sent(&ToBroker::Call {

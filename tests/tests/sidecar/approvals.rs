@@ -383,6 +383,62 @@ fn a_question_shows_the_difference_to_the_file_on_disk(place: Place) {
     assert_eq!(blind["diff"], "+one\n+2\n+three", "{blind}");
 }
 
+place_test!(a_change_of_a_closed_file_is_asked_about_with_its_difference);
+/// A name that a profile could open: the session asks, and the answer counts for that file and no longer than it says.
+fn a_change_of_a_closed_file_is_asked_about_with_its_difference(place: Place) {
+    const CI: &str = ".github/workflows/ci.yml";
+    let world = World::new(place);
+    world.put(CI, "one\ntwo\n");
+    world.put(".envrc", "one\n");
+    let edit = |path: &str, old: &str, new: &str| {
+        let edits = json!([{"old": old, "new": new}]);
+        ("file_edit", json!({"path": path, "edits": edits}))
+    };
+    let read = |path: &str| ("file_read", json!({"path": path}));
+    let turns = script(&[
+        (
+            "",
+            &[
+                read(CI),
+                read(".envrc"),
+                edit(".envrc", "one", "1"),
+                edit(CI, "two", "2"),
+                edit(CI, "one", "1"),
+            ],
+        ),
+        ("Done", &[]),
+    ]);
+    let sidecar = Sidecar::start(&world, &turns, &[]);
+    let ask = |client: &mut WebSocket, trust: &str| {
+        let payload = json!({"content": "x", "conversationId": trust, "trust": trust});
+        client.say("chat:send", payload);
+    };
+    let answer = |client: &mut WebSocket, confirm: &Value, answer: &str| {
+        let said =
+            json!({"toolId": confirm["toolId"], "answer": answer, "digest": confirm["digest"]});
+        approve(client, said);
+    };
+    let mut client = sidecar.client();
+    ask(&mut client, "guided");
+    let first = client.next_of("chat:tool-confirm");
+    assert_eq!(first["diff"], "@@ -1,2 +1,2 @@\n one\n-two\n+2", "{first}");
+    assert!(
+        first.to_string().contains("change the file"),
+        "what is asked for: {first}"
+    );
+    answer(&mut client, &first, "once");
+    let second = client.next_of("chat:tool-confirm");
+    assert_eq!(second["diff"], "@@ -1,2 +1,2 @@\n-one\n+1\n 2", "{second}");
+    answer(&mut client, &second, "no");
+    client.to_end();
+    assert_eq!(world.get(CI), b"one\n2\n");
+    assert_eq!(world.get(".envrc"), b"one\n", "no profile could open it");
+    world.put(CI, "one\ntwo\n");
+    ask(&mut client, "autonomous");
+    client.to_end();
+    assert_eq!(world.get(CI), b"one\ntwo\n", "who asks about nothing");
+}
+
 once_test!(over_http_a_question_is_a_no_unless_somebody_answers);
 fn over_http_a_question_is_a_no_unless_somebody_answers() {
     let world = world();

@@ -236,7 +236,7 @@ fn a_look_for_who_is_asked_is_no_read() {
         purpose: Purpose::Preview,
         ..context(Vec::new())
     };
-    ground.worker.answer(preview, &read).unwrap().unwrap();
+    ground.worker.answer(preview, &read, None).unwrap().unwrap();
     assert!(
         ground
             .write("a", "new")
@@ -246,7 +246,7 @@ fn a_look_for_who_is_asked_is_no_read() {
     );
     ground
         .worker
-        .answer(context(Vec::new()), &read)
+        .answer(context(Vec::new()), &read, None)
         .unwrap()
         .unwrap();
     ground.write("a", "new").unwrap();

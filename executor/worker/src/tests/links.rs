@@ -246,7 +246,7 @@ fn nothing_is_done_where_a_link_leads_before_it_was_permitted() {
         let permitted = permitted.iter().map(|path| zoned(path)).collect();
         ground
             .worker
-            .answer(context(permitted), request)
+            .answer(context(permitted), request, None)
             .map_err(|real| real.to_string())
     };
     ground.put("project/real/a", "safe");

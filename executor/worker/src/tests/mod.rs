@@ -12,6 +12,7 @@ mod editing;
 mod searching;
 mod grepping;
 mod small;
+mod leased;
 
 use crate::names::Names;
 use crate::root::{Root, Roots};
@@ -80,6 +81,7 @@ fn context(permitted: Vec<ZonePath>) -> CallContext {
         session: "0".repeat(SESSION_LEN),
         purpose: Purpose::Call(7),
         permitted,
+        leased: None,
     }
 }
 
@@ -158,7 +160,10 @@ impl Ground {
         let mut permitted = Vec::new();
         // As a broker whose policy has no rules.
         let answer = loop {
-            match self.worker.answer(context(permitted.clone()), &request) {
+            match self
+                .worker
+                .answer(context(permitted.clone()), &request, None)
+            {
                 Ok(answer) => break answer,
                 Err(real) if permitted.contains(&real) => panic!("{real} was permitted"),
                 Err(real) => permitted.push(real),

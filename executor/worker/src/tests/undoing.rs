@@ -274,7 +274,7 @@ fn two_sessions_share_the_numbers() {
             expected_sha256: None,
         };
         other
-            .answer(first, &Request::FileWrite(write))
+            .answer(first, &Request::FileWrite(write), None)
             .unwrap()
             .unwrap();
     }

@@ -115,6 +115,7 @@ pub fn config() -> Config {
         reveal: Vec::new(),
         answer_s: None,
         names: Vec::new(),
+        file_leases: false,
     };
     let redactor = Box::leak(Box::new(Redactor::new(vec![]).unwrap()));
     Config {

@@ -1,0 +1,83 @@
+//! The file that a lease opens to one call: a file whose name closes it for writing.
+//!
+//! The lease is of the object, which the broker has opened, and not of the name: nothing takes its place, and no other file is
+//! reached by it. So its content is replaced in place. A reader may see both contents meanwhile; where the write fails, the old
+//! one is put back.
+
+use crate::error::{SystemError, WorkError, WriteError};
+use crate::root::Location;
+use crate::seen::Stamp;
+use crate::write::{CurrentFile, changed};
+use broker_protocol::ZonePath;
+use nix::errno::Errno;
+use nix::fcntl::{FallocateFlags, fallocate};
+use nix::sys::stat::fstat;
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+
+pub struct LeasedFile {
+    location: Location,
+    file: File,
+}
+
+impl LeasedFile {
+    /// The file that was granted at `path`.
+    pub fn new(path: &ZonePath, file: OwnedFd) -> Self {
+        Self {
+            location: path.into(),
+            file: file.into(),
+        }
+    }
+
+    /// Whether it was granted at `location`.
+    pub fn is_at(&self, location: &Location) -> bool {
+        self.location == *location
+    }
+
+    /// Makes `content` of what is `before` still.
+    pub fn replace(
+        &self,
+        path: &ZonePath,
+        content: &[u8],
+        before: Option<&CurrentFile>,
+    ) -> Result<(), WorkError> {
+        let failed = |error: io::Error| SystemError::new("write", path, error);
+        let stat = fstat(&self.file).map_err(|errno| failed(errno.into()))?;
+        let Some(before) = before.filter(|before| before.stamp() == Stamp::of(&stat)) else {
+            return Err(changed(path));
+        };
+        if stat.st_mode & 0o222 == 0 {
+            let path = path.to_string();
+            return Err(WriteError::Unwritable { path }.into());
+        }
+        let Some(old) = &before.content else {
+            let path = path.to_string();
+            return Err(WriteError::TooLarge { path }.into());
+        };
+        self.reserve(content.len()).map_err(failed)?;
+        if let Err(error) = self.fill(content) {
+            // What is left of the failed write is worse than either content.
+            self.fill(old).map_err(failed)?;
+            return Err(failed(error).into());
+        }
+        Ok(())
+    }
+
+    /// Takes the space for `length` bytes, so that a full disk is noticed before anything is changed.
+    fn reserve(&self, length: usize) -> io::Result<()> {
+        let length = i64::try_from(length).map_err(io::Error::other)?;
+        match fallocate(&self.file, FallocateFlags::FALLOC_FL_KEEP_SIZE, 0, length) {
+            // No bytes are needed, or the file system reserves none.
+            Err(Errno::EINVAL | Errno::EOPNOTSUPP | Errno::ENOSYS) => Ok(()),
+            reserved => Ok(reserved?),
+        }
+    }
+
+    fn fill(&self, content: &[u8]) -> io::Result<()> {
+        self.file.write_all_at(content, 0)?;
+        self.file.set_len(content.len() as u64)?;
+        self.file.sync_all()
+    }
+}
