@@ -214,6 +214,16 @@ impl EffectivePolicy {
     /// What lets commands and file tools change a file at this path of a root, if a profile may open what protects it.
     pub fn remedy_to_open(&self, path: &str) -> Option<Remedy> {
         let path = path.strip_prefix("central:").unwrap_or(path);
+        let name = self.name_to_open(path)?;
+        let Remedy::Policy(keys) = self.own_profile(&format!("open = ['{name}']")) else {
+            return None;
+        };
+        let allow = allow_command(path).map_or_else(String::new, |line| format!("; or {line}"));
+        Some(Remedy::Policy(format!("{keys}{allow}")))
+    }
+
+    /// The name that a profile opens so that the file at this path can be changed, if a profile may open what protects it.
+    pub fn name_to_open(&self, path: &str) -> Option<String> {
         if !self.matcher.opens(path.as_bytes()) {
             return None;
         }
@@ -222,8 +232,15 @@ impl EffectivePolicy {
         let (end, _) = *self.matcher.closings(path.as_bytes()).first()?;
         let begin = end.checked_sub(rule.pattern.split('/').count())?;
         let name = names.get(begin..end)?.join("/");
-        (!name.contains(['\'', '\n', '\r']))
-            .then(|| self.own_profile(&format!("open = ['{name}']")))
+        (!name.contains(['\'', '\n', '\r'])).then_some(name)
+    }
+
+    /// The name of the file at `path` if it is one of secrets in dotenv form, for which profiles have a mode.
+    pub fn masked_name<'p>(&self, path: &'p str) -> Option<&'p str> {
+        let name = path.rsplit('/').next()?;
+        let closes = |rule: &ProtectedName| rule.protection == Protection::All;
+        let closed = self.matcher.protection(name.as_bytes()).is_some_and(closes);
+        (closed && is_dotenv_name(name.as_bytes())).then_some(name)
     }
 
     /// What shows a file of secrets in dotenv form to commands, and what they see of it without that. File tools never read one.
@@ -245,7 +262,10 @@ impl EffectivePolicy {
                 "; the user can show them the values with --reveal PATH, or with `secrets` in a profile"
             }
         };
-        Some(Remedy::Advice(format!("{seen}{shown}")))
+        let allow = path.to_str().filter(|_| !shown.is_empty());
+        let allow = allow.and_then(allow_command);
+        let allow = allow.map_or_else(String::new, |line| format!(" ({line})"));
+        Some(Remedy::Advice(format!("{seen}{shown}{allow}")))
     }
 
     /// What to write to see a path of the host, read-only, in commands and file tools.
@@ -319,6 +339,19 @@ impl EffectivePolicy {
             "profile.{OWN_PROFILE} = {{ extends = '{base}', {keys} }}, then --profile {OWN_PROFILE}"
         ))
     }
+}
+
+/// The command that opens the file at `path` to a profile for good, by its name.
+fn allow_command(path: &str) -> Option<String> {
+    let is_path = path.starts_with('.') || path.contains('/');
+    let dot = if is_path { "" } else { "./" };
+    let is_plain = !path.starts_with("central:") && !path.chars().any(char::is_control);
+    is_plain.then(|| {
+        format!(
+            "`lazaret policy allow {}`",
+            shell_word(&format!("{dot}{path}"))
+        )
+    })
 }
 
 const SIZE: &str = "'4 GiB'";

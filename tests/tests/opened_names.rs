@@ -429,3 +429,90 @@ fn no_file_tool_gets_another_file_by_a_lease(place: Place) {
     assert_eq!(world.get(CI), b"other\n");
     assert_eq!(world.get("aside"), b"by a lease\n");
 }
+
+place_test!(always_opens_a_name_in_the_users_own_policy);
+/// By the answer at a terminal, or by the command that a denial names; what no profile could open is not written.
+fn always_opens_a_name_in_the_users_own_policy(place: Place) {
+    let world = world(place);
+    world.put(".env", "TOKEN=s3cr3t-value\n");
+    world.put(".dev.vars", "TOKEN=s3cr3t-value\n");
+    let settings = world.home.join("settings/lazaret/policy.toml");
+    let before = "version = 1\n[profile.own2]\n";
+    world.write(&settings, before);
+    let written = || std::fs::read_to_string(&settings).unwrap();
+    let add = format!("echo new >> {CI} && echo lis''ted");
+    let own = ["--profile", "own2"];
+    let options = ["--profile", "own2", "--", "bash", "-c", &add];
+    let mut terminal = Terminal::start(&mut lazaret(&world, "run", &options), 24, 300);
+    let ci = world.project.join(CI).display().to_string();
+    terminal.expect("each file of this name, in every project", LIMIT);
+    std::thread::sleep(Duration::from_millis(800));
+    assert_eq!(world.get(CI), b"old\n", "the control");
+    terminal.send(&format!("always {ci}\n"));
+    terminal.expect("listed", LIMIT);
+    assert!(terminal.finish(LIMIT).success(), "{}", terminal.screen());
+    let table: toml::Table = written().parse().unwrap();
+    assert_eq!(
+        json!(table["profile"]["own2"]),
+        json!({"open": [".github/workflows"]})
+    );
+    cell(&world, &own, &format!("echo later >> {CI}")).success();
+    assert_eq!(world.get(CI), b"old\nnew\nlater\n");
+    let beside = cell(
+        &world,
+        &["--profile", "own2", "-v"],
+        "echo new >> .vscode/settings.json",
+    );
+    assert!(
+        beside.code() != 0
+            && beside
+                .errors()
+                .contains("lazaret policy allow .vscode/settings.json"),
+        "{}",
+        beside.errors()
+    );
+    let allow = |path: &str| {
+        let mut command = lazaret(&world, "policy", &["allow", path, "--profile", "own2"]);
+        run(command.current_dir(&world.project), LIMIT)
+    };
+    let shows = |name: &str| {
+        let done = cell(&world, &own, &format!("cat {name}"));
+        done.success().contains("s3cr3t-value")
+    };
+    assert!(!shows(".env"), "the control");
+    assert!(
+        allow(".vscode/settings.json")
+            .success()
+            .contains("in each project")
+    );
+    assert!(allow(".env").success().contains("with its values"));
+    assert!(shows(".env") && !shows(".dev.vars"));
+    cell(&world, &own, "echo new >> .vscode/settings.json").success();
+    let text = written();
+    assert_eq!(text.matches("# Allowed always by").count(), 3, "{text}");
+    for path in [".env", ".vscode/settings.json", CI] {
+        assert!(allow(path).success().contains("has it already"), "{path}");
+    }
+    for path in [
+        ".envrc",
+        ".git/config",
+        ".git/hooks/post-commit",
+        ".claude/settings.json",
+        "./src",
+        ".",
+    ] {
+        let refused = allow(path);
+        assert_ne!(refused.code(), 0, "{path}: {}", refused.text());
+    }
+    assert_eq!(written(), text);
+    world.write(
+        &settings,
+        "version = 1\n[secrets]\n'.env' = 'mask'\n[profile.own2]\n",
+    );
+    let refused = allow(".env");
+    assert!(
+        refused.code() != 0 && refused.errors().contains("`[secrets]`"),
+        "{}",
+        refused.errors()
+    );
+}

@@ -258,7 +258,7 @@ fn by_name(refusal: &Refusal, relative: &str, target: String, spec: &SandboxSpec
         Some(name) => {
             let by = Barrier::Layer(Layer::ProtectedNames, Some(name.rule()));
             let remedy = match refusal.kind {
-                AttemptKind::Read => spec.policy.remedy_to_reveal(refusal.path()),
+                AttemptKind::Read => spec.policy.remedy_to_reveal(Path::new(&target)),
                 AttemptKind::Write => spec.policy.remedy_to_open(relative),
                 AttemptKind::Run
                 | AttemptKind::Metadata

@@ -18,4 +18,4 @@ pub mod project;
 pub use document::{EditError, Format};
 pub use edit::Edit;
 pub use recipes::{CLIENTS, Client, FileRecipe, Programs, Recipe, Root, Way};
-pub use toml::{Choices, add_to_list, choose, extend};
+pub use toml::{Choices, add_to_list, choose, extend, set_key};

@@ -213,6 +213,21 @@ pub fn add_to_list(
     Ok(toml.text())
 }
 
+/// Gives a key a value, with a comment above it.
+///
+/// # Errors
+/// If the text is not TOML, or has something else in its place.
+pub fn set_key(text: &str, path: &[&str], value: &str, comment: &str) -> Result<String, EditError> {
+    let mut toml = Toml::read(text)?;
+    toml.set(path, &value.into())?;
+    if let Some((name, parents)) = path.split_last()
+        && let Some(mut key) = toml.table(parents)?.key_mut(name)
+    {
+        key.leaf_decor_mut().set_prefix(format!("# {comment}\n"));
+    }
+    Ok(toml.text())
+}
+
 /// Adds a profile that extends another one to a policy file.
 ///
 /// # Errors

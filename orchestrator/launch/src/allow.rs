@@ -1,26 +1,25 @@
-//! Permanently opens one host, or one path for reading, to a profile, by editing only the user's own policy file.
+//! Permanently opens one host, one path for reading, or files of the project by their name, to a profile, by editing only the user's own
+//! policy file.
 //!
 //! A profile of another file cannot be changed there: one of the user's own that extends it takes its place where the files choose it.
 //!
 //! The file is written only if the new policy equals the old one plus exactly this. The comparison reveals any other effect of the
 //! edit (a profile that others extend, a list that would replace another).
 
+use crate::gain::{Gain, advice, is_same};
 use crate::policy_files;
 use broker_protocol::{Failed, Leased};
 use orchestrator_confine::Files;
-use orchestrator_install::{Choices, EditError, add_to_list, choose, extend, files};
+use orchestrator_install::{Choices, EditError, choose, extend, files};
 use orchestrator_records::state_directory;
 use orchestrator_text::time;
 use policies::leases::LeaseError;
 use policies::model::PolicyFile;
 use policies::resolve::DEFAULT;
 use policies::value::AUTO;
-use policies::web::{HostPattern, WebTable};
 use policies::{
-    Access, EffectivePolicy, Host, Policies, PolicyError, Source, SourceKind, WebPolicy,
-    directories, network,
+    EffectivePolicy, Host, Policies, PolicyError, Source, SourceKind, directories, network,
 };
-use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -29,6 +28,8 @@ use thiserror::Error;
 /// What was written, and the backup.
 #[derive(Debug)]
 pub struct Allowed {
+    /// What is open now.
+    pub what: String,
     /// The profile that has it: the one that was named, or one of the user's own that extends it.
     pub profile: String,
     /// Which sessions have it, where the profile is not the one that was named.
@@ -50,8 +51,14 @@ pub enum AllowError {
     Network(#[from] network::NetworkError),
     #[error(transparent)]
     Path(#[from] LeaseError),
-    #[error("a profile cannot grant a directory to write in; grant {0} for a session")]
+    #[error("a profile cannot grant {0} for writing; grant it for a session")]
     Written(String),
+    #[error(
+        "commands may do with {0} what the profile says of the project; no name closes it that a profile could open"
+    )]
+    InProject(String),
+    #[error("`[secrets]` of a policy file keeps {0} from being shown")]
+    Hidden(String),
     #[error("{file} cannot be extended ({source}); {advice}", file = .file.display())]
     Edit {
         file: PathBuf,
@@ -88,7 +95,7 @@ impl From<AllowError> for Failed {
 
 impl Allowed {
     /// Describes to people what was written.
-    pub fn describe(&self, opens: &Leased) -> String {
+    pub fn describe(&self) -> String {
         let also = match self.also.is_empty() {
             true => String::new(),
             false => format!(" (and to what extends it: {})", self.also.join(", ")),
@@ -101,51 +108,9 @@ impl Allowed {
             .has_it
             .as_ref()
             .map_or_else(String::new, |has_it| format!("; {has_it}"));
-        let (what, profile, file) = (opens.parts().1, &self.profile, self.file.display());
+        let (what, profile, file) = (&self.what, &self.profile, self.file.display());
         let backup = backup.unwrap_or_default();
         format!("{what} is open to the profile {profile}{also}, in {file}{has_it}{backup}")
-    }
-}
-
-enum Gain {
-    Network(WebPolicy),
-    Read(PathBuf),
-}
-
-impl Gain {
-    fn of(opens: &Leased, old: &EffectivePolicy) -> Result<Self, AllowError> {
-        match opens {
-            Leased::Host(host) => Ok(Self::Network(network::leased(old.network.clone(), host)?)),
-            Leased::Read(path) => {
-                let path = old.may_lease(Access::Read, path, &old.lease_names()?)?;
-                Ok(Self::Read(path))
-            }
-            Leased::Write(path) => Err(AllowError::Written(path.clone())),
-        }
-    }
-
-    /// Adds it to the list of `profile` in a policy file.
-    fn add(
-        &self,
-        text: &str,
-        opens: &Leased,
-        profile: &str,
-        comment: &str,
-    ) -> Result<String, EditError> {
-        let list: &[&str] = match self {
-            Self::Network(_) => &["network", "allow"],
-            Self::Read(_) => &["read"],
-        };
-        let path: Vec<_> = ["profile", profile].iter().chain(list).copied().collect();
-        add_to_list(text, &path, opens.parts().1, comment)
-    }
-
-    /// Whether `policy` has it.
-    fn is_nothing(&self, policy: &EffectivePolicy) -> bool {
-        match self {
-            Self::Network(expected) => texts(expected) == texts(&policy.network),
-            Self::Read(path) => policy.read.contains(path),
-        }
     }
 }
 
@@ -300,13 +265,13 @@ impl<'a> UserProfile<'a> {
     }
 }
 
-/// Opens this to `profile`; `by` is recorded in the file as the author.
+/// Opens this to `profile`, from within `project`; `by` is recorded in the file as the author.
 ///
 /// # Errors
 /// If it cannot be opened, or the edit would change anything else.
 pub fn allow(
     files: &Files,
-    profile: &str,
+    (profile, project): (&str, Option<&Path>),
     opens: &Leased,
     by: &str,
 ) -> Result<Allowed, AllowError> {
@@ -323,14 +288,10 @@ pub fn allow(
     let text = before.clone().unwrap_or_else(|| "version = 1\n".to_owned());
     let user = PolicyFile::parse(&name, &text)?;
     let what = opens.parts().1;
-    let list = match opens {
-        Leased::Host(_) => "network.allow",
-        Leased::Read(_) | Leased::Write(_) => "read",
-    };
-    let advice = format!("add {what} to `{list}` of the profile yourself");
-    let own = UserProfile::of(profile, &user, &old, &advice)?;
+    let own = UserProfile::of(profile, &user, &old, &advice(opens, what))?;
     let policy = own.before(&old, &machine)?;
-    let gain = Gain::of(opens, &policy)?;
+    let gain = Gain::of(opens, &policy, project)?;
+    let advice = gain.advice(opens);
     if gain.is_nothing(&policy) {
         return Err(AllowError::Already {
             profile: own.name,
@@ -371,6 +332,7 @@ pub fn allow(
             source,
         })?;
     Ok(Allowed {
+        what: gain.describe(opens),
         profile: own.name,
         has_it,
         file,
@@ -414,17 +376,11 @@ fn compare(
             old.resolve(name, machine)
         }
         .ok()?;
-        if !is_meant && is_same(&before, &now, &before.network) {
+        if !is_meant && is_same(&before, &now) {
             continue;
         }
-        let gained = match gain {
-            Gain::Network(expected) if is_meant => is_same(&before, &now, expected),
-            Gain::Network(expected) => {
-                let was = own.before(old, machine).ok()?.network;
-                is_same(&before, &now, &with_gain(&before.network, expected, was))
-            }
-            Gain::Read(path) => is_same(&with_read(&before, path), &now, &before.network),
-        };
+        let was = own.before(old, machine).ok()?;
+        let gained = gain.is_all(&before, &now, (&was, is_meant));
         if !gained {
             return None;
         }
@@ -433,65 +389,4 @@ fn compare(
         }
     }
     Some(also)
-}
-
-/// `policy` with one more path that commands read.
-fn with_read(policy: &EffectivePolicy, path: &Path) -> EffectivePolicy {
-    let mut with = policy.clone();
-    with.read.push(path.to_owned());
-    with.read.sort();
-    with.read.dedup();
-    with
-}
-
-/// `network` plus what `expected` has in addition to `was`.
-fn with_gain(network: &WebPolicy, expected: &WebPolicy, was: WebPolicy) -> WebPolicy {
-    let had = texts(&was);
-    let gained = expected
-        .own
-        .allow
-        .iter()
-        .flatten()
-        .filter(|host| !had.contains(host.text()));
-    let mut network = network.clone();
-    network
-        .own
-        .allow
-        .get_or_insert_default()
-        .extend(gained.cloned());
-    network
-}
-
-/// Whether `now` equals `before` with `network`; the order of its hosts does not matter.
-fn is_same(before: &EffectivePolicy, now: &EffectivePolicy, network: &WebPolicy) -> bool {
-    let rest = |policy: &WebPolicy| WebPolicy {
-        own: WebTable {
-            allow: None,
-            ..policy.own.clone()
-        },
-        bounds: policy.bounds.clone(),
-    };
-    let others = EffectivePolicy {
-        network: before.network.clone(),
-        ..now.clone()
-    };
-    let unchanged = others
-        .compute_digest()
-        .ok()
-        .zip(before.compute_digest().ok());
-    unchanged.is_some_and(|(now, before)| now == before)
-        && rest(&now.network) == rest(network)
-        && texts(&now.network) == texts(network)
-}
-
-/// The hosts that a profile allows.
-fn texts(policy: &WebPolicy) -> BTreeSet<String> {
-    policy
-        .own
-        .allow
-        .iter()
-        .flatten()
-        .map(HostPattern::text)
-        .map(str::to_owned)
-        .collect()
 }

@@ -7,6 +7,7 @@ pub mod groups;
 pub mod start;
 pub mod endpoint;
 pub mod policy_files;
+mod gain;
 pub mod allow;
 pub mod holder;
 pub mod caller;

@@ -38,7 +38,7 @@ use std::ffi::OsString;
 use std::io::{self, IsTerminal};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -212,7 +212,8 @@ impl Run {
         });
         let log = confined.log();
         let refused = Rc::new(RefusedConnections::default());
-        let more = MoreHosts::new(self.asks().then(|| refused.clone()), writer);
+        let root = PathBuf::from(&open.project);
+        let more = MoreHosts::new(self.asks().then(|| refused.clone()), writer, root);
         let config = Config {
             greeting: Some(greeting),
             subscribers: vec![log.clone(), refused.clone()],

@@ -1,4 +1,5 @@
-//! `lazaret policy allow`: permanently opens one host, or one path for reading, to a profile, by editing only the user's own policy file.
+//! `lazaret policy allow`: permanently opens one host, one path, or one name of a project's files to a profile, by editing only the user's
+//! own policy file.
 
 use broker_protocol::{Failed, Leased};
 use orchestrator_confine::Files;
@@ -7,6 +8,7 @@ use orchestrator_launch::exit;
 use orchestrator_launch::launch::Prepared;
 use orchestrator_terminal::print;
 use std::io::{self, BufRead, Read, Write};
+use std::path::Path;
 
 /// Maximum length in bytes of a line with a host or a path.
 const LINE_MAX: u64 = 8192;
@@ -19,12 +21,14 @@ pub fn main(prepared: &Prepared, named: Option<&str>) -> Result<u8, Failed> {
         .policy()
         .map_err(AllowError::from)?
         .profile;
+    let root = prepared.options().project().ok();
+    let root = root.map(|project| project.root.as_path());
     let Some(named) = named else {
-        return Ok(listen(files, &profile));
+        return Ok(listen(files, (&profile, root)));
     };
-    let opens = opens(named);
-    let told = match allow(files, &profile, &opens, "`lazaret policy allow`") {
-        Ok(allowed) => allowed.describe(&opens),
+    let opens = opens(named)?;
+    let told = match allow(files, (&profile, root), &opens, "`lazaret policy allow`") {
+        Ok(allowed) => allowed.describe(),
         // What is to be so is so: a script that sets a machine up may run again.
         Err(already @ AllowError::Already { .. }) => already.to_string(),
         Err(error) => return Err(error.into()),
@@ -33,17 +37,29 @@ pub fn main(prepared: &Prepared, named: Option<&str>) -> Result<u8, Failed> {
     Ok(exit::OK)
 }
 
-/// An absolute path is a path; anything else is a host.
-fn opens(named: &str) -> Leased {
-    if named.starts_with('/') {
-        Leased::Read(named.to_owned())
-    } else {
-        Leased::Host(named.to_owned())
+/// A host begins with no dot and has no slash; anything else is a path.
+fn opens(named: &str) -> Result<Leased, Failed> {
+    if !named.starts_with('.') && !named.contains('/') {
+        return Ok(Leased::Host(named.to_owned()));
+    }
+    let path = std::path::absolute(named);
+    let path = path.map_err(|error| Failed::invalid(format!("{named}: {error}")))?;
+    let path = path.to_str().map(str::to_owned);
+    let path = path.ok_or_else(|| Failed::invalid(format!("{named}: not UTF-8")))?;
+    Ok(Leased::Read(path))
+}
+
+/// A line of [`listen`], as a lease is displayed.
+fn leased(line: &str) -> Leased {
+    match (line.strip_prefix("read "), line.strip_prefix("write ")) {
+        (Some(path), _) => Leased::Read(path.to_owned()),
+        (None, Some(path)) => Leased::Write(path.to_owned()),
+        (None, None) => Leased::Host(line.to_owned()),
     }
 }
 
 /// Answers each line until the input ends: `+` and what was written, or `-` and why nothing was.
-fn listen(files: &Files, profile: &str) -> u8 {
+fn listen(files: &Files, (profile, root): (&str, Option<&Path>)) -> u8 {
     let mut line = String::new();
     let mut input = io::stdin().lock().take(u64::MAX);
     loop {
@@ -52,9 +68,9 @@ fn listen(files: &Files, profile: &str) -> u8 {
         if !matches!(input.read_line(&mut line), Ok(1..)) {
             return exit::OK;
         }
-        let opens = opens(line.trim_end_matches('\n').trim_start_matches("read "));
-        let answer = match allow(files, profile, &opens, "`lazaret run`") {
-            Ok(allowed) => format!("+{}", allowed.describe(&opens)),
+        let opens = leased(line.trim_end_matches('\n'));
+        let answer = match allow(files, (profile, root), &opens, "`lazaret run`") {
+            Ok(allowed) => format!("+{}", allowed.describe()),
             Err(error) => format!("-{error}"),
         };
         let written = io::stdout().write_all(format!("{}\n", answer.replace('\n', " ")).as_bytes());

@@ -77,12 +77,13 @@ enum PolicyCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Open a host, or a path to read, to a profile for good: in your policy file, with a comment, its text before beside it
+    /// Open a host, a path to read, or a name of a project's files, to a profile for good: in your policy file, with a comment, its text before beside it
     ///
     /// Nothing is written unless the policy is then what it was, with exactly this, and nothing if the profile has it already. A profile
     /// that is not yours, such as `default`, stays as it is: one of yours that extends it takes its place.
     Allow {
-        /// The host, as NAME:PORT; or the path, absolute
+        /// The host, as NAME:PORT; or the path, with a slash or a dot at its beginning. Of a project's file of secrets in dotenv form its
+        /// name is shown to commands, and of one whose name closes it for writing (.github/workflows/ci.yml) the name is opened
         #[arg(value_name = "HOST|PATH", required_unless_present = "listen")]
         host: Option<String>,
         /// Take them from standard input, one a line, and answer each with a line

@@ -8,6 +8,7 @@ use orchestrator_lines::streams::Input;
 use orchestrator_session::CallResult;
 use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
 use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::sleep;
@@ -27,6 +28,8 @@ pub struct MoreHosts {
     refused: Option<Rc<RefusedConnections>>,
     wants: Wants,
     extent: Extent,
+    /// The project root, without links.
+    project: PathBuf,
     /// Writes the policy file; absent if an answer given here may not count permanently.
     writer: Option<UnixStream>,
 }
@@ -62,8 +65,13 @@ impl Answer {
 
 impl MoreHosts {
     /// No grants yet. `refused` collects what the command could not reach; `writer` receives permanent grants.
-    pub fn new(refused: Option<Rc<RefusedConnections>>, writer: Option<UnixStream>) -> Self {
+    pub fn new(
+        refused: Option<Rc<RefusedConnections>>,
+        writer: Option<UnixStream>,
+        project: PathBuf,
+    ) -> Self {
         Self {
+            project,
             refused,
             wants: Wants::default(),
             extent: Extent::Session,
@@ -106,8 +114,9 @@ impl MoreHosts {
         wanted.extend(self.refused_paths(result));
         let mut yes = false;
         for opens in wanted {
-            let can_write = self.writer.is_some() && is_written(&opens);
-            match question(&opens, can_write).await {
+            let can_write = self.writer.is_some() && is_written(&opens, &self.project);
+            let reach = can_write.then(|| reach(&opens, &self.project));
+            match question(&opens, reach).await {
                 Answer::No => continue,
                 Answer::Once => self.extent = Extent::Once,
                 Answer::Session => {}
@@ -163,14 +172,24 @@ impl MoreHosts {
     }
 }
 
-/// Whether the policy file can express it: a profile grants hosts, and paths for reading. The name must be one that a person can
-/// type as it is shown.
-fn is_written(opens: &Leased) -> bool {
+/// Whether the policy file can express it: a profile grants hosts, paths for reading, and names of files in the project. The name must
+/// be one that a person can type as it is shown.
+fn is_written(opens: &Leased, project: &Path) -> bool {
+    let can_be_typed = |name: &str| print::shown(name) == name && name.trim_ascii() == name;
     match opens {
-        Leased::Host(name) | Leased::Read(name) => {
-            print::shown(name) == *name && name.trim_ascii() == name
+        Leased::Host(name) | Leased::Read(name) => can_be_typed(name),
+        // In a project only files are granted for writing, of which the name is opened.
+        Leased::Write(name) => can_be_typed(name) && Path::new(name).starts_with(project),
+    }
+}
+
+/// How far "always" goes beyond the file in question: a profile opens names.
+fn reach(opens: &Leased, project: &Path) -> &'static str {
+    match opens {
+        Leased::Read(path) | Leased::Write(path) if Path::new(path).starts_with(project) => {
+            " (each file of this name, in every project) "
         }
-        Leased::Write(_) => false,
+        Leased::Host(_) | Leased::Read(_) | Leased::Write(_) => "",
     }
 }
 
@@ -183,12 +202,12 @@ fn tried(opens: &Leased) -> String {
     }
 }
 
-/// Asks until there is an answer. If the terminal is gone, the answer is no.
-async fn question(opens: &Leased, can_write: bool) -> Answer {
-    let name = opens.parts().1;
-    let always = match can_write {
-        true => ["/ always ".to_owned(), format!("always {name}/")],
-        false => [const { String::new() }; 2],
+/// Asks until there is an answer, with how far "always" goes if that is one. If the terminal is gone, the answer is no.
+async fn question(opens: &Leased, always: Option<&str>) -> Answer {
+    let (name, can_write) = (opens.parts().1, always.is_some());
+    let always = match always {
+        Some(reach) => [format!("/ always {reach}"), format!("always {name}/")],
+        None => [const { String::new() }; 2],
     };
     loop {
         print::question(&format!(
@@ -230,7 +249,21 @@ mod tests {
             ("/srv/\u{202e}x", false),
             ("/srv/x ", false),
         ] {
-            assert_eq!(is_written(&Leased::Read(path.into())), want, "{path:?}");
+            let project = Path::new("/srv");
+            assert_eq!(
+                is_written(&Leased::Read(path.into()), project),
+                want,
+                "{path:?}"
+            );
+            assert_eq!(
+                is_written(&Leased::Write(path.into()), project),
+                want,
+                "{path:?}"
+            );
+            assert!(
+                !is_written(&Leased::Write(path.into()), Path::new("/home")),
+                "a directory of the machine"
+            );
         }
     }
 
