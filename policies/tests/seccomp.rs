@@ -1030,9 +1030,6 @@ fn a_flat_cell_may_do_to_itself_what_it_may_not_do_to_others() {
     for call in [
         libc::SYS_process_madvise,
         libc::SYS_process_mrelease,
-        libc::SYS_shmget,
-        libc::SYS_shmat,
-        libc::SYS_shmctl,
         libc::SYS_semget,
         libc::SYS_semop,
         libc::SYS_semtimedop,
@@ -1050,6 +1047,9 @@ fn a_flat_cell_may_do_to_itself_what_it_may_not_do_to_others() {
     ] {
         flat.check(call, &[], EPERM);
         cell.check(call, &[], Allow);
+    }
+    for call in [libc::SYS_shmget, libc::SYS_shmat, libc::SYS_shmctl] {
+        flat_program().check(call, &[], Answer::Supervised);
     }
     flat.check(libc::SYS_kill, &[77, 9], Allow);
 }

@@ -2,8 +2,10 @@
 //! kernel, the host's own name, a project behind a link, a tracer of its own process.
 
 use broker_protocol::{Bash, Open, Request, Tier};
+use lazaret_tests::process::{self, until};
+use lazaret_tests::sys::SharedSegment;
 use lazaret_tests::wire::{Broker, opening, shell};
-use lazaret_tests::{LIMIT, Place, Session, World, place_test, run};
+use lazaret_tests::{LIMIT, Place, Session, User, World, place_test, run};
 use serde_json::{Value, json};
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -224,4 +226,105 @@ fn leaks_are_found_by_tracing_the_own_process(place: Place) {
         "{}",
         finished.errors()
     );
+}
+
+/// Makes, finds and attaches segments of System V, as its first word says.
+const SEGMENTS: &str = r#"
+import ctypes, os, sys, time
+libc = ctypes.CDLL(None, use_errno=True); libc.shmat.restype = ctypes.c_void_p; libc.shmdt.argtypes = [ctypes.c_void_p]
+def ok(result):
+    if result in (-1, 2 ** 64 - 1): raise OSError(ctypes.get_errno(), 'refused')
+    return result
+def get(key, size, flags): return ok(libc.shmget(key, ctypes.c_size_t(size), flags))
+def attach(id): return ok(libc.shmat(id, None, 0))
+def tried(call):
+    try: return f'GOT {call()}'
+    except OSError as e: return e.errno
+what, number = sys.argv[1], int(sys.argv[2])
+if what == 'use':
+    id = get(0, 5000, 0o1600); here = attach(id)
+    if os.fork() == 0: ctypes.memmove(here, b'child', 5); os._exit(0)
+    os.wait(); assert ctypes.string_at(here, 5) == b'child'
+    key = get(number, 100, 0o3600); assert get(number, 100, 0o1600) == key and tried(lambda: get(number, 100, 0o3600)) == 17
+    state = ctypes.create_string_buffer(200); ok(libc.shmctl(key, 2, state)); assert state.raw[:4] == number.to_bytes(4, 'little')
+    ok(libc.shmctl(key, 0, None)); assert tried(lambda: get(number, 100, 0)) == 2
+    ok(libc.shmdt(here)); assert ctypes.string_at(attach(id), 5) == b'child'; print('ok')
+elif what == 'reach': print(tried(lambda: attach(number)), tried(lambda: ok(libc.shmctl(number, 2, ctypes.create_string_buffer(200)))))
+elif what == 'find': print(tried(lambda: get(number, 1, 0)))
+elif what == 'many':
+    counts, ends = [], []
+    for size in (1, 48 << 20):
+        made = []
+        try:
+            while True: made.append(get(0, size, 0o1600))
+        except OSError as e: ends.append(e.errno)
+        counts.append(len(made)); [libc.shmctl(id, 0, None) for id in made]
+    print(counts, *ends)
+elif what == 'hold':
+    id = get(0, number, 0o1600); here = attach(id)
+    open('id.new', 'w').write(str(id)); os.rename('id.new', 'id'); time.sleep(300)
+"#;
+
+place_test!(a_call_has_system_v_memory_of_its_own);
+fn a_call_has_system_v_memory_of_its_own(place: Place) {
+    let world = World::new(place);
+    world.put("segments.py", SEGMENTS);
+    let theirs = SharedSegment::make(1_100_000_000).unwrap();
+    let find = format!("python3 segments.py find {}", theirs.key);
+    let reach = |id: i32| format!("python3 segments.py reach {id}");
+    // The control: outside, another process finds it, attaches, and reads its state.
+    let id = world.on_host(&find).text();
+    let id: i32 = id.trim().strip_prefix("GOT ").unwrap().parse().unwrap();
+    let outside = world.on_host(&reach(id)).text();
+    assert_eq!(outside.matches("GOT").count(), 2, "{outside}");
+    let inside = world.in_cell(&format!("{find}; {}", reach(id)));
+    assert_eq!(inside.success(), "2\n22 22\n", "{}", inside.errors());
+    let used = world.in_cell(&format!("python3 segments.py use {}", theirs.key));
+    assert_eq!(used.success(), "ok\n", "{}", used.errors());
+}
+
+/// Whether the machine has a segment of this size.
+fn has_segment(size: u32) -> bool {
+    let all = std::fs::read_to_string("/proc/sysvipc/shm").unwrap();
+    all.lines()
+        .any(|line| line.split_whitespace().nth(3) == Some(&size.to_string()))
+}
+
+place_test!(system_v_memory_ends_with_its_call, flat_only);
+fn system_v_memory_ends_with_its_call(place: Place) {
+    let world = World::new(place);
+    world.put("segments.py", SEGMENTS);
+    let size = 1_000_000 + std::process::id() % 100_000 * 10 + u32::from(place.user == User::Root);
+    let hold = format!("python3 segments.py hold {size}");
+    let mut session = Session::open(&world);
+    let start = || {
+        let _ = std::fs::remove_file(world.project.join("id"));
+        let mut session = Session::open(&world);
+        let call = json!({"command": hold, "background": true});
+        session.call("bash", call).success();
+        assert!(until(LIMIT, || world.project.join("id").exists()));
+        assert!(has_segment(size));
+        session
+    };
+    // Another session, and another call of its own.
+    let mut holder = start();
+    let reach = format!(
+        "python3 segments.py reach {}",
+        String::from_utf8(world.get("id")).unwrap()
+    );
+    for session in [&mut session, &mut holder] {
+        assert_eq!(session.bash(&reach).success(), "22 22\n");
+    }
+    holder.call("background_kill", json!({"id": 1})).success();
+    assert!(!has_segment(size));
+    // However it ends: its first process is killed.
+    let holder = start();
+    let processes = process::tree(holder.pid()).into_iter();
+    processes
+        .filter(|process| process.name == "lazaret-cell")
+        .for_each(|cell| cell.kill());
+    assert!(until(LIMIT, || !has_segment(size)));
+    // What a call may have is bounded: nobody has all of it mapped.
+    let many = "python3 segments.py many 0";
+    assert_eq!(session.bash(many).success(), "[64, 1] 28 28\n");
 }

@@ -11,6 +11,7 @@ use crate::new_names::NewNames;
 use crate::object::{errno, is};
 use crate::rules::AccessRules;
 use crate::settings_locks::SettingsLocks;
+use crate::shared_segments::SharedSegments;
 use crate::socket_names::SocketNames;
 use crate::terminals::Terminals;
 use crate::worktrees::Worktrees;
@@ -47,6 +48,7 @@ pub struct Call<'a> {
     pub new_names: &'a RefCell<NewNames>,
     pub copied: &'a CopiedBytes,
     pub kept: &'a RefCell<KeptSockets>,
+    pub segments: &'a RefCell<SharedSegments>,
     pub notified: Notified<'a>,
 }
 

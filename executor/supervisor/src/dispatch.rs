@@ -63,6 +63,9 @@ impl Call<'_> {
             libc::SYS_setsockopt if (fd(b), fd(c)) == (libc::SOL_SOCKET, libc::SO_LINGER) => {
                 self.linger(fd(a), d, fd(e))
             }
+            libc::SYS_shmget => self.get_segment(fd(a), b, fd(c)),
+            libc::SYS_shmat => self.attach_segment(fd(a)),
+            libc::SYS_shmctl => self.control_segment(fd(a), fd(b), c),
             libc::SYS_ptrace => self.attach(fd(b)),
             libc::SYS_process_vm_readv => Err(self.refuse("process_vm_readv")),
             libc::SYS_process_vm_writev => Err(self.refuse("process_vm_writev")),

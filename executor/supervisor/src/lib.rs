@@ -39,6 +39,7 @@ mod made_sockets;
 mod tcp_calls;
 mod tcp;
 mod loopback;
+mod shared_segments;
 pub mod loopback_line;
 mod terminals;
 mod answer;

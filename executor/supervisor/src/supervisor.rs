@@ -11,6 +11,7 @@ use crate::loopback_line::LoopbackLine;
 use crate::new_names::NewNames;
 use crate::rules::AccessRules;
 use crate::settings_locks::SettingsLocks;
+use crate::shared_segments::SharedSegments;
 use crate::socket_names::SocketNames;
 use crate::terminals::Terminals;
 use crate::worktrees::Worktrees;
@@ -46,6 +47,8 @@ pub struct Supervisor<'a> {
     socket_names: RefCell<SocketNames>,
     /// What was made for it, where nothing can be taken from it.
     kept: RefCell<KeptSockets>,
+    /// The shared memory that it has made.
+    segments: RefCell<SharedSegments>,
     /// What it has refused.
     refusals: RefCell<Refusals>,
     /// What it may have misplaced.
@@ -87,6 +90,7 @@ impl<'a> Supervisor<'a> {
             line,
             socket_names: RefCell::default(),
             kept: RefCell::default(),
+            segments: RefCell::default(),
             refusals,
             new_names: RefCell::default(),
             copied: CopiedBytes::default(),
@@ -108,6 +112,7 @@ impl<'a> Supervisor<'a> {
             line,
             socket_names,
             kept,
+            segments,
             refusals,
             new_names,
             copied,
@@ -130,6 +135,7 @@ impl<'a> Supervisor<'a> {
             line,
             socket_names,
             kept,
+            segments,
             refusals,
             new_names,
             copied,

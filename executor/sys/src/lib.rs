@@ -12,6 +12,7 @@ pub mod file;
 pub mod socket;
 pub mod proc;
 pub mod random;
+pub mod shared_segment;
 pub mod idle;
 pub mod opened_way;
 pub mod take_back;
