@@ -8,7 +8,7 @@
 pub const GIT_CONFIG_MAX: usize = 64 * 1024;
 
 /// Settings, in lower case, that name no program, no file and no other place of the repository.
-const HARMLESS: [&str; 15] = [
+const HARMLESS: [&str; 16] = [
     "core.repositoryformatversion",
     "core.filemode",
     "core.bare",
@@ -24,13 +24,35 @@ const HARMLESS: [&str; 15] = [
     "branch.*.merge",
     "branch.*.rebase",
     "init.defaultbranch",
+    "receive.denynonfastforwards",
 ];
 
-/// How a repository stores objects and refs. A later git takes more than these words, such as the path of a directory.
-/// Source: git, Documentation/config/extensions.adoc.
-const STORAGE: [(&str, [&str; 2]); 2] = [
-    ("extensions.objectformat", ["sha1", "sha256"]),
-    ("extensions.refstorage", ["files", "reftable"]),
+/// Settings that may have these words: how a repository stores objects and refs, and who shares it. A later git takes more than these
+/// for storage, such as the path of a directory, and any mode for sharing.
+/// Sources: git, Documentation/config/extensions.adoc; core.sharedRepository and what `git init --shared` writes (setup.c).
+const WORDS: [(&str, &[&str]); 3] = [
+    ("extensions.objectformat", &["sha1", "sha256"]),
+    ("extensions.refstorage", &["files", "reftable"]),
+    (
+        "core.sharedrepository",
+        &[
+            "0",
+            "1",
+            "2",
+            "false",
+            "true",
+            "umask",
+            "group",
+            "all",
+            "world",
+            "everybody",
+            "0600",
+            "0640",
+            "0644",
+            "0660",
+            "0664",
+        ],
+    ),
 ];
 
 /// Whether a `config` of a repository holds harmless settings only.
@@ -176,10 +198,10 @@ fn setting(section: &str, line: &str) -> Option<()> {
     let name = format!("{section}.{name}");
     // A branch's remote is the name of one, or an address.
     let address = matches!(name.as_str(), "remote.*.url" | "branch.*.remote");
-    let stored = STORAGE
+    let known = WORDS
         .iter()
         .any(|(key, words)| name == *key && words.contains(&value));
-    let harmless = stored || HARMLESS.contains(&name.as_str()) || address && is_harmless_url(value);
+    let harmless = known || HARMLESS.contains(&name.as_str()) || address && is_harmless_url(value);
     harmless.then_some(())
 }
 
@@ -220,6 +242,9 @@ mod tests {
             "\n",
             cloned,
             "[CORE]\nBare=false",
+            "[core]\n\tsharedRepository = 1\n[receive]\n\tdenyNonFastforwards = true\n",
+            "[core]\n\tsharedrepository = everybody\n",
+            "[core]\n\tsharedrepository = 0660\n",
             "[remote \"a.b]\"]\n url = git@host.invalid:a/b.git\n",
         ] {
             assert!(is_harmless_git_config(text.as_bytes()), "{text}");
@@ -262,6 +287,10 @@ mod tests {
         for text in [
             "[extensions]\n\trefStorage = files:///home/u/other/.git",
             "[extensions]\n\tobjectFormat = sha1:x",
+            "[core]\n\tsharedRepository = 0666",
+            "[core]\n\tsharedRepository = 02777",
+            "[core]\n\tsharedRepository = x",
+            "[receive]\n\tprocReceiveRefs = x",
             "[core]\n\tfsmonitor = x",
             "[core]\n\thooksPath = x",
             "[core]\n\tworktree = /",
