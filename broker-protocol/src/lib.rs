@@ -4,6 +4,7 @@
 pub mod message;
 pub mod hello;
 pub mod network;
+pub mod gateway;
 pub mod scope;
 pub mod approval;
 pub mod request;

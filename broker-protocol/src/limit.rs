@@ -108,6 +108,18 @@ pub const LEASES: usize = 64;
 pub const LEASE_MINUTES: u16 = 1440;
 /// Bytes of a host with its port: the longest name has 253.
 pub const HOST: usize = 260;
+/// Credentials of one session.
+pub const CREDENTIALS: usize = 32;
+/// Uses of one credential.
+pub const CREDENTIAL_USES: usize = 256;
+/// Bytes of a credential's value.
+pub const CREDENTIAL: usize = 64 * 1024;
+/// Bytes of the text that stands for it in cells.
+pub const PLACEHOLDER: usize = 1024;
+/// Bytes of the certificate of a session's authority, and of its key.
+pub const CERTIFICATE: usize = 16 * 1024;
+/// Letters of a request's method.
+pub const METHOD: usize = 32;
 
 /// A request exceeds one of the limits of this module.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

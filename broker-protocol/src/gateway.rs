@@ -1,0 +1,256 @@
+//! The border between a broker and the gateway of its session: hosts and credentials go down, what became of connections comes up.
+//!
+//! Frames as on the client's socket. The gateway has the network and the values of credentials; the broker has neither. A value goes to
+//! the gateway through a descriptor that the broker opens and does not read.
+
+use crate::lease::Lease;
+use crate::limit::{self, TooLarge, at_most};
+use crate::network::{ConnectionReport, HostList};
+use serde::{Deserialize, Serialize};
+
+/// A frame to the gateway.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ToGateway {
+    /// First frame. It carries the sockets of the session's relay: the listener and, in the flat tier, the one on which supervisors
+    /// announce connections.
+    Serve(GatewaySpec),
+    /// All leases in force from now on.
+    Leases(Vec<Lease>),
+    /// Answers [`FromGateway::Wanted`]. It carries one descriptor, from which the value is read to its end: at most
+    /// [`limit::CREDENTIAL`] bytes, less a final line feed.
+    Value {
+        /// The credential, by its place in [`GatewaySpec::credentials`].
+        credential: u16,
+    },
+    /// Answers [`FromGateway::Wanted`] if its source cannot be opened: why, for people.
+    NoValue {
+        /// The credential, by its place in [`GatewaySpec::credentials`].
+        credential: u16,
+        /// At most [`limit::DENIAL_TEXT`] bytes.
+        why: String,
+    },
+}
+
+/// A session's part of the network, as its gateway needs it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GatewaySpec {
+    /// The lists of hosts: see [`Network::lists`](crate::Network::lists).
+    pub lists: Vec<HostList>,
+    /// At most [`limit::CREDENTIALS`].
+    pub credentials: Vec<CredentialSpec>,
+    /// The authority of an earlier gateway of this session: what [`FromGateway::Serving`] said. Absent, the gateway makes one if there
+    /// are credentials.
+    pub authority: Option<Authority>,
+}
+
+/// A credential that programs may use and not see.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CredentialSpec {
+    /// Its name in the policy.
+    pub name: String,
+    /// The text that stands for its value in cells: at most [`limit::PLACEHOLDER`] bytes of visible ASCII.
+    pub placeholder: String,
+    /// Where it is used, as `HOST:PORT` with an exact name. Only connections to these are decrypted.
+    pub hosts: Vec<String>,
+    /// The part of a request that holds it.
+    pub attach: Attach,
+    /// The requests that may use it; of others its placeholder is sent as it is.
+    pub uses: Vec<CredentialUse>,
+}
+
+/// Where in a request a credential stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Attach {
+    /// `Authorization: Bearer VALUE`, and `Authorization: token VALUE`.
+    Bearer,
+    /// `Authorization: Basic`, with this user and the value as its password.
+    Basic {
+        /// The user's name, which stands in the request unless it has one already.
+        user: String,
+    },
+    /// `Authorization` in any of these forms, as the program sends it; unasked as `Basic` with this user.
+    Any {
+        /// The user's name of `Basic`.
+        user: String,
+    },
+    /// The whole value of the header of this name.
+    Header {
+        /// In lower case.
+        name: String,
+    },
+}
+
+/// Requests that may use a credential.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CredentialUse {
+    /// Only at this one of the credential's hosts; at all of them if absent.
+    pub host: Option<String>,
+    /// In upper case; empty for all but `TRACE`, `CONNECT` and `OPTIONS`.
+    pub methods: Vec<String>,
+    /// The path, without its query. `*` stands for one part between slashes, a final `/**` for any rest.
+    pub path: String,
+    /// Whether such a request gets the credential even if it has no placeholder.
+    pub unasked: bool,
+    /// Whether such a request is refused: it would make new credentials. A use that refuses wins over others.
+    pub refused: bool,
+}
+
+/// A session's certificate authority. The broker stores it for a gateway's successor, and reads the certificate only.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Authority {
+    /// In PEM, for the cells: at most [`limit::CERTIFICATE`] bytes.
+    pub certificate: String,
+    /// The gateway's own form of its key: at most [`limit::CERTIFICATE`] bytes.
+    #[serde(with = "serde_bytes")]
+    pub key: Vec<u8>,
+}
+
+/// A frame from the gateway. The broker takes nothing of it as true but for its record.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FromGateway {
+    /// Answers [`ToGateway::Serve`]: it is confined and serves. The authority is there if a connection may be decrypted.
+    Serving(Option<Authority>),
+    /// The end of a connection that a cell requested.
+    Connected(ConnectionReport),
+    /// A request needs a value: the first one, or the host has refused the one before. At most one such question a credential at a time.
+    Wanted {
+        /// The credential, by its place in [`GatewaySpec::credentials`].
+        credential: u16,
+    },
+    /// Uses of a credential, counted.
+    Used(CredentialReport),
+}
+
+/// Uses of one credential with one result, for the audit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CredentialReport {
+    /// The credential, by its place in [`GatewaySpec::credentials`].
+    pub credential: u16,
+    /// The host in its canonical form, as in [`ConnectionReport`].
+    pub host: String,
+    /// The port.
+    pub port: u16,
+    /// The request's method: at most [`limit::METHOD`] letters.
+    pub method: String,
+    /// What became of them.
+    pub verdict: CredentialVerdict,
+    /// How many: at least one.
+    pub count: u32,
+}
+
+/// What became of a request in which a credential is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum CredentialVerdict {
+    /// The value was put in place of the placeholder.
+    Used,
+    /// The value was put where there was none.
+    Attached,
+    /// The placeholder passed as text: the request is none of its uses.
+    Passed,
+    /// Refused: it would make new credentials, or puts the placeholder into a credential's header of another host.
+    Refused,
+    /// Refused: its source gave no value.
+    NoValue,
+    /// The connection was cut: the answer contained the value.
+    Echoed,
+}
+
+impl CredentialVerdict {
+    /// All verdicts.
+    pub const ALL: [Self; 6] = [
+        Self::Used,
+        Self::Attached,
+        Self::Passed,
+        Self::Refused,
+        Self::NoValue,
+        Self::Echoed,
+    ];
+
+    /// The name in records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Used => "used",
+            Self::Attached => "attached",
+            Self::Passed => "passed",
+            Self::Refused => "refused",
+            Self::NoValue => "no_value",
+            Self::Echoed => "echoed",
+        }
+    }
+}
+
+impl GatewaySpec {
+    /// Checks every limit that the type itself does not enforce.
+    ///
+    /// # Errors
+    /// The field at fault.
+    pub fn check(&self) -> Result<(), TooLarge> {
+        at_most(
+            "credentials",
+            self.credentials.len(),
+            limit::CREDENTIALS,
+            "entries",
+        )?;
+        self.credentials.iter().try_for_each(CredentialSpec::check)
+    }
+}
+
+impl CredentialSpec {
+    fn check(&self) -> Result<(), TooLarge> {
+        at_most("hosts", self.hosts.len(), limit::HOSTS, "entries")?;
+        at_most("uses", self.uses.len(), limit::CREDENTIAL_USES, "entries")?;
+        at_most(
+            "placeholder",
+            self.placeholder.len(),
+            limit::PLACEHOLDER,
+            "bytes",
+        )?;
+        if !self.placeholder.is_empty() && self.placeholder.bytes().all(|b| b.is_ascii_graphic()) {
+            return Ok(());
+        }
+        Err(TooLarge {
+            field: "placeholder",
+            rule: "visible ASCII, and not empty".into(),
+        })
+    }
+}
+
+impl Authority {
+    /// Checks every limit that the type itself does not enforce.
+    ///
+    /// # Errors
+    /// The field at fault.
+    pub fn check(&self) -> Result<(), TooLarge> {
+        for (field, length) in [
+            ("certificate", self.certificate.len()),
+            ("key", self.key.len()),
+        ] {
+            at_most(field, length, limit::CERTIFICATE, "bytes")?;
+        }
+        Ok(())
+    }
+}
+
+impl CredentialReport {
+    /// Checks every limit that the type itself does not enforce.
+    ///
+    /// # Errors
+    /// The field at fault.
+    pub fn check(&self) -> Result<(), TooLarge> {
+        at_most("method", self.method.len(), limit::METHOD, "bytes")?;
+        if !self.method.bytes().all(|byte| byte.is_ascii_uppercase()) {
+            return Err(TooLarge {
+                field: "method",
+                rule: "letters in upper case".into(),
+            });
+        }
+        // The other fields are those of a report on a connection.
+        let connection = ConnectionReport {
+            host: self.host.clone(),
+            port: self.port,
+            verdict: crate::ConnectionVerdict::Allowed,
+            count: self.count,
+        };
+        connection.check()
+    }
+}
