@@ -121,6 +121,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     ("orchestrator-text", &["broker-protocol", "policies"]),
+    ("orchestrator-gateway", &["broker-protocol", "policies"]),
     (
         "orchestrator-web",
         &["broker-protocol", "policies", "orchestrator-text"],
@@ -374,19 +375,23 @@ const MAY_USE: &[(&str, &[&str])] = &[
 ];
 
 /// Programs, and the processes that are forks of the broker and run the code of one crate: the session's warden and its cells.
-const PROCESSES: [(&str, &str); 6] = [
+const PROCESSES: [(&str, &str); 7] = [
     ("broker", "executor"),
     ("cell", "executor-cell"),
     ("worker", "executor-worker"),
     ("attack", "executor-attack"),
     ("trace", "executor-trace"),
     ("lazaret", "orchestrator"),
+    ("gateway", "orchestrator-gateway"),
 ];
 
 /// Our crates below those of the orchestrator, each with the processes that it is linked into: what a process can do is what it links.
 /// That `policies` is linked into cells is left to end: their supervisors judge names by it.
 const LINKED_INTO: &[(&str, &[&str])] = &[
-    ("broker-protocol", &["broker", "cell", "worker", "lazaret"]),
+    (
+        "broker-protocol",
+        &["broker", "cell", "worker", "lazaret", "gateway"],
+    ),
     ("policies-targets", &["broker", "cell", "worker", "lazaret"]),
     ("policies", &["broker", "cell", "worker", "lazaret"]),
     ("executor-sys", &["broker", "cell", "worker"]),
@@ -402,6 +407,7 @@ const LINKED_INTO: &[(&str, &[&str])] = &[
     ("executor-worker", &["worker"]),
     ("executor-attack", &["attack"]),
     ("executor-trace", &["trace"]),
+    ("orchestrator-gateway", &["gateway"]),
 ];
 
 /// Maximum lines of a crate before its tests, as the formatter leaves them. An alarm: a crate belongs to one process, and is divided where
