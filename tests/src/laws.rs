@@ -121,10 +121,19 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     ("orchestrator-text", &["broker-protocol", "policies"]),
-    ("orchestrator-gateway", &["broker-protocol", "policies"]),
+    ("orchestrator-reach", &["policies"]),
+    (
+        "orchestrator-gateway",
+        &["broker-protocol", "policies", "orchestrator-reach"],
+    ),
     (
         "orchestrator-web",
-        &["broker-protocol", "policies", "orchestrator-text"],
+        &[
+            "broker-protocol",
+            "policies",
+            "orchestrator-text",
+            "orchestrator-reach",
+        ],
     ),
     (
         "orchestrator-tools",
@@ -133,6 +142,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "policies",
             "orchestrator-text",
             "orchestrator-web",
+            "orchestrator-reach",
         ],
     ),
     (
@@ -193,6 +203,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "orchestrator-session",
             "orchestrator-records",
             "orchestrator-install",
+            "orchestrator-reach",
         ],
     ),
     (

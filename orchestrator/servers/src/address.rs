@@ -3,9 +3,9 @@
 use crate::login::learn_secret;
 use crate::settings::{Address, Login, Whose};
 use crate::variables;
+use orchestrator_reach::target::Target;
 use orchestrator_web::error::WebError;
 use orchestrator_web::named::{NamedBy, NamedHost};
-use orchestrator_web::target::Target;
 use policies::secret::looks_secret;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 

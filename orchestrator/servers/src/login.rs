@@ -7,10 +7,10 @@
 use crate::settings::Login;
 use crate::store::Place;
 use async_trait::async_trait;
+use orchestrator_reach::target::{Target, TargetError};
 use orchestrator_text::known::redactor;
 use orchestrator_web::error::WebError;
 use orchestrator_web::named::{NamedBy, NamedHost, body};
-use orchestrator_web::target::{Target, TargetError};
 use policies::address::Class;
 use policies::secret::Secret;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, WWW_AUTHENTICATE};

@@ -4,7 +4,7 @@ use crate::http::Remote;
 use crate::messages::{Messages, read};
 use crate::state::State;
 use futures_util::StreamExt;
-use orchestrator_web::target::Target;
+use orchestrator_reach::target::Target;
 use reqwest::header::{ACCEPT, CONTENT_TYPE};
 use rmcp::RoleClient;
 use rmcp::service::RxJsonRpcMessage;

@@ -109,8 +109,8 @@ fn line(text: &str, max: usize) -> String {
 mod tests {
     use super::*;
     use broker_protocol::Roots;
+    use orchestrator_reach::target::Target;
     use orchestrator_web::Provider;
-    use orchestrator_web::target::Target;
     use serde_json::json;
 
     #[test]

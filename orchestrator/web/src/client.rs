@@ -2,11 +2,11 @@
 
 use crate::error::WebError;
 use crate::fetch::{self, Page};
-use crate::guard::{self, Resolve, System};
 use crate::image::Image;
 use crate::reach::Reach;
 use crate::request::{Fetch, Search, View, WebRequest};
 use crate::search::{self, SearchResults};
+use orchestrator_reach::guard::{self, Resolve, System};
 use policies::{PolicyError, WebPolicy};
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -101,8 +101,9 @@ impl<R: Resolve> WebClient<R> {
 pub fn foresee(policy: &WebPolicy, request: &WebRequest) -> Result<(), WebError> {
     match request {
         WebRequest::Search(_) => search::may_search(policy),
-        WebRequest::Fetch(fetch) => guard::foresee_all(policy, &fetch.target),
+        WebRequest::Fetch(fetch) => Ok(guard::foresee_all(policy, &fetch.target)?),
         WebRequest::View(view) => guard::foresee_all(policy, &view.target)
+            .map_err(WebError::from)
             .and_then(|()| fetch::may_be_plain(&view.target, view.target.address())),
     }
 }

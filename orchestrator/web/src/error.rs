@@ -3,10 +3,9 @@
 use crate::image;
 use crate::request::REDIRECTS_MAX;
 use crate::select::SelectError;
-use crate::target::{Target, TargetError};
 use broker_protocol::{ErrorKind, Failed};
-use policies::address::Class;
-use std::net::IpAddr;
+use orchestrator_reach::target::{Target, TargetError};
+use orchestrator_reach::{ReachError, Unresolved};
 use thiserror::Error;
 
 /// Why a search engine returned nothing.
@@ -27,8 +26,8 @@ pub enum EngineError {
 /// Why a request over HTTP failed.
 #[derive(Debug, PartialEq, Eq, Error)]
 pub enum HttpError {
-    #[error("the name cannot be resolved: {0}")]
-    Resolve(String),
+    #[error("{0}")]
+    Unresolved(#[from] Unresolved),
     #[error("cannot connect: {0}")]
     Connect(String),
     #[error("the connection went to an address that was not checked")]
@@ -55,16 +54,8 @@ pub enum WebError {
         searxng: EngineError,
         brave: EngineError,
     },
-    #[error("the policy does not allow the host {host} at port {port}")]
-    Host { host: String, port: u16 },
-    #[error("the policy allows {host} only with https://")]
-    Plain { host: String },
-    #[error("{host} is at {address}, a {} address, and no line of the policy opens it", .class.name())]
-    Address {
-        host: String,
-        address: IpAddr,
-        class: Class,
-    },
+    #[error("{0}")]
+    Reach(#[from] ReachError),
     #[error("the page redirects to another host, {to}; fetch that if it is what you want")]
     OtherHost { to: Target },
     #[error("the page redirects to something else than {0}")]
@@ -101,12 +92,12 @@ impl WebError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             WebError::SearchOff
-            | WebError::Host { .. }
-            | WebError::Plain { .. }
+            | WebError::Reach(
+                ReachError::Host { .. } | ReachError::Plain { .. } | ReachError::Address { .. },
+            )
             | WebError::PlainImage
             | WebError::Moved { .. }
-            | WebError::OtherHost { .. }
-            | WebError::Address { .. } => ErrorKind::DeniedPolicy,
+            | WebError::OtherHost { .. } => ErrorKind::DeniedPolicy,
             WebError::NotImage(_) | WebError::LargeImage => ErrorKind::InvalidInput,
             WebError::Image(failed) => failed.kind,
             WebError::Http(HttpError::Status(404 | 410)) => ErrorKind::NotFound,
@@ -121,6 +112,7 @@ impl WebError {
             WebError::TimedOut(_) => ErrorKind::Timeout,
             WebError::Policy(_) => ErrorKind::Internal,
             WebError::NoEngine { .. }
+            | WebError::Reach(ReachError::Unresolved(_))
             | WebError::Redirect(_)
             | WebError::Redirects
             | WebError::Http(_)
@@ -145,14 +137,16 @@ impl From<WebError> for Failed {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use policies::address::Class;
+    use std::net::IpAddr;
 
     #[test]
     fn errors_have_their_kinds() {
-        let address = WebError::Address {
+        let address = WebError::from(ReachError::Address {
             host: "h".into(),
             address: IpAddr::from([127, 0, 0, 1]),
             class: Class::Loopback,
-        };
+        });
         assert_eq!(
             address.to_string(),
             "h is at 127.0.0.1, a loopback address, and no line of the policy opens it"
@@ -176,10 +170,10 @@ mod tests {
             ErrorKind::NotFound
         );
         assert_eq!(
-            WebError::Host {
+            WebError::from(ReachError::Host {
                 host: "h".into(),
                 port: 443
-            }
+            })
             .kind(),
             ErrorKind::DeniedPolicy
         );

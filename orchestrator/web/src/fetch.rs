@@ -2,15 +2,15 @@
 
 use crate::decode::{self, TextKind};
 use crate::error::{HttpError, WebError};
-use crate::guard::{self, Resolve};
 use crate::html::{self, Readable};
 use crate::http::{self, BODY_MAX, Body};
 use crate::image::{self, Image};
 use crate::reach::Reach;
 use crate::request::{Fetch, REDIRECTS_MAX};
 use crate::select::{SelectError, Selector};
-use crate::target::Target;
 use crate::work::{self, Unfinished};
+use orchestrator_reach::guard::{self, Resolve};
+use orchestrator_reach::target::Target;
 use policies::WebPolicy;
 use reqwest::Response;
 use reqwest::header::{CONTENT_TYPE, LOCATION};

@@ -5,10 +5,10 @@
 
 use crate::outline::{Outline, breaks_around};
 use crate::select::{Chosen, SelectError, Selector, tokens};
-use crate::target::Target;
 use crate::visibility::{Reason, Visibility};
 use crate::work::Stop;
 use html5gum::{StartTag, Token};
+use orchestrator_reach::target::Target;
 use std::borrow::Cow;
 
 /// Maximum bytes of text from a page, whatever its links expand to.

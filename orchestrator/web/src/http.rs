@@ -2,9 +2,9 @@
 //! cookies, no proxies from the environment, no second DNS query.
 
 use crate::error::HttpError;
-use crate::target::Target;
 use crate::tls::Tls;
 use flate2::write::MultiGzDecoder;
+use orchestrator_reach::target::Target;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, HeaderMap, HeaderValue};
 use reqwest::{Client, RequestBuilder, Response};

@@ -2,7 +2,6 @@
 #![forbid(unsafe_code)]
 
 pub mod base;
-pub mod target;
 pub mod image;
 mod work;
 mod outline;
@@ -13,7 +12,6 @@ pub mod html;
 pub mod decode;
 pub mod error;
 pub mod request;
-pub mod guard;
 pub mod tls;
 mod http;
 pub mod named;

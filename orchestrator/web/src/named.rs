@@ -2,10 +2,11 @@
 //! that such a server refers to for a login.
 
 use crate::error::{HttpError, WebError};
-use crate::guard::{System, locate};
 use crate::http::{self, Body};
-use crate::target::Target;
 use crate::tls::Tls;
+use orchestrator_reach::ReachError;
+use orchestrator_reach::guard::{System, locate};
+use orchestrator_reach::target::Target;
 use policies::address::{Class, class};
 use policies::web::not_public;
 use reqwest::{Client, RequestBuilder, Response};
@@ -39,7 +40,7 @@ impl NamedHost {
     /// # Errors
     /// If it cannot be resolved, or this source may not name such addresses.
     pub async fn find(target: Target, by: NamedBy) -> Result<Self, WebError> {
-        let addresses = locate(&System, &target).await?;
+        let addresses = locate(&System, &target).await.map_err(HttpError::from)?;
         judge(&target, addresses.iter().map(SocketAddr::ip), by)?;
         let client = http::client(&Tls::default(), &target, &addresses, IDLE)?;
         Ok(Self {
@@ -84,7 +85,7 @@ fn judge(
     target: &Target,
     addresses: impl Iterator<Item = IpAddr>,
     by: NamedBy,
-) -> Result<(), WebError> {
+) -> Result<(), ReachError> {
     let host = || target.host().to_owned();
     let mut plain = true;
     for address in addresses {
@@ -94,7 +95,7 @@ fn judge(
             }
             (Some(class), NamedBy::ServerAt(own)) if class == own && class.opens_by_name() => {}
             (Some(class), NamedBy::User | NamedBy::Stranger | NamedBy::ServerAt(_)) => {
-                return Err(WebError::Address {
+                return Err(ReachError::Address {
                     host: host(),
                     address,
                     class,
@@ -103,7 +104,7 @@ fn judge(
         }
     }
     if target.is_plain() && !plain {
-        return Err(WebError::Plain { host: host() });
+        return Err(ReachError::Plain { host: host() });
     }
     Ok(())
 }
@@ -128,7 +129,7 @@ pub async fn body(response: Response, max: usize) -> Result<Vec<u8>, HttpError> 
 mod tests {
     use super::*;
 
-    fn judged(url: &str, addresses: &[&str], by: NamedBy) -> Result<(), WebError> {
+    fn judged(url: &str, addresses: &[&str], by: NamedBy) -> Result<(), ReachError> {
         let addresses = addresses.iter().map(|text| text.parse().unwrap());
         judge(&Target::parse(url).unwrap(), addresses, by)
     }
@@ -148,7 +149,7 @@ mod tests {
             );
         }
         let metadata = judged("http://a.example/", &["169.254.169.254"], NamedBy::User);
-        assert!(matches!(metadata, Err(WebError::Address { .. })));
+        assert!(matches!(metadata, Err(ReachError::Address { .. })));
         assert_eq!(
             judged(
                 "http://169.254.169.254/",
@@ -158,20 +159,20 @@ mod tests {
             Ok(())
         );
         let plain = judged("http://a.example/", &["8.8.8.8"], NamedBy::User);
-        assert!(matches!(plain, Err(WebError::Plain { .. })));
+        assert!(matches!(plain, Err(ReachError::Plain { .. })));
         let both = judged(
             "http://a.example/",
             &["127.0.0.1", "8.8.8.8"],
             NamedBy::User,
         );
-        assert!(matches!(both, Err(WebError::Plain { .. })));
+        assert!(matches!(both, Err(ReachError::Plain { .. })));
     }
 
     #[test]
     fn a_stranger_names_public_places_and_a_server_such_as_its_own() {
         let refused = |url: &str, address: &str, by| {
             assert!(
-                matches!(judged(url, &[address], by), Err(WebError::Address { .. })),
+                matches!(judged(url, &[address], by), Err(ReachError::Address { .. })),
                 "{url} {address}"
             );
         };
@@ -185,7 +186,7 @@ mod tests {
             refused("https://a.example/", "169.254.169.254", by);
             refused("https://a.example/", "10.0.0.1", by);
             let plain = judged("http://a.example/", &["8.8.8.8"], by);
-            assert!(matches!(plain, Err(WebError::Plain { .. })));
+            assert!(matches!(plain, Err(ReachError::Plain { .. })));
         }
         refused("http://localhost/", "127.0.0.1", NamedBy::Stranger);
         assert_eq!(judged("http://localhost/", &["127.0.0.1"], local), Ok(()));

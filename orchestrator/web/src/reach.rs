@@ -1,8 +1,8 @@
 //! What a request needs: the policy for hosts, the resolver, the HTTP client.
 
 use crate::error::WebError;
-use crate::guard::System;
 use crate::http::Http;
+use orchestrator_reach::guard::System;
 use policies::{PolicyError, WebPolicy};
 
 /// Access to the web within a policy.

@@ -6,10 +6,11 @@
 //! under its own name (a CDN, a proxy) a policy can distinguish no further.
 
 use crate::error::{HttpError, WebError};
-use crate::guard::{self, Resolve, System};
 use answer::{Refusal, socks_reply};
 use broker_protocol::{ConnectionVerdict, Lease};
 use leased::Hosts;
+use orchestrator_reach::Unresolved;
+use orchestrator_reach::guard::{self, Resolve, System};
 use pace::Pace;
 use place::Place;
 use policies::WebPolicy;
@@ -294,7 +295,7 @@ impl<R: Resolve + 'static> Relay<R> {
 
 /// Connects to the first address that answers.
 async fn connect_any(addresses: &[SocketAddr]) -> Result<TcpStream, HttpError> {
-    let mut last = HttpError::Resolve("it has no address".into());
+    let mut last = HttpError::from(Unresolved("it has no address".into()));
     for address in addresses {
         match timeout(Duration::from_secs(ADDRESS_S), TcpStream::connect(address)).await {
             Ok(Ok(host)) => {

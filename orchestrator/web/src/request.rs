@@ -1,8 +1,8 @@
 //! The requests of web tools.
 
 use crate::select::Selector;
-use crate::target::Target;
 use broker_protocol::Effect;
+use orchestrator_reach::target::Target;
 
 /// Maximum length of a query, in bytes. Engines cut it much earlier.
 pub const QUERY_MAX: usize = 2000;

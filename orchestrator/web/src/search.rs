@@ -4,12 +4,12 @@
 
 use crate::base::is_exposed;
 use crate::error::{EngineError, HttpError, WebError};
-use crate::guard::{self, Resolve};
 use crate::html::fragment;
 use crate::http::{self, BODY_MAX};
 use crate::reach::Reach;
 use crate::request::Search;
-use crate::target::Target;
+use orchestrator_reach::guard::{self, Resolve};
+use orchestrator_reach::target::Target;
 use policies::WebPolicy;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde::Deserialize;

@@ -3,12 +3,13 @@
 use crate::client::WebClient;
 use crate::error::{HttpError, WebError};
 use crate::fetch::Page;
-use crate::guard::{Resolve, System};
 use crate::http;
 use crate::image::{self, Image};
 use crate::request::{Fetch, REDIRECTS_MAX, Search, View};
 use crate::search::SearchEngines;
-use crate::target::Target;
+use orchestrator_reach::ReachError;
+use orchestrator_reach::guard::{Resolve, System};
+use orchestrator_reach::target::Target;
 use policies::web::WebTable;
 use policies::{PolicyError, WebPolicy};
 use std::cell::{Cell, RefCell};
@@ -233,7 +234,7 @@ fn a_resolver_that_changes_its_answer_gets_nobody_elsewhere() {
     // Each later call resolves the name again, and the changed answer is refused.
     let refused = get(&client(&line, &resolver), &url);
     assert!(
-        matches!(refused, Err(WebError::Address { .. })),
+        matches!(refused, Err(WebError::Reach(ReachError::Address { .. }))),
         "{refused:?}"
     );
     // If one of several addresses is bad, the name is refused before any is tried.
@@ -241,7 +242,7 @@ fn a_resolver_that_changes_its_answer_gets_nobody_elsewhere() {
         let resolver = Changing::new(&[&mixed]);
         let refused = get(&client(&line, &resolver), &url);
         assert!(
-            matches!(refused, Err(WebError::Address { .. })),
+            matches!(refused, Err(WebError::Reach(ReachError::Address { .. }))),
             "{refused:?}"
         );
     }
@@ -287,7 +288,10 @@ fn a_redirection_reaches_nothing_that_the_first_request_could_not() {
         // and one to a host named in the policy is checked like a first target.
         let named = client(&format!("allow = ['*', '{host}']\n{start}]"), &resolver);
         assert!(
-            matches!(get(&named, &door.url("/")), Err(WebError::Address { .. })),
+            matches!(
+                get(&named, &door.url("/")),
+                Err(WebError::Reach(ReachError::Address { .. }))
+            ),
             "{name}"
         );
         assert_eq!(secret.seen(), refused, "{name}");
@@ -718,11 +722,11 @@ fn an_image_comes_from_nowhere_that_its_address_does_not_say() {
     let closed = client("allow = ['*']", System);
     assert!(matches!(
         fetch_image(&closed, &image.url("/"), 20),
-        Err(WebError::Address { .. })
+        Err(WebError::Reach(ReachError::Address { .. }))
     ));
     assert!(matches!(
         fetch_image(&client("", System), "https://a.example/", 20),
-        Err(WebError::Host { .. })
+        Err(WebError::Reach(ReachError::Host { .. }))
     ));
     assert_eq!(image.seen(), 0);
     assert!(view(&image).is_ok());

@@ -3,11 +3,11 @@
 use crate::input::{ToolInput, seconds};
 use crate::input_error::{FieldError, InputError};
 use crate::plan::{Plan, PlanContext};
+use orchestrator_reach::target::Target;
 use orchestrator_web::request::{
     Fetch, QUERY_MAX, RESULTS_MAX, SHOWN, SHOWN_MAX, Search, TIMEOUT_MAX_S, TIMEOUT_S, WebRequest,
 };
 use orchestrator_web::select::Selector;
-use orchestrator_web::target::Target;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;

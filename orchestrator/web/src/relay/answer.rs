@@ -5,6 +5,7 @@ use crate::error::{HttpError, WebError};
 use crate::relay::place::Place;
 use crate::relay::wanted::{HEAD_MAX, SocksError, WantedError};
 use broker_protocol::ConnectionVerdict;
+use orchestrator_reach::ReachError;
 use policies::network::{advice_on_private, preset_of};
 use policies::web::PrivatePlace;
 use std::fmt;
@@ -25,8 +26,12 @@ impl Refusal {
     pub fn verdict(&self) -> ConnectionVerdict {
         match self {
             Refusal::Wanted(_) | Refusal::Slow(_) => ConnectionVerdict::Malformed,
-            Refusal::Web(_, WebError::Host { .. }) => ConnectionVerdict::NotListed,
-            Refusal::Web(_, WebError::Address { .. }) => ConnectionVerdict::NotPublic,
+            Refusal::Web(_, WebError::Reach(ReachError::Host { .. })) => {
+                ConnectionVerdict::NotListed
+            }
+            Refusal::Web(_, WebError::Reach(ReachError::Address { .. })) => {
+                ConnectionVerdict::NotPublic
+            }
             Refusal::Web(..) => ConnectionVerdict::Unreachable,
         }
     }
@@ -34,7 +39,9 @@ impl Refusal {
     /// Why, for the records; without [`Refusal::private`].
     pub fn why(&self) -> String {
         match self {
-            Refusal::Web(_, error @ WebError::Address { .. }) => error.to_string(),
+            Refusal::Web(_, error @ WebError::Reach(ReachError::Address { .. })) => {
+                error.to_string()
+            }
             Refusal::Web(..) | Refusal::Wanted(_) | Refusal::Slow(_) => self.to_string(),
         }
     }
@@ -42,7 +49,7 @@ impl Refusal {
     /// The entry of `private` that would open an address that is not public.
     pub fn private(&self) -> Option<String> {
         match self {
-            Refusal::Web(place, WebError::Address { address, .. }) => Some(
+            Refusal::Web(place, WebError::Reach(ReachError::Address { address, .. })) => Some(
                 PrivatePlace::text_to_open(place.host(), place.port(), *address),
             ),
             Refusal::Web(..) | Refusal::Wanted(_) | Refusal::Slow(_) => None,
@@ -55,7 +62,11 @@ impl Refusal {
             Refusal::Wanted(WantedError::TooLong) => (431, "Request Header Fields Too Large"),
             Refusal::Wanted(_) => (400, "Bad Request"),
             Refusal::Slow(_) => (408, "Request Timeout"),
-            Refusal::Web(_, WebError::Host { .. } | WebError::Address { .. }) => (403, "Forbidden"),
+            Refusal::Web(
+                _,
+                WebError::Reach(ReachError::Host { .. })
+                | WebError::Reach(ReachError::Address { .. }),
+            ) => (403, "Forbidden"),
             Refusal::Web(_, WebError::TimedOut(_)) => (504, "Gateway Timeout"),
             Refusal::Web(..) => (502, "Bad Gateway"),
         };
@@ -72,7 +83,11 @@ impl Refusal {
     pub fn socks(&self) -> Vec<u8> {
         let number = match self {
             Refusal::Wanted(_) | Refusal::Slow(_) => SocksError::Malformed as u8,
-            Refusal::Web(_, WebError::Host { .. } | WebError::Address { .. }) => 2,
+            Refusal::Web(
+                _,
+                WebError::Reach(ReachError::Host { .. })
+                | WebError::Reach(ReachError::Address { .. }),
+            ) => 2,
             Refusal::Web(_, WebError::Http(HttpError::Connect(_))) => 5,
             Refusal::Web(..) => 4,
         };
@@ -104,7 +119,7 @@ impl fmt::Display for Refusal {
         match self {
             Refusal::Wanted(error) => error.fmt(f),
             Refusal::Slow(seconds) => write!(f, "the request did not come within {seconds} s"),
-            Refusal::Web(place, WebError::Host { .. }) => {
+            Refusal::Web(place, WebError::Reach(ReachError::Host { .. })) => {
                 let (host, port) = (place.host(), place.port());
                 write!(f, "{host}:{port} is not among the hosts of this session; ")?;
                 match preset_of(host, port) {
@@ -133,10 +148,10 @@ mod tests {
 
     fn refused(text: &str) -> Refusal {
         let place = Place::parse(text, None).unwrap();
-        let error = WebError::Host {
+        let error = WebError::from(ReachError::Host {
             host: place.host().to_owned(),
             port: place.port(),
-        };
+        });
         Refusal::Web(place, error)
     }
 
@@ -178,11 +193,11 @@ mod tests {
             let host = place.host().to_owned();
             let refusal = Refusal::Web(
                 place,
-                WebError::Address {
+                WebError::from(ReachError::Address {
                     host,
                     address,
                     class,
-                },
+                }),
             );
             let told = format!(
                 "{}; `private = [\"{entry}\"]` in `[profile.NAME.network]`",

@@ -1,9 +1,9 @@
 //! The hosts that connections may reach at present: the session's hosts, and those leased to all of its calls or to the call whose
 //! key the connection carries.
 
-use crate::guard;
 use crate::relay::place::Place;
 use broker_protocol::{Lease, Nonce};
+use orchestrator_reach::guard;
 use policies::{WebPolicy, network};
 use std::future::pending;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! The destination that a program in a cell requests: a host and a port in canonical form.
 
-use crate::target::Target;
+use orchestrator_reach::target::Target;
 use thiserror::Error;
 
 /// Maximum length of a host, in bytes: a name has up to 253, and may end with a dot.

@@ -1,7 +1,7 @@
 //! Decides whether a target may be reached, and at exactly which addresses. Later, only these addresses are connected to: if the
 //! name resolves to others by then, that has no effect.
 
-use crate::error::{HttpError, WebError};
+use crate::error::{ReachError, Unresolved};
 use crate::target::Target;
 use policies::WebPolicy;
 use policies::web::not_public;
@@ -31,14 +31,14 @@ impl Resolve for System {
 pub async fn locate(
     resolver: &impl Resolve,
     target: &Target,
-) -> Result<Vec<SocketAddr>, HttpError> {
+) -> Result<Vec<SocketAddr>, Unresolved> {
     if let Some(address) = target.address() {
         return Ok(vec![SocketAddr::new(address, target.port())]);
     }
     let found = resolver.resolve(target.host(), target.port()).await;
-    let found = found.map_err(|error| HttpError::Resolve(error.to_string()))?;
+    let found = found.map_err(|error| Unresolved(error.to_string()))?;
     if found.is_empty() {
-        Err(HttpError::Resolve("it has no address".into()))
+        Err(Unresolved("it has no address".into()))
     } else {
         Ok(found)
     }
@@ -49,7 +49,7 @@ pub async fn admit(
     policy: &WebPolicy,
     resolver: &impl Resolve,
     target: &Target,
-) -> Result<Vec<SocketAddr>, WebError> {
+) -> Result<Vec<SocketAddr>, ReachError> {
     foresee(policy, target)?;
     let mut found = locate(resolver, target).await?;
     judge(policy, target, found.iter().map(SocketAddr::ip))?;
@@ -59,13 +59,13 @@ pub async fn admit(
 
 /// The policy's decision on `target`, whatever its addresses are. A name that is refused anyway is not resolved: the query alone
 /// discloses it.
-pub fn foresee(policy: &WebPolicy, target: &Target) -> Result<(), WebError> {
+pub fn foresee(policy: &WebPolicy, target: &Target) -> Result<(), ReachError> {
     let (host, port) = (target.host(), target.port());
     if let Some(address) = target.address() {
         return judge(policy, target, [address]);
     }
     if !policy.allows(host, port) && !policy.names_private(host, port) {
-        return Err(WebError::Host {
+        return Err(ReachError::Host {
             host: host.to_owned(),
             port,
         });
@@ -75,12 +75,12 @@ pub fn foresee(policy: &WebPolicy, target: &Target) -> Result<(), WebError> {
 
 /// The same, and also that no address of `target` would allow a connection without TLS. For an actual call this is reported only
 /// after its addresses are checked: a non-public address is the worse error.
-pub fn foresee_all(policy: &WebPolicy, target: &Target) -> Result<(), WebError> {
+pub fn foresee_all(policy: &WebPolicy, target: &Target) -> Result<(), ReachError> {
     foresee(policy, target)?;
     let (host, port) = (target.host(), target.port());
     let opens = || target.address().is_some() || policy.may_open(host, port);
     if target.is_plain() && !policy.allows_plain(host, port) && !opens() {
-        return Err(WebError::Plain {
+        return Err(ReachError::Plain {
             host: host.to_owned(),
         });
     }
@@ -93,14 +93,14 @@ pub fn judge(
     policy: &WebPolicy,
     target: &Target,
     addresses: impl IntoIterator<Item = IpAddr>,
-) -> Result<(), WebError> {
+) -> Result<(), ReachError> {
     let (host, port) = (target.host(), target.port());
     let mut opened = true;
     for address in addresses {
         match not_public(address) {
             Some(_) if policy.opens(host, port, address) => {}
             Some(class) => {
-                return Err(WebError::Address {
+                return Err(ReachError::Address {
                     host: host.to_owned(),
                     address,
                     class,
@@ -108,7 +108,7 @@ pub fn judge(
             }
             None if policy.allows(host, port) => opened = false,
             None => {
-                return Err(WebError::Host {
+                return Err(ReachError::Host {
                     host: host.to_owned(),
                     port,
                 });
@@ -116,7 +116,7 @@ pub fn judge(
         }
     }
     if target.is_plain() && !opened && !policy.allows_plain(host, port) {
-        return Err(WebError::Plain {
+        return Err(ReachError::Plain {
             host: host.to_owned(),
         });
     }
@@ -172,7 +172,7 @@ mod tests {
         policy: &WebPolicy,
         url: &str,
         answers: &[&[&'static str]],
-    ) -> Result<Vec<SocketAddr>, WebError> {
+    ) -> Result<Vec<SocketAddr>, ReachError> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .build()
             .unwrap();
@@ -227,7 +227,7 @@ mod tests {
         ] {
             let refused = ask(&default, url, &[]);
             assert!(
-                matches!(refused, Err(WebError::Address { .. })),
+                matches!(refused, Err(ReachError::Address { .. })),
                 "{url}: {refused:?}"
             );
             let opened = policy(&format!("allow = ['*']\nprivate = ['{net}']"));
@@ -267,7 +267,7 @@ mod tests {
         ] {
             let refused = ask(&default, "https://a.example/", &[&answer]);
             assert!(
-                matches!(refused, Err(WebError::Address { .. })),
+                matches!(refused, Err(ReachError::Address { .. })),
                 "{answer:?}"
             );
         }
@@ -285,11 +285,11 @@ mod tests {
         many.push("127.0.0.1");
         assert!(matches!(
             ask(&default, "https://a.example/", &[&many]),
-            Err(WebError::Address { .. })
+            Err(ReachError::Address { .. })
         ));
         assert!(matches!(
             ask(&default, "https://a.example/", &[&[]]),
-            Err(WebError::Http(HttpError::Resolve(_)))
+            Err(ReachError::Unresolved(_))
         ));
     }
 
@@ -330,7 +330,7 @@ mod tests {
         }
         assert!(matches!(
             ask(&policy(""), "https://a.example/", &[&["8.8.8.8"]]),
-            Err(WebError::Host { .. })
+            Err(ReachError::Host { .. })
         ));
     }
 
@@ -340,15 +340,15 @@ mod tests {
         assert!(ask(&lines, "http://box:8080/", &[&["192.168.1.2"]]).is_ok());
         assert!(matches!(
             ask(&lines, "http://box:8081/", &[&["192.168.1.2"]]),
-            Err(WebError::Host { .. })
+            Err(ReachError::Host { .. })
         ));
         assert!(matches!(
             ask(&lines, "http://box:8080/", &[&["8.8.8.8"]]),
-            Err(WebError::Host { .. })
+            Err(ReachError::Host { .. })
         ));
         assert!(matches!(
             ask(&lines, "http://box:8080/", &[&["169.254.169.254"]]),
-            Err(WebError::Address { .. })
+            Err(ReachError::Address { .. })
         ));
     }
 
@@ -357,7 +357,7 @@ mod tests {
         let default = policy("allow = ['*']");
         assert!(matches!(
             ask(&default, "http://a.example/", &[&["8.8.8.8"]]),
-            Err(WebError::Plain { .. })
+            Err(ReachError::Plain { .. })
         ));
         let named = policy("allow = ['*']\nhttp = ['a.example']");
         assert!(ask(&named, "http://a.example/", &[&["8.8.8.8"]]).is_ok());
@@ -367,7 +367,7 @@ mod tests {
         assert!(ask(&net, "http://a.example/", &[&["127.0.0.1"]]).is_ok());
         assert!(matches!(
             ask(&net, "http://a.example/", &[&["127.0.0.1", "8.8.8.8"]]),
-            Err(WebError::Plain { .. })
+            Err(ReachError::Plain { .. })
         ));
     }
 }

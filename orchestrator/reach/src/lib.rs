@@ -1,0 +1,8 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+pub mod error;
+pub mod guard;
+pub mod target;
+
+pub use error::{ReachError, Unresolved};
