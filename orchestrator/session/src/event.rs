@@ -5,13 +5,13 @@ use crate::pending::Approval;
 use broker_protocol::{
     CallId, Challenge, Denial, Denials, Ended, Failed, FileAnswer, Findings, GrantFault, Opened,
 };
+use orchestrator_gateway::relay::Decision;
 use orchestrator_text::escape;
 use orchestrator_text::input_lines::input_lines;
 use orchestrator_tools::denials;
 use orchestrator_tools::metadata::{Changed, Details, LeftProcesses, Metadata};
 use orchestrator_tools::violation::SecurityEvent;
 use orchestrator_web::image::Image;
-use orchestrator_web::relay::Decision;
 use serde::Serialize;
 use serde_json::Value;
 use std::sync::Arc;

@@ -34,6 +34,6 @@ pub use context::{CallContext, FoundIn, Invocation, Live, Part};
 pub use engine::Config;
 pub use event::{ApprovalQuestion, Body, CallResult, Event};
 pub use handle::{Call, CallHandle, Session};
-pub use orchestrator_web::relay::Decision;
+pub use orchestrator_gateway::relay::Decision;
 pub use pending::Approval;
 pub use publish::Subscriber;

@@ -7,13 +7,13 @@ use crate::pending::Approval;
 use broker_protocol::{
     CallId, Challenge, Denial, Failed, FileAnswer, FileReply, Finding, GrantFault, Opened,
 };
+use orchestrator_gateway::relay::Decision;
 use orchestrator_text::redact::{change_texts, changed};
 use orchestrator_text::sanitize::{Sanitized, SanitizedStream, Sanitizer, Unsafe};
 use orchestrator_text::truncate::brief;
 use orchestrator_tools::metadata::Details;
 use orchestrator_tools::result::ToolResult;
 use orchestrator_tools::violation::SecurityEvent;
-use orchestrator_web::relay::Decision;
 use serde_json::{Value, json};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

@@ -4,7 +4,7 @@
 //! command in progress; if there are several, the report says so.
 
 use broker_protocol::{AttemptKind, Barrier, ConnectionVerdict, Denial, Denials, Remedy};
-use orchestrator_web::relay::Decision;
+use orchestrator_gateway::relay::Decision;
 use policies::network;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;

@@ -5,7 +5,7 @@ use crate::publish::{Hub, RawEvent};
 use crate::refused_hosts::RefusedHosts;
 use crate::repeats::{self, Repeats};
 use broker_protocol::ConnectionReport;
-use orchestrator_web::relay::{Decision, Relay};
+use orchestrator_gateway::relay::{Decision, Relay};
 use policies::{WebPolicy, network};
 use std::rc::Rc;
 use tokio::task::{JoinHandle, spawn_local};

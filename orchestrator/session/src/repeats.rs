@@ -4,7 +4,7 @@
 //! end. A cell chooses how often it tries and which names it tries, so the number of hosts that are listed is bounded too.
 
 use broker_protocol::ConnectionVerdict;
-use orchestrator_web::relay::Decision;
+use orchestrator_gateway::relay::Decision;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -7,8 +7,8 @@ use crate::relay::{self, CarriedNetwork};
 use broker_protocol::{
     Channel, Ended, Extent, Failed, Findings, Open, Opened, Outcome, Request, Service, Wants,
 };
+use orchestrator_gateway::relay::Decision;
 use orchestrator_tools::render::Finished;
-use orchestrator_web::relay::Decision;
 
 /// A long-lived program. Dropping it ends it and its session.
 pub struct RunningService {

@@ -20,7 +20,6 @@ mod reach;
 mod fetch;
 mod search;
 mod client;
-pub mod relay;
 
 #[cfg(test)]
 mod tests;

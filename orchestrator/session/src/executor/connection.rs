@@ -11,8 +11,8 @@ use broker_protocol::{
     FromBroker, Grant, GrantFault, Lease, Opened, Outcome, Request, Roots, SessionGrant, Signal,
     Spill, ToBroker, Traced, Wants, content, encode, frame, limit,
 };
+use orchestrator_gateway::relay::RelaySockets;
 use orchestrator_tools::render::Finished;
-use orchestrator_web::relay::RelaySockets;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::io::{self, Read, Write};

@@ -7,7 +7,7 @@ use broker_protocol::{
     Bash, Challenge, Channel, Decoder, Extent, FromBroker, Grant, Hello, Machine, Open, Opened,
     Outcome, Request, ToBroker, encode,
 };
-use orchestrator_web::relay::RelaySockets;
+use orchestrator_gateway::relay::RelaySockets;
 use rustix::cmsg_space;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use std::io::{self, IoSliceMut, Write};

@@ -5,11 +5,10 @@
 //! these are connected to. A cell resolves nothing. The data in a connection is not inspected, so for a host that serves others
 //! under its own name (a CDN, a proxy) a policy can distinguish no further.
 
-use crate::error::{HttpError, WebError};
 use answer::{Refusal, socks_reply};
 use broker_protocol::{ConnectionVerdict, Lease};
+use connect::ConnectError;
 use leased::Hosts;
-use orchestrator_reach::Unresolved;
 use orchestrator_reach::guard::{self, Resolve, System};
 use pace::Pace;
 use place::Place;
@@ -30,6 +29,7 @@ use tokio::time::{sleep, timeout};
 use wanted::{HEAD_MAX, SocksError, Wanted, WantedError};
 
 mod answer;
+mod connect;
 mod leased;
 mod pace;
 mod place;
@@ -40,9 +40,8 @@ mod wanted;
 const AT_ONCE: usize = 128;
 /// Seconds in which a request has to arrive.
 const HEAD_S: u64 = 15;
-/// Seconds in which to resolve its host and connect to it, and to try one of its addresses.
+/// Seconds in which to resolve its host and connect to it.
 const CONNECT_S: u32 = 30;
-const ADDRESS_S: u64 = 10;
 /// A connection ends after this long without a byte.
 const IDLE: Duration = Duration::from_secs(600);
 /// How long a program may take to read a refusal; its further input is read and dropped meanwhile.
@@ -239,27 +238,27 @@ impl<R: Resolve + 'static> Relay<R> {
                 }
             }
             Err(error) => {
-                self.refuse(program, socks, &Refusal::Web(wanted.place, error))
+                self.refuse(program, socks, &Refusal::Place(wanted.place, error))
                     .await
             }
         }
     }
 
     /// Connects to a place if the policy allows it.
-    async fn connect(&self, wanted: &Wanted) -> Result<TcpStream, WebError> {
+    async fn connect(&self, wanted: &Wanted) -> Result<TcpStream, ConnectError> {
         let work = async {
             let policy = self.hosts.of(wanted.key).await;
             let addresses = guard::admit(&policy, &self.resolver, wanted.place.target()).await?;
-            Ok(connect_any(&addresses).await?)
+            connect::first_of(&addresses).await
         };
         timeout(Duration::from_secs(CONNECT_S.into()), work)
             .await
-            .unwrap_or(Err(WebError::TimedOut(CONNECT_S)))
+            .unwrap_or(Err(ConnectError::TimedOut(CONNECT_S)))
     }
 
     async fn refuse(&self, program: TcpStream, socks: bool, refusal: &Refusal) {
         let place = match refusal {
-            Refusal::Web(place, _) => Some(place),
+            Refusal::Place(place, _) => Some(place),
             Refusal::Wanted(_) | Refusal::Slow(_) => None,
         };
         self.tell(
@@ -291,22 +290,6 @@ impl<R: Resolve + 'static> Relay<R> {
             count: 1,
         });
     }
-}
-
-/// Connects to the first address that answers.
-async fn connect_any(addresses: &[SocketAddr]) -> Result<TcpStream, HttpError> {
-    let mut last = HttpError::from(Unresolved("it has no address".into()));
-    for address in addresses {
-        match timeout(Duration::from_secs(ADDRESS_S), TcpStream::connect(address)).await {
-            Ok(Ok(host)) => {
-                let _ = host.set_nodelay(true);
-                return Ok(host);
-            }
-            Ok(Err(error)) => last = HttpError::Connect(error.to_string()),
-            Err(_) => last = HttpError::Connect(format!("no answer within {ADDRESS_S} s")),
-        }
-    }
-    Err(last)
 }
 
 /// Sends the refusal and waits until the program has read it: otherwise its further input would reset the connection first.

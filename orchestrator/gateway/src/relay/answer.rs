@@ -1,7 +1,7 @@
 //! Answers to programs: an HTTP status, reason and text, or a SOCKS reply. The status line also contains the reason, because pip,
 //! git and Node print that line.
 
-use crate::error::{HttpError, WebError};
+use crate::relay::connect::ConnectError;
 use crate::relay::place::Place;
 use crate::relay::wanted::{HEAD_MAX, SocksError, WantedError};
 use broker_protocol::ConnectionVerdict;
@@ -18,7 +18,7 @@ pub enum Refusal {
     /// Its request did not arrive within this many seconds.
     Slow(u64),
     /// The policy or the network prevents it.
-    Web(Place, WebError),
+    Place(Place, ConnectError),
 }
 
 impl Refusal {
@@ -26,33 +26,37 @@ impl Refusal {
     pub fn verdict(&self) -> ConnectionVerdict {
         match self {
             Refusal::Wanted(_) | Refusal::Slow(_) => ConnectionVerdict::Malformed,
-            Refusal::Web(_, WebError::Reach(ReachError::Host { .. })) => {
+            Refusal::Place(_, ConnectError::Reach(ReachError::Host { .. })) => {
                 ConnectionVerdict::NotListed
             }
-            Refusal::Web(_, WebError::Reach(ReachError::Address { .. })) => {
+            Refusal::Place(_, ConnectError::Reach(ReachError::Address { .. })) => {
                 ConnectionVerdict::NotPublic
             }
-            Refusal::Web(..) => ConnectionVerdict::Unreachable,
+            Refusal::Place(..) => ConnectionVerdict::Unreachable,
         }
     }
 
     /// Why, for the records; without [`Refusal::private`].
     pub fn why(&self) -> String {
         match self {
-            Refusal::Web(_, error @ WebError::Reach(ReachError::Address { .. })) => {
+            Refusal::Place(_, error @ ConnectError::Reach(ReachError::Address { .. })) => {
                 error.to_string()
             }
-            Refusal::Web(..) | Refusal::Wanted(_) | Refusal::Slow(_) => self.to_string(),
+            Refusal::Place(..) | Refusal::Wanted(_) | Refusal::Slow(_) => self.to_string(),
         }
     }
 
     /// The entry of `private` that would open an address that is not public.
     pub fn private(&self) -> Option<String> {
         match self {
-            Refusal::Web(place, WebError::Reach(ReachError::Address { address, .. })) => Some(
-                PrivatePlace::text_to_open(place.host(), place.port(), *address),
-            ),
-            Refusal::Web(..) | Refusal::Wanted(_) | Refusal::Slow(_) => None,
+            Refusal::Place(place, ConnectError::Reach(ReachError::Address { address, .. })) => {
+                Some(PrivatePlace::text_to_open(
+                    place.host(),
+                    place.port(),
+                    *address,
+                ))
+            }
+            Refusal::Place(..) | Refusal::Wanted(_) | Refusal::Slow(_) => None,
         }
     }
 
@@ -62,13 +66,12 @@ impl Refusal {
             Refusal::Wanted(WantedError::TooLong) => (431, "Request Header Fields Too Large"),
             Refusal::Wanted(_) => (400, "Bad Request"),
             Refusal::Slow(_) => (408, "Request Timeout"),
-            Refusal::Web(
+            Refusal::Place(
                 _,
-                WebError::Reach(ReachError::Host { .. })
-                | WebError::Reach(ReachError::Address { .. }),
+                ConnectError::Reach(ReachError::Host { .. } | ReachError::Address { .. }),
             ) => (403, "Forbidden"),
-            Refusal::Web(_, WebError::TimedOut(_)) => (504, "Gateway Timeout"),
-            Refusal::Web(..) => (502, "Bad Gateway"),
+            Refusal::Place(_, ConnectError::TimedOut(_)) => (504, "Gateway Timeout"),
+            Refusal::Place(..) => (502, "Bad Gateway"),
         };
         let body = format!("lazaret: {self}\n");
         let head = format!(
@@ -83,13 +86,12 @@ impl Refusal {
     pub fn socks(&self) -> Vec<u8> {
         let number = match self {
             Refusal::Wanted(_) | Refusal::Slow(_) => SocksError::Malformed as u8,
-            Refusal::Web(
+            Refusal::Place(
                 _,
-                WebError::Reach(ReachError::Host { .. })
-                | WebError::Reach(ReachError::Address { .. }),
+                ConnectError::Reach(ReachError::Host { .. } | ReachError::Address { .. }),
             ) => 2,
-            Refusal::Web(_, WebError::Http(HttpError::Connect(_))) => 5,
-            Refusal::Web(..) => 4,
+            Refusal::Place(_, ConnectError::NoAnswer(_)) => 5,
+            Refusal::Place(..) => 4,
         };
         socks_reply(number)
     }
@@ -119,7 +121,7 @@ impl fmt::Display for Refusal {
         match self {
             Refusal::Wanted(error) => error.fmt(f),
             Refusal::Slow(seconds) => write!(f, "the request did not come within {seconds} s"),
-            Refusal::Web(place, WebError::Reach(ReachError::Host { .. })) => {
+            Refusal::Place(place, ConnectError::Reach(ReachError::Host { .. })) => {
                 let (host, port) = (place.host(), place.port());
                 write!(f, "{host}:{port} is not among the hosts of this session; ")?;
                 match preset_of(host, port) {
@@ -127,7 +129,7 @@ impl fmt::Display for Refusal {
                     None => write!(f, "--allow-host {host}:{port} allows it"),
                 }
             }
-            Refusal::Web(_, error) => {
+            Refusal::Place(_, error) => {
                 f.write_str(&explained(error.to_string(), self.private().as_deref()))
             }
         }
@@ -148,11 +150,11 @@ mod tests {
 
     fn refused(text: &str) -> Refusal {
         let place = Place::parse(text, None).unwrap();
-        let error = WebError::from(ReachError::Host {
+        let error = ConnectError::from(ReachError::Host {
             host: place.host().to_owned(),
             port: place.port(),
         });
-        Refusal::Web(place, error)
+        Refusal::Place(place, error)
     }
 
     #[test]
@@ -191,9 +193,9 @@ mod tests {
             };
             assert!(policy.opens(place.host(), place.port(), address), "{entry}");
             let host = place.host().to_owned();
-            let refusal = Refusal::Web(
+            let refusal = Refusal::Place(
                 place,
-                WebError::from(ReachError::Address {
+                ConnectError::from(ReachError::Address {
                     host,
                     address,
                     class,

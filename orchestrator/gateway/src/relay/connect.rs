@@ -1,0 +1,42 @@
+//! Connecting to a host: the first of its checked addresses that answers.
+
+use orchestrator_reach::ReachError;
+use std::net::SocketAddr;
+use std::time::Duration;
+use thiserror::Error;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// Seconds in which to try one address.
+const ADDRESS_S: u64 = 10;
+
+/// Why a host is not connected to.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ConnectError {
+    /// It may not be reached, or its name has no address.
+    #[error("{0}")]
+    Reach(#[from] ReachError),
+    /// None of its addresses answers.
+    #[error("cannot connect: {0}")]
+    NoAnswer(String),
+    /// It took longer than this many seconds.
+    #[error("not done within {0} s")]
+    TimedOut(u32),
+}
+
+/// Connects to the first address that answers.
+pub async fn first_of(addresses: &[SocketAddr]) -> Result<TcpStream, ConnectError> {
+    let mut last = "it has no address".to_owned();
+    for address in addresses {
+        match timeout(Duration::from_secs(ADDRESS_S), TcpStream::connect(address)).await {
+            Ok(Ok(host)) => {
+                // A failure only makes small messages slower.
+                let _ = host.set_nodelay(true);
+                return Ok(host);
+            }
+            Ok(Err(error)) => last = error.to_string(),
+            Err(_) => last = format!("no answer within {ADDRESS_S} s"),
+        }
+    }
+    Err(ConnectError::NoAnswer(last))
+}
