@@ -73,11 +73,13 @@ pub enum FindingKind {
     Lock,
     /// A setting of the user's git that a command's commits were made without.
     CommitSetting,
+    /// The gateway of the session, which has ended: connections of cells were cut.
+    Gateway,
 }
 
 impl FindingKind {
     /// Every kind, in order.
-    pub const ALL: [FindingKind; 19] = [
+    pub const ALL: [FindingKind; 20] = [
         FindingKind::Unchecked,
         FindingKind::NotTaken,
         FindingKind::Quarantined,
@@ -97,6 +99,7 @@ impl FindingKind {
         FindingKind::Unexamined,
         FindingKind::Lock,
         FindingKind::CommitSetting,
+        FindingKind::Gateway,
     ];
 
     /// The name in JSON.
@@ -121,6 +124,7 @@ impl FindingKind {
             FindingKind::Unexamined => "unexamined",
             FindingKind::Lock => "lock",
             FindingKind::CommitSetting => "commit_setting",
+            FindingKind::Gateway => "gateway",
         }
     }
 }

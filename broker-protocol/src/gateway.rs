@@ -250,6 +250,8 @@ impl CredentialReport {
             port: self.port,
             verdict: crate::ConnectionVerdict::Allowed,
             count: self.count,
+            why: None,
+            private: None,
         };
         connection.check()
     }

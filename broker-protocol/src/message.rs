@@ -108,8 +108,6 @@ pub enum ToBroker {
         /// Whether nothing more comes.
         last: bool,
     },
-    /// The end of a connection that a cell requested, for the record. Only in a session whose cells have a network.
-    Connected(ConnectionReport),
     /// Asks which of these failures the cell caused, and what would prevent them. Only in a
     /// throw-away session; at most [`limit::TRACED`](crate::limit::TRACED).
     Explain(Vec<Traced>),
@@ -201,6 +199,8 @@ pub enum FromBroker {
     Grants(Vec<SessionGrant>),
     /// All leases in force from now on: sent whenever one begins or ends, and before the output of a call with one.
     Leases(Vec<Lease>),
+    /// The end of a connection that a cell requested; one that was refused again is counted. What is about a call comes before its end.
+    Connected(ConnectionReport),
     /// The result for a text that the client wanted saved.
     Kept {
         call: CallId,

@@ -49,7 +49,7 @@ pub struct HostList {
     pub private: Option<Vec<String>>,
 }
 
-/// The result of one connection that a cell requested, for the audit.
+/// What became of a connection that a cell requested: for the audit, and for those who run the cell.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConnectionReport {
     /// The host in its canonical form: a name, or an address, IPv6 in brackets. Empty if it could not be parsed, and where several
@@ -61,13 +61,24 @@ pub struct ConnectionReport {
     pub verdict: ConnectionVerdict,
     /// How many connections with this result the report is about: at least one.
     pub count: u32,
+    /// Why it was refused or failed: at most [`limit::DENIAL_TEXT`] bytes.
+    pub why: Option<String>,
+    /// Where its address is not public, the entry of `private` in a profile that would open it: at most [`limit::DENIAL_TEXT`] bytes.
+    pub private: Option<String>,
 }
 
 impl ConnectionReport {
+    /// The same with its texts cut at their limit.
+    pub fn cut(mut self) -> Self {
+        let texts = [&mut self.why, &mut self.private];
+        texts.into_iter().flatten().for_each(limit::cut);
+        self
+    }
+
     /// Checks every limit that the type itself does not enforce.
     ///
     /// # Errors
-    /// The host is too long, or contains characters that no host has; it is about no connection.
+    /// The host is too long, or contains characters that no host has; a text is too long; it is about no connection.
     pub fn check(&self) -> Result<(), TooLarge> {
         if self.count == 0 {
             return Err(TooLarge {
@@ -76,6 +87,10 @@ impl ConnectionReport {
             });
         }
         at_most("host", self.host.len(), limit::HOST, "bytes")?;
+        for (field, text) in [("why", &self.why), ("private", &self.private)] {
+            let length = text.as_ref().map_or(0, String::len);
+            at_most(field, length, limit::DENIAL_TEXT, "bytes")?;
+        }
         let is_host = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte);
         if self.host.bytes().all(is_host) {
             return Ok(());
@@ -167,6 +182,8 @@ mod tests {
             port: 443,
             verdict: ConnectionVerdict::Allowed,
             count: 1,
+            why: None,
+            private: None,
         };
         for host in [
             "",
@@ -188,5 +205,17 @@ mod tests {
             ..report("a.example")
         };
         assert!(none.check().is_err());
+        let text = |length: usize| Some("x".repeat(length));
+        for (length, want) in [(limit::DENIAL_TEXT, true), (limit::DENIAL_TEXT + 1, false)] {
+            let why = ConnectionReport {
+                why: text(length),
+                ..report("a.example")
+            };
+            let private = ConnectionReport {
+                private: text(length),
+                ..report("a.example")
+            };
+            assert_eq!([why, private].map(|one| one.check().is_ok()), [want; 2]);
+        }
     }
 }

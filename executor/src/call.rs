@@ -239,6 +239,11 @@ impl Call {
         }
     }
 
+    /// Whether it only waits for its end to be sent.
+    pub fn has_ended(&self) -> bool {
+        matches!(self.state, CallState::Ended(_))
+    }
+
     /// Reads its command's output, at most `room` bytes of it live; returns the finished command when it is over.
     pub fn relay(&mut self, room: usize, buffer: &mut [u8]) -> Option<Finished> {
         let CallState::Running(command) = &mut self.state else {

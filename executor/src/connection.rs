@@ -1,4 +1,4 @@
-//! The broker's connection to a client or an approver: frames in both directions, both bounded.
+//! The broker's connection to a client, an approver or a gateway: frames in both directions, both bounded.
 
 use broker_protocol::{Decoder, FrameError, encode};
 use executor_sys::fd;
@@ -7,6 +7,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{ControlMessage, MsgFlags, recv, send, sendmsg};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -22,8 +23,8 @@ pub struct Connection {
     buffer: Vec<u8>,
     out: Vec<u8>,
     sent: usize,
-    /// Descriptors to send, and the offset in `out` of the byte they are sent with.
-    attached: Option<(usize, Vec<OwnedFd>)>,
+    /// Descriptors to send, in order, each with the offset in `out` of the byte they are sent with.
+    attached: VecDeque<(usize, Vec<OwnedFd>)>,
 }
 
 impl Connection {
@@ -37,7 +38,7 @@ impl Connection {
             buffer: Vec::new(),
             out: Vec::new(),
             sent: 0,
-            attached: None,
+            attached: VecDeque::new(),
         })
     }
 
@@ -70,8 +71,13 @@ impl Connection {
         self.decoder.pending()
     }
 
-    /// Reads what has arrived; false when the client has closed the connection.
+    /// Reads what has arrived; false when the peer has closed the connection.
     pub fn read(&mut self) -> io::Result<bool> {
+        Ok(self.read_once()? != Some(0))
+    }
+
+    /// Reads once: how many bytes have arrived, none when the peer has closed the connection; `None` if there is nothing now.
+    pub fn read_once(&mut self) -> io::Result<Option<usize>> {
         self.buffer.resize(READ, 0);
         let read = recv(
             self.socket.as_raw_fd(),
@@ -79,12 +85,11 @@ impl Connection {
             MsgFlags::MSG_DONTWAIT,
         );
         match read {
-            Ok(0) => Ok(false),
             Ok(length) => {
                 self.decoder.push(&self.buffer[..length]);
-                Ok(true)
+                Ok(Some(length))
             }
-            Err(Errno::EAGAIN | Errno::EINTR) => Ok(true),
+            Err(Errno::EAGAIN | Errno::EINTR) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
@@ -99,10 +104,10 @@ impl Connection {
         encode(message, &mut self.out)
     }
 
-    /// Sends descriptors with the next frame; with none, nothing changes.
+    /// Sends descriptors with the next frame, which must follow; with none, nothing changes.
     pub fn attach(&mut self, descriptors: Vec<OwnedFd>) {
         if !descriptors.is_empty() {
-            self.attached = Some((self.out.len(), descriptors));
+            self.attached.push_back((self.out.len(), descriptors));
         }
     }
 
@@ -117,7 +122,7 @@ impl Connection {
             }
         }
         self.out.drain(..self.sent);
-        if let Some((at, _)) = &mut self.attached {
+        for (at, _) in &mut self.attached {
             *at -= self.sent;
         }
         self.sent = 0;
@@ -130,19 +135,23 @@ impl Connection {
     /// Writes once: up to the byte that carries descriptors, or from there on with them.
     fn write(&mut self) -> io::Result<usize> {
         let flags = MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT;
-        let end = match &self.attached {
+        let next = |place: usize| {
+            self.attached
+                .get(place)
+                .map_or(self.out.len(), |(at, _)| *at)
+        };
+        let end = match self.attached.front() {
             Some((at, descriptors)) if *at == self.sent => {
                 let raw: Vec<_> = descriptors.iter().map(AsRawFd::as_raw_fd).collect();
                 let (parts, rights) = (
-                    [io::IoSlice::new(&self.out[self.sent..])],
+                    [io::IoSlice::new(&self.out[self.sent..next(1)])],
                     [ControlMessage::ScmRights(&raw)],
                 );
                 let length = sendmsg::<()>(self.socket.as_raw_fd(), &parts, &rights, flags, None)?;
-                self.attached = None;
+                self.attached.pop_front();
                 return Ok(length);
             }
-            Some((at, _)) => *at,
-            None => self.out.len(),
+            Some(_) | None => next(0),
         };
         Ok(send(
             self.socket.as_raw_fd(),

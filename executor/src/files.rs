@@ -3,7 +3,7 @@
 use crate::authorise::{Granted, GrantedPreview, PreviewParts};
 use crate::fault::failed;
 use crate::poll::{Token, Waited};
-use crate::user::Worker;
+use crate::user::OwnProgram;
 use broker_protocol::{Broken, CallId, ErrorKind, Outcome, Request, Usage, ZonePath, frame, limit};
 use executor_layers::cgroup::Cgroup;
 use executor_spec::worker::{
@@ -59,7 +59,7 @@ pub enum WorkerEvent {
 /// What every worker of a session starts with.
 #[derive(Debug)]
 pub struct WorkerStart {
-    pub program: Rc<Worker>,
+    pub program: Rc<OwnProgram>,
     /// A [`WorkerSpec`](executor_spec::worker::WorkerSpec), encoded for the worker.
     pub spec: Vec<u8>,
     /// Descriptors of the session's namespaces, of the undo directory, and of the memory of directories that calls have made.
@@ -75,7 +75,7 @@ impl WorkerStart {
     fn start(&self) -> io::Result<Process> {
         let (socket, theirs) = message::pair()?;
         let Child { pid, pidfd } =
-            spawn::image(self.program.file()?, c"lazaret-worker", theirs.as_fd())?;
+            spawn::image(self.program.file()?, c"lazaret-worker", &[], theirs.as_fd())?;
         let process = Process {
             socket,
             pidfd,

@@ -79,6 +79,7 @@ fn serve_apart(client: OwnedFd, user: &User) -> io::Result<()> {
     let kept: Vec<BorrowedFd> = [client.as_fd()]
         .into_iter()
         .chain(user.worker.file())
+        .chain(user.gateway.file())
         .collect();
     keep_only(&kept, user.ablation.descriptors())
         .map_err(|error| io::Error::other(error.to_string()))?;

@@ -39,6 +39,9 @@ mod streams;
 mod suspend;
 mod own_state;
 mod private_directory;
+mod repeats;
+mod gateway;
+mod session_gateway;
 mod poll;
 mod fault;
 

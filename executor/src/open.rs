@@ -7,18 +7,21 @@ use crate::authorise::opened_with;
 use crate::background::BackgroundProcesses;
 use crate::central_root;
 use crate::files::{Files, WorkerStart};
+use crate::gateway::{self, Gateway, GatewayStart, NoSources};
 use crate::image::{self, ImageError};
 use crate::kept_texts::KeptTexts;
 use crate::machine;
 use crate::missing_program::Profiles;
 use crate::own_state;
 use crate::pool::Pool;
+use crate::repeats::Repeats;
 use crate::repository_question;
 use crate::roots::{self, RootError};
 use crate::secrets::{self, NotRevealed};
 use crate::session::Session;
 use crate::user::User;
 use broker_protocol::content::Pieces;
+use broker_protocol::gateway::GatewaySpec;
 use broker_protocol::{
     Channel, Digest, ErrorKind, Extent, Failed, Layer, LayerSet, Open, Opened, Refused, Tier,
     TooLarge, Wants, Zone, ZonePath, frame, limit,
@@ -129,6 +132,11 @@ pub enum OpenError {
     /// The file worker's program is missing.
     #[error("the program of the file tools cannot be found: {0}")]
     Worker(io::Error),
+    /// The gateway's program is missing, or does not start.
+    #[error(
+        "`lazaret-gateway`, which carries connections of commands, cannot be started: {0}; install it beside `lazaret-executor`"
+    )]
+    Gateway(io::Error),
     #[error(transparent)]
     Approvers(#[from] ApproversError),
     /// The client requests what only an approver may grant.
@@ -169,6 +177,7 @@ impl OpenError {
             | OpenError::Audit(_)
             | OpenError::Warden(_)
             | OpenError::Worker(_)
+            | OpenError::Gateway(_)
             | OpenError::Approvers(_) => ErrorKind::Internal,
             // This machine lacks what a throw-away session needs.
             OpenError::ThrowAway(_) => ErrorKind::NotFound,
@@ -212,13 +221,13 @@ pub fn read_policies(user: &User) -> Result<Policies, OpenError> {
     Ok(Policies::load(sources)?)
 }
 
-/// Opens a session for the client at the other end of `client`, which is also sent the descriptors.
+/// Opens a session for the client at the other end of `client`.
 pub fn open(
     request: &Open,
     policies: Policies,
     user: &User,
     client: BorrowedFd,
-) -> Result<(Opened, Vec<OwnedFd>, Session), OpenError> {
+) -> Result<(Opened, Session), OpenError> {
     request.check()?;
     user.worker.file().map_err(OpenError::Worker)?;
     let chosen = policies.choose(
@@ -240,6 +249,9 @@ pub fn open(
     } else {
         policy
     };
+    if policy.has_network() {
+        user.gateway.file().map_err(OpenError::Gateway)?;
+    }
     let policy = policy.with_revealed(&request.reveal)?;
     let zones = roots::resolve(request, &policy, user)?;
     let policy = image::choose(request, policy, &zones, user)?;
@@ -360,6 +372,7 @@ pub fn open(
         cgroup,
         session: opened.session.clone(),
     };
+    let gateway = start_gateway(&spec, relay, user).map_err(OpenError::Gateway)?;
     let missing = opened_with(&wants, &spec, user).map_err(OpenError::Lease)?;
     let modes = RootModes::of(&spec);
     let mut session = Session {
@@ -370,6 +383,8 @@ pub fn open(
         user_namespace,
         pool,
         files: Files::new(worker),
+        gateway,
+        repeats: Repeats::default(),
         capture: request
             .capture
             .map_or(u64::MAX, Into::into)
@@ -405,7 +420,7 @@ pub fn open(
         .lease(0, granted)
         .map_err(OpenError::Failed)?
         .map_err(OpenError::Lease)?;
-    Ok((opened, relay, session))
+    Ok((opened, session))
 }
 
 /// The leases that a session begins with: those requested, and what its profile reads. Of these, why each stays closed that cannot be
@@ -434,6 +449,28 @@ fn leased(request: &Open, spec: &SandboxSpec, user: &User) -> (Wants, Vec<String
         }
     }
     (wants, refused)
+}
+
+/// Starts the session's gateway, if its cells have a network.
+fn start_gateway(
+    spec: &SandboxSpec,
+    relay: Vec<OwnedFd>,
+    user: &User,
+) -> io::Result<Option<Gateway>> {
+    if !spec.policy.has_network() {
+        return Ok(None);
+    }
+    let start = GatewayStart {
+        program: user.gateway.clone(),
+        environment: gateway::environment(&user.variables, &[&spec.project, &spec.central]),
+        spec: GatewaySpec {
+            lists: policies::network::lists(&spec.policy.network).lists,
+            ..GatewaySpec::default()
+        },
+        relay,
+        sources: Box::new(NoSources),
+    };
+    Gateway::start(start).map(Some)
 }
 
 /// Makes the session's group, where there may be one, and moves the warden in.
@@ -766,7 +803,7 @@ struct Started {
     warden: Warden,
     /// For the file worker: the session's namespaces, the undo directory, and the memory of directories that calls have made.
     fds: Vec<OwnedFd>,
-    /// For the client: the relay's sockets, if cells have a network.
+    /// For the gateway: the relay's sockets, if cells have a network.
     relay: Vec<OwnedFd>,
     beside: Beside,
 }

@@ -9,6 +9,7 @@ pub enum Token {
     Client,
     Warden,
     Worker,
+    Gateway,
     Report(CallId),
     /// A command's standard output or error.
     Output(CallId),

@@ -314,7 +314,6 @@ impl Broker {
                 session.outbox.extend(answer);
                 Ok(())
             }
-            (Phase::Open(session), ToBroker::Connected(report)) => session.connected(&report),
             (Phase::Open(session), ToBroker::Explain(traced)) => session.explain(&traced),
             (Phase::Open(_), ToBroker::Hello(_) | ToBroker::Probe | ToBroker::Open(_)) => {
                 Err(protocol("the session is open; a connection has one"))
@@ -346,10 +345,9 @@ impl Broker {
         let Phase::Greeted { policies, .. } = before else {
             return Err(protocol("an Open out of turn"));
         };
-        let (opened, relay, session) = open(request, policies, &self.user, self.connection.fd())
+        let (opened, session) = open(request, policies, &self.user, self.connection.fd())
             .map_err(|error| error.failed())?;
         self.phase = Phase::Open(Box::new(session));
-        self.connection.attach(relay);
         self.send(&FromBroker::Opened(opened))
     }
 }

@@ -7,10 +7,12 @@ use crate::background::BackgroundProcesses;
 use crate::call::{Call, CallEnd, CallState};
 use crate::fault::{protocol, unencoded};
 use crate::files::{Files, WorkerJob};
+use crate::gateway::Gateway;
 use crate::kept_texts::KeptTexts;
 use crate::missing_program::Profiles;
 use crate::plan::{Work, plan};
 use crate::pool::Pool;
+use crate::repeats::Repeats;
 use crate::repository_question::{answerer, indexes_below};
 use crate::running_command::RunningCommand;
 use broker_protocol::content::{ContentError, Pieces};
@@ -39,6 +41,10 @@ pub struct Session {
     pub user_namespace: Option<OwnedFd>,
     pub pool: Pool,
     pub files: Files,
+    /// Carries connections of cells, if they have a network.
+    pub gateway: Option<Gateway>,
+    /// Connections that were refused again, to be recorded as a number.
+    pub repeats: Repeats,
     pub background: BackgroundProcesses,
     /// What cells have created under protected names, if these are protected.
     pub created: Option<CreatedRecord>,
@@ -69,6 +75,7 @@ impl Session {
         if self.calls.contains_key(&id) {
             return Err(protocol(format!("the call {id} is under way already")));
         }
+        self.settle_connections()?;
         let request = self.content.join(id, request).map_err(misplaced)?;
         let is_traced =
             || matches!(&request, Request::Bash(bash) if !bash.background) && wants.is_empty();
@@ -281,6 +288,9 @@ impl Session {
             }
         }
         self.collect_from_worker()?;
+        if self.calls.values().any(Call::has_ended) {
+            self.settle_connections()?;
+        }
         let mut frames = std::mem::take(&mut self.outbox);
         let mut ended = Vec::new();
         for (id, call) in &mut self.calls {

@@ -1,6 +1,7 @@
 //! The end of a session. Its processes end first, all of them; only then is looked at what they have left.
 
 use crate::call::Call;
+use crate::gateway::Gateway;
 use crate::running_command::RunningCommand;
 use crate::session::Session;
 use broker_protocol::{Ended, Finding, FindingKind};
@@ -23,6 +24,8 @@ impl Session {
         // With no command running, changes are the user's own, not a command's.
         let is_busy = !self.calls.is_empty() || self.background.count() > 0;
         self.end_commands();
+        // Recorded as far as that is possible.
+        let _ = self.settle_connections();
         let unfinished = self.end_processes();
         self.created
             .iter_mut()
@@ -77,6 +80,7 @@ impl Session {
     /// is looked at next. Reports it if that takes too long.
     fn end_processes(&mut self) -> Option<Finding> {
         self.files.kill();
+        self.gateway.iter_mut().for_each(Gateway::kill);
         self.pool.kill();
         let have_ended = end_all(Instant::now() + LAST_KILL);
         (!have_ended).then(|| {

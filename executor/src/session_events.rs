@@ -2,6 +2,7 @@
 
 use crate::approvals::ApprovalEvent;
 use crate::call::Call;
+use crate::gateway::Gateway;
 use crate::poll::{Token, Waited};
 use crate::session::Session;
 use broker_protocol::{Failed, Usage, limit};
@@ -17,6 +18,7 @@ impl Session {
                 self.files.receive(&mut self.buffer);
                 Ok(())
             }
+            Token::Gateway => self.hear_gateway(),
             Token::Input(id) => {
                 self.calls.entry(id).and_modify(Call::feed);
                 Ok(())
@@ -82,6 +84,9 @@ impl Session {
         waited.add_input(Token::Warden, self.pool.fd());
         self.files.wait_for(waited, client_full);
         self.background.wait_for(waited);
+        if let Some(gateway) = &self.gateway {
+            gateway.wait_for(waited, client_full);
+        }
         self.approvals.wait_for(waited);
         self.calls
             .values()
@@ -106,6 +111,8 @@ impl Session {
             self.approvals.deadline(),
             self.approvals.leases.deadline(),
             self.audit.deadline(),
+            self.gateway.as_ref().and_then(Gateway::deadline),
+            self.repeats.deadline(),
         ];
         commands.chain(others.into_iter().flatten()).min()
     }
@@ -118,6 +125,7 @@ impl Session {
             .for_each(|command| command.tick(now));
         self.background.tick(now);
         self.files.tick(now);
+        self.tick_gateway(now)?;
         self.approvals.leases.expire(now);
         let events = self.approvals.expire(now);
         events

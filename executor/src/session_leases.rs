@@ -10,7 +10,7 @@ use crate::plan::CommandPlan;
 use crate::repository_question::git_settings_in;
 use crate::session::Session;
 use broker_protocol::{
-    CallId, ConnectionReport, Failed, FromBroker, Nonce, Refused, Request, Traced, Variable, Wants,
+    CallId, Failed, FromBroker, Nonce, Refused, Request, Traced, Variable, Wants,
 };
 use executor_audit::record::Record;
 use executor_denials::explain;
@@ -73,7 +73,8 @@ impl Session {
             self.audit.append(&Record::leased(lease, &what, extent))?;
         }
         self.approvals.leases.begin(leases, paths, extent, digest);
-        self.outbox.push(self.approvals.leases.message());
+        let changed = self.leases_changed();
+        self.outbox.push(changed);
         Ok(Ok(key))
     }
 
@@ -140,20 +141,7 @@ impl Session {
                 .into_iter()
                 .try_for_each(|call| self.cancel_at_once(call))?;
         }
-        Ok((!ended.is_empty()).then(|| self.approvals.leases.message()))
-    }
-
-    /// Records the end of a connection that a cell requested.
-    pub fn connected(&mut self, report: &ConnectionReport) -> Result<(), Failed> {
-        if !self.spec.policy.has_network() {
-            return Err(protocol("the cells of this session have no network"));
-        }
-        report
-            .check()
-            .map_err(|error| protocol(error.to_string()))?;
-        // A program chooses this name, and may put a secret into it.
-        let host = self.audit.redacted(&report.host);
-        Ok(self.audit.append(&Record::connection(&host, report))?)
+        Ok((!ended.is_empty()).then(|| self.leases_changed()))
     }
 
     /// Reports which of these failures the cell caused, in a throw-away session.

@@ -24,20 +24,22 @@ pub struct User {
     /// The layers that this build leaves out, if it is a test build.
     pub ablation: Ablation,
     /// The file worker's program, opened at the start of the executor.
-    pub worker: Rc<Worker>,
+    pub worker: Rc<OwnProgram>,
+    /// The gateway's program, opened then too.
+    pub gateway: Rc<OwnProgram>,
 }
 
-/// The program `lazaret-worker` next to this one.
+/// A program of ours next to this one.
 #[derive(Debug)]
-pub struct Worker {
+pub struct OwnProgram {
     path: PathBuf,
     file: io::Result<OwnedFd>,
 }
 
-impl Worker {
-    fn open() -> Self {
+impl OwnProgram {
+    fn open(name: &str) -> Self {
         let own = std::env::current_exe().unwrap_or_default();
-        let path = own.with_file_name("lazaret-worker");
+        let path = own.with_file_name(name);
         Self {
             file: File::open(&path).map(OwnedFd::from),
             path,
@@ -70,7 +72,8 @@ impl User {
             variables,
             home,
             ablation,
-            worker: Rc::new(Worker::open()),
+            worker: Rc::new(OwnProgram::open("lazaret-worker")),
+            gateway: Rc::new(OwnProgram::open("lazaret-gateway")),
         })
     }
 

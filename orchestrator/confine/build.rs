@@ -8,13 +8,14 @@
 mod seccomp;
 
 fn main() {
-    let programs: [(&str, seccomp::Lists); 3] = [
+    let programs: [(&str, seccomp::Lists); 4] = [
         ("orchestrator", &[&["orchestrator"]]),
         ("orchestrator_web", &[&["orchestrator", "orchestrator-web"]]),
         (
             "orchestrator_web_unix",
             &[&["orchestrator", "orchestrator-web", "orchestrator-unix"]],
         ),
+        ("gateway", &[&["gateway"]]),
     ];
     seccomp::write(&programs, "seccompiler::sock_filter");
 }

@@ -124,7 +124,12 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("orchestrator-reach", &["policies"]),
     (
         "orchestrator-gateway",
-        &["broker-protocol", "policies", "orchestrator-reach"],
+        &[
+            "broker-protocol",
+            "policies",
+            "orchestrator-confine",
+            "orchestrator-reach",
+        ],
     ),
     (
         "orchestrator-web",

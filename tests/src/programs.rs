@@ -14,16 +14,18 @@ use std::process::Command;
 use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-const PRODUCT: [&str; 6] = [
+const PRODUCT: [&str; 7] = [
     "lazaret",
     "lazaret-bash",
     EXECUTOR,
     WORKER,
+    GATEWAY,
     "lazaret-attack",
     "lazaret-trace",
 ];
 const EXECUTOR: &str = "lazaret-executor";
 const WORKER: &str = "lazaret-worker";
+const GATEWAY: &str = "lazaret-gateway";
 /// The programs of this crate that tests start.
 const HELPERS: [&str; 5] = [
     "attacker",
@@ -88,8 +90,10 @@ fn prepare_ablation() -> Result<PathBuf, String> {
     let folder = scratch().join("ablation");
     make_folder(&folder);
     install(&target.join("debug"), &[EXECUTOR], &folder);
-    // The worker has no switch: the executor tells it which layers to apply.
-    fs::copy(path(WORKER), folder.join(WORKER)).map_err(|error| format!("{WORKER}: {error}"))?;
+    // These have no switch: the executor tells the worker which layers to apply.
+    for name in [WORKER, GATEWAY] {
+        fs::copy(path(name), folder.join(name)).map_err(|error| format!("{name}: {error}"))?;
+    }
     Ok(folder.join(EXECUTOR))
 }
 

@@ -127,7 +127,7 @@ fn every_variant_has_an_example() {
 
 const EFFECTS: [&str; 3] = ["web_search", "web_fetch", "mcp__fs__read"];
 
-const TO: [&str; 20] = [
+const TO: [&str; 19] = [
     "hello",
     "probe",
     "open",
@@ -146,7 +146,6 @@ const TO: [&str; 20] = [
     "grants",
     "revoke",
     "keep",
-    "connected",
     "explain",
 ];
 
@@ -170,12 +169,11 @@ fn variant_to(message: &ToBroker) -> &'static str {
         ToBroker::Grants => "grants",
         ToBroker::Revoke { .. } => "revoke",
         ToBroker::Keep { .. } => "keep",
-        ToBroker::Connected(_) => "connected",
         ToBroker::Explain(_) => "explain",
     }
 }
 
-const FROM: [&str; 17] = [
+const FROM: [&str; 18] = [
     "hello",
     "probed",
     "opened",
@@ -193,6 +191,7 @@ const FROM: [&str; 17] = [
     "kept",
     "suspended",
     "explained",
+    "connected",
 ];
 
 fn variant_from(message: &FromBroker) -> &'static str {
@@ -214,6 +213,7 @@ fn variant_from(message: &FromBroker) -> &'static str {
         FromBroker::Kept { .. } => "kept",
         FromBroker::Suspended { .. } => "suspended",
         FromBroker::Explained(_) => "explained",
+        FromBroker::Connected(_) => "connected",
         FromBroker::Found(_) => "found",
     }
 }
@@ -513,14 +513,6 @@ fn to_broker() -> Vec<(&'static str, ToBroker)> {
                 sort: GrepSort::Modified,
                 ..grep()
             })),
-        ),
-        (
-            "connected",
-            ToBroker::Connected(connection(ConnectionVerdict::Allowed)),
-        ),
-        (
-            "connected, refused",
-            ToBroker::Connected(connection(ConnectionVerdict::Malformed)),
         ),
         (
             "keep",
@@ -943,6 +935,18 @@ fn from_broker() -> Vec<(&'static str, FromBroker)> {
             FromBroker::Explained(vec![None, Some(denial())]),
         ),
         ("found", found()),
+        (
+            "connected",
+            FromBroker::Connected(ConnectionReport {
+                why: None,
+                private: None,
+                ..connection(ConnectionVerdict::Allowed)
+            }),
+        ),
+        (
+            "connected, refused",
+            FromBroker::Connected(connection(ConnectionVerdict::NotPublic)),
+        ),
     ];
     frames.extend(approval::from_broker());
     frames.extend(ends().map(|(name, ended)| (name, done(Outcome::Ran(ran(ended))))));
@@ -1166,6 +1170,8 @@ fn connection(verdict: ConnectionVerdict) -> ConnectionReport {
         port: 443,
         verdict,
         count: 2,
+        why: Some("it is at 10.0.0.1".into()),
+        private: Some("10.0.0.1:443".into()),
     }
 }
 

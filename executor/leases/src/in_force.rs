@@ -368,7 +368,12 @@ impl Leases {
 
     /// All leases in force, as a frame for the client.
     pub fn message(&self) -> FromBroker {
-        FromBroker::Leases(self.held.iter().map(|held| held.lease.clone()).collect())
+        FromBroker::Leases(self.in_force().collect())
+    }
+
+    /// The leases in force.
+    pub fn in_force(&self) -> impl Iterator<Item = Lease> {
+        self.held.iter().map(|held| held.lease.clone())
     }
 
     /// All leases in force, for a list of grants.

@@ -46,11 +46,12 @@ const SYSTEM: &str = "/etc/lazaret";
 /// Where packages put the programs that nobody starts by hand.
 const PACKAGED: &str = "libexec/lazaret";
 /// Our programs: together, or in the two directories of a package (see [`program_directories`]).
-const PROGRAMS: [&str; 6] = [
+const PROGRAMS: [&str; 7] = [
     "lazaret",
     "lazaret-bash",
     "lazaret-executor",
     "lazaret-worker",
+    "lazaret-gateway",
     "lazaret-trace",
     "lazaret-attack",
 ];

@@ -75,7 +75,7 @@ impl Answerer {
             records: false,
         };
         let (socket, theirs) = message::pair()?;
-        let child = spawn::image(image.file, c"lazaret-worker", theirs.as_fd())?;
+        let child = spawn::image(image.file, c"lazaret-worker", &[], theirs.as_fd())?;
         let answerer = Self { socket, child };
         answerer.send(&spec, Instant::now() + TIMEOUT)?;
         Ok(answerer)

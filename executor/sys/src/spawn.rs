@@ -476,16 +476,22 @@ fn execute(program: &Program) -> c_int {
 struct Image {
     file: RawFd,
     argv: [*const c_char; 2],
+    envp: Vec<*const c_char>,
     stdin: RawFd,
     error: AtomicI32,
 }
 
-/// Starts the program in the open file `file` (an ELF file, which may be close-on-exec) with an empty environment.
+/// Starts the program in the open file `file` (an ELF file, which may be close-on-exec) with this `environment` and no more.
 /// `stdin` becomes its descriptor 0; it keeps 1 and 2 of this process, and those that are not close-on-exec.
 ///
 /// # Errors
 /// The error of the first step that failed, including those of `clone` and `execveat`.
-pub fn image(file: BorrowedFd, name: &CStr, stdin: BorrowedFd) -> io::Result<Child> {
+pub fn image(
+    file: BorrowedFd,
+    name: &CStr,
+    environment: &[CString],
+    stdin: BorrowedFd,
+) -> io::Result<Child> {
     const BYTES: usize = 64 * 1024;
     let mut stack = vec![0u128; BYTES / 16];
     let argv = [name.as_ptr(), std::ptr::null()];
@@ -493,6 +499,11 @@ pub fn image(file: BorrowedFd, name: &CStr, stdin: BorrowedFd) -> io::Result<Chi
     let image = Image {
         file,
         argv,
+        envp: environment
+            .iter()
+            .map(|variable| variable.as_ptr())
+            .chain([std::ptr::null()])
+            .collect(),
         stdin,
         error: AtomicI32::new(0),
     };
@@ -534,18 +545,17 @@ extern "C" fn image_child(argument: *mut c_void) -> c_int {
     let image = unsafe { &*argument.cast::<Image>() };
     process::default_other_signals();
     process::reset_own_signals();
-    let envp = [std::ptr::null::<c_char>()];
     // SAFETY: system calls on values that live in the waiting parent; both arrays end with a null pointer.
     unsafe {
         if libc::dup2(image.stdin, 0) == 0 {
-            let (argv, envp, flags) = (image.argv.as_ptr(), envp.as_ptr(), libc::AT_EMPTY_PATH);
+            let (argv, envp) = (image.argv.as_ptr(), image.envp.as_ptr());
             libc::syscall(
                 libc::SYS_execveat,
                 image.file,
                 c"".as_ptr(),
                 argv,
                 envp,
-                flags,
+                libc::AT_EMPTY_PATH,
             );
         }
     }
@@ -561,23 +571,30 @@ mod tests {
     use std::os::fd::AsFd;
 
     #[test]
-    fn a_program_is_started_by_its_file_with_an_empty_environment() {
+    fn a_program_is_started_by_its_file_with_its_environment_alone() {
         let program = File::open("/bin/cat").unwrap();
         let (near, far) = std::os::unix::net::UnixStream::pair().unwrap();
-        let child = image(program.as_fd(), c"cat", far.as_fd()).unwrap();
-        let mut environment = Vec::new();
-        let read = File::open(format!("/proc/{}/environ", child.pid))
-            .unwrap()
-            .read_to_end(&mut environment);
-        assert_eq!((read.unwrap(), environment), (0, vec![]));
+        for (given, want) in [
+            (vec![], &b""[..]),
+            (vec![c"A=1".to_owned(), c"B=2".to_owned()], b"A=1\0B=2\0"),
+        ] {
+            let child = image(program.as_fd(), c"cat", &given, far.as_fd()).unwrap();
+            let mut environment = Vec::new();
+            File::open(format!("/proc/{}/environ", child.pid))
+                .unwrap()
+                .read_to_end(&mut environment)
+                .unwrap();
+            assert_eq!(environment, want);
+            process::pidfd_signal(child.pidfd.as_fd(), libc::SIGKILL).unwrap();
+            reap(child.pid);
+        }
         drop((near, far));
-        reap(child.pid);
     }
 
     #[test]
     fn a_file_that_is_no_program_is_the_kernels_error() {
         let file = File::open("/etc/passwd").unwrap();
-        let error = image(file.as_fd(), c"passwd", file.as_fd()).unwrap_err();
+        let error = image(file.as_fd(), c"passwd", &[], file.as_fd()).unwrap_err();
         assert!(
             [libc::EACCES, libc::ENOEXEC].contains(&error.raw_os_error().unwrap()),
             "{error}"

@@ -31,8 +31,8 @@ mod filters {
 /// The newest Landlock ABI that this build knows. An older kernel supports a part of it.
 const NEWEST: ABI = ABI::V9;
 
-/// Locations of certificates and resolver settings. Each may be missing. Not `/etc/ssl` as a whole, because it also contains keys.
-const FOR_THE_WEB: [&str; 22] = [
+/// Locations of certificates. Each may be missing. Not `/etc/ssl` as a whole, because it also contains keys.
+const CERTIFICATES: [&str; 14] = [
     "/etc/ssl/certs",
     "/etc/ssl/cert.pem",
     "/etc/ssl/ca-bundle.pem",
@@ -47,6 +47,10 @@ const FOR_THE_WEB: [&str; 22] = [
     "/usr/share/ca-certificates",
     "/usr/local/share/ca-certificates",
     "/var/lib/ca-certificates",
+];
+
+/// Locations of the resolver's settings. Each may be missing.
+const RESOLVER: [&str; 8] = [
     "/etc/resolv.conf",
     "/etc/hosts",
     "/etc/host.conf",
@@ -188,6 +192,26 @@ impl Unconfined {
     }
 }
 
+/// Confines the program `lazaret-gateway` permanently: it reads the resolver's settings, connects to anywhere, and serves the sockets that
+/// it has.
+pub fn confine_gateway() -> Confinement {
+    match has_one_thread() {
+        Ok(()) => {
+            let look = AccessFs::ReadFile | AccessFs::ReadDir;
+            let files = RESOLVER.map(|path| (PathBuf::from(path), look));
+            let landlock = restrict(ruleset(true, files.into()));
+            Confinement {
+                landlock,
+                seccomp: install(&filters::GATEWAY),
+            }
+        }
+        Err(why) => Confinement {
+            landlock: Err(why.clone()),
+            seccomp: Err(why),
+        },
+    }
+}
+
 fn has_one_thread() -> Result<(), String> {
     // A directory's link count is two plus its subdirectories, which here are the threads.
     match fs::metadata("/proc/self/task") {
@@ -211,10 +235,16 @@ fn confine_thread(needs: &Needs) -> Confinement {
         Needs { web: true, .. } => &filters::ORCHESTRATOR_WEB,
         Needs { web: false, .. } => &filters::ORCHESTRATOR,
     };
-    let seccomp = seccompiler::apply_filter(filter)
+    Confinement {
+        landlock,
+        seccomp: install(filter),
+    }
+}
+
+fn install(filter: &[sock_filter]) -> Result<usize, String> {
+    seccompiler::apply_filter(filter)
         .map(|()| filter.len())
-        .map_err(|error| error.to_string());
-    Confinement { landlock, seccomp }
+        .map_err(|error| error.to_string())
 }
 
 fn landlock(needs: &Needs) -> Result<u32, String> {
@@ -264,7 +294,8 @@ fn rules(needs: &Needs) -> Vec<(PathBuf, BitFlags<AccessFs>)> {
     rules.extend(needs.write.iter().map(|path| (path.clone(), work)));
     rules.extend(terminal_rules());
     if needs.web {
-        rules.extend(FOR_THE_WEB.iter().map(|path| (PathBuf::from(path), look)));
+        let files = CERTIFICATES.iter().chain(&RESOLVER);
+        rules.extend(files.map(|path| (PathBuf::from(path), look)));
         let named = CERTIFICATE_VARIABLES.iter().filter_map(std::env::var_os);
         rules.extend(named.map(|path| (PathBuf::from(path), look)));
     }

@@ -1,4 +1,10 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
-pub mod relay;
+mod confine;
+mod control;
+mod relay;
+mod reports;
+mod serve;
+
+pub use serve::{GatewayError, serve};

@@ -4,6 +4,11 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    eprintln!("lazaret-gateway: only the executor starts this program");
-    ExitCode::FAILURE
+    match orchestrator_gateway::serve() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("lazaret-gateway: {error}; `lazaret-executor` starts this program");
+            ExitCode::FAILURE
+        }
+    }
 }

@@ -11,11 +11,11 @@
 
 use crate::agent_lines;
 use crate::runlog_files::{self, BYTES_MAX};
-use broker_protocol::{Challenge, LayerState, Opened};
+use broker_protocol::{Challenge, ConnectionReport, LayerState, Opened};
 use orchestrator_agent::event as agent;
 use orchestrator_agent::exchange::Exchange;
 use orchestrator_agent::publish::Listener;
-use orchestrator_session::{Approval, Body, CallResult, Decision, Event, Subscriber};
+use orchestrator_session::{Approval, Body, CallResult, Event, Subscriber};
 use orchestrator_text::escape::for_terminal;
 use orchestrator_text::known::redactor;
 use orchestrator_text::redact::change_texts;
@@ -279,7 +279,7 @@ impl RunLog {
                 payload["event_type"] = "sandbox_violation".into();
                 ("security_event", payload)
             }
-            Body::Connection(Decision {
+            Body::Connection(ConnectionReport {
                 host,
                 port,
                 verdict,

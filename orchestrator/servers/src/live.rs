@@ -13,8 +13,8 @@ use crate::settings::Speech;
 use crate::sse;
 use crate::state::State;
 use broker_protocol::paste::shell_word;
-use broker_protocol::{ErrorKind, Failed, Findings};
-use orchestrator_session::Decision;
+use broker_protocol::{ConnectionReport, ErrorKind, Failed, Findings};
+use orchestrator_session::explain;
 use orchestrator_session::service::{RunningService, ServiceEvent, ServiceInput, how_ended};
 use orchestrator_text::redact::Redactor;
 use orchestrator_tools::denials;
@@ -77,16 +77,16 @@ impl Watched {
         ));
     }
 
-    /// Logs the decision on a connection that failed or was refused.
-    pub fn connection(&self, decision: &Decision) {
-        if let Some(why) = decision.explain() {
-            let Decision {
+    /// Logs a connection that failed or was refused.
+    pub fn connection(&self, report: &ConnectionReport) {
+        if let Some(why) = explain(report) {
+            let ConnectionReport {
                 host,
                 port,
                 verdict,
                 count,
                 ..
-            } = decision;
+            } = report;
             let times = match count {
                 1 => String::new(),
                 count => format!(" ({count} more times)"),

@@ -531,7 +531,7 @@ impl Managed {
         changed: Arc<Notify>,
     ) -> Result<(Live, Vec<ListedTool>), Failed> {
         let watched = self.watched.clone();
-        let observe = move |decision| watched.connection(&decision);
+        let observe = move |report: &_| watched.connection(report);
         let started = RunningService::start(
             &**dial,
             cell.open.clone(),

@@ -1,9 +1,9 @@
 //! The state of a session, owned by one task: its tools, its connection and its counters.
 
+use crate::connections;
 use crate::executor::{Connection, Dial, ExecutorError, Greeting};
 use crate::publish::{Hub, Publisher, RawEvent, Subscriber};
 use crate::refused_hosts::RefusedHosts;
-use crate::relay::{self, CarriedNetwork};
 use crate::unreported::Unreported;
 use broker_protocol::{
     Denial, Failed, Open, Opened, Scope, SessionGrant, Traced, Trust, ZonePath, limit,
@@ -92,8 +92,6 @@ pub(crate) struct Engine {
     executor: Option<Box<dyn Dial>>,
     greeting: Cell<Option<Greeting>>,
     connection: RefCell<Option<Rc<Connection>>>,
-    /// Carries the connections of this session's cells, if they have a network.
-    relay: RefCell<Option<CarriedNetwork>>,
     /// The hosts that cells were refused, for the results of commands.
     pub refused_hosts: Rc<RefusedHosts>,
     /// What was found in the project and no result has reported yet.
@@ -128,7 +126,6 @@ impl Engine {
             executor: config.executor,
             greeting: Cell::new(config.greeting),
             connection: RefCell::default(),
-            relay: RefCell::default(),
             refused_hosts: Rc::default(),
             found: Unreported::default(),
             connecting: Mutex::new(()),
@@ -219,12 +216,7 @@ impl Engine {
             .network
             .as_ref()
             .is_some_and(|network| network.leases);
-        self.relay.replace(relay::start(
-            &self.hub,
-            &self.refused_hosts,
-            &connection,
-            leases,
-        )?);
+        connections::listen(&self.hub, &self.refused_hosts, &connection, leases)?;
         // A front end that is gone misses nothing.
         let _ = publisher
             .publish(RawEvent::SessionOpened(connection.opened()))

@@ -3,9 +3,9 @@
 use crate::context::Part;
 use crate::pending::Approval;
 use broker_protocol::{
-    CallId, Challenge, Denial, Denials, Ended, Failed, FileAnswer, Findings, GrantFault, Opened,
+    CallId, Challenge, ConnectionReport, Denial, Denials, Ended, Failed, FileAnswer, Findings,
+    GrantFault, Opened,
 };
-use orchestrator_gateway::relay::Decision;
 use orchestrator_text::escape;
 use orchestrator_text::input_lines::input_lines;
 use orchestrator_tools::denials;
@@ -86,7 +86,7 @@ pub enum Body {
     /// The call attempted something outside its permissions. Its result comes next.
     Violation(SecurityEvent),
     /// A program in a cell wanted a connection. The call is unknown, because all cells of a session share their network.
-    Connection(Decision),
+    Connection(ConnectionReport),
     /// The call has ended: the last event of each call.
     Result(Arc<CallResult>),
 }

@@ -5,9 +5,9 @@ use crate::context::{CallContext, Live, Part};
 use crate::event::{ApprovalQuestion, Body, CallResult, Event};
 use crate::pending::Approval;
 use broker_protocol::{
-    CallId, Challenge, Denial, Failed, FileAnswer, FileReply, Finding, GrantFault, Opened,
+    CallId, Challenge, ConnectionReport, Denial, Failed, FileAnswer, FileReply, Finding,
+    GrantFault, Opened,
 };
-use orchestrator_gateway::relay::Decision;
 use orchestrator_text::redact::{change_texts, changed};
 use orchestrator_text::sanitize::{Sanitized, SanitizedStream, Sanitizer, Unsafe};
 use orchestrator_text::truncate::brief;
@@ -90,7 +90,7 @@ pub(crate) enum RawEvent<'a> {
         approval: Approval,
     },
     Violation(&'a SecurityEvent),
-    Connection(&'a Decision),
+    Connection(&'a ConnectionReport),
     Result(Box<ToolResult>),
 }
 
@@ -297,18 +297,18 @@ impl Publisher {
                     ..event.clone()
                 })
             }
-            RawEvent::Connection(decision) => {
-                let host = sanitizer.text(&decision.host);
-                let why = decision.why.as_deref().map(|why| sanitizer.text(why));
-                let private = decision
+            RawEvent::Connection(report) => {
+                let host = sanitizer.text(&report.host);
+                let why = report.why.as_deref().map(|why| sanitizer.text(why));
+                let private = report
                     .private
                     .as_deref()
                     .map(|private| sanitizer.text(private));
-                Body::Connection(Decision {
+                Body::Connection(ConnectionReport {
                     host,
                     why,
                     private,
-                    ..decision.clone()
+                    ..report.clone()
                 })
             }
             RawEvent::Result(result) => {

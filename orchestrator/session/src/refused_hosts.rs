@@ -1,10 +1,11 @@
 //! Hosts that cells were refused, for the results of the commands that were running.
 //!
-//! All cells of a session share one relay, which does not know the command behind a connection. So a refusal is reported to every
+//! All cells of a session share one gateway, which does not know the command behind a connection. So a refusal is reported to every
 //! command in progress; if there are several, the report says so.
 
-use broker_protocol::{AttemptKind, Barrier, ConnectionVerdict, Denial, Denials, Remedy};
-use orchestrator_gateway::relay::Decision;
+use broker_protocol::{
+    AttemptKind, Barrier, ConnectionReport, ConnectionVerdict, Denial, Denials, Remedy,
+};
 use policies::network;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -15,8 +16,6 @@ use std::rc::Rc;
 pub(crate) struct RefusedHosts {
     commands: RefCell<HashMap<u64, Denials>>,
     last: Cell<u64>,
-    /// Records the repeated refusals that were only counted.
-    record: RefCell<Option<Box<dyn Fn()>>>,
 }
 
 /// A command in progress. Dropping it ends its reports.
@@ -39,16 +38,11 @@ impl RefusedHosts {
         }
     }
 
-    /// Calls `record` when a command ends.
-    pub fn record_with(&self, record: impl Fn() + 'static) {
-        self.record.replace(Some(Box::new(record)));
-    }
-
-    /// Adds a decision of the relay, with the remedy that would open the host.
-    pub fn hear(&self, decision: &Decision, remedy: impl FnOnce() -> Remedy) {
+    /// Adds what the gateway refused, with the remedy that would open the host.
+    pub fn hear(&self, report: &ConnectionReport, remedy: impl FnOnce() -> Remedy) {
         let mut commands = self.commands.borrow_mut();
         let several = commands.len() > 1;
-        let Some(denial) = denial(decision, several, remedy) else {
+        let Some(denial) = denial(report, several, remedy) else {
             return;
         };
         commands
@@ -60,9 +54,6 @@ impl RefusedHosts {
 impl Listening {
     /// The refusals so far.
     pub fn refused(&self) -> Denials {
-        if let Some(record) = &*self.hosts.record.borrow() {
-            record();
-        }
         self.hosts
             .commands
             .borrow_mut()
@@ -79,15 +70,19 @@ impl Drop for Listening {
 }
 
 /// The denial of a host that the policy closes. An unreachable host or a malformed request was not denied.
-fn denial(decision: &Decision, several: bool, remedy: impl FnOnce() -> Remedy) -> Option<Denial> {
-    let Decision {
+fn denial(
+    report: &ConnectionReport,
+    several: bool,
+    remedy: impl FnOnce() -> Remedy,
+) -> Option<Denial> {
+    let ConnectionReport {
         host,
         port,
         verdict,
         why,
         private,
-        ..
-    } = decision;
+        count,
+    } = report;
     let (why, remedy) = match verdict {
         ConnectionVerdict::NotListed => (
             "It is not among the hosts of this session.".to_owned(),
@@ -112,21 +107,20 @@ fn denial(decision: &Decision, several: bool, remedy: impl FnOnce() -> Remedy) -
         why
     };
     let target = format!("{host}:{port}");
-    Some(Denial::new(
-        AttemptKind::Connect,
-        target,
-        Barrier::Hosts(None),
-        why,
-        remedy,
-    ))
+    let barrier = Barrier::Hosts(None);
+    let denial = Denial::new(AttemptKind::Connect, target, barrier, why, remedy);
+    Some(Denial {
+        count: *count,
+        ..denial
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn decision(host: &str, verdict: ConnectionVerdict) -> Decision {
-        Decision {
+    fn report(host: &str, verdict: ConnectionVerdict) -> ConnectionReport {
+        ConnectionReport {
             host: host.into(),
             port: 443,
             verdict,
@@ -141,24 +135,24 @@ mod tests {
         let remedy = || Remedy::Option("--allow-net npm".into());
         let hosts = Rc::new(RefusedHosts::default());
         hosts.hear(
-            &decision("before.example", ConnectionVerdict::NotListed),
+            &report("before.example", ConnectionVerdict::NotListed),
             remedy,
         );
         let one = hosts.listen();
         for _ in 0..2 {
             hosts.hear(
-                &decision("registry.npmjs.org", ConnectionVerdict::NotListed),
+                &report("registry.npmjs.org", ConnectionVerdict::NotListed),
                 remedy,
             );
         }
         let two = hosts.listen();
-        hosts.hear(&decision("10.0.0.1", ConnectionVerdict::NotPublic), remedy);
+        hosts.hear(&report("10.0.0.1", ConnectionVerdict::NotPublic), remedy);
         for verdict in [
             ConnectionVerdict::Allowed,
             ConnectionVerdict::Unreachable,
             ConnectionVerdict::Malformed,
         ] {
-            hosts.hear(&decision("other.example", verdict), remedy);
+            hosts.hear(&report("other.example", verdict), remedy);
         }
         let texts = |denied: Denials| {
             denied

@@ -3,19 +3,16 @@
 
 use crate::executor::{Connection, Control, Dial, Greeting, RequestEvent, RunningRequest};
 use crate::pending::Approval;
-use crate::relay::{self, CarriedNetwork};
 use broker_protocol::{
-    Channel, Ended, Extent, Failed, Findings, Open, Opened, Outcome, Request, Service, Wants,
+    Channel, ConnectionReport, Ended, Extent, Failed, Findings, Open, Opened, Outcome, Request,
+    Service, Wants,
 };
-use orchestrator_gateway::relay::Decision;
 use orchestrator_tools::render::Finished;
 
 /// A long-lived program. Dropping it ends it and its session.
 pub struct RunningService {
     running: RunningRequest,
     connection: Connection,
-    /// Carries its connections, if it has a network.
-    _network: Option<CarriedNetwork>,
 }
 
 /// An event of a long-lived program.
@@ -57,10 +54,10 @@ impl RunningService {
         executor: &dyn Dial,
         open: Open,
         service: impl FnOnce(&Opened) -> Result<Service, Failed>,
-        observe: impl Fn(Decision) + 'static,
+        observe: impl Fn(&ConnectionReport) + 'static,
     ) -> Result<Self, Failed> {
         let connection = Greeting::open(executor, open)?.opened().await?;
-        let network = relay::carry(&connection, |_, _| {}, observe)?;
+        connection.hear_connections(observe);
         let service = service(connection.opened())?;
         let running = connection
             .start(Request::Service(service), Wants::default())
@@ -68,7 +65,6 @@ impl RunningService {
         Ok(Self {
             running,
             connection,
-            _network: network,
         })
     }
 

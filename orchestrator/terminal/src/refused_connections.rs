@@ -1,8 +1,8 @@
-//! Connections that were refused to cells of `lazaret run`, for the person who ran it: a program may hide what the relay answered.
+//! Connections that were refused to cells of `lazaret run`, for the person who ran it: a program may hide what the gateway answered.
 
 use crate::print;
 use broker_protocol::{ConnectionVerdict, limit};
-use orchestrator_session::{Body, Event, Subscriber};
+use orchestrator_session::{Body, Event, Subscriber, explain};
 use policies::{WebPolicy, network};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -20,18 +20,18 @@ pub struct RefusedConnections {
 
 impl Subscriber for RefusedConnections {
     fn hear(&self, event: &Event) {
-        let Body::Connection(decision) = &*event.body else {
+        let Body::Connection(report) = &*event.body else {
             return;
         };
         let mut reasons = self.reasons.borrow_mut();
-        if let (true, Some(why)) = (is_shown(decision.verdict), decision.explain())
+        if let (true, Some(why)) = (is_shown(report.verdict), explain(report))
             && reasons.len() <= SHOWN
         {
             reasons.insert(why);
         }
-        let host = format!("{}:{}", decision.host, decision.port);
+        let host = format!("{}:{}", report.host, report.port);
         let mut leasable = self.leasable.borrow_mut();
-        if decision.verdict == ConnectionVerdict::NotListed
+        if report.verdict == ConnectionVerdict::NotListed
             && leasable.len() < limit::WANTS
             && network::leased(WebPolicy::default(), &host).is_ok()
         {

@@ -273,6 +273,14 @@ pub fn advice_on_private(private: &str) -> String {
     )
 }
 
+/// Why a connection was refused or failed, with what would open its address: `private` as for [`advice_on_private`].
+pub fn explained(why: &str, private: Option<&str>) -> String {
+    match private {
+        Some(private) => format!("{why}; {}", advice_on_private(private)),
+        None => why.to_owned(),
+    }
+}
+
 /// The same as [`remedy`] where a host's name is not known.
 pub fn remedy_of_any(policy: &WebPolicy, leases: bool) -> Remedy {
     match (is_open(policy), leases) {

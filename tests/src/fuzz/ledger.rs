@@ -110,10 +110,6 @@ impl Ledger {
             }
             // What follows them decides.
             (Phase::Open, ToBroker::Content { .. }) => self.may_end_if(true, "pieces of content"),
-            // None of these sessions has a network.
-            (Phase::Open, ToBroker::Connected(_)) => {
-                self.sent_nonsense("a connection without a network")
-            }
             // None of these sessions is a throw-away one.
             (Phase::Open, ToBroker::Explain(_)) => {
                 self.sent_nonsense("Explain in a session that is kept")
@@ -223,6 +219,7 @@ impl Ledger {
             // None of these sessions has a network.
             FromBroker::Leases(leases) if leases.is_empty() => Ok(()),
             FromBroker::Leases(_) => Err("a lease without a network".into()),
+            FromBroker::Connected(_) => Err("a connection without a network".into()),
             FromBroker::Kept { .. } => {
                 self.texts = self
                     .texts

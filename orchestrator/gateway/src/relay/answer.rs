@@ -6,7 +6,7 @@ use crate::relay::place::Place;
 use crate::relay::wanted::{HEAD_MAX, SocksError, WantedError};
 use broker_protocol::ConnectionVerdict;
 use orchestrator_reach::ReachError;
-use policies::network::{advice_on_private, preset_of};
+use policies::network::{explained, preset_of};
 use policies::web::PrivatePlace;
 use std::fmt;
 
@@ -130,17 +130,9 @@ impl fmt::Display for Refusal {
                 }
             }
             Refusal::Place(_, error) => {
-                f.write_str(&explained(error.to_string(), self.private().as_deref()))
+                f.write_str(&explained(&error.to_string(), self.private().as_deref()))
             }
         }
-    }
-}
-
-/// The reason of a refusal with what would open its address: `private`, see [`Refusal::private`].
-pub fn explained(why: String, private: Option<&str>) -> String {
-    match private {
-        Some(private) => format!("{why}; {}", advice_on_private(private)),
-        None => why,
     }
 }
 

@@ -5,8 +5,10 @@
 //! these are connected to. A cell resolves nothing. The data in a connection is not inspected, so for a host that serves others
 //! under its own name (a CDN, a proxy) a policy can distinguish no further.
 
+use crate::reports::Reports;
 use answer::{Refusal, socks_reply};
-use broker_protocol::{ConnectionVerdict, Lease};
+use broker_protocol::gateway::FromGateway;
+use broker_protocol::{ConnectionReport, ConnectionVerdict, Lease};
 use connect::ConnectError;
 use leased::Hosts;
 use orchestrator_reach::guard::{self, Resolve, System};
@@ -50,34 +52,7 @@ const GOODBYE_MAX: u64 = 1 << 20;
 /// Maximum number of announced connections that have not arrived; beyond it, all are dropped.
 const ANNOUNCED_MAX: usize = 1024;
 
-/// The connection that a program requested, and the decision on it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Decision {
-    /// The canonical host; empty if the request was not understood.
-    pub host: String,
-    /// The port; 0 if the request was not understood.
-    pub port: u16,
-    /// The decision on the connection.
-    pub verdict: ConnectionVerdict,
-    /// Why it was refused or failed.
-    pub why: Option<String>,
-    /// Where its address is not public, the entry of `private` in a profile that would open it.
-    pub private: Option<String>,
-    /// For how many such connections this stands.
-    pub count: u32,
-}
-
-impl Decision {
-    /// Why it was refused or failed, and what would open it where its address is not public.
-    pub fn explain(&self) -> Option<String> {
-        Some(answer::explained(
-            self.why.clone()?,
-            self.private.as_deref(),
-        ))
-    }
-}
-
-/// The sockets of a session's relay, as received from the executor.
+/// The sockets of a session's relay, as received from the broker.
 #[derive(Debug)]
 pub struct RelaySockets {
     listener: TcpListener,
@@ -115,32 +90,24 @@ impl RelaySockets {
 pub struct Relay<R = System> {
     hosts: Hosts,
     resolver: R,
-    /// Called with each decision.
-    observe: Box<dyn Fn(Decision)>,
+    /// Told of each decision.
+    reports: Reports,
     pace: Pace,
 }
 
 impl Relay {
     /// Reaches what `policy` allows and what is leased, through this machine's resolver.
-    pub fn new(
-        policy: WebPolicy,
-        leases: watch::Receiver<Vec<Lease>>,
-        observe: impl Fn(Decision) + 'static,
-    ) -> Self {
-        Self::with_resolver(Hosts::new(policy, leases), System, observe)
+    pub fn new(policy: WebPolicy, leases: watch::Receiver<Vec<Lease>>, reports: Reports) -> Self {
+        Self::with_resolver(Hosts::new(policy, leases), System, reports)
     }
 }
 
 impl<R: Resolve + 'static> Relay<R> {
-    pub(crate) fn with_resolver(
-        hosts: Hosts,
-        resolver: R,
-        observe: impl Fn(Decision) + 'static,
-    ) -> Self {
+    pub(crate) fn with_resolver(hosts: Hosts, resolver: R, reports: Reports) -> Self {
         Self {
             hosts,
             resolver,
-            observe: Box::new(observe),
+            reports,
             pace: Pace::default(),
         }
     }
@@ -205,7 +172,8 @@ impl<R: Resolve + 'static> Relay<R> {
             }
             Ok(Err(ReadError::Socks(error))) => {
                 let why = "a message of SOCKS that is no CONNECT".to_owned();
-                self.tell(None, ConnectionVerdict::Malformed, (Some(why), None));
+                self.tell(None, ConnectionVerdict::Malformed, (Some(why), None))
+                    .await;
                 return goodbye(program, &socks_reply(error as u8)).await;
             }
             Err(_) => return self.refuse(program, false, &Refusal::Slow(HEAD_S)).await,
@@ -221,7 +189,8 @@ impl<R: Resolve + 'static> Relay<R> {
                     Some(&wanted.place),
                     ConnectionVerdict::Allowed,
                     (None, None),
-                );
+                )
+                .await;
                 let greeting = match (socks, wanted.tunnel) {
                     (true, _) => socks_reply(0),
                     (false, true) => b"HTTP/1.1 200 Connection established\r\n\r\n".to_vec(),
@@ -265,7 +234,8 @@ impl<R: Resolve + 'static> Relay<R> {
             place,
             refusal.verdict(),
             (Some(refusal.why()), refusal.private()),
-        );
+        )
+        .await;
         let answer = if socks {
             refusal.socks()
         } else {
@@ -274,21 +244,24 @@ impl<R: Resolve + 'static> Relay<R> {
         goodbye(program, &answer).await;
     }
 
-    fn tell(
+    /// Reports a decision, and waits until it is sent: before the program hears of it, so that its call cannot end earlier.
+    async fn tell(
         &self,
         place: Option<&Place>,
         verdict: ConnectionVerdict,
         (why, private): (Option<String>, Option<String>),
     ) {
         let (host, port) = place.map_or(("", 0), |place| (place.host(), place.port()));
-        (self.observe)(Decision {
+        let report = ConnectionReport {
             host: host.to_owned(),
             port,
             verdict,
+            count: 1,
             why,
             private,
-            count: 1,
-        });
+        };
+        self.reports.send(&FromGateway::Connected(report.cut()));
+        self.reports.sent().await;
     }
 }
 

@@ -1,11 +1,12 @@
 //! The relay as programs use it: with real sockets, and a resolver that the test controls.
 
 use super::*;
-use broker_protocol::Nonce;
+use broker_protocol::{Decoder, Nonce};
 use policies::web::WebTable;
 use std::cell::RefCell;
 use std::io::{Read, Write};
 use std::net::{IpAddr, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 use tokio::runtime::{Builder, LocalOptions};
@@ -55,7 +56,9 @@ fn echo() -> (u16, TcpListener) {
 struct Running {
     at: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<Vec<Decision>>>,
+    thread: Option<JoinHandle<()>>,
+    /// The broker's end of the control socket.
+    broker: UnixStream,
     /// The leases in force.
     leases: watch::Sender<Vec<Lease>>,
 }
@@ -71,19 +74,19 @@ impl Running {
         let script = answers.iter().map(|answer| answer.to_vec()).collect();
         let (stop, stopped) = oneshot::channel();
         let (granted, leases) = watch::channel(Vec::new());
+        let (ours, broker) = UnixStream::pair().unwrap();
         let thread = thread::spawn(move || {
             let runtime = Builder::new_current_thread()
                 .enable_all()
                 .build_local(LocalOptions::default())
                 .unwrap();
-            let decisions = Rc::new(RefCell::new(Vec::new()));
-            let seen = decisions.clone();
             runtime.block_on(async move {
                 let resolver = Script(script, RefCell::new(0));
-                let relay =
-                    Relay::with_resolver(Hosts::new(policy(&own), leases), resolver, move |one| {
-                        seen.borrow_mut().push(one)
-                    });
+                let relay = Relay::with_resolver(
+                    Hosts::new(policy(&own), leases),
+                    resolver,
+                    Reports::new(ours).unwrap(),
+                );
                 let descriptors = std::iter::once(listener.into())
                     .chain(announcements.map(OwnedFd::from))
                     .collect();
@@ -93,9 +96,9 @@ impl Running {
                     _ = stopped => {}
                 }
             });
-            decisions.take()
         });
         Self {
+            broker,
             at,
             stop: Some(stop),
             thread: Some(thread),
@@ -126,13 +129,24 @@ impl Running {
     }
 
     /// Ends it; returns its decisions.
-    fn end(mut self) -> Vec<Decision> {
+    fn end(mut self) -> Vec<ConnectionReport> {
         let _ = self.stop.take().unwrap().send(());
-        self.thread.take().unwrap().join().unwrap()
+        self.thread.take().unwrap().join().unwrap();
+        let (mut bytes, mut decoder) = (Vec::new(), Decoder::new());
+        self.broker.read_to_end(&mut bytes).unwrap();
+        decoder.push(&bytes);
+        let mut reports = Vec::new();
+        while let Some(frame) = decoder.next().unwrap() {
+            match frame {
+                FromGateway::Connected(report) => reports.push(report),
+                other => panic!("{other:?}"),
+            }
+        }
+        reports
     }
 }
 
-fn verdicts(decisions: &[Decision]) -> Vec<ConnectionVerdict> {
+fn verdicts(decisions: &[ConnectionReport]) -> Vec<ConnectionVerdict> {
     decisions.iter().map(|one| one.verdict).collect()
 }
 

@@ -11,7 +11,6 @@ use broker_protocol::{
     FromBroker, Grant, GrantFault, Lease, Opened, Outcome, Request, Roots, SessionGrant, Signal,
     Spill, ToBroker, Traced, Wants, content, encode, frame, limit,
 };
-use orchestrator_gateway::relay::RelaySockets;
 use orchestrator_tools::render::Finished;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -22,11 +21,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::task::JoinHandle;
 
 /// Consumed output is credited in pieces of at least this size: one message for each read would cost more than the output.
 const CREDIT: u32 = 64 * 1024;
+/// Most reports of connections before anybody hears them.
+const UNHEARD_MAX: usize = 64;
 /// While more bytes than this wait for the socket, no call starts.
 const BACKLOG: usize = 256 * 1024;
 
@@ -57,8 +58,6 @@ pub struct Connection {
     link: Rc<Link>,
     roots: Roots,
     opened: Opened,
-    /// The sockets of the cells' relay, until somebody takes them.
-    relay: Cell<Option<RelaySockets>>,
     reader: JoinHandle<()>,
     /// Bounds the calls in progress, as the protocol does.
     places: Arc<Semaphore>,
@@ -66,15 +65,10 @@ pub struct Connection {
 
 impl Connection {
     /// Takes over a non-blocking socket on which a session is open. `decoder` holds bytes received so far. Needs a local runtime.
-    pub(crate) fn new(
-        socket: UnixStream,
-        decoder: Decoder,
-        opened: Opened,
-        relay: Option<RelaySockets>,
-    ) -> io::Result<Self> {
+    pub(crate) fn new(socket: UnixStream, decoder: Decoder, opened: Opened) -> io::Result<Self> {
         let read = watch(socket.try_clone()?, Interest::READABLE)?;
         let (state, dirty, drained) = (RefCell::default(), Notify::new(), Notify::new());
-        let (leases, found) = (watch::Sender::default(), Received::default());
+        let (leases, found) = (RefCell::default(), Received::default());
         let link = Rc::new(Link {
             write: socket,
             state,
@@ -82,18 +76,18 @@ impl Connection {
             drained,
             leases,
             found,
+            connections: RefCell::default(),
         });
         let reader = tokio::task::spawn_local(run(link.clone(), read, decoder));
         let roots = Roots {
             project: opened.project.clone(),
             central: opened.central.clone(),
         };
-        let (relay, places) = (Cell::new(relay), Arc::new(Semaphore::new(limit::CALLS)));
+        let places = Arc::new(Semaphore::new(limit::CALLS));
         Ok(Self {
             link,
             roots,
             opened,
-            relay,
             reader,
             places,
         })
@@ -104,25 +98,18 @@ impl Connection {
         &self.opened
     }
 
-    /// Takes the sockets of the cells' relay; `None` after the first time.
-    pub(crate) fn take_relay(&self) -> Option<RelaySockets> {
-        self.relay.take()
+    /// Calls `hear` with each report of a cell's connection, beginning with those that have come already.
+    pub(crate) fn hear_connections(&self, hear: impl Fn(&ConnectionReport) + 'static) {
+        let mut connections = self.link.connections.borrow_mut();
+        if let Connections::Unheard(reports) = &*connections {
+            reports.iter().for_each(&hear);
+        }
+        *connections = Connections::Heard(Rc::new(hear));
     }
 
     /// What was found in the project and nobody has taken yet.
     pub(crate) fn found(&self) -> Received {
         self.link.found.clone()
-    }
-
-    /// The leases in force, updated as they change.
-    pub(crate) fn leases(&self) -> watch::Receiver<Vec<Lease>> {
-        self.link.leases.subscribe()
-    }
-
-    /// A function that reports the fate of cells' connections to the executor. After this connection ends, no records are needed.
-    pub(crate) fn reporter(&self) -> impl Fn(ConnectionReport) + use<> {
-        let link = self.link.clone();
-        move |report| drop(link.send(&ToBroker::Connected(report)))
     }
 
     /// The grants that last for the session, after revoking one of them if given.
@@ -253,9 +240,24 @@ struct Link {
     /// Signals that waiting bytes were written.
     drained: Notify,
     /// The leases in force.
-    leases: watch::Sender<Vec<Lease>>,
+    leases: RefCell<Vec<Lease>>,
     /// What was found in the project, until a result reports it.
     found: Received,
+    /// Who hears of connections of cells.
+    connections: RefCell<Connections>,
+}
+
+/// Who hears of connections of cells.
+enum Connections {
+    /// Nobody so far: a session that runs nothing yet has few.
+    Unheard(Vec<ConnectionReport>),
+    Heard(Rc<dyn Fn(&ConnectionReport)>),
+}
+
+impl Default for Connections {
+    fn default() -> Self {
+        Self::Unheard(Vec::new())
+    }
 }
 
 #[derive(Default)]
@@ -525,8 +527,14 @@ impl Link {
                     .calls
                     .iter()
                     .for_each(|(call, slot)| slot.hear_leases(*call, &leases));
-                self.leases.send_replace(leases);
+                self.leases.replace(leases);
                 Ok(())
+            }
+            FromBroker::Connected(report) => {
+                report
+                    .check()
+                    .map_err(|_| ExecutorError::Protocol("a connection's report passes a limit"))?;
+                self.hear(report)
             }
             FromBroker::Found(found) => {
                 found
@@ -554,6 +562,21 @@ impl Link {
                 Err(ExecutorError::Protocol("a message out of turn"))
             }
         }
+    }
+
+    fn hear(&self, report: ConnectionReport) -> Result<(), ExecutorError> {
+        let hear = match &mut *self.connections.borrow_mut() {
+            Connections::Heard(hear) => hear.clone(),
+            Connections::Unheard(reports) if reports.len() < UNHEARD_MAX => {
+                reports.push(report);
+                return Ok(());
+            }
+            Connections::Unheard(_) => {
+                return Err(ExecutorError::Protocol("connections before any call"));
+            }
+        };
+        hear(&report);
+        Ok(())
     }
 
     fn slot(&self, call: CallId) -> Result<Rc<Slot>, ExecutorError> {

@@ -7,23 +7,14 @@ use broker_protocol::{
     Bash, Challenge, Channel, Decoder, Extent, FromBroker, Grant, Hello, Machine, Open, Opened,
     Outcome, Request, ToBroker, encode,
 };
-use orchestrator_gateway::relay::RelaySockets;
-use rustix::cmsg_space;
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
-use std::io::{self, IoSliceMut, Write};
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
-use tokio::io::Interest;
 use tokio::net::UnixStream as AsyncStream;
 use tokio::time::timeout;
 
 /// How long an executor may take to open a session, in seconds. Only a broken one takes this long.
 const OPEN_TIMEOUT_S: u64 = 30;
-
-/// Most descriptors that the opening of a session may transfer.
-const DESCRIPTORS_MAX: usize = 2;
 
 /// A way to an executor.
 pub trait Dial {
@@ -109,19 +100,8 @@ impl Greeting {
     pub async fn opened(self) -> Result<Connection, ExecutorError> {
         let mut greeted = self.greeted().await?;
         let opened = greeted.opened().await?;
-        let Greeted {
-            socket,
-            decoder,
-            descriptors,
-        } = greeted;
-        let relay = match opened.network {
-            Some(_) => RelaySockets::new(descriptors)?.map(Some),
-            None => descriptors.is_empty().then_some(None),
-        };
-        let relay = relay.ok_or(ExecutorError::Protocol(
-            "other descriptors than a relay has",
-        ))?;
-        Ok(Connection::new(socket.into_std()?, decoder, opened, relay)?)
+        let Greeted { socket, decoder } = greeted;
+        Ok(Connection::new(socket.into_std()?, decoder, opened)?)
     }
 
     /// Waits for the result of the probe, then tries to open a session and to run a command in it. Needs a runtime.
@@ -182,7 +162,6 @@ impl Greeting {
         let mut greeted = Greeted {
             socket,
             decoder: Decoder::new(),
-            descriptors: Vec::new(),
         };
         match greeted.next().await? {
             FromBroker::Hello(hello) => hello.check()?,
@@ -196,8 +175,6 @@ impl Greeting {
 struct Greeted {
     socket: AsyncStream,
     decoder: Decoder,
-    /// Descriptors received with its messages.
-    descriptors: Vec<OwnedFd>,
 }
 
 /// A session that was opened to try it.
@@ -247,9 +224,7 @@ impl Greeted {
                 return Ok(message);
             }
             self.socket.readable().await?;
-            let socket = self.socket.as_fd();
-            let read = || receive(socket, &mut bytes, &mut self.descriptors);
-            match self.socket.try_io(Interest::READABLE, read) {
+            match self.socket.try_read(&mut bytes) {
                 Ok(0) => return Err(ExecutorError::Lost),
                 Ok(count) => self.decoder.push(&bytes[..count]),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -275,24 +250,6 @@ impl Greeted {
         }
         Ok(())
     }
-}
-
-/// Reads once, with attached descriptors. The kernel closes those that do not fit.
-fn receive(
-    socket: BorrowedFd,
-    bytes: &mut [u8],
-    descriptors: &mut Vec<OwnedFd>,
-) -> io::Result<usize> {
-    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-    let received = recvmsg(socket, &mut [IoSliceMut::new(bytes)], &mut control, flags)?;
-    for message in control.drain() {
-        if let RecvAncillaryMessage::ScmRights(new) = message {
-            descriptors.extend(new);
-        }
-    }
-    Ok(received.bytes)
 }
 
 fn out_of_turn(message: FromBroker) -> ExecutorError {

@@ -1,0 +1,362 @@
+//! The broker's side of a session's gateway: starts it, says what it serves, and takes what it reports. The broker never waits for it.
+//! A gateway that ends, talks nonsense or takes nothing is replaced, so many times; then cells have no network any more.
+
+use crate::connection::Connection;
+use crate::poll::{Token, Waited};
+use crate::user::OwnProgram;
+use broker_protocol::gateway::{CredentialReport, FromGateway, GatewaySpec, ToGateway};
+use broker_protocol::{ConnectionReport, Finding, FindingKind, FrameError, Lease};
+use executor_spec::variables::Variables;
+use executor_sys::process::{self, Child};
+use executor_sys::spawn;
+use nix::poll::PollFlags;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
+use std::ffi::{CString, OsStr, OsString};
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// How many gateways of a session may be followed by another.
+const SUCCESSORS_MAX: u32 = 8;
+/// How long a gateway may take nothing of what is sent to it.
+const STUCK: Duration = Duration::from_secs(10);
+/// Most reads of its socket at a time: its reports come one by one, and others wait too.
+const READS: usize = 16;
+
+/// Variables of the user's that a gateway gets: which certificates hosts may have.
+const VARIABLES: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
+
+/// The environment of a gateway. A path in one of `roots` is left out: a command could choose what lies there.
+pub fn environment(variables: &Variables, roots: &[&Path]) -> Vec<CString> {
+    let leads_into = |path: &Path| {
+        path.canonicalize()
+            .map_or(true, |path| roots.iter().any(|root| path.starts_with(root)))
+    };
+    let is_outside =
+        |value: &&OsString| !std::env::split_paths(value).any(|path| leads_into(&path));
+    let named = VARIABLES.iter().filter_map(|name| {
+        let value = variables.get(OsStr::new(name)).filter(is_outside)?;
+        CString::new([name.as_bytes(), b"=", value.as_bytes()].concat()).ok()
+    });
+    named.collect()
+}
+
+/// Opens the sources of credentials' values.
+pub trait Sources: fmt::Debug {
+    /// A descriptor from which the value of this credential, by its place in the [`GatewaySpec`], can be read to its end.
+    ///
+    /// # Errors
+    /// Why there is none, for people.
+    fn open(&mut self, credential: u16) -> Result<OwnedFd, String>;
+}
+
+/// For a session without credentials.
+#[derive(Debug)]
+pub struct NoSources;
+
+impl Sources for NoSources {
+    fn open(&mut self, _: u16) -> Result<OwnedFd, String> {
+        Err("this session has no credentials".to_owned())
+    }
+}
+
+/// What every gateway of a session starts with.
+#[derive(Debug)]
+pub struct GatewayStart {
+    pub program: Rc<OwnProgram>,
+    /// Its whole environment.
+    pub environment: Vec<CString>,
+    pub spec: GatewaySpec,
+    /// The sockets of the session's relay. They stay here for successors, and nobody accepts on them here.
+    pub relay: Vec<OwnedFd>,
+    pub sources: Box<dyn Sources>,
+}
+
+/// Reported by a gateway.
+#[derive(Debug, PartialEq, Eq)]
+pub enum GatewayEvent {
+    Connected(ConnectionReport),
+    Used(CredentialReport),
+}
+
+/// A session's gateway.
+#[derive(Debug)]
+pub struct Gateway {
+    start: GatewayStart,
+    process: Option<Process>,
+    /// How many have ended.
+    ended: u32,
+    leases: Vec<Lease>,
+    /// What is to be reported of those that ended.
+    found: Vec<Finding>,
+}
+
+#[derive(Debug)]
+struct Process {
+    connection: Connection,
+    pidfd: OwnedFd,
+    /// When it counts as stuck, while there is something that it has not taken.
+    stuck: Option<Instant>,
+}
+
+/// Why a gateway is not used any more.
+#[derive(Debug)]
+enum Lost {
+    Ended,
+    Nonsense,
+    Stuck,
+    NotStarted(io::Error),
+}
+
+impl Gateway {
+    /// Starts the first one.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn start(start: GatewayStart) -> io::Result<Self> {
+        let process = start.process(&[])?;
+        Ok(Self {
+            start,
+            process: Some(process),
+            ended: 0,
+            leases: Vec::new(),
+            found: Vec::new(),
+        })
+    }
+
+    /// All leases in force from now on. It hears of hosts alone.
+    pub fn set_leases(&mut self, leases: impl Iterator<Item = Lease>) {
+        self.leases = leases
+            .filter(|lease| lease.opens.host().is_some())
+            .collect();
+        if let Some(process) = &mut self.process {
+            let sent = process.send(&ToGateway::Leases(self.leases.clone()));
+            self.keep(sent);
+        }
+    }
+
+    /// Adds its socket: for reading unless the client's queue is full, for writing while something is unsent.
+    pub fn wait_for<'s>(&'s self, waited: &mut Waited<'s>, client_full: bool) {
+        if let Some(process) = &self.process {
+            let mut flags = PollFlags::empty();
+            flags.set(PollFlags::POLLIN, !client_full);
+            flags.set(PollFlags::POLLOUT, process.connection.has_output());
+            waited.add(Token::Gateway, process.connection.fd(), flags);
+        }
+    }
+
+    /// When it counts as stuck.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.process.as_ref().and_then(|process| process.stuck)
+    }
+
+    /// Replaces it if it is stuck.
+    pub fn tick(&mut self, now: Instant) {
+        if self.deadline().is_some_and(|stuck| stuck <= now) {
+            self.replace(&Lost::Stuck);
+        }
+    }
+
+    /// Sends what it takes, and receives what it has sent so far.
+    pub fn receive(&mut self) -> Vec<GatewayEvent> {
+        let mut events = Vec::new();
+        if let Some(process) = &mut self.process {
+            let received = process.receive(&mut self.start, &mut events);
+            self.keep(received);
+        }
+        events
+    }
+
+    /// What is to be reported of gateways that have ended.
+    pub fn take_found(&mut self) -> Vec<Finding> {
+        std::mem::take(&mut self.found)
+    }
+
+    /// Kills it, and starts no other.
+    pub fn kill(&mut self) {
+        self.process = None;
+    }
+
+    fn keep(&mut self, result: Result<(), Lost>) {
+        if let Err(lost) = result {
+            self.replace(&lost);
+        }
+    }
+
+    /// Kills it, and starts a successor with the same leases, if there may be one more.
+    fn replace(&mut self, lost: &Lost) {
+        self.process = None;
+        // Reaps those that have exited by now.
+        while let Ok(Some(_)) = process::wait_any(false) {}
+        self.ended += 1;
+        if self.ended <= SUCCESSORS_MAX {
+            match self.start.process(&self.leases) {
+                Ok(successor) => {
+                    self.process = Some(successor);
+                    return self.report(lost, "Another one serves now.");
+                }
+                Err(error) => return self.close(&Lost::NotStarted(error)),
+            }
+        }
+        self.close(lost);
+    }
+
+    /// Ends the network of the session: programs see their connections refused.
+    fn close(&mut self, lost: &Lost) {
+        self.start.relay.clear();
+        let why = format!(
+            "It was gateway {} of this session, and no other is started: commands have no network any more.",
+            self.ended
+        );
+        self.report(lost, &why);
+    }
+
+    fn report(&mut self, lost: &Lost, then: &str) {
+        let why =
+            format!("The gateway of this session {lost}. Connections of commands were cut. {then}");
+        let finding = Finding::new(FindingKind::Gateway, "lazaret-gateway", why);
+        self.found.push(finding);
+    }
+}
+
+impl GatewayStart {
+    fn process(&self, leases: &[Lease]) -> io::Result<Process> {
+        let (socket, theirs) = socketpair(
+            AddressFamily::Unix,
+            SockType::Stream,
+            None,
+            SockFlag::SOCK_CLOEXEC,
+        )?;
+        let relay = self.relay.iter().map(OwnedFd::try_clone);
+        let relay: Vec<OwnedFd> = relay.collect::<io::Result<_>>()?;
+        let Child { pidfd, .. } = spawn::image(
+            self.program.file()?,
+            c"lazaret-gateway",
+            &self.environment,
+            theirs.as_fd(),
+        )?;
+        let mut process = Process {
+            connection: Connection::new(socket)?,
+            pidfd,
+            stuck: None,
+        };
+        process.connection.attach(relay);
+        let too_large = |_| io::Error::from(io::ErrorKind::InvalidInput);
+        let serve = ToGateway::Serve(self.spec.clone());
+        process.connection.send(&serve).map_err(too_large)?;
+        let leases = ToGateway::Leases(leases.to_vec());
+        process.connection.send(&leases).map_err(too_large)?;
+        process.connection.flush()?;
+        Ok(process)
+    }
+}
+
+impl Process {
+    fn send(&mut self, frame: &ToGateway) -> Result<(), Lost> {
+        self.connection.send(frame).map_err(|_| Lost::Nonsense)?;
+        self.flush()
+    }
+
+    /// Sends what it takes.
+    fn flush(&mut self) -> Result<(), Lost> {
+        let before = self.connection.waiting();
+        self.connection.flush().map_err(|_| Lost::Ended)?;
+        let waiting = self.connection.waiting();
+        if self.connection.is_full() {
+            return Err(Lost::Stuck);
+        }
+        if waiting == 0 {
+            self.stuck = None;
+        } else if waiting < before || self.stuck.is_none() {
+            self.stuck = Some(Instant::now() + STUCK);
+        }
+        Ok(())
+    }
+
+    fn receive(
+        &mut self,
+        start: &mut GatewayStart,
+        events: &mut Vec<GatewayEvent>,
+    ) -> Result<(), Lost> {
+        self.flush()?;
+        for _ in 0..READS {
+            match self.connection.read_once().map_err(|_| Lost::Ended)? {
+                Some(0) => return Err(Lost::Ended),
+                Some(_) => {}
+                None => break,
+            }
+            while let Some(frame) = self.connection.next().map_err(nonsense)? {
+                events.extend(self.take(frame, start)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Handles a frame. What the gateway says is believed for records alone, and has limits there.
+    fn take(
+        &mut self,
+        frame: FromGateway,
+        start: &mut GatewayStart,
+    ) -> Result<Option<GatewayEvent>, Lost> {
+        let is_known = |credential: u16| usize::from(credential) < start.spec.credentials.len();
+        match frame {
+            FromGateway::Serving(authority) => {
+                if let Some(authority) = authority {
+                    authority.check().map_err(|_| Lost::Nonsense)?;
+                    start.spec.authority.get_or_insert(authority);
+                }
+                Ok(None)
+            }
+            FromGateway::Connected(report) => {
+                report.check().map_err(|_| Lost::Nonsense)?;
+                Ok(Some(GatewayEvent::Connected(report)))
+            }
+            FromGateway::Used(report) => {
+                report.check().map_err(|_| Lost::Nonsense)?;
+                if !is_known(report.credential) {
+                    return Err(Lost::Nonsense);
+                }
+                Ok(Some(GatewayEvent::Used(report)))
+            }
+            FromGateway::Wanted { credential } => {
+                if !is_known(credential) {
+                    return Err(Lost::Nonsense);
+                }
+                match start.sources.open(credential) {
+                    Ok(value) => {
+                        self.connection.attach(vec![value]);
+                        self.send(&ToGateway::Value { credential })?;
+                    }
+                    Err(why) => self.send(&ToGateway::NoValue { credential, why })?,
+                }
+                Ok(None)
+            }
+        }
+    }
+}
+
+fn nonsense(_: FrameError) -> Lost {
+    Lost::Nonsense
+}
+
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Lost::Ended => f.write_str("has ended"),
+            Lost::Nonsense => f.write_str("broke the protocol and was ended"),
+            Lost::Stuck => f.write_str("took nothing any more and was ended"),
+            Lost::NotStarted(error) => write!(f, "has ended, and cannot be started again: {error}"),
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // If this fails, it has already exited.
+        let _ = process::pidfd_signal(self.pidfd.as_fd(), libc::SIGKILL);
+    }
+}

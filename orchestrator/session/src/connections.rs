@@ -1,0 +1,40 @@
+//! Connections of a session's cells, as the executor reports them: each is recorded, and refusals are told to the commands that run.
+
+use crate::executor::{Connection, ExecutorError};
+use crate::publish::{Hub, RawEvent};
+use crate::refused_hosts::RefusedHosts;
+use broker_protocol::ConnectionReport;
+use policies::network;
+use std::rc::Rc;
+
+/// Listens to the connections of a newly opened session, if its cells have a network: with the hosts that the executor named, and with
+/// further hosts if calls may have `leases`.
+///
+/// # Errors
+/// The executor's lists are malformed.
+pub(crate) fn listen(
+    hub: &Rc<Hub>,
+    refused: &Rc<RefusedHosts>,
+    connection: &Connection,
+    leases: bool,
+) -> Result<(), ExecutorError> {
+    let Some(lists) = &connection.opened().network else {
+        return Ok(());
+    };
+    let policy = network::from_lists(lists)
+        .map_err(|_| ExecutorError::Protocol("a malformed list of hosts"))?;
+    let (hub, refused) = (hub.clone(), refused.clone());
+    connection.hear_connections(move |report| {
+        refused.hear(report, || {
+            network::remedy(&policy, leases, &report.host, report.port)
+        });
+        hub.of_session().record(RawEvent::Connection(report));
+    });
+    Ok(())
+}
+
+/// Why a connection was refused or failed, and what would open it where its address is not public.
+pub fn explain(report: &ConnectionReport) -> Option<String> {
+    let why = report.why.as_deref()?;
+    Some(network::explained(why, report.private.as_deref()))
+}
