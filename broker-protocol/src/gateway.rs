@@ -26,7 +26,7 @@ pub enum ToGateway {
     NoValue {
         /// The credential, by its place in [`GatewaySpec::credentials`].
         credential: u16,
-        /// At most [`limit::DENIAL_TEXT`] bytes.
+        /// As a sentence: at most [`limit::DENIAL_TEXT`] bytes.
         why: String,
     },
 }
@@ -36,7 +36,7 @@ pub enum ToGateway {
 pub struct GatewaySpec {
     /// The lists of hosts: see [`Network::lists`](crate::Network::lists).
     pub lists: Vec<HostList>,
-    /// At most [`limit::CREDENTIALS`].
+    /// At most [`limit::CREDENTIALS`], those of its profile.
     pub credentials: Vec<CredentialSpec>,
     /// The authority of an earlier gateway of this session: what [`FromGateway::Serving`] said. Absent, the gateway makes one if there
     /// are credentials.
@@ -75,7 +75,7 @@ pub enum Attach {
     },
     /// The whole value of the header of this name.
     Header {
-        /// In lower case.
+        /// In lower case, as HTTP/2 has it.
         name: String,
     },
 }
@@ -128,11 +128,9 @@ pub struct CredentialReport {
     pub credential: u16,
     /// The host in its canonical form, as in [`ConnectionReport`].
     pub host: String,
-    /// The port.
     pub port: u16,
     /// The request's method: at most [`limit::METHOD`] letters.
     pub method: String,
-    /// What became of them.
     pub verdict: CredentialVerdict,
     /// How many: at least one.
     pub count: u32,
@@ -156,7 +154,6 @@ pub enum CredentialVerdict {
 }
 
 impl CredentialVerdict {
-    /// All verdicts.
     pub const ALL: [Self; 6] = [
         Self::Used,
         Self::Attached,
@@ -166,7 +163,6 @@ impl CredentialVerdict {
         Self::Echoed,
     ];
 
-    /// The name in records.
     pub fn name(self) -> &'static str {
         match self {
             Self::Used => "used",

@@ -108,9 +108,9 @@ pub const LEASES: usize = 64;
 pub const LEASE_MINUTES: u16 = 1440;
 /// Bytes of a host with its port: the longest name has 253.
 pub const HOST: usize = 260;
-/// Credentials of one session.
+/// Credentials that one session may have.
 pub const CREDENTIALS: usize = 32;
-/// Uses of one credential.
+/// Uses that one credential may list.
 pub const CREDENTIAL_USES: usize = 256;
 /// Bytes of a credential's value.
 pub const CREDENTIAL: usize = 64 * 1024;

@@ -5,11 +5,11 @@
 //! Nothing here blocks: an approver that does not read is disconnected, and at most [`APPROVERS`] are connected at once.
 
 use crate::approver_peer::Client;
-use crate::connection::Connection;
 use crate::private_directory;
 use crate::user::User;
 use broker_protocol::approval::{APPROVER_FRAME, APPROVERS};
 use broker_protocol::{CallId, ErrorKind, Failed, FromApprover, Hello, Opened, ToApprover, limit};
+use executor_gateway::Connection;
 use executor_spec::sandbox::SandboxSpec;
 use executor_sys::process::euid;
 use executor_sys::random;

@@ -3,7 +3,6 @@
 
 mod listen;
 mod serve;
-mod connection;
 mod session;
 mod session_events;
 mod session_leases;
@@ -39,8 +38,6 @@ mod streams;
 mod suspend;
 mod own_state;
 mod private_directory;
-mod repeats;
-mod gateway;
 mod session_gateway;
 mod poll;
 mod fault;

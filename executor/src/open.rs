@@ -7,14 +7,12 @@ use crate::authorise::opened_with;
 use crate::background::BackgroundProcesses;
 use crate::central_root;
 use crate::files::{Files, WorkerStart};
-use crate::gateway::{self, Gateway, GatewayStart, NoSources};
 use crate::image::{self, ImageError};
 use crate::kept_texts::KeptTexts;
 use crate::machine;
 use crate::missing_program::Profiles;
 use crate::own_state;
 use crate::pool::Pool;
-use crate::repeats::Repeats;
 use crate::repository_question;
 use crate::roots::{self, RootError};
 use crate::secrets::{self, NotRevealed};
@@ -29,6 +27,7 @@ use broker_protocol::{
 use executor_audit::audit::{Audit, AuditError};
 use executor_audit::record::{Record, SessionFacts};
 use executor_cell::Warden;
+use executor_gateway::{Gateway, GatewayStart, Repeats, gateway};
 use executor_layers::cgroup::{self, Cgroup};
 use executor_layers::environment;
 use executor_layers::home_files;
@@ -461,14 +460,13 @@ fn start_gateway(
         return Ok(None);
     }
     let start = GatewayStart {
-        program: user.gateway.clone(),
+        program: user.gateway.file()?.try_clone_to_owned()?,
         environment: gateway::environment(&user.variables, &[&spec.project, &spec.central]),
         spec: GatewaySpec {
             lists: policies::network::lists(&spec.policy.network).lists,
             ..GatewaySpec::default()
         },
         relay,
-        sources: Box::new(NoSources),
     };
     Gateway::start(start).map(Some)
 }

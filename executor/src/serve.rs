@@ -2,7 +2,6 @@
 //! parses nothing that comes from cells. The table in [`Broker::take`] lists what the client may send when.
 
 use crate::call::Call;
-use crate::connection::Connection;
 use crate::fault::protocol;
 use crate::gc;
 use crate::machine::machine;
@@ -12,6 +11,7 @@ use crate::session::Session;
 use crate::user::User;
 use broker_protocol::{ErrorKind, Failed, FromBroker, Hello, Machine, Open, ToBroker, Wants};
 use executor_audit::record::Record;
+use executor_gateway::Connection;
 use executor_spec::scratch::Scratch;
 use executor_sys::idle::IdleTrim;
 use executor_sys::process;

@@ -1,11 +1,11 @@
 //! The end of a session. Its processes end first, all of them; only then is looked at what they have left.
 
 use crate::call::Call;
-use crate::gateway::Gateway;
 use crate::running_command::RunningCommand;
 use crate::session::Session;
 use broker_protocol::{Ended, Finding, FindingKind};
 use executor_cell::end_all;
+use executor_gateway::Gateway;
 use executor_project::leave_unreported;
 use executor_spec::scratch::Scratch;
 use std::time::{Duration, Instant};

@@ -2,10 +2,10 @@
 
 use crate::approvals::ApprovalEvent;
 use crate::call::Call;
-use crate::gateway::Gateway;
 use crate::poll::{Token, Waited};
 use crate::session::Session;
 use broker_protocol::{Failed, Usage, limit};
+use executor_gateway::Gateway;
 use std::time::Instant;
 
 impl Session {
@@ -84,8 +84,12 @@ impl Session {
         waited.add_input(Token::Warden, self.pool.fd());
         self.files.wait_for(waited, client_full);
         self.background.wait_for(waited);
-        if let Some(gateway) = &self.gateway {
-            gateway.wait_for(waited, client_full);
+        if let Some((socket, flags)) = self
+            .gateway
+            .as_ref()
+            .and_then(|gateway| gateway.waits_for(!client_full))
+        {
+            waited.add(Token::Gateway, socket, flags);
         }
         self.approvals.wait_for(waited);
         self.calls

@@ -1,9 +1,10 @@
 //! What a session does with its gateway: connections of cells are recorded and reported, repeated refusals as a number.
 
-use crate::gateway::GatewayEvent;
 use crate::session::Session;
 use broker_protocol::{ConnectionReport, Failed, FromBroker};
 use executor_audit::record::Record;
+use executor_gateway::GatewayEvent;
+use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 impl Session {
@@ -22,10 +23,21 @@ impl Session {
                         self.connected(report)?;
                     }
                 }
-                GatewayEvent::Used(_) => {}
+                // A session without credentials has neither.
+                GatewayEvent::Used(_) | GatewayEvent::Authority(_) => {}
+                GatewayEvent::Wanted { credential } => {
+                    let none = "this session has no credentials".to_owned();
+                    self.deliver(credential, Err(none));
+                }
             }
         }
         Ok(())
+    }
+
+    fn deliver(&mut self, credential: u16, value: Result<OwnedFd, String>) {
+        if let Some(gateway) = &mut self.gateway {
+            gateway.deliver(credential, value);
+        }
     }
 
     /// Takes what the gateway has reported, and the refusals that were only counted: what belongs to a call that ends comes before its

@@ -97,7 +97,7 @@ impl FrontEnd for Call {
             .registry
             .get(&self.tool)
             .is_ok_and(|entry| entry.leaves_executor());
-        let web = web || config.open.network.is_some() || !servers.are_none();
+        let web = web || !servers.are_none();
         let socket = endpoint
             .socket()
             .filter(|_| !servers.are_none())

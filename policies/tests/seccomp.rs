@@ -11,7 +11,7 @@ use std::path::Path;
 #[allow(dead_code, reason = "nothing is written here")]
 mod build;
 
-const LISTS: [&str; 14] = [
+const LISTS: [&str; 15] = [
     "session",
     "modes",
     "cell",
@@ -26,6 +26,7 @@ const LISTS: [&str; 14] = [
     "orchestrator",
     "orchestrator-web",
     "orchestrator-unix",
+    "gateway",
 ];
 const EPERM: Answer = Answer::Errno(1);
 const ENOSYS: Answer = Answer::Errno(38);
@@ -225,7 +226,7 @@ fn every_list_compiles_for_both_architectures() {
 fn the_build_changes_no_answer_but_of_unknown_calls() {
     const LAST: i64 = 462;
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("seccomp");
-    let chains: [&[&str]; 10] = [
+    let chains: [&[&str]; 11] = [
         &["modes", "session"],
         &["modes", "flat", "session"],
         &["clone3", "cell"],
@@ -236,6 +237,7 @@ fn the_build_changes_no_answer_but_of_unknown_calls() {
         &["worker"],
         &["orchestrator"],
         &["orchestrator+orchestrator-web+orchestrator-unix"],
+        &["gateway"],
     ];
     // What the lists compare arguments with, and numbers nearby.
     let mut values: Vec<u64> = [0, 1, 2, 3, 15, 1 << 32, u64::MAX, 0o4755, 0o6755].to_vec();
@@ -337,6 +339,8 @@ fn every_group_names_who_needs_it() {
         "orchestrator.x86_64.json",
         "orchestrator-web.json",
         "orchestrator-unix.json",
+        "gateway.json",
+        "gateway.x86_64.json",
     ] {
         let list = read(file).unwrap();
         let first = &list["main"]["filter"][0];
@@ -1257,56 +1261,59 @@ fn the_old_calls_of_x86_64_follow_the_new() {
     cell.check(0x4000_0000 | libc::SYS_openat, &[], EPERM);
 }
 
+/// Calls that neither `lazaret` nor its gateway makes.
+const CLOSED_TO_OURS: [i64; 42] = [
+    libc::SYS_execve,
+    libc::SYS_execveat,
+    libc::SYS_clone3,
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_pidfd_open,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_kill,
+    libc::SYS_tkill,
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_move_mount,
+    libc::SYS_open_tree,
+    libc::SYS_mount_setattr,
+    libc::SYS_pivot_root,
+    libc::SYS_chroot,
+    libc::SYS_unshare,
+    libc::SYS_setns,
+    libc::SYS_bpf,
+    libc::SYS_io_uring_setup,
+    libc::SYS_userfaultfd,
+    libc::SYS_perf_event_open,
+    libc::SYS_keyctl,
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    libc::SYS_name_to_handle_at,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_memfd_create,
+    libc::SYS_openat2,
+    libc::SYS_fchmodat,
+    libc::SYS_fchownat,
+    libc::SYS_utimensat,
+    libc::SYS_setxattr,
+    libc::SYS_linkat,
+    libc::SYS_symlinkat,
+    libc::SYS_mknodat,
+    libc::SYS_truncate,
+    libc::SYS_setuid,
+    libc::SYS_bind,
+    libc::SYS_listen,
+    libc::SYS_seccomp,
+];
+
 #[test]
 fn the_orchestrator_keeps_what_it_needs_and_no_more() {
     let bare = Stack::of(&["orchestrator"]);
     let web = Stack::of(&["orchestrator+orchestrator-web"]);
     let unix = Stack::of(&["orchestrator+orchestrator-web+orchestrator-unix"]);
     for list in [&bare, &web, &unix] {
-        for call in [
-            libc::SYS_execve,
-            libc::SYS_execveat,
-            libc::SYS_clone3,
-            libc::SYS_ptrace,
-            libc::SYS_process_vm_readv,
-            libc::SYS_process_vm_writev,
-            libc::SYS_pidfd_open,
-            libc::SYS_pidfd_getfd,
-            libc::SYS_kill,
-            libc::SYS_tkill,
-            libc::SYS_mount,
-            libc::SYS_umount2,
-            libc::SYS_move_mount,
-            libc::SYS_open_tree,
-            libc::SYS_mount_setattr,
-            libc::SYS_pivot_root,
-            libc::SYS_chroot,
-            libc::SYS_unshare,
-            libc::SYS_setns,
-            libc::SYS_bpf,
-            libc::SYS_io_uring_setup,
-            libc::SYS_userfaultfd,
-            libc::SYS_perf_event_open,
-            libc::SYS_keyctl,
-            libc::SYS_add_key,
-            libc::SYS_request_key,
-            libc::SYS_name_to_handle_at,
-            libc::SYS_open_by_handle_at,
-            libc::SYS_memfd_create,
-            libc::SYS_openat2,
-            libc::SYS_fchmodat,
-            libc::SYS_fchownat,
-            libc::SYS_utimensat,
-            libc::SYS_setxattr,
-            libc::SYS_linkat,
-            libc::SYS_symlinkat,
-            libc::SYS_mknodat,
-            libc::SYS_truncate,
-            libc::SYS_setuid,
-            libc::SYS_bind,
-            libc::SYS_listen,
-            libc::SYS_seccomp,
-        ] {
+        for call in CLOSED_TO_OURS {
             list.check(call, &[], ENOSYS);
         }
         list.check(libc::SYS_openat, &[], Allow);
@@ -1327,9 +1334,10 @@ fn the_orchestrator_keeps_what_it_needs_and_no_more() {
             list.check(libc::SYS_socketpair, &[1, kind, 0], want);
         }
     }
-    // Connections of cells are taken where the web is reached, and nowhere else.
     bare.check(libc::SYS_accept4, &[], ENOSYS);
     web.check(libc::SYS_accept4, &[], Allow);
+    // Only the gateway forwards bytes of cells.
+    web.check(libc::SYS_splice, &[], ENOSYS);
     for (family, kind, protocol, want) in [
         (2, 1, 0, Allow),
         (2, 1, 6, Allow),
@@ -1366,4 +1374,54 @@ fn the_orchestrator_keeps_what_it_needs_and_no_more() {
     ] {
         web.check(libc::SYS_clone, &[thread | namespace], ENOSYS);
     }
+}
+
+#[test]
+fn the_gateway_keeps_what_it_needs_and_no_more() {
+    let gateway = Stack::of(&["gateway"]);
+    let others = [
+        libc::SYS_mkdirat,
+        libc::SYS_unlinkat,
+        libc::SYS_renameat2,
+        libc::SYS_ftruncate,
+        libc::SYS_getdents64,
+        libc::SYS_flock,
+        libc::SYS_capset,
+    ];
+    for call in CLOSED_TO_OURS.into_iter().chain(others) {
+        gateway.check(call, &[], ENOSYS);
+    }
+    for (flags, want) in [
+        (libc::O_RDONLY | libc::O_CLOEXEC, Allow),
+        (libc::O_WRONLY, ENOSYS),
+        (libc::O_RDWR, ENOSYS),
+        (libc::O_RDONLY | libc::O_CREAT, ENOSYS),
+    ] {
+        gateway.check(libc::SYS_openat, &[0, 0, flags as u64], want);
+    }
+    for code in [4, 5, 7] {
+        gateway.check(libc::SYS_mmap, &[0, 4096, code], ENOSYS);
+        gateway.check(libc::SYS_mprotect, &[0, 4096, code], ENOSYS);
+    }
+    for request in [0x5401, 0x5412, 0x5413, 0x541c] {
+        gateway.check(libc::SYS_ioctl, &[0, request], ENOSYS);
+    }
+    gateway.check(libc::SYS_fcntl, &[0, libc::F_SETOWN as u64], ENOSYS);
+    gateway.check(libc::SYS_prctl, &[libc::PR_SET_DUMPABLE as u64], ENOSYS);
+    gateway.check(libc::SYS_prlimit64, &[0, 7, 1], ENOSYS);
+    for call in [libc::SYS_connect, libc::SYS_accept4, libc::SYS_splice] {
+        gateway.check(call, &[], Allow);
+    }
+    for (family, kind, protocol, want) in [
+        (2, 1, 6, Allow),
+        (10, 2, 17, Allow),
+        (1, 1, 0, ENOSYS),
+        (2, 3, 1, ENOSYS),
+        (2, 1, 262, ENOSYS),
+        (16, 3, 0, ENOSYS),
+    ] {
+        gateway.check(libc::SYS_socket, &[family, kind, protocol], want);
+    }
+    gateway.check(libc::SYS_clone, &[0x3d_0f00], Allow);
+    gateway.check(libc::SYS_clone, &[libc::SIGCHLD as u64], ENOSYS);
 }

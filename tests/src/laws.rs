@@ -83,6 +83,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "executor-gateway",
+        &["broker-protocol", "executor-sys", "executor-spec"],
+    ),
+    (
         "executor-denials",
         &[
             "broker-protocol",
@@ -118,6 +122,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "executor-project",
             "executor-leases",
             "executor-denials",
+            "executor-gateway",
         ],
     ),
     ("orchestrator-text", &["broker-protocol", "policies"]),
@@ -408,8 +413,14 @@ const LINKED_INTO: &[(&str, &[&str])] = &[
         "broker-protocol",
         &["broker", "cell", "worker", "lazaret", "gateway"],
     ),
-    ("policies-targets", &["broker", "cell", "worker", "lazaret"]),
-    ("policies", &["broker", "cell", "worker", "lazaret"]),
+    (
+        "policies-targets",
+        &["broker", "cell", "worker", "lazaret", "gateway"],
+    ),
+    (
+        "policies",
+        &["broker", "cell", "worker", "lazaret", "gateway"],
+    ),
     ("executor-sys", &["broker", "cell", "worker"]),
     ("executor-spec", &["broker", "cell", "worker"]),
     ("executor-layers", &["broker", "cell", "worker"]),
@@ -419,10 +430,13 @@ const LINKED_INTO: &[(&str, &[&str])] = &[
     ("executor-project", &["broker"]),
     ("executor-leases", &["broker"]),
     ("executor-denials", &["broker"]),
+    ("executor-gateway", &["broker"]),
     ("executor", &["broker"]),
     ("executor-worker", &["worker"]),
     ("executor-attack", &["attack"]),
     ("executor-trace", &["trace"]),
+    ("orchestrator-reach", &["lazaret", "gateway"]),
+    ("orchestrator-confine", &["lazaret", "gateway"]),
     ("orchestrator-gateway", &["gateway"]),
 ];
 
@@ -465,6 +479,7 @@ const DEPENDENCIES: [(&str, &[&str]); 4] = [
             "executor/project",
             "executor/leases",
             "executor/denials",
+            "executor/gateway",
         ],
     ),
     ("executor/worker", &["executor/worker"]),

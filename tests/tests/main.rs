@@ -19,6 +19,7 @@ mod escapes;
 mod findings;
 mod gc;
 mod host_changes;
+mod gateway;
 mod image;
 mod kept_world;
 mod large_writes;

@@ -6,7 +6,7 @@
 mod puppet;
 
 use lazaret_tests::model_server::{ModelServer, Reply, ReplyEnd};
-use lazaret_tests::process::{Running, until, with_marker};
+use lazaret_tests::process::{Process, Running, tree, until, with_marker};
 use lazaret_tests::sidecar::Sidecar;
 use lazaret_tests::world::long_sleep;
 use lazaret_tests::{LIMIT, Place, Session, Terminal, World, place_test, suite};
@@ -283,6 +283,23 @@ fn a_taken_over_orchestrator_gets_nothing(place: Place) {
     session.close(LIMIT);
 }
 
+place_test!(a_taken_over_gateway_gets_nothing);
+/// What has the network of cells has nothing else.
+fn a_taken_over_gateway_gets_nothing(place: Place) {
+    let world = World::new(place);
+    let mut command = world.lazaret("session");
+    let mut session = Session::start(command.args(["--allow-host", "a.example:443"]));
+    session.bash("true").success();
+    let is_gateway = |process: &Process| process.name == "lazaret-gateway";
+    let gateway = tree(session.pid()).into_iter().find(is_gateway).unwrap();
+    gets_nothing(&world, gateway.pid, || {
+        let refused = session.bash("curl -sS -m 20 https://b.example/ 2>&1");
+        assert!(refused.text().contains("403"), "{}", refused.text());
+    });
+    assert!(gateway.is_alive());
+    session.close(LIMIT);
+}
+
 place_test!(a_taken_over_mcp_server_gets_nothing);
 fn a_taken_over_mcp_server_gets_nothing(place: Place) {
     let world = World::new(place);
@@ -477,7 +494,7 @@ fn gets_nothing(world: &World, pid: i32, goes_on: impl FnOnce()) {
 }
 
 place_test!(without_the_web_there_is_no_socket);
-/// Commands that need no web have no network at all.
+/// Commands that need no web have no network at all, whether their cells have one or not.
 fn without_the_web_there_is_no_socket(place: Place) {
     let world = World::new(place);
     let web = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -490,7 +507,8 @@ fn without_the_web_there_is_no_socket(place: Place) {
     ]
     .concat();
     let marker = long_sleep();
-    let mut command = world.lazaret_run(&["sleep", &marker]);
+    let mut command = world.lazaret("run");
+    command.args(["--allow-host", "a.example:443", "--", "sleep", &marker]);
     let mut run = command
         .stdin(Stdio::null())
         .stdout(Stdio::null())

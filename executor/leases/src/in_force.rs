@@ -371,7 +371,7 @@ impl Leases {
         FromBroker::Leases(self.in_force().collect())
     }
 
-    /// The leases in force.
+    /// Every lease in force now, of hosts and of paths.
     pub fn in_force(&self) -> impl Iterator<Item = Lease> {
         self.held.iter().map(|held| held.lease.clone())
     }

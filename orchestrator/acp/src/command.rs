@@ -99,7 +99,7 @@ impl FrontEnd for Acp {
         name: "acp",
         sessions: Sessions::Lasting { spare: 1 },
         access: Access::Confined {
-            network: Network::IfNeeded,
+            network: Network::None,
             writes: Writes::Nothing,
         },
         log: true,
@@ -145,7 +145,6 @@ impl FrontEnd for Acp {
         let agent = start::start_agent(files, &self.agent, &variables)
             .map_err(|error| not_started(&self.agent, &error))?;
         let confined = prepared.confine(Needs {
-            web: opening.open.network.is_some(),
             socket,
             ..Needs::default()
         });

@@ -1,6 +1,6 @@
 #![doc = include_str!("../README.md")]
 //!
-//! What this program may still do once it has an executor. It listens to a model all day, so it gives up what it no longer needs:
+//! What `lazaret` may still do once it has an executor, and `lazaret-gateway` before it serves. It listens to a model all day, so it gives up what it no longer needs:
 //! whoever compromises it gets no more than the connection to the executor.
 //!
 //! *Guarantees*: no file can be opened, created, moved or removed except those of [`Needs`], no program started, no memory made

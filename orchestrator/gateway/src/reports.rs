@@ -23,14 +23,13 @@ pub struct Reports(Rc<Queue>);
 struct Queue {
     socket: UnixStream,
     waiting: RefCell<Vec<u8>>,
-    /// Signals that something waits.
     dirty: Notify,
     /// Signals that nothing waits any more.
     drained: Notify,
 }
 
 impl Reports {
-    /// Sends over `socket`.
+    /// Sends over `socket`, which does not block from now on.
     ///
     /// # Errors
     /// If it cannot be made non-blocking.

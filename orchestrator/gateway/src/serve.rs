@@ -43,6 +43,7 @@ pub enum GatewayError {
 pub fn serve() -> Result<(), GatewayError> {
     let socket = control_socket()?;
     confine::end_with_parent()?;
+    std::env::set_current_dir("/")?;
     prctl::set_name(c"lazaret-gateway").map_err(io::Error::from)?;
     let mut control = Control::new(socket);
     let Some((spec, sockets)) = first_frame(&mut control)? else {

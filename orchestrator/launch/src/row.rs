@@ -53,7 +53,7 @@ pub enum Access {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Network {
     None,
-    /// If a tool, a server or its cells need it.
+    /// If a tool or a server needs it.
     IfNeeded,
     Always,
 }

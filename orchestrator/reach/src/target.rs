@@ -27,7 +27,6 @@ pub enum TargetError {
 }
 
 impl Target {
-    /// Parses an absolute URL.
     pub fn parse(text: &str) -> Result<Self, TargetError> {
         if text.len() > URL_MAX {
             return Err(TargetError::TooLong);

@@ -202,14 +202,10 @@ impl Run {
         self.say_shorter_limit(options, &open.profile);
         self.say_left_out(options, &open.profile);
         self.say_agent_settings(files, options, &open);
-        let web = network.is_some();
         let open = Open { network, ..open };
         let greeting = executor.open(open.clone())?;
         let writer = self.policy_writer(files, options, &open.profile);
-        let confined = prepared.confine(Needs {
-            web,
-            ..Needs::default()
-        });
+        let confined = prepared.confine(Needs::default());
         let log = confined.log();
         let refused = Rc::new(RefusedConnections::default());
         let root = PathBuf::from(&open.project);
@@ -605,7 +601,7 @@ impl FrontEnd for Run {
         name: "run",
         sessions: Sessions::One,
         access: Access::Confined {
-            network: Network::IfNeeded,
+            network: Network::None,
             writes: Writes::Nothing,
         },
         log: true,

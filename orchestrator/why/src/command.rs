@@ -74,7 +74,7 @@ impl FrontEnd for Why {
         name: "why",
         sessions: Sessions::One,
         access: Access::Confined {
-            network: Network::Always,
+            network: Network::None,
             writes: Writes::Nothing,
         },
         log: true,
@@ -151,10 +151,7 @@ impl Why {
         };
         let greeting = Greeting::open(&options.endpoint(), open.clone())?;
         let is_verbose = options.is_verbose();
-        let confined = prepared.confine(Needs {
-            web: true,
-            ..Needs::default()
-        });
+        let confined = prepared.confine(Needs::default());
         let config = Config {
             greeting: Some(greeting),
             subscribers: vec![confined.log()],

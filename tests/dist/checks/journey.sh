@@ -99,7 +99,7 @@ check_flat() {
 check_impostors() {
   step "a project with programs of our names"
   local name
-  for name in lazaret-executor lazaret-worker lazaret-trace lazaret-attack; do
+  for name in lazaret-executor lazaret-worker lazaret-gateway lazaret-trace lazaret-attack; do
     printf '#!/bin/sh\ntouch %s/sprung\n' "$home" >"$project/$name"
     chmod 755 "$project/$name"
   done

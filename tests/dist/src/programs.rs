@@ -9,18 +9,20 @@ use std::process::Command;
 /// Programs that a user starts.
 pub const COMMANDS: [&str; 2] = ["lazaret", "lazaret-bash"];
 /// Programs that only the others start.
-pub const INTERNAL: [&str; 4] = [
+pub const INTERNAL: [&str; 5] = [
     "lazaret-attack",
     "lazaret-executor",
+    "lazaret-gateway",
     "lazaret-trace",
     "lazaret-worker",
 ];
-const PACKAGES: [&str; 5] = [
+const PACKAGES: [&str; 6] = [
     "executor",
     "executor-attack",
     "executor-trace",
     "executor-worker",
     "orchestrator",
+    "orchestrator-gateway",
 ];
 /// The oldest C library that they run with: that of RHEL 8.
 const GLIBC: (u32, u32) = (2, 28);

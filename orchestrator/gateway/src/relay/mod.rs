@@ -90,7 +90,6 @@ impl RelaySockets {
 pub struct Relay<R = System> {
     hosts: Hosts,
     resolver: R,
-    /// Told of each decision.
     reports: Reports,
     pace: Pace,
 }

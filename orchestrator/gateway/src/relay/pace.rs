@@ -23,7 +23,6 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// Waits for a turn.
     pub async fn turn(&self) {
         sleep_until(self.next(Instant::now())).await;
     }

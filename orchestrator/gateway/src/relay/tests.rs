@@ -59,7 +59,6 @@ struct Running {
     thread: Option<JoinHandle<()>>,
     /// The broker's end of the control socket.
     broker: UnixStream,
-    /// The leases in force.
     leases: watch::Sender<Vec<Lease>>,
 }
 

@@ -2,9 +2,7 @@
 //! A gateway that ends, talks nonsense or takes nothing is replaced, so many times; then cells have no network any more.
 
 use crate::connection::Connection;
-use crate::poll::{Token, Waited};
-use crate::user::OwnProgram;
-use broker_protocol::gateway::{CredentialReport, FromGateway, GatewaySpec, ToGateway};
+use broker_protocol::gateway::{Authority, CredentialReport, FromGateway, GatewaySpec, ToGateway};
 use broker_protocol::{ConnectionReport, Finding, FindingKind, FrameError, Lease};
 use executor_spec::variables::Variables;
 use executor_sys::process::{self, Child};
@@ -14,10 +12,9 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use std::ffi::{CString, OsStr, OsString};
 use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// How many gateways of a session may be followed by another.
@@ -45,50 +42,37 @@ pub fn environment(variables: &Variables, roots: &[&Path]) -> Vec<CString> {
     named.collect()
 }
 
-/// Opens the sources of credentials' values.
-pub trait Sources: fmt::Debug {
-    /// A descriptor from which the value of this credential, by its place in the [`GatewaySpec`], can be read to its end.
-    ///
-    /// # Errors
-    /// Why there is none, for people.
-    fn open(&mut self, credential: u16) -> Result<OwnedFd, String>;
-}
-
-/// For a session without credentials.
-#[derive(Debug)]
-pub struct NoSources;
-
-impl Sources for NoSources {
-    fn open(&mut self, _: u16) -> Result<OwnedFd, String> {
-        Err("this session has no credentials".to_owned())
-    }
-}
-
 /// What every gateway of a session starts with.
 #[derive(Debug)]
 pub struct GatewayStart {
-    pub program: Rc<OwnProgram>,
-    /// Its whole environment.
+    /// The file of the program.
+    pub program: OwnedFd,
+    /// All variables of its environment.
     pub environment: Vec<CString>,
     pub spec: GatewaySpec,
     /// The sockets of the session's relay. They stay here for successors, and nobody accepts on them here.
     pub relay: Vec<OwnedFd>,
-    pub sources: Box<dyn Sources>,
 }
 
-/// Reported by a gateway.
+/// What a gateway reports or asks for, within its limits.
 #[derive(Debug, PartialEq, Eq)]
 pub enum GatewayEvent {
     Connected(ConnectionReport),
     Used(CredentialReport),
+    /// The authority of the session's certificates: once, from the first gateway.
+    Authority(Authority),
+    /// Answered by [`Gateway::deliver`].
+    Wanted {
+        credential: u16,
+    },
 }
 
-/// A session's gateway.
+/// The gateway that serves a session, if one is left.
 #[derive(Debug)]
 pub struct Gateway {
     start: GatewayStart,
     process: Option<Process>,
-    /// How many have ended.
+    /// How many of this session have ended.
     ended: u32,
     leases: Vec<Lease>,
     /// What is to be reported of those that ended.
@@ -113,7 +97,7 @@ enum Lost {
 }
 
 impl Gateway {
-    /// Starts the first one.
+    /// Starts the first one of a session, which says later whether it serves.
     ///
     /// # Errors
     /// It cannot be started.
@@ -135,26 +119,33 @@ impl Gateway {
             .collect();
         if let Some(process) = &mut self.process {
             let sent = process.send(&ToGateway::Leases(self.leases.clone()));
-            self.keep(sent);
+            self.or_replace(sent);
         }
     }
 
-    /// Adds its socket: for reading unless the client's queue is full, for writing while something is unsent.
-    pub fn wait_for<'s>(&'s self, waited: &mut Waited<'s>, client_full: bool) {
-        if let Some(process) = &self.process {
-            let mut flags = PollFlags::empty();
-            flags.set(PollFlags::POLLIN, !client_full);
-            flags.set(PollFlags::POLLOUT, process.connection.has_output());
-            waited.add(Token::Gateway, process.connection.fd(), flags);
+    /// Sends a credential's value, as the descriptor to read it from, or why there is none.
+    pub fn deliver(&mut self, credential: u16, value: Result<OwnedFd, String>) {
+        if let Some(process) = &mut self.process {
+            let sent = process.deliver(credential, value);
+            self.or_replace(sent);
         }
     }
 
-    /// When it counts as stuck.
+    /// Its socket and what to wait for there: to read if `reads`, to write while something is unsent.
+    pub fn waits_for(&self, reads: bool) -> Option<(BorrowedFd<'_>, PollFlags)> {
+        let connection = &self.process.as_ref()?.connection;
+        let mut flags = PollFlags::empty();
+        flags.set(PollFlags::POLLIN, reads);
+        flags.set(PollFlags::POLLOUT, connection.has_output());
+        Some((connection.fd(), flags))
+    }
+
+    /// When it counts as stuck, if it takes nothing.
     pub fn deadline(&self) -> Option<Instant> {
         self.process.as_ref().and_then(|process| process.stuck)
     }
 
-    /// Replaces it if it is stuck.
+    /// Replaces it if that time has come.
     pub fn tick(&mut self, now: Instant) {
         if self.deadline().is_some_and(|stuck| stuck <= now) {
             self.replace(&Lost::Stuck);
@@ -166,7 +157,7 @@ impl Gateway {
         let mut events = Vec::new();
         if let Some(process) = &mut self.process {
             let received = process.receive(&mut self.start, &mut events);
-            self.keep(received);
+            self.or_replace(received);
         }
         events
     }
@@ -181,7 +172,7 @@ impl Gateway {
         self.process = None;
     }
 
-    fn keep(&mut self, result: Result<(), Lost>) {
+    fn or_replace(&mut self, result: Result<(), Lost>) {
         if let Err(lost) = result {
             self.replace(&lost);
         }
@@ -234,7 +225,7 @@ impl GatewayStart {
         let relay = self.relay.iter().map(OwnedFd::try_clone);
         let relay: Vec<OwnedFd> = relay.collect::<io::Result<_>>()?;
         let Child { pidfd, .. } = spawn::image(
-            self.program.file()?,
+            self.program.as_fd(),
             c"lazaret-gateway",
             &self.environment,
             theirs.as_fd(),
@@ -261,7 +252,17 @@ impl Process {
         self.flush()
     }
 
-    /// Sends what it takes.
+    fn deliver(&mut self, credential: u16, value: Result<OwnedFd, String>) -> Result<(), Lost> {
+        match value {
+            Ok(value) => {
+                self.connection.attach(vec![value]);
+                self.send(&ToGateway::Value { credential })
+            }
+            Err(why) => self.send(&ToGateway::NoValue { credential, why }),
+        }
+    }
+
+    /// Sends as much as it takes now.
     fn flush(&mut self) -> Result<(), Lost> {
         let before = self.connection.waiting();
         self.connection.flush().map_err(|_| Lost::Ended)?;
@@ -305,11 +306,15 @@ impl Process {
         let is_known = |credential: u16| usize::from(credential) < start.spec.credentials.len();
         match frame {
             FromGateway::Serving(authority) => {
-                if let Some(authority) = authority {
-                    authority.check().map_err(|_| Lost::Nonsense)?;
-                    start.spec.authority.get_or_insert(authority);
+                let Some(authority) = authority else {
+                    return Ok(None);
+                };
+                authority.check().map_err(|_| Lost::Nonsense)?;
+                if start.spec.authority.is_some() {
+                    return Ok(None);
                 }
-                Ok(None)
+                start.spec.authority = Some(authority.clone());
+                Ok(Some(GatewayEvent::Authority(authority)))
             }
             FromGateway::Connected(report) => {
                 report.check().map_err(|_| Lost::Nonsense)?;
@@ -326,14 +331,7 @@ impl Process {
                 if !is_known(credential) {
                     return Err(Lost::Nonsense);
                 }
-                match start.sources.open(credential) {
-                    Ok(value) => {
-                        self.connection.attach(vec![value]);
-                        self.send(&ToGateway::Value { credential })?;
-                    }
-                    Err(why) => self.send(&ToGateway::NoValue { credential, why })?,
-                }
-                Ok(None)
+                Ok(Some(GatewayEvent::Wanted { credential }))
             }
         }
     }

@@ -17,9 +17,8 @@ const HOSTS_MAX: usize = 64;
 pub struct Repeats {
     /// The hosts with their verdicts, each with what has not been recorded yet.
     hosts: BTreeMap<(String, u16, &'static str), ConnectionReport>,
-    /// Other hosts, by verdict.
+    /// Further hosts of the interval, counted by verdict.
     others: BTreeMap<&'static str, ConnectionReport>,
-    /// Whether anything is counted.
     is_counted: bool,
     /// When the interval ends; it begins with its first refusal.
     ends: Option<Instant>,
@@ -77,7 +76,6 @@ impl Repeats {
         counted
     }
 
-    /// When the interval ends.
     pub fn deadline(&self) -> Option<Instant> {
         self.ends
     }

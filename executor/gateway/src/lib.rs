@@ -1,0 +1,10 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+pub mod connection;
+pub mod gateway;
+pub mod repeats;
+
+pub use connection::Connection;
+pub use gateway::{Gateway, GatewayEvent, GatewayStart};
+pub use repeats::Repeats;
