@@ -3,6 +3,7 @@
 
 mod confine;
 mod control;
+pub mod ended;
 mod relay;
 mod reports;
 mod serve;

@@ -1,0 +1,189 @@
+//! Connections to the hosts of credentials: TLS is ended here, each request is read, and where a credential's use says so, its
+//! placeholder becomes its value. What a host answers is searched for the value. See the README, "Connections that are decrypted".
+//!
+//! Comes from the relay after its `CONNECT` was answered; goes to the host by connections that the relay opens. Believes neither the
+//! program nor the host.
+
+use authority::Certifier;
+use broker_protocol::gateway::{Authority, CredentialSpec, FromGateway, GatewaySpec};
+use carry::Connection;
+use host::EndedHost;
+use reports::Reports;
+use session::Session;
+use std::collections::HashMap;
+use std::fmt::Display;
+use std::rc::Rc;
+use tokio::net::TcpStream;
+use upstream::{Connect, HostTls};
+use values::Values;
+
+mod carry;
+mod session;
+mod exchange;
+mod head;
+mod uses;
+mod percent;
+mod attach;
+mod refusal;
+mod values;
+mod answer;
+mod search;
+mod websocket;
+mod upstream;
+mod authority;
+pub mod hello;
+mod framing;
+mod streams;
+mod tasks;
+mod host;
+mod reports;
+mod limits;
+
+pub use authority::AuthorityError;
+pub use carry::CarryError;
+pub use limits::Times;
+pub use upstream::Roots;
+
+/// Ends TLS for the hosts of a session's credentials. Needs a local runtime.
+pub struct Ended {
+    session: Rc<Session>,
+}
+
+impl Ended {
+    /// For this session, with `roots` to verify hosts by; `tell` takes questions for values and reports.
+    ///
+    /// # Errors
+    /// The authority cannot be made, or is none of ours.
+    pub fn new(
+        spec: &GatewaySpec,
+        roots: Roots,
+        tell: impl Fn(FromGateway) + 'static,
+    ) -> Result<Self, AuthorityError> {
+        Self::with_times(spec, roots, tell, Times::default())
+    }
+
+    /// The same with other limits in time, as tests want them.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn with_times(
+        spec: &GatewaySpec,
+        roots: Roots,
+        tell: impl Fn(FromGateway) + 'static,
+        times: Times,
+    ) -> Result<Self, AuthorityError> {
+        let tell: Rc<dyn Fn(FromGateway)> = Rc::new(tell);
+        let reports = Reports::new(times, tell.clone());
+        let hosts = hosts_of(&spec.credentials, &reports);
+        let certifier = match &spec.authority {
+            Some(authority) => Some(Certifier::of(authority.clone())?),
+            None if hosts.is_empty() => None,
+            None => Some(Certifier::new(hosts.keys().map(|(host, _)| &**host))?),
+        };
+        let session = Session {
+            values: Values::new(spec.credentials.len(), times, tell),
+            credentials: spec.credentials.clone(),
+            reports,
+            times,
+            tls: Rc::new(HostTls::new(roots)),
+            certifier,
+            hosts,
+        };
+        Ok(Self {
+            session: Rc::new(session),
+        })
+    }
+
+    /// Whether connections to this place are for [`Ended::carry`]: a credential names it. The host is in canonical form.
+    pub fn is_for(&self, host: &str, port: u16) -> bool {
+        self.session.hosts.contains_key(&(host.to_owned(), port))
+    }
+
+    /// The authority that cells have to believe, and that a successor needs.
+    pub fn authority(&self) -> Option<Authority> {
+        let certifier = self.session.certifier.as_ref()?;
+        Some(certifier.public().clone())
+    }
+
+    /// Takes the value of a credential from the broker, or why there is none.
+    pub fn value(&self, credential: u16, value: Result<Vec<u8>, String>) {
+        let Session {
+            credentials,
+            values,
+            hosts,
+            ..
+        } = &*self.session;
+        values.deliver(credential, value);
+        for host in hosts.values() {
+            if host.credentials.contains(&credential) {
+                host.learn(credentials, values);
+            }
+        }
+    }
+
+    /// Reports the uses that were counted and not yet reported: for the end of a session.
+    pub fn flush(&self) {
+        self.session.reports.flush();
+    }
+
+    /// Carries a connection of a program to a place that [`Ended::is_for`] names, until it ends. `first` was read from it already;
+    /// `connect` opens a connection to the place, as the relay's rules allow. Without TLS, all passes as it is: a credential is never
+    /// used there. Dropped, it ends all that belongs to the connection.
+    ///
+    /// # Errors
+    /// Why it ended before its time.
+    pub async fn carry<C, E>(
+        &self,
+        program: TcpStream,
+        first: Vec<u8>,
+        (host, port): (&str, u16),
+        connect: C,
+    ) -> Result<(), CarryError>
+    where
+        C: AsyncFn() -> Result<TcpStream, E> + 'static,
+        E: Display + 'static,
+    {
+        let connect = Rc::new(connect);
+        let connect: Connect = Rc::new(move || {
+            let connect = connect.clone();
+            Box::pin(async move { connect().await.map_err(|error| error.to_string()) })
+        });
+        let place = (host.to_owned(), port);
+        let Some(host) = self.session.hosts.get(&place).cloned() else {
+            return Err(CarryError::Host {
+                place: format!("{}:{port}", place.0),
+                why: "it is the host of no credential".into(),
+            });
+        };
+        let connection = Connection::new(self.session.clone(), host, connect);
+        connection.carry(program, first).await
+    }
+}
+
+/// The hosts that credentials name. An entry that is no place is never connected to.
+fn hosts_of(
+    credentials: &[CredentialSpec],
+    reports: &Rc<Reports>,
+) -> HashMap<(String, u16), Rc<EndedHost>> {
+    let mut hosts: HashMap<(String, u16), EndedHost> = HashMap::new();
+    for (credential, spec) in (0u16..).zip(credentials) {
+        for place in &spec.hosts {
+            let Some((host, port)) = place.rsplit_once(':') else {
+                continue;
+            };
+            let (host, Ok(port)) = (host.to_ascii_lowercase(), port.parse()) else {
+                continue;
+            };
+            let ended = hosts
+                .entry((host.clone(), port))
+                .or_insert_with(|| EndedHost::new(host, port, reports.clone()));
+            if !ended.credentials.contains(&credential) {
+                ended.credentials.push(credential);
+            }
+        }
+    }
+    hosts
+        .into_iter()
+        .map(|(place, host)| (place, Rc::new(host)))
+        .collect()
+}

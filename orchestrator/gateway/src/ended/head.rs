@@ -1,0 +1,150 @@
+//! The head of a request: it is for the host that the connection was made to, on every request of a kept connection.
+
+use super::refusal::Refusal;
+use hyper::Method;
+use hyper::header::{
+    CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, TE,
+    TRANSFER_ENCODING, UPGRADE,
+};
+use hyper::http::request::Parts;
+use hyper::http::uri::Authority;
+
+/// Headers that concern one connection and not the request.
+const OF_CONNECTION: [&str; 3] = ["keep-alive", "proxy-connection", "proxy-authorization"];
+
+/// Checks that a request is for `host` and `port` and means one thing.
+///
+/// # Errors
+/// Why it is refused.
+pub fn check(head: &Parts, host: &str, port: u16) -> Result<(), Refusal> {
+    if head.method == Method::CONNECT {
+        return Err(Refusal::Unsupported(
+            "a CONNECT inside of a connection to a host",
+        ));
+    }
+    if head.headers.get_all(CONTENT_LENGTH).iter().count() > 1 {
+        return Err(Refusal::Malformed("more than one Content-Length"));
+    }
+    let mut hosts = head.headers.get_all(HOST).iter();
+    let (named, second) = (hosts.next(), hosts.next());
+    if second.is_some() {
+        return Err(Refusal::Malformed("more than one Host"));
+    }
+    let uri = head.uri.authority().map(Authority::as_str);
+    let named = named
+        .map(|value| {
+            value
+                .to_str()
+                .map_err(|_| Refusal::Malformed("a Host that is no text"))
+        })
+        .transpose()?;
+    if uri.is_none() && named.is_none() {
+        return Err(Refusal::Malformed("no Host"));
+    }
+    if head
+        .uri
+        .scheme_str()
+        .is_some_and(|scheme| scheme != "https")
+    {
+        return Err(misdirected(host, port, &head.uri.to_string()));
+    }
+    for asked in [uri, named].into_iter().flatten() {
+        if !is_place(asked, host, port) {
+            return Err(misdirected(host, port, asked));
+        }
+    }
+    Ok(())
+}
+
+fn misdirected(host: &str, port: u16, asked: &str) -> Refusal {
+    Refusal::Misdirected {
+        place: format!("{host}:{port}"),
+        asked: asked.chars().take(256).collect(),
+    }
+}
+
+/// Whether `asked`, as a `Host` or `:authority`, is this place. The port of https may be left out.
+fn is_place(asked: &str, host: &str, port: u16) -> bool {
+    let (name, asked_port) = match asked.rsplit_once(':') {
+        Some((name, digits)) if !digits.ends_with(']') => {
+            match digits.bytes().all(|byte| byte.is_ascii_digit()) {
+                true => (name, digits.parse().ok()),
+                false => return false,
+            }
+        }
+        Some(_) | None => (asked, Some(443)),
+    };
+    let name = name.strip_suffix('.').unwrap_or(name);
+    name.eq_ignore_ascii_case(host) && asked_port == Some(port)
+}
+
+/// `Host` of a request to this place.
+pub fn authority(host: &str, port: u16) -> String {
+    if port == 443 {
+        host.to_owned()
+    } else {
+        format!("{host}:{port}")
+    }
+}
+
+/// Takes out of a head what concerns one connection only: framing is written anew on the other side.
+pub fn strip(headers: &mut HeaderMap) {
+    // Not those that `Connection` names: a program may not have headers removed that say what a request means.
+    for name in OF_CONNECTION {
+        headers.remove(name);
+    }
+    for name in [CONNECTION, TRANSFER_ENCODING, UPGRADE, EXPECT] {
+        headers.remove(name);
+    }
+    let trailers = headers.get_all(TE).iter().any(|value| {
+        value.to_str().is_ok_and(|value| {
+            value
+                .split(',')
+                .any(|coding| coding.trim().eq_ignore_ascii_case("trailers"))
+        })
+    });
+    headers.remove(TE);
+    if trailers {
+        headers.insert(TE, HeaderValue::from_static("trailers"));
+    }
+}
+
+/// Whether a head asks to become a WebSocket, or says that it has.
+pub fn is_websocket(headers: &HeaderMap) -> bool {
+    let lists = |name: HeaderName, token: &str| {
+        headers.get_all(name).iter().any(|value| {
+            value.to_str().is_ok_and(|value| {
+                value
+                    .split(',')
+                    .any(|one| one.trim().eq_ignore_ascii_case(token))
+            })
+        })
+    };
+    lists(CONNECTION, "upgrade") && lists(UPGRADE, "websocket")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_compared_with_its_port() {
+        for (asked, port, want) in [
+            ("a.example", 443, true),
+            ("A.Example.:443", 443, true),
+            ("a.example:8443", 443, false),
+            ("a.example", 8443, false),
+            ("a.example:8443", 8443, true),
+            ("a.example:", 443, false),
+            ("x@a.example", 443, false),
+            ("a.example:443:443", 443, false),
+            ("a.example:+443", 443, false),
+            ("b.example", 443, false),
+            ("", 443, false),
+        ] {
+            assert_eq!(is_place(asked, "a.example", port), want, "{asked} {port}");
+        }
+        assert!(is_place("[::1]:8443", "[::1]", 8443));
+        assert!(is_place("[::1]", "[::1]", 443));
+    }
+}

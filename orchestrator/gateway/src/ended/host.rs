@@ -1,0 +1,50 @@
+//! A host whose connections are decrypted: its credentials, and the values that its answers are searched for.
+
+use super::reports::Reports;
+use super::search::Needles;
+use super::values::Values;
+use broker_protocol::gateway::{CredentialSpec, CredentialVerdict};
+use std::cell::RefCell;
+use std::rc::Rc;
+pub struct EndedHost {
+    pub host: String,
+    pub port: u16,
+    /// By their places in the session's credentials.
+    pub credentials: Vec<u16>,
+    pub reports: Rc<Reports>,
+    needles: RefCell<Rc<Needles>>,
+}
+
+impl EndedHost {
+    pub fn new(host: String, port: u16, reports: Rc<Reports>) -> Self {
+        Self {
+            host,
+            port,
+            credentials: Vec::new(),
+            reports,
+            needles: RefCell::default(),
+        }
+    }
+    pub fn place(&self) -> String {
+        format!("{}:{}", self.host, self.port)
+    }
+    pub fn count(&self, credential: u16, method: &str, verdict: CredentialVerdict) {
+        let place = (&*self.host, self.port);
+        self.reports.count(credential, place, method, verdict);
+    }
+
+    /// The values that its answers are searched for at present.
+    pub fn needles(&self) -> Rc<Needles> {
+        self.needles.borrow().clone()
+    }
+
+    /// Takes over the values that are known now.
+    pub fn learn(&self, all: &[CredentialSpec], values: &Values) {
+        let known = self.credentials.iter().flat_map(|&credential| {
+            let placeholder = &all[usize::from(credential)].placeholder;
+            let known = values.known(credential).into_iter();
+            known.map(|value| (value, placeholder.clone()))
+        });
+        *self.needles.borrow_mut() = Rc::new(Needles::new(known.collect()));
+    }
+}

@@ -1,0 +1,59 @@
+//! The limits of connections that are decrypted.
+
+use std::time::Duration;
+
+/// Maximum length of a request's head, and of trailers, in bytes. Hosts' answers have the same.
+pub const HEAD: usize = 64 * 1024;
+/// Maximum number of requests at a time on one connection of HTTP/2.
+pub const STREAMS: u32 = 100;
+/// Maximum number of streams that a program may reset before anything was done for them.
+pub const RESETS: usize = 20;
+/// Maximum number of streams that are reset because of a program's errors.
+pub const ERRORS: usize = 256;
+/// Bytes that may wait to be written, for each stream.
+pub const SEND_BUFFER: usize = 64 * 1024;
+/// Bytes that a peer may send before they are read: of one stream, of a connection.
+pub const STREAM_WINDOW: u32 = 256 * 1024;
+pub const CONNECTION_WINDOW: u32 = 1 << 20;
+/// Maximum number of connections of HTTP/1.1 to the host for one of HTTP/2 from a program.
+pub const PARALLEL: usize = 16;
+/// Maximum number of requests that wait for one value.
+pub const WAITING: usize = 64;
+/// Minimum length of a value, in bytes: a shorter one would be found in answers that do not contain it.
+pub const VALUE_MIN: usize = 8;
+/// The end of a value that is searched for, in bytes: long ones begin alike and end differently.
+pub const SEARCHED: usize = 256;
+/// Values of one credential that are searched for: the present one and earlier ones.
+pub const REMEMBERED: usize = 4;
+/// Maximum length of a host's answer `401` that is read so that the request can be sent again.
+pub const REFUSAL_BODY: usize = 64 * 1024;
+
+/// Limits in time. Tests shorten them.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
+    /// For a program's first bytes, for each handshake, and for a request's head.
+    pub begin: Duration,
+    /// A connection ends after this long without a byte in either direction.
+    pub idle: Duration,
+    /// The same for one that has become a WebSocket.
+    pub idle_upgraded: Duration,
+    /// How long a request waits for a value.
+    pub value: Duration,
+    /// The minimum interval between two questions for one value.
+    pub refresh: Duration,
+    /// How long uses are counted before they are reported.
+    pub report: Duration,
+}
+
+impl Default for Times {
+    fn default() -> Self {
+        Self {
+            begin: Duration::from_secs(15),
+            idle: Duration::from_secs(600),
+            idle_upgraded: Duration::from_secs(6 * 3600),
+            value: Duration::from_secs(15),
+            refresh: Duration::from_secs(30),
+            report: Duration::from_secs(1),
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Answers of ours to a request: why, and what would change it. No answer of a host is ever called ours, and each of ours begins with
+//! `lazaret:`.
+
+use hyper::StatusCode;
+use thiserror::Error;
+
+/// Why a request does not reach its host, or its answer does not reach the program.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Refusal {
+    /// It names another host than the connection was made to.
+    #[error(
+        "this connection is to {place}, and the request names `{asked}`; make a connection to that host"
+    )]
+    Misdirected { place: String, asked: String },
+    /// Servers may read it in two ways.
+    #[error("malformed request: {0}")]
+    Malformed(&'static str),
+    /// It asks for something that a decrypted connection does not carry.
+    #[error("{0}")]
+    Unsupported(&'static str),
+    /// A placeholder in the header of another host's credential.
+    #[error(
+        "the placeholder of credential `{credential}` stands in `{header}`, and {place} is none of that credential's hosts; \
+         `hosts` of `[credential.{credential}]` in the user's policy would have to name {place}"
+    )]
+    Foreign {
+        credential: String,
+        header: String,
+        place: String,
+    },
+    /// It would make new credentials.
+    #[error(
+        "{method} {path} at {place} makes or shows new credentials, and the policy of credential `{credential}` refuses that; \
+         only a use in `[credential.{credential}]` of the user's policy that names this method and path can allow it"
+    )]
+    Minting {
+        credential: String,
+        place: String,
+        method: String,
+        path: String,
+    },
+    /// A protocol that is not looked at, outside of a credential's uses.
+    #[error(
+        "a WebSocket at {place} is allowed only at a path that a credential's uses name, and {path} is none; \
+         `uses` in the user's policy would have to name it"
+    )]
+    Upgrade { place: String, path: String },
+    /// The value could not be had.
+    #[error("credential `{credential}` has no value: {why}; check its source in the user's policy")]
+    NoValue { credential: String, why: String },
+    /// The host could not be spoken to.
+    #[error("no TLS connection to {place}: {why}")]
+    Host { place: String, why: String },
+    /// The host's answer cannot be searched for the value.
+    #[error(
+        "{place} sent an encoded answer although none was asked for; it could hide the credential, so it is not passed on"
+    )]
+    Encoded { place: String },
+}
+
+impl Refusal {
+    /// The status of the answer.
+    pub fn status(&self) -> StatusCode {
+        match self {
+            Self::Misdirected { .. } => StatusCode::MISDIRECTED_REQUEST,
+            Self::Malformed(_) => StatusCode::BAD_REQUEST,
+            Self::Unsupported(_) => StatusCode::NOT_IMPLEMENTED,
+            Self::Foreign { .. } | Self::Minting { .. } | Self::Upgrade { .. } => {
+                StatusCode::FORBIDDEN
+            }
+            Self::NoValue { .. } | Self::Host { .. } | Self::Encoded { .. } => {
+                StatusCode::BAD_GATEWAY
+            }
+        }
+    }
+    pub fn text(&self) -> String {
+        let text: String = format!("lazaret: {self}")
+            .chars()
+            .map(|c| if c.is_control() { '?' } else { c })
+            .take(2048)
+            .collect();
+        text + "\n"
+    }
+}

@@ -1,0 +1,411 @@
+//! Searches what a host sends for the values of credentials: verbatim, in base64 at its three alignments, in hex, each also
+//! percent-encoded, and across the borders of what arrives together.
+//!
+//! Bytes that may be the beginning of a value are held until the next ones decide, so that a host that sends byte by byte does not
+//! give away all but the last one. Other encodings, and parts of a value, are not found.
+
+use super::limits::SEARCHED;
+use super::percent;
+use super::values::Value;
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
+use hyper::body::Bytes;
+use hyper::header::{HeaderMap, HeaderValue};
+use memchr::memmem::Finder;
+use std::rc::Rc;
+use zeroize::Zeroizing;
+
+/// How many bytes one byte has when it is percent-encoded.
+const ESCAPED: usize = 3;
+
+/// The values of one host's credentials, in all forms that are searched for.
+#[derive(Default)]
+pub struct Needles {
+    forms: Vec<Finder<'static>>,
+    /// The whole values, each with the placeholder that stands for it.
+    values: Vec<(Rc<Value>, String)>,
+    longest: usize,
+}
+
+impl Needles {
+    pub fn new(values: Vec<(Rc<Value>, String)>) -> Self {
+        let mut forms: Vec<Zeroizing<Vec<u8>>> = Vec::new();
+        for (value, _) in &values {
+            let bytes = &value.bytes[value.bytes.len().saturating_sub(SEARCHED)..];
+            for form in forms_of(bytes) {
+                if !forms.contains(&form) {
+                    forms.push(form);
+                }
+            }
+        }
+        Self {
+            longest: forms.iter().map(|form| form.len()).max().unwrap_or(0),
+            forms: forms
+                .iter()
+                .map(|form| Finder::new(&**form).into_owned())
+                .collect(),
+            values,
+        }
+    }
+
+    /// Whether `bytes` contain a value.
+    pub fn are_in(&self, bytes: &[u8]) -> bool {
+        if self.forms.is_empty() {
+            return false;
+        }
+        let any = |bytes: &[u8]| self.forms.iter().any(|form| form.find(bytes).is_some());
+        any(bytes)
+            || escaped_part(bytes, self.longest)
+                .is_some_and(|part| any(&Zeroizing::new(percent::decoded(part))))
+    }
+
+    /// How many bytes at the end may be the beginning of a value.
+    fn unfinished(&self, bytes: &[u8]) -> usize {
+        if self.forms.is_empty() {
+            return 0;
+        }
+        let tail = &bytes[bytes.len().saturating_sub(ESCAPED * self.longest)..];
+        let plain = self.overlap(tail);
+        if memchr::memchr(b'%', tail).is_none() {
+            return plain;
+        }
+        let (decoded, starts, whole) = decoded_tail(tail);
+        let cut = tail.len() - whole;
+        let escaped = match self.overlap(&decoded) {
+            0 => cut,
+            length => tail.len() - starts[decoded.len() - length],
+        };
+        plain.max(escaped)
+    }
+
+    /// The longest beginning of a value, and no whole one, that `bytes` end with.
+    fn overlap(&self, bytes: &[u8]) -> usize {
+        let Some(last) = bytes.last() else {
+            return 0;
+        };
+        let of = |form: &Finder<'static>| {
+            let form = form.needle();
+            (1..form.len().min(bytes.len() + 1))
+                .rev()
+                .find(|&length| form[length - 1] == *last && bytes.ends_with(&form[..length]))
+        };
+        self.forms.iter().filter_map(of).max().unwrap_or(0)
+    }
+
+    /// Puts placeholders in the place of values in headers.
+    pub fn clean(&self, headers: &mut HeaderMap) {
+        for value in headers.values_mut() {
+            if self.are_in(value.as_bytes()) {
+                *value = self.cleaned(value);
+            }
+        }
+        let names: Vec<_> = headers
+            .keys()
+            .filter(|name| self.name_holds(name.as_str()))
+            .cloned()
+            .collect();
+        for name in names {
+            headers.remove(name);
+        }
+    }
+
+    fn name_holds(&self, name: &str) -> bool {
+        self.values.iter().any(|(value, _)| {
+            let lower = Zeroizing::new(value.bytes.to_ascii_lowercase());
+            memchr::memmem::find(name.as_bytes(), &lower).is_some()
+        })
+    }
+
+    fn cleaned(&self, header: &HeaderValue) -> HeaderValue {
+        let mut bytes = header.as_bytes().to_vec();
+        for (value, placeholder) in &self.values {
+            let mut from = 0;
+            while let Some(at) = memchr::memmem::find(&bytes[from..], &value.bytes) {
+                let at = from + at;
+                bytes.splice(at..at + value.bytes.len(), placeholder.bytes());
+                from = at + placeholder.len();
+            }
+        }
+        if self.are_in(&bytes) {
+            // Encoded: nothing of it stays.
+            bytes = self
+                .values
+                .first()
+                .map_or_else(Vec::new, |(_, placeholder)| placeholder.clone().into());
+        }
+        HeaderValue::from_bytes(&bytes).unwrap_or(HeaderValue::from_static(""))
+    }
+}
+
+fn forms_of(value: &[u8]) -> Vec<Zeroizing<Vec<u8>>> {
+    let hex = |upper: bool| {
+        let digit = |nibble: u8| {
+            let digit = char::from_digit(nibble.into(), 16).unwrap_or('0');
+            (if upper {
+                digit.to_ascii_uppercase()
+            } else {
+                digit
+            }) as u8
+        };
+        Zeroizing::new(
+            value
+                .iter()
+                .flat_map(|byte| [digit(byte >> 4), digit(byte & 15)])
+                .collect::<Vec<u8>>(),
+        )
+    };
+    let mut forms = vec![Zeroizing::new(value.to_vec()), hex(false), hex(true)];
+    for before in 0..3 {
+        let padded = Zeroizing::new([&[0; 2][..before], value].concat());
+        // Digits that depend on the bytes around the value are left out.
+        let (first, last) = ((before * 8).div_ceil(6), padded.len() * 8 / 6);
+        for engine in [STANDARD_NO_PAD, URL_SAFE_NO_PAD] {
+            let encoded = Zeroizing::new(engine.encode(&*padded));
+            forms.push(Zeroizing::new(encoded.as_bytes()[first..last].to_vec()));
+        }
+    }
+    forms
+}
+
+/// The part of `bytes` in which an encoded form of at most `longest` bytes can be: around the escapes.
+fn escaped_part(bytes: &[u8], longest: usize) -> Option<&[u8]> {
+    let is_escape = |at: &usize| percent::escape(&bytes[*at..]).is_some();
+    let first = memchr::memchr_iter(b'%', bytes).find(is_escape)?;
+    let last = memchr::memrchr_iter(b'%', bytes).find(is_escape)?;
+    let end = (last + ESCAPED + longest).min(bytes.len());
+    Some(&bytes[first.saturating_sub(longest)..end])
+}
+
+/// `tail` decoded, where each of its bytes begins in `tail`, and how much of `tail` that is: an escape that is cut is left out.
+fn decoded_tail(tail: &[u8]) -> (Zeroizing<Vec<u8>>, Vec<usize>, usize) {
+    let whole = match tail {
+        [.., b'%'] => tail.len() - 1,
+        [.., b'%', digit] if digit.is_ascii_hexdigit() => tail.len() - 2,
+        _ => tail.len(),
+    };
+    let (mut decoded, mut starts, mut at) = (Zeroizing::new(Vec::new()), Vec::new(), 0);
+    while at < whole {
+        starts.push(at);
+        match percent::escape(&tail[at..whole]) {
+            Some(byte) => {
+                decoded.push(byte);
+                at += ESCAPED;
+            }
+            None => {
+                decoded.push(tail[at]);
+                at += 1;
+            }
+        }
+    }
+    (decoded, starts, whole)
+}
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found;
+
+/// The search of one stream.
+#[derive(Default)]
+pub struct Search {
+    held: Vec<u8>,
+}
+
+impl Search {
+    /// The bytes that may be passed on, once `next` has arrived.
+    ///
+    /// # Errors
+    /// A value: nothing more may be passed on.
+    pub fn pass(&mut self, needles: &Needles, next: Bytes) -> Result<Bytes, Found> {
+        let mut bytes = if self.held.is_empty() {
+            next
+        } else {
+            self.held.extend_from_slice(&next);
+            Bytes::from(std::mem::take(&mut self.held))
+        };
+        if needles.are_in(&bytes) {
+            return Err(Found);
+        }
+        self.held = bytes
+            .split_off(bytes.len() - needles.unfinished(&bytes))
+            .to_vec();
+        Ok(bytes)
+    }
+
+    /// The bytes that were held, at the end of the stream: the value did not come.
+    pub fn finish(&mut self) -> Bytes {
+        std::mem::take(&mut self.held).into()
+    }
+
+    /// How many bytes are held.
+    pub fn held(&self) -> usize {
+        self.held.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ended::limits::Times;
+    use crate::ended::values::Values;
+
+    const VALUE: &str = "gho_s3cr3t/With+Odd~chars-9";
+    const PLACEHOLDER: &str = "gho_PLACEHOLDERPLACEHOLDER";
+
+    fn needles(value: &str) -> Needles {
+        let values = Values::new(1, Times::default(), Rc::new(|_| {}));
+        values.deliver(0, Ok(value.into()));
+        let known = values.known(0).into_iter();
+        Needles::new(known.map(|value| (value, PLACEHOLDER.to_owned())).collect())
+    }
+
+    fn hex(text: &str, upper: bool) -> String {
+        text.bytes()
+            .map(|byte| {
+                if upper {
+                    format!("{byte:02X}")
+                } else {
+                    format!("{byte:02x}")
+                }
+            })
+            .collect()
+    }
+
+    fn escaped(text: &str, all: bool) -> String {
+        text.chars()
+            .map(|c| {
+                if c.is_ascii_alphanumeric() && !all {
+                    c.to_string()
+                } else {
+                    format!("%{:02x}", c as u32)
+                }
+            })
+            .collect()
+    }
+
+    fn encodings() -> Vec<String> {
+        let mut all = vec![
+            VALUE.to_owned(),
+            hex(VALUE, false),
+            hex(VALUE, true),
+            escaped(VALUE, false),
+            escaped(VALUE, true),
+            escaped(VALUE, true).to_uppercase(),
+        ];
+        for before in ["", "a", "ab", "abc", "x-access-token:"] {
+            for after in ["", "z", "zz"] {
+                let text = format!("{before}{VALUE}{after}");
+                for encoded in [STANDARD_NO_PAD.encode(&text), URL_SAFE_NO_PAD.encode(&text)] {
+                    all.push(escaped(&encoded, false));
+                    all.push(encoded);
+                }
+            }
+        }
+        all
+    }
+
+    /// What passes of a text that arrives in parts, until the value is found.
+    fn passed(needles: &Needles, text: &[u8], part: usize) -> Result<Vec<u8>, Vec<u8>> {
+        let (mut search, mut out) = (Search::default(), Vec::new());
+        for part in text.chunks(part) {
+            match search.pass(needles, Bytes::copy_from_slice(part)) {
+                Ok(bytes) => out.extend_from_slice(&bytes),
+                Err(Found) => return Err(out),
+            }
+        }
+        out.extend_from_slice(&search.finish());
+        Ok(out)
+    }
+
+    #[test]
+    fn every_encoding_is_found_across_every_border_and_nothing_of_it_passes() {
+        let needles = needles(VALUE);
+        for encoded in encodings() {
+            let text = format!("before {encoded} after");
+            for part in [1, 2, 3, 5, 7, 16, 1000] {
+                let out = passed(&needles, text.as_bytes(), part).unwrap_err();
+                // In base64 the digits at the borders depend on other bytes too.
+                assert!(out.len() <= "before ".len() + 24, "{encoded} {part}");
+                assert!(!String::from_utf8_lossy(&out).contains("s3cr3t"));
+            }
+        }
+    }
+
+    #[test]
+    fn what_holds_no_value_passes_unchanged() {
+        let needles = needles(VALUE);
+        let partial = &VALUE[..VALUE.len() - 1];
+        let mut text = format!(
+            "{partial} {} % %4 %zz {PLACEHOLDER} ",
+            escaped(partial, true)
+        );
+        text += &text.repeat(50);
+        text += partial;
+        for end in ["", "%", "%4", "%g"] {
+            let text = format!("{text}{end}");
+            for part in [1, 2, 3, 7, 64, 100_000] {
+                let out = passed(&needles, text.as_bytes(), part);
+                assert_eq!(out.as_deref(), Ok(text.as_bytes()), "{part}");
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_held_of_usual_text() {
+        let needles = needles(VALUE);
+        let mut search = Search::default();
+        let text = Bytes::from_static(b"data: {\"delta\": \"hello\"}\n\n");
+        assert_eq!(search.pass(&needles, text.clone()), Ok(text));
+        assert_eq!(search.held(), 0);
+    }
+
+    #[test]
+    fn a_long_value_is_found_by_its_end_and_little_is_held() {
+        let mut state = 1u32;
+        let value: String = (0..4000)
+            .map(|_| {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                char::from(b'a' + u8::try_from((state >> 16) % 26).unwrap())
+            })
+            .collect();
+        let needles = needles(&value);
+        for encoded in [value.clone(), hex(&value, false), escaped(&value, true)] {
+            let text = format!("x{encoded}y");
+            assert!(passed(&needles, text.as_bytes(), 100).is_err());
+        }
+        let mut search = Search::default();
+        for part in escaped(&value[..3999], true).as_bytes().chunks(50) {
+            search.pass(&needles, Bytes::copy_from_slice(part)).unwrap();
+            assert!(search.held() <= ESCAPED * 2 * SEARCHED, "{}", search.held());
+        }
+    }
+
+    #[test]
+    fn headers_get_the_placeholder() {
+        let needles = needles(VALUE);
+        let mut headers = HeaderMap::new();
+        let set = [
+            (
+                "location",
+                format!("https://a.example/?t={VALUE}&u={VALUE}"),
+                format!("https://a.example/?t={PLACEHOLDER}&u={PLACEHOLDER}"),
+            ),
+            (
+                "x-hex",
+                format!("a {}", hex(VALUE, true)),
+                PLACEHOLDER.into(),
+            ),
+            ("x-url", escaped(VALUE, true), PLACEHOLDER.into()),
+            (
+                "x-basic",
+                STANDARD_NO_PAD.encode(format!("u:{VALUE}")),
+                PLACEHOLDER.into(),
+            ),
+            ("x-other", "unchanged".into(), "unchanged".into()),
+        ];
+        for (name, value, _) in &set {
+            headers.insert(*name, value.parse().unwrap());
+        }
+        needles.clean(&mut headers);
+        for (name, _, want) in &set {
+            assert_eq!(headers[*name], want, "{name}");
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Streams of bytes beneath a connection that is decrypted: with the bytes that were read too early, and with a clock of the last byte.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, sleep_until};
+
+/// The last byte on any of a connection's streams.
+pub struct Activity {
+    begun: Instant,
+    last: AtomicU64,
+    is_upgraded: AtomicBool,
+}
+
+impl Activity {
+    pub fn new() -> Arc<Self> {
+        Arc::new(Self {
+            begun: Instant::now(),
+            last: AtomicU64::new(0),
+            is_upgraded: AtomicBool::new(false),
+        })
+    }
+
+    fn note(&self) {
+        let now = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.last.store(now, Ordering::Relaxed);
+    }
+
+    /// From now on the connection may be idle for longer.
+    pub fn upgrade(&self) {
+        self.is_upgraded.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns when there was no byte for `idle`, or for `upgraded` if the connection is a WebSocket.
+    pub async fn ended(&self, idle: Duration, upgraded: Duration) {
+        loop {
+            let limit = if self.is_upgraded.load(Ordering::Relaxed) {
+                upgraded
+            } else {
+                idle
+            };
+            let last = Duration::from_millis(self.last.load(Ordering::Relaxed));
+            let end = self.begun + last + limit;
+            if Instant::now() >= end {
+                return;
+            }
+            sleep_until(end).await;
+        }
+    }
+}
+
+/// A stream whose bytes are noted.
+pub struct Watched<S> {
+    inner: S,
+    activity: Arc<Activity>,
+}
+
+impl<S> Watched<S> {
+    pub fn new(inner: S, activity: Arc<Activity>) -> Self {
+        Self { inner, activity }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        ready!(Pin::new(&mut self.inner).poll_read(cx, buf))?;
+        self.activity.note();
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let length = ready!(Pin::new(&mut self.inner).poll_write(cx, buf))?;
+        self.activity.note();
+        Poll::Ready(Ok(length))
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let length = ready!(Pin::new(&mut self.inner).poll_write_vectored(cx, bufs))?;
+        self.activity.note();
+        Poll::Ready(Ok(length))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+}
+
+/// A stream that begins with bytes that were read from it already.
+pub struct Rewound<S> {
+    first: Vec<u8>,
+    inner: S,
+}
+
+impl<S: AsyncRead + Unpin> Rewound<S> {
+    pub fn new(first: Vec<u8>, inner: S) -> Self {
+        Self { first, inner }
+    }
+
+    /// Reads on until `enough` of the first bytes are there, or the stream has ended. They will be read again.
+    pub async fn peek(&mut self, enough: impl Fn(&[u8]) -> bool) -> io::Result<&[u8]> {
+        while !enough(&self.first) {
+            if self.inner.read_buf(&mut self.first).await? == 0 {
+                break;
+            }
+        }
+        Ok(&self.first)
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Rewound<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.first.is_empty() {
+            return Pin::new(&mut self.inner).poll_read(cx, buf);
+        }
+        let length = self.first.len().min(buf.remaining());
+        buf.put_slice(&self.first[..length]);
+        self.first.drain(..length);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Rewound<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.inner).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.inner).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+}

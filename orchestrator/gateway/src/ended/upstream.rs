@@ -1,0 +1,405 @@
+//! The connections to the host for one connection of a program: opened when it is, used for no other, and gone with it.
+
+use super::authority::address;
+use super::limits::{CONNECTION_WINDOW, HEAD, PARALLEL, RESETS, SEND_BUFFER, STREAM_WINDOW, Times};
+use super::streams::{Activity, Watched};
+use super::tasks::Tasks;
+use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
+use hyper::client::conn::{http1, http2};
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use rustls::crypto::ring;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{AlertDescription, ClientConfig, RootCertStore};
+use std::cell::{OnceCell, RefCell};
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use tokio::net::TcpStream;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+/// The certificates by which hosts are verified.
+#[derive(Clone, Debug, Default)]
+pub struct Roots(Vec<CertificateDer<'static>>);
+
+impl Roots {
+    /// Those of this machine, and of `SSL_CERT_FILE` and `SSL_CERT_DIR` in the environment instead. Reads files.
+    pub fn of_machine() -> Self {
+        Self(rustls_native_certs::load_native_certs().certs)
+    }
+    pub fn new(certificates: Vec<Vec<u8>>) -> Self {
+        Self(certificates.into_iter().map(Into::into).collect())
+    }
+}
+
+/// Settings of TLS to hosts, made when they are first needed.
+pub struct HostTls {
+    roots: Roots,
+    config: OnceCell<ClientConfig>,
+}
+
+impl HostTls {
+    pub fn new(roots: Roots) -> Self {
+        Self {
+            roots,
+            config: OnceCell::new(),
+        }
+    }
+
+    fn offering(&self, protocols: &[Protocol]) -> Result<Arc<ClientConfig>, String> {
+        let mut config = match self.config.get() {
+            Some(config) => config.clone(),
+            None => {
+                let made = self.make()?;
+                self.config.get_or_init(|| made).clone()
+            }
+        };
+        config.alpn_protocols = protocols.iter().map(|p| p.name().to_vec()).collect();
+        Ok(Arc::new(config))
+    }
+
+    fn make(&self) -> Result<ClientConfig, String> {
+        let mut store = RootCertStore::empty();
+        store.add_parsable_certificates(self.roots.0.iter().cloned());
+        let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| error.to_string())?
+            .with_root_certificates(store)
+            .with_no_client_auth();
+        // Nothing is shared between connections of cells.
+        config.resumption = rustls::client::Resumption::disabled();
+        Ok(config)
+    }
+}
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    Http1,
+    Http2,
+}
+
+impl Protocol {
+    pub fn name(self) -> &'static [u8] {
+        match self {
+            Self::Http1 => b"http/1.1",
+            Self::Http2 => b"h2",
+        }
+    }
+}
+
+/// Opens TCP connections to the host, as the relay's rules allow.
+pub type Connect = Rc<dyn Fn() -> Pin<Box<dyn Future<Output = Result<TcpStream, String>>>>>;
+
+/// Opens connections to one host.
+#[derive(Clone)]
+pub struct Dialer {
+    pub connect: Connect,
+    pub tls: Rc<HostTls>,
+    pub host: String,
+    pub times: Times,
+    pub activity: Arc<Activity>,
+    pub tasks: Tasks,
+}
+
+type HostStream = TlsStream<Watched<TcpStream>>;
+
+impl Dialer {
+    /// Opens a connection by one of `protocols`. Where the host speaks none of them, by the other one.
+    async fn open(&self, protocols: &[Protocol]) -> Result<(HostStream, Protocol), String> {
+        match self.handshake(protocols).await? {
+            Ok(opened) => Ok(opened),
+            Err(error) if is_protocol(&error) && protocols == [Protocol::Http1] => self
+                .handshake(&[Protocol::Http2])
+                .await?
+                .map_err(|error| error.to_string()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    async fn handshake(
+        &self,
+        protocols: &[Protocol],
+    ) -> Result<io::Result<(HostStream, Protocol)>, String> {
+        let name = match address(&self.host) {
+            Some(address) => ServerName::IpAddress(address.into()),
+            None => ServerName::try_from(self.host.clone()).map_err(|error| error.to_string())?,
+        };
+        let config = self.tls.offering(protocols)?;
+        let tcp = (self.connect)().await?;
+        let stream = Watched::new(tcp, self.activity.clone());
+        let handshake = TlsConnector::from(config).connect(name, stream);
+        let seconds = self.times.begin.as_secs();
+        let stream = match timeout(self.times.begin, handshake).await {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => return Ok(Err(error)),
+            Err(_) => return Err(format!("its handshake took longer than {seconds} s")),
+        };
+        let chosen = match stream.get_ref().1.alpn_protocol() {
+            Some(name) if name == Protocol::Http2.name() => Protocol::Http2,
+            Some(_) | None => Protocol::Http1,
+        };
+        Ok(Ok((stream, chosen)))
+    }
+}
+
+fn is_protocol(error: &io::Error) -> bool {
+    let alert = rustls::Error::AlertReceived(AlertDescription::NoApplicationProtocol);
+    error
+        .get_ref()
+        .and_then(|error| error.downcast_ref::<rustls::Error>())
+        == Some(&alert)
+}
+
+/// The body of a request to the host.
+pub enum RequestBody {
+    Program(Incoming),
+    Empty,
+}
+
+impl Body for RequestBody {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        match self.get_mut() {
+            Self::Program(body) => Pin::new(body).poll_frame(cx),
+            Self::Empty => Poll::Ready(None),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Program(body) => body.is_end_stream(),
+            Self::Empty => true,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Program(body) => body.size_hint(),
+            Self::Empty => SizeHint::with_exact(0),
+        }
+    }
+}
+
+/// The host's side of one connection of a program.
+pub struct Upstream {
+    dialer: Dialer,
+    kind: Kind,
+    /// Told when the paired connection has ended.
+    ended: Rc<Notify>,
+}
+
+enum Kind {
+    Http1 {
+        idle: RefCell<Vec<http1::SendRequest<RequestBody>>>,
+        places: Arc<Semaphore>,
+    },
+    Http2(http2::SendRequest<RequestBody>),
+    Unreachable(String),
+}
+
+impl Upstream {
+    /// Opens the first connection. `wanted` are the protocols that the program speaks, of which one is for one request at a time.
+    pub async fn open(dialer: Dialer, wanted: &[Protocol]) -> Self {
+        let ended = Rc::new(Notify::new());
+        let parallel = wanted.contains(&Protocol::Http2);
+        let offered: &[Protocol] = if parallel {
+            &[Protocol::Http2, Protocol::Http1]
+        } else {
+            &[Protocol::Http1]
+        };
+        let kind = match Self::first(&dialer, offered, parallel, &ended).await {
+            Ok(kind) => kind,
+            Err(why) => Kind::Unreachable(why),
+        };
+        Self {
+            dialer,
+            kind,
+            ended,
+        }
+    }
+
+    async fn first(
+        dialer: &Dialer,
+        offered: &[Protocol],
+        parallel: bool,
+        ended: &Rc<Notify>,
+    ) -> Result<Kind, String> {
+        match dialer.open(offered).await? {
+            (stream, Protocol::Http2) => {
+                let send = http2_over(dialer, stream, ended.clone()).await?;
+                Ok(Kind::Http2(send))
+            }
+            (stream, Protocol::Http1) => {
+                // Two programs' requests at a time need two connections; those may end while the program's goes on.
+                let (places, ended) = if parallel {
+                    (PARALLEL, None)
+                } else {
+                    (1, Some(ended.clone()))
+                };
+                let send = http1_over(dialer, stream, ended).await?;
+                Ok(Kind::Http1 {
+                    idle: vec![send].into(),
+                    places: Arc::new(Semaphore::new(places)),
+                })
+            }
+        }
+    }
+    pub fn protocol(&self) -> Protocol {
+        match &self.kind {
+            Kind::Http1 { .. } | Kind::Unreachable(_) => Protocol::Http1,
+            Kind::Http2(_) => Protocol::Http2,
+        }
+    }
+
+    /// Why the host could not be reached.
+    pub fn unreachable(&self) -> Option<&str> {
+        match &self.kind {
+            Kind::Unreachable(why) => Some(why),
+            Kind::Http1 { .. } | Kind::Http2(_) => None,
+        }
+    }
+
+    /// Returns when the host has ended the connection that belongs to the program's.
+    pub async fn ended(&self) {
+        self.ended.notified().await;
+    }
+
+    /// Sends a request.
+    ///
+    /// # Errors
+    /// Why there is no answer, for people.
+    pub async fn send(
+        self: &Rc<Self>,
+        request: Request<RequestBody>,
+    ) -> Result<Response<Incoming>, String> {
+        match &self.kind {
+            Kind::Unreachable(why) => Err(why.clone()),
+            Kind::Http2(send) => {
+                let mut send = send.clone();
+                send.ready().await.map_err(|error| chain(&error))?;
+                send.send_request(request)
+                    .await
+                    .map_err(|error| chain(&error))
+            }
+            Kind::Http1 { idle, places } => {
+                // The semaphore is never closed.
+                let place = places.clone().acquire_owned().await.ok();
+                let kept = idle.borrow_mut().pop();
+                self.send_one(request, kept, place).await
+            }
+        }
+    }
+
+    async fn send_one(
+        self: &Rc<Self>,
+        request: Request<RequestBody>,
+        kept: Option<http1::SendRequest<RequestBody>>,
+        place: Option<OwnedSemaphorePermit>,
+    ) -> Result<Response<Incoming>, String> {
+        let mut request = request;
+        if let Some(mut send) = kept {
+            match send.try_send_request(request).await {
+                Ok(response) => {
+                    self.give_back(send, place);
+                    return Ok(response);
+                }
+                // The host has closed it meanwhile, and has seen nothing of this request.
+                Err(mut error) => match error.take_message() {
+                    Some(unsent) => request = unsent,
+                    None => return Err(chain(error.error())),
+                },
+            }
+        }
+        let (stream, protocol) = self.dialer.open(&[Protocol::Http1]).await?;
+        if protocol != Protocol::Http1 {
+            return Err("it spoke HTTP/1.1, and no longer does".into());
+        }
+        let mut send = http1_over(&self.dialer, stream, None).await?;
+        let response = send
+            .send_request(request)
+            .await
+            .map_err(|error| chain(&error))?;
+        self.give_back(send, place);
+        Ok(response)
+    }
+
+    /// Keeps a connection for the next request, once the answer to this one was read.
+    fn give_back(
+        self: &Rc<Self>,
+        mut send: http1::SendRequest<RequestBody>,
+        place: Option<OwnedSemaphorePermit>,
+    ) {
+        let upstream = self.clone();
+        self.dialer.tasks.spawn(async move {
+            if send.ready().await.is_ok()
+                && let Kind::Http1 { idle, .. } = &upstream.kind
+            {
+                idle.borrow_mut().push(send);
+            }
+            drop(place);
+        });
+    }
+}
+
+async fn http1_over(
+    dialer: &Dialer,
+    stream: HostStream,
+    ended: Option<Rc<Notify>>,
+) -> Result<http1::SendRequest<RequestBody>, String> {
+    let (send, connection) = http1::Builder::new()
+        .preserve_header_case(true)
+        .max_header_size(HEAD)
+        .handshake(TokioIo::new(stream))
+        .await
+        .map_err(|error| chain(&error))?;
+    dialer.tasks.spawn(async move {
+        // Its error is the error of the request that is on it.
+        let _ = connection.with_upgrades().await;
+        if let Some(ended) = ended {
+            ended.notify_one();
+        }
+    });
+    Ok(send)
+}
+
+async fn http2_over(
+    dialer: &Dialer,
+    stream: HostStream,
+    ended: Rc<Notify>,
+) -> Result<http2::SendRequest<RequestBody>, String> {
+    let (send, connection) = http2::Builder::new(dialer.tasks.clone())
+        .max_header_list_size(u32::try_from(HEAD).unwrap_or(u32::MAX))
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_send_buf_size(SEND_BUFFER)
+        .max_pending_accept_reset_streams(RESETS)
+        .handshake(TokioIo::new(stream))
+        .await
+        .map_err(|error| chain(&error))?;
+    dialer.tasks.spawn(async move {
+        let _ = connection.await;
+        ended.notify_one();
+    });
+    Ok(send)
+}
+
+/// An error with its causes.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text += &format!(": {error}");
+        cause = error.source();
+    }
+    text
+}

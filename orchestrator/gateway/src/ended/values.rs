@@ -1,0 +1,209 @@
+//! The values of credentials: asked of the broker when a request first needs one, held, and asked for again when the host refuses one.
+//! At most one question at a time, and one in 30 seconds.
+
+use super::limits::{REMEMBERED, Times, VALUE_MIN, WAITING};
+use broker_protocol::gateway::FromGateway;
+use hyper::header::HeaderValue;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout};
+use zeroize::Zeroizing;
+
+/// One value of a credential.
+pub struct Value {
+    pub bytes: Zeroizing<Vec<u8>>,
+    number: u32,
+}
+
+/// The values of a session's credentials, in their order.
+pub struct Values {
+    slots: Vec<Slot>,
+    times: Times,
+    tell: Rc<dyn Fn(FromGateway)>,
+}
+
+#[derive(Default)]
+struct Slot {
+    state: RefCell<State>,
+    /// Earlier values and the present one.
+    known: RefCell<VecDeque<Rc<Value>>>,
+    /// Whether a question is open, and when the last one was put.
+    is_asked: Cell<bool>,
+    asked: Cell<Option<Instant>>,
+    waiting: Cell<usize>,
+    changed: Notify,
+}
+
+#[derive(Clone, Default)]
+enum State {
+    #[default]
+    Empty,
+    Held(Rc<Value>),
+    Failed(String),
+}
+
+impl Values {
+    pub fn new(count: usize, times: Times, tell: Rc<dyn Fn(FromGateway)>) -> Self {
+        Self {
+            slots: (0..count).map(|_| Slot::default()).collect(),
+            times,
+            tell,
+        }
+    }
+
+    /// The value for a request, which waits for it if need be.
+    ///
+    /// # Errors
+    /// Why there is none, for people.
+    pub async fn get(&self, credential: u16) -> Result<Rc<Value>, String> {
+        let slot = self.slot(credential)?;
+        if !slot.is_asked.get() {
+            match slot.state.borrow().clone() {
+                State::Held(value) => return Ok(value),
+                State::Failed(why) if !self.may_ask(slot) => return Err(why),
+                State::Empty | State::Failed(_) => {}
+            }
+            self.ask(credential, slot);
+        }
+        self.wait(slot).await?;
+        match slot.state.borrow().clone() {
+            State::Held(value) => Ok(value),
+            State::Failed(why) => Err(why),
+            State::Empty => Err("its source gave none".into()),
+        }
+    }
+
+    /// Called when the host has refused `value`: asks for another one, if none was asked for lately.
+    pub fn refused(&self, credential: u16, value: &Value) {
+        let Ok(slot) = self.slot(credential) else {
+            return;
+        };
+        if slot.holds(value) && !slot.is_asked.get() && self.may_ask(slot) {
+            self.ask(credential, slot);
+        }
+    }
+
+    /// The value that follows a refused one, if it is another.
+    pub async fn after(&self, credential: u16, value: &Value) -> Option<Rc<Value>> {
+        self.refused(credential, value);
+        let slot = self.slot(credential).ok()?;
+        if slot.is_asked.get() {
+            self.wait(slot).await.ok()?;
+        }
+        match slot.state.borrow().clone() {
+            State::Held(next) if next.number != value.number => Some(next),
+            State::Held(_) | State::Failed(_) | State::Empty => None,
+        }
+    }
+
+    /// Takes a value from the broker, or why there is none. A final line feed is no part of it.
+    pub fn deliver(&self, credential: u16, answer: Result<Vec<u8>, String>) {
+        let Ok(slot) = self.slot(credential) else {
+            return;
+        };
+        let state = match answer.map(Zeroizing::new).and_then(usable) {
+            Ok(bytes) => State::Held(slot.remember(bytes)),
+            Err(why) => State::Failed(why),
+        };
+        *slot.state.borrow_mut() = state;
+        slot.is_asked.set(false);
+        slot.changed.notify_waiters();
+    }
+
+    /// The values that answers of the credential's hosts are searched for.
+    pub fn known(&self, credential: u16) -> Vec<Rc<Value>> {
+        self.slot(credential).map_or_else(
+            |_| vec![],
+            |slot| slot.known.borrow().iter().cloned().collect(),
+        )
+    }
+
+    fn slot(&self, credential: u16) -> Result<&Slot, String> {
+        self.slots
+            .get(usize::from(credential))
+            .ok_or_else(|| "there is no such credential".into())
+    }
+
+    fn may_ask(&self, slot: &Slot) -> bool {
+        slot.asked
+            .get()
+            .is_none_or(|asked| asked.elapsed() >= self.times.refresh)
+    }
+
+    fn ask(&self, credential: u16, slot: &Slot) {
+        slot.is_asked.set(true);
+        slot.asked.set(Some(Instant::now()));
+        (self.tell)(FromGateway::Wanted { credential });
+    }
+
+    async fn wait(&self, slot: &Slot) -> Result<(), String> {
+        if slot.waiting.get() >= WAITING {
+            return Err(format!("{WAITING} requests wait for it already"));
+        }
+        let _waiting = Waiting::new(&slot.waiting);
+        let answered = async {
+            while slot.is_asked.get() {
+                slot.changed.notified().await;
+            }
+        };
+        let seconds = self.times.value.as_secs();
+        timeout(self.times.value, answered)
+            .await
+            .map_err(|_| format!("its source did not answer within {seconds} s"))
+    }
+}
+
+impl Slot {
+    fn holds(&self, value: &Value) -> bool {
+        matches!(&*self.state.borrow(), State::Held(held) if held.number == value.number)
+    }
+
+    /// The value with these bytes: one of the known ones keeps its number.
+    fn remember(&self, bytes: Zeroizing<Vec<u8>>) -> Rc<Value> {
+        let mut known = self.known.borrow_mut();
+        if let Some(last) = known.back().filter(|last| last.bytes == bytes) {
+            return last.clone();
+        }
+        let number = known.back().map_or(0, |last| last.number.wrapping_add(1));
+        let value = Rc::new(Value { bytes, number });
+        known.push_back(value.clone());
+        if known.len() > REMEMBERED {
+            known.pop_front();
+        }
+        value
+    }
+}
+
+/// A request that waits, until it no longer does.
+struct Waiting<'a>(&'a Cell<usize>);
+
+impl<'a> Waiting<'a> {
+    fn new(count: &'a Cell<usize>) -> Self {
+        count.set(count.get() + 1);
+        Self(count)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
+fn usable(mut bytes: Zeroizing<Vec<u8>>) -> Result<Zeroizing<Vec<u8>>, String> {
+    if bytes.last() == Some(&b'\n') {
+        bytes.pop();
+    }
+    if bytes.last() == Some(&b'\r') {
+        bytes.pop();
+    }
+    if bytes.len() < VALUE_MIN {
+        return Err(format!("its source gave fewer than {VALUE_MIN} bytes"));
+    }
+    if HeaderValue::from_bytes(&bytes).is_err() {
+        return Err("its source gave characters that no header may contain".into());
+    }
+    Ok(bytes)
+}

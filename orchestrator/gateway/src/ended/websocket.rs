@@ -1,0 +1,50 @@
+//! A connection that has become a WebSocket: its frames pass as they are. The host's, which are not masked, are searched.
+
+use super::host::EndedHost;
+use super::search::{Found, Search};
+use hyper::body::Bytes;
+use hyper::upgrade::Upgraded;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, copy, split};
+
+const READ: usize = 16 * 1024;
+
+/// Carries frames until either side ends.
+///
+/// # Errors
+/// The host sent the value of a credential.
+pub async fn carry(program: Upgraded, host: Upgraded, place: &EndedHost) -> Result<(), Found> {
+    let (mut from_program, mut to_program) = split(TokioIo::new(program));
+    let (mut from_host, mut to_host) = split(TokioIo::new(host));
+    let up = async {
+        // An end of either side ends both, in order: what was read is written.
+        let _ = copy(&mut from_program, &mut to_host).await;
+        let _ = to_host.shutdown().await;
+    };
+    let down = async {
+        let mut search = Search::default();
+        let mut bytes = vec![0; READ];
+        loop {
+            let length = match from_host.read(&mut bytes).await {
+                Ok(length) if length > 0 => length,
+                Ok(_) | Err(_) => break,
+            };
+            let next = Bytes::copy_from_slice(&bytes[..length]);
+            let passed = search.pass(&place.needles(), next)?;
+            if to_program.write_all(&passed).await.is_err() {
+                return Ok(());
+            }
+            if to_program.flush().await.is_err() {
+                return Ok(());
+            }
+        }
+        let _ = to_program.write_all(&search.finish()).await;
+        let _ = to_program.shutdown().await;
+        Ok(())
+    };
+    let (mut up, mut down) = (std::pin::pin!(up), std::pin::pin!(down));
+    tokio::select! {
+        () = &mut up => down.await,
+        ended = &mut down => ended,
+    }
+}
