@@ -1,0 +1,208 @@
+//! Answers that hold the value.
+
+use crate::world::*;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use broker_protocol::gateway::CredentialVerdict::{Echoed, Refused};
+use http_body_util::BodyExt;
+use hyper::body::Bytes;
+use hyper::{Request, Response};
+use std::time::Duration;
+
+/// A host that answers with `before` bytes and then with the encoded value, in parts.
+fn echo(before: usize, encode: fn(&str) -> String, part: usize) -> Setup {
+    Setup {
+        handler: handler(move |_| async move {
+            let text = ["x".repeat(before), encode(VALUE), "y".repeat(1000)].concat();
+            let (send, body) = channel();
+            tokio::task::spawn_local(async move {
+                for part in text.as_bytes().chunks(part) {
+                    send.data(Bytes::copy_from_slice(part)).await;
+                }
+            });
+            Response::new(body)
+        }),
+        ..Setup::default()
+    }
+}
+
+/// An answer without the lines around its chunks.
+fn joined(answer: &str) -> String {
+    let (head, mut rest) = answer.split_once("\r\n\r\n").unwrap_or((answer, ""));
+    let mut all = head.to_owned();
+    while let Some((length, after)) = rest.split_once("\r\n") {
+        let length = usize::from_str_radix(length, 16).unwrap();
+        all += &after[..length.min(after.len())];
+        rest = after.get(length + 2..).unwrap_or("");
+    }
+    all
+}
+
+fn verbatim(value: &str) -> String {
+    value.into()
+}
+
+fn basic(value: &str) -> String {
+    STANDARD.encode(format!("x-access-token:{value}"))
+}
+
+fn hex(value: &str) -> String {
+    value.bytes().map(|byte| format!("{byte:02X}")).collect()
+}
+
+fn percent(value: &str) -> String {
+    value.bytes().map(|byte| format!("%{byte:02x}")).collect()
+}
+
+/// 1 KB, 6 MB, 64 MB, across a border.
+#[test]
+fn an_answer_with_the_value_is_cut_before_it_however_long_it_is() {
+    local(async {
+        for (before, part) in [
+            (1000, 1003),
+            (6 << 20, 65_536),
+            (64 << 20, 1 << 20),
+            (0, 1),
+            (5, 7),
+        ] {
+            let world = World::new(echo(before, verbatim, part)).await;
+            let answer = joined(&world.get("/api/x", &bearer()).await);
+            assert!(
+                !answer.contains(VALUE) && !answer.contains("yyy"),
+                "{before}"
+            );
+            // Nothing of the value has passed either.
+            assert!(!answer.contains(&VALUE[..8]), "{before}");
+            assert_eq!(world.count(Echoed), 1, "{before}");
+        }
+    });
+}
+
+#[test]
+fn encoded_values_are_found_too() {
+    local(async {
+        for encode in [basic, hex, percent] {
+            let world = World::new(echo(100, encode, 10)).await;
+            let answer = joined(&world.get("/api/x", &bearer()).await);
+            assert!(!answer.contains("yyy"), "{answer}");
+            assert_eq!(world.count(Echoed), 1);
+        }
+        // The control: what is no value passes whole.
+        let world = World::new(echo(100, |value| value[1..].into(), 10)).await;
+        let answer = joined(&world.get("/api/x", &bearer()).await);
+        assert!(answer.contains(&VALUE[1..]) && answer.contains("yyy"));
+        assert_eq!(world.count(Echoed), 0);
+    });
+}
+
+#[test]
+fn a_stream_of_http2_with_the_value_is_reset() {
+    local(async {
+        let world = World::new(echo(100, verbatim, 9)).await;
+        let mut http2 = world.http2().await;
+        let request = Request::get("https://a.example/api/x")
+            .header("authorization", format!("Bearer {PLACEHOLDER}"));
+        let answer = http2.send_request(request.body(full("")).unwrap()).await;
+        // The reset may come before the head.
+        let is_whole = match answer {
+            Ok(answer) => answer.into_body().collect().await.is_ok(),
+            Err(_) => false,
+        };
+        assert!(!is_whole);
+        assert_eq!(world.count(Echoed), 1);
+    });
+}
+
+#[test]
+fn a_later_request_without_the_credential_does_not_get_the_value_either() {
+    local(async {
+        let world = World::new(echo(100, verbatim, 9)).await;
+        world.get("/api/x", &bearer()).await;
+        let answer = joined(&world.get("/elsewhere", "").await);
+        assert!(!answer.contains("yyy"), "{answer}");
+        assert_eq!(world.count(Echoed), 2);
+    });
+}
+
+#[test]
+fn headers_and_trailers_get_the_placeholder() {
+    local(async {
+        let world = World::new(Setup {
+            handler: handler(|_| async {
+                let (send, body) = channel();
+                let mut response = Response::new(body);
+                let location = format!("https://c.example/?t={VALUE}");
+                let headers = response.headers_mut();
+                headers.insert("location", location.parse().unwrap());
+                headers.insert("set-cookie", basic(VALUE).parse().unwrap());
+                let mut trailers = hyper::HeaderMap::new();
+                trailers.insert("x-end", VALUE.parse().unwrap());
+                tokio::task::spawn_local(async move {
+                    send.data("data").await;
+                    send.trailers(trailers).await;
+                });
+                response
+            }),
+            ..Setup::default()
+        })
+        .await;
+        let mut http2 = world.http2().await;
+        let request = Request::get("https://a.example/api/x")
+            .header("authorization", format!("Bearer {PLACEHOLDER}"));
+        let answer = http2.send_request(request.body(full("")).unwrap()).await;
+        let answer = answer.unwrap();
+        let wanted = format!("https://c.example/?t={PLACEHOLDER}");
+        assert_eq!(answer.headers()["location"], wanted);
+        assert_eq!(answer.headers()["set-cookie"], PLACEHOLDER);
+        let body = answer.into_body().collect().await.unwrap();
+        assert_eq!(body.trailers().unwrap()["x-end"], PLACEHOLDER);
+        assert_eq!(body.to_bytes(), "data");
+    });
+}
+
+#[test]
+fn an_answer_that_is_encoded_unasked_is_not_passed_on() {
+    local(async {
+        let world = World::new(Setup {
+            handler: handler(|_| async {
+                let mut response = text("compressed");
+                let gzip = "gzip".parse().unwrap();
+                response.headers_mut().insert("content-encoding", gzip);
+                response
+            }),
+            ..Setup::default()
+        })
+        .await;
+        let answer = world.get("/api/x", &bearer()).await;
+        assert!(answer.starts_with("HTTP/1.1 502"), "{answer}");
+        assert!(!answer.contains("compressed"));
+        assert_eq!(world.count(Refused), 1);
+        let answer = world.get("/elsewhere", "").await;
+        assert!(answer.ends_with("compressed"), "{answer}");
+    });
+}
+
+/// The bytes of an event arrive when they are sent, and not when the answer ends.
+#[test]
+fn an_answer_streams() {
+    local(async {
+        let world = World::new(Setup {
+            handler: handler(|_| async {
+                let (send, body) = channel();
+                tokio::task::spawn_local(async move {
+                    send.data("data: 1\n\n").await;
+                    tokio::time::sleep(Duration::from_secs(3600)).await;
+                });
+                Response::new(body)
+            }),
+            ..Setup::default()
+        })
+        .await;
+        let mut http2 = world.http2().await;
+        let request = Request::get("https://a.example/api/x")
+            .header("authorization", format!("Bearer {PLACEHOLDER}"));
+        let answer = http2.send_request(request.body(full("")).unwrap()).await;
+        let frame = answer.unwrap().into_body().frame().await.unwrap().unwrap();
+        assert_eq!(frame.into_data().unwrap(), "data: 1\n\n");
+    });
+}

@@ -1,0 +1,157 @@
+//! Which requests get a credential.
+
+use crate::world::*;
+use broker_protocol::gateway::CredentialVerdict::{Attached, Passed, Refused, Used};
+use hyper::Request;
+
+#[test]
+fn a_placeholder_becomes_the_value_on_both_protocols() {
+    local(async {
+        let world = World::new(Setup::default()).await;
+        let answer = world.get("/api/x?y=1", &bearer()).await;
+        assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+        let mut http2 = world.http2().await;
+        let request = Request::get("https://a.example/api/x?y=1")
+            .header("authorization", format!("Bearer {PLACEHOLDER}"));
+        let answer = http2.send_request(request.body(full("")).unwrap()).await;
+        assert_eq!(answer.unwrap().status(), 200);
+        for seen in world.seen.borrow().iter() {
+            assert_eq!(
+                seen.header("authorization").unwrap(),
+                format!("Bearer {VALUE}")
+            );
+            assert!(seen.uri.ends_with("/api/x?y=1"), "{}", seen.uri);
+            assert_eq!(seen.header("accept-encoding").unwrap(), "identity");
+        }
+        assert_eq!(world.seen.borrow().len(), 2);
+        assert_eq!((world.count(Used), world.wanted()), (2, 1));
+    });
+}
+
+/// Git sends its first request without.
+#[test]
+fn a_request_without_authorization_gets_it_unasked_only_where_a_use_says_so() {
+    local(async {
+        let world = World::new(Setup::default()).await;
+        world.get("/o/r.git/info/refs", "").await;
+        let got = world.last().header("authorization").unwrap();
+        assert!(got.starts_with("Basic "), "{got}");
+        // A download of a public release with any authorization is refused by its host.
+        world.get("/o/r/releases/download/v1/x", "").await;
+        assert_eq!(world.last().header("authorization"), None);
+        assert_eq!((world.count(Attached), world.count(Used)), (1, 0));
+    });
+}
+
+#[test]
+fn a_placeholder_in_body_query_or_path_passes_as_text() {
+    local(async {
+        let world = World::new(Setup {
+            handler: handler(|request| async move {
+                use http_body_util::BodyExt;
+                text(request.into_body().collect().await.unwrap().to_bytes())
+            }),
+            ..Setup::default()
+        })
+        .await;
+        let length = PLACEHOLDER.len();
+        let answer = world
+            .http1(&format!(
+                "POST /api/{PLACEHOLDER}?q={PLACEHOLDER} HTTP/1.1\r\nHost: a.example\r\nX-Note: {PLACEHOLDER}\r\n\
+                 Content-Length: {length}\r\nConnection: close\r\n\r\n{PLACEHOLDER}"
+            ))
+            .await;
+        assert!(answer.ends_with(PLACEHOLDER), "{answer}");
+        let seen = world.last();
+        assert_eq!(seen.uri, format!("/api/{PLACEHOLDER}?q={PLACEHOLDER}"));
+        assert_eq!(seen.header("x-note").unwrap(), PLACEHOLDER);
+        assert_eq!((world.count(Passed), world.wanted()), (1, 0));
+    });
+}
+
+#[test]
+fn outside_of_its_uses_a_placeholder_passes_as_text() {
+    local(async {
+        let world = World::new(Setup::default()).await;
+        world.get("/elsewhere", &bearer()).await;
+        assert_eq!(
+            world.last().header("authorization").unwrap(),
+            format!("Bearer {PLACEHOLDER}")
+        );
+        assert_eq!((world.count(Passed), world.wanted()), (1, 0));
+    });
+}
+
+#[test]
+fn trace_options_and_last_hops_get_none() {
+    local(async {
+        let world = World::new(Setup::default()).await;
+        for (method, more) in [
+            ("TRACE", ""),
+            ("OPTIONS", ""),
+            ("GET", "Max-Forwards: 0\r\n"),
+        ] {
+            for bearer in ["".to_owned(), bearer()] {
+                let text = format!(
+                    "{method} /o/r.git/info/refs HTTP/1.1\r\nHost: a.example\r\n{more}{bearer}Connection: close\r\n\r\n"
+                );
+                world.http1(&text).await;
+                let got = world.last().header("authorization");
+                assert_ne!(got.clone().unwrap_or_default(), format!("Bearer {VALUE}"));
+                assert_eq!(got.is_some(), !bearer.is_empty(), "{method}");
+            }
+        }
+        assert_eq!((world.seen.borrow().len(), world.wanted()), (6, 0));
+    });
+}
+
+#[test]
+fn the_placeholder_of_one_credential_gets_nothing_at_anothers_host() {
+    local(async {
+        let world = World::new(Setup::default()).await;
+        for header in [
+            format!("Authorization: Bearer {OTHER}\r\n"),
+            format!("X-Api-Key: {OTHER}\r\n"),
+        ] {
+            let answer = world.get("/api/x", &header).await;
+            assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
+            assert!(answer.contains("lazaret: the placeholder of credential `other`"));
+        }
+        assert!(world.seen.borrow().is_empty());
+        assert_eq!((world.count(Refused), world.wanted()), (2, 0));
+    });
+}
+
+#[test]
+fn a_request_that_makes_new_credentials_is_refused_and_says_why() {
+    local(async {
+        let world = World::new(Setup::default()).await;
+        for path in ["/user/keys", "/api/../user/keys", "/User/%6beys/"] {
+            let answer = world
+                .http1(&format!(
+                    "POST {path} HTTP/1.1\r\nHost: a.example\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+                ))
+                .await;
+            assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
+            assert!(answer.contains("[credential.github]"), "{answer}");
+        }
+        assert!(world.seen.borrow().is_empty());
+        assert_eq!(world.count(Refused), 3);
+        world.get("/user/keys", "").await;
+        assert_eq!(world.seen.borrow().len(), 1, "the control");
+    });
+}
+
+#[test]
+fn a_hosts_own_refusal_is_passed_on_as_it_is() {
+    local(async {
+        let world = World::new(Setup {
+            handler: handler(|_| async { status(403) }),
+            ..Setup::default()
+        })
+        .await;
+        let answer = world.get("/api/x", &bearer()).await;
+        assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
+        assert!(answer.ends_with("no") && !answer.contains("lazaret"));
+    });
+}
