@@ -29,6 +29,7 @@ pub(crate) struct Draft {
     pub git_directories: BTreeSet<PathBuf>,
     pub image: Option<PathBuf>,
     pub environment: EnvironmentRules,
+    pub credentials: BTreeSet<String>,
     pub web: WebTable,
     pub network: NetworkTable,
     pub open: BTreeSet<OpenedName>,
@@ -111,6 +112,9 @@ impl Draft {
         if let Some(image) = &profile.image {
             self.image = Some(expand(image, host)?);
         }
+        let credentials = profile.credentials.iter();
+        self.credentials
+            .extend(credentials.map(|name| name.get_ref().as_str().to_owned()));
         self.web.set(&profile.web);
         self.network.set(&profile.network);
         self.open.extend(profile.open.iter().cloned());

@@ -2,6 +2,7 @@
 //!
 //! Only [`resolve`](crate::resolve) makes one.
 
+use crate::credentials::Credential;
 use crate::error::PolicyError;
 use crate::lease_bounds::PathLeases;
 use crate::limits::Limits;
@@ -52,6 +53,8 @@ pub struct EffectivePolicy {
     pub image: Option<PathBuf>,
     /// How a cell's environment is built.
     pub environment: EnvironmentRules,
+    /// Credentials that commands may use and not see, by way of the gateway.
+    pub credentials: Vec<Credential>,
     /// Names inside the zones that are closed, in the order of the files.
     #[serde(serialize_with = "shared")]
     pub protected: Arc<Vec<ProtectedName>>,
@@ -387,6 +390,16 @@ pub struct EnvironmentRules {
 }
 
 impl EnvironmentRules {
+    /// The same without what would give commands the value of one of `credentials`: its variables hold placeholders, or nothing.
+    pub(crate) fn without(mut self, credentials: &[Credential]) -> Self {
+        for name in credentials.iter().flat_map(|one| &one.variables) {
+            self.credentials.remove(name);
+            self.set.remove(name);
+            self.offline.remove(name);
+        }
+        self
+    }
+
     /// Whether a variable of this name is taken over.
     pub fn passes(&self, name: &str) -> bool {
         self.pass.iter().any(|rule| match rule.strip_suffix('*') {
@@ -412,6 +425,20 @@ mod tests {
             .unwrap()
             .resolve("default", &host)
             .unwrap()
+    }
+
+    fn credential() -> Credential {
+        Credential {
+            name: "x".into(),
+            preset: None,
+            from: crate::CredentialSource::Systemd("x".into()),
+            hosts: vec!["x:443".into()],
+            attach: broker_protocol::gateway::Attach::Bearer,
+            variables: vec![],
+            uses: vec![],
+            shape: Default::default(),
+            origin: Origin::default(),
+        }
     }
 
     fn bash() -> Scope {
@@ -557,7 +584,7 @@ mod tests {
             SecretName::try_from(".env".to_owned()).unwrap()
         }
         assert_eq!(base.digest, base.compute_digest().unwrap());
-        let changes: [fn(&mut EffectivePolicy); 62] = [
+        let changes: [fn(&mut EffectivePolicy); 63] = [
             |p| p.profile.push('x'),
             |p| p.project = Access::Read,
             |p| p.central = Access::Read,
@@ -574,6 +601,7 @@ mod tests {
             |p| p.environment.credentials.extend(["X".into()]),
             |p| p.environment.state.extend(["X".into()]),
             |p| p.environment.path.push("/x".into()),
+            |p| p.credentials.push(credential()),
             |p| Arc::make_mut(&mut p.protected)[0].pattern.push('x'),
             |p| Arc::make_mut(&mut p.protected)[0].except.push("x".into()),
             |p| Arc::make_mut(&mut p.protected)[0].protection = Protection::Write,

@@ -8,6 +8,19 @@ use broker_protocol::{ErrorKind, Failed};
 use policies_targets::network::NetworkError;
 use thiserror::Error;
 
+/// Why a credential is not defined, or not named by a profile.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum CredentialMisuse {
+    #[error("it is already defined by {earlier}")]
+    Taken { earlier: String },
+    #[error("`allowed_credentials` of {by} leaves it out")]
+    Forbidden { by: String },
+    #[error(
+        "profile `{profile}` names it, and neither its file nor an earlier one defines `[credential.{name}]`"
+    )]
+    Undefined { profile: String, name: String },
+}
+
 /// Why there is no policy. No session opens then: one without a file's part would be a weaker one.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PolicyError {
@@ -100,6 +113,17 @@ pub enum PolicyError {
         glob: String,
         why: String,
     },
+    #[error("{file}:{line}:{column}: credential `{credential}`: {why}")]
+    Credential {
+        file: String,
+        line: usize,
+        column: usize,
+        credential: String,
+        #[source]
+        why: CredentialMisuse,
+    },
+    #[error("profile `{profile}` has more than {max} credentials")]
+    Credentials { profile: String, max: usize },
     /// The hosts of cells.
     #[error("the network of cells: {0}")]
     Network(#[from] NetworkError),
@@ -136,6 +160,8 @@ impl PolicyError {
             | PolicyError::Timeout { .. }
             | PolicyError::Path { .. }
             | PolicyError::Open { .. }
+            | PolicyError::Credential { .. }
+            | PolicyError::Credentials { .. }
             | PolicyError::Digest(_)
             | PolicyError::Network(
                 NetworkError::Bounded { .. }

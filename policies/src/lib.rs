@@ -8,6 +8,9 @@ pub mod choice;
 mod draft;
 pub mod lease_bounds;
 pub mod leases;
+pub mod credential_table;
+pub mod credentials;
+mod credential_files;
 pub mod effective;
 pub mod model;
 pub mod value;
@@ -39,6 +42,7 @@ pub mod git_config;
 
 pub use broker_protocol::Channel;
 pub use choice::Choice;
+pub use credentials::{Credential, CredentialSource};
 pub use decide::{Judgement, Question, Verdict, decide, decide_leased, decide_real, judge};
 pub use effective::{Access, Approval, EffectivePolicy, EnvironmentRules, Grant, TRUST};
 pub use error::PolicyError;

@@ -3,6 +3,7 @@
 //! Parses the texts of [`source`](crate::source); the result goes to [`resolve`](crate::resolve).
 //! Values here are well-formed; what they mean together with other files is decided there.
 
+use crate::credential_table::{self, CredentialName, CredentialTables};
 use crate::effective::Access;
 use crate::error::PolicyError;
 use crate::host::HostPath;
@@ -74,6 +75,11 @@ pub struct PolicyFile {
     /// Profiles chosen by the files of a project.
     #[serde(default)]
     pub auto: Vec<Spanned<AutoEntry>>,
+    /// Credentials that a profile may name.
+    #[serde(default)]
+    pub credential: CredentialTables,
+    /// The only names that credentials may have, in any file.
+    pub allowed_credentials: Option<Vec<CredentialName>>,
     /// Names that are closed in every profile.
     #[serde(default)]
     pub protect: Vec<Protect>,
@@ -138,6 +144,9 @@ impl PolicyFile {
             ));
         }
         self.check_choices(&fault)?;
+        if let Some((byte, wrong)) = credential_table::fault(&self.credential) {
+            return Err(fault(byte, wrong.to_string()));
+        }
         if let Some(rule) = self.rule.get(RULES_MAX) {
             return Err(fault(
                 rule.span().start,
@@ -284,6 +293,8 @@ pub struct Profile {
     /// Git directories to which a project's `.git` file may lead although nothing in them leads back.
     pub git_directories: Vec<HostPath>,
     pub environment: Environment,
+    /// Credentials that commands may use and not see.
+    pub credentials: Vec<Spanned<CredentialName>>,
     pub web: WebTable,
     pub network: NetworkTable,
     /// Protected names that commands and file tools may change in sessions of this profile.

@@ -7,6 +7,7 @@
 //! - protected names, forms of names in transit, required layers and ceilings of all files apply together, and none can be removed;
 //! - under an administrator's `lock` a user's file defines no profiles.
 
+use crate::credentials;
 use crate::draft::Draft;
 use crate::effective::{Access, Approval, EffectivePolicy, Grant, TRUST};
 use crate::error::PolicyError;
@@ -112,8 +113,21 @@ impl File {
         Some(place(&self.text, at))
     }
 
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn kind(&self) -> SourceKind {
+        self.kind
+    }
+
+    /// Line and column of a byte.
+    pub(crate) fn place(&self, byte: usize) -> (usize, usize) {
+        place(&self.text, byte)
+    }
+
     /// Returns a function that finds the line of a byte.
-    fn origins(&self) -> impl Fn(usize) -> Origin {
+    pub(crate) fn origins(&self) -> impl Fn(usize) -> Origin {
         let breaks: Vec<usize> = self.text.match_indices('\n').map(|(at, _)| at).collect();
         move |byte| {
             let line = breaks.partition_point(|end| *end < byte) + 1;
@@ -155,6 +169,7 @@ impl Policies {
         policies.check_taken()?;
         policies.check_choices()?;
         policies.check_bases()?;
+        policies.check_credentials()?;
         Ok(policies)
     }
 
@@ -237,12 +252,13 @@ impl Policies {
             sockets,
             git_directories,
             environment,
+            credentials: names,
             ..
         } = draft;
         let Draft {
             image,
             web,
-            network,
+            mut network,
             open,
             secrets,
             limits,
@@ -255,6 +271,8 @@ impl Policies {
         let (central, central_from) = central.unwrap_or_else(closed);
         let protected = Arc::new(opened::open(self.protected(), &open, name)?);
         let (transit, approval) = (self.transit(), self.approval());
+        let credentials = self.credentials(&names, name, host)?;
+        credentials::add_hosts(&mut network, &credentials);
         Ok(EffectivePolicy {
             profile: name.to_owned(),
             digest: Digest([0; 32]),
@@ -274,7 +292,8 @@ impl Policies {
             sockets: sockets.into_iter().collect(),
             git_directories: git_directories.into_iter().collect(),
             image,
-            environment,
+            environment: environment.without(&credentials),
+            credentials,
             matcher: Matcher::shared(protected.clone(), &transit)?,
             protected,
             opened: open.iter().map(|name| name.as_str().to_owned()).collect(),

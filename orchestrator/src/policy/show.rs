@@ -2,12 +2,13 @@
 
 use crate::policy::sessions::policy;
 use broker_protocol::Failed;
+use broker_protocol::gateway::{Attach, CredentialUse};
 use orchestrator_launch::exit;
 use orchestrator_launch::session_options::SessionOptions;
 use orchestrator_terminal::print;
 use policies::network;
 use policies::rules::Condition;
-use policies::{Access, EffectivePolicy, Protection, Rule, WhenNew};
+use policies::{Access, Credential, CredentialSource, EffectivePolicy, Protection, Rule, WhenNew};
 use serde_json::{Value, json};
 
 pub fn show(options: &SessionOptions, json: bool) -> Result<u8, Failed> {
@@ -68,6 +69,7 @@ fn to_json(policy: &EffectivePolicy) -> Value {
             "offline": policy.environment.offline,
             "path": policy.environment.path,
         },
+        "credential": policy.credentials.iter().map(credential_json).collect::<Vec<_>>(),
         "network": network::lists(&policy.network).lists.iter().map(|list| json!({
             "allow": list.allow,
             "private": list.private,
@@ -103,6 +105,38 @@ fn permission_json(permission: &broker_protocol::Permission) -> Value {
         "paths": permission.paths,
         "timeout_s": permission.timeout_s,
         "network": permission.network,
+    })
+}
+
+fn credential_json(credential: &Credential) -> Value {
+    let attach = match &credential.attach {
+        Attach::Bearer => "bearer".to_owned(),
+        Attach::Basic { user } => format!("basic:{user}"),
+        Attach::Any { user } => format!("any:{user}"),
+        Attach::Header { name } => format!("header {name}"),
+    };
+    let of_use = |one: &CredentialUse| {
+        json!({
+            "host": one.host,
+            "methods": one.methods,
+            "path": one.path,
+            "unasked": one.unasked,
+            "refused": one.refused,
+        })
+    };
+    json!({
+        "name": credential.name,
+        "preset": credential.preset,
+        "from": match &credential.from {
+            CredentialSource::Command(words) => json!({ "command": words }),
+            CredentialSource::File(path) => json!({ "file": path }),
+            CredentialSource::Systemd(name) => json!({ "systemd": name }),
+        },
+        "hosts": credential.hosts,
+        "attach": attach,
+        "env": credential.variables,
+        "uses": credential.uses.iter().map(of_use).collect::<Vec<_>>(),
+        "where": credential.origin.to_string(),
     })
 }
 

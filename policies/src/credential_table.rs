@@ -1,0 +1,535 @@
+//! `[credential.NAME]` as a file writes it, and the shipped presets: each value is checked while it is read.
+
+use crate::host::HostPath;
+use crate::value::{PROFILE_NAME_MAX, VariableName};
+use broker_protocol::gateway::{Attach, CredentialUse};
+use broker_protocol::limit;
+use policies_targets::web::HostPattern;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{self, Deserializer, MapAccess, Visitor};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::LazyLock;
+use thiserror::Error;
+use toml::Spanned;
+
+/// Most hosts of one credential.
+pub const CREDENTIAL_HOSTS_MAX: usize = 16;
+/// Most variables of one credential.
+pub const CREDENTIAL_VARIABLES_MAX: usize = 16;
+/// Longest path of a use, in bytes.
+pub const USE_PATH_MAX: usize = 512;
+/// Longest name in a request (a user, a header, a file of systemd), in bytes.
+pub const REQUEST_NAME_MAX: usize = 128;
+/// Most words of a command that prints a credential.
+pub const SOURCE_WORDS_MAX: usize = 64;
+/// Most bytes of such a command.
+pub const SOURCE_BYTES_MAX: usize = 8192;
+
+/// Why a part of a credential is not valid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum CredentialFault {
+    #[error("a credential's name is 1 to {PROFILE_NAME_MAX} letters, digits, `-`, `_` and `.`")]
+    Name,
+    #[error("there is no preset of this name; there are: {}", presets().map(|(name, _)| name).collect::<Vec<_>>().join(", "))]
+    Preset,
+    #[error(
+        "a credential's host is one NAME or NAME:PORT (443 if absent), in lower case, without `*`"
+    )]
+    Host,
+    #[error(
+        "`attach` is \"bearer\", \"basic:USER\", \"any:USER\" or {{ header = \"NAME\" }}; a USER is 1 to {REQUEST_NAME_MAX} visible characters without `:`"
+    )]
+    Attach,
+    #[error("a header that holds a credential is 1 to {REQUEST_NAME_MAX} letters, digits and `-_`")]
+    Header,
+    #[error("this header says how a request is sent, and cannot hold a credential")]
+    FramingHeader,
+    #[error("a method is 1 to {max} capital letters, and none of TRACE, CONNECT and OPTIONS", max = limit::METHOD)]
+    Method,
+    #[error(
+        "a path begins with `/` and has at most {USE_PATH_MAX} visible characters without `?`, `#` and `%`; `*` stands for one whole part, a final `/**` for any rest"
+    )]
+    Path,
+    #[error("a systemd credential is a file's name: letters, digits, `-`, `_` and `.`")]
+    Systemd,
+    #[error(
+        "a command is 1 to {SOURCE_WORDS_MAX} words of together at most {SOURCE_BYTES_MAX} bytes without NUL, and its program a full path or a name without `/`"
+    )]
+    Command,
+    #[error(
+        "`env` is not supported: what is in an environment stays readable in the memory of each process that has inherited it. Write the value to a file that only you can read, and `from = {{ file = \"PATH\" }}`"
+    )]
+    Environment,
+    #[error("a credential without a preset has `hosts`, with at least one")]
+    NoHosts,
+    #[error("a credential without a preset has `attach`")]
+    NoAttach,
+    #[error("a credential has at most {CREDENTIAL_HOSTS_MAX} hosts")]
+    Hosts,
+    #[error("a credential has at most {CREDENTIAL_VARIABLES_MAX} variables")]
+    Variables,
+    #[error("a credential has 1 to {max} uses", max = limit::CREDENTIAL_USES)]
+    Uses,
+    #[error("a use names a host that is none of the credential's hosts")]
+    ForeignHost,
+    #[error("a use that is `refused` has a `why`, and is not `unasked`")]
+    Refused,
+}
+
+/// A text type of this file: read from a string by `$check`, and read out with `as_str`.
+macro_rules! checked {
+    ($(#[$doc:meta])* $name:ident, $check:expr) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub struct $name(String);
+
+        impl $name {
+            /// The text in its canonical form.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = CredentialFault;
+
+            fn try_from(text: String) -> Result<Self, CredentialFault> {
+                let check: fn(String) -> Result<String, CredentialFault> = $check;
+                check(text).map(Self)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+                policies_targets::text::read(input)
+            }
+        }
+    };
+}
+
+fn is_plain_name(text: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    !text.is_empty() && text.bytes().all(allowed) && text.bytes().any(|byte| byte != b'.')
+}
+
+/// `text` if it is `valid`.
+fn valid(text: String, valid: bool, fault: CredentialFault) -> Result<String, CredentialFault> {
+    valid.then_some(text).ok_or(fault)
+}
+
+checked!(
+    /// The name of a credential.
+    CredentialName,
+    |text| {
+        let fits = text.len() <= PROFILE_NAME_MAX && is_plain_name(&text);
+        valid(text, fits, CredentialFault::Name)
+    }
+);
+
+checked!(
+    /// The name of a shipped preset.
+    PresetName,
+    |text| {
+        let known = PRESETS.contains_key(&text);
+        valid(text, known, CredentialFault::Preset)
+    }
+);
+
+checked!(
+    /// A host with its port: patterns and addresses are none.
+    CredentialHost,
+    |text| {
+        let pattern = HostPattern::try_from(text).map_err(|_| CredentialFault::Host)?;
+        let (host, port) = pattern.one().ok_or(CredentialFault::Host)?;
+        Ok(format!("{host}:{}", port.unwrap_or(443)))
+    }
+);
+
+checked!(
+    /// The method of a request, in upper case.
+    MethodName,
+    |text| {
+        let fits = (1..=limit::METHOD).contains(&text.len())
+            && text.bytes().all(|byte| byte.is_ascii_uppercase())
+            && !["TRACE", "CONNECT", "OPTIONS"].contains(&text.as_str());
+        valid(text, fits, CredentialFault::Method)
+    }
+);
+
+checked!(
+    /// A pattern of request paths.
+    UsePath,
+    |text| {
+        let visible = |byte: u8| byte.is_ascii_graphic() && !b"?#%\\".contains(&byte);
+        let parts = text.strip_suffix("/**").unwrap_or(&text);
+        let is_part = |part: &str| ![".", ".."].contains(&part) && (part == "*" || !part.contains('*'));
+        let fits = text.starts_with('/')
+            && text.len() <= USE_PATH_MAX
+            && text.bytes().all(visible)
+            && parts.split('/').all(is_part);
+        valid(text, fits, CredentialFault::Path)
+    }
+);
+
+checked!(
+    /// The name of a systemd credential.
+    SystemdName,
+    |text| {
+        let fits = text.len() <= REQUEST_NAME_MAX && is_plain_name(&text);
+        valid(text, fits, CredentialFault::Systemd)
+    }
+);
+
+/// A key that is known and refused with its reason.
+#[derive(Clone, Debug)]
+pub enum Unsupported {}
+
+impl<'de> Deserialize<'de> for Unsupported {
+    fn deserialize<D: Deserializer<'de>>(_: D) -> Result<Self, D::Error> {
+        Err(de::Error::custom(CredentialFault::Environment))
+    }
+}
+
+/// The words of a command. Its program is never looked for in the working directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceCommand(Vec<String>);
+
+impl SourceCommand {
+    /// The words; there is at least one.
+    pub fn words(&self) -> &[String] {
+        &self.0
+    }
+}
+
+impl<'de> Deserialize<'de> for SourceCommand {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+        let words = Vec::<String>::deserialize(input)?;
+        let bytes: usize = words.iter().map(|word| word.len() + 1).sum();
+        let program = words.first().map_or("", String::as_str);
+        let is_program = program.starts_with('/') || !program.is_empty() && !program.contains('/');
+        let fits = words.len() <= SOURCE_WORDS_MAX
+            && bytes <= SOURCE_BYTES_MAX
+            && is_program
+            && !words.iter().any(|word| word.contains('\0'));
+        match fits {
+            true => Ok(Self(words)),
+            false => Err(de::Error::custom(CredentialFault::Command)),
+        }
+    }
+}
+
+/// Where a value comes from.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SourceEntry {
+    /// A program of the user's that prints it.
+    Command(SourceCommand),
+    /// A file that contains it.
+    File(HostPath),
+    /// A file of the directory that systemd gives to a service.
+    Systemd(SystemdName),
+    Env(Unsupported),
+}
+
+/// Where in a request it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AttachEntry(pub Attach);
+
+/// Headers that are no place for a credential: by them a request is framed or addressed.
+const FRAMING: [&str; 12] = [
+    "host",
+    "connection",
+    "keep-alive",
+    "proxy-connection",
+    "proxy-authorization",
+    "proxy-authenticate",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "content-length",
+    "expect",
+];
+
+impl AttachEntry {
+    fn of_text(text: &str) -> Result<Self, CredentialFault> {
+        let user = |user: &str| {
+            let fits = (1..=REQUEST_NAME_MAX).contains(&user.len())
+                && user
+                    .bytes()
+                    .all(|byte| byte.is_ascii_graphic() && byte != b':');
+            valid(user.to_owned(), fits, CredentialFault::Attach)
+        };
+        let attach = match text.split_once(':') {
+            None if text == "bearer" => Attach::Bearer,
+            Some(("basic", name)) => Attach::Basic { user: user(name)? },
+            Some(("any", name)) => Attach::Any { user: user(name)? },
+            None | Some(_) => return Err(CredentialFault::Attach),
+        };
+        Ok(Self(attach))
+    }
+
+    fn of_header(name: &str) -> Result<Self, CredentialFault> {
+        let name = name.to_ascii_lowercase();
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+        if !(1..=REQUEST_NAME_MAX).contains(&name.len()) || !name.bytes().all(allowed) {
+            return Err(CredentialFault::Header);
+        }
+        match FRAMING.contains(&name.as_str()) {
+            true => Err(CredentialFault::FramingHeader),
+            false => Ok(Self(Attach::Header { name })),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for AttachEntry {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Table {
+            header: String,
+        }
+
+        /// Not an untagged enum: its errors would lack the position and the message.
+        struct Entry;
+
+        impl<'de> Visitor<'de> for Entry {
+            type Value = AttachEntry;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string, or a table with `header`")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<AttachEntry, E> {
+                AttachEntry::of_text(text).map_err(E::custom)
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<AttachEntry, A::Error> {
+                let table = Table::deserialize(MapAccessDeserializer::new(map))?;
+                AttachEntry::of_header(&table.header).map_err(de::Error::custom)
+            }
+        }
+
+        input.deserialize_any(Entry)
+    }
+}
+
+/// Requests that may use it, or that are refused.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UseEntry {
+    pub host: Option<CredentialHost>,
+    #[serde(default)]
+    pub methods: Vec<MethodName>,
+    pub path: UsePath,
+    #[serde(default)]
+    pub unasked: bool,
+    #[serde(default)]
+    pub refused: bool,
+    pub why: Option<String>,
+}
+
+impl UseEntry {
+    /// As the gateway gets it.
+    pub fn request(&self) -> CredentialUse {
+        CredentialUse {
+            host: self.host.as_ref().map(|host| host.as_str().to_owned()),
+            methods: self
+                .methods
+                .iter()
+                .map(|method| method.as_str().to_owned())
+                .collect(),
+            path: self.path.as_str().to_owned(),
+            unasked: self.unasked,
+            refused: self.refused,
+        }
+    }
+}
+
+/// A credential as a file defines it. What stands beside `preset` is in place of the preset's.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CredentialTable {
+    pub from: SourceEntry,
+    pub preset: Option<PresetName>,
+    pub hosts: Option<Vec<CredentialHost>>,
+    pub attach: Option<AttachEntry>,
+    pub env: Option<Vec<VariableName>>,
+    pub uses: Option<Vec<UseEntry>>,
+}
+
+/// The form of the texts that stand for values in cells. A client may check a key's form before it sends it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Shape {
+    pub prefix: String,
+    /// The characters between prefix and suffix.
+    pub alphabet: String,
+    /// The same for each placeholder: a client may ask its user about a key and recognise it by its end.
+    #[serde(default)]
+    pub suffix: String,
+    /// Bytes of prefix, middle and suffix.
+    pub length: usize,
+}
+
+impl Default for Shape {
+    fn default() -> Self {
+        Self {
+            prefix: "lazaret-placeholder-".to_owned(),
+            alphabet: "abcdefghijklmnopqrstuvwxyz0123456789".to_owned(),
+            suffix: String::new(),
+            length: 60,
+        }
+    }
+}
+
+impl Shape {
+    /// A placeholder: `random` gives the characters between prefix and suffix.
+    pub fn fill(&self, random: &[u8]) -> String {
+        let alphabet: Vec<char> = self.alphabet.chars().collect();
+        let letter = |byte: &u8| alphabet.get(usize::from(*byte) % alphabet.len().max(1));
+        let middle: String = random
+            .iter()
+            .take(self.random())
+            .filter_map(letter)
+            .collect();
+        format!("{}{middle}{}", self.prefix, self.suffix)
+    }
+
+    /// How many characters are random.
+    pub fn random(&self) -> usize {
+        self.length
+            .saturating_sub(self.prefix.len() + self.suffix.len())
+    }
+}
+
+/// A shipped preset: all of a credential but its source.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CredentialPreset {
+    pub why: String,
+    pub hosts: Vec<CredentialHost>,
+    pub attach: AttachEntry,
+    pub env: Vec<VariableName>,
+    pub placeholder: Shape,
+    pub uses: Vec<UseEntry>,
+}
+
+/// The files of `credentials`, by name.
+const FILES: [(&str, &str); 4] = [
+    ("anthropic", include_str!("../credentials/anthropic.toml")),
+    (
+        "anthropic-oauth",
+        include_str!("../credentials/anthropic-oauth.toml"),
+    ),
+    ("github", include_str!("../credentials/github.toml")),
+    ("openai", include_str!("../credentials/openai.toml")),
+];
+
+/// Read when the first is needed: most sessions need none. A test reads all.
+static PRESETS: LazyLock<BTreeMap<String, CredentialPreset>> = LazyLock::new(|| {
+    let read = |(name, text): (&str, &str)| Some((name.to_owned(), toml::from_str(text).ok()?));
+    FILES.into_iter().filter_map(read).collect()
+});
+
+/// The shipped presets, by name.
+pub fn presets() -> impl Iterator<Item = (&'static str, &'static CredentialPreset)> {
+    PRESETS.iter().map(|(name, preset)| (name.as_str(), preset))
+}
+
+/// A credential without its source: what its table and its preset say together.
+#[derive(Debug)]
+pub struct Completed<'t> {
+    pub hosts: &'t [CredentialHost],
+    pub attach: &'t Attach,
+    pub env: &'t [VariableName],
+    /// Absent, any request to one of the hosts may use it.
+    pub uses: Option<&'t [UseEntry]>,
+    pub shape: Shape,
+}
+
+impl CredentialTable {
+    /// The credential with its preset's parts.
+    ///
+    /// # Errors
+    /// A part is missing, or they do not fit together.
+    pub fn complete(&self) -> Result<Completed<'_>, CredentialFault> {
+        let name = self.preset.as_ref().map(PresetName::as_str);
+        let preset = name.and_then(|name| PRESETS.get(name));
+        let hosts = self.hosts.as_deref();
+        let hosts = hosts.or(preset.map(|preset| preset.hosts.as_slice()));
+        let attach = self.attach.as_ref();
+        let attach = attach.or(preset.map(|preset| &preset.attach));
+        let env = self.env.as_deref();
+        let uses = self.uses.as_deref();
+        let completed = Completed {
+            hosts: hosts
+                .filter(|hosts| !hosts.is_empty())
+                .ok_or(CredentialFault::NoHosts)?,
+            attach: &attach.ok_or(CredentialFault::NoAttach)?.0,
+            env: env
+                .or(preset.map(|preset| preset.env.as_slice()))
+                .unwrap_or_default(),
+            uses: uses.or(preset.map(|preset| preset.uses.as_slice())),
+            shape: preset.map_or_else(Shape::default, |preset| preset.placeholder.clone()),
+        };
+        completed.check().map(|()| completed)
+    }
+}
+
+impl Completed<'_> {
+    fn check(&self) -> Result<(), CredentialFault> {
+        if self.hosts.len() > CREDENTIAL_HOSTS_MAX {
+            return Err(CredentialFault::Hosts);
+        }
+        if self.env.len() > CREDENTIAL_VARIABLES_MAX {
+            return Err(CredentialFault::Variables);
+        }
+        let Some(uses) = self.uses else {
+            return Ok(());
+        };
+        if !(1..=limit::CREDENTIAL_USES).contains(&uses.len()) {
+            return Err(CredentialFault::Uses);
+        }
+        let is_foreign = |one: &UseEntry| {
+            let host = one.host.as_ref();
+            host.is_some_and(|host| !self.hosts.contains(host))
+        };
+        if uses.iter().any(is_foreign) {
+            return Err(CredentialFault::ForeignHost);
+        }
+        let is_wrong = |one: &UseEntry| one.refused && (one.unasked || one.why.is_none());
+        match uses.iter().any(is_wrong) {
+            true => Err(CredentialFault::Refused),
+            false => Ok(()),
+        }
+    }
+
+    /// The uses as the gateway gets them.
+    pub fn requests(&self) -> Vec<CredentialUse> {
+        let any = || CredentialUse {
+            host: None,
+            methods: Vec::new(),
+            path: "/**".to_owned(),
+            unasked: false,
+            refused: false,
+        };
+        match self.uses {
+            Some(uses) => uses.iter().map(UseEntry::request).collect(),
+            None => vec![any()],
+        }
+    }
+}
+
+/// The value of a file's key `credential`.
+pub type CredentialTables = BTreeMap<Spanned<CredentialName>, CredentialTable>;
+
+/// The first credential of a file whose parts do not fit together, with its place in the text.
+pub(crate) fn fault(tables: &CredentialTables) -> Option<(usize, CredentialFault)> {
+    tables.iter().find_map(|(name, table)| {
+        let fault = table.complete().err()?;
+        Some((name.span().start, fault))
+    })
+}

@@ -1,0 +1,396 @@
+//! Which credentials a session has: presets, the files that may define them, their limits, and what they change of a profile.
+#![allow(clippy::unwrap_used)]
+
+use broker_protocol::gateway::{Attach, CredentialSpec, GatewaySpec};
+use broker_protocol::limit;
+use policies::credential_table::{
+    CREDENTIAL_HOSTS_MAX, CREDENTIAL_VARIABLES_MAX, REQUEST_NAME_MAX, SOURCE_BYTES_MAX,
+    SOURCE_WORDS_MAX, USE_PATH_MAX, presets,
+};
+use policies::model::PolicyFile;
+use policies::{
+    Credential, CredentialSource, EffectivePolicy, Host, Policies, PolicyError, Source, SourceKind,
+};
+
+fn source(kind: SourceKind, text: &str) -> Source {
+    Source {
+        name: format!("{kind:?}"),
+        kind,
+        text: format!("version = 1\n{text}"),
+    }
+}
+
+fn load(files: &[(SourceKind, &str)]) -> Result<Policies, PolicyError> {
+    Policies::load(
+        files
+            .iter()
+            .map(|(kind, text)| source(*kind, text))
+            .collect(),
+    )
+}
+
+fn resolve(profile: &str, text: &str) -> EffectivePolicy {
+    let host = Host {
+        home: "/home/u".into(),
+        ..Host::default()
+    };
+    let policies = load(&[(SourceKind::User, text)]).unwrap();
+    policies.resolve(profile, &host).unwrap()
+}
+
+fn fault(text: &str) -> String {
+    let error = PolicyFile::parse("p", &format!("version = 1\n{text}")).unwrap_err();
+    error.to_string()
+}
+
+const GITHUB: &str = "[credential.github]\nfrom = { file = '~/token' }\npreset = 'github'\n";
+const OWN: &str = "[credential.own]\nfrom = { systemd = 'token' }\nhosts = ['api.example']\n";
+
+fn hosts(policy: &EffectivePolicy) -> Vec<String> {
+    let own = policy.network.own.allow.iter().flatten();
+    own.map(|host| host.text().to_owned()).collect()
+}
+
+#[test]
+fn each_preset_is_complete_and_fits_the_protocol() {
+    let names: Vec<&str> = presets().map(|(name, _)| name).collect();
+    assert_eq!(names, ["anthropic", "anthropic-oauth", "github", "openai"]);
+    for (name, preset) in presets() {
+        let text = format!(
+            "[credential.x]\nfrom = {{ file = '/x' }}\npreset = '{name}'\n[profile.a]\ncredentials = ['x']"
+        );
+        let credential = resolve("a", &text).credentials.remove(0);
+        assert!(!credential.variables.is_empty(), "{name}");
+        let spec = CredentialSpec {
+            name: name.into(),
+            placeholder: preset.placeholder.fill(&[7; 512]),
+            hosts: credential.hosts,
+            attach: credential.attach,
+            uses: credential.uses.clone(),
+        };
+        assert_eq!(spec.placeholder.len(), preset.placeholder.length, "{name}");
+        assert!(preset.placeholder.random() >= 30, "{name}");
+        assert!(credential.uses.iter().any(|one| one.refused), "{name}");
+        let spec = GatewaySpec {
+            credentials: vec![spec],
+            ..GatewaySpec::default()
+        };
+        assert_eq!(spec.check(), Ok(()), "{name}");
+    }
+}
+
+#[test]
+fn no_placeholder_of_github_has_a_valid_checksum() {
+    let (_, preset) = presets().find(|(name, _)| *name == "github").unwrap();
+    let placeholder = preset.placeholder.fill(&[1; 64]);
+    let alphabet = &preset.placeholder.alphabet;
+    let digit = |c: char| alphabet.find(c).unwrap() as u64;
+    let checksum = placeholder[34..]
+        .chars()
+        .fold(0, |sum, c| sum * 62 + digit(c));
+    assert!(checksum > u64::from(u32::MAX), "{checksum}");
+}
+
+#[test]
+fn a_credential_has_the_parts_of_its_preset_but_those_beside_it() {
+    let text = format!("{GITHUB}env = ['MY_TOKEN']\n[profile.a]\ncredentials = ['github']");
+    let credential = resolve("a", &text).credentials.remove(0);
+    assert_eq!(credential.variables, ["MY_TOKEN"]);
+    assert_eq!(credential.hosts[0], "github.com:443");
+    assert_eq!(
+        credential.from,
+        CredentialSource::File("/home/u/token".into())
+    );
+    assert_eq!(credential.origin.to_string(), "User:2");
+    assert_eq!(credential.preset.as_deref(), Some("github"));
+}
+
+#[test]
+fn attachments_are_read() {
+    let user = || "x-access-token".to_owned();
+    for (text, want) in [
+        ("'bearer'", Attach::Bearer),
+        ("'basic:x-access-token'", Attach::Basic { user: user() }),
+        ("'any:x-access-token'", Attach::Any { user: user() }),
+        (
+            "{ header = 'X-Api-Key' }",
+            Attach::Header {
+                name: "x-api-key".into(),
+            },
+        ),
+    ] {
+        let text = format!("{OWN}attach = {text}\n[profile.a]\ncredentials = ['own']");
+        let Credential { attach, uses, .. } = resolve("a", &text).credentials.remove(0);
+        assert_eq!(attach, want);
+        let any: Vec<_> = uses.iter().map(|one| (&*one.path, one.unasked)).collect();
+        assert_eq!(any, [("/**", false)]);
+    }
+}
+
+#[test]
+fn what_is_wrong_is_said_with_its_place() {
+    let own = |line: &str| format!("{OWN}attach = 'bearer'\n{line}");
+    for (text, want) in [
+        (
+            "[credential.a]\nhosts = ['a']\n".to_owned(),
+            "p:2:1: missing field `from`",
+        ),
+        (
+            "[credential.'a b']\nfrom = { file = '/x' }".into(),
+            "p:2:13: a credential's name",
+        ),
+        (
+            "[credential.a]\nfrom = { env = 'X' }".into(),
+            "p:3:8: `env` is not supported",
+        ),
+        (
+            "[credential.a]\nfrom = { keyring = 'X' }".into(),
+            "p:3:10: unknown variant `keyring`",
+        ),
+        (
+            "[credential.a]\nfrom = { file = '/x', systemd = 'y' }".into(),
+            "p:3:8: wanted exactly 1 element",
+        ),
+        (
+            "[credential.a]\nfrom = { file = 'x' }".into(),
+            "p:3:17: a host path begins",
+        ),
+        (
+            "[credential.a]\nfrom = { systemd = '../x' }".into(),
+            "p:3:20: a systemd credential",
+        ),
+        (
+            "[credential.a]\nfrom = { command = ['./x'] }".into(),
+            "p:3:8: a command is",
+        ),
+        (
+            "[credential.a]\nfrom = { command = [] }".into(),
+            "p:3:8: a command is",
+        ),
+        (
+            format!("{GITHUB}nothing = 1"),
+            "p:5:1: unknown field `nothing`",
+        ),
+        (
+            GITHUB.replace("'github'", "'gitlab'"),
+            "p:4:10: there is no preset",
+        ),
+        (
+            format!("{GITHUB}hosts = ['a.example']"),
+            "p:2:13: a use names a host",
+        ),
+        (
+            format!("{GITHUB}hosts = ['a.example', '*.b']"),
+            "p:5:23: a credential's host",
+        ),
+        (
+            format!("{GITHUB}hosts = ['10.1.1.1:443']"),
+            "p:5:10: a credential's host",
+        ),
+        (
+            OWN.into(),
+            "p:2:13: a credential without a preset has `attach`",
+        ),
+        (
+            OWN.replace("hosts = ['api.example']", "attach = 'bearer'"),
+            "p:2:13: a credential without a preset has `hosts`",
+        ),
+        (format!("{OWN}attach = 'digest'"), "p:5:10: `attach` is"),
+        (format!("{OWN}attach = 'basic:'"), "p:5:10: `attach` is"),
+        (format!("{OWN}attach = 'basic:a:b'"), "p:5:10: `attach` is"),
+        (
+            format!("{OWN}attach = {{ header = 'a b' }}"),
+            "p:5:10: a header that holds",
+        ),
+        (
+            format!("{OWN}attach = {{ header = 'Content-Length' }}"),
+            "p:5:10: this header says",
+        ),
+        (own("uses = [{ path = 'a' }]"), "p:6:18: a path begins"),
+        (own("uses = [{ path = '/a?b' }]"), "p:6:18: a path begins"),
+        (
+            own("uses = [{ path = '/a/../b' }]"),
+            "p:6:18: a path begins",
+        ),
+        (own("uses = [{ path = '/a*' }]"), "p:6:18: a path begins"),
+        (own("uses = [{ path = '/**/a' }]"), "p:6:18: a path begins"),
+        (
+            own("uses = [{ path = '/a', methods = ['get'] }]"),
+            "p:6:35: a method is",
+        ),
+        (
+            own("uses = [{ path = '/a', methods = ['TRACE'] }]"),
+            "p:6:35: a method is",
+        ),
+        (
+            own("uses = [{ path = '/a', refused = true }]"),
+            "p:2:13: a use that is `refused` has a `why`",
+        ),
+        (own("uses = []"), "p:2:13: a credential has 1 to 256 uses"),
+        (own("env = ['PATH']"), "p:6:8: the executor sets"),
+        (
+            "[profile.a]\ncredentials = ['a/b']".into(),
+            "p:3:16: a credential's name",
+        ),
+    ] {
+        let got = fault(&text);
+        assert!(got.starts_with(want), "{text}\n{got}\n{want}");
+    }
+}
+
+#[test]
+fn limits_hold_at_their_bounds() {
+    let list = |count: usize, one: &dyn Fn(usize) -> String| {
+        let all: Vec<String> = (0..count).map(one).collect();
+        format!("[{}]", all.join(", "))
+    };
+    let hosts = |count| {
+        format!(
+            "[credential.a]\nfrom = {{ file = '/x' }}\nattach = 'bearer'\nhosts = {}",
+            list(count, &|n| format!("'h{n}.example'"))
+        )
+    };
+    let own = |line: String| format!("{OWN}attach = 'bearer'\n{line}");
+    let variables = |count| own(format!("env = {}", list(count, &|n| format!("'V{n}'"))));
+    let uses = |count| {
+        own(format!(
+            "uses = {}",
+            list(count, &|n| format!("{{ path = '/{n}' }}"))
+        ))
+    };
+    let path = |bytes: usize| {
+        own(format!(
+            "uses = [{{ path = '/{}' }}]",
+            "a".repeat(bytes - 1)
+        ))
+    };
+    let user = |bytes: usize| format!("{OWN}attach = 'basic:{}'", "u".repeat(bytes));
+    let command = |words: usize, bytes: usize| {
+        let mut all = vec!["'x'".to_owned(); words - 1];
+        all.push(format!("'{}'", "y".repeat(bytes - 2 * (words - 1) - 1)));
+        format!(
+            "[credential.a]\nfrom = {{ command = [{}] }}\npreset = 'github'",
+            all.join(", ")
+        )
+    };
+    for (fits, over) in [
+        (hosts(CREDENTIAL_HOSTS_MAX), hosts(CREDENTIAL_HOSTS_MAX + 1)),
+        (
+            variables(CREDENTIAL_VARIABLES_MAX),
+            variables(CREDENTIAL_VARIABLES_MAX + 1),
+        ),
+        (
+            uses(limit::CREDENTIAL_USES),
+            uses(limit::CREDENTIAL_USES + 1),
+        ),
+        (path(USE_PATH_MAX), path(USE_PATH_MAX + 1)),
+        (user(REQUEST_NAME_MAX), user(REQUEST_NAME_MAX + 1)),
+        (
+            command(SOURCE_WORDS_MAX, 1000),
+            command(SOURCE_WORDS_MAX + 1, 1000),
+        ),
+        (
+            command(2, SOURCE_BYTES_MAX),
+            command(2, SOURCE_BYTES_MAX + 1),
+        ),
+    ] {
+        let parse = |text: &str| PolicyFile::parse("p", &format!("version = 1\n{text}"));
+        assert!(parse(&fits).is_ok(), "{:?}", parse(&fits).err());
+        assert!(parse(&over).is_err(), "{over}");
+    }
+}
+
+#[test]
+fn a_session_has_a_maximum_of_credentials() {
+    let many = |count: usize| {
+        let mut text = String::new();
+        let mut names = Vec::new();
+        for number in 0..count {
+            text += &OWN.replace("own", &format!("own{number}"));
+            text += "attach = 'bearer'\n";
+            names.push(format!("'own{number}'"));
+        }
+        format!("{text}[profile.a]\ncredentials = [{}]", names.join(", "))
+    };
+    assert_eq!(
+        resolve("a", &many(limit::CREDENTIALS)).credentials.len(),
+        limit::CREDENTIALS
+    );
+    let over = load(&[(SourceKind::User, &many(limit::CREDENTIALS + 1))]).unwrap();
+    let error = over.resolve(
+        "a",
+        &Host {
+            home: "/h".into(),
+            ..Host::default()
+        },
+    );
+    assert!(matches!(error, Err(PolicyError::Credentials { .. })));
+}
+
+#[test]
+fn a_later_file_neither_redefines_nor_escapes_the_list_of_an_earlier_one() {
+    let (system, user) = (SourceKind::System, SourceKind::User);
+    let error = |files: &[(SourceKind, &str)]| load(files).unwrap_err().to_string();
+    assert!(
+        load(&[
+            (system, GITHUB),
+            (user, "[profile.a]\ncredentials = ['github']")
+        ])
+        .is_ok()
+    );
+    assert_eq!(
+        error(&[(system, GITHUB), (user, GITHUB)]),
+        "User:2:13: credential `github`: it is already defined by System"
+    );
+    assert_eq!(
+        error(&[(system, "allowed_credentials = ['gitlab']"), (user, GITHUB)]),
+        "User:2:13: credential `github`: `allowed_credentials` of System leaves it out"
+    );
+    assert!(load(&[(system, "allowed_credentials = ['github']"), (user, GITHUB)]).is_ok());
+    let named = "[profile.a]\ncredentials = ['github']";
+    assert!(
+        error(&[(system, named), (user, GITHUB)])
+            .starts_with("System:3:16: credential `github`: profile `a` names it"),
+    );
+}
+
+#[test]
+fn the_hosts_of_a_credential_are_added_within_the_bounds_of_the_files() {
+    let text = format!("{GITHUB}[profile.a]\ncredentials = ['github']\n[profile.b]\n");
+    assert!(hosts(&resolve("a", &text)).contains(&"api.github.com:443".to_owned()));
+    assert!(resolve("a", &text).network.allows("github.com", 443));
+    assert!(hosts(&resolve("b", &text)).is_empty());
+    let bounded = format!("network.allow = ['*.example']\n{text}");
+    assert!(!resolve("a", &bounded).network.allows("github.com", 443));
+}
+
+#[test]
+fn a_profile_has_the_credentials_of_what_it_extends() {
+    let text = format!(
+        "{GITHUB}{OWN}attach = 'bearer'\n[profile.a]\ncredentials = ['github']\n[profile.b]\nextends = 'a'\ncredentials = ['own']"
+    );
+    let names: Vec<_> = resolve("b", &text)
+        .credentials
+        .into_iter()
+        .map(|one| one.name)
+        .collect();
+    assert_eq!(names, ["github", "own"]);
+}
+
+#[test]
+fn an_agents_profile_passes_the_real_key_only_without_a_credential() {
+    let key = "ANTHROPIC_API_KEY";
+    let without = resolve("claude", "");
+    assert!(without.credentials.is_empty());
+    assert!(without.environment.credentials.contains(key));
+    let defined = "[credential.anthropic]\nfrom = { file = '~/key' }\npreset = 'anthropic'";
+    let with = resolve("claude", defined);
+    assert_eq!(with.credentials[0].variables, [key]);
+    assert!(!with.environment.credentials.contains(key));
+    assert!(
+        with.environment
+            .credentials
+            .contains("CLAUDE_CODE_OAUTH_TOKEN")
+    );
+    assert!(resolve("default", defined).credentials.is_empty());
+}
