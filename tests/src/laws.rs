@@ -87,6 +87,17 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &["broker-protocol", "executor-sys", "executor-spec"],
     ),
     (
+        "executor-credentials",
+        &[
+            "broker-protocol",
+            "policies",
+            "executor-sys",
+            "executor-spec",
+            "executor-layers",
+            "executor-cell",
+        ],
+    ),
+    (
         "executor-denials",
         &[
             "broker-protocol",
@@ -121,6 +132,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "executor-audit",
             "executor-project",
             "executor-leases",
+            "executor-credentials",
             "executor-denials",
             "executor-gateway",
         ],
@@ -429,6 +441,7 @@ const LINKED_INTO: &[(&str, &[&str])] = &[
     ("executor-audit", &["broker"]),
     ("executor-project", &["broker"]),
     ("executor-leases", &["broker"]),
+    ("executor-credentials", &["broker"]),
     ("executor-denials", &["broker"]),
     ("executor-gateway", &["broker"]),
     ("executor", &["broker"]),
@@ -478,6 +491,7 @@ const DEPENDENCIES: [(&str, &[&str]); 4] = [
             "executor/cell",
             "executor/project",
             "executor/leases",
+            "executor/credentials",
             "executor/denials",
             "executor/gateway",
         ],

@@ -132,7 +132,10 @@ fn open_up(top: &Path) {
 }
 
 /// Creates a directory in the first usual place where that works. None lies in a root, where a cell could change it.
-fn host_directory(
+///
+/// # Errors
+/// It works in no place.
+pub fn host_directory(
     zones: &Zones,
     variable: impl Fn(&str) -> Option<OsString>,
 ) -> io::Result<PathBuf> {

@@ -3,13 +3,44 @@
 use crate::errno::{check, new_fd};
 use libc::{c_int, c_long};
 use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2};
+use nix::unistd::pipe2;
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::ptr;
 
 /// `fchmodat2` (Linux 6.6): the same number everywhere, which `libc` does not have for every architecture.
 pub const SYS_FCHMODAT2: c_long = 452;
+
+/// The read end of a pipe that holds the first `length` bytes of `file` and nothing else: the kernel moves them, and they are in no
+/// memory of this process.
+///
+/// # Errors
+/// The kernel's (`pipe2`, `splice`); `WouldBlock` if they do not fit, `UnexpectedEof` if there are fewer.
+pub fn pipe_with(file: BorrowedFd, length: usize) -> io::Result<OwnedFd> {
+    let (reader, writer) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
+    let (mut offset, mut left): (libc::loff_t, usize) = (0, length);
+    while left > 0 {
+        let (from, to) = (file.as_raw_fd(), writer.as_raw_fd());
+        // SAFETY: `offset` outlives the call; a pipe has none.
+        let moved = unsafe {
+            libc::splice(
+                from,
+                &raw mut offset,
+                to,
+                ptr::null_mut(),
+                left,
+                libc::SPLICE_F_NONBLOCK,
+            )
+        };
+        match check(moved as c_long)? as usize {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            moved => left -= moved,
+        }
+    }
+    Ok(reader)
+}
 
 /// `setxattr`, following links.
 ///

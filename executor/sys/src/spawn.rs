@@ -8,8 +8,9 @@ use libc::{c_char, c_int, c_long, c_uint, c_void};
 use std::borrow::Cow;
 use std::convert::Infallible;
 use std::ffi::{CStr, CString};
+use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32};
 
@@ -22,6 +23,30 @@ pub fn become_server(command: &[CString]) -> io::Result<Infallible> {
     let program = command.first().ok_or(io::ErrorKind::InvalidInput)?;
     nix::unistd::setsid()?;
     Ok(nix::unistd::execv(program, command)?)
+}
+
+/// Makes this process, which has one thread, a program of the user's that prints something: without input, without standard error, in
+/// `/`, and with `environment` alone. Returns why that failed.
+pub fn become_source(
+    program: &CStr,
+    arguments: &[CString],
+    environment: &[CString],
+    output: BorrowedFd,
+) -> io::Error {
+    let arrange = || -> io::Result<Infallible> {
+        process::default_other_signals();
+        process::reset_own_signals();
+        nix::unistd::chdir("/")?;
+        let null = File::options().read(true).write(true).open("/dev/null")?;
+        for (fd, target) in [(null.as_fd(), 0), (output, 1), (null.as_fd(), 2)] {
+            crate::fd::install(fd, target)?;
+        }
+        Ok(nix::unistd::execve(program, arguments, environment)?)
+    };
+    match arrange() {
+        Err(error) => error,
+        Ok(never) => match never {},
+    }
 }
 
 /// A program in the form that `execve` takes: made in advance, as a [`PreparedChild`] may not allocate.
@@ -566,9 +591,7 @@ extern "C" fn image_child(argument: *mut c_void) -> c_int {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs::File;
     use std::io::Read;
-    use std::os::fd::AsFd;
 
     #[test]
     fn a_program_is_started_by_its_file_with_its_environment_alone() {

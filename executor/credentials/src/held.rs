@@ -1,0 +1,484 @@
+//! The credentials of a session: those of its policy that the user has, with what stands for them in cells.
+
+use crate::reader::Reader;
+use crate::source::{Owner, Source, SourceError};
+use broker_protocol::gateway::CredentialSpec;
+use executor_sys::random;
+use policies::credential_table::Shape;
+use policies::{Credential, EffectivePolicy};
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+/// How often the program of one credential is started.
+const INTERVAL: Duration = Duration::from_secs(30);
+
+/// The credentials of a session.
+#[derive(Debug, Default)]
+pub struct Credentials {
+    held: Vec<Held>,
+    /// The variables of all credentials of the policy, with the placeholders of those that the user has.
+    variables: BTreeMap<String, Option<String>>,
+    /// Why the user lacks a credential of the policy.
+    absent: Vec<String>,
+}
+
+#[derive(Debug)]
+struct Held {
+    spec: CredentialSpec,
+    source: Source,
+    reader: Option<Reader>,
+    /// When its program was last started.
+    started: Option<Instant>,
+}
+
+/// A value for the gateway: the read end of a pipe that holds all of it, or why there is none.
+#[derive(Debug)]
+pub struct Delivery {
+    /// The credential, by its place in [`Credentials::specs`].
+    pub credential: u16,
+    pub value: Result<OwnedFd, String>,
+}
+
+impl Credentials {
+    /// The credentials of `policy` that the user has. No program is run.
+    ///
+    /// # Errors
+    /// The kernel has no random bytes.
+    pub fn resolve(policy: &EffectivePolicy, owner: &Owner) -> io::Result<Self> {
+        let mut resolved = Self::default();
+        for credential in &policy.credentials {
+            let names = credential.variables.iter();
+            resolved
+                .variables
+                .extend(names.map(|name| (name.clone(), None)));
+            // Without a network there is no gateway that could put the value in.
+            if !policy.has_network() {
+                continue;
+            }
+            match Source::of(&credential.from, owner) {
+                Ok(source) => resolved.add(credential, source)?,
+                Err(why) => {
+                    let text = format!("the credential `{}` is not there: {why}", credential.name);
+                    resolved.absent.push(text);
+                }
+            }
+        }
+        Ok(resolved)
+    }
+
+    fn add(&mut self, credential: &Credential, source: Source) -> io::Result<()> {
+        let placeholder = placeholder(&credential.shape)?;
+        for name in &credential.variables {
+            self.variables
+                .insert(name.clone(), Some(placeholder.clone()));
+        }
+        self.held.push(Held {
+            spec: CredentialSpec {
+                name: credential.name.clone(),
+                placeholder,
+                hosts: credential.hosts.clone(),
+                attach: credential.attach.clone(),
+                uses: credential.uses.clone(),
+            },
+            source,
+            reader: None,
+            started: None,
+        });
+        Ok(())
+    }
+
+    /// Whether the user has none of them: then no connection is decrypted.
+    pub fn is_empty(&self) -> bool {
+        self.held.is_empty()
+    }
+
+    /// What the gateway is told. A successor is told the same.
+    pub fn specs(&self) -> Vec<CredentialSpec> {
+        self.held.iter().map(|held| held.spec.clone()).collect()
+    }
+
+    /// The variables that a cell has in place of the user's own: the placeholder, or nothing.
+    pub fn variables(&self) -> &BTreeMap<String, Option<String>> {
+        &self.variables
+    }
+
+    /// What people are told about credentials that the user lacks.
+    pub fn notices(&self) -> &[String] {
+        &self.absent
+    }
+
+    /// The name of a credential, if there is one at this place.
+    pub fn name(&self, credential: u16) -> Option<&str> {
+        let held = self.held.get(usize::from(credential))?;
+        Some(&held.spec.name)
+    }
+
+    /// Lets the programs of all credentials be started at once again, for a gateway that has no values yet.
+    pub fn forget_starts(&mut self) {
+        for held in &mut self.held {
+            held.started = None;
+        }
+    }
+
+    /// Answers a gateway that wants a value; `None` if a program has been started for it: see [`Self::ready`].
+    pub fn want(&mut self, credential: u16, now: Instant) -> Option<Delivery> {
+        let deliver = |value| Some(Delivery { credential, value });
+        let Some(held) = self.held.get_mut(usize::from(credential)) else {
+            return deliver(Err("the session has no such credential".to_owned()));
+        };
+        if held.reader.is_some() {
+            return None;
+        }
+        match held.start(now) {
+            Ok(None) => None,
+            Ok(Some(value)) => deliver(Ok(value)),
+            Err(why) => deliver(Err(why.to_string())),
+        }
+    }
+
+    /// The programs that run now: each descriptor can be read when its program has ended.
+    pub fn running(&self) -> impl Iterator<Item = (u16, BorrowedFd<'_>)> {
+        let places = (0..).zip(&self.held);
+        places.filter_map(|(place, held)| Some((place, held.reader.as_ref()?.fd())))
+    }
+
+    /// Takes the result of a program that has ended.
+    pub fn ready(&mut self, credential: u16) -> Option<Delivery> {
+        let held = self.held.get_mut(usize::from(credential))?;
+        let reader = held.reader.take()?;
+        let value = reader.finish().map_err(|why| why.to_string());
+        Some(Delivery { credential, value })
+    }
+
+    /// When the next program has run too long. It is stopped by its own reader before.
+    pub fn deadline(&self) -> Option<Instant> {
+        let readers = self.held.iter().filter_map(|held| held.reader.as_ref());
+        readers.map(Reader::deadline).min()
+    }
+
+    /// Ends the programs that have run too long.
+    pub fn tick(&mut self, now: Instant) -> Vec<Delivery> {
+        let mut ended = Vec::new();
+        for (credential, held) in (0..).zip(&mut self.held) {
+            if held
+                .reader
+                .take_if(|reader| reader.deadline() <= now)
+                .is_some()
+            {
+                let value = Err(SourceError::TooLong.to_string());
+                ended.push(Delivery { credential, value });
+            }
+        }
+        ended
+    }
+}
+
+impl Held {
+    fn start(&mut self, now: Instant) -> Result<Option<OwnedFd>, SourceError> {
+        match &self.source {
+            Source::File(file) => file.open().map(Some),
+            Source::Command(command) => {
+                if self.started.is_some_and(|started| now < started + INTERVAL) {
+                    return Err(SourceError::TooSoon);
+                }
+                self.started = Some(now);
+                self.reader = Some(Reader::start(command)?);
+                Ok(None)
+            }
+        }
+    }
+}
+
+/// A text of this shape that nobody can guess.
+fn placeholder(shape: &Shape) -> io::Result<String> {
+    let mut bytes = Vec::with_capacity(shape.random());
+    while bytes.len() < shape.random() {
+        bytes.extend(random::bytes::<64>()?);
+    }
+    Ok(shape.fill(&bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use executor_spec::variables::Variables;
+    use policies::{Host, Policies, Source as PolicySource, SourceKind};
+    use std::fs;
+    use std::os::fd::AsFd;
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::PathBuf;
+
+    pub(super) struct World {
+        pub folder: tempfile::TempDir,
+        pub variables: Variables,
+    }
+
+    impl World {
+        fn new() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            for name in ["project", "home", "bin"] {
+                fs::create_dir(folder.path().join(name)).unwrap();
+            }
+            let path = format!("{}:/usr/bin:/bin", folder.path().join("bin").display());
+            let variables = [("PATH".into(), path.into())].into();
+            Self { folder, variables }
+        }
+
+        fn at(&self, name: &str) -> PathBuf {
+            self.folder.path().canonicalize().unwrap().join(name)
+        }
+
+        fn resolve(&self, from: &str) -> Credentials {
+            let text = format!(
+                "version = 1\n[credential.one]\nfrom = {from}\nhosts = ['api.example']\nattach = 'bearer'\nenv = ['ONE_TOKEN']\n\
+                 [profile.a]\ncredentials = ['one']"
+            );
+            let source = PolicySource {
+                name: "p".into(),
+                kind: SourceKind::User,
+                text,
+            };
+            let home = self.at("home");
+            let host = Host {
+                home: home.clone(),
+                ..Host::default()
+            };
+            let policies = Policies::load(vec![source]).unwrap();
+            let policy = policies.resolve("a", &host).unwrap();
+            let owner = Owner {
+                home: &home,
+                variables: &self.variables,
+                writable: vec![self.at("project")],
+            };
+            Credentials::resolve(&policy, &owner).unwrap()
+        }
+
+        /// A program of the user's.
+        fn program(&self, name: &str, script: &str) {
+            let path = self.at(name);
+            fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+            fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+
+        fn file(&self, name: &str, content: &[u8]) {
+            fs::write(self.at(name), content).unwrap();
+        }
+    }
+
+    fn read(fd: OwnedFd) -> Vec<u8> {
+        let mut content = Vec::new();
+        std::io::Read::read_to_end(&mut fs::File::from(fd), &mut content).unwrap();
+        content
+    }
+
+    /// The value, or why there is none.
+    fn value(credentials: &mut Credentials) -> Result<Vec<u8>, String> {
+        use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+        let delivery = credentials.want(0, Instant::now()).or_else(|| {
+            {
+                let (_, fd) = credentials.running().next().unwrap();
+                let mut fds = [PollFd::new(fd, PollFlags::POLLIN)];
+                poll(&mut fds, PollTimeout::from(20_000_u16)).unwrap();
+            }
+            credentials.ready(0)
+        });
+        delivery.unwrap().value.map(read)
+    }
+
+    fn absent(credentials: &Credentials) -> String {
+        assert!(credentials.is_empty() && credentials.specs().is_empty());
+        assert_eq!(credentials.variables().get("ONE_TOKEN"), Some(&None));
+        credentials.notices().join("\n")
+    }
+
+    #[test]
+    fn a_file_of_the_users_is_a_source() {
+        let world = World::new();
+        world.file("home/token", b"value\n");
+        let mut credentials = world.resolve("{ file = '~/token' }");
+        assert_eq!(value(&mut credentials).unwrap(), b"value\n");
+        let spec = credentials.specs().remove(0);
+        assert_eq!(
+            credentials.variables()["ONE_TOKEN"].as_ref(),
+            Some(&spec.placeholder)
+        );
+        assert_ne!(
+            world.resolve("{ file = '~/token' }").specs()[0].placeholder,
+            spec.placeholder
+        );
+        world.file("home/token", b"");
+        assert!(value(&mut credentials).unwrap_err().contains("is empty"));
+    }
+
+    #[test]
+    fn a_file_that_commands_can_write_is_none() {
+        let world = World::new();
+        world.file("project/token", b"value");
+        assert!(absent(&world.resolve("{ file = '~/token' }")).contains("No such file"));
+        std::os::unix::fs::symlink(world.at("project/token"), world.at("home/token")).unwrap();
+        let why = absent(&world.resolve("{ file = '~/token' }"));
+        assert!(why.contains("where commands can write"), "{why}");
+        fs::remove_file(world.at("home/token")).unwrap();
+        world.file("home/token", b"value");
+        fs::set_permissions(world.at("home/token"), fs::Permissions::from_mode(0o666)).unwrap();
+        let why = absent(&world.resolve("{ file = '~/token' }"));
+        assert!(why.contains("others may write"), "{why}");
+        assert!(absent(&world.resolve("{ file = '~' }")).contains("no regular file"));
+    }
+
+    #[test]
+    fn a_file_that_became_a_link_into_the_project_gives_no_value() {
+        let world = World::new();
+        world.file("home/token", b"value");
+        world.file("project/token", b"planted");
+        let mut credentials = world.resolve("{ file = '~/token' }");
+        fs::remove_file(world.at("home/token")).unwrap();
+        std::os::unix::fs::symlink(world.at("project/token"), world.at("home/token")).unwrap();
+        assert!(
+            value(&mut credentials)
+                .unwrap_err()
+                .contains("where commands can write")
+        );
+    }
+
+    #[test]
+    fn a_file_has_a_maximum_size() {
+        let world = World::new();
+        let mut largest = vec![b'x'; broker_protocol::limit::CREDENTIAL];
+        world.file("home/token", &largest);
+        let mut credentials = world.resolve("{ file = '~/token' }");
+        assert_eq!(value(&mut credentials).unwrap(), largest);
+        largest.push(b'\n');
+        world.file("home/token", &largest);
+        assert!(
+            value(&mut credentials)
+                .unwrap_err()
+                .contains("more than 64 KiB")
+        );
+    }
+
+    #[test]
+    fn a_systemd_credential_is_a_file_of_its_directory() {
+        let mut world = World::new();
+        world.file("home/token", b"value");
+        assert!(absent(&world.resolve("{ systemd = 'token' }")).contains("CREDENTIALS_DIRECTORY"));
+        let directory = world.at("home").into_os_string();
+        world
+            .variables
+            .insert("CREDENTIALS_DIRECTORY".into(), directory);
+        assert_eq!(
+            value(&mut world.resolve("{ systemd = 'token' }")).unwrap(),
+            b"value"
+        );
+    }
+
+    #[test]
+    fn a_programs_output_is_the_value() {
+        let mut world = World::new();
+        world.variables.insert("SOME_TOKEN".into(), "s".into());
+        world.variables.insert("LANG".into(), "C".into());
+        world.program(
+            "bin/source",
+            "echo \"$1:$PWD:$LANG:${SOME_TOKEN-}:$HOME\"; cat; echo no >&2",
+        );
+        let mut credentials = world.resolve("{ command = ['source', 'a b'] }");
+        let want = format!("a b:/:C::{}\n", world.at("home").display());
+        assert_eq!(value(&mut credentials).unwrap(), want.into_bytes());
+        // The next comes at once only for a new gateway.
+        let again = value(&mut credentials).unwrap_err();
+        assert!(again.contains("30 seconds"), "{again}");
+        credentials.forget_starts();
+        assert!(value(&mut credentials).is_ok());
+    }
+
+    #[test]
+    fn a_program_of_the_project_is_refused() {
+        let mut world = World::new();
+        world.program("project/source", "echo planted");
+        let project = world.at("project");
+        let by_path = format!("{{ command = ['{}/source'] }}", project.display());
+        assert!(absent(&world.resolve(&by_path)).contains("where commands can write"));
+        std::os::unix::fs::symlink(world.at("project/source"), world.at("bin/source")).unwrap();
+        let linked = absent(&world.resolve("{ command = ['source'] }"));
+        assert!(linked.contains("no program"), "{linked}");
+        world.variables.insert("PATH".into(), project.into());
+        let found = absent(&world.resolve("{ command = ['source'] }"));
+        assert!(found.contains("no program"), "{found}");
+    }
+
+    #[test]
+    fn a_program_that_fails_gives_no_value() {
+        let world = World::new();
+        for (script, want) in [
+            ("echo error; exit 1", "has ended with the exit code 1"),
+            ("echo x; kill -9 $$", "was killed by the signal 9"),
+            (":", "has printed nothing"),
+            ("head -c 65537 /dev/zero", "more than 64 KiB"),
+            ("head -c 70000 /dev/zero", "more than 64 KiB"),
+            ("head -c 9000000 /dev/zero; exit 0", "more than 64 KiB"),
+        ] {
+            world.program("bin/source", script);
+            let mut credentials = world.resolve("{ command = ['source'] }");
+            let why = value(&mut credentials).unwrap_err();
+            assert!(why.contains(want), "{script}: {why}");
+        }
+        world.program("bin/source", "head -c 65536 /dev/zero");
+        let largest = value(&mut world.resolve("{ command = ['source'] }")).unwrap();
+        assert_eq!(largest.len(), broker_protocol::limit::CREDENTIAL);
+        let mut credentials = world.resolve("{ command = ['source'] }");
+        fs::remove_file(world.at("bin/source")).unwrap();
+        let why = value(&mut credentials).unwrap_err();
+        assert!(why.contains("No such file"), "{why}");
+    }
+
+    #[test]
+    fn a_program_that_hangs_is_ended_with_what_it_has_started() {
+        let world = World::new();
+        let mark = world.at("home/alive");
+        let script = format!(
+            "(setsid sh -c 'while :; do date > {0}; sleep 0.2; done') & echo x; sleep 1000",
+            mark.display()
+        );
+        world.program("bin/source", &script);
+        let mut credentials = world.resolve("{ command = ['source'] }");
+        let begun = Instant::now();
+        let why = value(&mut credentials).unwrap_err();
+        assert!(why.contains("10 seconds"), "{why}");
+        assert!(begun.elapsed() < Duration::from_secs(12));
+        assert!(mark.exists());
+        fs::remove_file(&mark).unwrap();
+        std::thread::sleep(Duration::from_millis(600));
+        assert!(!mark.exists());
+    }
+
+    #[test]
+    fn a_program_whose_reader_is_stuck_is_given_up() {
+        let world = World::new();
+        world.program("bin/source", "sleep 1000");
+        let mut credentials = world.resolve("{ command = ['source'] }");
+        assert!(credentials.want(0, Instant::now()).is_none());
+        assert!(credentials.want(0, Instant::now()).is_none());
+        assert_eq!(credentials.running().count(), 1);
+        let due = credentials.deadline().unwrap();
+        assert!(credentials.tick(Instant::now()).is_empty());
+        let ended = credentials.tick(due);
+        assert!(ended[0].value.is_err() && ended[0].credential == 0);
+        assert_eq!(credentials.running().count(), 0);
+    }
+
+    #[test]
+    fn a_place_that_is_none_has_no_value() {
+        let world = World::new();
+        world.file("home/token", b"value");
+        let mut credentials = world.resolve("{ file = '~/token' }");
+        assert_eq!(credentials.name(0), Some("one"));
+        assert_eq!(credentials.name(1), None);
+        assert!(credentials.want(1, Instant::now()).unwrap().value.is_err());
+        assert!(credentials.ready(1).is_none() && credentials.ready(0).is_none());
+        let fd = credentials.want(0, Instant::now()).unwrap().value.unwrap();
+        let mode = nix::sys::stat::fstat(fd.as_fd()).unwrap().st_mode;
+        assert_eq!(mode & libc::S_IFMT, libc::S_IFIFO);
+    }
+}

@@ -1,0 +1,13 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod source;
+mod reader;
+mod held;
+mod certificates;
+mod session;
+
+pub use certificates::Certificates;
+pub use held::{Credentials, Delivery};
+pub use session::{NewCredentials, SessionCredentials, WrittenPaths};

@@ -1,0 +1,100 @@
+//! The credentials of a session and the files by which its programs trust the gateway that uses them: found when the session opens.
+
+use crate::certificates::{Certificates, NewCertificates};
+use crate::held::Credentials;
+use crate::source::Owner;
+use executor_spec::certificates::CertificateFiles;
+use executor_spec::linked_repository::LinkedRepository;
+use executor_spec::scratch::Scratch;
+use executor_spec::variables::Variables;
+use executor_spec::zones::Zones;
+use policies::EffectivePolicy;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// What commands of a session can write, besides its private storage.
+#[derive(Clone, Copy, Debug)]
+pub struct WrittenPaths<'p> {
+    pub zones: &'p Zones,
+    pub linked: Option<&'p LinkedRepository>,
+    /// Paths that the user lends to commands.
+    pub lent: &'p [String],
+}
+
+/// Credentials and files of a session that does not stand yet.
+#[derive(Debug)]
+#[must_use]
+pub struct NewCredentials {
+    held: Credentials,
+    certificates: Option<NewCertificates>,
+}
+
+/// Credentials and files of a session that stands.
+#[derive(Debug)]
+pub struct SessionCredentials {
+    pub held: Credentials,
+    pub certificates: Option<Certificates>,
+}
+
+impl NewCredentials {
+    /// Finds those that the user has, and makes the files if there is one. The user's home and environment are `home` and `ours`.
+    ///
+    /// # Errors
+    /// The files cannot be made, or the kernel has no random bytes.
+    pub fn find(
+        policy: &EffectivePolicy,
+        written: WrittenPaths,
+        scratch: &Scratch,
+        (home, ours): (&Path, &Variables),
+    ) -> io::Result<Self> {
+        let WrittenPaths {
+            zones,
+            linked,
+            lent,
+        } = written;
+        let roots = zones.roots().into_iter().map(PathBuf::from);
+        let linked = linked.map(|linked| linked.common.clone());
+        let writable = roots.chain(linked).chain(lent.iter().map(PathBuf::from));
+        let owner = Owner {
+            home,
+            variables: ours,
+            writable: writable.collect(),
+        };
+        let held = Credentials::resolve(policy, &owner)?;
+        let certificates = (!held.is_empty())
+            .then(|| NewCertificates::make(scratch, zones, ours))
+            .transpose()?;
+        Ok(Self { held, certificates })
+    }
+
+    /// The variables of cells that hold a placeholder, or nothing.
+    pub fn placeholders(&self) -> &BTreeMap<String, Option<String>> {
+        self.held.variables()
+    }
+
+    /// The variables that name the files.
+    pub fn certificate_variables(&self, own_root: bool) -> Vec<(OsString, OsString)> {
+        let made = self.certificates.iter();
+        made.flat_map(|made| made.variables(own_root)).collect()
+    }
+
+    /// The files, for the description of the session's cells.
+    pub fn files(&self) -> Option<CertificateFiles> {
+        let made = self.certificates.as_ref();
+        made.map(|made| made.paths().clone())
+    }
+
+    /// Goes on without the files' names on the host, which its cells do not need any more where they have mounts.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn retain(self) -> io::Result<SessionCredentials> {
+        let retained = self.certificates.as_ref().map(NewCertificates::retain);
+        Ok(SessionCredentials {
+            held: self.held,
+            certificates: retained.transpose()?,
+        })
+    }
+}

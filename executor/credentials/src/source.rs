@@ -1,0 +1,268 @@
+//! Where a value comes from, and its way into a pipe for the gateway. Nothing here reads a value.
+
+use broker_protocol::limit;
+use executor_spec::variables::Variables;
+use executor_sys::file::pipe_with;
+use executor_sys::process::euid;
+use nix::fcntl::{OFlag, open};
+use nix::sys::stat::{Mode, fstat};
+use nix::unistd::{AccessFlags, access};
+use policies::CredentialSource;
+use std::ffi::{CString, OsStr, OsString};
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+
+/// Variables that a program gets, besides those whose names begin with one of [`BEGINNINGS`].
+const NAMES: [&str; 6] = [
+    "USER",
+    "LOGNAME",
+    "LANG",
+    "LANGUAGE",
+    "TZ",
+    "DBUS_SESSION_BUS_ADDRESS",
+];
+const BEGINNINGS: [&str; 2] = ["LC_", "XDG_"];
+
+/// Why a source gives no value.
+#[derive(Debug, Error)]
+pub enum SourceError {
+    #[error("{0}: {1}")]
+    Unopened(String, io::Error),
+    #[error("{0} is no regular file")]
+    NotRegular(String),
+    #[error("{0} belongs to somebody else")]
+    Foreign(String),
+    #[error("{0}: others may write it; `chmod go-w` closes it to them")]
+    Shared(String),
+    #[error("{0} leads to where commands can write")]
+    Writable(String),
+    #[error("{0} is empty")]
+    Empty(String),
+    #[error("{0} has more than {kib} KiB", kib = limit::CREDENTIAL >> 10)]
+    TooLarge(String),
+    #[error("CREDENTIALS_DIRECTORY, which systemd sets for a service, is not set")]
+    NoDirectory,
+    #[error("there is no program `{0}` in a directory of PATH in which commands cannot write")]
+    NoProgram(String),
+    #[error("`{0}` has printed nothing")]
+    Silent(String),
+    #[error("`{0}` has ended with the exit code {1}")]
+    Exited(String, i32),
+    #[error("`{0}` was killed by the signal {1}")]
+    Killed(String, i32),
+    #[error("its program has run for more than 10 seconds")]
+    TooLong,
+    #[error("its program was started less than 30 seconds ago")]
+    TooSoon,
+    #[error("its program cannot be watched: {0}")]
+    Unwatched(#[from] io::Error),
+}
+
+/// The user whose credentials they are, and where commands of the session can write.
+#[derive(Clone, Debug)]
+pub struct Owner<'o> {
+    pub home: &'o Path,
+    /// The environment of the broker.
+    pub variables: &'o Variables,
+    /// Directories without links, in which nothing is believed.
+    pub writable: Vec<PathBuf>,
+}
+
+/// A source that the user has.
+#[derive(Debug)]
+pub(crate) enum Source {
+    File(FileSource),
+    Command(CommandSource),
+}
+
+/// A file that contains a value.
+#[derive(Debug)]
+pub(crate) struct FileSource {
+    path: PathBuf,
+    writable: Vec<PathBuf>,
+}
+
+/// A program that prints one.
+#[derive(Debug)]
+pub(crate) struct CommandSource {
+    path: PathBuf,
+    pub arguments: Vec<CString>,
+    pub environment: Vec<CString>,
+    writable: Vec<PathBuf>,
+}
+
+impl Source {
+    /// The source, if it is there.
+    pub fn of(from: &CredentialSource, owner: &Owner) -> Result<Self, SourceError> {
+        match from {
+            CredentialSource::File(path) => FileSource::new(path.clone(), owner).map(Self::File),
+            CredentialSource::Systemd(name) => {
+                let directory = owner.variables.get(OsStr::new("CREDENTIALS_DIRECTORY"));
+                let directory = directory.map(Path::new).filter(|path| path.is_absolute());
+                let directory = directory.ok_or(SourceError::NoDirectory)?;
+                FileSource::new(directory.join(name), owner).map(Self::File)
+            }
+            CredentialSource::Command(words) => CommandSource::new(words, owner).map(Self::Command),
+        }
+    }
+}
+
+impl FileSource {
+    fn new(path: PathBuf, owner: &Owner) -> Result<Self, SourceError> {
+        let source = Self {
+            path,
+            writable: owner.writable.clone(),
+        };
+        source.file().map(|_| source)
+    }
+
+    /// The file and its size, if it may be believed.
+    fn file(&self) -> Result<(OwnedFd, usize), SourceError> {
+        let name = || self.path.display().to_string();
+        let unopened = |error: io::Error| SourceError::Unopened(name(), error);
+        let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
+        let file =
+            open(&self.path, flags, Mode::empty()).map_err(|errno| unopened(errno.into()))?;
+        let stat = fstat(&file).map_err(|errno| unopened(errno.into()))?;
+        if stat.st_mode & libc::S_IFMT != libc::S_IFREG {
+            return Err(SourceError::NotRegular(name()));
+        }
+        if ![0, euid()].contains(&stat.st_uid) {
+            return Err(SourceError::Foreign(name()));
+        }
+        if stat.st_mode & 0o022 != 0 {
+            return Err(SourceError::Shared(name()));
+        }
+        // Of the file that is open, whatever its path leads to by now.
+        let real = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()));
+        if is_below(&real.map_err(unopened)?, &self.writable) {
+            return Err(SourceError::Writable(name()));
+        }
+        Ok((file, usize::try_from(stat.st_size).unwrap_or(usize::MAX)))
+    }
+
+    /// A pipe with its content.
+    pub fn open(&self) -> Result<OwnedFd, SourceError> {
+        let (file, size) = self.file()?;
+        let name = || self.path.display().to_string();
+        match size {
+            0 => Err(SourceError::Empty(name())),
+            size if size > limit::CREDENTIAL => Err(SourceError::TooLarge(name())),
+            size => {
+                pipe_with(file.as_fd(), size).map_err(|error| SourceError::Unopened(name(), error))
+            }
+        }
+    }
+}
+
+impl CommandSource {
+    fn new(words: &[String], owner: &Owner) -> Result<Self, SourceError> {
+        let word = words.first().map_or("", String::as_str);
+        let path = search_path(owner);
+        let found = match Path::new(word).is_absolute() {
+            true => PathBuf::from(word),
+            false => {
+                let places = std::env::split_paths(&path).map(|directory| directory.join(word));
+                let is_usable = |path: &PathBuf| check_program(path, &owner.writable).is_ok();
+                let found = places.into_iter().find(is_usable);
+                found.ok_or_else(|| SourceError::NoProgram(word.to_owned()))?
+            }
+        };
+        check_program(&found, &owner.writable)?;
+        let arguments = words
+            .iter()
+            .filter_map(|word| CString::new(word.as_str()).ok());
+        Ok(Self {
+            path: found,
+            arguments: arguments.collect(),
+            environment: environment(path, owner),
+            writable: owner.writable.clone(),
+        })
+    }
+
+    pub fn name(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    /// The program's path, if it may still be started.
+    pub fn program(&self) -> Result<CString, SourceError> {
+        check_program(&self.path, &self.writable)?;
+        let path = CString::new(self.path.as_os_str().as_bytes());
+        path.map_err(|error| SourceError::Unopened(self.name(), error.into()))
+    }
+}
+
+/// Whether `path` is a program that commands cannot have written.
+fn check_program(path: &Path, writable: &[PathBuf]) -> Result<(), SourceError> {
+    let name = || path.display().to_string();
+    let real = path.canonicalize();
+    let real = real.map_err(|error| SourceError::Unopened(name(), error))?;
+    if is_below(&real, writable) || is_below(path, writable) {
+        return Err(SourceError::Writable(name()));
+    }
+    if !real.is_file() {
+        return Err(SourceError::NotRegular(name()));
+    }
+    access(&real, AccessFlags::X_OK).map_err(|errno| SourceError::Unopened(name(), errno.into()))
+}
+
+fn is_below(path: &Path, directories: &[PathBuf]) -> bool {
+    directories
+        .iter()
+        .any(|directory| path.starts_with(directory))
+}
+
+/// The user's `PATH` without directories in which commands can write.
+fn search_path(owner: &Owner) -> OsString {
+    let own = owner.variables.get(OsStr::new("PATH")).cloned();
+    let is_usable = |directory: &PathBuf| {
+        let real = directory.canonicalize();
+        let is_writable = real.map_or(true, |real| is_below(&real, &owner.writable));
+        directory.is_absolute() && !is_writable
+    };
+    let own = own.unwrap_or_default();
+    let directories = std::env::split_paths(&own).filter(is_usable);
+    std::env::join_paths(directories).unwrap_or_default()
+}
+
+/// The environment of a program. A project may have set variables of the user's: what leads to where commands can write is left out.
+fn environment(path: OsString, owner: &Owner) -> Vec<CString> {
+    let is_passed = |name: &OsString| {
+        let Some(name) = name.to_str() else {
+            return false;
+        };
+        NAMES.contains(&name)
+            || BEGINNINGS
+                .iter()
+                .any(|beginning| name.starts_with(beginning))
+    };
+    let leads_inside = |value: &OsString| {
+        let value = value.as_bytes();
+        let names = |directory: &PathBuf| {
+            let directory = directory.as_os_str().as_bytes();
+            value
+                .windows(directory.len().max(1))
+                .any(|part| part == directory)
+        };
+        owner.writable.iter().any(names)
+    };
+    let passed = owner.variables.iter();
+    let passed = passed.filter(|(name, value)| is_passed(name) && !leads_inside(value));
+    let own = [
+        (OsString::from("HOME"), owner.home.as_os_str().to_owned()),
+        ("PATH".into(), path),
+    ];
+    let all = passed
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .chain(own);
+    all.filter_map(|(mut entry, value)| {
+        entry.push("=");
+        entry.push(value);
+        CString::new(entry.as_bytes()).ok()
+    })
+    .collect()
+}

@@ -1,0 +1,38 @@
+//! The files by which programs in cells trust the authority of a session whose connections are decrypted.
+
+use std::path::{Path, PathBuf};
+
+/// Where a session with its own root has these files.
+pub const DIRECTORY: &str = "/.certificates";
+
+/// Files in which machines have all authorities that they trust, of Debian, Fedora, SUSE, Alpine and Arch. Some are links to others.
+pub const MACHINE: [&str; 6] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ca-certificates/extracted/tls-ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+];
+
+/// Both files, by their paths on the host when the session's first process starts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertificateFiles {
+    /// All authorities: the machine's, the user's, and the session's.
+    pub all: PathBuf,
+    /// Those beyond the machine's, for clients that add them to their own.
+    pub added: PathBuf,
+}
+
+impl CertificateFiles {
+    /// Each file with the path at which cells see it.
+    pub fn seen(&self, own_root: bool) -> [(&Path, PathBuf); 2] {
+        [(&self.all, "all.pem"), (&self.added, "added.pem")].map(|(host, name)| {
+            let seen = match own_root {
+                true => Path::new(DIRECTORY).join(name),
+                false => host.clone(),
+            };
+            (host.as_path(), seen)
+        })
+    }
+}
