@@ -27,6 +27,7 @@ use broker_protocol::{
 use executor_audit::audit::{Audit, AuditError};
 use executor_audit::record::{Record, SessionFacts};
 use executor_cell::Warden;
+use executor_credentials::{NewCredentials, SessionCredentials, WrittenPaths};
 use executor_gateway::{Gateway, GatewayStart, Repeats, gateway};
 use executor_layers::cgroup::{self, Cgroup};
 use executor_layers::environment;
@@ -200,6 +201,7 @@ struct Sandbox {
     created: Option<CreatedRecord>,
     watch: Option<RepositoryWatch>,
     root_lock: Option<RootLock>,
+    credentials: SessionCredentials,
 }
 
 /// What is made while the warden gets ready.
@@ -264,6 +266,7 @@ pub fn open(
     let session = SessionPaths {
         zones: &zones,
         names: &request.names,
+        writes: &request.write,
         tracer: tracer.as_deref(),
     };
     let build = || build_in_a_tier(&policy, abi, session, user);
@@ -287,6 +290,7 @@ pub fn open(
         created,
         watch,
         root_lock,
+        credentials,
     } = sandbox;
     let also_closed: Vec<AlsoClosed> = changed.into_iter().chain(also_closed).collect();
     let Started {
@@ -316,6 +320,11 @@ pub fn open(
         layers,
     };
     let (wants, refused) = leased(request, &spec, user);
+    let notices = spec
+        .found()
+        .notices
+        .iter()
+        .chain(credentials.held.notices());
     let (closed, over_bounds) = protected::describe(&also_closed);
     let opened = Opened {
         session: audit.begin_session(facts)?,
@@ -326,7 +335,7 @@ pub fn open(
         tier: spec.tier,
         also_closed: closed.into_iter().chain(refused).collect(),
         over_bounds: u32::try_from(over_bounds).unwrap_or(u32::MAX),
-        notices: spec.found().notices.clone(),
+        notices: notices.cloned().collect(),
         layers: probe::report(
             layers,
             (spec.tier, spec.caller_access),
@@ -399,6 +408,7 @@ pub fn open(
         created,
         watch,
         root_lock,
+        credentials,
         modes,
         misplaced: Misplaced::default(),
         has_worked: false,
@@ -612,6 +622,8 @@ struct SessionPaths<'p> {
     zones: &'p Zones,
     /// Other paths of the project, as the client names them.
     names: &'p [String],
+    /// Paths that the user lends to commands for writing.
+    writes: &'p [String],
     tracer: Option<&'p Path>,
 }
 
@@ -693,8 +705,22 @@ fn build(
     let (policy, shown) = image::show(policy.clone(), layers, zones, linked.as_ref(), user)?;
     let scratch = Scratch::make(layers, zones, &user.home, |name| user.variable(name));
     let scratch = scratch.map_err(OpenError::Plan)?;
+    let written = WrittenPaths {
+        zones,
+        linked: linked.as_ref(),
+        lent: paths.writes,
+    };
+    let credentials = NewCredentials::find(
+        &policy,
+        written,
+        scratch.paths(),
+        (&user.home, &user.variables),
+    );
+    let credentials = credentials.map_err(OpenError::Plan)?;
+    let seen_by = (scratch.paths(), layers.has(Layer::MountNamespace));
     let roots = Roots {
-        environment: build_environment(&policy, user, scratch.paths(), zones),
+        environment: build_environment(&policy, user, seen_by, zones, &credentials),
+        certificates: credentials.files(),
         policy,
         tier,
         layers,
@@ -726,6 +752,7 @@ fn build(
     let directories = command_directories(&rooted)?;
     let spec = SandboxSpec::new(rooted, found, home, directories);
     let started = start(&spec, user)?;
+    let credentials = credentials.retain().map_err(OpenError::Plan)?;
     // From now on the warden removes it too.
     scratch.retain();
     Ok(Sandbox {
@@ -735,6 +762,7 @@ fn build(
         created,
         watch,
         root_lock,
+        credentials,
     })
 }
 
@@ -1029,8 +1057,9 @@ fn fill_home(spec: &Rooted, found: &Found, zones: &Zones, user: &User) -> io::Re
 fn build_environment(
     policy: &EffectivePolicy,
     user: &User,
-    scratch: &Scratch,
+    (scratch, own_root): (&Scratch, bool),
     zones: &Zones,
+    credentials: &NewCredentials,
 ) -> Vec<CString> {
     let seen: Vec<&Path> = policy
         .grants
@@ -1050,6 +1079,9 @@ fn build_environment(
         &zones.central,
     ));
     own.extend(own_state::variables(policy, &zones.central));
-    let built = environment::build(rules, ours, own, &scratch.home, &scratch.tmp, visible);
+    own.extend(credentials.certificate_variables(own_root));
+    let placeholders = credentials.placeholders();
+    let private = (scratch.home.as_path(), scratch.tmp.as_path());
+    let built = environment::build(rules, ours, own, placeholders, private, visible);
     user.ablation.environment(built, &user.variables)
 }

@@ -19,6 +19,7 @@ use broker_protocol::{
     Usage, Wants, limit,
 };
 use executor_audit::audit::{Audit, Owed};
+use executor_credentials::SessionCredentials;
 use executor_denials::describe_refusals;
 use executor_gateway::{Gateway, Repeats};
 use executor_project::central_owner::RootLock;
@@ -58,6 +59,9 @@ pub struct Session {
     pub has_worked: bool,
     /// What was found in the project and not sent yet.
     pub found: Findings,
+    /// What its gateway puts into requests of cells.
+    #[expect(dead_code, reason = "for the session's gateway")]
+    pub credentials: SessionCredentials,
     pub kept: KeptTexts,
     pub calls: BTreeMap<CallId, Call>,
     /// The content received of a write whose call has not come yet.

@@ -27,6 +27,7 @@ mod leases;
 mod masked_secrets;
 mod loopback;
 mod network;
+mod credentials;
 mod new_repositories;
 mod objects;
 mod objects_live;

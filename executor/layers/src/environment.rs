@@ -8,20 +8,20 @@ use executor_spec::variables::Variables;
 use policies::EnvironmentRules;
 use policies::secret::looks_secret;
 use std::collections::BTreeMap;
-use std::ffi::{CString, OsString};
+use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 const PATH_DEFAULT: &str = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin";
 
-/// Builds a cell's environment. `own` are our variables for the network and caches; `visible`
-/// returns whether a cell can see a directory of `PATH`.
+/// Builds a cell's environment. `own` are our variables for the network and caches; `placeholders` are variables that hold one in place
+/// of the user's value, or nothing; `visible` returns whether a cell can see a directory of `PATH`.
 pub fn build(
     rules: &EnvironmentRules,
     ours: &Variables,
     own: Vec<(OsString, OsString)>,
-    home: &Path,
-    tmp: &Path,
+    placeholders: &BTreeMap<String, Option<String>>,
+    (home, tmp): (&Path, &Path),
     visible: impl Fn(&Path) -> bool,
 ) -> Vec<CString> {
     let mut built: BTreeMap<OsString, OsString> = passed(rules, ours).collect();
@@ -33,6 +33,12 @@ pub fn build(
     );
     built.retain(|name, _| !looks_secret(name));
     built.extend(credentials(rules, ours));
+    for (name, placeholder) in placeholders {
+        match placeholder {
+            Some(placeholder) => built.insert(name.into(), placeholder.into()),
+            None => built.remove(OsStr::new(name)),
+        };
+    }
     built.extend(own);
     built.insert("PATH".into(), search_path(rules, ours, visible));
     built.insert("HOME".into(), home.into());
@@ -101,6 +107,7 @@ pub fn search_path(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::ffi::CStr;
 
     fn built(pass: &[&str], ours: &[(&str, &str)]) -> Vec<String> {
         let rules = EnvironmentRules {
@@ -118,8 +125,8 @@ mod tests {
             &rules,
             &ours,
             vec![],
-            Path::new("/home/u"),
-            Path::new("/tmp"),
+            &BTreeMap::new(),
+            (Path::new("/home/u"), Path::new("/tmp")),
             seen,
         )
         .into_iter()
@@ -164,8 +171,8 @@ mod tests {
             &rules,
             &ours.into(),
             vec![],
-            Path::new("/h"),
-            Path::new("/t"),
+            &BTreeMap::new(),
+            (Path::new("/h"), Path::new("/t")),
             |_| false,
         );
         let secrets: Vec<_> = built
@@ -173,6 +180,33 @@ mod tests {
             .filter(|entry| entry.to_bytes().ends_with(b"=s"))
             .collect();
         assert_eq!(secrets, [c"ONE_API_KEY=s"]);
+    }
+
+    #[test]
+    fn a_placeholder_is_in_place_of_the_users_value() {
+        let names = ["ONE", "TWO_TOKEN", "THREE_TOKEN"];
+        let rules = EnvironmentRules {
+            pass: vec!["ONE".into()],
+            credentials: names.map(String::from).into(),
+            ..Default::default()
+        };
+        let ours = names.map(|name| (name.into(), "s".into())).into();
+        let placeholders = [
+            ("ONE".into(), None),
+            ("TWO_TOKEN".into(), Some("p".into())),
+            ("FOUR_TOKEN".into(), Some("p".into())),
+        ];
+        let private = (Path::new("/h"), Path::new("/t"));
+        let built = build(&rules, &ours, vec![], &placeholders.into(), private, |_| {
+            false
+        });
+        let has = |entry: &CStr| built.iter().any(|built| **built == *entry);
+        assert!(has(c"TWO_TOKEN=p") && has(c"FOUR_TOKEN=p") && has(c"THREE_TOKEN=s"));
+        assert!(
+            !built
+                .iter()
+                .any(|entry| entry.to_bytes().starts_with(b"ONE="))
+        );
     }
 
     #[test]

@@ -114,6 +114,12 @@ impl LandlockRules {
             rules.add(path, AccessFs::ReadDir.into())?;
         }
         rules.add_scratch(spec)?;
+        // A root of the session's own can be read as a whole.
+        let certificates = spec.certificates().filter(|_| !rules.own_root());
+        let certificates: Vec<_> = certificates.map(|(_, seen)| seen).collect();
+        for path in certificates {
+            rules.add(&path, AccessFs::ReadFile.into())?;
+        }
         rules.add_devices()?;
         rules.add_proc()?;
         if spec.caller_access.memory == MemoryAccess::File {

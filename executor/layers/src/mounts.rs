@@ -12,6 +12,7 @@
 use crate::home_files;
 use crate::namespaces;
 use broker_protocol::{Layer, Zone};
+use executor_spec::certificates::MACHINE;
 use executor_spec::error::{At, Privilege, SetupError};
 use executor_spec::pins::{Pin, PinMode};
 use executor_spec::readable_secret::Seen;
@@ -44,7 +45,7 @@ const SCRATCH: [(&str, &str); 3] = [
 ];
 
 /// Paths that our own root always has, besides home and zones.
-pub const OWN: [&str; 9] = [
+pub const OWN: [&str; 10] = [
     "/proc",
     "/dev",
     "/tmp",
@@ -52,6 +53,7 @@ pub const OWN: [&str; 9] = [
     "/var/tmp",
     "/dev/shm",
     "/.outside",
+    "/.certificates",
     "/.closed-file",
     "/.closed-directory",
 ];
@@ -84,6 +86,7 @@ pub fn build(spec: &SandboxSpec) -> Result<Option<OwnedFd>, SetupError> {
         .iter()
         .map(|view| Ok((view, ViewSource::of(view, spec, image.as_ref())?)));
     let views: Vec<_> = views.collect::<Result<_, SetupError>>()?;
+    let certificates = certificates(spec)?;
     let base = base();
     let scratch = scratch(base, spec)?;
     let masks = masks(base, spec)?;
@@ -105,7 +108,11 @@ pub fn build(spec: &SandboxSpec) -> Result<Option<OwnedFd>, SetupError> {
         .try_for_each(|name| root.link(name, &spec.project))?;
     root.checked_file()?;
     root.close_ways(spec)?;
+    certificates
+        .iter()
+        .try_for_each(|(path, tree)| root.attach(path, tree, false))?;
     enter(base)?;
+    cover_machines_certificates(spec)?;
     namespaces::close_user_namespaces(spec.layers)?;
     namespaces::bound_counters(spec.layers)?;
     let undo = undo_directory::open(&spec.central);
@@ -452,6 +459,46 @@ fn masks<'s>(storage: &Path, spec: &'s SandboxSpec) -> Result<Masks<'s>, SetupEr
         masks.insert(&secret.path, tree);
     }
     Ok(masks)
+}
+
+/// Detached, read-only mounts of the files by which programs trust the session's authority, and where cells see each.
+fn certificates(spec: &SandboxSpec) -> Result<Vec<(PathBuf, OwnedFd)>, SetupError> {
+    let mount = |(host, seen): (&Path, PathBuf)| {
+        let step = || format!("copy the mount of {}", host.display());
+        let tree = open_tree(&c_path(host)).at_privileged(
+            Layer::MountNamespace,
+            Privilege::Mount,
+            step,
+        )?;
+        let closed = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
+        set_attributes(tree.as_fd(), closed, false).at(Layer::MountNamespace, step)?;
+        Ok((seen, tree))
+    };
+    spec.certificates().map(mount).collect()
+}
+
+/// Covers the machine's files of all authorities by the session's, for programs that read no variable. Runs inside the new root, and
+/// follows no link into a zone: the machine's own settings lead to none.
+fn cover_machines_certificates(spec: &SandboxSpec) -> Result<(), SetupError> {
+    let Some((_, all)) = spec.certificates().next() else {
+        return Ok(());
+    };
+    let in_zone = |path: &PathBuf| {
+        let zones = [&spec.project, &spec.central];
+        zones.iter().any(|zone| path.starts_with(zone))
+    };
+    let real = MACHINE
+        .iter()
+        .filter_map(|path| fs::canonicalize(path).ok());
+    let files: BTreeSet<PathBuf> = real
+        .filter(|path| path.is_file() && !in_zone(path))
+        .collect();
+    for path in files {
+        let step = || format!("cover {}", path.display());
+        let tree = open_tree(&c_path(&all)).at(Layer::MountNamespace, step)?;
+        move_mount(tree.as_fd(), &c_path(&path)).at(Layer::MountNamespace, step)?;
+    }
+    Ok(())
 }
 
 /// The new root while it is assembled at a place in the old one.

@@ -4,6 +4,7 @@
 use crate::ablation::Ablation;
 use crate::also_closed::AlsoClosed;
 use crate::caller_access::CallerAccess;
+use crate::certificates::CertificateFiles;
 use crate::known_directories::DirectoryMemory;
 use crate::linked_repository::LinkedRepository;
 use crate::pins::Pin;
@@ -39,6 +40,7 @@ pub struct Roots {
     pub shown: Vec<View>,
     pub scratch: Scratch,
     pub environment: Vec<CString>,
+    pub certificates: Option<CertificateFiles>,
     pub tracer: Option<PathBuf>,
 }
 
@@ -69,6 +71,8 @@ pub struct Rooted {
     pub scratch: Scratch,
     /// The environment of a cell, as `NAME=value` strings.
     pub environment: Vec<CString>,
+    /// The files by which programs trust the session's authority, if it has one.
+    pub certificates: Option<CertificateFiles>,
     /// The program that traces commands, in a throw-away session.
     pub tracer: Option<PathBuf>,
     /// The session's policy: its limits, and the names that the file worker checks.
@@ -231,6 +235,7 @@ impl Rooted {
             shown,
             scratch,
             environment,
+            certificates,
             tracer,
         } = roots;
         let mut views = Views::default();
@@ -256,6 +261,7 @@ impl Rooted {
             names: Vec::new(),
             scratch,
             environment,
+            certificates,
             tracer,
             policy,
         };
@@ -321,6 +327,13 @@ impl Rooted {
     pub fn is_supervised(&self) -> bool {
         self.has(Layer::ProtectedNames)
             && (self.has(Layer::MountNamespace) || !self.has(Layer::PidNamespace))
+    }
+
+    /// The files by which programs trust the session's authority: each on the host, and as cells see it.
+    pub fn certificates(&self) -> impl Iterator<Item = (&Path, PathBuf)> {
+        let own_root = self.has(Layer::MountNamespace);
+        let files = self.certificates.iter();
+        files.flat_map(move |files| files.seen(own_root))
     }
 
     /// The root of `zone`, and the policy's maximum of access to it.

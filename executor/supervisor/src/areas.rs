@@ -84,10 +84,12 @@ impl Areas {
             .views
             .iter()
             .map(|view| &view.path)
-            .chain(&spec.policy.listed);
+            .chain(&spec.policy.listed)
+            .cloned()
+            .chain(spec.certificates().map(|(_, seen)| seen));
         let views = views
             .filter(|_| !own_root)
-            .map(|path| resolved(path))
+            .map(|path| resolved(&path))
             .collect();
         let caches = spec.zone(Zone::Central).0.join(CACHES);
         let tmp = (!own_root).then(|| ("/tmp", spec.scratch.tmp.clone()));

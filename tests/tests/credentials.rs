@@ -1,0 +1,215 @@
+//! Credentials as cells see them: a placeholder in place of the value, certificates that cannot be changed, and no way for a project to
+//! define a credential or to say where its value comes from.
+
+use lazaret_tests::{Finished, LIMIT, Place, Session, World, place_test, run};
+use std::os::unix::fs::symlink;
+use std::process::Command;
+
+const VALUE: &str = "the-real-value-of-the-token";
+
+/// Variables by which clients find the authorities they trust.
+const FILES: &str = "SSL_CERT_FILE CURL_CA_BUNDLE GIT_SSL_CAINFO REQUESTS_CA_BUNDLE PIP_CERT CARGO_HTTP_CAINFO AWS_CA_BUNDLE \
+                     NODE_EXTRA_CA_CERTS DENO_CERT";
+
+/// Ways to change the file `$1`: all of them, or the one with the number `$2`.
+const ATTACKS: &str = r#"
+    d=$(dirname "$1")
+    test "${2:-1}" = 1 && (echo x >> "$1") 2>/dev/null && echo written
+    test "${2:-2}" = 2 && mv "$1" "$1.x" 2>/dev/null && echo moved
+    test "${2:-3}" = 3 && cp "$1" "$d/new" 2>/dev/null && echo beside
+    test "${2:-4}" = 4 && chmod 666 "$1" 2>/dev/null && echo chmod
+    test "${2:-5}" = 5 && (: > "$1") 2>/dev/null && echo emptied
+    test "${2:-6}" = 6 && rm -f "$1" 2>/dev/null && echo removed
+    test "${2:-7}" = 7 && mv "$d" "$d.x" 2>/dev/null && echo directory moved
+    true
+"#;
+
+/// A world whose user has a credential in a file.
+fn from_file(place: Place) -> World {
+    let world = World::new(place);
+    let from = format!("{{ file = '{}/token' }}", world.home.display());
+    world_at(world, &from)
+}
+
+/// The same with a credential from this source.
+fn world_at(world: World, from: &str) -> World {
+    let text = policy(from);
+    world.write(&world.home.join("settings/lazaret/policy.toml"), text);
+    world.write(&world.home.join("token"), VALUE);
+    world
+}
+
+/// A policy with the profile `net`, which has a credential.
+fn policy(from: &str) -> String {
+    format!(
+        "version = 1\n[credential.one]\nfrom = {from}\nhosts = ['api.example']\nattach = 'bearer'\nenv = ['ONE_TOKEN']\n\
+         [profile.net]\ncredentials = ['one']\n[profile.net.environment]\ncredentials = ['ONE_TOKEN']\n[profile.none]\n\
+         [profile.real.environment]\ncredentials = ['ONE_TOKEN']\n"
+    )
+}
+
+fn dressed(world: &World, mut command: Command) -> Command {
+    command
+        .env("XDG_CONFIG_HOME", world.home.join("settings"))
+        .env("ONE_TOKEN", VALUE);
+    command
+}
+
+fn cell(world: &World, profile: &str, script: &str) -> Finished {
+    let mut command = dressed(world, world.lazaret("run"));
+    command.args(["--profile", profile, "--", "bash", "-c", script]);
+    run(&mut command, LIMIT)
+}
+
+fn session(world: &World) -> Session {
+    let mut command = dressed(world, world.lazaret("session"));
+    Session::start(command.args(["--profile", "net"]))
+}
+
+place_test!(a_cell_has_a_placeholder_in_place_of_the_value);
+fn a_cell_has_a_placeholder_in_place_of_the_value(place: Place) {
+    let world = from_file(place);
+    let script = "echo \"$ONE_TOKEN\"";
+    let mut one = session(&world);
+    let first = one.bash(script).success().trim().to_owned();
+    assert!(first.starts_with("lazaret-placeholder-"), "{first}");
+    assert_eq!(
+        one.bash(script).success().trim(),
+        first,
+        "one for a session"
+    );
+    let other = session(&world).bash(script).success().trim().to_owned();
+    assert!(other.starts_with("lazaret-placeholder-") && other != first);
+    let read = format!(
+        "cat {0}/token; cat /proc/*/environ 2>/dev/null | tr '\\0' '\\n' | grep -a {VALUE}; true",
+        world.home.display()
+    );
+    let seen = one.bash(&read).result.to_string();
+    assert!(!seen.contains(VALUE), "{seen}");
+    let control = cell(&world, "real", script);
+    assert_eq!(control.success().trim(), VALUE, "the control");
+}
+
+place_test!(a_real_value_reaches_no_cell_whose_credential_has_no_source);
+fn a_real_value_reaches_no_cell_whose_credential_has_no_source(place: Place) {
+    let world = World::new(place);
+    let from = format!("{{ file = '{}/absent' }}", world.home.display());
+    let world = world_at(world, &from);
+    let done = cell(
+        &world,
+        "net",
+        "echo \"[${ONE_TOKEN-unset}] ${CURL_CA_BUNDLE-none}\"",
+    );
+    assert_eq!(done.success().trim(), "[unset] none");
+    let mut session = session(&world);
+    let said = session.ready.to_string();
+    assert!(said.contains("the credential `one` is not there"), "{said}");
+    session.bash("true").success();
+}
+
+place_test!(a_profile_without_credentials_has_none);
+fn a_profile_without_credentials_has_none(place: Place) {
+    let world = from_file(place);
+    let done = cell(
+        &world,
+        "none",
+        "echo \"[${ONE_TOKEN-unset}] ${DENO_CERT-none}\"; ls -d /.certificates 2>/dev/null; true",
+    );
+    assert_eq!(done.success().trim(), "[unset] none");
+}
+
+place_test!(certificates_can_be_read_and_not_changed);
+fn certificates_can_be_read_and_not_changed(place: Place) {
+    let world = from_file(place);
+    let readable = format!(
+        "for name in {FILES}; do
+             test -r \"${{!name}}\" || echo \"$name: ${{!name}} cannot be read\"
+         done
+         grep -c BEGIN \"$SSL_CERT_FILE\""
+    );
+    let script = format!(
+        "{readable}
+         attack() {{ {ATTACKS} }}
+         attack \"$SSL_CERT_FILE\"; attack \"$DENO_CERT\"
+         grep -c BEGIN \"$SSL_CERT_FILE\"
+         mkdir ~/a; for n in 1 2 3 4 5 6; do cat \"$SSL_CERT_FILE\" > ~/a/$n.pem; done
+         for n in 1 2 3 4 5 6; do attack ~/a/$n.pem $n; done"
+    );
+    let machine = "grep -c BEGIN /etc/ssl/certs/ca-certificates.crt";
+    let want = world.on_host(machine).success().trim().to_owned();
+    let done = cell(&world, "net", &script);
+    let seen = done.success();
+    let lines: Vec<&str> = seen.lines().collect();
+    let (ours, control) = lines.split_at_checked(2).unwrap_or_default();
+    assert_eq!(ours, [&*want, &*want], "{}", done.errors());
+    let names = ["written", "moved", "beside", "chmod", "emptied", "removed"];
+    assert_eq!(control, names, "the control: {}", done.errors());
+}
+
+place_test!(the_machines_bundle_is_the_sessions_where_cells_have_mounts);
+fn the_machines_bundle_is_the_sessions_where_cells_have_mounts(place: Place) {
+    let world = from_file(place);
+    let script =
+        "stat -c %i:%d \"$SSL_CERT_FILE\" /etc/ssl/certs/ca-certificates.crt | sort -u | wc -l
+                  (echo x >> /etc/ssl/certs/ca-certificates.crt) 2>/dev/null && echo written; true";
+    let want = match place.tier {
+        broker_protocol::Tier::Namespaced => "1",
+        broker_protocol::Tier::Flat => "2",
+    };
+    assert_eq!(cell(&world, "net", script).success().trim(), want);
+}
+
+place_test!(nothing_of_a_session_stays_on_the_host);
+fn nothing_of_a_session_stays_on_the_host(place: Place) {
+    let world = from_file(place);
+    let run_directory = world.home.join("run");
+    world.make_folder(&run_directory);
+    let mut command = dressed(&world, world.lazaret("run"));
+    command
+        .env("XDG_RUNTIME_DIR", &run_directory)
+        .args(["--profile", "net", "--", "true"]);
+    run(&mut command, LIMIT).success();
+    let left = std::fs::read_dir(&run_directory).unwrap();
+    let left: Vec<_> = left.flatten().map(|entry| entry.file_name()).collect();
+    let private = left.iter().filter(|name| {
+        name.to_string_lossy().starts_with("lazaret-") && *name != "lazaret-approve"
+    });
+    assert_eq!(private.count(), 0, "{left:?}");
+}
+
+place_test!(a_project_neither_defines_nor_redirects_a_credential);
+fn a_project_neither_defines_nor_redirects_a_credential(place: Place) {
+    let world = World::new(place);
+    let from = format!("{{ file = '{}/linked' }}", world.home.display());
+    let world = world_at(world, &from);
+    let planted = world.put("token", "planted");
+    symlink(&planted, world.home.join("linked")).unwrap();
+    for name in ["policy.toml", ".lazaret/policy.toml", "lazaret/policy.toml"] {
+        world.put(name, policy("{ systemd = 'planted' }"));
+    }
+    let mut linked = session(&world);
+    let said = linked.ready.to_string();
+    assert!(said.contains("leads to where commands can write"), "{said}");
+    let seen = linked.bash("echo \"${ONE_TOKEN-unset}\"");
+    assert_eq!(seen.success().trim(), "unset");
+    let source = world.put_program("source", "#!/bin/sh\necho planted\n");
+    for from in [
+        format!("{{ command = ['{}'] }}", source.display()),
+        "{ command = ['source'] }".to_owned(),
+    ] {
+        world.write(
+            &world.home.join("settings/lazaret/policy.toml"),
+            policy(&from),
+        );
+        let mut command = dressed(&world, world.lazaret("session"));
+        let path = format!("{}:/usr/bin:/bin", world.project.display());
+        let mut session = Session::start(command.env("PATH", path).args(["--profile", "net"]));
+        let said = session.ready.to_string();
+        assert!(
+            said.contains("the credential `one` is not there"),
+            "{from}: {said}"
+        );
+        let seen = session.bash("echo \"${ONE_TOKEN-unset}\"");
+        assert_eq!(seen.success().trim(), "unset", "{from}");
+    }
+}
