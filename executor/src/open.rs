@@ -380,7 +380,7 @@ pub fn open(
         cgroup,
         session: opened.session.clone(),
     };
-    let gateway = start_gateway(&spec, relay, user).map_err(OpenError::Gateway)?;
+    let gateway = start_gateway(&spec, &credentials, relay, user).map_err(OpenError::Gateway)?;
     let missing = opened_with(&wants, &spec, user).map_err(OpenError::Lease)?;
     let modes = RootModes::of(&spec);
     let mut session = Session {
@@ -418,6 +418,7 @@ pub fn open(
         outbox: Vec::new(),
         buffer: Vec::new(),
     };
+    session.await_authority().map_err(OpenError::Gateway)?;
     // What the user granted when opening the session is granted until it ends.
     let granted = Approval {
         rule: RULE.into(),
@@ -463,6 +464,7 @@ fn leased(request: &Open, spec: &SandboxSpec, user: &User) -> (Wants, Vec<String
 /// Starts the session's gateway, if its cells have a network.
 fn start_gateway(
     spec: &SandboxSpec,
+    credentials: &SessionCredentials,
     relay: Vec<OwnedFd>,
     user: &User,
 ) -> io::Result<Option<Gateway>> {
@@ -474,7 +476,8 @@ fn start_gateway(
         environment: gateway::environment(&user.variables, &[&spec.project, &spec.central]),
         spec: GatewaySpec {
             lists: policies::network::lists(&spec.policy.network).lists,
-            ..GatewaySpec::default()
+            credentials: credentials.held.specs(),
+            authority: None,
         },
         relay,
     };

@@ -10,6 +10,8 @@ pub enum Token {
     Warden,
     Worker,
     Gateway,
+    /// The program that gives the value of a credential.
+    Credential(u16),
     Report(CallId),
     /// A command's standard output or error.
     Output(CallId),

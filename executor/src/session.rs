@@ -60,7 +60,6 @@ pub struct Session {
     /// What was found in the project and not sent yet.
     pub found: Findings,
     /// What its gateway puts into requests of cells.
-    #[expect(dead_code, reason = "for the session's gateway")]
     pub credentials: SessionCredentials,
     pub kept: KeptTexts,
     pub calls: BTreeMap<CallId, Call>,

@@ -19,6 +19,11 @@ impl Session {
                 Ok(())
             }
             Token::Gateway => self.hear_gateway(),
+            Token::Credential(credential) => {
+                let value = self.credentials.held.ready(credential);
+                value.into_iter().for_each(|value| self.deliver(value));
+                Ok(())
+            }
             Token::Input(id) => {
                 self.calls.entry(id).and_modify(Call::feed);
                 Ok(())
@@ -91,6 +96,9 @@ impl Session {
         {
             waited.add(Token::Gateway, socket, flags);
         }
+        for (credential, fd) in self.credentials.held.running() {
+            waited.add_input(Token::Credential(credential), fd);
+        }
         self.approvals.wait_for(waited);
         self.calls
             .values()
@@ -116,6 +124,7 @@ impl Session {
             self.approvals.leases.deadline(),
             self.audit.deadline(),
             self.gateway.as_ref().and_then(Gateway::deadline),
+            self.credentials.held.deadline(),
             self.repeats.deadline(),
         ];
         commands.chain(others.into_iter().flatten()).min()

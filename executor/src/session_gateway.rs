@@ -1,20 +1,42 @@
 //! What a session does with its gateway: connections of cells are recorded and reported, repeated refusals as a number.
 
 use crate::session::Session;
+use broker_protocol::gateway::CredentialReport;
 use broker_protocol::{ConnectionReport, Failed, FromBroker};
 use executor_audit::record::Record;
-use executor_gateway::GatewayEvent;
-use std::os::fd::OwnedFd;
-use std::time::Instant;
+use executor_credentials::Delivery;
+use executor_gateway::{Gateway, GatewayEvent};
+use std::io;
+use std::time::{Duration, Instant};
+
+/// How long a first gateway may take to begin to serve.
+const AUTHORITY: Duration = Duration::from_secs(10);
 
 impl Session {
+    /// Waits until the first gateway has said whose certificates it makes: cells start after it.
+    pub fn await_authority(&mut self) -> io::Result<()> {
+        if self.credentials.held.is_empty() {
+            return Ok(());
+        }
+        let until = Instant::now() + AUTHORITY;
+        while !self.credentials.is_complete() {
+            let Some(gateway) = &mut self.gateway else {
+                return Ok(());
+            };
+            gateway.wait(until)?;
+            let heard = self.hear_gateway();
+            heard.map_err(|failed| io::Error::other(failed.message))?;
+        }
+        Ok(())
+    }
+
     /// Takes what the gateway has reported so far.
     pub fn hear_gateway(&mut self) -> Result<(), Failed> {
         let Some(gateway) = &mut self.gateway else {
             return Ok(());
         };
         let events = gateway.receive();
-        self.found.extend(gateway.take_found());
+        self.report_lost();
         let now = Instant::now();
         for event in events {
             match event {
@@ -23,21 +45,45 @@ impl Session {
                         self.connected(report)?;
                     }
                 }
-                // A session without credentials has neither.
-                GatewayEvent::Used(_) | GatewayEvent::Authority(_) => {}
+                GatewayEvent::Used(report) => self.used(&report)?,
+                GatewayEvent::Authority(authority) => self
+                    .credentials
+                    .complete(&authority)
+                    .map_err(|error| Failed::internal(error.to_string()))?,
                 GatewayEvent::Wanted { credential } => {
-                    let none = "this session has no credentials".to_owned();
-                    self.deliver(credential, Err(none));
+                    let value = self.credentials.held.want(credential, now);
+                    value.into_iter().for_each(|value| self.deliver(value));
                 }
             }
         }
         Ok(())
     }
 
-    fn deliver(&mut self, credential: u16, value: Result<OwnedFd, String>) {
+    /// Reports gateways that have ended. Their successors have no values yet.
+    fn report_lost(&mut self) {
+        let found = self.gateway.as_mut().map(Gateway::take_found);
+        let found = found.unwrap_or_default();
+        if !found.is_empty() {
+            self.credentials.held.forget_starts();
+        }
+        self.found.extend(found);
+    }
+
+    /// Sends the gateway the value of a credential, or why there is none.
+    pub fn deliver(&mut self, Delivery { credential, value }: Delivery) {
         if let Some(gateway) = &mut self.gateway {
             gateway.deliver(credential, value);
         }
+    }
+
+    /// Records uses of a credential.
+    fn used(&mut self, report: &CredentialReport) -> Result<(), Failed> {
+        let name = self.credentials.held.name(report.credential);
+        let name = name.unwrap_or_default().to_owned();
+        let host = self.audit.redacted(&report.host);
+        self.audit
+            .append(&Record::credential(&name, &host, report))?;
+        Ok(())
     }
 
     /// Takes what the gateway has reported, and the refusals that were only counted: what belongs to a call that ends comes before its
@@ -62,8 +108,10 @@ impl Session {
     pub fn tick_gateway(&mut self, now: Instant) -> Result<(), Failed> {
         if let Some(gateway) = &mut self.gateway {
             gateway.tick(now);
-            self.found.extend(gateway.take_found());
+            self.report_lost();
         }
+        let late = self.credentials.held.tick(now);
+        late.into_iter().for_each(|value| self.deliver(value));
         let counted = self.repeats.tick(now);
         counted
             .into_iter()

@@ -4,6 +4,7 @@
 //! path, and the name of a client's tool or server, from which known ones are taken out. Messages are left out too; they may
 //! quote input.
 
+use broker_protocol::gateway::CredentialReport;
 use broker_protocol::{
     CallId, ConnectionReport, Digest, Ended, ErrorKind, Extent, Failed, LayerSet, Lease, Opened,
     Outcome, Request, Spill, Tier, Usage, ZonePath, frame,
@@ -161,6 +162,17 @@ impl Record {
         Self::new("connection")
             .text("host", host)
             .value("port", report.port)
+            .text("verdict", report.verdict.name())
+            .value("count", report.count)
+    }
+
+    /// Uses of a credential by cells, as the gateway reports them: with its name in the policy.
+    pub fn credential(name: &str, host: &str, report: &CredentialReport) -> Self {
+        Self::new("credential")
+            .text("name", name)
+            .text("host", host)
+            .value("port", report.port)
+            .text("method", &report.method)
             .text("verdict", report.verdict.name())
             .value("count", report.count)
     }

@@ -145,6 +145,11 @@ impl Drop for NewCertificates {
 }
 
 impl Certificates {
+    /// Whether the authority of the session's gateway is in them.
+    pub fn is_complete(&self) -> bool {
+        self.is_complete
+    }
+
     /// Adds the authority of the session's gateway. A successor has the same one.
     ///
     /// # Errors

@@ -3,6 +3,7 @@
 use crate::certificates::{Certificates, NewCertificates};
 use crate::held::Credentials;
 use crate::source::Owner;
+use broker_protocol::gateway::Authority;
 use executor_spec::certificates::CertificateFiles;
 use executor_spec::linked_repository::LinkedRepository;
 use executor_spec::scratch::Scratch;
@@ -35,7 +36,27 @@ pub struct NewCredentials {
 #[derive(Debug)]
 pub struct SessionCredentials {
     pub held: Credentials,
-    pub certificates: Option<Certificates>,
+    certificates: Option<Certificates>,
+}
+
+impl SessionCredentials {
+    /// Whether programs of the session can trust its gateway, if they have to.
+    pub fn is_complete(&self) -> bool {
+        self.certificates
+            .as_ref()
+            .is_none_or(Certificates::is_complete)
+    }
+
+    /// Completes the files with the gateway's authority.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn complete(&mut self, authority: &Authority) -> io::Result<()> {
+        match &mut self.certificates {
+            Some(certificates) => certificates.complete(&authority.certificate),
+            None => Ok(()),
+        }
+    }
 }
 
 impl NewCredentials {

@@ -7,7 +7,8 @@ use broker_protocol::{ConnectionReport, Finding, FindingKind, FrameError, Lease}
 use executor_spec::variables::Variables;
 use executor_sys::process::{self, Child};
 use executor_sys::spawn;
-use nix::poll::PollFlags;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use std::ffi::{CString, OsStr, OsString};
 use std::fmt;
@@ -160,6 +161,22 @@ impl Gateway {
             self.or_replace(received);
         }
         events
+    }
+
+    /// Waits until it has sent something.
+    ///
+    /// # Errors
+    /// It has not by `until`, or none is left.
+    pub fn wait(&self, until: Instant) -> io::Result<()> {
+        let process = self.process.as_ref().ok_or(io::ErrorKind::BrokenPipe)?;
+        let left = until.saturating_duration_since(Instant::now());
+        let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO);
+        let mut fds = [PollFd::new(process.connection.fd(), PollFlags::POLLIN)];
+        match poll(&mut fds, timeout) {
+            Ok(0) => Err(io::ErrorKind::TimedOut.into()),
+            Ok(_) | Err(Errno::EINTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// What is to be reported of gateways that have ended.

@@ -2,17 +2,19 @@
 
 use crate::confine;
 use crate::control::{Control, ControlError, Received};
+use crate::ended::{AuthorityError, Ended, Roots};
 use crate::relay::{Relay, RelaySockets};
 use crate::reports::Reports;
 use broker_protocol::gateway::{FromGateway, GatewaySpec, ToGateway};
-use broker_protocol::{Lease, Network};
+use broker_protocol::{Lease, Network, limit};
 use nix::sys::prctl;
 use policies::network;
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
-use std::fs::OpenOptions;
-use std::io;
-use std::os::fd::AsFd;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::rc::Rc;
 use thiserror::Error;
 use tokio::io::Interest;
 use tokio::runtime::{Builder, LocalOptions};
@@ -33,6 +35,8 @@ pub enum GatewayError {
     #[error("the hosts of the session cannot be read")]
     Hosts,
     #[error("{0}")]
+    Authority(#[from] AuthorityError),
+    #[error("{0}")]
     Io(#[from] io::Error),
 }
 
@@ -49,8 +53,11 @@ pub fn serve() -> Result<(), GatewayError> {
     let Some((spec, sockets)) = first_frame(&mut control)? else {
         return Ok(());
     };
-    let hosts = Network { lists: spec.lists };
+    let hosts = Network {
+        lists: spec.lists.clone(),
+    };
     let policy = network::from_lists(&hosts).map_err(|_| GatewayError::Hosts)?;
+    let roots = (!spec.credentials.is_empty()).then(Roots::of_machine);
     // Standard error stays until nothing can fail any more.
     let null = OpenOptions::new()
         .read(true)
@@ -69,12 +76,16 @@ pub fn serve() -> Result<(), GatewayError> {
     runtime.block_on(async {
         let reports = Reports::new(control.socket().try_clone()?)?;
         let (leases, in_force) = watch::channel(Vec::new());
-        let relay = Relay::new(policy, in_force, reports.clone());
-        reports.send(&FromGateway::Serving(None));
+        let tell = reports.clone();
+        let ended = roots.map(|roots| Ended::new(&spec, roots, move |frame| tell.send(&frame)));
+        let ended = ended.transpose()?.map(Rc::new);
+        let authority = ended.as_ref().and_then(|ended| ended.authority());
+        let relay = Relay::new(policy, in_force, reports.clone(), ended.clone());
+        reports.send(&FromGateway::Serving(authority));
         tokio::select! {
             served = relay.serve(sockets) => Ok(served?),
             () = reports.write() => Ok(()),
-            heard = hear(control, &leases) => heard,
+            heard = hear(control, &leases, ended.as_deref()) => heard,
         }
     })
 }
@@ -107,22 +118,46 @@ fn first_frame(control: &mut Control) -> Result<Option<(GatewaySpec, RelaySocket
     Ok(Some((spec, sockets)))
 }
 
+/// Reads the value of a credential: the pipe holds all of it, and has no writer.
+fn read_value(descriptors: Vec<OwnedFd>) -> io::Result<Vec<u8>> {
+    let pipe = descriptors.into_iter().next();
+    let pipe = File::from(pipe.ok_or(io::ErrorKind::InvalidData)?);
+    let mut value = Vec::with_capacity(limit::CREDENTIAL);
+    pipe.take(limit::CREDENTIAL as u64)
+        .read_to_end(&mut value)?;
+    if value.ends_with(b"\n") {
+        value.pop();
+    }
+    if value.is_empty() {
+        return Err(io::Error::other("its source gave an empty value"));
+    }
+    Ok(value)
+}
+
 /// Handles the broker's frames until it is gone.
 async fn hear(
     mut control: Control,
     leases: &watch::Sender<Vec<Lease>>,
+    ended: Option<&Ended>,
 ) -> Result<(), GatewayError> {
+    let deliver = |credential, value| {
+        let ended = ended.ok_or(ControlError::OutOfTurn("a value that nobody wants"))?;
+        ended.value(credential, value);
+        Ok::<_, GatewayError>(())
+    };
     let socket = tokio::net::UnixStream::from_std(control.socket().try_clone()?)?;
     loop {
-        while let Some(Received { frame, .. }) = control.frame()? {
+        while let Some(Received { frame, descriptors }) = control.frame()? {
             match frame {
                 ToGateway::Leases(in_force) => drop(leases.send_replace(in_force)),
                 ToGateway::Serve(_) => {
                     return Err(ControlError::OutOfTurn("a second Serve").into());
                 }
-                ToGateway::Value { .. } | ToGateway::NoValue { .. } => {
-                    return Err(ControlError::OutOfTurn("a value that nobody wants").into());
+                ToGateway::Value { credential } => {
+                    let value = read_value(descriptors);
+                    deliver(credential, value.map_err(|error| error.to_string()))?;
                 }
+                ToGateway::NoValue { credential, why } => deliver(credential, Err(why))?,
             }
         }
         socket.readable().await?;

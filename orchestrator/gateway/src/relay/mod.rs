@@ -5,6 +5,7 @@
 //! these are connected to. A cell resolves nothing. The data in a connection is not inspected, so for a host that serves others
 //! under its own name (a CDN, a proxy) a policy can distinguish no further.
 
+use crate::ended::{CarryError, Ended};
 use crate::reports::Reports;
 use answer::{Refusal, socks_reply};
 use broker_protocol::gateway::FromGateway;
@@ -15,6 +16,7 @@ use orchestrator_reach::guard::{self, Resolve, System};
 use pace::Pace;
 use place::Place;
 use policies::WebPolicy;
+use std::cell::Cell;
 use std::collections::HashSet;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -28,6 +30,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
+use tunnel::Beginning;
 use wanted::{HEAD_MAX, SocksError, Wanted, WantedError};
 
 mod answer;
@@ -92,12 +95,22 @@ pub struct Relay<R = System> {
     resolver: R,
     reports: Reports,
     pace: Pace,
+    /// The hosts of credentials, if the session has any.
+    ended: Option<Rc<Ended>>,
 }
 
 impl Relay {
-    /// Reaches what `policy` allows and what is leased, through this machine's resolver.
-    pub fn new(policy: WebPolicy, leases: watch::Receiver<Vec<Lease>>, reports: Reports) -> Self {
-        Self::with_resolver(Hosts::new(policy, leases), System, reports)
+    /// Reaches what `policy` allows and what is leased, through this machine's resolver. Connections to the hosts of `ended` are its.
+    pub fn new(
+        policy: WebPolicy,
+        leases: watch::Receiver<Vec<Lease>>,
+        reports: Reports,
+        ended: Option<Rc<Ended>>,
+    ) -> Self {
+        Self {
+            ended,
+            ..Self::with_resolver(Hosts::new(policy, leases), System, reports)
+        }
     }
 }
 
@@ -108,6 +121,7 @@ impl<R: Resolve + 'static> Relay<R> {
             resolver,
             reports,
             pace: Pace::default(),
+            ended: None,
         }
     }
 
@@ -150,7 +164,7 @@ impl<R: Resolve + 'static> Relay<R> {
     }
 
     /// Serves one connection until it ends.
-    async fn carry(&self, mut program: TcpStream) {
+    async fn carry(self: Rc<Self>, mut program: TcpStream) {
         // A failure only makes small messages slower.
         let _ = program.set_nodelay(true);
         let request = timeout(
@@ -177,37 +191,121 @@ impl<R: Resolve + 'static> Relay<R> {
             }
             Err(_) => return self.refuse(program, false, &Refusal::Slow(HEAD_S)).await,
         };
+        match self.connect(&request.wanted).await {
+            Ok(host) => {
+                let place = Some(&request.wanted.place);
+                self.tell(place, ConnectionVerdict::Allowed, (None, None))
+                    .await;
+                self.pass(program, host, request).await;
+            }
+            Err(error) => {
+                let refusal = Refusal::Place(request.wanted.place, error);
+                self.refuse(program, request.socks, &refusal).await
+            }
+        }
+    }
+
+    /// Carries the bytes of a connection that was allowed, as long as it is.
+    async fn pass(
+        self: Rc<Self>,
+        mut program: TcpStream,
+        host: TcpStream,
+        request: ProgramRequest,
+    ) {
         let ProgramRequest {
             wanted,
             socks,
             rest,
         } = request;
-        match self.connect(&wanted).await {
-            Ok(mut host) => {
-                self.tell(
-                    Some(&wanted.place),
-                    ConnectionVerdict::Allowed,
-                    (None, None),
-                )
-                .await;
-                let greeting = match (socks, wanted.tunnel) {
-                    (true, _) => socks_reply(0),
-                    (false, true) => b"HTTP/1.1 200 Connection established\r\n\r\n".to_vec(),
-                    (false, false) => Vec::new(),
-                };
-                let first = [wanted.first, rest].concat();
-                if program.write_all(&greeting).await.is_ok()
-                    && host.write_all(&first).await.is_ok()
-                {
-                    tokio::select! {
-                        _ = tunnel::pass(&program, &host, IDLE) => {}
-                        () = self.hosts.withdrawn(&wanted.place, wanted.key) => {}
-                    }
+        let greeting = match (socks, wanted.tunnel) {
+            (true, _) => socks_reply(0),
+            (false, true) => b"HTTP/1.1 200 Connection established\r\n\r\n".to_vec(),
+            (false, false) => Vec::new(),
+        };
+        if program.write_all(&greeting).await.is_err() {
+            return;
+        }
+        let is_tunnel = socks || wanted.tunnel;
+        let first = [&wanted.first[..], &rest].concat();
+        let place = &wanted.place;
+        let ended = self.ended.clone();
+        let ended = ended.filter(|ended| is_tunnel && ended.is_for(place.host(), place.port()));
+        let passes = async {
+            match ended {
+                Some(ended) => self.decrypt(&ended, program, host, (first, &wanted)).await,
+                None => {
+                    // An address has no name that a program could ask for by TLS.
+                    let is_named = is_tunnel && place.target().address().is_none();
+                    let allowed = is_named.then(|| place.host());
+                    self.forward(&program, &host, (first, allowed), place).await;
                 }
             }
-            Err(error) => {
-                self.refuse(program, socks, &Refusal::Place(wanted.place, error))
-                    .await
+        };
+        tokio::select! {
+            () = passes => {}
+            () = self.hosts.withdrawn(place, wanted.key) => {}
+        }
+    }
+
+    /// Forwards what is not decrypted.
+    async fn forward(
+        &self,
+        program: &TcpStream,
+        host: &TcpStream,
+        (first, allowed): (Vec<u8>, Option<&str>),
+        place: &Place,
+    ) {
+        let beginning = Beginning {
+            first,
+            host: allowed,
+        };
+        let Some(name) = tunnel::pass(program, host, beginning, IDLE).await else {
+            return;
+        };
+        let why = format!(
+            "it was requested for {}, and its TLS asks for `{}`",
+            place.host(),
+            name.escape_debug()
+        );
+        self.tell(Some(place), ConnectionVerdict::NotListed, (Some(why), None))
+            .await;
+    }
+
+    /// Has a connection to a credential's host carried. `host` is its first connection there; further ones are decided on anew.
+    async fn decrypt(
+        self: &Rc<Self>,
+        ended: &Ended,
+        program: TcpStream,
+        host: TcpStream,
+        (first, wanted): (Vec<u8>, &Wanted),
+    ) {
+        let (relay, again) = (self.clone(), wanted.clone());
+        let opened = Cell::new(Some(host));
+        let connect = async move || match opened.take() {
+            Some(host) => Ok(host),
+            None => relay.connect(&again).await,
+        };
+        let place = &wanted.place;
+        let carried = ended
+            .carry(program, first, (place.host(), place.port()), connect)
+            .await;
+        match carried {
+            Ok(()) | Err(CarryError::Gone | CarryError::Idle) => {}
+            Err(error @ CarryError::Name { .. }) => {
+                let why = (Some(error.to_string()), None);
+                self.tell(Some(place), ConnectionVerdict::NotListed, why)
+                    .await;
+            }
+            Err(
+                error @ (CarryError::Hello(_)
+                | CarryError::NotTrusted
+                | CarryError::Handshake(_)
+                | CarryError::Host { .. }
+                | CarryError::Authority(_)),
+            ) => {
+                let why = (Some(error.to_string()), None);
+                self.tell(Some(place), ConnectionVerdict::Unreachable, why)
+                    .await;
             }
         }
     }

@@ -1,6 +1,7 @@
 //! Forwards bytes in both directions until both sides have ended or neither sends for too long. Each side is read only after the other has
 //! accepted its earlier bytes. The first bytes are copied; if there are many, the rest goes through a pipe without being copied here.
 
+use crate::ended::hello::{self, Hello};
 use rustix::net::Shutdown;
 use rustix::pipe::{PipeFlags, SpliceFlags, pipe_with, splice};
 use std::cell::Cell;
@@ -18,11 +19,32 @@ const COPIED: usize = 256 * 1024;
 /// Bytes to request of a pipe at once; it takes what it has room for.
 const PIPED: usize = 1 << 20;
 
-/// Forwards bytes until both ends are closed, one fails, or `idle` passes without any.
-pub async fn pass(program: &TcpStream, host: &TcpStream, idle: Duration) {
+/// What a program sends first, and the name that it may ask for by TLS.
+pub struct Beginning<'a> {
+    /// Bytes that were read from the program already.
+    pub first: Vec<u8>,
+    /// The host that the connection was allowed for; absent, any name may be asked for.
+    pub host: Option<&'a str>,
+}
+
+/// Forwards bytes until both ends are closed, one fails, or `idle` passes without any. Returns the name that the program's TLS asks for
+/// if the connection was allowed for another host: then the host has received nothing.
+pub async fn pass(
+    program: &TcpStream,
+    host: &TcpStream,
+    beginning: Beginning<'_>,
+    idle: Duration,
+) -> Option<String> {
     let last = Cell::new(Instant::now());
-    let both =
-        async { tokio::try_join!(one_way(program, host, &last), one_way(host, program, &last)) };
+    let wrong = Cell::new(None);
+    let up = async {
+        if let Some(name) = begin(program, host, beginning, &last).await? {
+            wrong.set(Some(name));
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        one_way(program, host, &last).await
+    };
+    let both = async { tokio::try_join!(up, one_way(host, program, &last)) };
     let silence = async {
         loop {
             let until = last.get() + idle;
@@ -37,6 +59,51 @@ pub async fn pass(program: &TcpStream, host: &TcpStream, idle: Duration) {
         _ = both => {}
         () = silence => {}
     }
+    wrong.take()
+}
+
+/// Forwards the first bytes. Those of a TLS hello wait until its name is known; the host's own bytes do not wait for them.
+async fn begin(
+    program: &TcpStream,
+    host: &TcpStream,
+    Beginning {
+        first: mut held,
+        host: allowed,
+    }: Beginning<'_>,
+    last: &Cell<Instant>,
+) -> io::Result<Option<String>> {
+    let mut buffer = vec![0; BUFFER];
+    while let Some(allowed) = allowed {
+        match hello::read(&held) {
+            Hello::Partial => {}
+            Hello::Name(Some(name)) if !is_same_host(&name, allowed) => return Ok(Some(name)),
+            Hello::Name(_) | Hello::Other => break,
+            Hello::Malformed => return Err(io::ErrorKind::InvalidData.into()),
+        }
+        let read = || program.try_read(&mut buffer);
+        let length = ready(program, Interest::READABLE, read).await?;
+        if length == 0 {
+            break;
+        }
+        held.extend_from_slice(&buffer[..length]);
+    }
+    write_all(host, &held, last).await?;
+    Ok(None)
+}
+
+/// Names are equal whatever their case, and with a final dot.
+fn is_same_host(name: &str, allowed: &str) -> bool {
+    let bare = |name: &'_ str| name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
+    bare(name) == bare(allowed)
+}
+
+async fn write_all(to: &TcpStream, mut rest: &[u8], last: &Cell<Instant>) -> io::Result<()> {
+    while !rest.is_empty() {
+        let sent = ready(to, Interest::WRITABLE, || to.try_write(rest)).await?;
+        rest = &rest[sent..];
+    }
+    last.set(Instant::now());
+    Ok(())
 }
 
 /// Forwards bytes in one direction; when the input ends, closes the output.
@@ -48,12 +115,7 @@ async fn one_way(from: &TcpStream, to: &TcpStream, last: &Cell<Instant>) -> io::
             return Ok(rustix::net::shutdown(to, Shutdown::Write)?);
         }
         last.set(Instant::now());
-        let mut rest = &buffer[..length];
-        while !rest.is_empty() {
-            let sent = ready(to, Interest::WRITABLE, || to.try_write(rest)).await?;
-            rest = &rest[sent..];
-        }
-        last.set(Instant::now());
+        write_all(to, &buffer[..length], last).await?;
         left = left.saturating_sub(length);
         // If no pipe is available, copying continues.
         if left == 0

@@ -26,7 +26,7 @@ const FOR_THE_RELAY: [&str; 8] = [
     "host",
 ];
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
     pub place: Place,
     /// The first bytes for the host: for a plain request its head, as the host expects it.
