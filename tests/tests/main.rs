@@ -28,6 +28,7 @@ mod masked_secrets;
 mod loopback;
 mod network;
 mod credentials;
+mod credentials_in_use;
 mod new_repositories;
 mod objects;
 mod objects_live;

@@ -262,13 +262,26 @@ impl<R: Resolve + 'static> Relay<R> {
         let Some(name) = tunnel::pass(program, host, beginning, IDLE).await else {
             return;
         };
+        self.tell_name(place, &name).await;
+    }
+
+    /// Reports a connection whose TLS asks for another host than the one that it was requested for.
+    async fn tell_name(&self, place: &Place, name: &str) {
         let why = format!(
-            "it was requested for {}, and its TLS asks for `{}`",
-            place.host(),
-            name.escape_debug()
+            "the connection was requested for {}, and its TLS asks for another host",
+            place.host()
         );
-        self.tell(Some(place), ConnectionVerdict::NotListed, (Some(why), None))
-            .await;
+        let why = (Some(why), None);
+        match Place::new(name, place.port()) {
+            Ok(asked) => {
+                self.tell(Some(&asked), ConnectionVerdict::NotListed, why)
+                    .await
+            }
+            Err(_) => {
+                self.tell(Some(place), ConnectionVerdict::Malformed, why)
+                    .await
+            }
+        }
     }
 
     /// Has a connection to a credential's host carried. `host` is its first connection there; further ones are decided on anew.
@@ -291,11 +304,7 @@ impl<R: Resolve + 'static> Relay<R> {
             .await;
         match carried {
             Ok(()) | Err(CarryError::Gone | CarryError::Idle) => {}
-            Err(error @ CarryError::Name { .. }) => {
-                let why = (Some(error.to_string()), None);
-                self.tell(Some(place), ConnectionVerdict::NotListed, why)
-                    .await;
-            }
+            Err(CarryError::Name { asked, .. }) => self.tell_name(place, &asked).await,
             Err(
                 error @ (CarryError::Hello(_)
                 | CarryError::NotTrusted

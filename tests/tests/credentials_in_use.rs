@@ -1,0 +1,296 @@
+//! Credentials in use: a host that takes them gets the value, cells have the placeholder, and no process but the gateway holds the value.
+//! The host is a server of the test with a certificate of the test's authority, which the user's `SSL_CERT_FILE` names.
+
+use lazaret_tests::process::{Process, below, until};
+use lazaret_tests::{LIMIT, Place, Session, World, place_test};
+use serde_json::Value;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::process::{Child, Command};
+
+const VALUE: &str = "the-real-value-of-the-token-0123456789";
+
+/// Writes what it receives to a file, a line of JSON each, and the port first.
+const SERVER: &str = r#"
+import http.server, json, ssl, sys
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = 'HTTP/1.1'
+    def do_GET(self):
+        self.rfile.read(int(self.headers.get('Content-Length', 0)))
+        seen = json.dumps({'path': self.path, 'authorization': self.headers.get('Authorization')})
+        print(seen, file=log, flush=True)
+        body = (seen if self.path == '/api/echo' else 'served').encode()
+        self.send_response(200)
+        self.send_header('Content-Length', str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+    do_POST = do_GET
+    def log_message(self, *arguments): pass
+log = open(sys.argv[1], 'w')
+server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Handler)
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+context.load_cert_chain('host.pem', 'host.key')
+server.socket = context.wrap_socket(server.socket, server_side=True)
+print(server.server_address[1], file=log, flush=True)
+server.serve_forever()
+"#;
+
+/// An authority, and a certificate of it for `localhost`.
+const CERTIFICATES: &str = "
+    new='req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes'
+    openssl $new -x509 -keyout ca.key -out ca.pem -subj /CN=authority -addext keyUsage=critical,keyCertSign
+    openssl $new -keyout host.key -out host.csr -subj /CN=localhost
+    printf 'subjectAltName=DNS:localhost\\n' > names
+    openssl x509 -req -in host.csr -CA ca.pem -CAkey ca.key -CAcreateserial -out host.pem -extfile names";
+
+/// A host that takes the credential, and the world of the user who has it.
+struct Host {
+    world: World,
+    server: Child,
+    log: PathBuf,
+    port: u16,
+}
+
+impl Host {
+    fn start(place: Place) -> Self {
+        let world = World::new(place);
+        let folder = world.outside.join("host");
+        world.make_folder(&folder);
+        let made = format!("cd {} && {{ {CERTIFICATES}; }} 2>&1", folder.display());
+        world.on_host(&made).success();
+        let log = folder.join("log");
+        let server = Command::new("python3")
+            .args(["-c", SERVER, "log"])
+            .current_dir(&folder)
+            .spawn()
+            .unwrap();
+        let mut host = Self {
+            world,
+            server,
+            log,
+            port: 0,
+        };
+        assert!(until(LIMIT, || {
+            let said = fs::read_to_string(&host.log).unwrap_or_default();
+            host.port = said.trim().parse().unwrap_or(0);
+            host.port != 0
+        }));
+        host.define("{ file = '~/token' }");
+        host
+    }
+
+    /// Gives the user's policy a credential from this source.
+    fn define(&self, from: &str) {
+        let (world, port) = (&self.world, self.port);
+        let from = from.replace('~', &world.home.display().to_string());
+        let text = format!(
+            "version = 1
+            [credential.one]
+            from = {from}
+            hosts = ['localhost:{port}']
+            attach = 'any:me'
+            env = ['ONE_TOKEN']
+            uses = [
+                {{ path = '/api/**' }}, {{ path = '/unasked/**', unasked = true }},
+                {{ path = '/api/keys', methods = ['POST'], refused = true, why = 'It makes new keys.' }},
+            ]
+            [profile.net]
+            credentials = ['one']
+            [profile.net.network]
+            private = ['localhost:{port}']
+            [profile.plain.network]
+            allow = ['localhost:{port}']
+            private = ['localhost:{port}']"
+        );
+        world.write(&world.home.join("settings/lazaret/policy.toml"), text);
+        world.write(&world.home.join("token"), format!("{VALUE}\n"));
+    }
+
+    fn session(&self, profile: &str) -> Session {
+        let mut command = self.world.lazaret("session");
+        command
+            .env("XDG_CONFIG_HOME", self.world.home.join("settings"))
+            .env("SSL_CERT_FILE", self.log.with_file_name("ca.pem"));
+        Session::start(command.args(["--profile", profile]))
+    }
+
+    /// The script of a request to a path of the host.
+    fn curl(&self, path: &str, options: &str) -> String {
+        format!(
+            "curl -sS -m 20 --noproxy '' {options} https://localhost:{}{path} 2>&1",
+            self.port
+        )
+    }
+
+    /// The credentials that the host was sent, by path.
+    fn sent(&self) -> Vec<(String, Option<String>)> {
+        let lines = fs::read_to_string(&self.log).unwrap();
+        let requests = lines.lines().skip(1).map(|line| {
+            let seen: Value = serde_json::from_str(line).unwrap();
+            let text = |name: &str| seen[name].as_str().map(str::to_owned);
+            (text("path").unwrap(), text("authorization"))
+        });
+        requests.collect()
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}
+
+fn gateway(session: &Session) -> Process {
+    let mut all = below(session.pid());
+    all.retain(|process| process.name == "lazaret-gateway");
+    assert_eq!(all.len(), 1, "{all:#?}");
+    all.remove(0)
+}
+
+/// Whether the memory of a process, or its environment, holds the value.
+fn holds_value(process: &Process) -> bool {
+    let at = |file: &str| format!("/proc/{}/{file}", process.pid);
+    let (Ok(maps), Ok(memory)) = (fs::read_to_string(at("maps")), File::open(at("mem"))) else {
+        return false;
+    };
+    let readable = maps.lines().filter_map(|line| {
+        let (range, rest) = line.split_once(' ')?;
+        let (start, end) = range.split_once('-')?;
+        let number = |text| u64::from_str_radix(text, 16).ok();
+        rest.starts_with('r')
+            .then_some((number(start)?, number(end)?))
+    });
+    readable.into_iter().any(|(start, end)| {
+        let mut bytes = vec![0; usize::try_from(end - start).unwrap().min(1 << 28)];
+        let read = memory.read_at(&mut bytes, start).unwrap_or(0);
+        memchr::memmem::find(&bytes[..read], VALUE.as_bytes()).is_some()
+    })
+}
+
+place_test!(a_host_gets_the_value_where_a_use_says_so_and_the_placeholder_elsewhere);
+fn a_host_gets_the_value_where_a_use_says_so_and_the_placeholder_elsewhere(place: Place) {
+    let host = Host::start(place);
+    let mut session = host.session("net");
+    let with = "-H \"Authorization: Bearer $ONE_TOKEN\"";
+    for (path, options) in [
+        ("/api/a", with),
+        ("/api/b", "-u \"x:$ONE_TOKEN\""),
+        ("/unasked/c", ""),
+        ("/elsewhere", with),
+        ("/api/d", ""),
+    ] {
+        let answer = session.bash(&host.curl(path, options));
+        assert_eq!(answer.success(), "served", "{path}");
+    }
+    let placeholder = session.bash("printf %s $ONE_TOKEN");
+    let placeholder = placeholder.success();
+    let basic = |user: &str| {
+        let script = format!("printf %s {user}:{VALUE} | base64 -w 0");
+        format!("Basic {}", host.world.on_host(&script).success())
+    };
+    let want = [
+        ("/api/a", Some(format!("Bearer {VALUE}"))),
+        ("/api/b", Some(basic("x"))),
+        ("/unasked/c", Some(basic("me"))),
+        ("/elsewhere", Some(format!("Bearer {placeholder}"))),
+        ("/api/d", None),
+    ];
+    assert_eq!(
+        host.sent(),
+        want.map(|(path, sent)| (path.to_owned(), sent))
+    );
+    // What would make new keys, and what would show the value.
+    let refused = session.bash(&host.curl("/api/keys", &format!("{with} -X POST -d x")));
+    assert!(
+        refused.success().contains("makes or shows new credentials"),
+        "{refused:?}"
+    );
+    let echoed = session.bash(&host.curl("/api/echo", with));
+    assert!(!echoed.result.to_string().contains(VALUE), "{echoed:?}");
+    assert_eq!(host.sent().len(), 6, "{:?}", host.sent());
+    // Without the credential the program's own text arrives: the control.
+    let mut plain = host.session("plain");
+    let authority = host.log.with_file_name("ca.pem");
+    let trusted = fs::read_to_string(authority).unwrap();
+    host.world.put("ca.pem", trusted);
+    let control = format!("--cacert ca.pem -H 'Authorization: Bearer {VALUE}'");
+    let control = plain.bash(&host.curl("/api/echo", &control));
+    assert!(control.result.to_string().contains("Bearer"), "{control:?}");
+}
+
+place_test!(no_process_but_the_gateway_holds_the_value, root_only);
+/// As root, who may read the memory of each.
+fn no_process_but_the_gateway_holds_the_value(place: Place) {
+    let host = Host::start(place);
+    host.define("{ command = ['/bin/cat', '~/token'] }");
+    let mut session = host.session("net");
+    let script = host.curl("/unasked/a", "");
+    session.bash(&script).success();
+    let held: Vec<_> = below(session.pid())
+        .into_iter()
+        .filter(holds_value)
+        .map(|process| process.name)
+        .collect();
+    assert_eq!(held, ["lazaret-gateway"]);
+    let seen = session.bash("grep -a the-real /proc/*/environ; echo $ONE_TOKEN");
+    assert!(!seen.result.to_string().contains(VALUE));
+}
+
+place_test!(a_successor_has_the_same_authority_and_asks_for_the_value_again);
+fn a_successor_has_the_same_authority_and_asks_for_the_value_again(place: Place) {
+    let host = Host::start(place);
+    let mut session = host.session("net");
+    let script = host.curl("/unasked/a", "");
+    assert_eq!(session.bash(&script).success(), "served");
+    let first = gateway(&session);
+    first.kill();
+    assert!(until(LIMIT, || !first.is_alive()));
+    let mut said = String::new();
+    assert!(
+        until(LIMIT, || {
+            said = session.bash(&script).result["result"].to_string();
+            said.contains("served")
+        }),
+        "{said}"
+    );
+    assert_ne!(gateway(&session).pid, first.pid);
+    let sent = host.sent();
+    assert!(
+        sent.len() >= 2 && sent.iter().all(|(_, sent)| sent.is_some()),
+        "{sent:?}"
+    );
+}
+
+place_test!(a_source_that_fails_is_named_in_the_answer);
+fn a_source_that_fails_is_named_in_the_answer(place: Place) {
+    let host = Host::start(place);
+    host.define("{ command = ['/bin/false'] }");
+    let mut session = host.session("net");
+    let answer = session.bash(&host.curl("/unasked/a", "-w ' %{http_code}'"));
+    let said = answer.success();
+    assert!(said.ends_with(" 502") && said.contains("one"), "{said}");
+    assert!(host.sent().is_empty());
+}
+
+place_test!(a_tunnel_asks_by_tls_for_the_host_that_it_was_allowed_for);
+fn a_tunnel_asks_by_tls_for_the_host_that_it_was_allowed_for(place: Place) {
+    let host = Host::start(place);
+    let mut session = host.session("plain");
+    let ask = |name: &str| {
+        format!(
+            "openssl s_client -proxy 127.0.0.1:61080 -connect localhost:{} -servername {name} < /dev/null 2>&1 | grep -c 'BEGIN CERT'; true",
+            host.port
+        )
+    };
+    assert_eq!(session.bash(&ask("localhost")).success().trim(), "1");
+    assert_eq!(session.bash(&ask("other.example")).success().trim(), "0");
+    let records = lazaret_tests::approval::audited(&host.world, "connection");
+    let refused: Vec<_> = records
+        .iter()
+        .filter(|record| record["verdict"] == "not_listed")
+        .map(|record| record["host"].as_str().unwrap())
+        .collect();
+    assert_eq!(refused, ["other.example"]);
+}
