@@ -157,7 +157,7 @@ pub fn start_attack(_: &Files, program: &Path, directory: &Path) -> io::Result<U
 }
 
 /// Starts this program again to write a person's answers at our terminal into their policy file: we ourselves give up all files
-/// before the command begins. Returns our end of its standard input and output; it ends when that closes.
+/// before the command begins. Returns our end of its standard input and output, whose reads have a time limit; it ends when that closes.
 #[expect(
     clippy::disallowed_methods,
     reason = "this is the one file that starts a program"
@@ -167,7 +167,10 @@ pub fn start_policy_writer(_: &Files, profile: &str) -> io::Result<UnixStream> {
     command
         .args(["policy", "allow", "--listen", "--profile", profile])
         .stderr(Stdio::null());
-    start_connected(without_keys(&mut command))
+    let ours = start_connected(without_keys(&mut command))?;
+    // Now: once confined, we set no option of a socket.
+    ours.set_read_timeout(Some(ANSWER_TIME))?;
+    Ok(ours)
 }
 
 /// Starts this program again, to remove the socket at `path` when we end, however that is: we give up all files before we serve.

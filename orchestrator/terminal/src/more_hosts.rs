@@ -18,8 +18,7 @@ const ANSWER_MAX: usize = 4096;
 /// How long a question is shown before an answer counts: by then, replies that the command's output drew from the terminal have come.
 const SHOWN: Duration = Duration::from_millis(400);
 
-/// Time limit for writing the policy file, and maximum bytes of the writer's report.
-const WRITTEN: Duration = Duration::from_secs(10);
+/// Maximum bytes of the writer's report.
 const LINE_MAX: u64 = 8192;
 
 /// What the person at the terminal has granted.
@@ -152,7 +151,6 @@ impl MoreHosts {
         let answer = writer
             .write_all(format!("{opens}\n").as_bytes())
             .and_then(|()| {
-                writer.set_read_timeout(Some(WRITTEN))?;
                 let mut line = String::new();
                 BufReader::new(&*writer)
                     .take(LINE_MAX)
