@@ -375,3 +375,76 @@ impl Drop for Process {
         let _ = process::pidfd_signal(self.pidfd.as_fd(), libc::SIGKILL);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::poll::{PollFd, PollTimeout, poll};
+    use std::fs::File;
+    use std::path::PathBuf;
+
+    /// A gateway whose program is this one.
+    fn gateway(program: &str) -> Gateway {
+        Gateway::start(GatewayStart {
+            program: File::open(program).unwrap().into(),
+            environment: Vec::new(),
+            spec: GatewaySpec::default(),
+            relay: vec![File::open("/dev/null").unwrap().into()],
+        })
+        .unwrap()
+    }
+
+    /// What is reported until no successor is left.
+    fn to_its_end(mut gateway: Gateway) -> Vec<String> {
+        let mut found = Vec::new();
+        while let Some((socket, flags)) = gateway.waits_for(true) {
+            poll(
+                &mut [PollFd::new(socket, flags)],
+                PollTimeout::from(10_000u16),
+            )
+            .unwrap();
+            assert!(gateway.receive().is_empty());
+            found.extend(gateway.take_found());
+        }
+        assert!(gateway.start.relay.is_empty());
+        found.into_iter().map(|one| one.why).collect()
+    }
+
+    #[test]
+    fn a_gateway_is_replaced_so_many_times_and_then_nobody_listens() {
+        let found = to_its_end(gateway("/bin/true"));
+        assert_eq!(found.len(), 1 + SUCCESSORS_MAX as usize, "{found:?}");
+        let (last, others) = found.split_last().unwrap();
+        assert!(
+            last.contains("has ended") && last.contains("no network any more"),
+            "{last}"
+        );
+        assert!(
+            others.iter().all(|one| one.contains("Another one")),
+            "{others:?}"
+        );
+    }
+
+    #[test]
+    fn certificates_in_a_root_are_not_for_the_gateway() {
+        let root = PathBuf::from("/usr");
+        let named = |file: &str, directory: &str| {
+            let variables = [
+                ("SSL_CERT_FILE", file),
+                ("SSL_CERT_DIR", directory),
+                ("A", "b"),
+            ];
+            let variables = variables.map(|(name, value)| (name.into(), value.into()));
+            environment(&Variables::from(variables), &[&root])
+        };
+        assert_eq!(
+            named("/etc/passwd", "/etc:/var"),
+            [
+                c"SSL_CERT_FILE=/etc/passwd".to_owned(),
+                c"SSL_CERT_DIR=/etc:/var".to_owned()
+            ]
+        );
+        assert!(named("/usr/bin/env", "/etc:/usr/lib").is_empty());
+        assert!(named("/etc/is/not/there", "/etc:/bin/../usr/lib").is_empty());
+    }
+}
