@@ -40,6 +40,7 @@ mod tcp_calls;
 mod tcp;
 mod loopback;
 mod shared_segments;
+mod segment_calls;
 pub mod loopback_line;
 mod terminals;
 mod answer;

@@ -5,8 +5,6 @@
 //! of the call are found. A program attaches by itself, since nobody can map memory for another: that call continues, but all that
 //! is decided about is a number in a register, and while this process has the segment attached it is no other segment's.
 
-use crate::answer::Answer;
-use crate::call::Call;
 use crate::object::errno;
 use executor_sys::shared_segment::SharedSegment;
 use nix::Result;
@@ -49,8 +47,7 @@ impl SharedSegments {
         Ok(id)
     }
 
-    /// `shmget`.
-    fn get(&mut self, key: i32, size: usize, flags: i32) -> Result<i32> {
+    pub fn get(&mut self, key: i32, size: usize, flags: i32) -> Result<i32> {
         let known = self.list.iter().find(|known| known.key == key);
         match known.filter(|_| key != libc::IPC_PRIVATE) {
             Some(_) if flags & libc::IPC_CREAT != 0 && flags & libc::IPC_EXCL != 0 => {
@@ -65,42 +62,30 @@ impl SharedSegments {
         }
     }
 
+    /// Whether it is a segment of the call.
+    ///
+    /// # Errors
+    /// `EINVAL` if it is not.
+    pub fn check(&self, id: i32) -> Result<()> {
+        self.position(id).map(drop)
+    }
+
+    pub fn remove(&mut self, id: i32) -> Result<()> {
+        let at = self.position(id)?;
+        drop(self.list.remove(at));
+        Ok(())
+    }
+
+    /// The kernel's description of a segment, as programs of the call are to see it.
+    pub fn state(&self, id: i32) -> Result<Vec<u8>> {
+        let known = &self.list[self.position(id)?];
+        known.segment.state(known.key).map_err(errno)
+    }
+
     fn position(&self, id: i32) -> Result<usize> {
         let mut list = self.list.iter();
         let at = list.position(|known| known.segment.id() == id);
         at.ok_or(Errno::EINVAL)
-    }
-}
-
-impl Call<'_> {
-    /// `shmget`.
-    pub fn get_segment(&self, key: i32, size: u64, flags: i32) -> Result<Answer> {
-        let size = usize::try_from(size).map_err(|_| Errno::ENOSPC)?;
-        let id = self.segments.borrow_mut().get(key, size, flags)?;
-        Ok(Answer::Value(id.into()))
-    }
-
-    /// `shmat`.
-    pub fn attach_segment(&self, id: i32) -> Result<Answer> {
-        self.segments.borrow().position(id)?;
-        Ok(Answer::GoOn)
-    }
-
-    /// `shmctl`. Owner and mode cannot be changed: no other user has a part in it.
-    pub fn control_segment(&self, id: i32, command: i32, buffer: u64) -> Result<Answer> {
-        let mut segments = self.segments.borrow_mut();
-        let at = segments.position(id);
-        match command {
-            libc::IPC_RMID => drop(segments.list.remove(at?)),
-            libc::IPC_STAT => {
-                let known = &segments.list[at?];
-                let state = known.segment.state(known.key).map_err(errno)?;
-                self.check()?;
-                self.caller.write(buffer, &state)?;
-            }
-            _ => return Err(at.err().unwrap_or(Errno::EPERM)),
-        }
-        Ok(Answer::Value(0))
     }
 }
 
@@ -122,9 +107,9 @@ mod tests {
         assert_ne!(segments.get(libc::IPC_PRIVATE, 1, 0), Ok(private));
         assert_eq!(segments.get(8, 0, NEW), Err(Errno::EINVAL));
         assert_eq!(segments.get(8, BYTES_MAX, NEW), Err(Errno::ENOSPC));
-        assert_eq!(segments.position(i32::MAX), Err(Errno::EINVAL));
-        let at = segments.position(id).unwrap();
-        drop(segments.list.remove(at));
+        assert_eq!(segments.check(i32::MAX), Err(Errno::EINVAL));
+        assert_eq!((segments.check(id), segments.remove(id)), (Ok(()), Ok(())));
+        assert_eq!(segments.remove(id), Err(Errno::EINVAL));
         assert_eq!(segments.get(7, 1, 0), Err(Errno::ENOENT));
         while segments.list.len() < SEGMENTS_MAX {
             segments.get(libc::IPC_PRIVATE, 1, 0).unwrap();
