@@ -874,8 +874,14 @@ impl Fixture {
 
     /// A moment is left to a killer that is on its way: the result has arrived, so it must be done by now.
     fn survivor_lives(&self) -> bool {
-        let moment = Duration::from_millis(50);
-        !process::until(moment, || process::with_marker(&self.nonce()).is_empty())
+        let moment = Duration::from_millis(300);
+        // During an exec a process has no command line for a moment.
+        let mut absent = 0;
+        !process::until(moment, || {
+            let none = process::with_marker(&self.nonce()).is_empty();
+            absent = if none { absent + 1 } else { 0 };
+            absent == 3
+        })
     }
 }
 
