@@ -274,7 +274,6 @@ impl Call<'_> {
         Ok(Answer::Descriptor(made, how.has(OFlag::O_CLOEXEC)))
     }
 
-    /// `truncate`.
     pub fn truncate(&self, path: u64, length: u64) -> Result<Answer> {
         let object = self.object(libc::AT_FDCWD, path, true)?;
         if !self.rules.fits(length as i64) {

@@ -49,7 +49,6 @@ pub struct Supervisor<'a> {
     kept: RefCell<KeptSockets>,
     /// The shared memory that it has made.
     segments: RefCell<SharedSegments>,
-    /// What it has refused.
     refusals: RefCell<Refusals>,
     /// What it may have misplaced.
     new_names: RefCell<NewNames>,
@@ -212,7 +211,6 @@ impl<'a> Supervisor<'a> {
         self.retry();
     }
 
-    /// Retries the waiting calls.
     pub fn retry(&mut self) {
         self.loopback.get_mut().check_pending();
         self.kept.get_mut().drop_connected();
