@@ -21,6 +21,10 @@ use std::path::Path;
 const HARMLESS: &str = "a command can write it to a new file and move that there (`mv new .npmrc`), if each setting in it is harmless \
     (`policies/README.md` says which: `save-exact`, `legacy-peer-deps`, `nodeLinker` and others); otherwise ask the user to write it";
 
+/// What is left where no profile opens a name.
+const OUTSIDE_THE_SANDBOX: &str =
+    "no option allows this; the user can run outside the sandbox what makes it";
+
 /// A profile of the user's own, in examples of what to write.
 const OWN_PROFILE: &str = "mine";
 
@@ -372,7 +376,12 @@ impl ProtectedName {
     pub fn remedy(&self) -> Remedy {
         match self.new {
             WhenNew::Harmless => Remedy::Advice(HARMLESS.into()),
-            WhenNew::Open | WhenNew::Closed => remedy_of(&self.origin),
+            WhenNew::Open | WhenNew::Closed => match remedy_of(&self.origin) {
+                Remedy::Nothing if self.protection == Protection::Write => {
+                    Remedy::Advice(OUTSIDE_THE_SANDBOX.into())
+                }
+                remedy => remedy,
+            },
         }
     }
 }

@@ -195,10 +195,12 @@ fn what_nothing_opens_is_said_with_its_rule(place: Place) {
         };
         let one = value["denied"].as_array().unwrap().iter().find(is_it);
         let one = one.unwrap_or_else(|| panic!("{target}: {value:#}"));
-        let advice = if target == "id_rsa" {
-            json!("no option opens it, because it contains secrets")
-        } else {
-            Value::Null
+        let advice = match target {
+            "id_rsa" => json!("no option opens it, because it contains secrets"),
+            ".envrc" | ".git/hooks/pre-commit" => {
+                json!("no option allows this; the user can run outside the sandbox what makes it")
+            }
+            _ => Value::Null,
         };
         let remedy = &one["remedy"];
         assert!(
