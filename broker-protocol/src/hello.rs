@@ -294,14 +294,12 @@ pub enum LayerState {
     },
 }
 
-/// The session is open.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Opened {
     /// The project root with links resolved.
     pub project: String,
     /// The central root with links resolved.
     pub central: String,
-    /// The profile in force.
     pub profile: String,
     /// Digest of the effective policy.
     pub policy: Digest,

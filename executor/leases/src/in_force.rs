@@ -251,7 +251,6 @@ impl Leases {
         })
     }
 
-    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.held.is_empty()
     }

@@ -162,7 +162,6 @@ pub struct RepositoryAnswer {
 pub struct HiddenNames {
     /// The first [`HIDDEN_MAX`] of them, sorted.
     pub first: Vec<Vec<u8>>,
-    /// How many there are.
     pub count: u64,
     pub digest: Digest,
 }

@@ -7,7 +7,6 @@
 use crate::error::{SystemError, WorkError, WriteError};
 use crate::root::Location;
 use crate::seen::Stamp;
-use crate::write::{CurrentFile, changed};
 use broker_protocol::ZonePath;
 use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, fallocate};
@@ -36,26 +35,24 @@ impl LeasedFile {
         self.location == *location
     }
 
-    /// Makes `content` of what is `before` still.
+    /// Makes `content` of the file if it is still what was read: in the state `stamp`, and with the content `old`, where that is small
+    /// enough to be put back.
     pub fn replace(
         &self,
         path: &ZonePath,
         content: &[u8],
-        before: Option<&CurrentFile>,
+        (stamp, old): (Stamp, Option<&[u8]>),
     ) -> Result<(), WorkError> {
         let failed = |error: io::Error| SystemError::new("write", path, error);
         let stat = fstat(&self.file).map_err(|errno| failed(errno.into()))?;
-        let Some(before) = before.filter(|before| before.stamp() == Stamp::of(&stat)) else {
-            return Err(changed(path));
-        };
-        if stat.st_mode & 0o222 == 0 {
-            let path = path.to_string();
-            return Err(WriteError::Unwritable { path }.into());
+        let path = || path.to_string();
+        if stamp != Stamp::of(&stat) {
+            return Err(WriteError::Changed { path: path() }.into());
         }
-        let Some(old) = &before.content else {
-            let path = path.to_string();
-            return Err(WriteError::TooLarge { path }.into());
-        };
+        if stat.st_mode & 0o222 == 0 {
+            return Err(WriteError::Unwritable { path: path() }.into());
+        }
+        let old = old.ok_or_else(|| WriteError::TooLarge { path: path() })?;
         self.reserve(content.len()).map_err(failed)?;
         if let Err(error) = self.fill(content) {
             // What is left of the failed write is worse than either content.

@@ -225,7 +225,10 @@ impl FileCall<'_> {
         mode: Option<Mode>,
     ) -> Result<(), WorkError> {
         if let Some(leased) = self.leased_at(location) {
-            return leased.replace(path, content, before);
+            // A lease creates no file.
+            let before = before.ok_or_else(|| changed(path))?;
+            let old = before.content.as_deref();
+            return leased.replace(path, content, (before.stamp(), old));
         }
         let failed = |errno| SystemError::new("write", path, errno);
         let (parent, name) = named(path, location)?;

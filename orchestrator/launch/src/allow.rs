@@ -6,20 +6,17 @@
 //! The file is written only if the new policy equals the old one plus exactly this. The comparison reveals any other effect of the
 //! edit (a profile that others extend, a list that would replace another).
 
-use crate::gain::{Gain, advice, is_same};
+use crate::gain::{Gain, GainError, advice, is_same};
 use crate::policy_files;
 use broker_protocol::{Failed, Leased};
 use orchestrator_confine::Files;
 use orchestrator_install::{Choices, EditError, choose, extend, files};
 use orchestrator_records::state_directory;
 use orchestrator_text::time;
-use policies::leases::LeaseError;
 use policies::model::PolicyFile;
 use policies::resolve::DEFAULT;
 use policies::value::AUTO;
-use policies::{
-    EffectivePolicy, Host, Policies, PolicyError, Source, SourceKind, directories, network,
-};
+use policies::{EffectivePolicy, Host, Policies, PolicyError, Source, SourceKind, directories};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -28,7 +25,6 @@ use thiserror::Error;
 /// What was written, and the backup.
 #[derive(Debug)]
 pub struct Allowed {
-    /// What is open now.
     pub what: String,
     /// The profile that has it: the one that was named, or one of the user's own that extends it.
     pub profile: String,
@@ -48,17 +44,7 @@ pub enum AllowError {
     #[error(transparent)]
     Policy(#[from] PolicyError),
     #[error(transparent)]
-    Network(#[from] network::NetworkError),
-    #[error(transparent)]
-    Path(#[from] LeaseError),
-    #[error("a profile cannot grant {0} for writing; grant it for a session")]
-    Written(String),
-    #[error(
-        "commands may do with {0} what the profile says of the project; no name closes it that a profile could open"
-    )]
-    InProject(String),
-    #[error("`[secrets]` of a policy file keeps {0} from being shown")]
-    Hidden(String),
+    Gain(#[from] GainError),
     #[error("{file} cannot be extended ({source}); {advice}", file = .file.display())]
     Edit {
         file: PathBuf,
@@ -84,7 +70,7 @@ pub enum AllowError {
 impl From<AllowError> for Failed {
     fn from(error: AllowError) -> Self {
         match error {
-            AllowError::Policy(error) => Failed {
+            AllowError::Policy(error) | AllowError::Gain(GainError::Policy(error)) => Failed {
                 kind: error.kind(),
                 message: error.to_string(),
             },

@@ -1,18 +1,37 @@
 //! What a profile gains by one more entry, and that it gains nothing else by it.
 
-use crate::allow::AllowError;
 use broker_protocol::Leased;
 use orchestrator_install::{EditError, add_to_list, set_key};
+use policies::leases::LeaseError;
 use policies::opened::{self, OpenedName};
 use policies::secrets::{SecretMode, SecretName};
 use policies::web::{HostPattern, WebTable};
-use policies::{Access, EffectivePolicy, ProtectedName, WebPolicy, network};
+use policies::{Access, EffectivePolicy, PolicyError, ProtectedName, WebPolicy, network};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use thiserror::Error;
+
+/// Why a profile cannot have an entry.
+#[derive(Debug, Error)]
+pub enum GainError {
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    #[error(transparent)]
+    Network(#[from] network::NetworkError),
+    #[error(transparent)]
+    Path(#[from] LeaseError),
+    #[error("a profile cannot grant {0} for writing; grant it for a session")]
+    Written(String),
+    #[error(
+        "commands may do with {0} what the profile says of the project; no name closes it that a profile could open"
+    )]
+    InProject(String),
+    #[error("`[secrets]` of a policy file keeps {0} from being shown")]
+    Hidden(String),
+}
 
 /// One more entry of a profile.
 pub enum Gain {
-    /// The hosts with it.
     Network(WebPolicy),
     Read(PathBuf),
     /// Files of secrets with this name are shown.
@@ -27,7 +46,7 @@ impl Gain {
         opens: &Leased,
         old: &EffectivePolicy,
         project: Option<&Path>,
-    ) -> Result<Self, AllowError> {
+    ) -> Result<Self, GainError> {
         let in_project = |path: &str| project.is_some_and(|root| Path::new(path).starts_with(root));
         match opens {
             Leased::Host(host) => Ok(Self::Network(network::leased(old.network.clone(), host)?)),
@@ -35,10 +54,10 @@ impl Gain {
                 Some(name) if old.secrets.max(name.as_bytes()) == SecretMode::Show => {
                     Ok(Self::Secret(name.to_owned()))
                 }
-                Some(name) => Err(AllowError::Hidden(name.to_owned())),
+                Some(name) => Err(GainError::Hidden(name.to_owned())),
                 None if in_project(path) => match openable(old, path) {
                     Some(name) => Ok(Self::Open(name)),
-                    None => Err(AllowError::InProject(path.clone())),
+                    None => Err(GainError::InProject(path.clone())),
                 },
                 None => {
                     let path = old.may_lease(Access::Read, path, &old.lease_names()?)?;
@@ -47,7 +66,7 @@ impl Gain {
             },
             Leased::Write(path) => {
                 let name = openable(old, path);
-                let name = name.ok_or_else(|| AllowError::Written(path.clone()))?;
+                let name = name.ok_or_else(|| GainError::Written(path.clone()))?;
                 Ok(Self::Open(name))
             }
         }
@@ -102,7 +121,6 @@ impl Gain {
         }
     }
 
-    /// Whether `policy` has it.
     pub fn is_nothing(&self, policy: &EffectivePolicy) -> bool {
         match self {
             Self::Network(expected) => texts(expected) == texts(&policy.network),
