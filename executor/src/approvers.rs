@@ -4,12 +4,12 @@
 //! The socket lies in a directory that only its user can enter and no cell sees. Each peer is checked ([`Client::admit`]).
 //! Nothing here blocks: an approver that does not read is disconnected, and at most [`APPROVERS`] are connected at once.
 
-use crate::approver_peer::Client;
 use crate::private_directory;
 use crate::user::User;
 use broker_protocol::approval::{APPROVER_FRAME, APPROVERS};
 use broker_protocol::{CallId, ErrorKind, Failed, FromApprover, Hello, Opened, ToApprover, limit};
-use executor_gateway::Connection;
+use executor_peers::Connection;
+use executor_peers::approver_peer::Client;
 use executor_spec::sandbox::SandboxSpec;
 use executor_sys::process::euid;
 use executor_sys::random;
@@ -228,7 +228,7 @@ impl Approver {
         let mut frames = Vec::new();
         while let Some(frame) = self
             .connection
-            .next()
+            .next_frame()
             .map_err(|error| Some(error.to_string()))?
         {
             match (self.greeted, frame) {

@@ -22,7 +22,6 @@ mod removal;
 mod background;
 mod approvals;
 mod approvers;
-mod approver_peer;
 mod kept_texts;
 mod missing_program;
 mod image;

@@ -11,7 +11,7 @@ use crate::session::Session;
 use crate::user::User;
 use broker_protocol::{ErrorKind, Failed, FromBroker, Hello, Machine, Open, ToBroker, Wants};
 use executor_audit::record::Record;
-use executor_gateway::Connection;
+use executor_peers::Connection;
 use executor_spec::scratch::Scratch;
 use executor_sys::idle::IdleTrim;
 use executor_sys::process;
@@ -185,7 +185,7 @@ impl Broker {
         while !self.is_full() {
             let next = self
                 .connection
-                .next()
+                .next_frame()
                 .map_err(|error| protocol(error.to_string()))?;
             let Some(frame) = next else { break };
             self.take(frame)?;

@@ -21,7 +21,7 @@ use broker_protocol::{
 use executor_audit::audit::{Audit, Owed};
 use executor_credentials::SessionCredentials;
 use executor_denials::describe_refusals;
-use executor_gateway::{Gateway, Repeats};
+use executor_peers::{Gateway, Repeats};
 use executor_project::central_owner::RootLock;
 use executor_project::network::Online;
 use executor_project::{CreatedRecord, Misplaced, RepositoryWatch, RootModes};

@@ -5,7 +5,7 @@ use crate::running_command::RunningCommand;
 use crate::session::Session;
 use broker_protocol::{Ended, Finding, FindingKind};
 use executor_cell::end_all;
-use executor_gateway::Gateway;
+use executor_peers::Gateway;
 use executor_project::leave_unreported;
 use executor_spec::scratch::Scratch;
 use std::time::{Duration, Instant};

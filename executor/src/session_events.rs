@@ -5,7 +5,7 @@ use crate::call::Call;
 use crate::poll::{Token, Waited};
 use crate::session::Session;
 use broker_protocol::{Failed, Usage, limit};
-use executor_gateway::Gateway;
+use executor_peers::Gateway;
 use std::time::Instant;
 
 impl Session {

@@ -5,7 +5,7 @@ use broker_protocol::gateway::CredentialReport;
 use broker_protocol::{ConnectionReport, Failed, FromBroker};
 use executor_audit::record::Record;
 use executor_credentials::Delivery;
-use executor_gateway::{Gateway, GatewayEvent};
+use executor_peers::{Gateway, GatewayEvent};
 use std::io;
 use std::time::{Duration, Instant};
 

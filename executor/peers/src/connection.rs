@@ -95,7 +95,7 @@ impl Connection {
     }
 
     /// Returns the next complete frame.
-    pub fn next<T: DeserializeOwned>(&mut self) -> Result<Option<T>, FrameError> {
+    pub fn next_frame<T: DeserializeOwned>(&mut self) -> Result<Option<T>, FrameError> {
         self.decoder.next()
     }
 

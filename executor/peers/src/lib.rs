@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+pub mod approver_peer;
 pub mod connection;
 pub mod gateway;
 pub mod repeats;

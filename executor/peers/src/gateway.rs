@@ -307,7 +307,7 @@ impl Process {
                 Some(_) => {}
                 None => break,
             }
-            while let Some(frame) = self.connection.next().map_err(nonsense)? {
+            while let Some(frame) = self.connection.next_frame().map_err(nonsense)? {
                 events.extend(self.take(frame, start)?);
             }
         }
