@@ -400,7 +400,7 @@ mod tests {
                 }),
         );
         assert_eq!(found.check(), Ok(()));
-        assert!(frame::encode_whole(&found).is_ok_and(|bytes| bytes.len() < frame::FRAME_MAX / 4));
+        assert!(frame::encode_whole(&found).is_ok_and(|bytes| bytes.len() < frame::FRAME_MAX / 3));
         let names: std::collections::HashSet<_> = FindingKind::ALL.map(FindingKind::name).into();
         assert_eq!(names.len(), FindingKind::ALL.len());
     }

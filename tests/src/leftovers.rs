@@ -19,12 +19,12 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Runs `tests`, waits for its end, and looks at what is left. To be called while this process has one thread.
 pub fn watch(tests: impl FnOnce() -> ExitCode) -> ExitCode {
     prctl::set_child_subreaper(true).expect("any process can be a subreaper");
-    match sys::fork().expect("one more process can be started") {
-        ForkResult::Child => {
-            // Whoever kills the run means the tests.
-            let _ = prctl::set_pdeathsig(Signal::SIGTERM);
-            tests()
-        }
+    match fork() {
+        // What the tests let go becomes a child of this process. An approver is one, and must not be started by whom its client was.
+        ForkResult::Child => match fork() {
+            ForkResult::Child => tests(),
+            ForkResult::Parent { child } => ExitCode::from(end_of(child)),
+        },
         ForkResult::Parent { child } => {
             let code = end_of(child);
             let left = left();
@@ -39,6 +39,15 @@ pub fn watch(tests: impl FnOnce() -> ExitCode) -> ExitCode {
             }
         }
     }
+}
+
+/// Starts one more process, which ends with this one: whoever kills the run means the tests.
+fn fork() -> ForkResult {
+    let forked = sys::fork().expect("one more process can be started");
+    if let ForkResult::Child = forked {
+        let _ = prctl::set_pdeathsig(Signal::SIGTERM);
+    }
+    forked
 }
 
 /// Reaps until `tests` has ended; returns its exit code, as a shell would say it.

@@ -135,7 +135,8 @@ fn certificates_can_be_read_and_not_changed(place: Place) {
          mkdir ~/a; for n in 1 2 3 4 5 6; do cat \"$SSL_CERT_FILE\" > ~/a/$n.pem; done
          for n in 1 2 3 4 5 6; do attack ~/a/$n.pem $n; done"
     );
-    let machine = "grep -c BEGIN /etc/ssl/certs/ca-certificates.crt";
+    // The machine's, and that of the session's gateway.
+    let machine = "echo $(($(grep -c BEGIN /etc/ssl/certs/ca-certificates.crt) + 1))";
     let want = world.on_host(machine).success().trim().to_owned();
     let done = cell(&world, "net", &script);
     let seen = done.success();

@@ -409,6 +409,77 @@ mod tests {
     }
 
     #[test]
+    fn nothing_of_the_project_is_run_by_a_word_or_by_a_scripts_first_line() {
+        let world = World::new();
+        world.program("project/script", "echo planted");
+        std::os::unix::fs::symlink(world.at("project"), world.at("link")).unwrap();
+        let folder = world.at("").display().to_string();
+        for word in [
+            "project/script",
+            "link/script",
+            "link/absent",
+            "bin/../project/script",
+        ] {
+            for word in [format!("{folder}{word}"), format!("--file={folder}{word}")] {
+                let absent = absent(&world.resolve(&format!("{{ command = ['sh', '{word}'] }}")));
+                assert!(
+                    absent.contains("where commands can write"),
+                    "{word}: {absent}"
+                );
+            }
+        }
+        fs::write(
+            world.at("bin/source"),
+            format!("#! {folder}link/script x\n"),
+        )
+        .unwrap();
+        fs::set_permissions(world.at("bin/source"), fs::Permissions::from_mode(0o755)).unwrap();
+        let named = absent(&world.resolve("{ command = ['source'] }"));
+        assert!(named.contains("no program"), "{named}");
+        let mut control = world.resolve("{ command = ['sh', '-c', 'echo x=/y'] }");
+        assert_eq!(value(&mut control).unwrap(), b"x=/y\n");
+    }
+
+    #[test]
+    fn a_variable_that_leads_into_the_project_is_not_passed() {
+        let mut world = World::new();
+        std::os::unix::fs::symlink(world.at("project"), world.at("link")).unwrap();
+        world.program(
+            "bin/source",
+            "echo \"$DBUS_SESSION_BUS_ADDRESS,$XDG_DATA_DIRS\"",
+        );
+        let folder = world.at("").display().to_string();
+        let escaped = folder.replace("/tmp", "/%74mp");
+        let mut printed = |bus: String, data: String| {
+            let variables = &mut world.variables;
+            variables.insert("DBUS_SESSION_BUS_ADDRESS".into(), bus.into());
+            variables.insert("XDG_DATA_DIRS".into(), data.into());
+            value(&mut world.resolve("{ command = ['source'] }")).unwrap()
+        };
+        for bus in [
+            format!("unix:path={folder}project/bus"),
+            format!("unix:path={folder}link/bus"),
+            format!("unix:path={escaped}project/bus"),
+            format!("unixexec:path={escaped}project/run"),
+            format!("unix:path=/run/bus;unixexec:path={folder}home/run"),
+            "unixexec:path=/bin/sh,argv1=-c,argv2=x".to_owned(),
+            "autolaunch:".to_owned(),
+            "tcp:host=127.0.0.1,port=1".to_owned(),
+        ] {
+            let data = format!("/usr/share:{folder}link/share");
+            assert_eq!(printed(bus.clone(), data), b",\n", "{bus}");
+        }
+        let kept = printed(
+            "unix:path=/run/user/1/bus,guid=0".into(),
+            "/usr/share".into(),
+        );
+        assert_eq!(
+            kept, b"unix:path=/run/user/1/bus,guid=0,/usr/share\n",
+            "the control"
+        );
+    }
+
+    #[test]
     fn a_program_that_fails_gives_no_value() {
         let world = World::new();
         for (script, want) in [

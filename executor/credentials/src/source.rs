@@ -10,21 +10,16 @@ use nix::unistd::{AccessFlags, access};
 use policies::CredentialSource;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 /// Variables that a program gets, besides those whose names begin with one of [`BEGINNINGS`].
-const NAMES: [&str; 6] = [
-    "USER",
-    "LOGNAME",
-    "LANG",
-    "LANGUAGE",
-    "TZ",
-    "DBUS_SESSION_BUS_ADDRESS",
-];
+const NAMES: [&str; 6] = ["USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", BUS];
+/// The address of the user's D-Bus, by which a keyring is reached.
+const BUS: &str = "DBUS_SESSION_BUS_ADDRESS";
 const BEGINNINGS: [&str; 2] = ["LC_", "XDG_"];
 
 /// Why a source gives no value.
@@ -173,6 +168,7 @@ impl CommandSource {
             }
         };
         check_program(&found, &owner.writable)?;
+        check_arguments(words, &owner.writable)?;
         let arguments = words
             .iter()
             .filter_map(|word| CString::new(word.as_str()).ok());
@@ -207,7 +203,47 @@ fn check_program(path: &Path, writable: &[PathBuf]) -> Result<(), SourceError> {
     if !real.is_file() {
         return Err(SourceError::NotRegular(name()));
     }
+    if interpreter(&real).is_some_and(|path| leads_inside(&path, writable)) {
+        return Err(SourceError::Writable(name()));
+    }
     access(&real, AccessFlags::X_OK).map_err(|errno| SourceError::Unopened(name(), errno.into()))
+}
+
+/// The program that the first line of a script names.
+fn interpreter(script: &Path) -> Option<PathBuf> {
+    /// Bytes of such a line that the kernel reads (`BINPRM_BUF_SIZE` in `linux/binfmts.h`).
+    const LINE: u64 = 256;
+    let mut line = Vec::new();
+    let file = fs::File::open(script).ok()?;
+    file.take(LINE).read_to_end(&mut line).ok()?;
+    let line = line
+        .strip_prefix(b"#!")?
+        .split(|byte| *byte == b'\n')
+        .next()?;
+    let mut words = line.split(|byte| byte.is_ascii_whitespace());
+    let word = words.find(|word| !word.is_empty())?;
+    Some(PathBuf::from(OsStr::from_bytes(word)))
+}
+
+/// Whether no word of a command, nor its part behind a `=`, is a path to where commands can write: an interpreter runs what it names.
+fn check_arguments(words: &[String], writable: &[PathBuf]) -> Result<(), SourceError> {
+    let parts = |word: &'_ str| {
+        let value = word.split_once('=').map(|(_, value)| value.to_owned());
+        [Some(word.to_owned()), value]
+    };
+    let mut paths = words.iter().flat_map(|word| parts(word)).flatten();
+    match paths.find(|path| leads_inside(Path::new(path), writable)) {
+        Some(path) => Err(SourceError::Writable(path)),
+        None => Ok(()),
+    }
+}
+
+/// Whether an absolute path leads to where commands can write, as it is written or by links. One whose end does not exist yet leads
+/// where the part of it leads that does.
+fn leads_inside(path: &Path, writable: &[PathBuf]) -> bool {
+    let real = path.ancestors().find_map(|part| part.canonicalize().ok());
+    path.is_absolute()
+        && (is_below(path, writable) || real.is_some_and(|real| is_below(&real, writable)))
 }
 
 fn is_below(path: &Path, directories: &[PathBuf]) -> bool {
@@ -229,6 +265,14 @@ fn search_path(owner: &Owner) -> OsString {
     std::env::join_paths(directories).unwrap_or_default()
 }
 
+/// The socket of a D-Bus address that names one and nothing else: other forms start programs, or are escaped.
+fn bus(address: &OsStr) -> Option<&Path> {
+    let path = address.as_bytes().strip_prefix(b"unix:path=")?;
+    let path = path.split(|byte| *byte == b',').next()?;
+    let is_plain = !address.as_bytes().iter().any(|byte| b"%;".contains(byte));
+    is_plain.then(|| Path::new(OsStr::from_bytes(path)))
+}
+
 /// The environment of a program. A project may have set variables of the user's: what leads to where commands can write is left out.
 fn environment(path: OsString, owner: &Owner) -> Vec<CString> {
     let is_passed = |name: &OsString| {
@@ -240,18 +284,17 @@ fn environment(path: OsString, owner: &Owner) -> Vec<CString> {
                 .iter()
                 .any(|beginning| name.starts_with(beginning))
     };
-    let leads_inside = |value: &OsString| {
-        let value = value.as_bytes();
-        let names = |directory: &PathBuf| {
-            let directory = directory.as_os_str().as_bytes();
-            value
-                .windows(directory.len().max(1))
-                .any(|part| part == directory)
-        };
-        owner.writable.iter().any(names)
+    // A list of paths in a variable is passed as a whole or not at all.
+    let is_outside = |value: &OsString| {
+        let inside = |path: PathBuf| leads_inside(&path, &owner.writable);
+        !std::env::split_paths(value).any(inside)
+    };
+    let is_believed = |name: &OsString, value: &OsString| match name.to_str() {
+        Some(BUS) => bus(value).is_some_and(|path| !leads_inside(path, &owner.writable)),
+        Some(_) | None => is_outside(value),
     };
     let passed = owner.variables.iter();
-    let passed = passed.filter(|(name, value)| is_passed(name) && !leads_inside(value));
+    let passed = passed.filter(|(name, value)| is_passed(name) && is_believed(name, value));
     let own = [
         (OsString::from("HOME"), owner.home.as_os_str().to_owned()),
         ("PATH".into(), path),

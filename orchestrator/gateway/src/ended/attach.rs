@@ -69,12 +69,7 @@ impl Credentials<'_> {
     /// # Errors
     /// It is refused.
     pub fn decide(&self, head: &Parts) -> Result<Decision, RefusedUse> {
-        let wanted = Wanted::new(
-            self.place,
-            head.method.as_str(),
-            head.uri.path(),
-            &head.headers,
-        );
+        let wanted = Wanted::new(self.place, head.method.as_str(), &head.uri, &head.headers);
         self.refuse_minting(head, &wanted)?;
         self.refuse_foreign(head)?;
         let never = gets_none(head);

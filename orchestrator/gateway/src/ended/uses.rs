@@ -2,46 +2,71 @@
 
 use super::percent;
 use broker_protocol::gateway::CredentialUse;
-use hyper::header::HeaderMap;
+use hyper::Uri;
+use hyper::header::{HeaderMap, HeaderName};
 
 /// How often a path is decoded before it is compared with what is refused: a server may decode it more often than once.
 const DECODED: usize = 3;
-/// Headers by which some servers are told another method than the one that is sent.
-const OVERRIDES: [&str; 3] = [
+/// Headers by which some servers are told another method than the one that is sent. Some read `_` as `-`.
+const METHODS: [&str; 5] = [
     "x-http-method-override",
     "x-http-method",
     "x-method-override",
+    "x-original-method",
+    "x-forwarded-method",
 ];
+/// The parameter of a query by which they are, too.
+const METHOD_PARAMETER: &str = "_method";
+/// Headers by which some servers are told another path.
+const PATHS: [&str; 3] = ["x-original-url", "x-rewrite-url", "x-original-uri"];
 
 /// A request, as uses are written.
 pub struct Wanted<'a> {
     pub place: &'a str,
     pub path: &'a str,
+    /// As it is sent, and those that servers may take instead.
     methods: Vec<String>,
+    /// Paths that servers may take instead.
+    paths: Vec<String>,
 }
 
 impl<'a> Wanted<'a> {
     /// The request of this head.
-    pub fn new(place: &'a str, method: &str, path: &'a str, headers: &HeaderMap) -> Self {
-        let mut methods = vec![method.to_owned()];
-        for name in OVERRIDES {
-            let values = headers.get_all(name).iter();
-            methods.extend(values.map(|value| {
-                String::from_utf8_lossy(value.as_bytes())
-                    .trim()
-                    .to_ascii_uppercase()
-            }));
-        }
+    pub fn new(place: &'a str, method: &str, uri: &'a Uri, headers: &HeaderMap) -> Self {
+        let said = |names: &'static [&'static str]| {
+            let is_one =
+                move |name: &HeaderName| names.contains(&&*name.as_str().replace('_', "-"));
+            let headers = headers.iter().filter(move |(name, _)| is_one(name));
+            headers.map(|(_, value)| String::from_utf8_lossy(value.as_bytes()).into_owned())
+        };
+        let query = decoded(uri.query().unwrap_or_default(), DECODED);
+        let parameters = query.split(['&', ';']).filter_map(|parameter| {
+            let (name, value) = parameter.split_once('=')?;
+            name.eq_ignore_ascii_case(METHOD_PARAMETER)
+                .then(|| value.to_owned())
+        });
+        let instead = said(&METHODS).chain(parameters);
+        let instead: Vec<String> = instead
+            .flat_map(|value| {
+                let names = value
+                    .split(',')
+                    .map(|name| name.trim().to_ascii_uppercase());
+                names.collect::<Vec<_>>()
+            })
+            .collect();
         Self {
             place,
-            path,
-            methods,
+            path: uri.path(),
+            methods: [vec![method.to_owned()], instead].concat(),
+            paths: said(&PATHS).collect(),
         }
     }
 
     /// Whether it is one of `uses`, and whether that is one that needs no placeholder.
     pub fn fits(&self, uses: &[CredentialUse]) -> Option<Unasked> {
-        if !is_plain(self.path) {
+        // Methods are written in upper case (RFC 9110, section 9.1); some servers take others for them.
+        let is_upper = |method: &String| method.bytes().all(|byte| byte.is_ascii_uppercase());
+        if !is_plain(self.path) || !self.paths.is_empty() || !self.methods.iter().all(is_upper) {
             return None;
         }
         let fitting = |one: &&CredentialUse| {
@@ -56,11 +81,17 @@ impl<'a> Wanted<'a> {
 
     /// Whether `uses` refuse it, however its path is spelled.
     pub fn is_refused(&self, uses: &[CredentialUse]) -> bool {
-        let spellings = spellings(self.path);
+        let paths = self.paths.iter().map(String::as_str);
+        let spellings: Vec<String> = paths.chain([self.path]).flat_map(spellings).collect();
+        let methods = self
+            .methods
+            .iter()
+            .map(|method| method.to_ascii_uppercase());
+        let methods: Vec<String> = methods.collect();
         uses.iter().any(|one| {
             one.refused
                 && self.is_at(one)
-                && self.methods.iter().any(|method| names(one, method))
+                && methods.iter().any(|method| names(one, method))
                 && spellings
                     .iter()
                     .any(|path| matches(&one.path.to_ascii_lowercase(), path))
@@ -84,7 +115,7 @@ pub struct Unasked(pub bool);
 
 fn names(one: &CredentialUse, method: &str) -> bool {
     if one.methods.is_empty() {
-        !matches!(method, "TRACE" | "CONNECT" | "OPTIONS")
+        !matches!(method, "TRACE" | "TRACK" | "DEBUG" | "CONNECT" | "OPTIONS")
     } else {
         one.methods.iter().any(|named| named == method)
     }
@@ -107,20 +138,46 @@ fn is_plain(path: &str) -> bool {
         })
 }
 
+/// How a server may read a part of a path.
+#[derive(Clone, Copy)]
+enum Reading {
+    AsItIs,
+    /// Without its parameters, and without spaces and dots at its end.
+    Trimmed,
+    /// Without a format's extension, too.
+    WithoutExtension,
+}
+
+impl Reading {
+    const ALL: [Self; 3] = [Self::AsItIs, Self::Trimmed, Self::WithoutExtension];
+
+    fn read(self, part: &str) -> &str {
+        let trimmed = || {
+            let cut = part.split([';', '?', '#', '&', '\0']).next();
+            let is_dropped = |one: char| one == '.' || one.is_whitespace() || one.is_control();
+            cut.unwrap_or_default().trim_end_matches(is_dropped)
+        };
+        match self {
+            Self::AsItIs => part,
+            Self::Trimmed | Self::WithoutExtension if matches!(part, "." | "..") => part,
+            Self::Trimmed => trimmed(),
+            Self::WithoutExtension => match trimmed().rsplit_once('.') {
+                Some((name, _)) if !name.is_empty() => name,
+                Some(_) | None => trimmed(),
+            },
+        }
+    }
+}
+
 /// The forms in which a server may read `path`: decoded, without empty parts and dots, in lower case.
 fn spellings(path: &str) -> Vec<String> {
     let mut all = Vec::new();
     for times in 0..=DECODED {
-        let text = decoded(path, times).replace('\\', "/").to_ascii_lowercase();
-        for cut in [false, true] {
+        let text = decoded(path, times).replace('\\', "/").to_lowercase();
+        for reading in Reading::ALL {
             let mut parts: Vec<&str> = Vec::new();
             for part in text.split('/') {
-                // Parameters of one part, which some servers drop.
-                let part = match part.split_once(';') {
-                    Some((part, _)) if cut => part,
-                    Some(_) | None => part,
-                };
-                match part {
+                match reading.read(part) {
                     "" | "." => {}
                     ".." => drop(parts.pop()),
                     part => parts.push(part),
@@ -185,14 +242,14 @@ mod tests {
 
     fn fits(uses: &[CredentialUse], method: &str, path: &str) -> bool {
         let headers = HeaderMap::new();
-        Wanted::new("a.example:443", method, path, &headers)
+        Wanted::new("a.example:443", method, &path.parse().unwrap(), &headers)
             .fits(uses)
             .is_some()
     }
 
     fn refused(uses: &[CredentialUse], method: &str, path: &str) -> bool {
         let headers = HeaderMap::new();
-        Wanted::new("a.example:443", method, path, &headers).is_refused(uses)
+        Wanted::new("a.example:443", method, &path.parse().unwrap(), &headers).is_refused(uses)
     }
 
     #[test]
@@ -266,9 +323,69 @@ mod tests {
         let uses = [used("GET", "/a", false), used("POST", "/user/keys", true)];
         let mut headers = HeaderMap::new();
         headers.insert("x-http-method-override", "post".parse().unwrap());
-        let wanted = |path| Wanted::new("a.example:443", "GET", path, &headers);
-        assert!(wanted("/a").fits(&uses).is_none());
-        assert!(wanted("/user/keys").is_refused(&uses));
+        let (a, keys) = ("/a".parse().unwrap(), "/user/keys".parse().unwrap());
+        let wanted = |uri| Wanted::new("a.example:443", "GET", uri, &headers);
+        assert!(wanted(&a).fits(&uses).is_none());
+        assert!(wanted(&keys).is_refused(&uses));
+    }
+
+    #[test]
+    fn other_names_for_a_method_or_a_path_count_as_these() {
+        let uses = [used("", "/**", false), used("POST", "/user/keys", true)];
+        let one = |method: &str, uri: &str, header: Option<(&'static str, &str)>| {
+            let mut headers = HeaderMap::new();
+            if let Some((name, value)) = header {
+                headers.insert(name, value.parse().unwrap());
+            }
+            let uri = uri.parse().unwrap();
+            let wanted = Wanted::new("a.example:443", method, &uri, &headers);
+            (wanted.is_refused(&uses), wanted.fits(&uses).is_some())
+        };
+        for (method, uri, header) in [
+            ("post", "/user/keys", None),
+            ("Post", "/user/keys", None),
+            ("GET", "/user/keys?_method=post", None),
+            ("GET", "/user/keys?a=1&%5fmethod=POST", None),
+            (
+                "GET",
+                "/user/keys",
+                Some(("x_http_method_override", "POST")),
+            ),
+            ("GET", "/user/keys", Some(("x-http-method", "GET, post"))),
+            ("POST", "/a", Some(("x-original-url", "/user/keys"))),
+            ("POST", "/a", Some(("x-rewrite-url", "/user/keys?x"))),
+        ] {
+            let (refused, _) = one(method, uri, header);
+            assert!(refused, "{method} {uri} {header:?}");
+        }
+        for (method, uri, header) in [
+            ("get", "/a", None),
+            ("TRACK", "/a", None),
+            ("GET", "/a", Some(("x-original-url", "/b"))),
+        ] {
+            assert_eq!(
+                one(method, uri, header),
+                (false, false),
+                "{method} {uri} {header:?}"
+            );
+        }
+        assert_eq!(
+            one("GET", "/a?method=post", None),
+            (false, true),
+            "the control"
+        );
+    }
+
+    #[test]
+    fn a_refusal_holds_for_what_servers_drop_from_a_path() {
+        let uses = [used("POST", "/user/keys", true)];
+        for end in [
+            "%20", "%09", "%0a", ".", "%2e", ".json", "%3fx", "%23", "%253fx", "%26x", ";a=1", "/",
+        ] {
+            let path = format!("/user/keys{end}");
+            assert!(refused(&uses, "POST", &path), "{path}");
+        }
+        assert!(!refused(&uses, "POST", "/user/keysx"));
     }
 
     #[test]
