@@ -591,7 +591,10 @@ extern "C" fn image_child(argument: *mut c_void) -> c_int {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Read;
+
+    fn read(pid: i32, file: &str) -> String {
+        std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap()
+    }
 
     #[test]
     fn a_program_is_started_by_its_file_with_its_environment_alone() {
@@ -602,11 +605,11 @@ mod tests {
             (vec![c"A=1".to_owned(), c"B=2".to_owned()], b"A=1\0B=2\0"),
         ] {
             let child = image(program.as_fd(), c"cat", &given, far.as_fd()).unwrap();
-            let mut environment = Vec::new();
-            File::open(format!("/proc/{}/environ", child.pid))
-                .unwrap()
-                .read_to_end(&mut environment)
-                .unwrap();
+            // The kernel shows its environment a moment after it lets us go on: it is there once the program waits for input.
+            while !read(child.pid, "stat").contains(") S ") {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+            let environment = read(child.pid, "environ").into_bytes();
             assert_eq!(environment, want);
             process::pidfd_signal(child.pidfd.as_fd(), libc::SIGKILL).unwrap();
             reap(child.pid);
