@@ -136,7 +136,7 @@ pub struct CredentialReport {
     pub count: u32,
 }
 
-/// What became of a request in which a credential is concerned.
+/// The result of a request in which a credential is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum CredentialVerdict {
     /// The value was put in place of the placeholder.

@@ -49,7 +49,7 @@ pub struct HostList {
     pub private: Option<Vec<String>>,
 }
 
-/// What became of a connection that a cell requested: for the audit, and for those who run the cell.
+/// The result of a connection that a cell requested: for the audit, and for those who run the cell.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConnectionReport {
     /// The host in its canonical form: a name, or an address, IPv6 in brackets. Empty if it could not be parsed, and where several
@@ -68,7 +68,7 @@ pub struct ConnectionReport {
 }
 
 impl ConnectionReport {
-    /// The same with its texts cut at their limit.
+    /// Returns it with its texts cut at their limit.
     pub fn cut(mut self) -> Self {
         let texts = [&mut self.why, &mut self.private];
         texts.into_iter().flatten().for_each(limit::cut);

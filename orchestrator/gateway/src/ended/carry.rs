@@ -4,6 +4,7 @@
 use super::authority::AuthorityError;
 use super::exchange::Exchange;
 use super::framing::Framed;
+use super::hello::is_same_host;
 use super::host::EndedHost;
 use super::limits::{CONNECTION_WINDOW, ERRORS, HEAD, RESETS, SEND_BUFFER, STREAM_WINDOW, STREAMS};
 use super::session::Session;
@@ -158,17 +159,10 @@ impl Connection {
     /// The hello's name, if there is one, is the host's: it never decides where the connection leads.
     fn check_name(&self, hello: &ClientHello<'_>) -> Result<(), CarryError> {
         match hello.server_name() {
-            Some(name)
-                if !name
-                    .strip_suffix('.')
-                    .unwrap_or(name)
-                    .eq_ignore_ascii_case(&self.host.host) =>
-            {
-                Err(CarryError::Name {
-                    place: self.host.place(),
-                    asked: name.chars().take(256).collect(),
-                })
-            }
+            Some(name) if !is_same_host(name, &self.host.host) => Err(CarryError::Name {
+                place: self.host.place(),
+                asked: name.chars().take(256).collect(),
+            }),
             Some(_) | None => Ok(()),
         }
     }

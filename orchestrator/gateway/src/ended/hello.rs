@@ -30,6 +30,12 @@ pub fn read(bytes: &[u8]) -> Hello {
     }
 }
 
+/// Whether a hello's name is that of this host: whatever its case, and with a final dot.
+pub fn is_same_host(name: &str, host: &str) -> bool {
+    let bare = |name: &'_ str| name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
+    bare(name) == bare(host)
+}
+
 enum Short {
     More,
     Malformed,

@@ -76,7 +76,9 @@ async fn begin(
     while let Some(allowed) = allowed {
         match hello::read(&held) {
             Hello::Partial => {}
-            Hello::Name(Some(name)) if !is_same_host(&name, allowed) => return Ok(Some(name)),
+            Hello::Name(Some(name)) if !hello::is_same_host(&name, allowed) => {
+                return Ok(Some(name));
+            }
             Hello::Name(_) | Hello::Other => break,
             Hello::Malformed => return Err(io::ErrorKind::InvalidData.into()),
         }
@@ -89,12 +91,6 @@ async fn begin(
     }
     write_all(host, &held, last).await?;
     Ok(None)
-}
-
-/// Names are equal whatever their case, and with a final dot.
-fn is_same_host(name: &str, allowed: &str) -> bool {
-    let bare = |name: &'_ str| name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
-    bare(name) == bare(allowed)
 }
 
 async fn write_all(to: &TcpStream, mut rest: &[u8], last: &Cell<Instant>) -> io::Result<()> {
