@@ -13,7 +13,7 @@ use nix::fcntl::{
 };
 use nix::sys::stat::{FchmodatFlags, Mode, fchmod, fchmodat, fstat, fstatat, mkdirat};
 use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
-use policies::{Matcher, WhenNew};
+use policies_guard::{Matcher, WhenNew};
 use std::ffi::OsStr;
 use std::fs;
 use std::io;

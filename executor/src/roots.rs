@@ -11,10 +11,8 @@ use executor_spec::zones::Zones;
 use nix::unistd::geteuid;
 use policies::directories::NO_PROJECT;
 use policies::leases::fault_of_system;
-use policies::{
-    Access, EffectivePolicy, Matcher, ProtectedName, Protection, Repository, directories,
-    is_in_git_directory,
-};
+use policies::{Access, EffectivePolicy, directories};
+use policies_guard::{Matcher, ProtectedName, Protection, Repository, is_in_git_directory};
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder};

@@ -4,9 +4,9 @@
 //! enough to ask or deny, not to allow.
 
 use crate::paths::GlobError;
-use crate::pattern::{Case, Pattern};
 use broker_protocol::Command;
 use broker_protocol::approval::PROGRAMS;
+use policies_guard::pattern::{Case, Pattern};
 use policies_targets::shell::{SimpleCommand, Unit, base_name, units};
 use serde::Serialize;
 use std::collections::BTreeSet;

@@ -7,8 +7,8 @@
 use crate::credential_table::{Completed, CredentialName, CredentialTable, Shape, SourceEntry};
 use crate::error::PolicyError;
 use crate::host::Host;
-use crate::source::Origin;
 use broker_protocol::gateway::{Attach, CredentialUse};
+use policies_guard::Origin;
 use policies_targets::network::NetworkTable;
 use policies_targets::web::HostPattern;
 use serde::{Serialize, Serializer};

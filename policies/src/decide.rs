@@ -6,11 +6,11 @@
 
 use crate::effective::{Access, EffectivePolicy};
 use crate::facts::{Facts, Touch};
-use crate::names::{ProtectedName, Protection};
 use crate::rules::{self, Action, RuleMatch};
 use crate::scope::Reach;
-use crate::source::Origin;
 use broker_protocol::{Refused, Request, Risk, Trust, Zone, ZonePath};
+use policies_guard::Origin;
+use policies_guard::names::{ProtectedName, Protection};
 use std::path::Path;
 
 /// The decision on a request.

@@ -5,14 +5,15 @@
 use crate::decide::OUTSIDE;
 use crate::effective::{Access, EffectivePolicy};
 use crate::limits::Limits;
-use crate::names::{ProtectedName, Protection, WhenNew};
 use crate::secrets::SecretMode;
-use crate::source::{Origin, SourceKind};
+use crate::source::SourceKind;
 use broker_protocol::paste::{shell_word, toml_string};
 use broker_protocol::{
     AttemptKind, Barrier, Denial, Layer, Leased, Limit, PolicyRule, Refused, Remedy, Request, Zone,
     limit,
 };
+use policies_guard::Origin;
+use policies_guard::names::{ProtectedName, Protection, WhenNew};
 use policies_targets::dotenv::is_dotenv_name;
 use policies_targets::network;
 use std::path::Path;
@@ -61,7 +62,7 @@ impl EffectivePolicy {
         if let Some(name) =
             protected.and_then(|name| self.protected.iter().find(|own| own.pattern == name))
         {
-            return (Some(&name.origin), name.remedy());
+            return (Some(&name.origin), remedy_of_name(name));
         }
         if let Some(own) = self.rules.iter().find(|own| own.name() == rule) {
             return (Some(&own.origin), remedy_of(&own.origin));
@@ -363,32 +364,30 @@ const SECONDS: &str = "3600";
 const COUNT: &str = "1024";
 const PERCENT: &str = "95";
 
-impl ProtectedName {
-    /// The rule, by name and line.
-    pub fn rule(&self) -> PolicyRule {
-        PolicyRule {
-            name: format!("protect:{}", self.pattern),
-            at: Some(self.origin.to_string()),
-        }
+/// The rule that protects a name, with its line.
+pub fn rule_of_name(name: &ProtectedName) -> PolicyRule {
+    PolicyRule {
+        name: format!("protect:{}", name.pattern),
+        at: Some(name.origin.to_string()),
     }
+}
 
-    /// What would open the name.
-    pub fn remedy(&self) -> Remedy {
-        match self.new {
-            WhenNew::Harmless => Remedy::Advice(HARMLESS.into()),
-            WhenNew::Open | WhenNew::Closed => match remedy_of(&self.origin) {
-                Remedy::Nothing if self.protection == Protection::Write => {
-                    Remedy::Advice(OUTSIDE_THE_SANDBOX.into())
-                }
-                remedy => remedy,
-            },
-        }
+/// What would open a protected name.
+pub fn remedy_of_name(name: &ProtectedName) -> Remedy {
+    match name.new {
+        WhenNew::Harmless => Remedy::Advice(HARMLESS.into()),
+        WhenNew::Open | WhenNew::Closed => match remedy_of(&name.origin) {
+            Remedy::Nothing if name.protection == Protection::Write => {
+                Remedy::Advice(OUTSIDE_THE_SANDBOX.into())
+            }
+            remedy => remedy,
+        },
     }
 }
 
 /// What is protected or denied by a file stays so until its owner changes the file.
 fn remedy_of(origin: &Origin) -> Remedy {
-    match origin.source() {
+    match SourceKind::of(origin) {
         SourceKind::Shipped => Remedy::Nothing,
         SourceKind::System => Remedy::Advice(format!("your administrator can change {origin}")),
         SourceKind::User => Remedy::Advice(format!("you can change {origin}")),

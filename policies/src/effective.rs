@@ -6,13 +6,13 @@ use crate::credentials::Credential;
 use crate::error::PolicyError;
 use crate::lease_bounds::PathLeases;
 use crate::limits::Limits;
-use crate::names::{Matcher, ProtectedName};
 use crate::rules::Rule;
 use crate::scope::ScopePaths;
 use crate::secrets::SecretModes;
-use crate::source::Origin;
-use crate::transit::TransitForm;
 use broker_protocol::{Channel, Digest, Layer, NetworkRequest, Risk, Scope, Trust, frame};
+use policies_guard::Origin;
+use policies_guard::names::{Matcher, ProtectedName};
+use policies_guard::transit::TransitForm;
 use policies_targets::network;
 use policies_targets::web::WebPolicy;
 use serde::{Deserialize, Serialize, Serializer};
@@ -413,8 +413,9 @@ impl EnvironmentRules {
 mod tests {
     use super::*;
     use crate::secrets::SecretName;
-    use crate::{Host, Policies, Protection, SecretMode, WhenNew};
+    use crate::{Host, Policies, SecretMode};
     use broker_protocol::Permission;
+    use policies_guard::{Protection, WhenNew};
 
     fn policy() -> EffectivePolicy {
         let host = Host {

@@ -2,9 +2,9 @@
 
 use crate::host::HostPathError;
 use crate::open_fault::OpenFault;
-use crate::pattern::PatternError;
 use crate::source::{FILE_MAX, FileError};
 use broker_protocol::{ErrorKind, Failed};
+use policies_guard::NameError;
 use policies_targets::network::NetworkError;
 use thiserror::Error;
 
@@ -129,13 +129,9 @@ pub enum PolicyError {
     Network(#[from] NetworkError),
     #[error("the policy cannot be written down for its digest: {0}")]
     Digest(String),
-    /// A protected name is no pattern. Policy files are checked before; only other code can cause this.
-    #[error("protected name `{pattern}`: {why}")]
-    Name {
-        pattern: String,
-        #[source]
-        why: PatternError,
-    },
+    /// Policy files are checked before; only other code can cause this.
+    #[error(transparent)]
+    Name(#[from] NameError),
 }
 
 impl PolicyError {
@@ -168,7 +164,7 @@ impl PolicyError {
                 | NetworkError::NotPublic { .. }
                 | NetworkError::TooMany,
             )
-            | PolicyError::Name { .. } => ErrorKind::DeniedPolicy,
+            | PolicyError::Name(_) => ErrorKind::DeniedPolicy,
         }
     }
 }

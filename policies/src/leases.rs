@@ -5,8 +5,8 @@
 
 use crate::effective::{Access, EffectivePolicy};
 use crate::error::PolicyError;
-use crate::names::{Matcher, ProtectedName, Protection, WhenNew};
-use crate::source::Origin;
+use policies_guard::Origin;
+use policies_guard::names::{Matcher, ProtectedName, Protection, WhenNew};
 use std::path::{Component, Path, PathBuf};
 use thiserror::Error;
 
@@ -98,7 +98,7 @@ impl EffectivePolicy {
     /// # Errors
     /// See [`Self::lease_names`].
     pub fn own_lease_names(&self) -> Result<Matcher, PolicyError> {
-        Matcher::new(&names().collect::<Vec<_>>())
+        Ok(Matcher::new(&names().collect::<Vec<_>>())?)
     }
 
     /// The name of leases alone that closes a path, or a directory above it, to reading.
@@ -123,7 +123,7 @@ impl EffectivePolicy {
     /// # Errors
     /// A pattern that could be compiled for the session cannot be compiled again.
     pub fn lease_names(&self) -> Result<Matcher, PolicyError> {
-        self.matcher.with(names())
+        Ok(self.matcher.with(names())?)
     }
 
     /// Whether commands may be granted `access` to the path of this text; `names` are those of [`Self::lease_names`] or

@@ -9,16 +9,17 @@ use crate::error::PolicyError;
 use crate::host::HostPath;
 use crate::lease_bounds::LeasesTable;
 use crate::limits::{self, LimitsTable};
-use crate::names::{Protection, WhenNew};
 use crate::opened::OpenedName;
 use crate::rules::{Rule, RuleEntry};
 use crate::secrets::SecretsTable;
-use crate::source::{FILE_MAX, Origin, SourceKind};
+use crate::source::{FILE_MAX, SourceKind};
 use crate::value::{
     self, ExceptPattern, ExceptedPath, LayerName, NameEntry, PassName, Prefix, ProfileChoice,
     ProfileName, ProjectFile, SetValue, TrustName, VariableName, Version,
 };
 use broker_protocol::Channel;
+use policies_guard::Origin;
+use policies_guard::names::{Protection, WhenNew};
 use policies_targets::network::NetworkTable;
 use policies_targets::web::WebTable;
 use serde::Deserialize;
@@ -355,7 +356,7 @@ pub struct ApprovalTable {
     pub terminal: Option<bool>,
 }
 
-/// Names to protect, for one reason: see [`ProtectedName`](crate::names::ProtectedName).
+/// Names to protect, for one reason: see [`ProtectedName`](policies_guard::names::ProtectedName).
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Protect {
@@ -371,7 +372,7 @@ pub struct Protect {
     pub why: String,
 }
 
-/// A form of names in transit: see [`TransitForm`](crate::transit::TransitForm).
+/// A form of names in transit: see [`TransitForm`](policies_guard::transit::TransitForm).
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TransitEntry {

@@ -4,10 +4,10 @@
 //! run a program on the host, or switch this sandbox off, before the user has done or seen anything. README.md argues which these are.
 
 use crate::error::PolicyError;
-use crate::names::{Matcher, ProtectedName, Protection};
 use crate::open_fault::OpenFault;
-use crate::pattern::has_signs;
 use crate::value::{NamePattern, ValueError};
+use policies_guard::names::{Matcher, ProtectedName, Protection};
+use policies_guard::pattern::has_signs;
 use serde::Deserialize;
 use std::collections::BTreeSet;
 

@@ -1,11 +1,11 @@
 //! Globs of whole paths, with their zone: `src/**`, `central:notes/*.md`, `/usr/include/**`.
 //!
 //! Comes from scopes and rules, goes to the decision and to the file worker. Paths are bytes below a zone's root, as a
-//! request or the disk has them. Names are compared as [`pattern`](crate::pattern) does it; between slashes `**` stands for
+//! request or the disk has them. Names are compared as [`pattern`](policies_guard::pattern) does it; between slashes `**` stands for
 //! any number of names, and at the end for everything below.
 
-use crate::pattern::{Case, Pattern, PatternError, walk};
 use broker_protocol::{Zone, ZonePath};
+use policies_guard::pattern::{Case, Pattern, PatternError, walk};
 use thiserror::Error;
 
 /// Why a text is not a glob of paths.
@@ -147,7 +147,7 @@ fn fits(pattern: &[Name], below: Option<usize>, path: &[&[u8]]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use policies_targets::steps;
+    use policies_guard::steps;
 
     fn glob(text: &str) -> PathGlob {
         PathGlob::parse(text, Case::Exact).unwrap_or_else(|error| panic!("{text}: {error}"))

@@ -8,10 +8,11 @@
 use crate::command::{CommandRule, Fit};
 use crate::facts::{Facts, PARAMS, Param};
 use crate::paths::{GlobError, PathGlob};
-use crate::pattern::{Case, Pattern};
-use crate::source::{Origin, SourceKind};
+use crate::source::SourceKind;
 use crate::value::{self, RiskName, RuleTool};
 use broker_protocol::Risk;
+use policies_guard::Origin;
+use policies_guard::pattern::{Case, Pattern};
 use policies_targets::shell::{self, Unit};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -447,7 +448,7 @@ mod tests {
     use super::*;
     use crate::model::PolicyFile;
     use broker_protocol::{Bash, Command, Request, Stdin, limit};
-    use policies_targets::steps;
+    use policies_guard::steps;
 
     fn rules(text: &str) -> Vec<Rule> {
         let file = PolicyFile::parse("p", &format!("version = 1\n{text}")).unwrap();

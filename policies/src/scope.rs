@@ -4,8 +4,8 @@
 
 use crate::error::PolicyError;
 use crate::paths::PathGlob;
-use crate::pattern::Case;
 use broker_protocol::{Scope, Zone, ZonePath};
+use policies_guard::pattern::Case;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -3,9 +3,9 @@
 //! `[profile.NAME.secrets]` says that by name; `[secrets]` of any file says how much of it any profile and any session may have at most.
 //! File tools refuse such files in any case.
 
-use crate::fold::{fold, fold_pattern};
-use crate::pattern::{Case, Pattern, has_signs};
 use crate::value::{ExceptPattern, ValueError};
+use policies_guard::fold::{fold, fold_pattern};
+use policies_guard::pattern::{Case, Pattern, has_signs};
 use policies_targets::dotenv::is_dotenv_name;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

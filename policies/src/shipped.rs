@@ -1,8 +1,8 @@
 //! Protected names of shipped files, as `build/profiles.rs` writes them when the crate is built: a session that opens would wait for
 //! them to be read.
 
-use crate::names::{ProtectedName, Protection, WhenNew};
-use crate::source::Origin;
+use policies_guard::Origin;
+use policies_guard::names::{ProtectedName, Protection, WhenNew};
 
 /// A protected name of a shipped file.
 #[derive(Clone, Copy, Debug)]

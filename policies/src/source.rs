@@ -9,8 +9,8 @@ use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, open, openat};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
 use nix::unistd::{Gid, Group, Uid, User, geteuid};
+use policies_guard::Origin;
 use serde::Serialize;
-use std::fmt;
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::OwnedFd;
@@ -34,6 +34,15 @@ pub enum SourceKind {
 }
 
 impl SourceKind {
+    /// Who wrote the file of a line: its name is a path, except for built-in files.
+    pub fn of(origin: &Origin) -> Self {
+        match origin.file.as_str() {
+            SYSTEM_POLICY => SourceKind::System,
+            path if path.starts_with('/') || path.starts_with('~') => SourceKind::User,
+            _ => SourceKind::Shipped,
+        }
+    }
+
     /// The name in rule names and in JSON.
     pub fn name(self) -> &'static str {
         match self {
@@ -51,32 +60,6 @@ pub struct Source {
     pub name: String,
     pub kind: SourceKind,
     pub text: String,
-}
-
-/// A line of a policy file.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Origin {
-    /// The name of its [`Source`].
-    pub file: String,
-    /// The line, counted from 1.
-    pub line: usize,
-}
-
-impl Origin {
-    /// Who wrote the file: its name is a path, except for built-in files.
-    pub fn source(&self) -> SourceKind {
-        match self.file.as_str() {
-            SYSTEM_POLICY => SourceKind::System,
-            path if path.starts_with('/') || path.starts_with('~') => SourceKind::User,
-            _ => SourceKind::Shipped,
-        }
-    }
-}
-
-impl fmt::Display for Origin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.file, self.line)
-    }
 }
 
 /// A policy file that exists and cannot be used. No session opens without it: the policy would be weaker.

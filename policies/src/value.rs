@@ -1,10 +1,10 @@
 //! Single values of a policy file, each checked while it is read.
 
-use crate::fold::fold_pattern;
 use crate::host::HostPath;
-use crate::pattern::{Case, Pattern, PatternError, has_signs};
 use crate::tool::{self, NeverMatches};
 use broker_protocol::{Layer, Risk, Trust, limit};
+use policies_guard::fold::fold_pattern;
+use policies_guard::pattern::{Case, Pattern, PatternError, has_signs};
 use serde::Deserialize;
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};

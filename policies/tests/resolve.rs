@@ -3,9 +3,10 @@
 
 use broker_protocol::{Layer, Trust};
 use policies::{
-    Access, Channel, EffectivePolicy, Host, HostPathError, Policies, PolicyError, Protection,
-    Source, SourceKind,
+    Access, Channel, EffectivePolicy, Host, HostPathError, Policies, PolicyError, Source,
+    SourceKind,
 };
+use policies_guard::Protection;
 use std::path::Path;
 
 fn source(kind: SourceKind, text: &str) -> Source {

@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used)]
 
 use policies::model::PolicyFile;
-use policies::{EffectivePolicy, Host, Policies, Protection, WhenNew};
+use policies::{EffectivePolicy, Host, Policies};
+use policies_guard::repository::REPOSITORIES;
+use policies_guard::{Protection, WhenNew};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -841,4 +843,24 @@ fn the_limits_are_those_of_the_documentation() {
         [limits.memory_share, limits.disk_share, limits.cpu_s],
         [Some(90), Some(90), Some(7 * 86_400)]
     );
+}
+
+/// The settings in the table of repositories are protected below the directory's own name.
+#[test]
+fn settings_of_repositories_are_protected() {
+    let policy = policy("default");
+    let is_protected = |path: &str| {
+        let path = path.as_bytes();
+        policy.matcher.protection(path).is_some() || policy.matcher.leads_to(path).is_some()
+    };
+    for kind in &REPOSITORIES {
+        for setting in kind.settings {
+            assert!(
+                is_protected(&format!("{}/{setting}", kind.name)),
+                "{}/{setting}",
+                kind.name
+            );
+        }
+    }
+    assert!(!is_protected(".git/objects/ab/cd"), "the control");
 }

@@ -20,11 +20,20 @@ pub type Violations = Vec<String>;
 
 /// Our crates, each with the crates of ours that it may use. A crate that is not listed may use none.
 const MAY_USE: &[(&str, &[&str])] = &[
-    ("policies-targets", &["broker-protocol"]),
-    ("policies", &["broker-protocol", "policies-targets"]),
+    ("policies-guard", &[]),
+    ("policies-targets", &["broker-protocol", "policies-guard"]),
+    (
+        "policies",
+        &["broker-protocol", "policies-guard", "policies-targets"],
+    ),
     (
         "executor-spec",
-        &["broker-protocol", "policies", "executor-sys"],
+        &[
+            "broker-protocol",
+            "policies",
+            "policies-guard",
+            "executor-sys",
+        ],
     ),
     (
         "executor-layers",
@@ -40,6 +49,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &[
             "broker-protocol",
             "policies",
+            "policies-guard",
             "executor-sys",
             "executor-spec",
             "executor-layers",
@@ -65,6 +75,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &[
             "broker-protocol",
             "policies",
+            "policies-guard",
             "executor-sys",
             "executor-spec",
             "executor-layers",
@@ -75,6 +86,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &[
             "broker-protocol",
             "policies",
+            "policies-guard",
             "executor-sys",
             "executor-spec",
             "executor-layers",
@@ -102,6 +114,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &[
             "broker-protocol",
             "policies",
+            "policies-guard",
             "executor-spec",
             "executor-layers",
         ],
@@ -111,6 +124,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &[
             "broker-protocol",
             "policies",
+            "policies-guard",
             "executor-sys",
             "executor-spec",
             "executor-layers",
@@ -124,6 +138,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &[
             "broker-protocol",
             "policies",
+            "policies-guard",
             "executor-sys",
             "executor-spec",
             "executor-layers",
@@ -162,6 +177,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &[
             "broker-protocol",
             "policies",
+            "policies-guard",
             "orchestrator-text",
             "orchestrator-web",
             "orchestrator-reach",
@@ -309,6 +325,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "orchestrator-confine",
             "broker-protocol",
             "policies",
+            "policies-guard",
             "orchestrator-text",
             "orchestrator-web",
             "orchestrator-tools",
@@ -380,6 +397,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &[
             "broker-protocol",
             "policies",
+            "policies-guard",
             "orchestrator-text",
             "orchestrator-web",
             "orchestrator-tools",
@@ -403,8 +421,11 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "orchestrator-telemetry",
         ],
     ),
-    // `policies` is used to fuzz its parsers; the programs are tested from outside.
-    ("lazaret-tests", &["broker-protocol", "policies"]),
+    // `policies` and its guard are used to fuzz their parsers; the programs are tested from outside.
+    (
+        "lazaret-tests",
+        &["broker-protocol", "policies", "policies-guard"],
+    ),
 ];
 
 /// Programs, and the processes that are forks of the broker and run the code of one crate: the session's warden and its cells.
@@ -423,6 +444,10 @@ const PROCESSES: [(&str, &str); 7] = [
 const LINKED_INTO: &[(&str, &[&str])] = &[
     (
         "broker-protocol",
+        &["broker", "cell", "worker", "lazaret", "gateway"],
+    ),
+    (
+        "policies-guard",
         &["broker", "cell", "worker", "lazaret", "gateway"],
     ),
     (

@@ -5,7 +5,8 @@
 mod names;
 
 use names::{known_open, looked_for, recorded, undecided};
-use policies::{Host, Policies, ProtectedName};
+use policies::{Host, Policies};
+use policies_guard::ProtectedName;
 use std::collections::BTreeSet;
 use std::path::Path;
 

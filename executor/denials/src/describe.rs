@@ -9,9 +9,9 @@ use executor_layers::zone_leases;
 use executor_spec::also_closed::WhyClosed;
 use executor_spec::refusals::{Cause, Refusal};
 use executor_spec::sandbox::SandboxSpec;
-use policies::{
-    Access, ProtectedName, Repository, SHELL_CHARACTERS, as_git_directory, is_in_git_directory,
-    network,
+use policies::{Access, network, remedy_of_name, rule_of_name};
+use policies_guard::{
+    ProtectedName, Repository, SHELL_CHARACTERS, as_git_directory, is_in_git_directory,
 };
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -256,7 +256,7 @@ fn protected(refusal: &Refusal, spec: &SandboxSpec) -> Denial {
 fn by_name(refusal: &Refusal, relative: &str, target: String, spec: &SandboxSpec) -> Denial {
     match rule(relative.as_bytes(), spec) {
         Some(name) => {
-            let by = Barrier::Layer(Layer::ProtectedNames, Some(name.rule()));
+            let by = Barrier::Layer(Layer::ProtectedNames, Some(rule_of_name(name)));
             let remedy = match refusal.kind {
                 AttemptKind::Read => spec.policy.remedy_to_reveal(Path::new(&target)),
                 AttemptKind::Write => spec.policy.remedy_to_open(relative),
@@ -276,7 +276,7 @@ fn by_name(refusal: &Refusal, relative: &str, target: String, spec: &SandboxSpec
                 target,
                 by,
                 &*name.why,
-                remedy.unwrap_or_else(|| name.remedy()),
+                remedy.unwrap_or_else(|| remedy_of_name(name)),
             )
             .with_lease(lease)
         }

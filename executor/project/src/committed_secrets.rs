@@ -10,7 +10,7 @@ use executor_spec::also_closed::{AlsoClosed, WhyClosed};
 use executor_spec::created::CreatedFiles;
 use executor_spec::sandbox::Rooted;
 use executor_spec::worker::RepositoryAnswer;
-use policies::{Protection, WhenNew};
+use policies_guard::{Protection, WhenNew};
 use std::collections::BTreeMap;
 use std::fs::Metadata;
 use std::io;

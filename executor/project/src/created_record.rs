@@ -12,7 +12,7 @@ use broker_protocol::{Digest, frame};
 use executor_spec::created::CreatedFiles;
 use executor_spec::sandbox::Rooted;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
-use policies::{Matcher, WhenNew};
+use policies_guard::{Matcher, WhenNew};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;

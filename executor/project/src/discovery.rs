@@ -21,7 +21,7 @@ use executor_spec::protected_objects::{Alias, ObjectId, ProtectedObject, Protect
 use executor_spec::undo_directory;
 use executor_sys::stale_temporaries;
 use nix::unistd::{AccessFlags, access, geteuid};
-use policies::{Matcher, Protection, Repository};
+use policies_guard::{Matcher, Protection, Repository};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirEntry, FileType, Metadata};

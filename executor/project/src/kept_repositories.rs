@@ -13,7 +13,7 @@ use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, OpenHow, ResolveFlag, open, openat, openat2, renameat};
 use nix::sys::stat::{FileStat, Mode, fstat, fstatat, mkdirat};
 use nix::unistd::linkat;
-use policies::{GIT_HEAD_MAX, is_git_head, is_valid_git_head};
+use policies_guard::{GIT_HEAD_MAX, is_git_head, is_valid_git_head};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};

@@ -17,7 +17,7 @@ use nix::Result;
 use nix::errno::Errno;
 use nix::fcntl::renameat;
 use nix::unistd::{UnlinkatFlags, unlinkat};
-use policies::{GIT_HEAD_MAX, branch_of, is_git_head, is_plain_branch, is_valid_git_head};
+use policies_guard::{GIT_HEAD_MAX, branch_of, is_git_head, is_plain_branch, is_valid_git_head};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;

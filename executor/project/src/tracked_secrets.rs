@@ -25,7 +25,7 @@ use executor_spec::created::CreatedFiles;
 use executor_spec::sandbox::Rooted;
 use executor_spec::undo_directory;
 use executor_spec::worker::{InHead, IndexFault, REFERENCES_MAX, RepositoryAnswer};
-use policies::{Protection, WhenNew};
+use policies_guard::{Protection, WhenNew};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs;

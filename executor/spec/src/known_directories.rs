@@ -9,7 +9,7 @@
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
-use policies::one_spelling;
+use policies_guard::one_spelling;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, Metadata};
 use std::hash::{DefaultHasher, Hasher};

@@ -2,7 +2,7 @@
 //! (`discovery.rs`), and used by the supervisor.
 
 use crate::linked_repository::LinkedRepository;
-use policies::Protection;
+use policies_guard::Protection;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;

@@ -7,9 +7,8 @@
 
 use crate::protected_objects::{Alias, ProtectedObjects};
 use broker_protocol::{CallId, Digest, LayerSet, Scope, Tier, ZonePath, limit};
-use policies::{
-    EffectivePolicy, Matcher, Origin, PolicyError, ProtectedName, Protection, ScopePaths, WhenNew,
-};
+use policies::{EffectivePolicy, PolicyError, ScopePaths};
+use policies_guard::{Matcher, NameError, Origin, ProtectedName, Protection, WhenNew};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -312,7 +311,7 @@ impl WorkerSpec {
     ///
     /// # Errors
     /// A pattern that the broker could compile cannot be compiled here.
-    pub fn matcher(&self) -> Result<Matcher, PolicyError> {
+    pub fn matcher(&self) -> Result<Matcher, NameError> {
         Matcher::new(&self.names.iter().map(NameSpec::restore).collect::<Vec<_>>())
     }
 

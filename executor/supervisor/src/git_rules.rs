@@ -8,7 +8,7 @@ use nix::Result;
 use nix::errno::Errno;
 use nix::fcntl::AtFlags;
 use nix::sys::stat::fstatat;
-use policies::{
+use policies_guard::{
     Member, MemberKind, Protection, Repository, is_in_git_directory, may_be_git_directory,
 };
 use std::ffi::OsStr;

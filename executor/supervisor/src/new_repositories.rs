@@ -11,7 +11,7 @@ use nix::Result;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, open};
 use nix::sys::stat::{Mode, fstatat};
-use policies::{Repository, may_be_git_directory};
+use policies_guard::{Repository, may_be_git_directory};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;

@@ -3,7 +3,7 @@
 use crate::rules::AccessRules;
 use executor_spec::birth_time::born_object;
 use nix::sys::stat::FileStat;
-use policies::{Member, Protection, Repository, WhenNew, as_git_directory};
+use policies_guard::{Member, Protection, Repository, WhenNew, as_git_directory};
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};

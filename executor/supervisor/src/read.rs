@@ -10,7 +10,7 @@ use nix::Result;
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2, readlinkat};
 use nix::sys::stat::fstat;
-use policies::Protection;
+use policies_guard::Protection;
 use std::ffi::OsStr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;

@@ -30,9 +30,9 @@ use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, open, openat, renameat};
 use nix::sys::stat::{Mode, fchmod, fstat};
 use nix::unistd::{UnlinkatFlags, linkat, unlinkat};
 use policies::{
-    GIT_CONFIG_MAX, GIT_HEAD_MAX, PACKAGE_CONFIG_MAX, is_harmless_git_config,
-    is_harmless_package_config, is_valid_git_head,
+    GIT_CONFIG_MAX, PACKAGE_CONFIG_MAX, is_harmless_git_config, is_harmless_package_config,
 };
+use policies_guard::{GIT_HEAD_MAX, is_valid_git_head};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{Read, Write as _};

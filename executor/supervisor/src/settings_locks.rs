@@ -9,7 +9,7 @@ use crate::rules::AccessRules;
 use executor_spec::created::identity_of;
 use executor_spec::known_directories::Identity;
 use nix::Result;
-use policies::Protection;
+use policies_guard::Protection;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::ffi::OsStr;

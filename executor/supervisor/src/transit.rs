@@ -4,7 +4,7 @@
 use crate::rules::AccessRules;
 use nix::Result;
 use nix::errno::Errno;
-use policies::{Protection, TransitTarget};
+use policies_guard::{Protection, TransitTarget};
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;

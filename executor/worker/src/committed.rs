@@ -19,7 +19,7 @@ use executor_spec::worker::{
 };
 use nix::errno::Errno;
 use nix::sys::stat::{Mode, SFlag, fstat};
-use policies::Matcher;
+use policies_guard::Matcher;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fs::File;

@@ -8,7 +8,7 @@
 //! end: if these contradict what is parsed here, the file counts as unreadable.
 
 use crate::cached_trees::{self, Blob, OtherTree};
-use policies::may_be_dot_git;
+use policies_guard::may_be_dot_git;
 
 /// Maximum bytes of a name.
 const NAME_MAX: usize = 4096;

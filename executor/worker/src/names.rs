@@ -7,9 +7,9 @@ use executor_spec::protected_objects::ProtectedObjects;
 use executor_spec::worker::WorkerSpec;
 use nix::fcntl::AtFlags;
 use nix::sys::stat::fstatat;
-use policies::{
-    Matcher, Member, MemberKind, PolicyError, Protection, Reach, Repository, ScopePaths,
-    as_git_directory, may_be_git_directory,
+use policies::{PolicyError, Reach, ScopePaths};
+use policies_guard::{
+    Matcher, Member, MemberKind, Protection, Repository, as_git_directory, may_be_git_directory,
 };
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};

@@ -8,7 +8,8 @@ use orchestrator_launch::session_options::SessionOptions;
 use orchestrator_terminal::print;
 use policies::network;
 use policies::rules::Condition;
-use policies::{Access, Credential, CredentialSource, EffectivePolicy, Protection, Rule, WhenNew};
+use policies::{Access, Credential, CredentialSource, EffectivePolicy, Rule};
+use policies_guard::{Protection, WhenNew};
 use serde_json::{Value, json};
 
 pub fn show(options: &SessionOptions, json: bool) -> Result<u8, Failed> {

@@ -6,7 +6,7 @@
 use crate::catalogue::{TOOLS, canonical};
 use broker_protocol::{Permission, Scope, limit};
 use policies::paths::{GlobError, PathGlob};
-use policies::pattern::Case;
+use policies_guard::pattern::Case;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, Visitor};
 use serde_json::{Map, Value, json};

@@ -9,4 +9,3 @@ pub mod network;
 pub mod dotenv;
 pub mod shell;
 mod runners;
-pub mod steps;

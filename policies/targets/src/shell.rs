@@ -9,8 +9,8 @@
 pub use crate::runners::base_name;
 
 use crate::runners::{VARIABLE, runs_others, sets_variables, variable_runs};
-use crate::steps;
 use broker_protocol::Command;
+use policies_guard::steps;
 
 /// Most simple commands of a line; what follows is not parsed.
 pub const UNITS_MAX: usize = 256;

@@ -16,9 +16,9 @@ use broker_protocol::{
 use policies::model::PolicyFile;
 use policies::value::{ExceptPattern, NamePattern};
 use policies::{
-    EffectivePolicy, FILE_MAX, Host, Matcher, Policies, PolicyError, ProtectedName, Protection,
-    Source, SourceKind, Verdict, decide,
+    EffectivePolicy, FILE_MAX, Host, Policies, PolicyError, Source, SourceKind, Verdict, decide,
 };
+use policies_guard::{Matcher, ProtectedName, Protection};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;

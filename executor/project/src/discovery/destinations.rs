@@ -6,7 +6,7 @@ use crate::protected::ProtectError;
 use executor_spec::also_closed::{AlsoClosed, WhyClosed};
 use executor_spec::linked_repository::LinkedRepository;
 use executor_spec::pins::PinMode;
-use policies::Protection;
+use policies_guard::Protection;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;

@@ -9,7 +9,7 @@ use crate::protected::REPOSITORIES_MAX;
 use executor_spec::also_closed::{AlsoClosed, WhyClosed};
 use executor_spec::birth_time::born;
 use executor_spec::pins::PinMode;
-use policies::Protection;
+use policies_guard::Protection;
 use std::path::{Path, PathBuf};
 
 /// Whose a repository is likely to be; what comes first is watched first.

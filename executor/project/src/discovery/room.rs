@@ -9,7 +9,7 @@ use super::{Directory, Search};
 use crate::protected::ProtectError;
 use executor_spec::also_closed::{AlsoClosed, WhyClosed};
 use executor_spec::pins::PinMode;
-use policies::Protection;
+use policies_guard::Protection;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 

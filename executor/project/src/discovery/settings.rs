@@ -5,7 +5,7 @@ use crate::git_settings::{MayBe, NamedPath};
 use crate::links;
 use crate::protected::ProtectError;
 use executor_spec::also_closed::{AlsoClosed, WhyClosed};
-use policies::{Protection, WhenNew};
+use policies_guard::{Protection, WhenNew};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;

@@ -2,7 +2,7 @@
 
 use super::*;
 use executor_spec::pins::{PINS_MAX, Pin};
-use policies::ProtectedName;
+use policies_guard::ProtectedName;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 struct Zone(tempfile::TempDir);

@@ -23,7 +23,8 @@ use broker_protocol::{
 };
 use executor_spec::undo_directory;
 use executor_spec::worker::{CallContext, Purpose, SESSION_LEN};
-use policies::{Matcher, Origin, ProtectedName, Protection, ScopePaths, WhenNew};
+use policies::ScopePaths;
+use policies_guard::{Matcher, Origin, ProtectedName, Protection, WhenNew};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! Names that programs look for in a project, and whether each is decided: protected, or open with a reason.
 
-use policies::pattern::NamePattern;
-use policies::{Matcher, ProtectedName};
+use policies_guard::pattern::NamePattern;
+use policies_guard::{Matcher, ProtectedName};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};

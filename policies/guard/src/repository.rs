@@ -340,7 +340,6 @@ pub const SHELL_CHARACTERS: &str = "$`;|&<>()'\"\\";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Host, Policies};
 
     fn orders<T: Copy>(members: &[T]) -> Vec<Vec<T>> {
         if members.is_empty() {
@@ -470,33 +469,6 @@ mod tests {
         ] {
             assert_eq!(Repository::member(name.as_bytes()), None, "{name}");
         }
-    }
-
-    /// What the table calls settings, the shipped list protects below the directory's own name.
-    #[test]
-    fn settings_are_protected_by_their_virtual_paths() {
-        let host = Host {
-            home: "/home/u".into(),
-            ..Host::default()
-        };
-        let policy = Policies::load(vec![])
-            .unwrap()
-            .resolve("default", &host)
-            .unwrap();
-        for kind in &REPOSITORIES {
-            for setting in kind.settings {
-                let path = format!("{}/{setting}", kind.name).into_bytes();
-                let held = policy
-                    .matcher
-                    .protection(&path)
-                    .or_else(|| policy.matcher.leads_to(&path));
-                assert!(held.is_some(), "{}/{setting}", kind.name);
-            }
-        }
-        assert!(
-            policy.matcher.protection(b".git/objects/ab/cd").is_none(),
-            "the control"
-        );
     }
 
     #[test]

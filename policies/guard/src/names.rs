@@ -6,13 +6,12 @@
 //!
 //! A path is gone down once, name by name: never more steps than the patterns have signs times the bytes of the path.
 
-use crate::error::PolicyError;
 use crate::fold::{fold, fold_pattern};
-use crate::pattern::{Case, Pattern, PatternError, Plain, has_signs};
+use crate::origin::Origin;
+use crate::pattern::{Case, NameError, Pattern, PatternError, Plain, has_signs};
 use crate::repository::is_git_name;
-use crate::source::Origin;
+use crate::steps;
 use crate::transit::{Form, TransitForm};
-use policies_targets::steps;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -70,7 +69,7 @@ pub enum WhenNew {
     /// They may create it. What they created stays open to the commands of their session.
     Open,
     /// They may do so in packages and in directories that came about in their session. Elsewhere they may move a file there whose settings
-    /// are harmless ([`is_harmless_package_config`](crate::is_harmless_package_config)), and write to none.
+    /// are harmless (`is_harmless_package_config` of `policies`), and write to none.
     Harmless,
     /// They may not create it.
     #[default]
@@ -134,31 +133,28 @@ impl Matcher {
     ///
     /// # Errors
     /// One of them is no pattern.
-    pub fn new(names: &[ProtectedName]) -> Result<Self, PolicyError> {
+    pub fn new(names: &[ProtectedName]) -> Result<Self, NameError> {
         Self::shared(Arc::new(names.to_vec()), &[])
     }
 
     /// The same with `more` names, which are in transit in the same forms.
-    pub(crate) fn with(
-        &self,
-        more: impl Iterator<Item = ProtectedName>,
-    ) -> Result<Self, PolicyError> {
+    pub fn with(&self, more: impl Iterator<Item = ProtectedName>) -> Result<Self, NameError> {
         let names = self.0.names.iter().cloned().chain(more).collect();
         Self::compile(Arc::new(names), self.0.transit.clone())
     }
 
     /// Compiles names that a policy holds too, and the forms in which they are in transit.
-    pub(crate) fn shared(
+    pub fn shared(
         names: Arc<Vec<ProtectedName>>,
         transit: &[TransitForm],
-    ) -> Result<Self, PolicyError> {
+    ) -> Result<Self, NameError> {
         Self::compile(
             names,
             transit.iter().map(Form::new).collect::<Result<_, _>>()?,
         )
     }
 
-    fn compile(names: Arc<Vec<ProtectedName>>, transit: Vec<Form>) -> Result<Self, PolicyError> {
+    fn compile(names: Arc<Vec<ProtectedName>>, transit: Vec<Form>) -> Result<Self, NameError> {
         let everywhere = Context {
             component: Component::Deep,
             children: Vec::new(),
@@ -176,7 +172,7 @@ impl Matcher {
         let mut known = BTreeMap::new();
         for (index, name) in names.iter().enumerate() {
             let added = compiled.add(index, name, &mut known);
-            added.map_err(|why| PolicyError::Name {
+            added.map_err(|why| NameError {
                 pattern: name.pattern.clone(),
                 why,
             })?;

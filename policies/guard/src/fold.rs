@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 /// Bytes in which ASCII stands as it is (the patterns fold its case) and everything else has one form for each letter.
 /// Directories with case folding (ext4, f2fs) compare so: to them `.e\u{200c}nv` and `.env` are one name.
-pub(crate) fn fold(bytes: &[u8]) -> Cow<'_, [u8]> {
+pub fn fold(bytes: &[u8]) -> Cow<'_, [u8]> {
     if bytes.is_ascii() {
         return Cow::Borrowed(bytes);
     }
@@ -18,7 +18,7 @@ pub fn one_spelling(path: &[u8]) -> Vec<u8> {
 }
 
 /// A pattern as names are compared with it.
-pub(crate) fn fold_pattern(pattern: &str) -> Cow<'_, str> {
+pub fn fold_pattern(pattern: &str) -> Cow<'_, str> {
     if pattern.is_ascii() {
         Cow::Borrowed(pattern)
     } else {

@@ -3,9 +3,8 @@
 //! The forms are data (`[[transit]]` of a policy file): a protected name with something before it, after it, or both. A program
 //! that names its temporary file without the name it is for (`sed -i`, `.goutputstream-XXXXXX`) has no form.
 
-use crate::error::PolicyError;
 use crate::fold::fold_pattern;
-use crate::pattern::{Case, Pattern};
+use crate::pattern::{Case, NameError, Pattern};
 use serde::Serialize;
 use std::ops::Range;
 
@@ -31,10 +30,10 @@ pub(crate) struct Form {
 }
 
 impl Form {
-    pub(crate) fn new(form: &TransitForm) -> Result<Self, PolicyError> {
+    pub(crate) fn new(form: &TransitForm) -> Result<Self, NameError> {
         let parse = |pattern: &String| {
             let parsed = Pattern::parse(&fold_pattern(pattern), Case::Ignored);
-            parsed.map_err(|why| PolicyError::Name {
+            parsed.map_err(|why| NameError {
                 pattern: pattern.clone(),
                 why,
             })

@@ -1,12 +1,12 @@
 //! One name as a pattern: `*`, `?`, `[a-z]`, `[!a-z]` and `{a,b}`.
 //!
-//! Comes from a policy file, where a bad one is refused; goes to [`names`](crate::names) and [`paths`](crate::paths). Not
+//! Comes from a policy file, where a bad one is refused; goes to [`names`](crate::names) and to the globs of a scope. Not
 //! `globset`: it brings `regex-automata` into the broker, whose packages a person must be able to read, and a session would
 //! wait 2 to 6 ms for the shipped names to compile.
 //!
 //! Matching takes at most as many steps as the pattern has signs times the bytes of the name.
 
-use policies_targets::steps;
+use crate::steps;
 use thiserror::Error;
 
 /// Most plain patterns that the braces of one may stand for.
@@ -29,6 +29,17 @@ pub enum PatternError {
     Alternatives,
 }
 
+/// A protected name is no pattern.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("protected name `{pattern}`: {why}")]
+pub struct NameError {
+    /// As written.
+    pub pattern: String,
+    /// What is wrong with it.
+    #[source]
+    pub why: PatternError,
+}
+
 /// Whether the case of ASCII letters matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Case {
@@ -47,7 +58,7 @@ impl Case {
     }
 
     /// Whether two texts are the same.
-    pub(crate) fn same(self, one: &[u8], other: &[u8]) -> bool {
+    pub fn same(self, one: &[u8], other: &[u8]) -> bool {
         match self {
             Case::Exact => one == other,
             Case::Ignored => one.eq_ignore_ascii_case(other),
@@ -57,7 +68,7 @@ impl Case {
 
 /// A pattern of one name. It matches bytes; `?` and a class are one byte.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Pattern(Vec<Plain>);
+pub struct Pattern(Vec<Plain>);
 
 /// A pattern of one name, for those who compare names on the disk with a policy's patterns.
 #[derive(Clone, Debug)]
@@ -77,7 +88,7 @@ impl NamePattern {
 }
 
 impl Pattern {
-    pub(crate) fn parse(text: &str, case: Case) -> Result<Self, PatternError> {
+    pub fn parse(text: &str, case: Case) -> Result<Self, PatternError> {
         if !text.bytes().any(|byte| matches!(byte, b'{' | b'}')) {
             return Ok(Self(vec![Plain::parse(text, case)?]));
         }
@@ -88,12 +99,12 @@ impl Pattern {
             .map(Self)
     }
 
-    pub(crate) fn matches(&self, name: &[u8]) -> bool {
+    pub fn matches(&self, name: &[u8]) -> bool {
         self.0.iter().any(|plain| plain.matches(name))
     }
 
     /// The only name that matches, folded, if there is only one.
-    pub(crate) fn literal(&self) -> Option<&[u8]> {
+    pub fn literal(&self) -> Option<&[u8]> {
         match self.0.as_slice() {
             [plain] => plain.literal(),
             _ => None,
@@ -107,7 +118,7 @@ impl Pattern {
 }
 
 /// Whether a text is a pattern of one name, and not just that name.
-pub(crate) fn has_signs(text: &str) -> bool {
+pub fn has_signs(text: &str) -> bool {
     text.bytes()
         .any(|byte| is_sign(&byte) || matches!(byte, b'{' | b'}'))
 }
@@ -205,7 +216,7 @@ impl Plain {
 /// Whether `text` is `pattern`, which may end where `ends` says so of a place in the text. A part that is `many` takes any
 /// number of things, any other one. On a mismatch the last `many` takes one thing more: never more steps than parts times
 /// things, as what stood before it matched as early as it could.
-pub(crate) fn walk<P, T>(
+pub fn walk<P, T>(
     pattern: &[P],
     text: &[T],
     many: impl Fn(&P) -> bool,
