@@ -13,7 +13,7 @@ use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, OpenHow, ResolveFlag, open, openat, openat2, renameat};
 use nix::sys::stat::{FileStat, Mode, fstat, fstatat, mkdirat};
 use nix::unistd::linkat;
-use policies_guard::{GIT_HEAD_MAX, is_git_head, is_valid_git_head};
+use policies_guard::{GIT_HEAD_MAX, GitHead, may_be_written_to_head};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -76,7 +76,7 @@ impl KeptRepository {
         match head_of(&directory) {
             Ok(Some(head)) if head == self.head => Ok(()),
             // The user's own may have any name that git takes; what commands write may not.
-            Ok(Some(head)) if is_valid_git_head(&head) => {
+            Ok(Some(head)) if may_be_written_to_head(&head) => {
                 self.head = head;
                 Ok(())
             }
@@ -121,7 +121,7 @@ fn head_of(directory: &OwnedFd) -> Result<Option<Vec<u8>>> {
         .take(GIT_HEAD_MAX as u64 + 1)
         .read_to_end(&mut head)
         .map_err(errno)?;
-    Ok((head.len() <= GIT_HEAD_MAX && is_git_head(&head)).then_some(head))
+    Ok(GitHead::parse(&head).is_some().then_some(head))
 }
 
 /// Replaces `HEAD` with a new file.

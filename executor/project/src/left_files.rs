@@ -17,7 +17,7 @@ use nix::Result;
 use nix::errno::Errno;
 use nix::fcntl::renameat;
 use nix::unistd::{UnlinkatFlags, unlinkat};
-use policies_guard::{GIT_HEAD_MAX, branch_of, is_git_head, is_plain_branch, is_valid_git_head};
+use policies_guard::{GIT_HEAD_MAX, GitHead, is_plain_branch, names_no_plain_branch};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
@@ -298,7 +298,7 @@ impl NewLocks {
 fn branch_with_commands(repository: &Path, common: &Path) -> Option<PathBuf> {
     let is_bad = |path: &PathBuf| {
         let head = read_short(path, GIT_HEAD_MAX as u64);
-        head.is_some_and(|head| branch_of(&head).is_some() && !is_valid_git_head(&head))
+        head.is_some_and(|head| names_no_plain_branch(&head))
     };
     references(repository, common)
         .into_iter()
@@ -313,10 +313,11 @@ fn references(repository: &Path, common: &Path) -> Vec<PathBuf> {
         let head = all
             .last()
             .and_then(|path| read_short(path, GIT_HEAD_MAX as u64));
-        let Some(head) = head.filter(|head| is_git_head(head)) else {
-            break;
-        };
-        let Some(branch) = branch_of(&head) else {
+        let Some(branch) = head
+            .as_deref()
+            .and_then(GitHead::parse)
+            .and_then(GitHead::branch)
+        else {
             break;
         };
         all.push(common.join(OsStr::from_bytes(branch)));

@@ -25,7 +25,7 @@ use executor_spec::created::CreatedFiles;
 use executor_spec::sandbox::Rooted;
 use executor_spec::undo_directory;
 use executor_spec::worker::{InHead, IndexFault, REFERENCES_MAX, RepositoryAnswer};
-use policies_guard::{Protection, WhenNew};
+use policies_guard::{GIT_HEAD_MAX, GitHead, Protection, WhenNew};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs;
@@ -39,8 +39,6 @@ const NAME: &str = "tracked";
 const RECORD_MAX: usize = 1 << 20;
 /// The line that stands for everything that git tracks: there was no room for all lines. No path is written like this.
 const ALL: &str = "\\*";
-/// Maximum bytes read of a `HEAD` file.
-const HEAD_MAX: u64 = 4096;
 /// An answer that took longer than this is not waited for while commands run.
 const SLOW: Duration = Duration::from_millis(100);
 const HEADER: &str = "# Secrets that commands of this project have made git track. They stay closed while their line is here.\n";
@@ -87,10 +85,9 @@ impl ProjectRepository {
     fn files(&self, shared: &[String]) -> Vec<PathBuf> {
         let head = self.own.join("HEAD");
         let next = |reference: &PathBuf| {
-            let text = read_short(reference, HEAD_MAX)?;
-            let name = text.strip_prefix(b"ref:")?.trim_ascii();
-            Some(self.common.join(OsStr::from_bytes(name)))
-                .filter(|_| name.starts_with(b"refs/") && is_below(name))
+            let text = read_short(reference, GIT_HEAD_MAX as u64)?;
+            let branch = GitHead::parse(&text)?.branch()?;
+            Some(self.common.join(OsStr::from_bytes(branch)))
         };
         let references = std::iter::successors(Some(head), next).take(1 + REFERENCES_MAX);
         let packed = self.common.join("packed-refs");

@@ -32,7 +32,7 @@ use nix::unistd::{UnlinkatFlags, linkat, unlinkat};
 use policies::{
     GIT_CONFIG_MAX, PACKAGE_CONFIG_MAX, is_harmless_git_config, is_harmless_package_config,
 };
-use policies_guard::{GIT_HEAD_MAX, is_valid_git_head};
+use policies_guard::{GIT_HEAD_MAX, may_be_written_to_head};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{Read, Write as _};
@@ -65,7 +65,7 @@ impl Call<'_> {
                     .is_some_and(|lock| lock == OsStr::new(name))
         };
         let (kept, is_fit): (_, fn(&[u8]) -> bool) = match self.rules.is_git_head(to) {
-            true => (GIT_HEAD_MAX, is_valid_git_head),
+            true => (GIT_HEAD_MAX, may_be_written_to_head),
             false if is_lock("config.lock") && self.rules.is_git_config(to) => {
                 (GIT_CONFIG_MAX, is_harmless_git_config)
             }

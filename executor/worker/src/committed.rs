@@ -19,7 +19,7 @@ use executor_spec::worker::{
 };
 use nix::errno::Errno;
 use nix::sys::stat::{Mode, SFlag, fstat};
-use policies_guard::Matcher;
+use policies_guard::{GIT_HEAD_MAX, GitHead, Matcher};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fs::File;
@@ -32,8 +32,7 @@ use std::path::Path;
 const FILE_MAX: usize = 1 << 20;
 /// Maximum bytes of objects that are read and unpacked for one question.
 const OBJECTS_MAX: usize = 256 << 20;
-/// Maximum bytes of a file that contains one ref; the next, of the file that contains many.
-const REF_MAX: usize = 4096;
+/// Maximum bytes of the file that contains many references.
 const PACKED_REFS_MAX: usize = 32 << 20;
 /// Maximum bytes of an index: one with some million names.
 const INDEX_MAX: usize = 128 << 20;
@@ -137,19 +136,19 @@ impl Committed<'_> {
 
     /// The commit to which `HEAD` in the directory `own` refers; `None` before the first one.
     fn head(&self, own: &Path) -> Result<Option<ObjectName>, Unreadable> {
-        let mut text = existing(self.common, &own.join("HEAD"), REF_MAX)?.ok_or(Unreadable)?;
+        let head = own.join("HEAD");
+        let mut text = existing(self.common, &head, GIT_HEAD_MAX)?.ok_or(Unreadable)?;
         for _ in 0..REFERENCES_MAX {
-            let line = text.trim_ascii();
-            let Some(name) = line.strip_prefix(b"ref:").map(<[u8]>::trim_ascii) else {
-                return ObjectName::parse(line).map(Some).ok_or(Unreadable);
+            let branch = match GitHead::parse(&text).ok_or(Unreadable)? {
+                GitHead::Branch(name) => name,
+                GitHead::Object(name) => {
+                    return ObjectName::parse(name).map(Some).ok_or(Unreadable);
+                }
             };
-            let path = Path::new(std::ffi::OsStr::from_bytes(name));
-            if !path.starts_with("refs") {
-                return Err(Unreadable);
-            }
-            match existing(self.common, path, REF_MAX)? {
+            let path = Path::new(std::ffi::OsStr::from_bytes(branch));
+            match existing(self.common, path, GIT_HEAD_MAX)? {
                 Some(next) => text = next,
-                None => return self.packed(name),
+                None => return self.packed(branch),
             }
         }
         Err(Unreadable)

@@ -10,9 +10,6 @@
 use crate::fold::fold;
 use std::borrow::Cow;
 
-/// Most bytes of a `HEAD`: a path of Linux (`PATH_MAX`), with `ref: ` before it and a line end after it.
-pub const GIT_HEAD_MAX: usize = 4096 + 6;
-
 /// What a program of version control takes for a repository.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Repository {
@@ -44,7 +41,7 @@ pub struct Member {
 /// What a member of a shape is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemberKind {
-    /// A file whose content must stay valid, or the program looks for a repository further up: see [`is_git_head`].
+    /// A file whose content must stay valid, or the program looks for a repository further up: see [`GitHead`](crate::GitHead).
     Head,
     File,
     /// A directory, of which only the presence counts.
@@ -290,53 +287,6 @@ pub fn as_git_directory(relative: &[u8]) -> Option<Vec<u8>> {
     changed.then(|| names.join(&b'/'))
 }
 
-/// Whether a directory is a repository with a `HEAD` of this `content`: `ref: refs/…`, or an object's name of 40 or 64 hexadecimal
-/// digits, and a line end or none; at most [`GIT_HEAD_MAX`] bytes. Stricter than git, which reads no further than `refs/`.
-pub fn is_git_head(content: &[u8]) -> bool {
-    if content.len() > GIT_HEAD_MAX {
-        return false;
-    }
-    match branch_of(content) {
-        Some(name) => {
-            let plain = |byte: &u8| *byte > b' ' && *byte != 0x7f && !b"~^:?*[\\".contains(byte);
-            let branch = name
-                .strip_prefix(b"refs/")
-                .filter(|branch| !branch.is_empty());
-            branch.is_some_and(|branch| {
-                branch.iter().all(plain) && !branch.windows(2).any(|pair| pair == b"..")
-            })
-        }
-        // SHA-1 and SHA-256.
-        None => {
-            let line = content.strip_suffix(b"\n").unwrap_or(content);
-            matches!(line.len(), 40 | 64) && line.iter().all(u8::is_ascii_hexdigit)
-        }
-    }
-}
-
-/// Whether commands may write this `HEAD`: one of a repository ([`is_git_head`]), with a branch whose name is only text to a shell.
-pub fn is_valid_git_head(content: &[u8]) -> bool {
-    is_git_head(content) && branch_of(content).is_none_or(is_plain_branch)
-}
-
-/// What follows `ref:`, if that is how `content` begins.
-pub fn branch_of(content: &[u8]) -> Option<&[u8]> {
-    let line = content.strip_suffix(b"\n").unwrap_or(content);
-    line.strip_prefix(b"ref:").map(<[u8]>::trim_ascii_start)
-}
-
-/// Whether the name of a branch is only text to a shell and a terminal. A prompt that puts it into `PS1` has the shell expand it, and
-/// `$( … )` in it would run. What a terminal acts on, and what turns the direction of text, is refused too: controls, also those of
-/// Unicode, and bytes that are no UTF-8.
-pub fn is_plain_branch(name: &[u8]) -> bool {
-    let turns = |c: char| matches!(c, '\u{61c}' | '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    let is_plain = |c: char| !SHELL_CHARACTERS.contains(c) && !c.is_control() && !turns(c);
-    str::from_utf8(name).is_ok_and(|name| name.chars().all(is_plain))
-}
-
-/// What a shell reads as more than text, of what git allows in the name of a branch, and the backslash.
-pub const SHELL_CHARACTERS: &str = "$`;|&<>()'\"\\";
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -518,63 +468,6 @@ mod tests {
         }
         for path in ["", ".git/config", "a/.git", "git/config", "x.gitx"] {
             assert_eq!(as_git_directory(path.as_bytes()), None, "{path}");
-        }
-    }
-
-    #[test]
-    fn a_head_is_a_branch_or_an_object() {
-        let object = "0123456789abcdef0123456789ABCDEF01234567";
-        for text in [
-            "ref: refs/heads/main\n".to_owned(),
-            "ref:refs/heads/a-b/c".to_owned(),
-            "ref: refs/heads/.invalid\n".to_owned(),
-            "ref: refs/heads/\u{e9}t\u{e9}".to_owned(),
-            format!("{object}\n"),
-            object.to_owned() + &object[..24],
-            "ref: refs/heads/feat/\u{44f}-\u{1f600}\u{fe0f}_1.2+3#4@5=6,7%8!9{10}\n".to_owned(),
-            format!("ref: refs/{}", "x".repeat(GIT_HEAD_MAX - 10)),
-        ] {
-            assert!(
-                is_git_head(text.as_bytes()) && is_valid_git_head(text.as_bytes()),
-                "{text}"
-            );
-        }
-        // Git takes these, and a prompt that has the shell expand them would run what they say, or show another name.
-        for name in SHELL_CHARACTERS
-            .chars()
-            .filter(|c| *c != '\\')
-            .chain(['\u{85}', '\u{202e}', '\u{2066}'])
-        {
-            let text = format!("ref: refs/heads/x{name}y\n");
-            assert!(
-                is_git_head(text.as_bytes()) && !is_valid_git_head(text.as_bytes()),
-                "{text:?}"
-            );
-        }
-        assert!(!is_valid_git_head(b"ref: refs/heads/\x9b1m"));
-        for text in [
-            String::new(),
-            "\n".to_owned(),
-            "garbage\n".to_owned(),
-            "ref: refs/".to_owned(),
-            "ref: ".to_owned(),
-            "ref: ../x".to_owned(),
-            "ref: refs/heads/a:b\n".to_owned(),
-            "ref: heads/main\n".to_owned(),
-            "ref: refs/../../x\n".to_owned(),
-            "ref: refs/heads/a b\n".to_owned(),
-            "ref: refs/heads/a\n\n".to_owned(),
-            "ref: refs/heads/a\0\n".to_owned(),
-            object[1..].to_owned(),
-            format!("{object}0"),
-            format!("{object} x"),
-            format!("g{}", &object[1..]),
-            format!("ref: refs/{}", "x".repeat(GIT_HEAD_MAX - 9)),
-        ] {
-            assert!(
-                !is_git_head(text.as_bytes()) && !is_valid_git_head(text.as_bytes()),
-                "{text:?}"
-            );
         }
     }
 }
