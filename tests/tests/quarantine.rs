@@ -415,16 +415,15 @@ place_test!(names_that_take_long_hold_up_nobody, ordinary_only);
 /// A path whose every directory could be a repository takes milliseconds to judge, and other calls wait for the lock meanwhile: in a
 /// debug build 700 levels took 12 seconds. What lies at the top is judged all the same.
 fn names_that_take_long_hold_up_nobody(place: Place) {
-    // Each move of a directory costs a look below it.
-    let depth = if place.tier == Tier::Flat { 30 } else { 45 };
+    // The cost of a look at one name grows with the square.
+    let depth = if place.tier == Tier::Flat { 30 } else { 90 };
     let script = format!(
         "python3 -c '
 import os
-os.mkdir(\"info\")
+deep = \"info/\" * {depth}
+os.makedirs(deep)
 for n in range(250):
-    os.mkdir(f\"info/{{n}}\"); open(f\"info/{{n}}/config\", \"w\").close()
-for n in range({depth}):
-    os.mkdir(\"t\"); os.rename(\"info\", \"t/info\"); os.rename(\"t\", \"info\")
+    os.mkdir(f\"{{deep}}{{n}}\"); open(f\"{{deep}}{{n}}/config\", \"w\").close()
 '; echo x > lefthook.yml"
     );
     let world = World::ablated(place, LOOKED_AT);
