@@ -18,7 +18,6 @@ use executor_spec::undo_directory;
 use executor_sys::file::open_without_links;
 use executor_sys::opened_way::OpenedWay;
 use executor_sys::random;
-use nix::Result;
 use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, RenameFlags, ResolveFlag, openat, openat2, renameat2};
@@ -92,7 +91,7 @@ impl Misplaced {
         let mut findings = Vec::new();
         self.0.retain_mut(|object| {
             let taken = take(&object.identity, &object.path, &lock, spec);
-            let stays = taken.as_ref().is_err_and(may_be_taken_later);
+            let stays = taken.as_ref().is_err_and(NotTaken::may_be_taken_later);
             if !stays || !object.is_said {
                 let is_news = !object.is_said || taken.is_ok();
                 findings.extend(is_news.then(|| describe_taking(&object.path, taken, spec)));
@@ -104,12 +103,37 @@ impl Misplaced {
     }
 }
 
-/// Whether what cannot be taken may be taken after a later call.
-fn may_be_taken_later(errno: &Errno) -> bool {
-    !matches!(errno, Errno::ENOENT | Errno::ESTALE | Errno::EPERM)
+/// Why an object was not taken away.
+#[derive(Debug, PartialEq, Eq)]
+enum NotTaken {
+    /// It is gone, or another object lies there.
+    Gone,
+    /// A rule of ours: calls cannot have made it there, or it was protected when the session opened.
+    Refused,
+    /// The kernel's error, or a bound of ours; it may be taken after a later call.
+    Failed(Errno),
 }
 
-fn describe_taking(path: &Path, taken: Result<PathBuf>, spec: &SandboxSpec) -> Finding {
+impl From<Errno> for NotTaken {
+    fn from(errno: Errno) -> Self {
+        match errno {
+            Errno::ENOENT => NotTaken::Gone,
+            errno => NotTaken::Failed(errno),
+        }
+    }
+}
+
+impl NotTaken {
+    /// Whether it may be taken after a later call.
+    fn may_be_taken_later(&self) -> bool {
+        match self {
+            NotTaken::Gone | NotTaken::Refused => false,
+            NotTaken::Failed(_) => true,
+        }
+    }
+}
+
+fn describe_taking(path: &Path, taken: Result<PathBuf, NotTaken>, spec: &SandboxSpec) -> Finding {
     let why = "The call made it here, where your programs act on it by themselves and no call may make anything.";
     match taken {
         Ok(place) => {
@@ -122,16 +146,20 @@ fn describe_taking(path: &Path, taken: Result<PathBuf>, spec: &SandboxSpec) -> F
                 .with_state(format!("in quarantine: central:{}", place.display()))
                 .with_advice(advice)
         }
-        Err(Errno::ENOENT | Errno::ESTALE) => of_repository(FindingKind::NotTaken, path, why)
+        Err(NotTaken::Gone) => of_repository(FindingKind::NotTaken, path, why)
             .with_state("no longer there; nothing was taken away")
             .with_advice("see where it has gone"),
-        Err(errno) => of_repository(FindingKind::NotTaken, path, why)
-            .with_state(format!(
-                "could NOT be taken away and may still be there: {}",
-                errno.desc()
-            ))
-            .with_advice("remove it if you do not trust it"),
+        Err(NotTaken::Refused) => still_there(path, why, "something protected lies there"),
+        Err(NotTaken::Failed(errno)) => still_there(path, why, errno.desc()),
     }
+}
+
+fn still_there(path: &Path, why: &str, reason: &str) -> Finding {
+    of_repository(FindingKind::NotTaken, path, why)
+        .with_state(format!(
+            "could NOT be taken away and may still be there: {reason}"
+        ))
+        .with_advice("remove it if you do not trust it")
 }
 
 /// Moves the object into quarantine; returns its path there, relative to the central root.
@@ -140,19 +168,21 @@ fn take(
     path: &Path,
     lock: &dyn Fn() -> bool,
     spec: &SandboxSpec,
-) -> Result<PathBuf> {
+) -> Result<PathBuf, NotTaken> {
     // The path comes from a cell's first process.
-    if !is_in_reach(path, spec) || holds_protected(path, spec) {
-        return Err(Errno::EPERM);
-    }
-    let (parent, name) = path.parent().zip(path.file_name()).ok_or(Errno::EINVAL)?;
-    // What a command has closed, it may have closed for this.
     let root = roots(spec).find(|root| path.starts_with(root));
-    let _open = OpenedWay::open(root.ok_or(Errno::EPERM)?, path)?;
+    let root = root.filter(|_| is_in_reach(path, spec) && !holds_protected(path, spec));
+    let root = root.ok_or(NotTaken::Refused)?;
+    let (parent, name) = path
+        .parent()
+        .zip(path.file_name())
+        .ok_or(NotTaken::Refused)?;
+    // What a command has closed, it may have closed for this.
+    let _open = OpenedWay::open(root, path)?;
     let parent = open_without_links(parent)?;
     let quarantine = open_quarantine(spec)?;
     if !lock() {
-        return Err(Errno::ENOLCK);
+        return Err(NotTaken::Failed(Errno::ENOLCK));
     }
     check(&parent, name, identity, spec)?;
     let number = random::bytes().map_err(|_| Errno::EIO)?;
@@ -179,17 +209,17 @@ fn move_into(
     (parent, name): (&OwnedFd, &OsStr),
     identity: &[u8],
     spec: &SandboxSpec,
-) -> Result<()> {
+) -> Result<(), NotTaken> {
     let holder = openat(quarantine, holder, DIRECTORY, Mode::empty())?;
     let flags = RenameFlags::RENAME_NOREPLACE;
     renameat2(parent, name, &holder, name, flags)?;
     // The user's programs do not know the lock: what is somebody else's goes back. Where it cannot, the result says where it lies.
-    if let Err(errno) = check(&holder, name, identity, spec)
+    if let Err(not_ours) = check(&holder, name, identity, spec)
         && renameat2(&holder, name, parent, name, flags).is_ok()
     {
-        return Err(errno);
+        return Err(not_ours);
     }
-    fchmod(&holder, Mode::empty())
+    Ok(fchmod(&holder, Mode::empty())?)
 }
 
 /// The lock on names, if no cell holds it for long.
@@ -241,7 +271,12 @@ fn lies_below<'a>(path: &Path, mut roots: impl Iterator<Item = &'a Path>, own: &
 }
 
 /// Checks that a name leads to this object, and that it was not protected when the session opened.
-fn check(parent: &OwnedFd, name: &OsStr, identity: &[u8], spec: &SandboxSpec) -> Result<()> {
+fn check(
+    parent: &OwnedFd,
+    name: &OsStr,
+    identity: &[u8],
+    spec: &SandboxSpec,
+) -> Result<(), NotTaken> {
     let object = openat(
         parent,
         name,
@@ -249,7 +284,7 @@ fn check(parent: &OwnedFd, name: &OsStr, identity: &[u8], spec: &SandboxSpec) ->
         Mode::empty(),
     )?;
     if CreatedFiles::identity(&object).as_deref() != Some(identity) {
-        return Err(Errno::ESTALE);
+        return Err(NotTaken::Gone);
     }
     let stat = fstat(&object)?;
     match spec
@@ -257,13 +292,13 @@ fn check(parent: &OwnedFd, name: &OsStr, identity: &[u8], spec: &SandboxSpec) ->
         .objects
         .protection((stat.st_dev, stat.st_ino), || born_object(&object))
     {
-        Some(_) => Err(Errno::EPERM),
+        Some(_) => Err(NotTaken::Refused),
         None => Ok(()),
     }
 }
 
 /// Opens the directory, which is created if necessary, if there is room.
-fn open_quarantine(spec: &SandboxSpec) -> Result<OwnedFd> {
+fn open_quarantine(spec: &SandboxSpec) -> Result<OwnedFd, Errno> {
     undo_directory::make(&spec.central);
     let above = undo_directory::open(&spec.central).ok_or(Errno::ENOTDIR)?;
     match mkdirat(&above, NAME, Mode::S_IRWXU) {
@@ -316,6 +351,16 @@ mod tests {
         let new = misplaced.0.iter().filter(|object| !object.is_said);
         assert_eq!(new.count(), 12);
         assert_eq!(misplaced.0[0].path, Path::new("/p/12"));
+    }
+
+    #[test]
+    fn only_a_rule_of_ours_is_final() {
+        for errno in [Errno::EPERM, Errno::EACCES, Errno::EROFS, Errno::EDQUOT] {
+            assert!(NotTaken::from(errno).may_be_taken_later(), "{errno}");
+        }
+        for end in [NotTaken::Refused, NotTaken::from(Errno::ENOENT)] {
+            assert!(!end.may_be_taken_later(), "{end:?}");
+        }
     }
 
     /// What a first process that was taken over might report.
