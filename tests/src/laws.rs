@@ -1175,6 +1175,37 @@ fn bounds_of(text: &str) -> Vec<[String; 2]> {
     each.collect()
 }
 
+/// A refusal of ours is a verdict and never an error of the kernel: the judge knows none, and no question of the supervisor whether
+/// something may be done is answered by one.
+pub fn verdicts_are_no_errors(root: &Path) -> Violations {
+    let mut violations = Violations::new();
+    let judge = rust_files(&root.join("policies/guard/src"));
+    let supervisor = rust_files(&root.join("executor/supervisor/src"));
+    if judge.is_empty() || supervisor.is_empty() {
+        return vec!["the judge or the supervisor is not where it was".into()];
+    }
+    for file in judge {
+        let code = code_only(&fs::read_to_string(&file).unwrap_or_default());
+        let known = ["Errno", "nix::", "libc::"].into_iter();
+        violations.extend(
+            known
+                .filter(|word| code.contains(word))
+                .map(|word| format!("{}: {word}", file.display())),
+        );
+    }
+    for file in supervisor {
+        let code = code_only(&fs::read_to_string(&file).unwrap_or_default());
+        for question in code.split("fn may_").skip(1) {
+            let signature = question.split(['{', ';']).next().unwrap_or_default();
+            if signature.contains("Result<()") || signature.contains("Errno") {
+                let name = signature.split(['(', '<']).next().unwrap_or_default();
+                violations.push(format!("{}: may_{name} returns no verdict", file.display()));
+            }
+        }
+    }
+    violations
+}
+
 /// The README in a crate's folder and the crate's documentation are the same text.
 pub fn every_crate_includes_its_readme(root: &Path) -> Violations {
     let mut violations = Violations::new();

@@ -84,6 +84,7 @@ fn imports_run_downwards() {
     let law = Law::kept(laws::imports_run_downwards);
     law.catches(|copy| copy.depend("orchestrator", "executor = { path = \"../executor\" }"));
     law.catches(|copy| copy.depend("broker-protocol", "policies.workspace = true"));
+    law.catches(|copy| copy.depend("policies/guard", "broker-protocol.workspace = true"));
     law.catches(|copy| copy.write("Cargo.toml", "broken"));
 }
 
@@ -152,6 +153,38 @@ fn bounds_are_listed() {
             "executor/src/planted.rs",
             "// const PLANTED_MAX: usize = 7;",
         )
+    });
+}
+
+once_test!(verdicts_are_no_errors);
+fn verdicts_are_no_errors() {
+    let law = Law::kept(laws::verdicts_are_no_errors)
+        .in_copies_of(&["policies/guard", "executor/supervisor"]);
+    for (file, text) in [
+        (
+            "policies/guard/src",
+            "pub fn f() -> Result<Verdict, Errno> {}",
+        ),
+        (
+            "policies/guard/src",
+            "pub fn f() -> nix::Result<Verdict> {}",
+        ),
+        (
+            "executor/supervisor/src",
+            "fn may_x(&self) -> Result<()> {}",
+        ),
+        (
+            "executor/supervisor/src",
+            "fn may_x(\n    &self,\n) -> Option<Errno> {}",
+        ),
+    ] {
+        law.catches(|copy| copy.write(&format!("{file}/planted.rs"), text));
+    }
+    law.allows(|copy| {
+        copy.write(
+            "executor/supervisor/src/planted.rs",
+            "fn may_x(&self) -> Result<Verdict> { g::<Errno>() }\nfn may_y(&self) -> bool {}",
+        );
     });
 }
 

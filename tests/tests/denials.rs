@@ -368,7 +368,7 @@ fn each_denial_names_the_thing_what_closed_it_and_what_would_open_it(place: Plac
 }
 
 /// Ordinary work, some of which fails for its own reasons.
-const ORDINARY: [(&str, bool); 6] = [
+const ORDINARY: [(&str, bool); 7] = [
     ("git status && git commit -q --allow-empty -m x", true),
     (
         "echo x > file && cat file && mv file other && rm other",
@@ -378,6 +378,12 @@ const ORDINARY: [(&str, bool); 6] = [
     ("cat nothing", false),
     ("mkdir closed && chmod 0 closed && touch closed/x", false),
     ("grep -r nothing-like-this /usr/share/misc; exit 3", false),
+    // The kernel refuses what the supervisor does for the program in a closed directory: no rule of ours did.
+    (
+        "cp .git/HEAD .git/HEAD.lock && chmod 555 .git; : closed; ! mv -f .git/HEAD.lock .git/HEAD; \
+         refused=$?; chmod 755 .git; rm -f .git/HEAD.lock; exit $refused",
+        true,
+    ),
 ];
 
 place_test!(what_is_not_denied_is_not_told);

@@ -3,6 +3,7 @@
 
 use crate::object::by_descriptor;
 use crate::tcp::is_over;
+use broker_protocol::AttemptKind;
 use executor_sys::{file, message};
 use nix::Result;
 use nix::errno::Errno;
@@ -12,6 +13,7 @@ use nix::sys::socket::sockopt::SocketError;
 use nix::sys::socket::{UnixAddr, connect, getsockopt};
 use nix::sys::stat::Mode;
 use nix::unistd::pipe2;
+use policies_guard::{Rule, Verdict};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -27,6 +29,39 @@ pub enum Answer {
     Pending(Pending),
     /// The kernel continues the call: nothing is decided about it here.
     GoOn,
+}
+
+/// The error with which a refusal of ours is answered: the only place where it becomes one of the kernel's. Programs expect `EPERM` for
+/// metadata; across file systems they copy.
+pub fn errno_of(rule: Rule, kind: AttemptKind) -> Errno {
+    match rule {
+        Rule::SecondName | Rule::OtherArea => Errno::EXDEV,
+        Rule::Outside
+        | Rule::Name
+        | Rule::Object
+        | Rule::Transit
+        | Rule::KeptPart
+        | Rule::Structure
+        | Rule::Repository
+        | Rule::LinkInRepository
+        | Rule::Content
+        | Rule::EmptyDirectories
+        | Rule::OtherStorage => {
+            if kind == AttemptKind::Metadata {
+                Errno::EPERM
+            } else {
+                Errno::EACCES
+            }
+        }
+    }
+}
+
+/// The same for a verdict, where nothing is noted for the result.
+pub fn unnoted(verdict: Verdict, kind: AttemptKind) -> Result<()> {
+    match verdict {
+        Verdict::Allow => Ok(()),
+        Verdict::Refuse(rule) => Err(errno_of(rule, kind)),
+    }
 }
 
 /// A call that waits for another process.
@@ -239,4 +274,24 @@ fn has_writer(fd: &OwnedFd) -> Result<bool> {
 /// Sets the status flags that the caller requested on a descriptor.
 pub fn set_flags(fd: &OwnedFd, flags: OFlag) -> Result<()> {
     fcntl(fd, FcntlArg::F_SETFL(flags)).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_answered_as_programs_expect() {
+        for (rule, kind, errno) in [
+            (Rule::Name, AttemptKind::Write, Errno::EACCES),
+            (Rule::Outside, AttemptKind::Read, Errno::EACCES),
+            (Rule::Outside, AttemptKind::Metadata, Errno::EPERM),
+            (Rule::SecondName, AttemptKind::Write, Errno::EXDEV),
+            (Rule::OtherArea, AttemptKind::Write, Errno::EXDEV),
+        ] {
+            assert_eq!(errno_of(rule, kind), errno, "{rule:?}");
+            assert_eq!(unnoted(Verdict::Refuse(rule), kind), Err(errno), "{rule:?}");
+        }
+        assert_eq!(unnoted(Verdict::Allow, AttemptKind::Write), Ok(()));
+    }
 }

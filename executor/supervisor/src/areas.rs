@@ -5,9 +5,9 @@ use broker_protocol::{Layer, Zone};
 use executor_spec::packages::is_in_packages;
 use executor_spec::sandbox::{CACHES, SandboxSpec};
 use nix::Result;
-use nix::errno::Errno;
 use nix::sys::stat::{FileStat, fstat, stat};
 use policies::Access;
+use policies_guard::{Rule, Verdict};
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs;
@@ -152,13 +152,13 @@ impl Areas {
 
     /// Checks that a directory whose path is in private storage belongs to that storage: a root that was
     /// moved there, or another cell's root received as a descriptor, would not be where the rules expect it.
-    pub(crate) fn check_private(&self, directory: &OwnedFd, real: &Path) -> Result<()> {
+    pub(crate) fn check_private(&self, directory: &OwnedFd, real: &Path) -> Result<Verdict> {
         let area = self.areas.iter().find(|(root, ..)| real.starts_with(root));
         match area.filter(|_| self.own_root) {
             Some((root, Area::Scratch, _)) if stat(root)?.st_dev != fstat(directory)?.st_dev => {
-                Err(Errno::EACCES)
+                Ok(Verdict::Refuse(Rule::OtherStorage))
             }
-            Some(_) | None => Ok(()),
+            Some(_) | None => Ok(Verdict::Allow),
         }
     }
 
@@ -234,7 +234,7 @@ impl Areas {
 
     /// Checks by path what Landlock enforces by file: nothing outside the views is opened, and
     /// outside the areas only devices may be opened for writing.
-    pub(crate) fn check_reach(&self, real: &Path, stat: &FileStat, write: bool) -> Result<()> {
+    pub(crate) fn check_reach(&self, real: &Path, stat: &FileStat, write: bool) -> Verdict {
         // A pipe, or memory without a name: it was reached through a descriptor that the caller has.
         let unnamed = !real.is_absolute() || real.as_os_str().as_bytes().starts_with(b"/memfd:");
         let allowed = match self.of(real) {
@@ -244,7 +244,7 @@ impl Areas {
             Some((_, access)) => access == Access::Write || !write,
             None => self.is_visible(real) && (!write || is(stat, libc::S_IFCHR)),
         };
-        if allowed { Ok(()) } else { Err(Errno::EACCES) }
+        Verdict::refuse_if(!allowed, Rule::Outside)
     }
 
     /// The path relative to each zone that contains it, with the zone's root; for a removed file its last name.

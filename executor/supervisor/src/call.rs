@@ -1,5 +1,6 @@
 //! One supervised call, and what the handling of each needs.
 
+use crate::answer::errno_of;
 use crate::caller::{Caller, KnownProcess};
 use crate::copied_bytes::CopiedBytes;
 use crate::empty_directories::EmptyDirectories;
@@ -21,6 +22,7 @@ use executor_sys::notify::{self, Wake};
 use nix::Result;
 use nix::errno::Errno;
 use nix::sys::stat::{FileStat, stat};
+use policies_guard::{Rule, Verdict};
 use std::cell::RefCell;
 use std::ffi::{CString, OsStr};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -94,32 +96,27 @@ impl Call<'_> {
         }
     }
 
-    /// Notes that the rules refused something at a path; for `map_err`.
-    pub fn refused(&self, kind: AttemptKind, real: &Path) -> impl Fn(Errno) -> Errno {
-        move |errno| {
-            if matches!(errno, Errno::EACCES | Errno::EPERM) {
-                self.note(
-                    kind,
-                    self.rules.cause(kind, real),
-                    real.as_os_str().as_bytes(),
-                );
-            }
-            errno
+    /// Goes on with a call that the rules allow at a path, and notes and answers a refusal.
+    pub fn admit(&self, kind: AttemptKind, real: &Path, verdict: Verdict) -> Result<()> {
+        match verdict {
+            Verdict::Allow => Ok(()),
+            Verdict::Refuse(rule) => Err(self.refused(kind, real, rule)),
         }
     }
 
-    /// Reports as missing what is closed for reading beside the roots, and in `/` a file; for `map_err`.
-    pub fn missing(&self, real: &Path, stat: &FileStat) -> impl Fn(Errno) -> Errno {
+    /// Notes that a rule refused something at a path, and returns the answer. Where programs copy instead, nothing failed.
+    pub fn refused(&self, kind: AttemptKind, real: &Path, rule: Rule) -> Errno {
+        if let Some(cause) = self.rules.cause(kind, real, rule) {
+            self.note(kind, cause, real.as_os_str().as_bytes());
+        }
+        errno_of(rule, kind)
+    }
+
+    /// Whether what is closed for reading is reported as missing: beside the roots, and in `/` a file.
+    pub fn is_missing(&self, real: &Path, stat: &FileStat) -> bool {
         let in_root = real.parent() == Some(Path::new("/")) && !is(stat, libc::S_IFDIR);
         let outside = !self.rules.areas.own_root && !self.rules.areas.is_visible(real);
-        let missing = self.rules.areas.is_missing(real) || in_root && outside;
-        move |errno| {
-            if errno == Errno::EACCES && missing {
-                Errno::ENOENT
-            } else {
-                errno
-            }
-        }
+        self.rules.areas.is_missing(real) || in_root && outside
     }
 
     /// Notes that the kernel refused a change outside what a cell may change: what the kernel
@@ -127,7 +124,7 @@ impl Call<'_> {
     pub fn refused_by_kernel(&self, real: &Path) -> impl Fn(Errno) -> Errno {
         move |errno| {
             let closed = matches!(errno, Errno::EACCES | Errno::EPERM | Errno::EROFS);
-            if closed && self.rules.cause(AttemptKind::Write, real) == Cause::Outside {
+            if closed && self.rules.is_outside(AttemptKind::Write, real) {
                 self.note(
                     AttemptKind::Write,
                     Cause::Outside,

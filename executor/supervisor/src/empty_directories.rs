@@ -4,8 +4,8 @@
 use crate::find::Found;
 use crate::object::errno;
 use nix::Result;
-use nix::errno::Errno;
 use nix::unistd::{UnlinkatFlags, unlinkat};
+use policies_guard::{Rule, Verdict};
 use std::cell::RefCell;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
@@ -20,14 +20,14 @@ pub struct EmptyDirectories(RefCell<Vec<(OwnedFd, OsString)>>);
 
 impl EmptyDirectories {
     /// Adds one that is about to be created.
-    pub fn add(&self, found: &Found) -> Result<()> {
+    pub fn add(&self, found: &Found) -> Result<Verdict> {
         let mut all = self.0.borrow_mut();
         if all.len() >= EMPTY_MAX {
-            return Err(Errno::EACCES);
+            return Ok(Verdict::Refuse(Rule::EmptyDirectories));
         }
         let parent = found.parent.try_clone().map_err(errno)?;
         all.push((parent, OsStr::from_bytes(&found.name).to_owned()));
-        Ok(())
+        Ok(Verdict::Allow)
     }
 
     /// Removes those that are still empty.

@@ -5,6 +5,7 @@ use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::sys::stat::Mode;
+use policies_guard::Verdict;
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
@@ -16,12 +17,16 @@ const DIRECTORY: OFlag = OFlag::O_DIRECTORY
     .union(OFlag::O_NOFOLLOW)
     .union(OFlag::O_CLOEXEC);
 
-/// Visits everything below the directory `name` of `parent`: each entry's directory, and its path relative to `name`.
+/// Visits everything below the directory `name` of `parent`: each entry's directory, and its path relative to `name`. Returns the first
+/// refusal.
+///
+/// # Errors
+/// The kernel's; `EXDEV` if there are too many entries to judge them.
 pub(crate) fn each_entry(
     parent: &OwnedFd,
     name: &OsStr,
-    visit: impl Fn(&Dir, &Path) -> Result<()>,
-) -> Result<()> {
+    visit: impl Fn(&Dir, &Path) -> Result<Verdict>,
+) -> Result<Verdict> {
     let mut left = vec![(
         Dir::openat(parent, name, DIRECTORY, Mode::empty())?,
         PathBuf::new(),
@@ -39,7 +44,10 @@ pub(crate) fn each_entry(
             }
             let name = OsStr::from_bytes(entry.file_name().to_bytes());
             let path = below.join(name);
-            visit(&directory, &path)?;
+            let verdict = visit(&directory, &path)?;
+            if !verdict.is_allowed() {
+                return Ok(verdict);
+            }
             match Dir::openat(&directory, name, DIRECTORY, Mode::empty()) {
                 Ok(directory) => left.push((directory, path)),
                 Err(Errno::ENOTDIR | Errno::ELOOP) => {}
@@ -47,5 +55,5 @@ pub(crate) fn each_entry(
             }
         }
     }
-    Ok(())
+    Ok(Verdict::Allow)
 }

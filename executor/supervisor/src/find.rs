@@ -1,9 +1,11 @@
 //! Resolves a caller's path to a descriptor: links are followed here, and `/proc/self` is the caller's.
 
+use crate::answer::unnoted;
 use crate::areas::Areas;
 use crate::caller::{Caller, KnownProcess, PATH_ONLY};
 use crate::object::{is, real};
 use crate::rules::AccessRules;
+use broker_protocol::AttemptKind;
 use nix::Result;
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, open, openat, openat2, readlinkat};
@@ -53,7 +55,10 @@ impl Found {
     /// Its real path, for creating, moving or removing it.
     pub fn real(&self, areas: &Areas) -> Result<PathBuf> {
         let directory = real(&self.parent)?;
-        areas.check_private(&self.parent, &directory)?;
+        unnoted(
+            areas.check_private(&self.parent, &directory)?,
+            AttemptKind::Write,
+        )?;
         Ok(directory.join(OsStr::from_bytes(&self.name)))
     }
 }

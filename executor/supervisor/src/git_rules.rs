@@ -5,11 +5,11 @@ use crate::entries::each_entry;
 use crate::object::is;
 use crate::rules::AccessRules;
 use nix::Result;
-use nix::errno::Errno;
 use nix::fcntl::AtFlags;
 use nix::sys::stat::fstatat;
 use policies_guard::{
-    Member, MemberKind, Protection, Repository, is_in_git_directory, may_be_git_directory,
+    Member, MemberKind, Protection, Repository, Rule, Verdict, is_in_git_directory,
+    may_be_git_directory,
 };
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -21,18 +21,23 @@ impl AccessRules {
     ///
     /// `HEAD` comes only below a directory that is called `.git` or `NAME.git`: so no directory is on its way to a repository
     /// that can be given another name later.
-    pub(crate) fn may_shape(
+    pub(crate) fn may_shape(&self, parent: &OwnedFd, real: &Path, kind: libc::mode_t) -> Verdict {
+        self.may_come_about(parent, real)
+            .and(|| self.may_structure(parent, real, kind))
+    }
+
+    /// The same, as far as only the structure counts.
+    pub(crate) fn may_structure(
         &self,
         parent: &OwnedFd,
         real: &Path,
         kind: libc::mode_t,
-    ) -> Result<()> {
-        self.may_come_about(parent, real)?;
+    ) -> Verdict {
         let (Some((repository, member)), Some(directory)) = (member(real), real.parent()) else {
-            return Ok(());
+            return Verdict::Allow;
         };
         if self.areas.in_zones(directory).next().is_none() {
-            return Ok(());
+            return Verdict::Allow;
         }
         let head = member.kind == MemberKind::Head;
         let outside = head && !self.is_in_git(directory) && !self.was_git(directory);
@@ -41,7 +46,7 @@ impl AccessRules {
             true => kind != kind_of(member),
             false => outside || repository.is_completed_by(member, has),
         };
-        if refused { Err(Errno::EACCES) } else { Ok(()) }
+        Verdict::refuse_if(refused, Rule::Structure)
     }
 
     /// May the directory `name` of `parent` be moved to `to`? No `HEAD` in it may come where none may be
@@ -52,19 +57,19 @@ impl AccessRules {
         name: &OsStr,
         from: &Path,
         to: &Path,
-    ) -> Result<()> {
+    ) -> Result<Verdict> {
         let called_git = |path: &Path| {
             path.file_name()
                 .is_some_and(|name| may_be_git_directory(name.as_bytes()))
         };
         if !self.is_in_git(from) && !self.was_git(from) || called_git(from) && called_git(to) {
-            return Ok(());
+            return Ok(Verdict::Allow);
         }
         each_entry(parent, name, |directory, path| {
             let Some((repository, head)) =
                 member(path).filter(|(_, member)| member.kind == MemberKind::Head)
             else {
-                return Ok(());
+                return Ok(Verdict::Allow);
             };
             let to = to.join(path);
             let may_be = to
@@ -76,19 +81,15 @@ impl AccessRules {
             };
             let open =
                 || in_git() && !repository.is_completed_by(head, |member| has(directory, member));
-            if may_be || open() {
-                Ok(())
-            } else {
-                Err(Errno::EACCES)
-            }
+            Ok(Verdict::refuse_if(!may_be && !open(), Rule::Structure))
         })
     }
 
     /// May a link be created here? The user's git writes through links in its directory: what it appends to `logs` or renames to
     /// `packed-refs` would go to their targets. `git init` creates a link with the text `testing`, to see whether it can.
-    pub(crate) fn may_link_here(&self, real: &Path, target: Option<&[u8]>) -> Result<()> {
+    pub(crate) fn may_link_here(&self, real: &Path, target: Option<&[u8]>) -> Verdict {
         let harmless = target == Some(b"testing") || !self.is_in_git(real);
-        if harmless { Ok(()) } else { Err(Errno::EACCES) }
+        Verdict::refuse_if(!harmless, Rule::LinkInRepository)
     }
 
     /// May the directory `name` of `parent` be moved to `to`, if it contains links, or is too large to be checked?
@@ -98,15 +99,15 @@ impl AccessRules {
         name: &OsStr,
         from: &Path,
         to: &Path,
-    ) -> Result<()> {
+    ) -> Result<Verdict> {
         if self.is_in_git(from) || !self.is_in_git(to) {
-            return Ok(());
+            return Ok(Verdict::Allow);
         }
         each_entry(parent, name, |directory, path| {
             let name = path.file_name().unwrap_or_default();
             let stat = fstatat(directory, name, AtFlags::AT_SYMLINK_NOFOLLOW)?;
             let ordinary = is(&stat, libc::S_IFREG) || is(&stat, libc::S_IFDIR);
-            if ordinary { Ok(()) } else { Err(Errno::EACCES) }
+            Ok(Verdict::refuse_if(!ordinary, Rule::LinkInRepository))
         })
     }
 

@@ -161,9 +161,8 @@ impl Call<'_> {
         };
         self.check()?;
         let may = |object: &OwnedFd, path: &Path, stat: &FileStat| {
-            self.rules
-                .may_mark(object, path, stat)
-                .map_err(self.refused(AttemptKind::Metadata, path))
+            let verdict = self.rules.may_mark(object, path, stat)?;
+            self.admit(AttemptKind::Metadata, path, verdict)
         };
         if by_path {
             return Ok(self

@@ -9,13 +9,13 @@ use crate::object::{by_descriptor, is, kind, real};
 use broker_protocol::AttemptKind::Write;
 use executor_spec::created::identity_of;
 use executor_spec::known_directories::Identity;
-use executor_spec::refusals::Cause;
 use executor_sys::take_back::take_back;
 use nix::Result;
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, RenameFlags, openat, renameat2};
 use nix::sys::stat::{Mode, SFlag, fstat, mkdirat, mknodat};
 use nix::unistd::{UnlinkatFlags, linkat, symlinkat, unlinkat};
+use policies_guard::{Rule, Verdict};
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
@@ -30,15 +30,11 @@ impl Call<'_> {
         found.is_free()?;
         let real = found.real(&self.rules.areas)?;
         let shape = || self.rules.may_shape(&found.parent, &real, libc::S_IFDIR);
-        let verdict = self.rules.may_make(&real).and_then(|()| shape());
-        self.rules
-            .enforce(verdict)
-            .map_err(self.refused(Write, &real))?;
+        let verdict = self.rules.may_make(&real).and(shape);
+        self.admit(Write, &real, self.rules.enforce(verdict))?;
         self.rules.remember_repository(&real)?;
         if self.rules.is_closed_when_new(&real) {
-            self.empty_directories
-                .add(&found)
-                .map_err(self.refused(Write, &real))?;
+            self.admit(Write, &real, self.empty_directories.add(&found)?)?;
         }
         let mode = Mode::from_bits_truncate(mode as libc::mode_t);
         let made = self
@@ -65,9 +61,7 @@ impl Call<'_> {
         };
         let real = found.real(&self.rules.areas)?;
         let verdict = self.may_appear(&found, &real, kind);
-        self.rules
-            .enforce(verdict)
-            .map_err(self.refused(Write, &real))?;
+        self.admit(Write, &real, self.rules.enforce(verdict))?;
         let (flags, mode) = (
             SFlag::from_bits_truncate(kind),
             Mode::from_bits_truncate(mode),
@@ -82,23 +76,24 @@ impl Call<'_> {
         Ok(Answer::Value(0))
     }
 
-    /// May a new name of this kind (`S_IF*`) be created?
-    pub fn may_appear(&self, found: &Found, real: &Path, kind: libc::mode_t) -> Result<()> {
-        self.rules.may_have(real, kind)?;
-        self.rules.may_set_out(real)?;
-        self.rules.may_shape(&found.parent, real, kind)
+    /// May a new name of this kind (`S_IF*`) be created? That a repository would come about explains more than the rule on its name.
+    pub fn may_appear(&self, found: &Found, real: &Path, kind: libc::mode_t) -> Verdict {
+        self.rules
+            .may_come_about(&found.parent, real)
+            .and(|| self.rules.may_have(real, kind))
+            .and(|| self.rules.may_set_out(real))
+            .and(|| self.rules.may_structure(&found.parent, real, kind))
     }
 
     /// Takes back a name that was just made, of this kind (`S_IF*`), where a repository has come about with it: a file tool or another
     /// session may have made the rest since it was asked about. Who looks last sees all of it.
     pub fn check_made(&self, found: &Found, real: &Path, kind: libc::mode_t) -> Result<()> {
-        let shape = self
-            .rules
-            .enforce(self.rules.may_shape(&found.parent, real, kind));
-        if shape.is_err() {
+        let shape = self.rules.may_shape(&found.parent, real, kind);
+        let shape = self.rules.enforce(shape);
+        if !shape.is_allowed() {
             take_back(&found.parent, Path::new(OsStr::from_bytes(&found.name)))?;
         }
-        shape.map_err(self.refused(Write, real))
+        self.admit(Write, real, shape)
     }
 
     /// Records a name that was just created, and opens it as a path descriptor.
@@ -115,11 +110,11 @@ impl Call<'_> {
         &self,
         real: &Path,
         kind: libc::mode_t,
-        verdict: Result<()>,
+        verdict: Verdict,
         from: Option<&Path>,
         object: impl FnOnce() -> Result<Identity>,
     ) {
-        if verdict.is_ok() && !self.rules.may_be_misplaced_later(real, kind) {
+        if verdict.is_allowed() && !self.rules.may_be_misplaced_later(real, kind) {
             return;
         }
         // Without an identity nothing could be taken: there the rules stand alone.
@@ -138,12 +133,9 @@ impl Call<'_> {
         // Package managers register a project in their store by a link, and expect to hear that it is there.
         found.is_free()?;
         let real = found.real(&self.rules.areas)?;
-        let link = || self.rules.may_link_here(&real, Some(target.as_bytes()));
-        let appear = || self.may_appear(&found, &real, libc::S_IFLNK);
-        let verdict = link().and_then(|()| appear());
-        self.rules
-            .enforce(verdict)
-            .map_err(self.refused(Write, &real))?;
+        let link = self.rules.may_link_here(&real, Some(target.as_bytes()));
+        let verdict = link.and(|| self.may_appear(&found, &real, libc::S_IFLNK));
+        self.admit(Write, &real, self.rules.enforce(verdict))?;
         symlinkat(target.as_c_str(), &found.parent, &found.name_for_kernel())
             .map_err(self.refused_by_kernel(&real))?;
         self.check_made(&found, &real, libc::S_IFLNK)?;
@@ -171,9 +163,7 @@ impl Call<'_> {
             return Err(Errno::ENOENT);
         }
         let real = found.real(&self.rules.areas)?;
-        self.rules
-            .may_remove(&real)
-            .map_err(self.refused(Write, &real))?;
+        self.admit(Write, &real, self.rules.may_remove(&real))?;
         unlinkat(&found.parent, &found.name_for_kernel(), how)
             .map_err(self.refused_by_kernel(&real))?;
         Ok(Answer::Value(0))
@@ -186,8 +176,9 @@ impl Call<'_> {
         let directory = real(&parent).ok()?;
         let name = Path::new(OsStr::from_bytes(name));
         let real = directory.join(name);
-        self.rules.areas.check_private(&parent, &directory).ok()?;
-        if real.starts_with("/proc") || self.rules.may_remove(&real).is_err() {
+        let storage = self.rules.areas.check_private(&parent, &directory).ok()?;
+        let verdict = storage.and(|| self.rules.may_remove(&real));
+        if real.starts_with("/proc") || !verdict.is_allowed() {
             return None;
         }
         unlinkat(&parent, name, how).ok().map(|()| Answer::Value(0))
@@ -204,21 +195,16 @@ impl Call<'_> {
         let new = self.name(new.0, new.1)?;
         let (from, to) = (real(&object)?, new.real(&self.rules.areas)?);
         let stat = fstat(&object)?;
-        self.rules
-            .may_link(&object, &from, &stat)
-            .map_err(self.refused(Write, &from))?;
+        self.admit(Write, &from, self.rules.may_link(&object, &from, &stat))?;
         // One without a name gets its first.
-        self.rules.may_protect(&to, &stat, 0)?;
+        let mut target = self.rules.may_protect(&to, &stat, 0);
         if is(&stat, libc::S_IFLNK) {
-            self.rules
-                .may_link_here(&to, None)
-                .map_err(self.refused(Write, &to))?;
+            target = target.and(|| self.rules.may_link_here(&to, None));
         }
+        self.admit(Write, &to, target)?;
         let verdict = self.may_appear(&new, &to, kind(&stat));
-        self.rules
-            .enforce(verdict)
-            .map_err(self.refused(Write, &to))?;
-        self.same_area(&from, &to)?;
+        self.admit(Write, &to, self.rules.enforce(verdict))?;
+        self.admit(Write, &to, self.same_area(&from, &to))?;
         let path = by_descriptor(&object);
         linkat(
             AT_FDCWD,
@@ -230,7 +216,7 @@ impl Call<'_> {
         self.rules.remember_link(&stat, &from, &to);
         self.check_made(&new, &to, kind(&stat))?;
         self.rules.remember(&to, &object)?;
-        if verdict.is_err() {
+        if !verdict.is_allowed() {
             self.note_name(&to, kind(&stat), verdict, None, || identity_of(&object));
         }
         Ok(Answer::Value(0))
@@ -262,12 +248,14 @@ impl Call<'_> {
             return Ok(replaced);
         }
         let exchange = flags.contains(RenameFlags::RENAME_EXCHANGE);
-        let verdict = self.may_rename((&old, &from), (&new, &to), exchange);
-        self.rules
-            .enforce(verdict)
-            .map_err(self.refused(Write, closed))?;
-        self.may_bring_repositories(&from, &to, exchange)?;
-        self.same_area(&from, &to)?;
+        let verdict = self.may_rename((&old, &from), (&new, &to), exchange)?;
+        let closed = match verdict {
+            Verdict::Refuse(Rule::Repository) => &to,
+            Verdict::Refuse(_) | Verdict::Allow => closed,
+        };
+        self.admit(Write, closed, self.rules.enforce(verdict))?;
+        self.admit_repositories(&from, &to, exchange)?;
+        self.admit(Write, &to, self.same_area(&from, &to))?;
         renameat2(
             &old.parent,
             &old.name_for_kernel(),
@@ -293,22 +281,18 @@ impl Call<'_> {
             Ok(None) => self.replace_in_repository(old, new, from, to),
             other => other,
         };
-        let replaced = match replaced {
+        match replaced {
             Ok(None) => self.replace_package_config(old, new, from, to),
             other => other,
-        };
-        replaced.map_err(self.refused(Write, to))
+        }
     }
 
     /// Checks that a rename brings no repository that a call has made over a directory that was there before.
-    fn may_bring_repositories(&self, from: &Path, to: &Path, exchange: bool) -> Result<()> {
+    fn admit_repositories(&self, from: &Path, to: &Path, exchange: bool) -> Result<()> {
         let ways = [Some((from, to)), exchange.then_some((to, from))];
         for (from, to) in ways.into_iter().flatten() {
-            let verdict = self
-                .rules
-                .enforce(self.rules.may_bring_repositories(from, to));
-            let noted = |_: &Errno| self.note(Write, Cause::Repository, to.as_os_str().as_bytes());
-            verdict.inspect_err(noted)?;
+            let verdict = self.rules.may_bring_repositories(from, to)?;
+            self.admit(Write, to, self.rules.enforce(verdict))?;
         }
         Ok(())
     }
@@ -319,7 +303,7 @@ impl Call<'_> {
         (old, from): (&Found, &Path),
         (new, to): (&Found, &Path),
         exchange: bool,
-        verdict: Result<()>,
+        verdict: Verdict,
     ) -> Result<()> {
         let there = old.object.as_ref().map(|object| (object, new, from, to));
         let back = new
@@ -355,7 +339,7 @@ impl Call<'_> {
                 .borrow_mut()
                 .follow(from, to, exchange, is_directory);
         }
-        for (object, stat, _, was, name) in moved.into_iter().filter(|_| verdict.is_err()) {
+        for (object, stat, _, was, name) in moved.into_iter().filter(|_| !verdict.is_allowed()) {
             self.note_name(name, kind(&stat), verdict, Some(was), || {
                 identity_of(object)
             });
@@ -368,55 +352,49 @@ impl Call<'_> {
         (old, from): (&Found, &Path),
         (new, to): (&Found, &Path),
         exchange: bool,
-    ) -> Result<()> {
-        self.may_move(old, from, new, to)?;
+    ) -> Result<Verdict> {
+        let moved = self.may_move(old, from, new, to)?;
         if exchange {
-            return self.may_move(new, to, old, from);
+            return moved.and_try(|| self.may_move(new, to, old, from));
         }
         let Some(replaced) = &new.object else {
-            return Ok(());
+            return Ok(moved);
         };
-        self.rules.may_divert(to, replaced)?;
-        if self.rules.keeps_repository(to) {
-            Err(Errno::EACCES)
-        } else {
-            Ok(())
-        }
+        Ok(moved
+            .and(|| self.rules.may_divert(to, replaced))
+            .and(|| Verdict::refuse_if(self.rules.keeps_repository(to), Rule::KeptPart)))
     }
 
-    fn may_move(&self, old: &Found, from: &Path, new: &Found, to: &Path) -> Result<()> {
-        self.rules.may_change(from)?;
-        let Some(object) = &old.object else {
-            return Err(Errno::ENOENT);
+    fn may_move(&self, old: &Found, from: &Path, new: &Found, to: &Path) -> Result<Verdict> {
+        let rules = self.rules;
+        let source = rules.may_change(from);
+        let Some(object) = old.object.as_ref().filter(|_| source.is_allowed()) else {
+            return source.and_try(|| Err(Errno::ENOENT));
         };
-        self.rules.may_divert(from, object)?;
-        if self.rules.keeps_repository(from) {
-            return Err(Errno::EACCES);
-        }
         let stat = fstat(object)?;
-        self.rules.may_protect(to, &stat, 1)?;
-        self.may_appear(new, to, kind(&stat))?;
-        if is(&stat, libc::S_IFDIR) {
-            let name = OsStr::from_bytes(&old.name);
-            self.rules.may_move(&old.parent, name, from)?;
-            self.rules.may_carry(&old.parent, name, from, to)?;
-            self.rules.may_carry_links(&old.parent, name, from, to)?;
+        let verdict = rules
+            .may_divert(from, object)
+            .and(|| Verdict::refuse_if(rules.keeps_repository(from), Rule::KeptPart))
+            .and(|| rules.may_protect(to, &stat, 1))
+            .and(|| self.may_appear(new, to, kind(&stat)));
+        match kind(&stat) {
+            libc::S_IFDIR => {
+                let (parent, name) = (&old.parent, OsStr::from_bytes(&old.name));
+                verdict
+                    .and_try(|| rules.may_move(parent, name, from))?
+                    .and_try(|| rules.may_carry(parent, name, from, to))?
+                    .and_try(|| rules.may_carry_links(parent, name, from, to))
+            }
+            libc::S_IFLNK => Ok(verdict.and(|| rules.may_link_here(to, None))),
+            _ => Ok(verdict),
         }
-        if is(&stat, libc::S_IFLNK) {
-            self.rules.may_link_here(to, None)?;
-        }
-        Ok(())
     }
 
     /// Protected names belong to a zone: a file moved out of it would lose its protection. To the
     /// caller, zones and scratch space look like separate file systems.
-    pub fn same_area(&self, from: &Path, to: &Path) -> Result<()> {
+    pub fn same_area(&self, from: &Path, to: &Path) -> Verdict {
         let area = |path| self.rules.areas.of(path).map(|(area, _)| area);
-        if area(from) == area(to) {
-            Ok(())
-        } else {
-            Err(Errno::EXDEV)
-        }
+        Verdict::refuse_if(area(from) != area(to), Rule::OtherArea)
     }
 
     /// A name in its directory that is created or moved; a link is not followed.

@@ -25,6 +25,7 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::stat::{Mode, fstat};
 use nix::sys::time::TimeValLike;
 use policies::Access;
+use policies_guard::Verdict;
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
@@ -212,7 +213,7 @@ impl NewName {
         kind: libc::mode_t,
         object: Identity,
         from: Option<&Path>,
-        verdict: Result<()>,
+        verdict: Verdict,
     ) -> Self {
         let from = from.map(Path::to_owned);
         Self {
@@ -220,7 +221,7 @@ impl NewName {
             kind,
             object,
             from,
-            was_refused: verdict.is_err(),
+            was_refused: !verdict.is_allowed(),
         }
     }
 
@@ -259,38 +260,45 @@ impl NewName {
         let found = if way.is_some() { self.find() } else { found };
         let verdict = match found {
             Ok(Some((parent, object))) => self.judge(rules, &parent, &object),
-            Ok(None) => Ok(()),
+            Ok(None) => return State::Harmless,
             // Where it cannot be looked at, it is only known what its path allows.
             Err(errno) if !self.was_refused && errno != Errno::ENAMETOOLONG => {
-                rules.may_have(&self.path, self.kind)
+                Ok(rules.may_have(&self.path, self.kind))
             }
             Err(_) => return State::Unknown,
         };
         match verdict {
-            Ok(()) => State::Harmless,
-            Err(Errno::EACCES) => State::Misplaced,
+            Ok(Verdict::Allow) => State::Harmless,
+            Ok(Verdict::Refuse(_)) => State::Misplaced,
+            // A command has closed what would be looked at: the verdict of when it was made stands.
+            Err(Errno::EACCES) if self.was_refused => State::Misplaced,
             Err(_) => State::Unknown,
         }
     }
 
     /// May a call make this here?
-    fn judge(&self, rules: &AccessRules, parent: &OwnedFd, object: &OwnedFd) -> Result<()> {
+    fn judge(&self, rules: &AccessRules, parent: &OwnedFd, object: &OwnedFd) -> Result<Verdict> {
         let (path, stat) = (self.path.as_path(), fstat(object)?);
-        match (is(&stat, libc::S_IFDIR), &self.from) {
-            (true, None) => rules.may_make(path)?,
+        let name = match (is(&stat, libc::S_IFDIR), &self.from) {
+            (true, None) => rules.may_make(path),
             (true, Some(from)) => {
                 let name = path.file_name().unwrap_or_default();
-                rules.may_have(path, libc::S_IFDIR)?;
-                rules.may_carry(parent, name, from, path)?;
-                rules.may_carry_links(parent, name, from, path)?;
+                rules
+                    .may_have(path, libc::S_IFDIR)
+                    .and_try(|| rules.may_carry(parent, name, from, path))?
+                    .and_try(|| rules.may_carry_links(parent, name, from, path))?
             }
-            (false, _) => rules.may_have(path, kind(&stat))?,
-        }
-        if is(&stat, libc::S_IFLNK) {
+            (false, _) => rules.may_have(path, kind(&stat)),
+        };
+        let link = || {
+            if !is(&stat, libc::S_IFLNK) {
+                return Ok(Verdict::Allow);
+            }
             let target = readlinkat(object, "")?;
-            rules.may_link_here(path, Some(target.as_bytes()))?;
-        }
-        rules.may_shape(parent, path, kind(&stat))
+            Ok(rules.may_link_here(path, Some(target.as_bytes())))
+        };
+        let verdict = name.and_try(link)?;
+        Ok(verdict.and(|| rules.may_shape(parent, path, kind(&stat))))
     }
 }
 
@@ -320,7 +328,7 @@ mod tests {
             libc::S_IFREG,
             Identity::default(),
             None,
-            Ok(()),
+            Verdict::Allow,
         )
     }
 

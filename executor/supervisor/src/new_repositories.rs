@@ -8,10 +8,9 @@
 use crate::caller::PATH_ONLY;
 use crate::rules::AccessRules;
 use nix::Result;
-use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, open};
 use nix::sys::stat::{Mode, fstatat};
-use policies_guard::{Repository, may_be_git_directory};
+use policies_guard::{Repository, Rule, Verdict, may_be_git_directory};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -19,12 +18,12 @@ use std::path::Path;
 impl AccessRules {
     /// May a repository come about with the new name `real` in the directory `parent`? By that name it is one over `parent`; as
     /// a part of the structure it makes `parent` itself one.
-    pub(crate) fn may_come_about(&self, parent: &OwnedFd, real: &Path) -> Result<()> {
+    pub(crate) fn may_come_about(&self, parent: &OwnedFd, real: &Path) -> Verdict {
         let (Some(name), Some(directory)) = (real.file_name(), real.parent()) else {
-            return Ok(());
+            return Verdict::Allow;
         };
         if self.areas.in_zones(directory).next().is_none() {
-            return Ok(());
+            return Verdict::Allow;
         }
         let name = name.as_bytes();
         let may = if Repository::by_name(name).is_some() {
@@ -37,24 +36,27 @@ impl AccessRules {
         } else {
             true
         };
-        if may { Ok(()) } else { Err(Errno::EACCES) }
+        Verdict::refuse_if(!may, Rule::Repository)
     }
 
-    /// The same where only the path is known.
-    pub(crate) fn may_come_about_at(&self, real: &Path) -> Result<()> {
-        let parent = real.parent().ok_or(Errno::EACCES)?;
-        let parent = open(parent, PATH_ONLY | OFlag::O_NOFOLLOW, Mode::empty())?;
-        self.may_come_about(&parent, real)
+    /// The rule by which a file that would name a repository is refused. Only for the text: it is refused in any case.
+    pub(crate) fn rule_of_redirect(&self, real: &Path) -> Rule {
+        let open = |path| open(path, PATH_ONLY | OFlag::O_NOFOLLOW, Mode::empty()).ok();
+        let parent = real.parent().and_then(open);
+        match parent.map(|parent| self.may_come_about(&parent, real)) {
+            Some(Verdict::Refuse(rule)) => rule,
+            Some(Verdict::Allow) | None => Rule::Name,
+        }
     }
 
     /// May what is `from` be called `to`? No repository that a call has made may come over a directory that was there before.
-    pub(crate) fn may_bring_repositories(&self, from: &Path, to: &Path) -> Result<()> {
+    pub(crate) fn may_bring_repositories(&self, from: &Path, to: &Path) -> Result<Verdict> {
         let over = self
             .made_repositories
             .moved(from, to)?
             .iter()
             .any(|path| self.is_over_another(path));
-        if over { Err(Errno::EACCES) } else { Ok(()) }
+        Ok(Verdict::refuse_if(over, Rule::Repository))
     }
 
     /// Whether a repository at this path is one over a directory that was there when the session opened.

@@ -1,6 +1,6 @@
 //! Opens files for the caller.
 
-use crate::answer::{Answer, Pending, set_flags};
+use crate::answer::{Answer, Pending, errno_of, set_flags};
 use crate::call::Call;
 use crate::find::Found;
 use crate::object::{by_descriptor, errno, is, real};
@@ -11,6 +11,7 @@ use nix::Result;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open, openat};
 use nix::sys::stat::{FileStat, Mode, fstat};
+use policies_guard::{Rule, Verdict};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
@@ -134,9 +135,7 @@ impl Call<'_> {
         let stat = fstat(&object)?;
         if how.writes() && is(&stat, libc::S_IFREG) && self.rules.is_shared(&object, &stat)? {
             let may = |object: &OwnedFd, path: &Path, stat: &FileStat| {
-                self.rules
-                    .may_open(object, path, stat, true)
-                    .map_err(self.refused(Write, path))
+                self.admit(Write, path, self.rules.may_open(object, path, stat, true)?)
             };
             let (object, real) = self.separate(object, Write, how.kept_bytes(), may)?;
             let stat = fstat(&object)?;
@@ -173,13 +172,12 @@ impl Call<'_> {
                 }
             }
             None => {
-                let opens = self.rules.may_open(&object, real, stat, how.writes());
-                let opens = opens.map_err(self.refused(how.kind(), real));
-                if how.writes() {
-                    opens
-                } else {
-                    opens.map_err(self.missing(real, stat))
-                }?;
+                let opens = self.rules.may_open(&object, real, stat, how.writes())?;
+                // The kernel's own errors are reported as they are.
+                self.admit(how.kind(), real, opens).map_err(|refused| {
+                    let is_missing = !how.writes() && self.is_missing(real, stat);
+                    if is_missing { Errno::ENOENT } else { refused }
+                })?;
             }
         }
         let directory = is(stat, libc::S_IFDIR);
@@ -236,11 +234,8 @@ impl Call<'_> {
             return Ok(locked);
         }
         let verdict = self.may_appear(found, &real, libc::S_IFREG);
-        if let Err(refused) = self
-            .rules
-            .enforce(verdict)
-            .map_err(self.refused(Write, &real))
-        {
+        if let Verdict::Refuse(rule) = self.rules.enforce(verdict) {
+            let refused = self.refused(Write, &real, rule);
             return self
                 .rules
                 .areas
@@ -280,9 +275,7 @@ impl Call<'_> {
             return Err(Errno::EFBIG);
         }
         let (object, _) = self.separate(object, Write, length, |object, path, stat| {
-            self.rules
-                .may_open(object, path, stat, true)
-                .map_err(self.refused(Write, path))
+            self.admit(Write, path, self.rules.may_open(object, path, stat, true)?)
         })?;
         let stat = fstat(&object)?;
         if is(&stat, libc::S_IFIFO) {
@@ -298,12 +291,14 @@ impl Call<'_> {
         let (stat, path) = (fstat(&object)?, real(&object)?);
         // A program that has read its settings waits for them to change.
         if self.rules.readable_secret(&object, &path, &stat).is_none() {
-            self.rules
-                .may_open(&object, &path, &stat, false)
-                .map_err(self.refused(Read, &path))?;
+            self.admit(
+                Read,
+                &path,
+                self.rules.may_open(&object, &path, &stat, false)?,
+            )?;
         }
         if !self.rules.areas.is_visible(&path) {
-            return Err(Errno::EACCES);
+            return Err(errno_of(Rule::Outside, Read));
         }
         let inotify = self.watcher(inotify)?;
         self.check()?;

@@ -7,7 +7,7 @@
 //!
 //! A call on a path elsewhere continues unchanged: whatever its memory contains by then, the caller could have passed at once.
 
-use crate::answer::Answer;
+use crate::answer::{Answer, errno_of};
 use crate::call::Call;
 use crate::object::{by_descriptor, errno, is, real};
 use broker_protocol::AttemptKind;
@@ -18,6 +18,7 @@ use nix::errno::Errno;
 use nix::fcntl::readlinkat;
 use nix::sys::stat::fstat;
 use nix::unistd::{AccessFlags, access};
+use policies_guard::Rule;
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -89,7 +90,7 @@ impl Call<'_> {
             return Ok(Answer::GoOn);
         }
         self.note(AttemptKind::Read, Cause::Outside, path.as_bytes());
-        Err(Errno::EACCES)
+        Err(errno_of(Rule::Outside, AttemptKind::Read))
     }
 
     /// The file at a path, if that is in the machine's `/tmp` and so means the session's own directory; an error if the path is

@@ -15,7 +15,7 @@
 //! `MERGE_RR` lists the files that git's `rerere` reads and writes at the next commit, and any of them may be
 //! replaced by a link later. So it stays empty: git in a cell records no resolutions, but otherwise works.
 
-use crate::answer::Answer;
+use crate::answer::{Answer, unnoted};
 use crate::call::Call;
 use crate::find::Found;
 use crate::object::{by_descriptor, errno, is};
@@ -25,14 +25,13 @@ use executor_spec::created::identity_of;
 use executor_sys::random;
 use executor_sys::stale_temporaries::{DIGITS, PREFIX};
 use nix::Result;
-use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, open, openat, renameat};
 use nix::sys::stat::{Mode, fchmod, fstat};
 use nix::unistd::{UnlinkatFlags, linkat, unlinkat};
 use policies::{
     GIT_CONFIG_MAX, PACKAGE_CONFIG_MAX, is_harmless_git_config, is_harmless_package_config,
 };
-use policies_guard::{GIT_HEAD_MAX, may_be_written_to_head};
+use policies_guard::{GIT_HEAD_MAX, Rule, may_be_written_to_head};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{Read, Write as _};
@@ -80,11 +79,11 @@ impl Call<'_> {
                 .is_some_and(|present| !self.rules.created.has(present))
         };
         if old.slash || new.slash || kept == GIT_CONFIG_MAX && theirs() {
-            return Err(Errno::EACCES);
+            return Err(self.refused(Write, to, Rule::Content));
         }
         let text = text_of(object, kept)?
             .filter(|text| is_fit(text))
-            .ok_or(Errno::EACCES)?;
+            .ok_or_else(|| self.refused(Write, to, Rule::Content))?;
         self.put_own(old, new, (from, to), &text)
     }
 
@@ -107,12 +106,12 @@ impl Call<'_> {
             .as_ref()
             .is_some_and(|present| !self.rules.created.has(present));
         if old.slash || new.slash || theirs {
-            return Err(Errno::EACCES);
+            return Err(self.refused(Write, to, Rule::Content));
         }
         let is_harmless = |text: &Vec<u8>| is_harmless_package_config(&new.name, text);
         let text = text_of(object, PACKAGE_CONFIG_MAX)?
             .filter(is_harmless)
-            .ok_or(Errno::EACCES)?;
+            .ok_or_else(|| self.refused(Write, to, Rule::Content))?;
         self.put_own(old, new, (from, to), &text)
     }
 
@@ -127,8 +126,8 @@ impl Call<'_> {
         let Some(object) = &old.object else {
             return Ok(None);
         };
-        self.rules.may_change(from)?;
-        self.same_area(from, to)?;
+        let verdict = self.rules.may_change(from);
+        self.admit(Write, to, verdict.and(|| self.same_area(from, to)))?;
         let mode = Mode::from_bits_truncate(fstat(object)?.st_mode & 0o777);
         self.replace_by_own(new, to, text, mode)?;
         unlinkat(
@@ -182,9 +181,7 @@ impl Call<'_> {
             b"commondir" if is_worktree(real.parent()) => b"../..\n".to_vec(),
             b".git" => match self.worktrees.repository_of(real, self.rules) {
                 Some(repository) => {
-                    self.rules
-                        .may_come_about(&found.parent, real)
-                        .map_err(self.refused(Write, real))?;
+                    self.admit(Write, real, self.rules.may_come_about(&found.parent, real))?;
                     self.rules.remember_repository(real)?;
                     self.rules.written_links.add(&repository)?;
                     [b"gitdir: ", repository.as_os_str().as_bytes(), b"\n"].concat()
@@ -215,7 +212,8 @@ impl Call<'_> {
         text: &[u8],
         flags: OFlag,
     ) -> Result<Answer> {
-        self.rules.may_change(real.parent().ok_or(Errno::EACCES)?)?;
+        let directory = real.parent().unwrap_or(real);
+        unnoted(self.rules.may_change(directory), Write)?;
         self.create_own(found, real, text, Mode::from_bits_truncate(0o644))?;
         let nowhere = open("/dev/null", OFlag::O_RDWR | OFlag::O_CLOEXEC, Mode::empty())?;
         Ok(Answer::Descriptor(
@@ -282,9 +280,10 @@ impl Call<'_> {
         let Some(written) = self.settings_locks.take(lock) else {
             return Ok(None);
         };
-        let present = text_of(settings, GIT_CONFIG_MAX)?.ok_or(Errno::EACCES)?;
+        let refused = || self.refused(Write, to, Rule::Content);
+        let present = text_of(settings, GIT_CONFIG_MAX)?.ok_or_else(refused)?;
         if old.slash || new.slash || text_of(&written, GIT_CONFIG_MAX)? != Some(present) {
-            return Err(Errno::EACCES);
+            return Err(refused());
         }
         let lock = OsStr::from_bytes(&old.name);
         unlinkat(&old.parent, lock, UnlinkatFlags::NoRemoveDir)?;

@@ -22,10 +22,9 @@ use executor_spec::refusals::Cause;
 use executor_spec::relay::RelayGate;
 use executor_spec::sandbox::SandboxSpec;
 use nix::Result;
-use nix::errno::Errno;
 use nix::sys::stat::FileStat;
 use policies::Access;
-use policies_guard::{Matcher, Protection, WhenNew};
+use policies_guard::{Matcher, Protection, Rule, Verdict, WhenNew};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::net::Ipv4Addr;
@@ -208,11 +207,11 @@ impl AccessRules {
     }
 
     /// What comes of a verdict on a new name: test builds can let a refused one pass.
-    pub(crate) fn enforce(&self, verdict: Result<()>) -> Result<()> {
+    pub(crate) fn enforce(&self, verdict: Verdict) -> Verdict {
         if self.enforces_names {
             verdict
         } else {
-            verdict.or(Ok(()))
+            Verdict::Allow
         }
     }
 
@@ -253,21 +252,36 @@ impl AccessRules {
             .unwrap_or(&self.names)
     }
 
-    /// Which rule refused the access at `real`.
-    pub(crate) fn cause(&self, kind: AttemptKind, real: &Path) -> Cause {
+    /// How a refusal at `real` is described; `None` if a program copies instead.
+    pub(crate) fn cause(&self, kind: AttemptKind, real: &Path, rule: Rule) -> Option<Cause> {
+        let cause = match rule {
+            Rule::SecondName | Rule::OtherArea => return None,
+            Rule::Repository if kind == AttemptKind::Write => Cause::Repository,
+            Rule::Outside
+            | Rule::Name
+            | Rule::Object
+            | Rule::Transit
+            | Rule::KeptPart
+            | Rule::Structure
+            | Rule::Repository
+            | Rule::LinkInRepository
+            | Rule::Content
+            | Rule::EmptyDirectories
+            | Rule::OtherStorage => Cause::Protected,
+        };
+        // Whatever else is against it: there nothing may be changed.
+        Some(match self.is_outside(kind, real) {
+            true => Cause::Outside,
+            false => cause,
+        })
+    }
+
+    /// Whether no such access is possible where `real` is, and no name protects it there.
+    pub(crate) fn is_outside(&self, kind: AttemptKind, real: &Path) -> bool {
         match self.areas.of(real) {
-            Some((_, Access::Write))
-                if kind == AttemptKind::Write && self.may_come_about_at(real).is_err() =>
-            {
-                Cause::Repository
-            }
-            Some((_, Access::Write)) => Cause::Protected,
-            Some((_, Access::Read))
-                if kind == AttemptKind::Read || self.protection(real).is_some() =>
-            {
-                Cause::Protected
-            }
-            Some((_, Access::Read)) | None => Cause::Outside,
+            Some((_, Access::Write)) => false,
+            Some((_, Access::Read)) => kind != AttemptKind::Read && self.protection(real).is_none(),
+            None => true,
         }
     }
 
@@ -278,15 +292,29 @@ impl AccessRules {
     }
 
     /// May this file be opened, to be changed or only read?
+    ///
+    /// # Errors
+    /// `ENOENT` for a process that does not exist for the cell; the kernel's.
     pub(crate) fn may_open(
         &self,
         object: &OwnedFd,
         real: &Path,
         stat: &FileStat,
         write: bool,
-    ) -> Result<()> {
+    ) -> Result<Verdict> {
         self.check_process(real)?;
-        self.areas.check_reach(real, stat, write)?;
+        let reach = self.areas.check_reach(real, stat, write);
+        reach.and_try(|| self.may_open_here(object, real, stat, write))
+    }
+
+    /// The same, where the cell may see and change files.
+    fn may_open_here(
+        &self,
+        object: &OwnedFd,
+        real: &Path,
+        stat: &FileStat,
+        write: bool,
+    ) -> Result<Verdict> {
         let closes = |protection: Option<Protection>| match protection {
             Some(Protection::All) => true,
             Some(Protection::Write) => write,
@@ -294,18 +322,21 @@ impl AccessRules {
         };
         let keeps = || !is(stat, libc::S_IFDIR) && self.keeps_repository(real);
         let is_leased = write && self.is_leased(real, stat);
-        let closed = closes(self.protection_of_object(object, stat)) && !is_leased
-            || closes(self.objects.protection_of_place(real))
-            || write && (self.redirects(real, stat) || keeps())
-            || closes(self.protection(real)) && !is_leased && !self.is_own(object)?;
-        if closed {
-            return Err(Errno::EACCES);
-        }
-        if closes(self.transit(real)) {
-            self.may_divert(real, object)
+        let protected = || closes(self.protection_of_object(object, stat)) && !is_leased;
+        let rule = if protected() || closes(self.objects.protection_of_place(real)) {
+            Rule::Object
+        } else if write && self.redirects(real, stat) {
+            self.rule_of_redirect(real)
+        } else if write && keeps() {
+            Rule::KeptPart
+        } else if closes(self.protection(real)) && !is_leased && !self.is_own(object)? {
+            Rule::Name
+        } else if closes(self.transit(real)) {
+            return Ok(self.may_divert(real, object));
         } else {
-            Ok(())
-        }
+            return Ok(Verdict::Allow);
+        };
+        Ok(Verdict::Refuse(rule))
     }
 
     /// Whether this is a file in a place where names below are protected: a file `.git` names the directory that is the repository.
@@ -314,51 +345,54 @@ impl AccessRules {
     }
 
     /// May this name be created, replaced, moved or removed?
-    pub(crate) fn may_change(&self, real: &Path) -> Result<()> {
+    pub(crate) fn may_change(&self, real: &Path) -> Verdict {
         match self.areas.of(real) {
             Some((_, Access::Write)) => self.may_use(real),
             _ if self.areas.own_root => self.may_use(real),
-            _ => Err(Errno::EACCES),
+            _ => Verdict::Refuse(Rule::Outside),
         }
     }
 
     /// Is this name unprotected, or has a cell of this session created it and may use it, or may one create it?
-    fn may_use(&self, real: &Path) -> Result<()> {
-        self.check_place(real)?;
+    fn may_use(&self, real: &Path) -> Verdict {
         let created = |name: &Path| self.created.has_at(name) || self.created.has_room(name);
-        let free =
-            self.protection(real).is_none() || self.all_created(real, WhenNew::Open, created);
-        if free { Ok(()) } else { Err(Errno::EACCES) }
+        let is_closed =
+            || self.protection(real).is_some() && !self.all_created(real, WhenNew::Open, created);
+        self.check_place(real)
+            .and(|| Verdict::refuse_if(is_closed(), Rule::Name))
     }
 
     /// May an empty directory be created with this name? No program acts on one, so a program that
     /// unpacks a tree loses only the files; but git fails on a directory where it expects a file.
-    pub(crate) fn may_make(&self, real: &Path) -> Result<()> {
-        self.check_place(real)?;
+    pub(crate) fn may_make(&self, real: &Path) -> Verdict {
         let created = |name: &Path| self.created.has_at(name) || self.created.has_room(name);
-        if self.is_a_file_to_git(real) {
-            return Err(Errno::EACCES);
-        }
-        match self.areas.of(real) {
-            Some((_, Access::Write)) if self.all_created(real, WhenNew::Closed, created) => Ok(()),
+        let name = || match self.areas.of(real) {
+            Some((_, Access::Write)) if self.all_created(real, WhenNew::Closed, created) => {
+                Verdict::Allow
+            }
             _ => self.may_change(real),
-        }
+        };
+        self.check_place(real)
+            .and(|| Verdict::refuse_if(self.is_a_file_to_git(real), Rule::Name))
+            .and(name)
     }
 
     /// May this name be removed? What a cell has created may be, even if git created it and it is closed.
-    pub(crate) fn may_remove(&self, real: &Path) -> Result<()> {
-        self.check_place(real)?;
-        if self.keeps_repository(real) {
-            return Err(Errno::EACCES);
-        }
+    pub(crate) fn may_remove(&self, real: &Path) -> Verdict {
+        self.check_place(real)
+            .and(|| Verdict::refuse_if(self.keeps_repository(real), Rule::KeptPart))
+            .and(|| self.may_remove_name(real))
+    }
+
+    fn may_remove_name(&self, real: &Path) -> Verdict {
         let writable = matches!(self.areas.of(real), Some((_, Access::Write)));
         // For most names this is all there is to ask.
         if (writable || self.areas.own_root) && self.protection(real).is_none() {
-            return Ok(());
+            return Verdict::Allow;
         }
         let created = || self.all_created(real, WhenNew::Closed, |name| self.created.has_at(name));
         if writable && (created() || self.is_loose_in_packages(real)) {
-            return Ok(());
+            return Verdict::Allow;
         }
         self.may_change(real)
     }
@@ -371,12 +405,9 @@ impl AccessRules {
     }
 
     /// What was protected by its place when the session opened was not created by a cell.
-    fn check_place(&self, real: &Path) -> Result<()> {
-        if self.objects.protection_of_place(real).is_some() {
-            Err(Errno::EACCES)
-        } else {
-            Ok(())
-        }
+    fn check_place(&self, real: &Path) -> Verdict {
+        let is_protected = self.objects.protection_of_place(real).is_some();
+        Verdict::refuse_if(is_protected, Rule::Object)
     }
 
     /// Whether this file, which has a protected name, was created by the session and may be used.
@@ -484,9 +515,8 @@ impl AccessRules {
     /// Under protected names only files and directories are created. Neither a directory nor a link may come
     /// where names below are protected by their place: so no rename changes what is protected below a
     /// directory, and what was checked about a name in an open directory stays true.
-    pub(crate) fn may_have(&self, real: &Path, kind: libc::mode_t) -> Result<()> {
-        self.may_change(real)?;
-        let protects = match kind {
+    pub(crate) fn may_have(&self, real: &Path, kind: libc::mode_t) -> Verdict {
+        let protects = || match kind {
             libc::S_IFDIR => self.reaches_below(real) || self.written_links.lead_through(real),
             libc::S_IFLNK => {
                 self.reaches_below(real)
@@ -500,35 +530,44 @@ impl AccessRules {
                     || self.is_read_by_git(real)
             }
         };
-        if protects { Err(Errno::EACCES) } else { Ok(()) }
+        self.may_change(real)
+            .and(|| Verdict::refuse_if(protects(), Rule::Name))
     }
 
     /// May the directory `name` of `parent` be moved away? It may contain no name that is protected
     /// there, nor be the parent of what is protected by its path.
-    pub(crate) fn may_move(&self, parent: &OwnedFd, name: &OsStr, from: &Path) -> Result<()> {
+    ///
+    /// # Errors
+    /// Those of [`each_entry`].
+    pub(crate) fn may_move(&self, parent: &OwnedFd, name: &OsStr, from: &Path) -> Result<Verdict> {
         if self.areas.lie_below(from) || self.objects.has_place_below(from) {
-            return Err(Errno::EACCES);
+            return Ok(Verdict::Refuse(Rule::Object));
         }
         // In both tiers: what the host has created or replaced since the session opened is no mount.
-        each_entry(parent, name, |_, path| self.may_remove(&from.join(path)))
+        each_entry(
+            parent,
+            name,
+            |_, path| Ok(self.may_remove(&from.join(path))),
+        )
     }
 
     /// May this file get another name by a link?
-    pub(crate) fn may_link(&self, object: &OwnedFd, real: &Path, stat: &FileStat) -> Result<()> {
-        self.may_use(real)?;
-        self.may_divert(real, object)?;
-        let closed = self.protection_of_object(object, stat).is_some()
-            || self.redirects(real, stat)
-            || self.keeps_repository(real);
-        if closed {
-            return Err(Errno::EACCES);
-        }
-        // In the next session, its other name would be closed too.
-        if self.protection(real).is_some() {
-            Err(Errno::EXDEV)
-        } else {
-            Ok(())
-        }
+    pub(crate) fn may_link(&self, object: &OwnedFd, real: &Path, stat: &FileStat) -> Verdict {
+        let file = || {
+            if self.protection_of_object(object, stat).is_some() {
+                Verdict::Refuse(Rule::Object)
+            } else if self.redirects(real, stat) {
+                Verdict::Refuse(self.rule_of_redirect(real))
+            } else if self.keeps_repository(real) {
+                Verdict::Refuse(Rule::KeptPart)
+            } else {
+                // In the next session, its other name would be closed too.
+                Verdict::refuse_if(self.protection(real).is_some(), Rule::SecondName)
+            }
+        };
+        self.may_use(real)
+            .and(|| self.may_divert(real, object))
+            .and(file)
     }
 
     /// May a file with this state get a protected name? If it has another name as well, that would become closed too,
@@ -538,22 +577,23 @@ impl AccessRules {
         real: &Path,
         stat: &FileStat,
         names_max: libc::nlink_t,
-    ) -> Result<()> {
+    ) -> Verdict {
         let shared = is(stat, libc::S_IFREG) && stat.st_nlink > names_max;
-        if shared && self.protection(real).is_some() {
-            Err(Errno::EXDEV)
-        } else {
-            Ok(())
-        }
+        Verdict::refuse_if(shared && self.protection(real).is_some(), Rule::SecondName)
     }
 
     /// May the metadata of this file be changed?
-    pub(crate) fn may_mark(&self, object: &OwnedFd, real: &Path, stat: &FileStat) -> Result<()> {
-        self.may_open(object, real, stat, true)
-            .map_err(|_| Errno::EPERM)?;
-        match self.areas.of(real) {
-            Some((_, Access::Write)) => Ok(()),
-            _ => Err(Errno::EPERM),
-        }
+    ///
+    /// # Errors
+    /// Those of [`may_open`](Self::may_open).
+    pub(crate) fn may_mark(
+        &self,
+        object: &OwnedFd,
+        real: &Path,
+        stat: &FileStat,
+    ) -> Result<Verdict> {
+        let opens = self.may_open(object, real, stat, true)?;
+        let is_writable = || matches!(self.areas.of(real), Some((_, Access::Write)));
+        Ok(opens.and(|| Verdict::refuse_if(!is_writable(), Rule::Outside)))
     }
 }

@@ -81,7 +81,7 @@ impl AccessRules {
                 .is_ok_and(|found| found.is_file())
             && self.is_in_git(&settings)
             && self.protection(&settings) == Some(Protection::Write)
-            && self.may_change(settings.parent()?).is_ok()
+            && self.may_change(settings.parent()?).is_allowed()
             && !self.created.has_at(&settings);
         is_theirs.then_some(settings)
     }

@@ -8,6 +8,7 @@
 //! *Does not*: look at files that are only read; see names that the host adds while a command has the file open for writing; work on
 //! file systems that do not count links.
 
+use crate::answer::unnoted;
 use crate::call::Call;
 use crate::object::{by_descriptor, errno, is, real};
 use crate::rules::AccessRules;
@@ -176,7 +177,7 @@ impl Call<'_> {
 
     /// Notes that a file was not copied. Outside what commands may change, that is why.
     fn note_uncopied(&self, path: &Path, cause: Cause) {
-        let outside = self.rules.cause(AttemptKind::Write, path) == Cause::Outside;
+        let outside = self.rules.is_outside(AttemptKind::Write, path);
         let cause = if outside { Cause::Outside } else { cause };
         self.note(AttemptKind::Write, cause, path.as_os_str().as_bytes());
     }
@@ -200,8 +201,12 @@ impl Call<'_> {
         if !is_file(&present, stat) {
             return Ok(present);
         }
-        self.rules.areas.check_private(&place.directory, path)?;
-        self.rules.may_change(path)?;
+        let storage = self.rules.areas.check_private(&place.directory, path)?;
+        // The caller notes it.
+        unnoted(
+            storage.and(|| self.rules.may_change(path)),
+            AttemptKind::Write,
+        )?;
         if self.rules.created.has(object) {
             self.rules.remember(path, &copy)?;
         }

@@ -31,12 +31,9 @@ impl Call<'_> {
     pub fn connect(&self, socket: i32, address: u64, length: u64) -> Result<Answer> {
         let address = self.socket_address(address, length)?;
         self.note_lookup(&address);
-        // Nobody of the cell listens at an abstract name. X clients then try the next way, which they do not after `EACCES`.
-        let kind = self.address(&address).map_err(|errno| match errno {
-            Errno::EACCES => Errno::ECONNREFUSED,
-            errno => errno,
-        });
-        let path = match kind? {
+        let path = match self.address(&address)? {
+            // Nobody of the cell listens there. X clients then try the next way, which they do not after `EACCES`.
+            Address::Abstract => return Err(Errno::ECONNREFUSED),
             Address::Tcp => {
                 return self
                     .connect_tcp(socket, &address)
@@ -81,6 +78,7 @@ impl Call<'_> {
     pub fn bind(&self, socket: i32, address: u64, length: u64) -> Result<Answer> {
         let address = self.socket_address(address, length)?;
         let asked = match self.address(&address)? {
+            Address::Abstract => return Err(Errno::EACCES),
             Address::Tcp => return self.bind_tcp(socket, &address),
             Address::OwnNetwork => {
                 // What programs have closed must not keep an address.
@@ -99,9 +97,7 @@ impl Call<'_> {
         let _lock = self.rules.lock_renames()?;
         let path = found.real(&self.rules.areas)?;
         let verdict = self.may_appear(&found, &path, libc::S_IFSOCK);
-        self.rules
-            .enforce(verdict)
-            .map_err(self.refused(AttemptKind::Write, &path))?;
+        self.admit(AttemptKind::Write, &path, self.rules.enforce(verdict))?;
         let unix = UnixAddr::new(&found.name_for_kernel())?;
         let socket = self.unconnected_socket(socket, Errno::EINVAL)?;
         self.check()?;
@@ -210,7 +206,7 @@ impl Call<'_> {
                 .unwrap_or_default()
             {
                 [] if own_network => Ok(Address::OwnNetwork),
-                [] => Err(Errno::EACCES),
+                [] => Ok(Address::Abstract),
                 path => Ok(Address::Path(path)),
             },
             _ if own_network => Ok(Address::OwnNetwork),
@@ -223,6 +219,8 @@ impl Call<'_> {
 /// The kind of address of a socket in a cell.
 enum Address<'a> {
     Path(&'a [u8]),
+    /// An abstract name, in the flat tier.
+    Abstract,
     /// TCP, in the flat tier.
     Tcp,
     /// An address other than a path, in a network invisible to the machine.

@@ -2,9 +2,7 @@
 //! while the user's git writes it, is one of `.git/config` a moment later. The forms are the policy's data (`[[transit]]`).
 
 use crate::rules::AccessRules;
-use nix::Result;
-use nix::errno::Errno;
-use policies_guard::{Protection, TransitTarget};
+use policies_guard::{Protection, Rule, TransitTarget, Verdict};
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
@@ -24,18 +22,18 @@ impl AccessRules {
 
     /// May a name in transit be created here? Not if its final name is the host's: the host's
     /// program renames by path, and would not know what it renames.
-    pub(crate) fn may_set_out(&self, real: &Path) -> Result<()> {
+    pub(crate) fn may_set_out(&self, real: &Path) -> Verdict {
         let theirs = |(_, target): &(Protection, PathBuf)| {
             target.symlink_metadata().is_ok() && !self.created.has_at(target)
         };
         let closed = self.targets(real).iter().any(theirs) && self.protection(real).is_none();
-        if closed { Err(Errno::EACCES) } else { Ok(()) }
+        Verdict::refuse_if(closed, Rule::Transit)
     }
 
     /// May a file in transit be changed, linked or moved? Only one that this session has created: any other is on its way from the host.
-    pub(crate) fn may_divert(&self, real: &Path, object: impl AsFd) -> Result<()> {
+    pub(crate) fn may_divert(&self, real: &Path, object: impl AsFd) -> Verdict {
         let theirs = self.transit(real).is_some() && !self.created.has(object);
-        if theirs { Err(Errno::EACCES) } else { Ok(()) }
+        Verdict::refuse_if(theirs, Rule::Transit)
     }
 
     /// The protected names for which `real` may be in transit.

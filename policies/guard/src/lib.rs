@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod verdict;
 pub mod names;
 pub mod transit;
 pub mod repository;
@@ -24,3 +25,4 @@ pub use repository::{
     may_be_git_directory,
 };
 pub use transit::TransitForm;
+pub use verdict::{Rule, Verdict};
