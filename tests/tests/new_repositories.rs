@@ -186,6 +186,35 @@ fn repositories_come_about_in_new_directories(place: Place) {
     assert!(world.in_cell(later).success().ends_with("1\n"));
 }
 
+place_test!(new_repositories_know_of_modes);
+/// `git init` changes the mode of the `config` that it has made, and writes `filemode = false` where it cannot: every later change of a
+/// mode would be missing in the user's history.
+fn new_repositories_know_of_modes(place: Place) {
+    let world = scene(place, true);
+    let mut session = Session::open(&world);
+    let answer = session.bash(
+        "set -e; git init -q n; git init -q --bare b.git; git clone -q . c; for d in n b.git c; do git -C $d config core.filemode; done",
+    );
+    assert_eq!(answer.success().trim(), "true\ntrue\ntrue");
+    assert!(!denied(&answer).contains("/config"), "{}", denied(&answer));
+    // The user's own settings keep theirs.
+    let before = on_host(&world, "stat -c '%a %Y' .git/config .git/HEAD");
+    let attack =
+        "for m in 0 +x; do chmod $m .git/config; done; touch -d 2001-01-01 .git/config; true";
+    session.bash(attack).success();
+    session.close(LIMIT);
+    assert_eq!(
+        on_host(&world, "stat -c '%a %Y' .git/config .git/HEAD"),
+        before
+    );
+    on_host(&world, attack);
+    assert_ne!(
+        on_host(&world, "stat -c '%a %Y' .git/config .git/HEAD"),
+        before,
+        "the control"
+    );
+}
+
 /// `lazaret run` with this directory as its root.
 fn in_root(world: &World, root: &str, script: &str) -> Command {
     let central = world.home.join(format!("central of {root}"));

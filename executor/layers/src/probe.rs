@@ -230,9 +230,9 @@ fn lost(layer: Layer) -> &'static str {
             "the process ids of this machine are visible, but nothing else of its processes"
         }
         Layer::NetworkNamespace => {
-            "each call has its own TCP loopback; the only other sockets are Unix streams by paths inside the zones"
+            "TCP reaches the session's own servers only, on the machine's loopback; the only other sockets are Unix streams by paths inside the zones"
         }
-        Layer::IpcNamespace => "System V IPC is closed altogether",
+        Layer::IpcNamespace => "of System V IPC only shared memory of the call's own is open",
         Layer::UtsNamespace => "the host's name is visible",
         Layer::CgroupNamespace => "the host's cgroup paths are visible",
         Layer::ProtectedNames => {

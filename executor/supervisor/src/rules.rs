@@ -302,18 +302,31 @@ impl AccessRules {
         stat: &FileStat,
         write: bool,
     ) -> Result<Verdict> {
-        self.check_process(real)?;
-        let reach = self.areas.check_reach(real, stat, write);
-        reach.and_try(|| self.may_open_here(object, real, stat, write))
+        self.may_access(object, real, stat, write, WhenNew::Open)
     }
 
-    /// The same, where the cell may see and change files.
-    fn may_open_here(
+    /// `own`: up to which rule a protected name does not close a file that the session has created.
+    fn may_access(
         &self,
         object: &OwnedFd,
         real: &Path,
         stat: &FileStat,
         write: bool,
+        own: WhenNew,
+    ) -> Result<Verdict> {
+        self.check_process(real)?;
+        let reach = self.areas.check_reach(real, stat, write);
+        reach.and_try(|| self.may_access_here(object, real, stat, write, own))
+    }
+
+    /// The same, where the cell may see and change files.
+    fn may_access_here(
+        &self,
+        object: &OwnedFd,
+        real: &Path,
+        stat: &FileStat,
+        write: bool,
+        own: WhenNew,
     ) -> Result<Verdict> {
         let closes = |protection: Option<Protection>| match protection {
             Some(Protection::All) => true,
@@ -329,7 +342,7 @@ impl AccessRules {
             self.rule_of_redirect(real)
         } else if write && keeps() {
             Rule::KeptPart
-        } else if closes(self.protection(real)) && !is_leased && !self.is_own(object)? {
+        } else if closes(self.protection(real)) && !is_leased && !self.is_own(object, own)? {
             Rule::Name
         } else if closes(self.transit(real)) {
             return Ok(self.may_divert(real, object));
@@ -410,10 +423,11 @@ impl AccessRules {
         Verdict::refuse_if(is_protected, Rule::Object)
     }
 
-    /// Whether this file, which has a protected name, was created by the session and may be used.
-    fn is_own(&self, object: &OwnedFd) -> Result<bool> {
+    /// Whether this file, which has a protected name, was created by the session, under names that are closed when new at most as
+    /// far as `max`.
+    fn is_own(&self, object: &OwnedFd, max: WhenNew) -> Result<bool> {
         let _lock = self.lock_renames()?;
-        Ok(self.all_created(&real(object)?, WhenNew::Open, |_| self.created.has(object)))
+        Ok(self.all_created(&real(object)?, max, |_| self.created.has(object)))
     }
 
     /// Whether each protected name in a path is closed when new at most as far as `max`, and was created by a
@@ -582,7 +596,8 @@ impl AccessRules {
         Verdict::refuse_if(shared && self.protection(real).is_some(), Rule::SecondName)
     }
 
-    /// May the metadata of this file be changed?
+    /// May the metadata of this file be changed? That of what the session has created, even under a name that is closed when new:
+    /// `git init` tries a mode on the `config` that it has made, and takes a refusal for a file system without modes.
     ///
     /// # Errors
     /// Those of [`may_open`](Self::may_open).
@@ -592,8 +607,8 @@ impl AccessRules {
         real: &Path,
         stat: &FileStat,
     ) -> Result<Verdict> {
-        let opens = self.may_open(object, real, stat, true)?;
+        let access = self.may_access(object, real, stat, true, WhenNew::Closed)?;
         let is_writable = || matches!(self.areas.of(real), Some((_, Access::Write)));
-        Ok(opens.and(|| Verdict::refuse_if(!is_writable(), Rule::Outside)))
+        Ok(access.and(|| Verdict::refuse_if(!is_writable(), Rule::Outside)))
     }
 }
