@@ -425,6 +425,115 @@ mod tests {
         );
     }
 
+    /// A gateway whose process lives until it is killed, and whose frames the test sends.
+    struct Spoken {
+        gateway: Gateway,
+        theirs: OwnedFd,
+        /// Closed, its program would read to the end, and end by itself.
+        _own: Connection,
+        pidfd: OwnedFd,
+    }
+
+    fn spoken() -> Spoken {
+        let mut gateway = gateway("/usr/bin/wc");
+        let (ours, theirs) = socketpair(
+            AddressFamily::Unix,
+            SockType::Stream,
+            None,
+            SockFlag::SOCK_CLOEXEC,
+        )
+        .unwrap();
+        let process = gateway.process.as_mut().unwrap();
+        let connection = Connection::new(ours).unwrap();
+        let _own = std::mem::replace(&mut process.connection, connection);
+        let pidfd = process.pidfd.try_clone().unwrap();
+        Spoken {
+            gateway,
+            theirs,
+            _own,
+            pidfd,
+        }
+    }
+
+    impl Spoken {
+        /// Whether its process was killed, another one serves, and why that is reported.
+        #[track_caller]
+        fn assert_replaced(mut self, why: &str) {
+            let mut ended = [PollFd::new(self.pidfd.as_fd(), PollFlags::POLLIN)];
+            assert_eq!(
+                poll(&mut ended, PollTimeout::from(10_000u16)),
+                Ok(1),
+                "{why}"
+            );
+            let found = self.gateway.take_found();
+            assert_eq!(found.len(), 1, "{found:?}");
+            assert!(found[0].why.contains(why), "{found:?}");
+            assert!(found[0].why.contains("Another one serves now"), "{found:?}");
+            assert!(self.gateway.process.is_some());
+        }
+    }
+
+    #[test]
+    fn a_gateway_that_sends_nonsense_is_killed_and_followed_by_another() {
+        let framed = |frame: &FromGateway| {
+            let mut bytes = Vec::new();
+            broker_protocol::encode(frame, &mut bytes).unwrap();
+            bytes
+        };
+        let report = CredentialReport {
+            credential: 0,
+            host: "a.example".into(),
+            port: 443,
+            method: "GET".into(),
+            verdict: broker_protocol::gateway::CredentialVerdict::Used,
+            count: 1,
+        };
+        let large = Authority {
+            certificate: "x".repeat(broker_protocol::limit::CERTIFICATE + 1),
+            key: vec![],
+        };
+        for bytes in [
+            vec![0xff; 64],
+            vec![4, 0, 0, 0, 0xff, 0xff, 0xff, 0xff],
+            // A byte behind a frame's content.
+            vec![6, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+            // No credential has this place.
+            framed(&FromGateway::Wanted { credential: 0 }),
+            framed(&FromGateway::Used(report)),
+            framed(&FromGateway::Serving(Some(large))),
+        ] {
+            let mut spoken = spoken();
+            nix::unistd::write(&spoken.theirs, &bytes).unwrap();
+            assert!(spoken.gateway.receive().is_empty());
+            spoken.assert_replaced("broke the protocol");
+        }
+    }
+
+    #[test]
+    fn a_gateway_that_takes_nothing_is_killed_and_followed_by_another() {
+        let lease = |number: u64| Lease {
+            lease: number,
+            opens: broker_protocol::Leased::Host("a.example:443".into()),
+            call: 7,
+            key: None,
+        };
+        // As much as its socket holds, and then no more for too long.
+        let mut waiting = spoken();
+        while waiting.gateway.deadline().is_none() {
+            waiting.gateway.set_leases((0..64).map(lease));
+        }
+        waiting.gateway.tick(Instant::now());
+        assert!(waiting.gateway.take_found().is_empty());
+        waiting.gateway.tick(Instant::now() + STUCK);
+        waiting.assert_replaced("took nothing any more");
+        // More than the broker holds for it, whatever the time.
+        let mut full = spoken();
+        while full.gateway.ended == 0 {
+            full.gateway.set_leases((0..64).map(lease));
+        }
+        full.assert_replaced("took nothing any more");
+    }
+
     #[test]
     fn certificates_in_a_root_are_not_for_the_gateway() {
         let root = PathBuf::from("/usr");
