@@ -9,7 +9,7 @@ use super::refusal::Refusal;
 use super::session::Session;
 use super::streams::Activity;
 use super::tasks::Tasks;
-use super::upstream::{Protocol, RequestBody, Upstream};
+use super::upstream::{Protocol, RequestBody, SendError, Upstream};
 use super::values::Value;
 use super::websocket;
 use broker_protocol::gateway::CredentialVerdict;
@@ -227,12 +227,20 @@ impl Exchange {
                 .ok_or(Refusal::Malformed("no header can hold the credential"))?;
         }
         let request = Request::from_parts(head, body);
+        let place = || self.host.place();
         self.upstream
             .send(request)
             .await
-            .map_err(|why| Refusal::Host {
-                place: self.host.place(),
-                why,
+            .map_err(|error| match error {
+                SendError::Unreachable(why) => Refusal::Host {
+                    place: place(),
+                    why,
+                },
+                SendError::Body => Refusal::BrokenBody { place: place() },
+                SendError::Unanswered(why) => Refusal::Unanswered {
+                    place: place(),
+                    why,
+                },
             })
     }
 
@@ -283,7 +291,7 @@ impl Exchange {
         is_upgrade: bool,
     ) -> Result<Response<Answer>, Refusal> {
         if !is_upgrade || !head::is_websocket(response.headers()) {
-            return Err(Refusal::Host {
+            return Err(Refusal::Unanswered {
                 place: self.host.place(),
                 why: "it switched protocols, and was not asked to".into(),
             });

@@ -51,6 +51,12 @@ pub enum Refusal {
     /// The host could not be spoken to.
     #[error("no TLS connection to {place}: {why}")]
     Host { place: String, why: String },
+    /// The connection to the host ended before its answer.
+    #[error("{place} did not answer the request: {why}")]
+    Unanswered { place: String, why: String },
+    /// The program sent less of its body than it had announced.
+    #[error("the request's body broke off before its end, so {place} got a part of it only")]
+    BrokenBody { place: String },
     /// The host's answer cannot be searched for the value.
     #[error(
         "{place} sent an encoded answer although none was asked for; it could hide the credential, so it is not passed on"
@@ -63,14 +69,15 @@ impl Refusal {
     pub fn status(&self) -> StatusCode {
         match self {
             Self::Misdirected { .. } => StatusCode::MISDIRECTED_REQUEST,
-            Self::Malformed(_) => StatusCode::BAD_REQUEST,
+            Self::Malformed(_) | Self::BrokenBody { .. } => StatusCode::BAD_REQUEST,
             Self::Unsupported(_) => StatusCode::NOT_IMPLEMENTED,
             Self::Foreign { .. } | Self::Minting { .. } | Self::Upgrade { .. } => {
                 StatusCode::FORBIDDEN
             }
-            Self::NoValue { .. } | Self::Host { .. } | Self::Encoded { .. } => {
-                StatusCode::BAD_GATEWAY
-            }
+            Self::NoValue { .. }
+            | Self::Host { .. }
+            | Self::Unanswered { .. }
+            | Self::Encoded { .. } => StatusCode::BAD_GATEWAY,
         }
     }
     pub fn text(&self) -> String {

@@ -95,6 +95,27 @@ impl Protocol {
 /// Opens TCP connections to the host, as the relay's rules allow.
 pub type Connect = Rc<dyn Fn() -> Pin<Box<dyn Future<Output = Result<TcpStream, String>>>>>;
 
+/// Why a request has no answer. Texts are for people.
+#[derive(Debug)]
+pub enum SendError {
+    /// There is no connection to the host.
+    Unreachable(String),
+    /// The body ended before its end.
+    Body,
+    /// The host has ended the connection, or broke its protocol.
+    Unanswered(String),
+}
+
+impl From<hyper::Error> for SendError {
+    fn from(error: hyper::Error) -> Self {
+        // The only part of a request that can fail by itself is its body, which comes from the program.
+        match error.is_user() {
+            true => Self::Body,
+            false => Self::Unanswered(chain(&error)),
+        }
+    }
+}
+
 /// Opens connections to one host.
 #[derive(Clone)]
 pub struct Dialer {
@@ -277,19 +298,17 @@ impl Upstream {
     /// Sends a request.
     ///
     /// # Errors
-    /// Why there is no answer, for people.
+    /// Why there is no answer.
     pub async fn send(
         self: &Rc<Self>,
         request: Request<RequestBody>,
-    ) -> Result<Response<Incoming>, String> {
+    ) -> Result<Response<Incoming>, SendError> {
         match &self.kind {
-            Kind::Unreachable(why) => Err(why.clone()),
+            Kind::Unreachable(why) => Err(SendError::Unreachable(why.clone())),
             Kind::Http2(send) => {
                 let mut send = send.clone();
-                send.ready().await.map_err(|error| chain(&error))?;
-                send.send_request(request)
-                    .await
-                    .map_err(|error| chain(&error))
+                send.ready().await?;
+                Ok(send.send_request(request).await?)
             }
             Kind::Http1 { idle, places } => {
                 // The semaphore is never closed.
@@ -305,7 +324,7 @@ impl Upstream {
         request: Request<RequestBody>,
         kept: Option<http1::SendRequest<RequestBody>>,
         place: Option<OwnedSemaphorePermit>,
-    ) -> Result<Response<Incoming>, String> {
+    ) -> Result<Response<Incoming>, SendError> {
         let mut request = request;
         if let Some(mut send) = kept {
             match send.try_send_request(request).await {
@@ -316,19 +335,19 @@ impl Upstream {
                 // The host has closed it meanwhile, and has seen nothing of this request.
                 Err(mut error) => match error.take_message() {
                     Some(unsent) => request = unsent,
-                    None => return Err(chain(error.error())),
+                    None => return Err(error.into_error().into()),
                 },
             }
         }
-        let (stream, protocol) = self.dialer.open(&[Protocol::Http1]).await?;
+        let opened = self.dialer.open(&[Protocol::Http1]).await;
+        let (stream, protocol) = opened.map_err(SendError::Unreachable)?;
         if protocol != Protocol::Http1 {
-            return Err("it spoke HTTP/1.1, and no longer does".into());
+            let why = "it spoke HTTP/1.1, and no longer does".into();
+            return Err(SendError::Unreachable(why));
         }
-        let mut send = http1_over(&self.dialer, stream, None).await?;
-        let response = send
-            .send_request(request)
-            .await
-            .map_err(|error| chain(&error))?;
+        let opened = http1_over(&self.dialer, stream, None).await;
+        let mut send = opened.map_err(SendError::Unreachable)?;
+        let response = send.send_request(request).await?;
         self.give_back(send, place);
         Ok(response)
     }

@@ -205,6 +205,25 @@ fn a_connection_without_a_byte_ends_and_one_with_bytes_does_not() {
 }
 
 #[test]
+fn a_body_that_breaks_off_is_not_called_the_hosts_fault() {
+    local(async {
+        let world = World::new(Setup::default()).await;
+        let head = "POST /x HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let whole = "3\r\nabc\r\n0\r\n\r\n";
+        let closed = head.replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n");
+        let answer = world.http1(&format!("{closed}{whole}")).await;
+        assert!(answer.starts_with("HTTP/1.1 200"), "the control: {answer}");
+        let answer = world
+            .http1(&format!("{head}3\r\nabc\r\nno length\r\n"))
+            .await;
+        assert!(
+            answer.starts_with("HTTP/1.1 400") && answer.contains("body broke off"),
+            "{answer}"
+        );
+    });
+}
+
+#[test]
 fn a_host_that_ends_the_handshake_is_named() {
     local(async {
         let world = World::new(Setup {
