@@ -36,11 +36,30 @@ pub enum ToGateway {
 pub struct GatewaySpec {
     /// The lists of hosts: see [`Network::lists`](crate::Network::lists).
     pub lists: Vec<HostList>,
-    /// At most [`limit::CREDENTIALS`], those of its profile.
+    /// At most [`limit::CREDENTIALS`], those of its profile, and the proxy's login.
     pub credentials: Vec<CredentialSpec>,
     /// The authority of an earlier gateway of this session: what [`FromGateway::Serving`] said. Absent, the gateway makes one if there
     /// are credentials.
     pub authority: Option<Authority>,
+    /// Authorities that hosts are verified by besides the machine's: certificates in PEM form, one after the other, of at most
+    /// [`limit::AUTHORITIES`] bytes.
+    pub authorities: String,
+    /// The proxy by which hosts are connected to.
+    pub proxy: Option<ProxySpec>,
+}
+
+/// A proxy that is asked for tunnels by `CONNECT`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProxySpec {
+    /// A name, or an address (IPv6 in brackets). It may be private: the policy names it.
+    pub host: String,
+    pub port: u16,
+    /// Whether it is told names in place of addresses.
+    pub names: bool,
+    /// What is connected to without it: at most [`limit::DIRECT_PLACES`] hosts and networks.
+    pub direct: Vec<String>,
+    /// The credential that is its USER:PASSWORD, by its place in [`GatewaySpec::credentials`]. It has no hosts.
+    pub login: Option<u16>,
 }
 
 /// A credential that programs may use and not see.
@@ -176,6 +195,11 @@ impl CredentialVerdict {
 }
 
 impl GatewaySpec {
+    /// The place of the proxy's login in its credentials.
+    fn login(&self) -> Option<u16> {
+        self.proxy.as_ref()?.login
+    }
+
     /// Checks every limit that the type itself does not enforce.
     ///
     /// # Errors
@@ -184,10 +208,34 @@ impl GatewaySpec {
         at_most(
             "credentials",
             self.credentials.len(),
-            limit::CREDENTIALS,
+            limit::CREDENTIALS + usize::from(self.login().is_some()),
             "entries",
         )?;
+        at_most(
+            "authorities",
+            self.authorities.len(),
+            limit::AUTHORITIES,
+            "bytes",
+        )?;
+        if let Some(proxy) = &self.proxy {
+            proxy.check(self.credentials.len())?;
+        }
         self.credentials.iter().try_for_each(CredentialSpec::check)
+    }
+}
+
+impl ProxySpec {
+    /// `credentials` is their number.
+    fn check(&self, credentials: usize) -> Result<(), TooLarge> {
+        at_most("host", self.host.len(), limit::HOST, "bytes")?;
+        at_most("direct", self.direct.len(), limit::DIRECT_PLACES, "entries")?;
+        match self.login {
+            Some(login) if usize::from(login) >= credentials => Err(TooLarge {
+                field: "login",
+                rule: "a credential of the session".into(),
+            }),
+            Some(_) | None => Ok(()),
+        }
     }
 }
 

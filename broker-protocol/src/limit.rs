@@ -118,6 +118,10 @@ pub const CREDENTIAL: usize = 64 * 1024;
 pub const PLACEHOLDER: usize = 1024;
 /// Bytes of the certificate of a session's authority, and of its key.
 pub const CERTIFICATE: usize = 16 * 1024;
+/// Bytes of the certificates by which a session's hosts are verified besides the machine's.
+pub const AUTHORITIES: usize = 256 * 1024;
+/// Hosts and networks that are connected to without the session's proxy.
+pub const DIRECT_PLACES: usize = 512;
 /// Letters of a request's method.
 pub const METHOD: usize = 32;
 

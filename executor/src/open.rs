@@ -27,7 +27,9 @@ use broker_protocol::{
 use executor_audit::audit::{Audit, AuditError};
 use executor_audit::record::{Record, SessionFacts};
 use executor_cell::Warden;
-use executor_credentials::{NewCredentials, SessionCredentials, WrittenPaths};
+use executor_credentials::{
+    CompanyError, FindError, NewCredentials, SessionCredentials, WrittenPaths,
+};
 use executor_layers::cgroup::{self, Cgroup};
 use executor_layers::environment;
 use executor_layers::home_files;
@@ -137,6 +139,9 @@ pub enum OpenError {
         "`lazaret-gateway`, which carries connections of commands, cannot be started: {0}; install it beside `lazaret-executor`"
     )]
     Gateway(io::Error),
+    /// `[gateway]` of the policy cannot be used.
+    #[error(transparent)]
+    Company(CompanyError),
     #[error(transparent)]
     Approvers(#[from] ApproversError),
     /// The client requests what only an approver may grant.
@@ -169,6 +174,7 @@ impl OpenError {
             | OpenError::NotAsked
             | OpenError::Required(_)
             | OpenError::Protect(_)
+            | OpenError::Company(_)
             | OpenError::Reveal(_)
             | OpenError::Lease(_) => ErrorKind::DeniedPolicy,
             OpenError::Plan(_)
@@ -478,6 +484,8 @@ fn start_gateway(
             lists: policies::network::lists(&spec.policy.network).lists,
             credentials: credentials.held.specs(),
             authority: None,
+            authorities: credentials.company.authorities.clone(),
+            proxy: credentials.company.proxy.clone(),
         },
         relay,
     };
@@ -719,7 +727,10 @@ fn build(
         scratch.paths(),
         (&user.home, &user.variables),
     );
-    let credentials = credentials.map_err(OpenError::Plan)?;
+    let credentials = credentials.map_err(|error| match error {
+        FindError::Company(error) => OpenError::Company(error),
+        FindError::Io(error) => OpenError::Plan(error),
+    })?;
     let seen_by = (scratch.paths(), layers.has(Layer::MountNamespace));
     let roots = Roots {
         environment: build_environment(&policy, user, seen_by, zones, &credentials),

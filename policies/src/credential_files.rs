@@ -90,7 +90,11 @@ impl Policies {
                     column,
                     message: fault.to_string(),
                 })?;
-                let from = source(&table.from, profile, host)?;
+                let from = source(&table.from, host).map_err(|(path, why)| PolicyError::Path {
+                    profile: profile.to_owned(),
+                    path,
+                    why,
+                })?;
                 let origin = origins(name.span().start);
                 found.push(credential(name.get_ref(), table, from, completed, origin));
             }

@@ -5,8 +5,7 @@
 //! a session's credentials are added to its network; each file's `[network]` bounds them as any other host.
 
 use crate::credential_table::{Completed, CredentialName, CredentialTable, Shape, SourceEntry};
-use crate::error::PolicyError;
-use crate::host::Host;
+use crate::host::{Host, HostPathError};
 use broker_protocol::gateway::{Attach, CredentialUse};
 use policies_guard::Origin;
 use policies_targets::network::NetworkTable;
@@ -46,21 +45,16 @@ fn path<S: Serializer>(path: &Path, out: S) -> Result<S::Ok, S::Error> {
     out.serialize_bytes(path.as_os_str().as_encoded_bytes())
 }
 
-/// Where a value comes from on `host`.
+/// Where a value comes from on `host`; or the path that cannot be used, and why.
 pub(crate) fn source(
     entry: &SourceEntry,
-    profile: &str,
     host: &Host,
-) -> Result<CredentialSource, PolicyError> {
+) -> Result<CredentialSource, (String, HostPathError)> {
     Ok(match entry {
         SourceEntry::Command(command) => CredentialSource::Command(command.words().to_vec()),
         SourceEntry::File(path) => {
-            let expanded = path.expand(host).map_err(|why| PolicyError::Path {
-                profile: profile.to_owned(),
-                path: path.text().to_owned(),
-                why,
-            })?;
-            CredentialSource::File(expanded)
+            let expanded = path.expand(host);
+            CredentialSource::File(expanded.map_err(|why| (path.text().to_owned(), why))?)
         }
         SourceEntry::Systemd(name) => CredentialSource::Systemd(name.as_str().to_owned()),
         SourceEntry::Env(never) => match *never {},

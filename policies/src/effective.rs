@@ -4,6 +4,7 @@
 
 use crate::credentials::Credential;
 use crate::error::PolicyError;
+use crate::gateway::GatewaySettings;
 use crate::lease_bounds::PathLeases;
 use crate::limits::Limits;
 use crate::rules::Rule;
@@ -55,6 +56,8 @@ pub struct EffectivePolicy {
     pub environment: EnvironmentRules,
     /// Credentials that commands may use and not see, by way of the gateway.
     pub credentials: Vec<Credential>,
+    /// How connections of cells leave this machine.
+    pub gateway: GatewaySettings,
     /// Names inside the zones that are closed, in the order of the files.
     #[serde(serialize_with = "shared")]
     pub protected: Arc<Vec<ProtectedName>>,
@@ -442,6 +445,16 @@ mod tests {
         }
     }
 
+    fn proxy() -> crate::ProxySettings {
+        crate::ProxySettings {
+            choice: crate::gateway::ProxyChoice::Environment,
+            direct: vec![],
+            names: false,
+            login: None,
+            file: String::new(),
+        }
+    }
+
     fn bash() -> Scope {
         let paths = vec!["src/**".into()];
         let bash = Permission {
@@ -585,7 +598,7 @@ mod tests {
             SecretName::try_from(".env".to_owned()).unwrap()
         }
         assert_eq!(base.digest, base.compute_digest().unwrap());
-        let changes: [fn(&mut EffectivePolicy); 63] = [
+        let changes: [fn(&mut EffectivePolicy); 65] = [
             |p| p.profile.push('x'),
             |p| p.project = Access::Read,
             |p| p.central = Access::Read,
@@ -603,6 +616,8 @@ mod tests {
             |p| p.environment.state.extend(["X".into()]),
             |p| p.environment.path.push("/x".into()),
             |p| p.credentials.push(credential()),
+            |p| p.gateway.authorities.push("/x".into()),
+            |p| p.gateway.proxy = Some(proxy()),
             |p| Arc::make_mut(&mut p.protected)[0].pattern.push('x'),
             |p| Arc::make_mut(&mut p.protected)[0].except.push("x".into()),
             |p| Arc::make_mut(&mut p.protected)[0].protection = Protection::Write,

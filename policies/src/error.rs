@@ -122,6 +122,23 @@ pub enum PolicyError {
         #[source]
         why: CredentialMisuse,
     },
+    #[error(
+        "{file}:{line}:{column}: {earlier} sets `proxy` in `[gateway]` already, and only one file may; remove it here"
+    )]
+    Proxy {
+        file: String,
+        line: usize,
+        column: usize,
+        earlier: String,
+    },
+    #[error("{file}: `{key}` in `[gateway]`: path `{path}`: {why}")]
+    GatewayPath {
+        file: String,
+        key: &'static str,
+        path: String,
+        #[source]
+        why: HostPathError,
+    },
     #[error("profile `{profile}` has more than {max} credentials")]
     Credentials { profile: String, max: usize },
     /// The hosts of cells.
@@ -158,6 +175,8 @@ impl PolicyError {
             | PolicyError::Open { .. }
             | PolicyError::Credential { .. }
             | PolicyError::Credentials { .. }
+            | PolicyError::Proxy { .. }
+            | PolicyError::GatewayPath { .. }
             | PolicyError::Digest(_)
             | PolicyError::Network(
                 NetworkError::Bounded { .. }

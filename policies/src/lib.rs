@@ -11,6 +11,7 @@ pub mod leases;
 pub mod credential_table;
 pub mod credentials;
 mod credential_files;
+pub mod gateway;
 pub mod effective;
 pub mod model;
 pub mod value;
@@ -43,6 +44,7 @@ pub use denial::{remedy_of_name, rule_of_name};
 pub use effective::{Access, Approval, EffectivePolicy, EnvironmentRules, Grant, TRUST};
 pub use error::PolicyError;
 pub use facts::{Facts, Param, Touch};
+pub use gateway::{GatewaySettings, ProxySettings};
 pub use git_account::{
     IdentitySetting, git_commit_settings, git_filter_drivers, git_identity, git_includes,
 };

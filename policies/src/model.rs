@@ -6,6 +6,7 @@
 use crate::credential_table::{self, CredentialName, CredentialTables};
 use crate::effective::Access;
 use crate::error::PolicyError;
+use crate::gateway::GatewayTable;
 use crate::host::HostPath;
 use crate::lease_bounds::LeasesTable;
 use crate::limits::{self, LimitsTable};
@@ -81,6 +82,8 @@ pub struct PolicyFile {
     pub credential: CredentialTables,
     /// The only names that credentials may have, in any file.
     pub allowed_credentials: Option<Vec<CredentialName>>,
+    /// How connections of cells leave this machine.
+    pub gateway: Option<Spanned<GatewayTable>>,
     /// Names that are closed in every profile.
     #[serde(default)]
     pub protect: Vec<Protect>,
@@ -147,6 +150,10 @@ impl PolicyFile {
         self.check_choices(&fault)?;
         if let Some((byte, wrong)) = credential_table::fault(&self.credential) {
             return Err(fault(byte, wrong.to_string()));
+        }
+        if let Some(table) = &self.gateway {
+            let checked = table.get_ref().check();
+            checked.map_err(|wrong| fault(table.span().start, wrong.to_string()))?;
         }
         if let Some(rule) = self.rule.get(RULES_MAX) {
             return Err(fault(

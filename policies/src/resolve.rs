@@ -171,6 +171,7 @@ impl Policies {
         policies.check_choices()?;
         policies.check_bases()?;
         policies.check_credentials()?;
+        policies.check_gateway()?;
         Ok(policies)
     }
 
@@ -295,6 +296,7 @@ impl Policies {
             image,
             environment: environment.without(&credentials),
             credentials,
+            gateway: self.gateway(host)?,
             matcher: Matcher::shared(protected.clone(), &transit)?,
             protected,
             opened: open.iter().map(|name| name.as_str().to_owned()).collect(),

@@ -9,6 +9,7 @@ pub mod git_oracle;
 pub mod session;
 pub mod approval;
 pub mod serving;
+pub mod connect_proxy;
 pub mod model_server;
 pub mod sidecar;
 pub mod wire;

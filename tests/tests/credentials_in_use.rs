@@ -1,8 +1,9 @@
 //! Credentials in use: a host that takes them gets the value, cells have the placeholder, and no process but the gateway holds the value.
 //! The host is a server of the test with a certificate of the test's authority, which the user's `SSL_CERT_FILE` names.
 
+use lazaret_tests::connect_proxy::ConnectProxy;
 use lazaret_tests::process::{Process, below, until};
-use lazaret_tests::{LIMIT, Place, Session, World, place_test};
+use lazaret_tests::{LIMIT, Place, Session, World, place_test, run};
 use serde_json::Value;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -82,6 +83,11 @@ impl Host {
 
     /// Gives the user's policy a credential from this source.
     fn define(&self, from: &str) {
+        self.define_with(from, "");
+    }
+
+    /// The same with these lines in `[gateway]`.
+    fn define_with(&self, from: &str, gateway: &str) {
         let (world, port) = (&self.world, self.port);
         let from = from.replace('~', &world.home.display().to_string());
         let text = format!(
@@ -101,10 +107,19 @@ impl Host {
             private = ['localhost:{port}']
             [profile.plain.network]
             allow = ['localhost:{port}']
-            private = ['localhost:{port}']"
+            private = ['localhost:{port}']
+            [gateway]
+            {gateway}"
         );
         world.write(&world.home.join("settings/lazaret/policy.toml"), text);
         world.write(&world.home.join("token"), format!("{VALUE}\n"));
+    }
+
+    /// A session of a user whose machine does not know the host's authority.
+    fn stranger(&self, profile: &str) -> Session {
+        let mut command = self.world.lazaret("session");
+        command.env("XDG_CONFIG_HOME", self.world.home.join("settings"));
+        Session::start(command.args(["--profile", profile]))
     }
 
     fn session(&self, profile: &str) -> Session {
@@ -293,4 +308,76 @@ fn a_tunnel_asks_by_tls_for_the_host_that_it_was_allowed_for(place: Place) {
         .map(|record| record["host"].as_str().unwrap())
         .collect();
     assert_eq!(refused, ["other.example"]);
+}
+
+place_test!(a_companys_authority_is_believed_by_the_gateway_and_by_cells);
+fn a_companys_authority_is_believed_by_the_gateway_and_by_cells(place: Place) {
+    let host = Host::start(place);
+    let authority = host.log.with_file_name("ca.pem");
+    let line = format!("ca = '{}'", authority.display());
+    for name in ["policy.toml", ".lazaret/policy.toml", "lazaret/policy.toml"] {
+        host.world
+            .put(name, format!("version = 1\n[gateway]\n{line}\n"));
+    }
+    let mut control = host.stranger("net");
+    let refused = control.bash(&host.curl("/unasked/a", ""));
+    assert!(
+        refused.text().contains("no TLS connection"),
+        "{}",
+        refused.text()
+    );
+    let mut control = host.stranger("plain");
+    let refused = control
+        .bash(&host.curl("/elsewhere", ""))
+        .result
+        .to_string();
+    assert!(!refused.contains("served"), "{refused}");
+
+    let proxy = ConnectProxy::open();
+    host.define_with("{ file = '~/token' }", &format!("{line}\n{}", proxy.line()));
+    let mut session = host.stranger("net");
+    let served = session.bash(&host.curl("/unasked/b", ""));
+    assert_eq!(served.success(), "served");
+    assert!(!proxy.take().is_empty(), "by the proxy");
+    assert!(
+        host.sent()
+            .iter()
+            .any(|(path, sent)| path == "/unasked/b" && sent.is_some())
+    );
+    // The machine's, the company's and the session's; the last two.
+    let count = "grep -c BEGIN \"$SSL_CERT_FILE\" \"$NODE_EXTRA_CA_CERTS\" | sed 's/.*://'";
+    let machine = "echo $(($(grep -c BEGIN /etc/ssl/certs/ca-certificates.crt) + 2))";
+    let want = format!("{}2\n", host.world.on_host(machine).success());
+    assert_eq!(session.bash(count).success(), want);
+    // Without a credential too.
+    let mut plain = host.stranger("plain");
+    let served = plain.bash(&host.curl("/elsewhere", ""));
+    assert_eq!(served.success(), "served");
+}
+
+place_test!(a_file_of_authorities_that_cannot_be_used_is_named);
+fn a_file_of_authorities_that_cannot_be_used_is_named(place: Place) {
+    let host = Host::start(place);
+    let planted = fs::read_to_string(host.log.with_file_name("ca.pem")).unwrap();
+    let planted = host.world.put("ca.pem", planted);
+    let text = host.log.with_file_name("log");
+    let absent = host.world.home.join("absent.pem");
+    for (path, want) in [
+        (&planted, "where commands can write"),
+        (&text, "no certificate in PEM form"),
+        (&absent, "No such file"),
+    ] {
+        let line = format!("ca = '{}'", path.display());
+        host.define_with("{ file = '~/token' }", &line);
+        let mut command = host.world.lazaret("run");
+        command
+            .env("XDG_CONFIG_HOME", host.world.home.join("settings"))
+            .args(["--profile", "net", "--", "true"]);
+        let refused = run(&mut command, LIMIT);
+        let why = refused.errors();
+        assert!(
+            refused.code() == 125 && why.contains(want) && why.contains(path.to_str().unwrap()),
+            "{why}"
+        );
+    }
 }

@@ -6,6 +6,8 @@
 
 #[path = "golden/approval.rs"]
 mod approval;
+#[path = "golden/gateway.rs"]
+mod gateway;
 
 use broker_protocol::*;
 use serde_bytes::ByteBuf;

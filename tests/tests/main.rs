@@ -20,6 +20,7 @@ mod findings;
 mod gc;
 mod host_changes;
 mod gateway;
+mod gateway_proxy;
 mod image;
 mod kept_world;
 mod large_writes;

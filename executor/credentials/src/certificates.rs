@@ -53,11 +53,17 @@ pub struct Certificates {
 }
 
 impl NewCertificates {
-    /// Makes them, in the private storage of `scratch` where that lies on the host. `ours` is the user's environment.
+    /// Makes them, in the private storage of `scratch` where that lies on the host. `ours` is the user's environment, and `company` what
+    /// the policy adds to the machine's authorities.
     ///
     /// # Errors
     /// They cannot be made.
-    pub fn make(scratch: &Scratch, zones: &Zones, ours: &Variables) -> io::Result<Self> {
+    pub fn make(
+        scratch: &Scratch,
+        zones: &Zones,
+        ours: &Variables,
+        company: &[String],
+    ) -> io::Result<Self> {
         let variable = |name: &str| ours.get(OsStr::new(name)).cloned();
         let own = match scratch.host {
             Some(_) => None,
@@ -75,7 +81,7 @@ impl NewCertificates {
         };
         let files = [new(&paths.all)?, new(&paths.added)?];
         let mut made = Self { paths, files, own };
-        made.fill(&zones.roots(), &variable)?;
+        made.fill(&zones.roots(), &variable, company)?;
         Ok(made)
     }
 
@@ -83,6 +89,7 @@ impl NewCertificates {
         &mut self,
         roots: &[&Path],
         variable: &impl Fn(&str) -> Option<OsString>,
+        company: &[String],
     ) -> io::Result<()> {
         let mut known = BTreeSet::new();
         let machine = MACHINE
@@ -97,7 +104,7 @@ impl NewCertificates {
                 all.write_all(certificate.as_bytes())?;
             }
         }
-        for certificate in users.flatten() {
+        for certificate in users.flatten().chain(company.iter().cloned()) {
             if known.insert(certificate.clone()) {
                 all.write_all(certificate.as_bytes())?;
                 added.write_all(certificate.as_bytes())?;
@@ -188,7 +195,7 @@ fn certificates(path: &Path, roots: &[&Path]) -> Option<Vec<String>> {
 }
 
 /// The certificates in a text, each with its lines and a final line feed.
-fn blocks(text: &str) -> impl Iterator<Item = String> {
+pub(crate) fn blocks(text: &str) -> impl Iterator<Item = String> {
     text.split(BEGIN).skip(1).filter_map(|rest| {
         let (body, _) = rest.split_once(END)?;
         let lines: Vec<&str> = body.split_whitespace().collect();
@@ -237,7 +244,7 @@ mod tests {
                 tmp: "/tmp".into(),
                 host,
             };
-            NewCertificates::make(&scratch, &self.zones, &variables).unwrap()
+            NewCertificates::make(&scratch, &self.zones, &variables, &[]).unwrap()
         }
 
         fn run(&self) -> PathBuf {

@@ -2,7 +2,7 @@
 
 use crate::reader::Reader;
 use crate::source::{Owner, Source, SourceError};
-use broker_protocol::gateway::CredentialSpec;
+use broker_protocol::gateway::{Attach, CredentialSpec};
 use executor_sys::random;
 use policies::credential_table::Shape;
 use policies::{Credential, EffectivePolicy};
@@ -20,8 +20,10 @@ pub struct Credentials {
     held: Vec<Held>,
     /// The variables of all credentials of the policy, with the placeholders of those that the user has.
     variables: BTreeMap<String, Option<String>>,
-    /// Why the user lacks a credential of the policy.
-    absent: Vec<String>,
+    /// The place in `held` of the proxy's login, which is the credential of no host.
+    login: Option<u16>,
+    /// Why the user lacks a credential of the policy, and what else people are told.
+    notices: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -61,7 +63,7 @@ impl Credentials {
                 Ok(source) => resolved.add(credential, source)?,
                 Err(why) => {
                     let text = format!("the credential `{}` is not there: {why}", credential.name);
-                    resolved.absent.push(text);
+                    resolved.notices.push(text);
                 }
             }
         }
@@ -89,9 +91,32 @@ impl Credentials {
         Ok(())
     }
 
-    /// Whether the user has none of them: then no connection is decrypted.
+    /// Adds what the gateway shows the session's proxy; returns its place in [`Self::specs`].
+    ///
+    /// # Errors
+    /// The kernel has no random bytes.
+    pub(crate) fn add_login(&mut self, source: Source) -> io::Result<u16> {
+        let place = u16::try_from(self.held.len()).map_err(io::Error::other)?;
+        self.held.push(Held {
+            spec: CredentialSpec {
+                // No credential of a policy has a space in its name.
+                name: "proxy login".to_owned(),
+                placeholder: placeholder(&Shape::default())?,
+                hosts: Vec::new(),
+                attach: Attach::Bearer,
+                uses: Vec::new(),
+            },
+            source,
+            reader: None,
+            started: None,
+        });
+        self.login = Some(place);
+        Ok(place)
+    }
+
+    /// Whether the user has none that a host takes: then no connection is decrypted.
     pub fn is_empty(&self) -> bool {
-        self.held.is_empty()
+        self.held.len() == usize::from(self.login.is_some())
     }
 
     /// What the gateway is told. A successor is told the same.
@@ -104,9 +129,14 @@ impl Credentials {
         &self.variables
     }
 
-    /// What people are told about credentials that the user lacks.
+    /// Adds to what people are told.
+    pub(crate) fn add_notices(&mut self, notices: Vec<String>) {
+        self.notices.extend(notices);
+    }
+
+    /// What people are told: of credentials that the user lacks, of settings that mean nothing.
     pub fn notices(&self) -> &[String] {
-        &self.absent
+        &self.notices
     }
 
     /// The name of a credential, if there is one at this place.

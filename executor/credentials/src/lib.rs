@@ -6,8 +6,10 @@ mod source;
 mod reader;
 mod held;
 mod certificates;
+mod company;
 mod session;
 
 pub use certificates::Certificates;
+pub use company::CompanyError;
 pub use held::{Credentials, Delivery};
-pub use session::{NewCredentials, SessionCredentials, WrittenPaths};
+pub use session::{FindError, NewCredentials, SessionCredentials, WrittenPaths};

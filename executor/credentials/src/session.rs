@@ -1,9 +1,10 @@
 //! The credentials of a session and the files by which its programs trust the gateway that uses them: found when the session opens.
 
 use crate::certificates::{Certificates, NewCertificates};
+use crate::company::{Company, CompanyError, CompanyProxy};
 use crate::held::Credentials;
 use crate::source::Owner;
-use broker_protocol::gateway::Authority;
+use broker_protocol::gateway::{Authority, ProxySpec};
 use executor_spec::certificates::CertificateFiles;
 use executor_spec::linked_repository::LinkedRepository;
 use executor_spec::scratch::Scratch;
@@ -14,6 +15,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
+use thiserror::Error;
 
 /// What commands of a session can write, besides its private storage.
 #[derive(Clone, Copy, Debug)]
@@ -24,18 +26,37 @@ pub struct WrittenPaths<'p> {
     pub lent: &'p [String],
 }
 
+/// Why a session's credentials, or its way through a company's network, cannot be prepared.
+#[derive(Debug, Error)]
+pub enum FindError {
+    #[error(transparent)]
+    Company(#[from] CompanyError),
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
 /// Credentials and files of a session that does not stand yet.
 #[derive(Debug)]
 #[must_use]
 pub struct NewCredentials {
     held: Credentials,
+    company: GatewayCompany,
     certificates: Option<NewCertificates>,
+}
+
+/// What the gateway is told of a company's network.
+#[derive(Clone, Debug, Default)]
+pub struct GatewayCompany {
+    /// Certificates in PEM form, one after the other.
+    pub authorities: String,
+    pub proxy: Option<ProxySpec>,
 }
 
 /// Credentials and files of a session that stands.
 #[derive(Debug)]
 pub struct SessionCredentials {
     pub held: Credentials,
+    pub company: GatewayCompany,
     certificates: Option<Certificates>,
 }
 
@@ -63,13 +84,13 @@ impl NewCredentials {
     /// Finds those that the user has, and makes the files if there is one. The user's home and environment are `home` and `ours`.
     ///
     /// # Errors
-    /// The files cannot be made, or the kernel has no random bytes.
+    /// `[gateway]` of the policy cannot be used, the files cannot be made, or the kernel has no random bytes.
     pub fn find(
         policy: &EffectivePolicy,
         written: WrittenPaths,
         scratch: &Scratch,
         (home, ours): (&Path, &Variables),
-    ) -> io::Result<Self> {
+    ) -> Result<Self, FindError> {
         let WrittenPaths {
             zones,
             linked,
@@ -83,11 +104,25 @@ impl NewCredentials {
             variables: ours,
             writable: writable.collect(),
         };
-        let held = Credentials::resolve(policy, &owner)?;
-        let certificates = (!held.is_empty())
-            .then(|| NewCertificates::make(scratch, zones, ours))
+        let mut held = Credentials::resolve(policy, &owner)?;
+        // Without a network there is no gateway that would need it.
+        let company = match policy.has_network() {
+            true => Company::find(&policy.gateway, &owner)?,
+            false => Company::default(),
+        };
+        held.add_notices(company.notices);
+        let certificates = (!held.is_empty() || !company.authorities.is_empty())
+            .then(|| NewCertificates::make(scratch, zones, ours, &company.authorities))
             .transpose()?;
-        Ok(Self { held, certificates })
+        let proxy = company.proxy.map(|proxy| proxy_spec(proxy, &mut held));
+        Ok(Self {
+            held,
+            company: GatewayCompany {
+                authorities: company.authorities.concat(),
+                proxy: proxy.transpose()?,
+            },
+            certificates,
+        })
     }
 
     /// The variables of cells that hold a placeholder, or nothing.
@@ -115,7 +150,21 @@ impl NewCredentials {
         let retained = self.certificates.as_ref().map(NewCertificates::retain);
         Ok(SessionCredentials {
             held: self.held,
+            company: self.company,
             certificates: retained.transpose()?,
         })
     }
+}
+
+/// The proxy as the gateway is told of it; its login becomes one of `held`.
+fn proxy_spec(proxy: CompanyProxy, held: &mut Credentials) -> io::Result<ProxySpec> {
+    let login = proxy.login.map(|source| held.add_login(source));
+    let direct = proxy.direct.iter();
+    Ok(ProxySpec {
+        host: proxy.address.host,
+        port: proxy.address.port,
+        names: proxy.names,
+        direct: direct.map(|place| place.text().to_owned()).collect(),
+        login: login.transpose()?,
+    })
 }

@@ -107,7 +107,7 @@ impl Source {
 }
 
 impl FileSource {
-    fn new(path: PathBuf, owner: &Owner) -> Result<Self, SourceError> {
+    pub fn new(path: PathBuf, owner: &Owner) -> Result<Self, SourceError> {
         let source = Self {
             path,
             writable: owner.writable.clone(),
@@ -116,7 +116,7 @@ impl FileSource {
     }
 
     /// The file and its size, if it may be believed.
-    fn file(&self) -> Result<(OwnedFd, usize), SourceError> {
+    pub fn file(&self) -> Result<(OwnedFd, usize), SourceError> {
         let name = || self.path.display().to_string();
         let unopened = |error: io::Error| SourceError::Unopened(name(), error);
         let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;

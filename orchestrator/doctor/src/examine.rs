@@ -3,6 +3,7 @@
 use crate::attack;
 use crate::host_settings::{self, Hint};
 use crate::namespace_settings::NamespaceSettings;
+use crate::network::CommandNetwork;
 use broker_protocol::{
     Bash, Command, Ended, ErrorKind, Failed, LayerReport, LayerState, Machine, Opened, Outcome,
     Stdin, Tier,
@@ -70,17 +71,26 @@ impl FrontEnd for Doctor {
         let hints = host_settings::hints(files);
         let settings = NamespaceSettings::read(options.endpoint().program());
         let notes = options.files().notes();
-        let examined = examine(prepared);
+        // An error in the policy is what the session's opening reports.
+        let network = options.policy().ok().map(|policy| {
+            let variable = |name: &str| std::env::var(name).ok();
+            CommandNetwork::of(&options.endpoint().program(), &policy.gateway, variable)
+        });
+        let is_tried = network.as_ref().is_some_and(CommandNetwork::is_set);
+        let examined = examine(prepared, is_tried);
         match &examined {
             Ok((machine, opened)) if self.json => {
                 let mut report = to_json(machine, opened, confinement::in_force());
                 report["hints"] = json!(hints);
                 report["policyNotes"] = json!(notes);
+                report["network"] = json!(network.as_ref().map(CommandNetwork::json));
                 print::json(&report)?
             }
             Ok((machine, opened)) => {
                 let style = Style::of_output();
                 let mut page = page(machine, opened, confinement::in_force(), style);
+                let rows = network.iter().flat_map(CommandNetwork::rows);
+                page.extend(rows.map(|row| network_row(&row, style)));
                 page.extend(notes.iter().map(|note| note_row(note, style)));
                 if machine.tier == Tier::Flat {
                     page.push_str(&settings.remedy());
@@ -100,8 +110,12 @@ impl FrontEnd for Doctor {
     }
 }
 
-fn examine(prepared: Prepared) -> Result<(Machine, Result<Opened, Failed>), Failed> {
-    let open = prepared.options().open()?.open;
+/// Tries a session; with `network`, one with a gateway, which opens only if what the policy sets for that can be used.
+fn examine(prepared: Prepared, network: bool) -> Result<(Machine, Result<Opened, Failed>), Failed> {
+    let mut open = prepared.options().open()?.open;
+    if network {
+        open.network.get_or_insert_default().leases = true;
+    }
     let greeting = Greeting::probe(&prepared.options().endpoint())?;
     let confined = prepared.confine(Needs::default());
     let probed = async { Ok(greeting.probed(open, nothing()).await?) };
@@ -220,6 +234,14 @@ fn page(
         }
     });
     page
+}
+
+/// The network of commands.
+fn network_row((name, text, lost): &(&str, String, Option<&str>), style: Style) -> String {
+    match lost {
+        Some(lost) => style.missing(name, text, lost),
+        None => format!("{name:<19} {}\n", style.wrap(&print::shown(text), INDENT)),
+    }
 }
 
 /// What to know about the policy files.

@@ -4,6 +4,7 @@
 
 mod host_settings;
 mod namespace_settings;
+mod network;
 mod attack;
 mod examine;
 

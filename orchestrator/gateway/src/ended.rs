@@ -15,7 +15,7 @@ use std::fmt::Display;
 use std::rc::Rc;
 use tokio::net::TcpStream;
 use upstream::{Connect, HostTls};
-use values::Values;
+use values::{Value, Values};
 
 mod carry;
 mod session;
@@ -43,6 +43,15 @@ pub use authority::AuthorityError;
 pub use carry::CarryError;
 pub use limits::Times;
 pub use upstream::Roots;
+
+/// What a proxy is shown.
+pub struct Login(Rc<Value>);
+
+impl Login {
+    pub fn bytes(&self) -> &[u8] {
+        &self.0.bytes
+    }
+}
 
 /// Ends TLS for the hosts of a session's credentials. Needs a local runtime.
 pub struct Ended {
@@ -119,6 +128,20 @@ impl Ended {
                 host.learn(credentials, values);
             }
         }
+    }
+
+    /// The proxy's login, which the broker is asked for when it is first needed.
+    ///
+    /// # Errors
+    /// Why there is none, for people.
+    pub async fn login(&self, credential: u16) -> Result<Login, String> {
+        self.session.values.get(credential).await.map(Login)
+    }
+
+    /// The login that follows one that the proxy has refused, if its source has another.
+    pub async fn login_after(&self, credential: u16, refused: &Login) -> Option<Login> {
+        let next = self.session.values.after(credential, &refused.0).await;
+        next.map(Login)
     }
 
     /// Reports the uses that were counted and not yet reported: for the end of a session.

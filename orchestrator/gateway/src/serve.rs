@@ -3,7 +3,7 @@
 use crate::confine;
 use crate::control::{Control, ControlError, Received};
 use crate::ended::{AuthorityError, Ended, Roots};
-use crate::relay::{Relay, RelaySockets};
+use crate::relay::{Proxy, ProxyError, Relay, RelaySockets};
 use crate::reports::Reports;
 use broker_protocol::gateway::{FromGateway, GatewaySpec, ToGateway};
 use broker_protocol::{Lease, Network, limit};
@@ -34,6 +34,10 @@ pub enum GatewayError {
     Confine(io::Error),
     #[error("the hosts of the session cannot be read")]
     Hosts,
+    #[error("the authorities of the policy cannot be read")]
+    Roots,
+    #[error("the proxy of the policy cannot be used: {0}")]
+    Proxy(#[from] ProxyError),
     #[error("{0}")]
     Authority(#[from] AuthorityError),
     #[error("{0}")]
@@ -58,6 +62,9 @@ pub fn serve() -> Result<(), GatewayError> {
     };
     let policy = network::from_lists(&hosts).map_err(|_| GatewayError::Hosts)?;
     let roots = (!spec.credentials.is_empty()).then(Roots::of_machine);
+    let roots = roots.map(|roots| roots.with_company(&spec.authorities));
+    let roots = roots.transpose().map_err(|_| GatewayError::Roots)?;
+    let proxy = spec.proxy.as_ref().map(Proxy::try_from).transpose()?;
     // Standard error stays until nothing can fail any more.
     let null = null_device()?;
     dup2_stdin(&null).map_err(io::Error::from)?;
@@ -77,7 +84,7 @@ pub fn serve() -> Result<(), GatewayError> {
         let ended = roots.map(|roots| Ended::new(&spec, roots, move |frame| tell.send(&frame)));
         let ended = ended.transpose()?.map(Rc::new);
         let authority = ended.as_ref().and_then(|ended| ended.authority());
-        let relay = Relay::new(policy, in_force, reports.clone(), ended.clone());
+        let relay = Relay::new(policy, in_force, reports.clone(), ended.clone(), proxy);
         reports.send(&FromGateway::Serving(authority));
         tokio::select! {
             served = relay.serve(sockets) => Ok(served?),

@@ -6,9 +6,10 @@ use broker_protocol::gateway::{Attach, CredentialUse};
 use orchestrator_launch::exit;
 use orchestrator_launch::session_options::SessionOptions;
 use orchestrator_terminal::print;
+use policies::gateway::ProxyChoice;
 use policies::network;
 use policies::rules::Condition;
-use policies::{Access, Credential, CredentialSource, EffectivePolicy, Rule};
+use policies::{Access, Credential, CredentialSource, EffectivePolicy, GatewaySettings, Rule};
 use policies_guard::{Protection, WhenNew};
 use serde_json::{Value, json};
 
@@ -71,6 +72,7 @@ fn to_json(policy: &EffectivePolicy) -> Value {
             "path": policy.environment.path,
         },
         "credential": policy.credentials.iter().map(credential_json).collect::<Vec<_>>(),
+        "gateway": gateway_json(&policy.gateway),
         "network": network::lists(&policy.network).lists.iter().map(|list| json!({
             "allow": list.allow,
             "private": list.private,
@@ -128,16 +130,35 @@ fn credential_json(credential: &Credential) -> Value {
     json!({
         "name": credential.name,
         "preset": credential.preset,
-        "from": match &credential.from {
-            CredentialSource::Command(words) => json!({ "command": words }),
-            CredentialSource::File(path) => json!({ "file": path }),
-            CredentialSource::Systemd(name) => json!({ "systemd": name }),
-        },
+        "from": source_json(&credential.from),
         "hosts": credential.hosts,
         "attach": attach,
         "env": credential.variables,
         "uses": credential.uses.iter().map(of_use).collect::<Vec<_>>(),
         "where": credential.origin.to_string(),
+    })
+}
+
+fn source_json(source: &CredentialSource) -> Value {
+    match source {
+        CredentialSource::Command(words) => json!({ "command": words }),
+        CredentialSource::File(path) => json!({ "file": path }),
+        CredentialSource::Systemd(name) => json!({ "systemd": name }),
+    }
+}
+
+fn gateway_json(gateway: &GatewaySettings) -> Value {
+    let proxy = gateway.proxy.as_ref();
+    let text = |choice: &ProxyChoice| match choice {
+        ProxyChoice::Environment => "environment".to_owned(),
+        ProxyChoice::Address(address) => format!("http://{}:{}", address.host, address.port),
+    };
+    json!({
+        "ca": gateway.authorities,
+        "proxy": proxy.map(|proxy| text(&proxy.choice)),
+        "no_proxy": proxy.map(|proxy| proxy.direct.clone()),
+        "proxy_names": proxy.map(|proxy| proxy.names),
+        "proxy_from": proxy.and_then(|proxy| proxy.login.as_ref()).map(source_json),
     })
 }
 

@@ -9,6 +9,7 @@ use hyper::client::conn::{http1, http2};
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use rustls::crypto::ring;
+use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{AlertDescription, ClientConfig, RootCertStore};
 use std::cell::{OnceCell, RefCell};
@@ -26,15 +27,36 @@ use tokio_rustls::client::TlsStream;
 
 /// The certificates by which hosts are verified.
 #[derive(Clone, Debug, Default)]
-pub struct Roots(Vec<CertificateDer<'static>>);
+pub struct Roots {
+    /// Those that cannot be used are left out.
+    machine: Vec<CertificateDer<'static>>,
+    /// Those of the policy: each must be usable.
+    company: Vec<CertificateDer<'static>>,
+}
 
 impl Roots {
     /// Those of this machine, and of `SSL_CERT_FILE` and `SSL_CERT_DIR` in the environment instead. Reads files.
     pub fn of_machine() -> Self {
-        Self(rustls_native_certs::load_native_certs().certs)
+        Self {
+            machine: rustls_native_certs::load_native_certs().certs,
+            company: Vec::new(),
+        }
     }
     pub fn new(certificates: Vec<Vec<u8>>) -> Self {
-        Self(certificates.into_iter().map(Into::into).collect())
+        Self {
+            machine: certificates.into_iter().map(Into::into).collect(),
+            company: Vec::new(),
+        }
+    }
+
+    /// The same and those of the policy, in PEM form.
+    ///
+    /// # Errors
+    /// They are not in that form.
+    pub fn with_company(mut self, pem: &str) -> Result<Self, pem::Error> {
+        let read = CertificateDer::pem_slice_iter(pem.as_bytes());
+        self.company = read.collect::<Result<_, _>>()?;
+        Ok(self)
     }
 }
 
@@ -66,7 +88,12 @@ impl HostTls {
 
     fn make(&self) -> Result<ClientConfig, String> {
         let mut store = RootCertStore::empty();
-        store.add_parsable_certificates(self.roots.0.iter().cloned());
+        store.add_parsable_certificates(self.roots.machine.iter().cloned());
+        for (number, certificate) in (1..).zip(&self.roots.company) {
+            store.add(certificate.clone()).map_err(|error| {
+                format!("certificate {number} of `ca` in `[gateway]` of the policy cannot be used: {error}")
+            })?;
+        }
         let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
             .map_err(|error| error.to_string())?

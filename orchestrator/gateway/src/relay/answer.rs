@@ -90,7 +90,7 @@ impl Refusal {
                 _,
                 ConnectError::Reach(ReachError::Host { .. } | ReachError::Address { .. }),
             ) => 2,
-            Refusal::Place(_, ConnectError::NoAnswer(_)) => 5,
+            Refusal::Place(_, ConnectError::NoAnswer(_) | ConnectError::Proxy { .. }) => 5,
             Refusal::Place(..) => 4,
         };
         socks_reply(number)

@@ -1,6 +1,8 @@
 //! Connecting to a host: the first of its checked addresses that answers.
 
+use crate::relay::proxy::ProxyFault;
 use orchestrator_reach::ReachError;
+use rustix::net::sockopt;
 use std::net::SocketAddr;
 use std::time::Duration;
 use thiserror::Error;
@@ -19,6 +21,9 @@ pub enum ConnectError {
     /// None of its addresses answers.
     #[error("cannot connect: {0}")]
     NoAnswer(String),
+    /// The company's proxy opens no tunnel to it.
+    #[error("the proxy {proxy} {fault}")]
+    Proxy { proxy: String, fault: ProxyFault },
     /// It took longer than this many seconds.
     #[error("not done within {0} s")]
     TimedOut(u32),
@@ -30,8 +35,9 @@ pub async fn first_of(addresses: &[SocketAddr]) -> Result<TcpStream, ConnectErro
     for address in addresses {
         match timeout(Duration::from_secs(ADDRESS_S), TcpStream::connect(address)).await {
             Ok(Ok(host)) => {
-                // A failure only makes small messages slower.
+                // A failure only makes small messages slower, and keeps a quiet connection to a dead host.
                 let _ = host.set_nodelay(true);
+                let _ = keep_alive(&host);
                 return Ok(host);
             }
             Ok(Err(error)) => last = error.to_string(),
@@ -39,4 +45,15 @@ pub async fn first_of(addresses: &[SocketAddr]) -> Result<TcpStream, ConnectErro
         }
     }
     Err(ConnectError::NoAnswer(last))
+}
+
+/// Has the kernel probe a quiet connection: it fails about three minutes after its host has vanished.
+fn keep_alive(host: &TcpStream) -> rustix::io::Result<()> {
+    const QUIET: Duration = Duration::from_secs(60);
+    const INTERVAL: Duration = Duration::from_secs(30);
+    const PROBES: u32 = 4;
+    sockopt::set_socket_keepalive(host, true)?;
+    sockopt::set_tcp_keepidle(host, QUIET)?;
+    sockopt::set_tcp_keepintvl(host, INTERVAL)?;
+    sockopt::set_tcp_keepcnt(host, PROBES)
 }

@@ -16,6 +16,7 @@ use orchestrator_reach::guard::{self, Resolve, System};
 use pace::Pace;
 use place::Place;
 use policies::WebPolicy;
+pub use proxy::{Proxy, ProxyError};
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::io;
@@ -30,7 +31,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
-use tunnel::Beginning;
+use tunnel::{Beginning, Idle};
 use wanted::{HEAD_MAX, SocksError, Wanted, WantedError};
 
 mod answer;
@@ -38,6 +39,7 @@ mod connect;
 mod leased;
 mod pace;
 mod place;
+mod proxy;
 mod tunnel;
 mod wanted;
 
@@ -47,8 +49,11 @@ const AT_ONCE: usize = 128;
 const HEAD_S: u64 = 15;
 /// Seconds in which to resolve its host and connect to it.
 const CONNECT_S: u32 = 30;
-/// A connection ends after this long without a byte.
+/// A connection ends after this long without a byte, while fewer than [`SPARE`] places are free.
 const IDLE: Duration = Duration::from_secs(600);
+const SPARE: usize = AT_ONCE / 2;
+/// How often a quiet connection looks whether they are.
+const LOOK: Duration = Duration::from_secs(10);
 /// How long a program may take to read a refusal; its further input is read and dropped meanwhile.
 const GOODBYE: Duration = Duration::from_secs(1);
 const GOODBYE_MAX: u64 = 1 << 20;
@@ -95,8 +100,12 @@ pub struct Relay<R = System> {
     resolver: R,
     reports: Reports,
     pace: Pace,
+    /// One for each connection.
+    places: Arc<Semaphore>,
     /// The hosts of credentials, if the session has any.
     ended: Option<Rc<Ended>>,
+    /// The proxy by which hosts are reached, if the policy names one.
+    proxy: Option<Proxy>,
 }
 
 impl Relay {
@@ -106,9 +115,11 @@ impl Relay {
         leases: watch::Receiver<Vec<Lease>>,
         reports: Reports,
         ended: Option<Rc<Ended>>,
+        proxy: Option<Proxy>,
     ) -> Self {
         Self {
             ended,
+            proxy,
             ..Self::with_resolver(Hosts::new(policy, leases), System, reports)
         }
     }
@@ -121,7 +132,9 @@ impl<R: Resolve + 'static> Relay<R> {
             resolver,
             reports,
             pace: Pace::default(),
+            places: Arc::new(Semaphore::new(AT_ONCE)),
             ended: None,
+            proxy: None,
         }
     }
 
@@ -136,15 +149,11 @@ impl<R: Resolve + 'static> Relay<R> {
         } = sockets;
         let listener = tokio::net::TcpListener::from_std(listener)?;
         let mut announced = announcements.map(Announced::new);
-        let (relay, places, mut connections) = (
-            Rc::new(self),
-            Arc::new(Semaphore::new(AT_ONCE)),
-            JoinSet::new(),
-        );
+        let (relay, mut connections) = (Rc::new(self), JoinSet::new());
         loop {
             while connections.try_join_next().is_some() {}
             // The semaphore is never closed, so this succeeds in the end.
-            let place = places.clone().acquire_owned().await.ok();
+            let place = relay.places.clone().acquire_owned().await.ok();
             match listener.accept().await {
                 Ok((_, peer))
                     if announced
@@ -259,7 +268,12 @@ impl<R: Resolve + 'static> Relay<R> {
             first,
             host: allowed,
         };
-        let Some(name) = tunnel::pass(program, host, beginning, IDLE).await else {
+        let idle = Idle {
+            limit: IDLE,
+            look: LOOK,
+            is_crowded: || self.places.available_permits() < SPARE,
+        };
+        let Some(name) = tunnel::pass(program, host, beginning, idle).await else {
             return;
         };
         self.tell_name(place, &name).await;
@@ -323,8 +337,15 @@ impl<R: Resolve + 'static> Relay<R> {
     async fn connect(&self, wanted: &Wanted) -> Result<TcpStream, ConnectError> {
         let work = async {
             let policy = self.hosts.of(wanted.key).await;
-            let addresses = guard::admit(&policy, &self.resolver, wanted.place.target()).await?;
-            connect::first_of(&addresses).await
+            let target = wanted.place.target();
+            let Some(proxy) = &self.proxy else {
+                let addresses = guard::admit(&policy, &self.resolver, target).await?;
+                return connect::first_of(&addresses).await;
+            };
+            let ended = self.ended.as_deref();
+            proxy
+                .connect((&policy, &self.resolver), target, ended)
+                .await
         };
         timeout(Duration::from_secs(CONNECT_S.into()), work)
             .await

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
 /// Size of the copy buffer, in bytes.
 const BUFFER: usize = 16 * 1024;
@@ -27,13 +27,37 @@ pub struct Beginning<'a> {
     pub host: Option<&'a str>,
 }
 
-/// Forwards bytes until both ends are closed, one fails, or `idle` passes without any. Returns the name that the program's TLS asks for
+/// When a connection without bytes ends.
+pub struct Idle<C> {
+    /// After this long, if others may need its place: a quiet one may be a session of a database or a log that is followed.
+    pub limit: Duration,
+    /// How often to look whether they do.
+    pub look: Duration,
+    pub is_crowded: C,
+}
+
+impl<C: Fn() -> bool> Idle<C> {
+    async fn ended(&self, last: &Cell<Instant>) {
+        loop {
+            let until = last.get() + self.limit;
+            if until > Instant::now() {
+                sleep_until(until).await;
+            } else if (self.is_crowded)() {
+                return;
+            } else {
+                sleep(self.look).await;
+            }
+        }
+    }
+}
+
+/// Forwards bytes until both ends are closed, one fails, or too long passes without any. Returns the name that the program's TLS asks for
 /// if the connection was allowed for another host: then the host has received nothing.
 pub async fn pass(
     program: &TcpStream,
     host: &TcpStream,
     beginning: Beginning<'_>,
-    idle: Duration,
+    idle: Idle<impl Fn() -> bool>,
 ) -> Option<String> {
     let last = Cell::new(Instant::now());
     let wrong = Cell::new(None);
@@ -45,19 +69,10 @@ pub async fn pass(
         one_way(program, host, &last).await
     };
     let both = async { tokio::try_join!(up, one_way(host, program, &last)) };
-    let silence = async {
-        loop {
-            let until = last.get() + idle;
-            if until <= Instant::now() {
-                return;
-            }
-            sleep_until(until).await;
-        }
-    };
     tokio::select! {
         // If one side fails, both end: the program sees a broken connection.
         _ = both => {}
-        () = silence => {}
+        () = idle.ended(&last) => {}
     }
     wrong.take()
 }
@@ -167,5 +182,52 @@ async fn ready(
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             result => return result,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    async fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let at = listener.local_addr().unwrap();
+        let (one, other) = tokio::join!(TcpStream::connect(at), listener.accept());
+        (one.unwrap(), other.unwrap().0)
+    }
+
+    #[tokio::test]
+    async fn a_quiet_connection_ends_only_where_others_need_its_place() {
+        let ((mut client, program), (host, mut server)) = (pair().await, pair().await);
+        let (is_crowded, looked) = (Cell::new(false), tokio::sync::Notify::new());
+        let beginning = Beginning {
+            first: Vec::new(),
+            host: None,
+        };
+        let idle = Idle {
+            limit: Duration::from_millis(1),
+            look: Duration::from_millis(1),
+            is_crowded: || {
+                looked.notify_one();
+                is_crowded.get()
+            },
+        };
+        let used = async {
+            looked.notified().await;
+            looked.notified().await;
+            client.write_all(b"still there").await.unwrap();
+            let mut seen = [0; 11];
+            server.read_exact(&mut seen).await.unwrap();
+            assert_eq!(&seen, b"still there");
+            is_crowded.set(true);
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            name = pass(&program, &host, beginning, idle) => assert_eq!(name, None),
+            () = used => {}
+        }
+        assert!(is_crowded.get());
     }
 }

@@ -1,0 +1,386 @@
+//! Connections through a company's proxy: each is a tunnel that the proxy is asked for by `CONNECT`.
+//!
+//! Comes from the relay when a target was allowed; goes to the proxy that the policy names, which may have a private address. The target is
+//! judged as without a proxy, as far as its addresses are known here. Nothing that the proxy answers is believed but that a tunnel
+//! stands, and it is bounded: 16 KiB of heads, 8 of them interim ones, 15 s. Believes the host in a tunnel no more than without a proxy.
+
+use crate::ended::{Ended, Login};
+use crate::relay::connect::{self, ConnectError};
+use crate::relay::place::{Place, PlaceError};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use broker_protocol::gateway::ProxySpec;
+use orchestrator_reach::ReachError;
+use orchestrator_reach::guard::{self, Resolve};
+use orchestrator_reach::target::Target;
+use policies::WebPolicy;
+use policies::gateway::{DirectPlace, GatewayFault};
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::time::Duration;
+use thiserror::Error;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout};
+
+/// Maximum bytes of all heads that a proxy sends before a tunnel stands.
+const HEAD_MAX: usize = 16 * 1024;
+/// Maximum number of headers in one of them.
+const HEADERS_MAX: usize = 100;
+/// Maximum number of interim answers.
+const INTERIM_MAX: usize = 8;
+/// How long a proxy may take to answer.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// How long the proxy's own addresses count, and how long it may take to find others.
+const KNOWN: Duration = Duration::from_secs(60);
+const LOCATED: Duration = Duration::from_secs(5);
+/// How long a name that the proxy resolves may take to resolve here too.
+const RESOLVED: Duration = Duration::from_secs(2);
+/// Maximum number of a target's addresses that the proxy is asked for.
+const TRIED: usize = 4;
+/// Maximum characters of a proxy's words in a message.
+const WORDS_MAX: usize = 100;
+
+/// Why the spec of a proxy cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum ProxyError {
+    #[error("its place: {0}")]
+    Place(#[from] PlaceError),
+    #[error("{0}")]
+    Direct(#[from] GatewayFault),
+}
+
+/// Why a proxy opens no tunnel.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ProxyFault {
+    #[error("cannot be reached: {0}")]
+    Unreachable(String),
+    /// Its words are escaped and cut.
+    #[error("answered {status} `{words}`")]
+    Refused { status: u16, words: String },
+    #[error(
+        "answered {status} `{words}` to an address; `proxy_names = true` in `[gateway]` sends it names"
+    )]
+    RefusedAddress { status: u16, words: String },
+    #[error("asks for a login (407); `proxy_from` in `[gateway]` names where one comes from")]
+    LoginMissing,
+    #[error("does not accept the login that `proxy_from` in `[gateway]` names (407)")]
+    LoginRefused,
+    #[error("needs a login, and its source gives none: {0}")]
+    NoLogin(String),
+    #[error("does not answer with HTTP")]
+    Malformed,
+    #[error(
+        "answered with more than {HEAD_MAX} bytes of head, {HEADERS_MAX} headers or {INTERIM_MAX} interim answers"
+    )]
+    TooLong,
+    #[error("did not answer within {0} s")]
+    Slow(u64),
+    #[error("closed the connection without an answer")]
+    Gone,
+}
+
+impl ProxyFault {
+    /// Whether another address of the same host may have another answer.
+    fn is_of_address(&self) -> bool {
+        match self {
+            Self::Refused { status, .. } | Self::RefusedAddress { status, .. } => *status >= 500,
+            Self::Unreachable(_)
+            | Self::LoginMissing
+            | Self::LoginRefused
+            | Self::NoLogin(_)
+            | Self::Malformed
+            | Self::TooLong
+            | Self::Slow(_)
+            | Self::Gone => false,
+        }
+    }
+}
+
+/// The way to a target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Route {
+    Direct(Vec<SocketAddr>),
+    /// By the proxy, to the first of these that it reaches: addresses, or one name, with their port.
+    Tunnel(Vec<String>),
+}
+
+/// A company's proxy.
+#[derive(Debug)]
+pub struct Proxy {
+    place: Place,
+    names: bool,
+    direct: Vec<DirectPlace>,
+    login: Option<u16>,
+    patience: Duration,
+    /// Its addresses, and when they were found.
+    known: RefCell<Option<(Instant, Vec<SocketAddr>)>>,
+}
+
+impl TryFrom<&ProxySpec> for Proxy {
+    type Error = ProxyError;
+
+    fn try_from(spec: &ProxySpec) -> Result<Self, ProxyError> {
+        let direct = spec.direct.iter().cloned().map(DirectPlace::try_from);
+        Ok(Self {
+            place: Place::new(&spec.host, spec.port)?,
+            names: spec.names,
+            direct: direct.collect::<Result<_, _>>()?,
+            login: spec.login,
+            patience: PATIENCE,
+            known: RefCell::default(),
+        })
+    }
+}
+
+impl Proxy {
+    /// Connects to a target that `policy` allows, by the proxy or without it. `ended` has the proxy's login.
+    pub async fn connect(
+        &self,
+        (policy, resolver): (&WebPolicy, &impl Resolve),
+        target: &Target,
+        ended: Option<&Ended>,
+    ) -> Result<TcpStream, ConnectError> {
+        if self.names {
+            // Before the target: lookups of names that nobody answers here occupy the few threads for them.
+            let _ = self.addresses(resolver).await;
+        }
+        match self.route(policy, resolver, target).await? {
+            Route::Direct(addresses) => connect::first_of(&addresses).await,
+            Route::Tunnel(targets) => {
+                let tunnel = self.first_tunnel(resolver, &targets, ended).await;
+                tunnel.map_err(|fault| ConnectError::Proxy {
+                    proxy: format!("{}:{}", self.place.host(), self.place.port()),
+                    fault,
+                })
+            }
+        }
+    }
+
+    /// Judges the target, and decides which way leads to it. A name that the proxy is told is resolved here too: what this machine knows
+    /// to be private stays closed. One that it cannot resolve, as behind many proxies, is the proxy's matter.
+    async fn route(
+        &self,
+        policy: &WebPolicy,
+        resolver: &impl Resolve,
+        target: &Target,
+    ) -> Result<Route, ReachError> {
+        guard::foresee(policy, target)?;
+        let (host, port) = (target.host(), target.port());
+        let is_direct = self.direct.iter().any(|direct| direct.names(host, port));
+        // A name that only `private` has is allowed at private addresses alone, which have to be seen.
+        let by_name =
+            self.names && !is_direct && target.address().is_none() && policy.allows(host, port);
+        let admitted = guard::admit(policy, resolver, target);
+        let addresses = if by_name {
+            match timeout(RESOLVED, admitted).await {
+                Ok(Err(ReachError::Unresolved(_))) | Err(_) => Vec::new(),
+                Ok(admitted) => admitted?,
+            }
+        } else {
+            admitted.await?
+        };
+        if is_direct {
+            return Ok(Route::Direct(addresses));
+        }
+        let holds = |address: &&SocketAddr| self.direct.iter().any(|one| one.holds(address.ip()));
+        let direct: Vec<_> = addresses.iter().filter(holds).copied().collect();
+        if !direct.is_empty() {
+            return Ok(Route::Direct(direct));
+        }
+        if by_name {
+            return Ok(Route::Tunnel(vec![format!("{host}:{port}")]));
+        }
+        let addresses = addresses.iter().take(TRIED).map(SocketAddr::to_string);
+        Ok(Route::Tunnel(addresses.collect()))
+    }
+
+    async fn first_tunnel(
+        &self,
+        resolver: &impl Resolve,
+        targets: &[String],
+        ended: Option<&Ended>,
+    ) -> Result<TcpStream, ProxyFault> {
+        let mut last = ProxyFault::Unreachable("the target has no address".into());
+        for target in targets {
+            match self.tunnel(resolver, target, ended).await {
+                Ok(tunnel) => return Ok(tunnel),
+                Err(fault) if fault.is_of_address() => last = fault,
+                Err(fault) => return Err(fault),
+            }
+        }
+        Err(last)
+    }
+
+    /// Asks for a tunnel; once more with another login, if the first one is refused and its source has a new one.
+    async fn tunnel(
+        &self,
+        resolver: &impl Resolve,
+        target: &str,
+        ended: Option<&Ended>,
+    ) -> Result<TcpStream, ProxyFault> {
+        let Some(credential) = self.login else {
+            return self.ask(resolver, target, None).await;
+        };
+        let ended = ended.ok_or_else(|| ProxyFault::NoLogin("it is not known".into()))?;
+        let login = ended.login(credential).await;
+        let login = login.map_err(ProxyFault::NoLogin)?;
+        match self.ask(resolver, target, Some(&login)).await {
+            Err(ProxyFault::LoginRefused) => match ended.login_after(credential, &login).await {
+                Some(next) => self.ask(resolver, target, Some(&next)).await,
+                None => Err(ProxyFault::LoginRefused),
+            },
+            answered => answered,
+        }
+    }
+
+    /// Its own addresses: those found lately, or others, or in the end older ones.
+    async fn addresses(&self, resolver: &impl Resolve) -> Result<Vec<SocketAddr>, String> {
+        let known = self.known.borrow().clone();
+        if let Some((found, addresses)) = &known
+            && found.elapsed() < KNOWN
+        {
+            return Ok(addresses.clone());
+        }
+        let located = guard::locate(resolver, self.place.target());
+        match (timeout(LOCATED, located).await, known) {
+            (Ok(Ok(addresses)), _) => {
+                *self.known.borrow_mut() = Some((Instant::now(), addresses.clone()));
+                Ok(addresses)
+            }
+            (Ok(Err(_)) | Err(_), Some((_, addresses))) => Ok(addresses),
+            (Ok(Err(error)), None) => Err(error.to_string()),
+            (Err(_), None) => Err(format!(
+                "its name is not resolved within {} s",
+                LOCATED.as_secs()
+            )),
+        }
+    }
+
+    async fn ask(
+        &self,
+        resolver: &impl Resolve,
+        target: &str,
+        login: Option<&Login>,
+    ) -> Result<TcpStream, ProxyFault> {
+        let unreachable = |why: String| ProxyFault::Unreachable(why);
+        let addresses = self.addresses(resolver).await.map_err(unreachable)?;
+        let connected = connect::first_of(&addresses).await;
+        let mut proxy = connected.map_err(|error| unreachable(error.to_string()))?;
+        let answered = async {
+            let mut request = format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n");
+            if let Some(login) = login {
+                let encoded = STANDARD.encode(login.bytes());
+                request += &format!("Proxy-Authorization: Basic {encoded}\r\n");
+            }
+            request += "\r\n";
+            let sent = proxy.write_all(request.as_bytes()).await;
+            sent.map_err(|_| ProxyFault::Gone)?;
+            final_answer(&mut proxy).await
+        };
+        let answer = timeout(self.patience, answered).await;
+        let answer = answer.map_err(|_| ProxyFault::Slow(self.patience.as_secs()))??;
+        match (answer.status, login) {
+            (200..=299, _) => Ok(proxy),
+            (407, None) => Err(ProxyFault::LoginMissing),
+            (407, Some(_)) => Err(ProxyFault::LoginRefused),
+            (status, login) => {
+                let words = words(&answer.reason, login);
+                let to_address = !self.names && (400..500).contains(&status);
+                Err(match to_address {
+                    true => ProxyFault::RefusedAddress { status, words },
+                    false => ProxyFault::Refused { status, words },
+                })
+            }
+        }
+    }
+}
+
+/// What a head says.
+#[derive(Debug)]
+struct Answer {
+    status: u16,
+    reason: String,
+}
+
+/// Reads heads until one is final. What follows it is the host's, and is left in the socket.
+async fn final_answer(proxy: &mut TcpStream) -> Result<Answer, ProxyFault> {
+    let mut left = HEAD_MAX;
+    for _ in 0..=INTERIM_MAX {
+        let answer = parse(&head(proxy, &mut left).await?)?;
+        match answer.status {
+            // It would speak another protocol than was asked for.
+            101 => return Err(ProxyFault::Malformed),
+            100..=199 => {}
+            _ => return Ok(answer),
+        }
+    }
+    Err(ProxyFault::TooLong)
+}
+
+/// Takes one head off the socket, and nothing behind it.
+async fn head(proxy: &mut TcpStream, left: &mut usize) -> Result<Vec<u8>, ProxyFault> {
+    const BEGINNING: &[u8] = b"HTTP/1.";
+    const END: &[u8] = b"\r\n\r\n";
+    let (mut head, mut seen) = (Vec::new(), [0; 2048]);
+    loop {
+        let length = proxy.peek(&mut seen).await.map_err(|_| ProxyFault::Gone)?;
+        if length == 0 {
+            return Err(ProxyFault::Gone);
+        }
+        let before = head.len();
+        head.extend_from_slice(&seen[..length]);
+        let compared = head.len().min(BEGINNING.len());
+        if head[..compared] != BEGINNING[..compared] {
+            return Err(ProxyFault::Malformed);
+        }
+        let from = before.saturating_sub(END.len() - 1);
+        let end = memchr::memmem::find(&head[from..], END).map(|at| from + at + END.len());
+        head.truncate(end.unwrap_or(before + length));
+        let taken = head.len() - before;
+        *left = left.checked_sub(taken).ok_or(ProxyFault::TooLong)?;
+        let read = proxy.read_exact(&mut seen[..taken]).await;
+        read.map_err(|_| ProxyFault::Gone)?;
+        if end.is_some() {
+            return Ok(head);
+        }
+    }
+}
+
+fn parse(head: &[u8]) -> Result<Answer, ProxyFault> {
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+    let mut response = httparse::Response::new(&mut headers);
+    match response.parse(head) {
+        Ok(httparse::Status::Complete(_)) => {}
+        Err(httparse::Error::TooManyHeaders) => return Err(ProxyFault::TooLong),
+        Ok(httparse::Status::Partial) | Err(_) => return Err(ProxyFault::Malformed),
+    }
+    Ok(Answer {
+        status: response.code.ok_or(ProxyFault::Malformed)?,
+        reason: response.reason.unwrap_or_default().to_owned(),
+    })
+}
+
+/// A proxy's own words, for messages and records: escaped, cut, and without the login, which it knows.
+fn words(reason: &str, login: Option<&Login>) -> String {
+    if let Some(login) = login {
+        let value = String::from_utf8_lossy(login.bytes()).into_owned();
+        let password = value
+            .split_once(':')
+            .map_or(&*value, |(_, password)| password);
+        let encoded = STANDARD.encode(login.bytes());
+        let encoded = encoded.trim_end_matches('=');
+        let shows = |part: &str| !part.is_empty() && reason.contains(part);
+        if shows(&value) || shows(password) || shows(encoded) {
+            return "words that contain the login".to_owned();
+        }
+    }
+    let plain = |c: char| match c.is_ascii_graphic() || c == ' ' {
+        true => c,
+        false => '?',
+    };
+    reason.chars().take(WORDS_MAX).map(plain).collect()
+}
+
+#[cfg(test)]
+mod tests;

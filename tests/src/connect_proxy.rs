@@ -1,0 +1,86 @@
+//! A proxy of a company: opens tunnels for `CONNECT`, and remembers what it was asked.
+
+use crate::Serving;
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+/// A proxy that serves until it is dropped.
+pub struct ConnectProxy {
+    pub port: u16,
+    requests: Arc<Mutex<Vec<String>>>,
+    _serving: Serving,
+}
+
+impl ConnectProxy {
+    /// One that opens every tunnel.
+    pub fn open() -> Self {
+        Self::with(None)
+    }
+
+    /// One that gives this answer to every request.
+    pub fn answering(answer: &'static str) -> Self {
+        Self::with(Some(answer))
+    }
+
+    fn with(answer: Option<&'static str>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let port = listener.local_addr().expect("it is bound").port();
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let seen = requests.clone();
+        let serving = Serving::start(listener, move |client| {
+            // How a connection ends is the business of its peers.
+            let _ = serve(client, answer, &seen);
+        });
+        Self {
+            port,
+            requests,
+            _serving: serving,
+        }
+    }
+
+    /// The policy's line for it.
+    pub fn line(&self) -> String {
+        format!("proxy = 'http://127.0.0.1:{}'", self.port)
+    }
+
+    /// The heads that it was sent since this was last called.
+    pub fn take(&self) -> Vec<String> {
+        let mut requests = self.requests.lock().expect("no holder panics");
+        std::mem::take(&mut requests)
+    }
+
+    /// The targets of those.
+    pub fn targets(&self) -> Vec<String> {
+        let target = |head: String| head.split(' ').nth(1).unwrap_or_default().to_owned();
+        self.take().into_iter().map(target).collect()
+    }
+}
+
+fn serve(mut client: TcpStream, answer: Option<&str>, seen: &Mutex<Vec<String>>) -> io::Result<()> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        client.read_exact(&mut byte)?;
+        head.push(byte[0]);
+    }
+    let head = String::from_utf8_lossy(&head).into_owned();
+    let target = head.split(' ').nth(1).unwrap_or_default().to_owned();
+    seen.lock().expect("no holder panics").push(head);
+    if let Some(answer) = answer {
+        client.write_all(answer.as_bytes())?;
+        return client.shutdown(Shutdown::Write);
+    }
+    let Ok(mut host) = TcpStream::connect(&target) else {
+        return client.write_all(b"HTTP/1.1 503 Unreachable\r\n\r\n");
+    };
+    client.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n")?;
+    let (mut up, mut to_host) = (client.try_clone()?, host.try_clone()?);
+    thread::spawn(move || {
+        let _ = io::copy(&mut up, &mut to_host);
+        let _ = to_host.shutdown(Shutdown::Write);
+    });
+    io::copy(&mut host, &mut client)?;
+    client.shutdown(Shutdown::Write)
+}

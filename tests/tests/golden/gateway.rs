@@ -1,0 +1,204 @@
+//! The frames between a broker and the gateway of its session, pinned in `golden/gateway.txt`. Both are programs of one release, so these bytes
+//! have no version: a change is looked at, and written with `LAZARET_GOLDEN=write`.
+
+use super::{framed, hex, reread};
+use broker_protocol::gateway::*;
+use broker_protocol::{ConnectionReport, ConnectionVerdict, HostList, Lease, Leased};
+use std::fmt::Write;
+
+const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/gateway.txt");
+
+#[test]
+fn the_bytes_of_the_gateways_border_are_what_they_were() {
+    let now = render();
+    if std::env::var_os("LAZARET_GOLDEN").is_some() {
+        std::fs::write(FILE, &now).unwrap();
+    }
+    let then = std::fs::read_to_string(FILE).unwrap_or_default();
+    assert_eq!(
+        then, now,
+        "the border has changed: write golden/gateway.txt again with LAZARET_GOLDEN=write, and look at its diff"
+    );
+}
+
+#[test]
+fn every_example_of_the_gateways_border_reads_back() {
+    for (name, frame) in to_gateway() {
+        assert_eq!(reread(&frame), frame, "{name}");
+    }
+    for (name, frame) in from_gateway() {
+        assert_eq!(reread(&frame), frame, "{name}");
+    }
+}
+
+/// The matches do not compile when a variant is added.
+#[test]
+fn every_variant_of_the_gateways_border_has_an_example() {
+    let to = |frame: &ToGateway| match frame {
+        ToGateway::Serve(_) => 0,
+        ToGateway::Leases(_) => 1,
+        ToGateway::Value { .. } => 2,
+        ToGateway::NoValue { .. } => 3,
+    };
+    let from = |frame: &FromGateway| match frame {
+        FromGateway::Serving(_) => 0,
+        FromGateway::Connected(_) => 1,
+        FromGateway::Wanted { .. } => 2,
+        FromGateway::Used(_) => 3,
+    };
+    let attach = |attach: &Attach| match attach {
+        Attach::Bearer => 0,
+        Attach::Basic { .. } => 1,
+        Attach::Any { .. } => 2,
+        Attach::Header { .. } => 3,
+    };
+    let has_all = |mut seen: Vec<usize>, count: usize| {
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!(seen, (0..count).collect::<Vec<_>>());
+    };
+    has_all(to_gateway().iter().map(|(_, frame)| to(frame)).collect(), 4);
+    has_all(
+        from_gateway()
+            .iter()
+            .map(|(_, frame)| from(frame))
+            .collect(),
+        4,
+    );
+    has_all(
+        credentials()
+            .iter()
+            .map(|one| attach(&one.attach))
+            .collect(),
+        4,
+    );
+    let verdicts = from_gateway()
+        .into_iter()
+        .filter_map(|(_, frame)| match frame {
+            FromGateway::Used(report) => Some(report.verdict),
+            FromGateway::Serving(_) | FromGateway::Connected(_) | FromGateway::Wanted { .. } => {
+                None
+            }
+        });
+    assert_eq!(verdicts.collect::<Vec<_>>(), CredentialVerdict::ALL);
+    assert_eq!(spec().check(), Ok(()));
+}
+
+fn render() -> String {
+    let mut text = String::new();
+    for (name, frame) in to_gateway() {
+        writeln!(text, "to gateway, {name} = {}", hex(&framed(&frame))).unwrap();
+    }
+    for (name, frame) in from_gateway() {
+        writeln!(text, "from gateway, {name} = {}", hex(&framed(&frame))).unwrap();
+    }
+    text
+}
+
+fn credentials() -> Vec<CredentialSpec> {
+    let user = || "u".to_owned();
+    let attached = [
+        Attach::Bearer,
+        Attach::Basic { user: user() },
+        Attach::Any { user: user() },
+        Attach::Header {
+            name: "x-key".into(),
+        },
+    ];
+    let spec = |attach| CredentialSpec {
+        name: "one".into(),
+        placeholder: "lazaret-placeholder".into(),
+        hosts: vec!["a.example:443".into()],
+        attach,
+        uses: vec![CredentialUse {
+            host: Some("a.example:443".into()),
+            methods: vec!["GET".into()],
+            path: "/api/**".into(),
+            unasked: true,
+            refused: false,
+        }],
+    };
+    attached.map(spec).into()
+}
+
+fn authority() -> Authority {
+    Authority {
+        certificate: "pem".into(),
+        key: vec![1, 2],
+    }
+}
+
+fn spec() -> GatewaySpec {
+    GatewaySpec {
+        lists: vec![HostList {
+            allow: Some(vec!["a.example:443".into()]),
+            private: Some(vec!["10.0.0.0/8".into()]),
+        }],
+        credentials: credentials(),
+        authority: Some(authority()),
+        authorities: "pem".into(),
+        proxy: Some(ProxySpec {
+            host: "proxy.corp".into(),
+            port: 3128,
+            names: true,
+            direct: vec!["*.corp".into()],
+            login: Some(3),
+        }),
+    }
+}
+
+fn to_gateway() -> Vec<(&'static str, ToGateway)> {
+    let lease = Lease {
+        lease: 1,
+        opens: Leased::Host("b.example:443".into()),
+        call: 7,
+        key: None,
+    };
+    let why = "its file is gone".to_owned();
+    vec![
+        ("serve", ToGateway::Serve(GatewaySpec::default())),
+        ("serve, with all", ToGateway::Serve(spec())),
+        ("leases", ToGateway::Leases(vec![lease])),
+        ("value", ToGateway::Value { credential: 1 }),
+        ("no value", ToGateway::NoValue { credential: 1, why }),
+    ]
+}
+
+fn from_gateway() -> Vec<(&'static str, FromGateway)> {
+    let connected = ConnectionReport {
+        host: "a.example".into(),
+        port: 443,
+        verdict: ConnectionVerdict::Allowed,
+        count: 1,
+        why: None,
+        private: None,
+    };
+    let refused = ConnectionReport {
+        verdict: ConnectionVerdict::NotPublic,
+        why: Some("why".into()),
+        private: Some("10.0.0.1:443".into()),
+        ..connected.clone()
+    };
+    let used = CredentialVerdict::ALL.map(|verdict| {
+        let report = CredentialReport {
+            credential: 1,
+            host: "a.example".into(),
+            port: 443,
+            method: "GET".into(),
+            verdict,
+            count: 2,
+        };
+        (verdict.name(), FromGateway::Used(report))
+    });
+    let others = [
+        ("serving", FromGateway::Serving(None)),
+        (
+            "serving, with an authority",
+            FromGateway::Serving(Some(authority())),
+        ),
+        ("connected", FromGateway::Connected(connected)),
+        ("connected, refused", FromGateway::Connected(refused)),
+        ("wanted", FromGateway::Wanted { credential: 1 }),
+    ];
+    others.into_iter().chain(used).collect()
+}
