@@ -1,7 +1,7 @@
 //! How the linker makes a program that starts as fast as it can, where the machine that builds is the one that runs. A portable program
 //! (`LAZARET_PORTABLE`, set by `lazaret-dist`) runs on others, whose C library may be older, and is linked by defaults alone.
 //!
-//! Also of `orchestrator`. What cannot be had is left as it is by default: the program is the same, and starts a little later.
+//! Also of `orchestrator` and `orchestrator/run`. What cannot be had is left as it is by default: the program is the same, and starts a little later.
 
 #![allow(
     clippy::disallowed_methods,
@@ -16,7 +16,11 @@ const PORTABLE: &str = "LAZARET_PORTABLE";
 const RELATIVE: &[u8] = b"GLIBC_ABI_DT_RELR";
 
 fn main() -> io::Result<()> {
-    println!("cargo::rerun-if-changed=../executor/build.rs");
+    // This file, from the folder of the package that is built.
+    let here = ["../executor/build.rs", "../../executor/build.rs"];
+    for path in here.iter().filter(|path| Path::new(path).exists()) {
+        println!("cargo::rerun-if-changed={path}");
+    }
     println!("cargo::rerun-if-env-changed={PORTABLE}");
     let target = |part: &str| env::var(format!("CARGO_CFG_TARGET_{part}")).unwrap_or_default();
     let runs_elsewhere = env::var_os(PORTABLE).is_some() || env::var("HOST") != env::var("TARGET");

@@ -2,12 +2,14 @@
 
 use broker_protocol::Failed;
 use clap::Args;
+use orchestrator_install::agent_settings;
 use orchestrator_install::project::Accepted;
+use orchestrator_launch::exit;
 use orchestrator_launch::groups::{DirectoryOptions, Options};
 use orchestrator_launch::launch::{FrontEnd, Launch};
 use orchestrator_launch::row::CommandRow;
-use orchestrator_launch::{agent_settings, exit};
-use orchestrator_terminal::{pages, print};
+use orchestrator_stdio::print;
+use orchestrator_terminal::pages;
 use std::io;
 
 const EXAMPLES: &str = "\

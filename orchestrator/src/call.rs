@@ -1,6 +1,7 @@
 //! `lazaret call`: calls one tool once.
 
 use crate::result;
+use crate::tool_options::ToolOptions;
 use broker_protocol::Failed;
 use clap::Args;
 use orchestrator_confine::Needs;
@@ -8,15 +9,15 @@ use orchestrator_launch::exit;
 use orchestrator_launch::groups::{Options, WorkOptions};
 use orchestrator_launch::launch::{FrontEnd, Launch};
 use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
-use orchestrator_launch::tool_options::ToolOptions;
-use orchestrator_lines::line_reader::LINE_MAX;
-use orchestrator_lines::streams::Input;
 use orchestrator_servers::SessionServers;
 use orchestrator_session::executor::Greeting;
-use orchestrator_session::{CallContext, CallResult, Config, FoundIn, Invocation, Session};
-use orchestrator_terminal::feed::feed;
-use orchestrator_terminal::print;
-use orchestrator_terminal::typed;
+use orchestrator_session::{CallContext, CallResult, FoundIn, Invocation, Session};
+use orchestrator_stdio::feed::feed;
+use orchestrator_stdio::line_reader::LINE_MAX;
+use orchestrator_stdio::print;
+use orchestrator_stdio::streams::Input;
+use orchestrator_stdio::typed;
+use orchestrator_tools::Config;
 use serde_json::Value;
 use std::io::{self, Read};
 use std::path::Path;
@@ -94,7 +95,7 @@ impl FrontEnd for Call {
         let greeting = Greeting::open(&endpoint, config.open.clone())?;
         // A tool that does not exist needs no network.
         let web = config
-            .registry
+            .tools
             .get(&self.tool)
             .is_ok_and(|entry| entry.leaves_executor());
         let web = web || !servers.are_none();
@@ -130,7 +131,7 @@ pub fn call_ended<T>(done: &Result<T, Failed>) -> &'static str {
 impl Call {
     /// Whether the tool runs in a cell, or may.
     fn runs_commands(&self, config: &Config) -> bool {
-        let entry = config.registry.get(&self.tool);
+        let entry = config.tools.get(&self.tool);
         entry.is_ok_and(|entry| ["bash", "run_tests", "batch"].contains(&entry.name()))
     }
 
@@ -140,7 +141,7 @@ impl Call {
         servers: &SessionServers,
         input: Value,
     ) -> Result<Arc<CallResult>, Failed> {
-        servers.attach(&mut config.registry).await;
+        servers.attach(config.tools.registry()).await;
         let result = self.call(config, input).await;
         servers.close().await;
         result

@@ -29,19 +29,22 @@ use clap::error::ErrorKind::{
 };
 use clap::{ArgMatches, Args as _};
 use orchestrator_acp::Acp;
+use orchestrator_confine::Files;
 use orchestrator_doctor::Doctor;
+use orchestrator_install::agent_settings;
 use orchestrator_launch::exit;
 use orchestrator_launch::groups::WorkOptions;
-use orchestrator_launch::launch::{FrontEnd, Launch};
+use orchestrator_launch::launch::{FrontEnd, Launch, Linked};
 use orchestrator_launch::row::{CommandRow, wrapped};
-use orchestrator_lines::json::failed_result;
 use orchestrator_run::Run;
-use orchestrator_terminal::print;
+use orchestrator_session::json::failed_result;
+use orchestrator_stdio::print;
 use orchestrator_text::known;
 use orchestrator_tools::scope_file;
 use orchestrator_why::Why;
 use std::ffi::OsString;
 use std::io;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::LazyLock;
 
@@ -132,9 +135,7 @@ pub fn main() -> ExitCode {
         (None, Ok(_)) => return usage(&words, None, parser().error(MissingSubcommand, "")),
     };
     let code = match { parsed }.remove_subcommand() {
-        Some((_, mut matches)) => {
-            (entry.main)(&mut matches, Launch::of_process(parse_scope, command))
-        }
+        Some((_, mut matches)) => (entry.main)(&mut matches, Launch::of_process(LINKED)),
         None => Ok(exit::USAGE),
     };
     ExitCode::from(code.unwrap_or_else(|failed| {
@@ -158,6 +159,17 @@ fn carry_out<C: FrontEnd>(matches: &mut ArgMatches, launch: Launch) -> Result<u8
         let _ = print::json(&failed_result(None, &tool, failed));
     }
     done
+}
+
+const LINKED: Linked = Linked {
+    parse_scope,
+    describe: command,
+    agent_settings,
+};
+
+fn agent_settings(files: &Files, root: &Path) -> Vec<String> {
+    let found = agent_settings::findings(files, &[root], None).unwrap_or_default();
+    found.iter().map(ToString::to_string).collect()
 }
 
 fn parse_scope(name: &str, text: &str) -> Result<Scope, Failed> {

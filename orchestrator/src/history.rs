@@ -11,7 +11,7 @@ use orchestrator_launch::launch::{Confined, FrontEnd, Launch, Prepared};
 use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
 use orchestrator_session::executor::Greeting;
 use orchestrator_session::{Config, Session};
-use orchestrator_terminal::typed;
+use orchestrator_stdio::typed;
 use orchestrator_text::known::redactor;
 
 const EXAMPLES: &str = "\

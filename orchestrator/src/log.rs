@@ -6,9 +6,10 @@ use clap::{Args, Subcommand};
 use orchestrator_launch::exit;
 use orchestrator_launch::launch::{FrontEnd, Launch};
 use orchestrator_launch::row::CommandRow;
-use orchestrator_records::runlog::KINDS;
-use orchestrator_records::runlog_files::{self, Outline};
-use orchestrator_terminal::print;
+use orchestrator_launch::runlog;
+use orchestrator_launch::runlog_files::{self, Outline};
+use orchestrator_records::agent_lines;
+use orchestrator_stdio::print;
 use orchestrator_text::time;
 use serde_json::{Value, json};
 use std::io;
@@ -38,7 +39,7 @@ pub struct Log {
 #[derive(Args)]
 struct Wanted {
     /// Only lines of this kind
-    #[arg(long, value_name = "KIND", value_parser = PossibleValuesParser::new(KINDS.iter().copied()))]
+    #[arg(long, value_name = "KIND", value_parser = PossibleValuesParser::new(runlog::KINDS.into_iter().chain(agent_lines::KINDS)))]
     kind: Option<String>,
 }
 

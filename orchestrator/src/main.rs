@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod result;
+mod tool_options;
 mod call;
 mod gc;
 mod history;

@@ -1,29 +1,31 @@
 //! `lazaret mcp`: serves the tools of a session to an MCP client, over standard input and output.
 
 use crate::servers::{NESTED, ServersCommand};
+use crate::tool_options::{ToolOptions, ViolationOptions, registry};
 use broker_protocol::{Channel, Failed, Open, Scope, Trust};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use orchestrator_confine::Needs;
 use orchestrator_install::CLIENTS;
-use orchestrator_launch::agent_settings::{self, Examiner};
+use orchestrator_install::agent_settings;
 use orchestrator_launch::endpoint::Endpoint;
+use orchestrator_launch::examiner::Examiner;
 use orchestrator_launch::exit;
 use orchestrator_launch::groups::{Options, WorkOptions};
 use orchestrator_launch::launch::{FrontEnd, Launch};
 use orchestrator_launch::project::Project;
 use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
+use orchestrator_launch::runlog::{PAUSE, RunLog};
 use orchestrator_launch::session_options::SessionOptions;
-use orchestrator_launch::tool_options::{ToolOptions, ViolationOptions, registry};
-use orchestrator_lines::line_reader::{Lines, Next};
-use orchestrator_lines::streams::{Input, Output, unusable};
 use orchestrator_mcp::{Listing, SessionRequest, Settings};
-use orchestrator_records::runlog::{PAUSE, RunLog};
 use orchestrator_servers::{Available, SessionServers};
-use orchestrator_session::{Config, Session};
-use orchestrator_terminal::print;
-use orchestrator_terminal::signals::Signals;
+use orchestrator_session::Session;
+use orchestrator_stdio::line_reader::{Lines, Next};
+use orchestrator_stdio::print;
+use orchestrator_stdio::signals::Signals;
+use orchestrator_stdio::streams::{Input, Output, unusable};
 use orchestrator_text::known::redactor;
+use orchestrator_tools::Config;
 use orchestrator_tools::catalogue::{Category, TOOLS};
 use orchestrator_tools::registry::{Entry, Registry};
 use policies::EffectivePolicy;
@@ -273,7 +275,7 @@ impl Opener {
         opening.open.network = options.network(Some(&policy), false);
         let servers = self.servers.of(&opening.open);
         let mut config = self.tools.config(opening, Ok(policy))?;
-        servers.attach(&mut config.registry).await;
+        servers.attach(config.tools.registry()).await;
         let session = Session::start(Config {
             executor: Some(Box::new(self.endpoint.clone())),
             max_violations: self.max_violations,

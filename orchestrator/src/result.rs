@@ -2,9 +2,9 @@
 
 use broker_protocol::Failed;
 use orchestrator_launch::exit;
-use orchestrator_lines::json::{ResultLine, failed_result};
 use orchestrator_session::CallResult;
-use orchestrator_terminal::print;
+use orchestrator_session::json::{ResultLine, failed_result};
+use orchestrator_stdio::print;
 use std::io::{self, IsTerminal};
 
 /// Tools whose result is content, not a list of lines.

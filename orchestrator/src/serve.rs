@@ -4,6 +4,7 @@ use crate::chat::choice::{self, ModelOptions};
 use crate::chat::config::{AgentConfig, Engines};
 use crate::mcp;
 use crate::socket_file;
+use crate::tool_options::{ToolOptions, ViolationOptions, registry};
 use broker_protocol::{Failed, Open, Scope, Trust, limit};
 use clap::{Args, ValueEnum};
 use nix::libc::{SIGHUP, SIGINT, SIGTERM};
@@ -21,24 +22,25 @@ use orchestrator_launch::groups::{
 use orchestrator_launch::launch::{FrontEnd, Launch, Prepared};
 use orchestrator_launch::parent::Parent;
 use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
-use orchestrator_launch::tool_options::ViolationOptions;
-use orchestrator_launch::{SessionOptions, ToolOptions, exit, registry, start};
-use orchestrator_lines::streams::{Input, unusable};
+use orchestrator_launch::runlog::{PAUSE, RunLog};
+use orchestrator_launch::state_directory;
+use orchestrator_launch::{SessionOptions, exit, start};
 use orchestrator_mcp::{Http, Listing};
-use orchestrator_records::runlog::{PAUSE, RunLog};
-use orchestrator_records::{state_directory, transcripts};
+use orchestrator_records::agent_lines::AgentLines;
+use orchestrator_records::transcripts;
 use orchestrator_servers::{Available, SessionServers};
-use orchestrator_session::Config;
 use orchestrator_sidecar::WireCase;
 use orchestrator_sidecar::guard::{Guard, OriginError, check_origin};
 use orchestrator_sidecar::opener::{Opener, SessionOrder, ToolList, without_project};
 use orchestrator_sidecar::server::{self, Listening, RATE};
 use orchestrator_sidecar::service::{Service, Sources, Transcripts};
 use orchestrator_sidecar::token::Token;
+use orchestrator_stdio::print;
+use orchestrator_stdio::signals::Signals;
+use orchestrator_stdio::streams::{Input, unusable};
 use orchestrator_telemetry::TelemetryOptions;
-use orchestrator_terminal::print;
-use orchestrator_terminal::signals::Signals;
 use orchestrator_text::known::redactor;
+use orchestrator_tools::Config;
 use orchestrator_tools::registry::Entry;
 use policies::EffectivePolicy;
 use policies::directories::NO_PROJECT;
@@ -267,7 +269,7 @@ impl FrontEnd for Serve {
             backends,
             mcp,
             offered,
-            record: log.clone(),
+            record: Rc::new(AgentLines(log.clone())),
             transcripts: self.begin_transcripts(),
         };
         let service = Service::new(sources, settings, config.packs, case, trust, redactor());
@@ -574,7 +576,7 @@ impl Opener for ConversationSessions {
         Ok(Config {
             executor: Some(Box::new(self.offer.endpoint.clone())),
             max_violations: self.offer.violations.max(Some(order.trust)),
-            web: config.web.map(|web| self.offer.engines.of(web)),
+            tools: config.tools.with_web(|web| self.offer.engines.of(web)),
             subscribers: vec![self.log.clone()],
             ..config
         })

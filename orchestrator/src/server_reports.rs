@@ -4,7 +4,7 @@ use broker_protocol::Failed;
 use orchestrator_launch::exit;
 use orchestrator_servers::Report;
 use orchestrator_servers::pins::{Difference, ListedTool};
-use orchestrator_terminal::{print, terminal};
+use orchestrator_stdio::{print, terminal};
 use orchestrator_text::{diff, escape};
 use serde_json::{Value, json};
 use std::io::{self, IsTerminal};

@@ -1,13 +1,13 @@
 //! Which tools exist and how much of their results is shown: the options of the commands that call tools.
 
-use crate::session_options::Opening;
 use broker_protocol::{Failed, Open, Trust};
 use clap::{Args, ValueEnum};
-use orchestrator_session::Config;
+use orchestrator_launch::Opening;
+use orchestrator_results::profile::{COMPACT, Profile, STANDARD};
+use orchestrator_results::violation;
 use orchestrator_text::known::redactor;
-use orchestrator_tools::profile::{COMPACT, Profile, STANDARD};
 use orchestrator_tools::registry::Registry;
-use orchestrator_tools::violation;
+use orchestrator_tools::{Config, Toolbox};
 use orchestrator_web::{SearchEngines, WebClient};
 use policies::{EffectivePolicy, PolicyError};
 
@@ -77,8 +77,10 @@ impl ToolOptions {
             ..open
         };
         Ok(Config {
-            registry: registry(&self.disable, policy)?,
-            web: Some(WebClient::new(hosts, SearchEngines::from_environment())),
+            tools: Toolbox::new(
+                registry(&self.disable, policy)?,
+                Some(WebClient::new(hosts, SearchEngines::from_environment())),
+            ),
             profile,
             directory,
             ..Config::new(open, redactor())

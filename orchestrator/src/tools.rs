@@ -1,16 +1,17 @@
 //! `lazaret tools`: prints the catalogue of tools.
 
+use crate::tool_options;
 use broker_protocol::Failed;
 use clap::Args;
 use orchestrator_confine::Needs;
+use orchestrator_launch::exit;
 use orchestrator_launch::groups::{
     CentralOption, DirectoryOptions, EndpointOptions, Options, ProfileOption, ScopeOption,
 };
 use orchestrator_launch::launch::{FrontEnd, Launch, Prepared};
 use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
-use orchestrator_launch::{exit, tool_options};
 use orchestrator_servers::SessionServers;
-use orchestrator_terminal::print;
+use orchestrator_stdio::print;
 use orchestrator_text::escape;
 use orchestrator_tools::registry::{Entry, Registry};
 use serde_json::Value;

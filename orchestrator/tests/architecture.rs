@@ -8,13 +8,15 @@ use std::fs;
 use std::path::Path;
 
 /// The crates by their folder, lowest first.
-const CRATES: [&str; 23] = [
+const CRATES: [&str; 26] = [
     "text",
     "reach",
     "gateway",
+    "results",
     "web",
-    "tools",
     "session",
+    "tools",
+    "stdio",
     "mcp",
     "records",
     "lines",
@@ -28,6 +30,7 @@ const CRATES: [&str; 23] = [
     "telemetry",
     "launch",
     "doctor",
+    "why",
     "run",
     "acp",
     "sidecar",
@@ -35,7 +38,7 @@ const CRATES: [&str; 23] = [
 ];
 
 /// What a crate does not name.
-const FORBIDDEN: [(&str, &[&str]); 20] = [
+const FORBIDDEN: [(&str, &[&str]); 22] = [
     (
         "text",
         &["std::fs", "std::net", "std::process", "std::env", "tokio"],
@@ -47,6 +50,11 @@ const FORBIDDEN: [(&str, &[&str]); 20] = [
         "tools",
         &["std::fs", "std::net", "std::process", "std::env"],
     ),
+    (
+        "results",
+        &["std::fs", "std::net", "std::process", "std::env", "tokio"],
+    ),
+    ("stdio", &["std::fs", "std::net", "std::process", "clap::"]),
     (
         "install",
         &[
@@ -133,7 +141,7 @@ const FORBIDDEN: [(&str, &[&str]); 20] = [
             "clap::",
         ],
     ),
-    ("run", &["std::fs", "process::Command"]),
+    ("run", &["std::net::Tcp", "process::Command"]),
     (
         "acp",
         &[
@@ -253,7 +261,7 @@ fn each_check_bites() {
         ("session", "call", "use std::process::Command;"),
         ("text", "escape", "use std::fs;"),
         ("run", "run", "use std::process::{Command, Stdio};"),
-        (".", "bin::lazaret-bash", "let stream = UnixStream::pair();"),
+        ("run", "shell", "let stream = UnixStream::pair();"),
         ("web", "fetch", "let stream = UnixStream::pair();"),
         ("reach", "guard", "use std::fs;"),
         ("session", "connections", "use std::net::TcpListener;"),

@@ -154,14 +154,19 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     ("orchestrator-text", &["broker-protocol", "policies"]),
     ("orchestrator-reach", &["policies"]),
+    ("orchestrator-confine", &[]),
     (
         "orchestrator-gateway",
         &[
             "broker-protocol",
             "policies",
-            "orchestrator-confine",
             "orchestrator-reach",
+            "orchestrator-confine",
         ],
+    ),
+    (
+        "orchestrator-results",
+        &["broker-protocol", "policies", "orchestrator-text"],
     ),
     (
         "orchestrator-web",
@@ -170,6 +175,17 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "policies",
             "orchestrator-text",
             "orchestrator-reach",
+            "orchestrator-results",
+        ],
+    ),
+    (
+        "orchestrator-session",
+        &[
+            "broker-protocol",
+            "policies",
+            "orchestrator-text",
+            "orchestrator-confine",
+            "orchestrator-results",
         ],
     ),
     (
@@ -179,17 +195,52 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "policies",
             "policies-guard",
             "orchestrator-text",
-            "orchestrator-web",
             "orchestrator-reach",
+            "orchestrator-results",
+            "orchestrator-web",
+            "orchestrator-session",
         ],
     ),
     (
-        "orchestrator-session",
+        "orchestrator-stdio",
+        &[
+            "broker-protocol",
+            "orchestrator-text",
+            "orchestrator-session",
+        ],
+    ),
+    (
+        "orchestrator-launch",
         &[
             "broker-protocol",
             "policies",
             "orchestrator-text",
+            "orchestrator-confine",
+            "orchestrator-session",
+            "orchestrator-stdio",
+        ],
+    ),
+    (
+        "orchestrator-run",
+        &[
+            "broker-protocol",
+            "policies",
+            "orchestrator-text",
+            "orchestrator-confine",
+            "orchestrator-session",
+            "orchestrator-stdio",
+            "orchestrator-launch",
+        ],
+    ),
+    (
+        "orchestrator-agent",
+        &[
+            "broker-protocol",
+            "policies",
+            "orchestrator-text",
+            "orchestrator-results",
             "orchestrator-web",
+            "orchestrator-session",
             "orchestrator-tools",
         ],
     ),
@@ -199,72 +250,68 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "broker-protocol",
             "policies",
             "orchestrator-text",
-            "orchestrator-session",
+            "orchestrator-launch",
             "orchestrator-agent",
+        ],
+    ),
+    (
+        "orchestrator-install",
+        &[
+            "broker-protocol",
+            "policies",
+            "policies-guard",
+            "orchestrator-text",
+            "orchestrator-confine",
+            "orchestrator-launch",
         ],
     ),
     (
         "orchestrator-lines",
         &[
-            "orchestrator-confine",
             "broker-protocol",
             "policies",
-            "orchestrator-text",
-            "orchestrator-web",
-            "orchestrator-tools",
+            "orchestrator-results",
             "orchestrator-session",
+            "orchestrator-tools",
+            "orchestrator-stdio",
             "orchestrator-records",
         ],
-    ),
-    (
-        "orchestrator-install",
-        &["broker-protocol", "orchestrator-records"],
     ),
     (
         "orchestrator-mcp",
         &[
             "broker-protocol",
             "orchestrator-text",
-            "orchestrator-tools",
+            "orchestrator-results",
             "orchestrator-session",
         ],
     ),
     (
         "orchestrator-servers",
         &[
-            "orchestrator-confine",
             "broker-protocol",
             "policies",
             "orchestrator-text",
+            "orchestrator-reach",
+            "orchestrator-confine",
+            "orchestrator-results",
             "orchestrator-web",
-            "orchestrator-tools",
             "orchestrator-session",
+            "orchestrator-tools",
+            "orchestrator-launch",
             "orchestrator-records",
             "orchestrator-install",
-            "orchestrator-reach",
-        ],
-    ),
-    (
-        "orchestrator-agent",
-        &[
-            "broker-protocol",
-            "policies",
-            "orchestrator-text",
-            "orchestrator-web",
-            "orchestrator-tools",
-            "orchestrator-session",
         ],
     ),
     (
         "orchestrator-hooks",
         &[
-            "orchestrator-confine",
             "broker-protocol",
-            "policies",
-            "orchestrator-text",
-            "orchestrator-web",
-            "orchestrator-tools",
+            "orchestrator-confine",
+            "orchestrator-results",
             "orchestrator-session",
+            "orchestrator-tools",
+            "orchestrator-launch",
             "orchestrator-agent",
             "orchestrator-records",
         ],
@@ -272,27 +319,21 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "orchestrator-keys",
         &[
-            "orchestrator-confine",
-            "broker-protocol",
             "policies",
             "orchestrator-text",
-            "orchestrator-web",
-            "orchestrator-tools",
-            "orchestrator-session",
+            "orchestrator-confine",
             "orchestrator-agent",
         ],
     ),
-    ("orchestrator-confine", &[]),
     (
         "orchestrator-terminal",
         &[
             "broker-protocol",
             "policies",
             "orchestrator-text",
-            "orchestrator-web",
-            "orchestrator-tools",
+            "orchestrator-results",
             "orchestrator-session",
-            "orchestrator-lines",
+            "orchestrator-stdio",
             "orchestrator-agent",
             "orchestrator-records",
         ],
@@ -303,11 +344,11 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "broker-protocol",
             "policies",
             "orchestrator-text",
-            "orchestrator-tools",
             "orchestrator-session",
+            "orchestrator-tools",
+            "orchestrator-agent",
             "orchestrator-mcp",
             "orchestrator-servers",
-            "orchestrator-agent",
         ],
     ),
     (
@@ -320,46 +361,14 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "orchestrator-launch",
-        &[
-            "orchestrator-confine",
-            "broker-protocol",
-            "policies",
-            "policies-guard",
-            "orchestrator-text",
-            "orchestrator-web",
-            "orchestrator-tools",
-            "orchestrator-session",
-            "orchestrator-records",
-            "orchestrator-agent",
-            "orchestrator-install",
-            "orchestrator-terminal",
-        ],
-    ),
-    (
         "orchestrator-doctor",
         &[
             "broker-protocol",
             "policies",
             "orchestrator-text",
-            "orchestrator-session",
-            "orchestrator-records",
-            "orchestrator-lines",
-            "orchestrator-terminal",
             "orchestrator-confine",
-            "orchestrator-launch",
-        ],
-    ),
-    (
-        "orchestrator-run",
-        &[
-            "broker-protocol",
-            "orchestrator-text",
             "orchestrator-session",
-            "orchestrator-lines",
-            "orchestrator-install",
-            "orchestrator-terminal",
-            "orchestrator-confine",
+            "orchestrator-stdio",
             "orchestrator-launch",
         ],
     ),
@@ -369,11 +378,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "broker-protocol",
             "policies",
             "orchestrator-text",
-            "orchestrator-tools",
-            "orchestrator-session",
-            "orchestrator-records",
-            "orchestrator-terminal",
             "orchestrator-confine",
+            "orchestrator-results",
+            "orchestrator-session",
+            "orchestrator-stdio",
             "orchestrator-launch",
         ],
     ),
@@ -383,13 +391,13 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "broker-protocol",
             "policies",
             "orchestrator-text",
-            "orchestrator-tools",
-            "orchestrator-session",
-            "orchestrator-records",
-            "orchestrator-lines",
-            "orchestrator-terminal",
             "orchestrator-confine",
+            "orchestrator-results",
+            "orchestrator-session",
+            "orchestrator-tools",
+            "orchestrator-stdio",
             "orchestrator-launch",
+            "orchestrator-install",
         ],
     ),
     (
@@ -399,26 +407,28 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "policies",
             "policies-guard",
             "orchestrator-text",
+            "orchestrator-confine",
+            "orchestrator-results",
             "orchestrator-web",
-            "orchestrator-tools",
             "orchestrator-session",
+            "orchestrator-tools",
+            "orchestrator-stdio",
+            "orchestrator-launch",
+            "orchestrator-run",
+            "orchestrator-agent",
             "orchestrator-records",
+            "orchestrator-install",
             "orchestrator-lines",
             "orchestrator-mcp",
             "orchestrator-servers",
-            "orchestrator-agent",
-            "orchestrator-keys",
             "orchestrator-hooks",
-            "orchestrator-install",
+            "orchestrator-keys",
             "orchestrator-terminal",
-            "orchestrator-confine",
-            "orchestrator-launch",
-            "orchestrator-doctor",
-            "orchestrator-run",
-            "orchestrator-why",
-            "orchestrator-acp",
             "orchestrator-sidecar",
             "orchestrator-telemetry",
+            "orchestrator-doctor",
+            "orchestrator-why",
+            "orchestrator-acp",
         ],
     ),
     // `policies` and its guard are used to fuzz their parsers; the programs are tested from outside.
@@ -429,34 +439,35 @@ const MAY_USE: &[(&str, &[&str])] = &[
 ];
 
 /// Programs, and the processes that are forks of the broker and run the code of one crate: the session's warden and its cells.
-const PROCESSES: [(&str, &str); 7] = [
+const PROCESSES: [(&str, &str); 8] = [
     ("broker", "executor"),
     ("cell", "executor-cell"),
     ("worker", "executor-worker"),
     ("attack", "executor-attack"),
     ("trace", "executor-trace"),
     ("lazaret", "orchestrator"),
+    ("shell", "orchestrator-run"),
     ("gateway", "orchestrator-gateway"),
 ];
 
-/// Our crates below those of the orchestrator, each with the processes that it is linked into: what a process can do is what it links.
+/// Our crates that are linked into more than `lazaret`, each with the processes that it is linked into: what a process can do is what it links.
 /// That `policies` is linked into cells is left to end: their supervisors judge names by it.
 const LINKED_INTO: &[(&str, &[&str])] = &[
     (
         "broker-protocol",
-        &["broker", "cell", "worker", "lazaret", "gateway"],
+        &["broker", "cell", "worker", "lazaret", "shell", "gateway"],
     ),
     (
         "policies-guard",
-        &["broker", "cell", "worker", "lazaret", "gateway"],
+        &["broker", "cell", "worker", "lazaret", "shell", "gateway"],
     ),
     (
         "policies-targets",
-        &["broker", "cell", "worker", "lazaret", "gateway"],
+        &["broker", "cell", "worker", "lazaret", "shell", "gateway"],
     ),
     (
         "policies",
-        &["broker", "cell", "worker", "lazaret", "gateway"],
+        &["broker", "cell", "worker", "lazaret", "shell", "gateway"],
     ),
     ("executor-sys", &["broker", "cell", "worker"]),
     ("executor-spec", &["broker", "cell", "worker"]),
@@ -474,7 +485,13 @@ const LINKED_INTO: &[(&str, &[&str])] = &[
     ("executor-attack", &["attack"]),
     ("executor-trace", &["trace"]),
     ("orchestrator-reach", &["lazaret", "gateway"]),
-    ("orchestrator-confine", &["lazaret", "gateway"]),
+    ("orchestrator-confine", &["lazaret", "shell", "gateway"]),
+    ("orchestrator-text", &["lazaret", "shell"]),
+    ("orchestrator-results", &["lazaret", "shell"]),
+    ("orchestrator-session", &["lazaret", "shell"]),
+    ("orchestrator-stdio", &["lazaret", "shell"]),
+    ("orchestrator-launch", &["lazaret", "shell"]),
+    ("orchestrator-run", &["lazaret", "shell"]),
     ("orchestrator-gateway", &["gateway"]),
 ];
 
@@ -501,6 +518,30 @@ const NOT_IN_EXECUTOR: [&str; 15] = [
     "globset",
     "ignore",
     "regex-automata",
+];
+
+/// What the small front end (`lazaret-bash`) must be built without: schemas, TLS, HTTP, YAML, HTML, editors of settings, D-Bus. Agents
+/// start it for each of their commands.
+const NOT_IN_SHELL: [&str; 19] = [
+    "cssparser",
+    "html5gum",
+    "hyper",
+    "jsonc-parser",
+    "jsonschema",
+    "regex-automata",
+    "reqwest",
+    "ring",
+    "rmcp",
+    "rustls",
+    "schemars",
+    "selectors",
+    "serde-saphyr",
+    "tungstenite",
+    "toml_edit",
+    "tracing-subscriber",
+    "unicode-segmentation",
+    "url",
+    "zbus",
 ];
 
 /// The programs of the executor: the folder whose README gives reasons for dependencies, and the crates it covers.
@@ -851,7 +892,16 @@ fn packages_of(root: &Path, package: &str) -> Result<BTreeSet<String>, String> {
 
 /// Nothing below the broker is async, threaded, on the network, or searches.
 pub fn executor_stays_small(root: &Path) -> Violations {
-    let packages = match packages_of(root, "executor") {
+    built_without(root, "executor", &NOT_IN_EXECUTOR)
+}
+
+/// Nothing below the small front end speaks with models, or parses what they and the web send.
+pub fn the_shell_stays_small(root: &Path) -> Violations {
+    built_without(root, "orchestrator-run", &NOT_IN_SHELL)
+}
+
+fn built_without(root: &Path, program: &str, banned: &[&str]) -> Violations {
+    let packages = match packages_of(root, program) {
         Ok(packages) => packages,
         Err(error) => return vec![error],
     };
@@ -860,10 +910,10 @@ pub fn executor_stays_small(root: &Path) -> Violations {
             .iter()
             .any(|package| package.split(' ').next() == Some(**name))
     };
-    NOT_IN_EXECUTOR
+    banned
         .iter()
         .filter(named)
-        .map(|name| format!("executor is built with {name}"))
+        .map(|name| format!("{program} is built with {name}"))
         .collect()
 }
 

@@ -97,6 +97,8 @@ fn crates_belong_to_processes() {
         ("executor/worker", "executor-leases.workspace = true"),
         ("executor/trace", "executor-sys.workspace = true"),
         ("orchestrator", "executor-audit.workspace = true"),
+        ("orchestrator/run", "orchestrator-tools.workspace = true"),
+        ("orchestrator/launch", "orchestrator-web.workspace = true"),
         ("executor", "orchestrator-text.workspace = true"),
     ] {
         law.catches(|copy| copy.depend(user, used));
@@ -112,6 +114,14 @@ fn the_executor_stays_small() {
     law.catches(|copy| copy.depend("executor", "tokio.workspace = true"));
     law.catches(|copy| copy.depend("policies", "tokio.workspace = true"));
     law.catches(|copy| copy.depend("executor/layers", "globset.workspace = true"));
+}
+
+once_test!(the_shell_stays_small);
+fn the_shell_stays_small() {
+    let law = Law::kept(laws::the_shell_stays_small);
+    law.catches(|copy| copy.depend("orchestrator/results", "schemars.workspace = true"));
+    law.catches(|copy| copy.depend("orchestrator/launch", "rustls.workspace = true"));
+    law.catches(|copy| copy.depend("policies", "serde-saphyr.workspace = true"));
 }
 
 once_test!(the_executors_dependencies_have_reasons);

@@ -7,21 +7,23 @@ use crate::terminals::Terminals;
 use broker_protocol::{Failed, limit};
 use clap::Args;
 use orchestrator_confine::Needs;
+use orchestrator_install::agent_settings;
 use orchestrator_launch::groups::{
     ChoiceOptions, LogOption, NetworkOptions, Options, PathOptions, ProjectOption, VerboseOption,
 };
 use orchestrator_launch::launch::{FrontEnd, Launch};
 use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
+use orchestrator_launch::runlog::{PAUSE, RunLog};
 use orchestrator_launch::session_options::SessionOptions;
-use orchestrator_launch::{agent_settings, exit, start};
-use orchestrator_lines::line_reader::Lines;
-use orchestrator_lines::streams::{Input, Output, unusable};
-use orchestrator_records::runlog::{PAUSE, RunLog};
-use orchestrator_session::{Config, Session};
-use orchestrator_terminal::print;
-use orchestrator_terminal::signals::Signals;
+use orchestrator_launch::{exit, start};
+use orchestrator_session::Session;
+use orchestrator_stdio::line_reader::Lines;
+use orchestrator_stdio::print;
+use orchestrator_stdio::signals::Signals;
+use orchestrator_stdio::streams::{Input, Output, unusable};
 use orchestrator_text::known::redactor;
 use orchestrator_tools::registry::Registry;
+use orchestrator_tools::{Config, Toolbox};
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::AsFd;
@@ -149,7 +151,7 @@ impl FrontEnd for Acp {
             ..Needs::default()
         });
         let config = Config {
-            registry: Registry::under(Some(policy)),
+            tools: Toolbox::new(Registry::under(Some(policy)), None),
             directory: opening.directory,
             executor: Some(Box::new(endpoint)),
             // An agent may write a file that it has not read here: its editor may have shown it the file.

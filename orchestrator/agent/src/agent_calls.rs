@@ -6,9 +6,9 @@ use crate::packs::Pack;
 use crate::reflection::{Thoughts, begin_anew};
 use crate::run::{Progress, Run};
 use broker_protocol::{ErrorKind, Failed};
+use orchestrator_session::execution::{Execution, Reply};
 use orchestrator_tools::agent_call::{HOT_SWAP, HotSwap, READ_REASONING, ReadReasoning};
 use orchestrator_tools::catalogue::{BATCH, canonical};
-use orchestrator_tools::remote::{Execution, Reply};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 

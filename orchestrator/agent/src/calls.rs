@@ -13,6 +13,10 @@ use broker_protocol::{ErrorKind, Failed, FileAnswer, Findings, Request, Roots};
 use futures_util::StreamExt;
 use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
+use orchestrator_results::findings;
+use orchestrator_results::profile::{COMPACT, Profile};
+use orchestrator_results::proposal::Proposal;
+use orchestrator_results::result::error_and_result;
 use orchestrator_session::{
     ApprovalQuestion, Body as CallBody, CallContext, CallResult, Event, Invocation, Live,
 };
@@ -21,11 +25,7 @@ use orchestrator_text::escape;
 use orchestrator_text::truncate::note;
 use orchestrator_text::utf8::{beginning, ending};
 use orchestrator_tools::catalogue::{BATCH, Tool, canonical};
-use orchestrator_tools::findings;
 use orchestrator_tools::plan::{Plan, PlanContext};
-use orchestrator_tools::profile::{COMPACT, Profile};
-use orchestrator_tools::proposal::Proposal;
-use orchestrator_tools::result::error_and_result;
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -4,7 +4,7 @@ use crate::budget::Context;
 use crate::chunk::{Stop, Usage};
 use crate::hooks::HookRan;
 use broker_protocol::Findings;
-use orchestrator_tools::violation::SecurityEvent;
+use orchestrator_results::violation::SecurityEvent;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -82,6 +82,7 @@ pub enum Body {
     Security {
         tool_id: String,
         #[serde(flatten)]
+        #[schemars(with = "SecurityEventForm")]
         event: SecurityEvent,
     },
     /// A hook of the user ran for a call or a session.
@@ -126,6 +127,25 @@ pub enum Body {
         #[serde(skip_serializing_if = "Option::is_none")]
         result: Option<Value>,
     },
+}
+
+/// The form of a [`SecurityEvent`], for the schema. What runs a single command links the event and no schemas.
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[expect(dead_code, reason = "only its schema is used")]
+struct SecurityEventForm {
+    /// Always `sandbox_violation` so far.
+    #[serde(rename = "type")]
+    kind: &'static str,
+    /// The tool's canonical name.
+    tool: String,
+    /// What the call tried.
+    message: String,
+    /// How many the session has seen, with this one.
+    violations: u32,
+    /// How many end the session; absent where none does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_violations: Option<u32>,
 }
 
 /// The question whether a call may run.

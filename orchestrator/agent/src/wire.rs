@@ -12,11 +12,6 @@ use serde_json::Value;
 /// Maximum bytes of one answer.
 const ANSWER_MAX: usize = 64 << 20;
 
-/// The environment variable with the key for Claude.
-pub const ANTHROPIC_KEY: &str = "ANTHROPIC_API_KEY";
-/// The environment variable with the key for OpenAI.
-pub const OPENAI_KEY: &str = "OPENAI_API_KEY";
-
 /// The names of a vendor's key in the places where keys are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyNames {

@@ -14,10 +14,10 @@ use orchestrator_launch::exit;
 use orchestrator_launch::groups::{Options, PlaceOptions};
 use orchestrator_launch::launch::{FrontEnd, Launch, Prepared};
 use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
-use orchestrator_lines::json::ErrorBody;
 use orchestrator_session::executor::{Greeting, Tried};
-use orchestrator_terminal::print::{self, Colour, paint};
-use orchestrator_terminal::terminal;
+use orchestrator_session::json::ErrorBody;
+use orchestrator_stdio::print::{self, Colour, paint};
+use orchestrator_stdio::terminal;
 use serde_json::{Value, json};
 use std::io::{self, IsTerminal};
 

@@ -2,7 +2,8 @@
 
 use crate::settings::HookEntry;
 use broker_protocol::Digest;
-use orchestrator_records::{kept, state_directory};
+use orchestrator_launch::state_directory;
+use orchestrator_records::kept;
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 use std::io;

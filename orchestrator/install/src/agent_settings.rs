@@ -3,14 +3,11 @@
 //! An agent reads settings in its working directory and above, so all directories up to the user's home are examined. What a user has
 //! looked at and accepted (`lazaret accept`) stays accepted until it changes.
 
-use crate::caller::Caller;
-use crate::origin::{account_home, is_repository};
-use crate::start::{self, Reader};
+use crate::project::{Accepted, Finding, examine};
 use broker_protocol::Failed;
 use orchestrator_confine::Files;
-use orchestrator_install::project::{Accepted, DIRECTORIES_MAX, Finding, examine};
-use orchestrator_records::state_directory::variable;
-use std::fs;
+use orchestrator_launch::examiner::{directories, with_caller};
+use orchestrator_launch::state_directory::variable;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -24,17 +21,8 @@ const SHOWN: usize = 4;
 /// # Errors
 /// If that cannot be told.
 pub fn findings(_: &Files, places: &[&Path], client: Option<&str>) -> Result<Vec<Finding>, Failed> {
-    let caller = match Caller::find() {
-        Caller::At(directory) => Some(directory),
-        // Our own working directory is all that is known.
-        Caller::Unknown | Caller::Lost => None,
-    };
-    let places = places
-        .iter()
-        .copied()
-        .chain([Path::new(".")])
-        .chain(caller.as_deref());
-    findings_in(places, client)
+    let places = with_caller(places);
+    findings_in(places.iter().map(PathBuf::as_path), client)
 }
 
 /// The same for one place, whatever the working directory is.
@@ -104,78 +92,7 @@ fn findings_in<'p>(
     Ok(found)
 }
 
-/// The places and all directories above them, up to a home.
-fn directories<'p>(places: impl Iterator<Item = &'p Path>) -> Result<Vec<PathBuf>, Failed> {
-    let mut homes: Vec<PathBuf> = account_home().into_iter().collect();
-    // A project may have set `HOME`; where a repository is, it is no home.
-    homes.extend(
-        variable("HOME")
-            .map(PathBuf::from)
-            .filter(|home| home.is_absolute() && !is_repository(home)),
-    );
-    let homes: Vec<PathBuf> = homes
-        .into_iter()
-        .map(|home| fs::canonicalize(&home).unwrap_or(home))
-        .collect();
-    let mut all: Vec<PathBuf> = Vec::new();
-    for place in places.filter_map(|place| fs::canonicalize(place).ok()) {
-        // What lies in a home is its user's; no session opens there.
-        for directory in place
-            .ancestors()
-            .take_while(|directory| !homes.iter().any(|home| home == directory))
-        {
-            if !all.iter().any(|known| known == directory) {
-                all.push(directory.to_owned());
-            }
-        }
-    }
-    match all.len() > DIRECTORIES_MAX {
-        true => Err(Failed::invalid(format!(
-            "the project lies below more than {DIRECTORIES_MAX} directories: its settings for agents are not examined"
-        ))),
-        false => Ok(all),
-    }
-}
-
-/// Examines projects for a program that can no longer open files itself: in a process of its own, started before.
-#[derive(Debug)]
-pub struct Examiner(Reader);
-
-impl Examiner {
-    /// Starts it, for the settings of `client` alone, if it is known.
-    ///
-    /// # Errors
-    /// If it cannot be started.
-    pub fn start(files: &Files, client: Option<&str>) -> Result<Self, Failed> {
-        let started = start::start_examiner(files, client);
-        let failed = |error: io::Error| {
-            Failed::internal(format!("cannot start what examines projects: {error}"))
-        };
-        started.map(Self).map_err(failed)
-    }
-
-    /// As [`check`], for the project at `root` and the working directory.
-    ///
-    /// # Errors
-    /// As for [`check`], or if there is no answer.
-    pub fn check(&mut self, root: &str) -> Result<(), Failed> {
-        let question = serde_json::Value::from(root).to_string();
-        let answer = self.0.ask(&question).map_err(|error| {
-            Failed::internal(format!(
-                "no answer from what examines the project's settings for agents: {error}"
-            ))
-        })?;
-        match serde_json::from_str::<Option<String>>(&answer) {
-            Ok(None) => Ok(()),
-            Ok(Some(why)) => Err(Failed::invalid(why)),
-            Err(error) => Err(Failed::internal(format!(
-                "what examines the project has failed: {error}"
-            ))),
-        }
-    }
-}
-
-/// Answers the questions of an [`Examiner`] on standard input, until that ends.
+/// Answers the questions of an [examiner](orchestrator_launch::examiner::Examiner) on standard input, until that ends.
 pub fn answer(files: &Files, client: Option<&str>) -> io::Result<()> {
     for question in io::stdin().lines() {
         let root: String = serde_json::from_str(&question?)?;
@@ -192,6 +109,7 @@ pub fn answer(files: &Files, client: Option<&str>) -> io::Result<()> {
 #[expect(clippy::disallowed_methods, reason = "trees of the test's own")]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn settings_above_the_working_directory_are_found() {

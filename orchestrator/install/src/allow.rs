@@ -7,11 +7,10 @@
 //! edit (a profile that others extend, a list that would replace another).
 
 use crate::gain::{Gain, GainError, advice, is_same};
-use crate::policy_files;
+use crate::{Choices, EditError, choose, extend, files};
 use broker_protocol::{Failed, Leased};
 use orchestrator_confine::Files;
-use orchestrator_install::{Choices, EditError, choose, extend, files};
-use orchestrator_records::state_directory;
+use orchestrator_launch::{policy_files, state_directory};
 use orchestrator_text::time;
 use policies::model::PolicyFile;
 use policies::resolve::DEFAULT;

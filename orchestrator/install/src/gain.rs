@@ -1,7 +1,7 @@
 //! What a profile gains by one more entry, and that it gains nothing else by it.
 
+use crate::{EditError, add_to_list, set_key};
 use broker_protocol::Leased;
-use orchestrator_install::{EditError, add_to_list, set_key};
 use policies::leases::LeaseError;
 use policies::opened::{self, OpenedName};
 use policies::secrets::{SecretMode, SecretName};

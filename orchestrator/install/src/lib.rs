@@ -9,11 +9,12 @@ mod text;
 pub mod edit;
 pub mod recipes;
 pub mod hook;
-pub mod shell_arguments;
-pub mod shell_directory;
 pub mod files;
 pub mod record;
 pub mod project;
+pub mod agent_settings;
+mod gain;
+pub mod allow;
 
 pub use document::{EditError, Format};
 pub use edit::Edit;

@@ -3,7 +3,7 @@
 use crate::Programs;
 use crate::files;
 use crate::recipes::USUAL_SERVER;
-use orchestrator_records::state_directory;
+use orchestrator_launch::state_directory;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::PathBuf;

@@ -3,7 +3,8 @@
 //! Lists of harmless keys where an agent's settings are few and known, so that a key of tomorrow is a finding; lists of harmful ones
 //! where an editor has thousands.
 
-use crate::document::Format;
+/// Most directories above a working directory that are examined; deeper ones make the project hostile.
+pub const DIRECTORIES_MAX: usize = 128;
 
 /// A file or directory of a project.
 pub struct Place {
@@ -15,12 +16,21 @@ pub struct Place {
     pub kind: Kind,
 }
 
+/// The format of a file of settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Syntax {
+    /// JSON with comments and trailing commas.
+    Jsonc,
+    Toml,
+    Yaml,
+}
+
 /// How a file is judged.
 pub enum Kind {
     /// All keys but these are findings. `a.b` stands for one key of an object.
-    Except(Format, &'static [&'static str]),
+    Except(Syntax, &'static [&'static str]),
     /// These keys are findings, and those below an entry that ends with a dot.
-    Keys(Format, &'static [&'static str]),
+    Keys(Syntax, &'static [&'static str]),
     /// Variables, one a line: those of ours are findings.
     Variables,
     /// Being there is the finding.
@@ -31,8 +41,8 @@ pub enum Kind {
     Prompts(&'static [&'static str]),
 }
 
-use Format::{Jsonc, Toml, Yaml};
 use Kind::{Directory, Except, Keys, Present, Prompts, Variables};
+use Syntax::{Jsonc, Toml, Yaml};
 
 const fn place(clients: &'static [&'static str], path: &'static str, kind: Kind) -> Place {
     Place {

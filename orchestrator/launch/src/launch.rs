@@ -44,15 +44,15 @@
 use crate::endpoint::Endpoint;
 use crate::groups::Options;
 use crate::row::CommandRow;
+use crate::runlog::RunLog;
 use crate::runtime::runtime;
 use crate::session_options::{Environment, ScopeParser, SessionOptions};
 use broker_protocol::Failed;
 use clap::Args;
 use orchestrator_confine::{Files, Needs, Unconfined};
-use orchestrator_records::runlog::RunLog;
 use orchestrator_session::executor::ExecutorError;
-use orchestrator_terminal::print;
-use std::path::PathBuf;
+use orchestrator_stdio::print;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 /// A command of the program.
@@ -83,27 +83,36 @@ pub trait FrontEnd: Args + 'static {
 #[derive(Debug)]
 pub struct Launch {
     unconfined: Unconfined,
-    parse_scope: ScopeParser,
-    describe: fn() -> clap::Command,
+    linked: Linked,
+}
+
+/// What not every program links.
+#[derive(Clone, Copy, Debug)]
+pub struct Linked {
+    /// Reads the text of a scope file.
+    pub parse_scope: ScopeParser,
+    /// The command line, with the help of all commands.
+    pub describe: fn() -> clap::Command,
+    /// What the settings for agents of the project at a path would do, each in a sentence.
+    pub agent_settings: fn(&Files, &Path) -> Vec<String>,
 }
 
 impl Launch {
-    /// The start of this process, a program with the command line that `describe` gives.
+    /// The start of this process, a program that has `linked`.
     #[expect(
         clippy::disallowed_methods,
         reason = "this is the one place: everybody else is lent files"
     )]
-    pub fn of_process(parse_scope: ScopeParser, describe: fn() -> clap::Command) -> Self {
+    pub fn of_process(linked: Linked) -> Self {
         Self {
             unconfined: Unconfined::of_process(),
-            parse_scope,
-            describe,
+            linked,
         }
     }
 
     /// The command line of the program, with the help of all commands.
     pub fn command_line(&self) -> clap::Command {
-        (self.describe)()
+        (self.linked.describe)()
     }
 
     /// Reads what selects a session of the command `C`: policy files and scope. The project is chosen at its first use, once.
@@ -131,7 +140,14 @@ impl Launch {
         let files = self.unconfined.files();
         Prepared {
             row,
-            options: SessionOptions::read(files, row, options, environment, self.parse_scope),
+            agent_settings: self.linked.agent_settings,
+            options: SessionOptions::read(
+                files,
+                row,
+                options,
+                environment,
+                self.linked.parse_scope,
+            ),
             unconfined: self.unconfined,
         }
     }
@@ -162,10 +178,16 @@ impl Launch {
 pub struct Prepared {
     row: &'static CommandRow,
     options: SessionOptions,
+    agent_settings: fn(&Files, &Path) -> Vec<String>,
     unconfined: Unconfined,
 }
 
 impl Prepared {
+    /// What the settings for agents of the project at `root` would do.
+    pub fn agent_settings(&self, root: &Path) -> Vec<String> {
+        (self.agent_settings)(self.files(), root)
+    }
+
     /// What reads files and starts programs.
     pub fn files(&self) -> &Files {
         self.unconfined.files()

@@ -2,23 +2,23 @@
 #![forbid(unsafe_code)]
 
 pub mod exit;
+pub mod state_directory;
+pub mod runlog_files;
+pub mod runlog;
 pub mod row;
 pub mod groups;
 pub mod start;
 pub mod endpoint;
 pub mod policy_files;
-mod gain;
-pub mod allow;
 pub mod holder;
 pub mod caller;
 pub mod origin;
-pub mod agent_settings;
+pub mod agent_files;
+pub mod examiner;
 pub mod parent;
 pub mod project;
 pub mod session_options;
 mod runtime;
 pub mod launch;
-pub mod tool_options;
 
 pub use session_options::{Opening, SessionOptions};
-pub use tool_options::{ToolOptions, registry};

@@ -4,8 +4,8 @@
 //! program or a directory of settings only where no repository and no session can have put it.
 
 use crate::caller::Caller;
+use crate::state_directory::{self, home, variable};
 use nix::unistd::{Uid, User};
-use orchestrator_records::state_directory::{self, home, variable};
 use policies::{FileFault, directories, source};
 use std::fs;
 use std::path::{Component, Path, PathBuf};

@@ -1,9 +1,9 @@
 //! The policy files of this machine and user, for the orchestrator's own decisions: the web tools, which tools to list, and the
 //! answers of `lazaret policy`. The executor reads the same files itself and decides by its own reading.
 
+use crate::state_directory;
 use broker_protocol::Failed;
 use orchestrator_confine::Files;
-use orchestrator_records::state_directory;
 use policies::choice::has_file;
 use policies::directories::Variable;
 use policies::resolve::DEFAULT;

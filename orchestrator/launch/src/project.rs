@@ -5,9 +5,9 @@
 //! directory above one.
 
 use crate::caller::Caller;
+use crate::state_directory::{home, variable};
 use broker_protocol::{Failed, Zone, ZonePath, limit};
 use nix::unistd::Uid;
-use orchestrator_records::state_directory::{home, variable};
 use policies::leases::system_at;
 use policies::{directories, source};
 use std::fs;

@@ -1,7 +1,7 @@
 //! The run log: the requests to Lazaret in one run, and its answers, as lines of JSON.
 //!
 //! `runs/RUN/runlog.jsonl` in the state directory, only ever appended to. A line is `{ts, kind, step, payload}`: seconds since
-//! 1970, one of [`static@KINDS`], the number of the tool call it belongs to (0 for the session), and its data. It is a subscriber of the
+//! 1970, its kind, the number of the tool call it belongs to (0 for the session), and its data. It is a subscriber of the
 //! front ends' event stream, so it contains what they show. `payload.id` is the client's ID of a call in `lazaret session`;
 //! `payload.call` is the call's ID in the broker's audit, within the session of the last `session_start`.
 //!
@@ -9,12 +9,8 @@
 //! calls it is written 20 milliseconds after the event, for several calls together. Texts in it are at most 2,000 characters long. A
 //! log that cannot be written is reported once and given up: what must not be missing is in the audit.
 
-use crate::agent_lines;
 use crate::runlog_files::{self, BYTES_MAX};
 use broker_protocol::{Challenge, ConnectionReport, LayerState, Opened};
-use orchestrator_agent::event as agent;
-use orchestrator_agent::exchange::Exchange;
-use orchestrator_agent::publish::Listener;
 use orchestrator_session::{Approval, Body, CallResult, Event, Subscriber};
 use orchestrator_text::escape::for_terminal;
 use orchestrator_text::known::redactor;
@@ -27,16 +23,11 @@ use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::io::{self, Write};
 use std::rc::Rc;
-use std::sync::LazyLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::Notify;
 
-/// Every kind of line.
-pub static KINDS: LazyLock<Vec<&'static str>> =
-    LazyLock::new(|| [&OF_SESSION[..], &agent_lines::KINDS].concat());
-
 /// Kinds of lines that sessions have.
-const OF_SESSION: [&str; 11] = [
+pub const KINDS: [&str; 11] = [
     "session_start",
     "register",
     "unregister",
@@ -102,19 +93,6 @@ impl Subscriber for RunLog {
     }
 }
 
-impl Listener for RunLog {
-    fn hear(&self, event: &agent::Event) {
-        if let Some((kind, payload)) = agent_lines::of_event(event) {
-            self.add(Waiting::Run(kind, payload));
-        }
-    }
-
-    fn record(&self, exchange: &Exchange) {
-        let (kind, payload) = agent_lines::of_exchange(exchange);
-        self.add(Waiting::Run(kind, payload));
-    }
-}
-
 impl RunLog {
     /// Begins the log of a run of `command`, or none if it is `off`. An error that prevents writing is reported to `complain`, once.
     pub fn begin(command: &'static str, off: bool, complain: fn(&str)) -> Self {
@@ -136,6 +114,11 @@ impl RunLog {
             is_late: Cell::new(false),
             arrived: Notify::new(),
         }
+    }
+
+    /// Adds a line of an agent's run.
+    pub fn add_of_run(&self, kind: &'static str, payload: Value) {
+        self.add(Waiting::Run(kind, payload));
     }
 
     fn add(&self, line: Waiting) {

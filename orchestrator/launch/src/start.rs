@@ -8,10 +8,9 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, killpg};
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use nix::unistd::Pid;
-use orchestrator_agent::wire::{ANTHROPIC_KEY, OPENAI_KEY};
 use orchestrator_confine::Files;
 use orchestrator_session::executor::ExecutorError;
-use orchestrator_web::BRAVE_KEY;
+use orchestrator_text::known::OWN_KEYS;
 use rustix::process::{PidfdFlags, pidfd_open};
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -26,6 +25,7 @@ use std::time::Duration;
 const NAME: &str = "lazaret-executor";
 const ATTACK: &str = "lazaret-attack";
 const SHELL: &str = "lazaret-bash";
+const MAIN: &str = "lazaret";
 /// How long an agent may take to end on request, in milliseconds.
 const AGENT_ENDING_MS: u16 = 2000;
 /// Maximum bytes of an answer of a [`Reader`], and how long it may take.
@@ -218,7 +218,7 @@ impl Reader {
     }
 }
 
-/// Starts this program again to examine projects' settings for agents.
+/// Starts `program`, or this one again if it is `None`, to examine projects' settings for agents.
 ///
 /// # Errors
 /// If it cannot be started.
@@ -226,8 +226,13 @@ impl Reader {
     clippy::disallowed_methods,
     reason = "this is the one file that starts a program"
 )]
-pub fn start_examiner(_: &Files, client: Option<&str>) -> io::Result<Reader> {
-    let mut command = Command::new(std::env::current_exe()?);
+pub fn start_examiner(
+    _: &Files,
+    program: Option<PathBuf>,
+    client: Option<&str>,
+) -> io::Result<Reader> {
+    let program = program.map_or_else(std::env::current_exe, Ok)?;
+    let mut command = Command::new(program);
     command
         .args(["mcp", "--examine"])
         .args(client.iter().flat_map(|client| ["--client", client]));
@@ -313,10 +318,9 @@ fn start_connected(command: &mut Command) -> io::Result<UnixStream> {
 
 /// Takes the keys that we use ourselves out of the environment of `command`.
 fn without_keys(command: &mut Command) -> &mut Command {
-    command
-        .env_remove(BRAVE_KEY)
-        .env_remove(ANTHROPIC_KEY)
-        .env_remove(OPENAI_KEY)
+    OWN_KEYS
+        .into_iter()
+        .fold(command, |command, key| command.env_remove(key))
 }
 
 /// Starts `agent` on our standard streams. Waits until it or the process at the other end of standard input has ended; then
@@ -369,6 +373,14 @@ fn wait(watched: &mut [PollFd], limit: PollTimeout) -> io::Result<()> {
             polled => return Ok(polled.map(drop)?),
         }
     }
+}
+
+/// The program with all commands, for the small one beside it.
+///
+/// # Errors
+/// If this process does not know its own program.
+pub fn main_program() -> io::Result<PathBuf> {
+    Ok(std::env::current_exe()?.with_file_name(MAIN))
 }
 
 /// The installed shell, for an agent that starts one.
@@ -451,7 +463,7 @@ fn spawn_program(
         .process_group(0)
         .env(CANARY.0, CANARY.1);
     // Keys for the network are ours: the executor needs none, except those that it passes to an agent in a cell.
-    for key in [BRAVE_KEY, ANTHROPIC_KEY, OPENAI_KEY]
+    for key in OWN_KEYS
         .into_iter()
         .filter(|key| !credentials.contains(*key))
     {

@@ -1,17 +1,18 @@
 //! The calls of the client. Each has an ID until its one result is written.
 
 use crate::event_line::EventLine;
-use crate::json::{self, ErrorBody};
 use crate::line::{LineError, Registration, RejectedLine};
 use crate::ready::{Announced, Ready};
 use crate::under_way::{Input, UnderWay};
 use crate::writer::Writer;
 use broker_protocol::{Channel, ErrorKind, Failed, Opened, Risk, Roots, Wants, ZonePath, limit};
+use orchestrator_session::execution::{Execution, Executions, Reply};
+use orchestrator_session::json::{self, ErrorBody};
 use orchestrator_session::{
-    Approval, Body, Call, CallContext, CallPermits, Event, Invocation, Live, Session, StdinChunk,
+    Approval, Body, Call, CallContext, CallPermits, Event, Invocation, Live, NewTool, Origin,
+    Registered, Session, StdinChunk,
 };
-use orchestrator_tools::registry::{self, NewTool, Origin, Registered};
-use orchestrator_tools::remote::{Execution, Executions, Reply};
+use orchestrator_tools::registry;
 use serde::Serialize;
 use serde_json::Value;
 use std::cell::{Cell, RefCell};
@@ -239,7 +240,7 @@ impl Calls {
             Ok(Registered { name, .. }) => {
                 self.write(&EventLine::Registered { id, tool: &name }).await
             }
-            Err(error) => self.reject(id, error.into()).await,
+            Err(error) => self.reject(id, error).await,
         }
     }
 
@@ -251,7 +252,7 @@ impl Calls {
                 self.write(&EventLine::Unregistered { id, tool: &tool })
                     .await
             }
-            Err(error) => self.reject(id, error.into()).await,
+            Err(error) => self.reject(id, error).await,
         }
     }
 

@@ -1,12 +1,12 @@
 //! Every line that `lazaret session` writes.
 
-use crate::json::{ChallengeJson, ErrorBody, GrantJson, ResultLine};
 use crate::ready::Ready;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use broker_protocol::{GrantFault, SessionGrant};
+use orchestrator_results::violation::SecurityEvent;
+use orchestrator_session::json::{ChallengeJson, ErrorBody, GrantJson, ResultLine};
 use orchestrator_session::{Body, Event};
-use orchestrator_tools::violation::SecurityEvent;
 use serde::Serialize;
 use serde_json::Value;
 

@@ -1,13 +1,13 @@
 //! One line of a session's input. `op` names the operation. A line without `op` is recognised by the key that only one operation
 //! has.
 
-use crate::json;
-use crate::line_reader::LINE_MAX;
 use broker_protocol::{ErrorKind, Extent, Failed, PathError, Risk, Wants, limit};
 use orchestrator_session::Approval;
+use orchestrator_session::execution::Reply;
+use orchestrator_session::json;
+use orchestrator_stdio::line_reader::LINE_MAX;
 use orchestrator_tools::input::explain;
 use orchestrator_tools::input_error::FieldError;
-use orchestrator_tools::remote::Reply;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer};

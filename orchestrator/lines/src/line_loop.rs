@@ -2,9 +2,9 @@
 
 use crate::calls::Calls;
 use crate::line::{self, Line, LineError, Op, RejectedLine};
-use crate::line_reader::{LINE_MAX, Lines, Next};
 use broker_protocol::{History, Request, Undo, Wants};
 use orchestrator_session::Invocation;
+use orchestrator_stdio::line_reader::{LINE_MAX, Lines, Next};
 use std::rc::Rc;
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};

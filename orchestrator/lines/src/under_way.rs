@@ -2,7 +2,7 @@
 
 use broker_protocol::Failed;
 use orchestrator_session::CallHandle;
-use orchestrator_tools::remote::Reply;
+use orchestrator_session::execution::Reply;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};

@@ -1,7 +1,7 @@
 //! Standard output of a session: writes whole lines, one at a time, in turn for all calls. A call that writes waits for the reader
 //! and holds only its one line.
 
-use crate::streams::Output;
+use orchestrator_stdio::streams::Output;
 use serde::Serialize;
 use std::cell::OnceCell;
 use std::io;

@@ -11,8 +11,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use broker_protocol::{Failed, LayerState, Opened};
 use futures_util::StreamExt;
+use orchestrator_results::result::error_and_result;
 use orchestrator_session::{Body, Call, CallContext, CallResult, Invocation, Live, Session};
-use orchestrator_tools::result::error_and_result;
 use rmcp::model::{
     CallToolResult, ContentBlock, LoggingLevel, MetaObject, ProgressNotificationParam,
     ProgressToken,

@@ -3,7 +3,10 @@
 
 use orchestrator_agent::event::{Body, Event, Notice};
 use orchestrator_agent::exchange::{Exchange, Side};
+use orchestrator_agent::publish::Listener;
+use orchestrator_launch::runlog::RunLog;
 use serde_json::{Value, json};
+use std::rc::Rc;
 
 /// Kinds of lines that only an agent's runs have.
 pub const KINDS: [&str; 17] = [
@@ -26,9 +29,25 @@ pub const KINDS: [&str; 17] = [
     "run_complete",
 ];
 
+/// The run log, as a listener to an agent's runs.
+pub struct AgentLines(pub Rc<RunLog>);
+
+impl Listener for AgentLines {
+    fn hear(&self, event: &Event) {
+        if let Some((kind, payload)) = of_event(event) {
+            self.0.add_of_run(kind, payload);
+        }
+    }
+
+    fn record(&self, exchange: &Exchange) {
+        let (kind, payload) = of_exchange(exchange);
+        self.0.add_of_run(kind, payload);
+    }
+}
+
 /// Kind and payload of an event's line; `None` for events that are not recorded here: what a model says piece by piece is in its
 /// answer's line, and the session records its calls.
-pub fn of_event(event: &Event) -> Option<(&'static str, Value)> {
+fn of_event(event: &Event) -> Option<(&'static str, Value)> {
     let (kind, mut payload) = match &event.body {
         Body::StreamStart { provider, model } => {
             ("run_start", json!({ "provider": provider, "model": model }))
@@ -82,7 +101,7 @@ pub fn of_event(event: &Event) -> Option<(&'static str, Value)> {
 }
 
 /// Kind and payload of a line on one side of an exchange with a model.
-pub fn of_exchange(exchange: &Exchange) -> (&'static str, Value) {
+fn of_exchange(exchange: &Exchange) -> (&'static str, Value) {
     let (kind, mut payload) = match &exchange.side {
         Side::Request {
             messages,

@@ -4,9 +4,9 @@
 //! file. It is shortened in place: a replacement under its name would leave the other chats with the old file.
 
 use crate::kept::{self, OwnError};
-use crate::state_directory;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
+use orchestrator_launch::state_directory;
 use orchestrator_text::known::redactor;
 use std::fs::File;
 use std::io::{self, Read, Write};

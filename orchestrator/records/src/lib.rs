@@ -1,11 +1,8 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
-pub mod state_directory;
 pub mod kept;
-pub mod runlog_files;
-mod agent_lines;
-pub mod runlog;
+pub mod agent_lines;
 pub mod audit_chain;
 pub mod transcripts;
 pub mod chat_history;

@@ -1,8 +1,9 @@
 //! The files of transcripts: `chats/ID.jsonl` in the state directory, for the user alone; the oldest are removed.
 
-use crate::{kept, state_directory};
+use crate::kept;
 use broker_protocol::Failed;
 use orchestrator_agent::transcript::{BYTES_MAX, Recorded};
+use orchestrator_launch::state_directory;
 use orchestrator_text::time;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read};

@@ -4,13 +4,13 @@
 
 use crate::denials;
 use crate::findings;
+use crate::image::Image;
 use crate::metadata::{Details, Metadata, SavedOutput, Truncation};
 use crate::subject::Subject;
 use crate::violation::SecurityEvent;
 use broker_protocol::{CallId, Ended, Failed, Findings, Roots, Spill};
 use orchestrator_text::truncate::note;
 use orchestrator_text::utf8::unfinished;
-use orchestrator_web::image::Image;
 use std::borrow::Cow;
 
 /// The result of one call.

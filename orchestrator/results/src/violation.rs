@@ -1,11 +1,10 @@
 //! Violations: attempts of calls to get outside their permissions, and how many of them end a session.
 
 use broker_protocol::Trust;
-use schemars::JsonSchema;
 use serde::Serialize;
 
 /// A violation, for the client and for records.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SecurityEvent {
     /// Always `sandbox_violation` so far.

@@ -2,10 +2,10 @@
 //! runs again in a new cell, and the executor grants what was answered, for that call or for this session.
 
 use crate::refused_connections::RefusedConnections;
-use crate::{print, terminal};
 use broker_protocol::{Ended, Extent, Leased, Wants, limit};
-use orchestrator_lines::streams::Input;
 use orchestrator_session::CallResult;
+use orchestrator_stdio::streams::Input;
+use orchestrator_stdio::{print, terminal};
 use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,8 @@
 //! Connections that were refused to cells of `lazaret run`, for the person who ran it: a program may hide what the gateway answered.
 
-use crate::print;
 use broker_protocol::{ConnectionVerdict, limit};
 use orchestrator_session::{Body, Event, Subscriber, explain};
+use orchestrator_stdio::print;
 use policies::{WebPolicy, network};
 use std::cell::RefCell;
 use std::collections::BTreeSet;

@@ -1,6 +1,9 @@
 //! `lazaret run`: runs one command in a cell as if it ran here.
 
+use crate::more_hosts::MoreHosts;
 use crate::out::{Lost, Out};
+use crate::refused_connections::RefusedConnections;
+use crate::shell_directory::WorkingDirectory;
 use broker_protocol::{
     Barrier, Bash, Channel, Command, Ended, ErrorKind, Extent, Failed, Open, Opened, Request,
     Signal, Stdin, Terminal, ZonePath, limit,
@@ -10,27 +13,24 @@ use nix::libc::{
     ENOENT, SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGPIPE, SIGQUIT, SIGTERM, SIGTSTP, SIGWINCH,
 };
 use orchestrator_confine::{Files, Needs};
-use orchestrator_install::shell_directory::WorkingDirectory;
+use orchestrator_launch::exit;
 use orchestrator_launch::groups::{Options, WorkOptions};
 use orchestrator_launch::launch::{FrontEnd, Launch, Prepared};
 use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
 use orchestrator_launch::session_options::{Opening, SessionOptions};
 use orchestrator_launch::start::start_policy_writer;
-use orchestrator_launch::{agent_settings, exit};
-use orchestrator_lines::json::ResultLine;
-use orchestrator_lines::streams::Input;
 use orchestrator_session::executor::Dialed;
+use orchestrator_session::json::ResultLine;
 use orchestrator_session::{
     Body, Call, CallContext, CallHandle, CallResult, Config, FoundIn, Invocation, Live, Session,
 };
-use orchestrator_terminal::feed::feed;
-use orchestrator_terminal::job::Job;
-use orchestrator_terminal::more_hosts::MoreHosts;
-use orchestrator_terminal::print;
-use orchestrator_terminal::refused_connections::RefusedConnections;
-use orchestrator_terminal::signals::Signals;
-use orchestrator_terminal::terminal::{self, Raw};
-use orchestrator_terminal::typed;
+use orchestrator_stdio::feed::feed;
+use orchestrator_stdio::job::Job;
+use orchestrator_stdio::print;
+use orchestrator_stdio::signals::Signals;
+use orchestrator_stdio::streams::Input;
+use orchestrator_stdio::terminal::{self, Raw};
+use orchestrator_stdio::typed;
 use orchestrator_text::known::redactor;
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -201,7 +201,7 @@ impl Run {
         };
         self.say_shorter_limit(options, &open.profile);
         self.say_left_out(options, &open.profile);
-        self.say_agent_settings(files, options, &open);
+        self.say_agent_settings(&prepared, &open);
         let open = Open { network, ..open };
         let greeting = executor.open(open.clone())?;
         let writer = self.policy_writer(files, options, &open.profile);
@@ -210,7 +210,7 @@ impl Run {
         let refused = Rc::new(RefusedConnections::default());
         let root = PathBuf::from(&open.project);
         let more = MoreHosts::new(self.asks().then(|| refused.clone()), writer, root);
-        let config = Config {
+        let config: Config = Config {
             greeting: Some(greeting),
             subscribers: vec![log.clone(), refused.clone()],
             ..Config::new(open, redactor())
@@ -265,8 +265,9 @@ impl Run {
     }
 
     /// Tells the user of an agent as a whole what the project sets for agents: it holds for the agent, in the cell.
-    fn say_agent_settings(&self, files: &Files, options: &SessionOptions, open: &Open) {
-        let policy = options
+    fn say_agent_settings(&self, prepared: &Prepared, open: &Open) {
+        let policy = prepared
+            .options()
             .files()
             .changed(&open.profile)
             .map(|policy| policy.environment);
@@ -275,9 +276,7 @@ impl Run {
         if !self.caller.is_person() || self.json || !is_agents {
             return;
         }
-        let found =
-            agent_settings::findings(files, &[Path::new(&open.project)], None).unwrap_or_default();
-        for finding in &found {
+        for finding in prepared.agent_settings(Path::new(&open.project)) {
             print::note(&format!(
                 "{finding}: the agent may follow it, within its cell"
             ));

@@ -5,13 +5,13 @@
 //! agent's working directory; `LAZARET_PROJECT` may name a part of it.
 
 use crate::run::Run;
+use crate::shell_arguments::{Arguments, is_script};
 use broker_protocol::{Failed, Scope};
-use orchestrator_install::shell_arguments::{Arguments, is_script};
 use orchestrator_launch::groups::Options;
-use orchestrator_launch::launch::{FrontEnd, Launch};
+use orchestrator_launch::launch::{FrontEnd, Launch, Linked};
 use orchestrator_launch::session_options::environment::ShellWords;
-use orchestrator_launch::{agent_settings, exit};
-use orchestrator_terminal::print;
+use orchestrator_launch::{examiner, exit};
+use orchestrator_stdio::print;
 use orchestrator_text::known;
 use std::convert::Infallible;
 use std::process::ExitCode;
@@ -47,12 +47,17 @@ fn run() -> Result<Infallible, Failed> {
         Some(here?)
     };
     let (options, environment) = Options::of_shell(own, here)?;
-    let launch = Launch::of_process(no_scope_file, clap::Command::default);
+    let launch = Launch::of_process(Linked {
+        parse_scope: no_scope_file,
+        describe: clap::Command::default,
+        // For a person; a program's call is checked below.
+        agent_settings: |_, _| Vec::new(),
+    });
     let prepared = launch.prepare_row(&Run::ROW, options, environment);
     let options = prepared.options();
     let project = options.project()?;
     options.check_profile(Some(&project.root))?;
-    agent_settings::check(prepared.files(), &[&project.root], None)?;
+    examiner::check(prepared.files(), &project.root)?;
     run.begin(prepared)
 }
 

@@ -3,9 +3,9 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use broker_protocol::{ErrorKind, Failed};
+use orchestrator_results::image::{self, Image};
+use orchestrator_session::execution::Reply;
 use orchestrator_text::utf8::beginning;
-use orchestrator_tools::remote::Reply;
-use orchestrator_web::image::{self, Image};
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 
 /// Maximum number of blocks of an answer; of the others only the number is given.

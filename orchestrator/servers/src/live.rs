@@ -14,13 +14,13 @@ use crate::sse;
 use crate::state::State;
 use broker_protocol::paste::shell_word;
 use broker_protocol::{ConnectionReport, ErrorKind, Failed, Findings};
+use orchestrator_results::denials;
+use orchestrator_results::findings;
+use orchestrator_results::render::Finished;
+use orchestrator_session::execution::Reply;
 use orchestrator_session::explain;
 use orchestrator_session::service::{RunningService, ServiceEvent, ServiceInput, how_ended};
 use orchestrator_text::redact::Redactor;
-use orchestrator_tools::denials;
-use orchestrator_tools::findings;
-use orchestrator_tools::remote::Reply;
-use orchestrator_tools::render::Finished;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, ClientCapabilities, ClientConfig, ErrorCode,
     ErrorData, Implementation, ListRootsResult, LoggingMessageNotificationParam,

@@ -20,16 +20,18 @@ use broker_protocol::{
     Trust, Variable, Zone, ZonePath,
 };
 use orchestrator_session::Session;
+use orchestrator_session::execution::{Execution, Executions, Reply};
 use orchestrator_session::executor::Dial;
 use orchestrator_session::service::RunningService;
+use orchestrator_session::{NewTool, Origin};
 use orchestrator_text::redact::Redactor;
 use orchestrator_tools::name;
-use orchestrator_tools::registry::{NewTool, Origin, Registry, RegistryError};
-use orchestrator_tools::remote::{Execution, Executions, Reply};
+use orchestrator_tools::registry::Registry;
 use reqwest::header::AUTHORIZATION;
 use serde_json::Value;
 use std::cell::{self, RefCell};
 use std::collections::{BTreeSet, HashMap};
+use std::fmt::Display;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -340,7 +342,7 @@ fn unknown(name: &str) -> Failed {
     }
 }
 
-fn refusal(tool: &str, error: &RegistryError) -> String {
+fn refusal(tool: &str, error: &impl Display) -> String {
     let tool: String = tool.chars().take(2 * name::MAX).collect();
     format!("the tool {tool:?} is not offered: {error}")
 }

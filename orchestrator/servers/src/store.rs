@@ -3,7 +3,8 @@
 
 use crate::settings::{Server, Whose};
 use broker_protocol::Digest;
-use orchestrator_records::{kept, state_directory};
+use orchestrator_launch::state_directory;
+use orchestrator_records::kept;
 use policies::directories;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};

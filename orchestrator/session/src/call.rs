@@ -1,23 +1,20 @@
 //! One call from its order to its result: the only path a call can take.
 
-use crate::batch::batch;
 use crate::caller::{Caller, Steering};
 use crate::command::CallOrder;
 use crate::conclude::conclude;
 use crate::context::{CallContext, Invocation};
 use crate::engine::{EndCall, Engine};
 use crate::event::Event;
-use crate::executor::Connection;
-use crate::lookup::{Found, PlannedCall, Work, shown_name};
-use crate::perform::perform;
 use crate::request::{self, cancelled};
 use crate::spans;
+use crate::tools::{Found, UnknownTool};
+use crate::work::Work;
 use broker_protocol::{ErrorKind, Failed, Request};
+use orchestrator_results::profile::WHOLE;
+use orchestrator_results::proposal;
+use orchestrator_results::result::ToolResult;
 use orchestrator_text::numbered::LineForm;
-use orchestrator_tools::plan::Plan;
-use orchestrator_tools::profile::WHOLE;
-use orchestrator_tools::proposal;
-use orchestrator_tools::result::ToolResult;
 use serde_json::Value;
 use std::convert::Infallible;
 use std::future::pending;
@@ -27,6 +24,9 @@ use tokio::sync::mpsc;
 use tokio::time::sleep_until;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Span};
+
+/// Maximum characters that are shown of a name without a tool.
+const SHOWN_NAME: usize = 128;
 
 /// The target of a call, after the lookup.
 enum Wanted {
@@ -46,7 +46,7 @@ pub(crate) async fn serve(engine: Rc<Engine>, order: CallOrder) {
     } = order;
     let (wanted, subject) = match invocation {
         Invocation::Tool { name, input } => {
-            let found = engine.find(&name);
+            let found = engine.tools.clone().find(&name);
             let subject = (shown_name(&found, &name), input.clone());
             (Wanted::Tool(found, input), subject)
         }
@@ -150,7 +150,7 @@ fn at_deadline(deadline: Option<Instant>, mut result: ToolResult) -> ToolResult 
 async fn run(engine: &Engine, caller: &Caller, wanted: Wanted) -> ToolResult {
     let failed = |error| ToolResult::failed(caller.tool.clone(), error);
     // Once permitted, such a call no longer occupies the executor, so the executor does not bound how many run.
-    let leaves = matches!(&wanted, Wanted::Tool(Ok(entry), _) if entry.leaves_executor());
+    let leaves = matches!(&wanted, Wanted::Tool(Ok(tool), _) if tool.leaves_executor());
     let _place = match leaves {
         true => tokio::select! {
             biased;
@@ -177,36 +177,33 @@ async fn run(engine: &Engine, caller: &Caller, wanted: Wanted) -> ToolResult {
     };
     Span::current().record("tier", connection.opened().tier.name());
     match wanted {
-        Wanted::Tool(found, input) => tool(engine, &connection, caller, found, input).await,
+        Wanted::Tool(found, input) => {
+            let work = Work {
+                engine,
+                connection: &connection,
+                caller,
+            };
+            tool(work, found, input).await
+        }
         Wanted::Request(wanted) => {
             request::result(engine, &connection, caller, wanted, LineForm::Plain, &WHOLE).await
         }
     }
 }
 
-async fn tool(
-    engine: &Engine,
-    connection: &Connection,
-    caller: &Caller,
-    found: Found,
-    input: Value,
-) -> ToolResult {
-    let planned = spans::validation().in_scope(|| engine.plan(found, input, connection.roots()));
-    match planned {
-        Ok(PlannedCall {
-            work: Work::BuiltIn(Plan::Batch(calls)),
-            ..
-        }) => Box::pin(batch(engine, connection, caller, calls)).await,
-        Ok(planned) => {
-            perform(
-                engine,
-                connection,
-                caller,
-                planned,
-                caller.profile(engine).file.keep,
-            )
-            .await
-        }
-        Err(result) => *result,
+async fn tool(work: Work<'_>, found: Found, input: Value) -> ToolResult {
+    match (work.check_open(), found) {
+        (Ok(()), Ok(tool)) => tool.call(work, input).await,
+        (Ok(()), Err(UnknownTool { tool, why })) => ToolResult::failed(tool, why),
+        (Err(over), Ok(tool)) => ToolResult::failed(tool.name().to_owned(), over),
+        (Err(over), Err(unknown)) => ToolResult::failed(unknown.tool, over),
+    }
+}
+
+/// A tool's canonical name, or the beginning of the given name if there is no such tool.
+pub(crate) fn shown_name(found: &Found, given: &str) -> String {
+    match found {
+        Ok(tool) => tool.name().to_owned(),
+        Err(_) => given.chars().take(SHOWN_NAME).collect(),
     }
 }

@@ -9,7 +9,7 @@ use crate::pending::{Approval, PendingReplies};
 use crate::publish::{Gone, Publisher, RawEvent};
 use crate::spans;
 use broker_protocol::{Challenge, Extent, FileAnswer, GrantFault};
-use orchestrator_tools::profile::Profile;
+use orchestrator_results::profile::Profile;
 use serde_json::Value;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

@@ -3,8 +3,8 @@
 use crate::context::{CallContext, Invocation};
 use crate::event::Event;
 use crate::pending::Approval;
+use crate::tools::{NewTool, Registered};
 use broker_protocol::{Denial, Failed, Findings, Opened, SessionGrant, Signal, Traced, Trust};
-use orchestrator_tools::registry::{NewTool, Registered, RegistryError};
 use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tracing::Span;
@@ -24,12 +24,12 @@ pub(crate) enum Command {
     Register {
         client_id: Value,
         tool: Box<NewTool>,
-        reply: oneshot::Sender<Result<Registered, RegistryError>>,
+        reply: oneshot::Sender<Result<Registered, Failed>>,
     },
     Unregister {
         client_id: Value,
         tool: String,
-        reply: oneshot::Sender<Result<(), RegistryError>>,
+        reply: oneshot::Sender<Result<(), Failed>>,
     },
     Tools(oneshot::Sender<Vec<Value>>),
     CancelAll,

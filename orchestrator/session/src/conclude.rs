@@ -6,7 +6,7 @@ use crate::engine::Engine;
 use crate::publish::RawEvent;
 use crate::spans;
 use broker_protocol::ErrorKind;
-use orchestrator_tools::result::ToolResult;
+use orchestrator_results::result::ToolResult;
 use tracing::Span;
 
 /// Counts a violation and publishes the result.

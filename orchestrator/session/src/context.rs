@@ -1,9 +1,9 @@
 //! What a front end supplies with a call besides the call itself: plain data.
 
 use crate::call_permit::CallPermit;
+use crate::execution::Executions;
 use broker_protocol::{Request, Wants};
-use orchestrator_tools::profile::Profile;
-use orchestrator_tools::remote::Executions;
+use orchestrator_results::profile::Profile;
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Instant;

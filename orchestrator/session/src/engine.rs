@@ -4,17 +4,16 @@ use crate::connections;
 use crate::executor::{Connection, Dial, ExecutorError, Greeting};
 use crate::publish::{Hub, Publisher, RawEvent, Subscriber};
 use crate::refused_hosts::RefusedHosts;
+use crate::tools::{NoTools, Tools};
 use crate::unreported::Unreported;
 use broker_protocol::{
-    Denial, Failed, Open, Opened, Scope, SessionGrant, Traced, Trust, ZonePath, limit,
+    Denial, ErrorKind, Failed, Open, Opened, Scope, SessionGrant, Traced, Trust, ZonePath, limit,
 };
+use orchestrator_results::profile::{Profile, WHOLE};
+use orchestrator_results::render::Renderer;
+use orchestrator_results::violation::SecurityEvent;
 use orchestrator_text::redact::Redactor;
 use orchestrator_text::sanitize::Sanitizer;
-use orchestrator_tools::profile::{Profile, WHOLE};
-use orchestrator_tools::registry::Registry;
-use orchestrator_tools::render::Renderer;
-use orchestrator_tools::violation::SecurityEvent;
-use orchestrator_web::WebClient;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -23,7 +22,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tokio::sync::{Mutex, Semaphore};
 
 /// What a session is started with.
-pub struct Config {
+pub struct Config<T = NoTools> {
     /// The session to request from the executor.
     pub open: Open,
     /// The working directory of commands that name none; `None` for the project root.
@@ -32,9 +31,8 @@ pub struct Config {
     pub greeting: Option<Greeting>,
     /// How to reach the executor again when a session is lost; `None` if there is to be only one session.
     pub executor: Option<Box<dyn Dial>>,
-    pub registry: Registry,
-    /// Access to the web; without it, no web tool works.
-    pub web: Option<WebClient>,
+    /// The tools that its front ends call by name.
+    pub tools: T,
     /// How much of a result is shown to the model.
     pub profile: &'static Profile,
     /// Knows the secrets to remove.
@@ -46,16 +44,15 @@ pub struct Config {
     pub subscribers: Vec<Rc<dyn Subscriber>>,
 }
 
-impl Config {
-    /// A single session: front ends see everything except what `redactor` knows, and the web is unreachable.
+impl<T: Default> Config<T> {
+    /// A single session: front ends see everything except what `redactor` knows.
     pub fn new(open: Open, redactor: &'static Redactor) -> Self {
         Self {
             open,
             directory: None,
             greeting: None,
             executor: None,
-            registry: Registry::default(),
-            web: None,
+            tools: T::default(),
             profile: &WHOLE,
             redactor,
             max_violations: None,
@@ -69,8 +66,7 @@ impl Config {
 pub(crate) type EndCall = Box<dyn Fn()>;
 
 pub(crate) struct Engine {
-    pub registry: RefCell<Registry>,
-    pub web: Option<WebClient>,
+    pub tools: Rc<dyn Tools>,
     pub profile: &'static Profile,
     pub scope: Option<Scope>,
     pub single_call: bool,
@@ -78,8 +74,6 @@ pub(crate) struct Engine {
     pub hub: Rc<Hub>,
     /// Bounds the calls in progress that involve more than the executor.
     pub outside: Semaphore,
-    /// Held while a state file is read and replaced.
-    pub state: Mutex<()>,
     /// How each call in progress is ended, by its number.
     pub under_way: RefCell<HashMap<u64, EndCall>>,
     numbers: Arc<AtomicU64>,
@@ -101,11 +95,14 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    pub fn new(config: Config, numbers: Arc<AtomicU64>, over: Arc<AtomicBool>) -> Rc<Self> {
+    pub fn new<T: Tools + 'static>(
+        config: Config<T>,
+        numbers: Arc<AtomicU64>,
+        over: Arc<AtomicBool>,
+    ) -> Rc<Self> {
         let (sanitizer, subscribers) = (Sanitizer::new(config.redactor), config.subscribers);
         Rc::new(Self {
-            registry: RefCell::new(config.registry),
-            web: config.web,
+            tools: Rc::new(config.tools),
             profile: config.profile,
             scope: config.open.scope.clone(),
             single_call: config.single_call,
@@ -115,7 +112,6 @@ impl Engine {
                 subscribers,
             }),
             outside: Semaphore::new(limit::CALLS),
-            state: Mutex::new(()),
             under_way: RefCell::default(),
             numbers,
             max_violations: config.max_violations,
@@ -157,6 +153,19 @@ impl Engine {
             .filter(|one| one.tool == tool)
             .find_map(|one| one.timeout_s);
         longest.unwrap_or(limit::TIMEOUT_S)
+    }
+
+    /// Refuses every call once the violations have ended the session.
+    pub fn check_open(&self) -> Result<(), Failed> {
+        let Some(violations) = self.fatal_violations() else {
+            return Ok(());
+        };
+        let message =
+            format!("the session ended after {violations} violations; it makes no more calls");
+        Err(Failed {
+            kind: ErrorKind::DeniedPolicy,
+            message,
+        })
     }
 
     /// The number of violations, if it ends the session.
@@ -274,7 +283,7 @@ impl Engine {
             Some(grant) => {
                 let message = format!("there is no grant {grant} in this session");
                 Err(Failed {
-                    kind: broker_protocol::ErrorKind::NotFound,
+                    kind: ErrorKind::NotFound,
                     message,
                 })
             }

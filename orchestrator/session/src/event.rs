@@ -6,12 +6,12 @@ use broker_protocol::{
     CallId, Challenge, ConnectionReport, Denial, Denials, Ended, Failed, FileAnswer, Findings,
     GrantFault, Opened,
 };
+use orchestrator_results::denials;
+use orchestrator_results::image::Image;
+use orchestrator_results::metadata::{Changed, Details, LeftProcesses, Metadata};
+use orchestrator_results::violation::SecurityEvent;
 use orchestrator_text::escape;
 use orchestrator_text::input_lines::input_lines;
-use orchestrator_tools::denials;
-use orchestrator_tools::metadata::{Changed, Details, LeftProcesses, Metadata};
-use orchestrator_tools::violation::SecurityEvent;
-use orchestrator_web::image::Image;
 use serde::Serialize;
 use serde_json::Value;
 use std::sync::Arc;
@@ -154,10 +154,10 @@ pub enum MetadataJson<'a> {
 
 impl CallResult {
     pub(crate) fn new(
-        result: orchestrator_tools::result::ToolResult,
+        result: orchestrator_results::result::ToolResult,
         redacted: Option<Value>,
     ) -> Self {
-        let orchestrator_tools::result::ToolResult {
+        let orchestrator_results::result::ToolResult {
             text,
             error,
             ended,

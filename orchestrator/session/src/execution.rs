@@ -1,7 +1,7 @@
-//! Calls that their front end carries out: those of registered tools, and [those about the agent](crate::agent_call).
+//! Calls that their front end carries out: those of registered tools, and those about the agent.
 
 use broker_protocol::Failed;
-use orchestrator_web::image::Image;
+use orchestrator_results::image::Image;
 use serde_json::Value;
 use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};

@@ -7,8 +7,8 @@ use crate::event::{Body, CallResult, Event};
 use crate::pending::Approval;
 use crate::publish::EVENTS;
 use crate::task;
+use crate::tools::{NewTool, Registered, Tools};
 use broker_protocol::{Denial, ErrorKind, Failed, Opened, SessionGrant, Signal, Traced, Trust};
-use orchestrator_tools::registry::{NewTool, Registered, RegistryError};
 use serde_json::Value;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -42,7 +42,7 @@ pub struct CallHandle {
 impl Session {
     /// Starts the task that owns the session. It ends when all handles are dropped and all calls have ended. Needs a local runtime;
     /// the handle may leave its thread.
-    pub fn start(config: Config) -> Self {
+    pub fn start<T: Tools + 'static>(config: Config<T>) -> Self {
         let (commands, received) = mpsc::unbounded_channel();
         let (numbers, over) = (Arc::<AtomicU64>::default(), Arc::<AtomicBool>::default());
         let engine = Engine::new(config, numbers.clone(), over.clone());
@@ -115,37 +115,28 @@ impl Session {
     /// Registers a tool of a client or a server. `client_id` is the registration's ID there, for the records.
     ///
     /// # Errors
-    /// See [`RegistryError`].
-    pub async fn register(
-        &self,
-        client_id: Value,
-        tool: NewTool,
-    ) -> Result<Registered, RegistryError> {
+    /// Why the tools refuse it.
+    pub async fn register(&self, client_id: Value, tool: NewTool) -> Result<Registered, Failed> {
         let command = |reply| Command::Register {
             client_id,
             tool: Box::new(tool),
             reply,
         };
-        self.ask(command).await.unwrap_or(Err(RegistryError::Full))
+        self.ask(command).await.unwrap_or_else(|| Err(ended()))
     }
 
     /// Unregisters a tool and revokes its grants. Calls in progress continue.
     ///
     /// # Errors
-    /// See [`RegistryError`].
-    pub async fn unregister(&self, client_id: Value, tool: String) -> Result<(), RegistryError> {
-        let unknown = RegistryError::UnknownTool {
-            name: tool.clone(),
-            meant: None,
-            known: String::new(),
-        };
+    /// If there is none with this name, or it is built in.
+    pub async fn unregister(&self, client_id: Value, tool: String) -> Result<(), Failed> {
         self.ask(|reply| Command::Unregister {
             client_id,
             tool,
             reply,
         })
         .await
-        .unwrap_or(Err(unknown))
+        .unwrap_or_else(|| Err(ended()))
     }
 
     /// The tools as they are listed to a model.

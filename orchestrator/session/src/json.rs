@@ -1,14 +1,14 @@
 //! The JSON that `session`, `run --json`, `call --json` and other commands write, one object a line. Data from events is already
 //! sanitized.
 
+use crate::CallResult;
+use crate::event::MetadataJson;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use broker_protocol::{Challenge, Failed, Leased, SessionGrant, Wants};
-use orchestrator_session::CallResult;
-use orchestrator_session::event::MetadataJson;
+use orchestrator_results::metadata::{Details, Metadata};
+use orchestrator_results::result::error_and_result;
 use orchestrator_text::known::redactor;
-use orchestrator_tools::metadata::{Details, Metadata};
-use orchestrator_tools::result::error_and_result;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::borrow::Cow;
@@ -72,7 +72,7 @@ impl<'a> ResultLine<'a> {
             Some(error) if result.text.is_empty() => error.message.clone(),
             _ => String::from_utf8_lossy(&result.text),
         };
-        let image = |image: &orchestrator_web::image::Image| json!({ "mediaType": image.media_type, "dataBase64": STANDARD.encode(&image.data) });
+        let image = |image: &orchestrator_results::image::Image| json!({ "mediaType": image.media_type, "dataBase64": STANDARD.encode(&image.data) });
         Self {
             id: None,
             event: "result",

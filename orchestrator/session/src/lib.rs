@@ -2,26 +2,24 @@
 #![forbid(unsafe_code)]
 
 pub mod executor;
+pub mod execution;
 mod call_permit;
 pub mod context;
 pub mod event;
+pub mod json;
 pub mod publish;
 mod pending;
-mod spans;
+pub mod spans;
 mod command;
 mod refused_hosts;
 mod connections;
 mod engine;
 mod caller;
 mod request;
-mod state_tools;
-mod image;
-mod outside;
-mod lookup;
-mod perform;
+pub mod work;
+pub mod tools;
 mod unreported;
 mod conclude;
-mod batch;
 mod call;
 mod task;
 mod handle;
@@ -36,3 +34,6 @@ pub use event::{ApprovalQuestion, Body, CallResult, Event};
 pub use handle::{Call, CallHandle, Session};
 pub use pending::Approval;
 pub use publish::Subscriber;
+pub use request::EndedRequest;
+pub use tools::{NewTool, NoTools, Origin, Registered, Tool, Tools, UnknownTool};
+pub use work::Work;

@@ -8,12 +8,12 @@ use broker_protocol::{
     CallId, Challenge, ConnectionReport, Denial, Failed, FileAnswer, FileReply, Finding,
     GrantFault, Opened,
 };
+use orchestrator_results::metadata::Details;
+use orchestrator_results::result::ToolResult;
+use orchestrator_results::violation::SecurityEvent;
 use orchestrator_text::redact::{change_texts, changed};
 use orchestrator_text::sanitize::{Sanitized, SanitizedStream, Sanitizer, Unsafe};
 use orchestrator_text::truncate::brief;
-use orchestrator_tools::metadata::Details;
-use orchestrator_tools::result::ToolResult;
-use orchestrator_tools::violation::SecurityEvent;
 use serde_json::{Value, json};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

@@ -10,16 +10,16 @@ use broker_protocol::{
     CallId, Challenge, Channel, Ended, ErrorKind, Failed, FileAnswer, FileReply, GrantFault,
     Outcome, Request,
 };
+use orchestrator_results::metadata::Metadata;
+use orchestrator_results::profile::Profile;
+use orchestrator_results::render::Finished;
+use orchestrator_results::result::ToolResult;
+use orchestrator_results::subject::Subject;
 use orchestrator_text::numbered::LineForm;
-use orchestrator_tools::metadata::Metadata;
-use orchestrator_tools::profile::Profile;
-use orchestrator_tools::render::Finished;
-use orchestrator_tools::result::ToolResult;
-use orchestrator_tools::subject::Subject;
 use tracing::{Instrument, Span};
 
 /// A request that has ended.
-pub(crate) struct EndedRequest {
+pub struct EndedRequest {
     pub number: CallId,
     pub subject: Subject,
     pub finished: Result<Finished, Failed>,
@@ -29,7 +29,7 @@ pub(crate) struct EndedRequest {
 
 impl EndedRequest {
     /// The result of a call that consists of this request.
-    pub fn result(
+    pub(crate) fn result(
         self,
         engine: &Engine,
         connection: &Connection,

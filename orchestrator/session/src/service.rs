@@ -7,7 +7,7 @@ use broker_protocol::{
     Channel, ConnectionReport, Ended, Extent, Failed, Findings, Open, Opened, Outcome, Request,
     Service, Wants,
 };
-use orchestrator_tools::render::Finished;
+use orchestrator_results::render::Finished;
 
 /// A long-lived program. Dropping it ends it and its session.
 pub struct RunningService {

@@ -6,7 +6,7 @@
 use crate::context::{CallContext, Part};
 use crate::pending::Approval;
 use broker_protocol::{Challenge, ErrorKind};
-use orchestrator_tools::result::ToolResult;
+use orchestrator_results::result::ToolResult;
 use tracing::field::Empty;
 use tracing::{Span, debug_span, info_span};
 
@@ -42,7 +42,7 @@ pub(crate) fn call(parent: &Span, number: u64, context: &CallContext, tool: &str
 }
 
 /// Checking the input and the scope.
-pub(crate) fn validation() -> Span {
+pub fn validation() -> Span {
     debug_span!("tools.validate")
 }
 
@@ -62,7 +62,7 @@ pub(crate) fn execution(request: &str) -> Span {
 }
 
 /// Carrying out a permitted call here, or by the owner of the tool.
-pub(crate) fn outside() -> Span {
+pub fn outside() -> Span {
     debug_span!("tools.execute", request = "outside")
 }
 

@@ -4,7 +4,6 @@ use crate::call;
 use crate::command::Command;
 use crate::engine::Engine;
 use crate::publish::RawEvent;
-use orchestrator_tools::registry::Entry;
 use std::rc::Rc;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::spawn_local;
@@ -36,7 +35,7 @@ pub(crate) async fn run(engine: Rc<Engine>, mut commands: UnboundedReceiver<Comm
             } => {
                 let (description, schema) = (tool.description.clone(), tool.schema.to_string());
                 let (risk, timeout_s) = (tool.risk.name(), tool.timeout_s);
-                let registered = engine.registry.borrow_mut().register(*tool);
+                let registered = engine.tools.register(*tool);
                 if let Ok(registered) = &registered {
                     let (client_id, tool, description) =
                         (&client_id, registered.name.as_str(), description.as_str());
@@ -57,7 +56,7 @@ pub(crate) async fn run(engine: Rc<Engine>, mut commands: UnboundedReceiver<Comm
                 tool,
                 reply,
             } => {
-                let gone = engine.registry.borrow_mut().unregister(&tool);
+                let gone = engine.tools.unregister(&tool);
                 if gone.is_ok() {
                     let event = RawEvent::ToolUnregistered {
                         client_id: &client_id,
@@ -69,8 +68,7 @@ pub(crate) async fn run(engine: Rc<Engine>, mut commands: UnboundedReceiver<Comm
                 let _ = reply.send(gone);
             }
             Command::Tools(reply) => {
-                let listed = engine.registry.borrow().list(engine.scope.as_ref());
-                let _ = reply.send(listed.iter().map(Entry::to_json).collect());
+                let _ = reply.send(engine.tools.list(engine.scope.as_ref()));
             }
             Command::LowerTrust(trust) => engine.lower_trust(trust),
             Command::PutBack(found) => engine.found.put_back(found),

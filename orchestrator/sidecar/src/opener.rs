@@ -3,7 +3,7 @@
 use broker_protocol::{Failed, Open, Permission, Scope, Trust};
 use orchestrator_agent::hooks::SessionHooks;
 use orchestrator_servers::SessionServers;
-use orchestrator_session::Config;
+use orchestrator_tools::Config;
 use orchestrator_tools::catalogue::{Category, TOOLS};
 use serde_json::Value;
 use std::path::PathBuf;
@@ -69,7 +69,7 @@ impl Opening {
     pub async fn prepare(opener: &dyn Opener, order: &SessionOrder) -> Result<Self, Failed> {
         let mut config = opener.config(order)?;
         let servers = opener.servers(order, &config.open);
-        let problems = servers.attach(&mut config.registry).await;
+        let problems = servers.attach(config.tools.registry()).await;
         if let Some(scope) = config
             .open
             .scope

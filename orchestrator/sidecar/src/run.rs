@@ -23,8 +23,9 @@ use orchestrator_agent::provider::Provider;
 use orchestrator_agent::publish::{EVENTS, Listener};
 use orchestrator_agent::run::End;
 use orchestrator_agent::settings::Settings;
-use orchestrator_session::{Config, Session};
+use orchestrator_session::Session;
 use orchestrator_text::sanitize::Sanitizer;
+use orchestrator_tools::Config;
 use orchestrator_tools::scope_file;
 use serde_json::{Map, Value, json};
 use std::rc::Rc;
@@ -328,7 +329,7 @@ async fn session(
     } = opening.map_err(ProviderError::no_session)?;
     let hooks = service.opener.hooks(&config.open);
     let session = Session::start(Config {
-        registry: config.registry.with_models(),
+        tools: config.tools.with_models(),
         ..config
     });
     servers.follow(&session);

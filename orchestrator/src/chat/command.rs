@@ -9,11 +9,11 @@ use orchestrator_agent::message::Message;
 use orchestrator_agent::provider::no_tools;
 use orchestrator_agent::transcript::Transcript;
 use orchestrator_records::transcripts;
+use orchestrator_results::metadata::Changed;
+use orchestrator_stdio::print::{row, shown};
+use orchestrator_stdio::typed;
 use orchestrator_terminal::chat_command::{Command, HELP};
-use orchestrator_terminal::print::{row, shown};
-use orchestrator_terminal::typed;
 use orchestrator_text::known::redactor;
-use orchestrator_tools::metadata::Changed;
 use std::rc::Rc;
 
 /// Most names that a list shows.

@@ -5,7 +5,7 @@ use orchestrator_agent::error::ProviderError;
 use orchestrator_agent::event::EndReason;
 use orchestrator_agent::run::End;
 use orchestrator_launch::exit;
-use orchestrator_terminal::print;
+use orchestrator_stdio::print;
 
 /// The exit code where the model cannot call tools.
 const NO_TOOLS: u8 = 4;

@@ -13,6 +13,7 @@ pub mod models;
 use crate::chat::choice::{Chosen, ModelOptions};
 use crate::chat::config::AgentConfig;
 use crate::chat::turns::{Beginning, talk};
+use crate::tool_options::{ToolOptions, ViolationOptions};
 use broker_protocol::{Failed, Trust, limit};
 use clap::{ArgAction, Args};
 use orchestrator_agent::conversation::Conversation;
@@ -28,16 +29,15 @@ use orchestrator_launch::exit;
 use orchestrator_launch::groups::{Options, WorkOptions};
 use orchestrator_launch::launch::{FrontEnd, Launch, Prepared};
 use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
-use orchestrator_launch::tool_options::{ToolOptions, ViolationOptions};
-use orchestrator_lines::streams::Input;
 use orchestrator_records::transcripts;
 use orchestrator_servers::SessionServers;
-use orchestrator_session::Config;
 use orchestrator_session::executor::Dial;
+use orchestrator_stdio::print;
+use orchestrator_stdio::streams::Input;
 use orchestrator_telemetry::ExportOptions;
 use orchestrator_terminal::chat_prompt::{BeforeConfined, TEXT_MAX};
-use orchestrator_terminal::print;
 use orchestrator_text::known::redactor;
+use orchestrator_tools::Config;
 use orchestrator_tools::scope_file;
 use serde_json::json;
 use std::io::{self, IsTerminal, Read};
@@ -162,8 +162,10 @@ impl FrontEnd for Chat {
         opening.open.file_leases = true;
         let config = self.tools.config(opening, policy)?;
         let config = Config {
-            registry: config.registry.with_models(),
-            web: config.web.map(|web| beginning.engines.of(web)),
+            tools: config
+                .tools
+                .with_models()
+                .with_web(|web| beginning.engines.of(web)),
             max_violations: self.violations.max(options.trust()),
             ..config
         };
@@ -202,7 +204,7 @@ impl FrontEnd for Chat {
         confined.run(reason, async {
             telemetry.start();
             let mut config = config;
-            servers.attach(&mut config.registry).await;
+            servers.attach(config.tools.registry()).await;
             let ended = talk(config, beginning, (hooks.clone(), &servers), &log).await;
             if let Some(hooks) = hooks {
                 hooks.end().await;

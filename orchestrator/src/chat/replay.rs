@@ -4,7 +4,7 @@
 use broker_protocol::Failed;
 use orchestrator_launch::exit;
 use orchestrator_records::transcripts;
-use orchestrator_terminal::print;
+use orchestrator_stdio::print;
 use serde_json::Value;
 
 /// Prints the events of the conversation `id`; returns the exit code.

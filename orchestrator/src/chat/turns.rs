@@ -15,17 +15,19 @@ use orchestrator_agent::settings::Settings;
 use orchestrator_agent::transcript::Transcript;
 use orchestrator_hooks::hooks::Hooks;
 use orchestrator_launch::exit;
-use orchestrator_lines::line_reader::Lines;
-use orchestrator_lines::streams::{Input, Output, unusable};
-use orchestrator_records::runlog::{PAUSE, RunLog};
+use orchestrator_launch::runlog::{PAUSE, RunLog};
+use orchestrator_records::agent_lines::AgentLines;
 use orchestrator_servers::SessionServers;
-use orchestrator_session::{Config, Session};
+use orchestrator_session::Session;
+use orchestrator_stdio::line_reader::Lines;
+use orchestrator_stdio::signals::Signals;
+use orchestrator_stdio::streams::{Input, Output, unusable};
 use orchestrator_terminal::chat_command::Line;
 use orchestrator_terminal::chat_follow::{Answers, Front};
 use orchestrator_terminal::chat_prompt::{BeforeConfined, Prompt};
 use orchestrator_terminal::chat_screen::Screen;
-use orchestrator_terminal::signals::Signals;
 use orchestrator_text::known::redactor;
+use orchestrator_tools::Config;
 use std::collections::BTreeSet;
 use std::io::{self, IsTerminal};
 use std::rc::Rc;
@@ -86,7 +88,7 @@ pub async fn talk(
         redactor(),
     )
     .with_hooks(hooks)
-    .with_record(log.clone());
+    .with_record(Rc::new(AgentLines(log.clone())));
     tokio::task::spawn_local(log.clone().write_later(PAUSE));
     let (sessions, undone) = (BTreeSet::new(), BTreeSet::new());
     let mut talk = Talk {

@@ -5,7 +5,7 @@ use orchestrator_install::files;
 use orchestrator_install::recipes::USUAL_SERVER;
 use orchestrator_install::record::{Changed, Record};
 use orchestrator_install::{Client, FileRecipe, Format, Programs, Recipe, Root, Way, edit};
-use orchestrator_records::state_directory::{home, variable};
+use orchestrator_launch::state_directory::{home, variable};
 use orchestrator_sidecar::token::new_id;
 use orchestrator_text::settings::line_hider;
 use orchestrator_text::{diff, escape};

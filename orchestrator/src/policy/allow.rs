@@ -3,10 +3,10 @@
 
 use broker_protocol::{Failed, Leased};
 use orchestrator_confine::Files;
-use orchestrator_launch::allow::{AllowError, allow};
+use orchestrator_install::allow::{AllowError, allow};
 use orchestrator_launch::exit;
 use orchestrator_launch::launch::Prepared;
-use orchestrator_terminal::print;
+use orchestrator_stdio::print;
 use std::io::{self, BufRead, Read, Write};
 use std::path::Path;
 

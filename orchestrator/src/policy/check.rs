@@ -5,7 +5,7 @@ use orchestrator_confine::Files;
 use orchestrator_launch::launch::Prepared;
 use orchestrator_launch::session_options::read_text;
 use orchestrator_launch::{exit, policy_files};
-use orchestrator_terminal::print;
+use orchestrator_stdio::print;
 use orchestrator_tools::catalogue::{UNASKED, canonical, policy_name};
 use orchestrator_tools::scope_file;
 use policies::{Host, Policies, Rule, ScopePaths, Source, SourceKind};

@@ -5,7 +5,7 @@ use broker_protocol::Failed;
 use broker_protocol::gateway::{Attach, CredentialUse};
 use orchestrator_launch::exit;
 use orchestrator_launch::session_options::SessionOptions;
-use orchestrator_terminal::print;
+use orchestrator_stdio::print;
 use policies::gateway::ProxyChoice;
 use policies::network;
 use policies::rules::Condition;

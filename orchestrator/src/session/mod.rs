@@ -1,5 +1,6 @@
 //! `lazaret session`: many calls in one session, over lines of JSON.
 
+use crate::tool_options::{ToolOptions, ViolationOptions};
 use broker_protocol::Failed;
 use clap::Args;
 use orchestrator_confine::Needs;
@@ -9,22 +10,22 @@ use orchestrator_launch::groups::{Options, WorkOptions};
 use orchestrator_launch::launch::{FrontEnd, Launch};
 use orchestrator_launch::parent::Parent;
 use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
-use orchestrator_launch::tool_options::{ToolOptions, ViolationOptions};
+use orchestrator_launch::runlog::{PAUSE, RunLog};
 use orchestrator_lines::calls::Calls;
 use orchestrator_lines::event_line::EventLine;
-use orchestrator_lines::json::ErrorBody;
 use orchestrator_lines::line_loop::LineLoop;
-use orchestrator_lines::line_reader::Lines;
 use orchestrator_lines::ready::Announced;
-use orchestrator_lines::streams::{Input, Output, unusable};
 use orchestrator_lines::writer::{Closed, Writer};
-use orchestrator_records::runlog::{PAUSE, RunLog};
 use orchestrator_servers::SessionServers;
+use orchestrator_session::Session as Engine;
 use orchestrator_session::executor::Dial;
-use orchestrator_session::{Config, Session as Engine};
+use orchestrator_session::json::ErrorBody;
+use orchestrator_stdio::line_reader::Lines;
+use orchestrator_stdio::print;
+use orchestrator_stdio::signals::Signals;
+use orchestrator_stdio::streams::{Input, Output, unusable};
 use orchestrator_telemetry::ExportOptions;
-use orchestrator_terminal::print;
-use orchestrator_terminal::signals::Signals;
+use orchestrator_tools::Config;
 use std::io;
 use std::path::Path;
 use std::rc::Rc;
@@ -143,7 +144,7 @@ impl FrontEnd for Session {
                 Err(error) => return fault(&writer, error.into()).await,
             };
             let mut config = config;
-            servers.attach(&mut config.registry).await;
+            servers.attach(config.tools.registry()).await;
             let session = Engine::start(Config {
                 executor,
                 subscribers: vec![log.clone()],

@@ -1,7 +1,7 @@
 //! Feeds a command from our own standard input.
 
+use crate::streams::Input;
 use broker_protocol::limit;
-use orchestrator_lines::streams::Input;
 use orchestrator_session::{CallHandle, StdinChunk};
 use std::convert::Infallible;
 use std::future::pending;

@@ -2,12 +2,12 @@
 
 use crate::chat_screen::Screen;
 use crate::line_editor::buffer::TEXT_MAX;
-use crate::print::shown;
-use crate::signals::Signals;
 use broker_protocol::{Failed, Trust};
-use orchestrator_lines::line_reader::{Lines, Next};
-use orchestrator_lines::streams::unusable;
 use orchestrator_records::transcripts;
+use orchestrator_stdio::line_reader::{Lines, Next};
+use orchestrator_stdio::print::shown;
+use orchestrator_stdio::signals::Signals;
+use orchestrator_stdio::streams::unusable;
 use policies::value::TrustName;
 
 /// The commands to a chat, as help text.

@@ -1,14 +1,14 @@
 //! Follows a run: sends its events to the front end, and takes answers and signals from the user.
 
 use crate::chat_screen::{Screen, no_answer};
-use crate::print;
-use crate::signals::Signals;
-use crate::terminal;
 use broker_protocol::Failed;
 use orchestrator_agent::control::{Answer, Control};
 use orchestrator_agent::event::{Body, Confirm, Event};
-use orchestrator_lines::line_reader::{Lines, Next};
-use orchestrator_lines::streams::Output;
+use orchestrator_stdio::line_reader::{Lines, Next};
+use orchestrator_stdio::print;
+use orchestrator_stdio::signals::Signals;
+use orchestrator_stdio::streams::Output;
+use orchestrator_stdio::terminal;
 use std::collections::VecDeque;
 use std::io;
 use tokio::sync::mpsc;

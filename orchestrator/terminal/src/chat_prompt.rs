@@ -5,19 +5,19 @@
 
 use crate::chat_command::{complete, next_text};
 use crate::chat_screen::Screen;
-use crate::job::Job;
 use crate::line_editor::editor::{LineEditor, Step};
 use crate::line_editor::history::History;
 use crate::line_editor::keys::{Key, KeyDecoder};
 use crate::line_editor::layout::{Drawing, Prefix};
-use crate::print;
-use crate::signals::Signals;
-use crate::terminal::{self, Raw};
 use broker_protocol::Failed;
 use nix::libc::{SIGCONT, SIGWINCH};
-use orchestrator_lines::line_reader::Lines;
-use orchestrator_lines::streams::unusable;
 use orchestrator_records::chat_history::ChatHistory;
+use orchestrator_stdio::job::Job;
+use orchestrator_stdio::line_reader::Lines;
+use orchestrator_stdio::print;
+use orchestrator_stdio::signals::Signals;
+use orchestrator_stdio::streams::unusable;
+use orchestrator_stdio::terminal::{self, Raw};
 use std::collections::VecDeque;
 use std::io;
 use std::time::{Duration, Instant};

@@ -1,10 +1,10 @@
 //! A run as text: the model's text on standard output, its tools on standard error.
 
-use crate::print::{Colour, paint, shown};
-use crate::terminal;
 use orchestrator_agent::event::{Body, Confirm, Event, Output as Printed, ToolResult};
 use orchestrator_agent::hooks::{HookOutcome, HookRan};
-use orchestrator_lines::streams::Output;
+use orchestrator_stdio::print::{Colour, paint, shown};
+use orchestrator_stdio::streams::Output;
+use orchestrator_stdio::terminal;
 use orchestrator_text::escape;
 use orchestrator_text::input_lines::input_lines;
 use serde_json::Value;

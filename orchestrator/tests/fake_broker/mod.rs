@@ -2,7 +2,7 @@
 
 #![allow(dead_code, clippy::disallowed_methods, clippy::unwrap_used)]
 
-#[path = "../../session/tests/fake_broker/mod.rs"]
+#[path = "../../tools/tests/fake_broker/mod.rs"]
 mod peer;
 
 #[allow(unused_imports)]

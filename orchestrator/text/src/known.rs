@@ -5,6 +5,15 @@ use policies::secret::secrets;
 use std::ffi::OsString;
 use std::sync::OnceLock;
 
+/// The variable with the key for Claude.
+pub const ANTHROPIC_KEY: &str = "ANTHROPIC_API_KEY";
+/// The variable with the key for OpenAI.
+pub const OPENAI_KEY: &str = "OPENAI_API_KEY";
+/// The variable with the key for Brave's API.
+pub const BRAVE_KEY: &str = "BRAVE_SEARCH_API_KEY";
+/// The variables with keys of ours, for the network: what we start gets none of them.
+pub const OWN_KEYS: [&str; 3] = [BRAVE_KEY, ANTHROPIC_KEY, OPENAI_KEY];
+
 static KNOWN: OnceLock<Redactor> = OnceLock::new();
 static NOT_YET: OnceLock<Redactor> = OnceLock::new();
 

@@ -1,8 +1,8 @@
 //! Joins the results of several calls.
 
-use crate::metadata::{Details, UsageJson};
-use crate::result::ToolResult;
 use broker_protocol::{ErrorKind, Failed, Findings};
+use orchestrator_results::metadata::{Details, UsageJson};
+use orchestrator_results::result::ToolResult;
 use serde_json::{Value, json};
 
 /// A batch within a batch is refused.

@@ -8,10 +8,11 @@ use crate::aliases::NOT_SUPPORTED;
 use crate::catalogue::{BATCH, Category, TOOLS, Tool, UNASKED, canonical, policy_name};
 use crate::input_error::{FieldError, meant};
 use crate::name;
-use crate::remote::Executions;
 use crate::schema::{Schema, SchemaError};
 use crate::subagent::SUBAGENT;
 use broker_protocol::{Effect, ErrorKind, Failed, Request, Risk, Scope};
+use orchestrator_session::execution::Executions;
+use orchestrator_session::{NewTool, Origin, Registered};
 use orchestrator_text::clean::Cleaner;
 use orchestrator_text::utf8::beginning;
 use policies::{EffectivePolicy, Facts, Verdict, judge};
@@ -56,32 +57,6 @@ pub enum Entry {
     Registered(Arc<ClientTool>),
 }
 
-/// A tool to register.
-#[derive(Debug)]
-pub struct NewTool {
-    /// The owner of the tool. A policy knows the tool by this and never by its bare name.
-    pub origin: Origin,
-    /// For the model: what it does.
-    pub description: String,
-    /// Its input, as JSON Schema 2020-12.
-    pub schema: Value,
-    /// How much harm it can do, according to its owner.
-    pub risk: Risk,
-    /// How long a call may take, 1 to [`TIMEOUT_MAX_S`] seconds.
-    pub timeout_s: u32,
-    /// Receives the tool's calls.
-    pub executions: Executions,
-}
-
-/// A tool's owner, and the owner's name for it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Origin {
-    /// A server, which has to be added first.
-    Server { server: String, tool: String },
-    /// A client of the session.
-    Client { tool: String },
-}
-
 /// A tool of a client or a server.
 #[derive(Debug)]
 pub struct ClientTool {
@@ -96,15 +71,6 @@ pub struct ClientTool {
     pub timeout_s: u32,
     /// Receives the tool's calls.
     pub executions: Executions,
-}
-
-/// The name under which a tool was registered.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Registered {
-    /// The tool's name in this session.
-    pub name: String,
-    /// A note for the user: the name differs from the expected one.
-    pub warning: Option<String>,
 }
 
 /// Why a tool cannot be registered, unregistered or found.
@@ -270,7 +236,10 @@ impl Registry {
 
     fn name_for(&self, origin: &Origin) -> Result<Registered, RegistryError> {
         if self.registered.values().any(|tool| tool.origin == *origin) {
-            return Err(RegistryError::Duplicate(origin.tool().to_owned()));
+            return Err(RegistryError::Duplicate({
+                let (Origin::Server { tool, .. } | Origin::Client { tool }) = origin;
+                tool.clone()
+            }));
         }
         match origin {
             Origin::Client { tool } => {
@@ -450,14 +419,6 @@ fn clean_description(text: &str) -> String {
     let mut text = String::from_utf8_lossy(&clean).into_owned();
     text.truncate(beginning(&text, DESCRIPTION_MAX).len());
     text
-}
-
-impl Origin {
-    fn tool(&self) -> &str {
-        match self {
-            Origin::Server { tool, .. } | Origin::Client { tool } => tool,
-        }
-    }
 }
 
 impl ClientTool {

@@ -1,9 +1,9 @@
 //! The result of a test suite.
 
-use crate::metadata::Details;
-use crate::result::ToolResult;
-use crate::test_report::Counts;
 use broker_protocol::Framework;
+use orchestrator_results::metadata::Details;
+use orchestrator_results::result::ToolResult;
+use orchestrator_results::test_report::Counts;
 use orchestrator_text::clean::Cleaner;
 
 /// The result of a test suite, made from the result of its command.

@@ -2,7 +2,7 @@
 //! requested one.
 
 use crate::input_error::FieldError;
-use crate::metadata::Details;
+use orchestrator_results::metadata::Details;
 use serde_json::{Map, Value};
 
 /// The time limits of one input.

@@ -1,9 +1,9 @@
 //! Renders results of web tools as text and data.
 
-use crate::metadata::Details;
-use crate::result::{ForeignText, ToolResult};
+use orchestrator_results::image::Image;
+use orchestrator_results::metadata::Details;
+use orchestrator_results::result::{ForeignText, ToolResult};
 use orchestrator_text::clean::Cleaner;
-use orchestrator_web::image::Image;
 use orchestrator_web::request::{Fetch, View};
 use orchestrator_web::{Hit, Page, SearchResults};
 

@@ -12,8 +12,9 @@ use harness::{
     answered, answering, call, config, failed, finish, kind, metadata, plain, question, ran, read,
     start, text, with, word, written,
 };
-use orchestrator_session::{Approval, Body, CallContext, Config, FoundIn, Invocation, Live};
-use orchestrator_tools::profile::COMPACT;
+use orchestrator_results::profile::COMPACT;
+use orchestrator_session::{Approval, Body, CallContext, FoundIn, Invocation, Live};
+use orchestrator_tools::Config;
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};

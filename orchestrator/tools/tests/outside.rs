@@ -12,11 +12,13 @@ use harness::{
     answered, answering, call, config, failed, finish, kind, metadata, plain, ran, start, text,
     with,
 };
-use orchestrator_session::{Body, CallContext, Config, Invocation, Session};
+use orchestrator_results::profile::COMPACT;
+use orchestrator_session::execution::{Execution, Executions, Reply};
+use orchestrator_session::{Body, CallContext, Invocation, Session};
+use orchestrator_session::{NewTool, Origin};
 use orchestrator_text::redact::Redactor;
-use orchestrator_tools::profile::COMPACT;
-use orchestrator_tools::registry::{NewTool, Origin, TIMEOUT_S};
-use orchestrator_tools::remote::{Execution, Executions, Reply};
+use orchestrator_tools::registry::{Registry, TIMEOUT_S};
+use orchestrator_tools::{Config, Toolbox};
 use orchestrator_web::{SearchEngines, WebClient};
 use policies::PolicyError;
 use policies::secret::Secret;
@@ -39,14 +41,26 @@ fn tool(origin: Origin, executions: Executions) -> NewTool {
 
 /// A session with a server's tool, and where its calls go.
 fn with_tool() -> (Config, UnboundedReceiver<Execution>) {
-    let mut config = config();
+    with_tool_and_web(None)
+}
+
+/// The same with access to the web.
+fn with_tool_and_web(web: Option<WebClient>) -> (Config, UnboundedReceiver<Execution>) {
+    let mut config = Config {
+        tools: Toolbox::new(Registry::default(), web),
+        ..config()
+    };
     let (executions, received) = unbounded_channel();
-    config.registry.add_server("srv").unwrap();
+    config.tools.registry().add_server("srv").unwrap();
     let origin = Origin::Server {
         server: "srv".into(),
         tool: "echo".into(),
     };
-    config.registry.register(tool(origin, executions)).unwrap();
+    config
+        .tools
+        .registry()
+        .register(tool(origin, executions))
+        .unwrap();
     (config, received)
 }
 
@@ -132,7 +146,7 @@ fn a_question_to_a_subagent_is_permitted_first_and_only_a_front_end_with_models_
     };
     let (script, seen) = answering(plain, true);
     let mut with_models = config();
-    with_models.registry = with_models.registry.with_models();
+    with_models.tools = with_models.tools.with_models();
     with(script, with_models, async |session, _| {
         let (executions, mut received) = unbounded_channel();
         let made = asking(&session, Some(executions));
@@ -170,7 +184,7 @@ fn a_question_to_a_subagent_is_permitted_first_and_only_a_front_end_with_models_
         );
     });
     let mut scoped = config();
-    scoped.registry = scoped.registry.with_models();
+    scoped.tools = scoped.tools.with_models();
     scoped.open.scope = Some(Scope::default());
     with(answering(plain, true).0, scoped, async |session, _| {
         let (executions, _received) = unbounded_channel();
@@ -362,25 +376,18 @@ fn what_the_executor_has_no_part_in_waits_for_its_permission() {
     ];
     for (outcome, want) in outcomes {
         let (script, _) = answering(move |_| outcome(refused()), true);
-        let (config, mut executions) = with_tool();
-        with(
-            script,
-            Config {
-                web: Some(no_web()),
-                ..config
-            },
-            async |session, _| {
-                for (tool, input) in [
-                    ("mcp__srv__echo", json!({"say": "hi"})),
-                    ("web_search", json!({"query": "q"})),
-                    ("web_fetch", json!({"url": "https://example.org/"})),
-                    ("view_image", json!({"path": "https://example.org/a.png"})),
-                ] {
-                    let result = call(&session, tool, input).await;
-                    assert_eq!((kind(&result), result.tool()), (want, tool));
-                }
-            },
-        );
+        let (config, mut executions) = with_tool_and_web(Some(no_web()));
+        with(script, config, async |session, _| {
+            for (tool, input) in [
+                ("mcp__srv__echo", json!({"say": "hi"})),
+                ("web_search", json!({"query": "q"})),
+                ("web_fetch", json!({"url": "https://example.org/"})),
+                ("view_image", json!({"path": "https://example.org/a.png"})),
+            ] {
+                let result = call(&session, tool, input).await;
+                assert_eq!((kind(&result), result.tool()), (want, tool));
+            }
+        });
         assert!(executions.try_recv().is_err());
     }
 }

@@ -11,7 +11,7 @@ use harness::{
 };
 use orchestrator_session::executor::{Dial, ExecutorError, Greeting};
 use orchestrator_session::{CallContext, Invocation};
-use orchestrator_tools::registry::{NewTool, Origin};
+use orchestrator_session::{NewTool, Origin};
 use serde_json::json;
 use std::os::unix::net::UnixStream;
 use std::thread;

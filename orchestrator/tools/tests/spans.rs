@@ -6,7 +6,7 @@ mod harness;
 
 use broker_protocol::{Channel, Ended, ErrorKind, FromBroker, Outcome, Permission, Refused, Scope};
 use harness::{answering, call, config, failed, kind, plain, question, ran, with};
-use orchestrator_session::Config;
+use orchestrator_tools::Config;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt;

@@ -2,17 +2,17 @@
 
 use crate::error::WebError;
 use crate::fetch::{self, Page};
-use crate::image::Image;
 use crate::reach::Reach;
 use crate::request::{Fetch, Search, View, WebRequest};
 use crate::search::{self, SearchResults};
 use orchestrator_reach::guard::{self, Resolve, System};
+use orchestrator_results::image::Image;
 use policies::{PolicyError, WebPolicy};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-pub use crate::search::{BRAVE_KEY, SearchEngines};
+pub use crate::search::SearchEngines;
 
 /// Maximum number of requests in progress; each may hold a response and its text.
 const AT_ONCE: usize = 8;

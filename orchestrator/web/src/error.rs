@@ -1,11 +1,11 @@
 //! Errors of web requests, worded for the model.
 
-use crate::image;
 use crate::request::REDIRECTS_MAX;
 use crate::select::SelectError;
 use broker_protocol::{ErrorKind, Failed};
 use orchestrator_reach::target::{Target, TargetError};
 use orchestrator_reach::{ReachError, Unresolved};
+use orchestrator_results::image;
 use thiserror::Error;
 
 /// Why a search engine returned nothing.

@@ -2,7 +2,6 @@
 #![forbid(unsafe_code)]
 
 pub mod base;
-pub mod image;
 mod work;
 mod outline;
 mod elements;
@@ -24,7 +23,7 @@ mod client;
 #[cfg(test)]
 mod tests;
 
-pub use client::{BRAVE_KEY, SearchEngines, WebClient, foresee};
+pub use client::{SearchEngines, WebClient, foresee};
 pub use error::WebError;
 pub use fetch::Page;
 pub use search::{Hit, Provider, SearchResults};

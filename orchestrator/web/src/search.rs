@@ -10,6 +10,7 @@ use crate::reach::Reach;
 use crate::request::Search;
 use orchestrator_reach::guard::{self, Resolve};
 use orchestrator_reach::target::Target;
+use orchestrator_text::known::BRAVE_KEY;
 use policies::WebPolicy;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde::Deserialize;
@@ -19,8 +20,6 @@ use url::Url;
 
 /// Base URL of a SearXNG instance.
 const SEARXNG_URL: &str = "SEARXNG_URL";
-/// The variable with the key for Brave's API.
-pub const BRAVE_KEY: &str = "BRAVE_SEARCH_API_KEY";
 /// Base URL of Brave's API, if it is not the default.
 const BRAVE_URL: &str = "BRAVE_SEARCH_URL";
 const BRAVE: &str = "https://api.search.brave.com";

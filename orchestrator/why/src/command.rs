@@ -19,7 +19,7 @@ use orchestrator_session::executor::Greeting;
 use orchestrator_session::{
     Body, CallContext, CallResult, Config, FoundIn, Invocation, Live, Session, StdinChunk,
 };
-use orchestrator_terminal::{print, typed};
+use orchestrator_stdio::{print, typed};
 use orchestrator_text::known::redactor;
 use policies::{EffectivePolicy, network};
 use rustix::rand::{GetRandomFlags, getrandom};

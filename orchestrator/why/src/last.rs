@@ -1,7 +1,7 @@
 //! The last command of a project, from the run log.
 
 use broker_protocol::{Command, Failed, Roots, ZonePath};
-use orchestrator_records::runlog_files;
+use orchestrator_launch::runlog_files;
 use serde_json::Value;
 use std::io;
 use std::path::Path;

@@ -3,9 +3,9 @@
 use crate::findings::{Finding, Findings, Grant};
 use broker_protocol::paste::shell_word;
 use broker_protocol::{Command, Denial, Ended, limit};
+use orchestrator_results::denials::DenialJson;
 use orchestrator_text::escape::{for_terminal, one_line};
 use orchestrator_text::known::redactor;
-use orchestrator_tools::denials::DenialJson;
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::path::Path;

@@ -16,13 +16,14 @@ pub const INTERNAL: [&str; 5] = [
     "lazaret-trace",
     "lazaret-worker",
 ];
-const PACKAGES: [&str; 6] = [
+const PACKAGES: [&str; 7] = [
     "executor",
     "executor-attack",
     "executor-trace",
     "executor-worker",
     "orchestrator",
     "orchestrator-gateway",
+    "orchestrator-run",
 ];
 /// The oldest C library that they run with: that of RHEL 8.
 const GLIBC: (u32, u32) = (2, 28);

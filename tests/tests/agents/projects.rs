@@ -209,6 +209,37 @@ fn each_way_in_refuses_what_a_project_sets() {
     in_shell(&world, "touch made").success();
 }
 
+once_test!(a_shell_without_the_examiner_beside_it_refuses_settings);
+fn a_shell_without_the_examiner_beside_it_refuses_settings() {
+    let world = repository(Place::any());
+    // A folder without `lazaret`, which has the parsers of settings.
+    let folder = world.state.with_file_name("programs");
+    fs::create_dir(&folder).unwrap();
+    for name in [
+        "lazaret-bash",
+        "lazaret-executor",
+        "lazaret-worker",
+        "lazaret-gateway",
+    ] {
+        fs::copy(programs::path(name), folder.join(name)).unwrap();
+    }
+    let shell = folder.join("lazaret-bash");
+    let in_shell = || run(world.host(&shell).args(["-c", "touch made"]), LIMIT);
+    in_shell().success();
+    fs::remove_file(world.project.join("made")).unwrap();
+    world.put("opencode.json", "{}");
+    let refused = in_shell();
+    let lazaret = folder.join("lazaret").display().to_string();
+    assert!(
+        refused.code() == 125 && refused.errors().contains(&lazaret),
+        "{}",
+        refused.errors()
+    );
+    assert!(!world.project.join("made").exists());
+    fs::copy(programs::path("lazaret"), folder.join("lazaret")).unwrap();
+    in_shell().success();
+}
+
 once_test!(what_is_accepted_holds_until_it_changes);
 fn what_is_accepted_holds_until_it_changes() {
     let world = repository(Place::any());

@@ -6,7 +6,8 @@ use crate::http::Key;
 use crate::message::{Message, Part, ToolAnswer};
 use crate::provider::{Model, Prompt};
 use crate::settings::ANSWER_TOKENS;
-use crate::wire::{ANTHROPIC_KEY, Decoder, Framing, KeyNames, Wire, json};
+use crate::wire::{Decoder, Framing, KeyNames, Wire, json};
+use orchestrator_text::known::ANTHROPIC_KEY;
 use serde_json::{Value, json};
 
 const VERSION: &str = "2023-06-01";

@@ -265,7 +265,7 @@ impl OllamaDecoder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::{ANTHROPIC_KEY, OPENAI_KEY};
+    use orchestrator_text::known::{ANTHROPIC_KEY, OPENAI_KEY};
 
     #[test]
     fn who_has_no_server_reads_how_to_give_a_key() {

@@ -7,7 +7,8 @@ use crate::http::Key;
 use crate::message::{Message, Part, ToolAnswer, ToolCall, text_of};
 use crate::provider::{Model, Prompt};
 use crate::providers::openai_models;
-use crate::wire::{Decoder, Framing, KeyNames, OPENAI_KEY, Wire, json};
+use crate::wire::{Decoder, Framing, KeyNames, Wire, json};
+use orchestrator_text::known::OPENAI_KEY;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 

@@ -3,7 +3,7 @@
 use super::finding::Finding;
 use super::read::Digest;
 use crate::files;
-use orchestrator_records::state_directory;
+use orchestrator_launch::state_directory;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;

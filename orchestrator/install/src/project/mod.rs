@@ -5,7 +5,6 @@
 
 mod accepted;
 mod finding;
-mod places;
 mod read;
 
 pub use accepted::Accepted;
@@ -13,14 +12,12 @@ pub use finding::{Finding, What};
 pub use read::Digest;
 
 use crate::document::Format;
-use places::{FILES, Kind, Place};
+use orchestrator_launch::agent_files::{self, FILES, Kind, Place, Syntax};
 use read::{Entry, Opened, Unread};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Most directories above a working directory that are examined; deeper ones make the project hostile.
-pub const DIRECTORIES_MAX: usize = 128;
 /// What OpenCode reads no file of a project with.
 pub const OPENCODE_SWITCH: &str = "OPENCODE_DISABLE_PROJECT_CONFIG";
 
@@ -109,11 +106,11 @@ fn judge(text: &str, kind: &Kind) -> Option<What> {
         Kind::Present => return Some(What::Present),
         Kind::Variables => variables(text),
         Kind::Prompts(_) | Kind::Directory => return Some(What::Unreadable(Unread::NotDirectory)),
-        Kind::Except(format, harmless) => match top(*format, text) {
+        Kind::Except(syntax, harmless) => match top(*syntax, text) {
             Ok(top) => harmful(&top, harmless),
             Err(why) => return Some(What::Unreadable(why)),
         },
-        Kind::Keys(format, listed) => match top(*format, text) {
+        Kind::Keys(syntax, listed) => match top(*syntax, text) {
             Ok(top) => listed_keys(&top, listed),
             Err(why) => return Some(What::Unreadable(why)),
         },
@@ -121,7 +118,12 @@ fn judge(text: &str, kind: &Kind) -> Option<What> {
     (!keys.is_empty()).then_some(What::Sets(keys))
 }
 
-fn top(format: Format, text: &str) -> Result<serde_json::Map<String, Value>, Unread> {
+fn top(syntax: Syntax, text: &str) -> Result<serde_json::Map<String, Value>, Unread> {
+    let format = match syntax {
+        Syntax::Jsonc => Format::Jsonc,
+        Syntax::Toml => Format::Toml,
+        Syntax::Yaml => Format::Yaml,
+    };
     let document =
         crate::edit::read(format, text).map_err(|error| Unread::Syntax(error.to_string()))?;
     match document.whole() {
@@ -189,7 +191,7 @@ fn variables(text: &str) -> Vec<String> {
     };
     text.lines()
         .filter_map(name)
-        .filter(|name| places::is_of_ours(name))
+        .filter(|name| agent_files::is_of_ours(name))
         .collect()
 }
 

@@ -1,10 +1,10 @@
 //! Reads files of a project: bounded, and following no link in them.
 
-use super::places::Kind;
 use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, open, openat2};
 use nix::sys::stat::{Mode, SFlag, fstat, fstatat};
+use orchestrator_launch::agent_files::Kind;
 use std::fmt;
 use std::fs::File;
 use std::io::Read;

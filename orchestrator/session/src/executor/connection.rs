@@ -11,7 +11,7 @@ use broker_protocol::{
     FromBroker, Grant, GrantFault, Lease, Opened, Outcome, Request, Roots, SessionGrant, Signal,
     Spill, ToBroker, Traced, Wants, content, encode, frame, limit,
 };
-use orchestrator_tools::render::Finished;
+use orchestrator_results::render::Finished;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::io::{self, Read, Write};

@@ -1,13 +1,13 @@
 //! `lazaret approve --json`: lines for a program that asks the user in its own way.
 
 use crate::approver::queue::{ApprovalQueue, PendingCall, QueueEvent};
-use crate::print;
 use broker_protocol::{Decision, Extent, Failed};
-use orchestrator_lines::json::{ChallengeJson, GrantJson};
-use orchestrator_lines::line_reader::{Lines, Next};
-use orchestrator_lines::streams::Input;
+use orchestrator_results::proposal::{self, Proposal};
 use orchestrator_session::Approval;
-use orchestrator_tools::proposal::{self, Proposal};
+use orchestrator_session::json::{ChallengeJson, GrantJson};
+use orchestrator_stdio::line_reader::{Lines, Next};
+use orchestrator_stdio::print;
+use orchestrator_stdio::streams::Input;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 

@@ -7,13 +7,13 @@
 use crate::approver::page::{self, View};
 use crate::approver::queue::{ApprovalQueue, QueueEvent};
 use crate::approver::screen::Screen;
-use crate::print;
-use crate::signals::Signals;
-use crate::terminal::{Raw, size};
 use broker_protocol::{Extent, Failed};
 use nix::libc::{SIGCONT, SIGWINCH};
-use orchestrator_lines::streams::Input;
 use orchestrator_session::Approval;
+use orchestrator_stdio::print;
+use orchestrator_stdio::signals::Signals;
+use orchestrator_stdio::streams::Input;
+use orchestrator_stdio::terminal::{Raw, size};
 use orchestrator_text::escape;
 use std::time::{Duration, Instant};
 
@@ -226,7 +226,7 @@ mod tests {
     use super::*;
     use crate::approver::queue::PendingCall;
     use broker_protocol::{Bash, Challenge, Channel, Command, Digest, Nonce, Request, Risk, Stdin};
-    use orchestrator_tools::proposal::Proposal;
+    use orchestrator_results::proposal::Proposal;
 
     fn pending(command: &str) -> QueueEvent {
         let request = Request::Bash(Bash {

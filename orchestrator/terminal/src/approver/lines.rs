@@ -3,11 +3,11 @@
 use crate::approver::page;
 use crate::approver::queue::ApprovalQueue;
 use crate::approver::screen::Screen;
-use crate::print;
 use broker_protocol::{Extent, Failed};
-use orchestrator_lines::line_reader::{Lines, Next};
-use orchestrator_lines::streams::Input;
 use orchestrator_session::Approval;
+use orchestrator_stdio::line_reader::{Lines, Next};
+use orchestrator_stdio::print;
+use orchestrator_stdio::streams::Input;
 use orchestrator_text::escape;
 
 const ROWS: usize = 200;

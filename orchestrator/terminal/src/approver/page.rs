@@ -4,9 +4,9 @@
 //! a line could be on none. So what changes with time, the seconds left, is no part of them.
 
 use crate::approver::queue::PendingCall;
+use orchestrator_results::proposal::Proposal;
 use orchestrator_text::coverage::for_session;
 use orchestrator_text::escape;
-use orchestrator_tools::proposal::Proposal;
 use std::time::Instant;
 
 /// How many seconds are left to answer.

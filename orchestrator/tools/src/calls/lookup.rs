@@ -1,123 +1,96 @@
-//! From a tool's name and input to a planned call: looks up the tool once, checks the input and the scope.
+//! From a tool and an input to a planned call: checks the input and the scope.
 
-use crate::engine::Engine;
-use broker_protocol::{Denial, ErrorKind, Failed, Roots};
-use orchestrator_tools::name;
-use orchestrator_tools::plan::{Plan, PlanContext};
-use orchestrator_tools::registry::{ClientTool, Entry, RegistryError};
-use orchestrator_tools::result::ToolResult;
-use orchestrator_tools::timeouts::AskedTimes;
+use crate::input_error::FieldError;
+use crate::name;
+use crate::plan::{Plan, PlanContext};
+use crate::registry::{ClientTool, Entry, RegistryError};
+use crate::timeouts::AskedTimes;
+use broker_protocol::{Denial, ErrorKind, Failed};
+use orchestrator_results::result::ToolResult;
+use orchestrator_session::Work;
 use serde_json::Value;
 use std::sync::Arc;
 
 /// A call whose input is valid and which the scope permits.
 pub(crate) struct PlannedCall {
-    pub work: Work,
+    pub work: PlannedWork,
     pub times: AskedTimes,
     pub without_effect: Vec<&'static str>,
     /// Whether it changes files.
     pub changes_files: bool,
 }
 
-pub(crate) enum Work {
+/// What a call does.
+pub(crate) enum PlannedWork {
     BuiltIn(Plan),
-    Remote(Arc<ClientTool>, Value),
+    Registered(Arc<ClientTool>, Value),
 }
 
-/// The result of looking up a name.
-pub(crate) type Found = Result<Entry, RegistryError>;
-
-impl Engine {
-    /// The tool called `name`.
-    pub fn find(&self, name: &str) -> Found {
-        self.registry.borrow().get(name)
-    }
-
-    /// Refuses every call once the violations have ended the session.
-    pub fn check_open(&self) -> Result<(), Failed> {
-        let Some(violations) = self.fatal_violations() else {
-            return Ok(());
-        };
-        let message =
-            format!("the session ended after {violations} violations; it makes no more calls");
-        Err(Failed {
+/// Checks a call's input and the scope.
+pub(crate) fn plan(
+    work: Work<'_>,
+    found: Result<Entry, RegistryError>,
+    input: Value,
+) -> Result<PlannedCall, Box<ToolResult>> {
+    // An unknown name may be anything, even a secret.
+    let known = found
+        .as_ref()
+        .map_or_else(RegistryError::tool, |entry| entry.name().to_owned());
+    let failed = |error: Failed| Box::new(ToolResult::failed(known.clone(), error));
+    work.check_open().map_err(failed)?;
+    let entry = found.map_err(|error| failed(error.into()))?;
+    let planned = planned(work, entry, input).map_err(failed)?;
+    if work.scope().is_some_and(|scope| !scope.permits(&known)) {
+        let why = format!("`{known}` is not permitted in the scope of this session.");
+        let message = format!("scope:{known}: {why}");
+        let mut result = failed(Failed {
             kind: ErrorKind::DeniedPolicy,
             message,
-        })
+        });
+        result.metadata.denied.push(Denial::by_scope(&known, why));
+        result.tell_denials();
+        return Err(result);
     }
+    Ok(planned)
+}
 
-    /// Checks a call's input and the scope.
-    pub fn plan(
-        &self,
-        found: Found,
-        input: Value,
-        roots: &Roots,
-    ) -> Result<PlannedCall, Box<ToolResult>> {
-        // An unknown name may be anything, even a secret.
-        let known = found
-            .as_ref()
-            .map_or_else(RegistryError::tool, |entry| entry.name().to_owned());
-        let failed = |error: Failed| Box::new(ToolResult::failed(known.clone(), error));
-        self.check_open().map_err(failed)?;
-        let entry = found.map_err(|error| failed(error.into()))?;
-        let changes_files = entry.changes_files();
-        let (work, times, without_effect) = match entry {
-            Entry::BuiltIn(tool) => {
-                let directory = self.directory.as_ref();
+fn planned(work: Work<'_>, entry: Entry, input: Value) -> Result<PlannedCall, Failed> {
+    let changes_files = entry.changes_files();
+    match entry {
+        Entry::BuiltIn(tool) => {
+            let directory = work.directory();
+            let context = PlanContext {
+                roots: work.roots(),
+                names: work.names(),
+                directory,
                 // Whoever makes a single call types paths relative to the working directory; a model takes them from results.
-                let paths_from = directory.filter(|_| self.single_call);
-                let context = PlanContext {
-                    roots,
-                    names: self.names(),
-                    directory,
-                    paths_from,
-                };
-                let planned = tool
-                    .plan(input, &context)
-                    .map_err(|error| failed(error.into()))?;
-                (
-                    Work::BuiltIn(planned.plan),
-                    planned.times,
-                    planned.without_effect,
-                )
-            }
-            Entry::Registered(tool) => {
-                let wrong = |error: orchestrator_tools::input_error::FieldError| {
-                    failed(Failed {
-                        kind: ErrorKind::InvalidInput,
-                        message: error.to_string(),
-                    })
-                };
-                tool.check(&input).map_err(wrong)?;
-                (Work::Remote(tool, input), AskedTimes::default(), Vec::new())
-            }
-        };
-        if self
-            .scope
-            .as_ref()
-            .is_some_and(|scope| !scope.permits(&known))
-        {
-            let why = format!("`{known}` is not permitted in the scope of this session.");
-            let message = format!("scope:{known}: {why}");
-            let mut result = failed(Failed {
-                kind: ErrorKind::DeniedPolicy,
-                message,
-            });
-            result.metadata.denied.push(Denial::by_scope(&known, why));
-            result.tell_denials();
-            return Err(result);
+                paths_from: directory.filter(|_| work.is_single()),
+            };
+            let planned = tool.plan(input, &context)?;
+            Ok(PlannedCall {
+                work: PlannedWork::BuiltIn(planned.plan),
+                times: planned.times,
+                without_effect: planned.without_effect,
+                changes_files,
+            })
         }
-        Ok(PlannedCall {
-            work,
-            times,
-            without_effect,
-            changes_files,
-        })
+        Entry::Registered(tool) => {
+            tool.check(&input).map_err(|error: FieldError| Failed {
+                kind: ErrorKind::InvalidInput,
+                message: error.to_string(),
+            })?;
+            Ok(PlannedCall {
+                work: PlannedWork::Registered(tool, input),
+                times: AskedTimes::default(),
+                without_effect: Vec::new(),
+                changes_files,
+            })
+        }
     }
 }
 
 /// A tool's canonical name, or the beginning of the given name if there is no such tool.
-pub(crate) fn shown_name(found: &Found, given: &str) -> String {
+pub(crate) fn shown_name(found: &Result<Entry, RegistryError>, given: &str) -> String {
     match found {
         Ok(entry) => entry.name().to_owned(),
         Err(_) => given.chars().take(2 * name::MAX).collect(),

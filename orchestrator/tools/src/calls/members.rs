@@ -4,21 +4,17 @@
 //! except those that change files: these run one after the other in call order, since two changes of one file must not overlap. All
 //! are checked before the first one runs. Each is allowed, refused, put to the user and counted separately.
 
-use crate::caller::Caller;
-use crate::conclude::conclude_member;
-use crate::engine::Engine;
-use crate::executor::Connection;
-use crate::lookup::{PlannedCall, Work, shown_name};
-use crate::perform::perform;
-use crate::spans;
-use broker_protocol::{ErrorKind, Failed, Roots};
+use super::Toolbox;
+use super::lookup::{PlannedCall, PlannedWork, plan, shown_name};
+use super::perform::perform;
+use crate::batch::{join, nested, refused};
+use crate::plan::{Invocation, Plan};
+use broker_protocol::{ErrorKind, Failed};
 use futures_util::future::join_all;
-use orchestrator_tools::batch::{join, nested, refused};
-use orchestrator_tools::plan::{Invocation, Plan};
-use orchestrator_tools::result::ToolResult;
+use orchestrator_results::result::ToolResult;
+use orchestrator_session::{Work, spans};
 use serde_json::Value;
 use std::time::Instant;
-use tracing::{Instrument, Span};
 
 /// One call of a batch, checked.
 struct BatchMember {
@@ -30,16 +26,15 @@ struct BatchMember {
 
 /// Makes all calls of a batch.
 pub(crate) async fn batch(
-    engine: &Engine,
-    connection: &Connection,
-    caller: &Caller,
+    toolbox: &Toolbox,
+    work: Work<'_>,
     invocations: Vec<Invocation>,
 ) -> ToolResult {
     // Before the calls in it.
-    caller.announce().await;
-    let share = caller.profile(engine).file.keep / invocations.len().max(1);
+    work.announce().await;
+    let share = work.profile().file.keep / invocations.len().max(1);
     let begun = Instant::now();
-    let members = match members(engine, invocations, connection.roots()) {
+    let members = match members(toolbox, work, invocations) {
         Ok(members) => members,
         Err(result) => return *result,
     };
@@ -50,28 +45,28 @@ pub(crate) async fn batch(
     lanes.push(changing);
     let lanes = lanes
         .into_iter()
-        .map(|members| lane(engine, connection, caller, members, share));
+        .map(|members| lane(toolbox, work, members, share));
     let mut results: Vec<_> = join_all(lanes).await.into_iter().flatten().collect();
     results.sort_by_key(|(index, _)| *index);
     let results = results.into_iter().map(|(_, result)| result).collect();
-    let mut result = join(results, share, caller.context.cancel.is_cancelled());
+    let mut result = join(results, share, work.context().cancel.is_cancelled());
     result.metadata.usage.wall_us = begun.elapsed().as_micros() as u64;
     result
 }
 
 /// Checks every call. An invalid one fails the batch before any call has started.
 fn members(
-    engine: &Engine,
+    toolbox: &Toolbox,
+    work: Work<'_>,
     invocations: Vec<Invocation>,
-    roots: &Roots,
 ) -> Result<Vec<BatchMember>, Box<ToolResult>> {
     let member = |(index, Invocation { tool, input }): (usize, Invocation)| {
-        let found = engine.find(&tool);
+        let found = toolbox.get(&tool);
         let tool = shown_name(&found, &tool);
-        let planned = spans::validation().in_scope(|| engine.plan(found, input.clone(), roots));
+        let planned = spans::validation().in_scope(|| plan(work, found, input.clone()));
         match planned {
             Ok(PlannedCall {
-                work: Work::BuiltIn(Plan::Batch(_)),
+                work: PlannedWork::BuiltIn(Plan::Batch(_)),
                 ..
             }) => Err(Box::new(refused(index, nested()))),
             Ok(planned) => Ok(BatchMember {
@@ -98,9 +93,8 @@ fn no_reason() -> Failed {
 
 /// Makes calls one after the other, and shows at most `share` bytes of each.
 async fn lane(
-    engine: &Engine,
-    connection: &Connection,
-    batch: &Caller,
+    toolbox: &Toolbox,
+    batch: Work<'_>,
     members: Vec<BatchMember>,
     share: usize,
 ) -> Vec<(usize, ToolResult)> {
@@ -112,20 +106,12 @@ async fn lane(
         planned,
     } in members
     {
-        let caller = batch.member(engine, index, tool, input);
-        let span = spans::call(
-            &Span::current(),
-            caller.number,
-            &caller.context,
-            &caller.tool,
-        );
-        span.record("tier", connection.opened().tier.name());
-        let made = async {
-            caller.announce().await;
-            let result = perform(engine, connection, &caller, planned, share).await;
-            conclude_member(engine, &caller, result).await
-        };
-        results.push((index, made.instrument(span).await));
+        let result = batch
+            .member(index, tool, input, async |work| {
+                perform(toolbox, work, planned, share).await
+            })
+            .await;
+        results.push((index, result));
     }
     results
 }

@@ -1,21 +1,17 @@
 //! Calls that the executor permits but does not carry out: web requests, tools of clients or servers, and those about the agent itself.
 
-use crate::caller::Caller;
-use crate::engine::Engine;
-use crate::executor::Connection;
-use crate::publish::RawEvent;
-use crate::request;
-use crate::spans;
+use super::Toolbox;
+use crate::agent_call::AgentCall;
+use crate::input_error::InputError;
+use crate::registry::ClientTool;
+use crate::web_results;
 use broker_protocol::{CallId, Effect, ErrorKind, Failed, Outcome, Request, limit};
-use orchestrator_tools::agent_call::AgentCall;
-use orchestrator_tools::input_error::InputError;
-use orchestrator_tools::metadata::Details;
-use orchestrator_tools::registry::ClientTool;
-use orchestrator_tools::remote::{Execution, Executions, Reply};
-use orchestrator_tools::render::Finished;
-use orchestrator_tools::result::{ForeignText, ToolResult};
-use orchestrator_tools::subject::Subject;
-use orchestrator_tools::web_results;
+use orchestrator_results::metadata::Details;
+use orchestrator_results::render::Finished;
+use orchestrator_results::result::{ForeignText, ToolResult};
+use orchestrator_results::subject::Subject;
+use orchestrator_session::execution::{Execution, Executions, Reply};
+use orchestrator_session::{Work, spans};
 use orchestrator_web::WebError;
 use orchestrator_web::request::{Fetch, View, WebRequest};
 use serde_json::Value;
@@ -27,60 +23,51 @@ use tracing::Instrument;
 
 /// Makes a web request after the executor permits it. Shows `max` bytes of a text.
 pub(crate) async fn web(
-    engine: &Engine,
-    connection: &Connection,
-    caller: &Caller,
+    toolbox: &Toolbox,
+    work: Work<'_>,
     wanted: WebRequest,
     max: usize,
 ) -> ToolResult {
-    match request_permission(engine, connection, caller, wanted.effect()).await {
+    match request_permission(work, wanted.effect()).await {
         Ok(number) => {
-            let text = ask_web(engine, caller, wanted)
+            let text = ask_web(toolbox, work, wanted)
                 .instrument(spans::outside())
                 .await;
-            show(engine, connection, caller, number, text, max).await
+            show(work, number, text, max).await
         }
         Err(mut result) => {
-            result.metadata.tool = caller.tool.clone().into();
+            result.metadata.tool = work.tool().to_owned().into();
             *result
         }
     }
 }
 
 /// Lets a client or a server carry out a call after the executor permits it. Shows `max` bytes of a text.
-pub(crate) async fn remote(
-    engine: &Engine,
-    connection: &Connection,
-    caller: &Caller,
+pub(crate) async fn registered(
+    work: Work<'_>,
     tool: &ClientTool,
     input: Value,
     max: usize,
 ) -> ToolResult {
-    match request_permission(engine, connection, caller, tool.effect(input.clone())).await {
+    match request_permission(work, tool.effect(input.clone())).await {
         Ok(number) => {
             let owner = Owner {
                 tool: tool.name(),
                 executions: &tool.executions,
                 timeout_s: tool.timeout_s,
             };
-            let text = execute(engine, caller, owner, input)
+            let text = execute(work, owner, input)
                 .instrument(spans::outside())
                 .await;
-            show(engine, connection, caller, number, text, max).await
+            show(work, number, text, max).await
         }
         Err(result) => *result,
     }
 }
 
 /// Lets a front end with models carry out a call about the agent after the executor permits it. Shows `max` bytes of the answer.
-pub(crate) async fn agent(
-    engine: &Engine,
-    connection: &Connection,
-    caller: &Caller,
-    call: &AgentCall,
-    max: usize,
-) -> ToolResult {
-    let Some(executions) = &caller.context.agent_calls else {
+pub(crate) async fn agent(work: Work<'_>, call: &AgentCall, max: usize) -> ToolResult {
+    let Some(executions) = &work.context().agent_calls else {
         // The registry of such a front end does not have the tool.
         let message = "this front end has no models".into();
         return ToolResult::failed(
@@ -91,35 +78,30 @@ pub(crate) async fn agent(
             },
         );
     };
-    match request_permission(engine, connection, caller, call.effect()).await {
+    match request_permission(work, call.effect()).await {
         Ok(number) => {
             let owner = Owner {
                 tool: call.tool(),
                 executions,
                 timeout_s: limit::TIMEOUT_S,
             };
-            let text = execute(engine, caller, owner, call.input())
+            let text = execute(work, owner, call.input())
                 .instrument(spans::outside())
                 .await;
-            show(engine, connection, caller, number, text, max).await
+            show(work, number, text, max).await
         }
         Err(result) => *result,
     }
 }
 
 /// Asks the executor to permit an effect; returns its call ID in the audit.
-async fn request_permission(
-    engine: &Engine,
-    connection: &Connection,
-    caller: &Caller,
-    effect: Effect,
-) -> Result<CallId, Box<ToolResult>> {
+async fn request_permission(work: Work<'_>, effect: Effect) -> Result<CallId, Box<ToolResult>> {
     let request = Request::Effect(effect);
-    let failed = |error| Box::new(ToolResult::failed(caller.tool.clone(), error));
+    let failed = |error| Box::new(ToolResult::failed(work.tool().to_owned(), error));
     request
         .check()
         .map_err(|error| failed(InputError::from(error).into()))?;
-    let ended = request::run(connection, caller, request).await?;
+    let ended = work.run(request).await?;
     if let Ok(Finished {
         outcome: Outcome::Granted,
         ..
@@ -127,7 +109,7 @@ async fn request_permission(
     {
         return Ok(ended.number);
     }
-    let result = ended.result(engine, connection, caller.profile(engine));
+    let result = work.rendered(ended);
     if result.error.is_some() {
         return Err(Box::new(result));
     }
@@ -139,12 +121,12 @@ async fn request_permission(
 }
 
 /// A web request cannot be steered; cancelling drops it.
-async fn ask_web(engine: &Engine, caller: &Caller, wanted: WebRequest) -> ForeignText {
+async fn ask_web(toolbox: &Toolbox, work: Work<'_>, wanted: WebRequest) -> ForeignText {
     let begun = Instant::now();
-    let Some(web) = &engine.web else {
+    let Some(web) = &toolbox.web else {
         let message = "this session has no web access".into();
         return timed(
-            caller,
+            work,
             begun,
             Err(Failed {
                 kind: ErrorKind::Internal,
@@ -153,11 +135,11 @@ async fn ask_web(engine: &Engine, caller: &Caller, wanted: WebRequest) -> Foreig
         );
     };
     let effect = wanted.effect();
-    let limit_s = engine
-        .scope_timeout_s(&caller.tool)
-        .min(engine.scope_timeout_s(effect.tool()));
+    let limit_s = work
+        .scope_timeout_s(work.tool())
+        .min(work.scope_timeout_s(effect.tool()));
     let hits = RefCell::default();
-    let work = async {
+    let asked = async {
         match wanted {
             WebRequest::Search(search) => web.search(&search).await.map(|found| {
                 hits.replace(web_results::hits(&found));
@@ -184,25 +166,21 @@ async fn ask_web(engine: &Engine, caller: &Caller, wanted: WebRequest) -> Foreig
         }
     };
     let text = tokio::select! {
-        text = timeout(Duration::from_secs(limit_s.into()), work) =>
+        text = timeout(Duration::from_secs(limit_s.into()), asked) =>
             text.unwrap_or(Err(WebError::TimedOut(limit_s))).map_err(Failed::from),
-        () = caller.context.cancel.cancelled() => Err(cancelled()),
+        () = work.context().cancel.cancelled() => Err(cancelled()),
     };
-    publish_hits(caller, &hits.take()).await;
-    timed(caller, begun, text)
+    publish_hits(work, &hits.take()).await;
+    timed(work, begun, text)
 }
 
 /// Publishes the hits of a search one by one, as a command's output. It takes as long as the front end needs, which is none of the
 /// search's time.
-async fn publish_hits(caller: &Caller, hits: &[String]) {
+async fn publish_hits(work: Work<'_>, hits: &[String]) {
     for hit in hits {
         let text = format!("{hit}\n\n");
-        let output = RawEvent::Output {
-            stderr: false,
-            bytes: text.as_bytes(),
-        };
         // A front end that is gone gets no result either.
-        if caller.publish(output).await.is_err() {
+        if !work.publish_output(text.as_bytes()).await {
             return;
         }
     }
@@ -216,15 +194,15 @@ struct Owner<'a> {
 }
 
 /// Passes a call to the owner of its tool and waits for the answer.
-async fn execute(engine: &Engine, caller: &Caller, owner: Owner<'_>, input: Value) -> ForeignText {
+async fn execute(work: Work<'_>, owner: Owner<'_>, input: Value) -> ForeignText {
     let begun = Instant::now();
-    let limit_s = owner.timeout_s.min(engine.scope_timeout_s(owner.tool));
+    let limit_s = owner.timeout_s.min(work.scope_timeout_s(owner.tool));
     let (reply, answer) = oneshot::channel();
     let execution = Execution {
-        call: caller.number,
-        asker: caller.context.asker.clone(),
-        client_id: caller.context.client_id.clone(),
-        part: caller.context.part.map(|part| part.index),
+        call: work.number(),
+        asker: work.context().asker.clone(),
+        client_id: work.context().client_id.clone(),
+        part: work.context().part.map(|part| part.index),
         tool: owner.tool.to_owned(),
         input,
         reply,
@@ -244,7 +222,7 @@ async fn execute(engine: &Engine, caller: &Caller, owner: Owner<'_>, input: Valu
             Ok(answer) => answer.unwrap_or_else(|_| Err(gone())),
             Err(_) => Err(late()),
         },
-        () = caller.context.cancel.cancelled() => Err(cancelled()),
+        () = work.context().cancel.cancelled() => Err(cancelled()),
     };
     let result = reply.map(
         |Reply {
@@ -256,12 +234,12 @@ async fn execute(engine: &Engine, caller: &Caller, owner: Owner<'_>, input: Valu
                 structured.map_or(Details::None, |structured| Details::Other { structured });
             ToolResult {
                 image,
-                ..ToolResult::success(caller.tool.clone(), text, details)
+                ..ToolResult::success(work.tool().to_owned(), text, details)
             }
             .into()
         },
     );
-    timed(caller, begun, result)
+    timed(work, begun, result)
 }
 
 fn cancelled() -> Failed {
@@ -272,8 +250,8 @@ fn cancelled() -> Failed {
 }
 
 /// Adds the time since `begun` to the text or error of a call.
-fn timed(caller: &Caller, begun: Instant, text: Result<ForeignText, Failed>) -> ForeignText {
-    let subject = Subject::tool(caller.tool.clone());
+fn timed(work: Work<'_>, begun: Instant, text: Result<ForeignText, Failed>) -> ForeignText {
+    let subject = Subject::tool(work.tool().to_owned());
     let mut text = text.unwrap_or_else(|error| ForeignText::failed(&subject, error));
     text.result.metadata.usage.wall_us = begun.elapsed().as_micros() as u64;
     text
@@ -281,27 +259,19 @@ fn timed(caller: &Caller, begun: Instant, text: Result<ForeignText, Failed>) -> 
 
 /// Truncates a foreign text to what is shown. If that cuts it, the executor saves the whole text if it can, for `file_read`. Known
 /// secrets are removed first: else a web answer could carry a secret into a zone, and a cut could show half of one.
-async fn show(
-    engine: &Engine,
-    connection: &Connection,
-    caller: &Caller,
-    number: CallId,
-    text: ForeignText,
-    max: usize,
-) -> ToolResult {
+async fn show(work: Work<'_>, number: CallId, text: ForeignText, max: usize) -> ToolResult {
     let mut text = ForeignText {
         max: text.max.min(max),
         ..text
     };
-    let redactor = engine.hub.sanitizer.redactor();
+    let redactor = work.redactor();
     text.result.text = redactor.bytes(&text.result.text).into_owned();
     let mut spill = None;
     if text.is_long() {
         tokio::select! {
-            saved = connection.save_output(number, &text.result.text) => spill = saved,
-            () = caller.context.cancel.cancelled() => {}
+            saved = work.save_output(number, &text.result.text) => spill = saved,
+            () = work.context().cancel.cancelled() => {}
         }
     }
-    text.cut(spill.as_ref(), connection.roots())
-        .numbered(number)
+    text.cut(spill.as_ref(), work.roots()).numbered(number)
 }

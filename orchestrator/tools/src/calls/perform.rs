@@ -1,43 +1,37 @@
 //! Carries out one planned call that is not a batch.
 
-use crate::caller::Caller;
-use crate::engine::Engine;
-use crate::executor::Connection;
-use crate::lookup::{PlannedCall, Work};
-use crate::{image, outside, request, state_tools};
+use super::lookup::{PlannedCall, PlannedWork};
+use super::{Toolbox, outside, state, view};
+use crate::batch::nested;
+use crate::plan::{Plan, Planned};
+use crate::test_results;
 use broker_protocol::{Bash, ErrorKind, Failed, FileEdit, FileRead, FileWrite, Request};
+use orchestrator_results::metadata::Details;
+use orchestrator_results::result::ToolResult;
+use orchestrator_session::Work;
 use orchestrator_text::numbered::LineForm;
-use orchestrator_tools::batch::nested;
-use orchestrator_tools::metadata::Details;
-use orchestrator_tools::plan::{Plan, Planned};
-use orchestrator_tools::result::ToolResult;
-use orchestrator_tools::test_results;
 
 /// Carries out a call. Shows `max` bytes of a foreign text.
 pub(crate) async fn perform(
-    engine: &Engine,
-    connection: &Connection,
-    caller: &Caller,
+    toolbox: &Toolbox,
+    work: Work<'_>,
     planned: PlannedCall,
     max: usize,
 ) -> ToolResult {
-    if let Err(failed) = engine.check_open() {
-        return ToolResult::failed(caller.tool.clone(), failed);
+    if let Err(failed) = work.check_open() {
+        return ToolResult::failed(work.tool().to_owned(), failed);
     }
     let mut result = match planned.work {
-        Work::BuiltIn(plan) => built_in(engine, connection, caller, plan, max).await,
-        Work::Remote(tool, input) => {
-            Box::pin(outside::remote(
-                engine, connection, caller, &tool, input, max,
-            ))
-            .await
+        PlannedWork::BuiltIn(plan) => built_in(toolbox, work, plan, max).await,
+        PlannedWork::Registered(tool, input) => {
+            Box::pin(outside::registered(work, &tool, input, max)).await
         }
     };
     let notes = planned.times.notes(&result.metadata.details).into_iter();
     // A caller that takes output as it is reads the metadata.
     let left = result.metadata.left_running.as_ref();
     let left = left
-        .filter(|_| !caller.context.raw)
+        .filter(|_| !work.context().raw)
         .map(|left| format!("[{left}; a process that must go on needs `background`]"));
     for note in notes
         .chain(left)
@@ -48,62 +42,26 @@ pub(crate) async fn perform(
     result
 }
 
-async fn built_in(
-    engine: &Engine,
-    connection: &Connection,
-    caller: &Caller,
-    plan: Plan,
-    max: usize,
-) -> ToolResult {
-    let tool = caller.tool.clone();
-    let profile = caller.profile(engine);
+async fn built_in(toolbox: &Toolbox, work: Work<'_>, plan: Plan, max: usize) -> ToolResult {
+    let tool = work.tool().to_owned();
     match plan {
-        Plan::Request(request) => {
-            if let Err(refused) = prepare_single(engine, connection, caller, &request).await {
-                return *refused;
-            }
-            request::result(
-                engine,
-                connection,
-                caller,
-                request,
-                LineForm::Plain,
-                profile,
-            )
-            .await
-        }
+        Plan::Request(request) => match prepare_single(work, &request).await {
+            Ok(()) => work.result(request, LineForm::Plain).await,
+            Err(refused) => *refused,
+        },
         Plan::NumberedRead(read) => {
-            let request = Request::FileRead(read);
-            request::result(
-                engine,
-                connection,
-                caller,
-                request,
-                LineForm::Numbered,
-                profile,
-            )
-            .await
+            work.result(Request::FileRead(read), LineForm::Numbered)
+                .await
         }
         // On the heap: every call carries the state of what it might do, and is copied with it.
-        Plan::State(command) => {
-            Box::pin(state_tools::run(engine, connection, caller, &command)).await
-        }
-        Plan::Image(path) => Box::pin(image::read(engine, connection, caller, &path)).await,
-        Plan::Web(wanted) => Box::pin(outside::web(engine, connection, caller, wanted, max)).await,
+        Plan::State(command) => Box::pin(state::run(toolbox, work, &command)).await,
+        Plan::Image(path) => Box::pin(view::read(work, &path)).await,
+        Plan::Web(wanted) => Box::pin(outside::web(toolbox, work, wanted, max)).await,
         Plan::Tests { framework, command } => {
-            let command = Request::Bash(command);
-            let result = request::result(
-                engine,
-                connection,
-                caller,
-                command,
-                LineForm::Plain,
-                profile,
-            )
-            .await;
+            let result = work.result(Request::Bash(command), LineForm::Plain).await;
             test_results::suite_result(framework, result)
         }
-        Plan::Agent(call) => Box::pin(outside::agent(engine, connection, caller, &call, max)).await,
+        Plan::Agent(call) => Box::pin(outside::agent(work, &call, max)).await,
         Plan::Thought => ToolResult::success(tool, "noted", Details::None),
         Plan::Finish(finished) => {
             ToolResult::success(tool, "the task is finished", Details::Finished { finished })
@@ -113,13 +71,8 @@ async fn built_in(
 }
 
 /// Makes the request that must precede a session's only call; an error if the call makes no sense on its own.
-async fn prepare_single(
-    engine: &Engine,
-    connection: &Connection,
-    caller: &Caller,
-    request: &Request,
-) -> Result<(), Box<ToolResult>> {
-    if !engine.single_call {
+async fn prepare_single(work: Work<'_>, request: &Request) -> Result<(), Box<ToolResult>> {
+    if !work.is_single() {
         return Ok(());
     }
     let changed = match request {
@@ -132,7 +85,7 @@ async fn prepare_single(
                 kind: ErrorKind::InvalidInput,
                 message: message.into(),
             };
-            return Err(Box::new(ToolResult::failed(caller.tool.clone(), failed)));
+            return Err(Box::new(ToolResult::failed(work.tool().to_owned(), failed)));
         }
         // Whoever makes a single call knows what it does, and no call comes after it, so we read the file for it.
         Request::FileWrite(FileWrite {
@@ -154,5 +107,5 @@ async fn prepare_single(
         offset: None,
         limit: Some(1),
     });
-    request::run(connection, caller, read).await.map(drop)
+    work.run(read).await.map(drop)
 }

@@ -1,30 +1,23 @@
 //! The tools whose state is a file in the central root. The file is read, changed here and replaced.
 
-use crate::caller::Caller;
-use crate::engine::Engine;
-use crate::executor::Connection;
-use crate::request::exchange;
+use super::Toolbox;
+use crate::state::StateCommand;
 use broker_protocol::{ErrorKind, Failed, FileReply, Request, State, StateChange};
-use orchestrator_tools::metadata::{Details, Metadata};
-use orchestrator_tools::result::ToolResult;
-use orchestrator_tools::state::StateCommand;
+use orchestrator_results::metadata::{Details, Metadata};
+use orchestrator_results::result::ToolResult;
+use orchestrator_session::Work;
 
 /// How often to retry a change when another session was faster.
 const TRIES: u32 = 5;
 
 /// Applies a command to its state file.
-pub(crate) async fn run(
-    engine: &Engine,
-    connection: &Connection,
-    caller: &Caller,
-    command: &StateCommand,
-) -> ToolResult {
+pub(crate) async fn run(toolbox: &Toolbox, work: Work<'_>, command: &StateCommand) -> ToolResult {
     // Changes within this session are serialized; between sessions the digest decides.
-    let _turn = engine.state.lock().await;
+    let _turn = toolbox.state.lock().await;
     let tool = command.tool();
     for _ in 0..TRIES {
         let read = Request::State(State { tool, change: None });
-        let (file, expected_sha256) = match exchange(engine, connection, caller, read).await {
+        let (file, expected_sha256) = match work.exchange(read).await {
             Ok((FileReply::Read(read), _)) if read.truncated.is_none() => {
                 (Some(read.content), read.sha256)
             }
@@ -50,14 +43,7 @@ pub(crate) async fn run(
             content,
             expected_sha256,
         });
-        match exchange(
-            engine,
-            connection,
-            caller,
-            Request::State(State { tool, change }),
-        )
-        .await
-        {
+        match work.exchange(Request::State(State { tool, change })).await {
             Ok((_, request)) => return with_request(done, &request),
             // Another session has changed it in between.
             Err(result) if is(&result, ErrorKind::InvalidInput) => {}

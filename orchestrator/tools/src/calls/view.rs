@@ -1,23 +1,15 @@
 //! An image file, read piece by piece.
 
-use crate::caller::Caller;
-use crate::engine::Engine;
-use crate::executor::Connection;
-use crate::request::exchange;
 use broker_protocol::{ErrorKind, Failed, FileBytes, FileReply, Request, ZonePath, limit};
-use orchestrator_tools::metadata::{Details, Metadata};
-use orchestrator_tools::result::ToolResult;
-use orchestrator_web::image::{self, Image};
+use orchestrator_results::image::{self, Image};
+use orchestrator_results::metadata::{Details, Metadata};
+use orchestrator_results::result::ToolResult;
+use orchestrator_session::Work;
 
 /// Reads the image at `path`.
-pub(crate) async fn read(
-    engine: &Engine,
-    connection: &Connection,
-    caller: &Caller,
-    path: &ZonePath,
-) -> ToolResult {
+pub(crate) async fn read(work: Work<'_>, path: &ZonePath) -> ToolResult {
     let failed = |error| ToolResult::failed("view_image", error);
-    let (image, request) = match pieces(engine, connection, caller, path).await {
+    let (image, request) = match pieces(work, path).await {
         Ok(read) => read,
         Err(result) => return *result,
     };
@@ -30,7 +22,7 @@ pub(crate) async fn read(
     };
     let size = data.len() as u64;
     let text = format!("{media_type}, {size} bytes: {path}");
-    let path = connection.roots().absolute(path);
+    let path = work.roots().absolute(path);
     let mut result = ToolResult::success(
         "view_image",
         text,
@@ -47,9 +39,7 @@ pub(crate) async fn read(
 
 /// Reads all pieces; returns them with the metadata of the last request, or no image if they do not fit together.
 async fn pieces(
-    engine: &Engine,
-    connection: &Connection,
-    caller: &Caller,
+    work: Work<'_>,
     path: &ZonePath,
 ) -> Result<(Option<Image>, Metadata), Box<ToolResult>> {
     let failed = |error| Box::new(ToolResult::failed("view_image", error));
@@ -62,9 +52,7 @@ async fn pieces(
             offset,
             limit: limit::READ as u32,
         });
-        let (FileReply::Bytes(bytes), request) =
-            exchange(engine, connection, caller, piece).await?
-        else {
+        let (FileReply::Bytes(bytes), request) = work.exchange(piece).await? else {
             let message = "the executor answered something else".into();
             return Err(failed(Failed {
                 kind: ErrorKind::Protocol,

@@ -11,12 +11,13 @@ use broker_protocol::{
     Zone, ZonePath,
 };
 use fake_broker::Peer;
+use orchestrator_results::profile::STANDARD;
 use orchestrator_session::executor::{Dial, ExecutorError};
 use orchestrator_session::{
-    Approval, Body, Call, CallContext, CallResult, Config, Event, Invocation, Session, Subscriber,
+    Approval, Body, Call, CallContext, CallResult, Event, Invocation, Session, Subscriber,
 };
 use orchestrator_text::redact::Redactor;
-use orchestrator_tools::profile::STANDARD;
+use orchestrator_tools::Config;
 use serde_json::Value;
 use std::cell::RefCell;
 use std::os::unix::net::UnixStream;
