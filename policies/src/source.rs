@@ -5,9 +5,10 @@
 //! directory: whoever may write there can remove a policy, and with it everything that it forbids.
 
 use crate::directories::{Variable, configuration};
+use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, open, openat};
-use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
+use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat, lstat};
 use nix::unistd::{Gid, Group, Uid, User, geteuid};
 use policies_guard::Origin;
 use serde::Serialize;
@@ -22,12 +23,19 @@ pub const FILE_MAX: usize = 1 << 20;
 
 const SYSTEM_POLICY: &str = "/etc/lazaret/policy.toml";
 
+/// Further files of the administrator: those named `*.toml`, read in the order of their names. A package or a fleet's tool adds one
+/// without a change to another's.
+const SYSTEM_DIRECTORY: &str = "/etc/lazaret/policy.d";
+
+/// Maximum number of files in [`SYSTEM_DIRECTORY`].
+pub const PARTS_MAX: usize = 64;
+
 /// Who wrote a policy file. Ordered: a later kind narrows an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum SourceKind {
     /// Built into the program: `policies/profiles`.
     Shipped,
-    /// The administrator's: `/etc/lazaret/policy.toml`.
+    /// The administrator's: `/etc/lazaret/policy.toml` and `/etc/lazaret/policy.d/*.toml`.
     System,
     /// The user's: `$XDG_CONFIG_HOME/lazaret/policy.toml`.
     User,
@@ -38,6 +46,9 @@ impl SourceKind {
     pub fn of(origin: &Origin) -> Self {
         match origin.file.as_str() {
             SYSTEM_POLICY => SourceKind::System,
+            path if Path::new(path).parent() == Some(Path::new(SYSTEM_DIRECTORY)) => {
+                SourceKind::System
+            }
             path if path.starts_with('/') || path.starts_with('~') => SourceKind::User,
             _ => SourceKind::Shipped,
         }
@@ -91,13 +102,19 @@ pub enum FileFault {
     TooLarge { max: usize },
     #[error("it is not UTF-8")]
     Encoding,
+    /// A directory of policy files has more than `max` of them.
+    #[error("it has more than {max} policy files")]
+    TooMany { max: usize },
+    /// A policy file's name in a directory is not UTF-8.
+    #[error("the name of a policy file in it is not UTF-8")]
+    Name,
 }
 
 fn part(directory: &bool) -> &'static str {
     if *directory { "its directory" } else { "it" }
 }
 
-/// The policy files of a machine and a user, whether they exist or not.
+/// The administrator's and the user's policy files, whether they exist or not, without those of [`parts`].
 pub fn paths(home: &Path, variable: Variable) -> [(PathBuf, SourceKind); 2] {
     let user = configuration(home, variable).join("policy.toml");
     [
@@ -111,8 +128,11 @@ pub fn paths(home: &Path, variable: Variable) -> [(PathBuf, SourceKind); 2] {
 /// # Errors
 /// A file exists and cannot be used, or its existence cannot be determined.
 pub fn read(home: &Path, variable: Variable) -> Result<Vec<Source>, FileError> {
+    let [system, user] = paths(home, variable);
+    let parts = parts(Path::new(SYSTEM_DIRECTORY))?;
+    let parts = parts.into_iter().map(|path| (path, SourceKind::System));
     let mut sources = Vec::new();
-    for (path, kind) in paths(home, variable) {
+    for (path, kind) in std::iter::once(system).chain(parts).chain([user]) {
         match read_file(&path) {
             Ok(Some(text)) => sources.push(Source {
                 name: path.display().to_string(),
@@ -124,6 +144,42 @@ pub fn read(home: &Path, variable: Variable) -> Result<Vec<Source>, FileError> {
         }
     }
     Ok(sources)
+}
+
+/// The policy files in a directory, in the order of their names; none if the directory does not exist. What an editor or a package
+/// manager leaves beside them (`x.toml~`, `x.toml.dpkg-new`, `.x.toml.swp`) has another ending or begins with a dot.
+///
+/// # Errors
+/// The directory exists and cannot be listed, others may write it, or it has too many policy files.
+pub fn parts(directory: &Path) -> Result<Vec<PathBuf>, FileError> {
+    list_parts(directory).map_err(|why| FileError {
+        path: directory.to_owned(),
+        why,
+    })
+}
+
+fn list_parts(directory: &Path) -> Result<Vec<PathBuf>, FileFault> {
+    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    let mut open = match Dir::open(directory, flags, Mode::empty()) {
+        Ok(open) => open,
+        Err(Errno::ENOENT) if lstat(directory).is_err() => return Ok(Vec::new()),
+        Err(errno) => return Err(errno.into()),
+    };
+    check(&fstat(&open)?, true)?;
+    let mut names = Vec::new();
+    for entry in open.iter() {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        if name.starts_with(b".") || !name.ends_with(b".toml") {
+            continue;
+        }
+        if names.len() == PARTS_MAX {
+            return Err(FileFault::TooMany { max: PARTS_MAX });
+        }
+        names.push(String::from_utf8(name.to_vec()).map_err(|_| FileFault::Name)?);
+    }
+    names.sort_unstable();
+    Ok(names.iter().map(|name| directory.join(name)).collect())
 }
 
 /// The text of the file at `path`; `None` if neither it nor a link of its name exists.
@@ -219,7 +275,7 @@ fn check(stat: &FileStat, directory: bool) -> Result<(), FileFault> {
 /// Somebody else could have put it there, or the kernel does not say.
 pub fn check_place(path: &Path) -> Result<(), FileFault> {
     for (depth, place) in path.ancestors().enumerate() {
-        let mut stat = nix::sys::stat::lstat(place)?;
+        let mut stat = lstat(place)?;
         if depth > 0 && stat.st_mode & nix::libc::S_ISVTX != 0 {
             stat.st_mode &= !0o022;
         }
@@ -313,6 +369,78 @@ mod tests {
         assert_eq!(settings.read(), Ok(Some("version = 1\n".into())));
         fs::remove_dir_all(settings.directory()).unwrap();
         assert_eq!(settings.read(), Ok(None));
+    }
+
+    #[test]
+    fn a_directory_has_its_policy_files_in_the_order_of_their_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = folder.path().join("policy.d");
+        let names = |found: Result<Vec<PathBuf>, FileError>| {
+            let found = found.map_err(|error| {
+                assert_eq!(error.path, directory);
+                error.why
+            });
+            found.map(|paths| {
+                let name = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().to_owned();
+                paths.iter().map(name).collect::<Vec<_>>()
+            })
+        };
+        assert_eq!(names(parts(&directory)), Ok(vec![]));
+        symlink("nowhere", &directory).unwrap();
+        assert_eq!(names(parts(&directory)), Err(Errno::ENOENT.into()));
+        fs::remove_file(&directory).unwrap();
+        fs::create_dir(&directory).unwrap();
+        set_mode(&directory, 0o755);
+        for name in [
+            "9.toml",
+            "10.toml",
+            "a.toml~",
+            "b.toml.dpkg-new",
+            ".c.toml",
+            "README",
+        ] {
+            fs::write(directory.join(name), "").unwrap();
+        }
+        assert_eq!(
+            names(parts(&directory)),
+            Ok(vec!["10.toml".into(), "9.toml".into()])
+        );
+        set_mode(&directory, 0o757);
+        let writable = FileFault::Writable {
+            directory: true,
+            mode: 0o757,
+        };
+        assert_eq!(names(parts(&directory)), Err(writable));
+    }
+
+    #[test]
+    fn a_directory_has_a_limit_of_policy_files() {
+        let folder = tempfile::tempdir().unwrap();
+        set_mode(folder.path(), 0o755);
+        for number in 0..PARTS_MAX {
+            fs::write(folder.path().join(format!("{number}.toml")), "").unwrap();
+        }
+        assert_eq!(parts(folder.path()).unwrap().len(), PARTS_MAX);
+        fs::write(folder.path().join("one-more.toml"), "").unwrap();
+        let why = parts(folder.path()).unwrap_err().why;
+        assert_eq!(why, FileFault::TooMany { max: PARTS_MAX });
+    }
+
+    #[test]
+    fn a_line_of_an_administrators_part_is_the_administrators() {
+        let source = |file: &str| {
+            let (file, line) = (file.into(), 1);
+            SourceKind::of(&Origin { file, line })
+        };
+        assert_eq!(
+            source("/etc/lazaret/policy.d/site.toml"),
+            SourceKind::System
+        );
+        assert_eq!(
+            source("/etc/lazaret/policy.d/x/site.toml"),
+            SourceKind::User
+        );
+        assert_eq!(source("/etc/lazaret/policy.toml"), SourceKind::System);
     }
 
     #[test]

@@ -8,7 +8,9 @@ use policies::choice::has_file;
 use policies::directories::Variable;
 use policies::resolve::DEFAULT;
 use policies::value::AUTO;
-use policies::{Choice, EffectivePolicy, Host, Policies, PolicyError, Source, directories, source};
+use policies::{
+    Choice, EffectivePolicy, Host, Policies, PolicyError, Source, SourceKind, directories, source,
+};
 use std::cell::OnceCell;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -32,10 +34,15 @@ pub fn sources(_: &Files, host: &Host) -> Result<Vec<Source>, PolicyError> {
 /// What to know about the places where policy files are looked for: that none is there, and that one elsewhere is not read.
 ///
 /// A policy that is not read looks as if it were: everything it does not narrow works.
-fn notes(home: &Path, variable: Variable, exists: impl Fn(&Path) -> bool) -> Vec<String> {
+fn notes(
+    home: &Path,
+    variable: Variable,
+    has_system: bool,
+    exists: impl Fn(&Path) -> bool,
+) -> Vec<String> {
     let places = source::paths(home, variable).map(|(path, _)| path);
     let [system, user] = places.each_ref().map(|path| path.display());
-    let none = !places.iter().any(|path| exists(path));
+    let none = !has_system && !places.iter().any(|path| exists(path));
     let none = none.then(|| format!("there is no policy file: neither {system} nor {user} exists"));
     let elsewhere = |home: &PathBuf| home.join(".config/lazaret/policy.toml");
     let others = directories::homes(home, variable)
@@ -124,9 +131,14 @@ impl PolicyFiles {
 
     /// What to know about the places where policy files are looked for.
     pub fn notes(&self) -> Vec<String> {
-        notes(&self.host.home, &state_directory::variable, |path| {
-            path.exists()
-        })
+        let is_system = |source: &Source| source.kind == SourceKind::System;
+        let has_system = self.sources.iter().flatten().any(is_system);
+        notes(
+            &self.host.home,
+            &state_directory::variable,
+            has_system,
+            |path| path.exists(),
+        )
     }
 
     /// Whether only the shipped files exist.
@@ -154,7 +166,7 @@ mod tests {
             "XDG_CONFIG_HOME" => config.map(OsString::from),
             _ => None,
         };
-        notes(Path::new("/home/u"), &variable, |path| {
+        notes(Path::new("/home/u"), &variable, false, |path| {
             files.iter().any(|file| path == Path::new(file))
         })
     }

@@ -61,7 +61,7 @@ pub fn explain(
 }
 
 /// A call as far as the decision needs it.
-struct DecidableCall {
+pub struct DecidableCall {
     tool: String,
     risk: Risk,
     /// The request to the executor, if the call makes one.
@@ -71,7 +71,7 @@ struct DecidableCall {
 }
 
 impl DecidableCall {
-    fn facts(&self) -> Facts<'_> {
+    pub fn facts(&self) -> Facts<'_> {
         self.request
             .as_ref()
             .map_or_else(|| Facts::bare(&self.tool, self.risk), Facts::of)
@@ -79,7 +79,7 @@ impl DecidableCall {
 }
 
 /// Returns a call, followed by the calls in it.
-fn decidable(
+pub fn decidable(
     tool: &str,
     input: Value,
     context: &PlanContext<'_>,
@@ -122,11 +122,11 @@ fn decidable(
 }
 
 /// The verdict on a call, and its origin.
-struct Explanation<'a> {
+pub struct Explanation<'a> {
     tool: &'a str,
     facts: &'a Facts<'a>,
     policy: &'a EffectivePolicy,
-    judgement: Judgement<'a>,
+    pub judgement: Judgement<'a>,
 }
 
 /// One call as an object, or a batch with its calls.
@@ -143,7 +143,7 @@ fn all_to_json(explanations: &[Explanation]) -> Value {
 }
 
 impl<'a> Explanation<'a> {
-    fn new(call: &'a DecidableCall, facts: &'a Facts<'a>, policy: &'a EffectivePolicy) -> Self {
+    pub fn new(call: &'a DecidableCall, facts: &'a Facts<'a>, policy: &'a EffectivePolicy) -> Self {
         let decision = decision(policy, &call.tool, facts);
         // The scope is checked before the path, and a host only after the executor has permitted the call.
         let judgement = match (&decision.verdict, &call.refused) {

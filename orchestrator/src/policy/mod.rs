@@ -10,6 +10,7 @@ mod explain;
 mod matrix;
 mod show;
 mod allow;
+mod test;
 
 use broker_protocol::Failed;
 use clap::{Args, Subcommand};
@@ -23,12 +24,12 @@ use std::path::PathBuf;
 
 /// Check, explain and show the policy, without running anything
 ///
-/// The files are those of the broker: the shipped ones, /etc/lazaret/policy.toml and lazaret/policy.toml below
-/// $XDG_CONFIG_HOME or ~/.config.
+/// The files are those of the broker: the shipped ones, /etc/lazaret/policy.toml, /etc/lazaret/policy.d/*.toml and
+/// lazaret/policy.toml below $XDG_CONFIG_HOME or ~/.config.
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  lazaret policy check\n  lazaret policy check my-policy.toml agent.yaml\n  \
-                        lazaret policy explain bash '{\"command\":\"rm -rf x\"}'\n  lazaret policy matrix --scope agent.yaml\n  \
+                        lazaret policy explain bash '{\"command\":\"rm -rf x\"}'\n  lazaret policy matrix --scope agent.yaml\n  lazaret policy test expected.toml\n  \
                         lazaret policy show --profile rust --json\n  \
                         lazaret policy allow registry.npmjs.org:443 --profile node"
 )]
@@ -77,6 +78,18 @@ enum PolicyCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Compare verdicts that a file expects with the policy, for the tests of a team's own policy
+    ///
+    /// A TOML file with `version = 1` and one `[[expect]]` for each call (`tool`, `input`) or host of commands (`host = "NAME:443"`), with its
+    /// `verdict` (allow, ask, deny) and, if they matter, `rule`, `profile` and `trust`.
+    Test {
+        /// The file of expectations
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        /// Print a JSON array
+        #[arg(long)]
+        json: bool,
+    },
     /// Open a host, a path to read, or a name of a project's files, to a profile for good: in your policy file, with a comment, its text before beside it
     ///
     /// Nothing is written unless the policy is then what it was, with exactly this, and nothing if the profile has it already. A profile
@@ -112,7 +125,7 @@ impl Policy {
 impl FrontEnd for Policy {
     const ROW: CommandRow = CommandRow::of_files(
         "policy",
-        "0, whatever the verdict, and if `allow` had nothing to write; 1 a file that was checked is wrong; 2 wrong input; 125 the \
+        "0, whatever the verdict, and if `allow` had nothing to write; 1 a file that was checked is wrong, or a verdict is not as `test` expects; 2 wrong input; 125 the \
          policy itself cannot be used",
     );
 
@@ -129,6 +142,7 @@ impl FrontEnd for Policy {
             PolicyCommand::Explain { tool, input, json } => {
                 explain::explain(options, &tool, &input, json)
             }
+            PolicyCommand::Test { file, json } => test::test(&prepared, &file, json),
             PolicyCommand::Matrix { json } => matrix::matrix(options, json),
             PolicyCommand::Allow { host, .. } => allow::main(&prepared, host.as_deref()),
             PolicyCommand::Show { json } => show::show(options, json),

@@ -784,6 +784,98 @@ fn the_matrix_is_the_golden_table() {
     }
 }
 
+once_test!(expectations_are_compared_with_the_policy);
+fn expectations_are_compared_with_the_policy() {
+    let world = World::new(Place::any());
+    own_policy(
+        &world,
+        "version = 1\n[profile.node]\nnetwork.allow = ['registry.example:443']\n[[rule]]\ntool = 'grep'\naction = 'deny'\nwhy = 'w'\n",
+    );
+    let held = "version = 1\n\
+                [[expect]]\ntool = 'grep'\ninput = { pattern = 'x' }\nverdict = 'deny'\nrule = 'rule:user:1'\n\
+                [[expect]]\ntool = 'file_read'\ninput = { path = '.env' }\nverdict = 'deny'\n\
+                [[expect]]\ntool = 'bash'\ninput = { command = 'true' }\nverdict = 'ask'\ntrust = 'supervised'\n\
+                [[expect]]\ntool = 'bash'\ninput = { command = 'true' }\nverdict = 'allow'\ntrust = 'autonomous'\n\
+                [[expect]]\nhost = 'registry.example:443'\nverdict = 'allow'\nprofile = 'node'\n\
+                [[expect]]\nhost = 'registry.example:443'\nverdict = 'deny'\n";
+    let test = |text: &str| {
+        let file = world.put("expected.toml", text);
+        policy(&world, &["test", "--json", file.to_str().unwrap()])
+    };
+    let rows: Vec<Value> = serde_json::from_str(&test(held).success()).unwrap();
+    let lines: Vec<_> = rows.iter().map(|row| row["line"].as_u64()).collect();
+    assert_eq!(lines, [2, 7, 11, 16, 21, 25].map(Some));
+    // Each kind of expectation can fail, and an expectation that says nothing does.
+    for (from, to) in [
+        ("verdict = 'ask'", "verdict = 'allow'"),
+        ("rule = 'rule:user:1'", "rule = 'rule:user:2'"),
+        ("profile = 'node'", "profile = 'default'"),
+        ("profile = 'node'", "profile = 'none'"),
+        ("host = 'registry.example:443'", "host = 'registry.example'"),
+        ("tool = 'grep'", "tool = 'nothing'"),
+        ("tool = 'grep'", "tool = 'grep'\nhost = 'x:1'"),
+    ] {
+        let rows: Vec<Value> =
+            serde_json::from_str(&test(&held.replacen(from, to, 1)).expect(1)).unwrap();
+        let failed = rows.iter().filter(|row| row["ok"] == false).count();
+        assert_eq!(failed, 1, "{from} to {to}: {rows:?}");
+    }
+    for wrong in [
+        "",
+        "version = 1\n",
+        "version = 2\n[[expect]]\ntool = 'bash'\nverdict = 'ask'\n",
+        "version = 1\n[[expect]]\ntool = 'bash'\nverdict = 'maybe'\n",
+        "version = 1\n[[expect]]\ntool = 'bash'\nverdict = 'ask'\ncolour = 1\n",
+    ] {
+        test(wrong).expect(2);
+    }
+    let many = "[[expect]]\nhost = 'x:1'\nverdict = 'deny'\n".repeat(1_000);
+    test(&format!("version = 1\n{many}")).expect(0);
+    test(&format!(
+        "version = 1\n{many}[[expect]]\nhost = 'x:1'\nverdict = 'deny'\n"
+    ))
+    .expect(2);
+}
+
+place_test!(the_administrators_parts_are_read_too, root_only);
+/// In a mount namespace with an `/etc` of its own, as their place is fixed.
+fn the_administrators_parts_are_read_too(place: Place) {
+    let world = World::new(place);
+    let etc = world.base().join("etc");
+    let call = |mode: &str| {
+        let mut inner = world.lazaret("call");
+        inner.args(["grep", r#"{"pattern":"x"}"#]);
+        let words = std::iter::once(inner.get_program()).chain(inner.get_args());
+        let words: Vec<_> = words
+            .map(|word| format!("'{}'", word.to_str().unwrap()))
+            .collect();
+        let (words, etc) = (words.join(" "), etc.display());
+        let script = format!(
+            "cp -a /etc {etc} && mkdir -p {etc}/lazaret/policy.d && \
+             printf 'version = 1\n[[rule]]\ntool = \"grep\"\naction = \"deny\"\nwhy = \"by the site\"\n' > {etc}/lazaret/policy.d/10-site.toml && \
+             chmod {mode} {etc}/lazaret/policy.d && mount --bind {etc} /etc && {{ {words}; code=$?; umount /etc; rm -r {etc}; exit $code; }}"
+        );
+        run(
+            world.host("unshare").args(["-m", "bash", "-c", &script]),
+            LIMIT,
+        )
+    };
+    // The control: elsewhere it is not read.
+    run(
+        &mut world.lazaret_call("grep", &json!({ "pattern": "x" })),
+        LIMIT,
+    )
+    .success();
+    let denied = call("755").expect(126);
+    assert!(denied.contains("by the site"), "{denied}");
+    // Whoever may write there could remove what it forbids.
+    let refused = call("757").expect(125);
+    assert!(
+        refused.contains("others may write its directory"),
+        "{refused}"
+    );
+}
+
 once_test!(the_matrix_knows_scope_and_rules);
 fn the_matrix_knows_scope_and_rules() {
     let world = World::new(Place::any());
