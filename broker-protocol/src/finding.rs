@@ -75,11 +75,13 @@ pub enum FindingKind {
     CommitSetting,
     /// The gateway of the session, which has ended: connections of cells were cut.
     Gateway,
+    /// A file of a repository that is larger than git, or a prompt that asks it, can read.
+    TooLarge,
 }
 
 impl FindingKind {
     /// Every kind, in order.
-    pub const ALL: [FindingKind; 20] = [
+    pub const ALL: [FindingKind; 21] = [
         FindingKind::Unchecked,
         FindingKind::NotTaken,
         FindingKind::Quarantined,
@@ -100,6 +102,7 @@ impl FindingKind {
         FindingKind::Lock,
         FindingKind::CommitSetting,
         FindingKind::Gateway,
+        FindingKind::TooLarge,
     ];
 
     /// The name in JSON.
@@ -125,6 +128,7 @@ impl FindingKind {
             FindingKind::Lock => "lock",
             FindingKind::CommitSetting => "commit_setting",
             FindingKind::Gateway => "gateway",
+            FindingKind::TooLarge => "too_large",
         }
     }
 }

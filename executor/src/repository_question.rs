@@ -10,9 +10,11 @@ use executor_project::git_settings::{self, NamedPath};
 use executor_project::protected::ProtectError;
 use executor_spec::protected_objects::ProtectedObjects;
 use executor_spec::sandbox::Rooted;
-use executor_spec::worker::{IndexFault, NameSpec, RepositoryAnswer};
+use executor_spec::worker::{InHead, IndexFault, NameSpec, RepositoryAnswer};
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// What the user's git settings name in a directory that is writable besides the session's zones.
@@ -40,15 +42,22 @@ pub fn indexes_below(
         own: own.clone(),
     };
     let start = |own: &PathBuf| answerer_of(root, Some(&of(own)), (spec, user)).ok();
+    let of_last_commit = |answerer: &Answerer, own: &PathBuf| {
+        let answer = answerer.repository(&of(own), &[])?;
+        with_last_commit(answer, |names| {
+            let files: Vec<_> = names
+                .map(|name| root.join(OsStr::from_bytes(name)))
+                .collect();
+            Some(answerer.repository(&of(own), &files)?.files)
+        })
+    };
     let mut all = directories.first().and_then(start);
     let mut ask = |own| {
-        let answer = all
-            .as_ref()
-            .and_then(|answerer| answerer.repository(&of(own), &[]));
+        let answer = all.as_ref().and_then(|all| of_last_commit(all, own));
         // Another one may have cost this worker its life, or it is late once on a busy machine.
         answer.or_else(|| {
             all = start(own);
-            all.as_ref()?.repository(&of(own), &[])
+            of_last_commit(all.as_ref()?, own)
         })
     };
     let unreadable = || RepositoryAnswer {
@@ -59,6 +68,19 @@ pub fn indexes_below(
         .iter()
         .map(|own| ask(own).unwrap_or_else(unreadable))
         .collect()
+}
+
+/// The answer with, for each protected name in the index, what the last commit has of it. Most indexes have none, and nothing is asked.
+fn with_last_commit(
+    answer: RepositoryAnswer,
+    ask: impl FnOnce(&mut dyn Iterator<Item = &Vec<u8>>) -> Option<Vec<InHead>>,
+) -> Option<RepositoryAnswer> {
+    let names = answer.index.as_deref().unwrap_or_default();
+    if names.is_empty() {
+        return Some(answer);
+    }
+    let files = ask(&mut names.iter().map(|name| &name.path))?;
+    Some(RepositoryAnswer { files, ..answer })
 }
 
 /// Starts a worker for questions about the session's project.

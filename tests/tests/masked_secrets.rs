@@ -90,6 +90,24 @@ impl Project {
     }
 }
 
+place_test!(copies_that_editors_keep_are_closed);
+/// Those that are there when the session opens; their content is not masked.
+fn copies_that_editors_keep_are_closed(place: Place) {
+    let project = Project::new(place);
+    for name in [
+        ".env~",
+        "#.env#",
+        ".netrc.swp",
+        ".id_rsa.swp",
+        "id_rsa.bak",
+        "credentials.json~",
+        "prod.tfvars.orig",
+    ] {
+        project.write(name);
+        project.hides_from(&format!("cat '{name}'"));
+    }
+}
+
 place_test!(a_command_reads_keys_and_placeholders);
 fn a_command_reads_keys_and_placeholders(place: Place) {
     let project = Project::new(place);

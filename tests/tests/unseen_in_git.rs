@@ -104,3 +104,67 @@ fn each_replacement_of_a_command_is_said(place: Place) {
         }
     }
 }
+
+place_test!(a_reference_that_is_too_large_is_cut);
+/// Git reads all of a reference into memory, also in a prompt: a sparse file of no size on the disk takes the machine's.
+fn a_reference_that_is_too_large_is_cut(place: Place) {
+    const ATTACKS: [&str; 2] = [
+        "truncate -s 8G .git/$(git symbolic-ref HEAD)",
+        "git pack-refs --all; truncate -s 8G .git/packed-refs",
+    ];
+    for directory in REPOSITORIES {
+        for attack in ATTACKS {
+            let attack = format!("cd {directory}; {attack}");
+            let status = |world: &World| {
+                let ask = format!("cd {directory}; ulimit -v 4000000; git status --short");
+                run(
+                    world.host("timeout").args(["20", "bash", "-c", &ask]),
+                    LIMIT,
+                )
+            };
+            let control = self::world(place);
+            on_host(&control, &attack);
+            assert_ne!(status(&control).code(), 0, "the control of {attack}");
+
+            let world = self::world(place);
+            let mut session = Session::open(&world);
+            let said = session.bash(&attack).result.to_string();
+            assert!(said.contains("larger than"), "{attack}: {said}");
+            let done = status(&world);
+            let text = format!("{}{}", done.text(), done.errors());
+            // Of the packed file the rest is no references; git says so at once.
+            assert!(
+                done.code() == 0 || text.contains("packed-refs"),
+                "{attack}: {text}"
+            );
+            let later = session.bash("true").result.to_string();
+            assert!(!later.contains("larger than"), "{attack}: {later}");
+        }
+    }
+}
+
+place_test!(no_name_of_mercurials_branch_is_run_by_a_prompt);
+fn no_name_of_mercurials_branch_is_run_by_a_prompt(place: Place) {
+    for name in ["branch", "bookmarks.current"] {
+        let attack = format!("printf 'x$(touch sprung)' > .hg/{name}");
+        let prompt = format!("PS1=$(cat .hg/{name} 2>/dev/null); : \"${{PS1@P}}\"; ls");
+        let control = World::new(place);
+        on_host(&control, &format!("mkdir .hg; {attack}"));
+        assert!(on_host(&control, &prompt).contains("sprung"), "the control");
+
+        let world = World::new(place);
+        on_host(&world, "mkdir .hg");
+        let mut session = Session::open(&world);
+        let ordinary = session.bash(&format!("echo 'my-branch' > .hg/{name}"));
+        assert!(
+            !ordinary
+                .result
+                .to_string()
+                .contains("a shell would execute")
+        );
+        assert_eq!(on_host(&world, &format!("cat .hg/{name}")), "my-branch\n");
+        let said = session.bash(&attack).result.to_string();
+        assert!(said.contains("a shell would execute"), "{said}");
+        assert!(!on_host(&world, &prompt).contains("sprung"));
+    }
+}

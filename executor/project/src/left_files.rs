@@ -15,8 +15,9 @@ use executor_sys::file::open_without_links;
 use executor_sys::opened_way::unlock;
 use nix::Result;
 use nix::errno::Errno;
-use nix::fcntl::renameat;
-use nix::unistd::{UnlinkatFlags, unlinkat};
+use nix::fcntl::{OFlag, openat, renameat};
+use nix::sys::stat::Mode;
+use nix::unistd::{UnlinkatFlags, ftruncate, unlinkat};
 use policies_guard::{GIT_HEAD_MAX, GitHead, is_plain_branch, names_no_plain_branch};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -26,6 +27,12 @@ use std::path::{Path, PathBuf};
 
 /// Maximum bytes read of a file that holds a number or the name of an object.
 const TEXT_MAX: u64 = 128;
+
+/// Maximum bytes of a reference: what git reads of one is a name or another reference.
+const REFERENCE_MAX: u64 = GIT_HEAD_MAX as u64;
+
+/// Maximum bytes of `packed-refs`: ten million references.
+const PACKED_MAX: u64 = 1 << 30;
 
 /// How a file that a call has left is treated.
 #[derive(Clone, Copy)]
@@ -46,15 +53,20 @@ enum Left {
     Exclude,
     /// `hg recover` writes the files that it names. Checked when no command is running any more.
     Journal,
+    /// `git status` reads all of it into memory, or searches all of it: it stays up to as many bytes.
+    Bounded(u64),
 }
 
 impl Left {
     /// Whether it acts by what it says, and not only makes a program fail or show something else: in a repository that a call has made.
     fn acts(self) -> bool {
         match self {
-            Left::Counter | Left::BranchName | Left::Branch | Left::Autostash | Left::Journal => {
-                true
-            }
+            Left::Counter
+            | Left::BranchName
+            | Left::Branch
+            | Left::Autostash
+            | Left::Journal
+            | Left::Bounded(_) => true,
             Left::History | Left::Exclude => false,
         }
     }
@@ -63,7 +75,9 @@ impl Left {
     fn is_judged_by_content(self) -> bool {
         match self {
             Left::Counter | Left::BranchName | Left::Branch => true,
-            Left::Autostash | Left::History | Left::Exclude | Left::Journal => false,
+            Left::Autostash | Left::History | Left::Exclude | Left::Journal | Left::Bounded(_) => {
+                false
+            }
         }
     }
 
@@ -71,9 +85,12 @@ impl Left {
     fn waits(self) -> bool {
         match self {
             Left::Autostash | Left::Journal => true,
-            Left::Counter | Left::BranchName | Left::Branch | Left::History | Left::Exclude => {
-                false
-            }
+            Left::Counter
+            | Left::BranchName
+            | Left::Branch
+            | Left::History
+            | Left::Exclude
+            | Left::Bounded(_) => false,
         }
     }
 }
@@ -98,7 +115,9 @@ const GIT: [(&str, Left); 14] = [
     ("shallow", Left::History),
     ("info/exclude", Left::Exclude),
 ];
-const MERCURIAL: [(&str, Left); 2] = [
+const MERCURIAL: [(&str, Left); 4] = [
+    ("branch", Left::BranchName),
+    ("bookmarks.current", Left::BranchName),
     ("store/journal", Left::Journal),
     ("store/journal.backupfiles", Left::Journal),
 ];
@@ -258,11 +277,24 @@ impl LeftFiles {
         let branch = Some(()).filter(|()| self.is_git);
         let branch = branch.and_then(|()| branch_with_commands(&self.at, &self.common));
         let all = files.chain(branch.map(|path| (path, Left::Branch)));
+        let all = all.chain(self.too_large());
         all.filter(|(_, left)| !self.is_made || left.acts())
             .filter_map(|(path, left)| {
                 let state = inspect(&path).ok().map(|(_, metadata)| state(&metadata))?;
                 Some((path, state, left))
             })
+    }
+
+    /// Of the references to which `HEAD` leads and their packed file, those that are too large. `HEAD` itself is restored.
+    fn too_large(&self) -> impl Iterator<Item = (PathBuf, Left)> + '_ {
+        let chain = Some(()).filter(|()| self.is_git);
+        let chain = chain.map(|()| references(&self.at, &self.common));
+        let chain = chain.into_iter().flatten().skip(1);
+        let packed = (self.common.join("packed-refs"), PACKED_MAX);
+        let all = chain.map(|path| (path, REFERENCE_MAX));
+        all.chain(Some(packed).filter(|_| self.has_references()))
+            .filter(|(path, max)| inspect(path).is_ok_and(|(_, file)| file.len() > *max))
+            .map(|(path, max)| (path, Left::Bounded(max)))
     }
 }
 
@@ -388,6 +420,18 @@ fn left_in(path: &Path, left: Left) -> Option<Finding> {
             let advice = "look at its lines, and at `git status --ignored`";
             Some(of_repository(FindingKind::Exclude, path, why).with_advice(advice))
         }
+        Left::Bounded(max) => {
+            let done = cut(path, max).map_or("could NOT be cut".to_owned(), |()| {
+                format!("cut to {max} bytes")
+            });
+            let why = format!(
+                "A command made it larger than {max} bytes, and your git, also in a prompt, would read all of it."
+            );
+            let found = of_repository(FindingKind::TooLarge, path, &why).with_state(done);
+            Some(found.with_advice(
+                "look at it with `git log`; `git reflog` has the commits that a branch had",
+            ))
+        }
         Left::Journal => {
             let why =
                 "A command left it, and your `hg recover` would write the files that it names.";
@@ -416,6 +460,14 @@ pub fn set_aside(path: &Path) -> String {
 fn remove(path: &Path) -> Result<()> {
     let (directory, name) = parent(path)?;
     unlinkat(&directory, name.as_os_str(), UnlinkatFlags::NoRemoveDir)
+}
+
+/// Cuts a file to its first bytes.
+fn cut(path: &Path, bytes: u64) -> Result<()> {
+    let (directory, name) = parent(path)?;
+    let flags = OFlag::O_WRONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+    let file = openat(&directory, name.as_os_str(), flags, Mode::empty())?;
+    ftruncate(&file, i64::try_from(bytes).map_err(|_| Errno::EFBIG)?)
 }
 
 /// The directory of a file, opened without following links, as commands can write to it, and open to its owner: they can have closed it.

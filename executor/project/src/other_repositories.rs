@@ -13,7 +13,8 @@ use broker_protocol::{Finding, FindingKind};
 use executor_spec::known_directories::DirectoryMemory;
 use executor_spec::made_repositories::MadeRepositories;
 use executor_spec::sandbox::Rooted;
-use executor_spec::worker::{IndexFault, RepositoryAnswer};
+use executor_spec::worker::{InHead, IndexFault, RepositoryAnswer};
+use policies_guard::{Matcher, Protection};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -46,6 +47,8 @@ struct Other {
     /// The state of its index at the last look, and of the files on which that is based.
     index: IndexState,
     shared: Vec<String>,
+    /// Names of its index that a result has named.
+    named: BTreeSet<Vec<u8>>,
     /// Whether the index may have changed since without a trace in its state.
     is_unsure: bool,
     is_made: bool,
@@ -134,7 +137,7 @@ impl OtherRepositories {
     pub fn update(
         &mut self,
         alone: bool,
-        ask: &AskIndexes,
+        (ask, matcher): (&AskIndexes, &Matcher),
         has_changed: &dyn Fn(&Path) -> bool,
     ) -> Vec<Finding> {
         self.find_made();
@@ -155,7 +158,7 @@ impl OtherRepositories {
             }
         }
         findings.extend(locks.finding());
-        findings.extend(self.judge_indexes(alone, until, ask));
+        findings.extend(self.judge_indexes(alone, until, (ask, matcher)));
         let left: Vec<&Other> = self.all.iter().filter(|other| other.is_left).collect();
         findings.splice(0..0, unchecked(&left));
         findings
@@ -181,7 +184,12 @@ impl OtherRepositories {
     }
 
     /// Sets aside each index that has changed and that git must not use.
-    fn judge_indexes(&mut self, alone: bool, until: Instant, ask: &AskIndexes) -> Vec<Finding> {
+    fn judge_indexes(
+        &mut self,
+        alone: bool,
+        until: Instant,
+        (ask, matcher): (&AskIndexes, &Matcher),
+    ) -> Vec<Finding> {
         let mut due: BTreeMap<&Path, Vec<(&mut Other, IndexState)>> = BTreeMap::new();
         for other in self
             .all
@@ -211,7 +219,7 @@ impl OtherRepositories {
                 .map(|(other, _)| other.directory.clone())
                 .collect();
             for ((other, before), answer) in others.into_iter().zip(ask(root, &directories)) {
-                findings.extend(other.judge(before, answer, alone));
+                findings.extend(other.judge(before, answer, alone, matcher));
             }
         }
         findings
@@ -223,12 +231,14 @@ impl Other {
         let directory = directory.to_owned();
         let (index, shared, kept) = (Vec::new(), Vec::new(), None);
         let (is_unsure, is_due, is_left) = (false, false, false);
+        let named = BTreeSet::new();
         let mut new = Self {
             directory,
             left,
             kept,
             index,
             shared,
+            named,
             is_unsure,
             is_made,
             is_due,
@@ -262,15 +272,66 @@ impl Other {
         before: IndexState,
         answer: RepositoryAnswer,
         alone: bool,
-    ) -> Option<Finding> {
+        matcher: &Matcher,
+    ) -> Vec<Finding> {
+        let mut findings = self.not_committed(&answer, matcher);
         let is_same = answer.shared == self.shared;
         self.shared = answer.shared;
         self.index = if is_same { before } else { self.index_state() };
         self.is_unsure = !alone || self.index.iter().flatten().any(is_recent);
-        let fault = answer.fault?;
-        let finding = refuse_index(&self.directory, &fault);
-        self.index = self.index_state();
-        Some(finding)
+        if let Some(fault) = answer.fault {
+            findings.push(refuse_index(&self.directory, &fault));
+            self.index = self.index_state();
+        }
+        findings
+    }
+
+    /// Protected names in the index that the last commit does not have, once each. What the index had before the call is not known.
+    fn not_committed(&mut self, answer: &RepositoryAnswer, matcher: &Matcher) -> Vec<Finding> {
+        // One that calls have made has what they have committed.
+        if self.is_made {
+            return Vec::new();
+        }
+        let names = answer.index.iter().flatten().zip(&answer.files);
+        let new = names.filter(|(_, in_head)| match in_head {
+            InHead::Nothing | InHead::Unknown => true,
+            InHead::Other | InHead::Same => false,
+        });
+        let new = new.map(|(name, _)| &name.path);
+        let new: Vec<_> = new
+            .filter(|path| self.named.insert((*path).clone()))
+            .collect();
+        let is_secret = |path: &&&Vec<u8>| {
+            let rule = matcher.protection(path);
+            rule.is_some_and(|rule| rule.protection == Protection::All)
+        };
+        let (secrets, others): (Vec<_>, Vec<_>) = new.iter().partition(is_secret);
+        let of = |kind, names: &[&&Vec<u8>], why: &str| {
+            let (first, more) = names.split_first()?;
+            let index = self.directory.join("index");
+            let why = format!(
+                "A command has changed this index, and it has `{}`{}, which the last commit has not. {why}",
+                first.escape_ascii(),
+                match more.len() {
+                    0 => String::new(),
+                    count => format!(" and {count} more protected names"),
+                },
+            );
+            let advice =
+                "if you have not added it, run `git rm --cached` for it there, outside the sandbox";
+            Some(of_repository(kind, &index, &why).with_advice(advice))
+        };
+        let secret = of(
+            FindingKind::TrackedSecret,
+            &secrets,
+            "Your next `git stash` or `git commit -a` there would copy the real file into the repository, where commands read it.",
+        );
+        let other = of(
+            FindingKind::IndexedName,
+            &others,
+            "Your next `git commit` or `git checkout .` there takes it from the index, and programs of yours act on it.",
+        );
+        secret.into_iter().chain(other).collect()
     }
 }
 

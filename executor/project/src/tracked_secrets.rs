@@ -120,6 +120,8 @@ pub struct TrackedSecrets {
     /// The record's directory, if anything can be recorded.
     directory: Option<OwnedFd>,
     record: BTreeSet<String>,
+    /// Whether it was reported that the index cannot be compared.
+    is_unread_told: bool,
     /// Submodules' places with a repository that was there when the session opened, or that a result has named.
     known: BTreeSet<Vec<u8>>,
 }
@@ -263,6 +265,7 @@ impl TrackedSecrets {
             tracked,
             directory,
             record,
+            is_unread_told: false,
             known: BTreeSet::new(),
         };
         tracked_secrets
@@ -313,6 +316,7 @@ impl TrackedSecrets {
                     .since(&self.tracked.hidden, |path| !is_closed(spec, path)),
             );
         }
+        findings.extend(self.unread(&now));
         findings.extend(self.faulty(&mut now));
         let before = self.record.clone();
         self.record.extend(tainted.iter().map(|path| line(path)));
@@ -370,6 +374,21 @@ impl TrackedSecrets {
             .filter(|path| fs::symlink_metadata(git(path)).is_ok())
             .cloned()
             .collect()
+    }
+
+    /// Reports once that an index has changed which could not be read completely before either: nothing that a command has put into it
+    /// can be named.
+    fn unread(&mut self, now: &Tracked) -> Option<Finding> {
+        let is_unread = self.tracked.index.is_none() && now.index.is_none();
+        if !is_unread || std::mem::replace(&mut self.is_unread_told, true) {
+            return None;
+        }
+        let why = "A command has changed your index, of which Lazaret cannot read all (`--split-index`, a sparse index, too many names). It \
+                   cannot tell you whether git tracks a secret of yours now, or hides a change.";
+        let advice =
+            "look at `git diff --cached --name-only` and `git ls-files -v` before you commit";
+        let index = self.repository.own.join("index");
+        Some(of_repository(FindingKind::UnreadableIndex, &index, why).with_advice(advice))
     }
 
     /// Sets aside an index that git must not use, and reports one that can no longer be read

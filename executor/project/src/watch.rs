@@ -114,7 +114,11 @@ impl RepositoryWatch {
             .collect();
         let has_changed =
             |directory: &Path| changed.contains(directory) || !known.contains(directory);
-        findings.extend(self.others.update(alone, ask_indexes, &has_changed));
+        findings.extend(self.others.update(
+            alone,
+            (ask_indexes, &spec.policy.matcher),
+            &has_changed,
+        ));
         if alone {
             self.changes
                 .forget(|place| watched.contains(&place) && is_restored);

@@ -73,6 +73,8 @@ pub fn test(prepared: &Prepared, file: &Path, json: bool) -> Result<u8, Failed> 
     let name = file.display().to_string();
     let expectations = parse(&name, &text)?;
     let options = prepared.options();
+    // A policy that cannot be used decides nothing, and no expectation is about that.
+    options.policy().map_err(Failed::from)?;
     let tested = expectations
         .iter()
         .map(|entry| Tested::new(entry, &text, options))

@@ -789,14 +789,14 @@ fn expectations_are_compared_with_the_policy() {
     let world = World::new(Place::any());
     own_policy(
         &world,
-        "version = 1\n[profile.node]\nnetwork.allow = ['registry.example:443']\n[[rule]]\ntool = 'grep'\naction = 'deny'\nwhy = 'w'\n",
+        "version = 1\n[profile.mine]\nnetwork.allow = ['registry.example:443']\n[[rule]]\ntool = 'grep'\naction = 'deny'\nwhy = 'w'\n",
     );
     let held = "version = 1\n\
                 [[expect]]\ntool = 'grep'\ninput = { pattern = 'x' }\nverdict = 'deny'\nrule = 'rule:user:1'\n\
                 [[expect]]\ntool = 'file_read'\ninput = { path = '.env' }\nverdict = 'deny'\n\
                 [[expect]]\ntool = 'bash'\ninput = { command = 'true' }\nverdict = 'ask'\ntrust = 'supervised'\n\
                 [[expect]]\ntool = 'bash'\ninput = { command = 'true' }\nverdict = 'allow'\ntrust = 'autonomous'\n\
-                [[expect]]\nhost = 'registry.example:443'\nverdict = 'allow'\nprofile = 'node'\n\
+                [[expect]]\nhost = 'registry.example:443'\nverdict = 'allow'\nprofile = 'mine'\n\
                 [[expect]]\nhost = 'registry.example:443'\nverdict = 'deny'\n";
     let test = |text: &str| {
         let file = world.put("expected.toml", text);
@@ -809,8 +809,8 @@ fn expectations_are_compared_with_the_policy() {
     for (from, to) in [
         ("verdict = 'ask'", "verdict = 'allow'"),
         ("rule = 'rule:user:1'", "rule = 'rule:user:2'"),
-        ("profile = 'node'", "profile = 'default'"),
-        ("profile = 'node'", "profile = 'none'"),
+        ("profile = 'mine'", "profile = 'default'"),
+        ("profile = 'mine'", "profile = 'none'"),
         ("host = 'registry.example:443'", "host = 'registry.example'"),
         ("tool = 'grep'", "tool = 'nothing'"),
         ("tool = 'grep'", "tool = 'grep'\nhost = 'x:1'"),
@@ -866,8 +866,13 @@ fn the_administrators_parts_are_read_too(place: Place) {
         LIMIT,
     )
     .success();
-    let denied = call("755").expect(126);
-    assert!(denied.contains("by the site"), "{denied}");
+    let denied = call("755");
+    denied.expect(126);
+    assert!(
+        denied.errors().contains("by the site"),
+        "{}",
+        denied.errors()
+    );
     // Whoever may write there could remove what it forbids.
     let refused = call("757").expect(125);
     assert!(
