@@ -8,7 +8,7 @@ use crate::engine::{EndCall, Engine};
 use crate::event::Event;
 use crate::request::{self, cancelled};
 use crate::spans;
-use crate::tools::{Found, UnknownTool};
+use crate::tools::{Found, Tools, UnknownTool};
 use crate::work::Work;
 use broker_protocol::{ErrorKind, Failed, Request};
 use orchestrator_results::profile::WHOLE;
@@ -35,7 +35,7 @@ enum Wanted {
 }
 
 /// Makes the ordered call and publishes its events.
-pub(crate) async fn serve(engine: Rc<Engine>, order: CallOrder) {
+pub(crate) async fn serve(engine: Rc<Engine>, tools: Rc<dyn Tools>, order: CallOrder) {
     let CallOrder {
         number,
         context,
@@ -46,7 +46,7 @@ pub(crate) async fn serve(engine: Rc<Engine>, order: CallOrder) {
     } = order;
     let (wanted, subject) = match invocation {
         Invocation::Tool { name, input } => {
-            let found = engine.tools.clone().find(&name);
+            let found = tools.find(&name);
             let subject = (shown_name(&found, &name), input.clone());
             (Wanted::Tool(found, input), subject)
         }

@@ -3,7 +3,7 @@
 use crate::context::{CallContext, Invocation};
 use crate::event::Event;
 use crate::pending::Approval;
-use crate::tools::{NewTool, Registered};
+use crate::registration::{NewTool, Registered};
 use broker_protocol::{Denial, Failed, Findings, Opened, SessionGrant, Signal, Traced, Trust};
 use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};

@@ -4,7 +4,6 @@ use crate::connections;
 use crate::executor::{Connection, Dial, ExecutorError, Greeting};
 use crate::publish::{Hub, Publisher, RawEvent, Subscriber};
 use crate::refused_hosts::RefusedHosts;
-use crate::tools::{NoTools, Tools};
 use crate::unreported::Unreported;
 use broker_protocol::{
     Denial, ErrorKind, Failed, Open, Opened, Scope, SessionGrant, Traced, Trust, ZonePath, limit,
@@ -22,7 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tokio::sync::{Mutex, Semaphore};
 
 /// What a session is started with.
-pub struct Config<T = NoTools> {
+pub struct Config<T = ()> {
     /// The session to request from the executor.
     pub open: Open,
     /// The working directory of commands that name none; `None` for the project root.
@@ -66,7 +65,6 @@ impl<T: Default> Config<T> {
 pub(crate) type EndCall = Box<dyn Fn()>;
 
 pub(crate) struct Engine {
-    pub tools: Rc<dyn Tools>,
     pub profile: &'static Profile,
     pub scope: Option<Scope>,
     pub single_call: bool,
@@ -95,14 +93,14 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    pub fn new<T: Tools + 'static>(
+    /// The engine of a session, and the tools that its calls are made with.
+    pub fn new<T>(
         config: Config<T>,
         numbers: Arc<AtomicU64>,
         over: Arc<AtomicBool>,
-    ) -> Rc<Self> {
+    ) -> (Rc<Self>, T) {
         let (sanitizer, subscribers) = (Sanitizer::new(config.redactor), config.subscribers);
-        Rc::new(Self {
-            tools: Rc::new(config.tools),
+        let engine = Self {
             profile: config.profile,
             scope: config.open.scope.clone(),
             single_call: config.single_call,
@@ -125,7 +123,8 @@ impl Engine {
             refused_hosts: Rc::default(),
             found: Unreported::default(),
             connecting: Mutex::new(()),
-        })
+        };
+        (Rc::new(engine), config.tools)
     }
 
     /// The number of a call within a batch.

@@ -6,10 +6,12 @@ use crate::engine::{Config, Engine};
 use crate::event::{Body, CallResult, Event};
 use crate::pending::Approval;
 use crate::publish::EVENTS;
+use crate::registration::{NewTool, Registered};
 use crate::task;
-use crate::tools::{NewTool, Registered, Tools};
+use crate::tools::Tools;
 use broker_protocol::{Denial, ErrorKind, Failed, Opened, SessionGrant, Signal, Traced, Trust};
 use serde_json::Value;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tokio::sync::{mpsc, oneshot};
@@ -45,8 +47,8 @@ impl Session {
     pub fn start<T: Tools + 'static>(config: Config<T>) -> Self {
         let (commands, received) = mpsc::unbounded_channel();
         let (numbers, over) = (Arc::<AtomicU64>::default(), Arc::<AtomicBool>::default());
-        let engine = Engine::new(config, numbers.clone(), over.clone());
-        tokio::task::spawn_local(task::run(engine, received));
+        let (engine, tools) = Engine::new(config, numbers.clone(), over.clone());
+        tokio::task::spawn_local(task::run(engine, Rc::new(tools), received));
         Self {
             commands,
             numbers,

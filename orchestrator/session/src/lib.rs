@@ -3,6 +3,7 @@
 
 pub mod executor;
 pub mod execution;
+mod registration;
 mod call_permit;
 pub mod context;
 pub mod event;
@@ -34,6 +35,7 @@ pub use event::{ApprovalQuestion, Body, CallResult, Event};
 pub use handle::{Call, CallHandle, Session};
 pub use pending::Approval;
 pub use publish::Subscriber;
+pub use registration::{NewTool, Origin, Registered};
 pub use request::EndedRequest;
-pub use tools::{NewTool, NoTools, Origin, Registered, Tool, Tools, UnknownTool};
+pub use tools::{Tool, Tools, UnknownTool};
 pub use work::Work;

@@ -4,17 +4,22 @@ use crate::call;
 use crate::command::Command;
 use crate::engine::Engine;
 use crate::publish::RawEvent;
+use crate::tools::Tools;
 use std::rc::Rc;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::spawn_local;
 
 /// Receives commands until all handles are dropped.
-pub(crate) async fn run(engine: Rc<Engine>, mut commands: UnboundedReceiver<Command>) {
+pub(crate) async fn run(
+    engine: Rc<Engine>,
+    tools: Rc<dyn Tools>,
+    mut commands: UnboundedReceiver<Command>,
+) {
     while let Some(command) = commands.recv().await {
         let engine = engine.clone();
         // Whoever asked may be gone when the answer is ready.
         match command {
-            Command::Call(order) => drop(spawn_local(call::serve(engine, *order))),
+            Command::Call(order) => drop(spawn_local(call::serve(engine, tools.clone(), *order))),
             Command::Open(reply) => drop(spawn_local(
                 async move { reply.send(engine.opened().await) },
             )),
@@ -35,7 +40,7 @@ pub(crate) async fn run(engine: Rc<Engine>, mut commands: UnboundedReceiver<Comm
             } => {
                 let (description, schema) = (tool.description.clone(), tool.schema.to_string());
                 let (risk, timeout_s) = (tool.risk.name(), tool.timeout_s);
-                let registered = engine.tools.register(*tool);
+                let registered = tools.register(*tool);
                 if let Ok(registered) = &registered {
                     let (client_id, tool, description) =
                         (&client_id, registered.name.as_str(), description.as_str());
@@ -56,7 +61,7 @@ pub(crate) async fn run(engine: Rc<Engine>, mut commands: UnboundedReceiver<Comm
                 tool,
                 reply,
             } => {
-                let gone = engine.tools.unregister(&tool);
+                let gone = tools.unregister(&tool);
                 if gone.is_ok() {
                     let event = RawEvent::ToolUnregistered {
                         client_id: &client_id,
@@ -68,7 +73,7 @@ pub(crate) async fn run(engine: Rc<Engine>, mut commands: UnboundedReceiver<Comm
                 let _ = reply.send(gone);
             }
             Command::Tools(reply) => {
-                let _ = reply.send(engine.tools.list(engine.scope.as_ref()));
+                let _ = reply.send(tools.list(engine.scope.as_ref()));
             }
             Command::LowerTrust(trust) => engine.lower_trust(trust),
             Command::PutBack(found) => engine.found.put_back(found),

@@ -1,9 +1,9 @@
 //! What the engine asks of the tools above it. It runs calls, puts questions and publishes events; which tools exist and what their
-//! inputs mean is known only there. A front end that makes requests itself has [no tools](NoTools), and links none.
+//! inputs mean is known only there. A front end that makes requests itself has no tools, `()`, and links none.
 
-use crate::execution::Executions;
+use crate::registration::{NewTool, Registered};
 use crate::work::Work;
-use broker_protocol::{ErrorKind, Failed, Risk, Scope};
+use broker_protocol::{ErrorKind, Failed, Scope};
 use orchestrator_results::result::ToolResult;
 use serde_json::Value;
 use std::pin::Pin;
@@ -59,45 +59,6 @@ pub struct UnknownTool {
     pub why: Failed,
 }
 
-/// A tool to register.
-#[derive(Debug)]
-pub struct NewTool {
-    /// The owner of the tool. A policy knows the tool by this and never by its bare name.
-    pub origin: Origin,
-    /// For the model: what it does.
-    pub description: String,
-    /// Its input, as JSON Schema 2020-12.
-    pub schema: Value,
-    /// How much harm it can do, according to its owner.
-    pub risk: Risk,
-    /// How long a call may take, in seconds.
-    pub timeout_s: u32,
-    /// Receives the tool's calls.
-    pub executions: Executions,
-}
-
-/// A tool's owner, and the owner's name for it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Origin {
-    /// A server, which has to be added first.
-    Server { server: String, tool: String },
-    /// A client of the session.
-    Client { tool: String },
-}
-
-/// The name under which a tool was registered.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Registered {
-    /// The tool's name in this session.
-    pub name: String,
-    /// A note for the user: the name differs from the expected one.
-    pub warning: Option<String>,
-}
-
-/// No tools: the front end makes its requests itself.
-#[derive(Debug, Default)]
-pub struct NoTools;
-
 fn none() -> Failed {
     Failed {
         kind: ErrorKind::UnknownTool,
@@ -105,7 +66,8 @@ fn none() -> Failed {
     }
 }
 
-impl Tools for NoTools {
+/// No tools: the front end makes its requests itself.
+impl Tools for () {
     fn find(self: Rc<Self>, _: &str) -> Found {
         Err(UnknownTool {
             tool: String::new(),

@@ -5,73 +5,23 @@ mod members;
 mod outside;
 mod perform;
 mod state;
+mod toolbox;
 mod view;
 
+pub use toolbox::Toolbox;
+
 use crate::plan::Plan;
-use crate::registry::{Entry, Registry, RegistryError};
+use crate::registry::Entry;
 use broker_protocol::{Failed, Scope};
 use lookup::{PlannedCall, PlannedWork, plan};
 use orchestrator_results::result::ToolResult;
 use orchestrator_session::tools::{Calling, Found};
 use orchestrator_session::{NewTool, Registered, Tool, Tools, UnknownTool, Work, spans};
-use orchestrator_web::WebClient;
 use serde_json::Value;
-use std::cell::RefCell;
 use std::rc::Rc;
-use tokio::sync::Mutex;
 
 /// What a session of the engine with tools is started with.
 pub type Config = orchestrator_session::Config<Toolbox>;
-
-/// The tools of a session, and what they need besides the executor.
-#[derive(Default)]
-pub struct Toolbox {
-    registry: RefCell<Registry>,
-    /// Access to the web; without it, no web tool works.
-    web: Option<WebClient>,
-    /// Held while a state file is read and replaced.
-    state: Mutex<()>,
-}
-
-impl Toolbox {
-    /// The tools of `registry`, which reach the web by `web`.
-    pub fn new(registry: Registry, web: Option<WebClient>) -> Self {
-        Self {
-            registry: RefCell::new(registry),
-            web,
-            state: Mutex::default(),
-        }
-    }
-
-    /// The tool with this name or alias.
-    ///
-    /// # Errors
-    /// See [`Registry::get`].
-    pub fn get(&self, name: &str) -> Result<Entry, RegistryError> {
-        self.registry.borrow().get(name)
-    }
-
-    /// The registry, before the session begins.
-    pub fn registry(&mut self) -> &mut Registry {
-        self.registry.get_mut()
-    }
-
-    /// With other access to the web.
-    pub fn with_web(self, change: impl FnOnce(WebClient) -> WebClient) -> Self {
-        Self {
-            web: self.web.map(change),
-            ..self
-        }
-    }
-
-    /// With the tools about the agent itself; see [`Registry::with_models`].
-    pub fn with_models(self) -> Self {
-        Self {
-            registry: RefCell::new(self.registry.into_inner().with_models()),
-            ..self
-        }
-    }
-}
 
 impl Tools for Toolbox {
     fn find(self: Rc<Self>, name: &str) -> Found {

@@ -1,6 +1,6 @@
 //! Calls that the executor permits but does not carry out: web requests, tools of clients or servers, and those about the agent itself.
 
-use super::Toolbox;
+use super::toolbox::Toolbox;
 use crate::agent_call::AgentCall;
 use crate::input_error::InputError;
 use crate::registry::ClientTool;

@@ -1,7 +1,8 @@
 //! Carries out one planned call that is not a batch.
 
 use super::lookup::{PlannedCall, PlannedWork};
-use super::{Toolbox, outside, state, view};
+use super::toolbox::Toolbox;
+use super::{outside, state, view};
 use crate::batch::nested;
 use crate::plan::{Plan, Planned};
 use crate::test_results;

@@ -1,6 +1,6 @@
 //! The tools whose state is a file in the central root. The file is read, changed here and replaced.
 
-use super::Toolbox;
+use super::toolbox::Toolbox;
 use crate::state::StateCommand;
 use broker_protocol::{ErrorKind, Failed, FileReply, Request, State, StateChange};
 use orchestrator_results::metadata::{Details, Metadata};
