@@ -29,8 +29,11 @@ const HARMLESS: [&str; 16] = [
 
 /// Settings that may have these words: how a repository stores objects and refs, and who shares it. A later git takes more than these
 /// for storage, such as the path of a directory, and any mode for sharing.
-/// Sources: git, Documentation/config/extensions.adoc; core.sharedRepository and what `git init --shared` writes (setup.c).
-const WORDS: [(&str, &[&str]); 3] = [
+/// Sources: git, Documentation/config/extensions.adoc; core.sharedRepository and what `git init --shared` writes (setup.c); Cargo,
+/// src/cargo/sources/git/utils.rs (`reset`).
+const WORDS: [(&str, &[&str]); 4] = [
+    // It is the default.
+    ("core.autocrlf", &["false"]),
     ("extensions.objectformat", &["sha1", "sha256"]),
     ("extensions.refstorage", &["files", "reftable"]),
     (
@@ -245,6 +248,7 @@ mod tests {
             "[core]\n\tsharedRepository = 1\n[receive]\n\tdenyNonFastforwards = true\n",
             "[core]\n\tsharedrepository = everybody\n",
             "[core]\n\tsharedrepository = 0660\n",
+            "[core]\n\tbare = false\n\tautocrlf = false\n",
             "[remote \"a.b]\"]\n url = git@host.invalid:a/b.git\n",
         ] {
             assert!(is_harmless_git_config(text.as_bytes()), "{text}");
@@ -288,6 +292,7 @@ mod tests {
             "[extensions]\n\trefStorage = files:///home/u/other/.git",
             "[extensions]\n\tobjectFormat = sha1:x",
             "[core]\n\tsharedRepository = 0666",
+            "[core]\n\tautocrlf = true",
             "[core]\n\tsharedRepository = 02777",
             "[core]\n\tsharedRepository = x",
             "[receive]\n\tprocReceiveRefs = x",

@@ -215,6 +215,57 @@ fn new_repositories_know_of_modes(place: Place) {
     );
 }
 
+/// Where Cargo would keep a bare repository.
+const CARGOS: &str = "git/db/dep-0123456789abcdef";
+
+/// Ways to get settings that run a program into a repository at such a place, or one that was there away from it.
+const CARGOS_ATTACKS: [&str; 18] = [
+    "git init -q --bare $D; git -C $D config core.fsmonitor 'touch ~/ran'",
+    "git init -q --bare $D; printf \"$EVIL\" >> $D/config",
+    "mkdir -p $D; printf \"$EVIL\" > $D/config; mkdir $D/objects $D/refs; echo ref: refs/heads/m > $D/HEAD",
+    "mkdir -p n/db/${D##*/}; printf \"$EVIL\" > n/db/${D##*/}/config; mv n git; mkdir $D/objects $D/refs; echo ref: refs/heads/m > $D/HEAD",
+    "mkdir -p git/n/${D##*/}; printf \"$EVIL\" > git/n/${D##*/}/config; mv git/n git/db; mkdir $D/objects $D/refs; echo ref: refs/heads/m > $D/HEAD",
+    "mkdir -p git/db/n; printf \"$EVIL\" > git/db/n/config; mv git/db/n $D; mkdir $D/objects $D/refs; echo ref: refs/heads/m > $D/HEAD",
+    "mkdir -p n/objects n/refs git/db; printf \"$EVIL\" > n/config; mv n $D; echo ref: refs/heads/m > $D/HEAD",
+    "mkdir -p $D; echo ref: refs/heads/m > $D/HEAD; mv git x; cd x/db/*; printf \"$EVIL\" > config; mkdir objects refs",
+    "mkdir -p $D; echo ref: refs/heads/m > $D/HEAD; mv git/db git/x; cd git/x/*; printf \"$EVIL\" > config; mkdir objects refs",
+    "mkdir -p $D; echo ref: refs/heads/m > $D/HEAD; mv $D x; cd x; printf \"$EVIL\" > config; mkdir objects refs",
+    "git init -q --bare $D; mv git x; printf \"$EVIL\" > x/db/${D##*/}/config",
+    "git init -q --bare $D; mv $D x; printf \"$EVIL\" > x/config",
+    "git init -q --bare $D; mkdir n; printf \"$EVIL\" > n/config; ln -sf ../../../n/config $D/config",
+    "git init -q --bare $D; mkdir -p n/db/${D##*/}; printf \"$EVIL\" > n/db/${D##*/}/config; cp -rn git/. n; exchange n git",
+    "git init -q --bare $D; mkdir -p $D/hooks; echo x > $D/hooks/reference-transaction; chmod +x $D/hooks/reference-transaction",
+    "mkdir -p $D/hooks; echo x > $D/hooks/reference-transaction; chmod +x $D/hooks/*; mkdir $D/objects $D/refs; echo ref: refs/heads/m > $D/HEAD",
+    "mkdir -p n/${D##*/}; printf \"$EVIL\" > n/${D##*/}/config; mkdir git; ln -s ../n git/db; mkdir $D/objects $D/refs; echo ref: refs/heads/m > $D/HEAD",
+    "git init -q --bare git/DB/${D##*/}; printf \"$EVIL\" >> git/DB/${D##*/}/config",
+];
+
+place_test!(settings_of_cargos_repositories_run_nothing);
+fn settings_of_cargos_repositories_run_nothing(place: Place) {
+    let kept = KeptWorld::of(scene(place, true));
+    let evil = "[core]\\n\\tfsmonitor = touch ~/ran\\n";
+    let exchange = "exchange() { python3 -c \"import ctypes; ctypes.CDLL(None).renameat2(-100, b'$1', -100, b'$2', 2)\"; }";
+    for attack in CARGOS_ATTACKS {
+        let script = format!("D={CARGOS}; EVIL='{evil}'; {exchange}\n{attack}");
+        kept.contains(&script, |world| {
+            let look = "set +e; shopt -s nullglob globstar
+                for head in **/HEAD; do cd ${head%/*} && { git rev-parse -q --git-dir > /dev/null && git config core.fsmonitor
+                [ $(git rev-parse --git-dir) = . ] && [ -x hooks/reference-transaction ] && echo hook; cd $OLDPWD; } 2> /dev/null; done; true";
+            !on_host(world, look).is_empty()
+        });
+    }
+    // Over what was there before, none comes about at such a place either.
+    let world = kept.restore();
+    on_host(
+        world,
+        &format!("mkdir -p {CARGOS}; echo x > {CARGOS}/notes"),
+    );
+    let said = denied(&Session::open(world).bash(&format!("git init -q --bare {CARGOS}")));
+    assert!(said.contains("would come about over a directory"), "{said}");
+    let is_one = format!("git -C {CARGOS} rev-parse --is-bare-repository");
+    assert_eq!(on_host(world, &is_one), "false\n");
+}
+
 /// `lazaret run` with this directory as its root.
 fn in_root(world: &World, root: &str, script: &str) -> Command {
     let central = world.home.join(format!("central of {root}"));

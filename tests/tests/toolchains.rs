@@ -2,11 +2,11 @@
 //! found.
 
 use broker_protocol::Tier;
-use lazaret_tests::{LIMIT, Place, World, place_test, run};
+use lazaret_tests::{Finished, LIMIT, Place, World, place_test, run};
 use serde_json::Value;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 fn program(world: &World, path: &Path) {
@@ -20,12 +20,7 @@ fn with_path<'c>(command: &'c mut Command, directory: &Path) -> &'c mut Command 
 }
 
 /// Runs `words` in a cell of somebody with `directory` in their `PATH`.
-fn in_cell(
-    world: &World,
-    directory: &Path,
-    options: &[&str],
-    words: &[&str],
-) -> lazaret_tests::process::Finished {
+fn in_cell(world: &World, directory: &Path, options: &[&str], words: &[&str]) -> Finished {
     let mut command = world.lazaret("run");
     command.args(options).arg("--").args(words);
     run(with_path(&mut command, directory), LIMIT)
@@ -232,4 +227,144 @@ fn package_managers_do_not_wait_for_a_network_that_is_not_there(place: Place) {
             );
         }
     }
+}
+
+/// Cargo alone, where every user can run it; `None` where this process has none. It needs no compiler to resolve and vendor.
+fn cargo(world: &World) -> Option<PathBuf> {
+    let sysroot = Command::new("rustc").args(["--print", "sysroot"]).output();
+    let sysroot = String::from_utf8(sysroot.ok()?.stdout).ok()?;
+    let copy = world.outside.join("cargo");
+    let bytes = fs::read(Path::new(sysroot.trim()).join("bin/cargo")).ok()?;
+    // Not written by this process: what another test starts at this moment would have it open for writing.
+    let mut install = Command::new("install");
+    install.args(["-m", "755", "/dev/stdin"]).arg(&copy);
+    lazaret_tests::process::run_with_input(&mut install, &bytes, LIMIT).success();
+    Some(copy)
+}
+
+/// `lazaret run` of a script in which `cargo` is that program.
+fn run_cargo(world: &World, cargo: &Path, script: &str) -> Finished {
+    let cargo = cargo.display().to_string();
+    let mut command = world.lazaret("run");
+    command.args(["-v", "--read", &cargo, "--env", "CARGO_NET_OFFLINE=false"]);
+    let script = script.replace("cargo ", &format!("{cargo} "));
+    run(command.args(["--", "bash", "-ec", &script]), LIMIT)
+}
+
+/// A project with a git dependency, in a repository that it contains; `$MORE` is one more file of that.
+const GIT_DEPENDENCY: &str = r#"mkdir -p $D/src src; cd $D; git init -q -b main; touch $MORE
+    printf '[package]\nname = "dep"\nversion = "0.1.0"\nedition = "2021"\n' > Cargo.toml; echo 'pub fn f() {}' > src/lib.rs
+    mkdir -p .github/workflows .cargo; echo '{}' > .github/workflows/ci.yml; echo '[net]' > .cargo/config.toml
+    git add -f .; git -c user.name=t -c user.email=t@t.invalid commit -qm one; cd - > /dev/null; git clone -q --bare $D dep.git
+    printf '[package]\nname = "p"\nversion = "0.1.0"\nedition = "2021"\n[dependencies]\ndep = { git = "file://%s/dep.git" }\n' $PWD > Cargo.toml
+    echo 'fn main() { dep::f() }' > src/main.rs"#;
+
+place_test!(cargo_fetches_git_dependencies);
+fn cargo_fetches_git_dependencies(place: Place) {
+    let world = World::new(place);
+    let Some(cargo) = cargo(&world) else {
+        println!("{place}: no cargo; not run");
+        return;
+    };
+    let dependency = world.outside.join("d");
+    let set_up = format!("D={}; MORE=f; {GIT_DEPENDENCY}", dependency.display());
+    world.set_up(&set_up);
+    run_cargo(&world, &cargo, "cargo generate-lockfile").success();
+    let databases = world.central.join("caches/cargo/git/db");
+    let is_bare = format!(
+        "git -C {}/dep-* rev-parse --is-bare-repository",
+        databases.display()
+    );
+    assert_eq!(world.set_up(&is_bare), "true\n");
+    // In a later session it is updated, with what has come since, and Cargo reads it.
+    world.set_up(&format!(
+        "cd {}; echo 'pub fn g() {{}}' >> src/lib.rs; git -c user.name=t -c user.email=t@t.invalid commit -qam two; git push -q {} main",
+        dependency.display(),
+        world.project.join("dep.git").display()
+    ));
+    run_cargo(&world, &cargo, "cargo update; cargo vendor > /dev/null").success();
+    let vendored = fs::read_to_string(world.project.join("vendor/dep/src/lib.rs")).unwrap();
+    assert!(vendored.contains("fn g"), "{vendored}");
+}
+
+place_test!(a_git_dependency_with_a_protected_file_fails_and_names_it);
+fn a_git_dependency_with_a_protected_file_fails_and_names_it(place: Place) {
+    let world = World::new(place);
+    let Some(cargo) = cargo(&world) else {
+        println!("{place}: no cargo; not run");
+        return;
+    };
+    let dependency = world.outside.join("d");
+    world.set_up(&format!(
+        "D={}; MORE=.envrc; {GIT_DEPENDENCY}",
+        dependency.display()
+    ));
+    let refused = run_cargo(&world, &cargo, "cargo generate-lockfile");
+    let errors = refused.errors();
+    assert!(refused.code() != 0, "{errors}");
+    let named = errors.lines().find(|line| {
+        line.contains("denied: write central:caches/cargo/git/checkouts/")
+            && line.contains("/.envrc:")
+    });
+    assert!(
+        named.is_some_and(|line| line.contains("can run outside the sandbox what makes it")),
+        "{errors}"
+    );
+    let find = format!("find {} -name .envrc", world.central.display());
+    assert_eq!(world.set_up(&find), "");
+}
+
+/// A registry in a directory, with one crate, of which a file is protected.
+const REGISTRY: &str = r#"mkdir -p lz-dep-0.1.0/src reg/index/lz/-d src; echo > src/lib.rs; echo > lz-dep-0.1.0/src/lib.rs; echo x > lz-dep-0.1.0/.envrc
+    printf '[package]\nname = "lz-dep"\nversion = "0.1.0"\nedition = "2021"\n' > lz-dep-0.1.0/Cargo.toml
+    tar czf reg/lz-dep-0.1.0.crate lz-dep-0.1.0; rm -r lz-dep-0.1.0; sum=$(sha256sum reg/lz-dep-0.1.0.crate | cut -c1-64)
+    printf '{"name":"lz-dep","vers":"0.1.0","deps":[],"cksum":"%s","features":{},"yanked":false}\n' $sum > reg/index/lz/-d/lz-dep
+    printf '[package]\nname = "p"\nversion = "0.1.0"\nedition = "2021"\n[dependencies]\nlz-dep = "0.1.0"\n' > Cargo.toml
+    printf '[source.crates-io]\nreplace-with = "l"\n[source.l]\nlocal-registry = "%s/reg"\n' $PWD > local.toml"#;
+
+place_test!(vendoring_a_crate_with_a_protected_file_fails_whole_and_names_it);
+fn vendoring_a_crate_with_a_protected_file_fails_whole_and_names_it(place: Place) {
+    let world = World::new(place);
+    let Some(cargo) = cargo(&world) else {
+        println!("{place}: no cargo; not run");
+        return;
+    };
+    world.set_up(REGISTRY);
+    let vendor = "cargo --offline --config local.toml vendor --respect-source-config";
+    let refused = run_cargo(&world, &cargo, vendor);
+    let errors = refused.errors();
+    assert!(refused.code() != 0, "{errors}");
+    let named = errors
+        .lines()
+        .find(|line| line.contains("denied: write vendor/") && line.contains("/.envrc:"));
+    assert!(
+        named.is_some_and(|line| line.contains("can run outside the sandbox what makes it")),
+        "{errors}"
+    );
+    assert_eq!(world.set_up("find vendor -type f"), "");
+    // The control, and the remedy: outside it is vendored with that file.
+    let outside = vendor.replace(
+        "cargo ",
+        &format!("CARGO_HOME=~/.cargo {} ", cargo.display()),
+    );
+    world.set_up(&format!(
+        "{outside} > /dev/null; test -s vendor/lz-dep/.envrc"
+    ));
+}
+
+place_test!(a_bare_repository_elsewhere_is_refused_with_the_remedy);
+fn a_bare_repository_elsewhere_is_refused_with_the_remedy(place: Place) {
+    let world = World::new(place);
+    let mut command = world.lazaret("run");
+    command.args(["-v", "--", "git", "init", "-q", "--bare", "store"]);
+    let errors = run(&mut command, LIMIT).errors();
+    assert!(
+        errors.contains("call the directory `store.git`"),
+        "{errors}"
+    );
+    assert!(
+        !errors.contains("that no command of this session has made"),
+        "{errors}"
+    );
+    world.in_cell("git init -q --bare store.git").success();
 }

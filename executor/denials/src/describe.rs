@@ -11,8 +11,10 @@ use executor_spec::refusals::{Cause, Refusal};
 use executor_spec::sandbox::SandboxSpec;
 use policies::{Access, network, remedy_of_name, rule_of_name};
 use policies_guard::{
-    ProtectedName, Repository, SHELL_CHARACTERS, as_git_directory, is_in_git_directory,
+    MemberKind, ProtectedName, Repository, SHELL_CHARACTERS, as_git_directory, is_in_git_directory,
+    may_be_git_directory,
 };
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -63,28 +65,52 @@ pub fn describe(refusal: &Refusal, spec: &SandboxSpec) -> Option<Denial> {
     })
 }
 
-/// The denial for a repository over a directory that was there before.
+/// The denial for a repository over a directory that was there before, or in one that may be none.
 fn repository(refusal: &Refusal, spec: &SandboxSpec) -> Denial {
     let path = refusal.path();
     let by_name = path
         .file_name()
         .and_then(|name| Repository::by_name(name.as_bytes()));
-    let directory = path.parent().filter(|_| by_name.is_some()).unwrap_or(path);
     let program = by_name.map_or("git", |kind| kind.program);
-    let why = "A repository would come about over a directory that no command of this session has made: the user's git, and a shell \
-               prompt, would go by it there.";
-    let advice = format!(
-        "make it in a new directory, or run `{program} init` in {} outside the sandbox",
-        directory.to_string_lossy().escape_debug()
-    );
+    let directory = path
+        .parent()
+        .filter(|_| by_name.is_some() || is_part(path))
+        .unwrap_or(path);
+    let (why, remedy) = match by_name {
+        None if is_part_elsewhere(path) => elsewhere(directory),
+        Some(_) | None => {
+            let why = "A repository would come about over a directory that no command of this session has made: the user's git, and a shell \
+                       prompt, would go by it there.";
+            let advice = format!(
+                "make it in a new directory, or run `{program} init` in {} outside the sandbox",
+                directory.to_string_lossy().escape_debug()
+            );
+            (why.to_owned(), Remedy::Advice(advice))
+        }
+    };
     let by = Barrier::Layer(Layer::ProtectedNames, None);
-    Denial::new(
-        refusal.kind,
-        by_zone(refusal, spec),
-        by,
-        why,
-        Remedy::Advice(advice),
-    )
+    Denial::new(refusal.kind, by_zone(refusal, spec), by, why, remedy)
+}
+
+/// Whether this is, by its name, a necessary part of a repository of any name.
+fn is_part(path: &Path) -> bool {
+    path.file_name()
+        .is_some_and(|name| Repository::member(name.as_bytes()).is_some())
+}
+
+/// The same in a directory that may be no repository, by its name and place.
+fn is_part_elsewhere(path: &Path) -> bool {
+    let may_be = |directory: &Path| may_be_git_directory(directory.as_os_str().as_bytes());
+    is_part(path) && path.parent().is_some_and(|directory| !may_be(directory))
+}
+
+/// Why a directory may be no repository, and what to do.
+fn elsewhere(directory: &Path) -> (String, Remedy) {
+    let why = "It would make the directory a repository whose settings and hooks nothing protects: commands make bare repositories only in \
+               directories called `NAME.git`, or where Cargo keeps them (`git/db`).";
+    let name = directory.file_name().unwrap_or_default().to_string_lossy();
+    let advice = format!("call the directory `{}.git`", name.escape_debug());
+    (why.to_owned(), Remedy::Advice(advice))
 }
 
 /// What was found of new names that nobody has taken away; `None` for a refusal.
@@ -368,6 +394,9 @@ fn by_object(refusal: &Refusal, target: String, spec: &SandboxSpec) -> Denial {
             );
             (why, Remedy::Advice("choose another name for the branch".to_owned()))
         }
+        None if refusal.kind == AttemptKind::Write && is_outside_git(path) => {
+            elsewhere(path.parent().unwrap_or(path))
+        }
         None => {
             let why = "It is protected although its name is not: it is the same file as a protected one, lies in a protected place, or is part of a repository.";
             (why.to_owned(), Remedy::Nothing)
@@ -383,6 +412,17 @@ fn is_head(path: &Path) -> bool {
         && path
             .parent()
             .is_some_and(|directory| is_in_git_directory(directory.as_os_str().as_bytes()))
+}
+
+/// Whether this would be the `HEAD` of a repository in a directory that may be none.
+fn is_outside_git(path: &Path) -> bool {
+    let is_head = |name: &OsStr| {
+        Repository::member(name.as_bytes())
+            .is_some_and(|(_, member)| member.kind == MemberKind::Head)
+    };
+    path.file_name().is_some_and(is_head)
+        && is_part_elsewhere(path)
+        && !is_in_git_directory(path.as_os_str().as_bytes())
 }
 
 /// The rule that protects a name of a zone, or the one for which it is in transit.

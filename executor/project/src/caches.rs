@@ -14,15 +14,15 @@ struct Cache {
     variable: &'static str,
     /// Its directory below [`CACHES`].
     folder: &'static str,
-    /// For a cache in which programs look for downloads: a subdirectory that has entries in each of its directories once
+    /// For a cache in which programs look for downloads: subdirectories of which one has an entry in one of its directories once
     /// something was downloaded. Without a network, a profile may show the user's cache instead, which commands cannot write.
-    fetched: Option<&'static str>,
+    fetched: Option<&'static [&'static str]>,
 }
 
 const fn cache(
     variable: &'static str,
     folder: &'static str,
-    fetched: Option<&'static str>,
+    fetched: Option<&'static [&'static str]>,
 ) -> Cache {
     Cache {
         variable,
@@ -32,17 +32,17 @@ const fn cache(
 }
 
 const ALL: [Cache; 9] = [
-    cache("BUN_INSTALL_CACHE_DIR", "bun", Some("")),
-    cache("CARGO_HOME", "cargo", Some("registry/cache")),
+    cache("BUN_INSTALL_CACHE_DIR", "bun", Some(&[""])),
+    cache("CARGO_HOME", "cargo", Some(&["registry/cache", "git/db"])),
     cache("CCACHE_DIR", "ccache", None),
     cache("GOCACHE", "go-build", None),
-    cache("GOMODCACHE", "go-mod", Some("cache/download")),
+    cache("GOMODCACHE", "go-mod", Some(&["cache/download"])),
     // npm writes there even to install what it finds there.
     cache("npm_config_cache", "npm", None),
     cache("PIP_CACHE_DIR", "pip", None),
     cache("UV_CACHE_DIR", "uv", None),
     // Of Yarn 2 and later.
-    cache(YARN_FOLDER, "yarn", Some("metadata")),
+    cache(YARN_FOLDER, "yarn", Some(&["metadata"])),
 ];
 
 /// The cache variables for the environment of cells that can reach a host, or none: without those
@@ -80,10 +80,13 @@ fn is_own(
         None => !passed,
         Some(_) if online => true,
         // Without this variable, Go keeps modules below GOPATH.
-        Some(folder) => {
+        Some(folders) => {
             let elsewhere =
                 passed || rules.offline.contains_key(variable) || rules.set.contains_key("GOPATH");
-            !elsewhere || has_fetched(&place.join(folder))
+            !elsewhere
+                || folders
+                    .iter()
+                    .any(|folder| has_fetched(&place.join(folder)))
         }
     }
 }

@@ -9,7 +9,7 @@ use nix::fcntl::AtFlags;
 use nix::sys::stat::fstatat;
 use policies_guard::{
     Member, MemberKind, Protection, Repository, Rule, Verdict, is_in_git_directory,
-    may_be_git_directory,
+    leads_to_git_place, may_be_git_directory,
 };
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -58,6 +58,17 @@ impl AccessRules {
         from: &Path,
         to: &Path,
     ) -> Result<Verdict> {
+        let places = self.may_carry_places(parent, name, from, to)?;
+        places.and_try(|| self.may_carry_heads(parent, name, from, to))
+    }
+
+    fn may_carry_heads(
+        &self,
+        parent: &OwnedFd,
+        name: &OsStr,
+        from: &Path,
+        to: &Path,
+    ) -> Result<Verdict> {
         let called_git = |path: &Path| {
             path.file_name()
                 .is_some_and(|name| may_be_git_directory(name.as_bytes()))
@@ -82,6 +93,25 @@ impl AccessRules {
             let open =
                 || in_git() && !repository.is_completed_by(head, |member| has(directory, member));
             Ok(Verdict::refuse_if(!may_be && !open(), Rule::Structure))
+        })
+    }
+
+    /// The same for a directory above Cargo's repositories, which are such by their place: no move brings what lies in it to such a
+    /// place or away from one.
+    fn may_carry_places(
+        &self,
+        parent: &OwnedFd,
+        name: &OsStr,
+        from: &Path,
+        to: &Path,
+    ) -> Result<Verdict> {
+        let leads = |path: &Path| leads_to_git_place(path.as_os_str().as_bytes());
+        if !leads(from) && !leads(to) {
+            return Ok(Verdict::Allow);
+        }
+        each_entry(parent, name, |_, path| {
+            let stays = self.is_in_git(&from.join(path)) == self.is_in_git(&to.join(path));
+            Ok(Verdict::refuse_if(!stays, Rule::Structure))
         })
     }
 

@@ -211,8 +211,47 @@ pub(crate) fn is_git_name(name: &[u8]) -> bool {
     git.has_name(name)
 }
 
+/// Directories below `CARGO_HOME` in which Cargo keeps the bare repositories of git dependencies (`git/db/NAME-HASH`).
+const CARGO_DATABASES: [&[u8]; 2] = [b"git", b"db"];
+/// Hexadecimal digits of the hash in such a name.
+const CARGO_HASH_LEN: usize = 16;
+
+/// Whether the last of these names of a path is a repository to git by its name, or is one of Cargo's by its place. What settings
+/// name is protected there.
+fn is_git_place(names: &[impl AsRef<[u8]>]) -> bool {
+    let Some((last, above)) = names.split_last() else {
+        return false;
+    };
+    is_git_name(last.as_ref()) || ends_with(above, &CARGO_DATABASES) && is_cargo_name(last.as_ref())
+}
+
+fn is_cargo_name(name: &[u8]) -> bool {
+    let name = fold(name);
+    let dash = name.iter().rposition(|byte| *byte == b'-');
+    dash.is_some_and(|dash| {
+        let hash = &name[dash + 1..];
+        hash.len() == CARGO_HASH_LEN && hash.iter().all(u8::is_ascii_hexdigit)
+    })
+}
+
+fn ends_with(names: &[impl AsRef<[u8]>], end: &[&[u8]]) -> bool {
+    let start = names.len().checked_sub(end.len());
+    start.is_some_and(|start| {
+        let pairs = names[start..].iter().zip(end);
+        pairs
+            .into_iter()
+            .all(|(name, end)| fold(name.as_ref()).eq_ignore_ascii_case(end))
+    })
+}
+
+/// Whether a directory below `relative` may be a repository by its place, and be none where `relative` has another name.
+pub fn leads_to_git_place(relative: &[u8]) -> bool {
+    let names: Vec<&[u8]> = relative.split(|byte| *byte == b'/').collect();
+    (1..=CARGO_DATABASES.len()).any(|count| ends_with(&names, &CARGO_DATABASES[..count]))
+}
+
 /// Whether the directory `relative`, a path in a zone, may be a repository: what git runs by it is protected there. That is
-/// one called `.git` or `NAME.git`, and below it a linked worktree's and a submodule's.
+/// one called `.git` or `NAME.git`, one of Cargo's, and below it a linked worktree's and a submodule's.
 pub fn may_be_git_directory(relative: &[u8]) -> bool {
     /// What a repository has besides submodules: none is below it.
     const NO_MODULES: [&[u8]; 7] = [
@@ -226,10 +265,13 @@ pub fn may_be_git_directory(relative: &[u8]) -> bool {
     ];
     let names: Vec<Cow<[u8]>> = relative.split(|byte| *byte == b'/').map(fold).collect();
     let is = |name: &[u8], other: &[u8]| name.eq_ignore_ascii_case(other);
-    let Some(git) = names.iter().rposition(|name| is_git_name(name)) else {
+    let Some(git) = (1..=names.len())
+        .rev()
+        .find(|end| is_git_place(&names[..*end]))
+    else {
         return false;
     };
-    let mut below = &names[git + 1..];
+    let mut below = &names[git..];
     if let [worktrees, _, rest @ ..] = below
         && is(worktrees, b"worktrees")
     {
@@ -260,31 +302,39 @@ pub fn may_be_dot_git(name: &[u8]) -> bool {
         .any(|git| name[..end].eq_ignore_ascii_case(git))
 }
 
-/// Whether a path has a name that git keeps repositories by: below it `HEAD` is an ordinary name.
+/// Whether a path has a name or place in which git keeps repositories: below it `HEAD` is an ordinary name.
 pub fn is_in_git_directory(relative: &[u8]) -> bool {
-    relative.split(|byte| *byte == b'/').any(is_git_name)
+    let names: Vec<&[u8]> = relative.split(|byte| *byte == b'/').collect();
+    (1..=names.len()).any(|end| is_git_place(&names[..end]))
 }
 
-/// The path as which `relative` counts: `NAME.git` is protected like `.git`. `None` where it is that already. It has as many
-/// names.
+/// The path as which `relative` counts: `NAME.git` and Cargo's repositories are protected like `.git`. `None` where it is that
+/// already. It has as many names.
 pub fn as_git_directory(relative: &[u8]) -> Option<Vec<u8>> {
     // Most paths have none.
-    if relative.is_ascii()
-        && !relative
-            .windows(4)
-            .any(|four| four.eq_ignore_ascii_case(b".git"))
-    {
+    let has = |part: &[u8]| {
+        relative
+            .windows(part.len())
+            .any(|window| window.eq_ignore_ascii_case(part))
+    };
+    if relative.is_ascii() && !has(b".git") && !has(b"git/db/") {
         return None;
     }
-    let mut names: Vec<&[u8]> = relative.split(|byte| *byte == b'/').collect();
-    let mut changed = false;
-    for name in names
-        .iter_mut()
-        .filter(|name| name.len() > b".git".len() && is_git_name(name))
-    {
-        (*name, changed) = (b".git", true);
-    }
-    changed.then(|| names.join(&b'/'))
+    let names: Vec<&[u8]> = relative.split(|byte| *byte == b'/').collect();
+    let is_other = |end: usize| {
+        let name = names[end - 1];
+        !(name.len() == b".git".len() && is_git_name(name)) && is_git_place(&names[..end])
+    };
+    let counts: Vec<&[u8]> = (1..=names.len())
+        .map(|end| {
+            if is_other(end) {
+                b".git"
+            } else {
+                names[end - 1]
+            }
+        })
+        .collect();
+    (counts != names).then(|| counts.join(&b'/'))
 }
 
 #[cfg(test)]
@@ -432,6 +482,9 @@ mod tests {
             ".git/modules/a/b",
             ".git/worktrees/w/modules/s",
             ".git/x.git",
+            "caches/cargo/git/db/dep-0123456789abcdef",
+            ".cargo/GIT/Db/a-b-0123456789ABCDEF",
+            "git/db/dep-0123456789abcdef/modules/s",
         ] {
             assert!(may_be_git_directory(path.as_bytes()), "{path}");
         }
@@ -448,6 +501,15 @@ mod tests {
             ".git/modules/s/refs",
             "x.git/y",
             ".gitx",
+            "git/db",
+            "git/db/dep",
+            "git/db/dep-0123456789abcde",
+            "git/db/dep-0123456789abcdeg",
+            "git/db/0123456789abcdef",
+            "git/db/x/dep-0123456789abcdef",
+            "db/dep-0123456789abcdef",
+            "git/checkouts/dep-0123456789abcdef",
+            "git/db/dep-0123456789abcdef/refs",
         ] {
             assert!(!may_be_git_directory(path.as_bytes()), "{path}");
         }
@@ -459,6 +521,10 @@ mod tests {
             ("bare.git/config", ".git/config"),
             ("a/B.GIT/x/c.git", "a/.git/x/.git"),
             ("x.git", ".git"),
+            (
+                "c/git/db/dep-0123456789abcdef/config",
+                "c/git/db/.git/config",
+            ),
         ] {
             assert_eq!(
                 as_git_directory(path.as_bytes()).as_deref(),
@@ -466,8 +532,34 @@ mod tests {
                 "{path}"
             );
         }
-        for path in ["", ".git/config", "a/.git", "git/config", "x.gitx"] {
+        for path in [
+            "",
+            ".git/config",
+            "a/.git",
+            "git/config",
+            "x.gitx",
+            "git/db/x",
+        ] {
             assert_eq!(as_git_directory(path.as_bytes()), None, "{path}");
         }
+    }
+
+    #[test]
+    fn directories_above_cargos_repositories_are_known() {
+        for path in ["git", "a/Git", "a/git/db", "git/DB"] {
+            assert!(leads_to_git_place(path.as_bytes()), "{path}");
+        }
+        for path in [
+            "",
+            "a",
+            "db",
+            "git/x",
+            ".git",
+            "git/db/dep-0123456789abcdef",
+        ] {
+            assert!(!leads_to_git_place(path.as_bytes()), "{path}");
+        }
+        assert!(is_in_git_directory(b"git/db/dep-0123456789abcdef/x/y"));
+        assert!(!is_in_git_directory(b"git/db/dep/x") && !is_in_git_directory(b"git/db"));
     }
 }
