@@ -4,10 +4,8 @@
 //! sets the proxy. Pure: callers read the files and the environment.
 
 use crate::credential_table::SourceEntry;
-use crate::credentials::{CredentialSource, source};
-use crate::error::PolicyError;
-use crate::host::{Host, HostPath};
-use crate::resolve::Policies;
+use crate::credentials::CredentialSource;
+use crate::host::HostPath;
 use crate::value;
 use broker_protocol::limit;
 use policies_targets::address::Net;
@@ -269,68 +267,6 @@ pub struct ProxySettings {
 
 fn paths<S: Serializer>(paths: &[PathBuf], out: S) -> Result<S::Ok, S::Error> {
     out.collect_seq(paths.iter().map(|path| path.as_os_str().as_encoded_bytes()))
-}
-
-impl Policies {
-    /// Checks that one file at most sets the proxy: a user's file must not lead around the administrator's.
-    pub(crate) fn check_gateway(&self) -> Result<(), PolicyError> {
-        let mut earlier: Option<&str> = None;
-        for (file, content) in self.general() {
-            let Some(table) = content.gateway.as_ref() else {
-                continue;
-            };
-            if table.get_ref().proxy.is_none() {
-                continue;
-            }
-            if let Some(earlier) = earlier.replace(file.name()) {
-                let (line, column) = file.place(table.span().start);
-                return Err(PolicyError::Proxy {
-                    file: file.name().to_owned(),
-                    line,
-                    column,
-                    earlier: earlier.to_owned(),
-                });
-            }
-        }
-        Ok(())
-    }
-
-    /// What all files set, with paths of this machine.
-    ///
-    /// # Errors
-    /// A path cannot be used here.
-    pub fn gateway(&self, host: &Host) -> Result<GatewaySettings, PolicyError> {
-        let mut settings = GatewaySettings::default();
-        for (file, content) in self.general() {
-            let Some(table) = content.gateway.as_ref().map(toml::Spanned::get_ref) else {
-                continue;
-            };
-            let fault = |key, (path, why)| PolicyError::GatewayPath {
-                file: file.name().to_owned(),
-                key,
-                path,
-                why,
-            };
-            for path in table.ca.iter().flatten() {
-                let expanded = path.expand(host);
-                let expanded = expanded.map_err(|why| fault("ca", (path.text().to_owned(), why)));
-                settings.authorities.push(expanded?);
-            }
-            let Some(choice) = table.proxy.clone() else {
-                continue;
-            };
-            let login = table.proxy_from.as_ref();
-            let login = login.map(|entry| source(entry, host)).transpose();
-            settings.proxy = Some(ProxySettings {
-                choice,
-                direct: table.no_proxy.clone().unwrap_or_default(),
-                names: table.proxy_names == Some(true),
-                login: login.map_err(|wrong| fault("proxy_from", wrong))?,
-                file: file.name().to_owned(),
-            });
-        }
-        Ok(settings)
-    }
 }
 
 #[cfg(test)]

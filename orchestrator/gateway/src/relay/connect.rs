@@ -1,6 +1,6 @@
 //! Connecting to a host: the first of its checked addresses that answers.
 
-use crate::relay::proxy::ProxyFault;
+use crate::relay::proxy_fault::ProxyFault;
 use orchestrator_reach::ReachError;
 use rustix::net::sockopt;
 use std::net::SocketAddr;

@@ -40,6 +40,7 @@ mod leased;
 mod pace;
 mod place;
 mod proxy;
+mod proxy_fault;
 mod tunnel;
 mod wanted;
 

@@ -7,6 +7,7 @@
 use crate::ended::{Ended, Login};
 use crate::relay::connect::{self, ConnectError};
 use crate::relay::place::{Place, PlaceError};
+use crate::relay::proxy_fault::{HEAD_MAX, HEADERS_MAX, INTERIM_MAX, ProxyFault};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use broker_protocol::gateway::ProxySpec;
@@ -23,12 +24,6 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
-/// Maximum bytes of all heads that a proxy sends before a tunnel stands.
-const HEAD_MAX: usize = 16 * 1024;
-/// Maximum number of headers in one of them.
-const HEADERS_MAX: usize = 100;
-/// Maximum number of interim answers.
-const INTERIM_MAX: usize = 8;
 /// How long a proxy may take to answer.
 const PATIENCE: Duration = Duration::from_secs(15);
 /// How long the proxy's own addresses count, and how long it may take to find others.
@@ -48,53 +43,6 @@ pub enum ProxyError {
     Place(#[from] PlaceError),
     #[error("{0}")]
     Direct(#[from] GatewayFault),
-}
-
-/// Why a proxy opens no tunnel.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum ProxyFault {
-    #[error("cannot be reached: {0}")]
-    Unreachable(String),
-    /// Its words are escaped and cut.
-    #[error("answered {status} `{words}`")]
-    Refused { status: u16, words: String },
-    #[error(
-        "answered {status} `{words}` to an address; `proxy_names = true` in `[gateway]` sends it names"
-    )]
-    RefusedAddress { status: u16, words: String },
-    #[error("asks for a login (407); `proxy_from` in `[gateway]` names where one comes from")]
-    LoginMissing,
-    #[error("does not accept the login that `proxy_from` in `[gateway]` names (407)")]
-    LoginRefused,
-    #[error("needs a login, and its source gives none: {0}")]
-    NoLogin(String),
-    #[error("does not answer with HTTP")]
-    Malformed,
-    #[error(
-        "answered with more than {HEAD_MAX} bytes of head, {HEADERS_MAX} headers or {INTERIM_MAX} interim answers"
-    )]
-    TooLong,
-    #[error("did not answer within {0} s")]
-    Slow(u64),
-    #[error("closed the connection without an answer")]
-    Gone,
-}
-
-impl ProxyFault {
-    /// Whether another address of the same host may have another answer.
-    fn is_of_address(&self) -> bool {
-        match self {
-            Self::Refused { status, .. } | Self::RefusedAddress { status, .. } => *status >= 500,
-            Self::Unreachable(_)
-            | Self::LoginMissing
-            | Self::LoginRefused
-            | Self::NoLogin(_)
-            | Self::Malformed
-            | Self::TooLong
-            | Self::Slow(_)
-            | Self::Gone => false,
-        }
-    }
 }
 
 /// The way to a target.
