@@ -121,6 +121,34 @@ fn the_hosts_name_resolves(place: Place) {
     }
 }
 
+/// Programs whose parts lie in `/etc` or `/var/lib`, and what shows that they have found them.
+const WITH_PARTS: [(&str, &str); 8] = [
+    ("R", "R --no-echo --no-save -e '.libPaths()'"),
+    ("aspell", "aspell dump dicts"),
+    ("dpkg", "dpkg -s dpkg"),
+    ("emacs", "emacs --batch --eval '(princ load-path)'"),
+    ("ghc-pkg", "ghc-pkg list --global --simple-output"),
+    ("kpsewhich", "kpsewhich article.cls pdftex.map"),
+    ("man", "man -w ls"),
+    ("php", "php -m; php --ini"),
+];
+
+place_test!(system_programs_find_their_parts);
+/// Of those that this machine has.
+fn system_programs_find_their_parts(place: Place) {
+    let world = World::new(place);
+    let has = |program: &str| world.on_host(&format!("command -v {program}")).code() == 0;
+    let mut found = WITH_PARTS
+        .iter()
+        .filter(|(program, _)| has(program))
+        .peekable();
+    assert!(found.peek().is_some(), "this machine has none of them");
+    for (program, script) in found {
+        let outside = world.on_host(script).success();
+        assert_eq!(world.in_cell(script).success(), outside, "{program}");
+    }
+}
+
 fn at(world: &World, project: &Path, words: &[&str]) -> std::process::Command {
     let mut command = world.program("lazaret");
     command.args(&words[..1]).arg("--project").arg(project);
