@@ -8,6 +8,9 @@ import fcntl, http.server, json, os, socket, ssl, struct, subprocess, sys, tempf
 
 LAZARET, CERTIFICATES, SOCKET = sys.argv[1:]
 FIRST, SECOND = "127.0.0.1", "127.0.0.2"
+# Of the account that is mapped here. A variable could name no place in its stead: to an ordinary user's namespace, all directories above
+# one belong to nobody, and Lazaret believes no variable there.
+HOME = "/root"
 
 
 def loopback_up():
@@ -69,10 +72,8 @@ def careless(url):
     return urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url).read().decode()
 
 
-def lazaret(url, configuration, **more):
-    # The account that is mapped here has a home that is not ours.
-    places = {"XDG_CONFIG_HOME": configuration, "XDG_STATE_HOME": configuration}
-    environment = {"PATH": os.environ["PATH"], "HOME": "/root", **places, **more}
+def lazaret(url, **more):
+    environment = {"PATH": os.environ["PATH"], "HOME": HOME, **more}
     command = [LAZARET, "--socket", SOCKET, "call", "web_fetch", json.dumps({"url": url, "timeout": 20}), "--profile", "test"]
     done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     return {"code": done.returncode, "out": done.stdout.strip(), "said": done.stderr.strip()}
@@ -86,8 +87,10 @@ def main():
     with open(resolver, "w") as file:
         file.write("nameserver 127.0.0.1\noptions timeout:2 attempts:1\n")
     subprocess.run(["mount", "--bind", resolver, os.path.realpath("/etc/resolv.conf")], check=True)
-    os.makedirs(os.path.join(folder, "lazaret"))
-    with open(os.path.join(folder, "lazaret/policy.toml"), "w") as file:
+    os.makedirs(os.path.join(folder, ".config/lazaret"))
+    "a".encode("idna")  # Loaded when first used, and this Python may lie below the home that is covered next.
+    subprocess.run(["mount", "--bind", folder, HOME], check=True)
+    with open(os.path.join(HOME, ".config/lazaret/policy.toml"), "w") as file:
         file.write('version = 1\n[profile.test.web]\nprivate = ["127.0.0.1/32"]\n')
     names = Names()
     names.start()
@@ -99,14 +102,14 @@ def main():
     names.tell([FIRST, SECOND])
     found["careless"] = careless(rebind)
     names.tell([FIRST, SECOND])
-    found["pinned"] = {**lazaret(rebind, folder), "asked": names.asked}
+    found["pinned"] = {**lazaret(rebind), "asked": names.asked}
     names.tell([SECOND])
-    found["refused"] = lazaret(rebind, folder)
+    found["refused"] = lazaret(rebind)
     names.tell([FIRST])
     trusted = {"SSL_CERT_FILE": os.path.join(CERTIFICATES, "authority.pem")}
-    found["tls"] = lazaret("https://box.example:8443/", folder, **trusted)
-    found["stranger"] = lazaret("https://box.example:8443/", folder)
-    found["other name"] = lazaret("https://fox.example:8443/", folder, **trusted)
+    found["tls"] = lazaret("https://box.example:8443/", **trusted)
+    found["stranger"] = lazaret("https://box.example:8443/")
+    found["other name"] = lazaret("https://fox.example:8443/", **trusted)
     print(json.dumps(found))
 
 
