@@ -6,17 +6,27 @@ mod seccomp;
 /// In the order in which a cell meets them.
 const PROGRAMS: [(&str, seccomp::Lists<'static>); 8] = [
     ("session", &[&["modes"], &["session"]]),
-    ("session_flat", &[&["modes"], &["flat"], &["session"]]),
+    (
+        "session_flat",
+        &[&["modes"], &["answered"], &["flat"], &["session"]],
+    ),
     ("cell", &[&["clone3"], &["cell"]]),
     ("names", &[&["absent"], &["terminal"], &["names"]]),
-    ("supervised", &[&["absent"], &["terminal"], &["supervised"]]),
+    (
+        "supervised",
+        &[&["absent"], &["terminal"], &["supervised", "answered"]],
+    ),
     (
         "names_kept",
         &[&["absent"], &["terminal"], &["names", "kept"]],
     ),
     (
         "supervised_kept",
-        &[&["absent"], &["terminal"], &["supervised", "kept"]],
+        &[
+            &["absent"],
+            &["terminal"],
+            &["supervised", "answered", "kept"],
+        ],
     ),
     ("worker", &[&["worker"]]),
 ];

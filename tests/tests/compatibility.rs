@@ -7,8 +7,10 @@ use lazaret_tests::sys::SharedSegment;
 use lazaret_tests::wire::{Broker, opening, shell};
 use lazaret_tests::{LIMIT, Place, Session, User, World, place_test, run};
 use serde_json::{Value, json};
+use std::net::UdpSocket;
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::process::Command;
 
 place_test!(shared_memory_is_the_sessions_own);
 fn shared_memory_is_the_sessions_own(place: Place) {
@@ -355,4 +357,175 @@ fn system_v_memory_ends_with_its_call(place: Place) {
     // What a call may have is bounded: nobody has all of it mapped.
     let many = "python3 segments.py many 0";
     assert_eq!(session.bash(many).success(), "[64, 1] 28 28\n");
+}
+
+/// Asks for interfaces by requests on a socket of UDP, and what else it can do.
+const INTERFACES: &str = r#"
+import array, fcntl, socket, struct
+def ask(request, name, kind=socket.AF_INET, flags=0):
+    with socket.socket(kind, socket.SOCK_DGRAM) as s: return fcntl.ioctl(s, request, struct.pack('16sH22x', name, flags))[16:]
+def listed(room):
+    buffer = array.array('B', bytes(room))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        length = struct.unpack('iP', fcntl.ioctl(s, 0x8912, struct.pack('iP', room, buffer.buffer_info()[0] if room else 0)))[0]
+    return length, [buffer[at:at + 16].tobytes().rstrip(b'\0') + b' ' + socket.inet_ntoa(buffer[at + 20:at + 24].tobytes()).encode() for at in range(0, min(length, room), 40)]
+def failed(call):
+    try: return call()
+    except OSError as e: return e.errno
+print(listed(400), listed(0), listed(39))
+print(socket.if_nametoindex('lo'), socket.if_indextoname(1), failed(lambda: socket.if_nametoindex('eth0')), failed(lambda: socket.if_indextoname(9)))
+flags, = struct.unpack('H', ask(0x8913, b'lo')[:2])
+print(hex(flags), socket.inet_ntoa(ask(0x891b, b'lo')[4:8]), struct.unpack('i', ask(0x8921, b'lo', socket.AF_INET6)[:4]), struct.unpack('H', ask(0x8927, b'lo')[:2]))
+print(socket.if_nameindex())
+# Sets the flags that it has: harmless where it would work.
+print(failed(lambda: ask(0x8914, b'lo', flags=0x49)), failed(lambda: ask(0x8921, b'eth0')), failed(lambda: fcntl.ioctl(open('/dev/null'), 0x8921, bytes(40))))
+"#;
+
+place_test!(interfaces_are_those_of_a_network_of_its_own);
+fn interfaces_are_those_of_a_network_of_its_own(place: Place) {
+    let world = World::new(place);
+    world.put("interfaces.py", INTERFACES);
+    let inside = world.in_cell("python3 interfaces.py");
+    let lo = "(40, [b'lo 127.0.0.1'])";
+    let expected = format!(
+        "{lo} (40, []) (0, [])\n1 lo None 6\n0x49 255.0.0.0 (65536,) (772,)\n[(1, 'lo')]\n1 19 25\n"
+    );
+    assert_eq!(inside.success(), expected, "{}", inside.errors());
+    let node = "node -p 'Object.entries(os.networkInterfaces()).map(([n, all]) => [n, all.map(a => [a.cidr, a.mac, a.internal])]).join()'";
+    let loopback = "lo,127.0.0.1/8,00:00:00:00:00:00,true,::1/128,00:00:00:00:00:00,true\n";
+    assert_eq!(world.in_cell(node).success(), loopback);
+    let Ok(true) = Command::new("javac")
+        .arg("-version")
+        .output()
+        .map(|done| done.status.success())
+    else {
+        println!("{place}: no javac; Java is not run");
+        return;
+    };
+    let java = "import java.net.*; public class N { public static void main(String[] a) throws Exception {
+        for (NetworkInterface n : java.util.Collections.list(NetworkInterface.getNetworkInterfaces()))
+            System.out.println(n.getName() + n.getIndex() + n.isUp() + n.isLoopback() + n.getMTU()); } }";
+    world.put("N.java", java);
+    world.set_up("javac N.java");
+    assert_eq!(
+        world.in_cell("java -cp . N").success(),
+        "lo1truetrue65536\n"
+    );
+}
+
+/// Every way to send a datagram, or to receive one, by a socket of UDP.
+const DATAGRAMS: &str = r#"
+import array, ctypes, os, socket, struct, sys
+libc = ctypes.CDLL(None, use_errno=True)
+four, six = int(sys.argv[1]), int(sys.argv[2])
+targets = [(socket.AF_INET, ('127.0.0.1', four)), (socket.AF_INET6, ('::1', six)), (socket.AF_INET6, ('::ffff:127.0.0.1', four))]
+def many(s, to):
+    class iovec(ctypes.Structure): _fields_ = [('base', ctypes.c_char_p), ('length', ctypes.c_size_t)]
+    class msghdr(ctypes.Structure): _fields_ = [('name', ctypes.c_char_p), ('namelen', ctypes.c_uint), ('iov', ctypes.POINTER(iovec)), ('iovlen', ctypes.c_size_t),
+        ('control', ctypes.c_void_p), ('controllen', ctypes.c_size_t), ('flags', ctypes.c_int)]
+    class mmsghdr(ctypes.Structure): _fields_ = [('header', msghdr), ('length', ctypes.c_uint)]
+    name = struct.pack('H', s.family) + struct.pack('!H', to[1]) + (socket.inet_pton(s.family, to[0]) + bytes(8) if s.family == socket.AF_INET else bytes(4) + socket.inet_pton(s.family, to[0]) + bytes(4))
+    vector = iovec(b'x', 1); header = mmsghdr(msghdr(name, len(name), ctypes.pointer(vector), 1, None, 0, 0), 0)
+    if libc.sendmmsg(s.fileno(), ctypes.byref(header), 1, 0) != 1: raise OSError
+def corked(s, to): s.setsockopt(17, 1, 1); s.sendto(b'x', to); s.setsockopt(17, 1, 0)
+def more(s, to): s.sendto(b'x', socket.MSG_MORE, to); s.sendto(b'x', to)
+def connected(s, to): s.connect(to); s.send(b'x')
+def written(s, to): s.connect(to); os.write(s.fileno(), b'x')
+def options(s, to): s.setsockopt(socket.IPPROTO_IP, 4, b''); s.sendto(b'x', to)
+def bound(s, to): s.bind(('127.0.0.1' if s.family == socket.AF_INET else '::', 0)); s.sendto(b'x', to)
+def again(s, to):
+    for address in [('127.0.0.1', 1), to]:
+        try: s.connect(address)
+        except OSError: pass
+    s.sendto(b'x', to)
+def child(s, to):
+    pid = os.fork()
+    if pid == 0:
+        try: s.sendto(b'x', to); os._exit(0)
+        except OSError: os._exit(1)
+    if os.waitpid(pid, 0)[1]: raise OSError
+def spliced(s, to):
+    s.connect(to); r, w = os.pipe(); os.write(w, b'x'); os.splice(r, s.fileno(), 1)
+ways = [lambda s, to: s.sendto(b'x', to), lambda s, to: s.sendmsg([b'x'], [], 0, to), many, corked, more, connected, written, options, bound, again, child, spliced]
+for family, to in targets:
+    for kind in [socket.SOCK_DGRAM, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK]:
+        for protocol in [0, 17]:
+            for way in ways:
+                try:
+                    with socket.socket(family, kind, protocol) as s: way(s, to)
+                    print('SENT')
+                except OSError: pass
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.settimeout(1)
+try:
+    s.bind(('127.0.0.1', 0)); t = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); t.sendto(b'x', s.getsockname()); s.recv(1); print('RECEIVED')
+except OSError: pass
+"#;
+
+place_test!(a_datagram_socket_of_a_flat_cell_sends_nothing, flat_only);
+fn a_datagram_socket_of_a_flat_cell_sends_nothing(place: Place) {
+    let world = World::new(place);
+    world.put("datagrams.py", DATAGRAMS);
+    let four = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let six = UdpSocket::bind("[::1]:0").unwrap();
+    let ports = [&four, &six].map(|socket| socket.local_addr().unwrap().port());
+    let arrived = || {
+        let count = |socket: &UdpSocket| {
+            socket.set_nonblocking(true).unwrap();
+            std::iter::from_fn(|| socket.recv(&mut [0; 8]).ok()).count()
+        };
+        [count(&four), count(&six)]
+    };
+    let script = format!("python3 datagrams.py {} {}", ports[0], ports[1]);
+    // The control: most ways send, by both families.
+    let outside = world.on_host(&script).success();
+    assert!(
+        outside.matches("SENT").count() > 100 && outside.contains("RECEIVED"),
+        "{outside}"
+    );
+    assert!(arrived().iter().all(|count| *count > 40));
+    let inside = world.in_cell(&script);
+    assert_eq!(inside.success(), "", "{}", inside.errors());
+    assert_eq!(arrived(), [0, 0]);
+}
+
+/// What else can be done with a socket of netlink.
+const NETLINK: &str = r#"
+import os, socket, struct
+def request(kind=18, flags=0x301, more=b''): return struct.pack('IHHII', 20 + len(more), kind, flags, 7, 0) + bytes(4) + more
+def failed(call):
+    try: return call()
+    except OSError as e: return e.errno
+def netlink(kind=socket.SOCK_RAW): return socket.socket(socket.AF_NETLINK, kind, 0)
+s = netlink(); s.bind((0, 0)); s.settimeout(5)
+print(s.getsockname() == (os.getpid(), 0), s.sendto(request(), (0, 0)), struct.unpack('IH', s.recv(4096)[:6])[1], struct.unpack('IH', s.recv(4096)[:6])[1])
+s.sendto(request(26), (0, 0)); answer = s.recv(4096); print(struct.unpack('IH', answer[:6])[1], struct.unpack('i', answer[16:20])[0])
+s.sendto(request(16, 5), (0, 0)); print(struct.unpack('IH', s.recv(4096)[:6])[1])
+print(failed(lambda: s.send(request())), failed(lambda: s.sendmsg([request()], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack('i', 0))])), failed(lambda: s.sendto(request(more=bytes(300)), (0, 0))), failed(lambda: s.sendto(b'x', (0, 0))))
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+a, b = socket.socketpair()
+print(libc.sendto(a.fileno(), b'x', 1, 0, bytes(12), 12), libc.sendto(socket.socket(socket.AF_INET).fileno(), b'x', 1, 0x20000000, struct.pack('HH8s', 2, 0, b''), 12))
+full = 0
+while full < 1000 and failed(lambda: s.sendto(request(), (0, 0))) == 20: full += 1
+print(full < 1000, failed(lambda: s.sendto(request(), (0, 0))))
+many = []
+print(failed(lambda: [many.append(netlink()) for _ in range(40)]), len(many)); many.clear()
+print([netlink(socket.SOCK_DGRAM).close() for _ in range(40)].count(None))
+"#;
+
+place_test!(
+    a_netlink_socket_of_a_flat_cell_asks_for_interfaces_and_nothing_else,
+    flat_only
+);
+fn a_netlink_socket_of_a_flat_cell_asks_for_interfaces_and_nothing_else(place: Place) {
+    let world = World::new(place);
+    world.put("netlink.py", NETLINK);
+    let inside = world.in_cell("python3 netlink.py");
+    let expected = "True 20 16 3\n2 -95\n2\n32 32 90 22\n-1 -1\nTrue 105\n24 15\n40\n";
+    assert_eq!(inside.success(), expected, "{}", inside.errors());
+    // The control: outside, the machine's routes are listed.
+    let outside = world
+        .on_host("python3 netlink.py 2>&1 | sed -n 2p")
+        .success();
+    assert!(!outside.starts_with("2 -95"), "{outside}");
 }

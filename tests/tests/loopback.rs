@@ -771,16 +771,29 @@ fn only_what_programs_set_is_set(place: Place) {
 place_test!(a_socket_says_nothing_of_the_machine, flat_only);
 fn a_socket_says_nothing_of_the_machine(place: Place) {
     let world = &World::new(place);
-    let ask = "import fcntl, socket, struct
+    // SIOCGIFMETRIC, SIOCGIFMAP; how many interfaces there are, and what any but the loopback says.
+    let ask = "import fcntl, os, socket, struct
 s = socket.socket()
-for request in [0x8912, 0x8915, 0x8927]:
-    try: print(fcntl.ioctl(s, request, struct.pack('256s', b'lo') if request != 0x8912 else struct.pack('iP', 0, 0))[:4] and 'GOT')
-    except PermissionError: print('refused')";
-    let inside = cell(world, "ask.py", ask);
-    assert_eq!(inside.success(), "refused\nrefused\nrefused\n");
-    assert_eq!(
-        host(world, "ask.py").success(),
-        "GOT\nGOT\nGOT\n",
-        "the control"
+def ask(request, value):
+    try: return fcntl.ioctl(s, request, value)
+    except PermissionError: return b'refused'
+    except OSError as error: return str(error.errno).encode()
+for request in [0x891d, 0x8970]: print(ask(request, struct.pack('256s', b'lo'))[:7].replace(b'lo' + bytes(5), b'GOT').decode())
+print(struct.unpack('iP', ask(0x8912, struct.pack('iP', 0, 0)))[0])
+for name in os.environ.get('NAMES', '').split(): print([ask(request, struct.pack('256s', name.encode()))[:2] for request in (0x8913, 0x8915, 0x8921, 0x8927, 0x8933)])";
+    let names: Vec<String> = std::fs::read_dir("/sys/class/net")
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name != "lo")
+        .collect();
+    let ask = format!(
+        "import os\nos.environ['NAMES'] = '{}'\n{ask}",
+        names.join(" ")
     );
+    let nothing = "[b'19', b'19', b'19', b'19', b'19']\n".repeat(names.len());
+    let inside = cell(world, "ask.py", &ask);
+    assert_eq!(inside.success(), format!("refused\nrefused\n40\n{nothing}"));
+    let outside = host(world, "ask.py").success();
+    assert!(outside.starts_with("GOT\nGOT\n"), "the control: {outside}");
+    assert!(names.is_empty() || !outside.contains(&nothing), "{outside}");
 }

@@ -627,7 +627,7 @@ try: socket.socket(socket.AF_UNIX).connect(sys.argv[1]); print('REACHED')
 except PermissionError: pass
 try: socket.socket(socket.AF_UNIX).connect('missing.sock')
 except FileNotFoundError: print('ok')
-for refused in [lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM), lambda: socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM),
+for refused in [lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM, 136), lambda: socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM),
                 lambda: socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM),
                 lambda: socket.socket(socket.AF_UNIX).bind('\\0abstract'),
                 lambda: socket.socket(socket.AF_UNIX).connect('\\0abstract'),

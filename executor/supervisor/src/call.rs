@@ -8,6 +8,7 @@ use crate::find::Search;
 use crate::kept_sockets::KeptSockets;
 use crate::loopback::Loopback;
 use crate::loopback_line::LoopbackLine;
+use crate::netlink::NetlinkSockets;
 use crate::new_names::NewNames;
 use crate::object::{errno, is};
 use crate::rules::AccessRules;
@@ -51,6 +52,7 @@ pub struct Call<'a> {
     pub copied: &'a CopiedBytes,
     pub kept: &'a RefCell<KeptSockets>,
     pub segments: &'a RefCell<SharedSegments>,
+    pub netlink: &'a RefCell<NetlinkSockets>,
     pub notified: Notified<'a>,
 }
 

@@ -53,6 +53,8 @@ impl Call<'_> {
             | libc::SYS_listxattr
             | libc::SYS_llistxattr => Err(Errno::EOPNOTSUPP),
             libc::SYS_socket => self.make_socket(fd(a), fd(b), fd(c)),
+            libc::SYS_sendto => self.send_netlink(fd(a), b, c),
+            libc::SYS_ioctl => self.interfaces(fd(a), b as u32, c),
             libc::SYS_inotify_init1 => self.make_watcher(fd(a)),
             libc::SYS_connect => self.connect(fd(a), b, c),
             libc::SYS_bind => self.bind(fd(a), b, c),

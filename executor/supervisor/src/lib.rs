@@ -36,6 +36,8 @@ mod socket_rules;
 mod socket_names;
 mod kept_sockets;
 mod made_sockets;
+mod interfaces;
+mod netlink;
 mod tcp_calls;
 mod tcp;
 mod loopback;

@@ -2,6 +2,7 @@
 
 use crate::answer::Answer;
 use crate::call::Call;
+use crate::interfaces::is_datagram;
 use crate::kept_sockets::{CallersSocket, WATCHERS_MAX, Watcher, is_watcher};
 use crate::object::{errno, is};
 use executor_spec::caller_access::SocketAccess;
@@ -13,8 +14,14 @@ use nix::sys::stat::fstat;
 use std::os::fd::{AsFd, OwnedFd};
 
 impl Call<'_> {
-    /// `socket`, where copies are kept.
+    /// `socket`: of UDP and netlink in the flat tier, and of all kinds where copies are kept.
     pub fn make_socket(&self, family: i32, kind: i32, protocol: i32) -> Result<Answer> {
+        if is_datagram(family, kind) && !self.rules.has_own_network() {
+            return self.make_stand_in(kind);
+        }
+        if family == libc::AF_NETLINK {
+            return self.make_netlink(kind);
+        }
         self.keeps()?;
         let made = socket::make(family, kind, protocol).map_err(errno)?;
         self.kept.borrow_mut().retain(&made)?;

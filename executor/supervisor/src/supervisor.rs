@@ -8,6 +8,7 @@ use crate::empty_directories::EmptyDirectories;
 use crate::kept_sockets::KeptSockets;
 use crate::loopback::Loopback;
 use crate::loopback_line::LoopbackLine;
+use crate::netlink::NetlinkSockets;
 use crate::new_names::NewNames;
 use crate::rules::AccessRules;
 use crate::settings_locks::SettingsLocks;
@@ -49,6 +50,8 @@ pub struct Supervisor<'a> {
     kept: RefCell<KeptSockets>,
     /// The shared memory that it has made.
     segments: RefCell<SharedSegments>,
+    /// The sockets by which it asks for interfaces.
+    netlink: RefCell<NetlinkSockets>,
     refusals: RefCell<Refusals>,
     /// What it may have misplaced.
     new_names: RefCell<NewNames>,
@@ -90,6 +93,7 @@ impl<'a> Supervisor<'a> {
             socket_names: RefCell::default(),
             kept: RefCell::default(),
             segments: RefCell::default(),
+            netlink: RefCell::default(),
             refusals,
             new_names: RefCell::default(),
             copied: CopiedBytes::default(),
@@ -112,6 +116,7 @@ impl<'a> Supervisor<'a> {
             socket_names,
             kept,
             segments,
+            netlink,
             refusals,
             new_names,
             copied,
@@ -135,6 +140,7 @@ impl<'a> Supervisor<'a> {
             socket_names,
             kept,
             segments,
+            netlink,
             refusals,
             new_names,
             copied,

@@ -125,6 +125,10 @@ impl Call<'_> {
         address: u64,
         length: u64,
     ) -> Result<Answer> {
+        let netlink = self.netlink_name(socket).filter(|_| !peer);
+        if let Some(name) = netlink {
+            return self.write_name(&name, address, length);
+        }
         let name = match self.tcp(socket)? {
             Kind::Tcp(tcp) if self.rules.has_own_network() => {
                 socket::name(tcp.socket.as_fd(), peer).map_err(errno)?
@@ -144,6 +148,10 @@ impl Call<'_> {
                 None => return Ok(Answer::GoOn),
             },
         };
+        self.write_name(&name, address, length)
+    }
+
+    fn write_name(&self, name: &[u8], address: u64, length: u64) -> Result<Answer> {
         let room = self.caller.bytes(length, 4)?;
         let room = i32::from_ne_bytes(*room.first_chunk().ok_or(Errno::EFAULT)?);
         let room = usize::try_from(room).map_err(|_| Errno::EINVAL)?;
