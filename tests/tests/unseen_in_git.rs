@@ -109,14 +109,14 @@ place_test!(a_reference_that_is_too_large_is_cut);
 /// Git reads all of a reference into memory, also in a prompt: a sparse file of no size on the disk takes the machine's.
 fn a_reference_that_is_too_large_is_cut(place: Place) {
     const ATTACKS: [&str; 2] = [
-        "truncate -s 8G .git/$(git symbolic-ref HEAD)",
-        "git pack-refs --all; truncate -s 8G .git/packed-refs",
+        "truncate -s 2G .git/$(git symbolic-ref HEAD)",
+        "git pack-refs --all; truncate -s 2G .git/packed-refs",
     ];
     for directory in REPOSITORIES {
         for attack in ATTACKS {
             let attack = format!("cd {directory}; {attack}");
             let status = |world: &World| {
-                let ask = format!("cd {directory}; ulimit -v 4000000; git status --short");
+                let ask = format!("cd {directory}; ulimit -v 1000000; git status --short");
                 run(
                     world.host("timeout").args(["20", "bash", "-c", &ask]),
                     LIMIT,
@@ -147,7 +147,7 @@ place_test!(no_name_of_mercurials_branch_is_run_by_a_prompt);
 fn no_name_of_mercurials_branch_is_run_by_a_prompt(place: Place) {
     for name in ["branch", "bookmarks.current"] {
         let attack = format!("printf 'x$(touch sprung)' > .hg/{name}");
-        let prompt = format!("PS1=$(cat .hg/{name} 2>/dev/null); : \"${{PS1@P}}\"; ls");
+        let prompt = format!("PS1=$(cat .hg/{name} 2>/dev/null || true); : \"${{PS1@P}}\"; ls");
         let control = World::new(place);
         on_host(&control, &format!("mkdir .hg; {attack}"));
         assert!(on_host(&control, &prompt).contains("sprung"), "the control");
@@ -167,4 +167,89 @@ fn no_name_of_mercurials_branch_is_run_by_a_prompt(place: Place) {
         assert!(said.contains("a shell would execute"), "{said}");
         assert!(!on_host(&world, &prompt).contains("sprung"));
     }
+}
+
+/// Puts an ignored secret into the index of this git directory, below the project, with a relative work tree.
+const ADDED: &str = "GIT_INDEX_FILE=$PWD/$D/index git --git-dir=$D update-index --add --cacheinfo 100644,$(echo x | git --git-dir=$D hash-object -w --stdin),.env";
+
+place_test!(secrets_in_other_indexes_are_named);
+/// Those of a worktree outside the project, of a repository in it, and of one in a tree that is granted for writing.
+fn secrets_in_other_indexes_are_named(place: Place) {
+    let scene = || {
+        let world = self::world(place);
+        let granted = world.base().join("granted");
+        world.make_folder(&granted);
+        let tree = granted.display();
+        on_host(
+            &world,
+            &format!(
+                "git worktree add -q {tree}/wt; cd {tree}; git init -q own; cd own; git config user.name t
+                 git config user.email t@t.invalid; echo 1 > f; git add f; git commit -qm 1
+                 for d in {tree}/wt {tree}/own {}/sub; do echo sprung > $d/.env; done",
+                world.project.display()
+            ),
+        );
+        (world, granted)
+    };
+    let work_tree = |granted: &std::path::Path, place: &str| match place {
+        "sub" => "sub".to_owned(),
+        other => granted.join(other).display().to_string(),
+    };
+    for (name, git) in [
+        ("wt", ".git/worktrees/wt"),
+        ("sub", "sub/.git"),
+        ("own", "own/.git"),
+    ] {
+        let at = |granted: &std::path::Path| match name {
+            "own" => format!("cd {}; D={git}; {ADDED}", granted.display()),
+            "wt" => format!(
+                "D=.git; {}",
+                ADDED.replace("$PWD/$D/index", &format!("$PWD/{git}/index"))
+            ),
+            _ => format!("D={git}; {ADDED}"),
+        };
+        let (control, granted) = scene();
+        on_host(&control, &at(&granted));
+        let commit = format!(
+            "cd {}; echo 2 > f; git commit -qam 2; git show HEAD:.env",
+            work_tree(&granted, name)
+        );
+        assert_eq!(
+            on_host(&control, &commit),
+            "sprung\n",
+            "the control of {name}"
+        );
+
+        let (world, granted) = scene();
+        let mut command = world.lazaret("session");
+        command.current_dir(&world.project);
+        let mut session = Session::start(command.arg("--write").arg(&granted));
+        let ordinary = format!(
+            "cd sub; echo 3 > f; git commit -qam 3; cd {}/own; echo 3 > f; git commit -qam 3",
+            granted.display()
+        );
+        let said = session.bash(&ordinary).result.to_string();
+        assert!(!said.contains("the last commit has not"), "{said}");
+        let said = session.bash(&at(&granted)).result.to_string();
+        assert!(
+            said.contains("`.env`, which the last commit has not"),
+            "{name}: {said}"
+        );
+        let later = session.bash("true").result.to_string();
+        assert!(!later.contains("the last commit has not"), "{later}");
+    }
+}
+
+place_test!(an_index_that_was_never_readable_is_named_once);
+/// The user's own index is split: nothing that a command puts into it can be compared.
+fn an_index_that_was_never_readable_is_named_once(place: Place) {
+    let world = self::world(place);
+    on_host(&world, "echo sprung > .env; git update-index --split-index");
+    let mut session = Session::open(&world);
+    let said = session.bash("ls").result.to_string();
+    assert!(!said.contains("cannot read all"), "{said}");
+    let said = session.bash(&format!("D=.git; {ADDED}")).result.to_string();
+    assert!(said.contains("cannot read all"), "{said}");
+    let later = session.bash("echo 2 > f; git add f").result.to_string();
+    assert!(!later.contains("cannot read all"), "{later}");
 }

@@ -44,7 +44,6 @@ pub enum CompanyError {
 /// A company's part of a session's network.
 #[derive(Debug, Default)]
 pub(crate) struct Company {
-    /// Each in PEM form.
     pub authorities: Vec<String>,
     pub proxy: Option<CompanyProxy>,
     /// What people are told about it.
@@ -131,7 +130,6 @@ fn first(names: &[&'static str], owner: &Owner) -> Option<(&'static str, String)
     })
 }
 
-/// The certificates of a file.
 fn authorities(path: &Path, owner: &Owner) -> Result<Vec<String>, CompanyError> {
     let name = || path.display().to_string();
     let source = FileSource::new(path.to_owned(), owner).map_err(CompanyError::Unusable)?;

@@ -11,7 +11,7 @@ use executor_spec::protected_objects::ProtectedObjects;
 use executor_spec::worker::{SETTINGS_MAX, Setting, SettingKind};
 use nix::unistd::{Uid, User};
 use policies::{git_config_worktree, is_harmless_git_config, names_no_path};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -483,9 +483,17 @@ fn sources(user: &UserGit, project: &Path, objects: &ProtectedObjects) -> Vec<So
         .filter(|path| !known.contains(*path))
         .take(FILES_MAX);
     repositories.extend(others.map(|path| (path.clone(), worktree(path))));
+    // Once for each: any number of worktrees have one repository.
+    let mut found: BTreeMap<PathBuf, Vec<PathBuf>> = BTreeMap::new();
+    let mut directories_of = |repository: &PathBuf| {
+        let found = found.entry(repository.clone());
+        found
+            .or_insert_with(|| repository_programs::directories(repository))
+            .clone()
+    };
     let all: Vec<PathBuf> = repositories
         .iter()
-        .flat_map(|(own, _)| repository_programs::directories(own))
+        .flat_map(|(own, _)| directories_of(own))
         .collect();
     let all = Rc::new(all);
     let account = user.files.iter().map(|file| Source {
@@ -498,9 +506,7 @@ fn sources(user: &UserGit, project: &Path, objects: &ProtectedObjects) -> Vec<So
         let common =
             links::target_in(&own.join("commondir"), b"").map(|common| real(&own.join(common)));
         let common = common.unwrap_or_else(|| own.clone());
-        let private = [&own, &common]
-            .into_iter()
-            .flat_map(|own| repository_programs::directories(own));
+        let private = [&own, &common].into_iter().flat_map(&mut directories_of);
         let private = Rc::new(private.collect::<Vec<_>>());
         let files = [
             common.join("config"),

@@ -31,8 +31,8 @@ const TEXT_MAX: u64 = 128;
 /// Maximum bytes of a reference: what git reads of one is a name or another reference.
 const REFERENCE_MAX: u64 = GIT_HEAD_MAX as u64;
 
-/// Maximum bytes of `packed-refs`: ten million references.
-const PACKED_MAX: u64 = 1 << 30;
+/// Maximum bytes of `packed-refs`: some three million references.
+const PACKED_MAX: u64 = 256 << 20;
 
 /// How a file that a call has left is treated.
 #[derive(Clone, Copy)]

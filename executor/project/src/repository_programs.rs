@@ -60,14 +60,15 @@ pub fn directories(repository: &Path) -> Vec<PathBuf> {
     while let Some(directory) = all.get(next).cloned() {
         next += 1;
         for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
+            // Nothing more is read of a directory with any number of names.
+            if all.len() == DIRECTORIES_MAX {
+                return all;
+            }
             let path = entry.path();
             let is_open = path
                 .strip_prefix(repository)
                 .is_ok_and(|relative| !is_data(relative));
-            if all.len() < DIRECTORIES_MAX
-                && is_open
-                && entry.file_type().is_ok_and(|kind| kind.is_dir())
-            {
+            if is_open && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 all.push(path);
             }
         }

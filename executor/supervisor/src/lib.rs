@@ -38,6 +38,7 @@ mod kept_sockets;
 mod made_sockets;
 mod interfaces;
 mod netlink;
+mod netlink_sockets;
 mod tcp_calls;
 mod tcp;
 mod loopback;

@@ -13,53 +13,17 @@ use crate::tcp::inode;
 use executor_sys::{random, socket};
 use nix::Result;
 use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{
     AddressFamily, MsgFlags, Shutdown, SockFlag, SockType, send, shutdown, socketpair,
 };
 use std::net::Ipv6Addr;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd};
 
-/// Maximum number of such sockets of a cell.
-const SOCKETS_MAX: usize = 16;
 /// Maximum number of bytes of a request. The longest that is answered has 32.
 const REQUEST_MAX: u64 = 256;
 /// `sizeof(struct nlmsghdr)` and of `struct sockaddr_nl`.
 const HEADER_LEN: usize = 16;
 const NAME_LEN: usize = 12;
-
-/// The other ends of the pairs, each by the inode of the caller's.
-#[derive(Default)]
-pub struct NetlinkSockets(Vec<(u64, OwnedFd)>);
-
-impl NetlinkSockets {
-    fn add(&mut self, inode: u64, other: OwnedFd) -> Result<()> {
-        self.0.retain(|(_, other)| is_open(other));
-        if self.0.len() >= SOCKETS_MAX {
-            return Err(Errno::EMFILE);
-        }
-        self.0.push((inode, other));
-        Ok(())
-    }
-
-    fn other_end(&self, inode: u64) -> Option<&OwnedFd> {
-        let found = self
-            .0
-            .iter()
-            .find(|(of, other)| *of == inode && is_open(other));
-        found.map(|(_, other)| other)
-    }
-}
-
-/// Whether some process still has the caller's end.
-fn is_open(other: &OwnedFd) -> bool {
-    let mut ready = [PollFd::new(other.as_fd(), PollFlags::empty())];
-    let polled = poll(&mut ready, PollTimeout::ZERO);
-    let hung_up = ready[0]
-        .revents()
-        .is_some_and(|events| events.contains(PollFlags::POLLHUP));
-    polled.is_ok() && !hung_up
-}
 
 impl Call<'_> {
     /// `socket` of `NETLINK_ROUTE`.
@@ -100,7 +64,7 @@ impl Call<'_> {
     /// The name of a socket that stands in for one of netlink: its owner's process.
     pub fn netlink_name(&self, fd: i32) -> Option<Vec<u8>> {
         let netlink = self.netlink.borrow();
-        if netlink.0.is_empty() {
+        if netlink.is_empty() {
             return None;
         }
         netlink.other_end(inode(&self.caller.path_of(fd).ok()?).ok()?)?;

@@ -8,7 +8,7 @@ use crate::empty_directories::EmptyDirectories;
 use crate::kept_sockets::KeptSockets;
 use crate::loopback::Loopback;
 use crate::loopback_line::LoopbackLine;
-use crate::netlink::NetlinkSockets;
+use crate::netlink_sockets::NetlinkSockets;
 use crate::new_names::NewNames;
 use crate::rules::AccessRules;
 use crate::settings_locks::SettingsLocks;

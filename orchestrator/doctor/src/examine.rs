@@ -236,7 +236,6 @@ fn page(
     page
 }
 
-/// The network of commands.
 fn network_row((name, text, lost): &(&str, String, Option<&str>), style: Style) -> String {
     match lost {
         Some(lost) => style.missing(name, text, lost),

@@ -44,7 +44,6 @@ pub use carry::CarryError;
 pub use limits::Times;
 pub use upstream::Roots;
 
-/// What a proxy is shown.
 pub struct Login(Rc<Value>);
 
 impl Login {

@@ -86,7 +86,6 @@ pub struct Launch {
     linked: Linked,
 }
 
-/// What not every program links.
 #[derive(Clone, Copy, Debug)]
 pub struct Linked {
     /// Reads the text of a scope file.

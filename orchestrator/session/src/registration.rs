@@ -4,7 +4,6 @@ use crate::execution::Executions;
 use broker_protocol::Risk;
 use serde_json::Value;
 
-/// A tool to register.
 #[derive(Debug)]
 pub struct NewTool {
     /// The owner of the tool. A policy knows the tool by this and never by its bare name.
@@ -17,7 +16,6 @@ pub struct NewTool {
     pub risk: Risk,
     /// How long a call may take, in seconds.
     pub timeout_s: u32,
-    /// Receives the tool's calls.
     pub executions: Executions,
 }
 

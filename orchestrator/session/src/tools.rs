@@ -9,7 +9,6 @@ use serde_json::Value;
 use std::pin::Pin;
 use std::rc::Rc;
 
-/// The tools of a session.
 pub trait Tools {
     /// The tool with this name or alias.
     ///
@@ -33,9 +32,7 @@ pub trait Tools {
     fn list(&self, scope: Option<&Scope>) -> Vec<Value>;
 }
 
-/// A tool, looked up once.
 pub trait Tool {
-    /// Its canonical name.
     fn name(&self) -> &str;
 
     /// Whether its call may still run when the executor no longer has a request of it.
@@ -45,7 +42,6 @@ pub trait Tool {
     fn call<'c>(&'c self, work: Work<'c>, input: Value) -> Calling<'c>;
 }
 
-/// A call under way.
 pub type Calling<'c> = Pin<Box<dyn Future<Output = ToolResult> + 'c>>;
 
 /// The result of looking up a name.

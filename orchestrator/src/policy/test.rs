@@ -17,7 +17,6 @@ use toml::Spanned;
 /// Maximum number of expectations in a file.
 const EXPECTATIONS_MAX: usize = 1_000;
 
-/// A file of expectations.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Expectations {

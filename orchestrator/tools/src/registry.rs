@@ -36,7 +36,6 @@ pub const TIMEOUT_MAX_S: u32 = 600;
 const NO_MODELS: &str = "there are no models here that could answer; `lazaret chat` and `lazaret serve` have some, or open a \
                          further session for another agent";
 
-/// The tools of a session.
 #[derive(Default)]
 pub struct Registry {
     registered: BTreeMap<String, Arc<ClientTool>>,
@@ -69,7 +68,6 @@ pub struct ClientTool {
     risk: Risk,
     /// How long a call may take, in seconds.
     pub timeout_s: u32,
-    /// Receives the tool's calls.
     pub executions: Executions,
 }
 

@@ -792,7 +792,7 @@ fn expectations_are_compared_with_the_policy() {
         "version = 1\n[profile.mine]\nnetwork.allow = ['registry.example:443']\n[[rule]]\ntool = 'grep'\naction = 'deny'\nwhy = 'w'\n",
     );
     let held = "version = 1\n\
-                [[expect]]\ntool = 'grep'\ninput = { pattern = 'x' }\nverdict = 'deny'\nrule = 'rule:user:1'\n\
+                [[expect]]\ntool = 'grep'\ninput = { pattern = 'x' }\nverdict = 'deny'\nrule = 'rule:user:4'\n\
                 [[expect]]\ntool = 'file_read'\ninput = { path = '.env' }\nverdict = 'deny'\n\
                 [[expect]]\ntool = 'bash'\ninput = { command = 'true' }\nverdict = 'ask'\ntrust = 'supervised'\n\
                 [[expect]]\ntool = 'bash'\ninput = { command = 'true' }\nverdict = 'allow'\ntrust = 'autonomous'\n\
@@ -808,7 +808,7 @@ fn expectations_are_compared_with_the_policy() {
     // Each kind of expectation can fail, and an expectation that says nothing does.
     for (from, to) in [
         ("verdict = 'ask'", "verdict = 'allow'"),
-        ("rule = 'rule:user:1'", "rule = 'rule:user:2'"),
+        ("rule = 'rule:user:4'", "rule = 'rule:user:2'"),
         ("profile = 'mine'", "profile = 'default'"),
         ("profile = 'mine'", "profile = 'none'"),
         ("host = 'registry.example:443'", "host = 'registry.example'"),
@@ -868,17 +868,13 @@ fn the_administrators_parts_are_read_too(place: Place) {
     .success();
     let denied = call("755");
     denied.expect(126);
-    assert!(
-        denied.errors().contains("by the site"),
-        "{}",
-        denied.errors()
-    );
+    let said = format!("{}{}", denied.text(), denied.errors());
+    assert!(said.contains("by the site"), "{said}");
     // Whoever may write there could remove what it forbids.
-    let refused = call("757").expect(125);
-    assert!(
-        refused.contains("others may write its directory"),
-        "{refused}"
-    );
+    let refused = call("757");
+    refused.expect(125);
+    let said = format!("{}{}", refused.text(), refused.errors());
+    assert!(said.contains("others may write its directory"), "{said}");
 }
 
 once_test!(the_matrix_knows_scope_and_rules);

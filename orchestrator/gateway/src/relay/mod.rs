@@ -101,7 +101,6 @@ pub struct Relay<R = System> {
     resolver: R,
     reports: Reports,
     pace: Pace,
-    /// One for each connection.
     places: Arc<Semaphore>,
     /// The hosts of credentials, if the session has any.
     ended: Option<Rc<Ended>>,

@@ -45,7 +45,6 @@ pub enum ProxyError {
     Direct(#[from] GatewayFault),
 }
 
-/// The way to a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Route {
     Direct(Vec<SocketAddr>),
@@ -53,7 +52,6 @@ enum Route {
     Tunnel(Vec<String>),
 }
 
-/// A company's proxy.
 #[derive(Debug)]
 pub struct Proxy {
     place: Place,
@@ -244,7 +242,6 @@ impl Proxy {
     }
 }
 
-/// What a head says.
 #[derive(Debug)]
 struct Answer {
     status: u16,

@@ -32,7 +32,10 @@ pub enum ExecutorError {
         "the executor has ended unexpectedly; its reason, if it gave one, is on standard error"
     )]
     Lost,
-    #[error("the executor has not answered within {0} s")]
+    #[error(
+        "the executor has not answered within {0} s. When a session opens it looks through both roots; thousands of files of secrets or \
+         worktrees (`git worktree prune`), which a command may have made, take long. Remove them, or choose a smaller root with --project"
+    )]
     Silent(u64),
     #[error("the connection to the executor failed: {0}")]
     Io(#[from] io::Error),

@@ -11,7 +11,6 @@ use std::thread::{self, JoinHandle};
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::mpsc;
 
-/// Knows these names.
 struct Names(HashMap<&'static str, Vec<&'static str>>);
 
 impl Resolve for Names {
