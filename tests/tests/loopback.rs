@@ -608,12 +608,12 @@ def begin():
     try: c.connect(name)
     except BlockingIOError: pass
     return c
-# Few: the kernel asks again after 1, 3, 7, 15, 31 s, and each time only what the queue holds gets in before it is full again.
-waiting = [begin() for _ in range(12)]
+# Few: the kernel asks again after 1, 3, 7, 15, 31 s, and on a busy machine each time only one gets in before the queue is full again.
+waiting = [begin() for _ in range(4)]
 done = []
 def block():
     c = socket.socket(); c.connect(name); done.append(c)
-blocked = [threading.Thread(target=block, daemon=True) for _ in range(4)]; [t.start() for t in blocked]
+blocked = [threading.Thread(target=block, daemon=True) for _ in range(2)]; [t.start() for t in blocked]
 time.sleep(.3); assert not done
 start = time.time()
 for i in range(100): open('f', 'w').close()
@@ -624,12 +624,12 @@ def accept():
         try: again.append(l.accept())
         except OSError: return
 threading.Thread(target=accept, daemon=True).start()
-[t.join() for t in blocked]; assert len(done) == 4
-for c in waiting: assert select.select([], [c], [], 20)[1] and c.getsockopt(1, 4) == 0, c
+[t.join() for t in blocked]; assert len(done) == 2
+for c in waiting: assert select.select([], [c], [], 40)[1] and c.getsockopt(1, 4) == 0, c
 # Those that are on their way when the listener goes end with it.
 l2 = socket.socket(); l2.bind(('127.0.0.1', 0)); l2.listen(0); name = l2.getsockname()
 late = [begin() for _ in range(20)]; time.sleep(.1); l2.shutdown(2)
-for c in late: assert select.select([], [c], [], 5)[1]
+for c in late: assert select.select([], [c], [], 15)[1]
 assert any(c.getsockopt(1, 4) for c in late)
 # A close that would wait, of a socket that the supervisor may have last.
 l = socket.socket(); l.bind(('127.0.0.1', 0)); l.listen()
