@@ -27,7 +27,7 @@ const SYSTEM_POLICY: &str = "/etc/lazaret/policy.toml";
 /// without a change to another's.
 const SYSTEM_DIRECTORY: &str = "/etc/lazaret/policy.d";
 
-/// Maximum number of files in [`SYSTEM_DIRECTORY`].
+/// Maximum number of files in `/etc/lazaret/policy.d`.
 pub const PARTS_MAX: usize = 64;
 
 /// Who wrote a policy file. Ordered: a later kind narrows an earlier one.
