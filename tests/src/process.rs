@@ -68,6 +68,16 @@ impl Finished {
     }
 }
 
+/// The words of a command for a line of a shell.
+pub fn shell_words(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let quoted = words.map(|word| {
+        let word = word.to_str().expect("words of tests are UTF-8");
+        format!("'{}'", word.replace('\'', "'\\''"))
+    });
+    quoted.collect::<Vec<_>>().join(" ")
+}
+
 /// Runs a command to its end, without input. Panics if that takes longer than `limit`.
 #[track_caller]
 pub fn run(command: &mut Command, limit: Duration) -> Finished {

@@ -2,7 +2,7 @@
 //! rights by it. Each attack works on the host first.
 
 use lazaret_tests::place::User;
-use lazaret_tests::process::Finished;
+use lazaret_tests::process::{self, Finished};
 use lazaret_tests::{LIMIT, Place, Session, World, place_test, run};
 use nix::unistd::geteuid;
 use serde_json::json;
@@ -325,14 +325,10 @@ fn what_is_mounted_in_an_image_is_not_shown(place: Place) {
         inner.arg("--image").arg(&image.0);
         let script = format!("cat /{name}/secret.txt; true");
         inner.args(["--", "bash", "-c", &script]);
-        let words = std::iter::once(inner.get_program()).chain(inner.get_args());
-        let words: Vec<_> = words
-            .map(|word| format!("'{}'", word.to_str().unwrap()))
-            .collect();
         let at = at.display();
         let mounted = format!(
             "mount --bind {outside} {at} && cat {at}/secret.txt && {}",
-            words.join(" ")
+            process::shell_words(&inner)
         );
         let done = run(
             world.host("unshare").args(["-m", "bash", "-c", &mounted]),

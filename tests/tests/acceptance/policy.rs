@@ -845,11 +845,7 @@ fn the_administrators_parts_are_read_too(place: Place) {
     let call = |mode: &str| {
         let mut inner = world.lazaret("call");
         inner.args(["grep", r#"{"pattern":"x"}"#]);
-        let words = std::iter::once(inner.get_program()).chain(inner.get_args());
-        let words: Vec<_> = words
-            .map(|word| format!("'{}'", word.to_str().unwrap()))
-            .collect();
-        let (words, etc) = (words.join(" "), etc.display());
+        let (words, etc) = (process::shell_words(&inner), etc.display());
         let script = format!(
             "cp -a /etc {etc} && mkdir -p {etc}/lazaret/policy.d && \
              printf 'version = 1\n[[rule]]\ntool = \"grep\"\naction = \"deny\"\nwhy = \"by the site\"\n' > {etc}/lazaret/policy.d/10-site.toml && \

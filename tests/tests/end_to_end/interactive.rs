@@ -126,11 +126,7 @@ fn job(world: &World, marker: &str, options: &[&str], behind: &str) -> Terminal 
     let mut command = world.lazaret("run");
     let script = format!(": {marker}; echo beg''un; while :; do echo >> ticks; sleep 0.02; done");
     command.args(options).args(["--", "bash", "-c", &script]);
-    let words = std::iter::once(command.get_program()).chain(command.get_args());
-    let words: Vec<String> = words
-        .map(|word| format!("'{}'", word.to_str().unwrap().replace('\'', "'\\''")))
-        .collect();
-    terminal.send(&format!("{}{behind}\n", words.join(" ")));
+    terminal.send(&format!("{}{behind}\n", process::shell_words(&command)));
     terminal.expect("begun", LIMIT);
     assert!(goes_on(world), "the control");
     terminal

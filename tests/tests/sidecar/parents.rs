@@ -51,12 +51,8 @@ place_test!(it_ends_when_its_parent_is_killed);
 fn it_ends_when_its_parent_is_killed(place: Place) {
     let (world, marker) = (World::new(place), long_sleep());
     let serve = Sidecar::command(&world, &sleeper(&marker));
-    let words: Vec<String> = std::iter::once(serve.get_program())
-        .chain(serve.get_args())
-        .map(|word| format!("'{}'", word.to_string_lossy()))
-        .collect();
     // The shell waits for it: the server's parent is the shell, and its input is ours.
-    let line = format!("{} <&0 & wait", words.join(" "));
+    let line = format!("{} <&0 & wait", process::shell_words(&serve));
     let mut parent = world.host("bash");
     for (name, value) in serve.get_envs() {
         if let Some(value) = value {
