@@ -10,7 +10,7 @@ use executor_project::git_settings::{self, NamedPath};
 use executor_project::protected::ProtectError;
 use executor_spec::protected_objects::ProtectedObjects;
 use executor_spec::sandbox::Rooted;
-use executor_spec::worker::{InHead, IndexFault, NameSpec, RepositoryAnswer};
+use executor_spec::worker::{IndexFault, NameSpec, RepositoryAnswer};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io;
@@ -30,7 +30,8 @@ pub fn git_settings_in(
     })
 }
 
-/// What the indexes of these repositories are, all below `root`. One of which no worker speaks is unreadable.
+/// The indexes of these repositories, all below `root`, and what the last commit has of each protected name in one. An index of which no
+/// worker speaks is unreadable.
 pub fn indexes_below(
     root: &Path,
     directories: &[PathBuf],
@@ -44,12 +45,15 @@ pub fn indexes_below(
     let start = |own: &PathBuf| answerer_of(root, Some(&of(own)), (spec, user)).ok();
     let of_last_commit = |answerer: &Answerer, own: &PathBuf| {
         let answer = answerer.repository(&of(own), &[])?;
-        with_last_commit(answer, |names| {
-            let files: Vec<_> = names
-                .map(|name| root.join(OsStr::from_bytes(name)))
-                .collect();
-            Some(answerer.repository(&of(own), &files)?.files)
-        })
+        let names = answer.index.iter().flatten();
+        let files = names.map(|name| root.join(OsStr::from_bytes(&name.path)));
+        let files: Vec<PathBuf> = files.collect();
+        // Most indexes have no protected name.
+        if files.is_empty() {
+            return Some(answer);
+        }
+        let files = answerer.repository(&of(own), &files)?.files;
+        Some(RepositoryAnswer { files, ..answer })
     };
     let mut all = directories.first().and_then(start);
     let mut ask = |own| {
@@ -68,19 +72,6 @@ pub fn indexes_below(
         .iter()
         .map(|own| ask(own).unwrap_or_else(unreadable))
         .collect()
-}
-
-/// The answer with, for each protected name in the index, what the last commit has of it. Most indexes have none, and nothing is asked.
-fn with_last_commit(
-    answer: RepositoryAnswer,
-    ask: impl FnOnce(&mut dyn Iterator<Item = &Vec<u8>>) -> Option<Vec<InHead>>,
-) -> Option<RepositoryAnswer> {
-    let names = answer.index.as_deref().unwrap_or_default();
-    if names.is_empty() {
-        return Some(answer);
-    }
-    let files = ask(&mut names.iter().map(|name| &name.path))?;
-    Some(RepositoryAnswer { files, ..answer })
 }
 
 /// Starts a worker for questions about the session's project.

@@ -274,10 +274,13 @@ impl LeftFiles {
     fn present(&self) -> impl Iterator<Item = (PathBuf, [i64; 7], Left)> + '_ {
         let files: &[_] = if self.is_git { &GIT } else { &MERCURIAL };
         let files = files.iter().map(|(name, left)| (self.at.join(name), *left));
-        let branch = Some(()).filter(|()| self.is_git);
-        let branch = branch.and_then(|()| branch_with_commands(&self.at, &self.common));
-        let all = files.chain(branch.map(|path| (path, Left::Branch)));
-        let all = all.chain(self.too_large());
+        // Where `HEAD` leads; that itself is restored.
+        let references = match self.is_git {
+            true => references(&self.at, &self.common).split_off(1),
+            false => Vec::new(),
+        };
+        let branch = branch_with_commands(&references).map(|path| (path.clone(), Left::Branch));
+        let all = files.chain(branch).chain(self.too_large(references));
         all.filter(|(_, left)| !self.is_made || left.acts())
             .filter_map(|(path, left)| {
                 let state = inspect(&path).ok().map(|(_, metadata)| state(&metadata))?;
@@ -285,13 +288,10 @@ impl LeftFiles {
             })
     }
 
-    /// Of the references to which `HEAD` leads and their packed file, those that are too large. `HEAD` itself is restored.
-    fn too_large(&self) -> impl Iterator<Item = (PathBuf, Left)> + '_ {
-        let chain = Some(()).filter(|()| self.is_git);
-        let chain = chain.map(|()| references(&self.at, &self.common));
-        let chain = chain.into_iter().flatten().skip(1);
+    /// Of these references and the packed file, those that are too large.
+    fn too_large(&self, references: Vec<PathBuf>) -> impl Iterator<Item = (PathBuf, Left)> {
         let packed = (self.common.join("packed-refs"), PACKED_MAX);
-        let all = chain.map(|path| (path, REFERENCE_MAX));
+        let all = references.into_iter().map(|path| (path, REFERENCE_MAX));
         all.chain(Some(packed).filter(|_| self.has_references()))
             .filter(|(path, max)| inspect(path).is_ok_and(|(_, file)| file.len() > *max))
             .map(|(path, max)| (path, Left::Bounded(max)))
@@ -325,17 +325,13 @@ impl NewLocks {
     }
 }
 
-/// The reference, after `HEAD`, in which the name of another one stands that is not only text to a shell. Git follows references, and
+/// The one of these references in which the name of another one stands that is not only text to a shell. Git follows references, and
 /// prints the last name.
-fn branch_with_commands(repository: &Path, common: &Path) -> Option<PathBuf> {
-    let is_bad = |path: &PathBuf| {
+fn branch_with_commands(references: &[PathBuf]) -> Option<&PathBuf> {
+    references.iter().find(|path| {
         let head = read_short(path, GIT_HEAD_MAX as u64);
         head.is_some_and(|head| names_no_plain_branch(&head))
-    };
-    references(repository, common)
-        .into_iter()
-        .skip(1)
-        .find(is_bad)
+    })
 }
 
 /// `HEAD`, and the references to which it leads one after the other; the last may not exist.
