@@ -34,25 +34,12 @@ pub enum Answer {
 /// The error with which a refusal of ours is answered: the only place where it becomes one of the kernel's. Programs expect `EPERM` for
 /// metadata; across file systems they copy.
 pub fn errno_of(rule: Rule, kind: AttemptKind) -> Errno {
-    match rule {
-        Rule::SecondName | Rule::OtherArea => Errno::EXDEV,
-        Rule::Outside
-        | Rule::Name
-        | Rule::Object
-        | Rule::Transit
-        | Rule::KeptPart
-        | Rule::Structure
-        | Rule::Repository
-        | Rule::LinkInRepository
-        | Rule::Content
-        | Rule::EmptyDirectories
-        | Rule::OtherStorage => {
-            if kind == AttemptKind::Metadata {
-                Errno::EPERM
-            } else {
-                Errno::EACCES
-            }
-        }
+    if rule.leads_to_a_copy() {
+        Errno::EXDEV
+    } else if kind == AttemptKind::Metadata {
+        Errno::EPERM
+    } else {
+        Errno::EACCES
     }
 }
 

@@ -254,25 +254,16 @@ impl AccessRules {
 
     /// How a refusal at `real` is described; `None` if a program copies instead.
     pub(crate) fn cause(&self, kind: AttemptKind, real: &Path, rule: Rule) -> Option<Cause> {
-        let cause = match rule {
-            Rule::SecondName | Rule::OtherArea => return None,
-            Rule::Repository if kind == AttemptKind::Write => Cause::Repository,
-            Rule::Outside
-            | Rule::Name
-            | Rule::Object
-            | Rule::Transit
-            | Rule::KeptPart
-            | Rule::Structure
-            | Rule::Repository
-            | Rule::LinkInRepository
-            | Rule::Content
-            | Rule::EmptyDirectories
-            | Rule::OtherStorage => Cause::Protected,
-        };
+        if rule.leads_to_a_copy() {
+            return None;
+        }
         // Whatever else is against it: there nothing may be changed.
-        Some(match self.is_outside(kind, real) {
-            true => Cause::Outside,
-            false => cause,
+        Some(if self.is_outside(kind, real) {
+            Cause::Outside
+        } else if rule == Rule::Repository && kind == AttemptKind::Write {
+            Cause::Repository
+        } else {
+            Cause::Protected
         })
     }
 

@@ -1,4 +1,4 @@
-//! What the judge says of a change.
+//! The judge's verdict on a change, and the rules that can refuse it.
 
 /// The verdict on a change of a name or an object. An error of the kernel is none: who reads the disk returns it beside the verdict.
 #[must_use]
@@ -39,6 +39,26 @@ pub enum Rule {
     EmptyDirectories,
     /// The directory belongs to the private storage of another cell.
     OtherStorage,
+}
+
+impl Rule {
+    /// Whether programs answer the refusal by a copy, as they do across file systems.
+    pub fn leads_to_a_copy(self) -> bool {
+        match self {
+            Rule::SecondName | Rule::OtherArea => true,
+            Rule::Outside
+            | Rule::Name
+            | Rule::Object
+            | Rule::Transit
+            | Rule::KeptPart
+            | Rule::Structure
+            | Rule::Repository
+            | Rule::LinkInRepository
+            | Rule::Content
+            | Rule::EmptyDirectories
+            | Rule::OtherStorage => false,
+        }
+    }
 }
 
 impl Verdict {
