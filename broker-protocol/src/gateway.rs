@@ -56,7 +56,7 @@ pub struct ProxySpec {
     pub port: u16,
     /// Whether it is told names in place of addresses.
     pub names: bool,
-    /// What is connected to without it: at most [`limit::DIRECT_PLACES`] hosts and networks.
+    /// Hosts and networks that are connected to without it: at most [`limit::DIRECT_PLACES`].
     pub direct: Vec<String>,
     /// The credential that is its USER:PASSWORD, by its place in [`GatewaySpec::credentials`]. It has no hosts.
     pub login: Option<u16>,

@@ -212,7 +212,7 @@ pub struct GatewayTable {
     #[serde(deserialize_with = "value::one_or_many")]
     pub ca: Option<Vec<HostPath>>,
     pub proxy: Option<ProxyChoice>,
-    /// What is connected to without the proxy.
+    /// Hosts and networks that are connected to without the proxy.
     pub no_proxy: Option<Vec<DirectPlace>>,
     /// Whether the proxy is told names in place of addresses.
     pub proxy_names: Option<bool>,
@@ -254,7 +254,7 @@ pub struct GatewaySettings {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ProxySettings {
     pub choice: ProxyChoice,
-    /// What is connected to without it.
+    /// Hosts and networks that are connected to without it.
     pub direct: Vec<DirectPlace>,
     /// Whether it is told names in place of addresses.
     pub names: bool,

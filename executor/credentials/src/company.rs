@@ -1,4 +1,4 @@
-//! What `[gateway]` of the policy means on this machine: a company's authorities, from their files, and its proxy, from the policy or
+//! `[gateway]` of the policy on this machine: a company's authorities, from their files, and its proxy, from the policy or
 //! from the user's environment. Files are checked as sources of credentials are. Who chooses an authority reads every credential, and
 //! who chooses the proxy sees where each connection leads, so what cannot be used ends the opening of the session.
 
@@ -15,9 +15,9 @@ use thiserror::Error;
 
 /// The variables that name a proxy, as curl reads them: the first that is set.
 const PROXY: [&str; 2] = ["https_proxy", "HTTPS_PROXY"];
-/// The variables that name what is connected to without it.
+/// The variables that name hosts which need no proxy.
 const NO_PROXY: [&str; 2] = ["no_proxy", "NO_PROXY"];
-/// What to do about a file of authorities.
+/// The remedy for an unusable file of authorities.
 const REMEDY: &str = "name files of certificates in PEM form that only you or root may write, outside of what commands can write, or take the entry out";
 
 /// Why `[gateway]` of the policy cannot be used.
@@ -46,7 +46,7 @@ pub enum CompanyError {
 pub(crate) struct Company {
     pub authorities: Vec<String>,
     pub proxy: Option<CompanyProxy>,
-    /// What people are told about it.
+    /// Notices about it, for people.
     pub notices: Vec<String>,
 }
 

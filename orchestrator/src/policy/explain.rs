@@ -2,7 +2,7 @@
 
 use crate::policy::decision::{decision, refused, verdict_name};
 use crate::policy::sessions::policy;
-use broker_protocol::{Command as Run, ErrorKind, Failed, Open, Request, Risk, Roots};
+use broker_protocol::{Command as Run, ErrorKind, Failed, Open, Request, Risk, Roots, ZonePath};
 use orchestrator_launch::exit;
 use orchestrator_launch::session_options::{Opening, SessionOptions};
 use orchestrator_stdio::print;
@@ -25,23 +25,8 @@ pub fn explain(
     let input: Value = serde_json::from_str(input)
         .map_err(|error| Failed::invalid(format!("the input is not JSON: {error}")))?;
     let policy = policy(options)?;
-    let Opening {
-        open, directory, ..
-    } = options.open()?;
-    let Open {
-        project,
-        central,
-        names,
-        ..
-    } = open;
-    let roots = Roots { project, central };
-    let context = PlanContext {
-        roots: &roots,
-        names: &names,
-        directory: directory.as_ref(),
-        paths_from: directory.as_ref(),
-    };
-    let calls = match decidable(tool, input, &context, &policy.web) {
+    let place = CallPlace::of(options)?;
+    let calls = match decidable(tool, input, &place.context(), &policy.web) {
         Ok(calls) => calls,
         Err(failed) => {
             print::problem(&failed.message);
@@ -58,6 +43,41 @@ pub fn explain(
         print::result(print::shown(&pages.join("\n")).as_bytes())?;
     }
     Ok(exit::OK)
+}
+
+/// Where calls of a session would work.
+pub struct CallPlace {
+    roots: Roots,
+    names: Vec<String>,
+    directory: Option<ZonePath>,
+}
+
+impl CallPlace {
+    pub fn of(options: &SessionOptions) -> Result<Self, Failed> {
+        let Opening {
+            open, directory, ..
+        } = options.open()?;
+        let Open {
+            project,
+            central,
+            names,
+            ..
+        } = open;
+        Ok(Self {
+            roots: Roots { project, central },
+            names,
+            directory,
+        })
+    }
+
+    pub fn context(&self) -> PlanContext<'_> {
+        PlanContext {
+            roots: &self.roots,
+            names: &self.names,
+            directory: self.directory.as_ref(),
+            paths_from: self.directory.as_ref(),
+        }
+    }
 }
 
 /// A call as far as the decision needs it.

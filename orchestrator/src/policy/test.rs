@@ -1,14 +1,14 @@
 //! `lazaret policy test`: compares a file of expected verdicts with the policy, for the tests of a team's own policy.
 
-use crate::policy::decision::verdict_name;
-use crate::policy::explain::{self, DecidableCall, Explanation};
-use broker_protocol::{Failed, Roots, Trust};
+use crate::policy::explain::{self, CallPlace, DecidableCall, Explanation};
+use crate::policy::sessions::narrowed;
+use broker_protocol::{Failed, Scope};
 use orchestrator_launch::exit;
 use orchestrator_launch::launch::Prepared;
 use orchestrator_launch::session_options::{SessionOptions, read_text};
 use orchestrator_stdio::print;
-use orchestrator_tools::plan::PlanContext;
-use policies::{EffectivePolicy, Facts};
+use policies::value::TrustName;
+use policies::{Action, EffectivePolicy, Facts, Verdict};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::path::Path;
@@ -33,38 +33,29 @@ struct Expectation {
     input: Option<Map<String, Value>>,
     /// `NAME:PORT`, to which a command connects.
     host: Option<String>,
-    verdict: Expected,
+    verdict: Action,
     /// The rule that must decide.
     rule: Option<String>,
     profile: Option<String>,
-    trust: Option<ExpectedTrust>,
+    trust: Option<TrustName>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Expected {
-    Allow,
-    Ask,
-    Deny,
-}
-
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum ExpectedTrust {
-    Supervised,
-    Guided,
-    Autonomous,
-}
-
-/// What the policy says to one expectation.
+/// One expectation, and the policy's verdict.
 struct Tested {
     line: usize,
     /// The call or the host, for people.
     subject: String,
-    expected: &'static str,
+    expected: Action,
     expected_rule: Option<String>,
     /// The verdict and its rule, or why there is none.
-    found: Result<(&'static str, Option<String>), Failed>,
+    found: Result<(Action, Option<String>), Failed>,
+}
+
+/// A session with the command's options, which is read once for all expectations.
+struct Session<'o> {
+    options: &'o SessionOptions,
+    scope: Result<Option<Scope>, Failed>,
+    place: Result<CallPlace, Failed>,
 }
 
 pub fn test(prepared: &Prepared, file: &Path, json: bool) -> Result<u8, Failed> {
@@ -74,10 +65,15 @@ pub fn test(prepared: &Prepared, file: &Path, json: bool) -> Result<u8, Failed> 
     let options = prepared.options();
     // A policy that cannot be used decides nothing, and no expectation is about that.
     options.policy().map_err(Failed::from)?;
-    let tested = expectations
-        .iter()
-        .map(|entry| Tested::new(entry, &text, options))
-        .collect::<Result<Vec<_>, Failed>>()?;
+    let session = Session {
+        options,
+        scope: options.scope(),
+        place: CallPlace::of(options),
+    };
+    let tested = expectations.iter();
+    let tested: Vec<Tested> = tested
+        .map(|entry| Tested::new(entry, &text, &session))
+        .collect();
     if json {
         let rows: Vec<Value> = tested.iter().map(|one| one.to_json(&name)).collect();
         print::json(&rows)?;
@@ -121,48 +117,26 @@ fn page(name: &str, tested: &[Tested]) -> String {
     page
 }
 
-impl Expected {
-    fn name(self) -> &'static str {
-        match self {
-            Expected::Allow => "allow",
-            Expected::Ask => "ask",
-            Expected::Deny => "deny",
-        }
-    }
-}
-
-impl From<ExpectedTrust> for Trust {
-    fn from(trust: ExpectedTrust) -> Self {
-        match trust {
-            ExpectedTrust::Supervised => Trust::Supervised,
-            ExpectedTrust::Guided => Trust::Guided,
-            ExpectedTrust::Autonomous => Trust::Autonomous,
-        }
-    }
-}
-
 impl Expectation {
     /// The policy that it is about: that of the command's options where it names nothing else.
-    fn policy(&self, options: &SessionOptions) -> Result<EffectivePolicy, Failed> {
+    fn policy(&self, session: &Session) -> Result<EffectivePolicy, Failed> {
         let policy = match &self.profile {
-            Some(profile) => options.files().resolve(profile),
-            None => options.policy(),
+            Some(profile) => session.options.files().resolve(profile),
+            None => session.options.policy(),
         };
-        let policy = policy.map_err(Failed::from)?;
-        let own = self.trust.map(Trust::from);
-        let trust = own.or(options.trust()).unwrap_or(policy.trust);
-        policy
-            .narrow(options.scope()?.as_ref(), trust)
-            .map_err(Failed::from)
+        let trust = self.trust.map(|trust| trust.0).or(session.options.trust());
+        let scope = session.scope.as_ref().map_err(Failed::clone)?;
+        narrowed(policy.map_err(Failed::from)?, scope.as_ref(), trust)
     }
 
     /// The verdict on what it is about, and the rule that decides.
-    fn judge(&self, options: &SessionOptions) -> Result<(&'static str, Option<String>), Failed> {
-        let policy = self.policy(options)?;
+    fn judge(&self, session: &Session) -> Result<(Action, Option<String>), Failed> {
+        let policy = self.policy(session)?;
         match (&self.tool, &self.input, &self.host) {
             (Some(tool), input, None) => {
                 let input = Value::Object(input.clone().unwrap_or_default());
-                judge_call(tool, input, &policy, options)
+                let place = session.place.as_ref().map_err(Failed::clone)?;
+                judge_call(tool, input, &policy, place)
             }
             (None, None, Some(host)) => judge_host(host, &policy).map(|verdict| (verdict, None)),
             _ => Err(Failed::invalid(
@@ -192,60 +166,49 @@ fn judge_call(
     tool: &str,
     input: Value,
     policy: &EffectivePolicy,
-    options: &SessionOptions,
-) -> Result<(&'static str, Option<String>), Failed> {
-    let opening = options.open()?;
-    let roots = Roots {
-        project: opening.open.project,
-        central: opening.open.central,
-    };
-    let context = PlanContext {
-        roots: &roots,
-        names: &opening.open.names,
-        directory: opening.directory.as_ref(),
-        paths_from: opening.directory.as_ref(),
-    };
-    let calls = explain::decidable(tool, input, &context, &policy.web)?;
+    place: &CallPlace,
+) -> Result<(Action, Option<String>), Failed> {
+    let calls = explain::decidable(tool, input, &place.context(), &policy.web)?;
     let facts: Vec<Facts> = calls.iter().map(DecidableCall::facts).collect();
-    let explanations = calls.iter().zip(&facts);
-    let verdicts = explanations.map(|(call, facts)| {
+    let verdicts = calls.iter().zip(&facts).map(|(call, facts)| {
         let judgement = Explanation::new(call, facts, policy).judgement;
-        (verdict_name(&judgement.verdict), judgement.rule)
+        (action_of(&judgement.verdict), judgement.rule)
     });
-    let strictness = |verdict: &str| ["allow", "ask", "deny"].iter().position(|v| *v == verdict);
-    Ok(verdicts
-        .rev()
-        .max_by_key(|(verdict, _)| strictness(verdict))
-        .unwrap_or(("deny", None)))
+    let strictest = verdicts.rev().max_by_key(|(verdict, _)| *verdict);
+    Ok(strictest.unwrap_or((Action::Deny, None)))
+}
+
+fn action_of(verdict: &Verdict) -> Action {
+    match verdict {
+        Verdict::Allow => Action::Allow,
+        Verdict::Ask(_) => Action::Ask,
+        Verdict::Deny(_) => Action::Deny,
+    }
 }
 
 /// Whether commands may connect to a host; addresses are only known when they do.
-fn judge_host(host: &str, policy: &EffectivePolicy) -> Result<&'static str, Failed> {
+fn judge_host(host: &str, policy: &EffectivePolicy) -> Result<Action, Failed> {
     let invalid = || Failed::invalid(format!("`{host}` is not a host with a port, as NAME:443"));
     let (name, port) = host.rsplit_once(':').ok_or_else(invalid)?;
     let port = port.parse().map_err(|_| invalid())?;
     Ok(if policy.network.allows(name, port) {
-        "allow"
+        Action::Allow
     } else {
-        "deny"
+        Action::Deny
     })
 }
 
 impl Tested {
-    fn new(
-        entry: &Spanned<Expectation>,
-        text: &str,
-        options: &SessionOptions,
-    ) -> Result<Self, Failed> {
+    fn new(entry: &Spanned<Expectation>, text: &str, session: &Session) -> Self {
         let before = text.get(..entry.span().start).unwrap_or_default();
         let expectation = entry.get_ref();
-        Ok(Self {
+        Self {
             line: before.matches('\n').count() + 1,
             subject: expectation.subject(),
-            expected: expectation.verdict.name(),
+            expected: expectation.verdict,
             expected_rule: expectation.rule.clone(),
-            found: expectation.judge(options),
-        })
+            found: expectation.judge(session),
+        }
     }
 
     fn holds(&self) -> bool {
@@ -258,7 +221,7 @@ impl Tested {
     fn text(&self, file: &str) -> String {
         let Self { line, subject, .. } = self;
         let found = match &self.found {
-            Ok((verdict, rule)) => with_rule(verdict, rule.as_deref()),
+            Ok((verdict, rule)) => with_rule(*verdict, rule.as_deref()),
             Err(failed) => failed.message.clone(),
         };
         if self.holds() {
@@ -275,14 +238,15 @@ impl Tested {
             "line": self.line,
             "subject": self.subject,
             "ok": self.holds(),
-            "expected": { "verdict": self.expected, "rule": self.expected_rule },
-            "verdict": found.map(|(verdict, _)| verdict),
+            "expected": { "verdict": self.expected.name(), "rule": self.expected_rule },
+            "verdict": found.map(|(verdict, _)| verdict.name()),
             "rule": found.and_then(|(_, rule)| rule.as_ref()),
             "error": self.found.as_ref().err().map(|failed| &failed.message),
         })
     }
 }
 
-fn with_rule(verdict: &str, rule: Option<&str>) -> String {
+fn with_rule(verdict: Action, rule: Option<&str>) -> String {
+    let verdict = verdict.name();
     rule.map_or(verdict.to_owned(), |rule| format!("{verdict} by {rule}"))
 }
