@@ -171,7 +171,7 @@ fn no_way_to_a_masked_file_shows_a_value(place: Place) {
         "cp .env copy; cat copy; cp -a .env copy2; cat copy2; cp --reflink=auto .env c3; cat c3; dd if=.env status=none",
         "ln .env hard; cat hard; ln -s .env soft; cat soft; ln linked.txt h2; cat h2",
         "mv .env moved; cat moved; mv apps other; cat other/web/.env.local",
-        "cp -r . /tmp/copy; cat /tmp/copy/.env",
+        "d=$(mktemp -d); cp -r . $d/copy; cat $d/copy/.env; rm -rf $d",
         "tar c . | strings",
         "mkdir d; cd d; python3 -c \"import os; os.rename('../.env', 'x'); print(open('x').read())\"; cat ../.env",
         "python3 -c \"import os; f = os.open('.env', os.O_PATH); print(open(f'/proc/self/fd/{f}').read())\"",

@@ -85,7 +85,7 @@ fn the_shell_neither_reads_nor_changes_them(place: Place) {
         "ln .env hard; cat hard; ln -s .env soft; cat soft",
         "echo y > new; mv -f new .env",
         "chmod 666 .env; cat .env",
-        "cp -r . /tmp/copy; cat /tmp/copy/.env",
+        "d=$(mktemp -d); cp -r . $d/copy; cat $d/copy/.env; rm -rf $d",
         "python3 -c \"import os; os.rename('.env','x'); print(open('x').read())\"",
         "tar c . | strings",
     ] {
