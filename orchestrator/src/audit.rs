@@ -1,12 +1,13 @@
 //! `lazaret audit`: verifies and prints the executor's audit. It opens no session.
 
 use broker_protocol::{Digest, Failed};
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use orchestrator_launch::exit;
 use orchestrator_launch::launch::{FrontEnd, Launch};
 use orchestrator_launch::row::CommandRow;
 use orchestrator_launch::state_directory;
-use orchestrator_records::audit_chain::{self, Verified};
+use orchestrator_records::audit_chain::{self, Flaw, Verified};
+use orchestrator_records::ocsf;
 use orchestrator_stdio::print;
 use orchestrator_text::time;
 use serde_json::{Value, json};
@@ -20,7 +21,8 @@ Examples:
   lazaret audit verify
   lazaret audit verify --head 2f1c…   a hash that you saved elsewhere
   lazaret audit show --session 4ad6 --json
-  lazaret audit tail --follow";
+  lazaret audit tail --follow
+  lazaret audit export --format ocsf --after 2f1c… --follow   to a log collector, from where it was";
 
 /// How often `--follow` reads the file again.
 const INTERVAL: Duration = Duration::from_millis(200);
@@ -61,6 +63,29 @@ enum Action {
         #[command(flatten)]
         show: Show,
     },
+    /// Print every record for a log collector, one JSON object a line, as far as the chain is whole
+    Export(Export),
+}
+
+#[derive(Args)]
+struct Export {
+    /// The form of a line
+    #[arg(long, value_enum, default_value_t = Format::Jsonl)]
+    format: Format,
+    /// Begin after the record with this hash: the last that was taken (`hash`, in OCSF `metadata.uid`)
+    #[arg(long, value_name = "HASH")]
+    after: Option<Digest>,
+    /// Go on with those that come
+    #[arg(short, long)]
+    follow: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Format {
+    /// The records as they are
+    Jsonl,
+    /// Open Cybersecurity Schema Framework 1.6.0, with the record in `raw_data`
+    Ocsf,
 }
 
 /// Which records, and how.
@@ -77,7 +102,7 @@ struct Show {
 impl FrontEnd for Audit {
     const ROW: CommandRow = CommandRow::of_files(
         "audit",
-        "0; verify: 1 if the audit is not as it was written, or is not there; 2 wrong arguments; 125 it cannot be read",
+        "0; verify and export: 1 if the audit is not as it was written, or is not there; 2 wrong arguments; 125 it cannot be read",
     );
 
     fn main(self, _: Launch) -> Result<u8, Failed> {
@@ -89,6 +114,8 @@ impl FrontEnd for Audit {
                 report(&audit.verify(head).map_err(unreadable)?, json)
             }
             (Action::Show(_) | Action::Tail { .. }, None) => Ok(exit::OK),
+            (Action::Export(_), None) => missing(&directory, false),
+            (Action::Export(export), Some(audit)) => export.run(&audit),
             (Action::Show(show), Some(audit)) => show.all(&audit),
             (
                 Action::Tail {
@@ -158,6 +185,56 @@ fn report(verified: &Verified, json: bool) -> Result<u8, Failed> {
     } else {
         exit::OK
     })
+}
+
+impl Export {
+    fn run(&self, audit: &audit_chain::Audit) -> Result<u8, Failed> {
+        // A cut tail shows only in the head's file, which `verify` reads; the hash that is given has to be there, or the
+        // collector would miss records without a word.
+        let verified = audit.verify(self.after).map_err(unreadable)?;
+        let mut checked = audit.checked();
+        let mut wanted = self.after.is_none();
+        loop {
+            let mut shown = Ok(());
+            let each = |line: &[u8], record: &Value, hash| {
+                if wanted {
+                    shown = shown.clone().and_then(|()| self.print(line, record));
+                } else {
+                    wanted = self.after == Some(hash);
+                }
+            };
+            let flaw = checked.more(each).map_err(unreadable)?;
+            shown?;
+            if let Some(flaw) = flaw.or_else(|| verified.flaw.clone()) {
+                return Ok(refuse(&flaw));
+            }
+            if !self.follow {
+                return Ok(exit::OK);
+            }
+            std::thread::sleep(INTERVAL);
+        }
+    }
+
+    fn print(&self, line: &[u8], record: &Value) -> Result<(), Failed> {
+        let line = String::from_utf8_lossy(line);
+        match self.format {
+            Format::Jsonl => print::result(format!("{line}\n").as_bytes()),
+            Format::Ocsf => print::json(&ocsf::event(&line, record, env!("CARGO_PKG_VERSION"))),
+        }
+    }
+}
+
+fn refuse(flaw: &Flaw) -> u8 {
+    let Flaw { file, line, why } = flaw;
+    let line = if *line > 0 {
+        format!(", line {line}")
+    } else {
+        String::new()
+    };
+    print::problem(&format!(
+        "the audit is not as it was written: {file}{line}: {why}; what was printed is whole"
+    ));
+    exit::FAILED
 }
 
 impl Show {

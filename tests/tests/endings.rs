@@ -117,7 +117,7 @@ fn who_ignores_the_signal_is_killed_after_two_seconds(place: Place) {
     assert_eq!(answer.kind(), "timeout");
     let took = start.elapsed();
     assert!(
-        (Duration::from_secs(3)..LIMIT / 2).contains(&took),
+        (Duration::from_secs(3)..Duration::from_secs(30)).contains(&took),
         "{took:?}"
     );
     assert_gone(&marker, LIMIT);

@@ -611,7 +611,11 @@ fn a_hostile_file_delays_no_session(place: Place) {
             .success()
             .contains("lazaret-masked-")
     );
-    assert!(started.elapsed() < LIMIT / 4, "{:?}", started.elapsed());
+    assert!(
+        started.elapsed() < std::time::Duration::from_secs(15),
+        "{:?}",
+        started.elapsed()
+    );
     let all = session.bash("timeout 2 head -c 1000 .env.zero .env.out .env.sparse .env.long | cat");
     assert!(
         project.on_host("cat .env.out").text().contains("s3cr3t"),

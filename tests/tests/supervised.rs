@@ -1027,11 +1027,11 @@ fn projects_are_worked_on(place: Place) {
         "",
         "what a cell has cloned is a repository to the host"
     );
-    let many = "set -e; mkdir -p node_modules; for i in $(seq 300); do mkdir -p node_modules/.x-$i/lib
+    let many = "set -e; mkdir -p node_modules; for i in $(seq 100); do mkdir -p node_modules/.x-$i/lib
             echo \"module.exports=$i\" > node_modules/.x-$i/lib/i.js; done
-            for i in $(seq 300); do mv node_modules/.x-$i node_modules/p$i; done
+            for i in $(seq 100); do mv node_modules/.x-$i node_modules/p$i; done
             cat node_modules/p*/lib/i.js | wc -l; cp -r node_modules copy; rm -r node_modules; ls copy | wc -l";
-    assert_eq!(cell(world, many).success(), "300\n300\n");
+    assert_eq!(cell(world, many).success(), "100\n100\n");
     if run(world.host("node").args(["-e", "1"]), LIMIT).code() == 0 {
         let node = "node -e 'fs.writeFileSync(\"n\", \"x\"); console.log(fs.readFileSync(\"n\", \"utf8\"))'";
         assert_eq!(cell(world, node).success(), "x\n");

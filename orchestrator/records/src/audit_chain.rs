@@ -28,7 +28,7 @@ pub struct Verified {
 }
 
 /// A place that is not as it was written.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flaw {
     /// The file's name in the audit's directory.
     pub file: String,
@@ -131,28 +131,10 @@ impl Audit {
             let Some(record) = line.strip_suffix(b"\n") else {
                 return flaw(line_number, "it does not end");
             };
-            let hash = match chain::check(verified.last.hash, record) {
-                Ok(hash) => hash,
-                Err(error) => return flaw(line_number, &error.to_string()),
+            let hash = match check_record(&verified.last, record) {
+                Ok((hash, _)) => hash,
+                Err(why) => return flaw(line_number, &why),
             };
-            let Ok(value) = serde_json::from_slice::<Value>(record) else {
-                return flaw(line_number, "it is not JSON");
-            };
-            if value["seq"] != verified.last.seq + 1 {
-                return flaw(
-                    line_number,
-                    &format!("its number is not {}", verified.last.seq + 1),
-                );
-            }
-            if value["kind"] == "break" {
-                return flaw(
-                    line_number,
-                    &format!(
-                        "here the executor found the chain broken: {}",
-                        value["found"]
-                    ),
-                );
-            }
             bytes += line.len() as u64;
             let last = Head {
                 seq: verified.last.seq + 1,
@@ -204,6 +186,15 @@ impl Audit {
         }
     }
 
+    /// The records in order from the first, each checked against the one before it.
+    pub fn checked(&self) -> Checked<'_> {
+        Checked {
+            audit: self,
+            position: Position { file: 1, offset: 0 },
+            last: Head::EMPTY,
+        }
+    }
+
     /// The first file after `position`.
     pub fn next_file(&self, position: &Position) -> io::Result<Option<Position>> {
         let next = self
@@ -245,6 +236,48 @@ impl Audit {
     }
 }
 
+/// Reads the chain on from where it was, as far as it is whole.
+pub struct Checked<'a> {
+    audit: &'a Audit,
+    position: Position,
+    last: Head,
+}
+
+impl Checked<'_> {
+    /// Calls `each` with the records that are there by now and were not passed before: line, content and hash. Returns the
+    /// first flaw, which it does not pass.
+    pub fn more(
+        &mut self,
+        mut each: impl FnMut(&[u8], &Value, Digest),
+    ) -> io::Result<Option<Flaw>> {
+        loop {
+            let mut flaw = None;
+            let (last, file) = (&mut self.last, self.position.file);
+            self.audit.more(&mut self.position, |record| {
+                if flaw.is_some() {
+                    return;
+                }
+                match check_record(last, record) {
+                    Ok((hash, value)) => {
+                        each(record, &value, hash);
+                        (last.seq, last.hash) = (last.seq + 1, hash);
+                    }
+                    Err(why) => flaw = Some(why),
+                }
+            })?;
+            if let Some(why) = flaw {
+                let why = format!("record {}: {why}", self.last.seq + 1);
+                let (file, line) = (chain::file_name(file), 0);
+                return Ok(Some(Flaw { file, line, why }));
+            }
+            match self.audit.next_file(&self.position)? {
+                Some(next) => self.position = next,
+                None => return Ok(None),
+            }
+        }
+    }
+}
+
 /// A reading position in the audit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
@@ -259,6 +292,20 @@ impl Verified {
             ..self
         }
     }
+}
+
+/// Checks that `record` follows `last`; returns its hash and its content, or what is wrong.
+fn check_record(last: &Head, record: &[u8]) -> Result<(Digest, Value), String> {
+    let hash = chain::check(last.hash, record).map_err(|error| error.to_string())?;
+    let value: Value = serde_json::from_slice(record).map_err(|_| "it is not JSON")?;
+    if value["seq"] != last.seq + 1 {
+        return Err(format!("its number is not {}", last.seq + 1));
+    }
+    if value["kind"] == "break" {
+        let found = &value["found"];
+        return Err(format!("here the executor found the chain broken: {found}"));
+    }
+    Ok((hash, value))
 }
 
 /// What is wrong with the end of the chain.

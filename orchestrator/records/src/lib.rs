@@ -4,5 +4,6 @@
 pub mod kept;
 pub mod agent_lines;
 pub mod audit_chain;
+pub mod ocsf;
 pub mod transcripts;
 pub mod chat_history;

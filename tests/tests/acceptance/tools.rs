@@ -289,7 +289,7 @@ fn a_time_limit_kills_everything(place: Place) {
             answer.result
         );
         assert!(
-            (Duration::from_secs(1)..LIMIT / 2).contains(&took),
+            (Duration::from_secs(1)..Duration::from_secs(30)).contains(&took),
             "{shape}: {took:?}"
         );
         assert_gone(&marker, LIMIT);

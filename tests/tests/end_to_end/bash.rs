@@ -281,7 +281,7 @@ fn a_wall_limit_ends_the_command_in_time(place: Place) {
 
 /// Not before its second, and long before the command would have ended.
 fn assert_in_time(took: Duration) {
-    let in_time = Duration::from_millis(950)..LIMIT / 2;
+    let in_time = Duration::from_millis(950)..Duration::from_secs(30);
     assert!(
         in_time.contains(&took),
         "a limit of one second took {took:?}"

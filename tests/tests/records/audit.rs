@@ -4,10 +4,11 @@ use super::written::{audit_of, of_kind, records, verify, whole};
 use broker_protocol::{
     ErrorKind, FileRead, FromBroker, Outcome, Request, ToBroker, Zone, ZonePath,
 };
+use lazaret_tests::process::Running;
 use lazaret_tests::wire::{Received, opening, shell};
 use lazaret_tests::{Broker, LIMIT, Place, Session, World, once_test, place_test, process, run};
 use nix::unistd::geteuid;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::Command;
@@ -438,4 +439,75 @@ fn a_second_reader_and_a_laxer_mode_change_nothing() {
         rendered.lines().count() >= 3 && rendered.lines().all(|line| line.contains(&session)),
         "{rendered}"
     );
+}
+
+fn export(world: &World, options: &[&str]) -> Command {
+    let mut command = world.program("lazaret");
+    command.args(["audit", "export"]).args(options);
+    command
+}
+
+once_test!(an_export_resumes_after_any_record);
+fn an_export_resumes_after_any_record() {
+    let world = World::new(Place::any());
+    world.in_cell("true").success();
+    let written = fs::read_to_string(audit_of(&world).join("audit-000001.jsonl")).unwrap();
+    assert_eq!(run(&mut export(&world, &[]), LIMIT).success(), written);
+    let records = records(&world);
+    for (taken, record) in records.iter().enumerate() {
+        let after = record["hash"].as_str().unwrap();
+        let events = run(
+            &mut export(&world, &["--format", "ocsf", "--after", after]),
+            LIMIT,
+        )
+        .success();
+        let events: Vec<Value> = events
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        let rest = &records[taken + 1..];
+        assert_eq!(events.len(), rest.len(), "{events:?}");
+        for (event, record) in events.iter().zip(rest) {
+            assert_eq!(event["metadata"]["uid"], record["hash"], "{event}");
+            let raw: Value = serde_json::from_str(event["raw_data"].as_str().unwrap()).unwrap();
+            assert_eq!(&raw, record);
+        }
+    }
+    let last = records.last().unwrap()["hash"].as_str().unwrap();
+    let mut following = Running::start(&mut export(&world, &["--follow", "--after", last]));
+    world.in_cell("true").success();
+    let more = following.wait_for("\"closed\"", LIMIT);
+    assert!(process::contains(&more, b"\"opened\""));
+    nix::sys::signal::kill(
+        nix::unistd::Pid::from_raw(following.pid()),
+        nix::sys::signal::Signal::SIGTERM,
+    )
+    .unwrap();
+    following.finish(LIMIT);
+}
+
+once_test!(an_export_ends_where_the_chain_is_not_whole);
+fn an_export_ends_where_the_chain_is_not_whole() {
+    let world = World::new(Place::any());
+    world.in_cell("true").success();
+    let file = audit_of(&world).join("audit-000001.jsonl");
+    let written = fs::read_to_string(&file).unwrap();
+    let unknown = "0".repeat(64);
+    let missing = run(&mut export(&world, &["--after", &unknown]), LIMIT);
+    assert_eq!((missing.expect(1).as_str(), missing.code()), ("", 1));
+    let lines: Vec<&str> = written.split_inclusive('\n').collect();
+    let edited = written.replacen("\"verdict\":\"allow\"", "\"verdict\":\"other\"", 1);
+    let cut = lines[..lines.len() - 2].concat();
+    for (text, whole) in [(&edited, 1), (&cut, lines.len() - 2)] {
+        fs::write(&file, text).unwrap();
+        for format in ["jsonl", "ocsf"] {
+            let exported = run(&mut export(&world, &["--format", format]), LIMIT);
+            assert_eq!(exported.expect(1).lines().count(), whole, "{format}");
+            assert!(
+                exported.errors().contains("is not as it was written"),
+                "{}",
+                exported.errors()
+            );
+        }
+    }
 }
