@@ -341,3 +341,71 @@ fn a_file_of_authorities_that_cannot_be_used_is_named(place: Place) {
         );
     }
 }
+
+place_test!(a_credential_is_tried_and_the_step_that_fails_is_named);
+fn a_credential_is_tried_and_the_step_that_fails_is_named(place: Place) {
+    let host = Host::start(place);
+    let test = |words: &[&str]| {
+        let mut command = host.world.lazaret("credential");
+        command
+            .env("XDG_CONFIG_HOME", host.world.home.join("settings"))
+            .env("SSL_CERT_FILE", host.server.authority())
+            .arg("test");
+        let done = run(command.args(words), LIMIT);
+        let said = done.text() + &done.errors();
+        assert!(!said.contains(VALUE), "{said}");
+        done
+    };
+    let step = |code: i32| -> Value {
+        let tried: Value = serde_json::from_str(&test(&["one", "--json"]).expect(code)).unwrap();
+        tried[0].clone()
+    };
+    let answered = step(0);
+    assert_eq!(
+        (&answered["ok"], &answered["status"]),
+        (&true.into(), &200.into())
+    );
+    let sent = host.sent();
+    let (path, value) = sent.last().unwrap();
+    assert!(
+        path == "/api/" && value.as_ref().unwrap().starts_with("Basic "),
+        "{sent:?}"
+    );
+    let text = test(&["one"]).success();
+    assert!(
+        text.contains(&format!("localhost:{}: answered 200", host.port)),
+        "{text}"
+    );
+    host.define("{ command = ['/bin/false'] }");
+    let failed = step(1);
+    assert_eq!(failed["step"], "source", "{failed}");
+    assert!(
+        failed["why"].as_str().unwrap().contains("exit code"),
+        "{failed}"
+    );
+    host.define("{ file = '~/absent' }");
+    assert_eq!(step(1)["step"], "source");
+    let proxy = ConnectProxy::answering("HTTP/1.1 403 Not by us\r\n\r\n");
+    host.define_with("{ file = '~/token' }", &proxy.line());
+    let failed = step(1);
+    assert_eq!(failed["step"], "connection", "{failed}");
+    assert!(
+        failed["why"].as_str().unwrap().contains("Not by us"),
+        "{failed}"
+    );
+    host.define("{ file = '~/token' }");
+    for (words, want) in [
+        (&["two"][..], "there is no credential `two`"),
+        (
+            &["one", "--profile", "plain"],
+            "does not have the credential",
+        ),
+    ] {
+        let refused = test(words);
+        assert!(
+            refused.code() == 2 && refused.errors().contains(want),
+            "{}",
+            refused.errors()
+        );
+    }
+}
