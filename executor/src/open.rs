@@ -762,7 +762,7 @@ fn build(
     }
     let (created, watch) = records.unzip();
     reported.extend(refused);
-    let home = fill_home(&rooted, &found, zones, user).map_err(OpenError::Plan)?;
+    let home = fill_home(&rooted, &found, (zones, &credentials), user).map_err(OpenError::Plan)?;
     let directories = command_directories(&rooted)?;
     let spec = SandboxSpec::new(rooted, found, home, directories);
     let started = start(&spec, user)?;
@@ -1051,7 +1051,12 @@ fn look_through(
 }
 
 /// Fills the cells' home. If it lies on the host that is done here, otherwise with its mount.
-fn fill_home(spec: &Rooted, found: &Found, zones: &Zones, user: &User) -> io::Result<HomeFiles> {
+fn fill_home(
+    spec: &Rooted,
+    found: &Found,
+    (zones, credentials): (&Zones, &NewCredentials),
+    user: &User,
+) -> io::Result<HomeFiles> {
     let mut new = HomeFiles::default();
     let (home, files) = user.git_files();
     git_identity::give_git_settings(&mut new, spec, &home, &files);
@@ -1062,6 +1067,11 @@ fn fill_home(spec: &Rooted, found: &Found, zones: &Zones, user: &User) -> io::Re
     let pnpm = caches::pnpm_settings(&spec.policy, online, zones);
     new.files
         .extend(pnpm.map(|(name, text)| (name.into(), text)));
+    // Where the policy shows the user's own file, that one counts.
+    let clients = credentials.home_files().iter();
+    let clients = clients.filter(|(name, _)| !spec.shows(&spec.scratch.home.join(name)));
+    new.files
+        .extend(clients.map(|(name, text)| (name.clone(), text.clone().into_bytes())));
     if spec.scratch.host.is_some() {
         home_files::write(&spec.scratch.home, &new.files)?;
     }

@@ -8,6 +8,7 @@ use crate::chat::Chat;
 use crate::chat::models::Models;
 use crate::chat_hooks::ChatHooks;
 use crate::completions::Completions;
+use crate::credential::Credential;
 use crate::gc::Gc;
 use crate::history::History;
 use crate::hook::Hook;
@@ -85,7 +86,7 @@ const fn entry<C: FrontEnd>() -> Entry {
 }
 
 /// All commands, as help lists them.
-const COMMANDS: [Entry; 26] = [
+const COMMANDS: [Entry; 27] = [
     entry::<Run>(),
     entry::<Why>(),
     entry::<Call>(),
@@ -102,6 +103,7 @@ const COMMANDS: [Entry; 26] = [
     entry::<Serve>(),
     entry::<Doctor>(),
     entry::<Policy>(),
+    entry::<Credential>(),
     entry::<Hook>(),
     entry::<Install>(),
     entry::<Uninstall>(),

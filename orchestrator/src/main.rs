@@ -19,6 +19,7 @@ mod chat_hooks;
 mod socket_file;
 mod serve;
 mod policy;
+mod credential;
 mod hook;
 mod install;
 mod accept;

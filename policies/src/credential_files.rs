@@ -76,11 +76,45 @@ impl Policies {
         profile: &str,
         host: &Host,
     ) -> Result<Vec<Credential>, PolicyError> {
+        let found = self.defined(host, |name| names.contains(name))?;
+        match found.len() > limit::CREDENTIALS {
+            true => Err(PolicyError::Credentials {
+                profile: profile.to_owned(),
+                max: limit::CREDENTIALS,
+            }),
+            false => Ok(found),
+        }
+    }
+
+    /// All credentials that files define, whether a profile names them or not.
+    ///
+    /// # Errors
+    /// The path of a source cannot be used here.
+    pub fn defined_credentials(&self, host: &Host) -> Result<Vec<Credential>, PolicyError> {
+        self.defined(host, |_| true)
+    }
+
+    /// The profiles whose sessions have the credential `name`, those that cannot be resolved left out.
+    pub fn profiles_with(&self, name: &str, host: &Host) -> Vec<String> {
+        let has = |profile: &&str| {
+            let policy = self.resolve(profile, host);
+            policy.is_ok_and(|policy| policy.credentials.iter().any(|one| one.name == name))
+        };
+        let found = self.profiles().filter(has);
+        found.map(str::to_owned).collect()
+    }
+
+    fn defined(
+        &self,
+        host: &Host,
+        is_wanted: impl Fn(&str) -> bool,
+    ) -> Result<Vec<Credential>, PolicyError> {
         let mut found = Vec::new();
         for (file, content) in self.general() {
             let origins = file.origins();
             for (name, table) in &content.credential {
-                if !names.contains(name.get_ref().as_str()) {
+                let text = name.get_ref().as_str();
+                if !is_wanted(text) {
                     continue;
                 }
                 let (line, column) = file.place(name.span().start);
@@ -90,8 +124,9 @@ impl Policies {
                     column,
                     message: fault.to_string(),
                 })?;
-                let from = source(&table.from, host).map_err(|(path, why)| PolicyError::Path {
-                    profile: profile.to_owned(),
+                let from = source(&table.from, host);
+                let from = from.map_err(|(path, why)| PolicyError::CredentialPath {
+                    credential: text.to_owned(),
                     path,
                     why,
                 })?;
@@ -99,12 +134,6 @@ impl Policies {
                 found.push(credential(name.get_ref(), table, from, completed, origin));
             }
         }
-        match found.len() > limit::CREDENTIALS {
-            true => Err(PolicyError::Credentials {
-                profile: profile.to_owned(),
-                max: limit::CREDENTIALS,
-            }),
-            false => Ok(found),
-        }
+        Ok(found)
     }
 }

@@ -415,17 +415,47 @@ pub struct CredentialPreset {
     pub env: Vec<VariableName>,
     pub placeholder: Shape,
     pub uses: Vec<UseEntry>,
+    /// Variables with a fixed value, for clients that need more than the token. `{user}` is that of `attach`, and left out without one.
+    #[serde(default)]
+    pub set: BTreeMap<VariableName, String>,
+    #[serde(default)]
+    pub files: Vec<ClientFile>,
+}
+
+/// A line for each host in a file of the cells' home, for clients that read the placeholder from no variable.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClientFile {
+    /// Relative to the cells' home directory.
+    pub path: String,
+    /// With `{host}`, which has its port unless that is 443, and `{placeholder}`.
+    pub line: String,
+}
+
+impl ClientFile {
+    /// The file's content: one line for each of `hosts`.
+    pub fn text(&self, hosts: &[String], placeholder: &str) -> String {
+        let line = |host: &String| {
+            let host = host.strip_suffix(":443").unwrap_or(host);
+            let line = self.line.replace("{host}", host);
+            line.replace("{placeholder}", placeholder) + "\n"
+        };
+        hosts.iter().map(line).collect()
+    }
 }
 
 /// The files of `credentials`, by name.
-const FILES: [(&str, &str); 4] = [
+const FILES: [(&str, &str); 7] = [
     ("anthropic", include_str!("../credentials/anthropic.toml")),
     (
         "anthropic-oauth",
         include_str!("../credentials/anthropic-oauth.toml"),
     ),
+    ("crates", include_str!("../credentials/crates.toml")),
     ("github", include_str!("../credentials/github.toml")),
+    ("npm", include_str!("../credentials/npm.toml")),
     ("openai", include_str!("../credentials/openai.toml")),
+    ("pypi", include_str!("../credentials/pypi.toml")),
 ];
 
 /// Read when the first is needed: most sessions need none. A test reads all.
@@ -448,6 +478,7 @@ pub struct Completed<'t> {
     /// Absent, any request to one of the hosts may use it.
     pub uses: Option<&'t [UseEntry]>,
     pub shape: Shape,
+    preset: Option<&'static CredentialPreset>,
 }
 
 impl CredentialTable {
@@ -474,6 +505,7 @@ impl CredentialTable {
                 .unwrap_or_default(),
             uses: uses.or(preset.map(|preset| preset.uses.as_slice())),
             shape: preset.map_or_else(Shape::default, |preset| preset.placeholder.clone()),
+            preset,
         };
         completed.check().map(|()| completed)
     }
@@ -505,6 +537,29 @@ impl Completed<'_> {
             true => Err(CredentialFault::Refused),
             false => Ok(()),
         }
+    }
+
+    /// Variables of cells with a fixed value.
+    pub fn set(&self) -> BTreeMap<String, String> {
+        let user = match self.attach {
+            Attach::Basic { user } | Attach::Any { user } => Some(user),
+            Attach::Bearer | Attach::Header { .. } => None,
+        };
+        let set = self.preset.iter().flat_map(|preset| &preset.set);
+        let set = set.filter_map(|(name, value)| {
+            let value = match value.as_str() {
+                "{user}" => user?.clone(),
+                fixed => fixed.to_owned(),
+            };
+            Some((name.as_str().to_owned(), value))
+        });
+        set.collect()
+    }
+
+    /// Files of the cells' home.
+    pub fn files(&self) -> Vec<ClientFile> {
+        self.preset
+            .map_or_else(Vec::new, |preset| preset.files.clone())
     }
 
     /// The uses as the gateway gets them.

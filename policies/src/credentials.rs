@@ -4,13 +4,16 @@
 //! commands may use, as far as its file or an earlier one defines them; a shipped profile names what a user may define. The hosts of
 //! a session's credentials are added to its network; each file's `[network]` bounds them as any other host.
 
-use crate::credential_table::{Completed, CredentialName, CredentialTable, Shape, SourceEntry};
+use crate::credential_table::{
+    ClientFile, Completed, CredentialName, CredentialTable, Shape, SourceEntry,
+};
 use crate::host::{Host, HostPathError};
 use broker_protocol::gateway::{Attach, CredentialUse};
 use policies_guard::Origin;
 use policies_targets::network::NetworkTable;
 use policies_targets::web::HostPattern;
 use serde::{Serialize, Serializer};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// A credential of a session.
@@ -23,6 +26,10 @@ pub struct Credential {
     pub attach: Attach,
     /// The variables of cells that hold its placeholder.
     pub variables: Vec<String>,
+    /// Variables with a fixed value beside them, which are not secret.
+    pub set: BTreeMap<String, String>,
+    /// Files of the cells' home.
+    pub files: Vec<ClientFile>,
     pub uses: Vec<CredentialUse>,
     pub shape: Shape,
     /// The line that defines it.
@@ -81,6 +88,8 @@ pub(crate) fn credential(
         hosts: hosts.map(|host| host.as_str().to_owned()).collect(),
         attach: completed.attach.clone(),
         variables: variables.map(|name| name.as_str().to_owned()).collect(),
+        set: completed.set(),
+        files: completed.files(),
         uses: completed.requests(),
         shape: completed.shape,
         origin,

@@ -439,6 +439,8 @@ mod tests {
             hosts: vec!["x:443".into()],
             attach: broker_protocol::gateway::Attach::Bearer,
             variables: vec![],
+            set: Default::default(),
+            files: vec![],
             uses: vec![],
             shape: Default::default(),
             origin: Origin::default(),

@@ -131,6 +131,13 @@ pub enum PolicyError {
         column: usize,
         earlier: String,
     },
+    #[error("credential `{credential}`: path `{path}`: {why}")]
+    CredentialPath {
+        credential: String,
+        path: String,
+        #[source]
+        why: HostPathError,
+    },
     #[error("{file}: `{key}` in `[gateway]`: path `{path}`: {why}")]
     GatewayPath {
         file: String,
@@ -176,6 +183,7 @@ impl PolicyError {
             | PolicyError::Credential { .. }
             | PolicyError::Credentials { .. }
             | PolicyError::Proxy { .. }
+            | PolicyError::CredentialPath { .. }
             | PolicyError::GatewayPath { .. }
             | PolicyError::Digest(_)
             | PolicyError::Network(

@@ -54,7 +54,16 @@ fn hosts(policy: &EffectivePolicy) -> Vec<String> {
 #[test]
 fn each_preset_is_complete_and_fits_the_protocol() {
     let names: Vec<&str> = presets().map(|(name, _)| name).collect();
-    assert_eq!(names, ["anthropic", "anthropic-oauth", "github", "openai"]);
+    let all = [
+        "anthropic",
+        "anthropic-oauth",
+        "crates",
+        "github",
+        "npm",
+        "openai",
+        "pypi",
+    ];
+    assert_eq!(names, all);
     for (name, preset) in presets() {
         let text = format!(
             "[credential.x]\nfrom = {{ file = '/x' }}\npreset = '{name}'\n[profile.a]\ncredentials = ['x']"
@@ -80,15 +89,58 @@ fn each_preset_is_complete_and_fits_the_protocol() {
 }
 
 #[test]
-fn no_placeholder_of_github_has_a_valid_checksum() {
-    let (_, preset) = presets().find(|(name, _)| *name == "github").unwrap();
-    let placeholder = preset.placeholder.fill(&[1; 64]);
-    let alphabet = &preset.placeholder.alphabet;
-    let digit = |c: char| alphabet.find(c).unwrap() as u64;
-    let checksum = placeholder[34..]
-        .chars()
-        .fold(0, |sum, c| sum * 62 + digit(c));
-    assert!(checksum > u64::from(u32::MAX), "{checksum}");
+fn no_placeholder_of_github_or_npm_has_a_valid_checksum() {
+    for of in ["github", "npm"] {
+        let (_, preset) = presets().find(|(name, _)| *name == of).unwrap();
+        let placeholder = preset.placeholder.fill(&[1; 64]);
+        let alphabet = &preset.placeholder.alphabet;
+        let digit = |c: char| alphabet.find(c).unwrap() as u64;
+        let checksum = placeholder[34..]
+            .chars()
+            .fold(0, |sum, c| sum * 62 + digit(c));
+        assert!(checksum > u64::from(u32::MAX), "{checksum}");
+    }
+}
+
+#[test]
+fn what_clients_need_besides_variables_follows_hosts_and_attach() {
+    let own = |preset: &str, lines: &str| {
+        let text = format!(
+            "[credential.x]\nfrom = {{ file = '/x' }}\npreset = '{preset}'\n{lines}\n[profile.a]\ncredentials = ['x']"
+        );
+        resolve("a", &text).credentials.remove(0)
+    };
+    let files = |credential: &Credential| -> Vec<(String, String)> {
+        let files = credential.files.iter();
+        files
+            .map(|file| (file.path.clone(), file.text(&credential.hosts, "npm_x")))
+            .collect()
+    };
+    let shipped = own("npm", "");
+    let host = shipped.hosts[0].strip_suffix(":443").unwrap();
+    let line = format!("//{host}/:_authToken=npm_x\n");
+    assert_eq!(files(&shipped), [(".npmrc".to_owned(), line)]);
+    let text = "//a.example/:_authToken=npm_x\n//b.example:81/:_authToken=npm_x\n";
+    let two = own("npm", "hosts = ['a.example', 'b.example:81']");
+    assert_eq!(files(&two), [(".npmrc".to_owned(), text.to_owned())]);
+    assert_eq!(own("pypi", "").set["TWINE_USERNAME"], "__token__");
+    let named = own("pypi", "attach = 'basic:me'");
+    assert_eq!(named.set["TWINE_USERNAME"], "me");
+    assert!(own("pypi", "attach = 'bearer'").set.is_empty());
+    assert_eq!(own("crates", "").set.len(), 1);
+    assert!(own("github", "").set.is_empty() && own("github", "").files.is_empty());
+}
+
+/// A file is written below the cells' home, where nothing else may be reached.
+#[test]
+fn files_of_presets_stay_in_the_home() {
+    for (name, preset) in presets() {
+        for file in &preset.files {
+            let parts: Vec<&str> = file.path.split('/').collect();
+            let is_plain = !parts.iter().any(|part| ["", ".", ".."].contains(part));
+            assert!(is_plain && !file.line.contains('\n'), "{name}: {file:?}");
+        }
+    }
 }
 
 #[test]

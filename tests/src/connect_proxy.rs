@@ -16,22 +16,27 @@ pub struct ConnectProxy {
 impl ConnectProxy {
     /// One that opens every tunnel.
     pub fn open() -> Self {
-        Self::with(None)
+        Self::with(Then::Open)
+    }
+
+    /// One that leads every tunnel to this port of the loopback, whatever host it is asked for.
+    pub fn to(port: u16) -> Self {
+        Self::with(Then::To(port))
     }
 
     /// One that gives this answer to every request.
     pub fn answering(answer: &'static str) -> Self {
-        Self::with(Some(answer))
+        Self::with(Then::Answer(answer))
     }
 
-    fn with(answer: Option<&'static str>) -> Self {
+    fn with(then: Then) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let port = listener.local_addr().expect("it is bound").port();
         let requests = Arc::new(Mutex::new(Vec::new()));
         let seen = requests.clone();
         let serving = Serving::start(listener, move |client| {
             // How a connection ends is the business of its peers.
-            let _ = serve(client, answer, &seen);
+            let _ = serve(client, then, &seen);
         });
         Self {
             port,
@@ -58,7 +63,15 @@ impl ConnectProxy {
     }
 }
 
-fn serve(mut client: TcpStream, answer: Option<&str>, seen: &Mutex<Vec<String>>) -> io::Result<()> {
+/// How the proxy treats the requests that it gets.
+#[derive(Clone, Copy)]
+enum Then {
+    Open,
+    To(u16),
+    Answer(&'static str),
+}
+
+fn serve(mut client: TcpStream, then: Then, seen: &Mutex<Vec<String>>) -> io::Result<()> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         let mut byte = [0];
@@ -68,10 +81,14 @@ fn serve(mut client: TcpStream, answer: Option<&str>, seen: &Mutex<Vec<String>>)
     let head = String::from_utf8_lossy(&head).into_owned();
     let target = head.split(' ').nth(1).unwrap_or_default().to_owned();
     seen.lock().expect("no holder panics").push(head);
-    if let Some(answer) = answer {
-        client.write_all(answer.as_bytes())?;
-        return client.shutdown(Shutdown::Write);
-    }
+    let target = match then {
+        Then::Open => target,
+        Then::To(port) => format!("127.0.0.1:{port}"),
+        Then::Answer(answer) => {
+            client.write_all(answer.as_bytes())?;
+            return client.shutdown(Shutdown::Write);
+        }
+    };
     let Ok(mut host) = TcpStream::connect(&target) else {
         return client.write_all(b"HTTP/1.1 503 Unreachable\r\n\r\n");
     };

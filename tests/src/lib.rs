@@ -10,6 +10,8 @@ pub mod session;
 pub mod approval;
 pub mod serving;
 pub mod connect_proxy;
+pub mod tls_host;
+pub mod cargo_alone;
 pub mod model_server;
 pub mod sidecar;
 pub mod wire;

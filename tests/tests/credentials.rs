@@ -214,3 +214,132 @@ fn a_project_neither_defines_nor_redirects_a_credential(place: Place) {
         assert_eq!(seen.success().trim(), "unset", "{from}");
     }
 }
+
+/// `lazaret credential WORDS` of the user.
+fn credential(world: &World, words: &[&str]) -> Finished {
+    let mut command = dressed(world, world.program("lazaret"));
+    command.current_dir(&world.project).arg("credential");
+    let done = run(command.args(words), LIMIT);
+    let said = done.text() + &done.errors();
+    assert!(!said.contains(VALUE), "{said}");
+    done
+}
+
+place_test!(credentials_are_listed_with_their_sources_and_never_their_values);
+fn credentials_are_listed_with_their_sources_and_never_their_values(place: Place) {
+    let world = from_file(place);
+    // No project has a say.
+    for name in ["policy.toml", ".lazaret/policy.toml", "lazaret/policy.toml"] {
+        world.put(
+            name,
+            policy("{ systemd = 'planted' }").replace("one", "two"),
+        );
+    }
+    let list = |code: i32| -> serde_json::Value {
+        let listed = credential(&world, &["list", "--json"]).expect(code);
+        serde_json::from_str(&listed).unwrap()
+    };
+    let listed = list(0);
+    assert_eq!(listed.as_array().unwrap().len(), 1, "{listed}");
+    let one = &listed[0];
+    assert_eq!(
+        (
+            &one["name"],
+            &one["there"],
+            &one["hosts"][0],
+            &one["profiles"]
+        ),
+        (
+            &"one".into(),
+            &true.into(),
+            &"api.example:443".into(),
+            &serde_json::json!(["net"])
+        )
+    );
+    let text = credential(&world, &["list"]).success();
+    assert!(
+        text.contains("/token: there\n") && text.contains("profiles: net"),
+        "{text}"
+    );
+    std::fs::remove_file(world.home.join("token")).unwrap();
+    let listed = list(1);
+    let why = listed[0]["why"].as_str().unwrap();
+    assert!(
+        listed[0]["there"] == false && why.contains("No such file"),
+        "{why}"
+    );
+}
+
+place_test!(a_credential_is_added_and_removed_in_the_users_file_alone);
+fn a_credential_is_added_and_removed_in_the_users_file_alone(place: Place) {
+    let world = from_file(place);
+    let file = world.home.join("settings/lazaret/policy.toml");
+    let before = std::fs::read_to_string(&file).unwrap();
+    let token = world.home.join("token").display().to_string();
+    let planted = world.put("token", "planted").display().to_string();
+    let linked = world.home.join("linked");
+    symlink(&planted, &linked).unwrap();
+    let add = ["add", "npm", "--file", &token, "--profile", "net"];
+    for (words, want) in [
+        (&add[..], "nobody can be asked"),
+        (
+            &["add", "npm", "--file", &planted, "--yes"],
+            "is in the project",
+        ),
+        (
+            &["add", "npm", "--file", linked.to_str().unwrap(), "--yes"],
+            "is in the project",
+        ),
+        (
+            &["add", "own", "--file", &token, "--yes"],
+            "there is no preset `own`",
+        ),
+        (&["add", "npm", "--yes"], "--file or --command"),
+        (
+            &["add", "npm", "--command", "no-such-program x", "--yes"],
+            "no-such-program",
+        ),
+        (
+            &["add", "one", "--preset", "npm", "--file", &token, "--yes"],
+            "already defined",
+        ),
+        (
+            &["add", "npm", "--file", &token, "--profile", "dev", "--yes"],
+            "defines no profile `dev`",
+        ),
+        (&["remove", "two", "--yes"], "there is no credential `two`"),
+    ] {
+        let refused = credential(&world, words);
+        assert_eq!(refused.code(), 2, "{words:?}: {}", refused.errors());
+        assert!(refused.errors().contains(want), "{}", refused.errors());
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), before, "{words:?}");
+    }
+    let added = credential(&world, &[&add[..], &["--yes"]].concat()).success();
+    assert!(
+        added.contains("preset = \"npm\"") && added.contains("the old file is"),
+        "{added}"
+    );
+    let now = std::fs::read_to_string(&file).unwrap();
+    let wanted = format!("[credential.npm]\nfrom = {{ file = \"{token}\" }}\npreset = \"npm\"\n");
+    assert!(now.contains(&wanted), "{now}");
+    let folder = file.parent().unwrap();
+    let backups = |text: &str| {
+        let all = std::fs::read_dir(folder).unwrap().flatten();
+        all.filter(|entry| std::fs::read_to_string(entry.path()).is_ok_and(|old| old == text))
+            .count()
+    };
+    assert_eq!(backups(&before), 1);
+    let seen = cell(
+        &world,
+        "net",
+        "echo ${NPM_TOKEN%%_*} ${ONE_TOKEN%%-*}; cat ~/.npmrc",
+    );
+    let seen = seen.success();
+    assert!(seen.starts_with("npm lazaret\n//"), "{seen}");
+    let removed = credential(&world, &["remove", "npm", "--yes", "--json"]).success();
+    let removed: serde_json::Value = serde_json::from_str(&removed).unwrap();
+    assert_eq!(removed["profiles"], serde_json::json!(["net"]), "{removed}");
+    let parse = |text: &str| text.parse::<toml::Table>().unwrap();
+    let after = std::fs::read_to_string(&file).unwrap();
+    assert_eq!(parse(&after), parse(&before), "{after}");
+}

@@ -3,18 +3,17 @@
 
 use lazaret_tests::connect_proxy::ConnectProxy;
 use lazaret_tests::process::{Process, below, until};
+use lazaret_tests::tls_host::TlsHost;
 use lazaret_tests::{LIMIT, Place, Session, World, place_test, run};
 use serde_json::Value;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
-use std::process::{Child, Command};
 
 const VALUE: &str = "the-real-value-of-the-token-0123456789";
 
-/// Writes what it receives to a file, a line of JSON each, and the port first.
+/// Writes what it receives, a line of JSON each.
 const SERVER: &str = r#"
-import http.server, json, ssl, sys
+import http.server, json
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = 'HTTP/1.1'
     def do_GET(self):
@@ -28,55 +27,24 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
     do_POST = do_GET
     def log_message(self, *arguments): pass
-log = open(sys.argv[1], 'w')
-server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Handler)
-context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-context.load_cert_chain('host.pem', 'host.key')
-server.socket = context.wrap_socket(server.socket, server_side=True)
-print(server.server_address[1], file=log, flush=True)
-server.serve_forever()
 "#;
-
-/// An authority, and a certificate of it for `localhost`.
-const CERTIFICATES: &str = "
-    new='req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes'
-    openssl $new -x509 -keyout ca.key -out ca.pem -subj /CN=authority -addext keyUsage=critical,keyCertSign
-    openssl $new -keyout host.key -out host.csr -subj /CN=localhost
-    printf 'subjectAltName=DNS:localhost\\n' > names
-    openssl x509 -req -in host.csr -CA ca.pem -CAkey ca.key -CAcreateserial -out host.pem -extfile names";
 
 /// A host that takes the credential, and the world of the user who has it.
 struct Host {
     world: World,
-    server: Child,
-    log: PathBuf,
+    server: TlsHost,
     port: u16,
 }
 
 impl Host {
     fn start(place: Place) -> Self {
         let world = World::new(place);
-        let folder = world.outside.join("host");
-        world.make_folder(&folder);
-        let made = format!("cd {} && {{ {CERTIFICATES}; }} 2>&1", folder.display());
-        world.on_host(&made).success();
-        let log = folder.join("log");
-        let server = Command::new("python3")
-            .args(["-c", SERVER, "log"])
-            .current_dir(&folder)
-            .spawn()
-            .unwrap();
-        let mut host = Self {
+        let server = TlsHost::start(&world, &["localhost"], SERVER);
+        let host = Self {
+            port: server.port,
             world,
             server,
-            log,
-            port: 0,
         };
-        assert!(until(LIMIT, || {
-            let said = fs::read_to_string(&host.log).unwrap_or_default();
-            host.port = said.trim().parse().unwrap_or(0);
-            host.port != 0
-        }));
         host.define("{ file = '~/token' }");
         host
     }
@@ -126,7 +94,7 @@ impl Host {
         let mut command = self.world.lazaret("session");
         command
             .env("XDG_CONFIG_HOME", self.world.home.join("settings"))
-            .env("SSL_CERT_FILE", self.log.with_file_name("ca.pem"));
+            .env("SSL_CERT_FILE", self.server.authority());
         Session::start(command.args(["--profile", profile]))
     }
 
@@ -140,20 +108,12 @@ impl Host {
 
     /// The credentials that the host was sent, by path.
     fn sent(&self) -> Vec<(String, Option<String>)> {
-        let lines = fs::read_to_string(&self.log).unwrap();
-        let requests = lines.lines().skip(1).map(|line| {
-            let seen: Value = serde_json::from_str(line).unwrap();
+        let requests = self.server.log().into_iter().map(|line| {
+            let seen: Value = serde_json::from_str(&line).unwrap();
             let text = |name: &str| seen[name].as_str().map(str::to_owned);
             (text("path").unwrap(), text("authorization"))
         });
         requests.collect()
-    }
-}
-
-impl Drop for Host {
-    fn drop(&mut self) {
-        let _ = self.server.kill();
-        let _ = self.server.wait();
     }
 }
 
@@ -227,7 +187,7 @@ fn a_host_gets_the_value_where_a_use_says_so_and_the_placeholder_elsewhere(place
     assert_eq!(host.sent().len(), 6, "{:?}", host.sent());
     // Without the credential the program's own text arrives: the control.
     let mut plain = host.session("plain");
-    let authority = host.log.with_file_name("ca.pem");
+    let authority = host.server.authority();
     let trusted = fs::read_to_string(authority).unwrap();
     host.world.put("ca.pem", trusted);
     let control = format!("--cacert ca.pem -H 'Authorization: Bearer {VALUE}'");
@@ -313,7 +273,7 @@ fn a_tunnel_asks_by_tls_for_the_host_that_it_was_allowed_for(place: Place) {
 place_test!(a_companys_authority_is_believed_by_the_gateway_and_by_cells);
 fn a_companys_authority_is_believed_by_the_gateway_and_by_cells(place: Place) {
     let host = Host::start(place);
-    let authority = host.log.with_file_name("ca.pem");
+    let authority = host.server.authority();
     let line = format!("ca = '{}'", authority.display());
     for name in ["policy.toml", ".lazaret/policy.toml", "lazaret/policy.toml"] {
         host.world
@@ -358,9 +318,9 @@ fn a_companys_authority_is_believed_by_the_gateway_and_by_cells(place: Place) {
 place_test!(a_file_of_authorities_that_cannot_be_used_is_named);
 fn a_file_of_authorities_that_cannot_be_used_is_named(place: Place) {
     let host = Host::start(place);
-    let planted = fs::read_to_string(host.log.with_file_name("ca.pem")).unwrap();
+    let planted = fs::read_to_string(host.server.authority()).unwrap();
     let planted = host.world.put("ca.pem", planted);
-    let text = host.log.with_file_name("log");
+    let text = host.server.authority().with_file_name("log");
     let absent = host.world.home.join("absent.pem");
     for (path, want) in [
         (&planted, "where commands can write"),
@@ -378,6 +338,74 @@ fn a_file_of_authorities_that_cannot_be_used_is_named(place: Place) {
         assert!(
             refused.code() == 125 && why.contains(want) && why.contains(path.to_str().unwrap()),
             "{why}"
+        );
+    }
+}
+
+place_test!(a_credential_is_tried_and_the_step_that_fails_is_named);
+fn a_credential_is_tried_and_the_step_that_fails_is_named(place: Place) {
+    let host = Host::start(place);
+    let test = |words: &[&str]| {
+        let mut command = host.world.lazaret("credential");
+        command
+            .env("XDG_CONFIG_HOME", host.world.home.join("settings"))
+            .env("SSL_CERT_FILE", host.server.authority())
+            .arg("test");
+        let done = run(command.args(words), LIMIT);
+        let said = done.text() + &done.errors();
+        assert!(!said.contains(VALUE), "{said}");
+        done
+    };
+    let step = |code: i32| -> Value {
+        let tried: Value = serde_json::from_str(&test(&["one", "--json"]).expect(code)).unwrap();
+        tried[0].clone()
+    };
+    let answered = step(0);
+    assert_eq!(
+        (&answered["ok"], &answered["status"]),
+        (&true.into(), &200.into())
+    );
+    let sent = host.sent();
+    let (path, value) = sent.last().unwrap();
+    assert!(
+        path == "/api/" && value.as_ref().unwrap().starts_with("Basic "),
+        "{sent:?}"
+    );
+    let text = test(&["one"]).success();
+    assert!(
+        text.contains(&format!("localhost:{}: answered 200", host.port)),
+        "{text}"
+    );
+    host.define("{ command = ['/bin/false'] }");
+    let failed = step(1);
+    assert_eq!(failed["step"], "source", "{failed}");
+    assert!(
+        failed["why"].as_str().unwrap().contains("exit code"),
+        "{failed}"
+    );
+    host.define("{ file = '~/absent' }");
+    assert_eq!(step(1)["step"], "source");
+    let proxy = ConnectProxy::answering("HTTP/1.1 403 Not by us\r\n\r\n");
+    host.define_with("{ file = '~/token' }", &proxy.line());
+    let failed = step(1);
+    assert_eq!(failed["step"], "connection", "{failed}");
+    assert!(
+        failed["why"].as_str().unwrap().contains("Not by us"),
+        "{failed}"
+    );
+    host.define("{ file = '~/token' }");
+    for (words, want) in [
+        (&["two"][..], "there is no credential `two`"),
+        (
+            &["one", "--profile", "plain"],
+            "does not have the credential",
+        ),
+    ] {
+        let refused = test(words);
+        assert!(
+            refused.code() == 2 && refused.errors().contains(want),
+            "{}",
+            refused.errors()
         );
     }
 }

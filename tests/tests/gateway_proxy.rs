@@ -4,6 +4,7 @@ use lazaret_tests::approval::audited;
 use lazaret_tests::connect_proxy::ConnectProxy;
 use lazaret_tests::session::Answer;
 use lazaret_tests::{LIMIT, Place, Serving, Session, World, place_test, run};
+use serde_json::Value;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -228,4 +229,48 @@ fn a_project_sets_no_proxy(place: Place) {
     company.define(&proxy.line());
     company.pong(&[]);
     assert!(!proxy.take().is_empty(), "the control");
+}
+
+place_test!(doctor_asks_the_proxy_for_a_host_of_the_policy_and_for_nothing_else);
+fn doctor_asks_the_proxy_for_a_host_of_the_policy_and_for_nothing_else(place: Place) {
+    let company = Company::new(place);
+    let doctor = |profile: &str| -> Value {
+        let mut command = company.world.lazaret("doctor");
+        command
+            .env("XDG_CONFIG_HOME", company.world.home.join("settings"))
+            .args(["--profile", profile, "--json"]);
+        let report: Value = serde_json::from_str(&run(&mut command, LIMIT).success()).unwrap();
+        report["network"]["proxyAnswers"].clone()
+    };
+    let target = format!("localhost:{}", company.port);
+    company.define("");
+    assert_eq!(doctor("net"), Value::Null, "the control");
+    let proxy = ConnectProxy::open();
+    company.define(&format!("{}\nproxy_names = true", proxy.line()));
+    let asked = doctor("net");
+    assert!(asked["ok"] == true && asked["target"] == *target, "{asked}");
+    assert_eq!(proxy.targets(), [target]);
+    let asked = doctor("default");
+    assert!(asked["ok"] == true && asked["target"].is_null(), "{asked}");
+    assert!(proxy.take().is_empty());
+    let file = company.world.home.join("login");
+    company.world.write(&file, LOGIN);
+    let from = format!("proxy_from = {{ file = '{}' }}", file.display());
+    for (answer, with, ok) in [
+        ("HTTP/1.1 403 Not by us\r\n\r\n", "", false),
+        ("HTTP/1.1 407 Login\r\n\r\n", "", false),
+        ("HTTP/1.1 407 Login\r\n\r\n", &*from, true),
+        ("", "", false),
+    ] {
+        let proxy = ConnectProxy::answering(answer);
+        company.define(&format!("{}\n{with}", proxy.line()));
+        let asked = doctor("net");
+        assert_eq!(asked["ok"], ok, "{asked}");
+        let sent = proxy.take().concat();
+        assert!(
+            !sent.is_empty() && !sent.contains("Authorization"),
+            "{sent}"
+        );
+        drop(proxy);
+    }
 }

@@ -30,6 +30,7 @@ mod loopback;
 mod network;
 mod credentials;
 mod credentials_in_use;
+mod credential_presets;
 mod new_repositories;
 mod objects;
 mod objects_live;

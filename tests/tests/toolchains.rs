@@ -2,11 +2,11 @@
 //! found.
 
 use broker_protocol::Tier;
-use lazaret_tests::{Finished, LIMIT, Place, World, place_test, run};
+use lazaret_tests::{Finished, LIMIT, Place, World, cargo_alone, place_test, run};
 use serde_json::Value;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 fn program(world: &World, path: &Path) {
@@ -229,19 +229,6 @@ fn package_managers_do_not_wait_for_a_network_that_is_not_there(place: Place) {
     }
 }
 
-/// Cargo alone, where every user can run it; `None` where this process has none. It needs no compiler to resolve and vendor.
-fn cargo(world: &World) -> Option<PathBuf> {
-    let sysroot = Command::new("rustc").args(["--print", "sysroot"]).output();
-    let sysroot = String::from_utf8(sysroot.ok()?.stdout).ok()?;
-    let copy = world.outside.join("cargo");
-    let bytes = fs::read(Path::new(sysroot.trim()).join("bin/cargo")).ok()?;
-    // Not written by this process: what another test starts at this moment would have it open for writing.
-    let mut install = Command::new("install");
-    install.args(["-m", "755", "/dev/stdin"]).arg(&copy);
-    lazaret_tests::process::run_with_input(&mut install, &bytes, LIMIT).success();
-    Some(copy)
-}
-
 /// `lazaret run` of a script in which `cargo` is that program.
 fn run_cargo(world: &World, cargo: &Path, script: &str) -> Finished {
     let cargo = cargo.display().to_string();
@@ -262,7 +249,7 @@ const GIT_DEPENDENCY: &str = r#"mkdir -p $D/src src; cd $D; git init -q -b main;
 place_test!(cargo_fetches_git_dependencies);
 fn cargo_fetches_git_dependencies(place: Place) {
     let world = World::new(place);
-    let Some(cargo) = cargo(&world) else {
+    let Some(cargo) = cargo_alone::copy(&world) else {
         println!("{place}: no cargo; not run");
         return;
     };
@@ -290,7 +277,7 @@ fn cargo_fetches_git_dependencies(place: Place) {
 place_test!(a_git_dependency_with_a_protected_file_fails_and_names_it);
 fn a_git_dependency_with_a_protected_file_fails_and_names_it(place: Place) {
     let world = World::new(place);
-    let Some(cargo) = cargo(&world) else {
+    let Some(cargo) = cargo_alone::copy(&world) else {
         println!("{place}: no cargo; not run");
         return;
     };
@@ -325,7 +312,7 @@ const REGISTRY: &str = r#"mkdir -p lz-dep-0.1.0/src reg/index/lz/-d src; echo > 
 place_test!(vendoring_a_crate_with_a_protected_file_fails_whole_and_names_it);
 fn vendoring_a_crate_with_a_protected_file_fails_whole_and_names_it(place: Place) {
     let world = World::new(place);
-    let Some(cargo) = cargo(&world) else {
+    let Some(cargo) = cargo_alone::copy(&world) else {
         println!("{place}: no cargo; not run");
         return;
     };

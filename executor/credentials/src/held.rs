@@ -9,6 +9,7 @@ use policies::{Credential, EffectivePolicy};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// How often the program of one credential is started.
@@ -18,10 +19,12 @@ const INTERVAL: Duration = Duration::from_secs(30);
 #[derive(Debug, Default)]
 pub struct Credentials {
     held: Vec<Held>,
-    /// The variables of all credentials of the policy, with the placeholders of those that the user has.
+    /// The variables of all credentials of the policy, with the placeholders of those that the user has and what belongs to them.
     variables: BTreeMap<String, Option<String>>,
     /// The place in `held` of the proxy's login, which is the credential of no host.
     login: Option<u16>,
+    /// Files of the cells' home, by their paths below it.
+    files: BTreeMap<PathBuf, String>,
     /// Why the user lacks a credential of the policy, and what else people are told.
     notices: Vec<String>,
 }
@@ -76,6 +79,13 @@ impl Credentials {
             self.variables
                 .insert(name.clone(), Some(placeholder.clone()));
         }
+        let set = credential.set.iter();
+        self.variables
+            .extend(set.map(|(name, value)| (name.clone(), Some(value.clone()))));
+        for file in &credential.files {
+            let text = file.text(&credential.hosts, &placeholder);
+            *self.files.entry(PathBuf::from(&file.path)).or_default() += &text;
+        }
         self.held.push(Held {
             spec: CredentialSpec {
                 name: credential.name.clone(),
@@ -124,9 +134,14 @@ impl Credentials {
         self.held.iter().map(|held| held.spec.clone()).collect()
     }
 
-    /// The variables that a cell has in place of the user's own: the placeholder, or nothing.
+    /// The variables that a cell has in place of the user's own: a placeholder or what is sent with it, or nothing.
     pub fn variables(&self) -> &BTreeMap<String, Option<String>> {
         &self.variables
+    }
+
+    /// Files of the cells' home by which clients send a placeholder.
+    pub fn files(&self) -> &BTreeMap<PathBuf, String> {
+        &self.files
     }
 
     /// Adds to what people are told.
@@ -238,7 +253,6 @@ mod tests {
     use std::fs;
     use std::os::fd::AsFd;
     use std::os::unix::fs::PermissionsExt;
-    use std::path::PathBuf;
 
     pub(super) struct World {
         pub folder: tempfile::TempDir,
@@ -261,10 +275,14 @@ mod tests {
         }
 
         fn resolve(&self, from: &str) -> Credentials {
-            let text = format!(
-                "version = 1\n[credential.one]\nfrom = {from}\nhosts = ['api.example']\nattach = 'bearer'\nenv = ['ONE_TOKEN']\n\
+            self.resolve_with(&format!(
+                "[credential.one]\nfrom = {from}\nhosts = ['api.example']\nattach = 'bearer'\nenv = ['ONE_TOKEN']\n\
                  [profile.a]\ncredentials = ['one']"
-            );
+            ))
+        }
+
+        fn resolve_with(&self, text: &str) -> Credentials {
+            let text = format!("version = 1\n{text}");
             let source = PolicySource {
                 name: "p".into(),
                 kind: SourceKind::User,
@@ -340,6 +358,37 @@ mod tests {
         );
         world.file("home/token", b"");
         assert!(value(&mut credentials).unwrap_err().contains("is empty"));
+    }
+
+    #[test]
+    fn clients_are_told_of_placeholders_that_the_user_has() {
+        let world = World::new();
+        world.file("home/token", b"value");
+        let one = |name: &str, preset: &str, file: &str| {
+            format!(
+                "[credential.{name}]\nfrom = {{ file = '~/{file}' }}\npreset = '{preset}'\nhosts = ['{name}.example']\n"
+            )
+        };
+        let text = [
+            one("a", "npm", "token"),
+            one("b", "npm", "token"),
+            one("c", "npm", "absent"),
+            one("d", "pypi", "token"),
+        ];
+        let text = text.concat() + "[profile.a]\ncredentials = ['a', 'b', 'c', 'd']\n[profile.b]\n";
+        let credentials = world.resolve_with(&text);
+        let specs = credentials.specs();
+        let line = |place: usize| {
+            let spec = &specs[place];
+            format!("//{}.example/:_authToken={}\n", spec.name, spec.placeholder)
+        };
+        let files: Vec<_> = credentials.files().clone().into_iter().collect();
+        assert_eq!(files, [(".npmrc".into(), line(0) + &line(1))]);
+        let user = credentials.variables()["TWINE_USERNAME"].as_deref();
+        assert_eq!(user, Some("__token__"));
+        let absent = world.resolve_with(&text.replace("/token", "/absent"));
+        assert!(absent.files().is_empty());
+        assert!(!absent.variables().contains_key("TWINE_USERNAME"));
     }
 
     #[test]

@@ -130,13 +130,18 @@ impl NewCredentials {
         self.held.variables()
     }
 
-    /// The variables that name the files.
+    /// Files of the cells' home, by their paths below it, with which clients send a placeholder.
+    pub fn home_files(&self) -> &BTreeMap<PathBuf, String> {
+        self.held.files()
+    }
+
+    /// The variables that name the files of certificates.
     pub fn certificate_variables(&self, own_root: bool) -> Vec<(OsString, OsString)> {
         let made = self.certificates.iter();
         made.flat_map(|made| made.variables(own_root)).collect()
     }
 
-    /// The files, for the description of the session's cells.
+    /// The files of certificates, for the description of the session's cells.
     pub fn files(&self) -> Option<CertificateFiles> {
         let made = self.certificates.as_ref();
         made.map(|made| made.paths().clone())

@@ -74,7 +74,7 @@ impl FrontEnd for Doctor {
         // An error in the policy is what the session's opening reports.
         let network = options.policy().ok().map(|policy| {
             let variable = |name: &str| std::env::var(name).ok();
-            CommandNetwork::of(&options.endpoint().program(), &policy.gateway, variable)
+            CommandNetwork::of(&options.endpoint().program(), &policy, variable).ask()
         });
         let is_tried = network.as_ref().is_some_and(CommandNetwork::is_set);
         let examined = examine(prepared, is_tried);

@@ -5,6 +5,7 @@
 mod host_settings;
 mod namespace_settings;
 mod network;
+mod proxy;
 mod attack;
 mod examine;
 

@@ -1,8 +1,9 @@
-//! The network of commands: the program that carries it, and what `[gateway]` of the policy sets. Nothing is connected to from here;
-//! that the files and the login can be used is seen when the examined session opens.
+//! The network of commands: the program that carries it, what `[gateway]` of the policy sets, and whether its proxy answers. That the
+//! files and the login can be used is seen when the examined session opens.
 
-use policies::gateway::{DirectPlace, ProxyAddress, ProxyChoice};
-use policies::{CredentialSource, GatewaySettings, ProxySettings};
+use crate::proxy::{self, ProxyReport, Target};
+use policies::gateway::{DirectPlace, GatewayFault, ProxyAddress, ProxyChoice};
+use policies::{CredentialSource, EffectivePolicy, GatewaySettings, ProxySettings};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
@@ -15,14 +16,32 @@ pub struct CommandNetwork {
     missing: Option<PathBuf>,
     authorities: Vec<PathBuf>,
     proxy: Option<String>,
+    /// The proxy and what it is asked for.
+    way: Option<(ProxyAddress, Target)>,
+    asked: Option<ProxyReport>,
 }
 
 impl CommandNetwork {
     /// For an executor at this path. `variable` reads the environment, which is this program's: a broker elsewhere has its own.
     pub fn of(
         executor: &Path,
-        settings: &GatewaySettings,
+        policy: &EffectivePolicy,
         variable: impl Fn(&str) -> Option<String>,
+    ) -> Self {
+        let network = Self::of_settings(executor, &policy.gateway, &variable);
+        let proxy = policy.gateway.proxy.as_ref();
+        let way = proxy.and_then(|proxy| {
+            let (address, direct) = address(proxy, &variable)?.ok()?;
+            let all: Vec<DirectPlace> = proxy.direct.iter().cloned().chain(direct).collect();
+            Some((address, Target::of(policy, proxy, &all)))
+        });
+        Self { way, ..network }
+    }
+
+    fn of_settings(
+        executor: &Path,
+        settings: &GatewaySettings,
+        variable: &impl Fn(&str) -> Option<String>,
     ) -> Self {
         let program = executor.with_file_name(PROGRAM);
         let proxy = settings.proxy.as_ref();
@@ -30,7 +49,17 @@ impl CommandNetwork {
             missing: (!program.is_file()).then_some(program),
             authorities: settings.authorities.clone(),
             proxy: proxy.map(|proxy| describe(proxy, variable)),
+            way: None,
+            asked: None,
         }
+    }
+
+    /// Asks the proxy, if there is one, whether it opens a tunnel to a host that the policy names. Before this process gives up its
+    /// network.
+    pub fn ask(self) -> Self {
+        let way = self.way.as_ref();
+        let asked = way.map(|(address, target)| proxy::ask(address, target));
+        Self { asked, ..self }
     }
 
     /// Whether the policy sets anything that a session has to open with to be tried.
@@ -52,11 +81,18 @@ impl CommandNetwork {
             .proxy
             .iter()
             .map(|proxy| ("proxy", proxy.clone(), None));
+        let asked = self.asked.iter().map(|asked| {
+            let lost = asked
+                .fault()
+                .map(|_| "lost: commands reach no host through it");
+            ("proxy answers", asked.describe(), lost)
+        });
         let authorities = self.authorities.iter();
         let authorities = authorities.map(|path| ("authorities", path.display().to_string(), None));
         missing
             .into_iter()
             .chain(proxy)
+            .chain(asked)
             .chain(authorities)
             .collect()
     }
@@ -65,31 +101,46 @@ impl CommandNetwork {
         json!({
             "program": { "missing": self.missing },
             "proxy": self.proxy,
+            "proxyAnswers": self.asked.as_ref().map(ProxyReport::json),
             "authorities": self.authorities,
         })
     }
 }
 
-fn describe(proxy: &ProxySettings, variable: impl Fn(&str) -> Option<String>) -> String {
+/// The proxy's address and the places that the environment excludes from it; `None` if the environment sets no proxy.
+fn address(
+    proxy: &ProxySettings,
+    variable: &impl Fn(&str) -> Option<String>,
+) -> Option<Result<(ProxyAddress, Vec<DirectPlace>), GatewayFault>> {
     let first = |names: [&str; 2]| {
-        let mut values = names.into_iter().filter_map(&variable);
+        let mut values = names.into_iter().filter_map(variable);
         values.find(|value| !value.trim().is_empty())
     };
-    let mut direct: Vec<String> = texts(&proxy.direct);
-    let place = match &proxy.choice {
-        ProxyChoice::Address(address) => url(address),
+    match &proxy.choice {
+        ProxyChoice::Address(address) => Some(Ok((address.clone(), Vec::new()))),
         ProxyChoice::Environment => {
-            let Some(value) = first(["https_proxy", "HTTPS_PROXY"]) else {
-                return "none: HTTPS_PROXY is not set here".to_owned();
-            };
-            if let Some(value) = first(["no_proxy", "NO_PROXY"]) {
-                direct.extend(texts(&DirectPlace::of_variable(&value).0));
-            }
-            match ProxyAddress::of_variable(value.trim(), proxy.login.is_some()) {
-                Ok(address) => format!("{} (HTTPS_PROXY)", url(&address)),
-                Err(fault) => return format!("HTTPS_PROXY cannot be used: {fault}"),
-            }
+            let value = first(["https_proxy", "HTTPS_PROXY"])?;
+            let direct = first(["no_proxy", "NO_PROXY"]);
+            let direct = direct.map_or_else(Vec::new, |value| DirectPlace::of_variable(&value).0);
+            let address = ProxyAddress::of_variable(value.trim(), proxy.login.is_some());
+            Some(address.map(|address| (address, direct)))
         }
+    }
+}
+
+fn describe(proxy: &ProxySettings, variable: &impl Fn(&str) -> Option<String>) -> String {
+    let (address, direct) = match address(proxy, variable) {
+        None => return "none: HTTPS_PROXY is not set here".to_owned(),
+        Some(Err(fault)) => return format!("HTTPS_PROXY cannot be used: {fault}"),
+        Some(Ok(known)) => known,
+    };
+    let direct: Vec<String> = texts(&proxy.direct)
+        .into_iter()
+        .chain(texts(&direct))
+        .collect();
+    let place = match &proxy.choice {
+        ProxyChoice::Address(_) => url(&address),
+        ProxyChoice::Environment => format!("{} (HTTPS_PROXY)", url(&address)),
     };
     let told = match proxy.names {
         true => "is told names",
@@ -144,7 +195,7 @@ mod tests {
             found.map(|(_, value)| (*value).to_owned())
         };
         let executor = Path::new("/is/not/there/lazaret-executor");
-        let network = CommandNetwork::of(executor, &settings(choice), variable);
+        let network = CommandNetwork::of_settings(executor, &settings(choice), &variable);
         let rows = network.rows().into_iter();
         rows.map(|(name, text, _)| format!("{name}: {text}"))
             .collect()

@@ -15,6 +15,7 @@ pub mod project;
 pub mod agent_settings;
 mod gain;
 pub mod allow;
+pub mod credential;
 
 pub use document::{EditError, Format};
 pub use edit::Edit;

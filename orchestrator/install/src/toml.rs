@@ -2,7 +2,7 @@
 
 use crate::document::{Document, EditError, Frame, shape};
 use serde_json::{Map, Value};
-use toml_edit::{Array, ArrayOfTables, DocumentMut, Item, Table, TableLike};
+use toml_edit::{Array, ArrayOfTables, DocumentMut, InlineTable, Item, Table, TableLike};
 
 pub struct Toml(DocumentMut, Frame);
 
@@ -225,6 +225,26 @@ pub fn set_key(text: &str, path: &[&str], value: &str, comment: &str) -> Result<
     {
         key.leaf_decor_mut().set_prefix(format!("# {comment}\n"));
     }
+    Ok(toml.text())
+}
+
+/// Sets a key to a table of one key, on one line.
+///
+/// # Errors
+/// If the text is not TOML, or has something else in its place.
+pub fn set_inline(
+    text: &str,
+    path: &[&str],
+    (key, value): (&str, Value),
+) -> Result<String, EditError> {
+    let mut toml = Toml::read(text)?;
+    let Some((name, parents)) = path.split_last() else {
+        return Ok(text.to_owned());
+    };
+    let value = into_value(&value).ok_or_else(|| shape(path, "a value of TOML"))?;
+    let inline: InlineTable = [(key, value)].into_iter().collect();
+    let value = Item::Value(toml_edit::Value::InlineTable(inline));
+    toml.table(parents)?.insert(name, value);
     Ok(toml.text())
 }
 

@@ -8,7 +8,7 @@ mod decision;
 mod check;
 mod explain;
 mod matrix;
-mod show;
+pub mod show;
 mod allow;
 mod test;
 

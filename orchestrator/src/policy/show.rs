@@ -139,7 +139,8 @@ fn credential_json(credential: &Credential) -> Value {
     })
 }
 
-fn source_json(source: &CredentialSource) -> Value {
+/// A credential's source, as a policy file writes it.
+pub fn source_json(source: &CredentialSource) -> Value {
     match source {
         CredentialSource::Command(words) => json!({ "command": words }),
         CredentialSource::File(path) => json!({ "file": path }),

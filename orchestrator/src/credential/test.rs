@@ -1,0 +1,414 @@
+//! `lazaret credential test`: opens a session that has the credential, and has one harmless request made to each of its hosts.
+//!
+//! The request is made in a cell, by curl and with the placeholder, as any command would make it. What the cell prints is believed as
+//! far as it is printed.
+
+use super::{list, source};
+use broker_protocol::gateway::{Attach, CredentialUse};
+use broker_protocol::paste::shell_word;
+use broker_protocol::{Bash, Command, ConnectionVerdict, Failed, Open, Request, Stdin};
+use clap::Args;
+use orchestrator_confine::Needs;
+use orchestrator_launch::groups::{CentralOption, DirectoryOptions, Options, ProfileOption};
+use orchestrator_launch::launch::{FrontEnd, Launch, Prepared};
+use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
+use orchestrator_launch::{exit, policy_files, state_directory};
+use orchestrator_session::executor::Greeting;
+use orchestrator_session::{
+    Body, CallContext, CallResult, Config, Event, Invocation, Session, Subscriber, explain,
+};
+use orchestrator_stdio::{print, typed};
+use orchestrator_text::known::redactor;
+use policies::{Credential, Policies};
+use serde_json::{Value, json};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use thiserror::Error;
+
+/// Seconds that a request may take, with the start of a source's program.
+const REQUEST_S: u32 = 30;
+/// Characters of an answer that are looked at.
+const ANSWER_MAX: usize = 600;
+/// How an answer of the gateway begins.
+const OURS: &str = "lazaret: ";
+
+/// Try one: a harmless request to each of its hosts, and what these answer
+///
+/// The request is a GET of the first plain path that its `uses` name for a host, made by `curl` in a cell. A status in the answer shows
+/// that the value was sent; whether the host looks at it for this path is the host's matter.
+#[derive(Args)]
+pub struct Test {
+    /// The credential's name in the policy files
+    name: String,
+    /// Print a JSON array in place of text
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    directory: DirectoryOptions,
+    #[command(flatten)]
+    central: CentralOption,
+    #[command(flatten)]
+    profile: ProfileOption,
+}
+
+/// Why there is nothing to try.
+#[derive(Debug, Error)]
+enum NoTest {
+    #[error("there is no credential `{0}`; `lazaret credential list` lists them")]
+    Absent(String),
+    #[error(
+        "no profile has the credential `{0}`; `credentials = [\"{0}\"]` in a profile of your policy gives it to its commands"
+    )]
+    Unnamed(String),
+    #[error("the profile {profile} does not have the credential `{name}`; these do: {others}")]
+    Profile {
+        profile: String,
+        name: String,
+        others: String,
+    },
+}
+
+impl From<NoTest> for Failed {
+    fn from(error: NoTest) -> Self {
+        Failed::invalid(error.to_string())
+    }
+}
+
+/// What a request to one host showed.
+#[derive(Debug, PartialEq, Eq)]
+enum Outcome {
+    Answered(u16),
+    Untried,
+    Failed(Step),
+}
+
+/// The step at which a request failed.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+enum Step {
+    #[error("source: {0}")]
+    Source(String),
+    #[error("connection: {0}")]
+    Connection(String),
+    #[error("request: the gateway refused it: {0}")]
+    Gateway(String),
+    #[error("host: it answered {0}, so it does not accept the value for this request")]
+    Host(u16),
+    #[error("client: {0}")]
+    Client(String),
+}
+
+impl Step {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Source(_) => "source",
+            Self::Connection(_) => "connection",
+            Self::Gateway(_) => "request",
+            Self::Host(_) => "host",
+            Self::Client(_) => "client",
+        }
+    }
+
+    fn advice(&self) -> &'static str {
+        match self {
+            Self::Source(_) => {
+                "make `from` of the credential name a file or a program that gives the value now"
+            }
+            Self::Connection(_) => {
+                "see whether the host is reachable from here, and `[gateway]` of the policy behind a company's proxy; `lazaret doctor` names it"
+            }
+            Self::Gateway(_) => "what it says names the line of the policy",
+            Self::Host(_) => {
+                "make a new token at the service, with the rights that your commands need"
+            }
+            Self::Client(_) => {
+                "the request needs bash and curl in the cell: another profile may show them"
+            }
+        }
+    }
+}
+
+impl FrontEnd for Test {
+    const ROW: CommandRow = CommandRow {
+        name: "credential test",
+        sessions: Sessions::One,
+        access: Access::Confined {
+            network: Network::None,
+            writes: Writes::Nothing,
+        },
+        log: false,
+        usage: exit::USAGE,
+        exit: "0 each host that was tried has answered; 1 a step failed, and is named; 2 wrong arguments, no such credential, or no profile \
+               with it; 125 lazaret failed",
+    };
+
+    fn main(self, launch: Launch) -> Result<u8, Failed> {
+        let options = Options::of(&self.directory)
+            .and(&self.central)
+            .and(&self.profile);
+        let prepared = launch.prepare::<Self>(options)?;
+        let (credential, profile) = self.choose(&prepared)?;
+        let outcomes = match source::check(&credential.from, &state_directory::variable) {
+            Ok(()) => {
+                let prepared = prepared.with(|options| options.or_profile(&profile));
+                try_each(prepared, credential.clone())?
+            }
+            Err(why) => {
+                let failed = || Outcome::Failed(Step::Source(why.to_string()));
+                credential.hosts.iter().map(|_| failed()).collect()
+            }
+        };
+        let tried = credential.hosts.iter().zip(&outcomes);
+        if self.json {
+            let all: Vec<Value> = tried.map(|(host, outcome)| outcome.json(host)).collect();
+            print::json(&all)?;
+        } else {
+            let head = format!(
+                "{}, from {}, in the profile {profile}\n",
+                credential.name,
+                list::describe(&credential.from)
+            );
+            let lines = tried.map(|(host, outcome)| format!("{host}: {}\n", outcome.text()));
+            let text: String = std::iter::once(head).chain(lines).collect();
+            print::result(print::shown(&text).as_bytes())?;
+        }
+        let is_failed = |outcome: &Outcome| matches!(outcome, Outcome::Failed(_));
+        match outcomes.iter().any(is_failed) {
+            true => Ok(exit::FAILED),
+            false => Ok(exit::OK),
+        }
+    }
+}
+
+impl Test {
+    /// The credential, and the profile to try it with: the one that a session here has, or else the first one with it.
+    fn choose(&self, prepared: &Prepared) -> Result<(Credential, String), Failed> {
+        let machine = policy_files::host();
+        let files = policy_files::sources(prepared.files(), &machine);
+        let policies = files.and_then(Policies::load)?;
+        let name = || self.name.clone();
+        let all = policies.defined_credentials(&machine)?;
+        let found = all.into_iter().find(|one| one.name == self.name);
+        let found = found.ok_or_else(|| NoTest::Absent(name()))?;
+        let with = policies.profiles_with(&self.name, &machine);
+        let here = prepared.options().policy()?.profile;
+        if with.contains(&here) {
+            return Ok((found, here));
+        }
+        if let Some(profile) = prepared.options().profile_name() {
+            let (profile, others) = (profile.to_owned(), with.join(", "));
+            return Err(NoTest::Profile {
+                profile,
+                name: name(),
+                others,
+            }
+            .into());
+        }
+        let first = with.into_iter().next();
+        Ok((found, first.ok_or_else(|| NoTest::Unnamed(name()))?))
+    }
+}
+
+/// The last reason why the gateway opened no connection.
+#[derive(Default)]
+struct Refused(RefCell<Option<String>>);
+
+impl Subscriber for Refused {
+    fn hear(&self, event: &Event) {
+        if let Body::Connection(report) = &*event.body
+            && report.verdict != ConnectionVerdict::Allowed
+        {
+            *self.0.borrow_mut() = explain(report);
+        }
+    }
+}
+
+/// Makes the requests, one after the other, in one session.
+fn try_each(prepared: Prepared, credential: Credential) -> Result<Vec<Outcome>, Failed> {
+    let options = prepared.options();
+    let policy = options.policy()?;
+    let open = Open {
+        network: options.network(Some(&policy), false),
+        ..options.open()?.open
+    };
+    let greeting = Greeting::open(&options.endpoint(), open.clone())?;
+    let confined = prepared.confine(Needs::default());
+    let refused = Rc::new(Refused::default());
+    let config = Config {
+        greeting: Some(greeting),
+        subscribers: vec![refused.clone()],
+        ..Config::<()>::new(open, redactor())
+    };
+    let work = async {
+        let session = Session::start(config);
+        session.open().await?;
+        let mut outcomes = Vec::new();
+        for host in &credential.hosts {
+            let outcome = match script(&credential, host) {
+                None => Outcome::Untried,
+                Some(script) => {
+                    refused.0.take();
+                    let result = call(&session, script).await?;
+                    outcome(&result, refused.0.take())
+                }
+            };
+            outcomes.push(outcome);
+        }
+        Ok(outcomes)
+    };
+    confined.run(|_| "the requests have ended", work)
+}
+
+async fn call(session: &Session, script: String) -> Result<Arc<CallResult>, Failed> {
+    let request = Request::Bash(Bash {
+        command: Command::Shell(script),
+        directory: None,
+        timeout_s: Some(REQUEST_S * 2),
+        idle_timeout_s: None,
+        stdin: Stdin::Null,
+        live: false,
+        background: false,
+        split: false,
+        attended: false,
+    });
+    let context = CallContext::new("credential".into());
+    let mut call = session.call(context, Invocation::Request(request));
+    typed::follow(&mut call).await
+}
+
+/// The path of a harmless request to `host`: of a read that a use names without a pattern, those that name their method first.
+fn probe<'c>(credential: &'c Credential, host: &str) -> Option<&'c str> {
+    let is_read = |one: &&CredentialUse| {
+        let is_here = one.host.as_ref().is_none_or(|own| own == host);
+        let is_get = one.methods.is_empty() || one.methods.iter().any(|method| method == "GET");
+        is_here && is_get && !one.refused && !one.path.trim_end_matches("/**").contains('*')
+    };
+    let mut reads: Vec<_> = credential.uses.iter().filter(is_read).collect();
+    reads.sort_by_key(|one| (one.methods.is_empty(), one.path.ends_with("/**")));
+    let path = &reads.first()?.path;
+    Some(path.strip_suffix("**").unwrap_or(path))
+}
+
+/// The command of a request; `None` if there is no harmless one.
+fn script(credential: &Credential, host: &str) -> Option<String> {
+    let path = probe(credential, host)?;
+    let placeholder = credential.variables.first();
+    let authorization = placeholder.map_or(String::new(), |name| match &credential.attach {
+        Attach::Bearer => format!("-H \"Authorization: Bearer ${name}\""),
+        Attach::Basic { user } | Attach::Any { user } => {
+            format!("-u {}:\"${name}\"", shell_word(user))
+        }
+        Attach::Header { name: header } => {
+            format!("-H {}\"${name}\"", shell_word(&format!("{header}: ")))
+        }
+    });
+    let url = format!("https://{host}{path}");
+    let set = placeholder.map_or(String::new(), |name| {
+        format!("test -n \"${name}\" || {{ echo absent; exit; }}\n")
+    });
+    Some(format!(
+        "{set}type curl > /dev/null 2>&1 || {{ echo no curl; exit; }}\n\
+         told=$(curl -sS -m {REQUEST_S} --noproxy '' -o \"$TMPDIR/answer\" -w '%{{http_code}}' {authorization} {} 2> \"$TMPDIR/why\")\n\
+         echo \"$? $told\"; head -c {ANSWER_MAX} \"$TMPDIR/answer\" 2> /dev/null || cat \"$TMPDIR/why\"",
+        shell_word(&url)
+    ))
+}
+
+/// What a request's command printed, in the light of what the gateway reported.
+fn outcome(result: &CallResult, refused: Option<String>) -> Outcome {
+    if let Some(error) = result.error.as_ref().filter(|_| result.ended.is_none()) {
+        return Outcome::Failed(Step::Client(error.message.clone()));
+    }
+    let text = String::from_utf8_lossy(&result.text);
+    read(&text, refused)
+}
+
+fn read(text: &str, refused: Option<String>) -> Outcome {
+    let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
+    let rest: String = rest.trim().chars().take(ANSWER_MAX).collect();
+    let numbers = first.split_once(' ');
+    let numbers = numbers
+        .and_then(|(code, status)| Some((code.parse::<u8>().ok()?, status.parse::<u16>().ok()?)));
+    let step = match (first, numbers) {
+        ("absent", _) => {
+            Step::Source("the session has no placeholder; `lazaret run -v` prints why".to_owned())
+        }
+        ("no curl", _) => Step::Client("there is no curl in the cell".to_owned()),
+        (_, None) => Step::Client(format!("it printed nothing that can be read: {first}")),
+        (_, Some((0, status))) if rest.starts_with(OURS) => {
+            let why = rest[OURS.len()..].to_owned();
+            match status {
+                502 => Step::Source(why),
+                _ => Step::Gateway(why),
+            }
+        }
+        (_, Some((0, status @ (401 | 403 | 407)))) => Step::Host(status),
+        (_, Some((0, status))) => return Outcome::Answered(status),
+        (_, Some(_)) => Step::Connection(refused.unwrap_or(rest)),
+    };
+    Outcome::Failed(step)
+}
+
+impl Outcome {
+    fn text(&self) -> String {
+        match self {
+            Self::Answered(status) => format!("answered {status}"),
+            Self::Untried => {
+                "not tried: its uses there name no plain path that can be read".to_owned()
+            }
+            Self::Failed(step) => format!("{step}; {}", step.advice()),
+        }
+    }
+
+    fn json(&self, host: &str) -> Value {
+        let (status, step) = match self {
+            Self::Answered(status) => (Some(*status), None),
+            Self::Untried => (None, None),
+            Self::Failed(Step::Host(status)) => (Some(*status), Some(Step::Host(*status))),
+            Self::Failed(step) => (None, Some(step.clone())),
+        };
+        json!({
+            "host": host,
+            "tried": *self != Self::Untried,
+            "ok": step.is_none(),
+            "status": status,
+            "step": step.as_ref().map(Step::name),
+            "why": step.as_ref().map(ToString::to_string),
+            "advice": step.as_ref().map(Step::advice),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_step_that_fails_is_told_from_an_answer() {
+        let refused = || Some("the proxy answered 403".to_owned());
+        let failed = |text: &str| match read(text, refused()) {
+            Outcome::Failed(step) => step.name(),
+            Outcome::Answered(_) | Outcome::Untried => "none",
+        };
+        assert_eq!(read("0 200\n{}", None), Outcome::Answered(200));
+        assert_eq!(read("0 404\n", refused()), Outcome::Answered(404));
+        for (text, step) in [
+            ("absent\n", "source"),
+            ("no curl\n", "client"),
+            ("", "client"),
+            ("0 200 1\n", "client"),
+            ("300 200\n", "client"),
+            ("0 502\nlazaret: credential `x` has no value", "source"),
+            ("0 403\nlazaret: POST /x makes", "request"),
+            ("0 401\nBad credentials", "host"),
+            ("0 403\n", "host"),
+            ("56 000\ncurl: (56) CONNECT tunnel failed", "connection"),
+        ] {
+            assert_eq!(failed(text), step, "{text:?}");
+        }
+        let Outcome::Failed(step) = read("56 000\ncurl: (56)", refused()) else {
+            panic!("it failed");
+        };
+        assert_eq!(step.to_string(), "connection: the proxy answered 403");
+    }
+}
