@@ -4,7 +4,7 @@ pub use executor_sys::errno::errno;
 use nix::Result;
 use nix::fcntl::readlink;
 use nix::sys::stat::FileStat;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd};
 use std::path::PathBuf;
 
 /// What kind a file is of (`S_IF*`).
@@ -18,11 +18,11 @@ pub fn is(stat: &FileStat, other: libc::mode_t) -> bool {
 }
 
 /// A path through which the kernel finds the file behind a descriptor of this process.
-pub fn by_descriptor(fd: &OwnedFd) -> String {
+pub fn by_descriptor(fd: &impl AsFd) -> String {
     format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd())
 }
 
 /// The path of the file behind a descriptor, as the kernel reports it.
-pub fn real(fd: &OwnedFd) -> Result<PathBuf> {
+pub fn real(fd: &impl AsFd) -> Result<PathBuf> {
     readlink(by_descriptor(fd).as_str()).map(PathBuf::from)
 }
