@@ -166,7 +166,7 @@ impl Tree for AccessRules {
         )?))
     }
 
-    fn settled<R>(&self, object: Handle, ask: impl FnOnce(&Path) -> R) -> io::Result<R> {
+    fn settled<R>(&self, object: Handle, _: &Path, ask: impl FnOnce(&Path) -> R) -> io::Result<R> {
         let _lock = self.lock_renames()?;
         Ok(ask(&real(&object.fd)?))
     }

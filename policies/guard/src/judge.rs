@@ -83,7 +83,7 @@ impl<'t, T: Tree> Judge<'t, T> {
             self.rule_of_redirect(at)
         } else if write && keeps() {
             Rule::KeptPart
-        } else if closes(self.protection(at)) && !is_leased && !self.is_own(object, own)? {
+        } else if closes(self.protection(at)) && !is_leased && !self.is_own(object, at, own)? {
             Rule::Name
         } else if closes(self.transit(at)) {
             return Ok(self.may_divert(at, object));
@@ -98,6 +98,11 @@ impl<'t, T: Tree> Judge<'t, T> {
         let names = self.tree.names(at);
         let opens = |path: &[u8]| names.protection(path).is_none() || names.opens(path);
         self.tree.is_leased(object, at) && self.protected_as(at).iter().all(|(_, path)| opens(path))
+    }
+
+    /// May a file be changed that a lease opens, whatever protects its name?
+    pub fn may_be_leased(&self, at: &Path) -> Verdict {
+        Verdict::refuse_if(self.keeps_repository(at), Rule::KeptPart)
     }
 
     /// Whether this is a file in a place where names below are protected: a file `.git` names the directory that is the repository.

@@ -233,11 +233,6 @@ impl Tree for Paths {
         kind.ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    fn settled<R>(&self, object: &Path, ask: impl FnOnce(&Path) -> R) -> io::Result<R> {
-        self.asks();
-        Ok(ask(object))
-    }
-
     fn each_below(
         &self,
         parent: &Path,

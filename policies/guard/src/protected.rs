@@ -6,6 +6,7 @@ use crate::repository::{Member, Repository, as_git_directory};
 use crate::tree::Tree;
 use crate::verdict::{Rule, Verdict};
 use std::ffi::OsStr;
+use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
@@ -106,8 +107,13 @@ impl<T: Tree> Judge<'_, T> {
 
     /// Whether this file, which has a protected name, was created by the session, under names that are closed when new at most as
     /// far as `max`.
-    pub(crate) fn is_own(&self, object: T::Handle<'_>, max: WhenNew) -> std::io::Result<bool> {
-        self.tree.settled(object, |at| {
+    pub(crate) fn is_own(
+        &self,
+        object: T::Handle<'_>,
+        at: &Path,
+        max: WhenNew,
+    ) -> io::Result<bool> {
+        self.tree.settled(object, at, |at| {
             self.all_created(at, max, |_| self.tree.has_made(object))
         })
     }

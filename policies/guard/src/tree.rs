@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 
 /// The disk as those see it for whom a verdict is wanted. Paths are absolute and without links.
 ///
+/// Methods with a body are answered so by those who keep no record of it: nothing is a call's own, and all else is closed.
+///
 /// An answer that cannot be had is an error of the disk, and no verdict comes of it. Where an answer is a `bool`, what cannot be looked at
 /// is not there: it is asked for things that close a name only while they can be used.
 pub trait Tree {
@@ -27,7 +29,9 @@ pub trait Tree {
     fn is_writable(&self, at: &Path) -> bool;
 
     /// Whether nothing outside the zones can be named, so that no place needs to be checked.
-    fn is_enclosed(&self) -> bool;
+    fn is_enclosed(&self) -> bool {
+        false
+    }
 
     /// Whether the place of an object lets it be opened, or opened for a change.
     ///
@@ -36,10 +40,14 @@ pub trait Tree {
     fn may_reach(&self, object: Self::Handle<'_>, at: &Path, write: bool) -> io::Result<bool>;
 
     /// Whether others' packages are unpacked or installed there, and may be changed.
-    fn is_package(&self, at: &Path) -> bool;
+    fn is_package(&self, _at: &Path) -> bool {
+        false
+    }
 
     /// Whether the root of a zone is this directory or lies below it.
-    fn holds_zone(&self, directory: &Path) -> bool;
+    fn holds_zone(&self, _directory: &Path) -> bool {
+        true
+    }
 
     /// How a path was protected by its place when the session opened.
     fn protection_of_place(&self, at: &Path) -> Option<Protection>;
@@ -54,37 +62,57 @@ pub trait Tree {
     fn was_repository(&self, directory: &Path) -> bool;
 
     /// Whether a directory was at this path then.
-    fn was_directory(&self, at: &Path) -> bool;
+    fn was_directory(&self, _at: &Path) -> bool {
+        true
+    }
 
     /// Whether what is there has come about since.
-    fn is_younger(&self, at: &Path) -> bool;
+    fn is_younger(&self, _at: &Path) -> bool {
+        false
+    }
 
     /// Whether a lease opens this object at this path for a change.
-    fn is_leased(&self, object: Self::Handle<'_>, at: &Path) -> bool;
+    fn is_leased(&self, _object: Self::Handle<'_>, _at: &Path) -> bool {
+        false
+    }
 
     /// Whether a call of the session has made this object.
-    fn has_made(&self, object: Self::Handle<'_>) -> bool;
+    fn has_made(&self, _object: Self::Handle<'_>) -> bool {
+        false
+    }
 
     /// The same of what is at this path.
-    fn has_made_at(&self, at: &Path) -> bool;
+    fn has_made_at(&self, _at: &Path) -> bool {
+        false
+    }
 
     /// Whether nothing is at this path, and what a call makes there can be recorded.
-    fn has_room(&self, at: &Path) -> bool;
+    fn has_room(&self, _at: &Path) -> bool {
+        false
+    }
 
     /// Whether a call has made this directory, where none was before.
-    fn is_new_directory(&self, directory: Self::Handle<'_>, at: &Path) -> bool;
+    fn is_new_directory(&self, _directory: Self::Handle<'_>, _at: &Path) -> bool {
+        false
+    }
 
     /// Where repositories that calls have made will be when `from` is called `to`.
     ///
     /// # Errors
     /// They are not known.
-    fn repositories_moved(&self, from: &Path, to: &Path) -> io::Result<Vec<PathBuf>>;
+    fn repositories_moved(&self, _from: &Path, _to: &Path) -> io::Result<Vec<PathBuf>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 
     /// Whether a link that was written for a program leads through this path.
-    fn leads_through(&self, at: &Path) -> bool;
+    fn leads_through(&self, _at: &Path) -> bool {
+        true
+    }
 
     /// Whether those who ask may write the branch of a repository.
-    fn may_write_heads(&self) -> bool;
+    fn may_write_heads(&self) -> bool {
+        false
+    }
 
     /// Whether something is at this path.
     fn exists(&self, at: &Path) -> bool;
@@ -93,19 +121,30 @@ pub trait Tree {
     fn has(&self, directory: Self::Handle<'_>, name: &str) -> bool;
 
     /// Asks about a directory; `None` if it cannot be opened.
-    fn in_directory<R>(&self, at: &Path, ask: impl FnOnce(Self::Handle<'_>) -> R) -> Option<R>;
+    fn in_directory<R>(&self, _at: &Path, _ask: impl FnOnce(Self::Handle<'_>) -> R) -> Option<R> {
+        None
+    }
 
     /// The kind of an entry.
     ///
     /// # Errors
     /// The disk's.
-    fn kind(&self, directory: Self::Handle<'_>, name: &OsStr) -> io::Result<ObjectKind>;
+    fn kind(&self, _directory: Self::Handle<'_>, _name: &OsStr) -> io::Result<ObjectKind> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 
-    /// Asks about the path that an object has, while no name can be changed.
+    /// Asks about the path that an object has, while no name can be changed; it was found `at` this one.
     ///
     /// # Errors
     /// The disk's.
-    fn settled<R>(&self, object: Self::Handle<'_>, ask: impl FnOnce(&Path) -> R) -> io::Result<R>;
+    fn settled<R>(
+        &self,
+        _object: Self::Handle<'_>,
+        at: &Path,
+        ask: impl FnOnce(&Path) -> R,
+    ) -> io::Result<R> {
+        Ok(ask(at))
+    }
 
     /// Visits everything below the directory `name` of `parent`: each entry's directory, and its path relative to `name`. Returns the
     /// first refusal.
@@ -114,10 +153,12 @@ pub trait Tree {
     /// The disk's, and those of `visit`; there are too many entries to judge them.
     fn each_below(
         &self,
-        parent: Self::Handle<'_>,
-        name: &OsStr,
-        visit: impl Fn(Self::Handle<'_>, &Path) -> io::Result<Verdict>,
-    ) -> io::Result<Verdict>;
+        _parent: Self::Handle<'_>,
+        _name: &OsStr,
+        _visit: impl Fn(Self::Handle<'_>, &Path) -> io::Result<Verdict>,
+    ) -> io::Result<Verdict> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 }
 
 /// The kind of an object.
