@@ -1,6 +1,6 @@
 //! Goes through what lies below a directory.
 
-use crate::tree::Handle;
+use crate::object::Handle;
 use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;

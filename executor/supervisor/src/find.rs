@@ -3,9 +3,8 @@
 use crate::answer::unnoted;
 use crate::areas::Areas;
 use crate::caller::{Caller, KnownProcess, PATH_ONLY};
-use crate::object::{is, real};
+use crate::object::{Handle, is, real};
 use crate::rules::AccessRules;
-use crate::tree::Handle;
 use broker_protocol::AttemptKind;
 use nix::Result;
 use nix::errno::Errno;

@@ -2,8 +2,7 @@
 
 use crate::answer::Answer;
 use crate::call::Call;
-use crate::object::{by_descriptor, errno, is, real};
-use crate::tree::{Handle, kind};
+use crate::object::{Handle, by_descriptor, errno, is, kind_of, real};
 use broker_protocol::AttemptKind;
 use executor_sys::file;
 use nix::Result;
@@ -166,7 +165,7 @@ impl Call<'_> {
             let verdict = self.rules.verdict(Change::Mark {
                 object: Handle::with(object, stat),
                 at: path,
-                kind: kind(stat),
+                kind: kind_of(stat),
             })?;
             self.admit(AttemptKind::Metadata, path, verdict)
         };

@@ -5,8 +5,7 @@ use crate::call::Call;
 use crate::caller::PATH_ONLY;
 use crate::find::Found;
 use crate::new_names::NewName;
-use crate::object::{by_descriptor, is, real};
-use crate::tree::{Handle, kind};
+use crate::object::{Handle, by_descriptor, is, kind_of, real};
 use broker_protocol::AttemptKind::Write;
 use executor_spec::created::identity_of;
 use executor_spec::known_directories::Identity;
@@ -16,7 +15,7 @@ use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, RenameFlags, openat, renameat2};
 use nix::sys::stat::{Mode, SFlag, fstat, mkdirat, mknodat};
 use nix::unistd::{UnlinkatFlags, linkat, symlinkat, unlinkat};
-use policies_guard::{Change, Described, Moment, New, ObjectKind, Rule, Verdict};
+use policies_guard::{Change, Described, Moment, New, ObjectKind, Verdict};
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
@@ -202,7 +201,7 @@ impl Call<'_> {
         let new = self.name(new.0, new.1)?;
         let (from, to) = (real(&object)?, new.real(&self.rules.areas)?);
         let stat = fstat(&object)?;
-        let (kind, links) = (kind(&stat), stat.st_nlink);
+        let (kind, links) = (kind_of(&stat), stat.st_nlink);
         let link = Change::Link {
             object: Handle::with(&object, &stat),
             at: &from,
@@ -213,7 +212,7 @@ impl Call<'_> {
         let second = New::Second { kind, links };
         let verdict = self.may_appear(&new, &to, second)?;
         self.admit(Write, &to, self.rules.enforce(verdict))?;
-        self.admit(Write, &to, self.same_area(&from, &to))?;
+        self.admit(Write, &to, self.rules.judge().may_cross(&from, &to))?;
         let path = by_descriptor(&object);
         linkat(
             AT_FDCWD,
@@ -262,11 +261,11 @@ impl Call<'_> {
             verdict = verdict.and_try(|| self.may_rename((&new, &to), (&old, &from), true))?;
         }
         let closed = match verdict {
-            Verdict::Refuse(Rule::Repository) => &to,
+            Verdict::Refuse(rule) if rule.is_of_new_repositories() => &to,
             Verdict::Refuse(_) | Verdict::Allow => closed,
         };
         self.admit(Write, closed, self.rules.enforce(verdict))?;
-        self.admit(Write, &to, self.same_area(&from, &to))?;
+        self.admit(Write, &to, self.rules.judge().may_cross(&from, &to))?;
         renameat2(
             &old.parent,
             &old.name_for_kernel(),
@@ -322,7 +321,7 @@ impl Call<'_> {
             self.rules.remember_moved_links(stat, was, name);
         }
         for (_, stat, at, _, name) in &moved {
-            self.check_made(at, name, New::Object(kind(stat)))?;
+            self.check_made(at, name, New::Object(kind_of(stat)))?;
         }
         for (object, _, _, _, name) in &moved {
             self.rules.remember_moved(name, object)?;
@@ -341,7 +340,7 @@ impl Call<'_> {
                 .follow(from, to, exchange, is_directory);
         }
         for (object, stat, _, was, name) in moved.into_iter().filter(|_| !verdict.is_allowed()) {
-            self.note_name(name, kind(&stat), verdict, Some(was), || {
+            self.note_name(name, kind_of(&stat), verdict, Some(was), || {
                 identity_of(object)
             });
         }
@@ -363,20 +362,13 @@ impl Call<'_> {
         self.rules.verdict(Change::Rename {
             object: Described {
                 object: Handle::with(object, &stat),
-                kind: kind(&stat),
+                kind: kind_of(&stat),
                 links: stat.st_nlink,
             },
             from: old.at(from),
             to: new.at(to),
             replaced: replaced.map(Handle::new),
         })
-    }
-
-    /// Protected names belong to a zone: a file moved out of it would lose its protection. To the
-    /// caller, zones and scratch space look like separate file systems.
-    pub fn same_area(&self, from: &Path, to: &Path) -> Verdict {
-        let area = |path| self.rules.areas.of(path).map(|(area, _)| area);
-        Verdict::refuse_if(area(from) != area(to), Rule::OtherArea)
     }
 
     /// A name in its directory that is created or moved; a link is not followed.

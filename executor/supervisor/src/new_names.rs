@@ -10,8 +10,8 @@
 //! leased paths and scratch space; objects whose file system reports no birth times.
 
 use crate::areas::Area;
+use crate::object::{Handle, kind_of};
 use crate::rules::AccessRules;
-use crate::tree::{self, Handle};
 use broker_protocol::AttemptKind::Write;
 use executor_spec::created::identity_of;
 use executor_spec::known_directories::Identity;
@@ -277,7 +277,7 @@ impl NewName {
 
     /// May a call make this here?
     fn judge(&self, rules: &AccessRules, parent: &OwnedFd, object: &OwnedFd) -> Result<Verdict> {
-        let kind = tree::kind(&fstat(object)?);
+        let kind = kind_of(&fstat(object)?);
         let target = match kind {
             ObjectKind::Link => readlinkat(object, "")?,
             ObjectKind::File | ObjectKind::Directory | ObjectKind::Other => OsString::new(),

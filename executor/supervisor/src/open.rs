@@ -3,8 +3,7 @@
 use crate::answer::{Answer, Pending, errno_of, set_flags};
 use crate::call::Call;
 use crate::find::Found;
-use crate::object::{by_descriptor, errno, is, real};
-use crate::tree::{Handle, kind};
+use crate::object::{Handle, by_descriptor, errno, is, kind_of, real};
 use broker_protocol::AttemptKind::{self, Read, Write};
 use executor_spec::created::identity_of;
 use executor_sys::file;
@@ -226,7 +225,7 @@ impl Call<'_> {
         stat: &FileStat,
         write: bool,
     ) -> Result<Verdict> {
-        let (object, kind) = (Handle::with(object, stat), kind(stat));
+        let (object, kind) = (Handle::with(object, stat), kind_of(stat));
         self.rules.verdict(Change::Open {
             object,
             at,

@@ -5,8 +5,7 @@
 
 use crate::answer::{Answer, Pending, set_flags};
 use crate::call::Call;
-use crate::object::kind;
-use crate::tree::Handle;
+use crate::object::{Handle, kind};
 use nix::Result;
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2, readlinkat};

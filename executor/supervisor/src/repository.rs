@@ -131,7 +131,11 @@ impl Call<'_> {
             return Ok(None);
         };
         let verdict = self.rules.judge().may_change(from);
-        self.admit(Write, to, verdict.and(|| self.same_area(from, to)))?;
+        self.admit(
+            Write,
+            to,
+            verdict.and(|| self.rules.judge().may_cross(from, to)),
+        )?;
         let mode = Mode::from_bits_truncate(fstat(object)?.st_mode & 0o777);
         self.replace_by_own(new, to, text, mode)?;
         unlinkat(

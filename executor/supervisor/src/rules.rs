@@ -4,10 +4,9 @@ use crate::areas::{Area, Areas};
 use crate::link_names::LinkNames;
 use crate::loopback::draw_addresses;
 use crate::made_directories::MadeDirectories;
-use crate::object::errno;
+use crate::object::{Handle, errno};
 use crate::pty::PtyClient;
 use crate::socket_rules::SocketRules;
-use crate::tree::Handle;
 use crate::written_links::WrittenLinks;
 use broker_protocol::{AttemptKind, Layer};
 use executor_spec::caller_access::CallerAccess;
@@ -254,7 +253,7 @@ impl AccessRules {
         // Whatever else is against it: there nothing may be changed.
         Some(if self.is_outside(kind, real) {
             Cause::Outside
-        } else if rule == Rule::Repository && kind == AttemptKind::Write {
+        } else if rule.is_of_new_repositories() && kind == AttemptKind::Write {
             Cause::Repository
         } else {
             Cause::Protected

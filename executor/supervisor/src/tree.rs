@@ -2,53 +2,16 @@
 
 use crate::caller::PATH_ONLY;
 use crate::entries::each_entry;
-use crate::object::{is, real};
+use crate::object::{Handle, is, kind_of, real};
 use crate::rules::AccessRules;
 use executor_spec::birth_time::born_object;
 use nix::fcntl::{AtFlags, OFlag, open};
-use nix::sys::stat::{FileStat, Mode, fstat, fstatat};
+use nix::sys::stat::{Mode, fstatat};
 use policies::Access;
 use policies_guard::{Matcher, ObjectKind, Protection, Tree, Verdict};
 use std::ffi::OsStr;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
-
-/// An open object, with its state where a question may need that.
-#[derive(Clone, Copy)]
-pub struct Handle<'h> {
-    fd: BorrowedFd<'h>,
-    stat: Option<&'h FileStat>,
-}
-
-impl<'h> Handle<'h> {
-    pub fn new(fd: &'h impl AsFd) -> Self {
-        let fd = fd.as_fd();
-        Self { fd, stat: None }
-    }
-
-    pub fn with(fd: &'h impl AsFd, stat: &'h FileStat) -> Self {
-        let stat = Some(stat);
-        Self {
-            stat,
-            ..Self::new(fd)
-        }
-    }
-
-    fn state(self) -> Option<FileStat> {
-        self.stat.copied().or_else(|| fstat(self.fd).ok())
-    }
-}
-
-/// The kind of an object with this state.
-pub fn kind(stat: &FileStat) -> ObjectKind {
-    match stat.st_mode & libc::S_IFMT {
-        libc::S_IFREG => ObjectKind::File,
-        libc::S_IFDIR => ObjectKind::Directory,
-        libc::S_IFLNK => ObjectKind::Link,
-        _ => ObjectKind::Other,
-    }
-}
 
 impl Tree for AccessRules {
     type Handle<'h> = Handle<'h>;
@@ -81,6 +44,11 @@ impl Tree for AccessRules {
 
     fn is_package(&self, at: &Path) -> bool {
         self.areas.zone_of_package(at).is_some()
+    }
+
+    fn is_one_area(&self, from: &Path, to: &Path) -> bool {
+        let area = |at| self.areas.of(at).map(|(area, _)| area);
+        area(from) == area(to)
     }
 
     fn holds_zone(&self, directory: &Path) -> bool {
@@ -159,7 +127,7 @@ impl Tree for AccessRules {
     }
 
     fn kind(&self, directory: Handle, name: &OsStr) -> io::Result<ObjectKind> {
-        Ok(kind(&fstatat(
+        Ok(kind_of(&fstatat(
             directory.fd,
             name,
             AtFlags::AT_SYMLINK_NOFOLLOW,

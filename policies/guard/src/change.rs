@@ -7,7 +7,7 @@ use std::path::Path;
 /// A change of a name or an object.
 #[derive(Clone, Copy, Debug)]
 pub enum Change<'c, H> {
-    /// A name comes about.
+    /// A name comes about in a directory.
     Create {
         name: DirectoryName<'c, H>,
         new: New<'c>,
@@ -33,7 +33,7 @@ pub enum Change<'c, H> {
         at: &'c Path,
         kind: ObjectKind,
     },
-    /// A name goes.
+    /// A name is removed from its directory.
     Remove { at: &'c Path },
     /// An object's metadata is changed.
     Mark {
@@ -70,7 +70,7 @@ pub enum New<'c> {
     Tree { from: &'c Path },
     /// A link with this text.
     Link { target: &'c [u8] },
-    /// Anything else.
+    /// Anything else, without what is in it.
     Object(ObjectKind),
     /// An object of this kind that has so many other names.
     Second { kind: ObjectKind, links: u64 },

@@ -277,6 +277,11 @@ impl<'t, T: Tree> Judge<'t, T> {
             .and_try(|| self.may_bring_repositories(from, to))
     }
 
+    /// May an object get another name there? To programs, areas look like separate file systems, so they copy.
+    pub fn may_cross(&self, from: &Path, to: &Path) -> Verdict {
+        Verdict::refuse_if(!self.tree.is_one_area(from, to), Rule::OtherArea)
+    }
+
     /// May this directory be moved away? It may contain no name that is protected there, nor be the parent of what is protected by its
     /// path.
     fn may_move(&self, name: DirectoryName<'_, T::Handle<'_>>) -> io::Result<Verdict> {

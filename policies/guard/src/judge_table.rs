@@ -1,7 +1,7 @@
 //! The judge as a table: a tree, a change, the verdict. No row needs a kernel.
 
 use crate::change::{Change, Described, DirectoryName, Moment, New};
-use crate::judge::judge;
+use crate::judge::{Judge, judge};
 use crate::names::{Matcher, ProtectedName, Protection, WhenNew};
 use crate::origin::Origin;
 use crate::transit::TransitForm;
@@ -142,6 +142,12 @@ impl Tree for Paths {
             return Err(io::ErrorKind::NotFound.into());
         }
         Ok(self.is_writable(at) || !write && self.in_zones(at).next().is_some())
+    }
+
+    fn is_one_area(&self, from: &Path, to: &Path) -> bool {
+        ["/p", "/c"]
+            .iter()
+            .any(|zone| from.starts_with(zone) && to.starts_with(zone))
     }
 
     fn is_package(&self, at: &Path) -> bool {
@@ -604,6 +610,14 @@ fn moved_and_removed_names() {
         ),
         ("place /p/tools", "remove /p/tools", Err(Rule::Object)),
     ]);
+}
+
+#[test]
+fn nothing_goes_from_one_area_to_another() {
+    let (tree, at) = (tree(""), |path| Path::new(path));
+    let cross = |from, to| Judge::of(&tree).may_cross(at(from), at(to));
+    assert_eq!(cross("/p/a", "/p/b"), Verdict::Allow);
+    assert_eq!(cross("/p/a", "/c/b"), Verdict::Refuse(Rule::OtherArea));
 }
 
 #[test]

@@ -30,8 +30,8 @@ pub use names::{Matcher, ProtectedName, Protection, TransitTarget, WhenNew};
 pub use origin::Origin;
 pub use pattern::{NameError, PatternError};
 pub use repository::{
-    Member, MemberKind, Repository, as_git_directory, is_in_git_directory, leads_to_git_place,
-    may_be_dot_git, may_be_git_directory,
+    Member, MemberKind, Repository, as_git_directory, is_in_git_directory, may_be_dot_git,
+    may_be_git_directory,
 };
 pub use transit::TransitForm;
 pub use tree::{ObjectKind, Tree};

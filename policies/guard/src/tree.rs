@@ -44,6 +44,11 @@ pub trait Tree {
         false
     }
 
+    /// Whether both paths lie in one area: what is moved from one to another may be protected in one of them only.
+    fn is_one_area(&self, _from: &Path, _to: &Path) -> bool {
+        false
+    }
+
     /// Whether the root of a zone is this directory or lies below it.
     fn holds_zone(&self, _directory: &Path) -> bool {
         true

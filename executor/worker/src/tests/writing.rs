@@ -272,7 +272,12 @@ fn what_a_write_has_changed_is_told_as_far_as_it_is_known() {
 #[test]
 fn settings_of_a_repository_that_was_made_meanwhile_are_closed() {
     let ground = Ground::new();
-    for part in ["store/HEAD", "store/objects/x", "store/refs/x", "plain/HEAD"] {
+    for part in [
+        "store/HEAD",
+        "store/objects/x",
+        "store/refs/x",
+        "plain/HEAD",
+    ] {
         ground.put(&format!("project/{part}"), "ref: refs/heads/main\n");
     }
     assert_eq!(
