@@ -198,6 +198,28 @@ fn verdicts_are_no_errors() {
     });
 }
 
+once_test!(rules_are_the_judges);
+fn rules_are_the_judges() {
+    let law = Law::kept(laws::rules_are_the_judges)
+        .in_copies_of(&["executor/supervisor", "executor/worker"]);
+    for (folder, text) in [
+        ("supervisor", "fn f() { names.leads_to(path) }"),
+        ("worker", "fn f() { Repository::member(name) }"),
+        (
+            "supervisor",
+            "fn f() -> Verdict { Verdict::Refuse(Rule::Name) }",
+        ),
+    ] {
+        law.catches(|copy| copy.write(&format!("executor/{folder}/src/planted.rs"), text));
+    }
+    law.allows(|copy| {
+        copy.write(
+            "executor/supervisor/src/planted.rs",
+            "fn f() { match v { Verdict::Refuse(rule) => g(rule), Verdict::Allow => h(Verdict::Refuse(Rule::OtherStorage)) } }",
+        );
+    });
+}
+
 once_test!(unsafe_stays_in_sys);
 fn unsafe_stays_in_sys() {
     let law = Law::kept(laws::unsafe_stays_in_sys).in_copies_of(&["executor/cell"]);

@@ -231,6 +231,38 @@ fn what_the_host_makes_a_repository_is_protected_at_once(place: Place) {
     assert_eq!(sprung(&world, world.cell(waiting)), "0");
 }
 
+place_test!(file_tools_change_no_settings_that_the_host_has_just_made);
+/// The same by file tools; nor do they complete a repository that the host has only begun.
+fn file_tools_change_no_settings_that_the_host_has_just_made(place: Place) {
+    let world = repository(place);
+    let mut session = Session::open(&world);
+    let made = "git init -q --bare odd; mkdir -p begun/.git/objects; echo ref: refs/heads/main > begun/.git/HEAD";
+    world.on_host(made).success();
+    let is_repository = "cd begun; test \"$(git rev-parse --git-dir)\" = .git";
+    for path in [
+        "odd/hooks/post-commit",
+        "odd/config.worktree",
+        "begun/.git/refs/heads/main",
+    ] {
+        let answer = session.call("file_write", json!({"path": path, "content": "x"}));
+        assert_eq!(answer.kind(), "denied_policy", "{path}: {}", answer.result);
+        assert!(!world.project.join(path).exists(), "{path}");
+    }
+    session
+        .call(
+            "file_write",
+            json!({"path": "odd/refs/mine", "content": "x"}),
+        )
+        .success();
+    session.close(LIMIT);
+    assert!(
+        !world.on_host(is_repository).status.success(),
+        "it was completed"
+    );
+    let control = format!("mkdir begun/.git/refs; {is_repository}");
+    world.on_host(&control).success();
+}
+
 place_test!(a_branch_has_no_program_for_a_remote);
 fn a_branch_has_no_program_for_a_remote(place: Place) {
     let script =

@@ -1,7 +1,7 @@
 //! When a file was made, to put what the user had before what a command made.
 
 use std::fs::{self, File};
-use std::os::fd::OwnedFd;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -14,8 +14,8 @@ pub fn born(path: &Path) -> (bool, SystemTime) {
 }
 
 /// When a file was created, if the file system reports it.
-pub fn born_object(object: &OwnedFd) -> Option<SystemTime> {
-    File::from(object.try_clone().ok()?)
+pub fn born_object(object: impl AsFd) -> Option<SystemTime> {
+    File::from(object.as_fd().try_clone_to_owned().ok()?)
         .metadata()
         .ok()?
         .created()

@@ -1,11 +1,10 @@
 //! Which paths a cell may see or change.
 
-use crate::object::is;
 use broker_protocol::{Layer, Zone};
 use executor_spec::packages::is_in_packages;
 use executor_spec::sandbox::{CACHES, SandboxSpec};
 use nix::Result;
-use nix::sys::stat::{FileStat, fstat, stat};
+use nix::sys::stat::{fstat, stat};
 use policies::Access;
 use policies_guard::{Rule, Verdict};
 use std::collections::HashSet;
@@ -232,19 +231,18 @@ impl Areas {
         (own && !self.is_visible(machine)).then_some(private)
     }
 
-    /// Checks by path what Landlock enforces by file: nothing outside the views is opened, and
+    /// By path what Landlock enforces by file: nothing outside the views is opened, and
     /// outside the areas only devices may be opened for writing.
-    pub(crate) fn check_reach(&self, real: &Path, stat: &FileStat, write: bool) -> Verdict {
+    pub(crate) fn may_reach(&self, real: &Path, is_device: bool, write: bool) -> bool {
         // A pipe, or memory without a name: it was reached through a descriptor that the caller has.
         let unnamed = !real.is_absolute() || real.as_os_str().as_bytes().starts_with(b"/memfd:");
-        let allowed = match self.of(real) {
+        match self.of(real) {
             // A FIFO accepts writes even on a read-only mount.
             Some((Area::Leased(_), Access::Read)) if write => false,
             _ if self.own_root || unnamed || real.starts_with("/proc") => true,
             Some((_, access)) => access == Access::Write || !write,
-            None => self.is_visible(real) && (!write || is(stat, libc::S_IFCHR)),
-        };
-        Verdict::refuse_if(!allowed, Rule::Outside)
+            None => self.is_visible(real) && (!write || is_device),
+        }
     }
 
     /// The path relative to each zone that contains it, with the zone's root; for a removed file its last name.

@@ -3,13 +3,14 @@
 use crate::answer::unnoted;
 use crate::areas::Areas;
 use crate::caller::{Caller, KnownProcess, PATH_ONLY};
-use crate::object::{is, real};
+use crate::object::{Handle, is, real};
 use crate::rules::AccessRules;
 use broker_protocol::AttemptKind;
 use nix::Result;
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, open, openat, openat2, readlinkat};
 use nix::sys::stat::{FileStat, Mode, fstat};
+use policies_guard::DirectoryName;
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -39,6 +40,12 @@ impl Found {
             name.push(b'/');
         }
         std::ffi::OsString::from_vec(name).into()
+    }
+
+    /// The name at its real path.
+    pub fn at<'n>(&'n self, path: &'n Path) -> DirectoryName<'n, Handle<'n>> {
+        let (parent, name) = (Handle::new(&self.parent), OsStr::from_bytes(&self.name));
+        DirectoryName { parent, name, path }
     }
 
     /// Checks that nothing has the name, before any rule: the kernel reports this first too, and programs go on if a name is there.

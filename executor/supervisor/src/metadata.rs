@@ -2,7 +2,7 @@
 
 use crate::answer::Answer;
 use crate::call::Call;
-use crate::object::{by_descriptor, errno, is, real};
+use crate::object::{Handle, by_descriptor, errno, is, kind_of, real};
 use broker_protocol::AttemptKind;
 use executor_sys::file;
 use nix::Result;
@@ -10,6 +10,7 @@ use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags};
 use nix::sys::stat::{FchmodatFlags, FileStat, Mode, fchmodat, fstat};
 use nix::unistd::{Gid, Uid, fchownat, getegid, geteuid};
+use policies_guard::Change;
 use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -161,7 +162,11 @@ impl Call<'_> {
         };
         self.check()?;
         let may = |object: &OwnedFd, path: &Path, stat: &FileStat| {
-            let verdict = self.rules.may_mark(object, path, stat)?;
+            let verdict = self.rules.verdict(Change::Mark {
+                object: Handle::with(object, stat),
+                at: path,
+                kind: kind_of(stat),
+            })?;
             self.admit(AttemptKind::Metadata, path, verdict)
         };
         if by_path {

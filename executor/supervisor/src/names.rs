@@ -5,7 +5,7 @@ use crate::call::Call;
 use crate::caller::PATH_ONLY;
 use crate::find::Found;
 use crate::new_names::NewName;
-use crate::object::{by_descriptor, is, kind, real};
+use crate::object::{Handle, by_descriptor, is, kind_of, real};
 use broker_protocol::AttemptKind::Write;
 use executor_spec::created::identity_of;
 use executor_spec::known_directories::Identity;
@@ -15,7 +15,7 @@ use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, RenameFlags, openat, renameat2};
 use nix::sys::stat::{Mode, SFlag, fstat, mkdirat, mknodat};
 use nix::unistd::{UnlinkatFlags, linkat, symlinkat, unlinkat};
-use policies_guard::{Rule, Verdict};
+use policies_guard::{Change, Described, Moment, New, ObjectKind, Verdict};
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
@@ -29,11 +29,10 @@ impl Call<'_> {
         // Programs like `mkdir -p` create each directory of a path, even those outside the zones: for existing ones they expect EEXIST.
         found.is_free()?;
         let real = found.real(&self.rules.areas)?;
-        let shape = || self.rules.may_shape(&found.parent, &real, libc::S_IFDIR);
-        let verdict = self.rules.may_make(&real).and(shape);
+        let verdict = self.may_appear(&found, &real, New::Directory)?;
         self.admit(Write, &real, self.rules.enforce(verdict))?;
         self.rules.remember_repository(&real)?;
-        if self.rules.is_closed_when_new(&real) {
+        if self.rules.judge().is_closed_when_new(&real) {
             self.admit(Write, &real, self.empty_directories.add(&found)?)?;
         }
         let mode = Mode::from_bits_truncate(mode as libc::mode_t);
@@ -41,11 +40,12 @@ impl Call<'_> {
             .caller
             .with_mask(|| mkdirat(&found.parent, &found.name_for_kernel(), mode));
         made.map_err(self.refused_by_kernel(&real))?;
-        self.check_made(&found, &real, libc::S_IFDIR)?;
+        self.check_made(&found, &real, New::Directory)?;
         let made = self.remember_new(&found, &real)?;
-        self.rules.remember_git(&real, &made)?;
-        self.rules.remember_directory(&real, &made);
-        self.note_name(&real, libc::S_IFDIR, verdict, None, || identity_of(&made));
+        self.rules.remember_directory(&real, &made)?;
+        self.note_name(&real, ObjectKind::Directory, verdict, None, || {
+            identity_of(&made)
+        });
         Ok(Answer::Value(0))
     }
 
@@ -55,40 +55,40 @@ impl Call<'_> {
         let found = self.name(from, path)?;
         found.is_free()?;
         let mode = mode as libc::mode_t;
-        let kind = match mode & libc::S_IFMT {
-            0 => libc::S_IFREG,
-            kind => kind,
+        let (flags, kind) = match mode & libc::S_IFMT {
+            0 | libc::S_IFREG => (libc::S_IFREG, ObjectKind::File),
+            flags => (flags, ObjectKind::Other),
         };
         let real = found.real(&self.rules.areas)?;
-        let verdict = self.may_appear(&found, &real, kind);
+        let verdict = self.may_appear(&found, &real, New::Object(kind))?;
         self.admit(Write, &real, self.rules.enforce(verdict))?;
         let (flags, mode) = (
-            SFlag::from_bits_truncate(kind),
+            SFlag::from_bits_truncate(flags),
             Mode::from_bits_truncate(mode),
         );
         let made = self
             .caller
             .with_mask(|| mknodat(&found.parent, &found.name_for_kernel(), flags, mode, 0));
         made.map_err(self.refused_by_kernel(&real))?;
-        self.check_made(&found, &real, kind)?;
+        self.check_made(&found, &real, New::Object(kind))?;
         let made = self.remember_new(&found, &real)?;
         self.note_name(&real, kind, verdict, None, || identity_of(&made));
         Ok(Answer::Value(0))
     }
 
-    /// May a new name of this kind (`S_IF*`) be created? That a repository would come about explains more than the rule on its name.
-    pub fn may_appear(&self, found: &Found, real: &Path, kind: libc::mode_t) -> Verdict {
-        self.rules
-            .may_come_about(&found.parent, real)
-            .and(|| self.rules.may_have(real, kind))
-            .and(|| self.rules.may_set_out(real))
-            .and(|| self.rules.may_structure(&found.parent, real, kind))
+    /// May a new name come about?
+    pub fn may_appear(&self, found: &Found, real: &Path, new: New) -> Result<Verdict> {
+        self.verdict_on(found, real, new, Moment::Before)
     }
 
-    /// Takes back a name that was just made, of this kind (`S_IF*`), where a repository has come about with it: a file tool or another
-    /// session may have made the rest since it was asked about. Who looks last sees all of it.
-    pub fn check_made(&self, found: &Found, real: &Path, kind: libc::mode_t) -> Result<()> {
-        let shape = self.rules.may_shape(&found.parent, real, kind);
+    fn verdict_on(&self, found: &Found, real: &Path, new: New, moment: Moment) -> Result<Verdict> {
+        let name = found.at(real);
+        self.rules.verdict(Change::Create { name, new, moment })
+    }
+
+    /// Takes back a name that was just made, where a repository has come about with it.
+    pub fn check_made(&self, found: &Found, real: &Path, new: New) -> Result<()> {
+        let shape = self.verdict_on(found, real, new, Moment::Made)?;
         let shape = self.rules.enforce(shape);
         if !shape.is_allowed() {
             take_back(&found.parent, Path::new(OsStr::from_bytes(&found.name)))?;
@@ -103,13 +103,13 @@ impl Call<'_> {
         Ok(made)
     }
 
-    /// Notes a name of this kind (`S_IF*`) that was just made or, with `from`, moved there, if it must be looked at again when the call has
+    /// Notes a name of this kind that was just made or, with `from`, moved there, if it must be looked at again when the call has
     /// ended. `verdict` is what the rules said about it. What existed before is noted only where they refused the new name: otherwise it
     /// may be the user's.
     pub fn note_name(
         &self,
         real: &Path,
-        kind: libc::mode_t,
+        kind: ObjectKind,
         verdict: Verdict,
         from: Option<&Path>,
         object: impl FnOnce() -> Result<Identity>,
@@ -133,13 +133,15 @@ impl Call<'_> {
         // Package managers register a project in their store by a link, and expect to hear that it is there.
         found.is_free()?;
         let real = found.real(&self.rules.areas)?;
-        let link = self.rules.may_link_here(&real, Some(target.as_bytes()));
-        let verdict = link.and(|| self.may_appear(&found, &real, libc::S_IFLNK));
+        let new = New::Link {
+            target: target.as_bytes(),
+        };
+        let verdict = self.may_appear(&found, &real, new)?;
         self.admit(Write, &real, self.rules.enforce(verdict))?;
         symlinkat(target.as_c_str(), &found.parent, &found.name_for_kernel())
             .map_err(self.refused_by_kernel(&real))?;
-        self.check_made(&found, &real, libc::S_IFLNK)?;
-        self.note_name(&real, libc::S_IFLNK, verdict, None, || {
+        self.check_made(&found, &real, new)?;
+        self.note_name(&real, ObjectKind::Link, verdict, None, || {
             open_made(&found).and_then(identity_of)
         });
         Ok(Answer::Value(0))
@@ -163,7 +165,7 @@ impl Call<'_> {
             return Err(Errno::ENOENT);
         }
         let real = found.real(&self.rules.areas)?;
-        self.admit(Write, &real, self.rules.may_remove(&real))?;
+        self.admit(Write, &real, self.may_remove(&real)?)?;
         unlinkat(&found.parent, &found.name_for_kernel(), how)
             .map_err(self.refused_by_kernel(&real))?;
         Ok(Answer::Value(0))
@@ -177,11 +179,15 @@ impl Call<'_> {
         let name = Path::new(OsStr::from_bytes(name));
         let real = directory.join(name);
         let storage = self.rules.areas.check_private(&parent, &directory).ok()?;
-        let verdict = storage.and(|| self.rules.may_remove(&real));
+        let verdict = storage.and_try(|| self.may_remove(&real)).ok()?;
         if real.starts_with("/proc") || !verdict.is_allowed() {
             return None;
         }
         unlinkat(&parent, name, how).ok().map(|()| Answer::Value(0))
+    }
+
+    fn may_remove(&self, real: &Path) -> Result<Verdict> {
+        self.rules.verdict(Change::Remove { at: real })
     }
 
     /// `linkat`.
@@ -195,16 +201,18 @@ impl Call<'_> {
         let new = self.name(new.0, new.1)?;
         let (from, to) = (real(&object)?, new.real(&self.rules.areas)?);
         let stat = fstat(&object)?;
-        self.admit(Write, &from, self.rules.may_link(&object, &from, &stat))?;
+        let (kind, links) = (kind_of(&stat), stat.st_nlink);
+        let link = Change::Link {
+            object: Handle::with(&object, &stat),
+            at: &from,
+            kind,
+        };
+        self.admit(Write, &from, self.rules.verdict(link)?)?;
         // One without a name gets its first.
-        let mut target = self.rules.may_protect(&to, &stat, 0);
-        if is(&stat, libc::S_IFLNK) {
-            target = target.and(|| self.rules.may_link_here(&to, None));
-        }
-        self.admit(Write, &to, target)?;
-        let verdict = self.may_appear(&new, &to, kind(&stat));
+        let second = New::Second { kind, links };
+        let verdict = self.may_appear(&new, &to, second)?;
         self.admit(Write, &to, self.rules.enforce(verdict))?;
-        self.admit(Write, &to, self.same_area(&from, &to))?;
+        self.admit(Write, &to, self.rules.judge().may_cross(&from, &to))?;
         let path = by_descriptor(&object);
         linkat(
             AT_FDCWD,
@@ -214,10 +222,10 @@ impl Call<'_> {
             AtFlags::AT_SYMLINK_FOLLOW,
         )?;
         self.rules.remember_link(&stat, &from, &to);
-        self.check_made(&new, &to, kind(&stat))?;
+        self.check_made(&new, &to, second)?;
         self.rules.remember(&to, &object)?;
         if !verdict.is_allowed() {
-            self.note_name(&to, kind(&stat), verdict, None, || identity_of(&object));
+            self.note_name(&to, kind, verdict, None, || identity_of(&object));
         }
         Ok(Answer::Value(0))
     }
@@ -233,7 +241,7 @@ impl Call<'_> {
         let (old, new) = (self.name(old.0, old.1)?, self.name(new.0, new.1)?);
         let (from, to) = (old.real(&self.rules.areas)?, new.real(&self.rules.areas)?);
         // The protected one of the two names.
-        let closed = if self.rules.protection(&from).is_some() {
+        let closed = if self.rules.judge().protection(&from).is_some() {
             &from
         } else {
             &to
@@ -248,14 +256,16 @@ impl Call<'_> {
             return Ok(replaced);
         }
         let exchange = flags.contains(RenameFlags::RENAME_EXCHANGE);
-        let verdict = self.may_rename((&old, &from), (&new, &to), exchange)?;
+        let mut verdict = self.may_rename((&old, &from), (&new, &to), exchange)?;
+        if exchange {
+            verdict = verdict.and_try(|| self.may_rename((&new, &to), (&old, &from), true))?;
+        }
         let closed = match verdict {
-            Verdict::Refuse(Rule::Repository) => &to,
+            Verdict::Refuse(rule) if rule.is_of_new_repositories() => &to,
             Verdict::Refuse(_) | Verdict::Allow => closed,
         };
         self.admit(Write, closed, self.rules.enforce(verdict))?;
-        self.admit_repositories(&from, &to, exchange)?;
-        self.admit(Write, &to, self.same_area(&from, &to))?;
+        self.admit(Write, &to, self.rules.judge().may_cross(&from, &to))?;
         renameat2(
             &old.parent,
             &old.name_for_kernel(),
@@ -287,16 +297,6 @@ impl Call<'_> {
         }
     }
 
-    /// Checks that a rename brings no repository that a call has made over a directory that was there before.
-    fn admit_repositories(&self, from: &Path, to: &Path, exchange: bool) -> Result<()> {
-        let ways = [Some((from, to)), exchange.then_some((to, from))];
-        for (from, to) in ways.into_iter().flatten() {
-            let verdict = self.rules.may_bring_repositories(from, to)?;
-            self.admit(Write, to, self.rules.enforce(verdict))?;
-        }
-        Ok(())
-    }
-
     /// Checks and records what a rename has moved; `verdict` is what the rules said about it.
     fn have_moved(
         &self,
@@ -321,7 +321,7 @@ impl Call<'_> {
             self.rules.remember_moved_links(stat, was, name);
         }
         for (_, stat, at, _, name) in &moved {
-            self.check_made(at, name, kind(stat))?;
+            self.check_made(at, name, New::Object(kind_of(stat)))?;
         }
         for (object, _, _, _, name) in &moved {
             self.rules.remember_moved(name, object)?;
@@ -340,7 +340,7 @@ impl Call<'_> {
                 .follow(from, to, exchange, is_directory);
         }
         for (object, stat, _, was, name) in moved.into_iter().filter(|_| !verdict.is_allowed()) {
-            self.note_name(name, kind(&stat), verdict, Some(was), || {
+            self.note_name(name, kind_of(&stat), verdict, Some(was), || {
                 identity_of(object)
             });
         }
@@ -353,48 +353,22 @@ impl Call<'_> {
         (new, to): (&Found, &Path),
         exchange: bool,
     ) -> Result<Verdict> {
-        let moved = self.may_move(old, from, new, to)?;
-        if exchange {
-            return moved.and_try(|| self.may_move(new, to, old, from));
-        }
-        let Some(replaced) = &new.object else {
-            return Ok(moved);
-        };
-        Ok(moved
-            .and(|| self.rules.may_divert(to, replaced))
-            .and(|| Verdict::refuse_if(self.rules.keeps_repository(to), Rule::KeptPart)))
-    }
-
-    fn may_move(&self, old: &Found, from: &Path, new: &Found, to: &Path) -> Result<Verdict> {
-        let rules = self.rules;
-        let source = rules.may_change(from);
-        let Some(object) = old.object.as_ref().filter(|_| source.is_allowed()) else {
+        let Some(object) = &old.object else {
+            let source = self.rules.judge().may_change(from);
             return source.and_try(|| Err(Errno::ENOENT));
         };
         let stat = fstat(object)?;
-        let verdict = rules
-            .may_divert(from, object)
-            .and(|| Verdict::refuse_if(rules.keeps_repository(from), Rule::KeptPart))
-            .and(|| rules.may_protect(to, &stat, 1))
-            .and(|| self.may_appear(new, to, kind(&stat)));
-        match kind(&stat) {
-            libc::S_IFDIR => {
-                let (parent, name) = (&old.parent, OsStr::from_bytes(&old.name));
-                verdict
-                    .and_try(|| rules.may_move(parent, name, from))?
-                    .and_try(|| rules.may_carry(parent, name, from, to))?
-                    .and_try(|| rules.may_carry_links(parent, name, from, to))
-            }
-            libc::S_IFLNK => Ok(verdict.and(|| rules.may_link_here(to, None))),
-            _ => Ok(verdict),
-        }
-    }
-
-    /// Protected names belong to a zone: a file moved out of it would lose its protection. To the
-    /// caller, zones and scratch space look like separate file systems.
-    pub fn same_area(&self, from: &Path, to: &Path) -> Verdict {
-        let area = |path| self.rules.areas.of(path).map(|(area, _)| area);
-        Verdict::refuse_if(area(from) != area(to), Rule::OtherArea)
+        let replaced = new.object.as_ref().filter(|_| !exchange);
+        self.rules.verdict(Change::Rename {
+            object: Described {
+                object: Handle::with(object, &stat),
+                kind: kind_of(&stat),
+                links: stat.st_nlink,
+            },
+            from: old.at(from),
+            to: new.at(to),
+            replaced: replaced.map(Handle::new),
+        })
     }
 
     /// A name in its directory that is created or moved; a link is not followed.

@@ -10,7 +10,7 @@
 //! leased paths and scratch space; objects whose file system reports no birth times.
 
 use crate::areas::Area;
-use crate::object::{is, kind};
+use crate::object::{Handle, kind_of};
 use crate::rules::AccessRules;
 use broker_protocol::AttemptKind::Write;
 use executor_spec::created::identity_of;
@@ -25,8 +25,8 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::stat::{Mode, fstat};
 use nix::sys::time::TimeValLike;
 use policies::Access;
-use policies_guard::Verdict;
-use std::ffi::OsStr;
+use policies_guard::{Change, DirectoryName, Moment, New, ObjectKind, Verdict};
+use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -53,8 +53,7 @@ pub struct NewNames {
 
 pub struct NewName {
     path: PathBuf,
-    /// `S_IF*`.
-    kind: libc::mode_t,
+    kind: ObjectKind,
     object: Identity,
     /// Where it was moved from, if it was.
     from: Option<PathBuf>,
@@ -206,11 +205,11 @@ fn path(note: &NewName) -> &[u8] {
 }
 
 impl NewName {
-    /// A note about an object of this kind (`S_IF*`) that now has the name `path`, and had `from` before, if any; `verdict` is what the
+    /// A note about an object of this kind that now has the name `path`, and had `from` before, if any; `verdict` is what the
     /// rules said about that.
     pub fn new(
         path: &Path,
-        kind: libc::mode_t,
+        kind: ObjectKind,
         object: Identity,
         from: Option<&Path>,
         verdict: Verdict,
@@ -263,7 +262,7 @@ impl NewName {
             Ok(None) => return State::Harmless,
             // Where it cannot be looked at, it is only known what its path allows.
             Err(errno) if !self.was_refused && errno != Errno::ENAMETOOLONG => {
-                Ok(rules.may_have(&self.path, self.kind))
+                Ok(rules.judge().may_have(&self.path, self.kind))
             }
             Err(_) => return State::Unknown,
         };
@@ -278,43 +277,44 @@ impl NewName {
 
     /// May a call make this here?
     fn judge(&self, rules: &AccessRules, parent: &OwnedFd, object: &OwnedFd) -> Result<Verdict> {
-        let (path, stat) = (self.path.as_path(), fstat(object)?);
-        let name = match (is(&stat, libc::S_IFDIR), &self.from) {
-            (true, None) => rules.may_make(path),
-            (true, Some(from)) => {
-                let name = path.file_name().unwrap_or_default();
-                rules
-                    .may_have(path, libc::S_IFDIR)
-                    .and_try(|| rules.may_carry(parent, name, from, path))?
-                    .and_try(|| rules.may_carry_links(parent, name, from, path))?
-            }
-            (false, _) => rules.may_have(path, kind(&stat)),
+        let kind = kind_of(&fstat(object)?);
+        let target = match kind {
+            ObjectKind::Link => readlinkat(object, "")?,
+            ObjectKind::File | ObjectKind::Directory | ObjectKind::Other => OsString::new(),
         };
-        let link = || {
-            if !is(&stat, libc::S_IFLNK) {
-                return Ok(Verdict::Allow);
-            }
-            let target = readlinkat(object, "")?;
-            Ok(rules.may_link_here(path, Some(target.as_bytes())))
+        let new = match (kind, &self.from) {
+            (ObjectKind::Directory, None) => New::Directory,
+            (ObjectKind::Directory, Some(from)) => New::Tree { from },
+            (ObjectKind::Link, _) => New::Link {
+                target: target.as_bytes(),
+            },
+            (ObjectKind::File | ObjectKind::Other, _) => New::Object(kind),
         };
-        let verdict = name.and_try(link)?;
-        Ok(verdict.and(|| rules.may_shape(parent, path, kind(&stat))))
+        rules.verdict(Change::Create {
+            name: DirectoryName {
+                parent: Handle::new(parent),
+                name: self.path.file_name().unwrap_or_default(),
+                path: &self.path,
+            },
+            new,
+            moment: Moment::Ended,
+        })
     }
 }
 
 impl AccessRules {
     /// Whether a new name that the rules allow could be one that they refuse, if a directory above it got another name.
-    pub(crate) fn may_be_misplaced_later(&self, real: &Path, kind: libc::mode_t) -> bool {
+    pub(crate) fn may_be_misplaced_later(&self, real: &Path, kind: ObjectKind) -> bool {
         let name = real.file_name().map(OsStr::as_bytes).unwrap_or_default();
-        kind != libc::S_IFDIR
-            && self.names(real).is_last_of_a_rule(name)
+        kind != ObjectKind::Directory
+            && self.names_at(real).is_last_of_a_rule(name)
             && matches!(
                 self.areas.of(real),
                 Some((Area::Project | Area::Central | Area::Repository, Access::Write))
             )
-            && !self.is_in_git(real)
+            && !self.judge().is_in_git(real)
             // What it lets be created there, it lets stay.
-            && self.protection(real).is_none()
+            && self.judge().protection(real).is_none()
     }
 }
 
@@ -325,7 +325,7 @@ mod tests {
     fn note(path: &str) -> NewName {
         NewName::new(
             Path::new(path),
-            libc::S_IFREG,
+            ObjectKind::File,
             Identity::default(),
             None,
             Verdict::Allow,

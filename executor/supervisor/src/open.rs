@@ -3,7 +3,7 @@
 use crate::answer::{Answer, Pending, errno_of, set_flags};
 use crate::call::Call;
 use crate::find::Found;
-use crate::object::{by_descriptor, errno, is, real};
+use crate::object::{Handle, by_descriptor, errno, is, kind_of, real};
 use broker_protocol::AttemptKind::{self, Read, Write};
 use executor_spec::created::identity_of;
 use executor_sys::file;
@@ -11,7 +11,7 @@ use nix::Result;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open, openat};
 use nix::sys::stat::{FileStat, Mode, fstat};
-use policies_guard::{Rule, Verdict};
+use policies_guard::{Change, New, ObjectKind, Rule, Verdict};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
@@ -135,7 +135,7 @@ impl Call<'_> {
         let stat = fstat(&object)?;
         if how.writes() && is(&stat, libc::S_IFREG) && self.rules.is_shared(&object, &stat)? {
             let may = |object: &OwnedFd, path: &Path, stat: &FileStat| {
-                self.admit(Write, path, self.rules.may_open(object, path, stat, true)?)
+                self.admit(Write, path, self.may_open(object, path, stat, true)?)
             };
             let (object, real) = self.separate(object, Write, how.kept_bytes(), may)?;
             let stat = fstat(&object)?;
@@ -172,7 +172,7 @@ impl Call<'_> {
                 }
             }
             None => {
-                let opens = self.rules.may_open(&object, real, stat, how.writes())?;
+                let opens = self.may_open(&object, real, stat, how.writes())?;
                 // The kernel's own errors are reported as they are.
                 self.admit(how.kind(), real, opens).map_err(|refused| {
                     let is_missing = !how.writes() && self.is_missing(real, stat);
@@ -218,6 +218,22 @@ impl Call<'_> {
         Ok(Answer::Descriptor(opened?, close_on_exec))
     }
 
+    fn may_open(
+        &self,
+        object: &OwnedFd,
+        at: &Path,
+        stat: &FileStat,
+        write: bool,
+    ) -> Result<Verdict> {
+        let (object, kind) = (Handle::with(object, stat), kind_of(stat));
+        self.rules.verdict(Change::Open {
+            object,
+            at,
+            kind,
+            write,
+        })
+    }
+
     fn create(&self, found: &Found, how: OpenFlags) -> Result<Answer> {
         if found.slash {
             return Err(Errno::EISDIR);
@@ -233,7 +249,8 @@ impl Call<'_> {
         if let Some(locked) = self.lock_settings(found, &real, how.flags)? {
             return Ok(locked);
         }
-        let verdict = self.may_appear(found, &real, libc::S_IFREG);
+        let new = New::Object(ObjectKind::File);
+        let verdict = self.may_appear(found, &real, new)?;
         if let Verdict::Refuse(rule) = self.rules.enforce(verdict) {
             let refused = self.refused(Write, &real, rule);
             return self
@@ -248,9 +265,11 @@ impl Call<'_> {
             .caller
             .with_mask(|| openat(&found.parent, &found.name_for_kernel(), flags, how.mode));
         let made = made.map_err(self.refused_by_kernel(&real))?;
-        self.check_made(found, &real, libc::S_IFREG)?;
+        self.check_made(found, &real, new)?;
         self.rules.remember(&real, &made)?;
-        self.note_name(&real, libc::S_IFREG, verdict, None, || identity_of(&made));
+        self.note_name(&real, ObjectKind::File, verdict, None, || {
+            identity_of(&made)
+        });
         Ok(Answer::Descriptor(made, how.has(OFlag::O_CLOEXEC)))
     }
 
@@ -275,7 +294,7 @@ impl Call<'_> {
             return Err(Errno::EFBIG);
         }
         let (object, _) = self.separate(object, Write, length, |object, path, stat| {
-            self.admit(Write, path, self.rules.may_open(object, path, stat, true)?)
+            self.admit(Write, path, self.may_open(object, path, stat, true)?)
         })?;
         let stat = fstat(&object)?;
         if is(&stat, libc::S_IFIFO) {
@@ -291,11 +310,7 @@ impl Call<'_> {
         let (stat, path) = (fstat(&object)?, real(&object)?);
         // A program that has read its settings waits for them to change.
         if self.rules.readable_secret(&object, &path, &stat).is_none() {
-            self.admit(
-                Read,
-                &path,
-                self.rules.may_open(&object, &path, &stat, false)?,
-            )?;
+            self.admit(Read, &path, self.may_open(&object, &path, &stat, false)?)?;
         }
         if !self.rules.areas.is_visible(&path) {
             return Err(errno_of(Rule::Outside, Read));

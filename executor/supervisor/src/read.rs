@@ -5,12 +5,12 @@
 
 use crate::answer::{Answer, Pending, set_flags};
 use crate::call::Call;
-use crate::object::kind;
+use crate::object::{Handle, kind};
 use nix::Result;
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2, readlinkat};
 use nix::sys::stat::fstat;
-use policies_guard::Protection;
+use policies_guard::{Protection, Tree};
 use std::ffi::OsStr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -62,13 +62,13 @@ impl Call<'_> {
         let areas = &self.rules.areas;
         let own =
             ["/proc", "/dev"].iter().any(|own| real.starts_with(own)) || areas.is_hidden_tmp(real);
-        !own && areas.is_visible(real) && self.rules.is_open_for_reading(real)
+        !own && areas.is_visible(real) && self.rules.judge().is_open_for_reading(real)
     }
 
     /// The answer for a file that was opened.
     fn opened(&self, file: OwnedFd, flags: OFlag) -> Option<Result<Answer>> {
         let stat = fstat(&file).ok()?;
-        if self.rules.protection_of_object(&file, &stat) == Some(Protection::All) {
+        if self.rules.protection_of_object(Handle::with(&file, &stat)) == Some(Protection::All) {
             return None;
         }
         let close_on_exec = flags.contains(OFlag::O_CLOEXEC);

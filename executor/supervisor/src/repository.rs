@@ -63,12 +63,12 @@ impl Call<'_> {
                     .file_name()
                     .is_some_and(|lock| lock == OsStr::new(name))
         };
-        let (kept, is_fit): (_, fn(&[u8]) -> bool) = match self.rules.is_git_head(to) {
+        let (kept, is_fit): (_, fn(&[u8]) -> bool) = match self.rules.judge().is_git_head(to) {
             true => (GIT_HEAD_MAX, may_be_written_to_head),
-            false if is_lock("config.lock") && self.rules.is_git_config(to) => {
+            false if is_lock("config.lock") && self.rules.judge().is_git_config(to) => {
                 (GIT_CONFIG_MAX, is_harmless_git_config)
             }
-            false if is_lock(RERERE_LOCK) && self.rules.is_rerere_state(to) => {
+            false if is_lock(RERERE_LOCK) && self.rules.judge().is_rerere_state(to) => {
                 (0, <[u8]>::is_empty)
             }
             false => return Ok(None),
@@ -98,7 +98,11 @@ impl Call<'_> {
         from: &Path,
         to: &Path,
     ) -> Result<Option<Answer>> {
-        let Some(object) = old.object.as_ref().filter(|_| self.rules.is_judged(to)) else {
+        let Some(object) = old
+            .object
+            .as_ref()
+            .filter(|_| self.rules.judge().is_judged(to))
+        else {
             return Ok(None);
         };
         let theirs = new
@@ -126,8 +130,12 @@ impl Call<'_> {
         let Some(object) = &old.object else {
             return Ok(None);
         };
-        let verdict = self.rules.may_change(from);
-        self.admit(Write, to, verdict.and(|| self.same_area(from, to)))?;
+        let verdict = self.rules.judge().may_change(from);
+        self.admit(
+            Write,
+            to,
+            verdict.and(|| self.rules.judge().may_cross(from, to)),
+        )?;
         let mode = Mode::from_bits_truncate(fstat(object)?.st_mode & 0o777);
         self.replace_by_own(new, to, text, mode)?;
         unlinkat(
@@ -181,7 +189,8 @@ impl Call<'_> {
             b"commondir" if is_worktree(real.parent()) => b"../..\n".to_vec(),
             b".git" => match self.worktrees.repository_of(real, self.rules) {
                 Some(repository) => {
-                    self.admit(Write, real, self.rules.may_come_about(&found.parent, real))?;
+                    let verdict = self.rules.judge().may_come_about(found.at(real));
+                    self.admit(Write, real, verdict)?;
                     self.rules.remember_repository(real)?;
                     self.rules.written_links.add(&repository)?;
                     [b"gitdir: ", repository.as_os_str().as_bytes(), b"\n"].concat()
@@ -196,7 +205,10 @@ impl Call<'_> {
     /// Handles opening the lock file for `MERGE_RR`; `None` for any other file.
     pub fn lock_rerere(&self, found: &Found, real: &Path, flags: OFlag) -> Result<Option<Answer>> {
         let is_lock = found.name == RERERE_LOCK.as_bytes()
-            && self.rules.is_rerere_state(&real.with_file_name("MERGE_RR"));
+            && self
+                .rules
+                .judge()
+                .is_rerere_state(&real.with_file_name("MERGE_RR"));
         if is_lock {
             self.write_for_caller(found, real, b"", flags).map(Some)
         } else {
@@ -213,7 +225,7 @@ impl Call<'_> {
         flags: OFlag,
     ) -> Result<Answer> {
         let directory = real.parent().unwrap_or(real);
-        unnoted(self.rules.may_change(directory), Write)?;
+        unnoted(self.rules.judge().may_change(directory), Write)?;
         self.create_own(found, real, text, Mode::from_bits_truncate(0o644))?;
         let nowhere = open("/dev/null", OFlag::O_RDWR | OFlag::O_CLOEXEC, Mode::empty())?;
         Ok(Answer::Descriptor(

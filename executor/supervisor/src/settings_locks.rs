@@ -79,9 +79,9 @@ impl AccessRules {
             && settings
                 .symlink_metadata()
                 .is_ok_and(|found| found.is_file())
-            && self.is_in_git(&settings)
-            && self.protection(&settings) == Some(Protection::Write)
-            && self.may_change(settings.parent()?).is_allowed()
+            && self.judge().is_in_git(&settings)
+            && self.judge().protection(&settings) == Some(Protection::Write)
+            && self.judge().may_change(settings.parent()?).is_allowed()
             && !self.created.has_at(&settings);
         is_theirs.then_some(settings)
     }

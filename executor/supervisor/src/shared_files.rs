@@ -204,7 +204,7 @@ impl Call<'_> {
         let storage = self.rules.areas.check_private(&place.directory, path)?;
         // The caller notes it.
         unnoted(
-            storage.and(|| self.rules.may_change(path)),
+            storage.and(|| self.rules.judge().may_change(path)),
             AttemptKind::Write,
         )?;
         if self.rules.created.has(object) {

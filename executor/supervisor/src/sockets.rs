@@ -19,6 +19,7 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl, openat};
 use nix::sys::socket::{UnixAddr, bind};
 use nix::sys::stat::{Mode, fstat};
 use nix::unistd::{chdir, fchdir};
+use policies_guard::{New, ObjectKind};
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStrExt;
@@ -99,7 +100,8 @@ impl Call<'_> {
         }
         let _lock = self.rules.lock_renames()?;
         let path = found.real(&self.rules.areas)?;
-        let verdict = self.may_appear(&found, &path, libc::S_IFSOCK);
+        let new = New::Object(ObjectKind::Other);
+        let verdict = self.may_appear(&found, &path, new)?;
         self.admit(AttemptKind::Write, &path, self.rules.enforce(verdict))?;
         let unix = UnixAddr::new(&found.name_for_kernel())?;
         let socket = self.unconnected_socket(socket, Errno::EINVAL)?;
@@ -109,7 +111,7 @@ impl Call<'_> {
         let bound = self.caller.with_mask(|| bind(socket.as_raw_fd(), &unix));
         chdir("/")?;
         bound?;
-        self.check_made(&found, &path, libc::S_IFSOCK)?;
+        self.check_made(&found, &path, new)?;
         let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let made = openat(
             &found.parent,
@@ -117,7 +119,9 @@ impl Call<'_> {
             flags,
             Mode::empty(),
         )?;
-        self.note_name(&path, libc::S_IFSOCK, verdict, None, || identity_of(&made));
+        self.note_name(&path, ObjectKind::Other, verdict, None, || {
+            identity_of(&made)
+        });
         // One that is not remembered cannot be connected to.
         self.rules.sockets.add_bound(made)?;
         let bound = socket::name(socket.as_fd(), false).map_err(errno)?;

@@ -185,7 +185,7 @@ impl GrepRun {
 
     /// Searches the file at `location`, named `name` in the answer.
     fn file(&mut self, worker: &FileCall, location: &Location, name: String) {
-        if self.stopped || worker.names.closed(location, Intent::Read).is_some() {
+        if self.stopped || worker.is_closed(location, Intent::Read) {
             return;
         }
         let Ok(file) = worker

@@ -128,7 +128,7 @@ fn is_repository(worker: &FileCall, location: &Location) -> bool {
 
 /// The content of an ignore file of at most `max` bytes.
 fn text(worker: &FileCall, location: &Location, max: usize) -> Option<Vec<u8>> {
-    if worker.names.closed(location, Intent::Read).is_some() {
+    if worker.is_closed(location, Intent::Read) {
         return None;
     }
     let file = worker

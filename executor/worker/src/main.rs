@@ -21,6 +21,7 @@ mod undo_store;
 mod cached_trees;
 mod change_record;
 mod open;
+mod tree;
 mod names;
 mod seen;
 mod root;

@@ -2,21 +2,12 @@
 //! checked the name in the request; these checks are for the targets of links.
 
 use crate::root::Location;
-use broker_protocol::Zone;
 use executor_spec::protected_objects::ProtectedObjects;
 use executor_spec::worker::WorkerSpec;
-use nix::fcntl::AtFlags;
-use nix::sys::stat::fstatat;
 use policies::{PolicyError, Reach, ScopePaths};
-use policies_guard::{
-    Matcher, Member, MemberKind, Protection, Repository, as_git_directory, may_be_git_directory,
-};
-use std::os::fd::OwnedFd;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use policies_guard::Matcher;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-
-/// Why no file tool creates a repository, or changes the branch of one.
-pub const GIT_DECIDES: &str = "Git takes a directory for a repository by this name, and runs what its settings say. `git` itself can make one.";
 
 /// What a file tool is going to do with a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,13 +28,6 @@ pub struct Names {
     pub granted: Vec<PathBuf>,
     pub scope: ScopePaths,
 }
-
-/// Why a file tool may not touch a path that is protected although its name does not show it.
-const CLOSED_PLACE: &str = "A link with a protected name leads to it, it is the same file as a protected one, or it could not be listed \
-     when the session opened, which reported it.";
-
-/// Why a path is refused that is not granted, or is granted but contains a root.
-const NOT_GRANTED: &str = "It is not granted to file tools by this path.";
 
 impl Names {
     pub fn new(spec: &WorkerSpec) -> Result<Self, PolicyError> {
@@ -73,64 +57,10 @@ impl Names {
         self.is_granted(real) || self.granted.iter().any(|granted| granted.starts_with(real))
     }
 
-    /// Why a name is closed for `intent`; `None` if it is open. What is closed for reading is
-    /// closed for writing too, and what lies below a closed name is closed with it.
-    pub fn closed(&self, location: &Location, intent: Intent) -> Option<&str> {
-        let path = location.path.as_os_str().as_bytes();
-        let root = match location.zone {
-            Zone::Project => &self.project,
-            Zone::Central => &self.central,
-            Zone::Granted => Path::new("/"),
-        };
-        let real = root.join(&location.path);
+    /// Whether `real` is granted and in neither root, which have ways of their own.
+    pub fn is_granted_outside(&self, real: &Path) -> bool {
         let in_root = real.starts_with(&self.project) || real.starts_with(&self.central);
-        if location.zone == Zone::Granted && (in_root || !self.is_granted(&real)) {
-            return Some(NOT_GRANTED);
-        }
-        let other = self
-            .objects
-            .other_paths(&real)
-            .map(|path| path.into_os_string().into_vec());
-        let paths = [Some(path.to_vec()), as_git_directory(path)]
-            .into_iter()
-            .flatten()
-            .chain(other);
-        let names = paths.filter_map(|path| self.protected.protection(&path));
-        let names = names.map(|name| (name.protection, name.why.as_str()));
-        let place = self
-            .objects
-            .protection_of_place(&real)
-            .map(|protection| (protection, CLOSED_PLACE));
-        let closes = |protection| intent == Intent::Write || protection == Protection::All;
-        let closing = names
-            .chain(place)
-            .find(|(protection, _)| closes(*protection));
-        closing
-            .map(|(_, why)| why)
-            .or_else(|| self.closed_head(location, intent))
-    }
-
-    /// Why a name is closed for `intent` although no rule closes it: only git writes the branch of a repository.
-    pub fn closed_head(&self, location: &Location, intent: Intent) -> Option<&str> {
-        let head =
-            member(&location.path).is_some_and(|(_, member)| member.kind == MemberKind::Head);
-        // In a repository `refs/remotes/origin/HEAD` is an ordinary name, and only git writes it.
-        (intent == Intent::Write && head).then_some(GIT_DECIDES)
-    }
-
-    /// Whether creating `path`, relative to a zone's root, makes a repository of its `directory`, or one over that by its name.
-    pub fn makes_repository(&self, directory: &OwnedFd, path: &Path) -> bool {
-        if path
-            .file_name()
-            .is_some_and(|name| Repository::by_name(name.as_bytes()).is_some())
-        {
-            return true;
-        }
-        let parent = path.parent().unwrap_or(Path::new(""));
-        let has =
-            |member: Member| fstatat(directory, member.name, AtFlags::AT_SYMLINK_NOFOLLOW).is_ok();
-        !may_be_git_directory(parent.as_os_str().as_bytes())
-            && member(path).is_some_and(|(kind, member)| kind.is_completed_by(member, has))
+        !in_root && self.is_granted(real)
     }
 
     /// Why `tool` may not touch a name in this session; `None` if it may.
@@ -146,8 +76,4 @@ impl Names {
             )
         })
     }
-}
-
-fn member(path: &Path) -> Option<(&'static Repository, Member)> {
-    Repository::member(path.file_name()?.as_bytes())
 }

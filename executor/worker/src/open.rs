@@ -15,6 +15,7 @@ use broker_protocol::{Zone, ZonePath};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, readlinkat};
 use nix::sys::stat::{FileStat, fstat};
+use policies_guard::Verdict;
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::path::{Component, Path, PathBuf};
@@ -114,14 +115,19 @@ impl FileCall<'_> {
                 zone: location.zone,
             });
         }
-        let closed = match self.leased_at(location) {
-            Some(_) => self.names.closed_head(location, intent),
-            None => self.names.closed(location, intent),
+        let verdict = match self.leased_at(location) {
+            Some(_) if intent == Intent::Read => Verdict::Allow,
+            Some(_) => self.verdict_on_leased(location),
+            None => self
+                .verdict_on(location, intent)
+                .map_err(|error| SystemError::new("look at", path, error))?,
         };
-        let closed = closed.map(str::to_owned);
-        let out_of_scope = || self.names.out_of_scope(self.tool, location);
-        let Some(why) = closed.or_else(out_of_scope) else {
-            return Ok(());
+        let why = match verdict {
+            Verdict::Refuse(rule) => self.why(rule, location, intent).to_owned(),
+            Verdict::Allow => match self.names.out_of_scope(self.tool, location) {
+                Some(why) => why,
+                None => return Ok(()),
+            },
         };
         let (path, asked) = (path.to_string(), *location == Location::from(path));
         Err(match asked {

@@ -184,7 +184,7 @@ impl<'a> Walk<'a> {
 
     /// Enters the directory at the present location, if it is to be included.
     fn enter(&mut self, name: &OsStr) {
-        let closed = || self.worker.names.closed(&self.at, Intent::Read).is_some();
+        let closed = || self.worker.is_closed(&self.at, Intent::Read);
         let repository = name == REPOSITORY && !self.options.repositories;
         if self.open.len() >= self.options.depth || repository || closed() {
             return;

@@ -8,7 +8,7 @@ use crate::bounds::KEPT;
 use crate::content::{digest, file_digest, read_up_to};
 use crate::error::{OpenError, SystemError, WorkError, WriteError};
 use crate::hunks::Regions;
-use crate::names::{GIT_DECIDES, Intent};
+use crate::names::Intent;
 use crate::open::{regular, regular_stat};
 use crate::root::{ENTERING, Location, READING, open_beneath};
 use crate::seen::{Known, NotKnown, Stamp};
@@ -21,6 +21,7 @@ use nix::errno::Errno;
 use nix::fcntl::AtFlags;
 use nix::sys::stat::{FileStat, Mode, fstatat, mkdirat};
 use nix::unistd::{AccessFlags, UnlinkatFlags, faccessat, unlinkat};
+use policies_guard::{Moment, New, ObjectKind, Verdict};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Write;
@@ -29,6 +30,7 @@ use std::path::{Path, PathBuf};
 
 /// Maximum attempts at a write whose target is created and removed meanwhile.
 const ATTEMPTS: usize = 32;
+const FILE: New = New::Object(ObjectKind::File);
 
 /// The present file at the target of a write.
 pub struct CurrentFile {
@@ -234,7 +236,7 @@ impl FileCall<'_> {
         let (parent, name) = named(path, location)?;
         let directory = self.directory(path, location, parent)?;
         if before.is_none() {
-            self.permit_shape(path, &directory, &location.path)?;
+            self.permit_new(path, &directory, location, FILE, Moment::Before)?;
         } else {
             writable(path, &directory, name)?;
         }
@@ -247,7 +249,7 @@ impl FileCall<'_> {
                 }),
                 errno => failed(errno).into(),
             })?;
-            return self.check_made(path, &directory, &location.path);
+            return self.check_made(path, &directory, location, FILE);
         };
         if now(&directory, name) != Some(before.stamp()) {
             return Err(changed(path));
@@ -269,14 +271,18 @@ impl FileCall<'_> {
             opened => return Ok(opened.map_err(failed)?),
         }
         let mut at = root.open_beneath(Path::new(""), ENTERING).map_err(failed)?;
-        let mut whole = PathBuf::new();
+        let mut whole = Location {
+            zone: location.zone,
+            path: PathBuf::new(),
+        };
         for name in path {
-            whole.push(name);
+            whole.path.push(name);
             at = match open_beneath(&at, Path::new(name), ENTERING, Mode::empty()) {
                 Err(Errno::ENOENT) => {
-                    self.permit_shape(asked, &at, &whole)?;
+                    let new = New::Directory;
+                    self.permit_new(asked, &at, &whole, new, Moment::Before)?;
                     let made = self.make(&at, name).map_err(failed)?;
-                    self.check_made(asked, &at, &whole)?;
+                    self.check_made(asked, &at, &whole, new)?;
                     made
                 }
                 opened => opened.map_err(failed)?,
@@ -302,37 +308,42 @@ impl FileCall<'_> {
         Ok(directory.into())
     }
 
-    /// Withdraws the name `relative`, which was just created in `directory`, if it completes a repository: a command or
+    /// Withdraws the name `location`, which was just created in `directory`, if it completes a repository: a command or
     /// another session may have created the rest since the check. Whoever checks last sees all of it.
     fn check_made(
         &self,
         path: &ZonePath,
         directory: &OwnedFd,
-        relative: &Path,
+        location: &Location,
+        new: New,
     ) -> Result<(), WorkError> {
-        let shape = self.permit_shape(path, directory, relative);
-        if let (Err(_), Some(name)) = (&shape, relative.file_name()) {
+        let shape = self.permit_new(path, directory, location, new, Moment::Made);
+        if let (Err(_), Some(name)) = (&shape, location.path.file_name()) {
             take_back(directory, Path::new(name))
                 .map_err(|errno| SystemError::new("take back", path, errno))?;
         }
         Ok(shape?)
     }
 
-    /// Refuses the new name `relative` in `directory` if it would make git recognise a repository there.
-    fn permit_shape(
+    /// Refuses the new name `location` in `directory` if a rule is against it, such as that git would recognise a repository there.
+    fn permit_new(
         &self,
         path: &ZonePath,
         directory: &OwnedFd,
-        relative: &Path,
+        location: &Location,
+        new: New,
+        moment: Moment,
     ) -> Result<(), OpenError> {
-        if !self.names.makes_repository(directory, relative) {
-            return Ok(());
+        let intent = Intent::Write;
+        match self.verdict_on_new(location, directory, new, moment) {
+            Ok(Verdict::Allow) => Ok(()),
+            Ok(Verdict::Refuse(rule)) => Err(OpenError::Closed {
+                path: path.to_string(),
+                intent,
+                why: self.why(rule, location, intent).to_owned(),
+            }),
+            Err(error) => Err(SystemError::new("look at", path, error).into()),
         }
-        Err(OpenError::Closed {
-            path: path.to_string(),
-            intent: Intent::Write,
-            why: GIT_DECIDES.into(),
-        })
     }
 }
 

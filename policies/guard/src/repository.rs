@@ -165,7 +165,7 @@ impl Repository {
 
     /// Whether a directory gets one of the shapes with `new`, where `has` says of other members whether they are there. In
     /// whatever order members come, the last one completes the shape.
-    pub fn is_completed_by(&self, new: Member, mut has: impl FnMut(Member) -> bool) -> bool {
+    pub(crate) fn is_completed_by(&self, new: Member, mut has: impl FnMut(Member) -> bool) -> bool {
         self.shapes.iter().any(|shape| {
             shape.contains(&new) && shape.iter().all(|member| *member == new || has(*member))
         })
@@ -173,7 +173,7 @@ impl Repository {
 
     /// Whether a directory's entry `name` is, or leads to, settings of a repository that is one by its shape alone, or is on its way
     /// to be them.
-    pub fn may_be_setting(name: &[u8]) -> bool {
+    pub(crate) fn may_be_setting(name: &[u8]) -> bool {
         let name = fold(name);
         let name = name.strip_suffix(b".lock").unwrap_or(&name);
         let anywhere = REPOSITORIES.iter().filter(|kind| kind.anywhere);
@@ -245,7 +245,7 @@ fn ends_with(names: &[impl AsRef<[u8]>], end: &[&[u8]]) -> bool {
 }
 
 /// Whether a directory below `relative` may be a repository by its place, and be none where `relative` has another name.
-pub fn leads_to_git_place(relative: &[u8]) -> bool {
+pub(crate) fn leads_to_git_place(relative: &[u8]) -> bool {
     let names: Vec<&[u8]> = relative.split(|byte| *byte == b'/').collect();
     (1..=CARGO_DATABASES.len()).any(|count| ends_with(&names, &CARGO_DATABASES[..count]))
 }

@@ -42,6 +42,11 @@ pub enum Rule {
 }
 
 impl Rule {
+    /// Whether it says that a repository would come about.
+    pub fn is_of_new_repositories(self) -> bool {
+        self == Rule::Repository
+    }
+
     /// Whether programs answer the refusal by a copy, as they do across file systems.
     pub fn leads_to_a_copy(self) -> bool {
         match self {
@@ -63,7 +68,7 @@ impl Rule {
 
 impl Verdict {
     /// Refuses by `rule` if that is `against` the change.
-    pub fn refuse_if(against: bool, rule: Rule) -> Self {
+    pub(crate) fn refuse_if(against: bool, rule: Rule) -> Self {
         if against {
             Self::Refuse(rule)
         } else {

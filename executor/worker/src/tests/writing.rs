@@ -267,3 +267,38 @@ fn what_a_write_has_changed_is_told_as_far_as_it_is_known() {
         .unwrap();
     assert_eq!(written.hunks, None);
 }
+
+/// The host makes them while the session is open, so nothing that was found then says so.
+#[test]
+fn settings_of_a_repository_that_was_made_meanwhile_are_closed() {
+    let ground = Ground::new();
+    for part in [
+        "store/HEAD",
+        "store/objects/x",
+        "store/refs/x",
+        "plain/HEAD",
+    ] {
+        ground.put(&format!("project/{part}"), "ref: refs/heads/main\n");
+    }
+    assert_eq!(
+        kind(ground.write("store/hooks/pre-commit", "echo")),
+        ErrorKind::DeniedPolicy
+    );
+    assert!(!ground.path("project/store/hooks").exists());
+    ground.write("plain/hooks/pre-commit", "echo").unwrap();
+    ground.write("store/refs/y", "x").unwrap();
+}
+
+#[test]
+fn a_repository_that_somebody_has_begun_is_not_completed() {
+    let ground = Ground::new();
+    ground.put("project/.git/HEAD", "ref: refs/heads/main\n");
+    ground.put("project/.git/objects/x", "x");
+    assert_eq!(
+        kind(ground.write(".git/refs/heads/main", "x")),
+        ErrorKind::DeniedPolicy
+    );
+    assert!(!ground.path("project/.git/refs").exists());
+    ground.put("project/.git/refs/heads/other", "x");
+    ground.write(".git/refs/heads/main", "x").unwrap();
+}

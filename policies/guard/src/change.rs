@@ -1,0 +1,98 @@
+//! Changes on which the judge gives a verdict. `H` is a handle of the tree's.
+
+use crate::tree::ObjectKind;
+use std::ffi::OsStr;
+use std::path::Path;
+
+/// A change of a name or an object.
+#[derive(Clone, Copy, Debug)]
+pub enum Change<'c, H> {
+    /// A name comes about in a directory.
+    Create {
+        name: DirectoryName<'c, H>,
+        new: New<'c>,
+        moment: Moment,
+    },
+    /// An object is opened for reading or for a change.
+    Open {
+        object: H,
+        at: &'c Path,
+        kind: ObjectKind,
+        write: bool,
+    },
+    /// An object gets another name, in the place of what was `replaced`. An exchange is two of these.
+    Rename {
+        object: Described<H>,
+        from: DirectoryName<'c, H>,
+        to: DirectoryName<'c, H>,
+        replaced: Option<H>,
+    },
+    /// An object gets one more name. The new name is a [`Change::Create`] of its own.
+    Link {
+        object: H,
+        at: &'c Path,
+        kind: ObjectKind,
+    },
+    /// A name is removed from its directory.
+    Remove { at: &'c Path },
+    /// An object's metadata is changed.
+    Mark {
+        object: H,
+        at: &'c Path,
+        kind: ObjectKind,
+    },
+}
+
+/// A name in a directory.
+#[derive(Clone, Copy, Debug)]
+pub struct DirectoryName<'c, H> {
+    pub parent: H,
+    pub name: &'c OsStr,
+    /// The path of both.
+    pub path: &'c Path,
+}
+
+/// An object, with what of its state counts.
+#[derive(Clone, Copy, Debug)]
+pub struct Described<H> {
+    pub object: H,
+    pub kind: ObjectKind,
+    /// How many names it has.
+    pub links: u64,
+}
+
+/// What gets a new name.
+#[derive(Clone, Copy, Debug)]
+pub enum New<'c> {
+    /// An empty directory. No program acts on one, so a program that unpacks a tree loses only files.
+    Directory,
+    /// A directory with what is in it, which had this path.
+    Tree { from: &'c Path },
+    /// A link with this text.
+    Link { target: &'c [u8] },
+    /// Anything else, without what is in it.
+    Object(ObjectKind),
+    /// An object of this kind that has so many other names.
+    Second { kind: ObjectKind, links: u64 },
+}
+
+impl New<'_> {
+    pub(crate) fn kind(&self) -> ObjectKind {
+        match self {
+            New::Directory | New::Tree { .. } => ObjectKind::Directory,
+            New::Link { .. } => ObjectKind::Link,
+            New::Object(kind) | New::Second { kind, .. } => *kind,
+        }
+    }
+}
+
+/// When a new name is judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// Nothing is made yet.
+    Before,
+    /// It was just made. Somebody else may have made the rest of a repository since it was judged: who looks last sees all of it.
+    Made,
+    /// The call that made it has ended: may it stay?
+    Ended,
+}
