@@ -86,10 +86,10 @@ impl Running {
                     resolver,
                     Reports::new(ours).unwrap(),
                 );
-                let descriptors = std::iter::once(listener.into())
-                    .chain(announcements.map(OwnedFd::from))
-                    .collect();
-                let sockets = RelaySockets::new(descriptors).unwrap().unwrap();
+                let only = announcements.is_some();
+                let (_ours, unused) = UnixDatagram::pair().unwrap();
+                let descriptors = vec![listener.into(), announcements.unwrap_or(unused).into()];
+                let sockets = RelaySockets::new(descriptors, only).unwrap().unwrap();
                 tokio::select! {
                     served = relay.serve(sockets) => served.unwrap(),
                     _ = stopped => {}
@@ -434,7 +434,7 @@ fn where_connections_are_announced_no_other_is_served() {
     let SocketAddr::V4(name) = socket.1 else {
         panic!("{:?}", socket.1)
     };
-    ours.send(&[&name.ip().octets()[..], &name.port().to_be_bytes()].concat())
+    ours.send(&[&name.ip().octets()[..], &name.port().to_be_bytes(), &[0; 2]].concat())
         .unwrap();
     let mut program = (socket.0)(relay.at);
     program.write_all(request.as_bytes()).unwrap();
