@@ -25,8 +25,7 @@ use broker_protocol::{Digest, NetworkRequest, Scope, Trust};
 use policies_guard::Origin;
 use policies_guard::names::{Matcher, ProtectedName, Protection, WhenNew};
 use policies_guard::transit::TransitForm;
-use policies_targets::network::{self, NetworkError};
-use policies_targets::ports::PortPolicy;
+use policies_targets::network;
 use policies_targets::web::{WebPolicy, WebTable};
 use sha2::{Digest as _, Sha256};
 use std::borrow::Cow;
@@ -306,8 +305,7 @@ impl Policies {
                 own: web,
                 bounds: self.web_bounds(),
             },
-            ports: PortPolicy::of(&network, self.general().map(|(_, file)| &file.network))
-                .map_err(NetworkError::from)?,
+            ports: network::ports(&network, self.general().map(|(_, file)| &file.network))?,
             network: network::policy(&network, self.general().map(|(_, file)| &file.network))?,
             secrets: SecretModes {
                 own: secrets,

@@ -3,7 +3,7 @@
 //! The vocabulary is that of [`web`](crate::web), and so is the order: a profile's table says what may be reached, a file's own
 //! `[network]` bounds every profile. A session may add hosts to its profile's; the bounds hold for these as well.
 
-use crate::ports::{Port, PortError};
+use crate::ports::{Port, PortError, PortPolicy};
 use crate::text::read_from_text;
 use crate::web::{HostPattern, PrivatePlace, WebPolicy, WebTable, not_public};
 use broker_protocol::{HostList, Network, NetworkRequest, Remedy, Request};
@@ -168,7 +168,23 @@ pub fn policy<'a>(
     })
 }
 
-/// The same with what a session asks for; nothing where it wants no network.
+/// The ports of this machine that cells of a session reach. A file that bounds hosts and names no ports permits none: who wrote it did
+/// not expect that cells reach anything else.
+///
+/// # Errors
+/// There are too many.
+pub fn ports<'a>(
+    own: &NetworkTable,
+    bounds: impl Iterator<Item = &'a NetworkTable>,
+) -> Result<PortPolicy, NetworkError> {
+    let bounds = bounds.filter(|bound| **bound != NetworkTable::default());
+    Ok(PortPolicy::of(
+        &own.connect,
+        bounds.map(|bound| &bound.connect),
+    )?)
+}
+
+/// A policy with what a session asks for; nothing where it wants no network.
 ///
 /// # Errors
 /// A host is none, a preset does not exist, or the policy's files do not allow a host by name.
@@ -607,6 +623,25 @@ mod tests {
                 .unwrap_err()
                 .to_string();
             assert!(error.contains(want), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_bounds_the_network_bounds_ports_too() {
+        for (own, bounds, want) in [
+            ("connect = [2, 1]", &[][..], &[1, 2][..]),
+            ("connect = [1, 2]", &["connect = [2, 3]"], &[2]),
+            ("connect = [1]", &["allow = ['*']"], &[]),
+            ("connect = [1]", &["private = []"], &[]),
+            ("connect = [1]", &["", "connect = [1]"], &[1]),
+            ("connect = [1]", &["connect = []"], &[]),
+        ] {
+            let bounds: Vec<_> = bounds.iter().map(|text| table(text)).collect();
+            let policy = ports(&table(own), bounds.iter()).unwrap();
+            assert_eq!(policy.connect, want, "{own} {bounds:?}");
+        }
+        for wrong in ["connect = [0]", "connect = [65536]", "connect = ['1']"] {
+            assert!(toml::from_str::<NetworkTable>(wrong).is_err(), "{wrong}");
         }
     }
 

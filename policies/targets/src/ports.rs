@@ -3,7 +3,6 @@
 //! Not hosts: a host of the relay is never an address of the loopback unless a policy opens it as `private`, and these ports are
 //! reached without the relay's proxy, at the same address as outside.
 
-use crate::network::NetworkTable;
 use broker_protocol::NetworkRequest;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -50,24 +49,20 @@ pub struct PortPolicy {
 }
 
 impl PortPolicy {
-    /// The ports of `own` that all of `bounds` permit. A file that bounds hosts and names no ports permits none: who wrote it did not
-    /// expect that cells reach anything else.
+    /// The ports of a profile's `own` that all of `bounds` permit: the lists of the files that bound the network.
     ///
     /// # Errors
     /// There are too many.
     pub fn of<'a>(
-        own: &NetworkTable,
-        bounds: impl Iterator<Item = &'a NetworkTable>,
+        own: &Option<Vec<Port>>,
+        bounds: impl Iterator<Item = &'a Option<Vec<Port>>>,
     ) -> Result<Self, PortError> {
-        let bounds = bounds.filter(|bound| **bound != NetworkTable::default());
-        let bounds: Vec<Vec<u16>> = bounds.map(|bound| numbers(&bound.connect)).collect();
         let policy = Self {
             connect: Vec::new(),
-            bounds,
+            bounds: bounds.map(numbers).collect(),
         };
-        let permitted = numbers(&own.connect);
-        let permitted = permitted.into_iter().filter(|port| policy.permits(*port));
-        let connect = permitted.collect();
+        let permitted = numbers(own).into_iter();
+        let connect = permitted.filter(|port| policy.permits(*port)).collect();
         Self { connect, ..policy }.bounded()
     }
 
@@ -119,13 +114,13 @@ fn numbers(ports: &Option<Vec<Port>>) -> Vec<u16> {
 mod tests {
     use super::*;
 
-    fn table(text: &str) -> NetworkTable {
-        toml::from_str(text).unwrap()
+    fn ports(numbers: &[u16]) -> Option<Vec<Port>> {
+        Some(numbers.iter().map(|port| Port(*port)).collect())
     }
 
-    fn of(own: &str, bounds: &[&str]) -> Result<PortPolicy, PortError> {
-        let bounds: Vec<_> = bounds.iter().map(|text| table(text)).collect();
-        PortPolicy::of(&table(own), bounds.iter())
+    fn of(own: &[u16], bounds: &[&[u16]]) -> Result<PortPolicy, PortError> {
+        let bounds: Vec<_> = bounds.iter().map(|bound| ports(bound)).collect();
+        PortPolicy::of(&ports(own), bounds.iter())
     }
 
     fn asks(ports: &[u16]) -> NetworkRequest {
@@ -136,47 +131,39 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_bounds_the_network_bounds_ports_too() {
+    fn bounds_only_narrow() {
         for (own, bounds, want) in [
-            ("connect = [2, 1, 2]", &[][..], &[1, 2][..]),
-            ("connect = [1, 2]", &["connect = [2, 3]"], &[2]),
-            ("connect = [1]", &["allow = ['*']"], &[]),
-            ("connect = [1]", &["private = []"], &[]),
-            ("connect = [1]", &["", "connect = [1]"], &[1]),
-            ("connect = [1]", &["connect = []"], &[]),
+            (&[2, 1, 2][..], &[][..], &[1, 2][..]),
+            (&[1, 2], &[&[2, 3][..]], &[2]),
+            (&[1], &[&[], &[1]], &[]),
         ] {
             let policy = of(own, bounds).unwrap();
-            assert_eq!(policy.connect, want, "{own} {bounds:?}");
+            assert_eq!(policy.connect, want, "{own:?} {bounds:?}");
             assert_eq!(policy.is_empty(), want.is_empty());
         }
+        assert!(PortPolicy::of(&None, [].into_iter()).unwrap().is_empty());
+        let silent = PortPolicy::of(&ports(&[1]), [None].iter());
+        assert!(silent.unwrap().is_empty(), "it names no port");
     }
 
     #[test]
     fn a_session_gets_ports_within_the_bounds() {
-        let added = of("connect = [1]", &[])
-            .unwrap()
-            .requested(Some(&asks(&[1, 2])));
+        let added = of(&[1], &[]).unwrap().requested(Some(&asks(&[1, 2])));
         assert_eq!(added.unwrap().connect, [1, 2]);
-        let bounded = of("", &["connect = [3]"]).unwrap();
+        let bounded = of(&[], &[&[3]]).unwrap();
         assert!(bounded.clone().requested(Some(&asks(&[3]))).is_ok());
         assert_eq!(
             bounded.requested(Some(&asks(&[4]))),
             Err(PortError::Bounded { port: 4 })
         );
-        let open = of("connect = [1]", &[]).unwrap();
-        assert!(open.requested(None).unwrap().is_empty());
+        assert!(of(&[1], &[]).unwrap().requested(None).unwrap().is_empty());
     }
 
     #[test]
     fn a_session_has_so_many_ports_and_none_is_zero() {
-        let own = |count: usize| {
-            let all: Vec<_> = (1..=count).map(|port| port.to_string()).collect();
-            of(&format!("connect = [{}]", all.join(",")), &[]).map(drop)
-        };
-        assert_eq!(own(CONNECT_MAX), Ok(()));
-        assert_eq!(own(CONNECT_MAX + 1), Err(PortError::TooMany));
-        for wrong in ["connect = [0]", "connect = [65536]", "connect = ['1']"] {
-            assert!(toml::from_str::<NetworkTable>(wrong).is_err(), "{wrong}");
-        }
+        let own = |count: u16| of(&(1..=count).collect::<Vec<_>>(), &[]).map(drop);
+        assert_eq!(own(CONNECT_MAX as u16), Ok(()));
+        assert_eq!(own(CONNECT_MAX as u16 + 1), Err(PortError::TooMany));
+        assert_eq!(Port::try_from(0), Err(PortZero));
     }
 }
