@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 /// A frame to the gateway.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToGateway {
-    /// First frame. It carries the sockets of the session's relay: the listener and, in the flat tier, the one on which supervisors
-    /// announce connections.
+    /// First frame. It carries the sockets of the session's relay: the listener, and the one on which supervisors announce
+    /// connections.
     Serve(GatewaySpec),
     /// All leases in force from now on.
     Leases(Vec<Lease>),
@@ -46,6 +46,10 @@ pub struct GatewaySpec {
     pub authorities: String,
     /// The proxy by which hosts are connected to.
     pub proxy: Option<ProxySpec>,
+    /// Ports of this machine's loopback that cells reach: at most [`limit::PORTS`], none of them 0.
+    pub connect: Vec<u16>,
+    /// Whether connections are served only if a supervisor has announced them: others of this machine can make them too.
+    pub announced: bool,
 }
 
 /// A proxy that is asked for tunnels by `CONNECT`.
@@ -217,6 +221,7 @@ impl GatewaySpec {
             limit::AUTHORITIES,
             "bytes",
         )?;
+        limit::ports("connect", &self.connect)?;
         if let Some(proxy) = &self.proxy {
             proxy.check(self.credentials.len())?;
         }

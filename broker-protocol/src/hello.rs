@@ -11,7 +11,7 @@ use thiserror::Error;
 /// First bytes of a [`Hello`], which distinguish an unrelated client from an old one.
 pub const MAGIC: [u8; 8] = *b"LAZARET\0";
 /// Version of everything in this crate. Any change of a wire type increments it: bincode does not describe itself.
-pub const VERSION: u16 = 22;
+pub const VERSION: u16 = 23;
 /// Optional features that this build supports, one bit each. None is defined yet.
 pub const FEATURES: u64 = 0;
 
@@ -135,8 +135,9 @@ impl Open {
 
     /// Whether it names hosts or paths beyond the profile. Nobody is asked about those.
     pub fn is_wider(&self) -> bool {
-        let named =
-            |network: &NetworkRequest| !network.hosts.is_empty() || !network.presets.is_empty();
+        let named = |network: &NetworkRequest| {
+            !network.hosts.is_empty() || !network.presets.is_empty() || !network.connect.is_empty()
+        };
         let paths = [&self.read, &self.write, &self.reveal];
         self.network.as_ref().is_some_and(named) || paths.iter().any(|paths| !paths.is_empty())
     }

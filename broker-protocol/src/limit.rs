@@ -96,6 +96,8 @@ pub const TRACED: usize = 64;
 
 /// Hosts, and presets, that a session may request.
 pub const HOSTS: usize = 256;
+/// Ports of this machine's loopback that a session may reach.
+pub const PORTS: usize = 64;
 /// Hosts that one call may request beyond those of its session.
 pub const WANTS: usize = 16;
 /// Paths that one call may request beyond those of its session, and that are leased at once in one session.
@@ -159,6 +161,18 @@ pub(crate) fn at_most(
     Err(TooLarge {
         field,
         rule: format!("at most {most} {unit}, this has {got}"),
+    })
+}
+
+/// Checks ports that a session names.
+pub(crate) fn ports(field: &'static str, ports: &[u16]) -> Result<(), TooLarge> {
+    at_most(field, ports.len(), PORTS, "ports")?;
+    if !ports.contains(&0) {
+        return Ok(());
+    }
+    Err(TooLarge {
+        field,
+        rule: "ports from 1 to 65535".into(),
     })
 }
 

@@ -16,6 +16,8 @@ pub struct NetworkRequest {
     /// Whether calls may request more hosts than the session has, because somebody can answer the
     /// question. Then cells have the relay, even if there is no host yet.
     pub leases: bool,
+    /// Ports of this machine's loopback that cells reach at the same address: at most [`limit::PORTS`], none of them 0.
+    pub connect: Vec<u16>,
 }
 
 impl NetworkRequest {
@@ -25,7 +27,7 @@ impl NetworkRequest {
             list.iter()
                 .try_for_each(|text| at_most(field, text.len(), limit::HOST, "bytes"))?;
         }
-        Ok(())
+        limit::ports("connect", &self.connect)
     }
 }
 
@@ -160,18 +162,32 @@ mod tests {
             let list = vec!["x".repeat(bytes); count];
             let hosts = NetworkRequest {
                 hosts: list.clone(),
-                presets: vec![],
-                leases: false,
+                ..NetworkRequest::default()
             };
             let presets = NetworkRequest {
-                hosts: vec![],
                 presets: list,
-                leases: false,
+                ..NetworkRequest::default()
             };
             assert_eq!(
                 [hosts, presets].map(|request| request.check().is_ok()),
                 [want; 2]
             );
+        }
+    }
+
+    #[test]
+    fn ports_are_bounded_and_none_is_zero() {
+        for (connect, want) in [
+            (vec![1; limit::PORTS], true),
+            (vec![1; limit::PORTS + 1], false),
+            (vec![u16::MAX], true),
+            (vec![1, 0], false),
+        ] {
+            let request = NetworkRequest {
+                connect,
+                ..NetworkRequest::default()
+            };
+            assert_eq!(request.check().is_ok(), want, "{request:?}");
         }
     }
 

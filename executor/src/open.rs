@@ -68,6 +68,7 @@ use executor_spec::zones::Zones;
 use executor_supervisor::SelfTest;
 use executor_sys::confine;
 use executor_sys::stale_temporaries;
+use policies::ports::PortPolicy;
 use policies::{Access, EffectivePolicy, Policies, PolicyError, choice, directories, source};
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -256,7 +257,7 @@ pub fn open(
     } else {
         policy
     };
-    if policy.has_network() {
+    if policy.has_gateway() {
         user.gateway.file().map_err(OpenError::Gateway)?;
     }
     let policy = policy.with_revealed(&request.reveal)?;
@@ -331,6 +332,7 @@ pub fn open(
         .notices
         .iter()
         .chain(credentials.held.notices());
+    let ports = ports_notice(&spec.policy.ports);
     let (closed, over_bounds) = protected::describe(&also_closed);
     let opened = Opened {
         session: audit.begin_session(facts)?,
@@ -341,7 +343,7 @@ pub fn open(
         tier: spec.tier,
         also_closed: closed.into_iter().chain(refused).collect(),
         over_bounds: u32::try_from(over_bounds).unwrap_or(u32::MAX),
-        notices: notices.cloned().collect(),
+        notices: notices.cloned().chain(ports).collect(),
         layers: probe::report(
             layers,
             (spec.tier, spec.caller_access),
@@ -467,14 +469,21 @@ fn leased(request: &Open, spec: &SandboxSpec, user: &User) -> (Wants, Vec<String
     (wants, refused)
 }
 
-/// Starts the session's gateway, if its cells have a network.
+/// Which ports of this machine the session's commands reach, for people.
+fn ports_notice(ports: &PortPolicy) -> Option<String> {
+    let list: Vec<String> = ports.connect.iter().map(u16::to_string).collect();
+    let list = list.join(", ");
+    (!ports.is_empty()).then(|| format!("commands reach this machine's 127.0.0.1 at port {list}"))
+}
+
+/// Starts the session's gateway, if its cells have a network, or reach ports of this machine.
 fn start_gateway(
     spec: &SandboxSpec,
     credentials: &SessionCredentials,
     relay: Vec<OwnedFd>,
     user: &User,
 ) -> io::Result<Option<Gateway>> {
-    if !spec.policy.has_network() {
+    if !spec.policy.has_gateway() {
         return Ok(None);
     }
     let start = GatewayStart {
@@ -486,6 +495,8 @@ fn start_gateway(
             authority: None,
             authorities: credentials.company.authorities.clone(),
             proxy: credentials.company.proxy.clone(),
+            connect: spec.policy.ports.connect.clone(),
+            announced: !spec.has(Layer::NetworkNamespace),
         },
         relay,
     };

@@ -14,7 +14,8 @@ use broker_protocol::{Channel, Digest, Layer, NetworkRequest, Risk, Scope, Trust
 use policies_guard::Origin;
 use policies_guard::names::{Matcher, ProtectedName};
 use policies_guard::transit::TransitForm;
-use policies_targets::network;
+use policies_targets::network::{self, NetworkError};
+use policies_targets::ports::PortPolicy;
 use policies_targets::web::WebPolicy;
 use serde::{Deserialize, Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
@@ -72,6 +73,8 @@ pub struct EffectivePolicy {
     pub web: WebPolicy,
     /// What cells may reach, by way of the client.
     pub network: WebPolicy,
+    /// What cells may reach of this machine's loopback.
+    pub ports: PortPolicy,
     /// What commands see of files of secrets in dotenv form.
     pub secrets: SecretModes,
     /// Whether calls may want more hosts, within the bounds of `network`: somebody is there to be asked.
@@ -212,6 +215,7 @@ impl EffectivePolicy {
         let leases = wanted.is_some_and(|wanted| wanted.leases);
         let wanted = wanted.filter(|_| !closed);
         self.network = network::requested(self.network, wanted)?;
+        self.ports = self.ports.requested(wanted).map_err(NetworkError::from)?;
         (self.path_leases.asked, self.path_leases.of_files) = (leases, leases);
         self.leases = wanted.is_some_and(|wanted| wanted.leases);
         Ok(self)
@@ -224,12 +228,13 @@ impl EffectivePolicy {
         self
     }
 
-    /// The same policy with no host in it, for a session that changes nothing elsewhere.
+    /// The same policy with no host and no port in it, for a session that changes nothing elsewhere.
     ///
     /// # Errors
     /// As for [`Self::compute_digest`], which it calls.
     pub fn without_hosts(mut self) -> Result<Self, PolicyError> {
         self.network = WebPolicy::default();
+        self.ports = PortPolicy::default();
         self.digested()
     }
 
@@ -266,6 +271,11 @@ impl EffectivePolicy {
     /// Whether cells have a network, or may come to have one.
     pub fn has_network(&self) -> bool {
         self.leases || network::is_open(&self.network)
+    }
+
+    /// Whether a session needs a process that carries connections: for a network, or for ports of this machine.
+    pub fn has_gateway(&self) -> bool {
+        self.has_network() || !self.ports.is_empty()
     }
 
     /// Whether a session with this policy may do nothing that one with `other` may not: they are the same, but for parts of which
@@ -308,6 +318,11 @@ impl EffectivePolicy {
             &other.sockets,
         );
         narrower(closed, &mut same.network, &other.network);
+        narrower(
+            is_part(&self.ports.connect, &other.ports.connect),
+            &mut same.ports,
+            &other.ports,
+        );
         let digests = same.compute_digest().ok().zip(other.compute_digest().ok());
         digests.is_some_and(|(own, other)| own == other)
     }
@@ -496,6 +511,7 @@ mod tests {
         };
         let file = "version = 1\n[profile.shows]\nextends = 'read-only'\ngrants = [{ path = '/srv/data' }]\n\
                     [profile.reaches]\nextends = 'read-only'\nnetwork = { allow = ['example.com'] }\n\
+                    [profile.connects]\nextends = 'read-only'\nnetwork = { connect = [5432] }\n\
                     [profile.longer]\nextends = 'read-only'\nlimits = { timeout_max_s = 601 }\n\
                     [profile.told]\nextends = 'read-only'\nenvironment = { pass = ['MY_NAME'] }\n";
         let source = crate::Source {
@@ -514,6 +530,8 @@ mod tests {
             ("shows", "read-only", false),
             ("read-only", "reaches", true),
             ("reaches", "read-only", false),
+            ("read-only", "connects", true),
+            ("connects", "read-only", false),
             ("longer", "read-only", false),
             ("told", "read-only", false),
             ("rust", "default", false),
@@ -600,7 +618,7 @@ mod tests {
             SecretName::try_from(".env".to_owned()).unwrap()
         }
         assert_eq!(base.digest, base.compute_digest().unwrap());
-        let changes: [fn(&mut EffectivePolicy); 65] = [
+        let changes: [fn(&mut EffectivePolicy); 66] = [
             |p| p.profile.push('x'),
             |p| p.project = Access::Read,
             |p| p.central = Access::Read,
@@ -650,6 +668,7 @@ mod tests {
             |p| p.network.own.allow = Some(vec![]),
             |p| p.network.own.private = Some(vec![]),
             |p| p.network.bounds.push(Default::default()),
+            |p| p.ports.connect.push(1),
             |p| drop(p.environment.offline.insert("X".into(), String::new())),
             |p| p.limits.timeout_s = Some(61),
             |p| p.limits.spill += 1,

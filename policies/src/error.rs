@@ -164,9 +164,11 @@ impl PolicyError {
         match self {
             PolicyError::NoProfile { .. }
             | PolicyError::Scope { .. }
-            | PolicyError::Network(NetworkError::Host { .. } | NetworkError::Preset { .. }) => {
-                ErrorKind::InvalidInput
-            }
+            | PolicyError::Network(
+                NetworkError::Host { .. }
+                | NetworkError::Preset { .. }
+                | NetworkError::Loopback { .. },
+            ) => ErrorKind::InvalidInput,
             PolicyError::File(_)
             | PolicyError::TooLarge { .. }
             | PolicyError::Text { .. }
@@ -189,7 +191,8 @@ impl PolicyError {
             | PolicyError::Network(
                 NetworkError::Bounded { .. }
                 | NetworkError::NotPublic { .. }
-                | NetworkError::TooMany,
+                | NetworkError::TooMany
+                | NetworkError::Port(_),
             )
             | PolicyError::Name(_) => ErrorKind::DeniedPolicy,
         }

@@ -305,6 +305,7 @@ impl Policies {
                 own: web,
                 bounds: self.web_bounds(),
             },
+            ports: network::ports(&network, self.general().map(|(_, file)| &file.network))?,
             network: network::policy(&network, self.general().map(|(_, file)| &file.network))?,
             secrets: SecretModes {
                 own: secrets,

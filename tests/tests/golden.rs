@@ -407,6 +407,7 @@ fn to_broker() -> Vec<(&'static str, ToBroker)> {
         hosts: vec!["a.example:443".into()],
         presets: vec!["npm".into()],
         leases: true,
+        connect: vec![5432],
     };
     let connected = Open {
         network: Some(wanted),

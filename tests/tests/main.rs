@@ -36,6 +36,7 @@ mod objects;
 mod objects_live;
 mod opened_names;
 mod path_leases;
+mod ports;
 mod quarantine;
 mod records;
 mod self_attack;

@@ -691,8 +691,7 @@ fn hosts_of_a_session_are_held_to_the_protocol(place: Place) {
     let open = |hosts: Vec<String>| {
         let network = NetworkRequest {
             hosts,
-            presets: vec![],
-            leases: false,
+            ..NetworkRequest::default()
         };
         let mut broker = Broker::greeted(&world);
         broker.send(&ToBroker::Open(Open {

@@ -144,15 +144,16 @@ fn set_up(
     Ok((nnp, for_worker))
 }
 
-/// Makes the sockets of the session's relay, if it has a network, and sends the client's to the broker.
+/// Makes the sockets of the session's relay, if it has one, and sends the gateway's to the broker.
 fn open_relay(spec: &SandboxSpec, socket: &OwnedFd) -> Result<Option<RelayGate>, SetupError> {
-    if !spec.policy.has_network() {
+    if !spec.policy.has_gateway() {
         return Ok(None);
     }
-    let sockets = RelaySockets::open(spec.has(Layer::NetworkNamespace));
+    let own_network = spec.has(Layer::NetworkNamespace);
+    let sockets = RelaySockets::open(own_network);
     let sockets = sockets.at(Part::Processes, || "make the relay's sockets".into())?;
-    send(socket, &[RELAY], &sockets.for_client())?;
-    Ok(sockets.into_gate())
+    send(socket, &[RELAY], &sockets.for_gateway())?;
+    Ok(Some(sockets.into_gate(!own_network)))
 }
 
 fn send(socket: &OwnedFd, bytes: &[u8], fds: &[BorrowedFd]) -> Result<(), SetupError> {

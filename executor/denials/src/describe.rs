@@ -15,6 +15,7 @@ use policies_guard::{
     may_be_git_directory,
 };
 use std::ffi::OsStr;
+use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -498,6 +499,12 @@ fn unreached(refusal: &Refusal, spec: &SandboxSpec) -> Denial {
             remedy,
         );
     }
+    if let Some(port) = own_port(refusal) {
+        let why = "Nothing in this session listens there: 127.0.0.1 is the cell's own loopback, not this machine's.";
+        let by = Barrier::Layer(layer, None);
+        let remedy = network::to_connect(port);
+        return Denial::new(refusal.kind, text(refusal), by, why, remedy);
+    }
     let why = match refusal.kind {
         AttemptKind::Resolve => NO_DNS,
         _ => {
@@ -511,6 +518,13 @@ fn unreached(refusal: &Refusal, spec: &SandboxSpec) -> Denial {
         why,
         remedy_to_reach(spec),
     )
+}
+
+/// The port, where a program has connected to one of its loopback.
+fn own_port(refusal: &Refusal) -> Option<u16> {
+    let address: SocketAddr = std::str::from_utf8(&refusal.target).ok()?.parse().ok()?;
+    let is_own = address.ip().to_canonical().is_loopback() || address.ip().is_unspecified();
+    (refusal.kind == AttemptKind::Connect && is_own && address.port() != 0).then(|| address.port())
 }
 
 /// What would let commands reach hosts: if some are open already, the relay's proxy, which resolves their names.

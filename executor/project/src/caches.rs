@@ -182,9 +182,8 @@ mod tests {
             ..Host::default()
         };
         let network = NetworkRequest {
-            hosts: vec![],
             presets: vec!["crates".into()],
-            leases: false,
+            ..NetworkRequest::default()
         };
         let profile = |name: &str| {
             Policies::load(vec![])

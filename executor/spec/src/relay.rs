@@ -1,14 +1,17 @@
 //! How cells reach a network, if their session has one: through a listening socket on their loopback, which the broker passes to
-//! the client. Only the client reads from it: it knows the hosts that the policy allows, and only it has a network.
+//! the session's gateway. Only the gateway reads from it: it knows the hosts and ports that the policy allows, and only it has a
+//! network.
 //!
-//! In the namespaced tier the socket listens in the session's own network namespace, so nobody else
-//! can reach it. In the flat tier it listens on an address of the machine's loopback drawn for the
-//! session. Any program of the machine can connect to that, so the cells' supervisors, which make
-//! each connection, announce it first by its own address, and the client serves no other.
+//! In the namespaced tier the socket listens in the session's own network namespace, so nobody else can reach it. In the flat tier it
+//! listens on an address of the machine's loopback drawn for the session. Any program of the machine can connect to that, so the cells'
+//! supervisors, which make each connection, announce it first by its own address, and the gateway serves no other.
+//!
+//! In both tiers supervisors announce the connections that are for a port of this machine, with that port: no program can.
 
 use executor_sys::{message, random};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener};
+use std::num::NonZeroU16;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// The address at which programs find the relay. The port is neither one that a kernel assigns by itself, nor a registered one.
@@ -19,19 +22,18 @@ pub const ADDRESS: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 61080);
 pub struct RelaySockets {
     listener: OwnedFd,
     address: SocketAddrV4,
-    /// In the flat tier: where supervisors announce connections, and where the client reads the announcements.
-    announcements: Option<(OwnedFd, OwnedFd)>,
+    /// Where supervisors announce connections, and where the gateway reads the announcements.
+    announcements: (OwnedFd, OwnedFd),
 }
 
-/// What supervisors of the flat tier need to connect programs to the relay.
+/// What supervisors need to connect programs to the relay.
 #[derive(Debug)]
 pub struct RelayGate {
-    /// Kept open, so that nothing else can listen at the address.
-    pub listener: OwnedFd,
-    /// Its address on the machine's loopback.
+    /// Kept open in the flat tier, so that nothing else of the machine can listen at the address.
+    pub listener: Option<OwnedFd>,
+    /// Its address on the loopback where supervisors connect.
     pub address: SocketAddrV4,
-    /// Each message is the address of one connection: four bytes, then the port in network order.
-    pub announcements: OwnedFd,
+    announcements: OwnedFd,
 }
 
 impl RelaySockets {
@@ -40,12 +42,9 @@ impl RelaySockets {
     /// # Errors
     /// The kernel's.
     pub fn open(own_network: bool) -> io::Result<Self> {
-        let (at, announcements) = match own_network {
-            true => (ADDRESS, None),
-            false => (
-                SocketAddrV4::new(drawn_address()?, 0),
-                Some(message::pair()?),
-            ),
+        let at = match own_network {
+            true => ADDRESS,
+            false => SocketAddrV4::new(drawn_address()?, 0),
         };
         let listener = TcpListener::bind(at)?;
         let SocketAddr::V4(address) = listener.local_addr()? else {
@@ -54,33 +53,47 @@ impl RelaySockets {
         Ok(Self {
             listener: listener.into(),
             address,
-            announcements,
+            announcements: message::pair()?,
         })
     }
 
-    /// The sockets for the client.
-    pub fn for_client(&self) -> Vec<BorrowedFd<'_>> {
-        let announced = self
-            .announcements
-            .as_ref()
-            .map(|(_, client)| client.as_fd());
-        std::iter::once(self.listener.as_fd())
-            .chain(announced)
-            .collect()
+    /// The sockets for the gateway.
+    pub fn for_gateway(&self) -> [BorrowedFd<'_>; 2] {
+        [self.listener.as_fd(), self.announcements.1.as_fd()]
     }
 
-    /// What supervisors need, if they make the connections.
-    pub fn into_gate(self) -> Option<RelayGate> {
+    /// What supervisors need. `shared` if the network is the machine's. Otherwise the gateway's descriptors are the only ones of the
+    /// listener: without a gateway, connections are refused.
+    pub fn into_gate(self, shared: bool) -> RelayGate {
         let Self {
             listener,
             address,
-            announcements,
+            announcements: (announcements, _),
         } = self;
-        announcements.map(|(announcements, _)| RelayGate {
-            listener,
+        RelayGate {
+            listener: shared.then_some(listener),
             address,
             announcements,
-        })
+        }
+    }
+}
+
+impl RelayGate {
+    /// Announces a connection by its own address, before it begins: for the relay itself, or for a port of this machine.
+    ///
+    /// # Errors
+    /// The kernel's: the gateway is gone, or takes nothing.
+    pub fn announce(&self, from: SocketAddrV4, port: Option<NonZeroU16>) -> io::Result<()> {
+        let port = port.map_or(0, NonZeroU16::get);
+        let [at, port] = [from.port(), port].map(u16::to_be_bytes);
+        let announcement = [&from.ip().octets()[..], &at, &port].concat();
+        message::send(self.announcements.as_fd(), &announcement, &[])
+    }
+
+    /// The descriptors that a cell must keep open.
+    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let announcements = std::iter::once(&self.announcements);
+        self.listener.iter().chain(announcements).map(AsFd::as_fd)
     }
 }
 
@@ -97,9 +110,25 @@ mod tests {
 
     #[test]
     fn a_relay_of_the_machine_is_where_nobody_looks() {
-        let sockets = RelaySockets::open(false).unwrap();
-        assert_eq!(sockets.for_client().len(), 2);
-        let gate = sockets.into_gate().unwrap();
+        let gate = RelaySockets::open(false).unwrap().into_gate(true);
         assert!(gate.address.ip().is_loopback() && gate.address.ip().octets()[1] != 0);
+    }
+
+    #[test]
+    fn an_announcement_names_a_connection_and_a_port() {
+        let sockets = RelaySockets::open(false).unwrap();
+        let theirs = sockets.announcements.1.try_clone().unwrap();
+        let gate = sockets.into_gate(true);
+        let from = SocketAddrV4::new(Ipv4Addr::new(127, 1, 2, 3), 0x0405);
+        gate.announce(from, None).unwrap();
+        gate.announce(from, NonZeroU16::new(0x1538)).unwrap();
+        let mut message = [0; 16];
+        for port in [[0, 0], [0x15, 0x38]] {
+            let (length, _) = message::receive(theirs.as_fd(), &mut message).unwrap();
+            assert_eq!(
+                message[..length],
+                [&[127, 1, 2, 3, 4, 5], &port[..]].concat()
+            );
+        }
     }
 }

@@ -2,7 +2,7 @@
 //! what would block is retried until it succeeds or the caller is gone.
 
 use crate::object::by_descriptor;
-use crate::tcp::is_over;
+use crate::tcp::{SocketName, is_over};
 use broker_protocol::AttemptKind;
 use executor_sys::{file, message};
 use nix::Result;
@@ -84,19 +84,22 @@ pub struct Elsewhere {
     socket: OwnedFd,
     /// Where the other supervisor's result arrives.
     result: OwnedFd,
+    /// The address that the program has named.
+    name: SocketName,
     /// Whether the caller waits for the handshake too.
     waits: bool,
     until: Instant,
 }
 
 impl Elsewhere {
-    pub fn begin(socket: OwnedFd, result: OwnedFd) -> Result<Answer> {
+    pub fn begin(socket: OwnedFd, result: OwnedFd, name: SocketName) -> Result<Answer> {
         /// How long the other supervisor may take, which may be answering calls of its own.
         const TIMEOUT: Duration = Duration::from_secs(2);
         let flags = OFlag::from_bits_retain(fcntl(&socket, FcntlArg::F_GETFL)?);
         Self {
             socket,
             result,
+            name,
             waits: !flags.contains(OFlag::O_NONBLOCK),
             until: Instant::now() + TIMEOUT,
         }
@@ -123,6 +126,17 @@ impl Elsewhere {
 }
 
 impl Pending {
+    /// The address of the session's loopback to which it connects, where another cell decides.
+    pub fn loopback(&self) -> Option<SocketName> {
+        match self {
+            Pending::Elsewhere(elsewhere) => Some(elsewhere.name),
+            Pending::Reader { .. }
+            | Pending::Writer { .. }
+            | Pending::Connection { .. }
+            | Pending::Handshake(_) => None,
+        }
+    }
+
     /// Opens a FIFO. Only one with a name (`named`) waits for its other end.
     pub fn fifo(object: OwnedFd, flags: OFlag, close_on_exec: bool, named: bool) -> Result<Answer> {
         let waits = named && !flags.contains(OFlag::O_NONBLOCK);

@@ -41,6 +41,7 @@ mod tcp;
 mod loopback;
 mod shared_segments;
 mod segment_calls;
+mod machine_ports;
 pub mod loopback_line;
 mod terminals;
 mod answer;

@@ -16,15 +16,16 @@ use crate::object::errno;
 use crate::tcp::{SocketName, TcpSocket, family, inode, is_over, number};
 use executor_spec::relay;
 use executor_spec::relay::RelayGate;
-use executor_sys::{message, peer, proc, random, socket};
+use executor_sys::{peer, proc, random, socket};
 use nix::Result;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl, readlink};
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4};
+use std::num::NonZeroU16;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -32,6 +33,10 @@ use std::time::{Duration, Instant};
 const PENDING_MAX: usize = 200;
 /// Maximum number of bound sockets.
 const BOUND_MAX: usize = 4096;
+/// Maximum number of ports where nobody has listened that are reported.
+const UNANSWERED_MAX: usize = 8;
+/// Maximum number of connections to ports of this machine whose names are remembered.
+const TO_MACHINE_MAX: usize = 1024;
 /// Interval for checking whether a listener with pending handshakes is still open in another process.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// An address that disconnects a socket (`AF_UNSPEC`).
@@ -46,6 +51,10 @@ pub struct Loopback {
     pending: Vec<Handshake>,
     /// When the listeners of pending handshakes were last checked for other holders.
     checked: Option<Instant>,
+    /// Ports of the loopback where nobody has listened when a program connected, nor since.
+    unanswered: Vec<SocketName>,
+    /// The sockets that were connected to a port of this machine by way of the relay, by inode, and what programs know these ports as.
+    to_machine: VecDeque<(u64, SocketName)>,
 }
 
 /// A bound socket, and the process that had it last: a hint, as only a descriptor taken from a process counts.
@@ -205,6 +214,7 @@ impl Loopback {
         for bound in self.bound.iter_mut().filter(|bound| bound.inode == inode) {
             bound.at.1 = port;
         }
+        self.answered(port);
         Ok(port)
     }
 
@@ -220,7 +230,7 @@ impl Loopback {
             return Err(tcp);
         };
         self.accept_v4(&tcp);
-        Ok(self.begin(tcp, at, listener))
+        Ok(self.begin(tcp, at, Some(listener)))
     }
 
     /// Connects a socket of another cell to a listener of this one.
@@ -237,7 +247,7 @@ impl Loopback {
         let found = self.listener(families, port);
         let (at, listener) = found.ok_or(Errno::ECONNREFUSED)?;
         self.accept_v4(&tcp);
-        self.start(tcp, at, listener)?.result
+        self.start(tcp, at, Some(listener))?.result
     }
 
     /// Lets a socket connect to the session's addresses, which are of IPv4.
@@ -248,28 +258,89 @@ impl Loopback {
         }
     }
 
-    /// Connects to the session's relay. The connection gets its address before it begins, and is announced
-    /// under that address: the relay serves no others. A socket that the program has bound keeps its address.
-    pub fn connect_relay(&mut self, tcp: TcpSocket, gate: &RelayGate) -> Result<Answer> {
+    /// Connects to the session's relay, for itself or for a port of this machine. The connection gets its address before it begins,
+    /// and is announced under that address. A socket that the program has bound keeps its address.
+    pub fn connect_relay(
+        &mut self,
+        tcp: TcpSocket,
+        gate: &RelayGate,
+        port: Option<NonZeroU16>,
+    ) -> Result<Answer> {
         self.forget_finished();
-        if !self.is_own(SocketName::of(&tcp, false)?) {
-            let _ = tcp.v6_only(false);
-            let address = SocketName {
-                ip: self.own()?[0].into(),
-                port: 0,
-            }
-            .write(tcp.family);
-            socket::bind(tcp.socket.as_fd(), &address).map_err(errno)?;
-        }
+        self.bind_for_relay(&tcp)?;
         let name = SocketName::of(&tcp, false)?;
         let ip = name.v4().ok_or(Errno::EADDRNOTAVAIL)?;
-        let announcement = [&ip.octets()[..], &name.port.to_be_bytes()].concat();
-        message::send(gate.announcements.as_fd(), &announcement, &[]).map_err(errno)?;
-        let listener = gate.listener.try_clone().map_err(errno)?;
+        // Bound to all addresses, it gets the one by which the relay is reached.
+        let ip = if ip.is_unspecified() {
+            *gate.address.ip()
+        } else {
+            ip
+        };
+        gate.announce(SocketAddrV4::new(ip, name.port), port)
+            .map_err(|_| Errno::ECONNREFUSED)?;
+        let listener = gate.listener.as_ref().map(OwnedFd::try_clone);
+        let listener = listener.transpose().map_err(errno)?;
         self.begin(tcp, (*gate.address.ip(), gate.address.port()), listener)
     }
 
-    fn begin(&mut self, tcp: TcpSocket, at: (Ipv4Addr, u16), listener: OwnedFd) -> Result<Answer> {
+    fn bind_for_relay(&self, tcp: &TcpSocket) -> Result<()> {
+        if self.is_own(SocketName::of(tcp, false)?) {
+            return Ok(());
+        }
+        let _ = tcp.v6_only(false);
+        // In a network of the session's own, programs bind by themselves.
+        let ip = self.own.map_or(Ipv4Addr::LOCALHOST, |own| own[0]).into();
+        let address = SocketName { ip, port: 0 }.write(tcp.family);
+        match socket::bind(tcp.socket.as_fd(), &address).map_err(errno) {
+            Err(Errno::EINVAL) if self.own.is_none() => Ok(()),
+            bound => bound,
+        }
+    }
+
+    /// Records that nobody listens at a port of the cell's loopback.
+    pub fn unanswered(&mut self, name: SocketName) {
+        if !self.unanswered.contains(&name) && self.unanswered.len() < UNANSWERED_MAX {
+            self.unanswered.push(name);
+        }
+    }
+
+    /// Records that somebody listens there: a program that waits for its own server was refused before.
+    pub fn answered(&mut self, port: u16) {
+        self.unanswered.retain(|name| name.port != port);
+    }
+
+    /// The ports where nobody has listened.
+    pub fn take_unanswered(&mut self) -> Vec<SocketName> {
+        std::mem::take(&mut self.unanswered)
+    }
+
+    /// Remembers what a program calls the other end of a connection to a port of this machine. Of the oldest it hears the relay's name.
+    pub fn reaches_machine(&mut self, socket: u64, name: SocketName) {
+        self.to_machine.retain(|(known, _)| *known != socket);
+        if self.to_machine.len() >= TO_MACHINE_MAX {
+            self.to_machine.pop_front();
+        }
+        self.to_machine.push_back((socket, name));
+    }
+
+    /// What the program calls the other end of a connection whose name is `peer`, if that is a port of this machine.
+    pub fn machine_name(
+        &self,
+        socket: u64,
+        peer: SocketName,
+        gate: SocketAddrV4,
+    ) -> Option<SocketName> {
+        let is_relay = peer.v4() == Some(*gate.ip()) && peer.port == gate.port();
+        let mut known = self.to_machine.iter().filter(|_| is_relay);
+        known.find_map(|(known, name)| (*known == socket).then_some(*name))
+    }
+
+    fn begin(
+        &mut self,
+        tcp: TcpSocket,
+        at: (Ipv4Addr, u16),
+        listener: Option<OwnedFd>,
+    ) -> Result<Answer> {
         let Begun {
             result,
             socket,
@@ -283,7 +354,12 @@ impl Loopback {
     }
 
     /// Begins the handshake with a listener, which is held open until the handshake is over.
-    fn start(&mut self, tcp: TcpSocket, at: (Ipv4Addr, u16), listener: OwnedFd) -> Result<Begun> {
+    fn start(
+        &mut self,
+        tcp: TcpSocket,
+        at: (Ipv4Addr, u16),
+        listener: Option<OwnedFd>,
+    ) -> Result<Begun> {
         if self.pending.len() >= PENDING_MAX {
             return Err(Errno::EAGAIN);
         }
@@ -305,7 +381,10 @@ impl Loopback {
             result = socket::connect(socket.as_fd(), &address).map_err(errno);
         }
         // An earlier handshake has its listener already. The listener is kept here, not with the call, which may end first.
-        if result != Err(Errno::EALREADY) && !is_over(&socket) {
+        if let Some(listener) = listener
+            && result != Err(Errno::EALREADY)
+            && !is_over(&socket)
+        {
             self.pending.push(Handshake { socket, listener });
         }
         if waits {

@@ -7,7 +7,7 @@
 use crate::answer::{Answer, Elsewhere};
 use crate::loopback::{Families, Loopback};
 use crate::object::errno;
-use crate::tcp::TcpSocket;
+use crate::tcp::{SocketName, TcpSocket};
 use executor_sys::message;
 use nix::Result;
 use nix::errno::Errno;
@@ -152,13 +152,13 @@ impl LoopbackLine {
     ///
     /// # Errors
     /// `ECONNREFUSED` if the warden takes no request; otherwise the kernel's.
-    pub fn connect(&self, tcp: TcpSocket, families: Families, port: u16) -> Result<Answer> {
+    pub fn connect(&self, tcp: TcpSocket, families: Families, name: SocketName) -> Result<Answer> {
         let (ours, theirs) = message::pair().map_err(errno)?;
-        let bytes = encode(CONNECT, families, port);
+        let bytes = encode(CONNECT, families, name.port);
         let fds = [theirs.as_fd(), tcp.socket.as_fd()];
         message::send(self.socket.as_fd(), &bytes, &fds).map_err(|_| Errno::ECONNREFUSED)?;
         drop(theirs);
-        Elsewhere::begin(tcp.socket, ours)
+        Elsewhere::begin(tcp.socket, ours, name)
     }
 
     /// Answers the requests of other cells that have arrived.

@@ -26,6 +26,7 @@ use policies::Access;
 use policies_guard::{Change, Judge, Matcher, Rule, Verdict, judge};
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
+use std::num::NonZeroU16;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -67,8 +68,10 @@ pub struct AccessRules {
     pub(crate) written_links: WrittenLinks,
     /// Provides terminals, if the session has no devpts of its own.
     pty: Option<PtyClient>,
-    /// How programs reach the relay, if this process connects them and the session has one.
+    /// How programs reach the relay, if the session has one.
     relay: Option<RelayGate>,
+    /// The ports of this machine that they reach by it.
+    machine_ports: Vec<u16>,
     /// Whether new names are refused, and looked at again after a call: always, but in a test build.
     enforces_names: bool,
     pub(crate) takes_misplaced: bool,
@@ -124,6 +127,7 @@ impl AccessRules {
             written_links: WrittenLinks::new().at(Layer::ProtectedNames, step)?,
             pty,
             relay,
+            machine_ports: spec.policy.ports.connect.clone(),
             enforces_names: spec.ablation.enforces_names(),
             takes_misplaced: spec.ablation.takes_misplaced(),
             opened: SystemTime::now(),
@@ -188,10 +192,7 @@ impl AccessRules {
             self.made_repositories.descriptor(),
         ];
         let common = common.into_iter().chain(self.directories.descriptors());
-        let relay = self
-            .relay
-            .iter()
-            .flat_map(|gate| [gate.listener.as_fd(), gate.announcements.as_fd()]);
+        let relay = self.relay.iter().flat_map(RelayGate::descriptors);
         self.pty
             .iter()
             .map(PtyClient::descriptor)
@@ -224,6 +225,15 @@ impl AccessRules {
 
     pub(crate) fn relay(&self) -> Option<&RelayGate> {
         self.relay.as_ref()
+    }
+
+    /// The way to this port of this machine, if the policy opens it.
+    pub(crate) fn way_to_machine(&self, port: u16) -> Option<(&RelayGate, NonZeroU16)> {
+        let port = NonZeroU16::new(port)?;
+        let gate = self.relay.as_ref()?;
+        self.machine_ports
+            .contains(&port.get())
+            .then_some((gate, port))
     }
 
     pub(crate) fn pty(&self) -> Option<&PtyClient> {

@@ -7,6 +7,7 @@
 
 use crate::answer::{Answer, Pending};
 use crate::call::Call;
+use crate::machine_ports::is_loopback;
 use crate::object::{by_descriptor, errno, is, real};
 use crate::tcp::{SocketName, family, inode};
 use broker_protocol::AttemptKind;
@@ -146,9 +147,11 @@ impl Call<'_> {
             fcntl(&socket, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;
         }
         let begun = socket::connect(socket.as_fd(), address).map_err(errno);
+        let begun = self.or_machine(&socket, address, begun)?;
         if waits {
             fcntl(&socket, FcntlArg::F_SETFL(flags))?;
         }
+        self.note_answer(&socket, address, begun);
         if matches!(begun, Ok(()) | Err(Errno::EINPROGRESS | Errno::EALREADY)) {
             self.kept.borrow_mut().connects(connecting);
         }
@@ -159,13 +162,16 @@ impl Call<'_> {
         }
     }
 
-    /// Notes that an address was unreachable because a cell has no network.
+    /// Notes that an address was unreachable because a cell has no network, or that nobody listens at a port of its loopback.
     fn unreached(&self, address: &[u8]) -> impl Fn(Errno) -> Errno {
         move |errno| {
             let name = family(address).and_then(|family| SocketName::read(family, address).ok());
             match (errno, name) {
                 (Errno::ENETUNREACH | Errno::EHOSTUNREACH, Some(name)) if name.port != DNS => {
                     self.note_address(AttemptKind::Connect, name);
+                }
+                (Errno::ECONNREFUSED, Some(name)) if name.port != DNS && is_loopback(name) => {
+                    self.loopback.borrow_mut().unanswered(name);
                 }
                 (_, Some(_) | None) => {}
             }

@@ -16,7 +16,8 @@ use crate::shared_segments::SharedSegments;
 use crate::socket_names::SocketNames;
 use crate::terminals::Terminals;
 use crate::worktrees::Worktrees;
-use executor_spec::refusals::Refusals;
+use broker_protocol::AttemptKind;
+use executor_spec::refusals::{Cause, Refusals};
 use executor_sys::notify::{self, Wake};
 use nix::Result;
 use nix::errno::Errno;
@@ -24,6 +25,7 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
 use nix::sys::stat::{Mode, stat};
 use std::cell::RefCell;
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Maximum number of calls that wait for another process at one time.
@@ -174,6 +176,13 @@ impl<'a> Supervisor<'a> {
     pub fn tidy(&self) {
         self.line.iter().for_each(|line| line.end());
         self.empty_directories.remove();
+        for name in self.loopback.borrow_mut().take_unanswered() {
+            let target = SocketAddr::new(name.ip, name.port).to_string();
+            let (kind, cause) = (AttemptKind::Connect, Cause::Network);
+            self.refusals
+                .borrow_mut()
+                .note(kind, cause, target.as_bytes());
+        }
         let misplaced = self.new_names.borrow_mut().examine(self.rules);
         self.refusals.borrow_mut().lead_with(misplaced);
     }
@@ -224,9 +233,16 @@ impl<'a> Supervisor<'a> {
             if !notify::is_valid(self.listener.as_fd(), id) {
                 continue;
             }
+            let name = pending.loopback();
             match pending.retry() {
                 Ok(Answer::Pending(pending)) => self.pending.push((id, pending)),
-                answer => self.reply(id, answer),
+                answer => {
+                    if matches!(answer, Err(Errno::ECONNREFUSED)) {
+                        name.into_iter()
+                            .for_each(|name| self.loopback.get_mut().unanswered(name));
+                    }
+                    self.reply(id, answer);
+                }
             }
         }
         self.kept.get_mut().drop_connected();

@@ -151,9 +151,19 @@ pub fn family(address: &[u8]) -> Option<i32> {
 pub fn is_over(socket: &OwnedFd) -> bool {
     /// `TCP_SYN_SENT` and `TCP_SYN_RECV` (`net/tcp_states.h`).
     const UNDER_WAY: [u8; 2] = [2, 3];
+    state(socket).is_ok_and(|state| !UNDER_WAY.contains(&state))
+}
+
+/// Whether it is a TCP socket without a connection: a handshake that has begun was refused.
+pub fn is_closed(socket: &OwnedFd) -> bool {
+    /// `TCP_CLOSE`.
+    const CLOSED: u8 = 7;
+    state(socket) == Ok(CLOSED)
+}
+
+fn state(socket: &OwnedFd) -> Result<u8> {
     // The first byte of `struct tcp_info` is the state.
-    let state = number(socket, libc::IPPROTO_TCP, libc::TCP_INFO).map(|info| info.to_ne_bytes()[0]);
-    state.is_ok_and(|state| !UNDER_WAY.contains(&state))
+    number(socket, libc::IPPROTO_TCP, libc::TCP_INFO).map(|info| info.to_ne_bytes()[0])
 }
 
 /// An option of a socket that is a number.

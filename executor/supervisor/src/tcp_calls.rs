@@ -4,6 +4,7 @@ use crate::answer::Answer;
 use crate::call::Call;
 use crate::kept_sockets::CallersSocket;
 use crate::loopback::Families;
+use crate::machine_ports::connect_machine;
 use crate::object::errno;
 use crate::tcp::{SocketName, TcpSocket, family, inode, number};
 use executor_spec::caller_access::SocketAccess;
@@ -83,13 +84,20 @@ impl Call<'_> {
             .filter(|_| families == Families::V4 && name.port == relay::ADDRESS.port());
         let mut loopback = self.loopback.borrow_mut();
         let begun = match relay {
-            Some(gate) => loopback.connect_relay(tcp, gate),
-            None => match (loopback.connect(tcp, families, name.port), self.line) {
-                (Ok(begun), _) => begun,
-                (Err(tcp), Some(line)) => line.connect(tcp, families, name.port),
-                (Err(_), None) => Err(Errno::ECONNREFUSED),
-            },
+            Some(gate) => loopback.connect_relay(tcp, gate, None),
+            None => {
+                let way = self.rules.way_to_machine(name.port);
+                match (loopback.connect(tcp, families, name.port), way, self.line) {
+                    (Ok(begun), _, _) => begun,
+                    (Err(tcp), Some(way), _) => connect_machine(&mut loopback, tcp, name, way),
+                    (Err(tcp), None, Some(line)) => line.connect(tcp, families, name),
+                    (Err(_), None, None) => Err(Errno::ECONNREFUSED),
+                }
+            }
         };
+        if matches!(begun, Ok(Answer::Value(_))) {
+            loopback.answered(name.port);
+        }
         if matches!(begun, Ok(_) | Err(Errno::EINPROGRESS)) {
             self.kept.borrow_mut().connects(connecting);
         }
@@ -130,12 +138,10 @@ impl Call<'_> {
             return self.write_name(&name, address, length);
         }
         let name = match self.tcp(socket)? {
-            Kind::Tcp(tcp) if self.rules.has_own_network() => {
-                socket::name(tcp.socket.as_fd(), peer).map_err(errno)?
+            Kind::Tcp(tcp) => {
+                let name = socket::name(tcp.socket.as_fd(), peer).map_err(errno)?;
+                self.tcp_name(inode(&tcp.socket)?, name, peer)
             }
-            Kind::Tcp(tcp) => self
-                .name_in_cell(SocketName::of(&tcp, peer)?)
-                .write(tcp.family),
             Kind::Unix(unix) => {
                 let name = socket::name(unix.as_fd(), peer).map_err(errno)?;
                 // A peer is another socket, whose inode is unknown.
@@ -187,23 +193,31 @@ impl Call<'_> {
     /// The name of a socket that was connected here and of which there is no copy any more, or of its peer.
     fn other_name(&self, inode: u64, peer: bool) -> Option<Vec<u8>> {
         let name = self.kept.borrow().name(inode, peer)?;
-        let tcp =
-            family(&name).and_then(|family| Some((family, SocketName::read(family, &name).ok()?)));
-        Some(match tcp {
-            Some((family, name)) if !self.rules.has_own_network() => {
-                self.name_in_cell(name).write(family)
-            }
-            Some(_) => name,
-            None => self
+        Some(match family(&name) {
+            Some(libc::AF_INET | libc::AF_INET6) => self.tcp_name(inode, name, peer),
+            Some(_) | None => self
                 .socket_names
                 .borrow()
                 .asked(if peer { 0 } else { inode }, name),
         })
     }
 
-    fn name_in_cell(&self, name: SocketName) -> SocketName {
+    /// The name of a TCP socket or of its peer as the cell knows it: `kernel` is the kernel's.
+    fn tcp_name(&self, inode: u64, kernel: Vec<u8>, peer: bool) -> Vec<u8> {
+        let read = family(&kernel)
+            .and_then(|family| Some((family, SocketName::read(family, &kernel).ok()?)));
+        let Some((family, name)) = read else {
+            return kernel;
+        };
         let gate = self.rules.relay().map(|gate| gate.address);
-        self.loopback.borrow().name_in_cell(name, gate)
+        let loopback = self.loopback.borrow();
+        let of_machine = gate.filter(|_| peer);
+        let of_machine = of_machine.and_then(|gate| loopback.machine_name(inode, name, gate));
+        match of_machine {
+            Some(name) => name.write(family),
+            None if self.rules.has_own_network() => kernel,
+            None => loopback.name_in_cell(name, gate).write(family),
+        }
     }
 
     /// The caller's socket, which must be TCP; `connected` if it cannot be one that is to be bound or connected.

@@ -84,7 +84,8 @@ pub fn serve() -> Result<(), GatewayError> {
         let ended = roots.map(|roots| Ended::new(&spec, roots, move |frame| tell.send(&frame)));
         let ended = ended.transpose()?.map(Rc::new);
         let authority = ended.as_ref().and_then(|ended| ended.authority());
-        let relay = Relay::new(policy, in_force, reports.clone(), ended.clone(), proxy);
+        let relay = Relay::new(policy, in_force, reports.clone(), ended.clone(), proxy)
+            .with_ports(spec.connect);
         reports.send(&FromGateway::Serving(authority));
         tokio::select! {
             served = relay.serve(sockets) => Ok(served?),
@@ -125,7 +126,7 @@ fn first_frame(control: &mut Control) -> Result<Option<(GatewaySpec, RelaySocket
     };
     let too_large = |_| ControlError::OutOfTurn("more than a session may have");
     spec.check().map_err(too_large)?;
-    let sockets = RelaySockets::new(descriptors)?;
+    let sockets = RelaySockets::new(descriptors, spec.announced)?;
     let sockets = sockets.ok_or(ControlError::OutOfTurn("other sockets than a relay has"))?;
     Ok(Some((spec, sockets)))
 }

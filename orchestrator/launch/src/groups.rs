@@ -19,6 +19,7 @@ pub struct Options {
     pub(crate) trust: Option<Trust>,
     pub(crate) allow_host: Vec<String>,
     pub(crate) allow_net: Vec<String>,
+    pub(crate) connect: Vec<u16>,
     pub(crate) read: Vec<PathBuf>,
     pub(crate) write: Vec<PathBuf>,
     pub(crate) reveal: Vec<PathBuf>,
@@ -175,8 +176,12 @@ pub struct NetworkOptions {
     /// The hosts of a package registry: crates, debian, github, go, npm or pypi; may be given more than once
     #[arg(long, value_name = "PRESET")]
     allow_net: Vec<String>,
+    /// A port of this machine's loopback that commands reach as 127.0.0.1:PORT, such as a database's; may be given more than
+    /// once
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    connect: Vec<u16>,
 }
-group!(NetworkOptions: allow_host allow_net);
+group!(NetworkOptions: allow_host allow_net connect);
 
 /// The paths beside the project that commands see.
 #[derive(Args, Clone, Default)]

@@ -273,12 +273,14 @@ impl SessionOptions {
         leases: bool,
     ) -> Option<NetworkRequest> {
         let (hosts, presets) = (self.given.allow_host.clone(), self.given.allow_net.clone());
-        let asked = !hosts.is_empty() || !presets.is_empty();
-        (asked || leases || policy.is_some_and(EffectivePolicy::has_network)).then_some(
+        let connect = self.given.connect.clone();
+        let asked = !hosts.is_empty() || !presets.is_empty() || !connect.is_empty();
+        (asked || leases || policy.is_some_and(EffectivePolicy::has_gateway)).then_some(
             NetworkRequest {
                 hosts,
                 presets,
                 leases,
+                connect,
             },
         )
     }
@@ -318,10 +320,15 @@ impl SessionOptions {
         self.given.verbose
     }
 
-    /// Whether they name a scope, or hosts for commands.
+    /// Whether they name a scope, or hosts or ports for commands.
     pub fn name_scope_or_hosts(&self) -> bool {
         let given = &self.given;
-        given.scope.is_some() || !given.allow_host.is_empty() || !given.allow_net.is_empty()
+        let lists = [
+            given.allow_host.is_empty(),
+            given.allow_net.is_empty(),
+            given.connect.is_empty(),
+        ];
+        given.scope.is_some() || lists.contains(&false)
     }
 
     /// The same options, narrowed by `scope` in place of theirs.

@@ -864,7 +864,7 @@ impl Cell {
             network: Some(NetworkRequest {
                 hosts: program.hosts.clone(),
                 presets: program.presets.clone(),
-                leases: false,
+                ..NetworkRequest::default()
             }),
             // Its programs come from this machine, unless its own profile names an image.
             image: None,

@@ -139,9 +139,8 @@ impl Why {
         let reached = policy.and_then(|policy| policy.with_network(network.as_ref()).ok());
         // A relay that refuses every host, to learn which ones the command wants.
         let network = Some(NetworkRequest {
-            hosts: Vec::new(),
-            presets: Vec::new(),
             leases: true,
+            ..NetworkRequest::default()
         });
         let open = Open {
             network,

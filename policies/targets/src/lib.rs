@@ -6,6 +6,7 @@ pub mod text;
 pub mod address;
 pub mod web;
 pub mod network;
+pub mod ports;
 pub mod dotenv;
 pub mod shell;
 mod runners;

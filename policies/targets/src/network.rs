@@ -3,11 +3,13 @@
 //! The vocabulary is that of [`web`](crate::web), and so is the order: a profile's table says what may be reached, a file's own
 //! `[network]` bounds every profile. A session may add hosts to its profile's; the bounds hold for these as well.
 
+use crate::ports::{Port, PortError, PortPolicy};
 use crate::text::read_from_text;
 use crate::web::{HostPattern, PrivatePlace, WebPolicy, WebTable, not_public};
 use broker_protocol::{HostList, Network, NetworkRequest, Remedy, Request};
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::LazyLock;
 use thiserror::Error;
 
@@ -30,8 +32,14 @@ pub enum NetworkError {
         advice_on_private(.host)
     )]
     NotPublic { host: String },
+    #[error(
+        "{host} is this machine itself: `--connect {port}` lets commands reach its port {port}, at the same address"
+    )]
+    Loopback { host: String, port: u16 },
     #[error("more than {ENTRIES_MAX} hosts")]
     TooMany,
+    #[error(transparent)]
+    Port(#[from] PortError),
 }
 
 /// A shipped list of hosts.
@@ -87,6 +95,8 @@ pub struct NetworkTable {
     pub allow: Option<Vec<HostPattern>>,
     /// Places that may be reached though their addresses are not public.
     pub private: Option<Vec<PrivatePlace>>,
+    /// Ports of this machine's loopback that cells reach: see [`PortPolicy`](crate::ports::PortPolicy).
+    pub connect: Option<Vec<Port>>,
     /// Whether a profile's lists replace those of what it extends. Otherwise they add to them; an empty one always replaces.
     #[serde(default)]
     pub replace: bool,
@@ -118,11 +128,13 @@ impl NetworkTable {
             presets,
             allow,
             private,
+            connect,
             replace,
         } = later;
         add(&mut self.presets, presets, *replace);
         add(&mut self.allow, allow, *replace);
         add(&mut self.private, private, *replace);
+        add(&mut self.connect, connect, *replace);
     }
 
     /// The same with its presets written out. TLS is the program's own matter.
@@ -156,7 +168,23 @@ pub fn policy<'a>(
     })
 }
 
-/// The same with what a session asks for; nothing where it wants no network.
+/// The ports of this machine that cells of a session reach. A file that bounds hosts and names no ports permits none: who wrote it did
+/// not expect that cells reach anything else.
+///
+/// # Errors
+/// There are too many.
+pub fn ports<'a>(
+    own: &NetworkTable,
+    bounds: impl Iterator<Item = &'a NetworkTable>,
+) -> Result<PortPolicy, NetworkError> {
+    let bounds = bounds.filter(|bound| **bound != NetworkTable::default());
+    Ok(PortPolicy::of(
+        &own.connect,
+        bounds.map(|bound| &bound.connect),
+    )?)
+}
+
+/// A policy with what a session asks for; nothing where it wants no network.
 ///
 /// # Errors
 /// A host is none, a preset does not exist, or the policy's files do not allow a host by name.
@@ -207,10 +235,10 @@ pub fn requested(
         let (address, port) = pattern.address()?;
         let (host, port) = (address.to_string(), port.unwrap_or(443));
         let is_closed = not_public(address).is_some() && !policy.opens(&host, port, address);
-        is_closed.then(|| PrivatePlace::text_to_open(&host, port, address))
+        is_closed.then(|| closed_address(&host, port, address))
     });
-    if let Some(host) = closed {
-        return Err(NetworkError::NotPublic { host });
+    if let Some(error) = closed {
+        return Err(error);
     }
     match refused {
         Some(pattern) => Err(NetworkError::Bounded {
@@ -218,6 +246,18 @@ pub fn requested(
         }),
         None => bounded(policy),
     }
+}
+
+/// Why no option for hosts opens an address that is not public.
+fn closed_address(host: &str, port: u16, address: IpAddr) -> NetworkError {
+    let place = PrivatePlace::text_to_open(host, port, address);
+    if matches!(
+        address,
+        IpAddr::V4(Ipv4Addr::LOCALHOST) | IpAddr::V6(Ipv6Addr::LOCALHOST)
+    ) {
+        return NetworkError::Loopback { host: place, port };
+    }
+    NetworkError::NotPublic { host: place }
 }
 
 /// `policy` with one more host that a call wants, as `NAME:PORT`: no pattern, and no address.
@@ -255,15 +295,24 @@ pub fn remedy(policy: &WebPolicy, leases: bool, host: &str, port: u16) -> Remedy
             Remedy::Advice("no option allows it; only a change of the policy file whose `[network]` table bounds the hosts does".into())
         }
         Err(NetworkError::NotPublic { host }) => Remedy::Advice(advice_on_private(&host)),
+        Err(NetworkError::Loopback { port, .. }) => to_connect(port),
         // A host by its address has no name to be granted by.
         Err(
             NetworkError::Host { .. }
             | NetworkError::Preset { .. }
-            | NetworkError::TooMany,
+            | NetworkError::TooMany
+            | NetworkError::Port(_),
         ) => {
             Remedy::Option(option)
         }
     }
+}
+
+/// What would let commands reach a port of this machine's loopback.
+pub fn to_connect(port: u16) -> Remedy {
+    Remedy::Option(format!(
+        "--connect {port}, for good with `connect = [{port}]` in `[profile.NAME.network]` of a profile of your own"
+    ))
 }
 
 /// What would open a host whose address is not public: `private` is the text of its place, see [`PrivatePlace::text_to_open`].
@@ -446,7 +495,7 @@ mod tests {
         NetworkRequest {
             hosts: list(hosts),
             presets: list(presets),
-            leases: false,
+            ..NetworkRequest::default()
         }
     }
 
@@ -499,11 +548,14 @@ mod tests {
     #[test]
     fn an_address_that_no_option_opens_is_refused_with_what_opens_it() {
         let closed = of("", &[]);
+        for host in ["127.0.0.1:8080", "[::1]:8080"] {
+            let error = requested(closed.clone(), Some(&asks(&[host], &[]))).unwrap_err();
+            assert!(error.to_string().contains("`--connect 8080`"), "{error}");
+        }
         for (host, place) in [
-            ("127.0.0.1:8080", "127.0.0.1:8080"),
+            ("127.0.0.2:8080", "127.0.0.2:8080"),
             ("10.1.2.3", "10.1.2.3:443"),
             ("169.254.169.254:80", "169.254.169.254:80"),
-            ("[::1]:8080", "[::1]:8080"),
         ] {
             match requested(closed.clone(), Some(&asks(&[host], &[]))) {
                 Err(error @ NetworkError::NotPublic { .. }) => {
@@ -571,6 +623,25 @@ mod tests {
                 .unwrap_err()
                 .to_string();
             assert!(error.contains(want), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_bounds_the_network_bounds_ports_too() {
+        for (own, bounds, want) in [
+            ("connect = [2, 1]", &[][..], &[1, 2][..]),
+            ("connect = [1, 2]", &["connect = [2, 3]"], &[2]),
+            ("connect = [1]", &["allow = ['*']"], &[]),
+            ("connect = [1]", &["private = []"], &[]),
+            ("connect = [1]", &["", "connect = [1]"], &[1]),
+            ("connect = [1]", &["connect = []"], &[]),
+        ] {
+            let bounds: Vec<_> = bounds.iter().map(|text| table(text)).collect();
+            let policy = ports(&table(own), bounds.iter()).unwrap();
+            assert_eq!(policy.connect, want, "{own} {bounds:?}");
+        }
+        for wrong in ["connect = [0]", "connect = [65536]", "connect = ['1']"] {
+            assert!(toml::from_str::<NetworkTable>(wrong).is_err(), "{wrong}");
         }
     }
 

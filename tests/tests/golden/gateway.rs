@@ -144,6 +144,8 @@ fn spec() -> GatewaySpec {
             direct: vec!["*.corp".into()],
             login: Some(3),
         }),
+        connect: vec![5432],
+        announced: true,
     }
 }
 

@@ -7,6 +7,7 @@
 
 use crate::ended::{CarryError, Ended};
 use crate::reports::Reports;
+use announced::{Announced, Purpose};
 use answer::{Refusal, socks_reply};
 use broker_protocol::gateway::FromGateway;
 use broker_protocol::{ConnectionReport, ConnectionVerdict, Lease};
@@ -18,9 +19,8 @@ use place::Place;
 use policies::WebPolicy;
 pub use proxy::{Proxy, ProxyError};
 use std::cell::Cell;
-use std::collections::HashSet;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
 use std::rc::Rc;
@@ -34,9 +34,11 @@ use tokio::time::{sleep, timeout};
 use tunnel::{Beginning, Idle};
 use wanted::{HEAD_MAX, SocksError, Wanted, WantedError};
 
+mod announced;
 mod answer;
 mod connect;
 mod leased;
+mod machine;
 mod pace;
 mod place;
 mod proxy;
@@ -58,39 +60,30 @@ const LOOK: Duration = Duration::from_secs(10);
 /// How long a program may take to read a refusal; its further input is read and dropped meanwhile.
 const GOODBYE: Duration = Duration::from_secs(1);
 const GOODBYE_MAX: u64 = 1 << 20;
-/// Maximum number of announced connections that have not arrived; beyond it, all are dropped.
-const ANNOUNCED_MAX: usize = 1024;
 
 /// The sockets of a session's relay, as received from the broker.
 #[derive(Debug)]
 pub struct RelaySockets {
     listener: TcpListener,
-    /// In the flat tier: the socket on which supervisors announce connections.
-    announcements: Option<UnixDatagram>,
+    announced: Announced,
 }
 
 impl RelaySockets {
-    /// Takes over the sockets; `None` unless there are one or two.
+    /// Takes over the sockets; `None` unless there are two. With `only`, nothing is served that was not announced.
     ///
     /// # Errors
     /// If they are no sockets.
-    pub fn new(descriptors: Vec<OwnedFd>) -> io::Result<Option<Self>> {
-        let mut descriptors = descriptors.into_iter();
-        let (listener, announcements) =
-            match (descriptors.next(), descriptors.next(), descriptors.next()) {
-                (Some(listener), announcements, None) => {
-                    (TcpListener::from(listener), announcements)
-                }
-                _ => return Ok(None),
-            };
+    pub fn new(descriptors: Vec<OwnedFd>, only: bool) -> io::Result<Option<Self>> {
+        let Ok([listener, announcements]) = <[OwnedFd; 2]>::try_from(descriptors) else {
+            return Ok(None);
+        };
+        let listener = TcpListener::from(listener);
         listener.set_nonblocking(true)?;
-        let announcements = announcements.map(UnixDatagram::from);
-        announcements
-            .as_ref()
-            .map_or(Ok(()), |socket| socket.set_nonblocking(true))?;
+        let announcements = UnixDatagram::from(announcements);
+        announcements.set_nonblocking(true)?;
         Ok(Some(Self {
             listener,
-            announcements,
+            announced: Announced::new(announcements, only),
         }))
     }
 }
@@ -106,6 +99,8 @@ pub struct Relay<R = System> {
     ended: Option<Rc<Ended>>,
     /// The proxy by which hosts are reached, if the policy names one.
     proxy: Option<Proxy>,
+    /// The ports of this machine that cells reach.
+    ports: Vec<u16>,
 }
 
 impl Relay {
@@ -135,7 +130,13 @@ impl<R: Resolve + 'static> Relay<R> {
             places: Arc::new(Semaphore::new(AT_ONCE)),
             ended: None,
             proxy: None,
+            ports: Vec::new(),
         }
+    }
+
+    /// The same for cells that reach these ports of this machine.
+    pub fn with_ports(self, ports: Vec<u16>) -> Self {
+        Self { ports, ..self }
     }
 
     /// Serves until the future is dropped, which ends all connections. Needs a local runtime.
@@ -145,24 +146,25 @@ impl<R: Resolve + 'static> Relay<R> {
     pub async fn serve(self, sockets: RelaySockets) -> io::Result<()> {
         let RelaySockets {
             listener,
-            announcements,
+            mut announced,
         } = sockets;
         let listener = tokio::net::TcpListener::from_std(listener)?;
-        let mut announced = announcements.map(Announced::new);
         let (relay, mut connections) = (Rc::new(self), JoinSet::new());
         loop {
             while connections.try_join_next().is_some() {}
             // The semaphore is never closed, so this succeeds in the end.
             let place = relay.places.clone().acquire_owned().await.ok();
             match listener.accept().await {
-                Ok((_, peer))
-                    if announced
-                        .as_mut()
-                        .is_some_and(|announced| !announced.take(peer)) => {}
-                Ok((program, _)) => {
+                Ok((program, peer)) => {
+                    let Some(purpose) = announced.take(peer) else {
+                        continue;
+                    };
                     let relay = relay.clone();
                     connections.spawn_local(async move {
-                        relay.carry(program).await;
+                        match purpose {
+                            Purpose::Relay => relay.carry(program).await,
+                            Purpose::Machine(port) => relay.carry_to_machine(program, port).await,
+                        }
                         drop(place);
                     });
                 }
@@ -268,15 +270,18 @@ impl<R: Resolve + 'static> Relay<R> {
             first,
             host: allowed,
         };
-        let idle = Idle {
-            limit: IDLE,
-            look: LOOK,
-            is_crowded: || self.places.available_permits() < SPARE,
-        };
-        let Some(name) = tunnel::pass(program, host, beginning, idle).await else {
+        let Some(name) = tunnel::pass(program, host, beginning, self.idle()).await else {
             return;
         };
         self.tell_name(place, &name).await;
+    }
+
+    fn idle(&self) -> Idle<impl Fn() -> bool> {
+        Idle {
+            limit: IDLE,
+            look: LOOK,
+            is_crowded: || self.places.available_permits() < SPARE,
+        }
     }
 
     /// Reports a connection whose TLS asks for another host than the one that it was requested for.
@@ -493,39 +498,6 @@ async fn more(program: &mut TcpStream, bytes: &mut Vec<u8>) -> Result<(), ReadEr
             bytes.extend_from_slice(&read[..length]);
             Ok(())
         }
-    }
-}
-
-/// The connections announced by supervisors, by their local addresses.
-struct Announced {
-    socket: UnixDatagram,
-    waiting: HashSet<SocketAddr>,
-}
-
-impl Announced {
-    fn new(socket: UnixDatagram) -> Self {
-        Self {
-            socket,
-            waiting: HashSet::new(),
-        }
-    }
-
-    /// Whether `peer` was announced. Each announcement counts once; it always precedes its connection.
-    fn take(&mut self, peer: SocketAddr) -> bool {
-        let mut message = [0; 16];
-        while let Ok(length) = self.socket.recv(&mut message) {
-            let [a, b, c, d, high, low] = message[..length] else {
-                break;
-            };
-            if self.waiting.len() >= ANNOUNCED_MAX {
-                self.waiting.clear();
-            }
-            self.waiting.insert(SocketAddr::from((
-                [a, b, c, d],
-                u16::from_be_bytes([high, low]),
-            )));
-        }
-        self.waiting.remove(&peer)
     }
 }
 

@@ -5,7 +5,7 @@ use broker_protocol::{Decoder, Nonce};
 use policies::web::WebTable;
 use std::cell::RefCell;
 use std::io::{Read, Write};
-use std::net::{IpAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
@@ -64,10 +64,15 @@ struct Running {
 
 impl Running {
     fn start(own: String, answers: &[&[&'static str]]) -> Self {
-        Self::with(own, answers, None)
+        Self::with(own, answers, None, Vec::new())
     }
 
-    fn with(own: String, answers: &[&[&'static str]], announcements: Option<UnixDatagram>) -> Self {
+    fn with(
+        own: String,
+        answers: &[&[&'static str]],
+        announcements: Option<UnixDatagram>,
+        ports: Vec<u16>,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let at = listener.local_addr().unwrap();
         let script = answers.iter().map(|answer| answer.to_vec()).collect();
@@ -85,11 +90,12 @@ impl Running {
                     Hosts::new(policy(&own), leases),
                     resolver,
                     Reports::new(ours).unwrap(),
-                );
-                let descriptors = std::iter::once(listener.into())
-                    .chain(announcements.map(OwnedFd::from))
-                    .collect();
-                let sockets = RelaySockets::new(descriptors).unwrap().unwrap();
+                )
+                .with_ports(ports);
+                let only = announcements.is_some();
+                let (_ours, unused) = UnixDatagram::pair().unwrap();
+                let descriptors = vec![listener.into(), announcements.unwrap_or(unused).into()];
+                let sockets = RelaySockets::new(descriptors, only).unwrap().unwrap();
                 tokio::select! {
                     served = relay.serve(sockets) => served.unwrap(),
                     _ = stopped => {}
@@ -422,7 +428,7 @@ fn where_connections_are_announced_no_other_is_served() {
     let (port, _host) = echo();
     let (ours, theirs) = UnixDatagram::pair().unwrap();
     let own = format!("allow = ['*']\nprivate = ['127.0.0.1:{port}']");
-    let relay = Running::with(own, &[&["127.0.0.1"]], Some(theirs));
+    let relay = Running::with(own, &[&["127.0.0.1"]], Some(theirs), Vec::new());
     let request = format!("CONNECT a.example:{port} HTTP/1.1\r\n\r\nhello");
     let mut stranger = relay.connect();
     // The connection may be closed before.
@@ -434,7 +440,7 @@ fn where_connections_are_announced_no_other_is_served() {
     let SocketAddr::V4(name) = socket.1 else {
         panic!("{:?}", socket.1)
     };
-    ours.send(&[&name.ip().octets()[..], &name.port().to_be_bytes()].concat())
+    ours.send(&[&name.ip().octets()[..], &name.port().to_be_bytes(), &[0; 2]].concat())
         .unwrap();
     let mut program = (socket.0)(relay.at);
     program.write_all(request.as_bytes()).unwrap();
@@ -443,6 +449,36 @@ fn where_connections_are_announced_no_other_is_served() {
     program.read_to_string(&mut answer).unwrap();
     assert_eq!(answer, ESTABLISHED);
     assert_eq!(verdicts(&relay.end()), [ConnectionVerdict::Allowed]);
+}
+
+#[test]
+fn a_port_of_this_machine_is_served_if_the_policy_opens_it() {
+    let ((open, _one), (closed, _other)) = (echo(), echo());
+    let (ours, theirs) = UnixDatagram::pair().unwrap();
+    let relay = Running::with(String::new(), &[], Some(theirs), vec![open]);
+    let ask = |port: u16| {
+        let (connect, name) = bound_socket();
+        let SocketAddr::V4(name) = name else {
+            panic!("{name:?}")
+        };
+        let announcement = [name.port().to_be_bytes(), port.to_be_bytes()].concat();
+        ours.send(&[&name.ip().octets()[..], &announcement].concat())
+            .unwrap();
+        let mut program = connect(relay.at);
+        let mut answer = Vec::new();
+        let _ = program.write_all(b"hello");
+        let _ = program.shutdown(std::net::Shutdown::Write);
+        let _ = program.read_to_end(&mut answer);
+        String::from_utf8(answer).unwrap()
+    };
+    assert_eq!(ask(open), "host:hello");
+    assert_eq!(ask(closed), "");
+    let decisions = relay.end();
+    assert_eq!(
+        verdicts(&decisions),
+        [ConnectionVerdict::Allowed, ConnectionVerdict::NotListed]
+    );
+    assert_eq!(decisions[0].host, "127.0.0.1");
 }
 
 /// A socket with an address, and a function that connects it.

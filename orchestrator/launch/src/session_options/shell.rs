@@ -68,6 +68,7 @@ impl SessionOptions {
             trust,
             allow_host,
             allow_net,
+            connect,
             read,
             write,
             // Variables may come from a project's settings for an agent, and must not show its secrets.
@@ -90,6 +91,7 @@ impl SessionOptions {
             scope: self.scope()?,
             allow_host: allow_host.clone(),
             allow_net: allow_net.clone(),
+            connect: connect.clone(),
             read: named(read)?,
             write: named(write)?,
             no_log: *no_log,

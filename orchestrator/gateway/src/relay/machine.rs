@@ -1,0 +1,54 @@
+//! Ports of this machine's loopback: what a supervisor has announced for one that the policy opens is connected to it, byte for byte.
+
+use crate::relay::Relay;
+use crate::relay::connect;
+use crate::relay::place::Place;
+use crate::relay::tunnel::{self, Beginning};
+use broker_protocol::ConnectionVerdict;
+use orchestrator_reach::guard::Resolve;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::num::NonZeroU16;
+use tokio::net::TcpStream;
+
+impl<R: Resolve + 'static> Relay<R> {
+    /// Carries a connection to a port of this machine until it ends. A program whose connection fails sees it reset: for it the
+    /// connection was made already.
+    pub(super) async fn carry_to_machine(&self, program: TcpStream, port: NonZeroU16) {
+        let port = port.get();
+        // A failure only makes small messages slower.
+        let _ = program.set_nodelay(true);
+        self.pace.turn().await;
+        let place = Place::new("127.0.0.1", port).ok();
+        if !self.ports.contains(&port) {
+            let why = "the policy opens no such port of this machine".to_owned();
+            self.tell(
+                place.as_ref(),
+                ConnectionVerdict::NotListed,
+                (Some(why), None),
+            )
+            .await;
+            return;
+        }
+        let addresses: [SocketAddr; 2] = [
+            (Ipv4Addr::LOCALHOST, port).into(),
+            (Ipv6Addr::LOCALHOST, port).into(),
+        ];
+        match connect::first_of(&addresses).await {
+            Ok(host) => {
+                self.tell(place.as_ref(), ConnectionVerdict::Allowed, (None, None))
+                    .await;
+                let beginning = Beginning {
+                    first: Vec::new(),
+                    host: None,
+                };
+                tunnel::pass(&program, &host, beginning, self.idle()).await;
+            }
+            Err(error) => {
+                let _ = program.set_zero_linger();
+                let why = (Some(error.to_string()), None);
+                self.tell(place.as_ref(), ConnectionVerdict::Unreachable, why)
+                    .await;
+            }
+        }
+    }
+}
