@@ -37,7 +37,7 @@ use orchestrator_launch::groups::WorkOptions;
 use orchestrator_launch::launch::{FrontEnd, Launch, Linked};
 use orchestrator_launch::row::{CommandRow, wrapped};
 use orchestrator_run::Run;
-use orchestrator_session::json::failed_result;
+use orchestrator_wire::json::failed_result;
 use orchestrator_stdio::print;
 use orchestrator_text::known;
 use orchestrator_tools::scope_file;

@@ -3,7 +3,7 @@
 use broker_protocol::Failed;
 use orchestrator_launch::exit;
 use orchestrator_session::CallResult;
-use orchestrator_session::json::{ResultLine, failed_result};
+use orchestrator_wire::json::{ResultLine, failed_result};
 use orchestrator_stdio::print;
 use std::io::{self, IsTerminal};
 

@@ -12,7 +12,7 @@ use orchestrator_launch::launch::Prepared;
 use orchestrator_launch::session_options::SessionOptions;
 use orchestrator_launch::start::{attack_program, start_attack};
 use orchestrator_session::executor::Greeting;
-use orchestrator_session::json::ErrorBody;
+use orchestrator_wire::json::ErrorBody;
 use orchestrator_stdio::print::{self, Colour, paint};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;

@@ -7,7 +7,7 @@ use crate::under_way::{Input, UnderWay};
 use crate::writer::Writer;
 use broker_protocol::{Channel, ErrorKind, Failed, Opened, Risk, Roots, Wants, ZonePath, limit};
 use orchestrator_session::execution::{Execution, Executions, Reply};
-use orchestrator_session::json::{self, ErrorBody};
+use orchestrator_wire::json::{self, ErrorBody};
 use orchestrator_session::{
     Approval, Body, Call, CallContext, CallPermits, Event, Invocation, Live, NewTool, Origin,
     Registered, Session, StdinChunk,

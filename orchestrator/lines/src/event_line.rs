@@ -5,7 +5,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use broker_protocol::{GrantFault, SessionGrant};
 use orchestrator_results::violation::SecurityEvent;
-use orchestrator_session::json::{ChallengeJson, ErrorBody, GrantJson, ResultLine};
+use orchestrator_wire::json::{ChallengeJson, ErrorBody, GrantJson, ResultLine};
 use orchestrator_session::{Body, Event};
 use serde::Serialize;
 use serde_json::Value;

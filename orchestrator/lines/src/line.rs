@@ -4,7 +4,7 @@
 use broker_protocol::{ErrorKind, Extent, Failed, PathError, Risk, Wants, limit};
 use orchestrator_session::Approval;
 use orchestrator_session::execution::Reply;
-use orchestrator_session::json;
+use orchestrator_wire::json;
 use orchestrator_stdio::line_reader::LINE_MAX;
 use orchestrator_tools::input::explain;
 use orchestrator_tools::input_error::FieldError;

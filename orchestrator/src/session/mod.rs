@@ -19,7 +19,7 @@ use orchestrator_lines::writer::{Closed, Writer};
 use orchestrator_servers::SessionServers;
 use orchestrator_session::Session as Engine;
 use orchestrator_session::executor::Dial;
-use orchestrator_session::json::ErrorBody;
+use orchestrator_wire::json::ErrorBody;
 use orchestrator_stdio::line_reader::Lines;
 use orchestrator_stdio::print;
 use orchestrator_stdio::signals::Signals;

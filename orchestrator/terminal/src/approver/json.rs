@@ -4,7 +4,7 @@ use crate::approver::queue::{ApprovalQueue, PendingCall, QueueEvent};
 use broker_protocol::{Decision, Extent, Failed};
 use orchestrator_results::proposal::{self, Proposal};
 use orchestrator_session::Approval;
-use orchestrator_session::json::{ChallengeJson, GrantJson};
+use orchestrator_wire::json::{ChallengeJson, GrantJson};
 use orchestrator_stdio::line_reader::{Lines, Next};
 use orchestrator_stdio::print;
 use orchestrator_stdio::streams::Input;

@@ -1,13 +1,13 @@
 //! The JSON that `session`, `run --json`, `call --json` and other commands write, one object a line. Data from events is already
 //! sanitized.
 
-use crate::CallResult;
-use crate::event::MetadataJson;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use broker_protocol::{Challenge, Failed, Leased, SessionGrant, Wants};
 use orchestrator_results::metadata::{Details, Metadata};
 use orchestrator_results::result::error_and_result;
+use orchestrator_session::CallResult;
+use orchestrator_session::event::MetadataJson;
 use orchestrator_text::known::redactor;
 use serde::Serialize;
 use serde_json::{Value, json};
