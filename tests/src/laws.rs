@@ -1095,6 +1095,8 @@ pub fn the_switch_stands_alone(root: &Path) -> Violations {
             "executor" => "{ ablation = [\"executor-spec/ablation\"] }",
             "executor/spec" => "{ ablation = [] }",
             "orchestrator" => "{ otel = [\"orchestrator-telemetry/otel\"] }",
+            // The small front end links the types without their schemas.
+            "orchestrator/wire" => "{ schema = [\"dep:schemars\"] }",
             _ => "",
         };
         let is_export = member == EXPORT && !features.contains("default");
