@@ -31,12 +31,13 @@ Without a terminal, words on lines: `once 7`, `session 7` for call 7, `no`.
 
 Lines with --json, out and in:
   {"event":"session","session":"81-0af3...","opened":{...}}
-  {"event":"asked","session":"...","call":7,"approval":{...},"tool":"bash",
+  {"event":"approval","session":"...","call":7,"approval":{...},"tool":"bash",
       "input":{...},"about":[...],"body":[...],"bytes":6}
   {"event":"ended","session":"...","call":7,"decision":"granted"}
-  {"event":"not_taken","session":"...","call":7,"fault":"not_waiting"}
+  {"event":"not_taken","session":"...","call":7,"notTaken":"not_waiting"}
   {"event":"grants","session":"...","grants":[...]}
-  {"session":"...","call":7,"approve":"once"}    or "session", "no"
+  {"session":"...","call":7,"approve":"once"}    or "session", "no",
+      {"minutes":10}
   {"session":"...","grants":true}
   {"session":"...","revoke":1}
 

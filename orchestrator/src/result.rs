@@ -3,8 +3,8 @@
 use broker_protocol::Failed;
 use orchestrator_launch::exit;
 use orchestrator_session::CallResult;
-use orchestrator_session::json::{ResultLine, failed_result};
 use orchestrator_stdio::print;
+use orchestrator_wire::json::{ResultLine, failed_result};
 use std::io::{self, IsTerminal};
 
 /// Tools whose result is content, not a list of lines.

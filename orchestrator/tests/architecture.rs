@@ -8,13 +8,14 @@ use std::fs;
 use std::path::Path;
 
 /// The crates by their folder, lowest first.
-const CRATES: [&str; 26] = [
+const CRATES: [&str; 27] = [
     "text",
     "reach",
     "gateway",
     "results",
     "web",
     "session",
+    "wire",
     "tools",
     "stdio",
     "mcp",
@@ -38,7 +39,7 @@ const CRATES: [&str; 26] = [
 ];
 
 /// What a crate does not name.
-const FORBIDDEN: [(&str, &[&str]); 22] = [
+const FORBIDDEN: [(&str, &[&str]); 23] = [
     (
         "text",
         &["std::fs", "std::net", "std::process", "std::env", "tokio"],
@@ -111,6 +112,10 @@ const FORBIDDEN: [(&str, &[&str]); 22] = [
             "::session(",
             "::address(",
         ],
+    ),
+    (
+        "wire",
+        &["std::fs", "std::net", "std::process", "std::env", "tokio"],
     ),
     (
         "session",

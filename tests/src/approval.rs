@@ -152,7 +152,7 @@ impl Approver {
     /// Waits for the next call and answers it; returns how the call was shown.
     #[track_caller]
     pub fn answer(&mut self, answer: &str) -> Value {
-        let asked = self.event("asked", LIMIT).expect("no call was shown");
+        let asked = self.event("approval", LIMIT).expect("no call was shown");
         self.send(
             &json!({ "session": asked["session"], "call": asked["call"], "approve": answer }),
         );

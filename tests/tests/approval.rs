@@ -1136,6 +1136,48 @@ fn a_cell_cannot_reach_the_socket(place: Place) {
     );
 }
 
+place_test!(an_approver_gives_each_answer_but_the_one_that_ends_calls);
+fn an_approver_gives_each_answer_but_the_one_that_ends_calls(place: Place) {
+    let world = World::new(place);
+    let mut broker = guided(&world, SEPARATE);
+    let mut approver = Approver::start(&world);
+    ask(&mut broker, 1, write("refused"));
+    let asked = approver
+        .event("approval", LIMIT)
+        .expect("no call was shown");
+    assert_eq!(asked["approval"]["channel"], "separate", "{asked}");
+    let answer = |approver: &mut Approver, answer: serde_json::Value| {
+        approver.send(
+            &json!({ "session": asked["session"], "call": asked["call"], "approve": answer }),
+        );
+    };
+    for (wrong, why) in [
+        (
+            json!("no_and_stop"),
+            "`no_and_stop` is no answer here: once, session, minutes, no",
+        ),
+        (json!({ "minutes": 1441 }), "1 to 1440 minutes"),
+        (json!(true), "expected value"),
+    ] {
+        answer(&mut approver, wrong);
+        let refused = approver.event("wrong", LIMIT).expect("it was taken");
+        assert!(refused.to_string().contains(why), "{refused}");
+    }
+    assert!(!world.project.join("refused").exists());
+    // The control: it waits still, and another answer counts.
+    answer(&mut approver, json!("no"));
+    assert_eq!(kind(&broker.done(1).outcome), Some(ErrorKind::DeniedUser));
+    ask(&mut broker, 2, write("allowed"));
+    let asked = approver
+        .event("approval", LIMIT)
+        .expect("no call was shown");
+    approver.send(
+        &json!({ "session": asked["session"], "call": asked["call"], "approve": { "minutes": 10 } }),
+    );
+    assert!(matches!(broker.done(2).outcome, Outcome::Answered));
+    assert!(world.project.join("allowed").exists());
+}
+
 once_test!(bad_approvers_harm_only_themselves);
 /// An approver that breaks the rules, or does not read, is cut off; the session and other approvers do not notice.
 fn bad_approvers_harm_only_themselves() {

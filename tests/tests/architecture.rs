@@ -328,6 +328,11 @@ fn the_switch_for_ablation_stands_alone() {
         });
     });
     law.catches(|copy| {
+        copy.change("orchestrator/wire/Cargo.toml", |text| {
+            text.replace("[features]", "[features]\ndefault = [\"schema\"]")
+        });
+    });
+    law.catches(|copy| {
         copy.depend(
             "tests",
             "executor = { path = \"../executor\", features = [\"ablation\"] }",

@@ -167,7 +167,7 @@ fn what_is_granted_for_the_session_ends_when_it_is_taken_back(place: Place) {
     let mut first = session(&world, &["--leases"]);
     start(&mut first, "a", &server.ask(), &[&host]);
     asked(&mut first, "a");
-    first.send(&json!({"id": "a", "approve": "session", "minutes": 30}));
+    first.send(&json!({"id": "a", "approve": {"minutes": 30}}));
     assert!(first.answer_within("a", LIMIT).success().contains("pong"));
     let next = first.bash(&server.ask());
     assert!(next.success().contains("pong"));

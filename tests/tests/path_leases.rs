@@ -149,7 +149,7 @@ fn what_is_granted_for_the_session_ends_with_its_commands_when_it_is_taken_back(
     let mut first = session(&world, &["--leases"]);
     start(&mut first, "a", &read, &json!({ "read": [data] }));
     asked(&mut first, "a");
-    first.send(&json!({"id": "a", "approve": "session", "minutes": 30}));
+    first.send(&json!({"id": "a", "approve": {"minutes": 30}}));
     assert!(first.answer_within("a", LIMIT).success().contains("NOTES"));
     assert!(
         first.bash(&read).success().contains("NOTES"),

@@ -20,12 +20,12 @@ use orchestrator_results::result::error_and_result;
 use orchestrator_session::{
     ApprovalQuestion, Body as CallBody, CallContext, CallResult, Event, Invocation, Live,
 };
-use orchestrator_text::coverage::for_session;
 use orchestrator_text::escape;
 use orchestrator_text::truncate::note;
 use orchestrator_text::utf8::{beginning, ending};
 use orchestrator_tools::catalogue::{BATCH, Tool, canonical};
 use orchestrator_tools::plan::{Plan, PlanContext};
+use orchestrator_wire::approval::ApprovalRequest;
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -507,7 +507,6 @@ fn changes(tool: &str, input: &Value, before: Option<&FileAnswer>) -> Option<(St
 }
 
 fn confirm(call: &ToolCall, question: &ApprovalQuestion, part: Option<usize>) -> Confirm {
-    let challenge = &question.challenge;
     let (path, diff) = question
         .input
         .as_ref()
@@ -519,16 +518,8 @@ fn confirm(call: &ToolCall, question: &ApprovalQuestion, part: Option<usize>) ->
         input: question.input.clone(),
         diff,
         path,
-        digest: challenge.digest.to_string(),
-        rule: challenge.rule.clone(),
-        why: challenge.why.clone(),
-        risk: challenge.risk.name(),
-        seconds_left: challenge.expires_s,
-        channel: challenge.channel.name(),
-        session: challenge.covers.name(),
-        for_session: for_session(challenge, &question.tool),
         part,
-        again: question.rejected.is_some(),
+        asked: ApprovalRequest::new(&question.challenge, &question.tool, question.rejected),
     }
 }
 

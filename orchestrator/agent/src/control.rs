@@ -1,8 +1,8 @@
 //! How a front end steers a run: it cancels, and it answers approval questions of calls by their IDs.
 
 use crate::event::Confirm;
-use broker_protocol::Extent;
 use orchestrator_session::{Approval, CallHandle};
+use orchestrator_wire::approval::Answer;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -26,19 +26,6 @@ struct OpenQuestion {
     digest: String,
     /// Whether the front end got all of what is asked about.
     is_shown: bool,
-}
-
-/// An answer to an approval question.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
-    /// This call may run.
-    Once,
-    /// This call and those like it may run for the rest of the session.
-    Session,
-    /// The call may not run.
-    No,
-    /// The call may not run, and the run ends.
-    NoAndStop,
 }
 
 /// An answer without effect.
@@ -104,11 +91,7 @@ impl Control {
         answer: Answer,
         digest: Option<&str>,
     ) -> Result<(), NotAsked> {
-        let approval = match answer {
-            Answer::Once => Approval::Yes(Extent::Once),
-            Answer::Session => Approval::Yes(Extent::Session),
-            Answer::No | Answer::NoAndStop => Approval::No,
-        };
+        let approval = answer.into();
         let (handle, places) = self.find(id, part, digest, approval)?;
         let mut accepted = false;
         for place in places {
@@ -121,7 +104,7 @@ impl Control {
                     .map(|call| call.questions.remove(&place));
             }
         }
-        if accepted && answer == Answer::NoAndStop {
+        if accepted && answer.stops() {
             self.cancel();
         }
         if accepted {
@@ -172,7 +155,7 @@ impl Control {
     pub(crate) fn asked(&self, confirm: &Confirm) {
         if let Some(call) = self.calls.borrow_mut().get_mut(&confirm.tool_id) {
             let asked = OpenQuestion {
-                digest: confirm.digest.clone(),
+                digest: confirm.asked.digest.clone(),
                 is_shown: confirm.input.is_some(),
             };
             call.questions.insert(confirm.part, asked);

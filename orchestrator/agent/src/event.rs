@@ -5,6 +5,7 @@ use crate::chunk::{Stop, Usage};
 use crate::hooks::HookRan;
 use broker_protocol::Findings;
 use orchestrator_results::violation::SecurityEvent;
+use orchestrator_wire::approval::ApprovalRequest;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -164,25 +165,11 @@ pub struct Confirm {
     /// The file that it would change, if there is a `diff`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// The SHA-256 of what is asked about.
-    pub digest: String,
-    pub rule: String,
-    pub why: String,
-    pub risk: &'static str,
-    /// Seconds until the call is denied.
-    pub seconds_left: u32,
-    /// `relay`, or `separate` where only `lazaret approve` answers.
-    pub channel: &'static str,
-    /// What an answer for the session allows: the calls of the `rule`, this `call` again, or no more than `once`.
-    pub session: &'static str,
-    /// That in words; absent for `once`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub for_session: Option<String>,
     /// The place in a batch.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub part: Option<usize>,
-    /// Whether an answer before was rejected.
-    pub again: bool,
+    #[serde(flatten)]
+    pub asked: ApprovalRequest,
 }
 
 /// What a command printed.

@@ -15,9 +15,9 @@ use orchestrator_launch::groups::{Options, PlaceOptions};
 use orchestrator_launch::launch::{FrontEnd, Launch, Prepared};
 use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
 use orchestrator_session::executor::{Greeting, Tried};
-use orchestrator_session::json::ErrorBody;
 use orchestrator_stdio::print::{self, Colour, paint};
 use orchestrator_stdio::terminal;
+use orchestrator_wire::json::ErrorBody;
 use serde_json::{Value, json};
 use std::io::{self, IsTerminal};
 

@@ -7,12 +7,13 @@ use crate::under_way::{Input, UnderWay};
 use crate::writer::Writer;
 use broker_protocol::{Channel, ErrorKind, Failed, Opened, Risk, Roots, Wants, ZonePath, limit};
 use orchestrator_session::execution::{Execution, Executions, Reply};
-use orchestrator_session::json::{self, ErrorBody};
 use orchestrator_session::{
     Approval, Body, Call, CallContext, CallPermits, Event, Invocation, Live, NewTool, Origin,
     Registered, Session, StdinChunk,
 };
 use orchestrator_tools::registry;
+use orchestrator_wire::approval::Answer;
+use orchestrator_wire::json::{self, ErrorBody};
 use serde::Serialize;
 use serde_json::Value;
 use std::cell::{Cell, RefCell};
@@ -169,6 +170,9 @@ impl Calls {
                 }
                 _ => {}
             }
+            if event.part.is_some() {
+                under_way.set_batch();
+            }
             if let Some(line) = EventLine::new(id, &event) {
                 self.write(&line).await;
             }
@@ -203,13 +207,22 @@ impl Calls {
     }
 
     /// Answers a call's question. An answer without a question gets a notice, so that no approval is lost silently.
-    pub async fn approve(&self, id: &Value, part: Option<usize>, approval: Approval) {
-        let accepted = match self.find(id) {
-            Some(under_way) => under_way.handle.approve(part, approval).await,
-            None => false,
+    pub async fn approve(&self, id: &Value, part: Option<usize>, answer: Answer) {
+        let Some(under_way) = self.find(id) else {
+            return self.notice(id, &LineError::NotAsked.into()).await;
         };
-        if !accepted {
-            self.notice(id, &LineError::NotAsked.into()).await;
+        // A batch continues without a part that was refused.
+        let is_batch = under_way.is_batch();
+        if !under_way.handle.approve(part, answer.into()).await {
+            return self.notice(id, &LineError::NotAsked.into()).await;
+        }
+        if answer.stops() {
+            let key = id.to_string();
+            for (other, call) in &*self.by_id.borrow() {
+                if is_batch || *other != key {
+                    call.handle.cancel();
+                }
+            }
         }
     }
 

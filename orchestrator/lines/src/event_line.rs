@@ -3,10 +3,11 @@
 use crate::ready::Ready;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use broker_protocol::{GrantFault, SessionGrant};
+use broker_protocol::SessionGrant;
 use orchestrator_results::violation::SecurityEvent;
-use orchestrator_session::json::{ChallengeJson, ErrorBody, GrantJson, ResultLine};
 use orchestrator_session::{Body, Event};
+use orchestrator_wire::approval::ApprovalRequest;
+use orchestrator_wire::json::{ErrorBody, GrantJson, ResultLine};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -38,13 +39,10 @@ pub enum EventLine<'a> {
         /// The place of the call in its batch; tool and input are then those of that call.
         #[serde(skip_serializing_if = "Option::is_none")]
         part: Option<usize>,
-        approval: ChallengeJson<'a>,
+        approval: ApprovalRequest,
         tool: &'a str,
         #[serde(skip_serializing_if = "Option::is_none")]
         input: Option<&'a Value>,
-        /// Why the previous answer was rejected.
-        #[serde(rename = "notTaken", skip_serializing_if = "Option::is_none")]
-        rejected: Option<&'static str>,
     },
     /// The call attempted something outside its permissions; its result comes later.
     SecurityEvent {
@@ -92,16 +90,14 @@ impl<'a> EventLine<'a> {
         Some(match &*event.body {
             Body::Output { stderr, bytes } => Self::output(id, *stderr, bytes),
             Body::ApprovalWanted(question) => {
-                let approval = ChallengeJson::from(&question.challenge);
                 let (tool, input) = (question.tool.as_str(), question.input.as_ref());
-                let rejected = question.rejected.map(GrantFault::name);
+                let approval = ApprovalRequest::new(&question.challenge, tool, question.rejected);
                 Self::Approval {
                     id,
                     part,
                     approval,
                     tool,
                     input,
-                    rejected,
                 }
             }
             Body::Violation(security_event) => Self::SecurityEvent { id, security_event },

@@ -1,18 +1,17 @@
 //! One line of a session's input. `op` names the operation. A line without `op` is recognised by the key that only one operation
 //! has.
 
-use broker_protocol::{ErrorKind, Extent, Failed, PathError, Risk, Wants, limit};
-use orchestrator_session::Approval;
+use broker_protocol::{ErrorKind, Failed, PathError, Risk, Wants};
 use orchestrator_session::execution::Reply;
-use orchestrator_session::json;
 use orchestrator_stdio::line_reader::LINE_MAX;
 use orchestrator_tools::input::explain;
 use orchestrator_tools::input_error::FieldError;
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use orchestrator_wire::approval::Answer;
+use orchestrator_wire::json;
+use schemars::JsonSchema;
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
-use std::borrow::Cow;
 use thiserror::Error;
 
 /// Maximum length of an ID, in bytes of JSON.
@@ -59,7 +58,7 @@ pub enum Op {
     Cancel,
     Approve {
         part: Option<usize>,
-        approval: Approval,
+        answer: Answer,
     },
     /// List the grants that last for the session, after revoking one of them if given.
     Grants {
@@ -177,9 +176,6 @@ struct ApproveFields {
     approve: Answer,
     #[schemars(range(max = u64::MAX))]
     part: Option<usize>,
-    /// For how long, where the call wants more than its session has.
-    #[schemars(range(max = u16::MAX))]
-    minutes: Option<u16>,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -291,49 +287,6 @@ impl From<RiskName> for Risk {
             RiskName::Medium => Risk::Medium,
             RiskName::High => Risk::High,
         }
-    }
-}
-
-/// An answer to a question: `"once"` or true, `"session"`, `"no"` or false.
-#[derive(Deserialize)]
-#[serde(try_from = "Value")]
-struct Answer(Approval);
-
-impl JsonSchema for Answer {
-    fn schema_name() -> Cow<'static, str> {
-        "Answer".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "enum": ["once", "session", "no", true, false] })
-    }
-}
-
-impl TryFrom<Value> for Answer {
-    type Error = &'static str;
-
-    fn try_from(value: Value) -> Result<Self, Self::Error> {
-        let approval = match (value.as_str(), value.as_bool()) {
-            (Some("once"), _) | (_, Some(true)) => Approval::Yes(Extent::Once),
-            (Some("session"), _) => Approval::Yes(Extent::Session),
-            (Some("no"), _) | (_, Some(false)) => Approval::No,
-            _ => return Err("no answer"),
-        };
-        Ok(Self(approval))
-    }
-}
-
-/// The same answer, limited to `minutes` if given.
-fn for_minutes(approval: Approval, minutes: Option<u16>) -> Result<Approval, LineError> {
-    match (approval, minutes) {
-        (approval, None) => Ok(approval),
-        (Approval::Yes(_), Some(minutes)) if (1..=limit::LEASE_MINUTES).contains(&minutes) => {
-            Ok(Approval::Yes(Extent::Minutes(minutes)))
-        }
-        (Approval::Yes(_) | Approval::No, Some(_)) => Err(LineError::Rule {
-            name: "minutes",
-            rule: "1 to 1440, with a yes",
-        }),
     }
 }
 
@@ -468,13 +421,11 @@ fn op(name: OpName, fields: Map<String, Value>, line: &[u8]) -> Result<Op, LineE
             marked("cancel", cancel, Op::Cancel)?
         }
         OpName::Approve => {
-            let ApproveFields {
-                approve: Answer(approval),
+            let ApproveFields { approve, part } = typed(fields, line)?;
+            Op::Approve {
                 part,
-                minutes,
-            } = typed(fields, line)?;
-            let approval = for_minutes(approval, minutes)?;
-            Op::Approve { part, approval }
+                answer: approve,
+            }
         }
         OpName::Grants => {
             let GrantsFields { grants } = typed(fields, line)?;
@@ -619,12 +570,11 @@ mod tests {
 
     #[test]
     fn each_op_is_understood_with_its_name_and_by_its_key() {
-        let yes = Approval::Yes(Extent::Once);
         let stdin = |bytes: &[u8], end| Op::Stdin {
             bytes: bytes.to_vec(),
             end,
         };
-        let approve = |part, approval| Op::Approve { part, approval };
+        let approve = |part, answer| Op::Approve { part, answer };
         let done = |text: &str| Reply {
             text: text.into(),
             ..Reply::default()
@@ -647,20 +597,32 @@ mod tests {
                 },
             ),
             ("cancel", r#""cancel":true"#, Op::Cancel),
-            ("approve", r#""approve":"once""#, approve(None, yes)),
-            ("approve", r#""approve":true"#, approve(None, yes)),
+            (
+                "approve",
+                r#""approve":"once""#,
+                approve(None, Answer::Once),
+            ),
             (
                 "approve",
                 r#""approve":"session""#,
-                approve(None, Approval::Yes(Extent::Session)),
+                approve(None, Answer::Session),
             ),
             (
                 "approve",
-                r#""part":2,"approve":true"#,
-                approve(Some(2), yes),
+                r#""part":2,"approve":"once""#,
+                approve(Some(2), Answer::Once),
             ),
-            ("approve", r#""approve":"no""#, approve(None, Approval::No)),
-            ("approve", r#""approve":false"#, approve(None, Approval::No)),
+            ("approve", r#""approve":"no""#, approve(None, Answer::No)),
+            (
+                "approve",
+                r#""approve":"no_and_stop""#,
+                approve(None, Answer::NoAndStop),
+            ),
+            (
+                "approve",
+                r#""approve":{"minutes":10}"#,
+                approve(None, Answer::Minutes(10.try_into().unwrap())),
+            ),
             ("grants", r#""grants":true"#, Op::Grants { revoke: None }),
             ("revoke", r#""revoke":2"#, Op::Grants { revoke: Some(2) }),
             (
@@ -837,9 +799,19 @@ mod tests {
                 "field `part`",
             ),
             (
-                r#"{"id":"a","approve":"once","minutes":70000}"#,
+                r#"{"id":"a","approve":{"minutes":1441}}"#,
                 json!("a"),
-                "field `minutes`",
+                "field `approve`: expected one of once, session, no, no_and_stop or {minutes: an integer from 1 to 1440}, this is ",
+            ),
+            (
+                r#"{"id":"a","approve":"once","minutes":10}"#,
+                json!("a"),
+                "unknown field `minutes`",
+            ),
+            (
+                r#"{"id":"a","approve":true}"#,
+                json!("a"),
+                "field `approve`: expected ",
             ),
             (
                 r#"{"id":"a","register":{"name":"x","description":"d","inputSchema":{},"timeout":5000000000}}"#,

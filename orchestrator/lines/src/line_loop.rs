@@ -98,7 +98,7 @@ impl LineLoop {
                 calls.stdin(id, bytes, end, permit)?;
             }
             Op::Cancel => calls.cancel(&id),
-            Op::Approve { part, approval } => calls.approve(&id, part, approval).await,
+            Op::Approve { part, answer } => calls.approve(&id, part, answer).await,
             Op::Grants { revoke } => calls.grants(&id, revoke).await,
             Op::Register(tool) => calls.register(&id, tool).await,
             Op::Unregister(tool) => calls.unregister(&id, tool).await,

@@ -28,6 +28,7 @@ pub struct UnderWay {
     /// The questions that the client may answer.
     questions: RefCell<BTreeSet<Option<usize>>>,
     executing: RefCell<BTreeMap<Option<usize>, ReplyTo>>,
+    is_batch: Cell<bool>,
 }
 
 impl UnderWay {
@@ -38,6 +39,7 @@ impl UnderWay {
             permit: RefCell::new(Some(permit)),
             questions: RefCell::default(),
             executing: RefCell::default(),
+            is_batch: Cell::new(false),
         }
     }
 
@@ -53,6 +55,16 @@ impl UnderWay {
     pub fn end_input(&self) {
         self.input.set(Input::Ended);
         self.handle.end_input();
+    }
+
+    /// An event of one of its calls has arrived.
+    pub fn set_batch(&self) {
+        self.is_batch.set(true);
+    }
+
+    /// Whether it has calls of its own, as far as their events tell.
+    pub fn is_batch(&self) -> bool {
+        self.is_batch.get()
     }
 
     pub fn asked(&self, part: Option<usize>) {

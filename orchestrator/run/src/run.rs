@@ -20,7 +20,6 @@ use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
 use orchestrator_launch::session_options::{Opening, SessionOptions};
 use orchestrator_launch::start::start_policy_writer;
 use orchestrator_session::executor::Dialed;
-use orchestrator_session::json::ResultLine;
 use orchestrator_session::{
     Body, Call, CallContext, CallHandle, CallResult, Config, FoundIn, Invocation, Live, Session,
 };
@@ -32,6 +31,7 @@ use orchestrator_stdio::streams::Input;
 use orchestrator_stdio::terminal::{self, Raw};
 use orchestrator_stdio::typed;
 use orchestrator_text::known::redactor;
+use orchestrator_wire::json::ResultLine;
 use std::cell::Cell;
 use std::convert::Infallible;
 use std::ffi::OsString;

@@ -7,7 +7,6 @@ mod registration;
 mod call_permit;
 pub mod context;
 pub mod event;
-pub mod json;
 pub mod publish;
 mod pending;
 pub mod spans;

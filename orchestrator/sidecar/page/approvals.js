@@ -33,7 +33,7 @@ export class Approvals {
     const key = this.#key(payload);
     this.#remove(key);
     const card = this.#card(payload, key);
-    card.until = timestamp + payload.secondsLeft * 1000;
+    card.until = timestamp + payload.expiresS * 1000;
     card.before = document.activeElement;
     this.#cards.set(key, card);
     this.#place.append(card.root);
@@ -97,7 +97,7 @@ export class Approvals {
         { id: `${id}-d` },
         this.#origin(payload),
         element("p", {}, payload.why),
-        element("p", { class: "by" }, `Asked by rule ${payload.rule}. `, payload.again ? "An answer before was rejected. " : ""),
+        element("p", { class: "by" }, `Asked by rule ${payload.rule}. `, payload.notTaken ? "An answer before was rejected. " : ""),
         payload.diff && payload.path ? element("p", {}, "File: ", element("code", {}, payload.path)) : null,
         input ?? element("p", { class: "failure" }, "The input has more than 64 KiB and is not shown, so it cannot be allowed here."),
       ),

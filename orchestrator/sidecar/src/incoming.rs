@@ -5,10 +5,10 @@ use crate::once;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use broker_protocol::{ErrorKind, Failed, Risk, Trust};
-use orchestrator_agent::control::Answer;
 use orchestrator_agent::message::{Message, Part, ToolAnswer, ToolCall};
 use orchestrator_session::execution::Reply;
 use orchestrator_tools::input::{explain_by, schema_of};
+use orchestrator_wire::approval::Answer;
 use policies::value::TrustName;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::DeserializeOwned;
@@ -165,7 +165,7 @@ pub struct Approve {
     pub conversation_id: Option<String>,
     /// The answer that the question gets.
     #[serde(default)]
-    pub answer: Option<ApproveAnswer>,
+    pub answer: Option<Answer>,
     /// `true` is `once`, `false` is `no`.
     #[serde(default)]
     pub approved: Option<bool>,
@@ -178,20 +178,6 @@ pub struct Approve {
     /// Accepted for compatibility and ignored.
     #[serde(default, deserialize_with = "non_empty")]
     pub message_id: Option<String>,
-}
-
-/// The possible answers to an approval question.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum ApproveAnswer {
-    /// Only this call may run.
-    Once,
-    /// This call may run, and for the rest of the session also what `session` of the question names.
-    Session,
-    /// It may not run, and the model is told so.
-    No,
-    /// It may not, and the run ends.
-    NoAndStop,
 }
 
 /// Requests the events of a conversation.
@@ -702,10 +688,9 @@ impl Approve {
     /// If there is none, or there are two.
     pub fn answer(&self) -> Result<Answer, RequestError> {
         match (self.answer, self.approved) {
-            (Some(ApproveAnswer::Once), None) | (None, Some(true)) => Ok(Answer::Once),
-            (Some(ApproveAnswer::Session), None) => Ok(Answer::Session),
-            (Some(ApproveAnswer::No), None) | (None, Some(false)) => Ok(Answer::No),
-            (Some(ApproveAnswer::NoAndStop), None) => Ok(Answer::NoAndStop),
+            (Some(answer), None) => Ok(answer),
+            (None, Some(true)) => Ok(Answer::Once),
+            (None, Some(false)) => Ok(Answer::No),
             (None, None) => Err(RequestError::Invalid(
                 "one of answer and approved is needed".to_owned(),
             )),
@@ -910,8 +895,13 @@ mod tests {
             answer(json!({"toolId": "t", "answer": "no_and_stop"})),
             Some(Answer::NoAndStop)
         );
+        assert_eq!(
+            answer(json!({"toolId": "t", "answer": {"minutes": 10}})),
+            Some(Answer::Minutes(10.try_into().unwrap()))
+        );
         for wrong in [
             json!({"toolId": "t"}),
+            json!({"toolId": "t", "answer": {"minutes": 0}}),
             json!({"toolId": "t", "approved": true, "answer": "no"}),
             json!({"toolId": "t", "answer": "yes"}),
             json!({"toolId": "t", "approved": 1}),

@@ -14,7 +14,6 @@ use broker_protocol::Scope;
 use orchestrator_agent::agent::{Agent, Order};
 use orchestrator_agent::budget::Context;
 use orchestrator_agent::chunk::Usage;
-use orchestrator_agent::control::Answer;
 use orchestrator_agent::error::ProviderError;
 use orchestrator_agent::event::{Body, EndReason, Event, Notice, now};
 use orchestrator_agent::message::Message;
@@ -27,6 +26,7 @@ use orchestrator_session::Session;
 use orchestrator_text::sanitize::Sanitizer;
 use orchestrator_tools::Config;
 use orchestrator_tools::scope_file;
+use orchestrator_wire::approval::Answer;
 use serde_json::{Map, Value, json};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -392,7 +392,7 @@ async fn follow(
         match &event.body {
             Body::ToolConfirm(confirm) => {
                 run.pending.borrow_mut().insert(confirm.tool_id.clone());
-                if answers == Answers::Nobody && confirm.channel != "separate" {
+                if answers == Answers::Nobody && confirm.asked.channel != "separate" {
                     // A call that has ended by now needs no answer.
                     let _ = run
                         .control

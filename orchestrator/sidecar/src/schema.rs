@@ -338,7 +338,7 @@ mod tests {
         }
         let confirm = messages["chat:tool-confirm"].to_string();
         assert!(
-            confirm.contains("$ref") || confirm.contains("secondsLeft"),
+            confirm.contains("$ref") || confirm.contains("expiresS"),
             "{confirm}"
         );
     }

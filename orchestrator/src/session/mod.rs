@@ -19,13 +19,13 @@ use orchestrator_lines::writer::{Closed, Writer};
 use orchestrator_servers::SessionServers;
 use orchestrator_session::Session as Engine;
 use orchestrator_session::executor::Dial;
-use orchestrator_session::json::ErrorBody;
 use orchestrator_stdio::line_reader::Lines;
 use orchestrator_stdio::print;
 use orchestrator_stdio::signals::Signals;
 use orchestrator_stdio::streams::{Input, Output, unusable};
 use orchestrator_telemetry::ExportOptions;
 use orchestrator_tools::Config;
+use orchestrator_wire::json::ErrorBody;
 use std::io;
 use std::path::Path;
 use std::rc::Rc;
@@ -41,7 +41,8 @@ const EXAMPLES: &str = r#"In, one object a line; `op` may be left out where a ke
       "wants":{"hosts":["registry.npmjs.org:443"]}}     with --leases
   {"op":"stdin","id":1,"stdin":"text"}     or "stdinBase64"; "stdinEnd":true
   {"op":"cancel","id":1}
-  {"op":"approve","id":1,"approve":"once"}     or "session", "no"; "minutes":10
+  {"op":"approve","id":1,"approve":"once"}     or "session", {"minutes":10},
+      "no", "no_and_stop"
   {"op":"grants","id":2}     {"op":"revoke","id":2,"revoke":1}
   {"op":"register","id":3,"register":{"name":"deploy","description":"...",
       "inputSchema":{"type":"object"},"risk":"high","timeout":60}}

@@ -2,13 +2,14 @@
 
 use crate::chat_screen::{Screen, no_answer};
 use broker_protocol::Failed;
-use orchestrator_agent::control::{Answer, Control};
+use orchestrator_agent::control::Control;
 use orchestrator_agent::event::{Body, Confirm, Event};
 use orchestrator_stdio::line_reader::{Lines, Next};
 use orchestrator_stdio::print;
 use orchestrator_stdio::signals::Signals;
 use orchestrator_stdio::streams::Output;
 use orchestrator_stdio::terminal;
+use orchestrator_wire::approval::{Answer, Minutes};
 use std::collections::VecDeque;
 use std::io;
 use tokio::sync::mpsc;
@@ -130,11 +131,11 @@ async fn take(
 ) -> io::Result<()> {
     front.show(event).await?;
     match &event.body {
-        Body::ToolConfirm(confirm) if confirm.channel == "separate" => {
-            let why = &confirm.why;
+        Body::ToolConfirm(confirm) if confirm.asked.channel == "separate" => {
+            let why = &confirm.asked.why;
             let message = format!(
                 "waiting for `lazaret approve` in another terminal, {} s: {why}",
-                confirm.seconds_left
+                confirm.asked.expires_s
             );
             front.problem(&message).await
         }
@@ -195,19 +196,17 @@ async fn answer(
         // The person is gone.
         Next::End => "q".to_owned(),
     };
-    let answer = match word.as_str() {
-        "n" | "no" => Answer::No,
-        "q" | "quit" => Answer::NoAndStop,
+    let answer = match parse(&word, confirm) {
+        Some(no @ (Answer::No | Answer::NoAndStop)) => no,
         _ if !front.has_shown_all() => return front.more(answers).await,
-        "y" | "yes" | "s" | "session" if !front.is_armed() => {
+        Some(Answer::Once | Answer::Session | Answer::Minutes(_)) if !front.is_armed() => {
             front
                 .problem("that came too soon to be an answer to this question")
                 .await?;
             return front.question(confirm, answers).await;
         }
-        "y" | "yes" => Answer::Once,
-        "s" | "session" if confirm.session != "once" => Answer::Session,
-        _ => {
+        Some(yes) => yes,
+        None => {
             front.problem(&no_answer(confirm)).await?;
             return front.question(confirm, answers).await;
         }
@@ -218,13 +217,28 @@ async fn answer(
             &confirm.tool_id,
             confirm.part,
             answer,
-            Some(&confirm.digest),
+            Some(&confirm.asked.digest),
         )
         .await;
     asked.pop_front();
     match asked.front() {
         Some(next) => front.question(next, answers).await,
         None => Ok(()),
+    }
+}
+
+/// The answer that a person typed, if the question has it.
+fn parse(word: &str, confirm: &Confirm) -> Option<Answer> {
+    match word {
+        "n" | "no" => Some(Answer::No),
+        "q" | "quit" => Some(Answer::NoAndStop),
+        "y" | "yes" => Some(Answer::Once),
+        "s" | "session" => (confirm.asked.session != "once").then_some(Answer::Session),
+        other => {
+            let minutes = other.strip_prefix("m ")?.trim().parse::<u16>().ok()?;
+            confirm.asked.wants.as_ref()?;
+            Minutes::try_from(minutes).ok().map(Answer::Minutes)
+        }
     }
 }
 

@@ -68,14 +68,18 @@ impl Question {
             .map(|row| format!("│ {row}\n"))
             .collect();
         let session = for_session(confirm);
-        let again = if confirm.again {
+        let minutes = match confirm.asked.wants {
+            Some(_) => ", m 30 for 30 minutes",
+            None => "",
+        };
+        let again = if confirm.asked.not_taken.is_some() {
             "the answer was rejected; "
         } else {
             ""
         };
         let answers = format!(
-            "[{again}y once{session}, n no, q no and stop; {} s] ",
-            confirm.seconds_left
+            "[{again}y once{session}{minutes}, n no, q no and stop; {} s] ",
+            confirm.asked.expires_s
         );
         Self {
             rows,
@@ -178,9 +182,9 @@ impl Screen {
             "\n{}{} wants to run ({} risk, by {}): {}\n",
             paint("? ", Colour::Red, self.colours),
             confirm.tool_name,
-            confirm.risk,
-            escape::one_line(&confirm.rule),
-            escape::one_line(&confirm.why),
+            confirm.asked.risk,
+            escape::one_line(&confirm.asked.rule),
+            escape::one_line(&confirm.asked.why),
         );
         self.err.write_all(head.as_bytes()).await?;
         self.more().await
@@ -339,6 +343,7 @@ fn failed(ran: &HookRan) -> String {
 /// What a question says of a yes for the session; nothing if it does not offer that.
 fn for_session(confirm: &Confirm) -> String {
     let covered = confirm
+        .asked
         .for_session
         .as_ref()
         .map(|covered| format!(", s for {covered} in this session"));
@@ -352,7 +357,11 @@ pub fn no_answer(confirm: &Confirm) -> String {
     } else {
         "s, "
     };
-    format!("that is no answer to this question: type y, {session}n or q")
+    let minutes = match confirm.asked.wants {
+        Some(_) => "m with 1 to 1440 minutes, ",
+        None => "",
+    };
+    format!("that is no answer to this question: type y, {session}{minutes}n or q")
 }
 
 /// An input on one line.
@@ -375,6 +384,7 @@ fn brief(input: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use orchestrator_wire::approval::{ApprovalRequest, Wanted};
     use serde_json::json;
 
     fn confirm(input: Option<Value>) -> Confirm {
@@ -382,18 +392,22 @@ mod tests {
             tool_id: "1".into(),
             tool_name: "bash".into(),
             input,
-            digest: String::new(),
-            rule: "rule".into(),
-            why: "why".into(),
-            risk: "high",
-            seconds_left: 30,
-            channel: "relay",
-            session: "rule",
-            for_session: Some("all commands that run only ls".into()),
-            part: None,
-            again: false,
             diff: None,
             path: None,
+            part: None,
+            asked: ApprovalRequest {
+                digest: String::new(),
+                rule: "rule".into(),
+                why: "why".into(),
+                risk: "high",
+                expires_s: 30,
+                channel: "relay",
+                session: "rule",
+                for_session: Some("all commands that run only ls".into()),
+                programs: Vec::new(),
+                wants: None,
+                not_taken: None,
+            },
         }
     }
 
@@ -443,12 +457,17 @@ mod tests {
     fn a_wrong_answer_is_told_the_right_ones() {
         let lasting = confirm(Some(json!({})));
         assert!(no_answer(&lasting).ends_with("type y, s, n or q"));
-        let once = Confirm {
-            session: "once",
-            for_session: None,
-            ..lasting
-        };
+        let mut once = lasting;
+        once.asked.session = "once";
+        once.asked.for_session = None;
         assert!(no_answer(&once).ends_with("type y, n or q"));
+        let mut wanting = once;
+        wanting.asked.wants = Some(Wanted {
+            hosts: vec!["a.example:443".into()],
+            read: Vec::new(),
+            write: Vec::new(),
+        });
+        assert!(no_answer(&wanting).ends_with("type y, m with 1 to 1440 minutes, n or q"));
     }
 
     #[test]

@@ -387,7 +387,13 @@ fn describe(schema: &Value) -> Option<String> {
         }),
         "number" => Some("a number".into()),
         "boolean" => Some("true or false".into()),
-        "object" => Some("an object".into()),
+        "object" => Some(
+            fields
+                .get("properties")
+                .and_then(sole)
+                .and_then(|(name, field)| Some(format!("{{{name}: {}}}", describe(field)?)))
+                .unwrap_or_else(|| "an object".into()),
+        ),
         "array" => {
             let things = match fields
                 .get("items")
@@ -404,6 +410,12 @@ fn describe(schema: &Value) -> Option<String> {
         }
         _ => None,
     }
+}
+
+/// The only property of an object.
+fn sole(properties: &Value) -> Option<(&String, &Value)> {
+    let mut properties = properties.as_object()?.iter();
+    properties.next().filter(|_| properties.next().is_none())
 }
 
 fn between(bounds: (Option<String>, Option<String>), word: &str) -> String {

@@ -115,6 +115,77 @@ fn a_guided_session_asks_before_bash_and_nothing_runs_until_the_answer(place: Pl
     assert_eq!(session.answer_within(&id, LIMIT).kind(), "cancelled");
 }
 
+place_test!(a_no_that_stops_cancels_the_other_calls_and_the_rest_of_a_batch);
+fn a_no_that_stops_cancels_the_other_calls_and_the_rest_of_a_batch(place: Place) {
+    let world = World::new(place);
+    let mut session = session(&world, &["--trust", "guided"]);
+    let marker = long_sleep();
+    let refused = |session: &mut Session, answer: &str| {
+        let running = session.start_call("bash", json!({ "command": format!("sleep {marker}") }));
+        assert!(is_question(&session.event(&running, LIMIT).unwrap()));
+        session.send(&json!({ "id": running, "approve": "once" }));
+        assert!(until(LIMIT, || !process::with_marker(&marker).is_empty()));
+        let id = session.start_call("bash", json!({ "command": "touch refused" }));
+        assert!(is_question(&session.event(&id, LIMIT).unwrap()));
+        session.send(&json!({ "id": id, "approve": answer }));
+        assert_eq!(session.answer_within(&id, LIMIT).kind(), "denied_user");
+        running
+    };
+    // The control: a no is about its call only.
+    let running = refused(&mut session, "no");
+    assert!(!process::with_marker(&marker).is_empty());
+    session.cancel(&running);
+    session.answer_within(&running, LIMIT);
+    let running = refused(&mut session, "no_and_stop");
+    assert_eq!(session.answer_within(&running, LIMIT).kind(), "cancelled");
+    let touch =
+        |name: &str| json!({ "tool": "bash", "input": { "command": format!("touch {name}") } });
+    let id = session.start_call(
+        "batch",
+        json!({ "invocations": [touch("first"), touch("second")] }),
+    );
+    for _ in 0..2 {
+        assert!(is_question(&session.event(&id, LIMIT).unwrap()));
+    }
+    session.send(&json!({ "id": id, "part": 0, "approve": "no_and_stop" }));
+    assert_eq!(session.answer_within(&id, LIMIT).kind(), "cancelled");
+    for name in ["refused", "first", "second"] {
+        assert!(!world.project.join(name).exists(), "{name}");
+    }
+    // The session goes on.
+    let id = session.start_call("bash", json!({ "command": "echo on" }));
+    assert!(is_question(&session.event(&id, LIMIT).unwrap()));
+    session.send(&json!({ "id": id, "approve": "once" }));
+    assert!(session.answer_within(&id, LIMIT).success().contains("on"));
+}
+
+place_test!(an_answer_has_one_spelling);
+fn an_answer_has_one_spelling(place: Place) {
+    let world = World::new(place);
+    let mut session = session(&world, &["--trust", "guided"]);
+    let id = session.start_call("bash", json!({ "command": "touch made" }));
+    assert!(is_question(&session.event(&id, LIMIT).unwrap()));
+    for wrong in [
+        json!({ "approve": true }),
+        json!({ "approve": "yes" }),
+        json!({ "approve": "once", "minutes": 10 }),
+        json!({ "approve": { "minutes": 1441 } }),
+    ] {
+        let mut line = wrong.clone();
+        line["id"] = json!(id);
+        session.send(&line);
+        let notice = session.event(&id, LIMIT).unwrap();
+        assert_eq!(notice["event"], "notice", "{wrong}: {notice}");
+    }
+    assert!(!world.project.join("made").exists());
+    // The control. The call wants nothing, so it is allowed this once.
+    session.send(&json!({ "id": id, "approve": { "minutes": 1440 } }));
+    session.answer_within(&id, LIMIT).success();
+    assert!(world.project.join("made").exists());
+    session.send(&json!({ "id": "g", "grants": true }));
+    assert_eq!(session.event("g", LIMIT).unwrap()["grants"], json!([]));
+}
+
 place_test!(an_autonomous_session_does_not_ask);
 fn an_autonomous_session_does_not_ask(place: Place) {
     let world = World::new(place);

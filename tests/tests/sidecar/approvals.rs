@@ -1,9 +1,13 @@
 //! Approvals in the stream: questions, their answers, and who may give them.
 
 use super::messages::{payloads, script};
+use lazaret_tests::approval::audited;
 use lazaret_tests::sidecar::{HttpAnswer, Sidecar, WebSocket};
 use lazaret_tests::{Place, World, once_test, place_test};
 use serde_json::{Value, json};
+
+/// A file that only its name closes.
+const CI: &str = ".github/workflows/ci.yml";
 
 fn begin(client: &mut WebSocket, conversation: &str) {
     client.say(
@@ -42,7 +46,7 @@ fn a_call_that_is_asked_about_starts_nothing_before_its_answer(place: Place) {
         (&json!("high"), &json!("touch made"))
     );
     assert!(
-        (1..=30).contains(&confirm["secondsLeft"].as_u64().unwrap()),
+        (1..=30).contains(&confirm["expiresS"].as_u64().unwrap()),
         "{confirm}"
     );
     assert!(!world.project.join("made").exists());
@@ -140,7 +144,7 @@ fn a_question_that_nobody_answers_is_a_no_after_its_time() {
     let mut client = sidecar.client();
     begin(&mut client, "c");
     let all = client.to_end();
-    assert_eq!(payloads(&all, "chat:tool-confirm")[0]["secondsLeft"], 30);
+    assert_eq!(payloads(&all, "chat:tool-confirm")[0]["expiresS"], 30);
     assert_eq!(
         payloads(&all, "chat:tool-result")[0]["error"]["kind"],
         "approval_timeout",
@@ -204,6 +208,51 @@ fn a_no_that_stops_ends_the_run() {
     assert_eq!(payloads(&all, "chat:stream-end")[0]["reason"], "cancelled");
     assert!(payloads(&all, "chat:text-delta").is_empty());
     assert!(!world.project.join("one").exists() && !world.project.join("two").exists());
+}
+
+place_test!(minutes_open_a_wanted_file_to_the_next_calls_of_the_conversation);
+fn minutes_open_a_wanted_file_to_the_next_calls_of_the_conversation(place: Place) {
+    let world = World::new(place);
+    world.put(CI, "old");
+    let write = |content: &str| {
+        (
+            "file_write",
+            json!({"path": CI, "content": content, "overwrite": true}),
+        )
+    };
+    let turns = script(&[
+        ("", &[("file_read", json!({"path": CI}))]),
+        ("", &[write("one")]),
+        ("", &[write("two")]),
+        ("Done", &[]),
+    ]);
+    let sidecar = Sidecar::start(&world, &turns, &[]);
+    let mut client = sidecar.client();
+    begin(&mut client, "c");
+    let first = client.next_of("chat:tool-confirm");
+    assert!(
+        first["wants"]["write"][0]
+            .as_str()
+            .is_some_and(|path| path.ends_with(CI)),
+        "{first}"
+    );
+    approve(
+        &mut client,
+        json!({"toolId": first["toolId"], "answer": {"minutes": 10}}),
+    );
+    let written = client.next_of("chat:tool-result");
+    assert_eq!(written["status"], "success", "{written}");
+    // Only the rule of the trust asks now.
+    let second = client.next_of("chat:tool-confirm");
+    assert!(second.get("wants").is_none(), "{second}");
+    assert_eq!(world.get(CI), b"one");
+    approve(
+        &mut client,
+        json!({"toolId": second["toolId"], "answer": "once"}),
+    );
+    client.to_end();
+    assert_eq!(world.get(CI), b"two");
+    assert_eq!(audited(&world, "lease")[0]["minutes"], 10);
 }
 
 once_test!(a_violation_has_an_event_and_too_many_end_the_run);

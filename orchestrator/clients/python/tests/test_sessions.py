@@ -50,7 +50,7 @@ class Approvals(WithSession):
         def fail(_: lazaret_sandbox.Approval) -> str:
             raise ValueError("broken")
 
-        for callback in (None, fail, lambda _: True, lambda _: "yes"):
+        for callback in (None, fail, lambda _: True, lambda _: "yes", lambda _: lazaret_sandbox.Minutes(0), lambda _: ["once"]):
             session = self.open(trust="guided", on_approval=callback)
             with self.subTest(callback=callback), self.assertRaises(lazaret_sandbox.DeniedByUser):
                 if callback is None:
@@ -58,6 +58,16 @@ class Approvals(WithSession):
                 with self.assertLogs("lazaret_sandbox", "ERROR"):
                     session.run(["touch", "made"])
             self.assertFalse((self.project / "made").exists())
+
+    def test_minutes_and_a_no_that_stops_are_answers(self) -> None:
+        answers: list[lazaret_sandbox.Answer] = [lazaret_sandbox.Minutes(1), "no_and_stop"]
+        session = self.open(trust="guided", on_approval=lambda _: answers.pop(0))
+        # It wants nothing, so it is allowed this once.
+        session.run(["touch", "made"], check=True)
+        self.assertTrue((self.project / "made").exists())
+        with self.assertRaises(lazaret_sandbox.DeniedByUser):
+            session.run(["touch", "more"])
+        self.assertEqual(session.grants(), [])
 
     def test_the_calls_of_a_batch_are_asked_about_one_by_one(self) -> None:
         parts: list[int | None] = []

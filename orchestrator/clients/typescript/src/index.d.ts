@@ -4,7 +4,11 @@ export type Stream = "stdout" | "stderr";
 export type Trust = "guided" | "supervised" | "autonomous";
 export type Risk = "low" | "medium" | "high";
 /** An answer to an approval: this call, what the same rule asks of this tool from now on, or neither. */
-export type Answer = "once" | "session" | "no";
+/**
+ * `minutes` opens what a call wants to every call, for 1 to 1440 minutes; for a call that wants nothing it is `once`. `no_and_stop` also
+ * cancels the session's other calls.
+ */
+export type Answer = "once" | "session" | { readonly minutes: number } | "no" | "no_and_stop";
 /** A program with its arguments, without a shell; or a line for bash. */
 export type Command = string | ReadonlyArray<string | Uint8Array>;
 
@@ -81,8 +85,12 @@ export interface Approval {
   readonly digest: string;
   readonly expiresS: number;
   readonly channel: "relay";
-  /** What the answer `session` allows: the calls of the rule, this call again, or only once. */
-  readonly session: "rule" | "call" | "once";
+  /** What the answer `session` allows: the calls of the rule, this call again, what it wants, or only once. */
+  readonly session: "rule" | "call" | "wants" | "once";
+  /** That in words; null for `once`. */
+  readonly forSession: string | null;
+  /** What a yes additionally opens. */
+  readonly wants: { readonly hosts?: string[]; readonly read?: string[]; readonly write?: string[] } | null;
   /** The call's place in a batch. */
   readonly part: number | null;
   /** Why the answer before was not taken. */

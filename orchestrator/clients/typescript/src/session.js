@@ -26,6 +26,7 @@ const PROTOCOL = 1;
 /** Bytes of output that `run` collects of each stream, where no other limit is given. */
 const OUTPUT_MAX = 100 << 20;
 const MESSAGE_MAX = 4096;
+const ANSWERS = ["once", "session", "no", "no_and_stop"];
 
 export class Call {
   #session;
@@ -414,12 +415,13 @@ export class Session {
   // Callbacks.
 
   async #approve(line) {
-    const { approval, tool, input = null, part = null, notTaken = null } = line;
+    const { approval, tool, input = null, part = null } = line;
+    const { forSession = null, wants = null, notTaken = null } = approval;
     let answer = "no";
     try {
-      const given = await this.#options.onApproval?.({ ...approval, tool, input, part, notTaken });
-      if (["once", "session", "no"].includes(given)) answer = given;
-      else if (this.#options.onApproval) this.#warn(`an approval is answered with once, session or no, and not with ${given}`);
+      const given = await this.#options.onApproval?.({ ...approval, tool, input, part, forSession, wants, notTaken });
+      if (isAnswer(given)) answer = given;
+      else if (this.#options.onApproval) this.#warn(`an approval is answered with ${ANSWERS.join(", ")} or {minutes: 1 to 1440}, and not with ${given}`);
     } catch (error) {
       this.#warn(`the callback for approvals failed, and the answer is no: ${error}`);
     }
@@ -587,6 +589,12 @@ function fromBase64(text) {
   const bytes = Buffer.from(text, "base64");
   if (bytes.toString("base64") !== text) throw new ProtocolError("lazaret wrote what is not base64");
   return bytes;
+}
+
+function isAnswer(given) {
+  if (ANSWERS.includes(given)) return true;
+  const minutes = given?.minutes;
+  return Number.isInteger(minutes) && minutes >= 1 && minutes <= 1440 && Object.keys(given).length === 1;
 }
 
 function partOf({ part }) {

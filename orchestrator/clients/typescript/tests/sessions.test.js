@@ -32,13 +32,23 @@ test("without a callback or with one that fails the answer is no", async (t) => 
   const fail = () => {
     throw new Error("broken");
   };
-  for (const onApproval of [undefined, fail, () => true, () => "yes"]) {
+  for (const onApproval of [undefined, fail, () => true, () => "yes", () => ({ minutes: 0 }), () => ["once"]]) {
     const warnings = [];
     const { session, in: at } = await open(t, { trust: "guided", onApproval, onWarning: (text) => warnings.push(text) });
     await assert.rejects(session.run(["touch", "made"]), lazaret.DeniedByUser);
     assert.equal(fs.existsSync(at("made")), false);
     assert.equal(warnings.length, onApproval ? 1 : 0);
   }
+});
+
+test("minutes and a no that stops are answers", async (t) => {
+  const answers = [{ minutes: 1 }, "no_and_stop"];
+  const { session, in: at } = await open(t, { trust: "guided", onApproval: () => answers.shift() });
+  // It wants nothing, so it is allowed this once.
+  await session.run(["touch", "made"], { check: true });
+  assert.equal(fs.existsSync(at("made")), true);
+  await assert.rejects(session.run(["touch", "more"]), lazaret.DeniedByUser);
+  assert.deepEqual(await session.grants(), []);
 });
 
 const inputSchema = { type: "object", properties: { name: { type: "string" } }, required: ["name"] };

@@ -1,15 +1,16 @@
 //! `lazaret approve --json`: lines for a program that asks the user in its own way.
 
 use crate::approver::queue::{ApprovalQueue, PendingCall, QueueEvent};
-use broker_protocol::{Decision, Extent, Failed};
+use broker_protocol::{Decision, Failed};
 use orchestrator_results::proposal::{self, Proposal};
-use orchestrator_session::Approval;
-use orchestrator_session::json::{ChallengeJson, GrantJson};
 use orchestrator_stdio::line_reader::{Lines, Next};
 use orchestrator_stdio::print;
 use orchestrator_stdio::streams::Input;
+use orchestrator_wire::approval::{Answer, AnswerName, ApprovalRequest, NotOffered};
+use orchestrator_wire::json::GrantJson;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use thiserror::Error;
 
 /// A pending call, as a line.
 #[derive(Serialize)]
@@ -17,7 +18,7 @@ pub struct PendingLine<'a> {
     event: &'static str,
     session: &'a str,
     call: u64,
-    approval: ChallengeJson<'a>,
+    approval: ApprovalRequest,
     tool: &'a str,
     input: Value,
     about: &'a [String],
@@ -30,10 +31,10 @@ impl<'a> PendingLine<'a> {
     pub fn new(pending: &'a PendingCall) -> Self {
         let Proposal { about, body, bytes } = &pending.proposal;
         Self {
-            event: "asked",
+            event: "approval",
             session: &pending.key.0,
             call: pending.key.1,
-            approval: ChallengeJson::from(&pending.challenge),
+            approval: ApprovalRequest::new(&pending.challenge, pending.request.asked_as(), None),
             tool: pending.request.asked_as(),
             input: proposal::input(&pending.request),
             about,
@@ -55,22 +56,27 @@ struct Line {
     revoke: Option<u64>,
 }
 
-#[derive(Clone, Copy, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Answer {
-    Once,
-    Session,
-    No,
-}
+/// The answers that an approver may give: it is no client of the session, and ends nothing in it.
+const ANSWERS: &[AnswerName] = &[
+    AnswerName::Once,
+    AnswerName::Session,
+    AnswerName::Minutes,
+    AnswerName::No,
+];
 
-impl From<Answer> for Approval {
-    fn from(answer: Answer) -> Self {
-        match answer {
-            Answer::Once => Approval::Yes(Extent::Once),
-            Answer::Session => Approval::Yes(Extent::Session),
-            Answer::No => Approval::No,
-        }
-    }
+/// Why a line is not carried out.
+#[derive(Debug, Error)]
+enum LineError {
+    #[error("the line is too long")]
+    TooLong,
+    #[error("{0}")]
+    Json(#[from] serde_json::Error),
+    #[error("a line has `call` and `approve`, or `grants`, or `revoke`")]
+    Fields,
+    #[error("no such call waits")]
+    NotWaiting,
+    #[error(transparent)]
+    NotOffered(#[from] NotOffered),
 }
 
 /// Exchanges lines until the input ends.
@@ -84,16 +90,18 @@ pub async fn serve(mut queue: ApprovalQueue) -> Result<(), Failed> {
             next = lines.next() => match next {
                 Next::Line(line) => {
                     if let Err(error) = follow(&line, &queue, &waiting) {
-                        print::json(&json!({ "event": "wrong", "message": error }))?;
+                        reject(&error)?;
                     }
                 }
-                Next::TooLong => {
-                    print::json(&json!({ "event": "wrong", "message": "the line is too long" }))?;
-                }
+                Next::TooLong => reject(&LineError::TooLong)?,
                 Next::End => return Ok(()),
             },
         }
     }
+}
+
+fn reject(error: &LineError) -> Result<(), Failed> {
+    print::json(&json!({ "event": "wrong", "message": error.to_string() }))
 }
 
 fn report(event: QueueEvent, waiting: &mut Vec<PendingCall>) -> Result<(), Failed> {
@@ -132,7 +140,7 @@ fn report(event: QueueEvent, waiting: &mut Vec<PendingCall>) -> Result<(), Faile
             )
         }
         QueueEvent::Rejected(session, rejected) => print::json(&json!({
-            "event": "not_taken", "session": session, "call": rejected.call, "fault": rejected.fault.name(),
+            "event": "not_taken", "session": session, "call": rejected.call, "notTaken": rejected.fault.name(),
         })),
         QueueEvent::Grants(session, standing) => {
             let grants: Vec<GrantJson> = standing.iter().map(GrantJson::from).collect();
@@ -141,11 +149,11 @@ fn report(event: QueueEvent, waiting: &mut Vec<PendingCall>) -> Result<(), Faile
     }
 }
 
-fn follow(line: &[u8], queue: &ApprovalQueue, waiting: &[PendingCall]) -> Result<(), String> {
+fn follow(line: &[u8], queue: &ApprovalQueue, waiting: &[PendingCall]) -> Result<(), LineError> {
     if line.iter().all(u8::is_ascii_whitespace) {
         return Ok(());
     }
-    let line: Line = serde_json::from_slice(line).map_err(|error| error.to_string())?;
+    let line: Line = serde_json::from_slice(line)?;
     match line {
         Line {
             session,
@@ -157,7 +165,8 @@ fn follow(line: &[u8], queue: &ApprovalQueue, waiting: &[PendingCall]) -> Result
             let meant = waiting
                 .iter()
                 .find(|pending| (&pending.key.0, pending.key.1) == (&session, call));
-            queue.answer(meant.ok_or("no such call waits")?, answer.into());
+            let answer = answer.among(ANSWERS)?;
+            queue.answer(meant.ok_or(LineError::NotWaiting)?, answer.into());
         }
         Line {
             session,
@@ -177,7 +186,7 @@ fn follow(line: &[u8], queue: &ApprovalQueue, waiting: &[PendingCall]) -> Result
         } => {
             queue.grants(&session, Some(grant));
         }
-        _ => return Err("a line has `call` and `approve`, or `grants`, or `revoke`".into()),
+        _ => return Err(LineError::Fields),
     }
     Ok(())
 }

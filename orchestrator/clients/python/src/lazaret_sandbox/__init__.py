@@ -38,7 +38,7 @@ from .errors import (
     Violation,
 )
 from .session import Call, Session
-from .types import Approval, Completed, Result, SecurityEvent, SessionInfo, Tool, ToolReply
+from .types import Approval, Completed, Minutes, Result, SecurityEvent, SessionInfo, Tool, ToolReply
 
 __all__ = [
     "Approval",
@@ -60,6 +60,7 @@ __all__ = [
     "InvalidInput",
     "IoError",
     "LazaretError",
+    "Minutes",
     "NotFound",
     "NotInstalled",
     "OutputTooLarge",

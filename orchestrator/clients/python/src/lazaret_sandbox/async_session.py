@@ -30,10 +30,10 @@ from .errors import (
     exit_code,
 )
 from .types import (
-    Answer,
     Approval,
     ApprovalHandler,
     Completed,
+    Minutes,
     OutputHandler,
     Result,
     SecurityEvent,
@@ -554,18 +554,22 @@ class AsyncSession:
             digest=asked["digest"],
             expires_s=asked["expiresS"],
             session=asked["session"],
+            for_session=asked.get("forSession"),
+            wants=asked.get("wants"),
             part=line.get("part"),
-            rejected=line.get("notTaken"),
+            rejected=asked.get("notTaken"),
         )
-        answer: Answer = "no"
+        answer: Any = "no"
         if self._on_approval is not None:
             try:
                 given = self._on_approval(approval)
                 given = await given if inspect.isawaitable(given) else given
-                if given in ("once", "session", "no"):
-                    answer = given
-                else:
-                    _log.error("an approval is answered with once, session or no, and not with %r", given)
+                answer = _spelled(given)
+                if answer is None:
+                    answer = "no"
+                    _log.error(
+                        "an approval is answered with once, session, Minutes(1 to 1440), no or no_and_stop, and not with %r", given
+                    )
             except Exception:
                 _log.exception("the callback for approvals failed: the answer is no")
         await self._write({"op": "approve", "id": call._number, "approve": answer, **_part(line)})
@@ -600,6 +604,14 @@ class AsyncSession:
 
 def _part(line: Mapping[str, Any]) -> dict[str, Any]:
     return {"part": line["part"]} if line.get("part") is not None else {}
+
+
+def _spelled(answer: Any) -> Any:
+    """An answer on the wire; None for what is no answer."""
+    if isinstance(answer, Minutes):
+        minutes = answer.minutes
+        return {"minutes": minutes} if type(minutes) is int and 1 <= minutes <= 1440 else None
+    return answer if answer in ("once", "session", "no", "no_and_stop") else None
 
 
 def _cut(message: str) -> str:

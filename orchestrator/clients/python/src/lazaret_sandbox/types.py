@@ -7,8 +7,17 @@ from typing import Any, Awaitable, Callable, Literal, Mapping, Union
 
 from .errors import CommandFailed
 
-Answer = Literal["once", "session", "no"]
-"""An answer to an approval: this call, what the same rule asks of this tool from now on, or neither."""
+
+@dataclass(frozen=True)
+class Minutes:
+    """The answer that opens what a call wants to every call, for 1 to 1440 minutes. For a call that wants nothing it is `once`."""
+
+    minutes: int
+
+
+Answer = Union[Literal["once", "session", "no", "no_and_stop"], Minutes]
+"""An answer to an approval: this call, what the question's `session` names from now on, what it wants for some minutes, or neither.
+`no_and_stop` also cancels the session's other calls."""
 
 Risk = Literal["low", "medium", "high"]
 Trust = Literal["guided", "supervised", "autonomous"]
@@ -159,7 +168,11 @@ class Approval:
     """SHA-256 of the call: what an answer is for."""
     expires_s: int
     session: str
-    """What the answer `session` allows: the calls of the `rule`, this `call` again, or only `once`."""
+    """What the answer `session` allows: the calls of the `rule`, this `call` again, what it `wants`, or only `once`."""
+    for_session: str | None = None
+    """That in words; None for `once`."""
+    wants: Mapping[str, Any] | None = None
+    """What a yes additionally opens: `hosts`, `read`, `write`."""
     part: int | None = None
     """The call's place in a batch."""
     rejected: str | None = None

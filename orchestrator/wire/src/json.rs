@@ -1,13 +1,13 @@
 //! The JSON that `session`, `run --json`, `call --json` and other commands write, one object a line. Data from events is already
 //! sanitized.
 
-use crate::CallResult;
-use crate::event::MetadataJson;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use broker_protocol::{Challenge, Failed, Leased, SessionGrant, Wants};
+use broker_protocol::{Failed, Leased, SessionGrant};
 use orchestrator_results::metadata::{Details, Metadata};
 use orchestrator_results::result::error_and_result;
+use orchestrator_session::CallResult;
+use orchestrator_session::event::MetadataJson;
 use orchestrator_text::known::redactor;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -132,56 +132,6 @@ impl<'a> ErrorBody<'a> {
             message: failed.message.as_str().into(),
         }
     }
-}
-
-/// A [`Challenge`] in JSON.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ChallengeJson<'a> {
-    digest: String,
-    rule: &'a str,
-    why: &'a str,
-    risk: &'static str,
-    expires_s: u32,
-    channel: &'static str,
-    /// What the answer "session" allows: calls under the `rule`, this `call` again, what it `wants`, or nothing beyond `once`.
-    session: &'static str,
-    /// The programs that the commands may name which the answer "session" allows, if that is `rule` and the tool runs commands.
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    programs: &'a [String],
-    /// What a yes additionally opens.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    wants: Option<Value>,
-}
-
-impl<'a> From<&'a Challenge> for ChallengeJson<'a> {
-    fn from(challenge: &'a Challenge) -> Self {
-        Self {
-            digest: challenge.digest.to_string(),
-            rule: &challenge.rule,
-            why: &challenge.why,
-            risk: challenge.risk.name(),
-            expires_s: challenge.expires_s,
-            channel: challenge.channel.name(),
-            session: challenge.covers.name(),
-            programs: &challenge.programs,
-            wants: (!challenge.wants.is_empty()).then(|| wants_json(&challenge.wants)),
-        }
-    }
-}
-
-/// What a call wants; each kind only if not empty.
-fn wants_json(wants: &Wants) -> Value {
-    let lists = [
-        ("hosts", &wants.hosts),
-        ("read", &wants.read),
-        ("write", &wants.write),
-    ];
-    let some = lists.into_iter().filter(|(_, list)| !list.is_empty());
-    Value::Object(
-        some.map(|(name, list)| (name.to_owned(), json!(list)))
-            .collect(),
-    )
 }
 
 /// A grant that lasts for a session.
