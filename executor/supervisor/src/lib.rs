@@ -44,6 +44,8 @@ mod tcp;
 mod loopback;
 mod shared_segments;
 mod segment_calls;
+pub mod ipc_objects;
+mod ipc_calls;
 pub mod loopback_line;
 mod terminals;
 mod answer;
