@@ -1,10 +1,13 @@
 //! Makes roots usable again that commands have closed or filled: what a command does may not keep the next session from opening.
 //!
 //! In a central root only commands and Lazaret work, and the user rarely looks. In a project root commands can make any number of files
-//! with protected names that are open when new, such as `.env.1`; of too many, the newest are set aside.
+//! with protected names that are open when new, such as `.env.1`, directories that hold them, and repositories; of too many, the newest
+//! are set aside.
 
+use executor_project::discovery;
 use executor_spec::also_closed::{AlsoClosed, WhyClosed};
-use executor_spec::undo_directory;
+use executor_spec::birth_time::born;
+use executor_spec::undo_directory::{self, QUARANTINE};
 use executor_sys::file::open_without_links;
 use executor_sys::random;
 use nix::errno::Errno;
@@ -14,10 +17,12 @@ use nix::fcntl::{
 use nix::sys::stat::{FchmodatFlags, Mode, fchmod, fchmodat, fstat, fstatat, mkdirat};
 use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
 use policies_guard::{Matcher, WhenNew};
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
+#[cfg(test)]
 use std::fs;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -82,35 +87,85 @@ pub fn set_aside(central: &Path) -> io::Result<AlsoClosed> {
     })
 }
 
-/// Protected files directly in a project root that stay where they are; the newer ones are set aside.
+/// Names directly in a project root that stay where they are, of those that commands may have made; the newer ones are set aside.
 const STAYING: usize = 1024;
 
-/// Moves the newest of the protected files that commands may have made directly in the project root into the quarantine of the central
-/// root, in a directory that nobody can enter. Returns what was done.
+/// Moves the newest of what commands may have made directly in the project root, and what has to be pinned or holds such names, into a
+/// directory that nobody can enter: in the quarantine of the central root, or in one of the project root if that is another file system.
+/// Nothing that was there before the project's first session is moved. Returns what was done.
 ///
 /// # Errors
-/// There are not so many, or they cannot be moved.
+/// There is not so much, or it cannot be moved.
 pub fn set_aside_newest(project: &Path, central: &Path, names: &Matcher) -> io::Result<AlsoClosed> {
-    let may_be_made = |name: &OsStr| {
-        let closings = names.closings(name.as_bytes());
-        !closings.is_empty() && closings.iter().all(|(_, new)| *new == WhenNew::Open)
-    };
-    let entries = fs::read_dir(project)?
-        .flatten()
-        .filter(|entry| may_be_made(&entry.file_name()));
-    let files = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()));
-    let mut paths: Vec<PathBuf> = files.map(|entry| entry.path()).collect();
-    if paths.len() <= STAYING {
-        return Err(io::ErrorKind::InvalidInput.into());
+    let made = may_be_made([project, central], names)?;
+    let newest = made.get(STAYING..).filter(|newest| !newest.is_empty());
+    let newest = newest.ok_or(io::ErrorKind::InvalidInput)?;
+    let from = open_without_links(project)?;
+    let (to, there) = make_holder(&from, project, central)?;
+    for name in newest.iter().filter_map(|path| path.file_name()) {
+        let moved = || renameat2(&from, name, &to, name, RenameFlags::RENAME_NOREPLACE);
+        // A directory is moved by who may write in it.
+        moved().or_else(|errno| match errno {
+            Errno::EACCES => open_to_owner(&from, name).and_then(|()| moved()),
+            errno => Err(errno),
+        })?;
     }
-    paths.sort_by_cached_key(|path| executor_spec::birth_time::born(path));
-    let (from, records) = (
-        open_without_links(project)?,
-        undo_directory::open(central).ok_or(Errno::ENOENT)?,
-    );
+    fchmod(&to, Mode::empty())?;
+    Ok(AlsoClosed {
+        path: project.to_owned(),
+        why: WhyClosed::SetAside(there),
+    })
+}
+
+/// Gives its owner all access to a directory, wherever its name leads by now: not through a link.
+fn open_to_owner(parent: &OwnedFd, name: &OsStr) -> nix::Result<()> {
+    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let directory = openat(parent, name, flags, Mode::empty())?;
+    let path = format!("/proc/self/fd/{}", directory.as_raw_fd());
+    let follow = FchmodatFlags::FollowSymlink;
+    fchmodat(AT_FDCWD, path.as_str(), Mode::S_IRWXU, follow)
+}
+
+/// What has pins, or holds something that has, directly in the project root, where commands may have made it: what stays longest comes
+/// first. That is what holds names that no command may create, as a repository does, and then what is older.
+fn may_be_made([project, central]: [&Path; 2], names: &Matcher) -> io::Result<Vec<PathBuf>> {
+    let found = discovery::discover([project, central], None, None, names, usize::MAX);
+    let found = found.map_err(io::Error::other)?;
+    let is_closed_when_new = |path: &Path| {
+        let closings = names.closings(path.as_os_str().as_bytes());
+        closings.iter().any(|(_, new)| *new != WhenNew::Open)
+    };
+    let mut made: BTreeMap<PathBuf, bool> = BTreeMap::new();
+    for pin in &found.pins {
+        let below = pin.path.strip_prefix(project).ok();
+        let Some((below, first)) = below.and_then(|path| Some((path, path.iter().next()?))) else {
+            continue;
+        };
+        if !is_closed_when_new(Path::new(first)) {
+            *made.entry(project.join(first)).or_default() |= is_closed_when_new(below);
+        }
+    }
+    let first_session = born(&central.join(undo_directory::NAME));
+    let mut made: Vec<(PathBuf, bool)> = made
+        .into_iter()
+        .filter(|(path, _)| born(path) > first_session && !central.starts_with(path))
+        .collect();
+    made.sort_by_cached_key(|(path, holds_closed)| (!holds_closed, born(path)));
+    Ok(made.into_iter().map(|(path, _)| path).collect())
+}
+
+/// Makes the directory for what is set aside, and returns its path too.
+fn make_holder(from: &OwnedFd, project: &Path, central: &Path) -> io::Result<(OwnedFd, PathBuf)> {
+    let records = undo_directory::open(central).ok_or(Errno::ENOENT)?;
+    let (root, records) = if fstat(from)?.st_dev == fstat(&records)?.st_dev {
+        (central, records)
+    } else {
+        undo_directory::make(project);
+        (project, undo_directory::open(project).ok_or(Errno::ENOENT)?)
+    };
     let number = format!("{:016x}", u64::from_le_bytes(random::bytes()?));
-    let holder = Path::new("quarantine").join(&number);
-    match mkdirat(&records, "quarantine", Mode::S_IRWXU) {
+    let holder = Path::new(QUARANTINE).join(number);
+    match mkdirat(&records, QUARANTINE, Mode::S_IRWXU) {
         Ok(()) | Err(Errno::EEXIST) => {}
         Err(errno) => return Err(errno.into()),
     }
@@ -118,27 +173,17 @@ pub fn set_aside_newest(project: &Path, central: &Path, names: &Matcher) -> io::
     let beneath = OpenHow::new()
         .flags(OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC)
         .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS);
-    let to = openat2(&records, &holder, beneath)?;
-    for name in paths
-        .iter()
-        .skip(STAYING)
-        .filter_map(|path| path.file_name())
-    {
-        renameat2(&from, name, &to, name, RenameFlags::RENAME_NOREPLACE)?;
-    }
-    fchmod(&to, Mode::empty())?;
-    let there = central.join(undo_directory::NAME).join(holder);
-    Ok(AlsoClosed {
-        path: project.to_owned(),
-        why: WhyClosed::SetAside(there),
-    })
+    let there = root.join(undo_directory::NAME).join(&holder);
+    Ok((openat2(&records, &holder, beneath)?, there))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use policies_guard::{ProtectedName, Protection};
     use std::fs::Permissions;
     use std::os::unix::fs::PermissionsExt;
+    use std::time::Duration;
 
     #[test]
     fn what_is_set_aside_lies_beside_it_and_the_records_stay() {
@@ -158,6 +203,52 @@ mod tests {
                 && !there.join(".lazaret").exists()
         );
         assert_eq!(there.parent(), Some(folder.as_path()));
+    }
+
+    #[test]
+    fn what_was_there_before_the_first_session_is_not_set_aside() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().canonicalize().unwrap();
+        let [project, central] = ["p", "c"].map(|name| folder.join(name));
+        let make = |name: String| {
+            let path = project.join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "s").unwrap();
+        };
+        // Longer than the tick of a clock by which files are born.
+        let pause = || std::thread::sleep(Duration::from_millis(30));
+        let protect = |(pattern, new): (&str, WhenNew)| ProtectedName {
+            pattern: pattern.into(),
+            protection: Protection::All,
+            new,
+            opens: false,
+            except: vec![],
+            why: String::new(),
+            origin: Default::default(),
+        };
+        let names = [(".env", WhenNew::Open), ("hooks", WhenNew::Closed)].map(protect);
+        let names = Matcher::new(&names).unwrap();
+        (0..3).for_each(|n| make(format!("old{n}/.env")));
+        pause();
+        fs::create_dir_all(central.join(".lazaret")).unwrap();
+        pause();
+        (0..STAYING + 9).for_each(|n| make(format!("new{n}/.env")));
+        pause();
+        make("repository/hooks".to_owned());
+        make("hooks".to_owned());
+        let WhyClosed::SetAside(there) = set_aside_newest(&project, &central, &names).unwrap().why
+        else {
+            panic!()
+        };
+        fs::set_permissions(&there, Permissions::from_mode(0o700)).unwrap();
+        let mut moved: Vec<_> = fs::read_dir(&there).unwrap().flatten().collect();
+        assert_eq!(moved.len(), 10);
+        moved.retain(|entry| !entry.path().join(".env").exists());
+        assert!(moved.is_empty(), "{moved:?}");
+        for name in ["old0", "old2", "repository", "hooks", "new0"] {
+            assert!(project.join(name).exists(), "{name}");
+        }
+        assert!(set_aside_newest(&project, &central, &names).is_err());
     }
 
     #[test]

@@ -48,11 +48,17 @@ pub fn indexes_below(
         let names = answer.index.iter().flatten();
         let files = names.map(|name| root.join(OsStr::from_bytes(&name.path)));
         let files: Vec<PathBuf> = files.collect();
-        // Most indexes have no protected name.
-        if files.is_empty() {
+        // Most indexes have no protected name. One with a name outside is not used, and that name says why.
+        if files.is_empty() || matches!(answer.fault, Some(IndexFault::Outside(_))) {
             return Some(answer);
         }
-        let files = answerer.repository(&of(own), &files)?.files;
+        // Branches and objects lie in the repository's common directory, which a worker gets when it starts.
+        let repository = ProjectRepository {
+            common: common_of(own).to_owned(),
+            ..of(own)
+        };
+        let answerer = answerer_of(root, Some(&repository), (spec, user)).ok()?;
+        let files = answerer.repository(&repository, &files)?.files;
         Some(RepositoryAnswer { files, ..answer })
     };
     let mut all = directories.first().and_then(start);
@@ -72,6 +78,14 @@ pub fn indexes_below(
         .iter()
         .map(|own| ask(own).unwrap_or_else(unreadable))
         .collect()
+}
+
+/// The directory with the branches and objects of a repository: `worktrees/NAME` has those of the directory above.
+fn common_of(own: &Path) -> &Path {
+    let worktrees = own
+        .parent()
+        .filter(|above| above.file_name() == Some(OsStr::new("worktrees")));
+    worktrees.and_then(Path::parent).unwrap_or(own)
 }
 
 /// Starts a worker for questions about the session's project.

@@ -1077,14 +1077,6 @@ fn a_flat_cell_may_do_to_itself_what_it_may_not_do_to_others() {
     for call in [
         libc::SYS_process_madvise,
         libc::SYS_process_mrelease,
-        libc::SYS_semget,
-        libc::SYS_semop,
-        libc::SYS_semtimedop,
-        libc::SYS_semctl,
-        libc::SYS_msgget,
-        libc::SYS_msgsnd,
-        libc::SYS_msgrcv,
-        libc::SYS_msgctl,
         libc::SYS_mq_open,
         libc::SYS_mq_unlink,
         libc::SYS_mq_timedsend,
@@ -1095,8 +1087,29 @@ fn a_flat_cell_may_do_to_itself_what_it_may_not_do_to_others() {
         flat.check(call, &[], EPERM);
         cell.check(call, &[], Allow);
     }
-    for call in [libc::SYS_shmget, libc::SYS_shmat, libc::SYS_shmctl] {
+    for call in [
+        libc::SYS_shmget,
+        libc::SYS_shmat,
+        libc::SYS_shmctl,
+        libc::SYS_semget,
+        libc::SYS_semctl,
+        libc::SYS_msgget,
+        libc::SYS_msgctl,
+    ] {
         flat_program().check(call, &[], Answer::Supervised);
+        flat.check(call, &[], Allow);
+        cell.check(call, &[], Allow);
+    }
+    // What is done with the machine's objects: who has nobody to ask cannot do it at all.
+    for call in [
+        libc::SYS_semop,
+        libc::SYS_semtimedop,
+        libc::SYS_msgsnd,
+        libc::SYS_msgrcv,
+    ] {
+        flat_program().check(call, &[], Answer::Supervised);
+        flat.check(call, &[], Answer::Supervised);
+        cell.check(call, &[], Allow);
     }
     flat.check(libc::SYS_kill, &[77, 9], Allow);
 }

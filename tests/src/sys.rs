@@ -144,6 +144,66 @@ impl Drop for SharedSegment {
     }
 }
 
+/// A set of one System V semaphore, with the value 1, and a queue with one message, under the same key; removed with the value.
+#[derive(Debug)]
+pub struct IpcPair {
+    pub key: i32,
+    pub semaphores: i32,
+    pub queue: i32,
+}
+
+impl IpcPair {
+    /// Creates both with the first key from `from` on that neither uses, for every user.
+    pub fn make(from: i32) -> io::Result<Self> {
+        const FLAGS: i32 = libc::IPC_CREAT | libc::IPC_EXCL | 0o666;
+        for key in from.. {
+            // SAFETY: both calls take plain numbers.
+            let (semaphores, queue) =
+                unsafe { (libc::semget(key, 1, FLAGS), libc::msgget(key, FLAGS)) };
+            let error = io::Error::last_os_error();
+            let made = Self {
+                key,
+                semaphores,
+                queue,
+            };
+            if semaphores >= 0 && queue >= 0 {
+                made.fill()?;
+                return Ok(made);
+            }
+            drop(made);
+            if error.kind() != io::ErrorKind::AlreadyExists {
+                return Err(error);
+            }
+        }
+        Err(io::Error::from(io::ErrorKind::AlreadyExists))
+    }
+
+    fn fill(&self) -> io::Result<()> {
+        let message = [1_u64, u64::from_le_bytes(*b"original")];
+        // SAFETY: SETVAL takes a number; the message lives for the call, and its eight bytes follow its type.
+        let results = unsafe {
+            [
+                libc::semctl(self.semaphores, 0, libc::SETVAL, 1),
+                libc::msgsnd(self.queue, message.as_ptr().cast(), 8, libc::IPC_NOWAIT),
+            ]
+        };
+        if results == [0, 0] {
+            return Ok(());
+        }
+        Err(io::Error::last_os_error())
+    }
+}
+
+impl Drop for IpcPair {
+    fn drop(&mut self) {
+        // SAFETY: IPC_RMID ignores what comes after it; a number below 0 is no object's.
+        unsafe {
+            libc::semctl(self.semaphores, 0, libc::IPC_RMID);
+            libc::msgctl(self.queue, libc::IPC_RMID, std::ptr::null_mut());
+        }
+    }
+}
+
 /// A connected pair that, to each end, appears to be made by user `uid` of group `gid`. Needs root if that is another user.
 pub fn socket_pair_of(uid: u32, gid: u32) -> io::Result<(UnixStream, UnixStream)> {
     const SAME: libc::uid_t = u32::MAX;

@@ -5,7 +5,7 @@ use crate::kept_world::KeptWorld;
 use broker_protocol::Tier;
 use lazaret_tests::process::{self, until};
 use lazaret_tests::programs;
-use lazaret_tests::{LIMIT, Place, Session, World, place_test, run};
+use lazaret_tests::{LIMIT, Place, Session, User, World, place_test, run};
 use serde_json::json;
 use std::ffi::OsString;
 use std::fs;
@@ -265,6 +265,54 @@ fn many_protected_names_in_the_project_root_open_a_session(place: Place) {
     assert!(opened.text().starts_with("opens"), "{}", opened.errors());
     assert!(!opened.text().contains(&world.canary));
     assert_eq!(world.get(".env"), world.canary.as_bytes());
+}
+
+place_test!(many_directories_with_secrets_open_a_session);
+/// Each needs a mount of its own, because it lies in the root itself.
+fn many_directories_with_secrets_open_a_session(place: Place) {
+    let world = World::new(place);
+    world.put(".env", &world.canary);
+    let script = "python3 -c '
+import os
+for n in range(5000): os.mkdir(f\"d{n}\"); open(f\"d{n}/.env\", \"w\").close()'; ls | wc -l";
+    let made = world.in_cell(script);
+    assert_eq!(made.text().trim(), "5000", "the control: {}", made.errors());
+    // What the user has replaced is no command's any more.
+    for name in ["d0/.env", "d4999/.env"] {
+        world.put(name, &world.canary);
+    }
+    let opened = world.in_cell("echo opens; cat .env d0/.env d4999/.env; ls d0 && touch d0/x");
+    let said = opened.text();
+    assert!(said.starts_with("opens"), "{}", opened.errors());
+    assert!(!said.contains(&world.canary), "{said}");
+    assert!(world.project.join("d0/x").exists(), "{}", opened.errors());
+}
+
+place_test!(many_closed_directories_open_a_session);
+/// More than there may be mounts, which no secret of the user's leaves its place for.
+fn many_closed_directories_open_a_session(place: Place) {
+    let world = World::new(place);
+    world.put(".env", &world.canary);
+    world.put("src/.env", &world.canary);
+    let script =
+        "python3 -c 'import os; [os.mkdir(f\"d{n}\", 0) for n in range(17000)]'; ls | wc -l";
+    let made = world.in_cell(script);
+    assert_eq!(
+        made.text().trim(),
+        "17001",
+        "the control: {}",
+        made.errors()
+    );
+    let mut session = Session::open(&world);
+    let said = session.bash("cat .env src/.env; ls src").result.to_string();
+    assert!(!said.contains(&world.canary), "{said}");
+    for name in [".env", "src/.env"] {
+        assert_eq!(world.get(name), world.canary.as_bytes(), "{name}");
+    }
+    // Root lists them, and the flat tier needs no mounts.
+    let is_set_aside = place.tier == Tier::Namespaced && place.user == User::Ordinary;
+    let notice = session.ready["alsoClosed"][0].to_string();
+    assert_eq!(notice.contains("quarantine"), is_set_aside, "{notice}");
 }
 
 place_test!(many_locks_are_one_finding);

@@ -3,7 +3,7 @@
 
 use broker_protocol::{Bash, Open, Request, Tier};
 use lazaret_tests::process::{self, until};
-use lazaret_tests::sys::SharedSegment;
+use lazaret_tests::sys::{IpcPair, SharedSegment};
 use lazaret_tests::wire::{Broker, opening, shell};
 use lazaret_tests::{LIMIT, Place, Session, User, World, place_test, run};
 use serde_json::{Value, json};
@@ -357,6 +357,189 @@ fn system_v_memory_ends_with_its_call(place: Place) {
     // What a call may have is bounded: nobody has all of it mapped.
     let many = "python3 segments.py many 0";
     assert_eq!(session.bash(many).success(), "[64, 1] 28 28\n");
+}
+
+/// Uses semaphores and message queues of System V, as its first word says.
+const OBJECTS: &str = r#"
+import ctypes, errno, json, os, signal, struct, sys, time
+libc = ctypes.CDLL(None, use_errno=True); libc.msgrcv.restype = ctypes.c_ssize_t
+def ok(result):
+    if result == -1: raise OSError(ctypes.get_errno(), 'refused')
+    return result
+def tried(call):
+    try: return f'GOT {call()}'
+    except OSError as e: return e.errno
+def operations(*all): return b''.join(struct.pack('HhH', *one) for one in all), len(all)
+def operate(id, *all): return ok(libc.semop(id, *operations(*all)))
+def timed(id, seconds, *all): return ok(libc.semtimedop(id, *operations(*all), struct.pack('qq', 0, int(seconds * 1e9))))
+def semaphores(id, command, argument=0, which=0): return ok(libc.semctl(id, which, command, ctypes.c_void_p(argument)))
+def queue(id, command, buffer=None): return ok(libc.msgctl(id, command, buffer))
+def send(id, kind, text): return ok(libc.msgsnd(id, struct.pack('q', kind) + text, ctypes.c_size_t(len(text)), 0o4000))
+def receive(id, kind, flags=0):
+    buffer = ctypes.create_string_buffer(8 + 100)
+    length = ok(libc.msgrcv(id, buffer, ctypes.c_size_t(100), ctypes.c_long(kind), flags)); return buffer.raw[8:8 + length]
+def room(): return ctypes.create_string_buffer(200)
+def at(buffer): return ctypes.addressof(buffer)
+def child(work):
+    pid = os.fork()
+    if pid == 0:
+        try: work(); os._exit(0)
+        except BaseException: os._exit(9)
+    return pid
+def ended(pid): return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+def waiting(id):
+    while semaphores(id, 14) == 0: time.sleep(0.01)
+NEW = 0o3600
+what = sys.argv[1]
+if what == 'look':
+    state = room(); queue(int(sys.argv[3]), 2, state)
+    print(semaphores(int(sys.argv[2]), 12), struct.unpack_from('Q', state, 80)[0])
+elif what == 'reach':
+    key, set, list = map(int, sys.argv[2:]); state, values = room(), room(); place = lambda id: id % 32768
+    print(json.dumps([tried(one) for one in (
+        lambda: ok(libc.semget(key, 0, 0)), lambda: ok(libc.semget(key, 1, 0)), lambda: ok(libc.msgget(key, 0)),
+        lambda: semaphores(set, 2, at(state)), lambda: semaphores(set, 1, at(state)), lambda: semaphores(set, 11), lambda: semaphores(set, 12), lambda: semaphores(set, 13, at(values)),
+        lambda: semaphores(set, 14), lambda: semaphores(set, 15), lambda: semaphores(set, 16, 7), lambda: semaphores(set, 17, at(values)),
+        lambda: semaphores(place(set), 18, at(state)), lambda: semaphores(place(set), 20, at(state)), lambda: semaphores(0, 19, at(state)), lambda: semaphores(0, 3, at(state)),
+        lambda: operate(set, (0, 3, 0)), lambda: timed(set, 0.1, (0, 3, 0)),
+        lambda: queue(list, 2, state), lambda: queue(list, 1, state), lambda: queue(place(list), 11, state), lambda: queue(place(list), 13, state), lambda: queue(0, 12, state), lambda: queue(0, 3, state),
+        lambda: send(list, 1, b'changed'), lambda: receive(list, 0, 0o4000), lambda: semaphores(set, 0), lambda: queue(list, 0))]))
+elif what == 'use':
+    key = int(sys.argv[2])
+    set = ok(libc.semget(key, 2, NEW)); assert ok(libc.semget(key, 1, 0)) == set and tried(lambda: ok(libc.semget(key, 1, NEW))) == errno.EEXIST
+    list = ok(libc.msgget(key, NEW)); assert ok(libc.msgget(key, 0)) == list
+    state = room(); semaphores(set, 2, at(state)); assert state.raw[:4] == struct.pack('i', key)
+    queue(list, 2, state); assert state.raw[:4] == struct.pack('i', key)
+    values = ctypes.create_string_buffer(struct.pack('HH', 0, 5)); semaphores(set, 17, at(values)); assert semaphores(set, 12, 0, 1) == 5
+    # Waits for another process, and both at once.
+    pid = child(lambda: operate(set, (0, -1, 0), (1, -5, 0))); waiting(set); operate(set, (0, 1, 0)); assert ended(pid) == 0
+    assert semaphores(set, 12, 0, 0) == 0 and semaphores(set, 12, 0, 1) == 0 and semaphores(set, 11) == pid
+    assert tried(lambda: timed(set, 0.05, (0, -1, 0))) == errno.EAGAIN
+    # What a killed process has done is undone.
+    def die(): operate(set, (0, 1, 0o10000)); os.kill(os.getpid(), 9)
+    assert ended(child(die)) == -9 and semaphores(set, 12) == 0
+    pid = child(lambda: (send(list, 2, receive(list, 1) + b' back')))
+    send(list, 1, b'there'); assert receive(list, 2) == b'there back' and ended(pid) == 0
+    # A signal ends the wait.
+    def rings(): signal.signal(signal.SIGALRM, lambda *_: os._exit(7)); signal.setitimer(signal.ITIMER_REAL, 0.1); receive(list, 1)
+    assert ended(child(rings)) == 7
+    def removed(): assert tried(lambda: operate(set, (0, -1, 0))) == errno.EIDRM
+    pid = child(removed); waiting(set); semaphores(set, 0); assert ended(pid) == 0
+    queue(list, 0); assert tried(lambda: ok(libc.msgget(key, 0))) == tried(lambda: ok(libc.semget(key, 0, 0))) == errno.ENOENT
+    assert tried(lambda: operate(set, (0, 1, 0))) == tried(lambda: send(list, 1, b'')) == errno.EINVAL; print('ok')
+elif what == 'many':
+    def until_full(make):
+        made = []
+        try:
+            while True: made.append(make())
+        except OSError as e: return made, e.errno
+    sets, first = until_full(lambda: ok(libc.semget(0, 1, NEW))); lists, second = until_full(lambda: ok(libc.msgget(0, NEW)))
+    [semaphores(id, 0) for id in sets]; large, third = until_full(lambda: ok(libc.semget(0, 3000, NEW)))
+    print(len(sets), first, len(lists), second, len(large), third)
+elif what == 'hold':
+    made = ok(libc.semget(0, int(sys.argv[2]), NEW)), ok(libc.msgget(0, NEW)); send(made[1], 1, b'')
+    open('id.new', 'w').write('%d %d' % made); os.rename('id.new', 'id'); time.sleep(300)
+"#;
+
+place_test!(a_call_has_semaphores_and_queues_of_its_own);
+fn a_call_has_semaphores_and_queues_of_its_own(place: Place) {
+    let world = World::new(place);
+    world.put("objects.py", OBJECTS);
+    let reach = |pair: &IpcPair| {
+        let IpcPair {
+            key,
+            semaphores,
+            queue,
+        } = pair;
+        format!("python3 objects.py reach {key} {semaphores} {queue}")
+    };
+    let list = |text: String| -> Vec<Value> {
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+    };
+    let got = |answers: &[Value]| answers.iter().filter(|answer| answer.is_string()).count();
+    // The control: outside, another process finds, reads, lists, changes and removes them.
+    let control = IpcPair::make(1_200_000_000).unwrap();
+    let outside = list(world.on_host(&reach(&control)).success());
+    // Only whoever has made them changes their owner.
+    let may_set = outside.len() - if place.user == User::Root { 0 } else { 4 };
+    assert!(got(&outside) >= may_set, "{outside:?}");
+    let theirs = IpcPair::make(1_300_000_000).unwrap();
+    let inside = list(world.in_cell(&reach(&theirs)).success());
+    // In a namespace of its own, the kernel tells limits and counts of that.
+    let counts = [14, 15, 22, 23];
+    for (at, answer) in inside.iter().enumerate() {
+        let is_count = place.tier == Tier::Namespaced && counts.contains(&at);
+        let errno = if at < 3 { libc::ENOENT } else { libc::EINVAL };
+        assert!(is_count || *answer == errno, "{at}: {inside:?}");
+    }
+    let look = format!(
+        "python3 objects.py look {} {}",
+        theirs.semaphores, theirs.queue
+    );
+    assert_eq!(world.on_host(&look).success(), "1 1\n");
+    let used = format!("python3 objects.py use {}", theirs.key);
+    let used = world.in_cell(&used);
+    assert_eq!(used.success(), "ok\n", "{}", used.errors());
+    let free = format!("python3 objects.py use {}", theirs.key);
+    drop(theirs);
+    assert_eq!(world.on_host(&free).success(), "ok\n", "the control");
+}
+
+/// Whether the machine has a set of this many semaphores, and a queue with this number.
+fn has_objects(count: u32, queue: &str) -> [bool; 2] {
+    [("sem", 3, count.to_string()), ("msg", 1, queue.to_owned())].map(|(kind, at, value)| {
+        let all = std::fs::read_to_string(format!("/proc/sysvipc/{kind}")).unwrap();
+        all.lines()
+            .any(|line| line.split_whitespace().nth(at) == Some(&value))
+    })
+}
+
+place_test!(semaphores_and_queues_end_with_their_call, flat_only);
+fn semaphores_and_queues_end_with_their_call(place: Place) {
+    let world = World::new(place);
+    world.put("objects.py", OBJECTS);
+    let count = 1000 + std::process::id() % 1000 * 2 + u32::from(place.user == User::Root);
+    let hold = format!("python3 objects.py hold {count}");
+    let mut other = Session::open(&world);
+    let start = || {
+        let _ = std::fs::remove_file(world.project.join("id"));
+        let mut session = Session::open(&world);
+        let call = json!({"command": hold, "background": true});
+        session.call("bash", call).success();
+        assert!(until(LIMIT, || world.project.join("id").exists()));
+        let ids = String::from_utf8(world.get("id")).unwrap();
+        let (set, queue) = ids.split_once(' ').unwrap();
+        assert_eq!(has_objects(count, queue), [true, true]);
+        let reach = format!("python3 objects.py reach 5 {set} {queue}");
+        (session, queue.to_owned(), reach)
+    };
+    // Another session, and another call of its own.
+    let (mut holder, queue, reach) = start();
+    for session in [&mut other, &mut holder] {
+        let said = session.bash(&reach).success().to_owned();
+        assert!(!said.contains("GOT"), "{said}");
+    }
+    assert_eq!(has_objects(count, &queue), [true, true]);
+    holder.call("background_kill", json!({"id": 1})).success();
+    assert_eq!(has_objects(count, &queue), [false, false]);
+    // However it ends: its first process is killed, its client, its broker, its warden, or both. Names have 15 bytes.
+    for killed in [
+        &["lazaret-cell"][..],
+        &["lazaret"],
+        &["lazaret-executo"],
+        &["lazaret-warden"],
+        &["lazaret-executo", "lazaret-warden"],
+    ] {
+        let (holder, queue, _) = start();
+        let processes = process::tree(holder.pid()).into_iter();
+        processes
+            .filter(|process| killed.contains(&process.name.as_str()))
+            .for_each(|process| process.kill());
+        let gone = until(LIMIT, || has_objects(count, &queue) == [false, false]);
+        assert!(gone, "{killed:?}");
+    }
+    let many = "python3 objects.py many";
+    assert_eq!(other.bash(many).success(), "64 28 16 28 1 28\n");
 }
 
 /// Asks for interfaces by requests on a socket of UDP, and what else it can do.

@@ -253,3 +253,36 @@ fn an_index_that_was_never_readable_is_named_once(place: Place) {
     let later = session.bash("echo 2 > f; git add f").result.to_string();
     assert!(!later.contains("cannot read all"), "{later}");
 }
+
+place_test!(an_index_with_many_protected_names_is_not_called_new);
+/// Elsewhere than in the project's repository: names that the last commit has are none that a command has added.
+fn an_index_with_many_protected_names_is_not_called_new(place: Place) {
+    let world = self::world(place);
+    on_host(
+        &world,
+        "cd sub; o=$(echo x | git hash-object -w --stdin); for n in $(seq 1100); do printf '100644 %s\\t.env.%s\\n' $o $n; done |
+         git update-index --index-info; git commit -qm many",
+    );
+    let mut session = Session::open(&world);
+    let commit = "cd sub; echo 3 > f; git add f; git commit -qm 3";
+    let said = session.bash(commit).result.to_string();
+    assert!(!said.contains("the last commit has not"), "{said}");
+    assert!(said.contains("the first 1024 were compared"), "{said}");
+    let later = session.bash("cd sub; echo 4 > f; git add f").result;
+    assert!(!later.to_string().contains("were compared"), "{later}");
+}
+
+place_test!(an_index_with_an_absolute_name_is_named_by_it);
+fn an_index_with_an_absolute_name_is_named_by_it(place: Place) {
+    let world = self::world(place);
+    let mut session = Session::open(&world);
+    let add = ADDED.replace(",.env", ",Qetc/.env");
+    let attack = format!(
+        r#"D=sub/.git; {add}; python3 -c '
+import hashlib
+old = open("sub/.git/index", "rb").read()[:-20]; new = old.replace(b"Qetc/.env", b"/etc/.env"); assert old != new
+open("sub/.git/index", "wb").write(new + hashlib.sha1(new).digest())'"#
+    );
+    let said = session.bash(&attack).result.to_string();
+    assert!(said.contains("contains the name `/etc/.env`"), "{said}");
+}

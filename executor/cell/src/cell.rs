@@ -23,6 +23,7 @@ use executor_spec::refusals::Refusals;
 use executor_spec::sandbox::SandboxSpec;
 use executor_supervisor::AccessRules;
 use executor_supervisor::Supervisor;
+use executor_supervisor::ipc_objects::IpcRecord;
 use executor_supervisor::loopback_line::LoopbackLine;
 use executor_sys::idle::IdleTrim;
 use executor_sys::message;
@@ -42,6 +43,7 @@ use serde_bytes::ByteBuf;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
+use std::rc::Rc;
 
 /// Calls that one first process serves in sequence. Creating one costs about 0.6 ms of CPU time:
 /// with this many, a hundredth of that per call; more would gain nothing.
@@ -61,9 +63,10 @@ pub fn run(
     rules: Result<&SessionRules, SetupError>,
     socket: &OwnedFd,
     line: Option<&LoopbackLine>,
+    record: Option<IpcRecord>,
     nnp: NoNewPrivileges,
 ) -> ! {
-    let prepared = rules.and_then(|rules| Slot::prepare(spec, rules, socket, line, nnp));
+    let prepared = rules.and_then(|rules| Slot::prepare(spec, rules, socket, line, record, nnp));
     if let Err(error) = prepared.and_then(|slot| slot.serve()) {
         let errno = error.source.raw_os_error().unwrap_or(libc::EPERM);
         let end = End::Unconfined {
@@ -89,6 +92,8 @@ struct Slot<'a> {
     /// Receives the broker's orders and signals.
     socket: &'a OwnedFd,
     line: Option<&'a LoopbackLine>,
+    /// Names what the warden removes if this process is killed.
+    record: Option<Rc<IpcRecord>>,
     access: Option<&'a AccessRules>,
     spawner: Spawner<'a>,
     child_ends: SignalFd,
@@ -165,6 +170,7 @@ impl<'a> Slot<'a> {
         rules: &'a SessionRules,
         socket: &'a OwnedFd,
         line: Option<&'a LoopbackLine>,
+        record: Option<IpcRecord>,
         nnp: NoNewPrivileges,
     ) -> Result<Self, SetupError> {
         let step = || "prepare the cell".to_owned();
@@ -193,6 +199,7 @@ impl<'a> Slot<'a> {
             .chain(confined.program_ruleset())
             .chain(supervisors)
             .chain(line.map(LoopbackLine::descriptor))
+            .chain(record.as_ref().map(IpcRecord::descriptor))
             .collect();
         descriptors::keep_only(&kept, spec.ablation.descriptors())?;
         drop(kept);
@@ -203,6 +210,7 @@ impl<'a> Slot<'a> {
         let slot = Self {
             socket,
             line,
+            record: record.map(Rc::new),
             access,
             spawner,
             child_ends,
@@ -306,7 +314,9 @@ impl<'a> Slot<'a> {
             .at(Layer::ProtectedNames, step)?;
         let supervised = self.access.zip(listener);
         let supervisor = supervised
-            .map(|(rules, listener)| Supervisor::new(rules, self.line, listener))
+            .map(|(rules, listener)| {
+                Supervisor::new(rules, self.line, self.record.clone(), listener)
+            })
             .transpose();
         let supervisor = supervisor.at(Layer::ProtectedNames, step)?;
         let (refusals, used) = (Refusals::default(), CpuAndMemory::default());

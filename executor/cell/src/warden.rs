@@ -19,6 +19,7 @@ use executor_spec::sandbox::SandboxSpec;
 use executor_spec::undo_directory;
 use executor_spec::warden_message::{READY, RELAY, WardenMessage, WardenRequest};
 use executor_supervisor::AccessRules;
+use executor_supervisor::ipc_objects::{IpcRecord, IpcRecords};
 use executor_supervisor::loopback_line::{LoopbackLine, LoopbackSwitch};
 use executor_supervisor::pty::PtyMaker;
 use executor_sys::idle::IdleTrim;
@@ -47,10 +48,12 @@ const LAST_KILL: Duration = Duration::from_secs(10);
 pub fn run(spec: &SandboxSpec, socket: &OwnedFd, uid: Uid, gid: Gid) -> ! {
     // Done once, for every process of the session.
     process::default_other_signals();
-    let served = serve(spec, socket, uid, gid);
+    let mut records = IpcRecords::default();
+    let served = serve(spec, socket, (uid, gid), &mut records);
     if !spec.has(Layer::PidNamespace) {
         children::end_by_themselves(Instant::now() + LAST_SWEEP);
         children::end_all(Instant::now() + LAST_KILL);
+        records.end_all();
     }
     spec.scratch.remove();
     if let Err(error) = &served {
@@ -60,7 +63,12 @@ pub fn run(spec: &SandboxSpec, socket: &OwnedFd, uid: Uid, gid: Gid) -> ! {
     exit(i32::from(served.is_err()))
 }
 
-fn serve(spec: &SandboxSpec, socket: &OwnedFd, uid: Uid, gid: Gid) -> Result<(), SetupError> {
+fn serve(
+    spec: &SandboxSpec,
+    socket: &OwnedFd,
+    (uid, gid): (Uid, Gid),
+    records: &mut IpcRecords,
+) -> Result<(), SetupError> {
     let directories = spec
         .found()
         .directories
@@ -101,6 +109,7 @@ fn serve(spec: &SandboxSpec, socket: &OwnedFd, uid: Uid, gid: Gid) -> Result<(),
         ptys,
         loopback: (spec.is_supervised() && !spec.has(Layer::NetworkNamespace))
             .then(LoopbackSwitch::default),
+        records,
         nnp,
         socket,
         child_ends,
@@ -168,6 +177,8 @@ struct WardenLoop<'a> {
     ptys: Option<PtyMaker>,
     /// Connects cells to each other, if they have no network namespace.
     loopback: Option<LoopbackSwitch>,
+    /// What cells have made of System V's objects, if they use those of the machine.
+    records: &'a mut IpcRecords,
     nnp: NoNewPrivileges,
     socket: &'a OwnedFd,
     child_ends: SignalFd,
@@ -230,12 +241,19 @@ impl WardenLoop<'_> {
         let line = self.loopback.is_some().then(message::pair).transpose();
         let line = line.at(Part::Processes, || "socketpair".into())?;
         let (their_line, our_line) = line.unzip();
+        let record = (!self.spec.has(Layer::IpcNamespace)).then(IpcRecord::new);
+        let record = record
+            .transpose()
+            .at(Part::Processes, || "memfd_create".into())?;
         let flags = namespaces::cell_flags(self.spec.layers);
         match process::fork(flags).at(Part::Processes, || "fork".into())? {
             Fork::Parent(child) => {
                 self.cells.push(child.pid);
                 for (switch, line) in self.loopback.iter_mut().zip(their_line) {
                     switch.add(child.pid, line);
+                }
+                if let Some(record) = record {
+                    self.records.add(child.pid, record);
                 }
                 let fds = [theirs.as_fd(), child.pidfd.as_fd()];
                 send(self.socket, &[kind as u8], &fds)
@@ -249,7 +267,7 @@ impl WardenLoop<'_> {
                 };
                 let line = our_line.map(LoopbackLine::new);
                 let rules = leased.map(|()| &self.rules);
-                cell::run(self.spec, rules, &ours, line.as_ref(), self.nnp)
+                cell::run(self.spec, rules, &ours, line.as_ref(), record, self.nnp)
             }
         }
     }
@@ -280,6 +298,7 @@ impl WardenLoop<'_> {
                 self.cells.retain(|cell| *cell != change.pid);
                 let switch = self.loopback.iter_mut();
                 switch.for_each(|switch| switch.remove(change.pid));
+                self.records.end(change.pid);
             }
         }
         if !self.spec.has(Layer::PidNamespace) {

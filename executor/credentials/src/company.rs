@@ -108,6 +108,12 @@ impl Company {
                 })?
             }
         };
+        if let Some(more @ 1..) = direct.len().checked_sub(limit::DIRECT_PLACES) {
+            self.notices.push(format!(
+                "NO_PROXY and `no_proxy`: only the first {} hosts and networks count, so the proxy is used for the other {more}",
+                limit::DIRECT_PLACES
+            ));
+        }
         direct.truncate(limit::DIRECT_PLACES);
         let login = settings.login.as_ref();
         let login = login.map(|from| Source::of(from, owner)).transpose();
@@ -332,6 +338,28 @@ mod tests {
         assert!(
             why.contains("https_proxy") && why.contains("proxy_from") && !why.contains("u:p"),
             "{why}"
+        );
+    }
+
+    #[test]
+    fn hosts_without_the_proxy_beyond_the_bound_are_named() {
+        let company = |count: usize| {
+            let hosts: Vec<String> = (0..count).map(|n| format!("h{n}.corp")).collect();
+            let variables = [
+                ("HTTPS_PROXY", "http://proxy.corp:3128"),
+                ("NO_PROXY", &*hosts.join(",")),
+            ];
+            world(&variables).proxy(None).unwrap()
+        };
+        let all = company(limit::DIRECT_PLACES);
+        assert!(all.notices.is_empty(), "{:?}", all.notices);
+        let company = company(limit::DIRECT_PLACES + 3);
+        let direct = company.proxy.unwrap().direct;
+        assert_eq!(direct.len(), limit::DIRECT_PLACES);
+        assert!(
+            matches!(&*company.notices, [one] if one.ends_with("the other 3")),
+            "{:?}",
+            company.notices
         );
     }
 

@@ -232,7 +232,7 @@ fn lost(layer: Layer) -> &'static str {
         Layer::NetworkNamespace => {
             "TCP reaches the session's own servers only, on the machine's loopback; the only other sockets are Unix streams by paths inside the zones"
         }
-        Layer::IpcNamespace => "of System V IPC only shared memory of the call's own is open",
+        Layer::IpcNamespace => "of System V IPC only objects of the call's own are open",
         Layer::UtsNamespace => "the host's name is visible",
         Layer::CgroupNamespace => "the host's cgroup paths are visible",
         Layer::ProtectedNames => {

@@ -57,6 +57,7 @@ pub fn open_created_files(
         let (secrets_now, open, tainted) =
             TrackedSecrets::open(spec, repository, memory, files, ask);
         tracked = Some(secrets_now);
+        let mut released = BTreeMap::new();
         for path in open {
             let Ok((file, metadata)) = inspect(&path) else {
                 continue;
@@ -66,9 +67,10 @@ pub fn open_created_files(
                 .get(&path)
                 .is_some_and(|before| state(before) == state(&metadata));
             if same && created.add(&file).is_ok() {
-                found.release(&path, (metadata.dev(), metadata.ino()));
+                released.insert(path, (metadata.dev(), metadata.ino()));
             }
         }
+        found.release(&released);
         let why = || WhyClosed::Tracked(record_path(&spec.central));
         found.also_closed.extend(
             tainted

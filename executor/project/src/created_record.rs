@@ -10,11 +10,12 @@ use crate::protected::Discovery;
 use crate::record_file;
 use broker_protocol::{Digest, frame};
 use executor_spec::created::CreatedFiles;
+use executor_spec::protected_objects::ObjectId;
 use executor_spec::sandbox::Rooted;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
 use policies_guard::{Matcher, WhenNew};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
@@ -73,11 +74,12 @@ impl CreatedRecord {
     ) -> io::Result<(OwnedFd, Self)> {
         let committed = created.count();
         let directory = record_file::directory(spec);
-        let mut known = BTreeMap::new();
+        let (mut known, mut released) = (BTreeMap::new(), BTreeMap::new());
+        let named: BTreeSet<&Path> = found.named.iter().map(PathBuf::as_path).collect();
         for entry in directory.iter().flat_map(read) {
             let path = spec.project.join(OsStr::from_bytes(&entry.path));
             let still = |path: &PathBuf| {
-                found.named.contains(path)
+                named.contains(path.as_path())
                     && Entry::of(path, &spec.project, &spec.policy.matcher).as_ref() == Some(&entry)
             };
             if let Some((file, metadata)) = Some(&path)
@@ -85,10 +87,11 @@ impl CreatedRecord {
                 .and_then(|path| inspect(path).ok())
                 && created.add(file).is_ok()
             {
-                release(found, &path);
+                release(&path, &mut released);
                 known.insert(path, (entry, state(&metadata)));
             }
         }
+        found.release(&released);
         let memory = created.memory()?;
         let seen = created.count();
         Ok((
@@ -135,7 +138,7 @@ impl CreatedRecord {
             return;
         };
         self.is_slow = begun.elapsed() > SLOW;
-        let made: Vec<Vec<u8>> = self.created.identities().skip(self.committed).collect();
+        let made: BTreeSet<Vec<u8>> = self.created.identities().skip(self.committed).collect();
         let mut entries = BTreeMap::new();
         self.known.clear();
         for path in found
@@ -156,7 +159,7 @@ impl CreatedRecord {
         // Entries of a concurrent session.
         let others = read(directory)
             .into_iter()
-            .filter(|entry| made.iter().all(|made| *made != entry.identity));
+            .filter(|entry| !made.contains(&entry.identity));
         for entry in others {
             entries.entry(entry.path.clone()).or_insert(entry);
         }
@@ -243,14 +246,13 @@ pub fn read_short(path: &Path, max: u64) -> Option<Vec<u8>> {
     (metadata.is_file() && bytes.len() as u64 <= max).then_some(bytes)
 }
 
-/// Removes `path`, and what is below it, from what is closed.
-fn release(found: &mut Discovery, path: &Path) {
+/// Adds `path`, and what is below it, to what is closed no more.
+fn release(path: &Path, released: &mut BTreeMap<PathBuf, ObjectId>) {
     let mut left = vec![path.to_owned()];
     while let Some(path) = left.pop() {
         let Ok((_, metadata)) = inspect(&path) else {
             continue;
         };
-        found.release(&path, (metadata.dev(), metadata.ino()));
         if metadata.is_dir() {
             left.extend(
                 fs::read_dir(&path)
@@ -260,6 +262,7 @@ fn release(found: &mut Discovery, path: &Path) {
                     .map(|entry| entry.path()),
             );
         }
+        released.insert(path, (metadata.dev(), metadata.ino()));
     }
 }
 

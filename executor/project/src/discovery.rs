@@ -16,7 +16,7 @@ use executor_spec::also_closed::{AlsoClosed, WhyClosed};
 use executor_spec::known_directories::KnownDirectories;
 use executor_spec::linked_repository::LinkedRepository;
 use executor_spec::packages::is_in_packages;
-use executor_spec::pins::{Overflow, PinMode, Pins};
+use executor_spec::pins::{Overflow, PINS_MAX, PinMode, Pins, ROOT_PINS_MAX};
 use executor_spec::protected_objects::{Alias, ObjectId, ProtectedObject, ProtectedObjects};
 use executor_spec::undo_directory;
 use executor_sys::stale_temporaries;
@@ -280,13 +280,20 @@ impl<'a> Search<'a> {
             ..
         } = self;
         directories.sort();
-        let finished = pins.finish(&zones, central, max);
+        let root_max = match max {
+            PINS_MAX => ROOT_PINS_MAX,
+            max => max,
+        };
+        let finished = pins.finish(&zones, central, (max, root_max));
         let (pins, closed) =
             finished.map_err(|Overflow { path }| match path.parent() == Some(central) {
                 true if !is_lease => ProtectError::CentralTooLarge {
                     central: central.to_owned(),
                 },
-                _ => ProtectError::TooMany { max, path },
+                _ => ProtectError::TooMany {
+                    max: root_max,
+                    path,
+                },
             })?;
         let over_bound = |(path, first)| AlsoClosed {
             path,
@@ -559,6 +566,12 @@ impl<'a> Search<'a> {
         }
         if let Some(protection) = pinned {
             self.pins.add(path.clone(), mode(protection, true));
+        }
+        // Nobody reaches what was taken away, and there may be much of it.
+        if parent.path.ends_with(undo_directory::NAME) && name == undo_directory::QUARANTINE {
+            self.objects.places.insert(path.clone(), Protection::All);
+            self.pins.add(path, PinMode::Hidden { directory: true });
+            return;
         }
         // Names in it are digests and numbers: there is nothing to find, and there are many.
         let objects = parent.is_git() && name == "objects";

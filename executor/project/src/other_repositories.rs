@@ -13,7 +13,7 @@ use broker_protocol::{Finding, FindingKind};
 use executor_spec::known_directories::DirectoryMemory;
 use executor_spec::made_repositories::MadeRepositories;
 use executor_spec::sandbox::Rooted;
-use executor_spec::worker::{InHead, IndexFault, RepositoryAnswer};
+use executor_spec::worker::{FILES_MAX, InHead, IndexFault, RepositoryAnswer};
 use policies_guard::{Matcher, Protection};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -49,6 +49,8 @@ struct Other {
     shared: Vec<String>,
     /// Names of its index that a result has named.
     named: BTreeSet<Vec<u8>>,
+    /// Whether it was reported that not all of the index is compared.
+    is_not_compared_told: bool,
     /// Whether the index may have changed since without a trace in its state.
     is_unsure: bool,
     is_made: bool,
@@ -232,6 +234,7 @@ impl Other {
         let (index, shared, kept) = (Vec::new(), Vec::new(), None);
         let (is_unsure, is_due, is_left) = (false, false, false);
         let named = BTreeSet::new();
+        let is_not_compared_told = false;
         let mut new = Self {
             directory,
             left,
@@ -239,6 +242,7 @@ impl Other {
             index,
             shared,
             named,
+            is_not_compared_told,
             is_unsure,
             is_made,
             is_due,
@@ -275,6 +279,7 @@ impl Other {
         matcher: &Matcher,
     ) -> Vec<Finding> {
         let mut findings = self.not_committed(&answer, matcher);
+        findings.extend(self.not_compared(&answer));
         let is_same = answer.shared == self.shared;
         self.shared = answer.shared;
         self.index = if is_same { before } else { self.index_state() };
@@ -286,6 +291,30 @@ impl Other {
         findings
     }
 
+    /// Says once that an index has more protected names than are compared with the last commit, or cannot be read as a whole.
+    fn not_compared(&mut self, answer: &RepositoryAnswer) -> Option<Finding> {
+        let names = answer.index.as_ref().map(Vec::len);
+        let is_compared = names.is_some_and(|names| names <= FILES_MAX);
+        if self.is_made || answer.fault.is_some() || is_compared {
+            return None;
+        }
+        if std::mem::replace(&mut self.is_not_compared_told, true) {
+            return None;
+        }
+        let what = match names {
+            Some(names) => format!(
+                "it has {names} protected names, of which the first {FILES_MAX} were compared with the last commit"
+            ),
+            None => "not all of it can be read (`--split-index`, a sparse index, too many protected names)".to_owned(),
+        };
+        let why = format!(
+            "A command has changed this index, and {what}. Lazaret cannot tell you which others are new."
+        );
+        let advice = "look at `git diff --cached --name-only` there before you commit";
+        let index = self.directory.join("index");
+        Some(of_repository(FindingKind::UnreadableIndex, &index, &why).with_advice(advice))
+    }
+
     /// Protected names in the index that the last commit does not have, once each. What the index had before the call is not known.
     fn not_committed(&mut self, answer: &RepositoryAnswer, matcher: &Matcher) -> Vec<Finding> {
         // One that calls have made has what they have committed.
@@ -293,6 +322,8 @@ impl Other {
             return Vec::new();
         }
         let names = answer.index.iter().flatten().zip(&answer.files);
+        // Of those after them the last commit was not asked.
+        let names = names.take(FILES_MAX);
         let new = names.filter(|(_, in_head)| match in_head {
             InHead::Nothing | InHead::Unknown => true,
             InHead::Other | InHead::Same => false,

@@ -2,9 +2,9 @@
 
 use executor_spec::also_closed::{AlsoClosed, WhyClosed};
 use executor_spec::known_directories::KnownDirectories;
-use executor_spec::pins::{PINS_MAX, Pin, PinMode};
+use executor_spec::pins::{Pin, PinMode};
 use executor_spec::protected_objects::{ObjectId, ProtectedObjects};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
@@ -110,23 +110,30 @@ pub struct Discovery {
 }
 
 impl Discovery {
-    /// Removes a file with a protected name, and no other name, from what is closed: cells may use it as if they had created it.
-    pub fn release(&mut self, path: &Path, id: ObjectId) {
-        self.objects.files.remove(&id);
-        self.pins.retain(|pin| pin.path != path);
-        // Directories that were pinned for it alone may be moved.
-        for parent in path.ancestors().skip(1) {
-            let holds = |pin: &Pin| pin.path.starts_with(parent) && pin.path != parent;
-            let place = self
-                .pins
-                .iter()
-                .position(|pin| pin.path == parent && pin.mode == PinMode::KeepPlace);
-            let is_way = self.objects.ways.contains(parent);
-            match place.filter(|_| !is_way && !self.pins.iter().any(holds)) {
-                Some(place) => drop(self.pins.remove(place)),
-                None => break,
-            }
+    /// Removes files with a protected name, and no other name, from what is closed: cells may use them as if they had created them.
+    /// All at once: each look through the pins costs as much as there are pins.
+    pub fn release(&mut self, released: &BTreeMap<PathBuf, ObjectId>) {
+        for id in released.values() {
+            self.objects.files.remove(id);
         }
+        self.pins.retain(|pin| !released.contains_key(&pin.path));
+        // Directories that were pinned for these alone may be moved.
+        let above: BTreeSet<&Path> = released
+            .keys()
+            .flat_map(|path| path.ancestors().skip(1))
+            .collect();
+        let ways = &self.objects.ways;
+        let may_go = |pin: &Pin| {
+            let path = pin.path.as_path();
+            pin.mode == PinMode::KeepPlace && above.contains(path) && !ways.contains(path)
+        };
+        let staying = self.pins.iter().filter(|pin| !may_go(pin));
+        let held: BTreeSet<PathBuf> = staying
+            .flat_map(|pin| pin.path.ancestors().skip(1))
+            .map(Path::to_owned)
+            .collect();
+        self.pins
+            .retain(|pin| !may_go(pin) || held.contains(&pin.path));
     }
 }
 
@@ -193,7 +200,7 @@ fn describe_one(closed: &AlsoClosed) -> String {
             format!("{path:?} (the project's .git leads there, but {why})")
         }
         WhyClosed::OverBound(first) => {
-            format!("{path:?} (with {first:?} there are more than {PINS_MAX} protected names)")
+            format!("{path:?} (with {first:?} there are more protected names than mounts)")
         }
         WhyClosed::SetAside(there) => {
             format!(

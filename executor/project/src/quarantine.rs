@@ -32,7 +32,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 /// In the undo directory, whose name is protected: no call reaches what was taken away, or can keep anything from being taken.
-const NAME: &str = "quarantine";
+const NAME: &str = undo_directory::QUARANTINE;
 /// Maximum number of objects in it.
 const TAKEN_MAX: usize = 256;
 /// Maximum number of objects that could not be taken yet and are tried again.

@@ -6,6 +6,9 @@ use std::path::{Path, PathBuf};
 
 /// Maximum number of mounts for protected names in a session: each cell has a copy of all of them.
 pub const PINS_MAX: usize = 4096;
+/// The same where more than half of those are for what lies directly in a zone's root, which cannot be closed as a whole. Each cell
+/// takes longer to make, and the session opens.
+pub const ROOT_PINS_MAX: usize = 16_384;
 
 /// One mount that pins a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,14 +88,19 @@ impl Pins {
     /// All pins, with every directory between a zone's root and a pin, which must not be moved away: parents first, as
     /// mounting requires. If there are more than `max`, directories are closed as a whole, as strictly as the strictest name in
     /// them, and returned with the first name for which each was closed: those below `first`, where only commands work, before
-    /// others, and newer ones before older ones: what a command makes is newer than what the user had.
+    /// others, and newer ones before older ones: what a command makes is newer than what the user had. What lies directly in a
+    /// zone's root has no such directory: with much of that there may be `root_max`.
     pub fn finish(
         mut self,
         zones: &[&Path],
         first: &Path,
-        max: usize,
+        (max, root_max): (usize, usize),
     ) -> Result<(Vec<Pin>, Vec<ClosedWhole>), Overflow> {
         self.drop_covered();
+        let max = match self.in_roots(zones) > max / 2 {
+            true => root_max,
+            false => max,
+        };
         let mut closed = BTreeMap::new();
         while self.count(zones) > max {
             self.close_some(zones, first, max, &mut closed)?;
@@ -141,6 +149,17 @@ impl Pins {
             .flat_map(above)
             .filter(|path| !self.0.contains_key(path))
             .collect()
+    }
+
+    /// How many names directly in the zones' roots have pins, or have some below them.
+    fn in_roots(&self, zones: &[&Path]) -> usize {
+        let in_root = |path: &Path| {
+            let zone = zones.iter().find(|zone| path.starts_with(zone))?;
+            let name = path.strip_prefix(zone).ok()?.components().next()?;
+            Some(zone.join(name))
+        };
+        let names = self.0.keys().filter_map(|path| in_root(path));
+        names.collect::<BTreeSet<_>>().len()
     }
 
     fn count(&self, zones: &[&Path]) -> usize {
@@ -200,7 +219,9 @@ impl Pins {
             PinMode::Masked | PinMode::Hidden { .. } => PinMode::Hidden { directory: true },
             PinMode::KeepPlace | PinMode::KeepLink | PinMode::ReadOnly => PinMode::ReadOnly,
         };
-        self.0.retain(|path, _| !path.starts_with(directory));
+        for (path, _) in &below {
+            self.0.remove(path);
+        }
         self.0.insert(directory.to_owned(), mode);
         Some((first.clone(), below.len()))
     }
@@ -215,7 +236,8 @@ mod tests {
     fn finish(paths: &[&str], max: usize) -> Result<(Vec<String>, Vec<String>), Overflow> {
         let mut pins = Pins::default();
         paths.iter().for_each(|path| pins.add(path.into(), FILE));
-        let (pins, closed) = pins.finish(&[Path::new("/z")], Path::new("/z/central"), max)?;
+        let (pins, closed) =
+            pins.finish(&[Path::new("/z")], Path::new("/z/central"), (max, max))?;
         let text = |path: &Path| path.display().to_string();
         Ok((
             pins.iter().map(|pin| text(&pin.path)).collect(),
@@ -245,6 +267,22 @@ mod tests {
         let (pins, closed) = finish(&["/z/d/1/.env", "/z/d/2/.env", "/z/d/3/.env"], 2).unwrap();
         assert_eq!(pins, ["/z/d"], "level by level");
         assert_eq!(closed, ["/z/d /z/d/1/.env"]);
+    }
+
+    #[test]
+    fn what_lies_in_a_root_itself_has_more_room() {
+        let finish = |count: usize, root_max| {
+            let mut pins = Pins::default();
+            (0..count).for_each(|n| pins.add(format!("/z/{n}/.env").into(), FILE));
+            let finished = pins.finish(&[Path::new("/z")], Path::new("/z/central"), (8, root_max));
+            finished.map(|(pins, closed)| (pins.len(), closed.len()))
+        };
+        // Half of the smaller bound, which the directories of names take too.
+        assert_eq!(finish(4, 12), Ok((8, 0)));
+        assert_eq!(finish(5, 12), Ok((10, 0)));
+        assert_eq!(finish(9, 12), Ok((12, 6)));
+        assert_eq!(finish(12, 12), Ok((12, 12)));
+        assert!(finish(13, 12).is_err());
     }
 
     #[test]

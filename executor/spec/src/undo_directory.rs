@@ -7,6 +7,8 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 
 pub const NAME: &str = ".lazaret";
+/// In it, what was taken away.
+pub const QUARANTINE: &str = "quarantine";
 
 const DIRECTORY: OFlag = OFlag::O_PATH
     .union(OFlag::O_DIRECTORY)

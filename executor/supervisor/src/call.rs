@@ -5,6 +5,7 @@ use crate::caller::{Caller, KnownProcess};
 use crate::copied_bytes::CopiedBytes;
 use crate::empty_directories::EmptyDirectories;
 use crate::find::Search;
+use crate::ipc_objects::IpcObjects;
 use crate::kept_sockets::KeptSockets;
 use crate::loopback::Loopback;
 use crate::loopback_line::LoopbackLine;
@@ -52,6 +53,7 @@ pub struct Call<'a> {
     pub copied: &'a CopiedBytes,
     pub kept: &'a RefCell<KeptSockets>,
     pub segments: &'a RefCell<SharedSegments>,
+    pub objects: &'a RefCell<IpcObjects>,
     pub netlink: &'a RefCell<NetlinkSockets>,
     pub notified: Notified<'a>,
 }

@@ -72,7 +72,7 @@ impl Call<'_> {
             libc::SYS_process_vm_readv => Err(self.refuse("process_vm_readv")),
             libc::SYS_process_vm_writev => Err(self.refuse("process_vm_writev")),
             libc::SYS_pidfd_getfd => Err(self.refuse("pidfd_getfd")),
-            _ => self.make_old(notification),
+            _ => self.use_ipc(notification),
         }
     }
 
@@ -84,7 +84,7 @@ impl Call<'_> {
 
     /// The older calls that the `*at` calls replaced.
     #[cfg(target_arch = "x86_64")]
-    fn make_old(&self, notification: &Notification) -> Result<Answer> {
+    pub(crate) fn make_old(&self, notification: &Notification) -> Result<Answer> {
         let [a, b, c, ..] = notification.arguments;
         const CREAT: u64 = (libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC) as u64;
         match notification.call {
@@ -113,7 +113,7 @@ impl Call<'_> {
     }
 
     #[cfg(not(target_arch = "x86_64"))]
-    fn make_old(&self, _: &Notification) -> Result<Answer> {
+    pub(crate) fn make_old(&self, _: &Notification) -> Result<Answer> {
         Err(Errno::EPERM)
     }
 }

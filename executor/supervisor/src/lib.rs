@@ -42,6 +42,8 @@ mod loopback;
 mod shared_segments;
 mod segment_calls;
 mod machine_ports;
+pub mod ipc_objects;
+mod ipc_calls;
 pub mod loopback_line;
 mod terminals;
 mod answer;

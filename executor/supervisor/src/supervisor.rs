@@ -5,6 +5,7 @@ use crate::call::{Call, Notified};
 use crate::caller::{Caller, KnownProcess, PATH_ONLY};
 use crate::copied_bytes::CopiedBytes;
 use crate::empty_directories::EmptyDirectories;
+use crate::ipc_objects::{IpcObjects, IpcRecord};
 use crate::kept_sockets::KeptSockets;
 use crate::loopback::Loopback;
 use crate::loopback_line::LoopbackLine;
@@ -27,6 +28,7 @@ use std::cell::RefCell;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
 
 /// Maximum number of calls that wait for another process at one time.
 const PENDING_MAX: usize = 64;
@@ -52,6 +54,8 @@ pub struct Supervisor<'a> {
     kept: RefCell<KeptSockets>,
     /// The shared memory that it has made.
     segments: RefCell<SharedSegments>,
+    /// The semaphores and message queues that it has made.
+    objects: RefCell<IpcObjects>,
     /// The sockets by which it asks for interfaces.
     netlink: RefCell<NetlinkSockets>,
     refusals: RefCell<Refusals>,
@@ -74,6 +78,7 @@ impl<'a> Supervisor<'a> {
     pub fn new(
         rules: &'a AccessRules,
         line: Option<&'a LoopbackLine>,
+        record: Option<Rc<IpcRecord>>,
         listener: OwnedFd,
     ) -> io::Result<Self> {
         notify::prefer_caller(listener.as_fd());
@@ -95,6 +100,7 @@ impl<'a> Supervisor<'a> {
             socket_names: RefCell::default(),
             kept: RefCell::default(),
             segments: RefCell::default(),
+            objects: RefCell::new(IpcObjects::new(record)),
             netlink: RefCell::default(),
             refusals,
             new_names: RefCell::default(),
@@ -118,6 +124,7 @@ impl<'a> Supervisor<'a> {
             socket_names,
             kept,
             segments,
+            objects,
             netlink,
             refusals,
             new_names,
@@ -142,6 +149,7 @@ impl<'a> Supervisor<'a> {
             socket_names,
             kept,
             segments,
+            objects,
             netlink,
             refusals,
             new_names,
@@ -175,6 +183,7 @@ impl<'a> Supervisor<'a> {
     /// Looks after what the program has left, when all of it is dead.
     pub fn tidy(&self) {
         self.line.iter().for_each(|line| line.end());
+        self.objects.borrow_mut().remove_all();
         self.empty_directories.remove();
         for name in self.loopback.borrow_mut().take_unanswered() {
             let target = SocketAddr::new(name.ip, name.port).to_string();

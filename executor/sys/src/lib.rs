@@ -13,6 +13,7 @@ pub mod socket;
 pub mod proc;
 pub mod random;
 pub mod shared_segment;
+pub mod ipc_object;
 pub mod idle;
 pub mod opened_way;
 pub mod take_back;

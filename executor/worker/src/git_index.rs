@@ -119,6 +119,12 @@ fn index_of(bytes: &[u8], width: usize) -> Option<Index> {
             b"IEOT" if !are_blocks(text, &starts) => return None,
             b"link" => (index.base, index.whole) = (Some(text.get(..width)?.to_vec()), false),
             b"sdir" => index.whole = false,
+            // With a name outside the work tree the index is not used, and such names are in no tree.
+            b"TREE"
+                if index
+                    .entries
+                    .iter()
+                    .any(|entry| !is_in_work_tree(&entry.path)) => {}
             b"TREE" => {
                 let blobs = index.entries.iter().zip(&starts);
                 let blobs = blobs.map_while(|(entry, start)| blob(content, entry, start, width));
