@@ -548,10 +548,10 @@ fn worker_spec(spec: &SandboxSpec) -> Result<Vec<u8>, OpenError> {
             writable: access == Access::Write,
         }
     };
-    let names = if spec.has(Layer::ProtectedNames) {
-        NameSpec::of(&spec.policy)
+    let (names, transit) = if spec.has(Layer::ProtectedNames) {
+        (NameSpec::of(&spec.policy), spec.policy.transit.clone())
     } else {
-        Vec::new()
+        Default::default()
     };
     let worker = WorkerSpec {
         tier: spec.tier,
@@ -561,6 +561,7 @@ fn worker_spec(spec: &SandboxSpec) -> Result<Vec<u8>, OpenError> {
         central: root(Zone::Central),
         granted: spec.readable().map(Path::to_owned).collect(),
         names,
+        transit,
         objects: ObjectSpec::of(&spec.found().objects),
         scope: spec.policy.scope.clone(),
         undo: spec.policy.limits.undo,

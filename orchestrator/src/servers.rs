@@ -46,7 +46,7 @@ description changes later is not called until `lazaret mcp accept NAME`.";
 /// The subcommands about servers; without one, serve a client.
 #[derive(Subcommand)]
 pub enum ServersCommand {
-    Add(Add),
+    Add(Box<Add>),
     List(List),
     Remove(Remove),
     Status(Status),

@@ -263,6 +263,45 @@ fn file_tools_change_no_settings_that_the_host_has_just_made(place: Place) {
     world.on_host(&control).success();
 }
 
+place_test!(file_tools_divert_nothing_in_transit);
+/// What programs of the host rename to a protected file in a moment, or an editor's copy of a secret.
+fn file_tools_divert_nothing_in_transit(place: Place) {
+    let world = repository(place);
+    world.put(".vscode/settings.json", "{}");
+    let mut session = Session::open(&world);
+    let to_protected = [
+        ".git/config.lock",
+        ".vscode/settings.json.vsctmp",
+        ".vscode/.settings.json.swp",
+        ".vscode/settings.json.tmp12",
+    ];
+    for path in to_protected
+        .iter()
+        .chain(&["prod.pem.vsctmp", "notes.lock"])
+    {
+        world.put(path, "host");
+    }
+    for path in to_protected {
+        let input = json!({"path": path, "content": "x", "overwrite": true});
+        let answer = session.call("file_write", input);
+        assert_eq!(answer.kind(), "denied_policy", "{path}: {}", answer.result);
+        let input = json!({"path": path, "edits": [{"old": "host", "new": "x"}]});
+        let answer = session.call("file_edit", input);
+        assert_ne!(answer.result["status"], "ok", "{path}: {}", answer.result);
+        assert_eq!(world.get(path), b"host", "{path}");
+    }
+    let secret = session.call("file_read", json!({"path": "prod.pem.vsctmp"}));
+    assert_eq!(secret.kind(), "denied_policy", "{}", secret.result);
+    let found = session.call("grep", json!({"pattern": "host"}));
+    assert!(!found.success().contains("prod.pem"), "{}", found.result);
+    // What is on its way to no protected name is a file like others.
+    session
+        .call("file_read", json!({"path": "notes.lock"}))
+        .success();
+    let input = json!({"path": "notes.lock", "content": "x", "overwrite": true});
+    session.call("file_write", input).success();
+}
+
 place_test!(a_branch_has_no_program_for_a_remote);
 fn a_branch_has_no_program_for_a_remote(place: Place) {
     let script =

@@ -68,6 +68,7 @@ impl Answerer {
             central: root(repository.map_or(project, |repository| &repository.common))?,
             granted: Vec::new(),
             names,
+            transit: Vec::new(),
             objects: ObjectSpec::default(),
             scope: None,
             undo: 0,

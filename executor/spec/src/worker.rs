@@ -8,11 +8,12 @@
 use crate::protected_objects::{Alias, ProtectedObjects};
 use broker_protocol::{CallId, Digest, LayerSet, Scope, Tier, ZonePath, limit};
 use policies::{EffectivePolicy, PolicyError, ScopePaths};
-use policies_guard::{Matcher, NameError, Origin, ProtectedName, Protection, WhenNew};
+use policies_guard::{Matcher, NameError, Origin, ProtectedName, Protection, TransitForm, WhenNew};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Maximum bytes of a spec, a request or an answer in one message.
 pub const CHUNK: usize = limit::CHUNK;
@@ -58,6 +59,8 @@ pub struct WorkerSpec {
     pub granted: Vec<PathBuf>,
     /// The policy's protected names; empty if that layer is left out.
     pub names: Vec<NameSpec>,
+    /// The forms of names in transit for one of them.
+    pub transit: Vec<TransitForm>,
     /// What is protected although no name shows it.
     pub objects: ObjectSpec,
     pub scope: Option<Scope>,
@@ -312,7 +315,8 @@ impl WorkerSpec {
     /// # Errors
     /// A pattern that the broker could compile cannot be compiled here.
     pub fn matcher(&self) -> Result<Matcher, NameError> {
-        Matcher::new(&self.names.iter().map(NameSpec::restore).collect::<Vec<_>>())
+        let names = self.names.iter().map(NameSpec::restore).collect();
+        Matcher::shared(Arc::new(names), &self.transit)
     }
 
     /// The scope's paths, compiled.

@@ -33,7 +33,7 @@ const ENTRY_LEN: usize = 8;
 pub struct IpcRecord(File);
 
 impl IpcRecord {
-    /// None yet.
+    /// The record of a first process that has made nothing yet.
     ///
     /// # Errors
     /// The kernel's (`memfd_create`).
@@ -133,7 +133,7 @@ struct Known {
 }
 
 impl IpcObjects {
-    /// None yet.
+    /// Those of a call that has made nothing yet.
     pub fn new(record: Option<Rc<IpcRecord>>) -> Self {
         Self {
             record,

@@ -94,11 +94,11 @@ fn bytes_of<T>(state: &T) -> Vec<u8> {
 impl Drop for IpcObject {
     fn drop(&mut self) {
         // SAFETY: IPC_RMID ignores what comes after it.
-        match self.kind {
-            IpcKind::Semaphores => unsafe { libc::semctl(self.id, 0, libc::IPC_RMID) },
-            IpcKind::Queue => unsafe {
-                libc::msgctl(self.id, libc::IPC_RMID, std::ptr::null_mut())
-            },
-        };
+        unsafe {
+            match self.kind {
+                IpcKind::Semaphores => libc::semctl(self.id, 0, libc::IPC_RMID),
+                IpcKind::Queue => libc::msgctl(self.id, libc::IPC_RMID, std::ptr::null_mut()),
+            };
+        }
     }
 }

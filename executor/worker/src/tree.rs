@@ -23,6 +23,9 @@ const GIT_DECIDES: &str = "Git takes a directory for a repository by this name, 
 const CLOSED_PLACE: &str = "A link with a protected name leads to it, it is the same file as a protected one, or it could not be listed \
      when the session opened, which reported it.";
 
+/// Why a file is closed that is on its way to a protected name.
+const IN_TRANSIT: &str = "By its name, it is what a program renames to a protected file, or a copy that an editor keeps of one.";
+
 /// Why a path is refused that is not granted, or is granted but contains a root.
 const NOT_GRANTED: &str = "It is not granted to file tools by this path.";
 
@@ -142,8 +145,8 @@ impl Worker {
         match rule {
             Rule::Object => CLOSED_PLACE,
             Rule::Outside => NOT_GRANTED,
+            Rule::Transit => IN_TRANSIT,
             Rule::Name
-            | Rule::Transit
             | Rule::KeptPart
             | Rule::Structure
             | Rule::Repository

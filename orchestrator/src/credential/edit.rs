@@ -168,9 +168,9 @@ fn show(what: &str, change: &Change) -> Result<(), Failed> {
     let (file, lines) = (change.file.display(), &change.lines);
     let profiles = match change.profiles.is_empty() {
         true => {
-            "No profile has it before and after; `credentials` of a profile names it.".to_owned()
+            "No profile changes: one uses the credentials that its `credentials` name.".to_owned()
         }
-        false => format!("Concerned: {}.", change.profiles.join(", ")),
+        false => format!("Profiles that change: {}.", change.profiles.join(", ")),
     };
     let text = format!("{what} in {file}:\n\n{lines}\n{profiles}\n");
     print::result(print::shown(&text).as_bytes())

@@ -77,7 +77,7 @@ impl Listed {
         let preset = credential.preset.as_ref();
         let preset = preset.map_or(String::new(), |preset| format!(" (preset {preset})"));
         let profiles = match profiles.is_empty() {
-            true => "none; `credentials` of a profile names it".to_owned(),
+            true => "none; a profile uses those that its `credentials` name".to_owned(),
             false => profiles.join(", "),
         };
         let there = missing.as_ref().map_or("there", String::as_str);

@@ -5,11 +5,11 @@
 
 use crate::fold::fold_pattern;
 use crate::pattern::{Case, NameError, Pattern};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 /// A form of names in transit for a protected name.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TransitForm {
     /// What stands before the protected name, compared without case.
     pub before: String,
