@@ -99,6 +99,14 @@ struct Begun {
     waits: bool,
 }
 
+/// What a program is told if the gateway gets no announcement: it has too many of them, or is gone.
+fn refused_by_gateway(error: io::Error) -> Errno {
+    match errno(error) {
+        Errno::EAGAIN => Errno::EAGAIN,
+        _ => Errno::ECONNREFUSED,
+    }
+}
+
 impl Loopback {
     /// A loopback at the session's addresses.
     pub fn new(own: Option<[Ipv4Addr; 2]>) -> Self {
@@ -277,7 +285,7 @@ impl Loopback {
             ip
         };
         gate.announce(SocketAddrV4::new(ip, name.port), port)
-            .map_err(|_| Errno::ECONNREFUSED)?;
+            .map_err(refused_by_gateway)?;
         let listener = gate.listener.as_ref().map(OwnedFd::try_clone);
         let listener = listener.transpose().map_err(errno)?;
         self.begin(tcp, (*gate.address.ip(), gate.address.port()), listener)
@@ -299,6 +307,10 @@ impl Loopback {
 
     /// Records that nobody listens at a port of the cell's loopback.
     pub fn unanswered(&mut self, name: SocketName) {
+        // The relay is no port that a policy could open.
+        if name.port == relay::ADDRESS.port() {
+            return;
+        }
         if !self.unanswered.contains(&name) && self.unanswered.len() < UNANSWERED_MAX {
             self.unanswered.push(name);
         }
