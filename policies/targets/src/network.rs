@@ -95,7 +95,7 @@ pub struct NetworkTable {
     pub allow: Option<Vec<HostPattern>>,
     /// Places that may be reached though their addresses are not public.
     pub private: Option<Vec<PrivatePlace>>,
-    /// Ports of this machine's loopback that cells reach: see [`PortPolicy`](crate::ports::PortPolicy).
+    /// Ports of this machine's loopback that cells reach: see [`PortPolicy`].
     pub connect: Option<Vec<Port>>,
     /// Whether a profile's lists replace those of what it extends. Otherwise they add to them; an empty one always replaces.
     #[serde(default)]
