@@ -201,7 +201,7 @@ impl Call<'_> {
         let new = self.name(new.0, new.1)?;
         let (from, to) = (real(&object)?, new.real(&self.rules.areas)?);
         let stat = fstat(&object)?;
-        let (kind, links) = (kind_of(&stat), stat.st_nlink);
+        let (kind, has_others) = (kind_of(&stat), stat.st_nlink > 0);
         let link = Change::Link {
             object: Handle::with(&object, &stat),
             at: &from,
@@ -209,7 +209,7 @@ impl Call<'_> {
         };
         self.admit(Write, &from, self.rules.verdict(link)?)?;
         // One without a name gets its first.
-        let second = New::Second { kind, links };
+        let second = New::Second { kind, has_others };
         let verdict = self.may_appear(&new, &to, second)?;
         self.admit(Write, &to, self.rules.enforce(verdict))?;
         self.admit(Write, &to, self.rules.judge().may_cross(&from, &to))?;
@@ -363,7 +363,7 @@ impl Call<'_> {
             object: Described {
                 object: Handle::with(object, &stat),
                 kind: kind_of(&stat),
-                links: stat.st_nlink,
+                has_others: stat.st_nlink > 1,
             },
             from: old.at(from),
             to: new.at(to),

@@ -57,8 +57,8 @@ pub struct DirectoryName<'c, H> {
 pub struct Described<H> {
     pub object: H,
     pub kind: ObjectKind,
-    /// How many names it has.
-    pub links: u64,
+    /// Whether it has other names.
+    pub has_others: bool,
 }
 
 /// What gets a new name.
@@ -72,8 +72,8 @@ pub enum New<'c> {
     Link { target: &'c [u8] },
     /// Anything else, without what is in it.
     Object(ObjectKind),
-    /// An object of this kind that has so many other names.
-    Second { kind: ObjectKind, links: u64 },
+    /// An object of this kind that may have other names.
+    Second { kind: ObjectKind, has_others: bool },
 }
 
 impl New<'_> {

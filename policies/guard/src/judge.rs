@@ -211,9 +211,9 @@ impl<'t, T: Tree> Judge<'t, T> {
                 return self.may_make(at).and(|| self.may_shape(name, kind));
             }
             New::Link { target } => self.may_link_here(at, Some(target)),
-            New::Second { kind, links } => {
-                let links = self.may_protect(at, kind, links > 0);
-                links.and(|| self.may_be_link_here(at, kind))
+            New::Second { kind, has_others } => {
+                let protects = self.may_protect(at, kind, has_others);
+                protects.and(|| self.may_be_link_here(at, kind))
             }
             New::Tree { .. } | New::Object(_) => Verdict::Allow,
         };
@@ -249,7 +249,7 @@ impl<'t, T: Tree> Judge<'t, T> {
         Described {
             object,
             kind,
-            links,
+            has_others,
         }: Described<T::Handle<'_>>,
         old: DirectoryName<'_, T::Handle<'_>>,
         new: DirectoryName<'_, T::Handle<'_>>,
@@ -261,7 +261,7 @@ impl<'t, T: Tree> Judge<'t, T> {
             .may_change(from)
             .and(|| self.may_divert(from, object))
             .and(|| kept(from))
-            .and(|| self.may_protect(to, kind, links > 1))
+            .and(|| self.may_protect(to, kind, has_others))
             .and(|| self.may_appear(new, New::Object(kind)));
         let verdict = match kind {
             ObjectKind::Directory => verdict

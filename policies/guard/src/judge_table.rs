@@ -292,7 +292,7 @@ fn verdict(tree: &Paths, words: &str) -> io::Result<Verdict> {
         }),
         ["second", links, _] => create(New::Second {
             kind: ObjectKind::File,
-            links: links.parse().unwrap(),
+            has_others: links != "0",
         }),
         ["tree", from, _] => create(New::Tree {
             from: Path::new(from),
@@ -307,7 +307,7 @@ fn verdict(tree: &Paths, words: &str) -> io::Result<Verdict> {
             object: Described {
                 object: Path::new(from),
                 kind: kind(Path::new(from)),
-                links: 1,
+                has_others: false,
             },
             from: name(Path::new(from)),
             to: name(at),
