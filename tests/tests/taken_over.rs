@@ -12,6 +12,7 @@ use lazaret_tests::world::long_sleep;
 use lazaret_tests::{LIMIT, Place, Session, Terminal, World, place_test, suite};
 use nix::errno::Errno;
 use nix::libc;
+use nix::unistd::geteuid;
 use puppet::Argument::{Bytes, Number};
 use puppet::{Argument, Puppet};
 use serde_json::{Value, json};
@@ -292,10 +293,15 @@ fn a_taken_over_gateway_gets_nothing(place: Place) {
     session.bash("true").success();
     let is_gateway = |process: &Process| process.name == "lazaret-gateway";
     let gateway = tree(session.pid()).into_iter().find(is_gateway).unwrap();
-    gets_nothing(&world, gateway.pid, || {
-        let refused = session.bash("curl -sS -m 20 https://b.example/ 2>&1");
-        assert!(refused.text().contains("403"), "{}", refused.text());
-    });
+    if geteuid().is_root() {
+        gets_nothing(&world, gateway.pid, || {
+            let refused = session.bash("curl -sS -m 20 https://b.example/ 2>&1");
+            assert!(refused.text().contains("403"), "{}", refused.text());
+        });
+    } else {
+        // By tracing, root alone takes it over: it is closed to its own user, who may trace `lazaret`.
+        assert_eq!(Puppet::take(gateway.pid).err(), Some(Errno::EPERM));
+    }
     assert!(gateway.is_alive());
     session.close(LIMIT);
 }
