@@ -4,6 +4,7 @@
 //! a policy opens by its `private` places; that a name on the list reaches no such address without is a test of its own.
 
 use broker_protocol::{ErrorKind, Failed, FromBroker, NetworkRequest, Open, ToBroker};
+use lazaret_tests::approval::audited;
 use lazaret_tests::wire::{Received, opening};
 use lazaret_tests::{Broker, Finished, LIMIT, Place, Serving, Session, World, place_test, run};
 use serde_json::{Value, json};
@@ -81,23 +82,6 @@ fn cell(world: &World, script: &str) -> Finished {
 fn allowing(server: &Server) -> String {
     let port = server.port;
     format!("allow = ['localhost:{port}']\nprivate = ['localhost:{port}']")
-}
-
-/// The records of the audit of this kind.
-fn audited(world: &World, kind: &str) -> Vec<Value> {
-    let folder = world.state.join("lazaret/audit");
-    let files = fs::read_dir(folder)
-        .unwrap()
-        .flatten()
-        .map(|entry| entry.path());
-    let lines = files.filter(|path| path.extension().is_some_and(|ext| ext == "jsonl"));
-    let texts: String = lines
-        .map(|path| fs::read_to_string(path).unwrap())
-        .collect();
-    let records = texts
-        .lines()
-        .map(|line| serde_json::from_str::<Value>(line).unwrap());
-    records.filter(|record| record["kind"] == kind).collect()
 }
 
 place_test!(allowed_hosts_are_reached_by_the_clients_that_people_use);

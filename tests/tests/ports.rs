@@ -3,6 +3,7 @@
 //!
 //! Each attack is run without a cell first, where it must work.
 
+use lazaret_tests::approval::audited;
 use lazaret_tests::process::{below, until};
 use lazaret_tests::{Finished, LIMIT, Place, Serving, Session, World, place_test, run};
 use serde_json::{Value, json};
@@ -62,20 +63,6 @@ fn cell_with(world: &World, options: &[&str], script: &str) -> Finished {
 fn session(world: &World) -> Session {
     let mut command = dressed(world, world.lazaret("session"));
     Session::start(command.args(["--profile", "net"]))
-}
-
-/// The records of the audit of this kind.
-fn audited(world: &World, kind: &str) -> Vec<Value> {
-    let folder = world.state.join("lazaret/audit");
-    let files = fs::read_dir(folder).unwrap().flatten();
-    let lines = files.filter(|one| one.path().extension().is_some_and(|ext| ext == "jsonl"));
-    let texts: String = lines
-        .map(|one| fs::read_to_string(one.path()).unwrap())
-        .collect();
-    let records = texts
-        .lines()
-        .map(|line| serde_json::from_str::<Value>(line).unwrap());
-    records.filter(|record| record["kind"] == kind).collect()
 }
 
 /// Ways to the server at this port that ordinary clients go, and what each sees as the other end.
