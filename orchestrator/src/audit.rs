@@ -189,30 +189,27 @@ fn report(verified: &Verified, json: bool) -> Result<u8, Failed> {
 
 impl Export {
     fn run(&self, audit: &audit_chain::Audit) -> Result<u8, Failed> {
-        // A cut tail shows only in the head's file, which `verify` reads; the hash that is given has to be there, or the
-        // collector would miss records without a word.
-        let verified = audit.verify(self.after).map_err(unreadable)?;
-        let mut checked = audit.checked();
+        // The hash that is given has to be there, or the collector would miss records without a word.
         let mut wanted = self.after.is_none();
-        loop {
-            let mut shown = Ok(());
-            let each = |line: &[u8], record: &Value, hash| {
-                if wanted {
-                    shown = shown.clone().and_then(|()| self.print(line, record));
-                } else {
-                    wanted = self.after == Some(hash);
-                }
-            };
-            let flaw = checked.more(each).map_err(unreadable)?;
-            shown?;
-            if let Some(flaw) = flaw.or_else(|| verified.flaw.clone()) {
-                return Ok(refuse(&flaw));
+        let mut print = |shown: &mut Result<(), Failed>, line: &[u8], record: &Value, hash| {
+            if !wanted {
+                wanted = self.after == Some(hash);
+            } else if shown.is_ok() {
+                *shown = self.print(line, record);
             }
-            if !self.follow {
-                return Ok(exit::OK);
-            }
+        };
+        let mut shown = Ok(());
+        let each = |line: &[u8], record: &Value, hash| print(&mut shown, line, record, hash);
+        let verified = audit.verify_each(self.after, each).map_err(unreadable)?;
+        let mut flaw = verified.flaw;
+        let mut rest = audit.after(verified.last);
+        while self.follow && flaw.is_none() && shown.is_ok() {
             std::thread::sleep(INTERVAL);
+            let each = |line: &[u8], record: &Value, hash| print(&mut shown, line, record, hash);
+            flaw = rest.more(each).map_err(unreadable)?;
         }
+        shown?;
+        Ok(flaw.as_ref().map_or(exit::OK, refuse))
     }
 
     fn print(&self, line: &[u8], record: &Value) -> Result<(), Failed> {

@@ -54,6 +54,15 @@ impl Audit {
 
     /// Verifies the whole chain; one record must have `known_hash`, if given.
     pub fn verify(&self, known_hash: Option<Digest>) -> io::Result<Verified> {
+        self.verify_each(known_hash, |_, _, _| {})
+    }
+
+    /// The same, and calls `each` with the records that are whole: line, content and hash.
+    pub fn verify_each(
+        &self,
+        known_hash: Option<Digest>,
+        mut each: impl FnMut(&[u8], &Value, Digest),
+    ) -> io::Result<Verified> {
         let snapshot = self.snapshot()?;
         let (files, start) = (snapshot.files.len(), Head::EMPTY);
         let mut verified = Verified {
@@ -72,7 +81,7 @@ impl Audit {
                     "it is not there".into(),
                 ));
             }
-            let flaw = self.check_file(*number, *size, known_hash, &mut verified)?;
+            let flaw = self.check_file(*number, *size, known_hash, &mut verified, &mut each)?;
             if flaw.is_some() {
                 return Ok(Verified { flaw, ..verified });
             }
@@ -107,6 +116,7 @@ impl Audit {
         size: u64,
         known_hash: Option<Digest>,
         verified: &mut Verified,
+        each: &mut impl FnMut(&[u8], &Value, Digest),
     ) -> io::Result<Option<Flaw>> {
         let mut lines = BufReader::new(self.file(number)?.take(size));
         let flaw = |line, why: &str| {
@@ -131,10 +141,11 @@ impl Audit {
             let Some(record) = line.strip_suffix(b"\n") else {
                 return flaw(line_number, "it does not end");
             };
-            let hash = match check_record(&verified.last, record) {
-                Ok((hash, _)) => hash,
+            let (hash, value) = match check_record(&verified.last, record) {
+                Ok(checked) => checked,
                 Err(why) => return flaw(line_number, &why),
             };
+            each(record, &value, hash);
             bytes += line.len() as u64;
             let last = Head {
                 seq: verified.last.seq + 1,
@@ -186,12 +197,13 @@ impl Audit {
         }
     }
 
-    /// The records in order from the first, each checked against the one before it.
-    pub fn checked(&self) -> Checked<'_> {
+    /// The records that come after `last`, each checked against the one before it.
+    pub fn after(&self, last: Head) -> Checked<'_> {
+        let (file, offset) = (last.file, last.bytes);
         Checked {
             audit: self,
-            position: Position { file: 1, offset: 0 },
-            last: Head::EMPTY,
+            position: Position { file, offset },
+            last,
         }
     }
 
