@@ -177,7 +177,7 @@ struct WardenLoop<'a> {
     ptys: Option<PtyMaker>,
     /// Connects cells to each other, if they have no network namespace.
     loopback: Option<LoopbackSwitch>,
-    /// What cells have made of System V's objects, if they use those of the machine.
+    /// System V objects that cells have made, if these are the machine's.
     records: &'a mut IpcRecords,
     nnp: NoNewPrivileges,
     socket: &'a OwnedFd,

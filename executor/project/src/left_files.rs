@@ -288,7 +288,7 @@ impl LeftFiles {
             })
     }
 
-    /// Of these references and the packed file, those that are too large.
+    /// Those among these references and the packed file that are too large.
     fn too_large(&self, references: Vec<PathBuf>) -> impl Iterator<Item = (PathBuf, Left)> {
         let packed = (self.common.join("packed-refs"), PACKED_MAX);
         let all = references.into_iter().map(|path| (path, REFERENCE_MAX));

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// Maximum number of mounts for protected names in a session: each cell has a copy of all of them.
 pub const PINS_MAX: usize = 4096;
-/// The same where more than half of those are for what lies directly in a zone's root, which cannot be closed as a whole. Each cell
+/// Maximum number of mounts where more than half of them are for what lies directly in a zone's root, which cannot be closed as a whole. Each cell
 /// takes longer to make, and the session opens.
 pub const ROOT_PINS_MAX: usize = 16_384;
 
