@@ -21,10 +21,12 @@ const WORDS: [&str; 13] = [
 /// Short words that are one only at the end of a name: `PWD` alone is a directory, and `PATH` begins with `PAT`.
 const LAST_WORDS: [&str; 3] = ["_PASS", "_PAT", "_PWD"];
 
-/// Words and beginnings of names that hold a word of the above and are no secret's: those of a desktop, of git and of files. They
+/// Words that begin as `AUTH` does, and name a person: git's variables have them, which cells get.
+const PERSON: [&str; 2] = ["AUTHOR", "AUTHORS"];
+/// Words and beginnings of names that hold a word of the above and are no secret's: those of a desktop and of files. They
 /// make a name open only where nothing else in it looks like a secret's: `AUTHOR_TOKEN` is one. What is open reaches no cell
 /// either, but to blot it out of a result would only make that wrong.
-const OPEN_WORDS: [&str; 5] = ["AUTHOR", "AUTHORS", "AUTHORITY", "XAUTHORITY", "KEYBOARD"];
+const OPEN_WORDS: [&str; 3] = ["AUTHORITY", "XAUTHORITY", "KEYBOARD"];
 const OPEN_BEGINNINGS: [&str; 6] = [
     "XDG_SESSION_",
     "DESKTOP_SESSION",
@@ -41,7 +43,8 @@ pub const VALUE_MIN: usize = 8;
 
 /// Whether a variable's name looks like a secret's: then it reaches no cell.
 pub fn looks_secret(name: &OsStr) -> bool {
-    let name = name.to_string_lossy().to_uppercase();
+    let upper = name.to_string_lossy().to_uppercase();
+    let name = without_words(&upper, &PERSON);
     WORDS.iter().any(|word| name.contains(word))
         || LAST_WORDS.iter().any(|word| name.ends_with(word))
 }
@@ -91,11 +94,14 @@ fn holds_secret(name: &OsStr) -> bool {
         .iter()
         .find_map(|beginning| upper.strip_prefix(beginning))
         .unwrap_or(&upper);
-    // A word ends where no letter follows: `AUTHORIZATION` has not the word `AUTHOR`.
-    let words = rest
-        .split(|c: char| !c.is_alphanumeric())
-        .filter(|word| !OPEN_WORDS.contains(word));
-    looks_secret(words.collect::<Vec<_>>().join("_").as_ref())
+    looks_secret(without_words(rest, &OPEN_WORDS).as_ref())
+}
+
+/// The other words of `name`. A word ends where no letter follows: `AUTHORIZATION` has not the word `AUTHOR`.
+fn without_words(name: &str, open: &[&str]) -> String {
+    let words = name.split(|c: char| !c.is_alphanumeric());
+    let others: Vec<&str> = words.filter(|word| !open.contains(word)).collect();
+    others.join("_")
 }
 
 #[cfg(test)]
@@ -137,16 +143,25 @@ mod tests {
     }
 
     #[test]
-    fn variables_of_a_desktop_and_of_git_are_no_secrets() {
+    fn names_of_people_are_no_secrets_and_reach_cells() {
+        for name in [
+            "AUTHOR",
+            "GIT_AUTHOR_NAME",
+            "npm_package_author_email",
+            "CARGO_PKG_AUTHORS",
+        ] {
+            assert_eq!(found(&[(name, "a-long-value")]), [], "{name}");
+            assert!(!looks_secret(OsStr::new(name)), "{name}");
+        }
+    }
+
+    #[test]
+    fn variables_of_a_desktop_are_no_secrets() {
         let open = [
             "SSH_AUTH_SOCK",
             "XDG_SESSION_TYPE",
             "DBUS_SESSION_BUS_ADDRESS",
             "GDMSESSION",
-            "AUTHOR",
-            "GIT_AUTHOR_NAME",
-            "npm_package_author_email",
-            "CARGO_PKG_AUTHORS",
             "AZURE_AUTHORITY_HOST",
             "XAUTHORITY",
             "KEYBOARD_LAYOUT",

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use policies::model::PolicyFile;
+use policies::secret::looks_secret;
 use policies::{EffectivePolicy, Host, Policies};
 use policies_guard::repository::REPOSITORIES;
 use policies_guard::{Protection, WhenNew};
@@ -744,6 +745,20 @@ fn only_the_toolchains_reach_into_the_home_directory() {
                 .all(|grant| !grant.path.starts_with("/home")),
             "{profile}"
         );
+    }
+}
+
+#[test]
+fn no_variable_that_a_profile_passes_is_taken_for_a_secret() {
+    for profile in PROFILES {
+        let rules = policy(profile).environment;
+        let names = rules.pass.iter().chain(rules.set.keys());
+        for name in names.chain(rules.offline.keys()) {
+            assert!(
+                !looks_secret(name.as_ref()),
+                "{profile}: {name} reaches no cell"
+            );
+        }
     }
 }
 

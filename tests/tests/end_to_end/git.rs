@@ -129,6 +129,24 @@ fn the_identity_is_that_of_each_place(place: Place) {
     assert_eq!(printed.success(), want, "{}", printed.errors());
 }
 
+place_test!(the_identity_of_the_environment_is_that_of_commits);
+fn the_identity_of_the_environment_is_that_of_commits(place: Place) {
+    let world = World::new(place);
+    let script = "git init -q q; cd q; git commit -q --allow-empty -m x; git log -1 --format='%an <%ae> %cn <%ce>'";
+    let mut command = world.lazaret("run");
+    for role in ["AUTHOR", "COMMITTER"] {
+        command.env(format!("GIT_{role}_NAME"), "Eva");
+        command.env(format!("GIT_{role}_EMAIL"), "e@h");
+    }
+    let printed = run(command.args(["--", "bash", "-c", script]), LIMIT);
+    assert_eq!(
+        printed.success(),
+        "Eva <e@h> Eva <e@h>\n",
+        "{}",
+        printed.errors()
+    );
+}
+
 place_test!(maintenance_ends_within_the_call);
 /// In the background it would be killed at any point, and named among what a command has left running.
 fn maintenance_ends_within_the_call(place: Place) {
