@@ -57,6 +57,21 @@ pub enum ChainError {
     Hash,
 }
 
+/// The hash that a record, without its line end, says it has.
+pub fn hash(line: &[u8]) -> Option<Digest> {
+    let rest = line.strip_suffix(AFTER_HASH)?;
+    let (rest, digits) = rest.split_at_checked(rest.len().checked_sub(HASH_DIGITS)?)?;
+    rest.strip_suffix(BEFORE_HASH)?;
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+/// The number that a record says it has.
+pub fn number(line: &[u8]) -> Option<u64> {
+    let digits = line.strip_prefix(b"{\"seq\":")?;
+    let end = digits.iter().position(|byte| !byte.is_ascii_digit())?;
+    std::str::from_utf8(&digits[..end]).ok()?.parse().ok()
+}
+
 /// Checks that `line`, without its line end, follows the record whose hash is `previous`; returns its hash.
 pub fn check(previous: Digest, line: &[u8]) -> Result<Digest, ChainError> {
     let rest = line.strip_suffix(AFTER_HASH).ok_or(ChainError::Form)?;

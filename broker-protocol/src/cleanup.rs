@@ -12,6 +12,8 @@ pub struct Cleanup {
     pub projects: String,
     /// Besides those of projects that are gone: the caches that no session has used for so many days.
     pub days: u32,
+    /// The records of the audit that are this many days old are to be removed too, unless a policy keeps them longer.
+    pub audit_days: Option<u32>,
 }
 
 /// The caches that were removed, and those that were not.
@@ -23,6 +25,8 @@ pub struct Cleaned {
     pub count: u64,
     /// Caches that would have been, and which an open session has.
     pub in_use: u64,
+    /// Files of the audit that were removed.
+    pub audit_files: u64,
     /// Why something stays that should not, the first [`CLEANED`].
     pub failed: Vec<String>,
     /// Whether there was more to do than one run does.

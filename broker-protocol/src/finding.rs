@@ -77,11 +77,13 @@ pub enum FindingKind {
     Gateway,
     /// A file of a repository that is larger than git, or a prompt that asks it, can read.
     TooLarge,
+    /// The file system of the audit, on which there is little room.
+    Disk,
 }
 
 impl FindingKind {
     /// Every kind, in order.
-    pub const ALL: [FindingKind; 21] = [
+    pub const ALL: [FindingKind; 22] = [
         FindingKind::Unchecked,
         FindingKind::NotTaken,
         FindingKind::Quarantined,
@@ -103,6 +105,7 @@ impl FindingKind {
         FindingKind::CommitSetting,
         FindingKind::Gateway,
         FindingKind::TooLarge,
+        FindingKind::Disk,
     ];
 
     /// The name in JSON.
@@ -129,6 +132,7 @@ impl FindingKind {
             FindingKind::CommitSetting => "commit_setting",
             FindingKind::Gateway => "gateway",
             FindingKind::TooLarge => "too_large",
+            FindingKind::Disk => "disk",
         }
     }
 }

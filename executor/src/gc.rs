@@ -1,10 +1,12 @@
-//! `lazaret gc`: removes the caches of projects that are gone, or that no session has used for long; and at the end of a session, once
-//! a day and within little work, the latter. All else in a central root stays: what file tools have replaced, and outputs.
+//! `lazaret gc`: removes the caches of projects that are gone, or that no session has used for long, and old files of the audit if asked;
+//! and at the end of a session, once a day and within little work, the caches that no session has used. All else in a central root stays: what file tools have replaced, and outputs.
 //!
 //! Caches are first moved beside the central roots, which takes a moment, and nobody waits for what follows. A root that a session has
 //! is left alone: the session holds a lock on its record. What commands have put into caches is believed nowhere (`removal.rs`).
 
+use crate::open::{OpenError, read_policies};
 use crate::removal::{Budget, Progress, Removed, open_directory, remove};
+use crate::user::User;
 use broker_protocol::{CLEANED, Cleaned, Cleanup, RemovedCache, Unused, frame};
 use executor_project::central_owner;
 use executor_spec::sandbox::CACHES;
@@ -21,6 +23,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
+pub const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// Maximum bytes of a request.
 const REQUEST_MAX: u64 = 64 << 10;
 /// Maximum number of central roots that are looked at, and of entries that a run removes, with its time.
@@ -31,7 +34,7 @@ const TIME: Duration = Duration::from_secs(600);
 const BESIDE_ENTRIES_MAX: u64 = 50_000;
 const BESIDE_TIME: Duration = Duration::from_millis(500);
 /// How often the end of a session looks, and after how many days without a session it removes caches.
-const INTERVAL: Duration = Duration::from_secs(24 * 60 * 60);
+const INTERVAL: Duration = DAY;
 const UNUSED_DAYS: u32 = 90;
 /// The end of the directory's path in which a user's central roots lie, and the file beside it whose time is that of the last look.
 const PROJECTS: &str = "lazaret/projects";
@@ -43,7 +46,7 @@ const BEGUN: &[u8] = b".gc-";
 ///
 /// # Errors
 /// It is none, or the client has left.
-pub fn answer(socket: OwnedFd) -> io::Result<()> {
+pub fn answer(socket: OwnedFd, user: &User) -> io::Result<()> {
     let mut socket = File::from(socket);
     let mut request = Vec::new();
     (&socket).take(REQUEST_MAX).read_to_end(&mut request)?;
@@ -52,8 +55,21 @@ pub fn answer(socket: OwnedFd) -> io::Result<()> {
         entries: ENTRIES_MAX,
         until: Instant::now() + TIME,
     };
-    let report = clean(Path::new(&request.projects), request.days, true, budget);
+    let mut report = clean(Path::new(&request.projects), request.days, true, budget);
+    if let Some(days) = request.audit_days {
+        match prune_audit(days, user) {
+            Ok(files) => report.audit_files = files as u64,
+            Err(error) => report.fail(&user.audit(), error),
+        }
+    }
     socket.write_all(&frame::encode_whole(&report).map_err(io::Error::other)?)
+}
+
+/// Removes the files of the audit that are this old, or as old as a policy wants; returns how many.
+fn prune_audit(days: u32, user: &User) -> Result<usize, OpenError> {
+    let kept = read_policies(user)?.audit_keep_days();
+    let days = kept.map_or(days, |kept| kept.get().max(days));
+    Ok(user.open_audit()?.prune(DAY * days)?)
 }
 
 /// Removes, once a day, caches that no session has used for long; `central` is the root of the session that has just ended.
@@ -230,7 +246,7 @@ impl Sweep<'_> {
             return Some(Unused::Deleted);
         }
         let since = SystemTime::now().duration_since(last?).ok()?;
-        let days = since.as_secs() / (24 * 60 * 60);
+        let days = since.as_secs() / DAY.as_secs();
         (days >= u64::from(self.days)).then_some(Unused::Days(days))
     }
 

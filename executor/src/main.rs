@@ -158,7 +158,7 @@ fn run(task: Task) -> io::Result<()> {
             let socket = inherited()?;
             listen::serve_handed_over(socket, &user(ablation)?)
         }
-        Task::Gc => gc::answer(inherited()?),
+        Task::Gc => gc::answer(inherited()?, &user(ablation)?),
         Task::Start(command) => {
             descriptors::null_stdio(2).map_err(other)?;
             match spawn::become_server(&command)? {}

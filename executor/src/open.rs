@@ -333,6 +333,7 @@ pub fn open(
         .iter()
         .chain(credentials.held.notices());
     let ports = ports_notice(&spec.policy.ports);
+    let short = audit.short_of_room().map(|short| short.to_string());
     let (closed, over_bounds) = protected::describe(&also_closed);
     let opened = Opened {
         session: audit.begin_session(facts)?,
@@ -343,7 +344,7 @@ pub fn open(
         tier: spec.tier,
         also_closed: closed.into_iter().chain(refused).collect(),
         over_bounds: u32::try_from(over_bounds).unwrap_or(u32::MAX),
-        notices: notices.cloned().chain(ports).collect(),
+        notices: notices.cloned().chain(ports).chain(short).collect(),
         layers: probe::report(
             layers,
             (spec.tier, spec.caller_access),

@@ -15,10 +15,10 @@ use crate::repository_question::{answerer, indexes_below};
 use crate::running_command::RunningCommand;
 use broker_protocol::content::{ContentError, Pieces};
 use broker_protocol::{
-    CallId, Ended, Failed, FileReply, Finding, Findings, FromBroker, LayerSet, Outcome, Request,
-    Usage, Wants, limit,
+    CallId, Ended, Failed, FileReply, Finding, FindingKind, Findings, FromBroker, LayerSet,
+    Outcome, Request, Usage, Wants, limit,
 };
-use executor_audit::audit::{Audit, Owed};
+use executor_audit::audit::{Audit, Owed, ShortOfRoom};
 use executor_credentials::SessionCredentials;
 use executor_denials::describe_refusals;
 use executor_peers::{Gateway, Repeats};
@@ -313,6 +313,8 @@ impl Session {
             self.take_refusals(&of_background.unwrap_or_default());
             let found = self.look_at_project(alone);
             self.found.extend(found);
+            let short = self.audit.newly_short_of_room();
+            self.found.extend(short.map(|short| little_room(&short)));
         }
         // Before the calls that have ended: the client reports it with the first of them, or with a later one. What earlier sessions
         // have left waits for the first.
@@ -367,6 +369,12 @@ impl Session {
         );
         findings
     }
+}
+
+fn little_room(short: &ShortOfRoom) -> Finding {
+    let directory = short.directory.to_string_lossy();
+    let advice = "make room there; `lazaret gc --audit-days N` removes old records";
+    Finding::new(FindingKind::Disk, directory, short.to_string()).with_advice(advice)
 }
 
 fn misplaced(error: ContentError) -> Failed {

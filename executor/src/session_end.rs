@@ -1,6 +1,7 @@
 //! The end of a session. Its processes end first, all of them; only then is looked at what they have left.
 
 use crate::call::Call;
+use crate::gc;
 use crate::running_command::RunningCommand;
 use crate::session::Session;
 use broker_protocol::{Ended, Finding, FindingKind};
@@ -50,6 +51,9 @@ impl Session {
             let owed = self.audit.ended(end.call, &end.outcome, &end.usage)?;
             self.audit.complete(owed)
         });
+        // So is this one: what is too old now is so at the end of the next session too.
+        let kept = self.profiles.policies.audit_keep_days();
+        let _ = kept.map(|days| self.audit.prune(gc::DAY * days.get()));
         let _ = recorded.and_then(|()| self.audit.close());
         drop(self.root_lock);
         self.spec.into_scratch()

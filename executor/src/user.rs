@@ -91,8 +91,13 @@ impl User {
         directories::state(&self.home, &|name| self.variable(name))
     }
 
+    /// The directory of the audit.
+    pub fn audit(&self) -> PathBuf {
+        self.state().join("audit")
+    }
+
     pub fn open_audit(&self) -> Result<Audit, AuditError> {
-        let directory = self.state().join("audit");
+        let directory = self.audit();
         Audit::open(&directory, secrets(&self.variables)).map_err(|error| {
             let advice = directories::advice(&directory, &self.home, &|name| self.variable(name));
             error.advised(advice)

@@ -148,19 +148,20 @@ fn missing(directory: &Path, json: bool) -> Result<u8, Failed> {
 fn report(verified: &Verified, json: bool) -> Result<u8, Failed> {
     let Verified {
         files,
+        start,
         last,
         known,
         flaw,
         ..
     } = verified;
-    let (records, head) = (last.seq, last.hash);
+    let (records, head, removed) = (last.seq - start.seq, last.hash, start.seq);
     if json {
         let bad = flaw
             .as_ref()
             .map(|flaw| json!({ "file": flaw.file, "line": flaw.line, "why": flaw.why }));
         let (head, whole) = (head.to_string(), flaw.is_none());
         print::json(
-            &json!({ "whole": whole, "records": records, "files": files, "head": head, "kept": known, "bad": bad }),
+            &json!({ "whole": whole, "records": records, "files": files, "head": head, "kept": known, "removed": removed, "bad": bad }),
         )?;
     } else if let Some(flaw) = flaw {
         let line = if flaw.line > 0 {
@@ -176,8 +177,13 @@ fn report(verified: &Verified, json: bool) -> Result<u8, Failed> {
         let known = known.map_or(String::new(), |known| {
             format!("\nthe hash that was given is that of record {known}")
         });
+        let removed = match removed {
+            0 => String::new(),
+            _ => format!("\nrecords 1 to {removed} were removed, which a record says"),
+        };
         print::result(
-            format!("whole: {records} records, files: {files}, head: {head}{known}\n").as_bytes(),
+            format!("whole: {records} records, files: {files}, head: {head}{known}{removed}\n")
+                .as_bytes(),
         )?;
     }
     Ok(if flaw.is_some() {
@@ -190,7 +196,10 @@ fn report(verified: &Verified, json: bool) -> Result<u8, Failed> {
 impl Export {
     fn run(&self, audit: &audit_chain::Audit) -> Result<u8, Failed> {
         // The hash that is given has to be there, or the collector would miss records without a word.
-        let mut wanted = self.after.is_none();
+        let mut wanted = match self.after {
+            Some(hash) => audit.begins_after(hash).map_err(unreadable)?,
+            None => true,
+        };
         let mut print = |shown: &mut Result<(), Failed>, line: &[u8], record: &Value, hash| {
             if !wanted {
                 wanted = self.after == Some(hash);
@@ -298,7 +307,7 @@ fn row(record: &Value) -> String {
     let at = time::utc(record["ts"].as_f64().unwrap_or_default() as u64);
     let session: String = text("session").chars().take(8).collect();
     let numbers = [
-        "call", "exit", "signal", "calls", "tried", "failed", "bytes",
+        "call", "exit", "signal", "calls", "tried", "failed", "bytes", "last",
     ];
     let words = [
         "tool", "path", "verdict", "rule", "grant", "end", "limit", "error", "tier", "project",

@@ -14,6 +14,7 @@ const EXAMPLES: &str = "\
 Examples:
   lazaret gc
   lazaret gc --days 7 --json | jq '.removed[].project'
+  lazaret gc --audit-days 400
 
 Removed are the directories `caches` of the central roots in lazaret/projects below
 $XDG_DATA_HOME or ~/.local/share (or where `central_root` of the policy puts them), of
@@ -21,15 +22,23 @@ projects that are gone, also for a while, as on a disk that is not mounted; and 
 that no session has used for so many days. What file tools have
 replaced, outputs and the state of agents stay. The caches of an open session
 are not touched, no link is followed, and one run takes at most ten minutes.
-Once a day the end of a session removes a part of those unused for 90 days.";
+Once a day the end of a session removes a part of those unused for 90 days.
 
-/// Remove the caches of projects that are gone or no longer used
+The audit is kept unless you say so: --audit-days removes its files (16 MiB each) in
+which nothing was written for so many days, oldest first, never the one in use. The chain
+names the end of what was removed, so `audit verify` goes on to hold. Where a policy has
+`audit_keep_days`, they stay at least as long, and the end of a session removes older ones.";
+
+/// Remove the caches of projects that are gone or no longer used, and old records if you say so
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Gc {
     /// Also those that no session has used for so many days
     #[arg(long, value_name = "N", default_value_t = 90)]
     days: u32,
+    /// Also the files of the audit whose records are all this old
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    audit_days: Option<u32>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -48,10 +57,12 @@ impl FrontEnd for Gc {
         let options = prepared.options();
         let text = options.projects()?.into_os_string().into_string();
         let projects = text.map_err(|path| Failed::invalid(format!("{path:?} is not UTF-8")))?;
-        let days = self.days;
-        let cleaned = options
-            .endpoint()
-            .clean_up(prepared.files(), &Cleanup { projects, days })?;
+        let request = Cleanup {
+            projects,
+            days: self.days,
+            audit_days: self.audit_days,
+        };
+        let cleaned = options.endpoint().clean_up(prepared.files(), &request)?;
         if self.json {
             print::json(&as_json(&cleaned))?;
         } else {
@@ -82,6 +93,7 @@ fn as_json(cleaned: &Cleaned) -> Value {
         "removed": removed.collect::<Vec<_>>(),
         "count": cleaned.count,
         "inUse": cleaned.in_use,
+        "auditFiles": cleaned.audit_files,
         "failed": cleaned.failed,
         "unfinished": cleaned.unfinished,
     })
@@ -93,7 +105,12 @@ fn as_text(cleaned: &Cleaned) -> String {
     if more > 0 {
         text.push_str(&format!("and the caches of {more} more projects\n"));
     }
-    if cleaned.count == 0 {
+    if cleaned.audit_files > 0 {
+        text.push_str(&format!(
+            "removed {} files of the audit\n",
+            cleaned.audit_files
+        ));
+    } else if cleaned.count == 0 {
         text.push_str("nothing to remove\n");
     }
     if cleaned.in_use > 0 {

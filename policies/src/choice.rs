@@ -8,6 +8,7 @@ use crate::model::AutoEntry;
 use crate::resolve::{DEFAULT, Policies};
 use crate::value::AUTO;
 use std::fs;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 /// A profile that was chosen.
@@ -127,6 +128,14 @@ impl Policies {
             .general()
             .filter_map(|(_, content)| content.central_root.as_ref());
         named.last().map(|path| path.expand(host)).transpose()
+    }
+
+    /// How many days the records of the audit are kept: the most that a file says, so that nobody shortens what an administrator wants.
+    /// `None`, where no file says it: for ever.
+    pub fn audit_keep_days(&self) -> Option<NonZeroU32> {
+        let said = self.general();
+        said.filter_map(|(_, content)| content.audit_keep_days)
+            .max()
     }
 
     /// Entries in their order: those of the last file first.

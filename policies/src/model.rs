@@ -28,6 +28,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserializer, MapAccess, Visitor};
 use std::collections::BTreeMap;
 use std::fmt;
+use std::num::NonZeroU32;
 use toml::Spanned;
 
 /// Maximum number of forms of names in transit in one file.
@@ -74,6 +75,8 @@ pub struct PolicyFile {
     pub default_profile: Option<Spanned<ProfileChoice>>,
     /// The directory in which each project has its central root.
     pub central_root: Option<HostPath>,
+    /// Days for which the records of the audit are kept.
+    pub audit_keep_days: Option<NonZeroU32>,
     /// Profiles chosen by the files of a project.
     #[serde(default)]
     pub auto: Vec<Spanned<AutoEntry>>,

@@ -17,6 +17,7 @@ use executor_sys::process::euid;
 use executor_sys::random;
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::{Mode, fchmod};
+use nix::sys::statvfs::fstatvfs;
 use policies::directories::Advice;
 use policies::secret::Secret;
 use std::collections::BTreeMap;
@@ -30,6 +31,8 @@ use thiserror::Error;
 
 /// File size after which the chain continues in a new file.
 const FILE_MAX: u64 = 16 << 20;
+/// Bytes that should be free where the records are: those of some ten thousand calls, and time to make room.
+const ROOM_MIN: u64 = 64 << 20;
 /// Maximum time until a record is on disk.
 const SYNC: Duration = Duration::from_secs(1);
 /// How long another broker may hold the lock, for which it needs only microseconds.
@@ -88,6 +91,19 @@ pub struct Audit {
     written: Option<(String, Head)>,
     calls: u64,
     is_broken: bool,
+    /// Whether it was said that there is little room.
+    said_short: bool,
+}
+
+/// There is little room for records, and nothing runs without them.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error(
+    "only {} MiB are free on the file system of the audit: when none is, the session ends, because nothing runs without it", 
+    .bytes >> 20
+)]
+pub struct ShortOfRoom {
+    pub directory: PathBuf,
+    pub bytes: u64,
 }
 
 /// A record was appended, and the lock on the chain is still held: [`Audit::complete`] takes this, and must follow within a moment, because
@@ -128,7 +144,7 @@ impl Audit {
                 .map_err(|errno| at("close the directory")(errno.into()))?;
         }
         let directory_fd = OwnedFd::from(folder);
-        let head = open_in(&directory_fd, chain::HEAD).map_err(at("open the head"))?;
+        let head = open_in(&directory_fd, chain::HEAD, WRITE).map_err(at("open the head"))?;
         Ok(Self {
             path: directory.to_owned(),
             directory: directory_fd,
@@ -142,6 +158,7 @@ impl Audit {
             written: None,
             calls: 0,
             is_broken: false,
+            said_short: false,
         })
     }
 
@@ -151,6 +168,24 @@ impl Audit {
         let id = format!("{:032x}", u128::from_le_bytes(bytes));
         self.session = Some((id.clone(), facts));
         Ok(id)
+    }
+
+    /// Whether there is little room for more records.
+    pub fn short_of_room(&self) -> Option<ShortOfRoom> {
+        // Where the file system does not say it, the write that fails does.
+        let stat = fstatvfs(&self.directory).ok()?;
+        let bytes = stat.blocks_available() as u64 * stat.fragment_size() as u64;
+        (bytes < ROOM_MIN).then(|| ShortOfRoom {
+            directory: self.path.clone(),
+            bytes,
+        })
+    }
+
+    /// The same, once.
+    pub fn newly_short_of_room(&mut self) -> Option<ShortOfRoom> {
+        let short = (!self.said_short).then(|| self.short_of_room()).flatten();
+        self.said_short |= short.is_some();
+        short
     }
 
     /// Returns `text` without known secrets.
@@ -403,7 +438,8 @@ impl Audit {
             if let Some((_, before)) = &self.file {
                 before.sync_data()?;
             }
-            self.file = Some((number, open_in(&self.directory, &chain::file_name(number))?));
+            let file = open_in(&self.directory, &chain::file_name(number), WRITE)?;
+            self.file = Some((number, file));
         }
         // It was stored there just now.
         self.file
@@ -414,12 +450,43 @@ impl Audit {
 
     /// The highest number of a file; 0 where there is none.
     fn last_file(&self) -> io::Result<u64> {
-        let mut last = 0;
+        Ok(self.numbers()?.last().copied().unwrap_or(0))
+    }
+
+    /// The numbers of all files, in order.
+    pub(crate) fn numbers(&self) -> io::Result<Vec<u64>> {
+        let mut numbers = Vec::new();
         for entry in std::fs::read_dir(&self.path)? {
-            let number = entry?.file_name().to_str().and_then(chain::file_number);
-            last = last.max(number.unwrap_or(0));
+            numbers.extend(entry?.file_name().to_str().and_then(chain::file_number));
         }
-        Ok(last)
+        numbers.sort_unstable();
+        Ok(numbers)
+    }
+
+    pub(crate) fn directory(&self) -> &OwnedFd {
+        &self.directory
+    }
+
+    /// The file with this number, which must be there.
+    pub(crate) fn existing(&self, number: u64) -> io::Result<File> {
+        open_in(&self.directory, &chain::file_name(number), OFlag::O_RDONLY)
+    }
+
+    /// Whether the last record lies in a file after this one.
+    pub(crate) fn is_before_end(&self, number: u64) -> bool {
+        self.file.as_ref().is_some_and(|(last, _)| number < *last)
+    }
+
+    /// Lets the chain continue in the file with this number.
+    #[cfg(test)]
+    pub(crate) fn go_on_in(&mut self, number: u64) -> io::Result<()> {
+        let (head, _) = self.end()?;
+        let next = Head {
+            file: number,
+            bytes: 0,
+            ..head
+        };
+        self.write_head(next).map_err(|(_, source)| source)
     }
 
     fn sync(&mut self) -> Result<(), AuditError> {
@@ -433,7 +500,7 @@ impl Audit {
         synced.map_err(|source| self.error("bring records to disk", source))
     }
 
-    fn error(&self, step: &'static str, source: io::Error) -> AuditError {
+    pub(crate) fn error(&self, step: &'static str, source: io::Error) -> AuditError {
         AuditError {
             step,
             directory: self.path.clone(),
@@ -466,14 +533,16 @@ fn adopt(file: &File, head: Head, over: u64) -> io::Result<Option<Head>> {
     Ok(chain::check(head.hash, record).ok().map(next))
 }
 
-/// Opens a file of the audit, creating it if it is missing: must be a regular file of ours.
-fn open_in(directory: &OwnedFd, name: &str) -> io::Result<File> {
-    let flags =
-        OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
+/// To write a file of the audit, which is created if it is missing.
+const WRITE: OFlag = OFlag::O_RDWR.union(OFlag::O_CREAT);
+
+/// Opens a file of the audit, which must be a regular file of ours.
+fn open_in(directory: &OwnedFd, name: &str, how: OFlag) -> io::Result<File> {
+    let flags = OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
     let file = File::from(openat(
         directory.as_fd(),
         name,
-        flags,
+        how | flags,
         Mode::S_IRUSR | Mode::S_IWUSR,
     )?);
     let metadata = file.metadata()?;

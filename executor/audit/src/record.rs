@@ -212,6 +212,14 @@ impl Record {
         Self::new("break").text("found", found)
     }
 
+    /// A file of the chain is removed, which ended with this record.
+    pub fn pruned(file: u64, last: u64, last_hash: &Digest) -> Self {
+        Self::new("pruned")
+            .value("file", file)
+            .value("last", last)
+            .text("last_hash", &last_hash.to_string())
+    }
+
     fn end(self, outcome: &Outcome) -> Self {
         match outcome {
             Outcome::Ran(ran) => match ran.ended {

@@ -5,8 +5,7 @@ use crate::host_settings::{self, Hint};
 use crate::namespace_settings::NamespaceSettings;
 use crate::network::CommandNetwork;
 use broker_protocol::{
-    Bash, Command, Ended, ErrorKind, Failed, LayerReport, LayerState, Machine, Opened, Outcome,
-    Stdin, Tier,
+    Bash, Command, Ended, ErrorKind, Failed, LayerReport, LayerState, Machine, Outcome, Stdin, Tier,
 };
 use clap::Args;
 use orchestrator_confine::{self as confinement, Confinement, Needs};
@@ -14,6 +13,7 @@ use orchestrator_launch::exit;
 use orchestrator_launch::groups::{Options, PlaceOptions};
 use orchestrator_launch::launch::{FrontEnd, Launch, Prepared};
 use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
+use orchestrator_results::findings;
 use orchestrator_session::executor::{Greeting, Tried};
 use orchestrator_stdio::print::{self, Colour, paint};
 use orchestrator_stdio::terminal;
@@ -111,7 +111,7 @@ impl FrontEnd for Doctor {
 }
 
 /// Tries a session; with `network`, one with a gateway, which opens only if what the policy sets for that can be used.
-fn examine(prepared: Prepared, network: bool) -> Result<(Machine, Result<Opened, Failed>), Failed> {
+fn examine(prepared: Prepared, network: bool) -> Result<(Machine, Result<Tried, Failed>), Failed> {
     let mut open = prepared.options().open()?.open;
     if network {
         open.network.get_or_insert_default().leases = true;
@@ -141,14 +141,14 @@ fn nothing() -> Bash {
 }
 
 /// The session, if commands start in it, as far as its policy lets anybody try that unasked.
-fn works(tried: Tried) -> Result<Opened, Failed> {
-    let why = match tried.outcome {
+fn works(tried: Tried) -> Result<Tried, Failed> {
+    let why = match &tried.outcome {
         None | Some(Outcome::Refused(_) | Outcome::Answered | Outcome::Granted) => {
-            return Ok(tried.opened);
+            return Ok(tried);
         }
-        Some(Outcome::Ran(ran)) if ran.ended == Ended::Exited(0) => return Ok(tried.opened),
+        Some(Outcome::Ran(ran)) if ran.ended == Ended::Exited(0) => return Ok(tried),
         Some(Outcome::Ran(ran)) => format!("`true` has ended otherwise: {:?}", ran.ended),
-        Some(Outcome::Failed(failed)) => failed.message,
+        Some(Outcome::Failed(failed)) => failed.message.clone(),
         Some(Outcome::Broken(broken)) => broken.to_string(),
     };
     let message = format!("a session opens, but no command runs in it: {why}");
@@ -158,7 +158,7 @@ fn works(tried: Tried) -> Result<Opened, Failed> {
     })
 }
 
-fn to_json(machine: &Machine, opened: &Result<Opened, Failed>, own: Option<&Confinement>) -> Value {
+fn to_json(machine: &Machine, opened: &Result<Tried, Failed>, own: Option<&Confinement>) -> Value {
     json!({
         "kernel": machine.kernel,
         "landlockAbi": machine.landlock_abi,
@@ -182,15 +182,17 @@ fn layer_json(report: &LayerReport, tier: Tier) -> Value {
     }
 }
 
-fn session_json(opened: &Result<Opened, Failed>) -> Value {
+fn session_json(opened: &Result<Tried, Failed>) -> Value {
     match opened {
-        Ok(opened) => json!({
+        Ok(Tried { opened, found, .. }) => json!({
             "ok": true,
             "project": opened.project,
             "central": opened.central,
             "profile": opened.profile,
             "policy": opened.policy.to_string(),
             "tier": opened.tier.name(),
+            "notices": opened.notices,
+            "found": findings::json(found),
         }),
         Err(failed) => json!({ "ok": false, "error": ErrorBody::new(failed) }),
     }
@@ -198,7 +200,7 @@ fn session_json(opened: &Result<Opened, Failed>) -> Value {
 
 fn page(
     machine: &Machine,
-    opened: &Result<Opened, Failed>,
+    opened: &Result<Tried, Failed>,
     own: Option<&Confinement>,
     style: Style,
 ) -> String {
@@ -217,11 +219,13 @@ fn page(
     page.extend(own.map(|own| own_row(own, style)));
     page.push('\n');
     page.push_str(&match opened {
-        Ok(opened) => {
+        Ok(Tried { opened, found, .. }) => {
             let good = paint("A session opens here", Colour::Green, style.colour);
             format!(
-                "{good} with the profile `{}`.\n",
-                print::shown(&opened.profile)
+                "{good} with the profile `{}`.\n{}{}",
+                print::shown(&opened.profile),
+                rows("Session", &opened.notices, style),
+                rows("Found", found.list(), style)
             )
         }
         Err(failed) => {
@@ -234,6 +238,13 @@ fn page(
         }
     });
     page
+}
+
+/// A line for each of what the session says at its beginning, or what was found in the project.
+fn rows(name: &str, texts: &[impl ToString], style: Style) -> String {
+    let shown = |text: &_| style.wrap(&print::shown(&ToString::to_string(text)), 0);
+    let row = |text: &_| format!("{name}: {}\n", shown(text));
+    texts.iter().map(row).collect()
 }
 
 fn network_row((name, text, lost): &(&str, String, Option<&str>), style: Style) -> String {
@@ -368,7 +379,7 @@ fn row(report: &LayerReport, tier: Tier, style: Style) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use broker_protocol::{Digest, Layer};
+    use broker_protocol::{Digest, Findings, Layer, Opened};
 
     #[test]
     fn a_long_row_is_broken_between_words_at_the_terminals_width() {
@@ -457,6 +468,7 @@ mod tests {
             works(Tried {
                 opened: opened.clone(),
                 outcome,
+                found: Findings::default(),
             })
             .map(|_| ())
         };

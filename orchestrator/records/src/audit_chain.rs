@@ -17,7 +17,9 @@ pub struct Audit {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Verified {
     pub files: usize,
-    /// The end of the unbroken sequence of records from the first.
+    /// The last record of the files that were removed, as a record names it; `Head::EMPTY` if none was.
+    pub start: Head,
+    /// The end of the unbroken sequence of records from there.
     pub last: Head,
     /// The end before the last of these records.
     before: Head,
@@ -64,16 +66,17 @@ impl Audit {
         mut each: impl FnMut(&[u8], &Value, Digest),
     ) -> io::Result<Verified> {
         let snapshot = self.snapshot()?;
-        let (files, start) = (snapshot.files.len(), Head::EMPTY);
+        let start = self.start(&snapshot)?;
         let mut verified = Verified {
-            files,
+            files: snapshot.files.len(),
+            start,
             last: start,
             before: start,
-            known: None,
+            known: (start.seq > 0 && known_hash == Some(start.hash)).then_some(start.seq),
             flaw: None,
         };
-        for (index, (number, size)) in snapshot.files.iter().enumerate() {
-            let expected = index as u64 + 1;
+        let first = if start.seq > 0 { start.file + 1 } else { 1 };
+        for ((number, size), expected) in snapshot.files.iter().zip(first..) {
             if *number != expected {
                 return Ok(verified.with_flaw(
                     chain::file_name(expected),
@@ -88,6 +91,24 @@ impl Audit {
         }
         let flaw = check_end(&snapshot, &verified).or_else(|| check_known(known_hash, &verified));
         Ok(Verified { flaw, ..verified })
+    }
+
+    /// Whether the record with this hash is the last of those that were removed.
+    pub fn begins_after(&self, hash: Digest) -> io::Result<bool> {
+        let start = self.start(&self.snapshot()?)?;
+        Ok(start.seq > 0 && start.hash == hash)
+    }
+
+    /// Where the first record that is left begins. If files before it were removed, a record names the end of the last one; it is
+    /// believed because it comes later in the chain that begins there.
+    fn start(&self, snapshot: &Snapshot) -> io::Result<Head> {
+        let first = snapshot.files.first().map_or(1, |(number, _)| *number);
+        let mut start = Head::EMPTY;
+        if first == 1 {
+            return Ok(start);
+        }
+        self.records(|record| start = pruned(record, first - 1).unwrap_or(start))?;
+        Ok(start)
     }
 
     /// Head and files in a state between two records.
@@ -304,6 +325,19 @@ impl Verified {
             ..self
         }
     }
+}
+
+/// The end of the file with this number, if `record` says that it was removed.
+fn pruned(record: &[u8], file: u64) -> Option<Head> {
+    let value: Value = serde_json::from_slice(record).ok()?;
+    let is_it = value["kind"] == "pruned" && value["file"] == file;
+    let hash = value["last_hash"].as_str()?.parse().ok()?;
+    is_it.then_some(Head {
+        seq: value["last"].as_u64()?,
+        file,
+        bytes: 0,
+        hash,
+    })
 }
 
 /// Checks that `record` follows `last`; returns its hash and its content, or what is wrong.

@@ -3,6 +3,7 @@
 use broker_protocol::{Finding, Findings, FoundObject};
 use serde::Serialize;
 use serde::ser::Serializer;
+use serde_json::{Value, json};
 
 /// [`Finding`] in JSON.
 #[derive(Serialize)]
@@ -51,6 +52,15 @@ impl<'a> From<&'a Finding> for FindingJson<'a> {
 /// The field `found` of a call's metadata.
 pub(crate) fn field<S: Serializer>(found: &Findings, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(found.list().iter().map(FindingJson::from))
+}
+
+/// The same for a report that is no call's result.
+pub fn json(found: &Findings) -> Value {
+    found
+        .list()
+        .iter()
+        .map(|finding| json!(FindingJson::from(finding)))
+        .collect()
 }
 
 /// One line a kind, if anything was found: no refusal and no other finding takes its place.

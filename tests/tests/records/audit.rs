@@ -11,7 +11,9 @@ use nix::unistd::geteuid;
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, SystemTime};
 
 fn read(path: &str) -> Request {
     let path = ZonePath::new(Zone::Project, path).unwrap();
@@ -251,7 +253,7 @@ fn a_full_disk_ends_the_session_and_leaves_a_whole_chain(place: Place) {
         return;
     }
     let world = World::new(place);
-    let disk = SmallDisk::mount(&world);
+    let disk = SmallDisk::mount(&world, "64k");
     let (mut broker, _) = Broker::open(&world);
     broker.call(1, Request::Bash(shell("true")));
     disk.fill();
@@ -274,15 +276,18 @@ fn a_full_disk_ends_the_session_and_leaves_a_whole_chain(place: Place) {
     assert_eq!(whole(&world), before + 4);
 }
 
-/// A disk of 16 pages where a world keeps its state.
+/// A disk of a fixed size where a world keeps its state.
 struct SmallDisk<'w> {
     world: &'w World,
 }
 
 impl<'w> SmallDisk<'w> {
-    fn mount(world: &'w World) -> Self {
+    fn mount(world: &'w World, size: &str) -> Self {
         let account = world.place.account();
-        let options = format!("size=64k,mode=700,uid={},gid={}", account.uid, account.gid);
+        let options = format!(
+            "size={size},mode=700,uid={},gid={}",
+            account.uid, account.gid
+        );
         let mut mount = Command::new("mount");
         mount
             .args(["-t", "tmpfs", "-o", &options, "none"])
@@ -510,4 +515,151 @@ fn an_export_ends_where_the_chain_is_not_whole() {
             );
         }
     }
+}
+
+/// A session in an older file than the next one, written so long ago.
+fn one_session_long_ago(world: &World, days: u32) {
+    world.in_cell("true").success();
+    let directory = audit_of(world);
+    assert!(process::until(LIMIT, || whole(world) == 4));
+    let head = fs::read_to_string(directory.join("head")).unwrap();
+    let fields: Vec<&str> = head.split_whitespace().collect();
+    let next = format!("{} {:020} {:020} {}\n", fields[0], 2, 0, fields[3]);
+    fs::write(directory.join("head"), next).unwrap();
+    let file = fs::File::options()
+        .write(true)
+        .open(directory.join("audit-000001.jsonl"))
+        .unwrap();
+    let age = Duration::from_secs(24 * 60 * 60) * days;
+    file.set_modified(SystemTime::now() - age).unwrap();
+}
+
+fn gc(world: &World, options: &[&str]) -> Value {
+    let mut command = world.program("lazaret");
+    command.args(["gc", "--json"]).args(options);
+    serde_json::from_str(&run(&mut command, LIMIT).success()).unwrap()
+}
+
+place_test!(old_records_are_removed_only_where_somebody_says_so);
+fn old_records_are_removed_only_where_somebody_says_so(place: Place) {
+    let world = World::new(place);
+    one_session_long_ago(&world, 30);
+    let first = audit_of(&world).join("audit-000001.jsonl");
+    let last = fs::read_to_string(&first).unwrap();
+    let last: Value = serde_json::from_str(last.lines().last().unwrap()).unwrap();
+    world.in_cell("true").success();
+    assert!(process::until(LIMIT, || whole(&world) == 8));
+    assert_eq!(gc(&world, &[])["auditFiles"], 0);
+    assert_eq!(gc(&world, &["--audit-days", "31"])["auditFiles"], 0);
+    assert!(first.exists());
+    assert_eq!(gc(&world, &["--audit-days", "30"])["auditFiles"], 1);
+    assert!(!first.exists());
+    let report: Value = serde_json::from_str(&verify(&world).success()).unwrap();
+    assert_eq!(
+        (&report["removed"], &report["records"], &report["files"]),
+        (&json!(4), &json!(5), &json!(1)),
+        "{report}"
+    );
+    // What a collector has taken last may be among what was removed.
+    let hash = last["hash"].as_str().unwrap();
+    for after in [&[][..], &["--after", hash]] {
+        let exported = run(&mut export(&world, after), LIMIT).success();
+        assert_eq!(exported.lines().count(), 5, "{exported}");
+    }
+    let head = ["audit", "verify", "--json", "--head", hash];
+    let known = run(world.program("lazaret").args(head), LIMIT).success();
+    assert!(known.contains("\"kept\":4"), "{known}");
+    // A file that somebody else has removed is still missed.
+    let second = audit_of(&world).join("audit-000002.jsonl");
+    let spoilt = fs::read_to_string(&second).unwrap();
+    let (_, without_first) = spoilt.split_once('\n').unwrap();
+    fs::write(&second, without_first).unwrap();
+    assert_eq!(verify(&world).code(), 1);
+}
+
+once_test!(a_file_that_is_removed_by_hand_is_missed);
+fn a_file_that_is_removed_by_hand_is_missed() {
+    let world = World::new(Place::any());
+    one_session_long_ago(&world, 30);
+    world.in_cell("true").success();
+    fs::remove_file(audit_of(&world).join("audit-000001.jsonl")).unwrap();
+    let report = verify(&world);
+    assert_eq!(report.code(), 1);
+    assert!(
+        report.text().contains("audit-000001.jsonl"),
+        "{}",
+        report.text()
+    );
+}
+
+fn run_with_policy(world: &World, config: &Path) {
+    let mut command = world.lazaret("run");
+    command.env("XDG_CONFIG_HOME", config).args(["--", "true"]);
+    run(&mut command, LIMIT).success();
+}
+
+fn gc_with_policy(world: &World, config: &Path) -> String {
+    let mut command = world.program("lazaret");
+    command.env("XDG_CONFIG_HOME", config);
+    run(command.args(["gc", "--json", "--audit-days", "1"]), LIMIT).success()
+}
+
+once_test!(a_policy_keeps_records_for_a_time_and_nobody_shortens_it);
+fn a_policy_keeps_records_for_a_time_and_nobody_shortens_it() {
+    let world = World::new(Place::any());
+    one_session_long_ago(&world, 30);
+    let config = world.outside.join("config");
+    let policy = config.join("lazaret/policy.toml");
+    let first = audit_of(&world).join("audit-000001.jsonl");
+    let keep = |days: u32| {
+        world.write(&policy, format!("version = 1\naudit_keep_days = {days}\n"));
+    };
+    keep(31);
+    let report: Value = serde_json::from_str(&gc_with_policy(&world, &config)).unwrap();
+    assert_eq!(
+        (&report["auditFiles"], &report["failed"]),
+        (&json!(0), &json!([]))
+    );
+    run_with_policy(&world, &config);
+    assert!(process::until(LIMIT, || whole(&world) == 8));
+    assert!(first.exists());
+    keep(30);
+    run_with_policy(&world, &config);
+    assert!(process::until(LIMIT, || !first.exists()));
+    assert!(process::until(LIMIT, || whole(&world) == 9));
+}
+
+place_test!(
+    a_disk_with_little_room_is_named_before_it_is_full,
+    own_process
+);
+fn a_disk_with_little_room_is_named_before_it_is_full(place: Place) {
+    if !geteuid().is_root() {
+        println!("not run: only root makes a small disk");
+        return;
+    }
+    let world = World::new(place);
+    let disk = SmallDisk::mount(&world, "80m");
+    let mut session = Session::open(&world);
+    let found = |session: &mut Session| session.bash("true").result["metadata"]["found"].clone();
+    assert_eq!(found(&mut session), Value::Null, "the control");
+    fs::write(world.state.join("filler"), vec![0; 30 << 20]).unwrap();
+    let said = found(&mut session);
+    assert_eq!(said[0]["kind"], "disk", "{said}");
+    assert_eq!(
+        said[0]["objects"][0]["target"],
+        audit_of(&world).display().to_string()
+    );
+    assert_eq!(found(&mut session), Value::Null, "once");
+    // A run says it, too, and `doctor` before there is one.
+    let ran = world.in_cell("true");
+    ran.success();
+    assert!(ran.errors().contains("found: disk: "), "{}", ran.errors());
+    let doctor = run(world.program("lazaret").args(["doctor", "--json"]), LIMIT).success();
+    assert!(
+        doctor.contains("are free on the file system of the audit"),
+        "{doctor}"
+    );
+    drop(session);
+    drop(disk);
 }

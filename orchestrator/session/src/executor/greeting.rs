@@ -4,8 +4,8 @@
 use crate::executor::connection::Connection;
 use crate::executor::error::ExecutorError;
 use broker_protocol::{
-    Bash, Challenge, Channel, Decoder, Extent, FromBroker, Grant, Hello, Machine, Open, Opened,
-    Outcome, Request, ToBroker, encode,
+    Bash, Challenge, Channel, Decoder, Extent, Findings, FromBroker, Grant, Hello, Machine, Open,
+    Opened, Outcome, Request, ToBroker, encode,
 };
 use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
@@ -183,6 +183,8 @@ pub struct Tried {
     pub opened: Opened,
     /// The outcome of a command in it; `None` if the policy asks a person about that first.
     pub outcome: Option<Outcome>,
+    /// What was found in the project: by this command, or by earlier sessions that could not report it.
+    pub found: Findings,
 }
 
 impl Greeted {
@@ -194,14 +196,22 @@ impl Greeted {
             request: Request::Bash(command),
         })
         .await?;
-        let outcome = match self.next().await? {
-            FromBroker::Done {
-                call: 1, outcome, ..
-            } => Some(outcome),
-            FromBroker::Asked { call: 1, .. } => None,
-            other => return Err(out_of_turn(other)),
+        let mut found = Findings::default();
+        let outcome = loop {
+            match self.next().await? {
+                FromBroker::Done {
+                    call: 1, outcome, ..
+                } => break Some(outcome),
+                FromBroker::Asked { call: 1, .. } => break None,
+                FromBroker::Found(more) => found.append(more),
+                other => return Err(out_of_turn(other)),
+            }
         };
-        Ok(Tried { opened, outcome })
+        Ok(Tried {
+            opened,
+            outcome,
+            found,
+        })
     }
 
     async fn opened(&mut self) -> Result<Opened, ExecutorError> {
