@@ -1,9 +1,11 @@
 //! `lazaret doctor`: reports which layers this machine supports, and what is lost without each.
 
 use crate::attack;
+use crate::checks;
 use crate::host_settings::{self, Hint};
 use crate::namespace_settings::NamespaceSettings;
 use crate::network::CommandNetwork;
+use crate::support;
 use broker_protocol::{
     Bash, Command, Ended, ErrorKind, Failed, LayerReport, LayerState, Machine, Outcome, Stdin, Tier,
 };
@@ -29,12 +31,16 @@ use std::io::{self, IsTerminal};
 /// is named with the reason.
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  lazaret doctor\n  lazaret doctor --profile rust --json\n  lazaret doctor --attack"
+    after_help = "Examples:\n  lazaret doctor\n  lazaret doctor --profile rust --json\n  lazaret doctor --attack\n  lazaret doctor --support-bundle > bundle.json"
 )]
 pub struct Doctor {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+    /// Print one JSON object for a bug report: what --json prints, with versions, kernel settings, and the names of policy files and of
+    /// variables that decide something. It has no contents of files and no values; your home is `~` in it. Read it before you send it
+    #[arg(long, conflicts_with_all = ["attack", "fix"])]
+    support_bundle: bool,
     /// Ask about each setting of this machine's own that would close more, and set those that you want
     #[arg(long, conflicts_with_all = ["attack", "json"])]
     fix: bool,
@@ -76,15 +82,21 @@ impl FrontEnd for Doctor {
             let variable = |name: &str| std::env::var(name).ok();
             CommandNetwork::of(&options.endpoint().program(), &policy, variable).ask()
         });
+        let support = self
+            .support_bundle
+            .then(|| support::gather(files, &options.endpoint().program()));
         let is_tried = network.as_ref().is_some_and(CommandNetwork::is_set);
         let examined = examine(prepared, is_tried);
         match &examined {
-            Ok((machine, opened)) if self.json => {
-                let mut report = to_json(machine, opened, confinement::in_force());
+            Ok((machine, opened)) if self.json || self.support_bundle => {
+                let own = confinement::in_force();
+                let mut report = to_json(machine, opened, own);
+                let checks = checks::list((machine, opened), own, network.as_ref(), &hints);
+                report["checks"] = json!(checks);
                 report["hints"] = json!(hints);
                 report["policyNotes"] = json!(notes);
                 report["network"] = json!(network.as_ref().map(CommandNetwork::json));
-                print::json(&report)?
+                print_json(report, support)?
             }
             Ok((machine, opened)) => {
                 let style = Style::of_output();
@@ -97,8 +109,9 @@ impl FrontEnd for Doctor {
                 }
                 print::result((page + &hint_rows(&hints, style)).as_bytes())?
             }
-            Err(failed) if self.json => {
-                print::json(&json!({ "session": session_json(&Err(failed.clone())) }))?
+            Err(failed) if self.json || self.support_bundle => {
+                let session = session_json(&Err(failed.clone()));
+                print_json(json!({ "session": session }), support)?
             }
             Err(failed) => print::problem(&failed.message),
         }
@@ -108,6 +121,15 @@ impl FrontEnd for Doctor {
             exit::FAILED
         })
     }
+}
+
+/// Prints the report; with what a bug report needs, it is for somebody else.
+fn print_json(mut report: Value, support: Option<Value>) -> Result<(), Failed> {
+    let Some(support) = support else {
+        return print::json(&report);
+    };
+    report["support"] = support;
+    print::json(&support::without_home(report))
 }
 
 /// Tries a session; with `network`, one with a gateway, which opens only if what the policy sets for that can be used.

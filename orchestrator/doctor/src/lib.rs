@@ -6,6 +6,8 @@ mod host_settings;
 mod namespace_settings;
 mod network;
 mod proxy;
+mod support;
+mod checks;
 mod attack;
 mod examine;
 

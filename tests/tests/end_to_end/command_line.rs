@@ -501,6 +501,52 @@ fn doctor_says_what_this_machine_has(place: Place) {
     assert!(text.contains("landlock"), "{text}");
 }
 
+once_test!(a_bundle_for_a_bug_report_has_no_contents);
+fn a_bundle_for_a_bug_report_has_no_contents() {
+    let world = World::new(Place::any());
+    world.in_cell("true").success();
+    let config = world.outside.join("config");
+    let private = "profile-of-a-secret-customer";
+    let policy = format!("version = 1\n[profile.{private}]\nextends = ['default']\n");
+    world.write(&config.join("lazaret/policy.toml"), &policy);
+    let doctor = |option: &str| {
+        let mut command = world.program("lazaret");
+        command
+            .env("XDG_CONFIG_HOME", &config)
+            .env("https_proxy", "http://secret-user:pw@proxy.invalid:3128");
+        run(command.args(["doctor", option]), LIMIT).success()
+    };
+    let text = doctor("--support-bundle");
+    let bundle: Value = serde_json::from_str(&text).unwrap();
+    let support = &bundle["support"];
+    assert_eq!(support["audit"]["flaw"], Value::Null, "{support:#}");
+    assert_eq!(
+        support["policyFiles"][0]["bytes"],
+        policy.len(),
+        "{support:#}"
+    );
+    assert!(support["variables"].to_string().contains("https_proxy"));
+    assert!(support["programs"][0]["bytes"].as_u64() > Some(0));
+    for absent in [private, "secret-user", &world.canary] {
+        assert!(!text.contains(absent), "{absent} in {text}");
+    }
+    let checks = bundle["checks"].as_array().unwrap();
+    let state = |id: &str| {
+        let row = checks.iter().find(|row| row["id"] == id);
+        row.unwrap_or_else(|| panic!("no {id}"))["state"].clone()
+    };
+    assert_eq!(
+        (state("layer/seccomp"), state("session/opens")),
+        ("ok".into(), "ok".into())
+    );
+    // Only what is for somebody else has it.
+    let own: Value = serde_json::from_str(&doctor("--json")).unwrap();
+    assert_eq!(
+        (&own["support"], &own["checks"]),
+        (&Value::Null, &bundle["checks"])
+    );
+}
+
 once_test!(without_landlock_nothing_runs);
 /// On a machine without Landlock nothing runs, with the reason: fail closed.
 fn without_landlock_nothing_runs() {

@@ -1,0 +1,154 @@
+//! Everything that the doctor looks at as one list, for programs that watch many machines: each row has an id that stays.
+
+use crate::host_settings::Hint;
+use crate::network::CommandNetwork;
+use broker_protocol::{Failed, LayerReport, LayerState, Machine, Tier};
+use orchestrator_confine::Confinement;
+use orchestrator_session::executor::Tried;
+use serde::Serialize;
+
+/// One row.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct Check {
+    /// `KIND/NAME`. It is never given to something else.
+    id: String,
+    state: State,
+    /// What was seen, for people.
+    text: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum State {
+    Ok,
+    /// The tier does without it.
+    Unused,
+    /// It works, and something could be better.
+    Advice,
+    Missing,
+}
+
+impl Check {
+    fn new(kind: &str, name: &str, state: State, text: impl Into<String>) -> Self {
+        Self {
+            id: format!("{kind}/{name}"),
+            state,
+            text: text.into(),
+        }
+    }
+}
+
+/// The rows: layers, `lazaret` itself, the session, the network, the host's own settings.
+pub fn list(
+    (machine, tried): (&Machine, &Result<Tried, Failed>),
+    own: Option<&Confinement>,
+    network: Option<&CommandNetwork>,
+    hints: &[Hint],
+) -> Vec<Check> {
+    let layers = machine
+        .layers
+        .iter()
+        .map(|report| layer(report, machine.tier));
+    let own = own.map(|own| {
+        let missing = own.missing();
+        let state = state(missing.is_empty());
+        Check::new("lazaret", "confinement", state, missing.join("; "))
+    });
+    let rows = network.map(CommandNetwork::rows).unwrap_or_default();
+    let network = rows.into_iter().map(|(name, text, lost)| {
+        let name = name.replace(' ', "-");
+        Check::new("network", &name, state(lost.is_none()), text)
+    });
+    let hints = hints
+        .iter()
+        .map(|hint| Check::new("host", hint.setting, State::Advice, hint.closes));
+    let all = layers.chain(own).chain(session(tried)).chain(network);
+    all.chain(hints).collect()
+}
+
+fn state(is_there: bool) -> State {
+    if is_there { State::Ok } else { State::Missing }
+}
+
+fn layer(report: &LayerReport, tier: Tier) -> Check {
+    let name = report.layer.name();
+    match &report.state {
+        LayerState::InForce(detail) => Check::new("layer", name, State::Ok, detail),
+        LayerState::Missing { lost, .. } if report.layer.is_unused_in(tier) => {
+            Check::new("layer", name, State::Unused, lost)
+        }
+        LayerState::Missing { why, .. } => Check::new("layer", name, State::Missing, why),
+    }
+}
+
+/// Whether a session works, what it says, and what was found.
+fn session(tried: &Result<Tried, Failed>) -> Vec<Check> {
+    let Tried { opened, found, .. } = match tried {
+        Ok(tried) => tried,
+        Err(failed) => {
+            let text = failed.message.as_str();
+            return vec![Check::new("session", "opens", State::Missing, text)];
+        }
+    };
+    let opens = Check::new("session", "opens", State::Ok, opened.profile.as_str());
+    let notices = opened
+        .notices
+        .iter()
+        .map(|notice| Check::new("session", "notice", State::Advice, notice));
+    let found = found.list().iter().map(|finding| {
+        Check::new(
+            "found",
+            finding.kind.name(),
+            State::Advice,
+            finding.to_string(),
+        )
+    });
+    [opens].into_iter().chain(notices).chain(found).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use broker_protocol::{ErrorKind, Layer};
+
+    #[test]
+    fn each_row_has_its_id_and_state() {
+        let layer = |layer, state| LayerReport { layer, state };
+        let missing = || LayerState::Missing {
+            why: "w".into(),
+            lost: "l".into(),
+        };
+        let machine = Machine {
+            kernel: "6.1".into(),
+            landlock_abi: 7,
+            tier: Tier::Namespaced,
+            layers: vec![
+                layer(Layer::Seccomp, LayerState::InForce("331 calls".into())),
+                layer(Layer::LandlockNetwork, missing()),
+                layer(Layer::Cgroup, missing()),
+            ],
+        };
+        let failed = Err(Failed {
+            kind: ErrorKind::InvalidInput,
+            message: "no profile `x`".into(),
+        });
+        let hint = Hint {
+            setting: "safe.directory",
+            closes: "c",
+            git: None,
+        };
+        let rows = list((&machine, &failed), None, None, &[hint]);
+        let rows: Vec<_> = rows
+            .iter()
+            .map(|row| (row.id.as_str(), row.state, row.text.as_str()))
+            .collect();
+        let want = [
+            ("layer/seccomp", State::Ok, "331 calls"),
+            ("layer/landlock-network", State::Unused, "l"),
+            ("layer/cgroup", State::Missing, "w"),
+            ("session/opens", State::Missing, "no profile `x`"),
+            ("host/safe.directory", State::Advice, "c"),
+        ];
+        assert_eq!(rows, want);
+    }
+}
