@@ -10,9 +10,13 @@ use serde::{Deserialize, Serialize};
 
 /// A frame to the gateway.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one of each process, at its start, and none is kept"
+)]
 pub enum ToGateway {
-    /// First frame. It carries the sockets of the session's relay: the listener, and the one on which supervisors announce
-    /// connections.
+    /// First frame. It carries the sockets of the session's relay (the listener, and the one on which supervisors announce
+    /// connections), the one for [`published_request`], and the listeners of published ports.
     Serve(GatewaySpec),
     /// All leases in force from now on.
     Leases(Vec<Lease>),
@@ -48,6 +52,9 @@ pub struct GatewaySpec {
     pub proxy: Option<ProxySpec>,
     /// Ports of this machine's loopback that cells reach: at most [`limit::PORTS`], none of them 0.
     pub connect: Vec<u16>,
+    /// For each listener of a published port, the port in the session to which it leads: at most two for each of
+    /// [`limit::PUBLISHED`].
+    pub publish: Vec<u16>,
     /// Whether connections are served only if a supervisor has announced them: others of this machine can make them too.
     pub announced: bool,
 }
@@ -198,6 +205,13 @@ impl CredentialVerdict {
     }
 }
 
+/// A request for a connection to a published port of the session's loopback, of IPv4 or IPv6. It carries two descriptors: where the
+/// answer goes, and a TCP socket, which is connected unless the answer carries another. The answer is an error number of four bytes.
+pub fn published_request(port: u16, v6: bool) -> [u8; 4] {
+    let [low, high] = port.to_le_bytes();
+    [b'c', if v6 { 6 } else { 4 }, low, high]
+}
+
 impl GatewaySpec {
     /// The place of the proxy's login in its credentials.
     fn login(&self) -> Option<u16> {
@@ -222,6 +236,8 @@ impl GatewaySpec {
             "bytes",
         )?;
         limit::ports("connect", &self.connect)?;
+        limit::ports("publish", &self.publish)?;
+        at_most("publish", self.publish.len(), 2 * limit::PUBLISHED, "ports")?;
         if let Some(proxy) = &self.proxy {
             proxy.check(self.credentials.len())?;
         }

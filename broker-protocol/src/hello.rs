@@ -136,7 +136,10 @@ impl Open {
     /// Whether it names hosts or paths beyond the profile. Nobody is asked about those.
     pub fn is_wider(&self) -> bool {
         let named = |network: &NetworkRequest| {
-            !network.hosts.is_empty() || !network.presets.is_empty() || !network.connect.is_empty()
+            !network.hosts.is_empty()
+                || !network.presets.is_empty()
+                || !network.connect.is_empty()
+                || !network.publish.is_empty()
         };
         let paths = [&self.read, &self.write, &self.reveal];
         self.network.as_ref().is_some_and(named) || paths.iter().any(|paths| !paths.is_empty())

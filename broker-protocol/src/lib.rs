@@ -45,7 +45,9 @@ pub use hello::{
 pub use lease::{Lease, Leased, Wants};
 pub use limit::TooLarge;
 pub use message::{FromBroker, Signal, ToBroker};
-pub use network::{ConnectionReport, ConnectionVerdict, HostList, Network, NetworkRequest};
+pub use network::{
+    ConnectionReport, ConnectionVerdict, HostList, Network, NetworkRequest, PublishedPort,
+};
 pub use path::{PathError, Roots, Zone, ZonePath};
 pub use reply::{
     Background, Broken, Bytes, Captured, Change, Changes, Edited, Ended, ErrorKind, ErrorLayer,

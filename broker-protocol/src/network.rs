@@ -18,6 +18,15 @@ pub struct NetworkRequest {
     pub leases: bool,
     /// Ports of this machine's loopback that cells reach at the same address: at most [`limit::PORTS`], none of them 0.
     pub connect: Vec<u16>,
+    /// Ports of this machine that lead to ports of the cells' loopback: at most [`limit::PUBLISHED`], with no 0 in them.
+    pub publish: Vec<PublishedPort>,
+}
+
+/// A port of this machine's loopback that leads to a port of the cells' loopback.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct PublishedPort {
+    pub machine: u16,
+    pub cell: u16,
 }
 
 impl NetworkRequest {
@@ -27,7 +36,13 @@ impl NetworkRequest {
             list.iter()
                 .try_for_each(|text| at_most(field, text.len(), limit::HOST, "bytes"))?;
         }
-        limit::ports("connect", &self.connect)
+        limit::ports("connect", &self.connect)?;
+        at_most("publish", self.publish.len(), limit::PUBLISHED, "ports")?;
+        let both = self
+            .publish
+            .iter()
+            .flat_map(|port| [port.machine, port.cell]);
+        limit::ports("publish", &both.collect::<Vec<_>>())
     }
 }
 
@@ -117,15 +132,21 @@ pub enum ConnectionVerdict {
     Unreachable,
     /// The relay could not understand the request, or it was for no host, or for something other than TCP.
     Malformed,
+    /// A program of this machine connected to a published port, and was led into the session.
+    Published,
+    /// The same, by another user: it was refused.
+    Stranger,
 }
 
 impl ConnectionVerdict {
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 7] = [
         Self::Allowed,
         Self::NotListed,
         Self::NotPublic,
         Self::Unreachable,
         Self::Malformed,
+        Self::Published,
+        Self::Stranger,
     ];
 
     /// The name in records.
@@ -136,14 +157,20 @@ impl ConnectionVerdict {
             Self::NotPublic => "not_public",
             Self::Unreachable => "unreachable",
             Self::Malformed => "malformed",
+            Self::Published => "published",
+            Self::Stranger => "stranger",
         }
     }
 
-    /// Whether the policy refused it.
+    /// Whether the policy refused it to a cell.
     pub fn is_refusal(self) -> bool {
         match self {
             Self::NotListed | Self::NotPublic => true,
-            Self::Allowed | Self::Unreachable | Self::Malformed => false,
+            Self::Allowed
+            | Self::Unreachable
+            | Self::Malformed
+            | Self::Published
+            | Self::Stranger => false,
         }
     }
 }
@@ -185,6 +212,19 @@ mod tests {
         ] {
             let request = NetworkRequest {
                 connect,
+                ..NetworkRequest::default()
+            };
+            assert_eq!(request.check().is_ok(), want, "{request:?}");
+        }
+        let port = |machine, cell| PublishedPort { machine, cell };
+        for (publish, want) in [
+            (vec![port(1, 1); limit::PUBLISHED], true),
+            (vec![port(1, 1); limit::PUBLISHED + 1], false),
+            (vec![port(0, 1)], false),
+            (vec![port(1, 0)], false),
+        ] {
+            let request = NetworkRequest {
+                publish,
                 ..NetworkRequest::default()
             };
             assert_eq!(request.check().is_ok(), want, "{request:?}");

@@ -35,7 +35,8 @@ use executor_layers::environment;
 use executor_layers::home_files;
 use executor_layers::probe;
 use executor_leases::RULE;
-use executor_peers::{Gateway, GatewayStart, Repeats, gateway};
+use executor_peers::published::{PublishError, Published};
+use executor_peers::{Gateway, GatewayStart, Repeats, gateway, published};
 use executor_project::caches;
 use executor_project::central_owner::{self, OwnerError, RootLock};
 use executor_project::discovery;
@@ -140,6 +141,8 @@ pub enum OpenError {
         "`lazaret-gateway`, which carries connections of commands, cannot be started: {0}; install it beside `lazaret-executor`"
     )]
     Gateway(io::Error),
+    #[error(transparent)]
+    Published(#[from] PublishError),
     /// `[gateway]` of the policy cannot be used.
     #[error(transparent)]
     Company(CompanyError),
@@ -186,6 +189,7 @@ impl OpenError {
             | OpenError::Worker(_)
             | OpenError::Gateway(_)
             | OpenError::Approvers(_) => ErrorKind::Internal,
+            OpenError::Published(_) => ErrorKind::Io,
             // This machine lacks what a throw-away session needs.
             OpenError::ThrowAway(_) => ErrorKind::NotFound,
             OpenError::Failed(failed) => failed.kind,
@@ -260,6 +264,8 @@ pub fn open(
     if policy.has_gateway() {
         user.gateway.file().map_err(OpenError::Gateway)?;
     }
+    // First, as what was made would be of no use.
+    let published = published::bind(&policy.ports.publish)?;
     let policy = policy.with_revealed(&request.reveal)?;
     let zones = roots::resolve(request, &policy, user)?;
     let policy = image::choose(request, policy, &zones, user)?;
@@ -332,7 +338,7 @@ pub fn open(
         .notices
         .iter()
         .chain(credentials.held.notices());
-    let ports = ports_notice(&spec.policy.ports);
+    let ports = port_notices(&spec.policy.ports);
     let short = audit.short_of_room().map(|short| short.to_string());
     let (closed, over_bounds) = protected::describe(&also_closed);
     let opened = Opened {
@@ -389,7 +395,8 @@ pub fn open(
         cgroup,
         session: opened.session.clone(),
     };
-    let gateway = start_gateway(&spec, &credentials, relay, user).map_err(OpenError::Gateway)?;
+    let gateway =
+        start_gateway(&spec, &credentials, (relay, published), user).map_err(OpenError::Gateway)?;
     let missing = opened_with(&wants, &spec, user).map_err(OpenError::Lease)?;
     let modes = RootModes::of(&spec);
     let mut session = Session {
@@ -470,23 +477,30 @@ fn leased(request: &Open, spec: &SandboxSpec, user: &User) -> (Wants, Vec<String
     (wants, refused)
 }
 
-/// Which ports of this machine the session's commands reach, for people.
-fn ports_notice(ports: &PortPolicy) -> Option<String> {
+/// Which ports of this machine the session's commands reach, and which lead to theirs, for people.
+fn port_notices(ports: &PortPolicy) -> Vec<String> {
     let list: Vec<String> = ports.connect.iter().map(u16::to_string).collect();
     let list = list.join(", ");
-    (!ports.is_empty()).then(|| format!("commands reach this machine's 127.0.0.1 at port {list}"))
+    let reached = (!list.is_empty())
+        .then(|| format!("commands reach this machine's 127.0.0.1 at port {list}"));
+    let published = ports.publish.iter().map(|port| {
+        let (machine, cell) = (port.machine, port.cell);
+        format!("127.0.0.1:{machine} of this machine leads to port {cell} of commands")
+    });
+    reached.into_iter().chain(published).collect()
 }
 
 /// Starts the session's gateway, if its cells have a network, or reach ports of this machine.
 fn start_gateway(
     spec: &SandboxSpec,
     credentials: &SessionCredentials,
-    relay: Vec<OwnedFd>,
+    (relay, published): (Vec<OwnedFd>, Vec<Published>),
     user: &User,
 ) -> io::Result<Option<Gateway>> {
     if !spec.policy.has_gateway() {
         return Ok(None);
     }
+    let (listeners, publish): (Vec<_>, Vec<_>) = published.into_iter().unzip();
     let start = GatewayStart {
         program: user.gateway.file()?.try_clone_to_owned()?,
         environment: gateway::environment(&user.variables, &[&spec.project, &spec.central]),
@@ -497,9 +511,10 @@ fn start_gateway(
             authorities: credentials.company.authorities.clone(),
             proxy: credentials.company.proxy.clone(),
             connect: spec.policy.ports.connect.clone(),
+            publish,
             announced: !spec.has(Layer::NetworkNamespace),
         },
-        relay,
+        sockets: relay.into_iter().chain(listeners).collect(),
     };
     Gateway::start(start).map(Some)
 }

@@ -73,7 +73,7 @@ pub struct EffectivePolicy {
     pub web: WebPolicy,
     /// What cells may reach, by way of the client.
     pub network: WebPolicy,
-    /// What cells may reach of this machine's loopback.
+    /// What cells may reach of this machine's loopback, and what of it leads to theirs.
     pub ports: PortPolicy,
     /// What commands see of files of secrets in dotenv form.
     pub secrets: SecretModes,
@@ -319,7 +319,8 @@ impl EffectivePolicy {
         );
         narrower(closed, &mut same.network, &other.network);
         narrower(
-            is_part(&self.ports.connect, &other.ports.connect),
+            is_part(&self.ports.connect, &other.ports.connect)
+                && is_part(&self.ports.publish, &other.ports.publish),
             &mut same.ports,
             &other.ports,
         );
@@ -669,6 +670,12 @@ mod tests {
             |p| p.network.own.private = Some(vec![]),
             |p| p.network.bounds.push(Default::default()),
             |p| p.ports.connect.push(1),
+            |p| {
+                p.ports.publish.push(broker_protocol::PublishedPort {
+                    machine: 1,
+                    cell: 1,
+                })
+            },
             |p| drop(p.environment.offline.insert("X".into(), String::new())),
             |p| p.limits.timeout_s = Some(61),
             |p| p.limits.spill += 1,

@@ -408,6 +408,10 @@ fn to_broker() -> Vec<(&'static str, ToBroker)> {
         presets: vec!["npm".into()],
         leases: true,
         connect: vec![5432],
+        publish: vec![PublishedPort {
+            machine: 8080,
+            cell: 3000,
+        }],
     };
     let connected = Open {
         network: Some(wanted),

@@ -37,6 +37,7 @@ mod objects_live;
 mod opened_names;
 mod path_leases;
 mod ports;
+mod publish;
 mod quarantine;
 mod records;
 mod self_attack;

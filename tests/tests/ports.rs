@@ -219,6 +219,73 @@ fn nothing_else_of_this_machine_is_reached(place: Place) {
     println!("{place:?}: {count} of {count} ways to other ports refused");
 }
 
+/// A client that follows redirects from the open port, as a browser does, to each place that its arguments name.
+const FOLLOW: &str = r#"
+for way in "$@"; do
+    got=$(curl -sS -L -m 10 $WITH "http://127.0.0.1:$OPEN/$way" 2>/dev/null)
+    case "$got" in *reached*) echo "$way GOT" ;; *) echo "$way no" ;; esac
+done
+"#;
+
+/// A server of HTTP that sends each client to the place that its path names: `HOST:PORT`.
+fn redirecting() -> Server {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let serving = Serving::start(listener, |mut client| {
+        let mut head = [0; 4096];
+        let length = client.read(&mut head).unwrap_or(0);
+        let head = String::from_utf8_lossy(&head[..length]).into_owned();
+        let to = head
+            .split(' ')
+            .nth(1)
+            .unwrap_or("/")
+            .trim_start_matches('/');
+        let answer = format!(
+            "HTTP/1.1 302 Found\r\nLocation: http://{to}/\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+        );
+        let _ = client.write_all(answer.as_bytes());
+    });
+    Server {
+        port,
+        _serving: serving,
+    }
+}
+
+place_test!(a_service_at_an_open_port_sends_clients_to_no_closed_one);
+fn a_service_at_an_open_port_sends_clients_to_no_closed_one(place: Place) {
+    let open = redirecting();
+    let listener = TcpListener::bind("[::]:0").unwrap();
+    let closed = listener.local_addr().unwrap().port();
+    let _serving = Serving::start(listener, |mut client| {
+        let _ = client.read(&mut [0; 4096]);
+        let _ = client.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\nreached");
+    });
+    let network = format!("connect = [{}]\nallow = ['*']", open.port);
+    let world = world(place, "", &network);
+    world.put("follow.sh", FOLLOW);
+    let hosts = ["127.0.0.1", "localhost", "[::1]", "127.0.0.2", "0.0.0.0"];
+    let ways = hosts.map(|host| format!("'{host}:{closed}'")).join(" ");
+    let port = open.port;
+    let line = |with: &str| format!("OPEN={port} WITH=\"{with}\" bash follow.sh {ways}");
+    let plain = line("-g --noproxy *");
+    let outside = world.on_host(&format!("cd {} && {plain}", world.project.display()));
+    let got = |text: &str| text.lines().filter(|line| line.ends_with(" GOT")).count();
+    let outside = outside.success();
+    assert_eq!(got(&outside), hosts.len(), "the control: {outside}");
+    // By itself, and as a client that takes what is elsewhere by way of the relay.
+    for with in [
+        "-g --noproxy *",
+        "-g --noproxy 127.0.0.1 -x http://127.0.0.1:61080",
+    ] {
+        let inside = cell_with(&world, &[], &line(with)).success();
+        assert_eq!(
+            (inside.lines().count(), got(&inside)),
+            (hosts.len(), 0),
+            "{inside}"
+        );
+    }
+}
+
 place_test!(a_server_of_the_cell_comes_first);
 fn a_server_of_the_cell_comes_first(place: Place) {
     let server = Server::start("127.0.0.1");

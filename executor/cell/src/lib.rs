@@ -3,6 +3,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod warden;
+mod published;
 mod warden_handle;
 mod cell;
 mod cell_handle;

@@ -1,9 +1,11 @@
 //! The warden: PID 1 of the session's namespaces if it has any. It applies the layers that all
-//! cells share, makes cells on request, runs nothing else, and parses nothing.
+//! cells share, makes cells on request, runs nothing else, and parses nothing but
+//! the gateway's requests for published ports.
 
 use crate::cell::{self, SessionRules};
 use crate::children;
 use crate::leased;
+use crate::published::{self, Heard, PublishedPorts};
 use broker_protocol::Layer;
 use executor_layers::capabilities;
 use executor_layers::descriptors;
@@ -87,7 +89,7 @@ fn serve(
     let shared = !spec.has(Layer::MountNamespace);
     let made = shared.then(PtyMaker::new).transpose();
     let (ptys, client) = made.at(Part::Processes, || "socketpair".into())?.unzip();
-    let gate = open_relay(spec, socket)?;
+    let (gate, published) = open_relay(spec, socket)?.unzip();
     let access = spec
         .is_supervised()
         .then(|| AccessRules::new(spec, client, gate))
@@ -109,6 +111,10 @@ fn serve(
         ptys,
         loopback: (spec.is_supervised() && !spec.has(Layer::NetworkNamespace))
             .then(LoopbackSwitch::default),
+        published: published.map(|line| {
+            let ports = spec.policy.ports.publish.iter();
+            PublishedPorts::new(line, ports.map(|port| port.cell).collect())
+        }),
         records,
         nnp,
         socket,
@@ -154,7 +160,10 @@ fn set_up(
 }
 
 /// Makes the sockets of the session's relay, if it has one, and sends the gateway's to the broker.
-fn open_relay(spec: &SandboxSpec, socket: &OwnedFd) -> Result<Option<RelayGate>, SetupError> {
+fn open_relay(
+    spec: &SandboxSpec,
+    socket: &OwnedFd,
+) -> Result<Option<(RelayGate, OwnedFd)>, SetupError> {
     if !spec.policy.has_gateway() {
         return Ok(None);
     }
@@ -177,6 +186,8 @@ struct WardenLoop<'a> {
     ptys: Option<PtyMaker>,
     /// Connects cells to each other, if they have no network namespace.
     loopback: Option<LoopbackSwitch>,
+    /// Where the gateway asks for connections to published ports, if the session has one.
+    published: Option<PublishedPorts>,
     /// System V objects that cells have made, if these are the machine's.
     records: &'a mut IpcRecords,
     nnp: NoNewPrivileges,
@@ -196,7 +207,14 @@ impl WardenLoop<'_> {
                 .ptys
                 .as_ref()
                 .map_or(self.socket.as_fd(), |ptys| ptys.socket.as_fd());
-            let fds = [self.socket.as_fd(), self.child_ends.as_fd(), ptys];
+            let published = self.published.as_ref();
+            let published = published.map_or(self.socket.as_fd(), PublishedPorts::descriptor);
+            let fds = [
+                self.socket.as_fd(),
+                self.child_ends.as_fd(),
+                ptys,
+                published,
+            ];
             let lines = self.loopback.iter().flat_map(LoopbackSwitch::descriptors);
             let fds = fds.into_iter().chain(lines);
             let mut ready: Vec<PollFd> = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
@@ -205,8 +223,8 @@ impl WardenLoop<'_> {
                 result => result.at(Part::Processes, step)?,
             };
             let is_ready = |fd: &PollFd| fd.any() == Some(true);
-            let [requested, ended, asked] = [0, 1, 2].map(|at| is_ready(&ready[at]));
-            if ready[3..].iter().any(is_ready) {
+            let [requested, ended, asked, led_in] = [0, 1, 2, 3].map(|at| is_ready(&ready[at]));
+            if ready[4..].iter().any(is_ready) {
                 self.loopback.iter_mut().for_each(LoopbackSwitch::serve);
             }
             if ended {
@@ -215,9 +233,24 @@ impl WardenLoop<'_> {
             if asked && let Some(ptys) = &mut self.ptys {
                 ptys.answer();
             }
+            if led_in {
+                self.lead_in();
+            }
             if requested && !self.obey()? {
                 return Ok(());
             }
+        }
+    }
+
+    /// Makes one connection to a published port, or has the cell's supervisor make it.
+    fn lead_in(&mut self) {
+        match self.published.as_ref().map(PublishedPorts::next) {
+            Some(Heard::Connection(request, fds)) => match &self.loopback {
+                Some(switch) => switch.forward(request, &fds),
+                None => published::connect(request, &fds[0]),
+            },
+            Some(Heard::Gone) => self.published = None,
+            Some(Heard::Nothing) | None => {}
         }
     }
 

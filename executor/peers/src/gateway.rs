@@ -51,8 +51,9 @@ pub struct GatewayStart {
     /// All variables of its environment.
     pub environment: Vec<CString>,
     pub spec: GatewaySpec,
-    /// The sockets of the session's relay. They stay here for successors, and nobody accepts on them here.
-    pub relay: Vec<OwnedFd>,
+    /// The sockets of the session's relay, and the listeners of published ports. They stay here for successors, and nobody accepts on
+    /// them here.
+    pub sockets: Vec<OwnedFd>,
 }
 
 /// What a gateway reports or asks for, within its limits.
@@ -184,9 +185,10 @@ impl Gateway {
         std::mem::take(&mut self.found)
     }
 
-    /// Kills it, and starts no other.
+    /// Kills it, and starts no other. Its sockets are closed: a port that was published is free for a next session.
     pub fn kill(&mut self) {
         self.process = None;
+        self.start.sockets.clear();
     }
 
     fn or_replace(&mut self, result: Result<(), Lost>) {
@@ -215,7 +217,7 @@ impl Gateway {
 
     /// Ends the network of the session: programs see their connections refused.
     fn close(&mut self, lost: &Lost) {
-        self.start.relay.clear();
+        self.start.sockets.clear();
         let why = format!(
             "It was gateway {} of this session, and no other is started: commands have no network any more.",
             self.ended
@@ -239,8 +241,8 @@ impl GatewayStart {
             None,
             SockFlag::SOCK_CLOEXEC,
         )?;
-        let relay = self.relay.iter().map(OwnedFd::try_clone);
-        let relay: Vec<OwnedFd> = relay.collect::<io::Result<_>>()?;
+        let sockets = self.sockets.iter().map(OwnedFd::try_clone);
+        let sockets: Vec<OwnedFd> = sockets.collect::<io::Result<_>>()?;
         let Child { pidfd, .. } = spawn::image(
             self.program.as_fd(),
             c"lazaret-gateway",
@@ -252,7 +254,7 @@ impl GatewayStart {
             pidfd,
             stuck: None,
         };
-        process.connection.attach(relay);
+        process.connection.attach(sockets);
         let too_large = |_| io::Error::from(io::ErrorKind::InvalidInput);
         let serve = ToGateway::Serve(self.spec.clone());
         process.connection.send(&serve).map_err(too_large)?;
@@ -389,7 +391,7 @@ mod tests {
             program: File::open(program).unwrap().into(),
             environment: Vec::new(),
             spec: GatewaySpec::default(),
-            relay: vec![File::open("/dev/null").unwrap().into()],
+            sockets: vec![File::open("/dev/null").unwrap().into()],
         })
         .unwrap()
     }
@@ -406,7 +408,7 @@ mod tests {
             assert!(gateway.receive().is_empty());
             found.extend(gateway.take_found());
         }
-        assert!(gateway.start.relay.is_empty());
+        assert!(gateway.start.sockets.is_empty());
         found.into_iter().map(|one| one.why).collect()
     }
 

@@ -4,6 +4,7 @@
 pub mod approver_peer;
 pub mod connection;
 pub mod gateway;
+pub mod published;
 pub mod repeats;
 
 pub use connection::Connection;

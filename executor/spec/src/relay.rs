@@ -24,6 +24,8 @@ pub struct RelaySockets {
     address: SocketAddrV4,
     /// Where supervisors announce connections, and where the gateway reads the announcements.
     announcements: (OwnedFd, OwnedFd),
+    /// Where the gateway asks for connections to published ports, and where it is heard.
+    published: (OwnedFd, OwnedFd),
 }
 
 /// What supervisors need to connect programs to the relay.
@@ -54,27 +56,31 @@ impl RelaySockets {
             listener: listener.into(),
             address,
             announcements: message::pair()?,
+            published: message::pair()?,
         })
     }
 
     /// The sockets for the gateway.
-    pub fn for_gateway(&self) -> [BorrowedFd<'_>; 2] {
-        [self.listener.as_fd(), self.announcements.1.as_fd()]
+    pub fn for_gateway(&self) -> [BorrowedFd<'_>; 3] {
+        let [announced, published] = [&self.announcements.1, &self.published.1];
+        [&self.listener, announced, published].map(AsFd::as_fd)
     }
 
-    /// What supervisors need. `shared` if the network is the machine's. Otherwise the gateway's descriptors are the only ones of the
+    /// What stays in the session: what supervisors need, and where the gateway asks for connections to published ports. `shared` if the network is the machine's. Otherwise the gateway's descriptors are the only ones of the
     /// listener: without a gateway, connections are refused.
-    pub fn into_gate(self, shared: bool) -> RelayGate {
+    pub fn into_gate(self, shared: bool) -> (RelayGate, OwnedFd) {
         let Self {
             listener,
             address,
             announcements: (announcements, _),
+            published: (published, _),
         } = self;
-        RelayGate {
+        let gate = RelayGate {
             listener: shared.then_some(listener),
             address,
             announcements,
-        }
+        };
+        (gate, published)
     }
 }
 
@@ -110,7 +116,7 @@ mod tests {
 
     #[test]
     fn a_relay_of_the_machine_is_where_nobody_looks() {
-        let gate = RelaySockets::open(false).unwrap().into_gate(true);
+        let (gate, _) = RelaySockets::open(false).unwrap().into_gate(true);
         assert!(gate.address.ip().is_loopback() && gate.address.ip().octets()[1] != 0);
     }
 
@@ -118,7 +124,7 @@ mod tests {
     fn an_announcement_names_a_connection_and_a_port() {
         let sockets = RelaySockets::open(false).unwrap();
         let theirs = sockets.announcements.1.try_clone().unwrap();
-        let gate = sockets.into_gate(true);
+        let (gate, _) = sockets.into_gate(true);
         let from = SocketAddrV4::new(Ipv4Addr::new(127, 1, 2, 3), 0x0405);
         gate.announce(from, None).unwrap();
         gate.announce(from, NonZeroU16::new(0x1538)).unwrap();

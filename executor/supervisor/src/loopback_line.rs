@@ -49,6 +49,42 @@ fn decode([kind, families, low, high]: Bytes) -> Option<(u8, Families, u16)> {
     Some((kind, families, u16::from_le_bytes([low, high])))
 }
 
+/// A request for a connection to a port of the session's loopback.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    families: Families,
+    port: u16,
+}
+
+impl Request {
+    pub const LENGTH: usize = size_of::<Bytes>();
+
+    /// Decodes a message; `None` if it is no such request.
+    pub fn decode(bytes: [u8; Self::LENGTH]) -> Option<Self> {
+        let (kind, families, port) = decode(bytes)?;
+        let is_one = kind == CONNECT && families != Families::Both;
+        is_one.then_some(Self { families, port })
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Whether it is for the loopback of IPv6.
+    pub fn is_v6(&self) -> bool {
+        self.families == Families::V6
+    }
+}
+
+/// Answers a request: with an error number, and with the socket if it is not the asker's own.
+///
+/// # Errors
+/// The kernel's: the asker is gone.
+pub fn reply(to: BorrowedFd, errno: i32, socket: Option<BorrowedFd>) -> io::Result<()> {
+    let fds: Vec<BorrowedFd> = socket.into_iter().collect();
+    message::send(to, &errno.to_le_bytes(), &fds)
+}
+
 /// The warden's ends of all lines.
 #[derive(Default)]
 pub struct LoopbackSwitch {
@@ -89,6 +125,16 @@ impl LoopbackSwitch {
                 // Gone, or nothing that we send.
                 Ok(_) | Err(_) => self.remove(cell),
             }
+        }
+    }
+
+    /// Passes a request from outside the cells on to the one that has announced the port. One that is not passed on is answered by the
+    /// end of its descriptor for the result.
+    pub fn forward(&self, Request { families, port }: Request, fds: &[OwnedFd; 2]) {
+        let to = self.ports.get(&port);
+        if let Some(line) = to.and_then(|to| self.line(*to)) {
+            let fds = fds.each_ref().map(AsFd::as_fd);
+            let _ = message::send(line, &encode(CONNECT, families, port), &fds);
         }
     }
 
@@ -195,7 +241,7 @@ fn answer(loopback: &mut Loopback, bytes: Bytes, fds: Vec<OwnedFd>) {
     let begun = tcp.and_then(|tcp| loopback.connect_for_another(tcp, families, port));
     let errno = begun.map_or_else(|errno| errno as i32, |()| 0);
     // The other cell may be gone.
-    let _ = message::send(back.as_fd(), &errno.to_le_bytes(), &[]);
+    let _ = reply(back.as_fd(), errno, None);
 }
 
 #[cfg(test)]
@@ -246,6 +292,29 @@ mod tests {
         assert_eq!(switch.descriptors().count(), 2);
         switch.remove(0);
         assert_eq!(switch.descriptors().count(), 1);
+    }
+
+    #[test]
+    fn a_request_from_outside_is_for_a_connection_alone() {
+        use broker_protocol::gateway::published_request;
+        for v6 in [false, true] {
+            let request = Request::decode(published_request(0x1234, v6)).unwrap();
+            assert_eq!((request.port(), request.is_v6()), (0x1234, v6));
+        }
+        for kind in [LISTENS, ENDS] {
+            assert_eq!(Request::decode(encode(kind, Families::V4, 80)), None);
+        }
+        let (ours, theirs) = message::pair().unwrap();
+        let mut switch = LoopbackSwitch::default();
+        switch.add(7, ours);
+        let fds = [message::pair().unwrap().0, message::pair().unwrap().0];
+        let request = Request::decode(published_request(80, false)).unwrap();
+        switch.forward(request, &fds);
+        assert_eq!(receive(&theirs), None, "nobody listens");
+        LoopbackLine::new(theirs.try_clone().unwrap()).announce(80);
+        switch.serve();
+        switch.forward(request, &fds);
+        assert_eq!(receive(&theirs), Some((published_request(80, false), 2)));
     }
 
     #[test]

@@ -12,8 +12,9 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
 use std::io;
 
-/// Maximum descriptors: of 128 connections, each with two sockets and two pipes, and of what few threads need.
-const DESCRIPTORS: u64 = 1024;
+/// Maximum descriptors: of 128 connections of cells and 64 of published ports, each with two sockets and two pipes, and of what few
+/// threads need.
+const DESCRIPTORS: u64 = 1536;
 /// Maximum bytes of private memory.
 const MEMORY: u64 = 512 << 20;
 

@@ -1,7 +1,7 @@
 //! Frames from the broker, with their descriptors.
 
 use broker_protocol::gateway::ToGateway;
-use broker_protocol::{Decoder, FrameError};
+use broker_protocol::{Decoder, FrameError, limit};
 use rustix::cmsg_space;
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
@@ -12,8 +12,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use thiserror::Error;
 
-/// Most descriptors with one frame: the listener, and the socket of announcements.
-const DESCRIPTORS_MAX: usize = 2;
+/// Most descriptors with one frame: the relay's three sockets, and two listeners for each published port.
+const DESCRIPTORS_MAX: usize = 3 + 2 * limit::PUBLISHED;
 const READ: usize = 64 * 1024;
 
 /// Why nothing more can be heard from the broker.

@@ -126,7 +126,7 @@ fn first_frame(control: &mut Control) -> Result<Option<(GatewaySpec, RelaySocket
     };
     let too_large = |_| ControlError::OutOfTurn("more than a session may have");
     spec.check().map_err(too_large)?;
-    let sockets = RelaySockets::new(descriptors, spec.announced)?;
+    let sockets = RelaySockets::new(descriptors, spec.announced, &spec.publish)?;
     let sockets = sockets.ok_or(ControlError::OutOfTurn("other sockets than a relay has"))?;
     Ok(Some((spec, sockets)))
 }

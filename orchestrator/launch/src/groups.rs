@@ -1,7 +1,8 @@
 //! The options that several commands share, in groups that a command flattens into its own.
 
-use broker_protocol::Trust;
+use broker_protocol::{PublishedPort, Trust};
 use clap::Args;
+use policies::ports::{NoPublish, Publish};
 use policies::value::{TrustName, ValueError};
 use std::path::PathBuf;
 
@@ -20,6 +21,7 @@ pub struct Options {
     pub(crate) allow_host: Vec<String>,
     pub(crate) allow_net: Vec<String>,
     pub(crate) connect: Vec<u16>,
+    pub(crate) publish: Vec<PublishedPort>,
     pub(crate) read: Vec<PathBuf>,
     pub(crate) write: Vec<PathBuf>,
     pub(crate) reveal: Vec<PathBuf>,
@@ -180,8 +182,16 @@ pub struct NetworkOptions {
     /// once
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     connect: Vec<u16>,
+    /// A port of this machine's loopback that leads to the same port, or to CELL, of commands, while this session lasts: a dev
+    /// server that a browser of yours reaches; may be given more than once
+    #[arg(long, value_name = "[MACHINE:]CELL", value_parser = published)]
+    publish: Vec<PublishedPort>,
 }
-group!(NetworkOptions: allow_host allow_net connect);
+group!(NetworkOptions: allow_host allow_net connect publish);
+
+fn published(text: &str) -> Result<PublishedPort, NoPublish> {
+    Publish::try_from(text).map(|port| port.0)
+}
 
 /// The paths beside the project that commands see.
 #[derive(Args, Clone, Default)]

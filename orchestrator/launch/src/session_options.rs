@@ -273,14 +273,16 @@ impl SessionOptions {
         leases: bool,
     ) -> Option<NetworkRequest> {
         let (hosts, presets) = (self.given.allow_host.clone(), self.given.allow_net.clone());
-        let connect = self.given.connect.clone();
-        let asked = !hosts.is_empty() || !presets.is_empty() || !connect.is_empty();
+        let (connect, publish) = (self.given.connect.clone(), self.given.publish.clone());
+        let ports = !connect.is_empty() || !publish.is_empty();
+        let asked = !hosts.is_empty() || !presets.is_empty() || ports;
         (asked || leases || policy.is_some_and(EffectivePolicy::has_gateway)).then_some(
             NetworkRequest {
                 hosts,
                 presets,
                 leases,
                 connect,
+                publish,
             },
         )
     }
@@ -327,6 +329,7 @@ impl SessionOptions {
             given.allow_host.is_empty(),
             given.allow_net.is_empty(),
             given.connect.is_empty(),
+            given.publish.is_empty(),
         ];
         given.scope.is_some() || lists.contains(&false)
     }

@@ -98,7 +98,7 @@ fn class(record: &Value) -> Class {
         ("opened", _) => SESSION_START,
         ("closed", _) => SESSION_STOP,
         ("fault" | "break", _) => ERROR,
-        ("connection", "allowed") => CONNECTION,
+        ("connection", "allowed" | "published") => CONNECTION,
         ("connection", _) => NO_CONNECTION,
         // Those of later versions too.
         _ => CALL,
@@ -107,9 +107,9 @@ fn class(record: &Value) -> Class {
 
 fn decision(record: &Value) -> Decision {
     match text(record, "verdict") {
-        "allow" | "allowed" | "used" | "attached" | "passed" => Decision::Allowed,
+        "allow" | "allowed" | "published" | "used" | "attached" | "passed" => Decision::Allowed,
         "ask" if record["grant"].is_string() => Decision::Approved,
-        "deny" | "refused" | "not_listed" | "not_public" => Decision::Blocked,
+        "deny" | "refused" | "not_listed" | "not_public" | "stranger" => Decision::Blocked,
         _ => Decision::None,
     }
 }
@@ -152,7 +152,12 @@ fn describe(event: &mut Map<String, Value>, record: &Value, class: Class) {
             json!({ "name": "Lazaret session", "uid": session }),
         )),
         4001 => {
-            add("src_endpoint", json!({ "name": "cell", "uid": session }));
+            // At a published port it is a program of this machine that connects.
+            let source = match text(record, "verdict") {
+                "published" | "stranger" => json!({ "name": "machine" }),
+                _ => json!({ "name": "cell", "uid": session }),
+            };
+            add("src_endpoint", source);
             let destination = json!({ "hostname": record["host"], "port": record["port"] });
             add("dst_endpoint", destination);
             add("count", record["count"].clone());
@@ -221,6 +226,18 @@ mod tests {
                 json!({ "kind": "connection", "verdict": "allowed" }),
                 4001,
                 400_101,
+                &["src_endpoint", "dst_endpoint"],
+            ),
+            (
+                json!({ "kind": "connection", "verdict": "published" }),
+                4001,
+                400_101,
+                &["src_endpoint", "dst_endpoint"],
+            ),
+            (
+                json!({ "kind": "connection", "verdict": "stranger" }),
+                4001,
+                400_105,
                 &["src_endpoint", "dst_endpoint"],
             ),
             (

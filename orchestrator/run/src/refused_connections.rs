@@ -46,7 +46,9 @@ fn is_shown(verdict: ConnectionVerdict) -> bool {
         ConnectionVerdict::NotListed | ConnectionVerdict::NotPublic => true,
         ConnectionVerdict::Allowed
         | ConnectionVerdict::Unreachable
-        | ConnectionVerdict::Malformed => false,
+        | ConnectionVerdict::Malformed
+        | ConnectionVerdict::Published
+        | ConnectionVerdict::Stranger => false,
     }
 }
 

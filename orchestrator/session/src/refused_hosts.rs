@@ -97,7 +97,9 @@ fn denial(
         }
         ConnectionVerdict::Allowed
         | ConnectionVerdict::Unreachable
-        | ConnectionVerdict::Malformed => {
+        | ConnectionVerdict::Malformed
+        | ConnectionVerdict::Published
+        | ConnectionVerdict::Stranger => {
             return None;
         }
     };

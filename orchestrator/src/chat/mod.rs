@@ -222,7 +222,7 @@ impl FrontEnd for Chat {
 /// Its options open the network, or name a scope.
 fn without_network(prepared: Prepared) -> Result<Prepared, Failed> {
     if prepared.options().name_scope_or_hosts() {
-        let message = "--network-allowed=false does not go with --scope, --allow-host, --allow-net or --connect";
+        let message = "--network-allowed=false does not go with --scope, --allow-host, --allow-net, --connect or --publish";
         return Err(Failed::invalid(message.to_owned()));
     }
     let text = json!({ "tool_permissions": scope_file::without_network() }).to_string();

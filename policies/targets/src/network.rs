@@ -3,7 +3,7 @@
 //! The vocabulary is that of [`web`](crate::web), and so is the order: a profile's table says what may be reached, a file's own
 //! `[network]` bounds every profile. A session may add hosts to its profile's; the bounds hold for these as well.
 
-use crate::ports::{Port, PortError, PortPolicy};
+use crate::ports::{NamedPorts, Port, PortError, PortPolicy, Publish};
 use crate::text::read_from_text;
 use crate::web::{HostPattern, PrivatePlace, WebPolicy, WebTable, not_public};
 use broker_protocol::{HostList, Network, NetworkRequest, Remedy, Request};
@@ -97,6 +97,8 @@ pub struct NetworkTable {
     pub private: Option<Vec<PrivatePlace>>,
     /// Ports of this machine's loopback that cells reach: see [`PortPolicy`].
     pub connect: Option<Vec<Port>>,
+    /// Ports of this machine's loopback that lead to ports of cells.
+    pub publish: Option<Vec<Publish>>,
     /// Whether a profile's lists replace those of what it extends. Otherwise they add to them; an empty one always replaces.
     #[serde(default)]
     pub replace: bool,
@@ -129,12 +131,14 @@ impl NetworkTable {
             allow,
             private,
             connect,
+            publish,
             replace,
         } = later;
         add(&mut self.presets, presets, *replace);
         add(&mut self.allow, allow, *replace);
         add(&mut self.private, private, *replace);
         add(&mut self.connect, connect, *replace);
+        add(&mut self.publish, publish, *replace);
     }
 
     /// The same with its presets written out. TLS is the program's own matter.
@@ -168,7 +172,7 @@ pub fn policy<'a>(
     })
 }
 
-/// The ports of this machine that cells of a session reach. A file that bounds hosts and names no ports permits none: who wrote it did
+/// The ports of this machine that cells of a session reach, and those that lead to theirs. A file that bounds hosts and names no ports permits none: who wrote it did
 /// not expect that cells reach anything else.
 ///
 /// # Errors
@@ -178,10 +182,13 @@ pub fn ports<'a>(
     bounds: impl Iterator<Item = &'a NetworkTable>,
 ) -> Result<PortPolicy, NetworkError> {
     let bounds = bounds.filter(|bound| **bound != NetworkTable::default());
-    Ok(PortPolicy::of(
-        &own.connect,
-        bounds.map(|bound| &bound.connect),
-    )?)
+    fn named(table: &NetworkTable) -> NamedPorts<'_> {
+        let NetworkTable {
+            connect, publish, ..
+        } = table;
+        NamedPorts { connect, publish }
+    }
+    Ok(PortPolicy::of(&named(own), bounds.map(named))?)
 }
 
 /// A policy with what a session asks for; nothing where it wants no network.
@@ -640,7 +647,20 @@ mod tests {
             let policy = ports(&table(own), bounds.iter()).unwrap();
             assert_eq!(policy.connect, want, "{own} {bounds:?}");
         }
-        for wrong in ["connect = [0]", "connect = [65536]", "connect = ['1']"] {
+        let own = table("publish = [3000, '8080:80']");
+        for (bound, want) in [("", 2), ("publish = [8080]", 1), ("connect = [3000]", 0)] {
+            let policy = ports(&own, [table(bound)].iter()).unwrap();
+            assert_eq!(policy.publish.len(), want, "{bound}");
+        }
+        for wrong in [
+            "connect = [0]",
+            "connect = [65536]",
+            "connect = ['1']",
+            "publish = [0]",
+            "publish = [65536]",
+            "publish = ['1:2:3']",
+            "publish = [true]",
+        ] {
             assert!(toml::from_str::<NetworkTable>(wrong).is_err(), "{wrong}");
         }
     }

@@ -145,6 +145,7 @@ fn spec() -> GatewaySpec {
             login: Some(3),
         }),
         connect: vec![5432],
+        publish: vec![3000, 3000],
         announced: true,
     }
 }

@@ -18,6 +18,7 @@ use pace::Pace;
 use place::Place;
 use policies::WebPolicy;
 pub use proxy::{Proxy, ProxyError};
+use published::Published;
 use std::cell::Cell;
 use std::io;
 use std::net::TcpListener;
@@ -36,13 +37,16 @@ use wanted::{HEAD_MAX, SocksError, Wanted, WantedError};
 
 mod announced;
 mod answer;
+mod clients;
 mod connect;
 mod leased;
 mod machine;
+mod owners;
 mod pace;
 mod place;
 mod proxy;
 mod proxy_fault;
+mod published;
 mod tunnel;
 mod wanted;
 
@@ -66,17 +70,29 @@ const GOODBYE_MAX: u64 = 1 << 20;
 pub struct RelaySockets {
     listener: TcpListener,
     announced: Announced,
+    published: Option<Published>,
 }
 
 impl RelaySockets {
-    /// Takes over the sockets; `None` unless there are two. With `only`, nothing is served that was not announced.
+    /// Takes over the sockets, before this process is confined; `None` unless there are three, and one for each of `published`, the
+    /// ports to which these lead. With `only`, nothing is served that was not announced.
     ///
     /// # Errors
     /// If they are no sockets.
-    pub fn new(descriptors: Vec<OwnedFd>, only: bool) -> io::Result<Option<Self>> {
-        let Ok([listener, announcements]) = <[OwnedFd; 2]>::try_from(descriptors) else {
+    pub fn new(
+        mut descriptors: Vec<OwnedFd>,
+        only: bool,
+        published: &[u16],
+    ) -> io::Result<Option<Self>> {
+        if descriptors.len() != 3 + published.len() {
+            return Ok(None);
+        }
+        let listeners = descriptors.split_off(3);
+        let Ok([listener, announcements, line]) = <[OwnedFd; 3]>::try_from(descriptors) else {
             return Ok(None);
         };
+        let has_published = !published.is_empty();
+        let published = has_published.then(|| Published::new(listeners, published, line));
         let listener = TcpListener::from(listener);
         listener.set_nonblocking(true)?;
         let announcements = UnixDatagram::from(announcements);
@@ -84,6 +100,7 @@ impl RelaySockets {
         Ok(Some(Self {
             listener,
             announced: Announced::new(announcements, only),
+            published: published.transpose()?,
         }))
     }
 }
@@ -94,6 +111,9 @@ pub struct Relay<R = System> {
     resolver: R,
     reports: Reports,
     pace: Pace,
+    /// Of published ports: this user's programs, and others'.
+    clients: Pace,
+    strangers: Pace,
     places: Arc<Semaphore>,
     /// The hosts of credentials, if the session has any.
     ended: Option<Rc<Ended>>,
@@ -127,6 +147,8 @@ impl<R: Resolve + 'static> Relay<R> {
             resolver,
             reports,
             pace: Pace::default(),
+            clients: Pace::default(),
+            strangers: Pace::default(),
             places: Arc::new(Semaphore::new(AT_ONCE)),
             ended: None,
             proxy: None,
@@ -147,9 +169,13 @@ impl<R: Resolve + 'static> Relay<R> {
         let RelaySockets {
             listener,
             mut announced,
+            published,
         } = sockets;
         let listener = tokio::net::TcpListener::from_std(listener)?;
         let (relay, mut connections) = (Rc::new(self), JoinSet::new());
+        if let Some(published) = published {
+            relay.publish(published, &mut connections)?;
+        }
         loop {
             while connections.try_join_next().is_some() {}
             // The semaphore is never closed, so this succeeds in the end.

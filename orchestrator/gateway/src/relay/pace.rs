@@ -27,6 +27,16 @@ impl Pace {
         sleep_until(self.next(Instant::now())).await;
     }
 
+    /// Whether there is a turn now, which is taken then.
+    pub fn has_turn(&self) -> bool {
+        let (full, now) = (self.full.get(), Instant::now());
+        let has = self.next(now) <= now;
+        if !has {
+            self.full.set(full);
+        }
+        has
+    }
+
     /// The time of the next turn.
     fn next(&self, now: Instant) -> Instant {
         let full = self.full.get().max(now) + INTERVAL;
@@ -45,6 +55,7 @@ mod tests {
         assert!((0..BURST).all(|_| pace.next(now) <= now));
         let last = (0..100).map(|_| pace.next(now)).last().unwrap();
         assert_eq!(last, now + INTERVAL * 100);
+        assert!(!pace.has_turn() && pace.full.get() == now + INTERVAL * (BURST + 100));
         // A pause refills the bucket.
         assert!((0..BURST).all(|_| pace.next(last + INTERVAL * BURST) <= last + INTERVAL * BURST));
     }

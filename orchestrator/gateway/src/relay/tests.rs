@@ -93,9 +93,10 @@ impl Running {
                 )
                 .with_ports(ports);
                 let only = announcements.is_some();
-                let (_ours, unused) = UnixDatagram::pair().unwrap();
-                let descriptors = vec![listener.into(), announcements.unwrap_or(unused).into()];
-                let sockets = RelaySockets::new(descriptors, only).unwrap().unwrap();
+                let (line, unused) = UnixDatagram::pair().unwrap();
+                let announcements = announcements.unwrap_or(unused);
+                let descriptors = vec![listener.into(), announcements.into(), line.into()];
+                let sockets = RelaySockets::new(descriptors, only, &[]).unwrap().unwrap();
                 tokio::select! {
                     served = relay.serve(sockets) => served.unwrap(),
                     _ = stopped => {}

@@ -69,6 +69,8 @@ impl SessionOptions {
             allow_host,
             allow_net,
             connect,
+            // One session has the port.
+            publish: _,
             read,
             write,
             // Variables may come from a project's settings for an agent, and must not show its secrets.
