@@ -117,15 +117,27 @@ pub enum ConnectionVerdict {
     Unreachable,
     /// The relay could not understand the request, or it was for no host, or for something other than TCP.
     Malformed,
+    /// On a connection that the gateway decrypts, a request was refused, or its answer.
+    RequestRefused,
+    /// The same, because the source of a credential gave no value.
+    NoValue,
+    /// The program does not believe the authority of the session, with which the gateway decrypts.
+    NotTrusted,
+    /// A company's proxy opened no tunnel.
+    ProxyRefused,
 }
 
 impl ConnectionVerdict {
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 9] = [
         Self::Allowed,
         Self::NotListed,
         Self::NotPublic,
         Self::Unreachable,
         Self::Malformed,
+        Self::RequestRefused,
+        Self::NoValue,
+        Self::NotTrusted,
+        Self::ProxyRefused,
     ];
 
     /// The name in records.
@@ -136,14 +148,35 @@ impl ConnectionVerdict {
             Self::NotPublic => "not_public",
             Self::Unreachable => "unreachable",
             Self::Malformed => "malformed",
+            Self::RequestRefused => "request_refused",
+            Self::NoValue => "no_value",
+            Self::NotTrusted => "not_trusted",
+            Self::ProxyRefused => "proxy_refused",
+        }
+    }
+
+    /// Whether it is a refusal of the gateway's, or of what stands behind it, whose reason the host does not show.
+    pub fn is_explained(self) -> bool {
+        match self {
+            Self::RequestRefused | Self::NoValue | Self::NotTrusted | Self::ProxyRefused => true,
+            Self::Allowed
+            | Self::NotListed
+            | Self::NotPublic
+            | Self::Unreachable
+            | Self::Malformed => false,
         }
     }
 
     /// Whether the policy refused it.
     pub fn is_refusal(self) -> bool {
         match self {
-            Self::NotListed | Self::NotPublic => true,
-            Self::Allowed | Self::Unreachable | Self::Malformed => false,
+            Self::NotListed | Self::NotPublic | Self::RequestRefused => true,
+            Self::Allowed
+            | Self::Unreachable
+            | Self::Malformed
+            | Self::NoValue
+            | Self::NotTrusted
+            | Self::ProxyRefused => false,
         }
     }
 }

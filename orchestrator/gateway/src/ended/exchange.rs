@@ -60,10 +60,11 @@ impl Exchange {
         self: Rc<Self>,
         request: Request<Incoming>,
     ) -> Result<Response<Answer>, Infallible> {
-        Ok(self
-            .carry(request)
-            .await
-            .unwrap_or_else(|refusal| refused(&refusal)))
+        Ok(self.carry(request).await.unwrap_or_else(|refusal| {
+            // Before the program hears of it, so that its command cannot end earlier.
+            self.host.tell(&refusal);
+            refused(&refusal)
+        }))
     }
 
     async fn carry(&self, mut request: Request<Incoming>) -> Result<Response<Answer>, Refusal> {

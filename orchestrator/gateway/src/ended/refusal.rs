@@ -1,6 +1,7 @@
 //! Answers of ours to a request: why, and what would change it. No answer of a host is ever called ours, and each of ours begins with
 //! `lazaret:`.
 
+use broker_protocol::ConnectionVerdict;
 use hyper::StatusCode;
 use thiserror::Error;
 
@@ -65,6 +66,23 @@ pub enum Refusal {
 }
 
 impl Refusal {
+    /// The verdict for those who run the command; `None` if the request or the host is at fault, and no policy.
+    pub fn verdict(&self) -> Option<ConnectionVerdict> {
+        match self {
+            Self::Foreign { .. }
+            | Self::Minting { .. }
+            | Self::Upgrade { .. }
+            | Self::Encoded { .. } => Some(ConnectionVerdict::RequestRefused),
+            Self::NoValue { .. } => Some(ConnectionVerdict::NoValue),
+            Self::Misdirected { .. }
+            | Self::Malformed(_)
+            | Self::Unsupported(_)
+            | Self::Host { .. }
+            | Self::Unanswered { .. }
+            | Self::BrokenBody { .. } => None,
+        }
+    }
+
     /// The status of the answer.
     pub fn status(&self) -> StatusCode {
         match self {

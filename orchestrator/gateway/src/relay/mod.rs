@@ -324,9 +324,16 @@ impl<R: Resolve + 'static> Relay<R> {
         match carried {
             Ok(()) | Err(CarryError::Gone | CarryError::Idle) => {}
             Err(CarryError::Name { asked, .. }) => self.tell_name(place, &asked).await,
+            Err(error @ CarryError::NotTrusted) => {
+                let why = (
+                    Some(format!("{}:{}: {error}", place.host(), place.port())),
+                    None,
+                );
+                self.tell(Some(place), ConnectionVerdict::NotTrusted, why)
+                    .await;
+            }
             Err(
                 error @ (CarryError::Hello(_)
-                | CarryError::NotTrusted
                 | CarryError::Handshake(_)
                 | CarryError::Host { .. }
                 | CarryError::Authority(_)),
