@@ -495,6 +495,7 @@ fn start_gateway(
             authority: None,
             authorities: credentials.company.authorities.clone(),
             proxy: credentials.company.proxy.clone(),
+            rules: spec.policy.http.requests(),
             connect: spec.policy.ports.connect.clone(),
             announced: !spec.has(Layer::NetworkNamespace),
         },

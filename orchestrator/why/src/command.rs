@@ -216,9 +216,8 @@ impl Why {
         } else {
             print::result(page::text(rerun, findings).as_bytes())?;
         }
-        let is_explained = !findings.list.is_empty()
-            || findings.profile.is_some()
-            || !findings.logged.is_empty();
+        let is_explained =
+            !findings.list.is_empty() || findings.profile.is_some() || !findings.logged.is_empty();
         let is_whole = findings.gaps.is_empty() && findings.more == 0;
         Ok(match (is_explained, is_whole) {
             (true, _) => exit::OK,

@@ -72,10 +72,7 @@ fn refused(lines: &[Value]) -> Vec<LoggedRefusal> {
 }
 
 /// The last command in a run of this project: the start of its session, its input, and the lines after it.
-fn last_of<'l>(
-    lines: &'l [Value],
-    project: &Path,
-) -> Option<(&'l Value, &'l Value, &'l [Value])> {
+fn last_of<'l>(lines: &'l [Value], project: &Path) -> Option<(&'l Value, &'l Value, &'l [Value])> {
     let is_command =
         |line: &&Value| line["kind"] == "tool_call" && line["payload"]["tool"] == "bash";
     let at = lines.iter().rposition(|line| is_command(&line))?;
@@ -183,9 +180,7 @@ mod tests {
 
     #[test]
     fn what_the_gateway_refused_after_the_command_is_found_and_bounded() {
-        let connection = |verdict: &str, why: &str| {
-            json!({"kind": "connection", "payload": {"host": "a.example", "port": 443, "verdict": verdict, "why": why}})
-        };
+        let connection = |verdict: &str, why: &str| json!({"kind": "connection", "payload": {"host": "a.example", "port": 443, "verdict": verdict, "why": why}});
         let mut lines = vec![
             start("/p", "run"),
             connection("request_refused", "before"),
@@ -198,7 +193,10 @@ mod tests {
         let (_, _, after) = last_of(&lines, Path::new("/p")).unwrap();
         let found = refused(after);
         assert_eq!(found.len(), 1, "{found:?}");
-        assert_eq!((&*found[0].place, &*found[0].why), ("a.example:443", "no authority"));
+        assert_eq!(
+            (&*found[0].place, &*found[0].why),
+            ("a.example:443", "no authority")
+        );
         assert!(found[0].advice.contains("SSL_CERT_FILE"));
         let many = (0..1000).map(|number| connection("request_refused", &number.to_string()));
         lines.extend(many);

@@ -2,6 +2,7 @@
 
 use super::refusal::Refusal;
 use super::reports::Reports;
+use super::rules::Rules;
 use super::search::Needles;
 use super::values::Values;
 use broker_protocol::ConnectionVerdict;
@@ -13,13 +14,15 @@ pub struct EndedHost {
     pub port: u16,
     /// By their places in the session's credentials.
     pub credentials: Vec<u16>,
+    pub rules: Rules,
     pub reports: Rc<Reports>,
     needles: RefCell<Rc<Needles>>,
 }
 
 impl EndedHost {
-    pub fn new(host: String, port: u16, reports: Rc<Reports>) -> Self {
+    pub fn new(host: String, port: u16, rules: Rules, reports: Rc<Reports>) -> Self {
         Self {
+            rules,
             host,
             port,
             credentials: Vec::new(),

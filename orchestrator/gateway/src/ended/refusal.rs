@@ -29,6 +29,29 @@ pub enum Refusal {
         header: String,
         place: String,
     },
+    /// A rule of the policy denies it.
+    #[error(
+        "the rule at {at} denies {method} {path} at {place}{}; only a change of that rule can allow it",
+        because(.why.as_deref())
+    )]
+    Denied {
+        place: String,
+        method: String,
+        path: String,
+        at: String,
+        why: Option<String>,
+    },
+    /// The policy has rules for the host, and none for this.
+    #[error(
+        "no rule allows {method} {path} at {place}; those for this host begin at {at}, and only one that names this method and path can \
+         allow it"
+    )]
+    NoRule {
+        place: String,
+        method: String,
+        path: String,
+        at: String,
+    },
     /// It would make new credentials.
     #[error(
         "{method} {path} at {place} makes or shows new credentials, and the policy of credential `{credential}` refuses that; \
@@ -65,11 +88,19 @@ pub enum Refusal {
     Encoded { place: String },
 }
 
+fn because(why: Option<&str>) -> String {
+    why.map_or_else(String::new, |why| {
+        format!(", because: {}", why.trim_end_matches('.'))
+    })
+}
+
 impl Refusal {
     /// The verdict for those who run the command; `None` if the request or the host is at fault, and no policy.
     pub fn verdict(&self) -> Option<ConnectionVerdict> {
         match self {
-            Self::Foreign { .. }
+            Self::Denied { .. }
+            | Self::NoRule { .. }
+            | Self::Foreign { .. }
             | Self::Minting { .. }
             | Self::Upgrade { .. }
             | Self::Encoded { .. } => Some(ConnectionVerdict::RequestRefused),
@@ -89,9 +120,11 @@ impl Refusal {
             Self::Misdirected { .. } => StatusCode::MISDIRECTED_REQUEST,
             Self::Malformed(_) | Self::BrokenBody { .. } => StatusCode::BAD_REQUEST,
             Self::Unsupported(_) => StatusCode::NOT_IMPLEMENTED,
-            Self::Foreign { .. } | Self::Minting { .. } | Self::Upgrade { .. } => {
-                StatusCode::FORBIDDEN
-            }
+            Self::Denied { .. }
+            | Self::NoRule { .. }
+            | Self::Foreign { .. }
+            | Self::Minting { .. }
+            | Self::Upgrade { .. } => StatusCode::FORBIDDEN,
             Self::NoValue { .. }
             | Self::Host { .. }
             | Self::Unanswered { .. }

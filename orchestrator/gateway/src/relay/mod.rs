@@ -240,7 +240,10 @@ impl<R: Resolve + 'static> Relay<R> {
         let first = [&wanted.first[..], &rest].concat();
         let place = &wanted.place;
         let ended = self.ended.clone();
-        let ended = ended.filter(|ended| is_tunnel && ended.is_for(place.host(), place.port()));
+        let ended = ended.filter(|ended| {
+            let is_ended = is_tunnel && ended.is_for(place.host(), place.port());
+            is_ended || ended.has_rules(place.host())
+        });
         let passes = async {
             match ended {
                 Some(ended) => self.decrypt(&ended, program, host, (first, &wanted)).await,
