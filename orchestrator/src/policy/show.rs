@@ -74,7 +74,7 @@ fn to_json(policy: &EffectivePolicy) -> Value {
         },
         "credential": policy.credentials.iter().map(credential_json).collect::<Vec<_>>(),
         "gateway": gateway_json(&policy.gateway),
-        "requests": policy.http.0.iter().map(|list| list.iter().map(rule_json).collect::<Vec<_>>()).collect::<Vec<_>>(),
+        "requests": policy.http.0.iter().map(|list| list.iter().map(request_json).collect::<Vec<_>>()).collect::<Vec<_>>(),
         "network": network::lists(&policy.network).lists.iter().map(|list| json!({
             "allow": list.allow,
             "private": list.private,
@@ -114,7 +114,7 @@ fn permission_json(permission: &broker_protocol::Permission) -> Value {
 }
 
 /// A rule for requests. The first list is the profile's, if it has one; each list must allow.
-fn rule_json(rule: &HttpRule) -> Value {
+fn request_json(rule: &HttpRule) -> Value {
     json!({
         "host": rule.host,
         "port": rule.port,
