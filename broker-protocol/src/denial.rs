@@ -66,6 +66,8 @@ pub enum Barrier {
     Rule(PolicyRule),
     /// The list of hosts that a session may reach.
     Hosts(Option<PolicyRule>),
+    /// The gateway of the session, or what stands between it and a host, for the reason that the denial has.
+    Gateway,
 }
 
 /// A rule of the policy.
@@ -152,7 +154,7 @@ impl Denial {
                 texts.push(&mut rule.name);
                 texts.extend(&mut rule.at);
             }
-            Barrier::Layer(_, None) | Barrier::Hosts(None) => {}
+            Barrier::Layer(_, None) | Barrier::Hosts(None) | Barrier::Gateway => {}
         }
         match &mut self.lease {
             Some(Leased::Host(text) | Leased::Read(text) | Leased::Write(text)) => texts.push(text),
@@ -217,6 +219,7 @@ impl fmt::Display for Barrier {
             Barrier::Rule(rule) => rule.fmt(f),
             Barrier::Hosts(None) => f.write_str("hosts"),
             Barrier::Hosts(Some(rule)) => write!(f, "hosts, {rule}"),
+            Barrier::Gateway => f.write_str("gateway"),
         }
     }
 }

@@ -43,13 +43,15 @@ pub struct GatewaySpec {
     /// At most [`limit::CREDENTIALS`], those of its profile, and the proxy's login.
     pub credentials: Vec<CredentialSpec>,
     /// The authority of an earlier gateway of this session: what [`FromGateway::Serving`] said. Absent, the gateway makes one if there
-    /// are credentials.
+    /// are credentials or rules.
     pub authority: Option<Authority>,
     /// Authorities that hosts are verified by besides the machine's: certificates in PEM form, one after the other, of at most
     /// [`limit::AUTHORITIES`] bytes.
     pub authorities: String,
     /// The proxy by which hosts are connected to.
     pub proxy: Option<ProxySpec>,
+    /// Rules for requests: a list that names a host must allow each request to it. At most [`limit::REQUEST_RULES`] together.
+    pub rules: Vec<Vec<RequestRule>>,
     /// Ports of this machine's loopback that cells reach: at most [`limit::PORTS`], none of them 0.
     pub connect: Vec<u16>,
     /// For each listener of a published port, the port in the session to which it leads: at most two for each of
@@ -123,6 +125,32 @@ pub struct CredentialUse {
     pub unasked: bool,
     /// Whether such a request is refused: it would make new credentials. A use that refuses wins over others.
     pub refused: bool,
+}
+
+/// A rule for requests. The first of a list that fits decides.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RequestRule {
+    /// An exact name in lower case. Connections to it are decrypted, at whatever port.
+    pub host: String,
+    /// Only at this port; at all of them if absent.
+    pub port: Option<u16>,
+    /// In upper case, at most [`limit::RULE_METHODS`]. Empty, a rule that denies is for all, one that allows for all but `TRACE`, `CONNECT`
+    /// and `OPTIONS`.
+    pub methods: Vec<String>,
+    /// As [`CredentialUse::path`], at most [`limit::RULE_PATHS`] of [`limit::RULE_PATH`] bytes; empty for all.
+    pub paths: Vec<String>,
+    pub action: RuleAction,
+    /// For people and for the program: at most [`limit::RULE_WHY`] bytes.
+    pub why: Option<String>,
+    /// The line that says so, for people: at most [`limit::DENIAL_TEXT`] bytes.
+    pub name: String,
+}
+
+/// What happens to a request that a rule fits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RuleAction {
+    Allow,
+    Deny,
 }
 
 /// A session's certificate authority. The broker stores it for a gateway's successor, and reads the certificate only.
@@ -235,6 +263,9 @@ impl GatewaySpec {
             limit::AUTHORITIES,
             "bytes",
         )?;
+        let rules = || self.rules.iter().flatten();
+        at_most("rules", rules().count(), limit::REQUEST_RULES, "entries")?;
+        rules().try_for_each(RequestRule::check)?;
         limit::ports("connect", &self.connect)?;
         limit::ports("publish", &self.publish)?;
         at_most("publish", self.publish.len(), 2 * limit::PUBLISHED, "ports")?;
@@ -277,6 +308,41 @@ impl CredentialSpec {
             field: "placeholder",
             rule: "visible ASCII, and not empty".into(),
         })
+    }
+}
+
+impl RequestRule {
+    /// Returns it with its name cut at its limit.
+    pub fn cut(mut self) -> Self {
+        limit::cut(&mut self.name);
+        self
+    }
+
+    fn check(&self) -> Result<(), TooLarge> {
+        at_most("host", self.host.len(), limit::HOST, "bytes")?;
+        at_most(
+            "methods",
+            self.methods.len(),
+            limit::RULE_METHODS,
+            "entries",
+        )?;
+        at_most("paths", self.paths.len(), limit::RULE_PATHS, "entries")?;
+        for (field, text, most) in [
+            ("why", self.why.as_ref(), limit::RULE_WHY),
+            ("name", Some(&self.name), limit::DENIAL_TEXT),
+        ] {
+            at_most(field, text.map_or(0, String::len), most, "bytes")?;
+        }
+        let methods = self
+            .methods
+            .iter()
+            .map(|text| ("methods", text, limit::METHOD));
+        let paths = self
+            .paths
+            .iter()
+            .map(|text| ("paths", text, limit::RULE_PATH));
+        let mut texts = methods.chain(paths);
+        texts.try_for_each(|(field, text, most)| at_most(field, text.len(), most, "bytes"))
     }
 }
 

@@ -128,6 +128,15 @@ pub const AUTHORITIES: usize = 256 * 1024;
 pub const DIRECT_PLACES: usize = 512;
 /// Letters of a request's method.
 pub const METHOD: usize = 32;
+/// Rules for requests that one session may have, all lists together.
+pub const REQUEST_RULES: usize = 256;
+/// Paths of one rule, and the bytes of each.
+pub const RULE_PATHS: usize = 32;
+pub const RULE_PATH: usize = 512;
+/// Methods of one rule.
+pub const RULE_METHODS: usize = 16;
+/// Bytes of a rule's reason.
+pub const RULE_WHY: usize = 160;
 
 /// A request exceeds one of the limits of this module.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

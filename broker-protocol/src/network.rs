@@ -136,10 +136,18 @@ pub enum ConnectionVerdict {
     Published,
     /// The same, by another user: it was refused.
     Stranger,
+    /// On a connection that the gateway decrypts, a request was refused, or its answer.
+    RequestRefused,
+    /// The same, because the source of a credential gave no value.
+    NoValue,
+    /// The program does not believe the authority of the session, with which the gateway decrypts.
+    NotTrusted,
+    /// A company's proxy opened no tunnel.
+    ProxyRefused,
 }
 
 impl ConnectionVerdict {
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 11] = [
         Self::Allowed,
         Self::NotListed,
         Self::NotPublic,
@@ -147,6 +155,10 @@ impl ConnectionVerdict {
         Self::Malformed,
         Self::Published,
         Self::Stranger,
+        Self::RequestRefused,
+        Self::NoValue,
+        Self::NotTrusted,
+        Self::ProxyRefused,
     ];
 
     /// The name in records.
@@ -159,18 +171,39 @@ impl ConnectionVerdict {
             Self::Malformed => "malformed",
             Self::Published => "published",
             Self::Stranger => "stranger",
+            Self::RequestRefused => "request_refused",
+            Self::NoValue => "no_value",
+            Self::NotTrusted => "not_trusted",
+            Self::ProxyRefused => "proxy_refused",
+        }
+    }
+
+    /// Whether it is a refusal of the gateway's, or of what stands behind it, whose reason the host does not show.
+    pub fn is_explained(self) -> bool {
+        match self {
+            Self::RequestRefused | Self::NoValue | Self::NotTrusted | Self::ProxyRefused => true,
+            Self::Allowed
+            | Self::NotListed
+            | Self::NotPublic
+            | Self::Unreachable
+            | Self::Malformed
+            | Self::Published
+            | Self::Stranger => false,
         }
     }
 
     /// Whether the policy refused it to a cell.
     pub fn is_refusal(self) -> bool {
         match self {
-            Self::NotListed | Self::NotPublic => true,
+            Self::NotListed | Self::NotPublic | Self::RequestRefused => true,
             Self::Allowed
             | Self::Unreachable
             | Self::Malformed
             | Self::Published
-            | Self::Stranger => false,
+            | Self::Stranger
+            | Self::NoValue
+            | Self::NotTrusted
+            | Self::ProxyRefused => false,
         }
     }
 }

@@ -510,6 +510,7 @@ fn start_gateway(
             authority: None,
             authorities: credentials.company.authorities.clone(),
             proxy: credentials.company.proxy.clone(),
+            rules: spec.policy.http.requests(),
             connect: spec.policy.ports.connect.clone(),
             publish,
             announced: !spec.has(Layer::NetworkNamespace),

@@ -15,7 +15,7 @@ const AUTHORITY: Duration = Duration::from_secs(10);
 impl Session {
     /// Waits until the first gateway has said whose certificates it makes: cells start after it.
     pub fn await_authority(&mut self) -> io::Result<()> {
-        if self.credentials.held.is_empty() {
+        if !self.credentials.decrypts {
             return Ok(());
         }
         let until = Instant::now() + AUTHORITY;
@@ -122,7 +122,11 @@ impl Session {
     fn connected(&mut self, report: ConnectionReport) -> Result<(), Failed> {
         // A program chooses this name, and may put a secret into it.
         let host = self.audit.redacted(&report.host);
-        self.audit.append(&Record::connection(&host, &report))?;
+        let why = report.why.as_deref();
+        let why = why.filter(|_| report.verdict.is_explained());
+        let why = why.map(|why| self.audit.redacted(why));
+        let record = Record::connection(&host, why.as_deref(), &report);
+        self.audit.append(&record)?;
         self.outbox.push(FromBroker::Connected(report));
         Ok(())
     }

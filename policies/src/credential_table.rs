@@ -4,6 +4,7 @@ use crate::host::HostPath;
 use crate::value::{PROFILE_NAME_MAX, VariableName};
 use broker_protocol::gateway::{Attach, CredentialUse};
 use broker_protocol::limit;
+use policies_targets::http::is_path_pattern;
 use policies_targets::web::HostPattern;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserializer, MapAccess, Visitor};
@@ -162,13 +163,7 @@ checked!(
     /// A pattern of request paths.
     UsePath,
     |text| {
-        let visible = |byte: u8| byte.is_ascii_graphic() && !b"?#%\\".contains(&byte);
-        let parts = text.strip_suffix("/**").unwrap_or(&text);
-        let is_part = |part: &str| ![".", ".."].contains(&part) && (part == "*" || !part.contains('*'));
-        let fits = text.starts_with('/')
-            && text.len() <= USE_PATH_MAX
-            && text.bytes().all(visible)
-            && parts.split('/').all(is_part);
+        let fits = is_path_pattern(&text, USE_PATH_MAX);
         valid(text, fits, CredentialFault::Path)
     }
 );

@@ -10,10 +10,12 @@ use crate::secrets::SecretsTable;
 use crate::value::SetValue;
 use broker_protocol::Layer;
 use policies_guard::Origin;
+use policies_targets::http::{HttpRow, HttpRows};
 use policies_targets::network::NetworkTable;
 use policies_targets::web::WebTable;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use toml::Spanned;
 
 /// What the profiles say so far. Empty, it allows nothing.
 #[derive(Default)]
@@ -32,6 +34,8 @@ pub(crate) struct Draft {
     pub credentials: BTreeSet<String>,
     pub web: WebTable,
     pub network: NetworkTable,
+    /// Rules for requests, the last profile's first: it knows best.
+    pub http: Vec<(HttpRow, Origin)>,
     pub open: BTreeSet<OpenedName>,
     pub secrets: SecretsTable,
     pub limits: LimitsTable,
@@ -70,6 +74,12 @@ fn expand_narrow(
         Err(HostPathError::TooWide) if optional => Ok(None),
         Err(why) => Err(PathFault(path.clone(), why)),
     }
+}
+
+/// Rows with their lines.
+pub(crate) fn placed(rows: &HttpRows, origin: impl Fn(usize) -> Origin) -> Vec<(HttpRow, Origin)> {
+    let one = |row: &Spanned<HttpRow>| (row.get_ref().clone(), origin(row.span().start));
+    rows.iter().map(one).collect()
 }
 
 impl Draft {
@@ -117,6 +127,7 @@ impl Draft {
             .extend(credentials.map(|name| name.get_ref().as_str().to_owned()));
         self.web.set(&profile.web);
         self.network.set(&profile.network);
+        self.add_http(&profile.network, &origin);
         self.open.extend(profile.open.iter().cloned());
         self.secrets.extend(profile.secrets.clone());
         self.limits.set(&profile.limits);
@@ -125,6 +136,16 @@ impl Draft {
         self.expected
             .extend(profile.expected.iter().map(|layer| layer.0));
         self.add_environment(&profile.environment, host)
+    }
+
+    fn add_http(&mut self, table: &NetworkTable, origin: impl Fn(usize) -> Origin) {
+        let Some(rows) = &table.http else {
+            return;
+        };
+        if table.replace || rows.is_empty() {
+            self.http.clear();
+        }
+        self.http.splice(0..0, placed(rows, origin));
     }
 
     fn add_environment(&mut self, environment: &Environment, host: &Host) -> Result<(), PathFault> {

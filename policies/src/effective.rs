@@ -14,6 +14,7 @@ use broker_protocol::{Channel, Digest, Layer, NetworkRequest, Risk, Scope, Trust
 use policies_guard::Origin;
 use policies_guard::names::{Matcher, ProtectedName};
 use policies_guard::transit::TransitForm;
+use policies_targets::http::HttpRules;
 use policies_targets::network::{self, NetworkError};
 use policies_targets::ports::PortPolicy;
 use policies_targets::web::WebPolicy;
@@ -73,6 +74,8 @@ pub struct EffectivePolicy {
     pub web: WebPolicy,
     /// What cells may reach, by way of the client.
     pub network: WebPolicy,
+    /// The requests that hosts get.
+    pub http: HttpRules,
     /// What cells may reach of this machine's loopback, and what of it leads to theirs.
     pub ports: PortPolicy,
     /// What commands see of files of secrets in dotenv form.
@@ -271,6 +274,11 @@ impl EffectivePolicy {
     /// Whether cells have a network, or may come to have one.
     pub fn has_network(&self) -> bool {
         self.leases || network::is_open(&self.network)
+    }
+
+    /// Whether connections of cells may be decrypted because of what they ask for.
+    pub fn judges_requests(&self) -> bool {
+        self.has_network() && !self.http.is_empty()
     }
 
     /// Whether a session needs a process that carries connections: for a network, or for ports of this machine.

@@ -192,7 +192,8 @@ impl PolicyError {
                 NetworkError::Bounded { .. }
                 | NetworkError::NotPublic { .. }
                 | NetworkError::TooMany
-                | NetworkError::Port(_),
+                | NetworkError::Port(_)
+                | NetworkError::Rules(_),
             )
             | PolicyError::Name(_) => ErrorKind::DeniedPolicy,
         }

@@ -53,7 +53,7 @@ pub use git_config::{GIT_CONFIG_MAX, git_config_worktree, is_harmless_git_config
 pub use host::{Host, HostPath, HostPathError};
 pub use limits::Limits;
 pub use package_config::{PACKAGE_CONFIG_MAX, is_harmless_package_config};
-pub use policies_targets::{address, dotenv, network, ports, shell, web};
+pub use policies_targets::{address, dotenv, http, network, ports, shell, web};
 pub use resolve::Policies;
 pub use rules::{Action, Rule};
 pub use scope::{Reach, ScopePaths};

@@ -21,6 +21,7 @@ use crate::value::{
 use broker_protocol::Channel;
 use policies_guard::Origin;
 use policies_guard::names::{Protection, WhenNew};
+use policies_targets::http::{self, HttpFault};
 use policies_targets::network::NetworkTable;
 use policies_targets::web::WebTable;
 use serde::Deserialize;
@@ -154,6 +155,9 @@ impl PolicyFile {
         if let Some((byte, wrong)) = credential_table::fault(&self.credential) {
             return Err(fault(byte, wrong.to_string()));
         }
+        if let Some((byte, wrong)) = self.fault_of_rules() {
+            return Err(fault(byte, wrong.to_string()));
+        }
         if let Some(table) = &self.gateway {
             let checked = table.get_ref().check();
             checked.map_err(|wrong| fault(table.span().start, wrong.to_string()))?;
@@ -169,6 +173,13 @@ impl PolicyFile {
                 .map_err(|wrong| fault(rule.span().start, wrong.to_string()))?;
         }
         Ok(self)
+    }
+
+    /// The first rule for requests that is not valid, with its place.
+    fn fault_of_rules(&self) -> Option<(usize, HttpFault)> {
+        let profiles = self.profiles().map(|(_, profile)| &profile.network);
+        let tables = profiles.chain([&self.network]);
+        tables.flat_map(|table| &table.http).find_map(http::fault)
     }
 
     fn check_choices(

@@ -8,7 +8,7 @@
 //! - under an administrator's `lock` a user's file defines no profiles.
 
 use crate::credentials;
-use crate::draft::Draft;
+use crate::draft::{self, Draft};
 use crate::effective::{Access, Approval, EffectivePolicy, Grant, TRUST};
 use crate::error::PolicyError;
 use crate::host::Host;
@@ -25,7 +25,8 @@ use broker_protocol::{Digest, NetworkRequest, Scope, Trust};
 use policies_guard::Origin;
 use policies_guard::names::{Matcher, ProtectedName, Protection, WhenNew};
 use policies_guard::transit::TransitForm;
-use policies_targets::network;
+use policies_targets::http::{HttpRow, HttpRules};
+use policies_targets::network::{self, NetworkError, NetworkTable};
 use policies_targets::web::{WebPolicy, WebTable};
 use sha2::{Digest as _, Sha256};
 use std::borrow::Cow;
@@ -261,6 +262,7 @@ impl Policies {
             image,
             web,
             mut network,
+            http,
             open,
             secrets,
             limits,
@@ -307,6 +309,7 @@ impl Policies {
             },
             ports: network::ports(&network, self.general().map(|(_, file)| &file.network))?,
             network: network::policy(&network, self.general().map(|(_, file)| &file.network))?,
+            http: self.http_rules(&http, &network)?,
             secrets: SecretModes {
                 own: secrets,
                 bounds: self.secret_bounds(),
@@ -484,6 +487,21 @@ impl Policies {
             .filter(|web| **web != WebTable::default())
             .cloned()
             .collect()
+    }
+
+    /// The rules for requests of a profile, bounded by each file's.
+    fn http_rules(
+        &self,
+        own: &[(HttpRow, Origin)],
+        network: &NetworkTable,
+    ) -> Result<HttpRules, PolicyError> {
+        let of = |(file, content): (&File, &PolicyFile)| {
+            let rows = content.network.http.as_ref()?;
+            Some(draft::placed(rows, file.origins()))
+        };
+        let bounds = self.general().filter_map(of).collect();
+        let rules = HttpRules::new(own, &network.expanded(), bounds);
+        Ok(rules.map_err(NetworkError::from)?)
     }
 
     fn secret_bounds(&self) -> Vec<SecretsTable> {

@@ -238,6 +238,54 @@ fn a_successor_has_the_same_authority_and_asks_for_the_value_again(place: Place)
     );
 }
 
+place_test!(what_the_gateway_refuses_is_a_denial_that_names_it);
+/// A client prints the number of the status, and some not that.
+fn what_the_gateway_refuses_is_a_denial_that_names_it(place: Place) {
+    let host = Host::start(place);
+    let mut session = host.session("net");
+    let denied = |session: &mut Session, script: &str| {
+        let answer = session.bash(&format!("{{ {script}; }} > /dev/null; sleep 0.5"));
+        answer.result["metadata"]["denied"].clone()
+    };
+    let none = denied(&mut session, &host.curl("/api/a", ""));
+    assert!(none.is_null(), "the control: {none:#}");
+    let keys = host.curl("/api/keys", "-X POST -d x");
+    let refused = denied(&mut session, &format!("{keys}; {keys}"));
+    let one = &refused[0];
+    let why = one["why"].as_str().unwrap();
+    assert!(
+        why.contains("POST /api/keys at localhost") && why.contains("credential `one`"),
+        "{why}"
+    );
+    assert_eq!(one["count"], 2, "{refused:#}");
+    assert_eq!(refused.as_array().unwrap().len(), 1, "{refused:#}");
+    // A program that believes the host's authority alone.
+    host.world.put(
+        "ca.pem",
+        fs::read_to_string(host.server.authority()).unwrap(),
+    );
+    let refused = denied(&mut session, &host.curl("/api/a", "--cacert ca.pem"));
+    let one = refused[0].to_string();
+    assert!(
+        one.contains("does not believe") && one.contains("SSL_CERT_FILE"),
+        "{refused:#}"
+    );
+    drop(session);
+    host.define("{ command = ['/bin/false'] }");
+    let mut session = host.session("net");
+    let refused = denied(&mut session, &host.curl("/unasked/a", ""));
+    let why = refused[0]["why"].as_str().unwrap();
+    assert!(why.contains("credential `one` has no value"), "{why}");
+    let verdicts: Vec<_> = lazaret_tests::approval::audited(&host.world, "connection")
+        .iter()
+        .filter(|record| !record["why"].is_null())
+        .map(|record| record["verdict"].as_str().unwrap().to_owned())
+        .collect();
+    for verdict in ["request_refused", "not_trusted", "no_value"] {
+        assert!(verdicts.iter().any(|one| one == verdict), "{verdicts:?}");
+    }
+}
+
 place_test!(a_source_that_fails_is_named_in_the_answer);
 fn a_source_that_fails_is_named_in_the_answer(place: Place) {
     let host = Host::start(place);

@@ -217,6 +217,24 @@ fn the_guard_judges_what_goes_through_a_proxy(place: Place) {
     }
 }
 
+place_test!(what_a_proxy_refuses_is_a_denial_that_names_it);
+fn what_a_proxy_refuses_is_a_denial_that_names_it(place: Place) {
+    let company = Company::new(place);
+    let denied = |answer: Answer| answer.result["metadata"]["denied"].clone();
+    let proxy = ConnectProxy::open();
+    company.define(&proxy.line());
+    let answer = company.ask(&mut company.session("net", &[]));
+    assert!(denied(answer).is_null(), "the control");
+    let proxy = ConnectProxy::answering("HTTP/1.1 403 Not by us\r\n\r\n");
+    company.define(&proxy.line());
+    let refused = denied(company.ask(&mut company.session("net", &[])));
+    let one = refused[0].to_string();
+    for part in ["403 Not by us", "`[gateway]` of the policy", "localhost:"] {
+        assert!(one.contains(part), "{part}: {refused:#}");
+    }
+    assert_eq!(refused[0]["by"]["kind"], "gateway", "{refused:#}");
+}
+
 place_test!(a_project_sets_no_proxy);
 fn a_project_sets_no_proxy(place: Place) {
     let (company, proxy) = (Company::new(place), ConnectProxy::open());

@@ -158,12 +158,14 @@ impl Record {
     }
 
     /// The verdict on a connection that a cell wanted, or on several equal ones, as the client reports it.
-    pub fn connection(host: &str, report: &ConnectionReport) -> Self {
+    /// `why` is there for what the gateway refused of an open connection, where host and verdict do not say it.
+    pub fn connection(host: &str, why: Option<&str>, report: &ConnectionReport) -> Self {
         Self::new("connection")
             .text("host", host)
             .value("port", report.port)
             .text("verdict", report.verdict.name())
             .value("count", report.count)
+            .optional("why", why)
     }
 
     /// Uses of a credential by cells, as the gateway reports them: with its name in the policy.

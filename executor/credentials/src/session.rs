@@ -40,6 +40,7 @@ pub enum FindError {
 #[must_use]
 pub struct NewCredentials {
     held: Credentials,
+    decrypts: bool,
     company: GatewayCompany,
     certificates: Option<NewCertificates>,
 }
@@ -56,6 +57,8 @@ pub struct GatewayCompany {
 #[derive(Debug)]
 pub struct SessionCredentials {
     pub held: Credentials,
+    /// Whether the gateway decrypts connections, so that programs have to trust it.
+    pub decrypts: bool,
     pub company: GatewayCompany,
     certificates: Option<Certificates>,
 }
@@ -111,12 +114,14 @@ impl NewCredentials {
             false => Company::default(),
         };
         held.add_notices(company.notices);
-        let certificates = (!held.is_empty() || !company.authorities.is_empty())
+        let decrypts = !held.is_empty() || policy.judges_requests();
+        let certificates = (decrypts || !company.authorities.is_empty())
             .then(|| NewCertificates::make(scratch, zones, ours, &company.authorities))
             .transpose()?;
         let proxy = company.proxy.map(|proxy| proxy_spec(proxy, &mut held));
         Ok(Self {
             held,
+            decrypts,
             company: GatewayCompany {
                 authorities: company.authorities.concat(),
                 proxy: proxy.transpose()?,
@@ -155,6 +160,7 @@ impl NewCredentials {
         let retained = self.certificates.as_ref().map(NewCertificates::retain);
         Ok(SessionCredentials {
             held: self.held,
+            decrypts: self.decrypts,
             company: self.company,
             certificates: retained.transpose()?,
         })

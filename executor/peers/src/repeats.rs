@@ -12,11 +12,14 @@ const INTERVAL: Duration = Duration::from_secs(60);
 /// Maximum hosts in an interval; of further ones only the number is recorded.
 const HOSTS_MAX: usize = 64;
 
+/// A host with a verdict; of requests that were refused also why, because that differs.
+type Key = (String, u16, &'static str, Option<String>);
+
 /// The refusals and failures of an interval.
 #[derive(Debug, Default)]
 pub struct Repeats {
     /// The hosts with their verdicts, each with what has not been recorded yet.
-    hosts: BTreeMap<(String, u16, &'static str), ConnectionReport>,
+    hosts: BTreeMap<Key, ConnectionReport>,
     /// Further hosts of the interval, counted by verdict.
     others: BTreeMap<&'static str, ConnectionReport>,
     is_counted: bool,
@@ -33,7 +36,9 @@ impl Repeats {
         self.ends.get_or_insert(now + INTERVAL);
         let name = report.verdict.name();
         let known = self.hosts.len();
-        let key = (report.host.clone(), report.port, name);
+        let why = report.why.clone();
+        let why = why.filter(|_| report.verdict == ConnectionVerdict::RequestRefused);
+        let key = (report.host.clone(), report.port, name, why);
         if let Some(host) = self.hosts.get_mut(&key) {
             host.count = host.count.saturating_add(report.count);
             self.is_counted = true;
@@ -109,9 +114,10 @@ mod tests {
 
     #[test]
     fn a_repeated_refusal_is_counted_and_a_connection_is_not() {
-        use ConnectionVerdict::{Allowed, Malformed, NotListed, NotPublic, Unreachable};
+        use ConnectionVerdict::{Allowed, NotListed};
         let (mut repeats, now) = (Repeats::default(), Instant::now());
-        for verdict in [NotListed, NotPublic, Unreachable, Malformed] {
+        let refusals = ConnectionVerdict::ALL.into_iter();
+        for verdict in refusals.filter(|verdict| *verdict != Allowed) {
             let one = report("a.example", verdict);
             assert!(repeats.is_new(&one, now));
             assert!(!repeats.is_new(&one, now) && !repeats.is_new(&one, now));
@@ -119,7 +125,7 @@ mod tests {
         let open = report("a.example", Allowed);
         assert!(repeats.is_new(&open, now) && repeats.is_new(&open, now));
         let counts: Vec<u32> = repeats.take().iter().map(|one| one.count).collect();
-        assert_eq!(counts, [2; 4]);
+        assert_eq!(counts, [2; 8]);
         assert!(repeats.take().is_empty());
         let again = report("a.example", NotListed);
         assert!(!repeats.is_new(&again, now));

@@ -1,16 +1,17 @@
-//! Connections to the hosts of credentials: TLS is ended here, each request is read, and where a credential's use says so, its
-//! placeholder becomes its value. What a host answers is searched for the value. See the README, "Connections that are decrypted".
+//! Connections to the hosts of credentials and rules: TLS is ended here, each request is read and judged, and where a credential's use says
+//! so, its placeholder becomes its value. What a host answers is searched for the value. See the README, "Connections that are decrypted".
 //!
 //! Comes from the relay after its `CONNECT` was answered; goes to the host by connections that the relay opens. Believes neither the
 //! program nor the host.
 
 use authority::Certifier;
-use broker_protocol::gateway::{Authority, CredentialSpec, FromGateway, GatewaySpec};
+use broker_protocol::gateway::{Authority, FromGateway, GatewaySpec};
 use carry::Connection;
 use host::EndedHost;
 use reports::Reports;
+use rules::Rules;
 use session::Session;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt::Display;
 use std::rc::Rc;
 use tokio::net::TcpStream;
@@ -25,6 +26,7 @@ mod uses;
 mod percent;
 mod attach;
 mod refusal;
+mod rules;
 mod values;
 mod answer;
 mod search;
@@ -82,11 +84,13 @@ impl Ended {
     ) -> Result<Self, AuthorityError> {
         let tell: Rc<dyn Fn(FromGateway)> = Rc::new(tell);
         let reports = Reports::new(times, tell.clone());
-        let hosts = hosts_of(&spec.credentials, &reports);
+        let hosts = hosts_of(spec, &reports);
+        let ruled = spec.rules.iter().flatten().map(|rule| &*rule.host);
+        let names: BTreeSet<&str> = ruled.chain(hosts.keys().map(|(host, _)| &**host)).collect();
         let certifier = match &spec.authority {
             Some(authority) => Some(Certifier::of(authority.clone())?),
-            None if hosts.is_empty() => None,
-            None => Some(Certifier::new(hosts.keys().map(|(host, _)| &**host))?),
+            None if names.is_empty() => None,
+            None => Some(Certifier::new(names.into_iter())?),
         };
         let session = Session {
             values: Values::new(spec.credentials.len(), times, tell),
@@ -96,15 +100,21 @@ impl Ended {
             tls: Rc::new(HostTls::new(roots)),
             certifier,
             hosts,
+            rules: spec.rules.clone(),
         };
         Ok(Self {
             session: Rc::new(session),
         })
     }
 
-    /// Whether connections to this place are for [`Ended::carry`]: a credential names it. The host is in canonical form.
+    /// Whether tunnels to this place are for [`Ended::carry`]: a credential or a rule names it. The host is in canonical form.
     pub fn is_for(&self, host: &str, port: u16) -> bool {
-        self.session.hosts.contains_key(&(host.to_owned(), port))
+        self.session.hosts.contains_key(&(host.to_owned(), port)) || self.has_rules(host)
+    }
+
+    /// Whether rules decide on the requests to a host: then those are for [`Ended::carry`] that come without a tunnel, too.
+    pub fn has_rules(&self, host: &str) -> bool {
+        self.session.has_rules(host)
     }
 
     /// The authority that cells have to believe, and that a successor needs.
@@ -149,8 +159,8 @@ impl Ended {
     }
 
     /// Carries a connection of a program to a place that [`Ended::is_for`] names, until it ends. `first` was read from it already;
-    /// `connect` opens a connection to the place, as the relay's rules allow. Without TLS, all passes as it is: a credential is never
-    /// used there. Dropped, it ends all that belongs to the connection.
+    /// `connect` opens a connection to the place, as the relay's rules allow. Without TLS a credential is never used; what comes passes as it
+    /// is, unless rules name the host. Dropped, it ends all that belongs to the connection.
     ///
     /// # Errors
     /// Why it ended before its time.
@@ -170,11 +180,10 @@ impl Ended {
             let connect = connect.clone();
             Box::pin(async move { connect().await.map_err(|error| error.to_string()) })
         });
-        let place = (host.to_owned(), port);
-        let Some(host) = self.session.hosts.get(&place).cloned() else {
+        let Some(host) = self.session.host(host, port) else {
             return Err(CarryError::Host {
-                place: format!("{}:{port}", place.0),
-                why: "it is the host of no credential".into(),
+                place: format!("{host}:{port}"),
+                why: "it is the host of no credential and no rule".into(),
             });
         };
         let connection = Connection::new(self.session.clone(), host, connect);
@@ -183,22 +192,20 @@ impl Ended {
 }
 
 /// The hosts that credentials name. An entry that is no place is never connected to.
-fn hosts_of(
-    credentials: &[CredentialSpec],
-    reports: &Rc<Reports>,
-) -> HashMap<(String, u16), Rc<EndedHost>> {
+fn hosts_of(spec: &GatewaySpec, reports: &Rc<Reports>) -> HashMap<(String, u16), Rc<EndedHost>> {
     let mut hosts: HashMap<(String, u16), EndedHost> = HashMap::new();
-    for (credential, spec) in (0u16..).zip(credentials) {
-        for place in &spec.hosts {
+    for (credential, one) in (0u16..).zip(&spec.credentials) {
+        for place in &one.hosts {
             let Some((host, port)) = place.rsplit_once(':') else {
                 continue;
             };
             let (host, Ok(port)) = (host.to_ascii_lowercase(), port.parse()) else {
                 continue;
             };
-            let ended = hosts
-                .entry((host.clone(), port))
-                .or_insert_with(|| EndedHost::new(host, port, reports.clone()));
+            let ended = hosts.entry((host.clone(), port)).or_insert_with(|| {
+                let rules = Rules::of(&spec.rules, &host);
+                EndedHost::new(host, port, rules, reports.clone())
+            });
             if !ended.credentials.contains(&credential) {
                 ended.credentials.push(credential);
             }

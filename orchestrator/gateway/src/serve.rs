@@ -61,7 +61,8 @@ pub fn serve() -> Result<(), GatewayError> {
         lists: spec.lists.clone(),
     };
     let policy = network::from_lists(&hosts).map_err(|_| GatewayError::Hosts)?;
-    let roots = (!spec.credentials.is_empty()).then(Roots::of_machine);
+    let decrypts = !spec.credentials.is_empty() || !spec.rules.is_empty();
+    let roots = decrypts.then(Roots::of_machine);
     let roots = roots.map(|roots| roots.with_company(&spec.authorities));
     let roots = roots.transpose().map_err(|_| GatewayError::Roots)?;
     let proxy = spec.proxy.as_ref().map(Proxy::try_from).transpose()?;

@@ -62,6 +62,7 @@ impl<'a> From<&'a Denial> for DenialJson<'a> {
             Barrier::Limit(key) => ("limit", Some(key.as_str()), None),
             Barrier::Rule(rule) => ("rule", Some(rule.name.as_str()), Some(rule)),
             Barrier::Hosts(rule) => ("hosts", None, rule.as_ref()),
+            Barrier::Gateway => ("gateway", None, None),
         };
         let at = rule.and_then(|rule| rule.at.as_deref());
         let rule = rule

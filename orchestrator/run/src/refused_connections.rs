@@ -1,7 +1,7 @@
 //! Connections that were refused to cells of `lazaret run`, for the person who ran it: a program may hide what the gateway answered.
 
 use broker_protocol::{ConnectionVerdict, limit};
-use orchestrator_session::{Body, Event, Subscriber, explain};
+use orchestrator_session::{Body, Event, Subscriber, explain, gateway_advice};
 use orchestrator_stdio::print;
 use policies::{WebPolicy, network};
 use std::cell::RefCell;
@@ -27,7 +27,8 @@ impl Subscriber for RefusedConnections {
         if let (true, Some(why)) = (is_shown(report.verdict), explain(report))
             && reasons.len() <= SHOWN
         {
-            reasons.insert(why);
+            let advice = gateway_advice(report.verdict);
+            reasons.insert(advice.map_or(why.clone(), |advice| format!("{why}; {advice}")));
         }
         let host = format!("{}:{}", report.host, report.port);
         let mut leasable = self.leasable.borrow_mut();
@@ -43,7 +44,12 @@ impl Subscriber for RefusedConnections {
 /// Whether the user could open it, or has to know of it.
 fn is_shown(verdict: ConnectionVerdict) -> bool {
     match verdict {
-        ConnectionVerdict::NotListed | ConnectionVerdict::NotPublic => true,
+        ConnectionVerdict::NotListed
+        | ConnectionVerdict::NotPublic
+        | ConnectionVerdict::RequestRefused
+        | ConnectionVerdict::NoValue
+        | ConnectionVerdict::NotTrusted
+        | ConnectionVerdict::ProxyRefused => true,
         ConnectionVerdict::Allowed
         | ConnectionVerdict::Unreachable
         | ConnectionVerdict::Malformed

@@ -563,7 +563,7 @@ impl Run {
             .all_denials()
             .list()
             .iter()
-            .filter(|denial| !matches!(denial.by, Barrier::Hosts(_)));
+            .filter(|denial| !matches!(denial.by, Barrier::Hosts(_) | Barrier::Gateway));
         if self.is_verbose || self.tells_denials && result.error.is_some() {
             denials.for_each(|denial| print::problem(&format!("denied: {denial}")));
         } else if self.caller.is_person() && result.error.is_some() && denials.next().is_some() {

@@ -27,7 +27,7 @@ pub mod service;
 
 pub use call_permit::{CallPermit, CallPermits};
 pub use command::StdinChunk;
-pub use connections::explain;
+pub use connections::{explain, gateway_advice};
 pub use context::{CallContext, FoundIn, Invocation, Live, Part};
 pub use engine::Config;
 pub use event::{ApprovalQuestion, Body, CallResult, Event};

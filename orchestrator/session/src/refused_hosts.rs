@@ -3,6 +3,7 @@
 //! All cells of a session share one gateway, which does not know the command behind a connection. So a refusal is reported to every
 //! command in progress; if there are several, the report says so.
 
+use crate::connections::gateway_advice;
 use broker_protocol::{
     AttemptKind, Barrier, ConnectionReport, ConnectionVerdict, Denial, Denials, Remedy,
 };
@@ -83,6 +84,7 @@ fn denial(
         private,
         count,
     } = report;
+    let mut barrier = Barrier::Hosts(None);
     let (why, remedy) = match verdict {
         ConnectionVerdict::NotListed => (
             "It is not among the hosts of this session.".to_owned(),
@@ -94,6 +96,18 @@ fn denial(
                 Remedy::Advice(network::advice_on_private(private))
             });
             (format!("{why}."), remedy)
+        }
+        ConnectionVerdict::RequestRefused
+        | ConnectionVerdict::NoValue
+        | ConnectionVerdict::NotTrusted
+        | ConnectionVerdict::ProxyRefused => {
+            barrier = Barrier::Gateway;
+            let why = why.as_deref().unwrap_or("the gateway refused it");
+            let advice = gateway_advice(*verdict).map(str::to_owned);
+            (
+                format!("{why}."),
+                advice.map_or(Remedy::Nothing, Remedy::Advice),
+            )
         }
         ConnectionVerdict::Allowed
         | ConnectionVerdict::Unreachable
@@ -109,7 +123,6 @@ fn denial(
         why
     };
     let target = format!("{host}:{port}");
-    let barrier = Barrier::Hosts(None);
     let denial = Denial::new(AttemptKind::Connect, target, barrier, why, remedy);
     Some(Denial {
         count: *count,

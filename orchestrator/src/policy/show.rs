@@ -2,11 +2,12 @@
 
 use crate::policy::sessions::policy;
 use broker_protocol::Failed;
-use broker_protocol::gateway::{Attach, CredentialUse};
+use broker_protocol::gateway::{Attach, CredentialUse, RuleAction};
 use orchestrator_launch::exit;
 use orchestrator_launch::session_options::SessionOptions;
 use orchestrator_stdio::print;
 use policies::gateway::ProxyChoice;
+use policies::http::HttpRule;
 use policies::network;
 use policies::rules::Condition;
 use policies::{Access, Credential, CredentialSource, EffectivePolicy, GatewaySettings, Rule};
@@ -73,6 +74,7 @@ fn to_json(policy: &EffectivePolicy) -> Value {
         },
         "credential": policy.credentials.iter().map(credential_json).collect::<Vec<_>>(),
         "gateway": gateway_json(&policy.gateway),
+        "requests": policy.http.0.iter().map(|list| list.iter().map(request_json).collect::<Vec<_>>()).collect::<Vec<_>>(),
         "network": network::lists(&policy.network).lists.iter().map(|list| json!({
             "allow": list.allow,
             "private": list.private,
@@ -108,6 +110,23 @@ fn permission_json(permission: &broker_protocol::Permission) -> Value {
         "paths": permission.paths,
         "timeout_s": permission.timeout_s,
         "network": permission.network,
+    })
+}
+
+/// A rule for requests. The first list is the profile's, if it has one; each list must allow.
+fn request_json(rule: &HttpRule) -> Value {
+    json!({
+        "host": rule.host,
+        "port": rule.port,
+        "methods": rule.methods,
+        "paths": rule.paths,
+        "action": match rule.action {
+            RuleAction::Allow => "allow",
+            RuleAction::Deny => "deny",
+        },
+        "why": rule.why,
+        "preset": rule.preset,
+        "where": rule.origin.to_string(),
     })
 }
 

@@ -1,6 +1,6 @@
 //! `lazaret why`: its command line, and the traced run.
 
-use crate::findings::{Findings, HostRemedy};
+use crate::findings::{Findings, HostRemedy, LoggedRefusal};
 use crate::last::{self, LastCommand};
 use crate::page::{self, Rerun};
 use crate::trace::{Report, Trace};
@@ -67,6 +67,8 @@ pub struct Why {
 struct Chosen {
     command: Command,
     directory: Option<ZonePath>,
+    /// What the gateway refused to it before.
+    refused: Vec<LoggedRefusal>,
 }
 
 impl FrontEnd for Why {
@@ -94,6 +96,7 @@ impl FrontEnd for Why {
                 directory,
                 run,
                 had_input,
+                refused,
             } = last;
             if prepared.options().is_verbose() {
                 print::problem(&format!("the command is the last one of the run {run}"));
@@ -102,7 +105,11 @@ impl FrontEnd for Why {
                 print::note("it has no input now: what it was given then is not kept");
             }
             (
-                Some(Chosen { command, directory }),
+                Some(Chosen {
+                    command,
+                    directory,
+                    refused,
+                }),
                 prepared.with(|options| options.or_profile(&profile)),
             )
         } else {
@@ -119,6 +126,7 @@ impl FrontEnd for Why {
             Chosen {
                 command: Command::Arguments(words),
                 directory,
+                refused: Vec::new(),
             }
         });
         self.rerun(prepared, open, chosen)
@@ -126,9 +134,10 @@ impl FrontEnd for Why {
 }
 
 impl Why {
-    fn rerun(&self, prepared: Prepared, open: Open, chosen: Chosen) -> Result<u8, Failed> {
+    fn rerun(&self, prepared: Prepared, open: Open, mut chosen: Chosen) -> Result<u8, Failed> {
         let options = prepared.options();
         let command = chosen.command.clone();
+        let logged = std::mem::take(&mut chosen.refused);
         let request = self.request(chosen);
         request
             .check()
@@ -169,10 +178,13 @@ impl Why {
                     profile,
                     ended: result.ended,
                 },
-                &findings,
+                &Findings { logged, ..findings },
             ),
             // When opening a session, only this can be missing entirely.
             Err(failed) if failed.kind == ErrorKind::NotFound => {
+                logged
+                    .iter()
+                    .for_each(|refusal| print::problem(&page::logged(refusal)));
                 print::problem(&unavailable(&failed));
                 Ok(UNAVAILABLE)
             }
@@ -180,7 +192,10 @@ impl Why {
         }
     }
 
-    fn request(&self, Chosen { command, directory }: Chosen) -> Request {
+    fn request(&self, chosen: Chosen) -> Request {
+        let Chosen {
+            command, directory, ..
+        } = chosen;
         Request::Bash(Bash {
             command,
             directory,
@@ -201,7 +216,8 @@ impl Why {
         } else {
             print::result(page::text(rerun, findings).as_bytes())?;
         }
-        let is_explained = !findings.list.is_empty() || findings.profile.is_some();
+        let is_explained =
+            !findings.list.is_empty() || findings.profile.is_some() || !findings.logged.is_empty();
         let is_whole = findings.gaps.is_empty() && findings.more == 0;
         Ok(match (is_explained, is_whole) {
             (true, _) => exit::OK,

@@ -26,6 +26,15 @@ pub struct Finding {
     pub grant: Option<Grant>,
 }
 
+/// A refusal of the gateway in the run log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoggedRefusal {
+    /// `HOST:PORT`.
+    pub place: String,
+    pub why: String,
+    pub advice: &'static str,
+}
+
 /// What would open a host; `None` if an ordinary run of the command reaches it.
 pub type HostRemedy = Option<Remedy>;
 
@@ -36,6 +45,8 @@ pub struct Findings {
     pub profile: Option<String>,
     /// Number of denials that the executor only counted.
     pub more: u64,
+    /// What the gateway refused to the command when it ran before, from the run log: this run reaches no host.
+    pub logged: Vec<LoggedRefusal>,
     /// Hosts that an ordinary run of the command reaches, but this one did not.
     pub only_here: BTreeSet<String>,
     /// Reasons why something may be missing.
@@ -69,7 +80,7 @@ impl Findings {
                 // A program that no directory of the cell's PATH has is never tried, so the trace has nothing of it.
                 Barrier::Layer(..)
                     if whole && is_of_paths(denial) && denial.what.kind != AttemptKind::Run => {}
-                Barrier::Layer(..) | Barrier::Limit(_) | Barrier::Rule(_) => {
+                Barrier::Layer(..) | Barrier::Limit(_) | Barrier::Rule(_) | Barrier::Gateway => {
                     self.add(denial.clone())
                 }
             }

@@ -1,7 +1,9 @@
 //! The last command of a project, from the run log.
 
-use broker_protocol::{Command, Failed, Roots, ZonePath};
+use crate::findings::LoggedRefusal;
+use broker_protocol::{Command, ConnectionVerdict, Failed, Roots, ZonePath};
 use orchestrator_launch::runlog_files;
+use orchestrator_session::gateway_advice;
 use serde_json::Value;
 use std::io;
 use std::path::Path;
@@ -16,7 +18,12 @@ pub struct LastCommand {
     pub run: String,
     /// Whether it had input, which was not stored.
     pub had_input: bool,
+    /// What the gateway refused while it ran.
+    pub refused: Vec<LoggedRefusal>,
 }
+
+/// Maximum number of refusals that are taken from a log.
+const REFUSED_MAX: usize = 64;
 
 /// Finds the last command that was run in `project`.
 ///
@@ -30,8 +37,9 @@ pub fn find(project: &Path) -> Result<LastCommand, Failed> {
         let lines = runlog_files::lines(&run)
             .map_err(unreadable)?
             .unwrap_or_default();
-        if let Some((start, input)) = last_of(&lines, project) {
-            return command(&run, start, input);
+        if let Some((start, input, after)) = last_of(&lines, project) {
+            let refused = refused(after);
+            return command(&run, start, input).map(|last| LastCommand { refused, ..last });
         }
     }
     let project = project.display();
@@ -40,8 +48,31 @@ pub fn find(project: &Path) -> Result<LastCommand, Failed> {
     )))
 }
 
-/// The last command in a run of this project: the start of its session, and its input.
-fn last_of<'l>(lines: &'l [Value], project: &Path) -> Option<(&'l Value, &'l Value)> {
+/// What the gateway refused, in these lines.
+fn refused(lines: &[Value]) -> Vec<LoggedRefusal> {
+    let refusal = |line: &Value| {
+        let of = &line["payload"];
+        let verdict = ConnectionVerdict::ALL
+            .into_iter()
+            .find(|verdict| of["verdict"] == verdict.name())?;
+        Some(LoggedRefusal {
+            place: format!("{}:{}", of["host"].as_str()?, of["port"].as_u64()?),
+            why: of["why"].as_str()?.to_owned(),
+            advice: gateway_advice(verdict)?,
+        })
+    };
+    let mut found: Vec<LoggedRefusal> = Vec::new();
+    let connections = lines.iter().filter(|line| line["kind"] == "connection");
+    for one in connections.filter_map(refusal) {
+        if found.len() < REFUSED_MAX && !found.contains(&one) {
+            found.push(one);
+        }
+    }
+    found
+}
+
+/// The last command in a run of this project: the start of its session, its input, and the lines after it.
+fn last_of<'l>(lines: &'l [Value], project: &Path) -> Option<(&'l Value, &'l Value, &'l [Value])> {
     let is_command =
         |line: &&Value| line["kind"] == "tool_call" && line["payload"]["tool"] == "bash";
     let at = lines.iter().rposition(|line| is_command(&line))?;
@@ -53,7 +84,7 @@ fn last_of<'l>(lines: &'l [Value], project: &Path) -> Option<(&'l Value, &'l Val
         .as_str()
         .is_some_and(|of| Path::new(of) == project)
         && start["command"] != "why";
-    is_ours.then(|| (start, &lines[at]["payload"]["input"]))
+    is_ours.then(|| (start, &lines[at]["payload"]["input"], &lines[at + 1..]))
 }
 
 fn command(run: &str, start: &Value, input: &Value) -> Result<LastCommand, Failed> {
@@ -99,6 +130,7 @@ fn command(run: &str, start: &Value, input: &Value) -> Result<LastCommand, Faile
         directory,
         run: run.to_owned(),
         had_input: !matches!(&input["stdin"], Value::Null | Value::Bool(false)),
+        refused: Vec::new(),
     })
 }
 
@@ -134,7 +166,7 @@ mod tests {
             call(json!(["make", "x y"])),
             other,
         ];
-        let (begun, input) = last_of(&lines, Path::new("/p")).unwrap();
+        let (begun, input, _) = last_of(&lines, Path::new("/p")).unwrap();
         let last = command("1", begun, input).unwrap();
         assert_eq!(
             last.command,
@@ -144,6 +176,32 @@ mod tests {
         assert_eq!(last.directory.unwrap().relative(), "src");
         assert!(last_of(&lines, Path::new("/p/q")).is_none());
         assert!(last_of(&[start("/p", "why"), call(json!("x"))], Path::new("/p")).is_none());
+    }
+
+    #[test]
+    fn what_the_gateway_refused_after_the_command_is_found_and_bounded() {
+        let connection = |verdict: &str, why: &str| json!({"kind": "connection", "payload": {"host": "a.example", "port": 443, "verdict": verdict, "why": why}});
+        let mut lines = vec![
+            start("/p", "run"),
+            connection("request_refused", "before"),
+            call(json!("x")),
+            connection("not_trusted", "no authority"),
+            connection("not_trusted", "no authority"),
+            connection("not_listed", "another matter"),
+            connection("unknown", "?"),
+        ];
+        let (_, _, after) = last_of(&lines, Path::new("/p")).unwrap();
+        let found = refused(after);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!(
+            (&*found[0].place, &*found[0].why),
+            ("a.example:443", "no authority")
+        );
+        assert!(found[0].advice.contains("SSL_CERT_FILE"));
+        let many = (0..1000).map(|number| connection("request_refused", &number.to_string()));
+        lines.extend(many);
+        let (_, _, after) = last_of(&lines, Path::new("/p")).unwrap();
+        assert_eq!(refused(after).len(), REFUSED_MAX);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Findings for a person, and as JSON. A hostile program may have chosen any part of them, so each text is on one line and escaped.
 
-use crate::findings::{Finding, Findings, Grant};
+use crate::findings::{Finding, Findings, Grant, LoggedRefusal};
 use broker_protocol::paste::shell_word;
 use broker_protocol::{Command, Denial, Ended, limit};
 use orchestrator_results::denials::DenialJson;
@@ -79,7 +79,7 @@ pub fn text(rerun: &Rerun, findings: &Findings) -> String {
         clean(&command),
         rerun.end()
     );
-    if findings.list.is_empty() && findings.profile.is_none() {
+    if findings.list.is_empty() && findings.profile.is_none() && findings.logged.is_empty() {
         let known = if findings.gaps.is_empty() {
             "was denied"
         } else {
@@ -106,8 +106,23 @@ pub fn text(rerun: &Rerun, findings: &Findings) -> String {
     page
 }
 
+/// A refusal of the gateway in the run log, on one line.
+pub fn logged(refusal: &LoggedRefusal) -> String {
+    clean(&format!(
+        "{}: {} [gateway; {}]",
+        refusal.place, refusal.why, refusal.advice
+    ))
+}
+
 /// Everything that is not a single denial.
 fn write_rest(page: &mut String, findings: &Findings) {
+    for refusal in &findings.logged {
+        let _ = writeln!(
+            page,
+            "\nwhen it ran before, the gateway refused\n  {}",
+            logged(refusal)
+        );
+    }
     if let Some(profile) = &findings.profile {
         let profile = clean(profile);
         let profile = shell_word(&profile);
@@ -272,6 +287,11 @@ pub fn json(rerun: &Rerun, findings: &Findings) -> Value {
         "missingProfile": findings.profile.as_deref().map(for_program),
         "deniedMore": findings.more,
         "options": options.collect::<Vec<_>>(),
+        "gateway": findings.logged.iter().map(|refusal| json!({
+            "target": for_program(&refusal.place),
+            "why": for_program(&refusal.why),
+            "advice": refusal.advice,
+        })).collect::<Vec<_>>(),
         "hostsOfRun": findings.only_here.iter().map(|host| for_program(host)).collect::<Vec<_>>(),
         "unknown": findings.gaps.iter().map(|gap| gap.name()).collect::<Vec<_>>(),
         "network": "closed",

@@ -6,6 +6,7 @@ pub mod text;
 pub mod address;
 pub mod web;
 pub mod network;
+pub mod http;
 pub mod ports;
 pub mod dotenv;
 pub mod shell;

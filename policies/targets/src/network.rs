@@ -3,6 +3,7 @@
 //! The vocabulary is that of [`web`](crate::web), and so is the order: a profile's table says what may be reached, a file's own
 //! `[network]` bounds every profile. A session may add hosts to its profile's; the bounds hold for these as well.
 
+use crate::http::{HttpRows, HttpRulesError};
 use crate::ports::{NamedPorts, Port, PortError, PortPolicy, Publish};
 use crate::text::read_from_text;
 use crate::web::{HostPattern, PrivatePlace, WebPolicy, WebTable, not_public};
@@ -40,6 +41,8 @@ pub enum NetworkError {
     TooMany,
     #[error(transparent)]
     Port(#[from] PortError),
+    #[error(transparent)]
+    Rules(#[from] HttpRulesError),
 }
 
 /// A shipped list of hosts.
@@ -99,6 +102,8 @@ pub struct NetworkTable {
     pub connect: Option<Vec<Port>>,
     /// Ports of this machine's loopback that lead to ports of cells.
     pub publish: Option<Vec<Publish>>,
+    /// Rules for the requests to hosts: see [`HttpRules`](crate::http::HttpRules).
+    pub http: Option<HttpRows>,
     /// Whether a profile's lists replace those of what it extends. Otherwise they add to them; an empty one always replaces.
     #[serde(default)]
     pub replace: bool,
@@ -132,6 +137,8 @@ impl NetworkTable {
             private,
             connect,
             publish,
+            // Whose order counts: the caller has it, with the lines.
+            http: _,
             replace,
         } = later;
         add(&mut self.presets, presets, *replace);
@@ -141,8 +148,17 @@ impl NetworkTable {
         add(&mut self.publish, publish, *replace);
     }
 
+    /// Whether it says something of hosts or ports, and not only of requests.
+    fn is_bound(&self) -> bool {
+        let places = Self {
+            http: None,
+            ..self.clone()
+        };
+        places != Self::default()
+    }
+
     /// The same with its presets written out. TLS is the program's own matter.
-    fn expanded(&self) -> WebTable {
+    pub fn expanded(&self) -> WebTable {
         let of = |name: &PresetName| PRESETS.get(name.0).map(|preset| preset.allow.clone());
         let preset = self.presets.iter().flatten().filter_map(of).flatten();
         let allow: Vec<_> = self.allow.iter().flatten().cloned().chain(preset).collect();
@@ -164,7 +180,7 @@ pub fn policy<'a>(
     bounds: impl Iterator<Item = &'a NetworkTable>,
 ) -> Result<WebPolicy, NetworkError> {
     let bounds = bounds
-        .filter(|bound| **bound != NetworkTable::default())
+        .filter(|bound| bound.is_bound())
         .map(NetworkTable::expanded);
     bounded(WebPolicy {
         own: own.expanded(),
@@ -189,6 +205,11 @@ pub fn ports<'a>(
         NamedPorts { connect, publish }
     }
     Ok(PortPolicy::of(&named(own), bounds.map(named))?)
+    let bounds = bounds.filter(|bound| bound.is_bound());
+    Ok(PortPolicy::of(
+        &own.connect,
+        bounds.map(|bound| &bound.connect),
+    )?)
 }
 
 /// A policy with what a session asks for; nothing where it wants no network.
@@ -308,7 +329,8 @@ pub fn remedy(policy: &WebPolicy, leases: bool, host: &str, port: u16) -> Remedy
             NetworkError::Host { .. }
             | NetworkError::Preset { .. }
             | NetworkError::TooMany
-            | NetworkError::Port(_),
+            | NetworkError::Port(_)
+            | NetworkError::Rules(_),
         ) => {
             Remedy::Option(option)
         }

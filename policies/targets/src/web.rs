@@ -72,6 +72,11 @@ impl HostPattern {
 
     /// Whether it means `host`, in the form of a URL, at `port`.
     pub fn matches(&self, host: &str, port: u16) -> bool {
+        self.meets(host, Some(port))
+    }
+
+    /// The same at `port`, or at any if it is absent.
+    pub fn meets(&self, host: &str, port: Option<u16>) -> bool {
         let named = match &self.host {
             Hosts::All => true,
             Hosts::Below(name) => host
@@ -82,7 +87,8 @@ impl HostPattern {
                 literal(host).is_some_and(|host| host.to_canonical() == address.to_canonical())
             }
         };
-        named && self.port.is_none_or(|own| own == port)
+        let own = self.port.zip(port);
+        named && own.is_none_or(|(own, port)| own == port)
     }
 }
 

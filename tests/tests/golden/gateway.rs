@@ -128,6 +128,18 @@ fn authority() -> Authority {
     }
 }
 
+fn rule(action: RuleAction) -> RequestRule {
+    RequestRule {
+        host: "a.example".into(),
+        port: Some(443),
+        methods: vec!["GET".into()],
+        paths: vec!["/a/**".into()],
+        action,
+        why: Some("w".into()),
+        name: "p:1".into(),
+    }
+}
+
 fn spec() -> GatewaySpec {
     GatewaySpec {
         lists: vec![HostList {
@@ -144,6 +156,7 @@ fn spec() -> GatewaySpec {
             direct: vec!["*.corp".into()],
             login: Some(3),
         }),
+        rules: vec![vec![rule(RuleAction::Allow), rule(RuleAction::Deny)]],
         connect: vec![5432],
         publish: vec![3000, 3000],
         announced: true,

@@ -33,7 +33,7 @@ pub struct Credentials<'a> {
 }
 
 /// The result for one request.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Decision {
     /// The credential that it gets.
     pub attach: Option<Attachment>,

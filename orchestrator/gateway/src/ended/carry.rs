@@ -4,13 +4,14 @@
 use super::authority::AuthorityError;
 use super::exchange::Exchange;
 use super::framing::Framed;
+use super::head::Scheme;
 use super::hello::is_same_host;
 use super::host::EndedHost;
 use super::limits::{CONNECTION_WINDOW, ERRORS, HEAD, RESETS, SEND_BUFFER, STREAM_WINDOW, STREAMS};
-use super::session::Session;
+use super::session::{Session, plain};
 use super::streams::{Activity, Rewound, Watched};
 use super::tasks::TaskOwner;
-use super::upstream::{Connect, Dialer, Protocol, Upstream};
+use super::upstream::{Connect, Dialer, Protocol, Stream, Upstream};
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -27,7 +28,6 @@ use tokio::io::copy_bidirectional;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::LazyConfigAcceptor;
-use tokio_rustls::server::TlsStream;
 
 /// The first bytes of every connection of HTTP/2.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -105,8 +105,13 @@ impl Connection {
         }
     }
 
-    /// Without TLS nothing is looked at, and no credential used.
+    /// Without TLS no credential is used, and nothing looked at but what rules decide on.
     async fn plain(&self, mut program: Program) -> Result<(), CarryError> {
+        if !self.host.rules.is_empty() {
+            let dialer = self.dialer(Scheme::Http);
+            let upstream = Upstream::open(dialer, &[Protocol::Http1]).await;
+            return self.serve(program, (Scheme::Http, false), upstream).await;
+        }
         let host = (self.connect)().await.map_err(|why| self.no_host(why))?;
         let mut host = Watched::new(host, self.activity.clone());
         // How it ends is the business of program and host.
@@ -127,7 +132,7 @@ impl Connection {
         // The host first, so that the program gets the protocol that the host speaks. One that names none shows it by its first bytes.
         let mut upstream = None;
         if let Some(offered) = &offered {
-            upstream = Some(Upstream::open(self.dialer(), offered).await);
+            upstream = Some(Upstream::open(self.dialer(Scheme::Https), offered).await);
         }
         let chosen = match (&offered, &upstream) {
             (Some(offered), Some(upstream)) => Some(choice(offered, upstream)),
@@ -148,12 +153,14 @@ impl Connection {
             .await
             .map_err(|_| CarryError::Handshake(io::ErrorKind::TimedOut.into()))?
             .map_err(handshake_error)?;
+        let dialer = || self.dialer(Scheme::Https);
         let upstream = match upstream {
             Some(upstream) => upstream,
-            None if is_http2 => Upstream::open(self.dialer(), &[Protocol::Http2]).await,
-            None => Upstream::open(self.dialer(), &[Protocol::Http1]).await,
+            None if is_http2 => Upstream::open(dialer(), &[Protocol::Http2]).await,
+            None => Upstream::open(dialer(), &[Protocol::Http1]).await,
         };
-        self.serve(stream, is_http2, upstream).await
+        self.serve(stream, (Scheme::Https, is_http2), upstream)
+            .await
     }
 
     /// The hello's name, if there is one, is the host's: it never decides where the connection leads.
@@ -167,11 +174,14 @@ impl Connection {
         }
     }
 
-    fn dialer(&self) -> Dialer {
+    fn dialer(&self, scheme: Scheme) -> Dialer {
         Dialer {
             connect: self.connect.clone(),
-            tls: self.session.tls.clone(),
-            host: self.host.host.clone(),
+            tls: match scheme {
+                Scheme::Https => Some(self.session.tls.clone()),
+                Scheme::Http => None,
+            },
+            host: plain(&self.host.host).to_owned(),
             times: self.session.times,
             activity: self.activity.clone(),
             tasks: self.tasks.0.clone(),
@@ -189,7 +199,7 @@ impl Connection {
         let certifier = self.session.certifier.as_ref();
         let certificate = certifier
             .ok_or_else(|| self.no_host("this session has no certificate authority".into()))?
-            .certificate(&self.host.host)?;
+            .certificate(plain(&self.host.host))?;
         let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
             .map_err(|error| CarryError::Authority(error.into()))?
@@ -203,8 +213,8 @@ impl Connection {
 
     async fn serve(
         &self,
-        stream: Rewound<TlsStream<Program>>,
-        is_http2: bool,
+        stream: impl Stream,
+        (scheme, is_http2): (Scheme, bool),
         upstream: Upstream,
     ) -> Result<(), CarryError> {
         let unreachable = upstream.unreachable().map(|why| self.no_host(why.into()));
@@ -212,6 +222,7 @@ impl Connection {
             session: self.session.clone(),
             host: self.host.clone(),
             upstream: Rc::new(upstream),
+            scheme,
             activity: self.activity.clone(),
             tasks: self.tasks.0.clone(),
             is_upgrading: false.into(),
@@ -226,7 +237,7 @@ impl Connection {
         unreachable.map_or(Ok(()), Err)
     }
 
-    async fn serve_http1(&self, stream: Rewound<TlsStream<Program>>, exchange: &Rc<Exchange>) {
+    async fn serve_http1(&self, stream: impl Stream, exchange: &Rc<Exchange>) {
         let begin = self.session.times.begin;
         let stream = Framed::new(stream, begin, exchange.upgraded.clone());
         let answer = exchange.clone();
@@ -257,7 +268,7 @@ impl Connection {
         }
     }
 
-    async fn serve_http2(&self, stream: Rewound<TlsStream<Program>>, exchange: &Rc<Exchange>) {
+    async fn serve_http2(&self, stream: impl Stream, exchange: &Rc<Exchange>) {
         let answer = exchange.clone();
         let connection = http2::Builder::new(self.tasks.0.clone())
             .max_header_list_size(u32::try_from(HEAD).unwrap_or(u32::MAX))

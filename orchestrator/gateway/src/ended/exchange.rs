@@ -2,7 +2,7 @@
 
 use super::answer::{Answer, Searched, refused};
 use super::attach::{Attachment, Credentials, Decision};
-use super::head;
+use super::head::{self, Scheme};
 use super::host::EndedHost;
 use super::limits::REFUSAL_BODY;
 use super::refusal::Refusal;
@@ -10,6 +10,7 @@ use super::session::Session;
 use super::streams::Activity;
 use super::tasks::Tasks;
 use super::upstream::{Protocol, RequestBody, SendError, Upstream};
+use super::uses::Wanted;
 use super::values::Value;
 use super::websocket;
 use broker_protocol::gateway::CredentialVerdict;
@@ -35,6 +36,7 @@ pub struct Exchange {
     pub session: Rc<Session>,
     pub host: Rc<EndedHost>,
     pub upstream: Rc<Upstream>,
+    pub scheme: Scheme,
     pub activity: Arc<Activity>,
     pub tasks: Tasks,
     /// Whether the request that is under way may make the connection a WebSocket: then its end for HTTP is no end.
@@ -60,16 +62,18 @@ impl Exchange {
         self: Rc<Self>,
         request: Request<Incoming>,
     ) -> Result<Response<Answer>, Infallible> {
-        Ok(self
-            .carry(request)
-            .await
-            .unwrap_or_else(|refusal| refused(&refusal)))
+        Ok(self.carry(request).await.unwrap_or_else(|refusal| {
+            // Before the program hears of it, so that its command cannot end earlier.
+            self.host.tell(&refusal);
+            refused(&refusal)
+        }))
     }
 
     async fn carry(&self, mut request: Request<Incoming>) -> Result<Response<Answer>, Refusal> {
         let program = hyper::upgrade::on(&mut request);
         let (mut head, body) = request.into_parts();
-        head::check(&head, &self.host.host, self.host.port)?;
+        head::check(&head, self.at(), self.scheme)?;
+        self.judge(&head)?;
         let decision = self.decide(&head)?;
         let is_upgrade = self.is_upgrade(&head, &decision)?;
         self.prepare(&mut head, is_upgrade)?;
@@ -88,7 +92,22 @@ impl Exchange {
         self.searched(response, credential, &method)
     }
 
+    fn at(&self) -> (&str, u16) {
+        (&self.host.host, self.host.port)
+    }
+
+    /// Whether the rules let the request go to the host at all.
+    fn judge(&self, head: &Parts) -> Result<(), Refusal> {
+        let place = self.host.place();
+        let wanted = Wanted::new(&place, head.method.as_str(), &head.uri, &head.headers);
+        self.host.rules.judge(&wanted, self.host.port)
+    }
+
     fn decide(&self, head: &Parts) -> Result<Decision, Refusal> {
+        if self.scheme == Scheme::Http {
+            // A credential is never used without TLS.
+            return Ok(Decision::default());
+        }
         let place = self.host.place();
         let credentials = Credentials {
             all: &self.session.credentials,
@@ -114,7 +133,8 @@ impl Exchange {
             // Other protocols a server may ignore, and then the request is as any other.
             return Ok(false);
         }
-        if !decision.is_use {
+        // A rule has named it, or a use has to.
+        if !decision.is_use && self.host.rules.is_empty() {
             return Err(Refusal::Upgrade {
                 place: self.host.place(),
                 path: head.uri.path().chars().take(256).collect(),
@@ -126,9 +146,11 @@ impl Exchange {
     /// The head as the host gets it, but for the credential.
     fn prepare(&self, head: &mut Parts, is_upgrade: bool) -> Result<(), Refusal> {
         head::strip(&mut head.headers);
-        head.headers
-            .insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-        let authority = head::authority(&self.host.host, self.host.port);
+        if !self.host.credentials.is_empty() {
+            let plain = HeaderValue::from_static("identity");
+            head.headers.insert(ACCEPT_ENCODING, plain);
+        }
+        let authority = head::authority(self.at(), self.scheme);
         let path = head
             .uri
             .path_and_query()

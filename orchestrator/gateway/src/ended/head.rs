@@ -9,6 +9,31 @@ use hyper::header::{
 use hyper::http::request::Parts;
 use hyper::http::uri::Authority;
 
+/// How requests come to a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scheme {
+    Https,
+    /// Without TLS, which only rules look into.
+    Http,
+}
+
+impl Scheme {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Https => "https",
+            Self::Http => "http",
+        }
+    }
+
+    /// The port that an address may leave out.
+    fn port(self) -> u16 {
+        match self {
+            Self::Https => 443,
+            Self::Http => 80,
+        }
+    }
+}
+
 /// Headers that concern one connection and not the request.
 const OF_CONNECTION: [&str; 3] = ["keep-alive", "proxy-connection", "proxy-authorization"];
 
@@ -16,7 +41,7 @@ const OF_CONNECTION: [&str; 3] = ["keep-alive", "proxy-connection", "proxy-autho
 ///
 /// # Errors
 /// Why it is refused.
-pub fn check(head: &Parts, host: &str, port: u16) -> Result<(), Refusal> {
+pub fn check(head: &Parts, (host, port): (&str, u16), scheme: Scheme) -> Result<(), Refusal> {
     if head.method == Method::CONNECT {
         return Err(Refusal::Unsupported(
             "a CONNECT inside of a connection to a host",
@@ -44,12 +69,12 @@ pub fn check(head: &Parts, host: &str, port: u16) -> Result<(), Refusal> {
     if head
         .uri
         .scheme_str()
-        .is_some_and(|scheme| scheme != "https")
+        .is_some_and(|asked| asked != scheme.name())
     {
         return Err(misdirected(host, port, &head.uri.to_string()));
     }
     for asked in [uri, named].into_iter().flatten() {
-        if !is_place(asked, host, port) {
+        if !is_place(asked, (host, port), scheme) {
             return Err(misdirected(host, port, asked));
         }
     }
@@ -63,8 +88,8 @@ fn misdirected(host: &str, port: u16, asked: &str) -> Refusal {
     }
 }
 
-/// Whether `asked`, as a `Host` or `:authority`, is this place. The port of https may be left out.
-fn is_place(asked: &str, host: &str, port: u16) -> bool {
+/// Whether `asked`, as a `Host` or `:authority`, is this place. The port of the scheme may be left out.
+fn is_place(asked: &str, (host, port): (&str, u16), scheme: Scheme) -> bool {
     let (name, asked_port) = match asked.rsplit_once(':') {
         Some((name, digits)) if !digits.ends_with(']') => {
             match digits.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -72,15 +97,15 @@ fn is_place(asked: &str, host: &str, port: u16) -> bool {
                 false => return false,
             }
         }
-        Some(_) | None => (asked, Some(443)),
+        Some(_) | None => (asked, Some(scheme.port())),
     };
     let name = name.strip_suffix('.').unwrap_or(name);
     name.eq_ignore_ascii_case(host) && asked_port == Some(port)
 }
 
 /// `Host` of a request to this place.
-pub fn authority(host: &str, port: u16) -> String {
-    if port == 443 {
+pub fn authority((host, port): (&str, u16), scheme: Scheme) -> String {
+    if port == scheme.port() {
         host.to_owned()
     } else {
         format!("{host}:{port}")
@@ -142,9 +167,14 @@ mod tests {
             ("b.example", 443, false),
             ("", 443, false),
         ] {
-            assert_eq!(is_place(asked, "a.example", port), want, "{asked} {port}");
+            let is = is_place(asked, ("a.example", port), Scheme::Https);
+            assert_eq!(is, want, "{asked} {port}");
         }
-        assert!(is_place("[::1]:8443", "[::1]", 8443));
-        assert!(is_place("[::1]", "[::1]", 443));
+        assert!(is_place("[::1]:8443", ("[::1]", 8443), Scheme::Https));
+        assert!(is_place("[::1]", ("[::1]", 443), Scheme::Https));
+        for (asked, port, want) in [("a.example", 80, true), ("a.example", 443, false)] {
+            let is = is_place(asked, ("a.example", port), Scheme::Http);
+            assert_eq!(is, want, "{asked} {port}");
+        }
     }
 }

@@ -1,8 +1,11 @@
 //! A host whose connections are decrypted: its credentials, and the values that its answers are searched for.
 
+use super::refusal::Refusal;
 use super::reports::Reports;
+use super::rules::Rules;
 use super::search::Needles;
 use super::values::Values;
+use broker_protocol::ConnectionVerdict;
 use broker_protocol::gateway::{CredentialSpec, CredentialVerdict};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -11,13 +14,15 @@ pub struct EndedHost {
     pub port: u16,
     /// By their places in the session's credentials.
     pub credentials: Vec<u16>,
+    pub rules: Rules,
     pub reports: Rc<Reports>,
     needles: RefCell<Rc<Needles>>,
 }
 
 impl EndedHost {
-    pub fn new(host: String, port: u16, reports: Rc<Reports>) -> Self {
+    pub fn new(host: String, port: u16, rules: Rules, reports: Rc<Reports>) -> Self {
         Self {
+            rules,
             host,
             port,
             credentials: Vec::new(),
@@ -31,6 +36,22 @@ impl EndedHost {
     pub fn count(&self, credential: u16, method: &str, verdict: CredentialVerdict) {
         let place = (&*self.host, self.port);
         self.reports.count(credential, place, method, verdict);
+        if verdict == CredentialVerdict::Echoed {
+            let why = format!(
+                "the answer of {} contained the value of a credential, and was cut off before it",
+                self.place()
+            );
+            self.reports
+                .refuse(place, ConnectionVerdict::RequestRefused, &why);
+        }
+    }
+
+    /// Tells the people who run the command of a refusal, if it is one that they can do something about.
+    pub fn tell(&self, refusal: &Refusal) {
+        if let Some(verdict) = refusal.verdict() {
+            let place = (&*self.host, self.port);
+            self.reports.refuse(place, verdict, &refusal.to_string());
+        }
     }
 
     /// The values that its answers are searched for at present.

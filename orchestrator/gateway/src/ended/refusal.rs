@@ -1,6 +1,7 @@
 //! Answers of ours to a request: why, and what would change it. No answer of a host is ever called ours, and each of ours begins with
 //! `lazaret:`.
 
+use broker_protocol::ConnectionVerdict;
 use hyper::StatusCode;
 use thiserror::Error;
 
@@ -27,6 +28,29 @@ pub enum Refusal {
         credential: String,
         header: String,
         place: String,
+    },
+    /// A rule of the policy denies it.
+    #[error(
+        "the rule at {at} denies {method} {path} at {place}{}; only a change of that rule can allow it",
+        because(.why.as_deref())
+    )]
+    Denied {
+        place: String,
+        method: String,
+        path: String,
+        at: String,
+        why: Option<String>,
+    },
+    /// The policy has rules for the host, and none for this.
+    #[error(
+        "no rule allows {method} {path} at {place}; those for this host begin at {at}, and only one that names this method and path can \
+         allow it"
+    )]
+    NoRule {
+        place: String,
+        method: String,
+        path: String,
+        at: String,
     },
     /// It would make new credentials.
     #[error(
@@ -64,16 +88,43 @@ pub enum Refusal {
     Encoded { place: String },
 }
 
+fn because(why: Option<&str>) -> String {
+    why.map_or_else(String::new, |why| {
+        format!(", because: {}", why.trim_end_matches('.'))
+    })
+}
+
 impl Refusal {
+    /// The verdict for those who run the command; `None` if the request or the host is at fault, and no policy.
+    pub fn verdict(&self) -> Option<ConnectionVerdict> {
+        match self {
+            Self::Denied { .. }
+            | Self::NoRule { .. }
+            | Self::Foreign { .. }
+            | Self::Minting { .. }
+            | Self::Upgrade { .. }
+            | Self::Encoded { .. } => Some(ConnectionVerdict::RequestRefused),
+            Self::NoValue { .. } => Some(ConnectionVerdict::NoValue),
+            Self::Misdirected { .. }
+            | Self::Malformed(_)
+            | Self::Unsupported(_)
+            | Self::Host { .. }
+            | Self::Unanswered { .. }
+            | Self::BrokenBody { .. } => None,
+        }
+    }
+
     /// The status of the answer.
     pub fn status(&self) -> StatusCode {
         match self {
             Self::Misdirected { .. } => StatusCode::MISDIRECTED_REQUEST,
             Self::Malformed(_) | Self::BrokenBody { .. } => StatusCode::BAD_REQUEST,
             Self::Unsupported(_) => StatusCode::NOT_IMPLEMENTED,
-            Self::Foreign { .. } | Self::Minting { .. } | Self::Upgrade { .. } => {
-                StatusCode::FORBIDDEN
-            }
+            Self::Denied { .. }
+            | Self::NoRule { .. }
+            | Self::Foreign { .. }
+            | Self::Minting { .. }
+            | Self::Upgrade { .. } => StatusCode::FORBIDDEN,
             Self::NoValue { .. }
             | Self::Host { .. }
             | Self::Unanswered { .. }

@@ -1,8 +1,10 @@
-//! Uses of credentials, for the broker's audit: the first of each kind at once, further ones counted.
+//! Uses of credentials, for the broker's audit, and refusals, for the people who run the command: the first of each kind at once,
+//! further ones counted.
 
 use super::limits::Times;
 use broker_protocol::gateway::{CredentialReport, CredentialVerdict, FromGateway};
-use std::cell::RefCell;
+use broker_protocol::{ConnectionReport, ConnectionVerdict};
+use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use tokio::task::spawn_local;
@@ -12,6 +14,19 @@ use tokio::time::sleep;
 const METHODS: [&str; 8] = [
     "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE",
 ];
+/// Most different refusals that are told with their reasons, since a program chooses what it asks for. Further ones are counted by
+/// host and verdict.
+const REFUSALS_MAX: usize = 64;
+
+/// A request that was refused, or an answer.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Refused {
+    host: String,
+    port: u16,
+    verdict: ConnectionVerdict,
+    why: String,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Kind {
     credential: u16,
@@ -23,6 +38,10 @@ struct Kind {
 pub struct Reports {
     counts: RefCell<HashMap<Kind, u32>>,
     seen: RefCell<HashSet<Kind>>,
+    refused: RefCell<HashMap<Refused, u32>>,
+    seen_refused: RefCell<HashSet<Refused>>,
+    /// Whether what is counted will be reported.
+    is_pending: Cell<bool>,
     times: Times,
     tell: Rc<dyn Fn(FromGateway)>,
 }
@@ -32,6 +51,9 @@ impl Reports {
         Rc::new(Self {
             counts: RefCell::default(),
             seen: RefCell::default(),
+            refused: RefCell::default(),
+            seen_refused: RefCell::default(),
+            is_pending: Cell::new(false),
             times,
             tell,
         })
@@ -58,22 +80,69 @@ impl Reports {
             return self.send(kind, 1);
         }
         let mut counts = self.counts.borrow_mut();
-        if counts.is_empty() {
-            let reports = self.clone();
-            spawn_local(async move {
-                sleep(reports.times.report).await;
-                reports.flush();
-            });
-        }
         let count = counts.entry(kind).or_default();
         *count = count.saturating_add(1);
+        self.report_later();
+    }
+
+    /// Reports a refusal to the people who run the command. `why` names what would allow it.
+    pub fn refuse(
+        self: &Rc<Self>,
+        (host, port): (&str, u16),
+        verdict: ConnectionVerdict,
+        why: &str,
+    ) {
+        let mut seen = self.seen_refused.borrow_mut();
+        let mut refused = Refused {
+            host: host.to_owned(),
+            port,
+            verdict,
+            why: why.to_owned(),
+        };
+        if seen.len() >= REFUSALS_MAX && !seen.contains(&refused) {
+            refused.why = "further requests were refused".to_owned();
+        }
+        if seen.insert(refused.clone()) {
+            return self.send_refused(refused, 1);
+        }
+        let mut counts = self.refused.borrow_mut();
+        let count = counts.entry(refused).or_default();
+        *count = count.saturating_add(1);
+        self.report_later();
+    }
+
+    fn report_later(self: &Rc<Self>) {
+        if self.is_pending.replace(true) {
+            return;
+        }
+        let reports = self.clone();
+        spawn_local(async move {
+            sleep(reports.times.report).await;
+            reports.flush();
+        });
     }
 
     /// Reports all that was counted.
     pub fn flush(&self) {
+        self.is_pending.set(false);
         for (kind, count) in self.counts.take() {
             self.send(kind, count);
         }
+        for (refused, count) in self.refused.take() {
+            self.send_refused(refused, count);
+        }
+    }
+
+    fn send_refused(&self, refused: Refused, count: u32) {
+        let report = ConnectionReport {
+            host: refused.host,
+            port: refused.port,
+            verdict: refused.verdict,
+            count,
+            why: Some(refused.why),
+            private: None,
+        };
+        (self.tell)(FromGateway::Connected(report.cut()));
     }
 
     fn send(&self, kind: Kind, count: u32) {
@@ -85,5 +154,39 @@ impl Reports {
             verdict: kind.verdict,
             count,
         }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::runtime::Builder;
+    use tokio::task::LocalSet;
+
+    #[test]
+    fn refusals_without_end_are_a_bounded_record() {
+        let told = Rc::new(RefCell::new(Vec::new()));
+        let heard = told.clone();
+        let tell = move |frame| match frame {
+            FromGateway::Connected(report) => heard.borrow_mut().push(report),
+            FromGateway::Serving(_) | FromGateway::Wanted { .. } | FromGateway::Used(_) => {}
+        };
+        let reports = Reports::new(Times::default(), Rc::new(tell));
+        let place = ("a.example", 443);
+        let work = async {
+            for number in 0..1000 {
+                let why = format!("path {number}");
+                reports.refuse(place, ConnectionVerdict::RequestRefused, &why);
+                reports.refuse(place, ConnectionVerdict::RequestRefused, "the same");
+            }
+        };
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        LocalSet::new().block_on(&runtime, work);
+        assert_eq!(told.borrow().len(), REFUSALS_MAX + 1);
+        reports.flush();
+        let told = told.borrow();
+        assert_eq!(told.len(), REFUSALS_MAX + 3);
+        let count: u32 = told.iter().map(|report| report.count).sum();
+        assert_eq!(count, 2000, "none is lost");
     }
 }

@@ -4,9 +4,10 @@ use super::authority::Certifier;
 use super::host::EndedHost;
 use super::limits::Times;
 use super::reports::Reports;
+use super::rules::Rules;
 use super::upstream::HostTls;
 use super::values::Values;
-use broker_protocol::gateway::CredentialSpec;
+use broker_protocol::gateway::{CredentialSpec, RequestRule};
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -18,14 +19,37 @@ pub struct Session {
     pub times: Times,
     pub tls: Rc<HostTls>,
     pub certifier: Option<Certifier>,
+    /// The hosts of credentials.
     pub hosts: HashMap<(String, u16), Rc<EndedHost>>,
+    pub rules: Vec<Vec<RequestRule>>,
 }
 
 impl Session {
+    /// Whether rules decide on the requests to a host.
+    pub fn has_rules(&self, host: &str) -> bool {
+        let mut rules = self.rules.iter().flatten();
+        rules.any(|rule| rule.host == plain(host))
+    }
+
+    /// A host whose connections are decrypted: it has a credential or a rule.
+    pub fn host(&self, host: &str, port: u16) -> Option<Rc<EndedHost>> {
+        if let Some(known) = self.hosts.get(&(host.to_owned(), port)) {
+            return Some(known.clone());
+        }
+        let rules = Rules::of(&self.rules, plain(host));
+        let reports = self.reports.clone();
+        (!rules.is_empty()).then(|| Rc::new(EndedHost::new(host.to_owned(), port, rules, reports)))
+    }
+
     /// A credential's name in the policy.
     pub fn name(&self, credential: u16) -> &str {
         self.credentials
             .get(usize::from(credential))
             .map_or("", |spec| &spec.name)
     }
+}
+
+/// A host without the dot at its end, with which the same host is meant.
+pub fn plain(host: &str) -> &str {
+    host.strip_suffix('.').unwrap_or(host)
 }

@@ -19,11 +19,11 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
-use tokio_rustls::client::TlsStream;
 
 /// The certificates by which hosts are verified.
 #[derive(Clone, Debug, Default)]
@@ -147,22 +147,33 @@ impl From<hyper::Error> for SendError {
 #[derive(Clone)]
 pub struct Dialer {
     pub connect: Connect,
-    pub tls: Rc<HostTls>,
+    /// Absent, without TLS.
+    pub tls: Option<Rc<HostTls>>,
     pub host: String,
     pub times: Times,
     pub activity: Arc<Activity>,
     pub tasks: Tasks,
 }
 
-type HostStream = TlsStream<Watched<TcpStream>>;
+/// A connection, with TLS or without.
+pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Stream for S {}
+
+type HostStream = Box<dyn Stream>;
 
 impl Dialer {
     /// Opens a connection by one of `protocols`. Where the host speaks none of them, by the other one.
     async fn open(&self, protocols: &[Protocol]) -> Result<(HostStream, Protocol), String> {
-        match self.handshake(protocols).await? {
+        let Some(tls) = &self.tls else {
+            let tcp = (self.connect)().await?;
+            let stream = Watched::new(tcp, self.activity.clone());
+            return Ok((Box::new(stream), Protocol::Http1));
+        };
+        match self.handshake(tls, protocols).await? {
             Ok(opened) => Ok(opened),
             Err(error) if is_protocol(&error) && protocols == [Protocol::Http1] => self
-                .handshake(&[Protocol::Http2])
+                .handshake(tls, &[Protocol::Http2])
                 .await?
                 .map_err(|error| error.to_string()),
             Err(error) => Err(error.to_string()),
@@ -171,13 +182,14 @@ impl Dialer {
 
     async fn handshake(
         &self,
+        tls: &HostTls,
         protocols: &[Protocol],
     ) -> Result<io::Result<(HostStream, Protocol)>, String> {
         let name = match address(&self.host) {
             Some(address) => ServerName::IpAddress(address.into()),
             None => ServerName::try_from(self.host.clone()).map_err(|error| error.to_string())?,
         };
-        let config = self.tls.offering(protocols)?;
+        let config = tls.offering(protocols)?;
         let tcp = (self.connect)().await?;
         let stream = Watched::new(tcp, self.activity.clone());
         let handshake = TlsConnector::from(config).connect(name, stream);
@@ -191,7 +203,7 @@ impl Dialer {
             Some(name) if name == Protocol::Http2.name() => Protocol::Http2,
             Some(_) | None => Protocol::Http1,
         };
-        Ok(Ok((stream, chosen)))
+        Ok(Ok((Box::new(stream), chosen)))
     }
 }
 

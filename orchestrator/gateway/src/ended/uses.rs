@@ -1,7 +1,7 @@
 //! Which requests may use a credential, and which are refused.
 
 use super::percent;
-use broker_protocol::gateway::CredentialUse;
+use broker_protocol::gateway::{CredentialUse, RequestRule};
 use hyper::Uri;
 use hyper::header::{HeaderMap, HeaderName};
 
@@ -98,6 +98,48 @@ impl<'a> Wanted<'a> {
         })
     }
 
+    pub fn method(&self) -> &str {
+        self.methods.first().map_or("", String::as_str)
+    }
+
+    /// Whether a rule that allows fits it, in whichever of these forms a server reads it.
+    pub fn is_allowed_by(&self, rule: &RequestRule) -> bool {
+        let is_named = |method: &String| match rule.methods.is_empty() {
+            true => !OFF.contains(&method.as_str()),
+            false => rule.methods.contains(method),
+        };
+        let fits = |path: &String| {
+            let mut paths = rule.paths.iter();
+            rule.paths.is_empty() || paths.any(|pattern| matches(pattern, path))
+        };
+        is_plain(self.path)
+            && self.paths.is_empty()
+            && self.methods.iter().all(is_named)
+            && readings(self.path).iter().all(fits)
+    }
+
+    /// Whether a rule that denies fits it, in any of these forms.
+    pub fn is_denied_by(&self, rule: &RequestRule) -> bool {
+        let methods = self
+            .methods
+            .iter()
+            .map(|method| method.to_ascii_uppercase());
+        let named = methods
+            .into_iter()
+            .any(|method| rule.methods.is_empty() || rule.methods.contains(&method));
+        let instead = self.paths.iter().map(String::as_str);
+        let forms: Vec<String> = instead.chain([self.path]).flat_map(spellings).collect();
+        let patterns = rule.paths.iter().map(|pattern| pattern.to_lowercase());
+        let patterns: Vec<String> = patterns
+            .map(|pattern| match pattern.trim_end_matches('/') {
+                "" => "/".to_owned(),
+                trimmed => trimmed.to_owned(),
+            })
+            .collect();
+        let fits = |path: &String| patterns.iter().any(|pattern| matches(pattern, path));
+        named && (patterns.is_empty() || forms.iter().any(fits))
+    }
+
     fn is_at(&self, one: &CredentialUse) -> bool {
         one.host.as_ref().is_none_or(|host| {
             host.eq_ignore_ascii_case(self.place)
@@ -113,9 +155,12 @@ impl<'a> Wanted<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unasked(pub bool);
 
+/// Methods that only who names them means.
+const OFF: [&str; 5] = ["TRACE", "TRACK", "DEBUG", "CONNECT", "OPTIONS"];
+
 fn names(one: &CredentialUse, method: &str) -> bool {
     if one.methods.is_empty() {
-        !matches!(method, "TRACE" | "TRACK" | "DEBUG" | "CONNECT" | "OPTIONS")
+        !OFF.contains(&method)
     } else {
         one.methods.iter().any(|named| named == method)
     }
@@ -167,6 +212,29 @@ impl Reading {
             },
         }
     }
+}
+
+/// The forms in which a server may read a path that [`is_plain`]: decoded, without what some drop of its parts.
+fn readings(path: &str) -> Vec<String> {
+    let mut all = Vec::new();
+    for times in 0..=DECODED {
+        let text = decoded(path, times);
+        for reading in [Reading::AsItIs, Reading::Trimmed] {
+            let mut parts = text.split('/').map(|part| reading.read(part)).peekable();
+            let mut form = String::new();
+            parts.next();
+            while let Some(part) = parts.next() {
+                // Empty at the end only, where a slash has a meaning of its own.
+                if !part.is_empty() || parts.peek().is_none() {
+                    form.extend(["/", part]);
+                }
+            }
+            if !all.contains(&form) {
+                all.push(form);
+            }
+        }
+    }
+    all
 }
 
 /// The forms in which a server may read `path`: decoded, without empty parts and dots, in lower case.

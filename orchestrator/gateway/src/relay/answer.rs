@@ -32,6 +32,7 @@ impl Refusal {
             Refusal::Place(_, ConnectError::Reach(ReachError::Address { .. })) => {
                 ConnectionVerdict::NotPublic
             }
+            Refusal::Place(_, ConnectError::Proxy { .. }) => ConnectionVerdict::ProxyRefused,
             Refusal::Place(..) => ConnectionVerdict::Unreachable,
         }
     }

@@ -266,7 +266,10 @@ impl<R: Resolve + 'static> Relay<R> {
         let first = [&wanted.first[..], &rest].concat();
         let place = &wanted.place;
         let ended = self.ended.clone();
-        let ended = ended.filter(|ended| is_tunnel && ended.is_for(place.host(), place.port()));
+        let ended = ended.filter(|ended| {
+            let is_ended = is_tunnel && ended.is_for(place.host(), place.port());
+            is_ended || ended.has_rules(place.host())
+        });
         let passes = async {
             match ended {
                 Some(ended) => self.decrypt(&ended, program, host, (first, &wanted)).await,
@@ -350,9 +353,16 @@ impl<R: Resolve + 'static> Relay<R> {
         match carried {
             Ok(()) | Err(CarryError::Gone | CarryError::Idle) => {}
             Err(CarryError::Name { asked, .. }) => self.tell_name(place, &asked).await,
+            Err(error @ CarryError::NotTrusted) => {
+                let why = (
+                    Some(format!("{}:{}: {error}", place.host(), place.port())),
+                    None,
+                );
+                self.tell(Some(place), ConnectionVerdict::NotTrusted, why)
+                    .await;
+            }
             Err(
                 error @ (CarryError::Hello(_)
-                | CarryError::NotTrusted
                 | CarryError::Handshake(_)
                 | CarryError::Host { .. }
                 | CarryError::Authority(_)),

@@ -17,3 +17,4 @@ mod protocols;
 mod certificates;
 mod clients;
 mod limits;
+mod rules;

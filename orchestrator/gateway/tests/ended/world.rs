@@ -2,7 +2,7 @@
 
 use broker_protocol::gateway::{
     Attach, Authority, CredentialReport, CredentialSpec, CredentialUse, CredentialVerdict,
-    FromGateway, GatewaySpec,
+    FromGateway, GatewaySpec, RequestRule,
 };
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
@@ -63,6 +63,7 @@ impl Seen {
 /// Everything that a test can set.
 pub struct Setup {
     pub credentials: Vec<CredentialSpec>,
+    pub rules: Vec<Vec<RequestRule>>,
     /// The host's, by its preference.
     pub protocols: Vec<&'static [u8]>,
     /// Answers to questions for values, in their order; the last one again and again. An empty list answers nothing.
@@ -77,6 +78,7 @@ impl Default for Setup {
     fn default() -> Self {
         Self {
             credentials: vec![github(), other()],
+            rules: vec![],
             protocols: vec![HTTP2, HTTP1],
             values: vec![Ok(VALUE.into())],
             times: Times {
@@ -190,7 +192,7 @@ pub fn channel() -> (BodySender, Body) {
 
 pub struct World {
     pub ended: Rc<Ended>,
-    told: Rc<RefCell<Vec<FromGateway>>>,
+    pub told: Rc<RefCell<Vec<FromGateway>>>,
     pub seen: Rc<RefCell<Vec<Seen>>>,
     pub errors: Rc<RefCell<Vec<CarryError>>>,
     pub carried: Rc<Cell<usize>>,
@@ -221,6 +223,7 @@ impl World {
         let ended = Rc::<RefCell<Option<Rc<Ended>>>>::default();
         let spec = GatewaySpec {
             credentials: setup.credentials,
+            rules: setup.rules,
             authority: setup.authority,
             ..GatewaySpec::default()
         };

@@ -1,0 +1,258 @@
+//! Rules for requests: whether one goes to its host at all. Whoever reads a request differently than we do must not get what no rule
+//! allows, so a rule that allows fits each form in which a server may read a request, and a rule that denies any of them.
+
+use super::refusal::Refusal;
+use super::uses::Wanted;
+use broker_protocol::gateway::{RequestRule, RuleAction};
+
+/// Most characters of a path in a refusal.
+const SHOWN: usize = 128;
+
+/// The rules of one host, in the lists of a session: each list must allow a request.
+#[derive(Clone, Debug, Default)]
+pub struct Rules(Vec<Vec<RequestRule>>);
+
+impl Rules {
+    /// Those that name `host`, at whatever port.
+    pub fn of(lists: &[Vec<RequestRule>], host: &str) -> Self {
+        let own = lists.iter().map(|list| {
+            let rules = list.iter().filter(|rule| rule.host == host);
+            rules.cloned().collect::<Vec<_>>()
+        });
+        Self(own.filter(|list| !list.is_empty()).collect())
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Judges a request to `port`.
+    ///
+    /// # Errors
+    /// A rule denies it, or a list that names its host has no rule for it.
+    pub fn judge(&self, wanted: &Wanted, port: u16) -> Result<(), Refusal> {
+        self.0.iter().try_for_each(|list| {
+            let here = list
+                .iter()
+                .filter(|rule| rule.port.is_none_or(|own| own == port));
+            for rule in here {
+                match rule.action {
+                    RuleAction::Allow if wanted.is_allowed_by(rule) => return Ok(()),
+                    RuleAction::Deny if wanted.is_denied_by(rule) => {
+                        return Err(refusal(wanted, rule, true));
+                    }
+                    RuleAction::Allow | RuleAction::Deny => {}
+                }
+            }
+            // A list without a rule for the host is none of these.
+            list.first()
+                .map_or(Ok(()), |first| Err(refusal(wanted, first, false)))
+        })
+    }
+}
+
+fn refusal(wanted: &Wanted, rule: &RequestRule, is_denied: bool) -> Refusal {
+    let place = wanted.place.to_owned();
+    let method = wanted.method().chars().take(SHOWN).collect();
+    let path = wanted.path.chars().take(SHOWN).collect();
+    let at = rule.name.clone();
+    match is_denied {
+        true => Refusal::Denied {
+            place,
+            method,
+            path,
+            at,
+            why: rule.why.clone(),
+        },
+        false => Refusal::NoRule {
+            place,
+            method,
+            path,
+            at,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hyper::header::HeaderMap;
+
+    fn rule(action: RuleAction, methods: &[&str], paths: &[&str]) -> RequestRule {
+        RequestRule {
+            host: "a.example".into(),
+            port: None,
+            methods: methods.iter().map(|&method| method.into()).collect(),
+            paths: paths.iter().map(|&path| path.into()).collect(),
+            action,
+            why: Some("because".into()),
+            name: "p:1".into(),
+        }
+    }
+
+    fn allow(methods: &[&str], paths: &[&str]) -> RequestRule {
+        rule(RuleAction::Allow, methods, paths)
+    }
+
+    fn deny(methods: &[&str], paths: &[&str]) -> RequestRule {
+        rule(RuleAction::Deny, methods, paths)
+    }
+
+    fn judge_with(
+        lists: &[Vec<RequestRule>],
+        (method, uri): (&str, &str),
+        header: Option<(&'static str, &str)>,
+    ) -> Result<(), Refusal> {
+        let mut headers = HeaderMap::new();
+        if let Some((name, value)) = header {
+            headers.insert(name, value.parse().unwrap());
+        }
+        let uri = uri.parse().unwrap();
+        let wanted = Wanted::new("a.example:443", method, &uri, &headers);
+        Rules::of(lists, "a.example").judge(&wanted, 443)
+    }
+
+    fn passes(lists: &[Vec<RequestRule>], method: &str, uri: &str) -> bool {
+        judge_with(lists, (method, uri), None).is_ok()
+    }
+
+    #[test]
+    fn the_first_rule_that_fits_decides_and_none_denies() {
+        let lists = [vec![
+            deny(&["GET"], &["/a/secret"]),
+            allow(&["GET"], &["/a/**", "/b"]),
+            allow(&[], &["/a/secret", "/any"]),
+        ]];
+        for (method, path, want) in [
+            ("GET", "/a/x", true),
+            ("GET", "/b?a=1", true),
+            ("GET", "/a/secret", false),
+            ("POST", "/a/secret", true),
+            ("POST", "/a/x", false),
+            ("GET", "/c", false),
+            ("DELETE", "/any", true),
+            ("TRACE", "/any", false),
+        ] {
+            assert_eq!(passes(&lists, method, path), want, "{method} {path}");
+        }
+        let denied = judge_with(&lists, ("GET", "/a/secret"), None).unwrap_err();
+        assert!(denied.to_string().contains("p:1") && denied.to_string().contains("because"));
+        let nothing = judge_with(&lists, ("PUT", "/c?token=x"), None).unwrap_err();
+        let nothing = nothing.to_string();
+        assert!(nothing.contains("PUT /c at a.example:443"), "{nothing}");
+        assert!(!nothing.contains("token"), "{nothing}");
+    }
+
+    #[test]
+    fn every_list_that_names_the_host_must_allow() {
+        let wide = vec![allow(&[], &[])];
+        let narrow = vec![allow(&["GET"], &["/a/**"])];
+        assert!(
+            passes(std::slice::from_ref(&wide), "PUT", "/x"),
+            "the control"
+        );
+        for lists in [[wide.clone(), narrow.clone()], [narrow, wide.clone()]] {
+            assert!(passes(&lists, "GET", "/a/x"));
+            assert!(!passes(&lists, "PUT", "/a/x") && !passes(&lists, "GET", "/x"));
+        }
+        let mut other = allow(&["GET"], &["/a"]);
+        other.host = "b.example".into();
+        assert!(passes(&[wide, vec![other]], "PUT", "/x"), "another host's");
+        assert!(Rules::of(&[], "a.example").is_empty());
+    }
+
+    #[test]
+    fn a_rule_of_one_port_closes_the_others() {
+        let mut rule = allow(&[], &[]);
+        rule.port = Some(443);
+        assert!(passes(&[vec![rule.clone()]], "GET", "/"));
+        rule.port = Some(80);
+        assert!(!passes(&[vec![rule]], "GET", "/"));
+    }
+
+    #[test]
+    fn no_spelling_gets_through_what_allows_something_else() {
+        let lists = [vec![allow(&["GET"], &["/public/*", "/public/deep/**"])]];
+        for path in [
+            "/public/x",
+            "/public/x?y=/../z",
+            "/public/a%20b",
+            "/public/deep/a/b",
+        ] {
+            assert!(passes(&lists, "GET", path), "the control: {path}");
+        }
+        for path in [
+            "/public/../secret",
+            "/public/%2e%2e/secret",
+            "/public/%252e%252e/secret",
+            "/public/..;/secret",
+            "/public/x%2fsecret",
+            "/public/x%252fsecret",
+            "/public/x%5csecret",
+            "/public//x",
+            "//public/x",
+            "/public/;x",
+            "/public/;x/secret",
+            "/public/./x",
+            "/public/",
+            "/public",
+            "/Public/x",
+            "/secret?/public/x",
+            "/secret?x=/public/x",
+            "/secret;/public/x",
+            "*",
+        ] {
+            assert!(!passes(&lists, "GET", path), "{path}");
+        }
+        for method in ["get", "Get", "HEAD", "POST", "GETS"] {
+            assert!(!passes(&lists, method, "/public/x"), "{method}");
+        }
+        for header in [
+            ("x-http-method-override", "DELETE"),
+            ("x_method_override", "delete"),
+            ("x-original-url", "/secret"),
+            ("x-rewrite-url", "/secret"),
+        ] {
+            let judged = judge_with(&lists, ("GET", "/public/x"), Some(header));
+            assert!(judged.is_err(), "{header:?}");
+        }
+        assert!(!passes(&lists, "GET", "/public/x?_method=DELETE"));
+    }
+
+    #[test]
+    fn every_spelling_of_what_is_denied_is_denied() {
+        let lists = [vec![
+            deny(&["POST", "DELETE"], &["/admin/**", "/keys/"]),
+            allow(&[], &[]),
+        ]];
+        for path in ["/x", "/adminx", "/keysx"] {
+            assert!(passes(&lists, "POST", path), "the control: {path}");
+        }
+        for path in [
+            "/admin",
+            "/admin/x",
+            "/ADMIN/x",
+            "/%61dmin/x",
+            "/%2561dmin/x",
+            "//admin/x",
+            "/./admin/x",
+            "/y/../admin/x",
+            "/y/%2e%2e/admin/x",
+            "/admin;a=b/x",
+            "/admin%2fx",
+            "/admin.json",
+            "/keys",
+            "/keys/",
+            "/keys%20",
+        ] {
+            assert!(!passes(&lists, "POST", path), "{path}");
+        }
+        assert!(!passes(&lists, "post", "/admin/x"));
+        let header = Some(("x-http-method-override", "DELETE"));
+        assert!(judge_with(&lists, ("GET", "/admin/x"), header).is_err());
+        assert!(judge_with(&lists, ("GET", "/x"), Some(("x-original-url", "/admin/x"))).is_err());
+        // A rule that names no method denies all, those too that no rule allows unless it names them.
+        let all = [vec![deny(&[], &["/admin"]), allow(&["OPTIONS"], &[])]];
+        assert!(passes(&all, "OPTIONS", "/x") && !passes(&all, "OPTIONS", "/admin"));
+    }
+}

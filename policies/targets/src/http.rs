@@ -1,0 +1,576 @@
+//! Rules for single requests: `[[network.http]]` of a profile or a file, and the shipped presets.
+//!
+//! The order is that of [`network`](crate::network): a profile's rules say which requests its hosts get, a file's own bound every
+//! profile. Of each list the first rule that fits a request decides, and a host that a list names gets nothing else. No list names a
+//! host: its connections are not looked into.
+
+use crate::text::read_from_text;
+use crate::web::{HostPattern, WebTable};
+use broker_protocol::gateway::{RequestRule, RuleAction};
+use broker_protocol::limit;
+use policies_guard::Origin;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+use thiserror::Error;
+use toml::Spanned;
+
+/// Most bytes of all rules of a session: they go to the gateway in one frame.
+pub const RULE_BYTES_MAX: usize = 128 * 1024;
+
+/// Why rules for requests are not valid.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum HttpFault {
+    #[error(
+        "a rule's host is one NAME, or one NAME:PORT, in lower case, without `*`, and no address"
+    )]
+    Host,
+    #[error("a method is 1 to {max} capital letters, and neither TRACE nor CONNECT", max = limit::METHOD)]
+    Method,
+    #[error(
+        "a path begins with `/` and has at most {max} visible characters without `?`, `#` and `%`; `*` stands for one whole part, a final `/**` for any rest",
+        max = limit::RULE_PATH
+    )]
+    Path,
+    #[error("`ask` is not supported: a rule's action is \"allow\" or \"deny\"")]
+    Ask,
+    #[error("a rule's action is \"allow\" or \"deny\"")]
+    Action,
+    #[error("`why` has 1 to {max} characters, on one line", max = limit::RULE_WHY)]
+    Why,
+    #[error("there is no preset `{name}` of rules; there are: {}", names().collect::<Vec<_>>().join(", "))]
+    Preset { name: String },
+    #[error("a rule has `host` and `action`, or `preset`")]
+    Incomplete,
+    #[error("beside `preset` a rule has `host` only")]
+    BesidePreset,
+    #[error("a rule has 1 to {max} paths, or no `paths` for all", max = limit::RULE_PATHS)]
+    Paths,
+    #[error("a rule has 1 to {max} methods, or no `methods` for all", max = limit::RULE_METHODS)]
+    Methods,
+}
+
+/// Whether a text is a pattern of request paths, as rules and the uses of credentials have them.
+pub fn is_path_pattern(text: &str, max: usize) -> bool {
+    let visible = |byte: u8| byte.is_ascii_graphic() && !b"?#%\\".contains(&byte);
+    let parts = text.strip_suffix("/**").unwrap_or(text);
+    let is_part = |part: &str| ![".", ".."].contains(&part) && (part == "*" || !part.contains('*'));
+    text.starts_with('/')
+        && text.len() <= max
+        && text.bytes().all(visible)
+        && parts.split('/').all(is_part)
+}
+
+/// The host of a rule: its port is absent for all ports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuleHost {
+    name: String,
+    port: Option<u16>,
+}
+
+impl TryFrom<String> for RuleHost {
+    type Error = HttpFault;
+
+    fn try_from(text: String) -> Result<Self, HttpFault> {
+        let pattern = HostPattern::try_from(text).map_err(|_| HttpFault::Host)?;
+        let (name, port) = pattern.one().ok_or(HttpFault::Host)?;
+        Ok(Self {
+            name: name.to_owned(),
+            port,
+        })
+    }
+}
+
+/// The method of a rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuleMethod(String);
+
+impl TryFrom<String> for RuleMethod {
+    type Error = HttpFault;
+
+    fn try_from(text: String) -> Result<Self, HttpFault> {
+        let fits = (1..=limit::METHOD).contains(&text.len())
+            && text.bytes().all(|byte| byte.is_ascii_uppercase())
+            && !["TRACE", "CONNECT"].contains(&text.as_str());
+        fits.then_some(Self(text)).ok_or(HttpFault::Method)
+    }
+}
+
+/// The path of a rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RulePath(String);
+
+impl TryFrom<String> for RulePath {
+    type Error = HttpFault;
+
+    fn try_from(text: String) -> Result<Self, HttpFault> {
+        let fits = is_path_pattern(&text, limit::RULE_PATH);
+        fits.then_some(Self(text)).ok_or(HttpFault::Path)
+    }
+}
+
+/// What happens to a request that fits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Action(RuleAction);
+
+impl TryFrom<String> for Action {
+    type Error = HttpFault;
+
+    fn try_from(text: String) -> Result<Self, HttpFault> {
+        match text.as_str() {
+            "allow" => Ok(Self(RuleAction::Allow)),
+            "deny" => Ok(Self(RuleAction::Deny)),
+            "ask" => Err(HttpFault::Ask),
+            _ => Err(HttpFault::Action),
+        }
+    }
+}
+
+/// Why a rule is there, for people and for the program that is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Why(String);
+
+impl TryFrom<String> for Why {
+    type Error = HttpFault;
+
+    fn try_from(text: String) -> Result<Self, HttpFault> {
+        let fits = (1..=limit::RULE_WHY).contains(&text.len()) && !text.contains(char::is_control);
+        fits.then_some(Self(text)).ok_or(HttpFault::Why)
+    }
+}
+
+/// The name of a preset that exists.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpPresetName(&'static str);
+
+impl TryFrom<String> for HttpPresetName {
+    type Error = HttpFault;
+
+    fn try_from(name: String) -> Result<Self, HttpFault> {
+        let known = names().find(|known| *known == name).map(Self);
+        known.ok_or(HttpFault::Preset { name })
+    }
+}
+
+read_from_text!(RuleHost, RuleMethod, RulePath, Action, Why, HttpPresetName);
+
+/// One `[[network.http]]` as it is written: a rule, or a preset of rules.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HttpRow {
+    host: Option<RuleHost>,
+    methods: Option<Vec<RuleMethod>>,
+    paths: Option<Vec<RulePath>>,
+    action: Option<Action>,
+    why: Option<Why>,
+    preset: Option<HttpPresetName>,
+}
+
+/// The rows of a table, with their places in its file.
+pub type HttpRows = Vec<Spanned<HttpRow>>;
+
+/// The first row whose parts do not fit together, with its place in the text.
+pub fn fault(rows: &HttpRows) -> Option<(usize, HttpFault)> {
+    rows.iter().find_map(|row| {
+        let fault = row.get_ref().check().err()?;
+        Some((row.span().start, fault))
+    })
+}
+
+impl HttpRow {
+    fn check(&self) -> Result<(), HttpFault> {
+        let bounded =
+            |count: Option<usize>, max| count.is_none_or(|count| (1..=max).contains(&count));
+        if !bounded(self.paths.as_ref().map(Vec::len), limit::RULE_PATHS) {
+            return Err(HttpFault::Paths);
+        }
+        if !bounded(self.methods.as_ref().map(Vec::len), limit::RULE_METHODS) {
+            return Err(HttpFault::Methods);
+        }
+        let is_plain = self.methods.is_none() && self.paths.is_none() && self.why.is_none();
+        match (&self.preset, &self.host, self.action) {
+            (Some(_), _, None) if is_plain => Ok(()),
+            (Some(_), _, _) => Err(HttpFault::BesidePreset),
+            (None, Some(_), Some(_)) => Ok(()),
+            (None, _, _) => Err(HttpFault::Incomplete),
+        }
+    }
+
+    /// Its rules. `origin` is its line.
+    fn rules(&self, origin: &Origin) -> Vec<HttpRule> {
+        let Some(HttpPresetName(name)) = &self.preset else {
+            let action = self.action.map(|action| action.0);
+            let rule = self.host.as_ref().zip(action).map(|(host, action)| {
+                let paths = self.paths.iter().flatten().map(|path| path.0.clone());
+                let methods = self.methods.iter().flatten().map(|name| name.0.clone());
+                HttpRule {
+                    host: host.name.clone(),
+                    port: host.port,
+                    methods: methods.collect(),
+                    paths: paths.collect(),
+                    action,
+                    why: self.why.as_ref().map(|why| why.0.clone()),
+                    preset: None,
+                    origin: origin.clone(),
+                }
+            });
+            return rule.into_iter().collect();
+        };
+        let rows = PRESETS
+            .get(name)
+            .into_iter()
+            .flat_map(|preset| &preset.rule);
+        let rules = rows.flat_map(|row| row.rules(origin));
+        let here = |rule: HttpRule| match &self.host {
+            Some(host) => HttpRule {
+                host: host.name.clone(),
+                port: host.port,
+                ..rule
+            },
+            None => rule,
+        };
+        rules
+            .map(here)
+            .map(|rule| HttpRule {
+                preset: Some((*name).to_owned()),
+                ..rule
+            })
+            .collect()
+    }
+}
+
+/// A shipped preset.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HttpPreset {
+    pub why: String,
+    rule: Vec<HttpRow>,
+}
+
+/// The files of `policies/http`, by name.
+const FILES: [(&str, &str); 3] = [
+    ("github-read", include_str!("../../http/github-read.toml")),
+    ("npm-read", include_str!("../../http/npm-read.toml")),
+    ("pypi-read", include_str!("../../http/pypi-read.toml")),
+];
+
+/// Read when the first is needed: most sessions need none. A test reads all.
+static PRESETS: LazyLock<BTreeMap<&str, HttpPreset>> = LazyLock::new(|| {
+    let read = |(name, text): (&'static str, &str)| Some((name, toml::from_str(text).ok()?));
+    FILES.into_iter().filter_map(read).collect()
+});
+
+/// The shipped presets, by name.
+pub fn presets() -> impl Iterator<Item = (&'static str, &'static HttpPreset)> {
+    PRESETS.iter().map(|(name, preset)| (*name, preset))
+}
+
+fn names() -> impl Iterator<Item = &'static str> {
+    FILES.into_iter().map(|(name, _)| name)
+}
+
+/// A rule of a session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct HttpRule {
+    pub host: String,
+    /// Absent for all ports.
+    pub port: Option<u16>,
+    /// Empty for all.
+    pub methods: Vec<String>,
+    /// Empty for all.
+    pub paths: Vec<String>,
+    pub action: RuleAction,
+    pub why: Option<String>,
+    /// The preset that has it.
+    pub preset: Option<String>,
+    /// The line that says so.
+    #[serde(skip)]
+    pub origin: Origin,
+}
+
+impl HttpRule {
+    /// Where it is written, for people.
+    pub fn name(&self) -> String {
+        match &self.preset {
+            Some(preset) => format!("{} (preset `{preset}`)", self.origin),
+            None => self.origin.to_string(),
+        }
+    }
+
+    /// As the gateway gets it.
+    pub fn request(&self) -> RequestRule {
+        let rule = RequestRule {
+            host: self.host.clone(),
+            port: self.port,
+            methods: self.methods.clone(),
+            paths: self.paths.clone(),
+            action: self.action,
+            why: self.why.clone(),
+            name: self.name(),
+        };
+        rule.cut()
+    }
+
+    fn bytes(&self) -> usize {
+        let texts = self.methods.iter().chain(&self.paths).chain(&self.why);
+        let fixed = [&self.host, &self.origin.file];
+        let length = |text: &String| text.len() + 8;
+        texts.chain(fixed).map(length).sum::<usize>() + 64
+    }
+}
+
+/// The rules of a session's requests: its profile's, and those of each file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct HttpRules(pub Vec<Vec<HttpRule>>);
+
+/// Why a session's rules cannot be used together.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum HttpRulesError {
+    #[error(
+        "{at}: the rule is for {host}, which is none of the hosts of this profile: `allow` or `presets` of its `network` has to have it"
+    )]
+    Host { at: Origin, host: String },
+    #[error(
+        "more than {max} rules for requests, or more than {RULE_BYTES_MAX} bytes of them",
+        max = limit::REQUEST_RULES
+    )]
+    TooMany,
+}
+
+impl HttpRules {
+    /// Those of a profile, whose hosts `allow` has, bounded by those of the files.
+    ///
+    /// # Errors
+    /// A host of the profile's is not allowed, or there are too many.
+    pub fn new(
+        own: &[(HttpRow, Origin)],
+        allow: &WebTable,
+        bounds: Vec<Vec<(HttpRow, Origin)>>,
+    ) -> Result<Self, HttpRulesError> {
+        for (row, origin) in own {
+            let rules = row.rules(origin);
+            let is_allowed = |rule: &HttpRule| {
+                let allowed = allow.allow.iter().flatten();
+                allowed
+                    .into_iter()
+                    .any(|pattern| pattern.meets(&rule.host, rule.port))
+            };
+            // A preset's hosts belong together: who wants to read a registry need not reach all of them.
+            if let Some(first) = rules.first()
+                && !rules.iter().any(is_allowed)
+            {
+                return Err(HttpRulesError::Host {
+                    at: origin.clone(),
+                    host: first.host.clone(),
+                });
+            }
+        }
+        let lists = std::iter::once(own).chain(bounds.iter().map(Vec::as_slice));
+        let written = |rows: &[(HttpRow, Origin)]| {
+            let rules = rows.iter().flat_map(|(row, origin)| row.rules(origin));
+            rules.collect::<Vec<_>>()
+        };
+        let lists: Vec<_> = lists
+            .map(written)
+            .filter(|rules| !rules.is_empty())
+            .collect();
+        let all = || lists.iter().flatten();
+        let bytes: usize = all().map(HttpRule::bytes).sum();
+        if all().count() > limit::REQUEST_RULES || bytes > RULE_BYTES_MAX {
+            return Err(HttpRulesError::TooMany);
+        }
+        Ok(Self(lists))
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// As the gateway gets them.
+    pub fn requests(&self) -> Vec<Vec<RequestRule>> {
+        let list = |rules: &Vec<HttpRule>| rules.iter().map(HttpRule::request).collect();
+        self.0.iter().map(list).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Deserialize)]
+    struct Table {
+        http: HttpRows,
+    }
+
+    fn rows(text: &str) -> Result<HttpRows, String> {
+        let table: Table = toml::from_str(text).map_err(|error| error.message().to_owned())?;
+        match fault(&table.http) {
+            Some((_, fault)) => Err(fault.to_string()),
+            None => Ok(table.http),
+        }
+    }
+
+    fn placed(text: &str) -> Vec<(HttpRow, Origin)> {
+        let rows = rows(text).unwrap();
+        let one = |row: Spanned<HttpRow>| (row.into_inner(), Origin::default());
+        rows.into_iter().map(one).collect()
+    }
+
+    fn allow(hosts: &str) -> WebTable {
+        toml::from_str(&format!("allow = {hosts}")).unwrap()
+    }
+
+    fn row(text: &str) -> String {
+        format!("[[http]]\n{text}\n")
+    }
+
+    #[test]
+    fn every_shipped_preset_is_valid_and_allows_no_writing() {
+        assert_eq!(presets().count(), FILES.len());
+        for (name, preset) in presets() {
+            assert!(!preset.why.is_empty(), "{name}");
+            for row in &preset.rule {
+                assert_eq!(row.check(), Ok(()), "{name}");
+                for rule in row.rules(&Origin::default()) {
+                    let denies = rule.action == RuleAction::Deny;
+                    let writes = |method: &String| ["PUT", "DELETE", "PATCH"].contains(&&**method);
+                    assert!(denies || !rule.methods.is_empty(), "{name}");
+                    assert!(!rule.methods.iter().any(writes), "{name}");
+                    let posts = rule.methods.contains(&"POST".to_owned());
+                    assert!(!posts || !rule.paths.contains(&"/**".to_owned()), "{name}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_row_is_a_rule_or_a_preset() {
+        for good in [
+            "host = 'a.example'\naction = 'allow'",
+            "host = 'a.example:443'\naction = 'deny'\nmethods = ['OPTIONS']\npaths = ['/', '/*/b/**']\nwhy = 'w'",
+            "preset = 'npm-read'",
+            "preset = 'npm-read'\nhost = 'npm.corp'",
+        ] {
+            assert!(rows(&row(good)).is_ok(), "{good}");
+        }
+        for (wrong, want) in [
+            ("host = 'a.example'", "has `host` and `action`"),
+            ("action = 'deny'", "has `host` and `action`"),
+            (
+                "host = 'a.example'\naction = 'ask'",
+                "`ask` is not supported",
+            ),
+            ("host = 'a.example'\naction = ''", "\"allow\" or \"deny\""),
+            ("host = '*.example'\naction = 'deny'", "one NAME"),
+            ("host = '1.2.3.4'\naction = 'deny'", "one NAME"),
+            ("host = 'A.example'\naction = 'deny'", "one NAME"),
+            (
+                "host = 'a.example'\naction = 'deny'\npaths = ['a']",
+                "begins with `/`",
+            ),
+            (
+                "host = 'a.example'\naction = 'deny'\npaths = ['/a?b']",
+                "begins with `/`",
+            ),
+            (
+                "host = 'a.example'\naction = 'deny'\npaths = ['/%2e']",
+                "begins with `/`",
+            ),
+            ("host = 'a.example'\naction = 'deny'\npaths = []", "1 to"),
+            ("host = 'a.example'\naction = 'deny'\nmethods = []", "1 to"),
+            (
+                "host = 'a.example'\naction = 'deny'\nmethods = ['get']",
+                "capital",
+            ),
+            (
+                "host = 'a.example'\naction = 'deny'\nmethods = ['TRACE']",
+                "TRACE",
+            ),
+            ("host = 'a.example'\naction = 'deny'\nwhy = ''", "`why`"),
+            (
+                "host = 'a.example'\naction = 'deny'\nwhy = \"a\\nb\"",
+                "`why`",
+            ),
+            ("preset = 'nmp-read'", "no preset `nmp-read`"),
+            ("preset = 'npm-read'\naction = 'allow'", "beside `preset`"),
+            ("preset = 'npm-read'\npaths = ['/']", "beside `preset`"),
+            (
+                "host = 'a.example'\naction = 'deny'\nother = 1",
+                "unknown field",
+            ),
+        ] {
+            let fault = rows(&row(wrong)).unwrap_err();
+            assert!(fault.contains(want), "{wrong}: {fault}");
+        }
+    }
+
+    #[test]
+    fn the_parts_of_a_rule_are_bounded() {
+        let of = |key: &str, one: &str, count: usize| {
+            let list = vec![format!("'{one}'"); count].join(",");
+            rows(&row(&format!(
+                "host = 'a.example'\naction = 'deny'\n{key} = [{list}]"
+            )))
+            .is_ok()
+        };
+        assert!(of("paths", "/a", limit::RULE_PATHS) && !of("paths", "/a", limit::RULE_PATHS + 1));
+        let methods = limit::RULE_METHODS;
+        assert!(of("methods", "GET", methods) && !of("methods", "GET", methods + 1));
+        let longest = format!("/{}", "a".repeat(limit::RULE_PATH - 1));
+        assert!(of("paths", &longest, 1) && !of("paths", &format!("{longest}a"), 1));
+        let longest = "A".repeat(limit::METHOD);
+        assert!(of("methods", &longest, 1) && !of("methods", &format!("{longest}A"), 1));
+        let why = |length: usize| {
+            let text = "w".repeat(length);
+            rows(&row(&format!(
+                "host = 'a.example'\naction = 'deny'\nwhy = '{text}'"
+            )))
+            .is_ok()
+        };
+        assert!(why(limit::RULE_WHY) && !why(limit::RULE_WHY + 1));
+    }
+
+    #[test]
+    fn a_rule_of_a_profile_is_for_one_of_its_hosts() {
+        let new = |hosts: &str, text: &str| {
+            HttpRules::new(&placed(&row(text)), &allow(hosts), vec![]).map(drop)
+        };
+        let rule = |host: &str| format!("host = '{host}'\naction = 'deny'");
+        for (hosts, host, fits) in [
+            ("['a.example:443']", "a.example", true),
+            ("['a.example:443']", "a.example:443", true),
+            ("['a.example:443']", "a.example:80", false),
+            ("['a.example']", "a.example:80", true),
+            ("['*.example']", "a.example", true),
+            ("['*']", "a.example", true),
+            ("['b.example']", "a.example", false),
+            ("[]", "a.example", false),
+        ] {
+            assert_eq!(new(hosts, &rule(host)).is_ok(), fits, "{hosts} {host}");
+        }
+        assert!(new("['pypi.org:443']", "preset = 'pypi-read'").is_ok());
+        assert!(new("['a.example']", "preset = 'pypi-read'").is_err());
+        assert!(new("['a.example']", "preset = 'pypi-read'\nhost = 'a.example'").is_ok());
+        // A file bounds hosts that some profile may have.
+        let bound = vec![placed(&row(&rule("b.example")))];
+        assert!(HttpRules::new(&[], &allow("[]"), bound).is_ok());
+    }
+
+    #[test]
+    fn the_rules_of_a_session_are_bounded() {
+        let new = |count: usize, path: usize| {
+            let paths = format!("'/{}'", "a".repeat(path));
+            let one = row(&format!(
+                "host = 'a.example'\naction = 'deny'\npaths = [{paths}]"
+            ));
+            HttpRules::new(&placed(&one.repeat(count)), &allow("['*']"), vec![]).map(drop)
+        };
+        let most = limit::REQUEST_RULES;
+        assert_eq!(new(most, 1), Ok(()));
+        assert_eq!(new(most + 1, 1), Err(HttpRulesError::TooMany));
+        let path = limit::RULE_PATH - 1;
+        let each = RULE_BYTES_MAX / (path + 1 + 8 + "a.example".len() + 8 + 8 + 64);
+        assert_eq!(new(each, path), Ok(()));
+        assert_eq!(new(each + 1, path), Err(HttpRulesError::TooMany));
+    }
+}
