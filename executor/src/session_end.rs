@@ -11,8 +11,9 @@ use executor_project::leave_unreported;
 use executor_spec::scratch::Scratch;
 use std::time::{Duration, Instant};
 
-/// How long all cells together may take to kill their processes when the session ends, and to report.
-const LAST_SWEEP: Duration = Duration::from_secs(1);
+/// How long all cells together may take to kill their processes when the session ends, and to report. Only a cell that hangs takes
+/// long on a machine with time for it; where a flood of processes takes that time, what they have misplaced is still to be judged.
+const LAST_SWEEP: Duration = Duration::from_secs(10);
 /// How long what has been killed may take to end: a process in the kernel's hands, on a file system that does not answer.
 const LAST_KILL: Duration = Duration::from_secs(10);
 /// How long a running file call may take to finish when the client has left.
@@ -24,7 +25,7 @@ impl Session {
         self.files.finish_current(LAST_WRITE);
         // With no command running, changes are the user's own, not a command's.
         let is_busy = !self.calls.is_empty() || self.background.count() > 0;
-        self.end_commands();
+        let unreported = self.end_commands();
         // Recorded as far as that is possible.
         let _ = self.settle_connections();
         let unfinished = self.end_processes();
@@ -35,7 +36,8 @@ impl Session {
             let found = self.look_at_project(true);
             self.found.extend(found);
         }
-        self.found.extend(unfinished);
+        // One of a kind is reported of a project: that more may still change says it all.
+        self.found.extend(unfinished.or(unreported));
         // Nobody is left to report it to.
         leave_unreported(&self.spec, std::mem::take(&mut self.found));
         let ends: Vec<_> = self
@@ -59,8 +61,8 @@ impl Session {
         self.spec.into_scratch()
     }
 
-    /// Ends all commands, and takes what their cells report about them.
-    fn end_commands(&mut self) {
+    /// Ends all commands, and takes what their cells report about them. Reports those that do not report in time.
+    fn end_commands(&mut self) -> Option<Finding> {
         let calls = self.calls.values_mut().filter_map(Call::command_mut);
         let all = calls.chain(self.background.commands_mut());
         // A cell reports when it has killed all its processes.
@@ -71,13 +73,24 @@ impl Session {
             .iter_mut()
             .for_each(|command| command.end_at_once(Ended::Cancelled));
         let until = Instant::now() + LAST_SWEEP;
-        let mut refusals = Vec::new();
+        let (mut refusals, mut unreported) = (Vec::new(), 0);
         for command in running {
-            command.exits_until(until);
+            unreported += usize::from(!command.exits_until(until));
             refusals.extend_from_slice(command.refusals());
         }
         // What they have misplaced is taken away as after any call.
         self.take_refusals(&refusals);
+        let seconds = LAST_SWEEP.as_secs();
+        let why = format!(
+            "The cells of {unreported} commands did not report within {seconds} s what was refused to them. Files that they have put where none may be were not looked for."
+        );
+        (unreported > 0).then(|| self.unchecked(why, "look for files that you did not expect"))
+    }
+
+    fn unchecked(&self, why: String, advice: &str) -> Finding {
+        let project = self.spec.project.to_string_lossy();
+        Finding::new(FindingKind::Unchecked, project, why)
+            .with_advice(format!("{advice} before you use git there"))
     }
 
     /// Kills every process of the session, also those that no cell has reported, and waits until none is left that could change what
@@ -87,15 +100,11 @@ impl Session {
         self.gateway.iter_mut().for_each(Gateway::kill);
         self.pool.kill();
         let have_ended = end_all(Instant::now() + LAST_KILL);
-        (!have_ended).then(|| {
-            let project = self.spec.project.to_string_lossy();
-            let seconds = LAST_KILL.as_secs();
-            let why = format!(
-                "Processes of the session could not be ended within {seconds} s. What they have changed since was not looked at."
-            );
-            Finding::new(FindingKind::Unchecked, project, why).with_advice(
-                "end them, and look for files that you did not expect before you use git there",
-            )
-        })
+        let seconds = LAST_KILL.as_secs();
+        let why = format!(
+            "Processes of the session could not be ended within {seconds} s. What they have changed since was not looked at."
+        );
+        let advice = "end them, and look for files that you did not expect";
+        (!have_ended).then(|| self.unchecked(why, advice))
     }
 }

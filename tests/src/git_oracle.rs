@@ -17,7 +17,7 @@ use std::process::Command;
 /// Maximum number of directories to examine: a race creates hundreds that are all alike.
 const DIRECTORIES_MAX: usize = 24;
 /// Seconds that a git may take: one that reads a FIFO never ends.
-const SECONDS: &str = "5";
+const SECONDS: &str = "60";
 
 /// What git does in each directory that it may take for a repository.
 #[derive(Debug)]

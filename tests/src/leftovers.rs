@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 /// How long sessions that the last tests have ended may take to end.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Runs `tests`, waits for its end, and looks at what is left. To be called while this process has one thread.
 pub fn watch(tests: impl FnOnce() -> ExitCode) -> ExitCode {

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 /// Longer than anything that works, even beside a compiler that uses every processor: whatever takes longer hangs.
 pub const LIMIT: Duration = Duration::from_secs(180);
 /// How long output may stay open after its program has ended.
-const END_OF_OUTPUT: Duration = Duration::from_secs(5);
+const END_OF_OUTPUT: Duration = Duration::from_secs(15);
 
 /// A program that has ended.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use crate::kept_world::KeptWorld;
 use broker_protocol::Tier;
 use lazaret_tests::process::{self, until};
 use lazaret_tests::programs;
-use lazaret_tests::{LIMIT, Place, Session, User, World, place_test, run};
+use lazaret_tests::{Finished, LIMIT, Place, Session, User, World, place_test, run};
 use serde_json::json;
 use std::ffi::OsString;
 use std::fs;
@@ -281,7 +281,12 @@ for n in range(5000): os.mkdir(f\"d{n}\"); open(f\"d{n}/.env\", \"w\").close()';
     for name in ["d0/.env", "d4999/.env"] {
         world.put(name, &world.canary);
     }
-    let opened = world.in_cell("echo opens; cat .env d0/.env d4999/.env; ls d0 && touch d0/x");
+    let open = || world.in_cell("echo opens; cat .env d0/.env d4999/.env; ls d0 && touch d0/x");
+    // The client's patience is no claim of this test: beside thirty processes, it is spent before all is looked through.
+    let is_slow = |opened: &Finished| opened.errors().contains("has not answered within");
+    let mut tries = std::iter::repeat_with(open).take(4);
+    let opened = tries.find(|opened| !is_slow(opened));
+    let opened = opened.expect("one of four opens in time");
     let said = opened.text();
     assert!(said.starts_with("opens"), "{}", opened.errors());
     assert!(!said.contains(&world.canary), "{said}");

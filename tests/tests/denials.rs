@@ -18,9 +18,9 @@ place_test!(
 fn a_program_that_nobody_can_read_is_over_the_limit(place: Place) {
     let world = world(place);
     // With shared libraries it would not start in this tier: no supervisor reads its memory.
-    let build = "echo 'int main() { return sleep(5); }' | gcc -static -w -x c -o quiet - && chmod 0111 quiet";
+    let build = "echo 'int main(int n, char **word) { return sleep(atoi(word[1])); }' | gcc -static -w -x c -o quiet - && chmod 0111 quiet";
     world.on_host(build).success();
-    let quiet = "./quiet; echo done";
+    let quiet = "./quiet 1; echo done";
     let control = world.on_host(quiet);
     assert_eq!(control.success(), "done\n");
     let mut unlimited = world.cell(quiet);
@@ -29,6 +29,7 @@ fn a_program_that_nobody_can_read_is_over_the_limit(place: Place) {
     limited
         .args(["--profile", "tight"])
         .env("XDG_CONFIG_HOME", world.home.join("settings"));
+    let quiet = "./quiet 100; echo done";
     let finished = run(limited.args(["--", "bash", "-c", quiet]), LIMIT);
     assert!(
         !finished.text().contains("done") && finished.errors().contains("`written`"),
@@ -136,13 +137,13 @@ fn rows() -> Vec<Row> {
         },
         row(
             "disk",
-            "for i in $(seq 40); do head -c 4000000 /dev/zero > part; done; sleep 3",
+            "for i in $(seq 40); do head -c 4000000 /dev/zero > part; done; sleep 100",
             "written bytes",
             ["written"; 2],
         ),
         row(
             "processes",
-            "for i in $(seq 200); do sleep 3 & done; wait",
+            "for i in $(seq 200); do sleep 100 & done; wait",
             "processes",
             ["processes"; 2],
         ),
@@ -164,7 +165,7 @@ import mmap, time
 length = 480 << 20
 shared = mmap.mmap(-1, length)
 for at in range(0, length, 4096): shared[at] = 1
-time.sleep(3)'";
+time.sleep(100)'";
 
 /// A key in a directory of the account's home: the host's own `/tmp` is hidden by the cell's.
 struct Key(PathBuf);

@@ -64,22 +64,51 @@ fn an_ended_git_leaves_no_lock(place: Place) {
         .iter()
         .for_each(|process| process.kill());
     let mut session = Session::open(&world);
-    let (id, marker) = started(&world, &mut session, COMMIT, "editing");
-    session.cancel(&id);
-    assert_eq!(session.answer_within(&id, LIMIT).kind(), "cancelled");
-    assert!(!lock.exists());
-    assert_gone(&marker, LIMIT);
-    // A busy machine may need longer to get to the editor.
-    let ended_while_editing = |timeout: u64| {
-        let _ = std::fs::remove_file(world.project.join("editing"));
+    let editing = world.project.join("editing");
+    // On a busy machine two seconds may not be enough for it; they are what it is owed.
+    let removes_its_lock = |begun: Instant| {
+        let (took, left) = (begun.elapsed(), lock.exists());
+        assert!(!left || took >= GRACE, "killed after {took:?}");
         let _ = std::fs::remove_file(&lock);
+        let _ = std::fs::remove_file(&editing);
+        !left
+    };
+    let cancelled = || {
+        let (id, marker) = started(&world, &mut session, COMMIT, "editing");
+        let begun = Instant::now();
+        session.cancel(&id);
+        assert_eq!(session.answer_within(&id, LIMIT).kind(), "cancelled");
+        assert_gone(&marker, LIMIT);
+        removes_its_lock(begun)
+    };
+    assert!(until(LIMIT, cancelled));
+    // It may also need longer to get to the editor.
+    let ended_by_its_limit = |timeout: u64| {
+        let _ = std::fs::remove_file(&lock);
+        let begun = Instant::now() + Duration::from_secs(timeout);
         let line = COMMIT.replace("SLEEP", &long_sleep());
         let answer = session.call("bash", json!({"command": line, "timeout": timeout}));
         assert_eq!(answer.kind(), "timeout", "{}", answer.result);
-        world.project.join("editing").exists()
+        editing.exists() && removes_its_lock(begun)
     };
-    assert!([2, 10, 40].into_iter().any(ended_while_editing));
-    assert!(!lock.exists());
+    assert!([2, 10, 40].into_iter().any(ended_by_its_limit));
+}
+
+/// What a program gets after its signal.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Whether a command that is cancelled when it is `ready` gets to `done`. Its time is what it is owed: on a busy machine that may not
+/// be enough for it.
+fn finishes(world: &World, session: &mut Session, script: &str) -> bool {
+    let _ = std::fs::remove_file(world.project.join("ready"));
+    let (id, marker) = started(world, session, script, "ready");
+    let begun = Instant::now();
+    session.cancel(&id);
+    assert_eq!(session.answer_within(&id, LIMIT).kind(), "cancelled");
+    let (took, done) = (begun.elapsed(), world.project.join("done").exists());
+    assert!(done || took >= GRACE, "ended after {took:?}");
+    assert_gone(&marker, LIMIT);
+    done
 }
 
 place_test!(what_a_shell_has_started_gets_its_time);
@@ -87,11 +116,7 @@ fn what_a_shell_has_started_gets_its_time(place: Place) {
     let world = World::new(place);
     let mut session = Session::open(&world);
     let script = "bash -c 'trap \"sleep 0.4; touch done; exit\" TERM; touch ready; sleep SLEEP & wait' & wait";
-    let (id, marker) = started(&world, &mut session, script, "ready");
-    session.cancel(&id);
-    assert_eq!(session.answer_within(&id, LIMIT).kind(), "cancelled");
-    assert!(world.project.join("done").exists());
-    assert_gone(&marker, LIMIT);
+    assert!(until(LIMIT, || finishes(&world, &mut session, script)));
 }
 
 place_test!(a_stopped_process_gets_its_time);
@@ -100,27 +125,28 @@ fn a_stopped_process_gets_its_time(place: Place) {
     let mut session = Session::open(&world);
     let script =
         "sleep SLEEP & bash -c 'trap \"touch done; exit\" TERM; touch ready; kill -STOP $$'; wait";
-    let (id, _) = started(&world, &mut session, script, "ready");
-    session.cancel(&id);
-    assert_eq!(session.answer_within(&id, LIMIT).kind(), "cancelled");
-    assert!(world.project.join("done").exists());
+    assert!(until(LIMIT, || finishes(&world, &mut session, script)));
 }
 
 place_test!(who_ignores_the_signal_is_killed_after_two_seconds);
 fn who_ignores_the_signal_is_killed_after_two_seconds(place: Place) {
     let world = World::new(place);
     let mut session = Session::open(&world);
-    let marker = long_sleep();
-    let start = Instant::now();
-    let line = DEAF.replace("SLEEP", &marker);
-    let answer = session.call("bash", json!({"command": line, "timeout": 1}));
-    assert_eq!(answer.kind(), "timeout");
-    let took = start.elapsed();
-    assert!(
-        (Duration::from_secs(3)..Duration::from_secs(30)).contains(&took),
-        "{took:?}"
-    );
-    assert_gone(&marker, LIMIT);
+    // It has to be deaf before its limit, for which a busy machine may need longer.
+    let ended_while_deaf = |timeout: u64| {
+        let (marker, start) = (long_sleep(), Instant::now());
+        let line = DEAF.replace("SLEEP", &marker);
+        let answer = session.call("bash", json!({"command": line, "timeout": timeout}));
+        assert_eq!(answer.kind(), "timeout", "{}", answer.result);
+        let (took, deaf) = (start.elapsed(), world.project.join("ready").exists());
+        assert!(
+            !deaf || took >= Duration::from_secs(timeout) + GRACE,
+            "{took:?}"
+        );
+        assert_gone(&marker, LIMIT);
+        deaf
+    };
+    assert!([1, 10, 40].into_iter().any(ended_while_deaf));
     assert!(session.bash("echo on").success().contains("on"));
 }
 
@@ -145,30 +171,46 @@ fn who_ignores_the_signal_prints_no_more_than_the_limit(place: Place) {
 }
 
 place_test!(a_second_cancel_kills_at_once);
+/// Who waits for the two seconds never takes less; who does not may take more on a busy machine, so the quickest of several counts.
 fn a_second_cancel_kills_at_once(place: Place) {
     let world = World::new(place);
     let mut session = Session::open(&world);
     let script = DEAF.replace("trap ''", "trap 'touch terminated'");
-    let (id, marker) = started(&world, &mut session, &script, "ready");
-    let start = Instant::now();
-    session.cancel(&id);
-    assert!(until(LIMIT, || world.project.join("terminated").exists()));
-    session.cancel(&id);
-    assert_eq!(session.answer_within(&id, LIMIT).kind(), "cancelled");
-    assert!(start.elapsed() < Duration::from_millis(1900));
-    assert_gone(&marker, LIMIT);
+    let is_killed_at_once = || {
+        for name in ["ready", "terminated"] {
+            let _ = std::fs::remove_file(world.project.join(name));
+        }
+        let (id, marker) = started(&world, &mut session, &script, "ready");
+        let start = Instant::now();
+        session.cancel(&id);
+        assert!(until(LIMIT, || world.project.join("terminated").exists()));
+        session.cancel(&id);
+        assert_eq!(session.answer_within(&id, LIMIT).kind(), "cancelled");
+        let took = start.elapsed();
+        assert_gone(&marker, LIMIT);
+        took < GRACE
+    };
+    assert!(until(LIMIT, is_killed_at_once));
 }
 
 place_test!(the_end_of_a_session_kills_at_once);
+/// As above, the quickest of several counts.
 fn the_end_of_a_session_kills_at_once(place: Place) {
     let world = World::new(place);
-    let mut session = Session::open(&world);
-    let (id, marker) = started(&world, &mut session, DEAF, "ready");
-    let start = Instant::now();
-    kill(Pid::from_raw(session.pid()), Signal::SIGTERM).unwrap();
-    assert_eq!(session.answer_within(&id, LIMIT).kind(), "cancelled");
-    assert_gone(&marker, LIMIT);
-    assert!(start.elapsed() < Duration::from_millis(1900));
+    let is_killed_at_once = || {
+        let _ = std::fs::remove_file(world.project.join("ready"));
+        let mut session = Session::open(&world);
+        let (id, marker) = started(&world, &mut session, DEAF, "ready");
+        let asleep = with_marker(&format!("sleep {marker}"));
+        let start = Instant::now();
+        kill(Pid::from_raw(session.pid()), Signal::SIGTERM).unwrap();
+        assert_eq!(session.answer_within(&id, LIMIT).kind(), "cancelled");
+        left_after(&asleep, LIMIT);
+        let took = start.elapsed();
+        assert_gone(&marker, LIMIT);
+        took < GRACE
+    };
+    assert!(until(LIMIT, is_killed_at_once));
 }
 
 place_test!(processes_left_running_are_named);
@@ -176,7 +218,12 @@ fn processes_left_running_are_named(place: Place) {
     let world = World::new(place);
     let mut session = Session::open(&world);
     let marker = long_sleep();
-    let answer = session.bash(&format!("sleep {marker} & sleep 0.5; echo done"));
+    // What has been started has its name when it is a program.
+    let named =
+        "named() { until read -rd '' it </proc/$1/cmdline && [[ $it == $2 ]]; do :; done; }";
+    let answer = session.bash(&format!(
+        "{named}; sleep {marker} & named $! sleep; echo done"
+    ));
     let left = &answer.result["metadata"]["leftRunning"];
     assert_eq!(
         *left,
@@ -188,13 +235,17 @@ fn processes_left_running_are_named(place: Place) {
     assert!(answer.success().starts_with(want), "{}", answer.result);
     assert_gone(&marker, LIMIT);
     // A process is not passed over for its name.
-    let git = session.bash(&format!("(exec -a git sleep {marker}) & sleep 0.5"));
+    let git = session.bash(&format!(
+        "{named}; (exec -a git sleep {marker}) & named $! git"
+    ));
     assert_eq!(
         git.result["metadata"]["leftRunning"],
         json!({"count": 1, "names": ["git"]})
     );
-    let many =
-        format!("for i in $(seq 80); do (exec -a $'a\\e[1m'$i sleep {marker}) & done; sleep 0.5");
+    let many = format!(
+        "{named}; for i in $(seq 80); do (exec -a $'a\\e[1m'$i sleep {marker}) & done
+        for pid in $(jobs -p); do named $pid 'a*'; done"
+    );
     let left = &session.bash(&many).result["metadata"]["leftRunning"];
     assert_eq!(left["count"], 64);
     let names = left["names"].as_array().unwrap();
@@ -284,9 +335,9 @@ impl Drop for Held {
     }
 }
 
-/// Ends a session while the first processes of its cells are held for this long, and a command writes 3 s later. Returns when the
-/// broker has ended, and only where this user may hold them.
-fn ended_while_held(place: Place, time: Duration) -> Option<World> {
+/// Ends a session while the first processes of its cells are held, until `over` of its broker, and a command writes 3 s later.
+/// Returns when the broker has ended, and only where this user may hold them.
+fn ended_while_held(place: Place, over: fn(&World, &[Process])) -> Option<World> {
     let world = repository(place);
     let mut session = Session::open(&world);
     let call = json!({"command": LATE_WRITER, "background": true});
@@ -300,7 +351,7 @@ fn ended_while_held(place: Place, time: Duration) -> Option<World> {
     let held = Held::take(&session)?;
     kill(Pid::from_raw(writer[0].pid), Signal::SIGUSR1).unwrap();
     kill(Pid::from_raw(session.pid()), Signal::SIGKILL).unwrap();
-    std::thread::sleep(time);
+    over(&world, &broker);
     drop(held);
     assert!(left_after(&broker, LIMIT).is_empty());
     Some(world)
@@ -317,11 +368,16 @@ place_test!(nothing_is_written_after_the_last_look);
 fn nothing_is_written_after_the_last_look(place: Place) {
     let control = repository(place);
     let later = format!(
-        "({LATE_WRITER}) & until [ -e done ]; do sleep 0.1; done; kill -USR1 $!; sleep 4; kill $!"
+        "({LATE_WRITER}) & until [ -e done ]; do sleep 0.1; done; kill -USR1 $!
+        until grep -q id {COUNTER}; do sleep 0.1; done; kill $!"
     );
     run(control.host("bash").args(["-c", &later]), LIMIT);
     assert!(is_expanded(&control), "the control does not work");
-    match ended_while_held(place, Duration::from_secs(5)) {
+    // The broker waits 10 s for its cells.
+    let until_written = |world: &World, _: &[Process]| {
+        until(Duration::from_secs(7), || is_expanded(world));
+    };
+    match ended_while_held(place, until_written) {
         Some(world) => assert!(!is_expanded(&world)),
         None => eprintln!("{NOT_RUN}"),
     }
@@ -329,7 +385,10 @@ fn nothing_is_written_after_the_last_look(place: Place) {
 
 place_test!(a_session_whose_processes_do_not_end_says_so);
 fn a_session_whose_processes_do_not_end_says_so(place: Place) {
-    let Some(world) = ended_while_held(place, Duration::from_secs(14)) else {
+    let until_it_gives_up = |_: &World, broker: &[Process]| {
+        assert!(left_after(broker, LIMIT).is_empty());
+    };
+    let Some(world) = ended_while_held(place, until_it_gives_up) else {
         return eprintln!("{NOT_RUN}");
     };
     let said = Session::open(&world).bash("true").result.to_string();

@@ -852,9 +852,9 @@ impl Fixture {
         self.of_victim(|victim| victim.running.pid().to_string())
     }
 
+    /// Killed is who has the signal, or is gone: a killed process still needs a processor to die.
     fn victim_is_dead(&self) -> bool {
-        let is_dead = || self.of_victim(|victim| Process::find(victim.running.pid()).is_none());
-        process::until(Duration::from_millis(100), is_dead)
+        self.of_victim(|victim| is_killed(victim.running.pid()))
     }
 
     fn victim_is_nice(&self) -> bool {
@@ -872,18 +872,29 @@ impl Fixture {
         core.is_some_and(|line| line.split_whitespace().nth(5) == Some("0"))
     }
 
-    /// A killed process still needs a processor to die, and each look reads all of `/proc`: on a busy machine two hundred of them
-    /// take longer than one moment. A survivor is there for much longer.
+    /// A killed process still needs a processor to die, and two hundred of them need more of a busy machine: a survivor is alive, and
+    /// no signal is on its way that ends it.
     fn survivor_lives(&self) -> bool {
-        let moment = Duration::from_secs(3);
         // During an exec a process has no command line for a moment.
-        let mut absent = 0;
-        !process::until(moment, || {
-            let none = process::with_marker(&self.nonce()).is_empty();
-            absent = if none { absent + 1 } else { 0 };
-            absent == 3
-        })
+        let survivors = || process::with_marker(&self.nonce());
+        let mut looks = std::iter::repeat_with(survivors).take(3);
+        looks.any(|found| found.iter().any(|process| !is_killed(process.pid)))
     }
+}
+
+/// Whether a process is gone, or SIGKILL is on its way to it.
+fn is_killed(pid: i32) -> bool {
+    const KILL: u64 = 1 << (libc::SIGKILL - 1);
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let pending = |key: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(key))?;
+        u64::from_str_radix(line.trim(), 16).ok()
+    };
+    // Of its threads each has the signal, once one of them has begun to die.
+    let killed = ["SigPnd:", "ShdPnd:"]
+        .iter()
+        .any(|key| pending(key).is_some_and(|signals| signals & KILL != 0));
+    killed || Process::find(pid).is_none()
 }
 
 impl Drop for Fixture {

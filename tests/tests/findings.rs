@@ -1,11 +1,13 @@
 //! What a call leaves in the user's repository is reported, whatever else the call does: before its refusals, once for each kind, at every
 //! exit code, and with the next result if there is none. Each attack has its control: the host sees what the call has done.
 
-use lazaret_tests::process::until;
+use lazaret_tests::process::{self, until};
 use lazaret_tests::session::Answer;
 use lazaret_tests::{LIMIT, Place, Session, World, place_test};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::{Value, json};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Makes git track the user's secret, and writes a text that a prompt executes.
 const TRACK: &str =
@@ -227,6 +229,43 @@ fn a_background_process_leaves_nothing_misplaced(place: Place) {
     assert!(is_taken(place, "new-names", MISPLACE).0);
 }
 
+place_test!(what_a_cell_reports_late_is_taken_away);
+/// Who takes the machine's time from the session's processes when it ends gains nothing by it. As if it had none for them, the first
+/// processes of its cells are stopped for three seconds.
+fn what_a_cell_reports_late_is_taken_away(place: Place) {
+    for (switch, stays) in [("new-names+quarantine", true), ("new-names", false)] {
+        // More than that takes a machine that has no time for us either.
+        let was_late = until(LIMIT, || {
+            let world = World::ablated(place, switch);
+            let mut session = Session::open(&world);
+            let script = format!("{MISPLACE}; sleep 100");
+            session
+                .call("bash", json!({"command": script, "background": true}))
+                .success();
+            assert!(until(LIMIT, || world.project.join("done").exists()));
+            let all = process::below(session.pid());
+            let cells = all.iter().filter(|process| process.name == "lazaret-cell");
+            let cells: Vec<_> = cells.map(|cell| Pid::from_raw(cell.pid)).collect();
+            let signal = |signal: Signal| {
+                cells.iter().for_each(|cell| {
+                    let _ = kill(*cell, signal);
+                });
+            };
+            signal(Signal::SIGSTOP);
+            let stopped = Instant::now();
+            session.child.kill().unwrap();
+            std::thread::sleep(Duration::from_secs(3));
+            signal(Signal::SIGCONT);
+            let was_late = stopped.elapsed() < Duration::from_secs(6);
+            assert_eq!(process::left_after(&all, LIMIT), []);
+            let is_there = world.project.join("lefthook.yml").exists();
+            assert!(!was_late || is_there == stays, "{switch}");
+            was_late
+        });
+        assert!(was_late);
+    }
+}
+
 place_test!(what_runs_when_the_client_leaves_is_taken_away);
 fn what_runs_when_the_client_leaves_is_taken_away(place: Place) {
     for (switch, stays) in [("new-names+quarantine", true), ("new-names", false)] {
@@ -237,17 +276,15 @@ fn what_runs_when_the_client_leaves_is_taken_away(place: Place) {
             .call("bash", json!({"command": script, "background": true}))
             .success();
         assert!(until(LIMIT, || world.project.join("done").exists()));
+        let all = process::below(session.pid());
         session.close(LIMIT);
-        let is_there = || world.project.join("lefthook.yml").exists();
-        until(Duration::from_secs(3), || is_there() == stays);
-        assert_eq!(is_there(), stays, "{switch}");
+        // The broker looks when its client has gone.
+        assert_eq!(process::left_after(&all, LIMIT), []);
+        let is_there = world.project.join("lefthook.yml").exists();
+        assert_eq!(is_there, stays, "{switch}");
         // Nobody was there to read it: the next session reports it, once.
         let left = world.central.join(".lazaret/found");
-        assert_eq!(
-            until(Duration::from_secs(3), || left.exists()),
-            !stays,
-            "{switch}"
-        );
+        assert_eq!(left.exists(), !stays, "{switch}");
         for want in [
             if stays {
                 vec![]

@@ -91,7 +91,7 @@ fn descriptors_that_nobody_reads_stop_no_other_session(place: Place) {
     let beside = run(&mut usual, LIMIT);
     // `lazaret session` sends one itself, whenever it opens a session.
     let line = json!({"id": "a", "tool": "bash", "input": {"command": "echo works"}}).to_string();
-    let script = "ulimit -Sn 1024; { echo \"$0\"; sleep 3; } | \"$@\"";
+    let script = "ulimit -Sn 1024; { echo \"$0\"; until grep -q '\"result\"' said; do sleep 0.1; done; } | \"$@\" | tee said";
     let mut session = other.host("bash");
     session
         .args(["-c", script, &line])
@@ -254,11 +254,12 @@ time.sleep(300)
     world.put("hard.py", hard);
     // Without a cell they live on.
     let marker = long_sleep();
-    let command = format!("python3 hard.py sleepers {marker} >/dev/null 2>&1 & sleep 0.5");
+    let command = format!("python3 hard.py sleepers {marker} >/dev/null 2>&1 &");
     world.on_host(&command).success();
-    let outside = process::with_marker(&format!("hard.py sleepers {marker}"));
-    outside.iter().for_each(process::Process::kill);
-    assert!(outside.len() > 20, "{outside:#?}");
+    let outside = || process::with_marker(&format!("hard.py sleepers {marker}"));
+    let live_on = until(LIMIT, || outside().len() > 20);
+    outside().iter().for_each(process::Process::kill);
+    assert!(live_on, "the control");
 
     let mut session = Session::open(&world);
     for kind in ["sleepers", "runner"] {

@@ -770,7 +770,12 @@ fn a_reader_that_gives_no_credit_stops_the_cell(place: Place) {
         request: Request::Bash(flood),
     });
     let mut got = 0;
-    while let Received::Message(message) = broker.receive(Duration::from_millis(700)) {
+    // The first comes when the cell has started.
+    let patience = |got| match got {
+        0 => LIMIT,
+        _ => Duration::from_millis(700),
+    };
+    while let Received::Message(message) = broker.receive(patience(got)) {
         let FromBroker::Output { bytes, .. } = message else {
             panic!("{message:?}")
         };

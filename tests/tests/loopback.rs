@@ -169,9 +169,11 @@ place_test!(suites_and_servers_of_others_work, flat_only);
 fn suites_and_servers_of_others_work(place: Place) {
     let world = &World::new(place);
     world.put("test_echo.py", SUITE);
-    let printed = world.in_cell("python3 -m unittest -q 2>&1 | tail -1; python3 -m http.server 8123 > log 2>&1 & \
-            for i in $(seq 50); do curl -sf http://127.0.0.1:8123/test_echo.py > got && break; sleep 0.1; done
-            cmp got test_echo.py && echo same; kill $!");
+    let printed = world.in_cell(
+        "python3 -m unittest -q 2>&1 | tail -1; python3 -m http.server 8123 > log 2>&1 & \
+            until curl -sf http://127.0.0.1:8123/test_echo.py > got; do sleep 0.1; done
+            cmp got test_echo.py && echo same; kill $!",
+    );
     assert_eq!(printed.text(), "OK\nsame\n", "{}", printed.errors());
     if run(world.host("node").args(["-e", "1"]), LIMIT).code() == 0 {
         world.put("server.js", NODE);
@@ -200,11 +202,11 @@ if address == 'used':
         except BlockingIOError: pass
     l.shutdown(1); l.setblocking(True)
 elif address != 'none': l.bind((address, port))
-l.listen(); l.settimeout(3)
+l.listen(); l.settimeout(float(sys.argv[4]))
 with open('port.new', 'w') as f: f.write(str(l.getsockname()[1]))
 os.rename('port.new', 'port')
 try:
-    while True: a, _ = l.accept(); a.settimeout(1); print('GOT', a.recv(99).decode()); break
+    while True: a, _ = l.accept(); a.settimeout(float(sys.argv[4])); print('GOT', a.recv(99).decode()); break
 except TimeoutError: print('nobody')
 "#;
 
@@ -255,11 +257,7 @@ place_test!(no_program_of_the_machine_comes_to_a_cells_server, flat_only);
 fn no_program_of_the_machine_comes_to_a_cells_server(place: Place) {
     let world = &World::new(place);
     world.put("open.py", OPEN);
-    let free = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port();
+    let free = own_port();
     for (family, address, port) in [
         (2, "127.0.0.1", free),
         (2, "0.0.0.0", 0),
@@ -270,18 +268,28 @@ fn no_program_of_the_machine_comes_to_a_cells_server(place: Place) {
         (10, "::", 0),
         (10, "none", 0),
     ] {
-        let words = format!("open.py {family} {address} {port}");
+        let words = |seconds: u64| format!("open.py {family} {address} {port} {seconds}");
         let _ = fs::remove_file(world.project.join("port"));
-        let inside = call_while(world, || world.in_cell(&format!("python3 {words}")));
-        assert_eq!(inside.success(), "nobody\n", "{words}: {}", inside.errors());
+        let inside = call_while(world, || world.in_cell(&format!("python3 {}", words(3))));
+        assert_eq!(
+            inside.success(),
+            "nobody\n",
+            "{}: {}",
+            words(3),
+            inside.errors()
+        );
         let _ = fs::remove_file(world.project.join("port"));
         let mut control = world.host("python3");
-        control.current_dir(&world.project).args(words.split(' '));
+        // Somebody comes, if on a busy machine not soon.
+        control
+            .current_dir(&world.project)
+            .args(words(LIMIT.as_secs() / 2).split(' '));
         let outside = call_while(world, || run(&mut control, LIMIT));
         assert_eq!(
             outside.success(),
             format!("GOT {}\n", world.canary),
-            "the control of {words}"
+            "the control of {}",
+            words(3)
         );
     }
 }
@@ -289,9 +297,11 @@ fn no_program_of_the_machine_comes_to_a_cells_server(place: Place) {
 /// Opens and closes a listener in every way there is, and connects to its port all the time, in every way there is.
 const RACE: &str = r#"
 import os, random, select, socket, struct, sys, threading, time
-port = int(open('port').read()); end = time.time() + float(sys.argv[1]); own = [0]; open('ready', 'w').close()
+port = int(open('port').read()); begin = time.time(); end = begin + float(sys.argv[1]); own = [0]; open('ready', 'w').close()
+# A busy machine may need longer for as many tries on both sides.
+def going(): return time.time() < end or time.time() < begin + 150 and not (own[0] > 200 and os.path.exists('enough'))
 def listen():
-    while time.time() < end:
+    while going():
         l = socket.socket(); l.setsockopt(1, 2, 1)
         try: l.bind(('127.0.0.1', port)); l.listen(random.choice([0, 1, 99]))
         except OSError: l.close(); continue
@@ -302,7 +312,7 @@ def listen():
         if random.random() < .2: time.sleep(.02)
         l.close()
 def connect():
-    while time.time() < end:
+    while going():
         c = socket.socket(); c.setblocking(random.random() < .3); copy = c.dup()
         try: c.connect((random.choice(['127.0.0.1', '0.0.0.0']), port))
         except OSError: pass
@@ -333,10 +343,18 @@ fn own_port() -> u16 {
     }
 }
 
-/// Takes the port on all addresses whenever it can be had, once the program says `ready`, keeps it for some time, and answers with the secret.
+/// How often a server has to have taken a port so that something can be said of it.
+const ENOUGH: u32 = 21;
+
+/// Takes the port on all addresses whenever it can be had, once the program says `ready`, keeps it for some time, and answers with the
+/// secret. It says itself when the port is `taken`, and when that was `enough`.
 fn take_while<T>(world: &World, port: u16, keep: Duration, work: impl FnOnce() -> T) -> (T, u32) {
     let (done, ready) = (AtomicBool::new(false), world.project.join("ready"));
     let _ = fs::remove_file(&ready);
+    let says = |name: &str| fs::write(world.project.join(name), "").unwrap();
+    for name in ["taken", "enough"] {
+        let _ = fs::remove_file(world.project.join(name));
+    }
     std::thread::scope(|scope| {
         let host = scope.spawn(|| {
             let mut taken = 0;
@@ -350,6 +368,11 @@ fn take_while<T>(world: &World, port: u16, keep: Duration, work: impl FnOnce() -
                     continue;
                 };
                 taken += 1;
+                match taken {
+                    1 => says("taken"),
+                    ENOUGH => says("enough"),
+                    _ => {}
+                }
                 listener.set_nonblocking(true).unwrap();
                 let until = Instant::now() + keep;
                 while Instant::now() < until && !done.load(Ordering::Relaxed) {
@@ -384,13 +407,14 @@ fn a_server_that_takes_over_a_cells_port_is_not_reached(place: Place) {
     world.put("race.py", RACE);
     let (inside, taken) = take_while(world, port, SHORT, || world.in_cell("python3 race.py 5"));
     assert_eq!(inside.success(), "tried True\n", "{}", inside.errors());
-    assert!(taken > 20, "the host took the port {taken} times only");
+    assert!(taken >= ENOUGH, "the host took the port {taken} times only");
+    // It ends as soon as it has got something.
     let control = || {
         run(
             world
                 .host("python3")
                 .current_dir(&world.project)
-                .args(["race.py", "5"]),
+                .args(["race.py", "150"]),
             LIMIT,
         )
     };
@@ -414,15 +438,13 @@ fn a_server_that_takes_over_the_port_of_an_earlier_call_is_not_reached(place: Pl
     world.put("race.py", RACE);
     let mut session = Session::open(world);
     let (inside, taken) = take_while(world, port, SHORT, || {
-        let listens = json!({"command": "python3 race.py 8 listen", "background": true});
+        let listens = json!({"command": "python3 race.py 300 listen", "background": true});
         session.call("bash", listens).success();
-        session
-            .bash("python3 race.py 5 connect")
-            .success()
-            .to_owned()
+        let connects = json!({"command": "python3 race.py 5 connect", "timeout": LIMIT.as_secs()});
+        session.call("bash", connects).success().to_owned()
     });
     assert_eq!(inside, "tried True\n");
-    assert!(taken > 20, "the host took the port {taken} times only");
+    assert!(taken >= ENOUGH, "the host took the port {taken} times only");
     // The control is that of the attack within one call.
 }
 
@@ -441,13 +463,13 @@ for how in [(2, '127.0.0.1'), (10, '::1')]: threading.Thread(target=serve, args=
 /// Connects in every way until there is a server, or it is sure that there is none.
 const CLIENT: &str = r#"
 import select, socket, sys, time
-def blocking(address): return socket.create_connection((address, port), 5)
+def blocking(address): return socket.create_connection((address, port), 50)
 def waiting(address):
     c = socket.socket(10 if ':' in address else 2); c.connect((address, port)); return c
 def polling(address):
     c = socket.socket(10 if ':' in address else 2); c.setblocking(False)
     try: c.connect((address, port))
-    except BlockingIOError: assert select.select([], [c], [], 5)[1]
+    except BlockingIOError: assert select.select([], [c], [], 50)[1]
     if c.getsockopt(1, 4): raise ConnectionRefusedError
     c.setblocking(True); return c
 port = int(sys.argv[1]); end = time.time() + float(sys.argv[2])
@@ -480,7 +502,7 @@ fn calls_of_a_session_reach_each_others_servers(place: Place) {
         ["blocking", "waiting", "polling"].map(|way| format!("{way} {secret} {address}\n"))
     };
     let reached = [ways("127.0.0.1"), ways("::1")].concat().concat();
-    let said = session.bash(&format!("python3 client.py {port} 30"));
+    let said = session.bash(&format!("python3 client.py {port} 50"));
     // In the flat tier clients of IPv6 have such an address.
     let heard = said.success().replace("::ffff:127.0.0.1", "::1");
     assert_eq!(heard, reached, "{}", said.result);
@@ -519,12 +541,16 @@ fn calls_of_a_session_reach_each_others_servers(place: Place) {
     session
         .call(
             "bash",
-            background(format!("python3 client.py {other} 30 > heard")),
+            background(format!("python3 client.py {other} 150 > heard")),
         )
         .success();
-    let serves = session.bash(&format!(
-        "python3 server.py {other} {secret} & for i in $(seq 300); do [ -s heard ] && break; sleep 0.1; done; cat heard"
-    ));
+    let serves = format!(
+        "python3 server.py {other} {secret} & until [ -s heard ]; do sleep 0.1; done; cat heard"
+    );
+    let serves = session.call(
+        "bash",
+        json!({"command": serves, "timeout": LIMIT.as_secs()}),
+    );
     assert!(
         serves
             .result
@@ -550,11 +576,18 @@ for c in waiting:
         c.setblocking(False)
         try: c.connect(('127.0.0.1', port))
         except BlockingIOError: pass
+# Killed while they wait; a busy machine may need longer to get there.
+def waits(child):
+    try: return open(f'/proc/{child}/stat').read().rsplit(')')[1].split()[0] in 'SZ'
+    except OSError: return True
+while not all(map(waits, children)): time.sleep(.05)
 time.sleep(.2)
 for child in children: os.kill(child, signal.SIGKILL); os.waitpid(child, 0)
 if way == 'shutdown': l.shutdown(2)
 else: l.close()
-end = time.time() + 5
+begin = time.time()
+while not os.path.exists('taken') and time.time() < begin + 60: time.sleep(.01)
+end = time.time() + float(sys.argv[2])
 while time.time() < end:
     for c in waiting:
         c.setblocking(False)
@@ -575,7 +608,7 @@ fn a_connection_under_way_does_not_go_to_who_comes_after(place: Place) {
     for way in ["close", "shutdown", "blocking"] {
         let port = own_port();
         world.put("port", port.to_string());
-        let script = format!("python3 late.py {way}");
+        let script = format!("python3 late.py {way} 5");
         let (inside, taken) = take_while(world, port, LIMIT, || world.in_cell(&script));
         assert_eq!(inside.success(), "nothing\n", "{way}: {}", inside.errors());
         assert!(taken > 0, "{way}: the host did not get the port");
@@ -584,7 +617,7 @@ fn a_connection_under_way_does_not_go_to_who_comes_after(place: Place) {
                 world
                     .host("python3")
                     .current_dir(&world.project)
-                    .args(["late.py", way]),
+                    .args(["late.py", way, "100"]),
                 LIMIT,
             )
         };
@@ -617,7 +650,8 @@ blocked = [threading.Thread(target=block, daemon=True) for _ in range(2)]; [t.st
 time.sleep(.3); assert not done
 start = time.time()
 for i in range(100): open('f', 'w').close()
-assert time.time() - start < 2, 'the supervisor waits'
+# The queue is full for as long as nobody accepts: whoever waited for it would wait for two minutes.
+assert time.time() - start < 60, 'the supervisor waits'
 again = []
 def accept():
     while True:
@@ -645,7 +679,7 @@ for i in range(20):
             for _ in range(200): c.getpeername()
         except OSError: pass
     t = threading.Thread(target=ask); t.start(); time.sleep(.001); c.close(); t.join(); again.append(a)
-start = time.time(); open('f', 'w').close(); assert time.time() - start < 2
+start = time.time(); open('f', 'w').close(); assert time.time() - start < 60
 # Too many at once.
 l = socket.socket(); l.bind(('127.0.0.1', 0)); l.listen(0); name = l.getsockname(); crowd = []
 try:
@@ -666,18 +700,21 @@ fn a_cell_does_not_reach_the_server_of_another(place: Place) {
     let world = &World::new(place);
     let serve = "import os, socket, sys, time
 l = socket.socket(); l.bind(('127.0.0.1', 0)); l.listen()
-open('port.new', 'w').write(str(l.getsockname()[1])); os.rename('port.new', 'port'); l.settimeout(4)
-try: l.accept()[0].sendall(sys.argv[1].encode())
-except TimeoutError: print('nobody')";
+open('port.new', 'w').write(str(l.getsockname()[1])); os.rename('port.new', 'port'); l.settimeout(.1)
+while not os.path.exists('over'):
+    try: l.accept()[0].sendall(sys.argv[1].encode()); break
+    except TimeoutError: pass
+else: print('nobody')";
     let reach = "import os, socket, time
 while not os.path.exists('port'): time.sleep(.05)
-print(socket.create_connection(('127.0.0.1', int(open('port').read())), 2).recv(99).decode())";
+print(socket.create_connection(('127.0.0.1', int(open('port').read())), 60).recv(99).decode())";
     world.put("serve.py", serve);
     world.put("reach.py", reach);
     let served = format!("python3 serve.py {}", world.canary);
     std::thread::scope(|scope| {
         let server = scope.spawn(|| world.in_cell(&served));
         let client = world.in_cell("python3 reach.py");
+        world.put("over", "");
         assert!(
             client.errors().contains("ConnectionRefusedError"),
             "{}",
@@ -685,7 +722,9 @@ print(socket.create_connection(('127.0.0.1', int(open('port').read())), 2).recv(
         );
         assert_eq!(server.join().unwrap().text(), "nobody\n");
     });
-    fs::remove_file(world.project.join("port")).unwrap();
+    for name in ["port", "over"] {
+        fs::remove_file(world.project.join(name)).unwrap();
+    }
     std::thread::scope(|scope| {
         let mut command = world.host("python3");
         command

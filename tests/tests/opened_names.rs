@@ -7,7 +7,6 @@ use lazaret_tests::{Finished, LIMIT, Place, Session, World, place_test, run};
 use serde_json::json;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::time::Duration;
 
 const CLOSED: [&str; 7] = [
     ".github/workflows/ci.yml",
@@ -259,18 +258,17 @@ fn a_person_at_a_terminal_is_asked_about_a_closed_file(place: Place) {
     };
     let settings = world.home.join("settings/lazaret/policy.toml");
     world.write(&settings, "version = 1\n[profile.own2]\n");
-    let answer = |line: &str| {
+    let asked = || {
         let mut terminal = start(CI);
         terminal.expect(&question, LIMIT);
-        std::thread::sleep(Duration::from_millis(800));
-        terminal.send(line);
         terminal
     };
-    let mut no = answer("no\n");
+    let mut no = asked();
+    no.insist("no\n", Terminal::has_ended);
     assert_ne!(no.finish(LIMIT).code(), Some(0), "the control");
     assert_eq!(world.get(CI), b"old\n");
-    let mut once = answer("once\n");
-    once.expect("listed", LIMIT);
+    let mut once = asked();
+    once.answer("once\n", "listed");
     assert!(once.finish(LIMIT).success(), "{}", once.screen());
     assert_eq!(world.get(CI), b"old\nnew\n");
     let mut closed = start(".envrc");
@@ -446,10 +444,8 @@ fn always_opens_a_name_in_the_users_own_policy(place: Place) {
     let mut terminal = Terminal::start(&mut lazaret(&world, "run", &options), 24, 300);
     let ci = world.project.join(CI).display().to_string();
     terminal.expect("each file of this name, in every project", LIMIT);
-    std::thread::sleep(Duration::from_millis(800));
     assert_eq!(world.get(CI), b"old\n", "the control");
-    terminal.send(&format!("always {ci}\n"));
-    terminal.expect("listed", LIMIT);
+    terminal.answer(&format!("always {ci}\n"), "listed");
     assert!(terminal.finish(LIMIT).success(), "{}", terminal.screen());
     let table: toml::Table = written().parse().unwrap();
     assert_eq!(

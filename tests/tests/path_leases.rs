@@ -175,7 +175,7 @@ fn what_is_granted_for_the_session_ends_with_its_commands_when_it_is_taken_back(
     assert!(second.close(LIMIT).success());
     let id = first.start_call(
         "bash",
-        json!({ "command": format!("touch here; {read}; sleep 60"), "timeout": 90 }),
+        json!({ "command": format!("touch here; {read}; sleep 600"), "timeout": 600 }),
     );
     assert!(until(LIMIT, || world.project.join("here").exists()));
     first.send(&json!({"id": "g", "grants": true}));
@@ -1352,7 +1352,7 @@ place_test!(paths_are_granted_from_elsewhere_where_the_policy_says_so);
 fn paths_are_granted_from_elsewhere_where_the_policy_says_so(place: Place) {
     let (world, data) = world(
         place,
-        "[approval]\ntimeout_s = 20\nchannel = 'separate'\nterminal = false",
+        "[approval]\ntimeout_s = 600\nchannel = 'separate'\nterminal = false",
     );
     let read = format!("cat {}/notes", data.display());
     let mut session = session(&world, &["--leases"]);

@@ -74,9 +74,9 @@ def talk(s, name):
     f.write(b'a line\n'); f.flush(); assert f.readline() == b'a line\n'
     assert s.getpeername()[:2] == (name, port), s.getpeername()
 def connect(family, to, name, bind=None, block=True):
-    s = socket.socket(family); s.settimeout(20)
+    s = socket.socket(family); s.settimeout(100)
     if bind: s.bind(bind)
-    if not block: s.setblocking(False); assert s.connect_ex((to, port)) in (0, 115); s.settimeout(20)
+    if not block: s.setblocking(False); assert s.connect_ex((to, port)) in (0, 115); s.settimeout(100)
     else: s.connect((to, port))
     talk(s, name); s.close()
 connect(2, '127.0.0.1', '127.0.0.1')
@@ -86,7 +86,7 @@ connect(2, '127.0.0.1', '127.0.0.1', bind=('127.0.0.1', 0))
 connect(2, '127.0.0.1', '127.0.0.1', bind=('0.0.0.0', 0))
 connect(10, '::ffff:127.0.0.1', '::ffff:127.0.0.1')
 if len(sys.argv) > 2: connect(10, '::1', '::1')
-with socket.create_connection(('localhost', port), 20) as s: assert s.recv(6) == b'hello\n'
+with socket.create_connection(('localhost', port), 100) as s: assert s.recv(6) == b'hello\n'
 async def main():
     async def one():
         r, w = await asyncio.open_connection('127.0.0.1', port); assert await r.readline() == b'hello\n'
@@ -148,16 +148,17 @@ const PAST: &str = r#"
 import socket, struct, sys
 open_, other = int(sys.argv[1]), int(sys.argv[2])
 outside = len(sys.argv) > 3
+patience = 60 if outside else 5
 def attempt(name, attack):
     try: got = attack()
     except Exception as error: print(name, type(error).__name__, error)
     else: print(name, 'GOT' if got else 'nothing')
 def connect(family, to, port):
-    s = socket.socket(family); s.settimeout(5); s.connect((to, port)); return s.recv(6) == b'hello\n'
+    s = socket.socket(family); s.settimeout(patience); s.connect((to, port)); return s.recv(6) == b'hello\n'
 def proxied(request, to):
     # Outside there is no relay: what it would connect to is the control.
     if outside: return connect(2, '127.0.0.1', to)
-    s = socket.create_connection(('127.0.0.1', 61080), 5); s.sendall(request); data = b''
+    s = socket.create_connection(('127.0.0.1', 61080), 60); s.sendall(request); data = b''
     while b'hello' not in data:
         more = s.recv(4096)
         if not more: return False
@@ -169,7 +170,7 @@ def fast_open():
     s = socket.socket(); s.sendto(b'x', 0x20000000, ('127.0.0.1', other)); return s.recv(6) == b'hello\n'
 def again():
     # A socket that was connected to the port that is open.
-    s = socket.create_connection(('127.0.0.1', open_), 5); s.recv(6)
+    s = socket.create_connection(('127.0.0.1', open_), 60); s.recv(6)
     s.connect_ex(('127.0.0.1', other)); s.close(); return connect(2, '127.0.0.1', other)
 attempt('other', lambda: connect(2, '127.0.0.1', other))
 attempt('other-6', lambda: connect(10, '::1', other))

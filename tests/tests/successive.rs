@@ -162,10 +162,11 @@ fn a_first_process_that_was_changed_serves_no_call_more(place: Place) {
             .iter()
             .any(|pid| nice(*pid).is_some_and(|nice| nice != usual))
     };
-    let script = format!("{NICE}\nimport time\ntime.sleep(1)");
+    let script = format!("{NICE}\nimport time\nwhile not os.path.exists('seen'): time.sleep(.05)");
     let id = session.start_call("bash", json!({"command": ["python3", "-c", script]}));
     // The control: it was changed.
     assert!(until(LIMIT, || changed(&session)));
+    world.put("seen", "");
     session.answer_within(&id, LIMIT).success();
     // It may take its time to leave, being as nice as it was made.
     assert!(until(LIMIT, || !changed(&session)));

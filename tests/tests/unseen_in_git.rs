@@ -118,7 +118,7 @@ fn a_reference_that_is_too_large_is_cut(place: Place) {
             let status = |world: &World| {
                 let ask = format!("cd {directory}; ulimit -v 1000000; git status --short");
                 run(
-                    world.host("timeout").args(["20", "bash", "-c", &ask]),
+                    world.host("timeout").args(["150", "bash", "-c", &ask]),
                     LIMIT,
                 )
             };

@@ -564,17 +564,17 @@ fn who_attacks_the_tracer_hides_nothing(place: Place) {
         assert_eq!(value["unknown"], json!(["untraced"]), "{what}: {value:#}");
     }
     // Ended from outside while it ran: what it met before is told, and that there may be more.
-    let mut command = world.lazaret("why");
-    let script = format!("cat {table}; sleep 30");
-    let finished = run(
-        command.args(["--timeout", "2", "--json", "--", "bash", "-c", &script]),
-        LIMIT,
-    );
-    let value: Value = serde_json::from_str(&finished.text()).unwrap();
-    assert_eq!(
-        (&value["unknown"], options(&value)),
-        (&json!(["cut"]), vec!["--read".to_owned(), table])
-    );
+    let script = format!("cat {table}; sleep 300");
+    // A busy machine may need longer to get to `cat`.
+    let meets_it = |seconds: u32| {
+        let mut command = world.lazaret("why");
+        command.args(["--timeout", &seconds.to_string(), "--json"]);
+        let finished = run(command.args(["--", "bash", "-c", &script]), LIMIT);
+        let value: Value = serde_json::from_str(&finished.text()).unwrap();
+        assert_eq!(value["unknown"], json!(["cut"]), "{value:#}");
+        options(&value) == ["--read", &table]
+    };
+    assert!([2, 10, 40].into_iter().any(meets_it));
 }
 
 place_test!(names_of_a_program_are_cleaned);

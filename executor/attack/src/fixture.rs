@@ -25,8 +25,8 @@ pub const SOCKET: &str = "socket";
 const FILES: [&str; 6] = ["secret", "written", "moved", "linked", "mode", "time"];
 /// The control's own directory.
 const OWN: &str = "own";
-/// How long a signal may take to kill a bystander.
-const DEATH_TIMEOUT: Duration = Duration::from_millis(20);
+/// How long a signal may take to kill a bystander: it needs a processor to die.
+const DEATH_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The name of the bystander's abstract socket: the end of the directory's path, which is unique.
 /// The whole path may be too long for an address.

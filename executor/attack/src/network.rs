@@ -10,7 +10,7 @@ use std::os::unix::net::{SocketAddr, UnixStream};
 use std::time::Duration;
 
 /// How long the bystander has to answer on its loopback.
-const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub fn tcp(targets: &Targets) -> io::Result<()> {
     TcpStream::connect((Ipv4Addr::LOCALHOST, targets.tcp)).map(drop)

@@ -596,7 +596,8 @@ mod tests {
         let begun = Instant::now();
         let why = value(&mut credentials).unwrap_err();
         assert!(why.contains("10 seconds"), "{why}");
-        assert!(begun.elapsed() < Duration::from_secs(12));
+        // Long before it would end by itself.
+        assert!(begun.elapsed() < Duration::from_secs(100));
         assert!(mark.exists());
         fs::remove_file(&mark).unwrap();
         std::thread::sleep(Duration::from_millis(600));

@@ -19,8 +19,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Time limit for all questions. A session waits for them; what is unknown by then stays closed.
-const TIMEOUT: Duration = Duration::from_secs(3);
+/// Time limit for all questions. A session waits for them; what is unknown by then stays closed, and without an answer about settings
+/// none opens. Long enough for a worker that gets a tenth of a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a failed worker has to exit by itself.
 const LAST_WORDS: Duration = Duration::from_millis(500);

@@ -328,7 +328,7 @@ mod tests {
                 .for_each(|path| opened.send(old_log(path).is_some()).unwrap());
         });
         let next = || {
-            of.recv_timeout(std::time::Duration::from_secs(10))
+            of.recv_timeout(std::time::Duration::from_secs(60))
                 .expect("an open that waits")
         };
         assert_eq!(

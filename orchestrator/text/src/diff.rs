@@ -202,7 +202,7 @@ mod tests {
         let begun = Instant::now();
         assert_eq!(whole(Some(&old), &new).len(), (128 << 10) + 1);
         assert!(
-            begun.elapsed() < Duration::from_secs(5),
+            begun.elapsed() < Duration::from_secs(60),
             "{:?}",
             begun.elapsed()
         );
@@ -276,7 +276,7 @@ mod tests {
                 .is_some()
         );
         assert!(
-            begun.elapsed() < Duration::from_secs(5),
+            begun.elapsed() < Duration::from_secs(60),
             "{:?}",
             begun.elapsed()
         );

@@ -822,7 +822,7 @@ mod tests {
         assert_eq!(tree.check(&nested(100, Value::Null)), Ok(()));
         assert!(tree.check(&nested(100, json!(1))).is_err());
         assert!(
-            begun.elapsed() < std::time::Duration::from_secs(5),
+            begun.elapsed() < std::time::Duration::from_secs(60),
             "{:?}",
             begun.elapsed()
         );
@@ -844,14 +844,14 @@ mod tests {
             json!({"type": "object", "$defs": defs, "properties": {"a": {"$ref": "#/$defs/d0"}}}),
         );
         assert!(
-            begun.elapsed() < std::time::Duration::from_secs(5),
+            begun.elapsed() < std::time::Duration::from_secs(60),
             "{:?}",
             begun.elapsed()
         );
         let deep = (0..40).fold(json!(1), |inner, _| json!({"a": inner}));
         assert!(schema.is_ok_and(|schema| schema.check(&deep).is_err()));
         assert!(
-            begun.elapsed() < std::time::Duration::from_secs(5),
+            begun.elapsed() < std::time::Duration::from_secs(60),
             "{:?}",
             begun.elapsed()
         );

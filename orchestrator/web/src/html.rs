@@ -689,7 +689,7 @@ mod tests {
             );
             assert_eq!(read.complete, name != "links", "{name}");
             // In a debug build; quadratic work would take minutes.
-            assert!(took < Duration::from_secs(10), "{name}: {took:?}");
+            assert!(took < Duration::from_secs(60), "{name}: {took:?}");
             println!("{name}: {} bytes in {took:?}", page.len());
         }
     }

@@ -316,7 +316,7 @@ mod tests {
             let took = begun.elapsed();
             println!("{}: {} texts in {took:?}", &page[..20], found.len());
             // In a debug build; quadratic work would take minutes.
-            assert!(took < std::time::Duration::from_secs(10), "{took:?}");
+            assert!(took < std::time::Duration::from_secs(60), "{took:?}");
         }
     }
 

@@ -72,6 +72,6 @@ mod tests {
                     .is_err()
             );
         });
-        has_ended.recv_timeout(Duration::from_secs(10)).unwrap();
+        has_ended.recv_timeout(Duration::from_secs(60)).unwrap();
     }
 }

@@ -5,7 +5,7 @@ use lazaret_tests::{LIMIT, Place, Session, World, place_test, run};
 use serde_json::{Value, json};
 
 /// Rules about a tool that Lazaret does not know before it is registered.
-const RULES: &str = r#"timeout_s = 2
+const RULES: &str = r#"timeout_s = 600
 [[rule]]
 tool = "drop"
 action = "deny"
@@ -78,9 +78,11 @@ fn an_applications_tool_is_asked_about_by_its_risk(place: Place) {
         ("autonomous", false, false),
     ] {
         let world = World::new(place);
-        set_policy(&world, "timeout_s = 2");
-        let mut session =
-            Session::start(dressed(&world, world.lazaret("session")).args(["--trust", trust]));
+        let open = |seconds: u32| {
+            set_policy(&world, &format!("timeout_s = {seconds}"));
+            Session::start(dressed(&world, world.lazaret("session")).args(["--trust", trust]))
+        };
+        let mut session = open(600);
         register(&mut session, "look", "low");
         register(&mut session, "deploy", "high");
         for (tool, asked) in [("look", low), ("deploy", high)] {
@@ -108,6 +110,8 @@ fn an_applications_tool_is_asked_about_by_its_risk(place: Place) {
             session.send(&json!({"id": id, "approve": "no"}));
             let refused = session.answer_within(&id, LIMIT);
             assert_eq!((refused.kind(), refused.events.len()), ("denied_user", 0));
+            let mut session = open(1);
+            register(&mut session, "deploy", "high");
             let silent = session.call("deploy", json!({"to": "x"}));
             assert_eq!(
                 (silent.kind(), silent.events.len()),
@@ -121,7 +125,7 @@ place_test!(a_registration_is_recorded_and_its_grants_end_with_it);
 /// Which tools there were is in the run log, and what was allowed of one for the session ends with it.
 fn a_registration_is_recorded_and_its_grants_end_with_it(place: Place) {
     let world = World::new(place);
-    set_policy(&world, "timeout_s = 2");
+    set_policy(&world, "timeout_s = 600");
     let mut session =
         Session::start(dressed(&world, world.lazaret("session")).args(["--trust", "guided"]));
     let unregister = |session: &mut Session, name: &str| {

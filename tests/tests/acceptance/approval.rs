@@ -9,9 +9,14 @@ use lazaret_tests::{LIMIT, Place, Session, World, place_test, run, run_with_inpu
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// `lazaret session` with these words, where a question waits for 2 s.
+/// `lazaret session` with these words, where a question waits for longer than any answer takes.
 fn session(world: &World, words: &[&str]) -> Session {
-    set_policy(world, "timeout_s = 2");
+    patient(world, 600, words)
+}
+
+/// The same where it waits for so many seconds.
+fn patient(world: &World, seconds: u32, words: &[&str]) -> Session {
+    set_policy(world, &format!("timeout_s = {seconds}"));
     let mut command = dressed(world, world.lazaret("session"));
     Session::start(command.args(words))
 }
@@ -59,7 +64,7 @@ fn a_guided_session_asks_before_bash_and_nothing_runs_until_the_answer(place: Pl
     let approval = &question["approval"];
     assert_eq!(
         (&approval["risk"], &approval["expiresS"]),
-        (&json!("high"), &json!(2))
+        (&json!("high"), &json!(600))
     );
     assert_eq!(approval["digest"].as_str().unwrap().len(), 64);
     let ran = || world.project.join("ran").exists() || !process::with_marker(&marker).is_empty();
@@ -88,7 +93,8 @@ fn a_guided_session_asks_before_bash_and_nothing_runs_until_the_answer(place: Pl
             (&json!("notice"), &json!("invalid_input"))
         );
     }
-    let silent = session.call("bash", json!({ "command": "touch silent" }));
+    let mut impatient = patient(&world, 1, &["--trust", "guided"]);
+    let silent = impatient.call("bash", json!({ "command": "touch silent" }));
     assert_eq!(silent.kind(), "approval_timeout");
     assert_eq!(silent.result["error"]["layer"], "policy");
     for name in ["refused", "silent"] {

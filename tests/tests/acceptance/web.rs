@@ -177,8 +177,11 @@ fn a_web_tool_waits_for_the_answer_and_for_the_policy(place: Place) {
     };
     let supervised = ["--trust", "supervised"];
     let query = || json!({ "query": "q" });
-    let mut asking = session("timeout_s = 1", &supervised);
-    for (answer, want) in [(Some("no"), "denied_user"), (None, "approval_timeout")] {
+    for (seconds, answer, want) in [
+        (600, Some("no"), "denied_user"),
+        (1, None, "approval_timeout"),
+    ] {
+        let mut asking = session(&format!("timeout_s = {seconds}"), &supervised);
         let id = asking.start_call("web_search", query());
         let question = asking.event(&id, LIMIT).unwrap();
         assert_eq!(
@@ -192,6 +195,7 @@ fn a_web_tool_waits_for_the_answer_and_for_the_policy(place: Place) {
     }
     assert_eq!(engine.asked(), 0, "it was asked before the answer");
     // One yes is for one call; in a batch each is asked about by itself.
+    let mut asking = session("timeout_s = 600", &supervised);
     let id = asking.start_call(
         "batch",
         json!({ "invocations": [{ "tool": "web_search", "input": query() }] }),
@@ -213,12 +217,15 @@ fn a_web_tool_waits_for_the_answer_and_for_the_policy(place: Place) {
     let printed = |record: &Value| {
         ["verdict", "end"].map(|key| record[key].as_str().unwrap_or("").to_owned())
     };
-    let printed: Vec<_> = records.iter().map(printed).collect();
+    // Each session has a file of its own, in no order.
+    let mut printed: Vec<_> = records.iter().map(printed).collect();
+    printed.sort();
     assert_eq!(
         printed,
         [["ask", "failed"], ["ask", "failed"], ["ask", "granted"]]
     );
-    assert_eq!(records[2]["grant"], "once");
+    let granted = records.iter().find(|record| record["end"] == "granted");
+    assert_eq!(granted.unwrap()["grant"], "once");
     // A rule of the executor's policy holds for what is not its own to do.
     let rule = "[[rule]]\ntool = \"web_search\"\naction = \"deny\"\nwhy = \"Not that.\"\nwhen = [{ param = \"query\", contains = \"secret\" }]";
     let mut ruled = session(
@@ -241,15 +248,19 @@ place_test!(an_image_of_an_address_needs_what_a_page_needs);
 fn an_image_of_an_address_needs_what_a_page_needs(place: Place) {
     let world = World::new(place);
     let image = Engine::serving(200, "image/png", png(1000));
-    let session = |rules: &str, words: &[&str]| {
+    let session = |seconds: u32, rules: &str, words: &[&str]| {
         let open = format!("[profile.local.web]\nprivate = [\"{}\"]\n", image.address);
-        set_policy(&world, &format!("timeout_s = 1\n{open}{rules}"));
+        set_policy(&world, &format!("timeout_s = {seconds}\n{open}{rules}"));
         let mut command = dressed(&world, world.lazaret("session"));
         Session::start(command.args(["--profile", "local"]).args(words))
     };
     let input = || json!({ "path": format!("{}/a.png", image.url()) });
-    let mut asking = session("", &["--trust", "supervised"]);
-    for (answer, want) in [(Some("no"), "denied_user"), (None, "approval_timeout")] {
+    let supervised = ["--trust", "supervised"];
+    for (seconds, answer, want) in [
+        (600, Some("no"), "denied_user"),
+        (1, None, "approval_timeout"),
+    ] {
+        let mut asking = session(seconds, "", &supervised);
         let id = asking.start_call("view_image", input());
         let question = asking.event(&id, LIMIT).unwrap();
         assert_eq!(
@@ -262,6 +273,7 @@ fn an_image_of_an_address_needs_what_a_page_needs(place: Place) {
         assert_eq!(asking.answer_within(&id, LIMIT).kind(), want);
     }
     assert_eq!(image.asked(), 0, "it was asked before the answer");
+    let mut asking = session(600, "", &supervised);
     let id = asking.start_call("view_image", input());
     assert_eq!(
         asking.event(&id, LIMIT).unwrap()["approval"]["rule"],
@@ -277,15 +289,18 @@ fn an_image_of_an_address_needs_what_a_page_needs(place: Place) {
     assert_eq!(image.asked(), 1);
     asking.close(LIMIT);
     let records = audited(&world, "web_fetch");
-    let ends: Vec<_> = records
+    // Each session has a file of its own, in no order.
+    let mut ends: Vec<_> = records
         .iter()
         .map(|record| record["end"].as_str().unwrap_or(""))
         .collect();
+    ends.sort();
     assert_eq!(ends, ["failed", "failed", "granted"]);
-    assert_eq!(answer.result["metadata"]["call"], records[2]["call"]);
+    let granted = records.iter().find(|record| record["end"] == "granted");
+    assert_eq!(answer.result["metadata"]["call"], granted.unwrap()["call"]);
     // A rule for web_fetch, a scope without it, and one without the network.
     let rule = "[[rule]]\ntool = \"web_fetch\"\naction = \"deny\"\nwhy = \"Not that.\"\nwhen = [{ param = \"url\", contains = \"a.png\" }]";
-    let mut ruled = session(rule, &["--trust", "autonomous"]);
+    let mut ruled = session(600, rule, &["--trust", "autonomous"]);
     let denied = ruled.call("view_image", input());
     assert_eq!(denied.kind(), "denied_policy");
     assert!(
@@ -308,7 +323,7 @@ fn an_image_of_an_address_needs_what_a_page_needs(place: Place) {
         (format!("{both} }}\n"), true),
     ] {
         let file = world.put("scope.yaml", format!("tool_permissions:\n{scope}"));
-        let mut scoped = session("", &["--scope", file.to_str().unwrap()]);
+        let mut scoped = session(600, "", &["--scope", file.to_str().unwrap()]);
         let before = image.asked();
         let answer = scoped.call("view_image", input());
         assert_eq!(

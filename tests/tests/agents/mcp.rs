@@ -813,9 +813,11 @@ fn lines_that_are_no_messages_are_answered() {
     // Of two requests with one id, the second is refused; its number is free again behind the answer. The session is open by then,
     // and has told of it.
     client.bash("true");
-    for _ in 0..2 {
+    for round in 0..2 {
+        let go = format!("go-{round}");
         let call = |word: &str| {
-            let arguments = json!({ "command": format!("sleep 0.2; echo {word}") });
+            let command = format!("until [ -e {go} ]; do sleep 0.05; done; echo {word}");
+            let arguments = json!({ "command": command });
             json!({ "jsonrpc": "2.0", "id": 900, "method": "tools/call", "params": { "name": "bash", "arguments": arguments } })
         };
         client.send(&call("first"));
@@ -826,6 +828,7 @@ fn lines_that_are_no_messages_are_answered() {
             (&json!(-32600), &Value::Null),
             "{refused}"
         );
+        world.put(&go, "");
         assert!(text(&client.answer_to(900)["result"]).contains("first"));
     }
     client.send_line("");

@@ -1,6 +1,6 @@
 //! `lazaret-bash` where an agent expects bash.
 
-use lazaret_tests::process::{Running, assert_gone};
+use lazaret_tests::process::{Running, assert_gone, until};
 use lazaret_tests::world::{long_sleep, unique};
 use lazaret_tests::{
     Finished, LIMIT, Place, Terminal, World, once_test, place_test, run, run_with_input,
@@ -11,6 +11,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 /// `lazaret-bash` in a world, where it is started by its path alone.
 fn shell(world: &World) -> Command {
@@ -532,19 +533,26 @@ fn a_rule_is_about_what_the_command_line_runs() {
 once_test!(a_signal_ends_the_command);
 fn a_signal_ends_the_command() {
     let world = World::new(Place::any());
-    let marker = long_sleep();
-    let script = format!("trap 'echo ended; exit 42' TERM; echo begun; sleep {marker} & wait");
-    let mut running = Running::start(shell(&world).args(["-c", &script]));
-    running.wait_for("begun", LIMIT);
-    kill(Pid::from_raw(running.pid()), Signal::SIGTERM).unwrap();
-    let finished = running.finish(LIMIT);
-    assert_eq!(
-        (finished.code(), finished.text().contains("ended")),
-        (42, true),
-        "{}",
-        finished.errors()
-    );
-    assert_gone(&marker, LIMIT);
+    // It has two seconds for that, and more is nobody's promise to it: on a busy machine it may not be enough.
+    let ends_in_time = || {
+        let marker = long_sleep();
+        let script = format!("trap 'echo ended; exit 42' TERM; echo begun; sleep {marker} & wait");
+        let mut running = Running::start(shell(&world).args(["-c", &script]));
+        running.wait_for("begun", LIMIT);
+        let signalled = Instant::now();
+        kill(Pid::from_raw(running.pid()), Signal::SIGTERM).unwrap();
+        let finished = running.finish(LIMIT);
+        let took = signalled.elapsed();
+        assert_gone(&marker, LIMIT);
+        let ended = (finished.code(), finished.text().contains("ended"));
+        assert!(
+            ended == (42, true) || took >= Duration::from_secs(2),
+            "{ended:?} after {took:?}: {}",
+            finished.errors()
+        );
+        ended == (42, true)
+    };
+    assert!(until(LIMIT, ends_in_time));
 }
 
 once_test!(on_a_terminal_it_is_an_interactive_shell);

@@ -28,7 +28,7 @@ def attempt(name, work):
     try: got = work()
     except Exception as error: got = None
     print(name, 'GOT' if got else '')
-def reach(url): return urllib.request.urlopen(url, timeout=20).read() == b'pong'
+def reach(url): return urllib.request.urlopen(url, timeout=100).read() == b'pong'
 def write(path):
     with open(path, 'a') as file: file.write('kept\n')
     return True

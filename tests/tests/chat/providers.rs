@@ -245,16 +245,21 @@ fn a_busy_provider_is_asked_again_and_a_broken_answer_is_an_error() {
         );
     }
 
-    let server = ModelServer::start(vec![Reply {
-        end: ReplyEnd::Hang,
-        ..cut_at("event: message_delta")
-    }]);
-    let printed = Printed::of(chat(&world(), vendor, &server).args(["--turn-timeout", "2", "x"]));
-    printed.finished.expect(124);
-    assert_eq!(
-        (&printed.one("error")["code"], printed.text().as_str()),
-        (&json!("timeout"), "So far")
-    );
+    // On a busy machine the text may come after a short time limit.
+    let has_come = |seconds: u32| {
+        let server = ModelServer::start(vec![Reply {
+            end: ReplyEnd::Hang,
+            ..cut_at("event: message_delta")
+        }]);
+        let world = world();
+        let mut command = chat(&world, vendor, &server);
+        command.args(["--turn-timeout", &seconds.to_string(), "x"]);
+        let printed = Printed::of(&mut command);
+        printed.finished.expect(124);
+        assert_eq!(printed.one("error")["code"], "timeout");
+        printed.text() == "So far"
+    };
+    assert!([2, 10, 40].into_iter().any(has_come));
 }
 
 once_test!(errors_are_typed_and_not_repeated);

@@ -148,8 +148,15 @@ fn it_can_be_switched_off() {
 
 once_test!(a_scope_limits_its_time_and_its_calls_end_with_a_result);
 fn a_scope_limits_its_time_and_its_calls_end_with_a_result() {
+    // On a busy machine it may not get to its model within a short time limit.
+    assert!([2, 10, 40].into_iter().any(subagent_that_asks_is_ended));
+}
+
+fn subagent_that_asks_is_ended(seconds: u32) -> bool {
     let world = World::new(Place::any());
-    let scope = "tool_permissions:\n  file_read: { allowed: true }\n  subagent: { allowed: true, timeout: 2s }\n";
+    let scope = format!(
+        "tool_permissions:\n  file_read: {{ allowed: true }}\n  subagent: {{ allowed: true, timeout: {seconds}s }}\n"
+    );
     let scope = world.put("scope.yaml", scope).to_str().unwrap().to_owned();
     let hanging = Reply {
         end: ReplyEnd::Hang,
@@ -166,11 +173,16 @@ fn a_scope_limits_its_time_and_its_calls_end_with_a_result() {
         VENDOR.answer("So be it.", &[]),
     ]);
     let printed = Printed::of(&mut chat_of(&world, &server, &["--scope", &scope]));
-    printed.finished.success();
-    assert_eq!(outcome(&printed, &server), (json!("timeout"), 3));
-    assert_eq!(printed.text(), "So be it.");
     let (starts, results) = (printed.all("tool-start"), printed.all("tool-result"));
     assert_eq!(starts.len(), results.len());
+    let (ended, requests) = outcome(&printed, &server);
+    assert_eq!(ended, "timeout");
+    if requests != 3 {
+        return false;
+    }
+    printed.finished.success();
+    assert_eq!(printed.text(), "So be it.");
+    true
 }
 
 once_test!(several_in_a_batch_are_answered);

@@ -279,9 +279,9 @@ fn a_wall_limit_ends_the_command_in_time(place: Place) {
     );
 }
 
-/// Not before its second, and long before the command would have ended.
+/// Not before its second, and before the command would have ended: no answer takes longer than `LIMIT`.
 fn assert_in_time(took: Duration) {
-    let in_time = Duration::from_millis(950)..Duration::from_secs(30);
+    let in_time = Duration::from_millis(950)..=LIMIT;
     assert!(
         in_time.contains(&took),
         "a limit of one second took {took:?}"
@@ -299,10 +299,17 @@ fn an_idle_limit_ends_only_the_silent(place: Place) {
     );
     assert_eq!(silent.kind(), "idle_timeout");
     assert_in_time(started.elapsed());
-    // Longer as a whole than its limit, and never silent for as long.
-    let chatty = "for i in $(seq 40); do echo $i; sleep 0.1; done";
-    let answer = session.call("bash", json!({"command": chatty, "idle_timeout": 3}));
-    assert!(answer.success().ends_with("\n40\n"));
+    // Longer as a whole than its limit, and never silent for as long; on a busy machine a short limit may end it all the same.
+    let is_spared = |limit: u64| {
+        let count = limit * 13;
+        let chatty = format!("for i in $(seq {count}); do echo $i; sleep 0.1; done");
+        let input = json!({"command": chatty, "idle_timeout": limit, "timeout": LIMIT.as_secs()});
+        let (begun, answer) = (Instant::now(), session.call("bash", input));
+        assert!(["", "idle_timeout"].contains(&answer.kind()), "{answer:?}");
+        answer.text().ends_with(&format!("\n{count}\n"))
+            && begun.elapsed() > Duration::from_secs(limit)
+    };
+    assert!([3, 15, 50].into_iter().any(is_spared));
 }
 
 place_test!(a_cancelled_call_ends_at_once_and_leaves_nothing);

@@ -106,7 +106,7 @@ fn ticks(world: &World) -> usize {
 /// Whether such a command goes on.
 fn goes_on(world: &World) -> bool {
     let before = ticks(world);
-    until(Duration::from_secs(3), || ticks(world) > before + 2)
+    until(LIMIT, || ticks(world) > before + 2)
 }
 
 /// Whether such a command is stopped: the shell that writes, which alone has the marker after the script's begin.
@@ -158,7 +158,7 @@ fn control_z_stops_a_command_and_fg_continues_it(place: Place) {
     }
     // A time limit is one of the policy's, and a client that stops its command is not out of it.
     let (world, marker) = (World::new(place), unique());
-    let mut terminal = job(&world, &marker, &["--timeout", "3"], "");
+    let mut terminal = job(&world, &marker, &["--timeout", "20"], "");
     terminal.send("\x1a");
     terminal.expect("Stopped", LIMIT);
     let command = format!("bash -c : {marker}");

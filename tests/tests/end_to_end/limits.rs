@@ -23,21 +23,30 @@ disk_share = 1
 memory_share = 1
 "#;
 
-/// What goes beyond each limit, if nothing holds it: bounded, and it ends by itself.
+/// What goes beyond each limit, if nothing holds it: bounded, and it ends by itself after it has held what it has for some time.
 const ATTACKS: [(&str, &str); 7] = [
-    ("output", "head -c 20000000 /dev/zero | tr '\\0' x; sleep 3"),
+    (
+        "output",
+        "head -c 20000000 /dev/zero | tr '\\0' x; sleep HELD",
+    ),
     ("file_size", "exec head -c 20000000 /dev/zero > big"),
     (
         "written",
-        "for i in $(seq 40); do head -c 4000000 /dev/zero > part; done; sleep 3",
+        "for i in $(seq 40); do head -c 4000000 /dev/zero > part; done; sleep HELD",
     ),
     (
         "memory",
-        "python3 -c 'import time; b = [bytearray(60 << 20) for _ in range(8)]; time.sleep(3)'",
+        "python3 -c 'import time; b = [bytearray(60 << 20) for _ in range(8)]; time.sleep(HELD)'",
     ),
     ("memory", SHARED),
-    ("cpu_s", "timeout 20 bash -c 'while :; do :; done'; exit $?"),
-    ("processes", "for i in $(seq 200); do sleep 3 & done; wait"),
+    (
+        "cpu_s",
+        "timeout 150 bash -c 'while :; do :; done'; exit $?",
+    ),
+    (
+        "processes",
+        "for i in $(seq 200); do sleep HELD & done; wait",
+    ),
 ];
 
 /// Memory that is no process's own: 480 MiB and 2 percent of the machine's, whichever is more.
@@ -46,7 +55,7 @@ import mmap, os, time
 length = max(480 << 20, os.sysconf(\"SC_PHYS_PAGES\") * 4096 // 50)
 shared = mmap.mmap(-1, length)
 for at in range(0, length, 4096): shared[at] = 1
-time.sleep(3)'";
+time.sleep(HELD)'";
 /// Space that nothing is written to: 4 percent of what is free, and more for as long as others make room.
 const ALLOCATED: &str = "python3 -c '
 import os, time
@@ -56,7 +65,7 @@ def free():
 file = os.open(\"allocated\", os.O_RDWR | os.O_CREAT)
 os.unlink(\"allocated\")
 bound, length = free() // 100 * 96, 0
-for _ in range(30):
+for _ in range(10 * HELD):
     more = free() - bound
     if more > 0:
         os.posix_fallocate(file, length, more)
@@ -71,8 +80,9 @@ fn a_share_of_the_machine_ends_the_call_by_its_name(place: Place) {
     world.write(&world.home.join("settings/lazaret/policy.toml"), POLICY);
     let _alone = DISK.lock().unwrap_or_else(PoisonError::into_inner);
     for (limit, attack) in [("memory_share", SHARED), ("disk_share", ALLOCATED)] {
-        run(&mut world.lazaret_run(&["bash", "-c", attack]), LIMIT).success();
-        let finished = run(&mut under(limit, &world, attack), LIMIT);
+        let control = attack.replace("HELD", "3");
+        run(&mut world.lazaret_run(&["bash", "-c", &control]), LIMIT).success();
+        let finished = run(&mut under(limit, &world, &held(attack)), LIMIT);
         let result: Value = serde_json::from_str(&finished.text()).unwrap();
         assert_eq!(
             result["error"]["kind"], "resource_limit",
@@ -83,6 +93,11 @@ fn a_share_of_the_machine_ends_the_call_by_its_name(place: Place) {
             "{limit}: {result}"
         );
     }
+}
+
+/// Held until even a busy machine has seen it.
+fn held(attack: &str) -> String {
+    attack.replace("HELD", "100")
 }
 
 fn tight(world: &World, script: &str) -> std::process::Command {
@@ -102,7 +117,7 @@ fn a_limit_ends_the_call_by_its_name(place: Place) {
     world.make_folder(&world.home.join("settings/lazaret"));
     world.write(&world.home.join("settings/lazaret/policy.toml"), POLICY);
     for (limit, attack) in ATTACKS {
-        let finished = run(&mut tight(&world, attack), LIMIT);
+        let finished = run(&mut tight(&world, &held(attack)), LIMIT);
         let result: Value = serde_json::from_str(&finished.text()).unwrap();
         // The kernel holds memory and processes for each process too, and then the program fails by itself.
         let held = ["memory", "processes"].contains(&limit)

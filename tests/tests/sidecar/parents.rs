@@ -7,7 +7,6 @@ use lazaret_tests::world::long_sleep;
 use lazaret_tests::{LIMIT, Place, World, once_test, place_test};
 use serde_json::json;
 use std::path::Path;
-use std::time::Duration;
 
 fn sleeper(marker: &str) -> serde_json::Value {
     script(&[(
@@ -64,7 +63,7 @@ fn it_ends_when_its_parent_is_killed(place: Place) {
     let all = process::tree(sidecar.running.pid());
     assert!(all.len() > 3, "{all:#?}");
     all[0].kill();
-    assert_eq!(process::left_after(&all, Duration::from_secs(5)), []);
+    assert_eq!(process::left_after(&all, LIMIT), []);
     process::assert_gone(&format!("sleep {marker}"), LIMIT);
 }
 
@@ -125,6 +124,6 @@ fn an_application_chats_approves_and_dies_and_nothing_remains() {
         String::from_utf8(world.get("approved")).unwrap(),
         "approved\n"
     );
-    assert_eq!(process::left_after(&all, Duration::from_secs(5)), []);
+    assert_eq!(process::left_after(&all, LIMIT), []);
     process::assert_gone(&format!("sleep {marker}"), LIMIT);
 }

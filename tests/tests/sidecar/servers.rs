@@ -393,8 +393,8 @@ fn a_tool_that_a_server_adds_is_a_notice_of_the_run() {
     );
     let turns = script(&[
         ("", &[("mcp__test__grow", json!({}))]),
-        ("", &[("bash", json!({ "command": "sleep 1; echo later" }))]),
-        ("", &[("bash", json!({ "command": "sleep 1; echo last" }))]),
+        ("", &[("bash", json!({ "command": "sleep 4; echo later" }))]),
+        ("", &[("bash", json!({ "command": "sleep 4; echo last" }))]),
         ("Done", &[]),
     ]);
     let sidecar = start(&world, &turns);
