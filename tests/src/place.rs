@@ -208,7 +208,7 @@ fn namespaces_for_ordinary() -> bool {
             user: User::Ordinary,
         };
         let mut command = Command::new(programs::path("attacker"));
-        place.as_user(command.arg("mount").arg("/"));
+        place.as_user(command.arg("namespaces").arg("/"));
         let finished = process::run(&mut command, LIMIT);
         let answer = finished.text().starts_with("GOT");
         if !answer {

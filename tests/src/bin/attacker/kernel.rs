@@ -10,6 +10,7 @@ use std::fs::File;
 pub fn attack(words: &[&str]) -> Option<Outcome> {
     Some(match *words {
         ["mount", folder] => mount_over(folder),
+        ["namespaces", folder] => namespaces(folder),
         ["bind-over", from, to] => bind_over(from, to),
         ["unshare"] => unshare(CloneFlags::CLONE_NEWUSER)
             .map(|()| "a user namespace".into())
@@ -58,6 +59,14 @@ fn mount_over(folder: &str) -> Outcome {
         .or_else(|_| unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS))
         .and_then(|()| attempt())?;
     Ok("mounted".into())
+}
+
+/// What a cell needs of namespaces and a machine may refuse alone: Podman's profile lets everybody mount there, and denies a name of
+/// the namespace's own.
+fn namespaces(folder: &str) -> Outcome {
+    unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWUTS)?;
+    same_hostname()?;
+    mount_over(folder)
 }
 
 /// Lays a file of its own over another: how a protected name is replaced.
