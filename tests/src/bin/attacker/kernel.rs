@@ -15,6 +15,9 @@ pub fn attack(words: &[&str]) -> Option<Outcome> {
         ["unshare"] => unshare(CloneFlags::CLONE_NEWUSER)
             .map(|()| "a user namespace".into())
             .map_err(Into::into),
+        ["unshare-directory"] => unshare(CloneFlags::CLONE_FS)
+            .map(|()| "a working directory of its own".into())
+            .map_err(Into::into),
         ["clone-user"] => sys::clone_into_user_namespace().map(|()| "a user namespace".into()),
         ["clone3-user"] => sys::clone3_into_user_namespace().map(|()| "a user namespace".into()),
         ["setns", path] => enter(path),
