@@ -16,6 +16,15 @@ const ORDINARY: &str = "lazaret-test";
 /// Names the container runtime that flat places simulate.
 pub const CONTAINER_VARIABLE: &str = "LAZARET_CONTAINER";
 
+/// What some container's profile closes to all, and a test depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Privilege {
+    /// `unshare`, even of what is no namespace.
+    Unshare,
+    /// A descriptor of another process, by `pidfd_getfd`.
+    OthersDescriptors,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum User {
     /// The user who runs the tests; for root, a user created for this.
@@ -124,6 +133,18 @@ impl Place {
         command
     }
 
+    /// Whether programs in this place have it outside a cell. It is tried: whoever runs the tests in a container does not say which
+    /// profile that has.
+    pub fn permits(&self, privilege: Privilege) -> bool {
+        let attempt = match privilege {
+            Privilege::Unshare => "unshare-directory",
+            Privilege::OthersDescriptors => "take-own-descriptor",
+        };
+        let mut command = self.command("attacker");
+        let finished = process::run(command.arg(attempt), LIMIT);
+        finished.success().starts_with("GOT")
+    }
+
     /// Makes `command` run as the place's user. It also loses its supplementary groups: the standard library drops them along with
     /// root's user ID.
     pub fn as_user(&self, command: &mut Command) {
@@ -135,7 +156,7 @@ impl Place {
 }
 
 /// The container runtime whose profile flat places have (`LAZARET_CONTAINER`); a simpler filter if there is none.
-pub fn container() -> Option<Runtime> {
+fn container() -> Option<Runtime> {
     static CONTAINER: OnceLock<Option<Runtime>> = OnceLock::new();
     *CONTAINER.get_or_init(|| {
         let name = std::env::var(CONTAINER_VARIABLE).ok()?;
@@ -208,7 +229,7 @@ fn namespaces_for_ordinary() -> bool {
             user: User::Ordinary,
         };
         let mut command = Command::new(programs::path("attacker"));
-        place.as_user(command.arg("mount").arg("/"));
+        place.as_user(command.arg("namespaces").arg("/"));
         let finished = process::run(&mut command, LIMIT);
         let answer = finished.text().starts_with("GOT");
         if !answer {

@@ -466,12 +466,14 @@ once_test!(an_open_door_is_seen);
 /// be called safe.
 fn an_open_door_is_seen() {
     let fixture = Fixture::new(Place::any());
-    for attacks in [FILES, NETWORK, PROCESSES, KERNEL, NAMES, SURVIVORS] {
+    let all = [FILES, NETWORK, PROCESSES, KERNEL, NAMES, SURVIVORS];
+    let mut working = 0;
+    for attacks in all {
         let judged = fixture.judge(attacks, &[("nothing", &|words| fixture.control(words))]);
         let controls = attacks.len() - judged.impossible.len();
         assert!(
-            controls > attacks.len() / 4,
-            "too few controls work here: {:?}",
+            controls > 0,
+            "no control works here: {:?}",
             judged.impossible
         );
         assert_eq!(
@@ -480,7 +482,11 @@ fn an_open_door_is_seen() {
             "an open door was not seen in {:?}",
             judged.held
         );
+        working += controls;
     }
+    // Docker's profile leaves 3 of 18 of the kernel's: only all together say whether there is anything to hold.
+    let number: usize = all.iter().map(|attacks| attacks.len()).sum();
+    assert!(working > number / 2, "{working} controls of {number} work");
     let judged = fixture.judge(
         &FILES[..2],
         &[("nothing", &|_| Reply::NotRun("it said nothing".into()))],

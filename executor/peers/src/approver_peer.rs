@@ -4,7 +4,8 @@
 //! it or from the process that started it, shares their process session, or shares its terminal (on which the client could paint
 //! over what the user sees); and, unless the policy waives that, when it has no terminal of its own: a program that answers by
 //! itself has none. What a process cannot remove is checked too: a client that has confined itself has a seccomp filter, and so
-//! has every process that it starts, even if reparented; a peer must have fewer filters.
+//! has every process that it starts, even if reparented; a peer must have fewer filters. In a container everybody has the runtime's,
+//! so only a client with more filters than the process that started it counts as confined.
 //!
 //! Does not tell a client *without* a filter from the user. Such a program runs with all rights of the user, and could
 //! as well change the policy; its processes are refused only as long as they do not hide their origin.
@@ -28,6 +29,8 @@ pub struct Client {
     started: u64,
     /// The process that started it and drives the session, with its start time; `None` for the first process of all.
     driver: Option<(i32, u64)>,
+    /// How many filters that process had: those of a container, say, which its client has not installed. 0 if it is not known.
+    surroundings: u64,
     /// The process sessions of the client and its driver.
     sessions: Vec<i32>,
     /// Whether an approver must have a terminal.
@@ -119,6 +122,7 @@ impl Client {
         } else {
             None
         };
+        let surroundings = Process::of(parent).map_or(0, |parent| parent.filters);
         let sessions = [Some(session), driver.map(|driver| driver.session)];
         let sessions = sessions
             .into_iter()
@@ -130,6 +134,7 @@ impl Client {
             pid,
             started,
             driver,
+            surroundings,
             sessions,
             terminal,
         })
@@ -194,7 +199,7 @@ impl Client {
         if peer.terminal != 0 && peer.terminal == client.terminal {
             return Err(NotAdmitted::SameTerminal);
         }
-        if client.filters > 0 && peer.filters >= client.filters {
+        if client.filters > self.surroundings && peer.filters >= client.filters {
             return Err(NotAdmitted::Marked);
         }
         Ok(())
@@ -234,6 +239,7 @@ mod tests {
             pid: 4_000_001,
             started: 7,
             driver,
+            surroundings: 0,
             sessions: vec![4_000_200],
             terminal,
         }
@@ -307,6 +313,24 @@ mod tests {
         };
         assert!(check(0, 1).is_ok() && check(1, 2).is_ok() && check(1, 0).is_ok());
         for (peer, of_client) in [(1, 1), (2, 1), (2, 2)] {
+            assert!(
+                matches!(check(peer, of_client), Err(NotAdmitted::Marked)),
+                "{peer} {of_client}"
+            );
+        }
+    }
+
+    #[test]
+    fn filters_of_a_container_are_nobodys_own() {
+        let client = Client {
+            surroundings: 1,
+            ..client(false)
+        };
+        let check = |peer, of_client| {
+            client.check(4_000_002, &process(1, 0, peer), &process(1, 0, of_client))
+        };
+        assert!(check(1, 1).is_ok() && check(1, 2).is_ok() && check(2, 3).is_ok());
+        for (peer, of_client) in [(2, 2), (3, 2), (3, 3)] {
             assert!(
                 matches!(check(peer, of_client), Err(NotAdmitted::Marked)),
                 "{peer} {of_client}"

@@ -215,6 +215,10 @@ mod tests {
 
     #[test]
     fn a_number_that_was_given_again_is_another_process() {
+        if !peer::may_take_descriptors() {
+            println!("a filter closes `pidfd_getfd` here: what it takes is not tested");
+            return;
+        }
         let mut child = Command::new("sleep")
             .arg("60")
             .stdin(Stdio::null())

@@ -10,9 +10,13 @@ use std::fs::File;
 pub fn attack(words: &[&str]) -> Option<Outcome> {
     Some(match *words {
         ["mount", folder] => mount_over(folder),
+        ["namespaces", folder] => namespaces(folder),
         ["bind-over", from, to] => bind_over(from, to),
         ["unshare"] => unshare(CloneFlags::CLONE_NEWUSER)
             .map(|()| "a user namespace".into())
+            .map_err(Into::into),
+        ["unshare-directory"] => unshare(CloneFlags::CLONE_FS)
+            .map(|()| "a working directory of its own".into())
             .map_err(Into::into),
         ["clone-user"] => sys::clone_into_user_namespace().map(|()| "a user namespace".into()),
         ["clone3-user"] => sys::clone3_into_user_namespace().map(|()| "a user namespace".into()),
@@ -58,6 +62,14 @@ fn mount_over(folder: &str) -> Outcome {
         .or_else(|_| unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS))
         .and_then(|()| attempt())?;
     Ok("mounted".into())
+}
+
+/// What a cell needs of namespaces and a machine may refuse alone: Podman's profile lets everybody mount there, and denies a name of
+/// the namespace's own.
+fn namespaces(folder: &str) -> Outcome {
+    unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWUTS)?;
+    same_hostname()?;
+    mount_over(folder)
 }
 
 /// Lays a file of its own over another: how a protected name is replaced.

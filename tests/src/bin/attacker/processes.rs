@@ -18,6 +18,9 @@ pub fn attack(words: &[&str]) -> Option<Outcome> {
         ["ptrace", pid] => number(pid).and_then(sys::trace).map(|()| "attached".into()),
         ["read-memory", pid, address] => read_memory(pid, address),
         ["steal-descriptor", pid, descriptor] => steal(pid, descriptor),
+        ["take-own-descriptor"] => {
+            sys::steal_descriptor(std::process::id().into(), 1).map(|_| "a descriptor".into())
+        }
         ["nice", pid] => number(pid)
             .and_then(sys::make_nice)
             .map(|()| "changed".into()),
