@@ -16,12 +16,10 @@ const ORDINARY: &str = "lazaret-test";
 /// Names the container runtime that flat places simulate.
 pub const CONTAINER_VARIABLE: &str = "LAZARET_CONTAINER";
 
-/// What some container's profile closes to all, and a test depends on.
+/// What some container's profile closes to all, and a test depends on: `unshare`, even of what is no namespace, and `pidfd_getfd`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Privilege {
-    /// `unshare`, even of what is no namespace.
     Unshare,
-    /// A descriptor of another process, by `pidfd_getfd`.
     OthersDescriptors,
 }
 
