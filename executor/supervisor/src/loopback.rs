@@ -411,6 +411,15 @@ impl Loopback {
 
     /// A listener of the cell, held open as long as the descriptor lives.
     fn listener(&mut self, families: Families, port: u16) -> Option<((Ipv4Addr, u16), OwnedFd)> {
+        // A copy keeps a listener open that its program has closed. The kernel would share connections out to it, if others have
+        // its port too.
+        if self
+            .bound
+            .iter()
+            .any(|bound| bound.at.1 == port && bound.copy.is_some())
+        {
+            self.find_all();
+        }
         if let Some(found) = self.take(families, port) {
             return Some(found);
         }

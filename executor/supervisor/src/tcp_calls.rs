@@ -69,6 +69,8 @@ impl Call<'_> {
 
     /// `connect` of a TCP socket.
     pub fn connect_tcp(&self, socket: i32, address: &[u8]) -> Result<Answer> {
+        // A listener that its program has closed must be closed.
+        self.kept.borrow_mut().drop_closed();
         let tcp = self.unconnected_tcp(socket, Errno::EISCONN)?;
         let connecting = inode(&tcp.socket)?;
         let name = SocketName::read(tcp.family, address)?;

@@ -144,7 +144,7 @@ fn a_call_ends_at_its_deadline() {
         peer.ended(call, Ended::Cancelled, b"some");
     };
     with(script, config(), async |session, _| {
-        let deadline = Some(Instant::now() + Duration::from_millis(50));
+        let deadline = Some(Instant::now() + Duration::from_secs(1));
         let context = CallContext {
             deadline,
             ..CallContext::new("test".into())

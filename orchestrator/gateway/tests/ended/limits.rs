@@ -111,6 +111,9 @@ fn more_streams_than_the_limit_wait_or_are_refused() {
                 tokio::task::spawn_local(http2.send_request(request.body(full("")).unwrap()))
             })
             .collect();
+        while world.seen.borrow().len() < 100 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
         tokio::time::sleep(Duration::from_millis(300)).await;
         assert_eq!(world.seen.borrow().len(), 100);
         drop(requests);
@@ -191,14 +194,18 @@ fn half_a_head_ends_before_the_connection_is_idle() {
 #[test]
 fn a_connection_without_a_byte_ends_and_one_with_bytes_does_not() {
     local(async {
-        let world = World::new(short()).await;
+        // Longer as a whole than a connection may be idle, which on a busy machine is no pause of ours.
+        let mut setup = short();
+        setup.times.begin = Duration::from_secs(60);
+        setup.times.idle = Duration::from_secs(3);
+        let world = World::new(setup).await;
         let mut stream = world.tls(&[HTTP1]).await;
-        for _ in 0..8 {
+        for _ in 0..35 {
             let head = b"GET /1 HTTP/1.1\r\nHost: a.example\r\n\r\n";
             stream.write_all(head).await.unwrap();
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        assert_eq!((world.seen.borrow().len(), world.carried.get()), (8, 0));
+        assert_eq!((world.seen.borrow().len(), world.carried.get()), (35, 0));
         wait(&world).await;
         assert!(matches!(world.errors.borrow()[..], [CarryError::Idle]));
     });
