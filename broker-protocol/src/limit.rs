@@ -133,7 +133,7 @@ pub const REQUEST_RULES: usize = 256;
 /// Paths of one rule, and the bytes of each.
 pub const RULE_PATHS: usize = 32;
 pub const RULE_PATH: usize = 512;
-/// Methods of one rule.
+/// Methods that one rule may name.
 pub const RULE_METHODS: usize = 16;
 /// Bytes of a rule's reason.
 pub const RULE_WHY: usize = 160;

@@ -76,7 +76,7 @@ fn expand_narrow(
     }
 }
 
-/// Rows with their lines.
+/// Rows with the lines that they come from.
 pub(crate) fn placed(rows: &HttpRows, origin: impl Fn(usize) -> Origin) -> Vec<(HttpRow, Origin)> {
     let one = |row: &Spanned<HttpRow>| (row.get_ref().clone(), origin(row.span().start));
     rows.iter().map(one).collect()

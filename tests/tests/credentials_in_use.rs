@@ -244,7 +244,7 @@ fn what_the_gateway_refuses_is_a_denial_that_names_it(place: Place) {
     let host = Host::start(place);
     let mut session = host.session("net");
     let denied = |session: &mut Session, script: &str| {
-        let answer = session.bash(&format!("{{ {script}; }} > /dev/null; sleep 0.5"));
+        let answer = session.bash(&format!("{{ {script}; }} > /dev/null; sleep 2"));
         answer.result["metadata"]["denied"].clone()
     };
     let none = denied(&mut session, &host.curl("/api/a", ""));

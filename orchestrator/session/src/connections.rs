@@ -57,6 +57,8 @@ pub fn gateway_advice(verdict: ConnectionVerdict) -> Option<&'static str> {
         | ConnectionVerdict::NotListed
         | ConnectionVerdict::NotPublic
         | ConnectionVerdict::Unreachable
-        | ConnectionVerdict::Malformed => None,
+        | ConnectionVerdict::Malformed
+        | ConnectionVerdict::Published
+        | ConnectionVerdict::Stranger => None,
     }
 }

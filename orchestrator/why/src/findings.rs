@@ -29,7 +29,7 @@ pub struct Finding {
 /// A refusal of the gateway in the run log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoggedRefusal {
-    /// `HOST:PORT`.
+    /// The host as `HOST:PORT`, for people.
     pub place: String,
     pub why: String,
     pub advice: &'static str,

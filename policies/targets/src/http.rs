@@ -239,7 +239,7 @@ impl HttpRow {
     }
 }
 
-/// A shipped preset.
+/// Shipped rules by which clients read a host and change nothing.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HttpPreset {
@@ -273,11 +273,11 @@ fn names() -> impl Iterator<Item = &'static str> {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct HttpRule {
     pub host: String,
-    /// Absent for all ports.
+    /// Absent, it is for all ports.
     pub port: Option<u16>,
-    /// Empty for all.
+    /// Empty, it is for all methods.
     pub methods: Vec<String>,
-    /// Empty for all.
+    /// Empty, it is for all paths.
     pub paths: Vec<String>,
     pub action: RuleAction,
     pub why: Option<String>,

@@ -188,8 +188,8 @@ pub fn policy<'a>(
     })
 }
 
-/// The ports of this machine that cells of a session reach, and those that lead to theirs. A file that bounds hosts and names no ports permits none: who wrote it did
-/// not expect that cells reach anything else.
+/// The ports of this machine that cells of a session reach, and those that lead to theirs. A file that bounds hosts and names no ports
+/// permits none: who wrote it did not expect that cells reach anything else.
 ///
 /// # Errors
 /// There are too many.
@@ -197,19 +197,14 @@ pub fn ports<'a>(
     own: &NetworkTable,
     bounds: impl Iterator<Item = &'a NetworkTable>,
 ) -> Result<PortPolicy, NetworkError> {
-    let bounds = bounds.filter(|bound| **bound != NetworkTable::default());
     fn named(table: &NetworkTable) -> NamedPorts<'_> {
         let NetworkTable {
             connect, publish, ..
         } = table;
         NamedPorts { connect, publish }
     }
-    Ok(PortPolicy::of(&named(own), bounds.map(named))?)
-    let bounds = bounds.filter(|bound| bound.is_bound());
-    Ok(PortPolicy::of(
-        &own.connect,
-        bounds.map(|bound| &bound.connect),
-    )?)
+    let bounds = bounds.filter(|bound| bound.is_bound()).map(named);
+    Ok(PortPolicy::of(&named(own), bounds)?)
 }
 
 /// A policy with what a session asks for; nothing where it wants no network.

@@ -19,7 +19,7 @@ pub struct Session {
     pub times: Times,
     pub tls: Rc<HostTls>,
     pub certifier: Option<Certifier>,
-    /// The hosts of credentials.
+    /// The hosts of credentials; those of rules alone are made when they are connected to.
     pub hosts: HashMap<(String, u16), Rc<EndedHost>>,
     pub rules: Vec<Vec<RequestRule>>,
 }

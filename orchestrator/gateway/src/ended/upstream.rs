@@ -147,7 +147,7 @@ impl From<hyper::Error> for SendError {
 #[derive(Clone)]
 pub struct Dialer {
     pub connect: Connect,
-    /// Absent, without TLS.
+    /// Absent for a host without TLS.
     pub tls: Option<Rc<HostTls>>,
     pub host: String,
     pub times: Times,
