@@ -181,7 +181,7 @@ impl Audit {
         })
     }
 
-    /// The same, once.
+    /// The same, told once in a session.
     pub fn newly_short_of_room(&mut self) -> Option<ShortOfRoom> {
         let short = (!self.said_short).then(|| self.short_of_room()).flatten();
         self.said_short |= short.is_some();

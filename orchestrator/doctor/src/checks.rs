@@ -7,7 +7,7 @@ use orchestrator_confine::Confinement;
 use orchestrator_session::executor::Tried;
 use serde::Serialize;
 
-/// One row.
+/// One row of the list, which a program finds by its id.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Check {
     /// `KIND/NAME`. It is never given to something else.

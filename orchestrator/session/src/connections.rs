@@ -3,7 +3,7 @@
 use crate::executor::{Connection, ExecutorError};
 use crate::publish::{Hub, RawEvent};
 use crate::refused_hosts::RefusedHosts;
-use broker_protocol::{ConnectionReport, ConnectionVerdict};
+use broker_protocol::ConnectionReport;
 use policies::network;
 use std::rc::Rc;
 
@@ -37,28 +37,4 @@ pub(crate) fn listen(
 pub fn explain(report: &ConnectionReport) -> Option<String> {
     let why = report.why.as_deref()?;
     Some(network::explained(why, report.private.as_deref()))
-}
-
-/// What people can do about something that the gateway or a company's proxy has refused; `None` for what is none of that.
-pub fn gateway_advice(verdict: ConnectionVerdict) -> Option<&'static str> {
-    match verdict {
-        ConnectionVerdict::RequestRefused => Some(
-            "the policy decides: `lazaret policy show` prints what it says of requests and credentials",
-        ),
-        ConnectionVerdict::NoValue => Some("`lazaret credential test NAME` tries the source"),
-        ConnectionVerdict::NotTrusted => Some(
-            "the authority is in the files that SSL_CERT_FILE and NODE_EXTRA_CA_CERTS name: have the program read one of them, \
-             as \"What a cell sees\" in the guide's page on credentials says",
-        ),
-        ConnectionVerdict::ProxyRefused => {
-            Some("`[gateway]` of the policy sets the proxy; `lazaret doctor` asks it")
-        }
-        ConnectionVerdict::Allowed
-        | ConnectionVerdict::NotListed
-        | ConnectionVerdict::NotPublic
-        | ConnectionVerdict::Unreachable
-        | ConnectionVerdict::Malformed
-        | ConnectionVerdict::Published
-        | ConnectionVerdict::Stranger => None,
-    }
 }

@@ -27,13 +27,14 @@ pub mod service;
 
 pub use call_permit::{CallPermit, CallPermits};
 pub use command::StdinChunk;
-pub use connections::{explain, gateway_advice};
+pub use connections::explain;
 pub use context::{CallContext, FoundIn, Invocation, Live, Part};
 pub use engine::Config;
 pub use event::{ApprovalQuestion, Body, CallResult, Event};
 pub use handle::{Call, CallHandle, Session};
 pub use pending::Approval;
 pub use publish::Subscriber;
+pub use refused_hosts::gateway_advice;
 pub use registration::{NewTool, Origin, Registered};
 pub use request::EndedRequest;
 pub use tools::{Tool, Tools, UnknownTool};

@@ -3,7 +3,6 @@
 //! All cells of a session share one gateway, which does not know the command behind a connection. So a refusal is reported to every
 //! command in progress; if there are several, the report says so.
 
-use crate::connections::gateway_advice;
 use broker_protocol::{
     AttemptKind, Barrier, ConnectionReport, ConnectionVerdict, Denial, Denials, Remedy,
 };
@@ -128,6 +127,30 @@ fn denial(
         count: *count,
         ..denial
     })
+}
+
+/// What people can do about something that the gateway or a company's proxy has refused; `None` for what is none of that.
+pub fn gateway_advice(verdict: ConnectionVerdict) -> Option<&'static str> {
+    match verdict {
+        ConnectionVerdict::RequestRefused => Some(
+            "the policy decides: `lazaret policy show` prints what it says of requests and credentials",
+        ),
+        ConnectionVerdict::NoValue => Some("`lazaret credential test NAME` tries the source"),
+        ConnectionVerdict::NotTrusted => Some(
+            "the authority is in the files that SSL_CERT_FILE and NODE_EXTRA_CA_CERTS name: have the program read one of them, \
+             as \"What a cell sees\" in the guide's page on credentials says",
+        ),
+        ConnectionVerdict::ProxyRefused => {
+            Some("`[gateway]` of the policy sets the proxy; `lazaret doctor` asks it")
+        }
+        ConnectionVerdict::Allowed
+        | ConnectionVerdict::NotListed
+        | ConnectionVerdict::NotPublic
+        | ConnectionVerdict::Unreachable
+        | ConnectionVerdict::Malformed
+        | ConnectionVerdict::Published
+        | ConnectionVerdict::Stranger => None,
+    }
 }
 
 #[cfg(test)]
