@@ -229,7 +229,7 @@ fn what_a_proxy_refuses_is_a_denial_that_names_it(place: Place) {
     company.define(&proxy.line());
     let refused = denied(company.ask(&mut company.session("net", &[])));
     let one = refused[0].to_string();
-    for part in ["403 Not by us", "`[gateway]` of the policy", "localhost:"] {
+    for part in ["403 `Not by us`", "`[gateway]` of the policy", "localhost:"] {
         assert!(one.contains(part), "{part}: {refused:#}");
     }
     assert_eq!(refused[0]["by"]["kind"], "gateway", "{refused:#}");
