@@ -2,6 +2,7 @@
 //! kept for the gateway's successors. Nobody accepts on them here.
 
 use broker_protocol::PublishedPort;
+use executor_spec::relay;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
@@ -15,11 +16,16 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// Why a port is not published.
 #[derive(Debug, Error)]
-#[error("port {port} of this machine cannot be published: {source}; {} (`--publish OTHER:{cell}`)", advice(.source))]
-pub struct PublishError {
-    port: u16,
-    cell: u16,
-    source: io::Error,
+pub enum PublishError {
+    #[error("port {port} of this machine cannot be published: {source}; {} (`--publish OTHER:{cell}`)", advice(.source))]
+    Bind {
+        port: u16,
+        cell: u16,
+        source: io::Error,
+    },
+    /// Programs of this machine would have the hosts and credentials of the session's calls.
+    #[error("port {} of cells is that of their proxy, and is not published", relay::ADDRESS.port())]
+    Relay,
 }
 
 /// What a person can do about it.
@@ -39,11 +45,14 @@ pub type Published = (OwnedFd, u16);
 /// Binds the ports on this machine's loopback: on 127.0.0.1, and on ::1 if there is IPv6.
 ///
 /// # Errors
-/// A port is taken, or not for this user.
+/// A port is taken, or not for this user; it would lead to the session's relay.
 pub fn bind(ports: &[PublishedPort]) -> Result<Vec<Published>, PublishError> {
     let mut published = Vec::new();
     for PublishedPort { machine, cell } in ports.iter().copied() {
-        let failed = |source| PublishError {
+        if cell == relay::ADDRESS.port() {
+            return Err(PublishError::Relay);
+        }
+        let failed = |source| PublishError::Bind {
             port: machine,
             cell,
             source,
