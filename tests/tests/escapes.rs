@@ -860,7 +860,7 @@ impl Fixture {
 
     /// Killed is who has the signal, or is gone: a killed process still needs a processor to die.
     fn victim_is_dead(&self) -> bool {
-        self.of_victim(|victim| is_killed(victim.running.pid()))
+        looks().any(|()| self.of_victim(|victim| is_killed(victim.running.pid())))
     }
 
     fn victim_is_nice(&self) -> bool {
@@ -882,10 +882,24 @@ impl Fixture {
     /// no signal is on its way that ends it.
     fn survivor_lives(&self) -> bool {
         // During an exec a process has no command line for a moment.
-        let survivors = || process::with_marker(&self.nonce());
-        let mut looks = std::iter::repeat_with(survivors).take(3);
-        looks.any(|found| found.iter().any(|process| !is_killed(process.pid)))
+        let mut absent = 0;
+        !looks().any(|()| {
+            let found = process::with_marker(&self.nonce());
+            let lives = found.iter().any(|process| !is_killed(process.pid));
+            absent = if lives { 0 } else { absent + 1 };
+            absent == 3
+        })
     }
+}
+
+/// So many looks, and a pause after each, however long one takes: between the signal and its end a process is neither killed nor gone
+/// for a moment.
+fn looks() -> impl Iterator<Item = ()> {
+    (0..15).map(|look| {
+        if look > 0 {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    })
 }
 
 /// Whether a process is gone, or SIGKILL is on its way to it.

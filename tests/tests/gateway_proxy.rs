@@ -188,7 +188,7 @@ fn a_refusal_names_the_proxy_and_what_it_said(place: Place) {
         assert!(session.close(LIMIT).success());
         let records = audited(&company.world, "connection");
         let record = records.last().unwrap();
-        assert_eq!(record["verdict"], "unreachable", "{record}");
+        assert_eq!(record["verdict"], "proxy_refused", "{record}");
     }
 }
 
