@@ -189,7 +189,11 @@ const ALONE: [(&str, &[(&str, &str)]); 4] = [
         ],
     ),
     ("process::{Command", &[("launch", "start")]),
-    ("UnixStream::pair", &[("launch", "start")]),
+    // The gateway's leads to the warden, which answers on it.
+    (
+        "UnixStream::pair",
+        &[("launch", "start"), ("gateway", "relay::published")],
+    ),
     ("local_socket", &[("session", "executor::socket")]),
 ];
 

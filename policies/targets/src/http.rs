@@ -327,7 +327,7 @@ pub struct HttpRules(pub Vec<Vec<HttpRule>>);
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum HttpRulesError {
     #[error(
-        "{at}: the rule is for {host}, which is none of the hosts of this profile: `allow` or `presets` of its `network` has to have it"
+        "{at}: the rule is for {host}, which is none of the hosts of this profile: `allow`, `presets` or `private` of its `network` has to have it"
     )]
     Host { at: Origin, host: String },
     #[error(
@@ -338,7 +338,7 @@ pub enum HttpRulesError {
 }
 
 impl HttpRules {
-    /// Those of a profile, whose hosts `allow` has, bounded by those of the files.
+    /// Those of a profile, whose hosts `allow` opens, bounded by those of the files.
     ///
     /// # Errors
     /// A host of the profile's is not allowed, or there are too many.
@@ -350,10 +350,10 @@ impl HttpRules {
         for (row, origin) in own {
             let rules = row.rules(origin);
             let is_allowed = |rule: &HttpRule| {
-                let allowed = allow.allow.iter().flatten();
-                allowed
-                    .into_iter()
-                    .any(|pattern| pattern.meets(&rule.host, rule.port))
+                let mut allowed = allow.allow.iter().flatten();
+                let mut private = allow.private.iter().flatten();
+                allowed.any(|pattern| pattern.meets(&rule.host, rule.port))
+                    || private.any(|place| place.is_host(&rule.host, rule.port))
             };
             // A preset's hosts belong together: who wants to read a registry need not reach all of them.
             if let Some(first) = rules.first()
@@ -551,6 +551,17 @@ mod tests {
         assert!(new("['pypi.org:443']", "preset = 'pypi-read'").is_ok());
         assert!(new("['a.example']", "preset = 'pypi-read'").is_err());
         assert!(new("['a.example']", "preset = 'pypi-read'\nhost = 'a.example'").is_ok());
+        // What has no public address is opened by its own list.
+        let private: WebTable =
+            toml::from_str("private = ['a.example:443', '10.0.0.0/8']").unwrap();
+        for (host, fits) in [
+            ("a.example", true),
+            ("a.example:80", false),
+            ("b.example", false),
+        ] {
+            let rules = HttpRules::new(&placed(&row(&rule(host))), &private, vec![]);
+            assert_eq!(rules.is_ok(), fits, "{host}");
+        }
         // A file bounds hosts that some profile may have.
         let bound = vec![placed(&row(&rule("b.example")))];
         assert!(HttpRules::new(&[], &allow("[]"), bound).is_ok());

@@ -132,6 +132,14 @@ impl PrivatePlace {
         &self.text
     }
 
+    /// Whether it is `host` by its name, at this port if one is named.
+    pub(crate) fn is_host(&self, host: &str, port: Option<u16>) -> bool {
+        match &self.place {
+            PrivateHost::Name(name, own) => name == host && port.is_none_or(|port| port == *own),
+            PrivateHost::Net(..) => false,
+        }
+    }
+
     /// The text of the place that opens `address`, at which `host` was found, at `port`, and as little else as can be.
     pub fn text_to_open(host: &str, port: u16, address: IpAddr) -> String {
         if is_name(host) && class(address).opens_by_name() {
