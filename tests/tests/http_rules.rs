@@ -556,8 +556,8 @@ impl Registries {
 
     /// Whether this request has arrived since the log had `from` lines.
     fn got(&self, from: usize, host: &str, method: &str, path: &str) -> bool {
-        let wanted = serde_json::json!([host, method, path]).to_string();
-        let is = |line: &String| serde_json::from_str::<Value>(line).unwrap().to_string() == wanted;
+        let wanted = serde_json::json!([host, method, path]);
+        let is = |line: &String| serde_json::from_str::<Value>(line).unwrap() == wanted;
         self.server.log()[from..].iter().any(is)
     }
 }

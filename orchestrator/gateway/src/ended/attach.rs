@@ -61,7 +61,7 @@ enum Form {
 }
 
 /// A request that is refused, and the credential that it was about.
-pub type RefusedUse = (u16, Refusal);
+pub type RefusedUse = (u16, Box<Refusal>);
 
 impl Credentials<'_> {
     /// Decides on a request.
@@ -154,7 +154,7 @@ impl Credentials<'_> {
             method: head.method.to_string(),
             path: head.uri.path().chars().take(256).collect(),
         };
-        Err((credential, refusal))
+        Err((credential, Box::new(refusal)))
     }
 
     fn refuse_foreign(&self, head: &Parts) -> Result<(), RefusedUse> {
@@ -168,7 +168,7 @@ impl Credentials<'_> {
                             header: header.to_string(),
                             place: self.place.into(),
                         };
-                        return Err((credential, refusal));
+                        return Err((credential, Box::new(refusal)));
                     }
                 }
             }
@@ -515,7 +515,7 @@ mod tests {
             let head = head("GET", "/api/x", &[(header, &value)]);
             let (credential, refusal) = decide(&all, &head).unwrap_err();
             assert_eq!(credential, 1);
-            assert!(matches!(refusal, Refusal::Foreign { .. }), "{value}");
+            assert!(matches!(*refusal, Refusal::Foreign { .. }), "{value}");
         }
         // Elsewhere it is text.
         let head = head("GET", "/api/x", &[("x-note", B)]);

@@ -118,7 +118,7 @@ impl Exchange {
         let decision = credentials.decide(head).map_err(|(credential, refusal)| {
             self.host
                 .count(credential, method, CredentialVerdict::Refused);
-            refusal
+            *refusal
         })?;
         for &credential in &decision.passed {
             self.host
