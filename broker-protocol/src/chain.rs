@@ -72,6 +72,16 @@ pub fn number(line: &[u8]) -> Option<u64> {
     std::str::from_utf8(&digits[..end]).ok()?.parse().ok()
 }
 
+/// The seconds since 1970 at which a record says that it was written.
+pub fn time(line: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(line).ok()?;
+    let (_, rest) = text.split_once(",\"ts\":")?;
+    rest.split(|c: char| !c.is_ascii_digit())
+        .next()?
+        .parse()
+        .ok()
+}
+
 /// Checks that `line`, without its line end, follows the record whose hash is `previous`; returns its hash.
 pub fn check(previous: Digest, line: &[u8]) -> Result<Digest, ChainError> {
     let rest = line.strip_suffix(AFTER_HASH).ok_or(ChainError::Form)?;

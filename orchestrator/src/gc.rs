@@ -24,9 +24,9 @@ replaced, outputs and the state of agents stay. The caches of an open session
 are not touched, no link is followed, and one run takes at most ten minutes.
 Once a day the end of a session removes a part of those unused for 90 days.
 
-The audit is kept unless you say so: --audit-days removes its files (16 MiB each) in
-which nothing was written for so many days, oldest first, never the one in use. The chain
-names the end of what was removed, so `audit verify` goes on to hold. Where a policy has
+The audit is kept unless you say so: --audit-days removes its files (16 MiB each) whose
+last record is so many days old, oldest first, never the one in use, and only as long as
+the chain is whole. It names the end of what was removed, so `audit verify` goes on to hold. Where a policy has
 `audit_keep_days`, they stay at least as long, and the end of a session removes older ones.";
 
 /// Remove the caches of projects that are gone or no longer used, and old records if you say so

@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::sync::atomic::{AtomicI32, Ordering};
 
 /// Runs `action` when this process ends by returning from `main` or by `exit`.
 pub fn at_exit(action: extern "C" fn()) {
@@ -119,10 +120,21 @@ pub struct SharedSegment {
     id: i32,
 }
 
+/// Keys that no test uses again: what has just been removed must not be another test's meanwhile. Those of each process are its own,
+/// as far as they go.
+fn keys() -> impl Iterator<Item = i32> {
+    static NEXT: AtomicI32 = AtomicI32::new(0);
+    let own = i32::try_from(std::process::id() % 1_000_000).unwrap_or_default();
+    std::iter::repeat_with(move || {
+        1_000_000_000 + own * 1000 + NEXT.fetch_add(1, Ordering::Relaxed) % 1000
+    })
+    .take(100)
+}
+
 impl SharedSegment {
-    /// Creates a segment of one page, with the first unused key from `from` on.
-    pub fn make(from: i32) -> io::Result<Self> {
-        for key in from.. {
+    /// Creates a segment of one page, with an unused key.
+    pub fn make() -> io::Result<Self> {
+        for key in keys() {
             // SAFETY: `shmget` takes plain numbers.
             let id = unsafe { libc::shmget(key, 4096, libc::IPC_CREAT | libc::IPC_EXCL | 0o666) };
             if id >= 0 {
@@ -153,10 +165,10 @@ pub struct IpcPair {
 }
 
 impl IpcPair {
-    /// Creates both with the first key from `from` on that neither uses, for every user.
-    pub fn make(from: i32) -> io::Result<Self> {
+    /// Creates both with a key that neither uses, for every user.
+    pub fn make() -> io::Result<Self> {
         const FLAGS: i32 = libc::IPC_CREAT | libc::IPC_EXCL | 0o666;
-        for key in from.. {
+        for key in keys() {
             // SAFETY: both calls take plain numbers.
             let (semaphores, queue) =
                 unsafe { (libc::semget(key, 1, FLAGS), libc::msgget(key, FLAGS)) };

@@ -299,7 +299,7 @@ place_test!(a_call_has_system_v_memory_of_its_own);
 fn a_call_has_system_v_memory_of_its_own(place: Place) {
     let world = World::new(place);
     world.put("segments.py", SEGMENTS);
-    let theirs = SharedSegment::make(1_100_000_000).unwrap();
+    let theirs = SharedSegment::make().unwrap();
     let find = format!("python3 segments.py find {}", theirs.key);
     let reach = |id: i32| format!("python3 segments.py reach {id}");
     // The control: outside, another process finds it, attaches, and reads its state.
@@ -458,12 +458,12 @@ fn a_call_has_semaphores_and_queues_of_its_own(place: Place) {
     };
     let got = |answers: &[Value]| answers.iter().filter(|answer| answer.is_string()).count();
     // The control: outside, another process finds, reads, lists, changes and removes them.
-    let control = IpcPair::make(1_200_000_000).unwrap();
+    let control = IpcPair::make().unwrap();
     let outside = list(world.on_host(&reach(&control)).success());
     // Only whoever has made them changes their owner.
     let may_set = outside.len() - if place.user == User::Root { 0 } else { 4 };
     assert!(got(&outside) >= may_set, "{outside:?}");
-    let theirs = IpcPair::make(1_300_000_000).unwrap();
+    let theirs = IpcPair::make().unwrap();
     let inside = list(world.in_cell(&reach(&theirs)).success());
     // In a namespace of its own, the kernel tells limits and counts of that.
     let counts = [14, 15, 22, 23];

@@ -594,7 +594,7 @@ impl Fixture {
             _servers: [file, unnamed, tcp.1, tcp6.1, tcp_any.1],
             udp: serve_udp(&secret),
             setuid: put_setuid(&world),
-            segment: SharedSegment::make(1_000_000_000).unwrap(),
+            segment: SharedSegment::make().unwrap(),
             etc_file: format!("/etc/lazaret-{}", unique()),
             _leaked: leaked,
             attempt: RefCell::default(),

@@ -9,7 +9,8 @@ use lazaret_tests::{Finished, LIMIT, Place, Serving, Session, World, place_test,
 use serde_json::Value;
 use std::fs;
 use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
+use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 /// Answers everything, and writes what it receives: a line of JSON each.
@@ -211,6 +212,66 @@ fn no_spelling_of_a_request_gets_past_the_rules(place: Place) {
         "GET /public/1",
     ];
     assert_eq!(hosts.sent()[before..], want);
+}
+
+/// A server that does not read bodies, as many do of a `GET`: what is in one is its next request.
+fn careless() -> (TcpListener, u16, Arc<Mutex<Vec<String>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    (listener, port, Arc::default())
+}
+
+fn serve_carelessly(mut client: TcpStream, log: &Mutex<Vec<String>>) {
+    let (mut text, mut bytes) = (String::new(), [0; 4096]);
+    while let Ok(length @ 1..) = client.read(&mut bytes) {
+        text.push_str(&String::from_utf8_lossy(&bytes[..length]));
+        while let Some((head, rest)) = text.split_once("\r\n\r\n") {
+            let line = head.lines().next().unwrap_or_default().to_owned();
+            let is_last = head.to_lowercase().contains("connection: close");
+            log.lock().unwrap().push(line);
+            let _ = client.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+            if is_last {
+                return;
+            }
+            text = rest.to_owned();
+        }
+    }
+}
+
+place_test!(a_body_is_no_second_request);
+fn a_body_is_no_second_request(place: Place) {
+    let (listener, port, log) = careless();
+    let seen = log.clone();
+    let _serving = Serving::start(listener, move |client| serve_carelessly(client, &seen));
+    let world = World::new(place);
+    let policy = format!(
+        "version = 1\n[profile.ruled.network]\nprivate = ['localhost:{port}']
+[[profile.ruled.network.http]]\nhost = 'localhost'\nmethods = ['GET']\npaths = ['/public/**']\naction = 'allow'\n"
+    );
+    world.write(&world.home.join("settings/lazaret/policy.toml"), policy);
+    let script = format!(
+        "curl -sS -m 20 --noproxy '' -X GET http://localhost:{port}/public/a --data-binary $'DELETE /secret HTTP/1.1\\r\\nHost: localhost\\r\\n\\r\\n'
+        curl -sS -m 20 --noproxy '' http://localhost:{port}/public/b http://localhost:{port}/public/c"
+    );
+    let smuggles = |control: bool| {
+        log.lock().unwrap().clear();
+        let mut command = world.lazaret("run");
+        command.env("XDG_CONFIG_HOME", world.home.join("settings"));
+        command.args(["--profile", "ruled", "--", "bash", "-c", &script]);
+        if control {
+            command = Command::new("bash");
+            command.args(["-c", &script]);
+        }
+        run(&mut command, LIMIT).success();
+        let log = log.lock().unwrap();
+        for path in ["a", "b", "c"] {
+            let line = format!("GET /public/{path}");
+            assert!(log.iter().any(|one| one.starts_with(&line)), "{log:?}");
+        }
+        log.iter().any(|one| one.starts_with("DELETE /secret"))
+    };
+    assert!(smuggles(true), "the control");
+    assert!(!smuggles(false));
 }
 
 place_test!(a_host_without_tls_has_the_same_rules);

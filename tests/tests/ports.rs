@@ -116,6 +116,22 @@ fn a_port_of_this_machine_is_reached_as_outside(place: Place) {
     assert!(!env.contains("61080"), "{env}");
 }
 
+place_test!(many_connections_are_no_fault_of_a_session_without_hosts);
+fn many_connections_are_no_fault_of_a_session_without_hosts(place: Place) {
+    let server = Server::start("127.0.0.1");
+    let world = world(place, "", &format!("connect = [{}]", server.port));
+    let script = format!(
+        "for i in $(seq 200); do read line <>/dev/tcp/127.0.0.1/{}; echo $line; done | sort | uniq -c | tr -s ' '",
+        server.port
+    );
+    let control = Command::new("bash").args(["-c", &script]).output().unwrap();
+    assert_eq!(control.stdout, b" 200 hello\n");
+    let done = cell_with(&world, &[], &script);
+    assert_eq!(done.success(), " 200 hello\n", "{}", done.errors());
+    let answer = session(&world).bash(&script);
+    assert_eq!(answer.success(), " 200 hello\n", "{}", answer.result);
+}
+
 place_test!(an_option_opens_a_port_of_a_server_on_either_family);
 fn an_option_opens_a_port_of_a_server_on_either_family(place: Place) {
     for at in ["127.0.0.1", "::1"] {

@@ -30,7 +30,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use thiserror::Error;
 
 /// File size after which the chain continues in a new file.
-const FILE_MAX: u64 = 16 << 20;
+pub(crate) const FILE_MAX: u64 = 16 << 20;
 /// Bytes that should be free where the records are: those of some ten thousand calls, and time to make room.
 const ROOM_MIN: u64 = 64 << 20;
 /// Maximum time until a record is on disk.
@@ -93,6 +93,9 @@ pub struct Audit {
     is_broken: bool,
     /// Whether it was said that there is little room.
     said_short: bool,
+    /// How long ago records say that they were written.
+    #[cfg(test)]
+    set_back: Duration,
 }
 
 /// There is little room for records, and nothing runs without them.
@@ -159,6 +162,8 @@ impl Audit {
             calls: 0,
             is_broken: false,
             said_short: false,
+            #[cfg(test)]
+            set_back: Duration::ZERO,
         })
     }
 
@@ -407,9 +412,10 @@ impl Audit {
     fn write(&mut self, head: Head, record: &Record) -> Result<Head, (&'static str, io::Error)> {
         let seq = head.seq + 1;
         let session = self.session.as_ref().map(|(id, _)| id.as_str());
-        let since = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
+        let now = SystemTime::now();
+        #[cfg(test)]
+        let now = now - self.set_back;
+        let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
         let mut line = record.object(seq, since, session).into_bytes();
         let hash = chain::seal(head.hash, &mut line);
         if line.len() > chain::RECORD_MAX {
@@ -475,6 +481,11 @@ impl Audit {
     /// Whether the last record lies in a file after this one.
     pub(crate) fn is_before_end(&self, number: u64) -> bool {
         self.file.as_ref().is_some_and(|(last, _)| number < *last)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn set_back(&mut self, age: Duration) {
+        self.set_back = age;
     }
 
     /// Lets the chain continue in the file with this number.

@@ -2,25 +2,28 @@
 //!
 //! Before a file goes, the chain gets a record with its number and the number and hash of its last record. So the first record that
 //! is left follows a hash which the chain itself names. Whoever could forge that could write the whole chain anew.
+//!
+//! Age is that of the last record by its own time, which its hash covers; and only a file goes that is whole, and that its neighbours
+//! follow: a gap and an edit stay to be found.
 
-use crate::audit::{Audit, AuditError};
+use crate::audit::{Audit, AuditError, FILE_MAX};
 use crate::record::Record;
 use broker_protocol::Digest;
 use broker_protocol::chain;
 use nix::errno::Errno;
 use nix::unistd::{UnlinkatFlags, unlinkat};
-use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::AsFd;
-use std::os::unix::fs::FileExt;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Maximum number of files that are removed at once: the end of a session waits for it.
 pub const PRUNED_MAX: usize = 64;
+/// Maximum bytes of a file: a record may begin just before the chain goes on elsewhere.
+const TEXT_MAX: u64 = FILE_MAX + chain::RECORD_MAX as u64;
 
 impl Audit {
-    /// Removes the files in which nothing was written for `age`, the oldest first; returns how many. The file in use stays, and so
-    /// does a file whose end is not whole, with all after it.
+    /// Removes the files whose last record is older than `age`, the oldest first; returns how many. The file in use stays, and so does
+    /// a file that is not as it was written, with all after it.
     ///
     /// # Errors
     /// A record cannot be written, or a file not removed.
@@ -28,12 +31,14 @@ impl Audit {
         let numbers = self.numbers();
         let numbers = numbers.map_err(|source| self.error("list", source))?;
         let mut removed = 0;
+        let mut before = None;
         for pair in numbers.windows(2).take(PRUNED_MAX) {
             let number = pair[0];
-            let old = self.last_if_old(number, age);
+            let old = self.last_if_old(&numbers, (number, pair[1]), before, age);
             let Some((seq, hash)) = old.map_err(|source| self.error("read a file", source))? else {
                 break;
             };
+            before = Some(hash);
             self.note(&Record::pruned(number, seq, &hash))?;
             if !self.is_before_end(number) {
                 break;
@@ -48,32 +53,68 @@ impl Audit {
         Ok(removed)
     }
 
-    /// Number and hash of the last record of a file to which nothing was added for `age`.
-    fn last_if_old(&self, number: u64, age: Duration) -> io::Result<Option<(u64, Digest)>> {
-        let file = match self.existing(number) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            file => file?,
+    /// Number and hash of the last record of the first of two files, if it is older than `age`, and the files are whole and follow each
+    /// other; `before` is the hash before the first, if that is known already.
+    fn last_if_old(
+        &self,
+        numbers: &[u64],
+        (number, next): (u64, u64),
+        before: Option<Digest>,
+        age: Duration,
+    ) -> io::Result<Option<(u64, Digest)>> {
+        let Some(text) = self.text(number)? else {
+            return Ok(None);
         };
-        let metadata = file.metadata()?;
-        let since = SystemTime::now().duration_since(metadata.modified()?);
-        if since.is_ok_and(|since| since >= age) {
-            last_record(&file, metadata.len())
-        } else {
-            Ok(None)
+        let Some(last) = text.lines().next_back() else {
+            return Ok(None);
+        };
+        let written =
+            chain::time(last.as_bytes()).map(|seconds| UNIX_EPOCH + Duration::from_secs(seconds));
+        let since = written.and_then(|written| SystemTime::now().duration_since(written).ok());
+        if next != number + 1 || since.is_none_or(|since| since < age) {
+            return Ok(None);
         }
+        let before = match before {
+            None if number == 1 => Some(chain::START),
+            None => self.removed_end(numbers, number - 1)?,
+            known => known,
+        };
+        let follow = |hash: Digest, line: &str| chain::check(hash, line.as_bytes()).ok();
+        let end = before.and_then(|before| text.lines().try_fold(before, follow));
+        let next = self.text(next)?.unwrap_or_default();
+        let end = end.filter(|end| {
+            next.lines()
+                .next()
+                .is_none_or(|first| follow(*end, first).is_some())
+        });
+        Ok(end.and_then(|end| Some((chain::number(last.as_bytes())?, end))))
     }
-}
 
-/// Number and hash of the last record of a file of so many bytes, as they stand in it; `None` if it does not end with a whole one.
-fn last_record(file: &File, bytes: u64) -> io::Result<Option<(u64, Digest)>> {
-    let begin = bytes.saturating_sub(chain::RECORD_MAX as u64);
-    let mut tail = vec![0; usize::try_from(bytes - begin).unwrap_or_default()];
-    file.read_exact_at(&mut tail, begin)?;
-    let Some(whole) = tail.strip_suffix(b"\n") else {
-        return Ok(None);
-    };
-    let line = whole.rsplit(|byte| *byte == b'\n').next();
-    Ok(line.and_then(|line| Some((chain::number(line)?, chain::hash(line)?))))
+    /// The hash of the last record of a file that was removed, as a record says.
+    fn removed_end(&self, numbers: &[u64], file: u64) -> io::Result<Option<Digest>> {
+        let mark = format!("\"kind\":\"pruned\",\"file\":{file},");
+        for number in numbers.iter().rev() {
+            let text = self.text(*number)?.unwrap_or_default();
+            let record = text.lines().rfind(|line| line.contains(&mark));
+            if let Some(record) = record {
+                let hash = record.split("\"last_hash\":\"").nth(1);
+                let hash = hash.and_then(|hash| hash.split('"').next());
+                return Ok(hash.and_then(|hash| hash.parse().ok()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The whole text of a file; `None` if it is not there, is too long, or does not end with a record.
+    fn text(&self, number: u64) -> io::Result<Option<String>> {
+        let mut text = Vec::new();
+        match self.existing(number) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            file => file?.take(TEXT_MAX + 1).read_to_end(&mut text)?,
+        };
+        let text = String::from_utf8(text).ok();
+        Ok(text.filter(|text| text.ends_with('\n') && text.len() as u64 <= TEXT_MAX))
+    }
 }
 
 #[cfg(test)]
@@ -85,23 +126,21 @@ mod tests {
 
     const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-    /// An audit of three files, with two records in each, the first two of them written so long ago.
+    /// An audit of three files, with two records in each, the first two of them written so long ago, as their records say.
     fn audit(ages: [Duration; 2]) -> (tempfile::TempDir, PathBuf, Audit) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("audit");
         let mut audit = Audit::open(&path, vec![]).unwrap();
-        for (index, age) in [Some(ages[0]), Some(ages[1]), None].into_iter().enumerate() {
-            audit.append(&Record::fault(ErrorKind::Protocol)).unwrap();
-            audit.append(&Record::fault(ErrorKind::Protocol)).unwrap();
-            let number = index as u64 + 1;
-            let Some(age) = age else { continue };
-            let file = fs::OpenOptions::new()
-                .write(true)
-                .open(path.join(chain::file_name(number)))
-                .unwrap();
-            file.set_modified(SystemTime::now() - age).unwrap();
-            audit.go_on_in(number + 1).unwrap();
+        let fault = || Record::fault(ErrorKind::Protocol);
+        for (index, age) in [ages[0], ages[1], Duration::ZERO].into_iter().enumerate() {
+            audit.set_back(age);
+            audit.append(&fault()).unwrap();
+            audit.append(&fault()).unwrap();
+            if index < 2 {
+                audit.go_on_in(index as u64 + 2).unwrap();
+            }
         }
+        audit.set_back(Duration::ZERO);
         (folder, path, audit)
     }
 
@@ -134,11 +173,38 @@ mod tests {
     }
 
     #[test]
-    fn a_young_or_spoilt_file_keeps_all_after_it() {
+    fn a_young_file_and_what_is_not_as_it_was_written_stay() {
         let (_folder, path, mut audit) = audit([DAY, DAY * 9]);
+        assert_eq!(audit.prune(DAY * 2).unwrap(), 0, "the first is young");
+        // The file's own time, which anybody sets, says nothing.
+        let file = fs::OpenOptions::new()
+            .write(true)
+            .open(path.join(chain::file_name(1)))
+            .unwrap();
+        file.set_modified(SystemTime::now() - DAY * 500).unwrap();
         assert_eq!(audit.prune(DAY * 2).unwrap(), 0);
-        fs::write(path.join(chain::file_name(1)), "{\"seq\":1}\n").unwrap();
-        assert_eq!(audit.prune(Duration::ZERO).unwrap(), 0);
-        assert_eq!(files(&path), [1, 2, 3]);
+        let whole: Vec<String> = (1..=2)
+            .map(|number| fs::read_to_string(path.join(chain::file_name(number))).unwrap())
+            .collect();
+        let first = path.join(chain::file_name(1));
+        let second = path.join(chain::file_name(2));
+        let edited = whole[0].replacen("protocol", "internal", 1);
+        let cut = format!("{}\n", whole[0].lines().next().unwrap());
+        for text in [&edited, &cut, &String::new()] {
+            fs::write(&first, text).unwrap();
+            assert_eq!(audit.prune(DAY / 2).unwrap(), 0, "{text}");
+        }
+        fs::remove_file(&first).unwrap();
+        assert_eq!(
+            audit.prune(DAY / 2).unwrap(),
+            0,
+            "no record says that it is gone"
+        );
+        fs::write(&first, &whole[0]).unwrap();
+        fs::remove_file(&second).unwrap();
+        assert_eq!(audit.prune(DAY / 2).unwrap(), 0, "one in the middle");
+        fs::write(&second, &whole[1]).unwrap();
+        assert_eq!(audit.prune(DAY / 2).unwrap(), 2);
+        assert_eq!(files(&path), [3]);
     }
 }

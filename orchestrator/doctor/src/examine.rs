@@ -128,6 +128,7 @@ fn print_json(mut report: Value, support: Option<Value>) -> Result<(), Failed> {
     let Some(support) = support else {
         return print::json(&report);
     };
+    report = support::without_texts(report);
     report["support"] = support;
     print::json(&support::without_home(report))
 }

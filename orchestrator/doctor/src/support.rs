@@ -106,8 +106,36 @@ fn policies_of(files: &Files) -> Value {
             .iter()
             .map(|source| json!({ "name": source.name, "bytes": source.text.len() }))
             .collect(),
-        Err(error) => json!({ "error": error.to_string() }),
+        // Its text quotes the file.
+        Err(_) => json!({ "error": "a file cannot be used" }),
     }
+}
+
+/// The doctor's report without texts that quote a policy file or name files of a project.
+pub fn without_texts(mut report: Value) -> Value {
+    if let Some(session) = report["session"].as_object_mut() {
+        for name in ["notices", "found"] {
+            if let Some(list) = session.get_mut(name) {
+                *list = json!(list.as_array().map_or(0, Vec::len));
+            }
+        }
+        if let Some(error) = session.get_mut("error") {
+            error["message"] = Value::Null;
+        }
+    }
+    for check in report["checks"].as_array_mut().into_iter().flatten() {
+        let id = check["id"].as_str().unwrap_or_default();
+        if ["session/", "found/", "network/"]
+            .iter()
+            .any(|kind| id.starts_with(kind))
+        {
+            check["text"] = Value::Null;
+        }
+    }
+    for name in ["network", "policyNotes"] {
+        report[name] = Value::Null;
+    }
+    report
 }
 
 /// Names of set variables that change what we do.

@@ -7,8 +7,8 @@ use broker_protocol::ConnectionReport;
 use policies::network;
 use std::rc::Rc;
 
-/// Listens to the connections of a newly opened session, if its cells have a network: with the hosts that the executor named, and with
-/// further hosts if calls may have `leases`.
+/// Listens to the connections of a newly opened session, to the hosts that the executor named, to further ones if calls may have
+/// `leases`, and to ports, with which a session may have no hosts.
 ///
 /// # Errors
 /// The executor's lists are malformed.
@@ -18,11 +18,10 @@ pub(crate) fn listen(
     connection: &Connection,
     leases: bool,
 ) -> Result<(), ExecutorError> {
-    let Some(lists) = &connection.opened().network else {
-        return Ok(());
-    };
-    let policy = network::from_lists(lists)
-        .map_err(|_| ExecutorError::Protocol("a malformed list of hosts"))?;
+    let lists = connection.opened().network.as_ref();
+    let policy = lists.map(network::from_lists).transpose();
+    let policy = policy.map_err(|_| ExecutorError::Protocol("a malformed list of hosts"))?;
+    let policy = policy.unwrap_or_default();
     let (hub, refused) = (hub.clone(), refused.clone());
     connection.hear_connections(move |report| {
         refused.hear(report, || {

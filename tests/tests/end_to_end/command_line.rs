@@ -541,9 +541,26 @@ fn a_bundle_for_a_bug_report_has_no_contents() {
     );
     // Only what is for somebody else has it.
     let own: Value = serde_json::from_str(&doctor("--json")).unwrap();
-    assert_eq!(
-        (&own["support"], &own["checks"]),
-        (&Value::Null, &bundle["checks"])
+    assert_eq!(own["support"], Value::Null);
+    // The message about a wrong file quotes it.
+    let wrong = "version = 1\n[credential.x]\nfrom = 'a-secret-value'\npreset = 'github'\n";
+    world.write(&config.join("lazaret/policy.toml"), wrong);
+    let mut command = world.program("lazaret");
+    command.env("XDG_CONFIG_HOME", &config);
+    let own = run(command.args(["doctor", "--json"]), LIMIT);
+    assert!(
+        own.text().contains("a-secret-value"),
+        "the control: {}",
+        own.text()
+    );
+    let mut command = world.program("lazaret");
+    command.env("XDG_CONFIG_HOME", &config);
+    let bundle = run(command.args(["doctor", "--support-bundle"]), LIMIT);
+    assert!(bundle.text().contains("\"support\""), "{}", bundle.text());
+    assert!(
+        !bundle.text().contains("a-secret-value"),
+        "{}",
+        bundle.text()
     );
 }
 

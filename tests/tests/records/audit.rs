@@ -1,6 +1,7 @@
 //! The audit records a call before its answer, where no cell can reach it, and nothing runs without it.
 
 use super::written::{audit_of, of_kind, records, verify, whole};
+use broker_protocol::chain;
 use broker_protocol::{
     ErrorKind, FileRead, FromBroker, Outcome, Request, ToBroker, Zone, ZonePath,
 };
@@ -13,7 +14,6 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, SystemTime};
 
 fn read(path: &str) -> Request {
     let path = ZonePath::new(Zone::Project, path).unwrap();
@@ -517,21 +517,31 @@ fn an_export_ends_where_the_chain_is_not_whole() {
     }
 }
 
-/// A session in an older file than the next one, written so long ago.
-fn one_session_long_ago(world: &World, days: u32) {
+/// A session in an older file than the next one, written so long ago as its records say.
+fn one_session_long_ago(world: &World, days: u64) {
     world.in_cell("true").success();
     let directory = audit_of(world);
     assert!(process::until(LIMIT, || whole(world) == 4));
-    let head = fs::read_to_string(directory.join("head")).unwrap();
-    let fields: Vec<&str> = head.split_whitespace().collect();
-    let next = format!("{} {:020} {:020} {}\n", fields[0], 2, 0, fields[3]);
-    fs::write(directory.join("head"), next).unwrap();
-    let file = fs::File::options()
-        .write(true)
-        .open(directory.join("audit-000001.jsonl"))
-        .unwrap();
-    let age = Duration::from_secs(24 * 60 * 60) * days;
-    file.set_modified(SystemTime::now() - age).unwrap();
+    let first = directory.join("audit-000001.jsonl");
+    let (mut hash, mut chain) = (chain::START, Vec::new());
+    for line in fs::read_to_string(&first).unwrap().lines() {
+        let (record, _) = line.rsplit_once(",\"hash\":").unwrap();
+        let (seq, rest) = record.split_once(",\"ts\":").unwrap();
+        let (seconds, rest) = rest.split_once('.').unwrap();
+        let seconds = seconds.parse::<u64>().unwrap() - days * 24 * 60 * 60;
+        let mut record = format!("{seq},\"ts\":{seconds}.{rest}}}").into_bytes();
+        hash = chain::seal(hash, &mut record);
+        chain.append(&mut record);
+    }
+    fs::write(&first, chain).unwrap();
+    let head = fs::read(directory.join("head")).unwrap();
+    let head = chain::Head {
+        file: 2,
+        bytes: 0,
+        hash,
+        ..chain::Head::decode(&head).unwrap()
+    };
+    fs::write(directory.join("head"), head.encode()).unwrap();
 }
 
 fn gc(world: &World, options: &[&str]) -> Value {
@@ -582,7 +592,14 @@ fn a_file_that_is_removed_by_hand_is_missed() {
     let world = World::new(Place::any());
     one_session_long_ago(&world, 30);
     world.in_cell("true").success();
+    // Not its own time, which anybody sets, is its age.
+    let second = fs::File::options()
+        .write(true)
+        .open(audit_of(&world).join("audit-000002.jsonl"))
+        .unwrap();
+    second.set_modified(std::time::UNIX_EPOCH).unwrap();
     fs::remove_file(audit_of(&world).join("audit-000001.jsonl")).unwrap();
+    assert_eq!(gc(&world, &["--audit-days", "1"])["auditFiles"], 0);
     let report = verify(&world);
     assert_eq!(report.code(), 1);
     assert!(

@@ -77,6 +77,11 @@ impl Exchange {
         let decision = self.decide(&head)?;
         let is_upgrade = self.is_upgrade(&head, &decision)?;
         self.prepare(&mut head, is_upgrade)?;
+        let is_alone = !is_upgrade && !body.is_end_stream() && self.must_be_last();
+        if is_alone {
+            head.headers
+                .insert(CONNECTION, HeaderValue::from_static("close"));
+        }
         let attached = match decision.attach {
             Some(attachment) => Some(self.attached(attachment, &head.method).await?),
             None => None,
@@ -89,7 +94,13 @@ impl Exchange {
             return self.upgrade(response, program, (credential, &method), is_upgrade);
         }
         self.is_upgrading.set(false);
-        self.searched(response, credential, &method)
+        self.searched(response, (credential, &method), is_alone)
+    }
+
+    /// Whether a request with a body must be the last of its connection: a server that does not read the body of a `GET`, say, takes it
+    /// for the next request, which no rule has judged.
+    fn must_be_last(&self) -> bool {
+        !self.host.rules.is_empty() && self.upstream.protocol() == Protocol::Http1
     }
 
     fn at(&self) -> (&str, u16) {
@@ -269,8 +280,8 @@ impl Exchange {
     fn searched(
         &self,
         response: Response<Incoming>,
-        credential: Option<u16>,
-        method: &Method,
+        (credential, method): (Option<u16>, &Method),
+        is_alone: bool,
     ) -> Result<Response<Answer>, Refusal> {
         let (mut head, body) = response.into_parts();
         if let Some(credential) = credential
@@ -283,7 +294,7 @@ impl Exchange {
                 place: self.host.place(),
             });
         }
-        let is_last = lists_close(&head.headers);
+        let is_last = is_alone || lists_close(&head.headers);
         self.clean(&mut head);
         if is_last {
             head.headers
