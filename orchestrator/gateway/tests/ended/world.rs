@@ -207,7 +207,7 @@ pub fn local(test: impl Future<Output = ()>) {
         .build()
         .unwrap();
     let test = async {
-        tokio::time::timeout(Duration::from_secs(60), test)
+        tokio::time::timeout(Duration::from_secs(300), test)
             .await
             .expect("the test hangs");
     };
