@@ -5,7 +5,8 @@ use super::limits::Times;
 use broker_protocol::gateway::{CredentialReport, CredentialVerdict, FromGateway};
 use broker_protocol::{ConnectionReport, ConnectionVerdict};
 use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
+use std::hash::Hash;
 use std::rc::Rc;
 use tokio::task::spawn_local;
 use tokio::time::sleep;
@@ -35,11 +36,48 @@ struct Kind {
     method: &'static str,
     verdict: CredentialVerdict,
 }
+
+/// Every kind that was reported, with how often it has come since.
+struct Tally<K>(RefCell<HashMap<K, u32>>);
+
+impl<K: Clone + Eq + Hash> Tally<K> {
+    fn new() -> Self {
+        Self(RefCell::default())
+    }
+
+    /// Whether nothing of this kind was reported before; otherwise it is counted.
+    fn is_first(&self, kind: &K) -> bool {
+        let mut counts = self.0.borrow_mut();
+        match counts.get_mut(kind) {
+            Some(count) => {
+                *count = count.saturating_add(1);
+                false
+            }
+            None => {
+                counts.insert(kind.clone(), 0);
+                true
+            }
+        }
+    }
+
+    /// Whether there are so many other kinds that this one has no room.
+    fn is_full_for(&self, kind: &K, most: usize) -> bool {
+        let counts = self.0.borrow();
+        counts.len() >= most && !counts.contains_key(kind)
+    }
+
+    /// Takes what was counted since.
+    fn take(&self) -> Vec<(K, u32)> {
+        let mut counts = self.0.borrow_mut();
+        let counted = counts.iter_mut().filter(|(_, count)| **count > 0);
+        let take = |(kind, count): (&K, &mut u32)| (kind.clone(), std::mem::take(count));
+        counted.map(take).collect()
+    }
+}
+
 pub struct Reports {
-    counts: RefCell<HashMap<Kind, u32>>,
-    seen: RefCell<HashSet<Kind>>,
-    refused: RefCell<HashMap<Refused, u32>>,
-    seen_refused: RefCell<HashSet<Refused>>,
+    uses: Tally<Kind>,
+    refused: Tally<Refused>,
     /// Whether what is counted will be reported.
     is_pending: Cell<bool>,
     times: Times,
@@ -49,10 +87,8 @@ pub struct Reports {
 impl Reports {
     pub fn new(times: Times, tell: Rc<dyn Fn(FromGateway)>) -> Rc<Self> {
         Rc::new(Self {
-            counts: RefCell::default(),
-            seen: RefCell::default(),
-            refused: RefCell::default(),
-            seen_refused: RefCell::default(),
+            uses: Tally::new(),
+            refused: Tally::new(),
             is_pending: Cell::new(false),
             times,
             tell,
@@ -76,12 +112,9 @@ impl Reports {
             method,
             verdict,
         };
-        if self.seen.borrow_mut().insert(kind.clone()) {
+        if self.uses.is_first(&kind) {
             return self.send(kind, 1);
         }
-        let mut counts = self.counts.borrow_mut();
-        let count = counts.entry(kind).or_default();
-        *count = count.saturating_add(1);
         self.report_later();
     }
 
@@ -92,22 +125,18 @@ impl Reports {
         verdict: ConnectionVerdict,
         why: &str,
     ) {
-        let mut seen = self.seen_refused.borrow_mut();
         let mut refused = Refused {
             host: host.to_owned(),
             port,
             verdict,
             why: why.to_owned(),
         };
-        if seen.len() >= REFUSALS_MAX && !seen.contains(&refused) {
+        if self.refused.is_full_for(&refused, REFUSALS_MAX) {
             refused.why = "further requests were refused".to_owned();
         }
-        if seen.insert(refused.clone()) {
+        if self.refused.is_first(&refused) {
             return self.send_refused(refused, 1);
         }
-        let mut counts = self.refused.borrow_mut();
-        let count = counts.entry(refused).or_default();
-        *count = count.saturating_add(1);
         self.report_later();
     }
 
@@ -125,7 +154,7 @@ impl Reports {
     /// Reports all that was counted.
     pub fn flush(&self) {
         self.is_pending.set(false);
-        for (kind, count) in self.counts.take() {
+        for (kind, count) in self.uses.take() {
             self.send(kind, count);
         }
         for (refused, count) in self.refused.take() {

@@ -39,38 +39,39 @@ impl Rules {
                 match rule.action {
                     RuleAction::Allow if wanted.is_allowed_by(rule) => return Ok(()),
                     RuleAction::Deny if wanted.is_denied_by(rule) => {
-                        return Err(refusal(wanted, rule, true));
+                        return Err(denied(wanted, rule));
                     }
                     RuleAction::Allow | RuleAction::Deny => {}
                 }
             }
             // A list without a rule for the host is none of these.
             list.first()
-                .map_or(Ok(()), |first| Err(refusal(wanted, first, false)))
+                .map_or(Ok(()), |first| Err(without_rule(wanted, first)))
         })
     }
 }
 
-fn refusal(wanted: &Wanted, rule: &RequestRule, is_denied: bool) -> Refusal {
-    let place = wanted.place.to_owned();
-    let method = wanted.method().chars().take(SHOWN).collect();
-    let path = wanted.path.chars().take(SHOWN).collect();
-    let at = rule.name.clone();
-    match is_denied {
-        true => Refusal::Denied {
-            place,
-            method,
-            path,
-            at,
-            why: rule.why.clone(),
-        },
-        false => Refusal::NoRule {
-            place,
-            method,
-            path,
-            at,
-        },
+fn denied(wanted: &Wanted, rule: &RequestRule) -> Refusal {
+    Refusal::Denied {
+        place: wanted.place.to_owned(),
+        method: beginning(wanted.method()),
+        path: beginning(wanted.path),
+        at: rule.name.clone(),
+        why: rule.why.clone(),
     }
+}
+
+fn without_rule(wanted: &Wanted, first: &RequestRule) -> Refusal {
+    Refusal::NoRule {
+        place: wanted.place.to_owned(),
+        method: beginning(wanted.method()),
+        path: beginning(wanted.path),
+        at: first.name.clone(),
+    }
+}
+
+fn beginning(text: &str) -> String {
+    text.chars().take(SHOWN).collect()
 }
 
 #[cfg(test)]
