@@ -124,11 +124,11 @@ impl FrontEnd for Doctor {
 }
 
 /// Prints the report; with what a bug report needs, it is for somebody else.
-fn print_json(mut report: Value, support: Option<Value>) -> Result<(), Failed> {
+fn print_json(report: Value, support: Option<Value>) -> Result<(), Failed> {
     let Some(support) = support else {
         return print::json(&report);
     };
-    report = support::without_texts(report);
+    let mut report = support::for_others(&report);
     report["support"] = support;
     print::json(&support::without_home(report))
 }

@@ -111,31 +111,40 @@ fn policies_of(files: &Files) -> Value {
     }
 }
 
-/// The doctor's report without texts that quote a policy file or name files of a project.
-pub fn without_texts(mut report: Value) -> Value {
-    if let Some(session) = report["session"].as_object_mut() {
-        for name in ["notices", "found"] {
-            if let Some(list) = session.get_mut(name) {
-                *list = json!(list.as_array().map_or(0, Vec::len));
-            }
-        }
-        if let Some(error) = session.get_mut("error") {
-            error["message"] = Value::Null;
-        }
-    }
-    for check in report["checks"].as_array_mut().into_iter().flatten() {
-        let id = check["id"].as_str().unwrap_or_default();
-        if ["session/", "found/", "network/"]
-            .iter()
-            .any(|kind| id.starts_with(kind))
-        {
-            check["text"] = Value::Null;
-        }
-    }
-    for name in ["network", "policyNotes"] {
-        report[name] = Value::Null;
-    }
-    report
+/// Of the doctor's report what is for others: no text that may quote a policy file or name a file of a project.
+pub fn for_others(report: &Value) -> Value {
+    let session = &report["session"];
+    let length = |name: &str| session[name].as_array().map(Vec::len);
+    let checks = report["checks"].as_array();
+    json!({
+        "kernel": report["kernel"],
+        "landlockAbi": report["landlockAbi"],
+        "tier": report["tier"],
+        "layers": report["layers"],
+        "orchestrator": report["orchestrator"],
+        "hints": report["hints"],
+        "session": {
+            "ok": session["ok"],
+            "project": session["project"],
+            "central": session["central"],
+            "profile": session["profile"],
+            "policy": session["policy"],
+            "tier": session["tier"],
+            "notices": length("notices"),
+            "found": length("found"),
+            "error": session["error"]["kind"],
+        },
+        "checks": checks.map(|checks| checks.iter().map(check_for_others).collect::<Vec<_>>()),
+    })
+}
+
+fn check_for_others(check: &Value) -> Value {
+    let id = check["id"].as_str().unwrap_or_default();
+    let is_of_machine = ["layer/", "lazaret/", "host/"]
+        .iter()
+        .any(|kind| id.starts_with(kind));
+    let text = is_of_machine.then_some(&check["text"]);
+    json!({ "id": id, "state": check["state"], "text": text })
 }
 
 /// Names of set variables that change what we do.
