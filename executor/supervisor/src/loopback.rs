@@ -411,24 +411,19 @@ impl Loopback {
 
     /// A listener of the cell, held open as long as the descriptor lives.
     fn listener(&mut self, families: Families, port: u16) -> Option<((Ipv4Addr, u16), OwnedFd)> {
+        let mut of_port = self.bound.iter().filter(|bound| bound.at.1 == port);
         // A copy keeps a listener open that its program has closed. The kernel would share connections out to it, if others have
         // its port too.
-        if self
-            .bound
-            .iter()
-            .any(|bound| bound.at.1 == port && bound.copy.is_some())
-        {
+        let is_copied = of_port.any(|bound| bound.copy.is_some());
+        if is_copied {
             self.find_all();
-        }
-        if let Some(found) = self.take(families, port) {
+        } else if let Some(found) = self.take(families, port) {
             return Some(found);
-        }
-        // Another process may have it by now.
-        let known = self.bound.iter().any(|bound| bound.at.1 == port);
-        if known {
+        } else if self.bound.iter().any(|bound| bound.at.1 == port) {
+            // Another process may have it by now.
             self.find_all();
         }
-        self.take(families, port).filter(|_| known)
+        self.take(families, port)
     }
 
     fn take(&self, families: Families, port: u16) -> Option<((Ipv4Addr, u16), OwnedFd)> {
