@@ -57,15 +57,7 @@ pub enum ChainError {
     Hash,
 }
 
-/// The hash that a record, without its line end, says it has.
-pub fn hash(line: &[u8]) -> Option<Digest> {
-    let rest = line.strip_suffix(AFTER_HASH)?;
-    let (rest, digits) = rest.split_at_checked(rest.len().checked_sub(HASH_DIGITS)?)?;
-    rest.strip_suffix(BEFORE_HASH)?;
-    std::str::from_utf8(digits).ok()?.parse().ok()
-}
-
-/// The number that a record says it has.
+/// The number that a record, without its line end, says it has.
 pub fn number(line: &[u8]) -> Option<u64> {
     let digits = line.strip_prefix(b"{\"seq\":")?;
     let end = digits.iter().position(|byte| !byte.is_ascii_digit())?;

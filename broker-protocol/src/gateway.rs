@@ -146,7 +146,7 @@ pub struct RequestRule {
     pub name: String,
 }
 
-/// What happens to a request that a rule fits.
+/// The end of a request that a rule fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RuleAction {
     Allow,

@@ -12,7 +12,7 @@ use broker_protocol::Digest;
 use broker_protocol::chain;
 use nix::errno::Errno;
 use nix::unistd::{UnlinkatFlags, unlinkat};
-use std::io::{self, Read};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::os::fd::AsFd;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -34,8 +34,12 @@ impl Audit {
         let mut before = None;
         for pair in numbers.windows(2).take(PRUNED_MAX) {
             let number = pair[0];
-            let old = self.last_if_old(&numbers, (number, pair[1]), before, age);
-            let Some((seq, hash)) = old.map_err(|source| self.error("read a file", source))? else {
+            let end = match pair[1] == number + 1 {
+                true => self.end_if_old(&numbers, number, before, age),
+                false => Ok(None),
+            };
+            let end = end.map_err(|source| self.error("read a file", source))?;
+            let Some((seq, hash)) = end else {
                 break;
             };
             before = Some(hash);
@@ -53,41 +57,79 @@ impl Audit {
         Ok(removed)
     }
 
-    /// Number and hash of the last record of the first of two files, if it is older than `age`, and the files are whole and follow each
-    /// other; `before` is the hash before the first, if that is known already.
-    fn last_if_old(
+    /// Number and hash of the last record of a file that is old, whole and followed by the next; `before` is the hash before its first
+    /// record, if that is known already. Mostly the file is too young, and no more is read than its end.
+    fn end_if_old(
         &self,
         numbers: &[u64],
-        (number, next): (u64, u64),
+        number: u64,
         before: Option<Digest>,
         age: Duration,
     ) -> io::Result<Option<(u64, Digest)>> {
-        let Some(text) = self.text(number)? else {
-            return Ok(None);
-        };
-        let Some(last) = text.lines().next_back() else {
-            return Ok(None);
-        };
-        let written =
-            chain::time(last.as_bytes()).map(|seconds| UNIX_EPOCH + Duration::from_secs(seconds));
-        let since = written.and_then(|written| SystemTime::now().duration_since(written).ok());
-        if next != number + 1 || since.is_none_or(|since| since < age) {
-            return Ok(None);
+        match self.is_old(number, age)? {
+            true => self.verified_end(numbers, number, before),
+            false => Ok(None),
         }
+    }
+
+    /// Whether the last record of a file was written so long ago, as it says.
+    fn is_old(&self, number: u64, age: Duration) -> io::Result<bool> {
+        let Some(last) = self.last_line(number)? else {
+            return Ok(false);
+        };
+        let written = chain::time(&last).map(|seconds| UNIX_EPOCH + Duration::from_secs(seconds));
+        let since = written.and_then(|written| SystemTime::now().duration_since(written).ok());
+        Ok(since.is_some_and(|since| since >= age))
+    }
+
+    /// The same, however old the file is.
+    fn verified_end(
+        &self,
+        numbers: &[u64],
+        number: u64,
+        before: Option<Digest>,
+    ) -> io::Result<Option<(u64, Digest)>> {
         let before = match before {
             None if number == 1 => Some(chain::START),
             None => self.removed_end(numbers, number - 1)?,
             known => known,
         };
-        let follow = |hash: Digest, line: &str| chain::check(hash, line.as_bytes()).ok();
-        let end = before.and_then(|before| text.lines().try_fold(before, follow));
-        let next = self.text(next)?.unwrap_or_default();
-        let end = end.filter(|end| {
-            next.lines()
-                .next()
-                .is_none_or(|first| follow(*end, first).is_some())
-        });
-        Ok(end.and_then(|end| Some((chain::number(last.as_bytes())?, end))))
+        let (Some(before), Some(text)) = (before, self.text(number)?) else {
+            return Ok(None);
+        };
+        let mut lines = text.lines();
+        let follow = |hash: Digest, line: &[u8]| chain::check(hash, line).ok();
+        let end = lines.try_fold(before, |hash, line| follow(hash, line.as_bytes()));
+        let last = text.lines().next_back();
+        let seq = last.and_then(|line| chain::number(line.as_bytes()));
+        let next = self.first_line(number + 1)?;
+        let is_followed = |end: &Digest| next.is_none_or(|first| follow(*end, &first).is_some());
+        Ok(seq.zip(end.filter(is_followed)))
+    }
+
+    /// The first record of a file; `None` if it has none.
+    fn first_line(&self, number: u64) -> io::Result<Option<Vec<u8>>> {
+        let mut head = Vec::new();
+        let file = self.existing(number)?;
+        file.take(chain::RECORD_MAX as u64).read_to_end(&mut head)?;
+        let line = head.split(|byte| *byte == b'\n').next();
+        Ok(line.filter(|line| !line.is_empty()).map(<[u8]>::to_vec))
+    }
+
+    /// The last record of a file; `None` if it does not end with one, or is not there.
+    fn last_line(&self, number: u64) -> io::Result<Option<Vec<u8>>> {
+        let file = match self.existing(number) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            file => file?,
+        };
+        let bytes = file.metadata()?.len();
+        let begin = bytes.saturating_sub(chain::RECORD_MAX as u64);
+        let mut tail = Vec::new();
+        (&file).seek(SeekFrom::Start(begin))?;
+        file.take(bytes - begin).read_to_end(&mut tail)?;
+        let whole = tail.strip_suffix(b"\n");
+        let line = whole.and_then(|whole| whole.rsplit(|byte| *byte == b'\n').next());
+        Ok(line.map(<[u8]>::to_vec))
     }
 
     /// The hash of the last record of a file that was removed, as a record says.
@@ -162,10 +204,10 @@ mod tests {
         assert_eq!(files(&path), [2, 3]);
         let text = fs::read_to_string(path.join(chain::file_name(3))).unwrap();
         let record: serde_json::Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
-        let hash = chain::hash(last.as_bytes()).unwrap().to_string();
+        let last: serde_json::Value = serde_json::from_str(last).unwrap();
         assert_eq!(record["kind"], "pruned");
         assert_eq!((&record["file"], &record["last"]), (&1.into(), &2.into()));
-        assert_eq!(record["last_hash"], hash);
+        assert_eq!(record["last_hash"], last["hash"]);
         assert_eq!(audit.prune(DAY * 3).unwrap(), 0);
         assert_eq!(audit.prune(DAY).unwrap(), 1);
         assert_eq!(audit.prune(Duration::ZERO).unwrap(), 0, "the file in use");

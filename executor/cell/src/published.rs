@@ -44,7 +44,7 @@ impl PublishedPorts {
     }
 }
 
-/// What the gateway wants of the session.
+/// A message of the gateway.
 pub enum Heard {
     /// A connection to a published port, with where the answer goes and the gateway's own socket.
     Connection(Request, [OwnedFd; 2]),

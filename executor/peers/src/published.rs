@@ -28,7 +28,7 @@ pub enum PublishError {
     Relay,
 }
 
-/// What a person can do about it.
+/// Advice to the person who started the session.
 fn advice(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::AddrInUse => "end what listens there, or name another",

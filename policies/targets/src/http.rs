@@ -109,7 +109,7 @@ impl TryFrom<String> for RulePath {
     }
 }
 
-/// What happens to a request that fits.
+/// The end of a request that fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Action(RuleAction);
 
