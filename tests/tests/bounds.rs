@@ -237,6 +237,32 @@ fn what_the_user_changes_between_calls_stays(place: Place) {
     session.call("file_list", json!({"path": "."})).success();
 }
 
+place_test!(a_link_in_place_of_lazarets_own_files_ends_no_session);
+fn a_link_in_place_of_lazarets_own_files_ends_no_session(place: Place) {
+    for name in ["state", "outputs"] {
+        let world = World::new(place);
+        let link = format!("cd {}; rm -rf {name}; ln -s /etc {name}", central(&world));
+        world.in_cell(&link).success();
+        assert!(
+            world.central.join(name).is_symlink(),
+            "the control of {name}"
+        );
+        // One violation ends the session.
+        let mut session = Session::start(world.lazaret("session").args(["--max-violations", "1"]));
+        for (tool, input) in [
+            ("todo_read", json!({})),
+            ("memory", json!({"action": "list"})),
+            ("bash", json!({"command": "seq 100000"})),
+            ("file_write", json!({"path": "f", "content": "x"})),
+        ] {
+            let answer = session.call(tool, input);
+            let violation = answer.result["error"]["kind"] == "violation";
+            assert!(!violation, "{name}: {}", answer.result);
+        }
+        assert_eq!(session.bash("echo still here").text(), "still here\n");
+    }
+}
+
 place_test!(many_names_in_the_central_root_open_a_session);
 /// A hundred thousand here; the bounds themselves are tested where they are.
 fn many_names_in_the_central_root_open_a_session(place: Place) {

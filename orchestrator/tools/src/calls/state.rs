@@ -2,7 +2,7 @@
 
 use super::toolbox::Toolbox;
 use crate::state::StateCommand;
-use broker_protocol::{ErrorKind, Failed, FileReply, Request, State, StateChange};
+use broker_protocol::{ErrorKind, Failed, FileReply, Request, State, StateChange, StateTool};
 use orchestrator_results::metadata::{Details, Metadata};
 use orchestrator_results::result::ToolResult;
 use orchestrator_session::Work;
@@ -23,7 +23,7 @@ pub(crate) async fn run(toolbox: &Toolbox, work: Work<'_>, command: &StateComman
             }
             Ok(_) => (Some(Vec::new()), None),
             Err(result) if is(&result, ErrorKind::NotFound) => (None, None),
-            Err(result) => return *result,
+            Err(result) => return without_blame(tool, *result),
         };
         let effect = match command.apply(file.as_deref()) {
             Ok(effect) => effect,
@@ -47,10 +47,29 @@ pub(crate) async fn run(toolbox: &Toolbox, work: Work<'_>, command: &StateComman
             Ok((_, request)) => return with_request(done, &request),
             // Another session has changed it in between.
             Err(result) if is(&result, ErrorKind::InvalidInput) => {}
-            Err(result) => return *result,
+            Err(result) => return without_blame(tool, *result),
         }
     }
     let message = format!("other programs kept changing {}; try again", tool.file());
+    ToolResult::failed(
+        tool.name(),
+        Failed {
+            kind: ErrorKind::Io,
+            message,
+        },
+    )
+}
+
+/// The path is Lazaret's own: a link that a command has put there is no violation of whoever calls the tool, and ends no session.
+fn without_blame(tool: StateTool, result: ToolResult) -> ToolResult {
+    if !is(&result, ErrorKind::Violation) {
+        return result;
+    }
+    let message = format!(
+        "{} of the central root is behind a link that leads out of it; a command has made this link: remove it, then call {} again",
+        tool.file(),
+        tool.name()
+    );
     ToolResult::failed(
         tool.name(),
         Failed {
