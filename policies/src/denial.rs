@@ -235,7 +235,8 @@ impl EffectivePolicy {
         let rule = self.matcher.protection(path.as_bytes())?;
         let names: Vec<&str> = path.split('/').collect();
         let (end, _) = *self.matcher.closings(path.as_bytes()).first()?;
-        let begin = end.checked_sub(rule.pattern.split('/').count())?;
+        let pattern = rule.pattern.trim_start_matches('/');
+        let begin = end.checked_sub(pattern.split('/').count())?;
         let name = names.get(begin..end)?.join("/");
         (!name.contains(['\'', '\n', '\r'])).then_some(name)
     }

@@ -28,7 +28,7 @@ impl TryFrom<String> for OpenedName {
     fn try_from(text: String) -> Result<Self, ValueError> {
         let checked = NamePattern::try_from(text)?;
         let text = checked.as_str();
-        if has_signs(text) {
+        if has_signs(text) || text.starts_with('/') {
             Err(ValueError::OpenedName)
         } else {
             Ok(Self(text.to_owned()))

@@ -49,7 +49,7 @@ pub enum ValueError {
     #[error("a value that begins with `~` or `${{` is a host path, and this is not one")]
     Path,
     #[error(
-        "a protected name is 1 to {PATTERN_MAX} bytes: names between `/`, without `.` or `..`; `**` stands for any number of names, once, and not at an end"
+        "a protected name is 1 to {PATTERN_MAX} bytes: names between `/`, without `.` or `..`; with `/` before them they are those of a root; `**` stands for any number of names, once, and not at an end"
     )]
     Pattern,
     #[error("{0}")]
@@ -193,10 +193,11 @@ checked_text!(
 );
 
 checked_text!(
-    /// One or more names between slashes, each with `*`, `?`, `[a-z]` and `{a,b}`; `**` for any number of names.
+    /// One or more names between slashes, each with `*`, `?`, `[a-z]` and `{a,b}`; `**` for any number of names. With a slash before them
+    /// they are those of a root.
     NamePattern,
     |text| {
-        let names: Vec<&str> = text.split('/').collect();
+        let names: Vec<&str> = text.strip_prefix('/').unwrap_or(text).split('/').collect();
         let deep = names.iter().filter(|name| **name == "**").count();
         let at_an_end = names.first() == Some(&"**") || names.last() == Some(&"**");
         let odd = names.iter().any(|name| ["", ".", ".."].contains(name));
@@ -447,6 +448,8 @@ mod tests {
             ".git/modules/**/hooks",
             "*.{pem,key}",
             "a b",
+            "/auth.json",
+            "/a/**/b",
             &"n".repeat(PATTERN_MAX),
         ] {
             assert!(pattern(text).is_ok(), "{text}");
@@ -454,7 +457,8 @@ mod tests {
         for text in [
             "",
             "/",
-            "/a",
+            "//a",
+            "/**/a",
             "a/",
             "a//b",
             "a/../b",

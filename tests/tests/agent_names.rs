@@ -265,7 +265,7 @@ fn what_the_user_wrote_for_package_managers_stays(place: Place) {
 
 place_test!(secrets_by_name_are_not_read);
 fn secrets_by_name_are_not_read(place: Place) {
-    const SECRETS: [&str; 12] = [
+    const SECRETS: [&str; 15] = [
         ".envrc.private",
         ".envrc.work",
         "terraform.tfstate",
@@ -275,6 +275,9 @@ fn secrets_by_name_are_not_read(place: Place) {
         ".vault_pass",
         "vault_password",
         ".composer/auth.json",
+        "auth.json",
+        "docker.env",
+        "config/prod.env",
         ".aws/config",
         "age.key",
         "apikey.txt",

@@ -24,7 +24,8 @@ pub const NAME_MAX: usize = 255;
 /// A name that is closed inside the zones, at any depth.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ProtectedName {
-    /// The pattern as written, such as `.env.*` or `.git/modules/**/hooks`: one or more names, compared without case.
+    /// The pattern as written, such as `.env.*` or `.git/modules/**/hooks`: one or more names, compared without case. With `/` before
+    /// them they are those of a zone's root, as in `/auth.json`.
     pub pattern: String,
     /// Patterns of single names that stay open though the last name of `pattern` matches them.
     pub except: Vec<String>,
@@ -106,6 +107,8 @@ struct Compiled {
     literals: Vec<(Vec<u8>, usize)>,
     /// The names that programs give a file before they rename it to a protected one.
     transit: Vec<Form>,
+    /// Index of the context of a zone's root, if a pattern begins there.
+    root: Option<usize>,
     /// All other last names, likewise, by the byte they end with where that is fixed: a walk asks about each name of a
     /// tree, and nearly all are refused by the first or the last byte.
     patterns: BTreeMap<Option<u8>, Vec<(Plain, usize)>>,
@@ -123,6 +126,8 @@ struct Context {
 
 #[derive(Debug, PartialEq)]
 enum Component {
+    /// The root of a zone, which no name leads to.
+    Root,
     Name(Pattern),
     /// `**`: any number of names, none too.
     Deep,
@@ -164,6 +169,7 @@ impl Matcher {
             names: names.clone(),
             conditions: Vec::with_capacity(names.len()),
             contexts: vec![everywhere],
+            root: None,
             roots: Vec::new(),
             literals: Vec::new(),
             transit,
@@ -305,7 +311,10 @@ impl Compiled {
         known: &mut BTreeMap<(usize, &'n str), usize>,
     ) -> Result<(), PatternError> {
         let (parents, last) = name.pattern.rsplit_once('/').unwrap_or(("", &name.pattern));
-        let mut context = 0;
+        let mut context = match name.pattern.strip_prefix('/') {
+            Some(_) => self.root(index),
+            None => 0,
+        };
         for text in parents.split('/').filter(|name| !name.is_empty()) {
             let parent = context;
             context = *known.entry((parent, text)).or_insert(self.contexts.len());
@@ -343,6 +352,18 @@ impl Compiled {
             }
         }
         Ok(())
+    }
+
+    /// The context of a zone's root. It is the child of none, so that no step looks at it.
+    fn root(&mut self, rule: usize) -> usize {
+        *self.root.get_or_insert_with(|| {
+            self.contexts.push(Context {
+                component: Component::Root,
+                children: Vec::new(),
+                rule,
+            });
+            self.contexts.len() - 1
+        })
     }
 
     fn add_context(&mut self, parent: usize, component: Component, rule: usize) {
@@ -402,7 +423,7 @@ impl<'m> Descent<'m> {
     fn new(compiled: &'m Compiled) -> Self {
         Self {
             compiled,
-            holds: Vec::new(),
+            holds: compiled.root.into_iter().collect(),
         }
     }
 
@@ -464,11 +485,12 @@ impl<'m> Descent<'m> {
         }
     }
 
-    /// The contexts that hold here, but for that of every directory.
+    /// The contexts of names that hold here.
     fn contexts(&self) -> impl Iterator<Item = &'m Context> {
         self.holds
             .iter()
             .filter_map(|index| self.compiled.contexts.get(*index))
+            .filter(|context| context.component != Component::Root)
     }
 
     /// See [`Matcher::leads_to`]. A context that ends in `**` would be every directory below the names before it.
@@ -495,7 +517,7 @@ impl Component {
     fn literal(&self) -> Option<&[u8]> {
         match self {
             Component::Name(pattern) => pattern.literal(),
-            Component::Deep => None,
+            Component::Root | Component::Deep => None,
         }
     }
 
@@ -503,6 +525,7 @@ impl Component {
     fn takes(&self, name: &[u8]) -> bool {
         match self {
             Component::Name(pattern) => pattern.matches(name),
+            Component::Root => false,
             Component::Deep => true,
         }
     }
@@ -648,6 +671,23 @@ mod tests {
         assert!(hits(&matcher, b"\xff/.git/HOOKS/\xfe"));
         assert!(!hits(&matcher, b".env\xff"));
         assert!(matcher.name(b"\xff", b".env").is_some());
+    }
+
+    #[test]
+    fn a_pattern_with_a_slash_before_it_holds_at_the_root_only() {
+        let matcher = matcher(&["/auth.json", "/a/{b,c}"]);
+        let closed = |path: &str| matcher.protection(path.as_bytes()).is_some();
+        for path in ["auth.json", "Auth.JSON", "auth.json/x", "a/b", "a/c/d"] {
+            assert!(closed(path), "{path}");
+        }
+        for path in ["x/auth.json", "x/a/b", "a", "a/a/b", "b"] {
+            assert!(!closed(path), "{path}");
+        }
+        assert!(matcher.name(b"", b"auth.json").is_some());
+        assert!(matcher.name(b"x", b"auth.json").is_none());
+        assert!(matcher.leads_to(b"a").is_some() && matcher.reaches_below(b"a"));
+        assert!(matcher.leads_to(b"").is_none() && !matcher.reaches_below(b""));
+        assert!(matcher.leads_to(b"x/a").is_none());
     }
 
     #[test]
