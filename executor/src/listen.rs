@@ -92,8 +92,9 @@ fn serve_apart(client: OwnedFd, user: &User) -> io::Result<()> {
 pub fn serve_client(socket: OwnedFd, user: User) -> io::Result<()> {
     check_peer(&socket)?;
     prctl::set_name(c"lazaret-executor")?;
-    // Leaves the caller's terminal: its Control-C is for the client, which passes it on. For a
-    // group leader this fails; it already has a session or a shell's job of its own.
+    // Leaves the caller's terminal: its Control-C is for the client, which passes it on. In the client's session the kernel would
+    // also hang up the broker when the client ends while a process of the group is stopped, as those that are being killed are. For
+    // a group leader this fails; it already has a session or a shell's job of its own.
     let _ = nix::unistd::setsid();
     prctl::set_dumpable(false)?;
     // Orphans of a killed warden are reparented to this process, not to init.

@@ -442,9 +442,9 @@ fn candidates(name: &str) -> io::Result<[PathBuf; 2]> {
     Ok([folder.join(name), package.join(name)])
 }
 
-/// Standard input is the executor's end of the socket. It gets a process group of its own: Ctrl-C in the terminal is for the
-/// command, which gets it through us, and must not kill the broker around it. Nobody waits for it: it ends when we do, and then our
-/// parent waits for both.
+/// Standard input is the executor's end of the socket. It gets no process group of its own, because it leaves ours with a session of
+/// its own: Ctrl-C in the terminal is for the command, which gets it through us, and must not kill the broker around it. Nobody waits
+/// for it: it ends when we do, and then our parent waits for both.
 #[expect(
     clippy::disallowed_methods,
     reason = "this is the one file that starts a program"
@@ -460,7 +460,6 @@ fn spawn_program(
         .arg(task)
         .stdin(Stdio::from(OwnedFd::from(theirs)))
         .stdout(Stdio::null())
-        .process_group(0)
         .env(CANARY.0, CANARY.1);
     // Keys for the network are ours: the executor needs none, except those that it passes to an agent in a cell.
     for key in OWN_KEYS

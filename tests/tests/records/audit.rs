@@ -7,8 +7,10 @@ use broker_protocol::{
 };
 use lazaret_tests::process::Running;
 use lazaret_tests::wire::{Received, opening, shell};
+use lazaret_tests::world::long_sleep;
 use lazaret_tests::{Broker, LIMIT, Place, Session, World, once_test, place_test, process, run};
-use nix::unistd::geteuid;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, geteuid};
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -22,6 +24,40 @@ fn read(path: &str) -> Request {
         offset: None,
         limit: None,
     })
+}
+
+place_test!(a_client_that_ends_beside_a_stopped_process_ends_no_broker);
+/// The kernel hangs up a process group of which somebody is stopped when the last parent outside it ends.
+fn a_client_that_ends_beside_a_stopped_process_ends_no_broker(place: Place) {
+    let world = World::new(place);
+    let marker = long_sleep();
+    // In a session of its own: nobody outside the group may be left in it.
+    let lazaret = world.cell(&format!("touch ready; sleep {marker}"));
+    let mut command = world.host("setsid");
+    command.arg(lazaret.get_program()).args(lazaret.get_args());
+    let client = Running::start(&mut command);
+    assert!(process::until(LIMIT, || world
+        .project
+        .join("ready")
+        .exists()));
+    let broker = process::below(client.pid())
+        .into_iter()
+        .find(|process| process.name.starts_with("lazaret-execut"))
+        .unwrap();
+    // Not those below them: the parent of a stopped `vfork` does not stop.
+    let children: Vec<_> = process::below(broker.pid)
+        .into_iter()
+        .filter(|process| process.parent == broker.pid)
+        .collect();
+    for child in &children {
+        kill(Pid::from_raw(child.pid), Signal::SIGSTOP).unwrap();
+    }
+    assert!(process::until(LIMIT, || children
+        .iter()
+        .all(process::Process::is_stopped)));
+    kill(Pid::from_raw(client.pid()), Signal::SIGKILL).unwrap();
+    assert!(process::until(LIMIT, || !broker.is_alive()));
+    assert_eq!(of_kind(&records(&world), "closed").len(), 1);
 }
 
 place_test!(each_request_has_one_record_before_its_answer);
