@@ -452,6 +452,20 @@ fn claims_name_their_tests() {
     });
 }
 
+once_test!(media_name_their_encoders_and_tests);
+fn media_name_their_encoders_and_tests() {
+    let law = Law::kept(laws::pages::media_name_their_encoders_and_tests);
+    law.catches(|copy| {
+        copy.change("orchestrator/text/src/markdown.rs", |text| {
+            text + "pub fn heading(text: &str) -> String { text.into() }\n"
+        });
+    });
+    let page = "orchestrator/text/README.md";
+    law.catches(|copy| copy.change(page, |text| text.replace("`fence_is", "`no_fence_is")));
+    law.catches(|copy| copy.change(page, |text| text + "| XML | a file | by hand | |\n"));
+    law.catches(|copy| copy.write(page, ""));
+}
+
 once_test!(no_circles_of_imports);
 fn no_circles_of_imports() {
     let law = Law::kept(laws::no_circles).in_small_copies();

@@ -149,4 +149,21 @@ mod tests {
         assert_eq!(line(b"\xe2\xff"), want);
         assert_eq!(line("é".as_bytes())["chunk"], "é");
     }
+
+    #[test]
+    fn a_text_in_json_ends_no_line() {
+        let id = json!(1);
+        for text in [
+            "a\nb",
+            "a\r\nb",
+            "a\",\"id\":2,\"b\":\"\n{}",
+            "\u{1b}[2J\u{0}",
+        ] {
+            let line =
+                serde_json::to_string(&EventLine::output(&id, false, text.as_bytes())).unwrap();
+            assert!(!line.chars().any(|c| c.is_ascii_control()), "{line}");
+            let read: Value = serde_json::from_str(&line).unwrap();
+            assert_eq!((&read["chunk"], &read["id"]), (&json!(text), &id));
+        }
+    }
 }

@@ -235,3 +235,29 @@ fn quote(text: &str) -> String {
     };
     format!("'{}'", text.chars().map(escaped).collect::<String>())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quoted_command_is_one_word_to_a_shell() {
+        for text in [
+            "ls; touch x #",
+            "$(id)`id`",
+            "it's",
+            "back\\slash\\'",
+            "a\nb\t*",
+            "",
+            "-n",
+            "~/x",
+        ] {
+            let line = format!("printf %s {}", quote(text));
+            let run = std::process::Command::new("bash")
+                .args(["-c", &line])
+                .output()
+                .unwrap();
+            assert_eq!(String::from_utf8_lossy(&run.stdout), text, "{line}");
+        }
+    }
+}

@@ -77,6 +77,70 @@ pub fn claims_name_their_tests(root: &Path) -> Violations {
 }
 
 /// A test's name is a claim: lower case, four words or more, joined by underscores.
+/// The page with the places where text meets another medium, and the heading above them.
+const MEDIA: (&str, &str) = (
+    "orchestrator/text/README.md",
+    "## Where text meets another medium",
+);
+/// Files whose public functions encode a text for a medium.
+const ENCODERS: [&str; 3] = [
+    "orchestrator/text/src/escape.rs",
+    "orchestrator/text/src/markdown.rs",
+    "broker-protocol/src/paste.rs",
+];
+
+/// Each place where text meets another medium names tests that exist, and each encoder has a place.
+pub fn media_name_their_encoders_and_tests(root: &Path) -> Violations {
+    let page = fs::read_to_string(root.join(MEDIA.0)).unwrap_or_default();
+    let table = page.split_once(MEDIA.1).map_or("", |(_, rest)| rest);
+    let rows: Vec<Vec<&str>> = table
+        .lines()
+        .filter(|line| line.starts_with("| "))
+        .skip(1)
+        .map(|line| line.trim_matches('|').split(" | ").collect())
+        .collect();
+    if rows.len() < 10 {
+        return vec![format!("{}: no table of media", MEDIA.0)];
+    }
+    let mut sources = String::new();
+    for folder in ["orchestrator", "broker-protocol", "tests/tests"] {
+        for file in rust_files(&root.join(folder)) {
+            sources.push_str(&fs::read_to_string(file).unwrap_or_default());
+        }
+    }
+    let mut violations = Violations::new();
+    for row in &rows {
+        let tests: Vec<&str> = row
+            .get(3)
+            .into_iter()
+            .flat_map(|cell| spans(cell))
+            .collect();
+        if tests.is_empty() {
+            violations.push(format!("{}: no test for {}", MEDIA.0, row[0]));
+        }
+        let missing = tests
+            .iter()
+            .filter(|name| !sources.contains(&format!("fn {name}(")));
+        violations.extend(missing.map(|name| format!("{}: no test `{name}`", MEDIA.0)));
+    }
+    let encoders: BTreeSet<&str> = rows
+        .iter()
+        .filter_map(|row| row.get(2))
+        .flat_map(|cell| spans(cell))
+        .collect();
+    for file in ENCODERS {
+        let text = fs::read_to_string(root.join(file)).unwrap_or_default();
+        let public = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("pub fn ")?.split_once('('));
+        let absent = public.filter(|(name, _)| !encoders.contains(name));
+        violations.extend(
+            absent.map(|(name, _)| format!("{file}: `{name}` is in no row of {}", MEDIA.0)),
+        );
+    }
+    violations
+}
+
 fn is_test_name(name: &str) -> bool {
     name.matches('_').count() >= 3
         && name
