@@ -11,8 +11,14 @@ use orchestrator_launch::state_directory::variable;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What keeps a stranger's repository away from everything.
-pub const WHOLE: &str = "for a stranger's repository: `lazaret run --profile claude -- claude`";
+/// Agents that a shipped profile runs whole in a cell, where a stranger's repository reaches nothing: the client, and the name of its
+/// profile and program.
+const WHOLE: [(&str, &str); 4] = [
+    ("claude-code", "claude"),
+    ("codex", "codex"),
+    ("gemini", "gemini"),
+    ("opencode", "opencode"),
+];
 /// How many findings an error names.
 const SHOWN: usize = 4;
 
@@ -68,7 +74,19 @@ pub fn advice(findings: &[Finding]) -> String {
         true => "look at it, then remove it, or accept it as it is with `lazaret accept`",
         false => "remove it",
     };
-    format!("{shown}{more}; {accept}; {WHOLE}")
+    format!("{shown}{more}; {accept}; {}", whole(findings))
+}
+
+/// What runs the agent that reads the first of these settings in a cell.
+pub fn whole(findings: &[Finding]) -> String {
+    let reads = |client: &str| {
+        findings
+            .first()
+            .is_some_and(|first| first.clients.contains(&client))
+    };
+    let own = WHOLE.iter().find(|(client, _)| reads(client));
+    let name = own.unwrap_or(&WHOLE[0]).1;
+    format!("for a stranger's repository: `lazaret run --profile {name} -- {name}`")
 }
 
 fn findings_in<'p>(
@@ -123,6 +141,8 @@ mod tests {
         )
         .unwrap();
         let found = findings_at(&sub, Some("opencode")).unwrap();
+        assert!(whole(&found).contains("--profile opencode -- opencode"));
+        assert!(whole(&[]).contains("--profile claude -- claude"));
         assert!(
             advice(&found).contains("opencode.json sets `shell`; look at it"),
             "{}",

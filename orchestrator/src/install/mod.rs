@@ -269,7 +269,7 @@ impl Line {
             false => {
                 format!(
                     "  look at it, then remove it or run `lazaret accept`; {}\n",
-                    agent_settings::WHOLE
+                    agent_settings::whole(&self.findings)
                 )
             }
         };
