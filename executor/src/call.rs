@@ -32,6 +32,8 @@ pub struct Call {
     size: Option<(u16, u16)>,
     /// Whether the client has requested to see the file that it would change.
     pub looked: bool,
+    /// Whether its end is reported only after a look: it may have changed something, or reports which commands have ended.
+    pub awaits_look: bool,
     /// Frames for the client, in order.
     pub outbox: Vec<FromBroker>,
 }
@@ -76,6 +78,7 @@ impl Call {
             input,
             size: None,
             looked: false,
+            awaits_look: false,
             outbox: Vec::new(),
         }
     }
@@ -237,11 +240,6 @@ impl Call {
         if let Some(command) = self.command_mut() {
             command.give_credit(bytes);
         }
-    }
-
-    /// Whether it only waits for its end to be sent.
-    pub fn has_ended(&self) -> bool {
-        matches!(self.state, CallState::Ended(_))
     }
 
     /// Reads its command's output, at most `room` bytes of it live; returns the finished command when it is over.

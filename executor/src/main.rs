@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod listen;
+mod look;
 mod serve;
 mod session;
 mod session_events;

@@ -9,6 +9,7 @@ use crate::central_root;
 use crate::files::{Files, WorkerStart};
 use crate::image::{self, ImageError};
 use crate::kept_texts::KeptTexts;
+use crate::look::Looks;
 use crate::machine;
 use crate::missing_program::Profiles;
 use crate::own_state;
@@ -427,6 +428,7 @@ pub fn open(
         credentials,
         modes,
         misplaced: Misplaced::default(),
+        looks: Looks::default(),
         has_worked: false,
         kept: KeptTexts::default(),
         calls: BTreeMap::new(),

@@ -10,6 +10,8 @@ pub enum Token {
     Warden,
     Worker,
     Gateway,
+    /// The worker that is asked about repositories.
+    Question,
     /// The program that gives the value of a credential.
     Credential(u16),
     Report(CallId),

@@ -8,10 +8,10 @@ use crate::call::{Call, CallEnd, CallState};
 use crate::fault::{protocol, unencoded};
 use crate::files::{Files, WorkerJob};
 use crate::kept_texts::KeptTexts;
+use crate::look::Looks;
 use crate::missing_program::Profiles;
 use crate::plan::{Work, plan};
 use crate::pool::Pool;
-use crate::repository_question::{answerer, indexes_below};
 use crate::running_command::RunningCommand;
 use broker_protocol::content::{ContentError, Pieces};
 use broker_protocol::{
@@ -57,6 +57,7 @@ pub struct Session {
     pub misplaced: Misplaced,
     /// Whether anything may have changed the zones since the last check: a command, or a call that writes.
     pub has_worked: bool,
+    pub looks: Looks,
     /// What was found in the project and not sent yet.
     pub found: Findings,
     /// What its gateway puts into requests of cells.
@@ -165,11 +166,12 @@ impl Session {
                 if !self.has_worked {
                     self.modes.take();
                 }
-                self.has_worked = true;
+                (self.has_worked, call.awaits_look) = (true, true);
                 self.pool.submit(plan, call.started)?;
             }
             Work::File(granted) => {
-                self.has_worked |= writes(granted.work());
+                call.awaits_look |= writes(granted.work());
+                self.has_worked |= call.awaits_look;
                 let leased = call.leased_file.take();
                 let submitted = self.files.submit(&granted, &call.real, leased);
                 submitted.map_err(unencoded)?;
@@ -177,12 +179,17 @@ impl Session {
             }
             Work::BackgroundList(list) => {
                 list.into_work();
+                call.awaits_look = true;
                 call.answer(&self.background.list())?;
             }
-            Work::BackgroundLog(log) => call.answer(&self.background.log(&log.into_work()))?,
+            Work::BackgroundLog(log) => {
+                call.awaits_look = true;
+                call.answer(&self.background.log(&log.into_work()))?;
+            }
             Work::BackgroundKill(process) => {
                 let process = process.into_work();
                 self.background.kill(process);
+                call.awaits_look = true;
                 call.state = CallState::Killing(process);
             }
             Work::Effect(tool) => {
@@ -290,14 +297,9 @@ impl Session {
             }
         }
         self.collect_from_worker()?;
-        if self.calls.values().any(Call::has_ended) {
-            self.settle_connections()?;
-        }
-        let mut frames = std::mem::take(&mut self.outbox);
         let mut ended = Vec::new();
         for (id, call) in &mut self.calls {
             call.answer_kill(&self.background)?;
-            frames.append(&mut call.outbox);
             if let CallState::Ended(_) = call.state {
                 ended.push(*id);
             }
@@ -305,17 +307,25 @@ impl Session {
         ended
             .iter()
             .for_each(|call| self.approvals.leases.end_call(*call));
-        frames.extend(self.ended_leases()?);
         let alone = ended.len() == self.calls.len() && self.background.count() == 0;
-        let of_background = self.background.take_ended();
-        let is_over = of_background.is_some() || !ended.is_empty();
+        if let Some(refusals) = self.background.take_ended() {
+            self.take_refusals(&refusals);
+            self.looks.is_due = true;
+        }
+        let (ended, has_looked) = self.look_after(&ended, alone);
+        if !ended.is_empty() {
+            self.settle_connections()?;
+        }
+        let is_over = has_looked || !ended.is_empty();
         if is_over {
-            self.take_refusals(&of_background.unwrap_or_default());
-            let found = self.look_at_project(alone);
-            self.found.extend(found);
             let short = self.audit.newly_short_of_room();
             self.found.extend(short.map(|short| little_room(&short)));
         }
+        let mut frames = std::mem::take(&mut self.outbox);
+        for call in self.calls.values_mut() {
+            frames.append(&mut call.outbox);
+        }
+        frames.extend(self.ended_leases()?);
         // Before the calls that have ended: the client reports it with the first of them, or with a later one. What earlier sessions
         // have left waits for the first.
         if is_over && !self.found.is_empty() {
@@ -347,27 +357,6 @@ impl Session {
     pub fn take_refusals(&mut self, refusals: &[Refusal]) {
         self.found.extend(describe_refusals(refusals, &self.spec).1);
         self.misplaced.add(refusals);
-    }
-
-    /// Checks what commands have changed since the last check: who may use the roots, what they have misplaced, the project's
-    /// repositories; `alone`: no command that works there is running.
-    pub fn look_at_project(&mut self, alone: bool) -> Vec<Finding> {
-        if !std::mem::replace(&mut self.has_worked, !alone) {
-            return Vec::new();
-        }
-        let (spec, user) = (&self.spec, &self.profiles.user);
-        // Before anything else: nothing is found in a root that cannot be entered.
-        let mut findings = self.modes.give_back();
-        findings.extend(self.misplaced.take(spec));
-        let ask = |of: &_, files: &[_]| answerer(spec, user).ok()?.repository(of, files);
-        let ask_indexes =
-            |root: &_, directories: &[_]| indexes_below(root, directories, (spec, user));
-        findings.extend(
-            self.watch
-                .iter_mut()
-                .flat_map(|watch| watch.update(spec, alone, ask, &ask_indexes)),
-        );
-        findings
     }
 }
 

@@ -24,7 +24,7 @@ impl Session {
     pub fn close(mut self) -> Scratch {
         self.files.finish_current(LAST_WRITE);
         // With no command running, changes are the user's own, not a command's.
-        let is_busy = !self.calls.is_empty() || self.background.count() > 0;
+        let is_busy = self.give_up_look() || !self.calls.is_empty() || self.background.count() > 0;
         let unreported = self.end_commands();
         // Recorded as far as that is possible.
         let _ = self.settle_connections();
@@ -33,8 +33,7 @@ impl Session {
             .iter_mut()
             .for_each(|created| created.update(&self.spec, true));
         if is_busy {
-            let found = self.look_at_project(true);
-            self.found.extend(found);
+            self.look_at_the_end();
         }
         // One of a kind is reported of a project: that more may still change says it all.
         self.found.extend(unfinished.or(unreported));

@@ -4,8 +4,8 @@
 #![allow(clippy::unwrap_used)]
 
 use broker_protocol::{
-    Ended, ErrorKind, FileAnswer, FileRead, FileWrite, FromBroker, Outcome, Request, ToBroker,
-    Zone, ZonePath,
+    Bash, CallId, Ended, ErrorKind, FileAnswer, FileRead, FileWrite, FromBroker, Outcome, Request,
+    ToBroker, Zone, ZonePath,
 };
 use lazaret_tests::process::{self, Process};
 use lazaret_tests::wire::{Received, shell};
@@ -14,8 +14,9 @@ use lazaret_tests::{Broker, Chance, LIMIT, Mount, Place, Session, World, place_t
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, geteuid};
 use serde_json::json;
+use std::collections::BTreeSet;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 fn main() -> ExitCode {
     suite::main_of_waiting("")
@@ -125,6 +126,112 @@ fn a_part_that_stops_for_good_ends_its_call_by_the_clock(place: Place) {
         "on",
         "a new session"
     );
+}
+
+/// Stops the next worker that this broker starts, if it does not answer before; the `Done` of `call` says that it did.
+fn stop_question(broker: &mut Broker, call: CallId) -> Option<Stopped> {
+    let children = format!("/proc/{0}/task/{0}/children", broker.pid());
+    let workers = || -> Vec<Process> {
+        let children = std::fs::read_to_string(&children).unwrap_or_default();
+        let children = children
+            .split_whitespace()
+            .filter_map(|pid| pid.parse().ok());
+        let all = children.filter_map(Process::find);
+        all.filter(|process| process.name == "lazaret-worker")
+            .collect()
+    };
+    let known: Vec<i32> = workers().iter().map(|process| process.pid).collect();
+    let track = format!(
+        "git update-index --add --cacheinfo 100644,$(git hash-object -w /dev/null),.env.{call}"
+    );
+    broker.send(&ToBroker::Call {
+        call,
+        request: Request::Bash(shell(&track)),
+    });
+    loop {
+        if let Some(worker) = workers()
+            .into_iter()
+            .find(|process| !known.contains(&process.pid))
+        {
+            kill(Pid::from_raw(worker.pid), Signal::SIGSTOP).unwrap();
+            let stopped = Stopped(vec![worker]);
+            let is_stopped = process::until(LIMIT, || {
+                !stopped.0[0].is_alive() || stopped.0[0].is_stopped()
+            });
+            return (is_stopped && stopped.0[0].is_stopped()).then_some(stopped);
+        }
+        if let Received::Message(FromBroker::Done { call: ended, .. }) =
+            broker.receive(Duration::from_micros(1))
+            && ended == call
+        {
+            return None;
+        }
+    }
+}
+
+place_test!(a_question_that_nobody_answers_delays_no_other_call);
+/// After a call a worker is asked what git tracks. While it does not answer, other calls print, are cancelled and end,
+/// and so does the session.
+fn a_question_that_nobody_answers_delays_no_other_call(place: Place) {
+    /// Shorter than a worker is waited for, and long for everything else.
+    const PROMPTLY: Duration = Duration::from_secs(8);
+    let world = World::new(place);
+    world.set_up(
+        "git init -q .; git config user.name t; git config user.email t@t.invalid
+         for call in $(seq 10 69); do echo SECRET=1 > .env.$call; done
+         echo '.env*' > .gitignore; git add .gitignore; git commit -qm 1",
+    );
+    let (mut broker, _) = Broker::open(&world);
+    let bash = |broker: &mut Broker, call, command: &str, live| {
+        let request = Request::Bash(Bash {
+            live,
+            ..shell(command)
+        });
+        broker.send(&ToBroker::Call { call, request });
+    };
+    bash(
+        &mut broker,
+        1,
+        "while :; do echo on; sleep 0.05; done",
+        true,
+    );
+    bash(&mut broker, 2, "sleep 300", false);
+    broker.call(3, read(".gitignore"));
+    // The worker may answer before it can be stopped.
+    let stopped = (10..60).find_map(|call| Some((call, stop_question(&mut broker, call)?)));
+    let (asked, stopped) = stopped.expect("one of fifty is stopped in time");
+    let until = Instant::now() + PROMPTLY;
+    broker.send(&ToBroker::Cancel { call: 2 });
+    bash(&mut broker, 4, "true", false);
+    broker.send(&ToBroker::Call {
+        call: 5,
+        request: read(".gitignore"),
+    });
+    // Its own end follows what another worker has answered.
+    let (mut left, mut printed) = (BTreeSet::from([2, 4, 5, asked]), 0);
+    let mut found = String::new();
+    while printed < 20 || !left.is_empty() {
+        let time = until.saturating_duration_since(Instant::now());
+        match broker.receive(time) {
+            Received::Message(FromBroker::Output { call: 1, .. }) => printed += 1,
+            Received::Message(FromBroker::Done { call, .. }) => {
+                let is_found = found.contains(&format!("\".env.{asked}\""));
+                assert!(call != asked || is_found, "not before its end: {found}");
+                left.remove(&call);
+            }
+            Received::Message(FromBroker::Found(findings)) => found += &format!("{findings:?}"),
+            Received::Message(_) => {}
+            other => panic!("{other:?}: {left:?} did not end, {printed} were printed"),
+        }
+    }
+    drop(stopped);
+    // Nor does it delay the end of the session.
+    let stopped = (60..70).find_map(|call| stop_question(&mut broker, call));
+    let _stopped = stopped.expect("one of ten is stopped in time");
+    let seen = process::tree(broker.pid());
+    broker.stream.shutdown(std::net::Shutdown::Both).unwrap();
+    let left = process::left_after(&seen, PROMPTLY);
+    assert!(left.is_empty(), "{left:#?}");
 }
 
 fn file(path: &str) -> ZonePath {

@@ -4,11 +4,13 @@
 //! What a command has left there is judged like what it leaves in the project's own, and so is an index: git writes to whatever
 //! names it has. The user's come first, and what there was no time for is said and looked at first after the next call.
 
+use crate::asking::{Asked, FilesAsked, RepositoryQuestion};
 use crate::created_record::{inspect, is_recent, state};
 use crate::finding::of_repository;
 use crate::kept_repositories::KeptRepository;
 use crate::left_files::{LeftFiles, NewLocks, set_aside};
 use crate::protected::REPOSITORIES_MAX;
+use crate::tracked_secrets::ProjectRepository;
 use broker_protocol::{Finding, FindingKind};
 use executor_spec::known_directories::DirectoryMemory;
 use executor_spec::made_repositories::MadeRepositories;
@@ -19,14 +21,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long all of them may take after a call: some thousand on a busy machine.
-const TIME: Duration = Duration::from_secs(1);
-
-/// What the indexes of these repositories are, all below one directory.
-pub type AskIndexes<'a> = dyn Fn(&Path, &[PathBuf]) -> Vec<RepositoryAnswer> + 'a;
+/// How long all of them may take after a call, and their indexes: some thousand on a busy machine.
+pub const TIME: Duration = Duration::from_secs(1);
 
 /// The state of an index and of the files on which it is based; `None` for a missing one.
 type IndexState = Vec<Option<[i64; 7]>>;
+
+/// What is asked about an index.
+#[derive(Debug)]
+pub struct IndexQuestion {
+    /// The state before it is asked.
+    before: IndexState,
+    pub asked: RepositoryQuestion,
+}
 
 /// The other repositories of a session.
 #[derive(Debug, Default)]
@@ -134,14 +141,9 @@ impl OtherRepositories {
         }
     }
 
-    /// What calls have left since the last check; `alone`: no command is running any more. Those in which nothing `has_changed`
-    /// need no look.
-    pub fn update(
-        &mut self,
-        alone: bool,
-        (ask, matcher): (&AskIndexes, &Matcher),
-        has_changed: &dyn Fn(&Path) -> bool,
-    ) -> Vec<Finding> {
+    /// What calls have left since the last check, except in their indexes; `alone`: no command is running any more. Those in which
+    /// nothing `has_changed` need no look.
+    pub fn update(&mut self, alone: bool, has_changed: &dyn Fn(&Path) -> bool) -> Vec<Finding> {
         self.find_made();
         let until = Instant::now() + TIME;
         self.all
@@ -160,10 +162,78 @@ impl OtherRepositories {
             }
         }
         findings.extend(locks.finding());
-        findings.extend(self.judge_indexes(alone, until, (ask, matcher)));
-        let left: Vec<&Other> = self.all.iter().filter(|other| other.is_left).collect();
-        findings.splice(0..0, unchecked(&left));
         findings
+    }
+
+    /// Asks about each index that has changed, those below one root after each other.
+    pub fn questions(&self, alone: bool) -> Vec<IndexQuestion> {
+        let mut due: BTreeMap<&Path, Vec<IndexQuestion>> = BTreeMap::new();
+        for other in self
+            .all
+            .iter()
+            .filter(|other| other.is_due && !other.is_left)
+        {
+            let before = other.index_state();
+            let is_due = before != other.index || alone && other.is_unsure;
+            let root = self
+                .roots
+                .iter()
+                .find(|root| other.directory.starts_with(root));
+            if let Some(root) = root.filter(|_| is_due) {
+                let repository = ProjectRepository {
+                    project: root.clone(),
+                    common: root.clone(),
+                    own: other.directory.clone(),
+                };
+                let asked = RepositoryQuestion {
+                    repository,
+                    files: FilesAsked::OfIndex,
+                };
+                due.entry(root)
+                    .or_default()
+                    .push(IndexQuestion { before, asked });
+            }
+        }
+        due.into_values().flatten().collect()
+    }
+
+    /// Sets aside each index that has changed and that git must not use; `alone`: no command has run since that was asked.
+    pub fn judge_indexes(
+        &mut self,
+        answers: impl IntoIterator<Item = (IndexQuestion, Asked)>,
+        alone: bool,
+        matcher: &Matcher,
+    ) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        for (IndexQuestion { before, asked }, answer) in answers {
+            let directory = &asked.repository.own;
+            let Some(other) = self
+                .all
+                .iter_mut()
+                .find(|other| other.directory == *directory)
+            else {
+                continue;
+            };
+            let answer = match answer {
+                Asked::Answered(answer) => answer,
+                Asked::Failed => RepositoryAnswer {
+                    fault: Some(IndexFault::Unreadable),
+                    ..RepositoryAnswer::default()
+                },
+                Asked::Left => {
+                    other.is_left = true;
+                    continue;
+                }
+            };
+            findings.extend(other.judge(before, answer, alone, matcher));
+        }
+        findings
+    }
+
+    /// One finding for all that there was no time for.
+    pub fn unchecked(&self) -> Option<Finding> {
+        let left = self.all.iter().filter(|other| other.is_left);
+        unchecked(&left.collect::<Vec<_>>())
     }
 
     fn find_made(&mut self) {
@@ -183,48 +253,6 @@ impl OtherRepositories {
             .filter(|path| !known.contains(*path) && path.is_dir());
         let new = new.map(|path| Other::new(path, Some(LeftFiles::of_made(path)), true));
         self.all.extend(new.collect::<Vec<_>>());
-    }
-
-    /// Sets aside each index that has changed and that git must not use.
-    fn judge_indexes(
-        &mut self,
-        alone: bool,
-        until: Instant,
-        (ask, matcher): (&AskIndexes, &Matcher),
-    ) -> Vec<Finding> {
-        let mut due: BTreeMap<&Path, Vec<(&mut Other, IndexState)>> = BTreeMap::new();
-        for other in self
-            .all
-            .iter_mut()
-            .filter(|other| other.is_due && !other.is_left)
-        {
-            let now = other.index_state();
-            let is_due = now != other.index || alone && other.is_unsure;
-            let root = self
-                .roots
-                .iter()
-                .find(|root| other.directory.starts_with(root));
-            if let Some(root) = root.filter(|_| is_due) {
-                due.entry(root).or_default().push((other, now));
-            }
-        }
-        let mut findings = Vec::new();
-        for (root, mut others) in due {
-            if Instant::now() > until {
-                others
-                    .iter_mut()
-                    .for_each(|(other, _)| other.is_left = true);
-                continue;
-            }
-            let directories: Vec<PathBuf> = others
-                .iter()
-                .map(|(other, _)| other.directory.clone())
-                .collect();
-            for ((other, before), answer) in others.into_iter().zip(ask(root, &directories)) {
-                findings.extend(other.judge(before, answer, alone, matcher));
-            }
-        }
-        findings
     }
 }
 
@@ -393,7 +421,6 @@ pub fn why_unusable(fault: &IndexFault) -> String {
     }
 }
 
-/// One finding for all that there was no time for.
 fn unchecked(left: &[&Other]) -> Option<Finding> {
     let (first, more) = left.split_first()?;
     let why = "There was no time to look at what the call has left in this repository; that follows after the next one.";

@@ -5,7 +5,7 @@
 //!
 //! A command may close directories to keep it from being taken: they are opened for that, and closed again.
 //!
-//! *Does not*: cross file systems, or wait for the lock on names longer than 50 ms.
+//! *Does not*: cross file systems.
 
 use crate::finding::of_repository;
 use broker_protocol::paste::shell_word;
@@ -24,12 +24,9 @@ use nix::fcntl::{OFlag, OpenHow, RenameFlags, ResolveFlag, openat, openat2, rena
 use nix::sys::stat::{Mode, fchmod, fstat, mkdirat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 use policies::Access;
-use std::cell::OnceCell;
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::path::{Component, Path, PathBuf};
-use std::thread::sleep;
-use std::time::Duration;
 
 /// In the undo directory, whose name is protected: no call reaches what was taken away, or can keep anything from being taken.
 const NAME: &str = undo_directory::QUARANTINE;
@@ -40,9 +37,6 @@ const WAITING_MAX: usize = TAKEN_MAX;
 const DIRECTORY: OFlag = OFlag::O_RDONLY
     .union(OFlag::O_DIRECTORY)
     .union(OFlag::O_CLOEXEC);
-/// How often the lock is tried for, each time after a millisecond.
-const LOCK_TRIES: usize = 50;
-
 /// What calls have misplaced and nobody has taken away yet.
 #[derive(Debug, Default)]
 pub struct Misplaced(Vec<MisplacedObject>);
@@ -73,24 +67,17 @@ impl Misplaced {
         }
     }
 
-    /// Takes all of it away. The roots must be open to their owner: nothing is found below one that cannot be entered. What
-    /// cannot be taken now, as another command closes directories meanwhile, is tried again after the next call.
-    pub fn take(&mut self, spec: &SandboxSpec) -> Vec<Finding> {
-        if self.0.is_empty() {
-            return Vec::new();
-        }
-        let memory = spec.found().created.as_ref();
-        let names = memory
-            .and_then(|memory| memory.try_clone().ok())
-            .map(CreatedFiles::of);
-        let lock = OnceCell::new();
-        let lock = || {
-            lock.get_or_init(|| names.as_ref().and_then(lock_of))
-                .is_some()
-        };
+    /// Whether there is nothing to be taken away.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Takes all of it away, under the lock on names. The roots must be open to their owner: nothing is found below one that cannot be
+    /// entered. What cannot be taken now, as another command closes directories meanwhile, is tried again after the next call.
+    pub fn take(&mut self, spec: &SandboxSpec, lock: Option<&RenameLock>) -> Vec<Finding> {
         let mut findings = Vec::new();
         self.0.retain_mut(|object| {
-            let taken = take(&object.identity, &object.path, &lock, spec);
+            let taken = take(&object.identity, &object.path, lock, spec);
             let stays = taken.as_ref().is_err_and(NotTaken::may_be_taken_later);
             if !stays || !object.is_said {
                 let is_news = !object.is_said || taken.is_ok();
@@ -166,7 +153,7 @@ fn still_there(path: &Path, why: &str, reason: &str) -> Finding {
 fn take(
     identity: &[u8],
     path: &Path,
-    lock: &dyn Fn() -> bool,
+    lock: Option<&RenameLock>,
     spec: &SandboxSpec,
 ) -> Result<PathBuf, NotTaken> {
     // The path comes from a cell's first process.
@@ -181,9 +168,7 @@ fn take(
     let _open = OpenedWay::open(root, path)?;
     let parent = open_without_links(parent)?;
     let quarantine = open_quarantine(spec)?;
-    if !lock() {
-        return Err(NotTaken::Failed(Errno::ENOLCK));
-    }
+    lock.ok_or(Errno::ENOLCK)?;
     check(&parent, name, identity, spec)?;
     let number = random::bytes().map_err(|_| Errno::EIO)?;
     let holder = format!("{:016x}", u64::from_le_bytes(number));
@@ -220,17 +205,6 @@ fn move_into(
         return Err(not_ours);
     }
     Ok(fchmod(&holder, Mode::empty())?)
-}
-
-/// The lock on names, if no cell holds it for long.
-pub(super) fn lock_of(names: &CreatedFiles) -> Option<RenameLock<'_>> {
-    (0..LOCK_TRIES).find_map(|_| {
-        let lock = names.try_lock_renames().ok();
-        if lock.is_none() {
-            sleep(Duration::from_millis(1));
-        }
-        lock
-    })
 }
 
 /// Whether something protected lies there or below.

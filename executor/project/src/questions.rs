@@ -10,18 +10,20 @@ use executor_spec::worker::{
 use executor_sys::process::{self, Child};
 use executor_sys::{message, spawn};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::wait::waitpid;
+use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::Pid;
 use serde::Serialize;
+use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Time limit for all questions. A session waits for them; what is unknown by then stays closed, and without an answer about settings
-/// none opens. Long enough for a worker that gets a tenth of a busy machine.
-const TIMEOUT: Duration = Duration::from_secs(10);
+/// How long an answer may take when a session opens, which waits for it; what is unknown by then stays closed, and without an answer
+/// about settings none opens. Long enough for a worker that gets a tenth of a busy machine.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a failed worker has to exit by itself.
 const LAST_WORDS: Duration = Duration::from_millis(500);
@@ -36,12 +38,20 @@ pub struct WorkerImage<'f> {
     pub landlock_abi: u32,
 }
 
-/// A worker that answers questions until this value is dropped. One that does not answer in time is
+/// A worker that answers questions, one after the other, until this value is dropped. One that does not answer in time is
 /// killed, so that a late answer is never taken for that of a later question.
 #[derive(Debug)]
 pub struct Answerer {
     socket: OwnedFd,
     child: Child,
+    exchange: RefCell<Exchange>,
+}
+
+/// What the worker has not taken yet, and what it has answered so far.
+#[derive(Debug, Default)]
+struct Exchange {
+    unsent: VecDeque<Vec<u8>>,
+    answer: Vec<u8>,
 }
 
 impl Answerer {
@@ -76,10 +86,16 @@ impl Answerer {
             answers: true,
             records: false,
         };
+        // Reaps those that were killed and have exited by now.
+        while let Ok(Some(_)) = process::wait_any(false) {}
         let (socket, theirs) = message::pair()?;
         let child = spawn::image(image.file, c"lazaret-worker", &[], theirs.as_fd())?;
-        let answerer = Self { socket, child };
-        answerer.send(&spec, Instant::now() + TIMEOUT)?;
+        let answerer = Self {
+            socket,
+            child,
+            exchange: RefCell::default(),
+        };
+        answerer.put(&spec)?;
         Ok(answerer)
     }
 
@@ -90,27 +106,26 @@ impl Answerer {
         repository: &ProjectRepository,
         files: &[PathBuf],
     ) -> Option<RepositoryAnswer> {
+        self.put_repository(repository, files).ok()?;
+        repository_answer(&self.wait_for_answer().ok()?, files.len()).ok()
+    }
+
+    /// Asks that without waiting for the answer.
+    pub(super) fn put_repository(
+        &self,
+        repository: &ProjectRepository,
+        files: &[PathBuf],
+    ) -> io::Result<()> {
+        let invalid = |_| io::Error::from(io::ErrorKind::InvalidInput);
         let below = |path: &PathBuf| {
-            Some(
-                path.strip_prefix(&repository.project)
-                    .ok()?
-                    .as_os_str()
-                    .as_bytes()
-                    .to_vec(),
-            )
+            let below = path.strip_prefix(&repository.project).map_err(invalid)?;
+            Ok(below.as_os_str().as_bytes().to_vec())
         };
-        let asked: Option<Vec<Vec<u8>>> = files.iter().take(FILES_MAX).map(below).collect();
-        let asked = asked?;
-        let count = asked.len();
-        let own = text(repository.own.strip_prefix(&repository.common).ok()?).ok()?;
-        let answer = self
-            .ask(&Question::Repository(RepositoryQuery { own, files: asked }))
-            .ok()?;
-        let answer: RepositoryAnswer = frame::decode_whole(&answer).ok()?;
-        let mut answer = Some(answer).filter(|answer| answer.files.len() == count)?;
-        // Of files beyond those in the question nothing is known: they stay closed.
-        answer.files.resize(files.len(), InHead::Unknown);
-        Some(answer)
+        let files: io::Result<_> = files.iter().take(FILES_MAX).map(below).collect();
+        let own = repository.own.strip_prefix(&repository.common);
+        let own = text(own.map_err(invalid)?)?;
+        let files = files?;
+        self.put(&Question::Repository(RepositoryQuery { own, files }))
     }
 
     /// What git's settings name in each of these texts.
@@ -121,55 +136,66 @@ impl Answerer {
         frame::decode_whole(&self.ask(&Question::Settings(texts))?).map_err(io::Error::other)
     }
 
-    /// Sends a question and returns the bytes of the answer.
     fn ask(&self, question: &Question) -> io::Result<Vec<u8>> {
-        let until = Instant::now() + TIMEOUT;
-        let answer = self
-            .send(question, until)
-            .and_then(|()| self.receive(until));
-        if answer.is_err() {
-            // Gives it time to report the cause.
-            let _ = wait(
-                &self.child.pidfd,
-                PollFlags::POLLIN,
-                Instant::now() + LAST_WORDS,
-            );
-            self.kill();
-        }
-        answer
+        self.put(question)?;
+        self.wait_for_answer()
     }
 
-    fn send(&self, content: &impl Serialize, until: Instant) -> io::Result<()> {
-        let bytes = frame::encode_whole(content).map_err(io::Error::other)?;
-        let mut chunks = bytes.chunks(CHUNK).peekable();
-        while let Some(chunk) = chunks.next() {
-            let tag = if chunks.peek().is_some() { MORE } else { LAST };
-            let message = [&[tag], chunk].concat();
-            wait(&self.socket, PollFlags::POLLOUT, until)?;
-            while let Err(error) = message::send(self.socket.as_fd(), &message, &[]) {
-                Some(())
-                    .filter(|()| error.kind() == io::ErrorKind::WouldBlock)
-                    .ok_or(error)?;
-                wait(&self.socket, PollFlags::POLLOUT, until)?;
+    /// Waits for the answer, while a session opens or ends.
+    fn wait_for_answer(&self) -> io::Result<Vec<u8>> {
+        let until = Instant::now() + TIMEOUT;
+        loop {
+            let waited = match self.advance() {
+                Ok(Some(answer)) => return Ok(answer),
+                Ok(None) => self.wait(until),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = waited {
+                // Gives it time to report the cause.
+                let _ = wait(
+                    (self.child.pidfd.as_fd(), PollFlags::POLLIN),
+                    Instant::now() + LAST_WORDS,
+                );
+                self.kill();
+                return Err(error);
             }
         }
+    }
+
+    /// Waits until [`advance`](Self::advance) can go on.
+    pub(super) fn wait(&self, until: Instant) -> io::Result<()> {
+        wait(self.waits_for(), until)
+    }
+
+    /// What must become ready before [`advance`](Self::advance) can go on.
+    pub fn waits_for(&self) -> (BorrowedFd<'_>, PollFlags) {
+        let is_sent = self.exchange.borrow().unsent.is_empty();
+        let flags = match is_sent {
+            true => PollFlags::POLLIN,
+            false => PollFlags::POLLOUT,
+        };
+        (self.socket.as_fd(), flags)
+    }
+
+    /// Sends as much as the worker takes now, and the rest later.
+    fn put(&self, content: &impl Serialize) -> io::Result<()> {
+        let bytes = frame::encode_whole(content).map_err(io::Error::other)?;
+        let mut chunks = bytes.chunks(CHUNK).peekable();
+        let mut exchange = self.exchange.borrow_mut();
+        while let Some(chunk) = chunks.next() {
+            let tag = if chunks.peek().is_some() { MORE } else { LAST };
+            exchange.unsent.push_back([&[tag], chunk].concat());
+        }
+        exchange.send(self.socket.as_fd())?;
         Ok(())
     }
 
-    fn receive(&self, until: Instant) -> io::Result<Vec<u8>> {
-        let (mut answer, mut buffer) = (Vec::new(), vec![0; MESSAGE_MAX]);
-        loop {
-            wait(&self.socket, PollFlags::POLLIN, until)?;
-            let (length, _) = message::receive(self.socket.as_fd(), &mut buffer)?;
-            let (tag, part) = buffer[..length]
-                .split_first()
-                .ok_or(io::ErrorKind::UnexpectedEof)?;
-            answer.extend_from_slice(part);
-            match *tag {
-                LAST => return Ok(answer),
-                MORE if answer.len() <= limit::ANSWER => {}
-                _ => return Err(io::ErrorKind::InvalidData.into()),
-            }
+    /// Sends and receives what can be now. Returns the bytes of the answer once that is complete.
+    pub(super) fn advance(&self) -> io::Result<Option<Vec<u8>>> {
+        let mut exchange = self.exchange.borrow_mut();
+        match exchange.send(self.socket.as_fd())? {
+            true => exchange.receive(self.socket.as_fd()),
+            false => Ok(None),
         }
     }
 
@@ -183,8 +209,54 @@ impl Answerer {
 impl Drop for Answerer {
     fn drop(&mut self) {
         self.kill();
-        let _ = waitpid(Pid::from_raw(self.child.pid), None);
+        // One that has not exited yet is reaped when the next one starts, or at the end of the session.
+        let _ = waitpid(Pid::from_raw(self.child.pid), Some(WaitPidFlag::WNOHANG));
     }
+}
+
+impl Exchange {
+    /// Sends what is taken now; whether that is all.
+    fn send(&mut self, socket: BorrowedFd) -> io::Result<bool> {
+        while let Some(message) = self.unsent.front() {
+            match message::send(socket, message, &[]) {
+                Ok(()) => drop(self.unsent.pop_front()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+
+    fn receive(&mut self, socket: BorrowedFd) -> io::Result<Option<Vec<u8>>> {
+        let mut buffer = vec![0; MESSAGE_MAX];
+        loop {
+            let length = match message::receive(socket, &mut buffer) {
+                Ok((length, _)) => length,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+                Err(error) => return Err(error),
+            };
+            let (tag, part) = buffer[..length]
+                .split_first()
+                .ok_or(io::ErrorKind::UnexpectedEof)?;
+            self.answer.extend_from_slice(part);
+            match *tag {
+                LAST => return Ok(Some(std::mem::take(&mut self.answer))),
+                MORE if self.answer.len() <= limit::ANSWER => {}
+                _ => return Err(io::ErrorKind::InvalidData.into()),
+            }
+        }
+    }
+}
+
+/// The answer about a repository that was asked about so many files.
+pub(super) fn repository_answer(answer: &[u8], files: usize) -> io::Result<RepositoryAnswer> {
+    let mut answer: RepositoryAnswer = frame::decode_whole(answer).map_err(io::Error::other)?;
+    if answer.files.len() != files.min(FILES_MAX) {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    // Of files beyond those in the question nothing is known: they stay closed.
+    answer.files.resize(files, InHead::Unknown);
+    Ok(answer)
 }
 
 fn text(path: &Path) -> io::Result<String> {
@@ -193,11 +265,10 @@ fn text(path: &Path) -> io::Result<String> {
         .ok_or(io::ErrorKind::InvalidFilename.into())
 }
 
-/// Waits for the worker, which has one time limit for all questions.
-fn wait(socket: &OwnedFd, flags: PollFlags, until: Instant) -> io::Result<()> {
+fn wait((socket, flags): (BorrowedFd, PollFlags), until: Instant) -> io::Result<()> {
     let left = until.saturating_duration_since(Instant::now());
     let left = PollTimeout::try_from(left).map_err(io::Error::other)?;
-    match poll(&mut [PollFd::new(socket.as_fd(), flags)], left)? {
+    match poll(&mut [PollFd::new(socket, flags)], left)? {
         0 => Err(io::ErrorKind::TimedOut.into()),
         _ => Ok(()),
     }

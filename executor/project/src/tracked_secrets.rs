@@ -12,6 +12,7 @@
 //!
 //! *Does not*: prevent git from doing what it is told, or see repositories inside the project or files created after the entry.
 
+use crate::asking::{FilesAsked, RepositoryQuestion};
 use crate::created_record::{inspect, is_recent, read_short, state};
 use crate::finding::of_repository;
 use crate::hidden_changes::HiddenChanges;
@@ -32,15 +33,12 @@ use std::fs;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
-use std::time::{Duration, Instant};
 
 const NAME: &str = "tracked";
 /// Maximum bytes of it. A record with more says [`ALL`].
 const RECORD_MAX: usize = 1 << 20;
 /// The line that stands for everything that git tracks: there was no room for all lines. No path is written like this.
 const ALL: &str = "\\*";
-/// An answer that took longer than this is not waited for while commands run.
-const SLOW: Duration = Duration::from_millis(100);
 const HEADER: &str = "# Secrets that commands of this project have made git track. They stay closed while their line is here.\n";
 
 /// The repository of a project.
@@ -74,7 +72,7 @@ impl ProjectRepository {
     }
 
     /// State that changes when another name becomes tracked; the index is based on `shared`.
-    fn state(&self, shared: &[String]) -> Vec<Option<[i64; 7]>> {
+    fn state(&self, shared: &[String]) -> TrackedState {
         self.files(shared)
             .iter()
             .map(|path| state_of(path))
@@ -103,6 +101,17 @@ impl ProjectRepository {
     }
 }
 
+/// The state of each file that decides what is tracked; `None` for a missing one.
+pub type TrackedState = Vec<Option<[i64; 7]>>;
+
+/// What is asked about the project's repository.
+#[derive(Debug)]
+pub struct TrackedQuestion {
+    /// The state before it is asked.
+    pub seen: TrackedState,
+    pub asked: RepositoryQuestion,
+}
+
 /// The secrets of a session that git tracks.
 #[derive(Debug)]
 pub struct TrackedSecrets {
@@ -111,11 +120,9 @@ pub struct TrackedSecrets {
     created: CreatedFiles,
     /// The closed files with names of secrets.
     closed: Vec<PathBuf>,
-    seen: Vec<Option<[i64; 7]>>,
+    seen: TrackedState,
     /// Whether what is tracked may have changed since without a trace in `seen`.
     is_unsure: bool,
-    /// Whether the last answer took long.
-    is_slow: bool,
     tracked: Tracked,
     /// The record's directory, if anything can be recorded.
     directory: Option<OwnedFd>,
@@ -261,7 +268,6 @@ impl TrackedSecrets {
             closed,
             seen,
             is_unsure,
-            is_slow: false,
             tracked,
             directory,
             record,
@@ -277,25 +283,29 @@ impl TrackedSecrets {
         (tracked_secrets, open, tainted)
     }
 
-    /// Checks again, if anything that determines what is tracked has changed: returns what commands have caused since. `alone`: no
-    /// command is running any more. One that has a file mapped changes it without a trace in its state.
+    /// What to ask, if anything that determines what is tracked has changed; `alone`: no command is running any more. One that has a
+    /// file mapped changes it without a trace in its state.
+    pub fn question(&self, alone: bool) -> Option<TrackedQuestion> {
+        let seen = self.repository.state(&self.tracked.shared);
+        let is_due = seen != self.seen || alone && self.is_unsure;
+        is_due.then(|| TrackedQuestion {
+            seen,
+            asked: RepositoryQuestion {
+                repository: self.repository.clone(),
+                files: FilesAsked::Files(self.closed.clone()),
+            },
+        })
+    }
+
+    /// Compares the answer with what was tracked before: returns what commands have caused since. `seen` is the state before it was
+    /// asked; `alone`: no command has run since then.
     pub fn update(
         &mut self,
         spec: &Rooted,
+        (seen, answer): (TrackedState, Option<RepositoryAnswer>),
         alone: bool,
-        ask: impl Fn(&ProjectRepository, &[PathBuf]) -> Option<RepositoryAnswer>,
     ) -> Vec<Finding> {
-        let seen = self.repository.state(&self.tracked.shared);
-        let is_due = seen != self.seen || alone && self.is_unsure;
-        // Other calls wait for a slow answer, so that it is sought when the last one has ended.
-        if !is_due || self.is_slow && !alone {
-            return self.in_submodules(spec);
-        }
-        let begun = Instant::now();
-        let ask = || ask(&self.repository, &self.closed);
-        // On a busy machine the worker may be late once.
-        let mut now = Tracked::of(ask().or_else(ask), &self.closed, &spec.project);
-        self.is_slow = begun.elapsed() > SLOW;
+        let mut now = Tracked::of(answer, &self.closed, &spec.project);
         // From before the answer: what has changed meanwhile is seen next time. That of other shared files is known only now.
         self.seen = match now.shared == self.tracked.shared {
             true => seen,
@@ -324,7 +334,6 @@ impl TrackedSecrets {
             self.write(&before);
         }
         self.tracked = now;
-        findings.extend(self.in_submodules(spec));
         findings
     }
 
@@ -357,7 +366,7 @@ impl TrackedSecrets {
     }
 
     /// Repositories that have come about where git has a submodule: a pull of the user's goes on into those.
-    fn in_submodules(&mut self, spec: &Rooted) -> Vec<Finding> {
+    pub fn in_submodules(&mut self, spec: &Rooted) -> Vec<Finding> {
         let new = self.new_in_submodules(spec);
         let findings = new
             .iter()

@@ -1,19 +1,18 @@
 //! The checks after each call in the repositories of a project, in the broker: that they still are repositories, what git tracks, and
 //! what calls have left there. Only those in which something has happened are looked at.
 
+use crate::asking::{Asked, Asking};
 use crate::kept_repositories::KeptRepository;
 use crate::left_files::{LeftFiles, NewLocks};
-use crate::other_repositories::{AskIndexes, OtherRepositories};
-use crate::quarantine::lock_of;
+use crate::other_repositories::{IndexQuestion, OtherRepositories, TIME as OTHERS_TIME};
 use crate::repository_changes::RepositoryChanges;
-use crate::tracked_secrets::{ProjectRepository, TrackedSecrets};
+use crate::tracked_secrets::{TrackedQuestion, TrackedSecrets};
 use broker_protocol::{Finding, FindingKind};
-use executor_spec::created::CreatedFiles;
+use executor_spec::created::RenameLock;
 use executor_spec::protected_objects::ProtectedObjects;
 use executor_spec::sandbox::{Rooted, SandboxSpec};
-use executor_spec::worker::RepositoryAnswer;
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// How long repositories are looked at while commands run, when other calls wait; the rest is looked at later.
@@ -34,6 +33,21 @@ pub struct RepositoryWatch {
     is_used: bool,
     /// Whether it was reported which settings of the user's git commits are made without.
     is_told: bool,
+}
+
+/// What was found so far after calls, and what is asked.
+#[derive(Debug)]
+pub struct Look {
+    pub asking: Asking,
+    findings: Vec<Finding>,
+    /// Of the other repositories.
+    of_others: Vec<Finding>,
+    /// The places of those that will report further changes.
+    watched: BTreeSet<usize>,
+    /// Whether anything has happened in what decides what git tracks.
+    is_due: bool,
+    tracked: Option<TrackedQuestion>,
+    indexes: Vec<IndexQuestion>,
 }
 
 #[derive(Debug)]
@@ -70,22 +84,40 @@ impl RepositoryWatch {
         }
     }
 
-    /// What commands have caused since the last check; `alone`: no command is running any more.
-    pub fn update(
-        &mut self,
-        spec: &SandboxSpec,
-        alone: bool,
-        ask: impl Fn(&ProjectRepository, &[PathBuf]) -> Option<RepositoryAnswer>,
-        ask_indexes: &AskIndexes,
-    ) -> Vec<Finding> {
+    /// Whether parts of a repository may have to be restored, which needs the lock on names.
+    pub fn needs_lock(&mut self) -> bool {
         self.changes.receive();
-        let is_restored = self.restore(spec);
+        let own = self.all.len() - 1;
+        (0..own).any(|place| self.changes.has(place)) || self.others.are_kept()
+    }
+
+    /// Restores the parts that make directories repositories, before anything is watched in them.
+    pub fn restore(&mut self, _lock: &RenameLock) {
+        for (place, repository) in self.all.iter_mut().enumerate() {
+            if self.changes.has(place) {
+                // If it fails, the user's git will report it.
+                let _ = repository
+                    .kept
+                    .iter_mut()
+                    .try_for_each(KeptRepository::restore);
+            }
+        }
+        self.others.restore();
+    }
+
+    /// Looks at what commands have left since the last look; `is_restored`: whether what makes
+    /// directories repositories was. `alone`: no command is running any
+    /// more. What git tracks is asked of a worker, and [`end`](Self::end) takes its answers.
+    pub fn begin(&mut self, spec: &SandboxSpec, alone: bool, is_restored: bool) -> Look {
         let mut watched = if alone && self.is_used {
             self.watch()
         } else {
             BTreeSet::new()
         };
         self.is_used = true;
+        if !is_restored {
+            watched.clear();
+        }
         let (mut findings, mut locks) = (Vec::new(), NewLocks::default());
         let until = Instant::now() + TIME;
         for (place, repository) in self.all.iter_mut().enumerate() {
@@ -94,15 +126,11 @@ impl RepositoryWatch {
             }
         }
         findings.extend(locks.finding());
-        let last = self.all.len();
         findings.extend(self.commit_settings(spec));
-        if let Some(tracked) = self.tracked.as_mut().filter(|_| self.changes.has(last)) {
-            let before = tracked.watched();
-            findings.extend(tracked.update(spec, alone, ask));
-            if tracked.watched() != before {
-                watched.remove(&last);
-            }
-        }
+        let last = self.all.len();
+        let is_due = self.changes.has(last);
+        let tracked = self.tracked.as_ref().filter(|_| is_due);
+        let tracked = tracked.and_then(|tracked| tracked.question(alone));
         let changed: BTreeSet<&Path> = (0..last)
             .filter(|place| self.changes.has(*place))
             .map(|place| self.all[place].left.directory())
@@ -114,14 +142,57 @@ impl RepositoryWatch {
             .collect();
         let has_changed =
             |directory: &Path| changed.contains(directory) || !known.contains(directory);
-        findings.extend(self.others.update(
-            alone,
-            (ask_indexes, &spec.policy.matcher),
-            &has_changed,
-        ));
+        let of_others = self.others.update(alone, &has_changed);
+        let indexes = self.others.questions(alone);
+        let questions = tracked.iter().map(|question| &question.asked);
+        let questions = questions.chain(indexes.iter().map(|question| &question.asked));
+        let asking = Asking::new(questions.cloned(), OTHERS_TIME);
+        Look {
+            asking,
+            findings,
+            of_others,
+            watched,
+            is_due,
+            tracked,
+            indexes,
+        }
+    }
+
+    /// What commands have caused, with the answers of the worker; `alone`: no command has run since the look began.
+    pub fn end(&mut self, look: Look, spec: &SandboxSpec, alone: bool) -> Vec<Finding> {
+        let Look {
+            asking,
+            mut findings,
+            of_others,
+            mut watched,
+            is_due,
+            tracked: question,
+            indexes,
+        } = look;
+        let mut answers = asking.into_answers();
+        if let Some(tracked) = self.tracked.as_mut().filter(|_| is_due) {
+            let before = tracked.watched();
+            if let Some(question) = question {
+                let answer = match answers.next() {
+                    Some(Asked::Answered(answer)) => Some(answer),
+                    Some(Asked::Failed | Asked::Left) | None => None,
+                };
+                findings.extend(tracked.update(spec, (question.seen, answer), alone));
+            }
+            findings.extend(tracked.in_submodules(spec));
+            if tracked.watched() != before {
+                watched.remove(&self.all.len());
+            }
+        }
+        let indexes = indexes.into_iter().zip(answers);
+        let of_indexes = self
+            .others
+            .judge_indexes(indexes, alone, &spec.policy.matcher);
+        findings.extend(self.others.unchecked());
+        findings.extend(of_others);
+        findings.extend(of_indexes);
         if alone {
-            self.changes
-                .forget(|place| watched.contains(&place) && is_restored);
+            self.changes.forget(|place| watched.contains(&place));
         }
         findings
     }
@@ -169,39 +240,5 @@ impl RepositoryWatch {
             }
         }
         watched
-    }
-
-    /// Restores the parts that make directories repositories, before anything is watched in them; whether all were looked at.
-    fn restore(&mut self, spec: &SandboxSpec) -> bool {
-        let changes = &self.changes;
-        let is_due = |place: &usize| changes.has(*place);
-        if !(0..self.all.len() - 1).any(|place| is_due(&place)) && !self.others.are_kept() {
-            return true;
-        }
-        let memory = spec
-            .found()
-            .created
-            .as_ref()
-            .and_then(|memory| memory.try_clone().ok());
-        let Some(names) = memory.map(CreatedFiles::of) else {
-            return false;
-        };
-        let Some(_lock) = lock_of(&names) else {
-            return false;
-        };
-        for (_, repository) in self
-            .all
-            .iter_mut()
-            .enumerate()
-            .filter(|(place, _)| is_due(place))
-        {
-            // If it fails, the user's git will report it.
-            let _ = repository
-                .kept
-                .iter_mut()
-                .try_for_each(KeptRepository::restore);
-        }
-        self.others.restore();
-        true
     }
 }
