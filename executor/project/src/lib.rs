@@ -33,6 +33,7 @@ mod replacements;
 mod repository_changes;
 mod root_modes;
 mod tracked_secrets;
+mod tree;
 mod unreported;
 mod watch;
 

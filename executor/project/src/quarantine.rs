@@ -8,9 +8,9 @@
 //! *Does not*: cross file systems.
 
 use crate::finding::of_repository;
+use crate::tree::{SessionTree, errno};
 use broker_protocol::paste::shell_word;
-use broker_protocol::{Finding, FindingKind, Zone};
-use executor_spec::birth_time::born_object;
+use broker_protocol::{Finding, FindingKind};
 use executor_spec::created::{CreatedFiles, RenameLock};
 use executor_spec::refusals::Refusal;
 use executor_spec::sandbox::SandboxSpec;
@@ -21,12 +21,12 @@ use executor_sys::random;
 use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, RenameFlags, ResolveFlag, openat, openat2, renameat2};
-use nix::sys::stat::{Mode, fchmod, fstat, mkdirat};
+use nix::sys::stat::{Mode, fchmod, mkdirat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
-use policies::Access;
+use policies_guard::{Change, Rule, Verdict, judge};
 use std::ffi::OsStr;
-use std::os::fd::OwnedFd;
-use std::path::{Component, Path, PathBuf};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
 
 /// In the undo directory, whose name is protected: no call reaches what was taken away, or can keep anything from being taken.
 const NAME: &str = undo_directory::QUARANTINE;
@@ -95,8 +95,8 @@ impl Misplaced {
 enum NotTaken {
     /// It is gone, or another object lies there.
     Gone,
-    /// A rule of ours: calls cannot have made it there, or it was protected when the session opened.
-    Refused,
+    /// A rule of ours: calls cannot have made it there, or something there was protected when the session opened.
+    Refused(Rule),
     /// The kernel's error, or a bound of ours; it may be taken after a later call.
     Failed(Errno),
 }
@@ -114,7 +114,7 @@ impl NotTaken {
     /// Whether it may be taken after a later call.
     fn may_be_taken_later(&self) -> bool {
         match self {
-            NotTaken::Gone | NotTaken::Refused => false,
+            NotTaken::Gone | NotTaken::Refused(_) => false,
             NotTaken::Failed(_) => true,
         }
     }
@@ -136,7 +136,7 @@ fn describe_taking(path: &Path, taken: Result<PathBuf, NotTaken>, spec: &Sandbox
         Err(NotTaken::Gone) => of_repository(FindingKind::NotTaken, path, why)
             .with_state("no longer there; nothing was taken away")
             .with_advice("see where it has gone"),
-        Err(NotTaken::Refused) => still_there(path, why, "something protected lies there"),
+        Err(NotTaken::Refused(_)) => still_there(path, why, "something protected lies there"),
         Err(NotTaken::Failed(errno)) => still_there(path, why, errno.desc()),
     }
 }
@@ -157,23 +157,21 @@ fn take(
     spec: &SandboxSpec,
 ) -> Result<PathBuf, NotTaken> {
     // The path comes from a cell's first process.
-    let root = roots(spec).find(|root| path.starts_with(root));
-    let root = root.filter(|_| is_in_reach(path, spec) && !holds_protected(path, spec));
-    let root = root.ok_or(NotTaken::Refused)?;
-    let (parent, name) = path
-        .parent()
-        .zip(path.file_name())
-        .ok_or(NotTaken::Refused)?;
+    judged(None, path, spec)?;
+    let tree = SessionTree(spec);
+    let root = tree.root_of(path).ok_or(Errno::EINVAL)?;
+    let (parent, name) = path.parent().zip(path.file_name()).ok_or(Errno::EINVAL)?;
     // What a command has closed, it may have closed for this.
     let _open = OpenedWay::open(root, path)?;
     let parent = open_without_links(parent)?;
     let quarantine = open_quarantine(spec)?;
     lock.ok_or(Errno::ENOLCK)?;
-    check(&parent, name, identity, spec)?;
+    let object = (path, identity);
+    check(&parent, name, object, spec)?;
     let number = random::bytes().map_err(|_| Errno::EIO)?;
     let holder = format!("{:016x}", u64::from_le_bytes(number));
     mkdirat(&quarantine, holder.as_str(), Mode::S_IRWXU)?;
-    let moved = move_into(&quarantine, &holder, (&parent, name), identity, spec);
+    let moved = move_into(&quarantine, &holder, (&parent, name), object, spec);
     if moved.is_err() {
         // If it cannot be removed, an empty directory stays.
         let _ = unlinkat(&quarantine, holder.as_str(), UnlinkatFlags::RemoveDir);
@@ -192,14 +190,14 @@ fn move_into(
     quarantine: &OwnedFd,
     holder: &str,
     (parent, name): (&OwnedFd, &OsStr),
-    identity: &[u8],
+    object: (&Path, &[u8]),
     spec: &SandboxSpec,
 ) -> Result<(), NotTaken> {
     let holder = openat(quarantine, holder, DIRECTORY, Mode::empty())?;
     let flags = RenameFlags::RENAME_NOREPLACE;
     renameat2(parent, name, &holder, name, flags)?;
     // The user's programs do not know the lock: what is somebody else's goes back. Where it cannot, the result says where it lies.
-    if let Err(not_ours) = check(&holder, name, identity, spec)
+    if let Err(not_ours) = check(&holder, name, object, spec)
         && renameat2(&holder, name, parent, name, flags).is_ok()
     {
         return Err(not_ours);
@@ -207,48 +205,11 @@ fn move_into(
     Ok(fchmod(&holder, Mode::empty())?)
 }
 
-/// Whether something protected lies there or below.
-fn holds_protected(path: &Path, spec: &SandboxSpec) -> bool {
-    spec.found().objects.has_place_below(path)
-        || spec
-            .found()
-            .pins
-            .iter()
-            .any(|pin| pin.path.starts_with(path))
-}
-
-/// Whether calls may change names there, and Lazaret keeps nothing there.
-fn is_in_reach(path: &Path, spec: &SandboxSpec) -> bool {
-    lies_below(path, roots(spec), &spec.central.join(undo_directory::NAME))
-}
-
-/// The directories below which calls may change names.
-fn roots(spec: &SandboxSpec) -> impl Iterator<Item = &Path> {
-    let zones = [Zone::Project, Zone::Central].into_iter();
-    let zones = zones
-        .filter(|zone| spec.command_access(*zone) == Access::Write)
-        .map(|zone| spec.zone(zone).0);
-    let linked = spec
-        .linked
-        .iter()
-        .filter(|_| spec.policy.project == Access::Write);
-    zones.chain(linked.map(|linked| linked.common.as_path()))
-}
-
-/// Whether a path lies below one of `roots` and not in `own`, with no `..` on the way; links are not followed.
-fn lies_below<'a>(path: &Path, mut roots: impl Iterator<Item = &'a Path>, own: &Path) -> bool {
-    let is_plain = path
-        .components()
-        .skip(1)
-        .all(|name| matches!(name, Component::Normal(_)));
-    is_plain && roots.any(|root| path != root && path.starts_with(root)) && !path.starts_with(own)
-}
-
-/// Checks that a name leads to this object, and that it was not protected when the session opened.
+/// Checks that a name leads to this object, which a call has put at a path, and that it may be taken away from there.
 fn check(
     parent: &OwnedFd,
     name: &OsStr,
-    identity: &[u8],
+    (path, identity): (&Path, &[u8]),
     spec: &SandboxSpec,
 ) -> Result<(), NotTaken> {
     let object = openat(
@@ -260,14 +221,15 @@ fn check(
     if CreatedFiles::identity(&object).as_deref() != Some(identity) {
         return Err(NotTaken::Gone);
     }
-    let stat = fstat(&object)?;
-    match spec
-        .found()
-        .objects
-        .protection((stat.st_dev, stat.st_ino), || born_object(&object))
-    {
-        Some(_) => Err(NotTaken::Refused),
-        None => Ok(()),
+    judged(Some(object.as_fd()), path, spec)
+}
+
+/// Asks the judge. An error of the disk is none of its refusals.
+fn judged(object: Option<BorrowedFd>, at: &Path, spec: &SandboxSpec) -> Result<(), NotTaken> {
+    match judge(&SessionTree(spec), Change::TakeAway { object, at }) {
+        Ok(Verdict::Allow) => Ok(()),
+        Ok(Verdict::Refuse(rule)) => Err(NotTaken::Refused(rule)),
+        Err(error) => Err(NotTaken::Failed(errno(&error))),
     }
 }
 
@@ -332,34 +294,11 @@ mod tests {
         for errno in [Errno::EPERM, Errno::EACCES, Errno::EROFS, Errno::EDQUOT] {
             assert!(NotTaken::from(errno).may_be_taken_later(), "{errno}");
         }
-        for end in [NotTaken::Refused, NotTaken::from(Errno::ENOENT)] {
-            assert!(!end.may_be_taken_later(), "{end:?}");
-        }
-    }
-
-    /// What a first process that was taken over might report.
-    #[test]
-    fn nothing_outside_the_roots_is_in_reach() {
-        let in_reach = |path: &str| {
-            let roots = ["/h/p", "/h/c"].map(Path::new).into_iter();
-            lies_below(Path::new(path), roots, Path::new("/h/c/.lazaret"))
-        };
-        assert!(in_reach("/h/p/a") && in_reach("/h/c/x/y"));
-        for path in [
-            "/h/p",
-            "/h/p/",
-            "/h/pp/a",
-            "/h/p/../secret",
-            "/h/p/a/../../secret",
-            "/h/p/..",
-            "/h/c/o/../.lazaret/project",
-            "/h/c/.lazaret",
-            "/h/c/.lazaret/quarantine/x",
-            "h/p/a",
-            "a/h/p/x",
-            "",
+        for end in [
+            NotTaken::Refused(Rule::Object),
+            NotTaken::from(Errno::ENOENT),
         ] {
-            assert!(!in_reach(path), "{path}");
+            assert!(!end.may_be_taken_later(), "{end:?}");
         }
     }
 }

@@ -41,6 +41,8 @@ pub enum Change<'c, H> {
         at: &'c Path,
         kind: ObjectKind,
     },
+    /// What a call has misplaced is taken away, by the session itself; without an object, as far as the path decides.
+    TakeAway { object: Option<H>, at: &'c Path },
 }
 
 /// A name in a directory.

@@ -34,6 +34,7 @@ pub fn judge<'c, T: Tree>(tree: &'c T, change: Change<'c, T::Handle<'c>>) -> io:
         Change::Link { object, at, kind } => Ok(judge.may_link(object, at, kind)),
         Change::Remove { at } => Ok(judge.may_remove(at)),
         Change::Mark { object, at, kind } => judge.may_mark(object, at, kind),
+        Change::TakeAway { object, at } => Ok(judge.may_take_away(object, at)),
     }
 }
 
@@ -326,5 +327,14 @@ impl<'t, T: Tree> Judge<'t, T> {
     fn may_mark(&self, object: T::Handle<'_>, at: &Path, kind: ObjectKind) -> io::Result<Verdict> {
         let access = self.may_access(object, at, kind, true, WhenNew::Closed)?;
         Ok(access.and(|| Verdict::refuse_if(!self.tree.is_writable(at), Rule::Outside)))
+    }
+
+    /// May this be taken away from where a call has put it? What was protected when the session opened is the user's, and stays with all
+    /// that lies around it; so does what lies where no call may change names. Names do not matter: no call could have made it otherwise.
+    fn may_take_away(&self, object: Option<T::Handle<'_>>, at: &Path) -> Verdict {
+        let is_protected = |object| self.tree.protection_of_object(object).is_some();
+        let holds = || self.tree.has_place_below(at) || object.is_some_and(is_protected);
+        Verdict::refuse_if(!self.tree.is_writable(at), Rule::Outside)
+            .and(|| Verdict::refuse_if(holds(), Rule::Object))
     }
 }

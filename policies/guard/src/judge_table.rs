@@ -265,7 +265,7 @@ impl Tree for Paths {
 
 /// The verdict on a change from words: `make PATH`, `create KIND PATH`, `link TEXT PATH`, `second LINKS PATH` (a file with so many names
 /// gets one more), `read PATH`, `write PATH`, `rename FROM TO`, `further PATH` (what is there gets another name), `remove PATH`, `mark
-/// PATH`; before the first four `made` or `ended` for the moment, and `ended tree FROM PATH`.
+/// PATH`, `look PATH` and `take PATH` (to take away what is there); before the first four `made` or `ended` for the moment, and `ended tree FROM PATH`.
 fn verdict(tree: &Paths, words: &str) -> io::Result<Verdict> {
     let mut words: Vec<&str> = words.split_whitespace().collect();
     let moment = match words[0] {
@@ -323,6 +323,10 @@ fn verdict(tree: &Paths, words: &str) -> io::Result<Verdict> {
             object: at,
             at,
             kind: kind(at),
+        },
+        ["look" | "take", _] => Change::TakeAway {
+            object: (words[0] == "take").then_some(at),
+            at,
         },
         ref other => panic!("{other:?}"),
     };
@@ -687,4 +691,22 @@ fn nothing_is_asked_of_the_disk_about_an_ordinary_name() {
         assert!(verdict(&tree, change).unwrap().is_allowed(), "{change}");
         assert_eq!(tree.asked.get(), 0, "{change}");
     }
+}
+
+#[test]
+fn what_a_call_has_misplaced_is_taken_away() {
+    check(&[
+        ("f /p/lefthook.yml", "take /p/lefthook.yml", Ok(())),
+        // Whatever it is called, and whoever has made it.
+        ("f /p/.env", "take /p/.env", Ok(())),
+        ("d /p/a d /p/a/.git", "take /p/a/.git", Ok(())),
+        ("", "look /elsewhere/x", Err(Rule::Outside)),
+        ("", "look /c/ro/x", Err(Rule::Outside)),
+        ("f /elsewhere/x", "take /elsewhere/x", Err(Rule::Outside)),
+        // What was protected when the session opened stays, with all that lies around it.
+        ("d /p/a place /p/a/tools", "look /p/a", Err(Rule::Object)),
+        ("f /p/a object /p/a", "take /p/a", Err(Rule::Object)),
+        // Of the object nothing is known before it is opened.
+        ("f /p/a object /p/a", "look /p/a", Ok(())),
+    ]);
 }
