@@ -1278,8 +1278,8 @@ pub fn verdicts_are_no_errors(root: &Path) -> Violations {
     violations
 }
 
-/// Rules on names are the judge's: the supervisor and the file worker read none of what makes a rule, and make verdicts only on what the
-/// supervisor alone knows. `Verdict::refuse_if` is private to the judge.
+/// Rules on names are the judge's: the supervisor, the file worker and what the broker knows of a project read none of what makes a rule,
+/// and make verdicts only on what the supervisor alone knows. `Verdict::refuse_if` is private to the judge.
 pub fn rules_are_the_judges(root: &Path) -> Violations {
     const READERS: [&str; 11] = [
         ".leads_to(",
@@ -1296,7 +1296,11 @@ pub fn rules_are_the_judges(root: &Path) -> Violations {
     ];
     const OWN: [&str; 2] = ["EmptyDirectories", "OtherStorage"];
     let mut violations = Violations::new();
-    for folder in ["executor/supervisor/src", "executor/worker/src"] {
+    for folder in [
+        "executor/supervisor/src",
+        "executor/worker/src",
+        "executor/project/src",
+    ] {
         let files = rust_files(&root.join(folder));
         if files.is_empty() {
             violations.push(format!("{folder} is not where it was"));

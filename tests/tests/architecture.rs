@@ -200,11 +200,15 @@ fn verdicts_are_no_errors() {
 
 once_test!(rules_are_the_judges);
 fn rules_are_the_judges() {
-    let law = Law::kept(laws::rules_are_the_judges)
-        .in_copies_of(&["executor/supervisor", "executor/worker"]);
+    let law = Law::kept(laws::rules_are_the_judges).in_copies_of(&[
+        "executor/supervisor",
+        "executor/worker",
+        "executor/project",
+    ]);
     for (folder, text) in [
         ("supervisor", "fn f() { names.leads_to(path) }"),
         ("worker", "fn f() { Repository::member(name) }"),
+        ("project", "fn f() { matcher.closings(path) }"),
         (
             "supervisor",
             "fn f() -> Verdict { Verdict::Refuse(Rule::Name) }",

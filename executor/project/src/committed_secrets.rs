@@ -10,7 +10,6 @@ use executor_spec::also_closed::{AlsoClosed, WhyClosed};
 use executor_spec::created::CreatedFiles;
 use executor_spec::sandbox::Rooted;
 use executor_spec::worker::RepositoryAnswer;
-use policies_guard::{Protection, WhenNew};
 use std::collections::BTreeMap;
 use std::fs::Metadata;
 use std::io;
@@ -95,15 +94,7 @@ fn secrets(spec: &Rooted, found: &Discovery) -> BTreeMap<PathBuf, Metadata> {
         let below = path
             .strip_prefix(&spec.project)
             .map(|below| below.as_os_str().as_bytes());
-        below.is_ok_and(|below| {
-            matcher
-                .protection(below)
-                .is_some_and(|rule| rule.protection == Protection::All)
-                && matcher
-                    .closings(below)
-                    .iter()
-                    .all(|(_, new)| *new == WhenNew::Open)
-        })
+        below.is_ok_and(|below| matcher.is_secret(below) && !matcher.is_closed_when_new(below))
     };
     let named = found.named.iter().filter(|path| is_secret(path));
     let open = named.filter(|path| found.objects.protection_of_place(path).is_none());

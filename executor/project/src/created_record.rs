@@ -173,11 +173,7 @@ impl Entry {
     /// other protected name above or below it, and with only rules that let commands create it.
     fn of(path: &Path, project: &Path, matcher: &Matcher) -> Option<Self> {
         let below = path.strip_prefix(project).ok()?.as_os_str().as_bytes();
-        if !matcher
-            .closings(below)
-            .iter()
-            .all(|(_, new)| *new != WhenNew::Closed)
-        {
+        if matcher.when_new(below) == Some(WhenNew::Closed) {
             return None;
         }
         let (file, metadata) = inspect(path).ok()?;

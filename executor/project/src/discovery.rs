@@ -10,18 +10,20 @@ mod tests;
 
 use crate::git_settings::NamedPath;
 use crate::protected::{Discovery, ENTRIES_MAX, ProtectError};
-use crate::repository_programs::{is_data, is_program};
+use crate::repository_programs::is_program;
 use budget::{Budget, Room};
 use executor_spec::also_closed::{AlsoClosed, WhyClosed};
 use executor_spec::known_directories::KnownDirectories;
 use executor_spec::linked_repository::LinkedRepository;
-use executor_spec::packages::is_in_packages;
 use executor_spec::pins::{Overflow, PINS_MAX, PinMode, Pins, ROOT_PINS_MAX};
 use executor_spec::protected_objects::{Alias, ObjectId, ProtectedObject, ProtectedObjects};
 use executor_spec::undo_directory;
 use executor_sys::stale_temporaries;
 use nix::unistd::{AccessFlags, access, geteuid};
-use policies_guard::{Matcher, Protection, Repository};
+use policies_guard::search::{
+    ByShape, SearchedDirectory, is_git_data, is_rerere_list, is_work_tree,
+};
+use policies_guard::{Matcher, Protection};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirEntry, FileType, Metadata};
@@ -151,20 +153,14 @@ impl<'a> Directory<'a> {
         self.path.strip_prefix(self.zone).unwrap_or(Path::new(""))
     }
 
-    /// The paths, relative to a zone's root, that an entry has.
-    fn paths_of<'p>(&'p self, name: &'p OsStr) -> impl Iterator<Item = PathBuf> + 'p {
-        let parents = [self.relative()]
-            .into_iter()
-            .chain(self.counts_as.iter().map(PathBuf::as_path));
-        parents.map(move |parent| parent.join(name))
-    }
-
-    fn is_git(&self) -> bool {
-        let name = |path: &Path| {
-            path.file_name()
-                .is_some_and(|name| name.eq_ignore_ascii_case(".git"))
-        };
-        name(&self.path) || self.counts_as.iter().any(|path| name(path))
+    /// For the judge's questions about its entries.
+    fn searched<'d>(&'d self, names: &'d Matcher) -> SearchedDirectory<'d> {
+        SearchedDirectory {
+            names,
+            path: &self.path,
+            relative: self.relative(),
+            others: &self.counts_as,
+        }
     }
 }
 
@@ -438,18 +434,18 @@ impl<'a> Search<'a> {
                 .add(directory.path.clone(), PinMode::Hidden { directory: true });
             directory.inherited = Some(Protection::All);
         }
+        let names = || entries.iter().map(|entry| entry.name.as_bytes());
         // A work tree within a repository's directory is none of its parts.
-        if entries.iter().any(|entry| entry.name == ".git") {
+        if is_work_tree(names()) {
             directory.repository = None;
         }
-        let names = entries.iter().map(|entry| entry.name.as_bytes());
-        if let Some(repository) = Repository::of_entries(names) {
+        if let Some(ByShape { counts_as }) = directory.searched(self.names).repository(names()) {
             self.objects.repositories.insert(directory.path.clone());
             directory.repository = Some(directory.path.clone());
             self.hold_way(&directory.path);
-            if !directory.is_git() {
-                self.add_alias(&directory.path, Path::new(repository.name));
-                directory.counts_as.push(repository.name.into());
+            if let Some(counts_as) = counts_as {
+                self.add_alias(&directory.path, Path::new(counts_as));
+                directory.counts_as.push(counts_as.into());
             }
         }
         self.listed.add(&directory.path, &entries);
@@ -470,7 +466,7 @@ impl<'a> Search<'a> {
 
     fn entry(&mut self, directory: &Directory<'a>, entry: &Entry) -> Result<(), ProtectError> {
         let Entry { name, kind, .. } = entry;
-        let own = self.protection(directory, name);
+        let own = directory.searched(self.names).protection(name);
         let protection = own.max(directory.inherited);
         // What a name above protects as strictly is pinned with it.
         let pinned = own.filter(|_| own > directory.inherited);
@@ -485,7 +481,7 @@ impl<'a> Search<'a> {
             return self.link(directory, entry, protection, pinned);
         }
         // Git's `rerere` would read and write what `MERGE_RR` names, once a link lies there. If a mount pinned it, every commit would fail.
-        let rerere = pinned.is_some() && kind.is_file() && name.eq_ignore_ascii_case("MERGE_RR");
+        let rerere = pinned.is_some() && kind.is_file() && is_rerere_list(name);
         if rerere || kind.is_file() && stale_temporaries::has_such_a_name(name) {
             self.temporaries
                 .push((directory.zone.to_owned(), directory.relative().join(name)));
@@ -517,7 +513,7 @@ impl<'a> Search<'a> {
             .as_ref()
             .and_then(|repository| path.strip_prefix(repository).ok());
         let Some(relative) = relative else { return };
-        if is_data(relative) {
+        if is_git_data(relative) {
             return;
         }
         let Ok(metadata) = entry.entry.metadata() else {
@@ -532,24 +528,6 @@ impl<'a> Search<'a> {
                 why: WhyClosed::Program,
             });
         }
-    }
-
-    fn protection(&self, directory: &Directory, name: &OsStr) -> Option<Protection> {
-        let parents = directory
-            .counts_as
-            .iter()
-            .map(PathBuf::as_path)
-            .chain([directory.relative()]);
-        let rules = parents.filter_map(|parent| {
-            let rule = self
-                .names
-                .name(parent.as_os_str().as_bytes(), name.as_bytes())?;
-            // Pinned, it would keep the package from being removed, and nobody acts on it there.
-            let is_loose =
-                rule.may_be_removed_from_packages() && is_in_packages(&parent.join(name));
-            (!is_loose).then_some(rule)
-        });
-        rules.map(|rule| rule.protection).max()
     }
 
     fn sub_directory(
@@ -574,8 +552,9 @@ impl<'a> Search<'a> {
             return;
         }
         // Names in it are digests and numbers: there is nothing to find, and there are many.
-        let objects = parent.is_git() && name == "objects";
-        if objects || (parent.path.ends_with(undo_directory::NAME) && name == "undo") {
+        if parent.searched(self.names).is_nameless(name)
+            || (parent.path.ends_with(undo_directory::NAME) && name == "undo")
+        {
             self.listed.skipped.push(Directory {
                 path,
                 ..Directory::root(parent.zone)

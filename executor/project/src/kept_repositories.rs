@@ -13,7 +13,7 @@ use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, OpenHow, ResolveFlag, open, openat, openat2, renameat};
 use nix::sys::stat::{FileStat, Mode, fstat, fstatat, mkdirat};
 use nix::unistd::linkat;
-use policies_guard::{GIT_HEAD_MAX, GitHead, may_be_written_to_head};
+use policies_guard::{GIT_HEAD_MAX, GitHead, Repository, may_be_written_to_head};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -31,9 +31,6 @@ pub struct KeptRepository {
     directories: Vec<&'static str>,
 }
 
-/// The directories that make one a repository, beside its `HEAD`.
-const DIRECTORIES: [&str; 2] = ["objects", "refs"];
-
 impl KeptRepository {
     /// The directory, if it is a repository.
     pub fn of(path: &Path) -> Option<Self> {
@@ -44,7 +41,7 @@ impl KeptRepository {
             let stat = fstatat(&directory, *name, AtFlags::AT_SYMLINK_NOFOLLOW);
             stat.is_ok_and(|stat| is(&stat, libc::S_IFDIR))
         };
-        let directories = DIRECTORIES.into_iter().filter(has).collect();
+        let directories = Repository::directories_of_git().filter(has).collect();
         Some(Self {
             path: path.to_owned(),
             identity,

@@ -6,11 +6,11 @@
 
 use crate::created_record::{inspect, is_recent, read_short, state};
 use crate::finding::of_repository;
+use crate::head::head_references;
 use crate::locks::Locks;
 use crate::replacements::Replacements;
 use crate::repository_changes::with_existing_parent;
 use broker_protocol::{Finding, FindingKind};
-use executor_spec::worker::REFERENCES_MAX;
 use executor_sys::file::open_without_links;
 use executor_sys::opened_way::unlock;
 use nix::Result;
@@ -18,121 +18,16 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat, renameat};
 use nix::sys::stat::Mode;
 use nix::unistd::{UnlinkatFlags, ftruncate, unlinkat};
-use policies_guard::{GIT_HEAD_MAX, GitHead, is_plain_branch, names_no_plain_branch};
+use policies_guard::left::{
+    GIT, GIT_DIRECTORIES, Left, MERCURIAL, MERCURIAL_DIRECTORIES, PACKED_MAX, REFERENCE_MAX,
+    TEXT_MAX,
+};
+use policies_guard::{GIT_HEAD_MAX, names_no_plain_branch};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-
-/// Maximum bytes read of a file that holds a number or the name of an object.
-const TEXT_MAX: u64 = 128;
-
-/// Maximum bytes of a reference: what git reads of one is a name or another reference.
-const REFERENCE_MAX: u64 = GIT_HEAD_MAX as u64;
-
-/// Maximum bytes of `packed-refs`: some three million references.
-const PACKED_MAX: u64 = 256 << 20;
-
-/// How a file that a call has left is treated.
-#[derive(Clone, Copy)]
-enum Left {
-    /// Git's prompt for shells (`__git_ps1`) makes the shell expand its content: it stays if that is a number.
-    Counter,
-    /// `git branch` and `git status` print the branch whose name it holds, and a prompt may have the shell expand that: it stays if
-    /// that name is only text to a shell.
-    BranchName,
-    /// The branch of `HEAD`, which names another one that is not only text to a shell.
-    Branch,
-    /// When a commit ends a merge, git applies the stash that it names: it stays while a merge is
-    /// in progress. Checked when no command is running any more.
-    Autostash,
-    /// It makes git show another history, or other objects.
-    History,
-    /// `git status` shows no file that it names.
-    Exclude,
-    /// `hg recover` writes the files that it names. Checked when no command is running any more.
-    Journal,
-    /// `git status` reads all of it into memory, or searches all of it: it stays up to as many bytes.
-    Bounded(u64),
-}
-
-impl Left {
-    /// Whether it acts by what it says, and not only makes a program fail or show something else: in a repository that a call has made.
-    fn acts(self) -> bool {
-        match self {
-            Left::Counter
-            | Left::BranchName
-            | Left::Branch
-            | Left::Autostash
-            | Left::Journal
-            | Left::Bounded(_) => true,
-            Left::History | Left::Exclude => false,
-        }
-    }
-
-    /// Whether it stays or goes by its content.
-    fn is_judged_by_content(self) -> bool {
-        match self {
-            Left::Counter | Left::BranchName | Left::Branch => true,
-            Left::Autostash | Left::History | Left::Exclude | Left::Journal | Left::Bounded(_) => {
-                false
-            }
-        }
-    }
-
-    /// Whether it is looked at only when no command is running any more.
-    fn waits(self) -> bool {
-        match self {
-            Left::Autostash | Left::Journal => true,
-            Left::Counter
-            | Left::BranchName
-            | Left::Branch
-            | Left::History
-            | Left::Exclude
-            | Left::Bounded(_) => false,
-        }
-    }
-}
-
-/// Files of a repository, relative to its directory; locks are recognised by the end of their names (`locks.rs`).
-const GIT: [(&str, Left); 14] = [
-    ("rebase-merge/msgnum", Left::Counter),
-    ("rebase-merge/end", Left::Counter),
-    ("rebase-apply/next", Left::Counter),
-    ("rebase-apply/last", Left::Counter),
-    ("rebase-merge/head-name", Left::BranchName),
-    ("rebase-apply/head-name", Left::BranchName),
-    ("BISECT_START", Left::BranchName),
-    ("MERGE_AUTOSTASH", Left::Autostash),
-    ("objects/info/commit-graph", Left::History),
-    (
-        "objects/info/commit-graphs/commit-graph-chain",
-        Left::History,
-    ),
-    ("objects/info/alternates", Left::History),
-    ("info/grafts", Left::History),
-    ("shallow", Left::History),
-    ("info/exclude", Left::Exclude),
-];
-const MERCURIAL: [(&str, Left); 4] = [
-    ("branch", Left::BranchName),
-    ("bookmarks.current", Left::BranchName),
-    ("store/journal", Left::Journal),
-    ("store/journal.backupfiles", Left::Journal),
-];
-
-/// Directories in which these files come about.
-const GIT_DIRECTORIES: [&str; 7] = [
-    "",
-    "rebase-merge",
-    "rebase-apply",
-    "info",
-    "objects",
-    "objects/info",
-    "objects/info/commit-graphs",
-];
-const MERCURIAL_DIRECTORIES: [&str; 2] = ["", "store"];
 
 /// One repository, and which of these files existed at the last check.
 #[derive(Debug)]
@@ -225,7 +120,7 @@ impl LeftFiles {
             .copied()
             .chain(files)
             .map(|name| self.at.join(name));
-        let mut references = references(&self.at, &self.common);
+        let mut references = head_references(&self.at, &self.common);
         if self.has_references() {
             references.extend(Replacements::files(&self.common));
         }
@@ -276,7 +171,7 @@ impl LeftFiles {
         let files = files.iter().map(|(name, left)| (self.at.join(name), *left));
         // Where `HEAD` leads; that itself is restored.
         let references = match self.is_git {
-            true => references(&self.at, &self.common).split_off(1),
+            true => head_references(&self.at, &self.common).split_off(1),
             false => Vec::new(),
         };
         let branch = branch_with_commands(&references).map(|path| (path.clone(), Left::Branch));
@@ -334,25 +229,6 @@ fn branch_with_commands(references: &[PathBuf]) -> Option<&PathBuf> {
     })
 }
 
-/// `HEAD`, and the references to which it leads one after the other; the last may not exist.
-fn references(repository: &Path, common: &Path) -> Vec<PathBuf> {
-    let mut all = vec![repository.join("HEAD")];
-    while all.len() <= REFERENCES_MAX {
-        let head = all
-            .last()
-            .and_then(|path| read_short(path, GIT_HEAD_MAX as u64));
-        let Some(branch) = head
-            .as_deref()
-            .and_then(GitHead::parse)
-            .and_then(GitHead::branch)
-        else {
-            break;
-        };
-        all.push(common.join(OsStr::from_bytes(branch)));
-    }
-    all
-}
-
 /// The directory that has a repository's references: another one for a worktree, and no command changes which.
 fn common_directory(repository: PathBuf) -> PathBuf {
     let named = text(&repository.join("commondir"), GIT_HEAD_MAX as u64);
@@ -374,16 +250,12 @@ fn left_in(path: &Path, left: Left) -> Option<Finding> {
         of_repository(kind, path, why).with_state(done)
     };
     let prompt_text = |why| removed(FindingKind::PromptText, why);
+    let content = || text(path, left.content_max());
     match left {
-        Left::Counter if is_number(path) => None,
+        left if left.is_judged_by_content() && left.may_stay(content().as_deref()) => None,
         Left::Counter => Some(prompt_text(
             "A command wrote something other than a number here, which git's shell prompt would execute.",
         )),
-        Left::BranchName
-            if text(path, GIT_HEAD_MAX as u64).is_some_and(|name| is_plain_branch(&name)) =>
-        {
-            None
-        }
         Left::BranchName => Some(prompt_text(
             "A command wrote the name of a branch here that a shell would execute, where a prompt prints it.",
         )),
@@ -472,10 +344,6 @@ fn parent(path: &Path) -> Result<(OwnedFd, OsString)> {
     let directory = open_without_links(parent)?;
     unlock(&directory)?;
     Ok((directory, name.to_owned()))
-}
-
-fn is_number(path: &Path) -> bool {
-    text(path, TEXT_MAX).is_some_and(|text| text.iter().all(u8::is_ascii_digit))
 }
 
 /// The content of a file of at most `max` bytes, without the line end.

@@ -22,6 +22,7 @@ mod asking;
 mod committed_secrets;
 mod created_record;
 mod finding;
+mod head;
 mod hidden_changes;
 mod kept_repositories;
 mod left_files;

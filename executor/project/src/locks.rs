@@ -4,25 +4,16 @@
 //! is counted.
 
 use crate::created_record::{inspect, state};
+use policies_guard::left::{GIT_LOCKS, is_known_lock, is_lock};
 use std::collections::BTreeMap;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// Maximum number of locks of a repository that are told apart.
 const LOCKS_MAX: usize = 16;
 /// Maximum number of entries of a repository's directory that are read.
 const LISTED_MAX: usize = 4096;
-/// Locks of git that stop the user's next command, looked for by name: they are found whatever else lies there.
-const KNOWN: [&str; 5] = [
-    "index.lock",
-    "HEAD.lock",
-    "config.lock",
-    "packed-refs.lock",
-    "shallow.lock",
-];
-
 /// The locks of one repository.
 #[derive(Debug, Default)]
 pub struct Locks {
@@ -41,9 +32,10 @@ impl Locks {
             .flatten()
             .map(|entry| entry.file_name());
         let mut listed: Vec<OsString> = listed.filter(|name| is_lock(name)).collect();
-        listed.sort_by_key(|name| !is_known(name));
+        listed.sort_by_key(|name| !is_known_lock(name));
+        // Those that stop the user's next command are found whatever else lies there.
         let known: &[&str] = if entries.next().is_some() {
-            &KNOWN
+            &GIT_LOCKS
         } else {
             &[]
         };
@@ -62,7 +54,7 @@ impl Locks {
             |(name, state): &(&OsString, &[i64; 7])| self.told_apart.get(*name) != Some(*state);
         let new = now.told_apart.iter().filter(changed);
         let mut new: Vec<OsString> = new.map(|(name, _)| name.clone()).collect();
-        new.sort_by_key(|name| !is_known(name));
+        new.sort_by_key(|name| !is_known_lock(name));
         let count = new.len() + now.others.saturating_sub(self.others);
         if new.is_empty() && count > 0 {
             new.push(OsString::from("*.lock"));
@@ -70,16 +62,6 @@ impl Locks {
         *self = now;
         (new, count)
     }
-}
-
-fn is_known(name: &OsStr) -> bool {
-    KNOWN.iter().any(|known| name == *known)
-}
-
-fn is_lock(name: &OsStr) -> bool {
-    name.as_bytes()
-        .strip_suffix(b".lock")
-        .is_some_and(|name| !name.is_empty())
 }
 
 #[cfg(test)]

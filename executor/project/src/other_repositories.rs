@@ -16,7 +16,7 @@ use executor_spec::known_directories::DirectoryMemory;
 use executor_spec::made_repositories::MadeRepositories;
 use executor_spec::sandbox::Rooted;
 use executor_spec::worker::{FILES_MAX, InHead, IndexFault, RepositoryAnswer};
-use policies_guard::{Matcher, Protection};
+use policies_guard::Matcher;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -360,10 +360,7 @@ impl Other {
         let new: Vec<_> = new
             .filter(|path| self.named.insert((*path).clone()))
             .collect();
-        let is_secret = |path: &&&Vec<u8>| {
-            let rule = matcher.protection(path);
-            rule.is_some_and(|rule| rule.protection == Protection::All)
-        };
+        let is_secret = |path: &&&Vec<u8>| matcher.is_secret(path);
         let (secrets, others): (Vec<_>, Vec<_>) = new.iter().partition(is_secret);
         let of = |kind, names: &[&&Vec<u8>], why: &str| {
             let (first, more) = names.split_first()?;

@@ -4,49 +4,13 @@
 //! Git itself keeps no program there but hooks, whose names are protected. So each executable file is closed for writing when a session
 //! opens, except under the names of git's own data: on file systems without modes everything is executable.
 
-use std::ffi::OsStr;
+use policies_guard::search::is_git_data;
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// What git, git-lfs and git-annex keep in a repository's directory: no program acts on what is in there as on a program.
-const DATA: [&str; 26] = [
-    "HEAD",
-    "ORIG_HEAD",
-    "FETCH_HEAD",
-    "MERGE_HEAD",
-    "CHERRY_PICK_HEAD",
-    "REVERT_HEAD",
-    "REBASE_HEAD",
-    "AUTO_MERGE",
-    "MERGE_MSG",
-    "MERGE_MODE",
-    "MERGE_RR",
-    "SQUASH_MSG",
-    "COMMIT_EDITMSG",
-    "TAG_EDITMSG",
-    "BISECT_LOG",
-    "index",
-    "packed-refs",
-    "refs",
-    "logs",
-    "objects",
-    "rebase-merge",
-    "rebase-apply",
-    "sequencer",
-    "rr-cache",
-    "lfs",
-    "annex",
-];
 /// Maximum number of directories of a repository in which a program may lie that settings name.
 const DIRECTORIES_MAX: usize = 64;
-
-/// Whether `relative`, a path in a repository's directory, is git's own data.
-pub fn is_data(relative: &Path) -> bool {
-    let first = relative.iter().next().unwrap_or_default();
-    let is = |name: &OsStr| DATA.iter().any(|data| name == *data);
-    is(first) || relative.iter().any(|name| name == "objects")
-}
 
 /// Whether a file is a program, as far as its mode says.
 pub fn is_program(metadata: &Metadata) -> bool {
@@ -67,7 +31,7 @@ pub fn directories(repository: &Path) -> Vec<PathBuf> {
             let path = entry.path();
             let is_open = path
                 .strip_prefix(repository)
-                .is_ok_and(|relative| !is_data(relative));
+                .is_ok_and(|relative| !is_git_data(relative));
             if is_open && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 all.push(path);
             }
@@ -81,25 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn data_of_git_is_no_place_for_programs_and_the_rest_is() {
-        for path in [
-            "index",
-            "refs/heads/x",
-            "logs/HEAD",
-            "lfs/hooks",
-            "modules/x/objects/a",
-        ] {
-            assert!(is_data(Path::new(path)), "{path}");
-        }
-        for path in [
-            "crypt/transcrypt",
-            "tool",
-            "info/x",
-            "my-refs/x",
-            "git-crypt/keys",
-        ] {
-            assert!(!is_data(Path::new(path)), "{path}");
-        }
+    fn directories_with_data_of_git_are_left_out() {
         let folder = tempfile::tempdir().unwrap();
         for name in ["refs/heads", "crypt/deep"] {
             fs::create_dir_all(folder.path().join(name)).unwrap();

@@ -13,8 +13,9 @@
 //! *Does not*: prevent git from doing what it is told, or see repositories inside the project or files created after the entry.
 
 use crate::asking::{FilesAsked, RepositoryQuestion};
-use crate::created_record::{inspect, is_recent, read_short, state};
+use crate::created_record::{inspect, is_recent, state};
 use crate::finding::of_repository;
+use crate::head::head_references;
 use crate::hidden_changes::HiddenChanges;
 use crate::left_files::set_aside;
 use crate::other_repositories::why_unusable;
@@ -25,8 +26,7 @@ use broker_protocol::{Finding, FindingKind};
 use executor_spec::created::CreatedFiles;
 use executor_spec::sandbox::Rooted;
 use executor_spec::undo_directory;
-use executor_spec::worker::{InHead, IndexFault, REFERENCES_MAX, RepositoryAnswer};
-use policies_guard::{GIT_HEAD_MAX, GitHead, Protection, WhenNew};
+use executor_spec::worker::{InHead, IndexFault, RepositoryAnswer};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs;
@@ -81,13 +81,6 @@ impl ProjectRepository {
 
     /// The files that decide what is tracked.
     fn files(&self, shared: &[String]) -> Vec<PathBuf> {
-        let head = self.own.join("HEAD");
-        let next = |reference: &PathBuf| {
-            let text = read_short(reference, GIT_HEAD_MAX as u64)?;
-            let branch = GitHead::parse(&text)?.branch()?;
-            Some(self.common.join(OsStr::from_bytes(branch)))
-        };
-        let references = std::iter::successors(Some(head), next).take(1 + REFERENCES_MAX);
         let packed = self.common.join("packed-refs");
         let indexes = shared
             .iter()
@@ -97,7 +90,9 @@ impl ProjectRepository {
             .chain(indexes)
             .map(|name| self.own.join(name))
             .chain([packed]);
-        files.chain(references).collect()
+        files
+            .chain(head_references(&self.own, &self.common))
+            .collect()
     }
 }
 
@@ -441,9 +436,8 @@ impl TrackedSecrets {
             .filter_map(|path| below(path, &spec.project));
         let later = now.index.iter().flat_map(BTreeMap::keys).cloned();
         let is_closed = |path: &Vec<u8>| {
-            let secret = spec.policy.matcher.protection(path);
             let file = spec.project.join(OsStr::from_bytes(path));
-            secret.is_some_and(|rule| rule.protection == Protection::All)
+            spec.policy.matcher.is_secret(path)
                 && fs::symlink_metadata(&file).is_ok()
                 && !self.created.has_at(&file)
         };
@@ -576,11 +570,7 @@ fn added(paths: &[Vec<u8>]) -> Option<Finding> {
 }
 
 fn is_closed(spec: &Rooted, path: &[u8]) -> bool {
-    spec.policy
-        .matcher
-        .closings(path)
-        .iter()
-        .any(|(_, new)| *new != WhenNew::Open)
+    spec.policy.matcher.is_closed_when_new(path)
 }
 
 fn state_of(path: &Path) -> Option<[i64; 7]> {

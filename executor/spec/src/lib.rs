@@ -14,7 +14,6 @@ pub mod birth_time;
 pub mod protected_objects;
 pub mod also_closed;
 pub mod readable_secret;
-pub mod packages;
 pub mod known_directories;
 pub mod linked_repository;
 pub mod created;

@@ -128,9 +128,6 @@ pub enum SettingKind {
     Other,
 }
 
-/// How many references git follows one after the other: `SYMREF_MAXDEPTH` in refs.c.
-pub const REFERENCES_MAX: usize = 5;
-
 /// Asks what `HEAD` has under the paths of these files of the project, and which protected names the index has.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RepositoryQuery {

@@ -1,11 +1,11 @@
 //! Which paths a cell may see or change.
 
 use broker_protocol::{Layer, Zone};
-use executor_spec::packages::is_in_packages;
 use executor_spec::sandbox::{CACHES, SandboxSpec};
 use nix::Result;
 use nix::sys::stat::{fstat, stat};
 use policies::Access;
+use policies_guard::search::is_in_packages;
 use policies_guard::{Rule, Verdict};
 use std::collections::HashSet;
 use std::ffi::OsStr;

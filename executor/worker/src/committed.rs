@@ -14,12 +14,11 @@ use crate::git_objects::{ObjectName, Objects};
 use crate::hidden::hidden;
 use crate::root::{LISTING, READING, open_beneath};
 use executor_spec::worker::{
-    INDEXED_MAX, InHead, IndexFault, IndexedName, REFERENCES_MAX, RepositoryAnswer,
-    RepositoryQuery, SUBMODULES_MAX,
+    INDEXED_MAX, InHead, IndexFault, IndexedName, RepositoryAnswer, RepositoryQuery, SUBMODULES_MAX,
 };
 use nix::errno::Errno;
 use nix::sys::stat::{Mode, SFlag, fstat};
-use policies_guard::{GIT_HEAD_MAX, GitHead, Matcher};
+use policies_guard::{GIT_HEAD_MAX, HeadEnd, Matcher, follow_head};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fs::File;
@@ -137,21 +136,19 @@ impl Committed<'_> {
     /// The commit to which `HEAD` in the directory `own` refers; `None` before the first one.
     fn head(&self, own: &Path) -> Result<Option<ObjectName>, Unreadable> {
         let head = own.join("HEAD");
-        let mut text = existing(self.common, &head, GIT_HEAD_MAX)?.ok_or(Unreadable)?;
-        for _ in 0..REFERENCES_MAX {
-            let branch = match GitHead::parse(&text).ok_or(Unreadable)? {
-                GitHead::Branch(name) => name,
-                GitHead::Object(name) => {
-                    return ObjectName::parse(name).map(Some).ok_or(Unreadable);
-                }
+        let mut is_head = true;
+        let (references, end) = follow_head(|name| {
+            let path = match std::mem::take(&mut is_head) {
+                true => head.as_path(),
+                false => Path::new(std::ffi::OsStr::from_bytes(name)),
             };
-            let path = Path::new(std::ffi::OsStr::from_bytes(branch));
-            match existing(self.common, path, GIT_HEAD_MAX)? {
-                Some(next) => text = next,
-                None => return self.packed(branch),
-            }
+            existing(self.common, path, GIT_HEAD_MAX)
+        })?;
+        match (end, references.last()) {
+            (HeadEnd::Object(name), _) => ObjectName::parse(&name).map(Some).ok_or(Unreadable),
+            (HeadEnd::Absent, Some(last)) => self.packed(last),
+            (HeadEnd::Absent, None) | (HeadEnd::Invalid, _) => Err(Unreadable),
         }
-        Err(Unreadable)
     }
 
     fn packed(&self, name: &[u8]) -> Result<Option<ObjectName>, Unreadable> {

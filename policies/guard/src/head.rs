@@ -56,6 +56,51 @@ impl<'c> GitHead<'c> {
 
 const REF: &[u8] = b"ref:";
 
+/// References that are followed from `HEAD` (`SYMREF_MAXDEPTH` of git's `refs.h`).
+pub const REFERENCES_MAX: usize = 5;
+
+/// What is at the end of the references.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HeadEnd {
+    /// An object's name, as it is written there.
+    Object(Vec<u8>),
+    /// The last reference does not exist by itself: it may be packed, or there is no commit yet.
+    Absent,
+    /// There is no `HEAD`, something else in its place or that of a reference, or more references than git follows.
+    Invalid,
+}
+
+/// The references to which `HEAD` leads, one after the other, and what is at their end. `read` returns the content of `HEAD`, and then of
+/// each reference, by its name.
+///
+/// # Errors
+/// Those of `read`.
+pub fn follow_head<E>(
+    mut read: impl FnMut(&[u8]) -> Result<Option<Vec<u8>>, E>,
+) -> Result<(Vec<Vec<u8>>, HeadEnd), E> {
+    let mut references = Vec::new();
+    let Some(mut content) = read(b"HEAD")? else {
+        return Ok((references, HeadEnd::Invalid));
+    };
+    while references.len() < REFERENCES_MAX {
+        let name = match GitHead::parse(&content) {
+            Some(GitHead::Branch(name)) => name.to_vec(),
+            Some(GitHead::Object(name)) => {
+                let end = HeadEnd::Object(name.to_vec());
+                return Ok((references, end));
+            }
+            None => return Ok((references, HeadEnd::Invalid)),
+        };
+        let next = read(&name)?;
+        references.push(name);
+        match next {
+            Some(next) => content = next,
+            None => return Ok((references, HeadEnd::Absent)),
+        }
+    }
+    Ok((references, HeadEnd::Invalid))
+}
+
 /// Whether commands may write a `HEAD` with this content.
 pub fn may_be_written_to_head(content: &[u8]) -> bool {
     GitHead::parse(content).is_some_and(GitHead::is_plain)
@@ -159,5 +204,33 @@ mod tests {
         for other in ["ref: refs/heads/a\n", "$(x)\n", ""] {
             assert!(!names_no_plain_branch(other.as_bytes()), "{other}");
         }
+    }
+
+    #[test]
+    fn references_are_followed_as_far_as_git_follows_them() {
+        let object = "0123456789abcdef0123456789abcdef01234567";
+        let (a, b) = ("ref: refs/heads/a", "ref: refs/heads/b");
+        let many = [0, 1, 2, 3, 4, 5].map(|number| format!("ref: refs/{number}"));
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        for (contents, count, end) in [
+            (vec![object], 0, HeadEnd::Object(object.into())),
+            (vec![a, object], 1, HeadEnd::Object(object.into())),
+            (vec![a, b], 2, HeadEnd::Absent),
+            (vec![], 0, HeadEnd::Invalid),
+            (vec!["x"], 0, HeadEnd::Invalid),
+            (vec![a, "x"], 1, HeadEnd::Invalid),
+            (
+                many[..REFERENCES_MAX].to_vec(),
+                REFERENCES_MAX,
+                HeadEnd::Absent,
+            ),
+            (many.clone(), REFERENCES_MAX, HeadEnd::Invalid),
+        ] {
+            let mut left = contents.iter().map(|content| content.as_bytes().to_vec());
+            let read = |_: &[u8]| Ok::<_, ()>(left.next());
+            let (references, found) = follow_head(read).unwrap();
+            assert_eq!((references.len(), found), (count, end), "{contents:?}");
+        }
+        assert_eq!(follow_head(|_| Err("disk")), Err("disk"));
     }
 }

@@ -13,6 +13,8 @@ mod judge_table;
 pub mod names;
 pub mod transit;
 pub mod repository;
+pub mod left;
+pub mod search;
 pub mod head;
 pub mod pattern;
 pub mod fold;
@@ -22,8 +24,8 @@ mod origin;
 pub use change::{Change, Described, DirectoryName, Moment, New};
 pub use fold::one_spelling;
 pub use head::{
-    GIT_HEAD_MAX, GitHead, SHELL_CHARACTERS, is_plain_branch, may_be_written_to_head,
-    names_no_plain_branch,
+    GIT_HEAD_MAX, GitHead, HeadEnd, REFERENCES_MAX, SHELL_CHARACTERS, follow_head, is_plain_branch,
+    may_be_written_to_head, names_no_plain_branch,
 };
 pub use judge::{Judge, judge};
 pub use names::{Matcher, ProtectedName, Protection, TransitTarget, WhenNew};

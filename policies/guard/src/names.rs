@@ -269,6 +269,29 @@ impl Matcher {
             .collect()
     }
 
+    /// What the strictest rule about `relative` says of a new name; `None` if there is no rule.
+    pub fn when_new(&self, relative: &[u8]) -> Option<WhenNew> {
+        let closings = self.closings(relative).into_iter();
+        closings.map(|(_, new)| new).max()
+    }
+
+    /// Whether some rule about `relative` closes no new name.
+    pub fn closes_what_exists(&self, relative: &[u8]) -> bool {
+        let mut closings = self.closings(relative).into_iter();
+        closings.any(|(_, new)| new != WhenNew::Closed)
+    }
+
+    /// Whether commands may not create this name wherever they want.
+    pub fn is_closed_when_new(&self, relative: &[u8]) -> bool {
+        self.when_new(relative) > Some(WhenNew::Open)
+    }
+
+    /// Whether a rule closes this name for reading.
+    pub fn is_secret(&self, relative: &[u8]) -> bool {
+        let rule = self.protection(relative);
+        rule.is_some_and(|rule| rule.protection == Protection::All)
+    }
+
     /// A rule that has names below `relative`: `.git` leads to `.git/hooks`. A file in the place of such a directory
     /// undoes the rule (a `.git` file points to another repository), so none may be written there.
     pub fn leads_to(&self, relative: &[u8]) -> Option<&ProtectedName> {

@@ -191,6 +191,15 @@ impl Repository {
             .any(|shape| shape.iter().all(|member| has(*member)))
     }
 
+    /// The directories that make one a repository to git, beside its `HEAD`.
+    pub fn directories_of_git() -> impl Iterator<Item = &'static str> {
+        let [git, ..] = &REPOSITORIES;
+        let directories = git
+            .members()
+            .filter(|part| part.kind == MemberKind::Directory);
+        directories.map(|part| part.name)
+    }
+
     fn members(&self) -> impl Iterator<Item = Member> {
         self.shapes.iter().copied().flatten().copied()
     }

@@ -12,6 +12,7 @@ use crate::names::Protection;
 use crate::repository::{
     Member, MemberKind, Repository, is_in_git_directory, leads_to_git_place, may_be_git_directory,
 };
+use crate::search::is_rerere_list;
 use crate::tree::{ObjectKind, Tree};
 use crate::verdict::{Rule, Verdict};
 use std::ffi::OsStr;
@@ -261,8 +262,7 @@ impl<T: Tree> Judge<'_, T> {
 
     /// Whether this file lists the conflicts that git's `rerere` is to record in a repository, and no name above it is protected.
     pub fn is_rerere_state(&self, at: &Path) -> bool {
-        at.file_name()
-            .is_some_and(|name| name.eq_ignore_ascii_case("MERGE_RR"))
+        at.file_name().is_some_and(is_rerere_list)
             && self.ends_a_rule_of_git(at, |_| true)
             && self.is_below_nothing(at)
     }

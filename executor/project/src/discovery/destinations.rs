@@ -7,20 +7,11 @@ use executor_spec::also_closed::{AlsoClosed, WhyClosed};
 use executor_spec::linked_repository::LinkedRepository;
 use executor_spec::pins::PinMode;
 use policies_guard::Protection;
+use policies_guard::search::Redirection;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-
-/// Files that name another directory, with the text before its path and the path it is equivalent to. See
-/// gitrepository-layout(5) and gitworktrees(5); `hg help share`; Sapling's `share`; Jujutsu's `workspace add`.
-const REDIRECTIONS: [(&str, &[u8], &str); 5] = [
-    (".git", b"gitdir:", ".git"),
-    (".git/commondir", b"", ".git"),
-    (".hg/sharedpath", b"", ".hg"),
-    (".sl/sharedpath", b"", ".sl"),
-    (".jj/repo", b"", ".jj/repo"),
-];
 
 impl<'a> Search<'a> {
     /// Adds a repository outside the zones, where names are protected as in `.git`, and pins what else is closed there.
@@ -56,8 +47,7 @@ impl<'a> Search<'a> {
         protection: Option<Protection>,
         pinned: Option<Protection>,
     ) -> Result<(), ProtectError> {
-        let mut counts_as: Vec<PathBuf> = directory.paths_of(&entry.name).collect();
-        counts_as.retain(|path| self.names.leads_to(path.as_os_str().as_bytes()).is_some());
+        let counts_as = directory.searched(self.names).led_to_by(&entry.name);
         let path = entry.entry.path();
         match protection {
             None if counts_as.is_empty() => return Ok(()),
@@ -191,25 +181,8 @@ impl<'a> Search<'a> {
         directory: &Directory<'a>,
         name: &OsStr,
     ) -> Result<(), ProtectError> {
-        let last = |path: &str| {
-            Path::new(path)
-                .file_name()
-                .is_some_and(|last| name.eq_ignore_ascii_case(last))
-        };
-        if !REDIRECTIONS.iter().any(|(file, ..)| last(file)) {
-            return Ok(());
-        }
-        let ends = |path: &Path, end: &str| {
-            let (path, end) = (path.as_os_str().as_bytes(), end.as_bytes());
-            let start = path.len().checked_sub(end.len());
-            start.is_some_and(|start| {
-                path[start..].eq_ignore_ascii_case(end) && (start == 0 || path[start - 1] == b'/')
-            })
-        };
-        for (file, before, counts_as) in REDIRECTIONS {
-            if !directory.paths_of(name).any(|path| ends(&path, file)) {
-                continue;
-            }
+        let redirections = directory.searched(self.names).redirections(name);
+        for Redirection { before, counts_as } in redirections {
             let path = directory.path.join(name);
             self.objects
                 .places
@@ -218,7 +191,7 @@ impl<'a> Search<'a> {
             if directory.inherited.is_none() {
                 self.pins.add(path.clone(), PinMode::ReadOnly);
             }
-            if let Some(target) = links::target_in(&path, before) {
+            if let Some(target) = links::target_in(&path, before.as_bytes()) {
                 self.lead(
                     &path,
                     &directory.path,

@@ -5,7 +5,7 @@ use crate::git_settings::{MayBe, NamedPath};
 use crate::links;
 use crate::protected::ProtectError;
 use executor_spec::also_closed::{AlsoClosed, WhyClosed};
-use policies_guard::{Protection, WhenNew};
+use policies_guard::Protection;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -64,11 +64,7 @@ impl Search<'_> {
             return;
         };
         let relative = end.strip_prefix(zone).unwrap_or(end).as_os_str().as_bytes();
-        let open = self
-            .names
-            .closings(relative)
-            .iter()
-            .any(|(_, new)| *new != WhenNew::Closed);
+        let open = self.names.closes_what_exists(relative);
         if open && self.objects.protection_of_place(end).is_none() {
             self.objects
                 .places

@@ -1,0 +1,25 @@
+//! Reads `HEAD` of a repository, and the references to which it leads.
+
+use crate::created_record::read_short;
+use policies_guard::{GIT_HEAD_MAX, follow_head};
+use std::convert::Infallible;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// `HEAD` in the directory `own`, and the references in `common` to which it leads one after the other; the last may not exist.
+pub fn head_references(own: &Path, common: &Path) -> Vec<PathBuf> {
+    let head = own.join("HEAD");
+    let path = |reference: &[u8]| common.join(OsStr::from_bytes(reference));
+    let mut is_head = true;
+    let followed = follow_head(|reference| {
+        let path = match std::mem::take(&mut is_head) {
+            true => head.clone(),
+            false => path(reference),
+        };
+        Ok::<_, Infallible>(read_short(&path, GIT_HEAD_MAX as u64))
+    });
+    let Ok((references, _)) = followed;
+    let references = references.iter().map(|reference| path(reference));
+    [head.clone()].into_iter().chain(references).collect()
+}
