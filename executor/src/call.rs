@@ -32,8 +32,8 @@ pub struct Call {
     size: Option<(u16, u16)>,
     /// Whether the client has requested to see the file that it would change.
     pub looked: bool,
-    /// Whether its end is reported only after a look: it may have changed something, or reports which commands have ended.
-    pub awaits_look: bool,
+    /// Whether its end is reported only after a check: it may have changed something, or reports which commands have ended.
+    pub awaits_check: bool,
     /// Frames for the client, in order.
     pub outbox: Vec<FromBroker>,
 }
@@ -78,7 +78,7 @@ impl Call {
             input,
             size: None,
             looked: false,
-            awaits_look: false,
+            awaits_check: false,
             outbox: Vec::new(),
         }
     }

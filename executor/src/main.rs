@@ -2,7 +2,6 @@
 #![forbid(unsafe_code)]
 
 mod listen;
-mod look;
 mod serve;
 mod session;
 mod session_events;

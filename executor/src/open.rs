@@ -9,7 +9,6 @@ use crate::central_root;
 use crate::files::{Files, WorkerStart};
 use crate::image::{self, ImageError};
 use crate::kept_texts::KeptTexts;
-use crate::look::Looks;
 use crate::machine;
 use crate::missing_program::Profiles;
 use crate::own_state;
@@ -48,8 +47,8 @@ use executor_project::network::{self, Online, Reach};
 use executor_project::protected::{self, Discovery, ProtectError};
 use executor_project::throw_away;
 use executor_project::{
-    Answerer, CreatedRecord, Misplaced, OpenedFiles, ProjectRepository, RepositoryWatch, RootModes,
-    open_created_files, take_unreported,
+    Answerer, CreatedRecord, OpenedFiles, ProjectChecks, ProjectRepository, RepositoryWatch,
+    RootModes, open_created_files, take_unreported,
 };
 use executor_project::{git_identity, git_ignore, git_settings};
 use executor_spec::ablation::Ablation;
@@ -423,13 +422,9 @@ pub fn open(
         audit,
         background: BackgroundProcesses::default(),
         created,
-        watch,
         root_lock,
         credentials,
-        modes,
-        misplaced: Misplaced::default(),
-        looks: Looks::default(),
-        has_worked: false,
+        checks: ProjectChecks::new(modes, watch),
         kept: KeptTexts::default(),
         calls: BTreeMap::new(),
         content: Pieces::default(),

@@ -30,15 +30,16 @@ pub fn git_settings_in(
 
 /// Starts a worker for questions about the session's project.
 pub fn answerer(spec: &Rooted, user: &User) -> io::Result<Answerer> {
-    answerer_of(
-        &spec.project,
-        ProjectRepository::of(spec).as_ref(),
-        (spec, user),
-    )
+    let repository = ProjectRepository::of(spec);
+    start(&spec.project, repository.as_ref(), (spec, user))
 }
 
-/// Starts one for questions about a repository below a directory.
-pub fn answerer_of(
+/// Starts one for questions about a repository.
+pub fn answerer_of(of: &ProjectRepository, session: (&Rooted, &User)) -> io::Result<Answerer> {
+    start(&of.project, Some(of), session)
+}
+
+fn start(
     project: &Path,
     repository: Option<&ProjectRepository>,
     (spec, user): (&Rooted, &User),

@@ -8,10 +8,10 @@ use crate::call::{Call, CallEnd, CallState};
 use crate::fault::{protocol, unencoded};
 use crate::files::{Files, WorkerJob};
 use crate::kept_texts::KeptTexts;
-use crate::look::Looks;
 use crate::missing_program::Profiles;
 use crate::plan::{Work, plan};
 use crate::pool::Pool;
+use crate::repository_question::answerer_of;
 use crate::running_command::RunningCommand;
 use broker_protocol::content::{ContentError, Pieces};
 use broker_protocol::{
@@ -24,7 +24,7 @@ use executor_denials::describe_refusals;
 use executor_peers::{Gateway, Repeats};
 use executor_project::central_owner::RootLock;
 use executor_project::network::Online;
-use executor_project::{CreatedRecord, Misplaced, RepositoryWatch, RootModes};
+use executor_project::{CreatedRecord, ProjectChecks};
 use executor_spec::refusals::Refusal;
 use executor_spec::sandbox::SandboxSpec;
 use std::collections::BTreeMap;
@@ -48,16 +48,10 @@ pub struct Session {
     pub background: BackgroundProcesses,
     /// What cells have created under protected names, if these are protected.
     pub created: Option<CreatedRecord>,
-    /// The secrets that git tracks, if the project has a repository.
-    pub watch: Option<RepositoryWatch>,
+    /// What is checked when calls have ended.
+    pub checks: ProjectChecks,
     /// Tells others that a session has the central root.
     pub root_lock: Option<RootLock>,
-    /// The modes and access lists of the roots, which no call changes.
-    pub modes: RootModes,
-    pub misplaced: Misplaced,
-    /// Whether anything may have changed the zones since the last check: a command, or a call that writes.
-    pub has_worked: bool,
-    pub looks: Looks,
     /// What was found in the project and not sent yet.
     pub found: Findings,
     /// What its gateway puts into requests of cells.
@@ -163,15 +157,15 @@ impl Session {
     fn carry_out(&mut self, call: &mut Call, work: Work) -> Result<(), Failed> {
         match work {
             Work::Command(plan) => {
-                if !self.has_worked {
-                    self.modes.take();
-                }
-                (self.has_worked, call.awaits_look) = (true, true);
+                self.checks.command_begins();
+                call.awaits_check = true;
                 self.pool.submit(plan, call.started)?;
             }
             Work::File(granted) => {
-                call.awaits_look |= writes(granted.work());
-                self.has_worked |= call.awaits_look;
+                if writes(granted.work()) {
+                    self.checks.write_begins();
+                    call.awaits_check = true;
+                }
                 let leased = call.leased_file.take();
                 let submitted = self.files.submit(&granted, &call.real, leased);
                 submitted.map_err(unencoded)?;
@@ -179,17 +173,17 @@ impl Session {
             }
             Work::BackgroundList(list) => {
                 list.into_work();
-                call.awaits_look = true;
+                call.awaits_check = true;
                 call.answer(&self.background.list())?;
             }
             Work::BackgroundLog(log) => {
-                call.awaits_look = true;
+                call.awaits_check = true;
                 call.answer(&self.background.log(&log.into_work()))?;
             }
             Work::BackgroundKill(process) => {
                 let process = process.into_work();
                 self.background.kill(process);
-                call.awaits_look = true;
+                call.awaits_check = true;
                 call.state = CallState::Killing(process);
             }
             Work::Effect(tool) => {
@@ -275,7 +269,7 @@ impl Session {
                 .for_each(|denial| denied.push_new(denial));
         }
         self.found.extend(found);
-        self.misplaced.add(&finished.refusals);
+        self.checks.add_misplaced(&finished.refusals);
         let (outcome, usage) = finished.outcome(profile);
         call.end_denied(outcome, usage, denied);
     }
@@ -310,13 +304,13 @@ impl Session {
         let alone = ended.len() == self.calls.len() && self.background.count() == 0;
         if let Some(refusals) = self.background.take_ended() {
             self.take_refusals(&refusals);
-            self.looks.is_due = true;
+            self.checks.background_ended();
         }
-        let (ended, has_looked) = self.look_after(&ended, alone);
+        let (ended, has_checked) = self.check(ended, alone);
         if !ended.is_empty() {
             self.settle_connections()?;
         }
-        let is_over = has_looked || !ended.is_empty();
+        let is_over = has_checked || !ended.is_empty();
         if is_over {
             let short = self.audit.newly_short_of_room();
             self.found.extend(short.map(|short| little_room(&short)));
@@ -353,10 +347,23 @@ impl Session {
         Ok((frames, owed))
     }
 
+    /// Checks what calls have left; returns those of the `ended` ones that are reported now, and whether a check is complete. What has
+    /// changed nothing itself waits for no worker.
+    fn check(&mut self, ended: Vec<CallId>, alone: bool) -> (Vec<CallId>, bool) {
+        let user = &self.profiles.user;
+        let start = |of: &_| answerer_of(of, (&self.spec, user));
+        let (checked, found) = self.checks.check(&ended, alone, (&self.spec, &start));
+        let has_checked = found.is_some();
+        self.found.extend(found.unwrap_or_default());
+        let awaits = |call: &CallId| self.calls.get(call).is_some_and(|call| call.awaits_check);
+        let reported = |call: &CallId| checked.contains(call) || !awaits(call);
+        (ended.into_iter().filter(reported).collect(), has_checked)
+    }
+
     /// Takes in what was found by a command for which no call waits, and what it has misplaced.
     pub fn take_refusals(&mut self, refusals: &[Refusal]) {
         self.found.extend(describe_refusals(refusals, &self.spec).1);
-        self.misplaced.add(refusals);
+        self.checks.add_misplaced(refusals);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::call::Call;
 use crate::gc;
+use crate::repository_question::answerer_of;
 use crate::running_command::RunningCommand;
 use crate::session::Session;
 use broker_protocol::{Ended, Finding, FindingKind};
@@ -24,7 +25,8 @@ impl Session {
     pub fn close(mut self) -> Scratch {
         self.files.finish_current(LAST_WRITE);
         // With no command running, changes are the user's own, not a command's.
-        let is_busy = self.give_up_look() || !self.calls.is_empty() || self.background.count() > 0;
+        let is_busy =
+            self.checks.give_up() || !self.calls.is_empty() || self.background.count() > 0;
         let unreported = self.end_commands();
         // Recorded as far as that is possible.
         let _ = self.settle_connections();
@@ -33,7 +35,10 @@ impl Session {
             .iter_mut()
             .for_each(|created| created.update(&self.spec, true));
         if is_busy {
-            self.look_at_the_end();
+            let user = &self.profiles.user;
+            let start = |of: &_| answerer_of(of, (&self.spec, user));
+            let found = self.checks.check_at_the_end(&self.spec, &start);
+            self.found.extend(found);
         }
         // One of a kind is reported of a project: that more may still change says it all.
         self.found.extend(unfinished.or(unreported));

@@ -12,7 +12,7 @@ impl Session {
     /// Handles one ready descriptor. Reads at most `room` bytes of live output for the client.
     pub fn ready(&mut self, token: Token, room: usize) -> Result<(), Failed> {
         match token {
-            // A look goes on when frames are collected, as after each event.
+            // A check goes on when frames are collected, as after each event.
             Token::Client | Token::Question => Ok(()),
             Token::Warden => self.pool.receive(),
             Token::Worker => {
@@ -100,7 +100,7 @@ impl Session {
         for (credential, fd) in self.credentials.held.running() {
             waited.add_input(Token::Credential(credential), fd);
         }
-        if let Some((socket, flags)) = self.looks.waits_for() {
+        if let Some((socket, flags)) = self.checks.waits_for() {
             waited.add(Token::Question, socket, flags);
         }
         self.approvals.wait_for(waited);
@@ -130,7 +130,7 @@ impl Session {
             self.gateway.as_ref().and_then(Gateway::deadline),
             self.credentials.held.deadline(),
             self.repeats.deadline(),
-            self.looks.deadline(),
+            self.checks.deadline(),
         ];
         commands.chain(others.into_iter().flatten()).min()
     }

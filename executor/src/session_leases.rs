@@ -56,8 +56,8 @@ impl Session {
         {
             let root = held.leased().path();
             let held_by: Rc<dyn Any> = held.clone();
-            self.modes.cover(root, Rc::downgrade(&held_by));
-            if let Some(watch) = &mut self.watch {
+            self.checks.modes.cover(root, Rc::downgrade(&held_by));
+            if let Some(watch) = &mut self.checks.watch {
                 watch
                     .others
                     .cover_granted(root, &held.objects().repositories);

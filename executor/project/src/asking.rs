@@ -1,8 +1,8 @@
 //! What a worker is asked about repositories after calls, one question after the other. Nobody waits for an answer: the broker goes on
 //! with other calls, and calls [`Asking::advance`] when the worker's socket is ready, or its time is over.
 
+use crate::project_repository::ProjectRepository;
 use crate::questions::{Answerer, TIMEOUT, repository_answer};
-use crate::tracked_secrets::ProjectRepository;
 use executor_spec::worker::{IndexFault, RepositoryAnswer};
 use nix::poll::PollFlags;
 use std::collections::VecDeque;
@@ -32,7 +32,7 @@ pub struct RepositoryQuestion {
 /// The files of which it is asked what the last commit has.
 #[derive(Clone, Debug)]
 pub enum FilesAsked {
-    /// These, as absolute paths.
+    /// These files, each with its absolute path.
     Files(Vec<PathBuf>),
     /// Those with protected names in the index. There is no question while there is no time for it.
     OfIndex,
@@ -40,19 +40,19 @@ pub enum FilesAsked {
 
 /// What has become of a question.
 #[derive(Debug)]
-pub enum Asked {
-    Answered(RepositoryAnswer),
+pub enum RepositoryReply {
+    Answered(Box<RepositoryAnswer>),
     /// No worker speaks of it.
     Failed,
     /// There was no time for it.
-    Left,
+    NotAsked,
 }
 
 /// Questions of which some may still have no answer.
 #[derive(Debug, Default)]
 pub struct Asking {
     left: VecDeque<RepositoryQuestion>,
-    answers: Vec<Asked>,
+    answers: Vec<RepositoryReply>,
     /// The first one is asked; the other one may be asked again.
     workers: VecDeque<Worker>,
     try_number: usize,
@@ -95,7 +95,7 @@ impl Asking {
     pub fn advance(&mut self, start: &StartWorker) -> bool {
         while let Some(question) = self.left.front().cloned() {
             if !self.has_time(&question) {
-                self.next(Asked::Left);
+                self.next(RepositoryReply::NotAsked);
                 continue;
             }
             match self.go_on(&question, start) {
@@ -106,7 +106,7 @@ impl Asking {
                     self.current = None;
                     self.try_number += 1;
                     if self.try_number == TRIES.len() {
-                        self.next(Asked::Failed);
+                        self.next(RepositoryReply::Failed);
                     }
                 }
             }
@@ -116,7 +116,7 @@ impl Asking {
     }
 
     /// The answers, in the order of the questions.
-    pub fn into_answers(self) -> impl Iterator<Item = Asked> {
+    pub fn into_answers(self) -> impl Iterator<Item = RepositoryReply> {
         self.answers.into_iter()
     }
 
@@ -151,7 +151,7 @@ impl Asking {
         }
     }
 
-    fn next(&mut self, asked: Asked) {
+    fn next(&mut self, asked: RepositoryReply) {
         self.left.pop_front();
         self.answers.push(asked);
         (self.current, self.try_number) = (None, 0);
@@ -244,13 +244,14 @@ impl Asking {
 
     fn take(&mut self, answer: RepositoryAnswer) {
         let index = self.current.take().and_then(|current| current.index);
-        self.next(Asked::Answered(match index {
+        let answer = match index {
             Some(index) => RepositoryAnswer {
                 files: answer.files,
                 ..index
             },
             None => answer,
-        }));
+        };
+        self.next(RepositoryReply::Answered(Box::new(answer)));
     }
 }
 

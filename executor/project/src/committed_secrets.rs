@@ -3,8 +3,9 @@
 
 use crate::created_record::{CreatedRecord, inspect, state};
 use crate::other_repositories::OtherRepositories;
+use crate::project_repository::ProjectRepository;
 use crate::protected::Discovery;
-use crate::tracked_secrets::{ProjectRepository, TrackedSecrets, record_path};
+use crate::tracked_secrets::{TrackedSecrets, record_path};
 use crate::watch::RepositoryWatch;
 use executor_spec::also_closed::{AlsoClosed, WhyClosed};
 use executor_spec::created::CreatedFiles;

@@ -4,13 +4,13 @@
 //! What a command has left there is judged like what it leaves in the project's own, and so is an index: git writes to whatever
 //! names it has. The user's come first, and what there was no time for is said and looked at first after the next call.
 
-use crate::asking::{Asked, FilesAsked, RepositoryQuestion};
+use crate::asking::{FilesAsked, RepositoryQuestion, RepositoryReply};
 use crate::created_record::{inspect, is_recent, state};
 use crate::finding::of_repository;
 use crate::kept_repositories::KeptRepository;
 use crate::left_files::{LeftFiles, NewLocks, set_aside};
+use crate::project_repository::ProjectRepository;
 use crate::protected::REPOSITORIES_MAX;
-use crate::tracked_secrets::ProjectRepository;
 use broker_protocol::{Finding, FindingKind};
 use executor_spec::known_directories::DirectoryMemory;
 use executor_spec::made_repositories::MadeRepositories;
@@ -200,7 +200,7 @@ impl OtherRepositories {
     /// Sets aside each index that has changed and that git must not use; `alone`: no command has run since that was asked.
     pub fn judge_indexes(
         &mut self,
-        answers: impl IntoIterator<Item = (IndexQuestion, Asked)>,
+        answers: impl IntoIterator<Item = (IndexQuestion, RepositoryReply)>,
         alone: bool,
         matcher: &Matcher,
     ) -> Vec<Finding> {
@@ -215,12 +215,12 @@ impl OtherRepositories {
                 continue;
             };
             let answer = match answer {
-                Asked::Answered(answer) => answer,
-                Asked::Failed => RepositoryAnswer {
+                RepositoryReply::Answered(answer) => *answer,
+                RepositoryReply::Failed => RepositoryAnswer {
                     fault: Some(IndexFault::Unreadable),
                     ..RepositoryAnswer::default()
                 },
-                Asked::Left => {
+                RepositoryReply::NotAsked => {
                     other.is_left = true;
                     continue;
                 }

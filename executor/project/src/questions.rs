@@ -1,7 +1,7 @@
 //! Asks a worker what the broker does not parse itself: what git has of files with names of secrets, and what
 //! the user's git settings name. The worker is a separate process, confined like the file worker.
 
-use crate::tracked_secrets::ProjectRepository;
+use crate::project_repository::ProjectRepository;
 use broker_protocol::{LayerSet, Tier, frame, limit};
 use executor_spec::worker::{
     CHUNK, FILES_MAX, InHead, LAST, MESSAGE_MAX, MORE, NameSpec, ObjectSpec, Question,

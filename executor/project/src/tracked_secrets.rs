@@ -13,12 +13,12 @@
 //! *Does not*: prevent git from doing what it is told, or see repositories inside the project or files created after the entry.
 
 use crate::asking::{FilesAsked, RepositoryQuestion};
-use crate::created_record::{inspect, is_recent, state};
+use crate::created_record::is_recent;
 use crate::finding::of_repository;
-use crate::head::head_references;
 use crate::hidden_changes::HiddenChanges;
 use crate::left_files::set_aside;
 use crate::other_repositories::why_unusable;
+use crate::project_repository::{ProjectRepository, TrackedState};
 use crate::record_file;
 use crate::repository_changes::with_existing_parent;
 use broker_protocol::paste::shell_word;
@@ -40,64 +40,6 @@ const RECORD_MAX: usize = 1 << 20;
 /// The line that stands for everything that git tracks: there was no room for all lines. No path is written like this.
 const ALL: &str = "\\*";
 const HEADER: &str = "# Secrets that commands of this project have made git track. They stay closed while their line is here.\n";
-
-/// The repository of a project.
-#[derive(Clone, Debug)]
-pub struct ProjectRepository {
-    pub project: PathBuf,
-    /// Its repository's common directory.
-    pub common: PathBuf,
-    /// The directory in that which contains the project's `HEAD`.
-    pub own: PathBuf,
-}
-
-impl ProjectRepository {
-    /// The repository of a session's project, if there is one that its cells can write.
-    pub fn of(spec: &Rooted) -> Option<Self> {
-        let inside = spec.project.join(".git");
-        let (common, own) = match &spec.linked {
-            Some(linked) => (linked.common.clone(), linked.own.clone()),
-            None => {
-                fs::symlink_metadata(&inside)
-                    .ok()
-                    .filter(fs::Metadata::is_dir)?;
-                (inside.clone(), inside)
-            }
-        };
-        Some(Self {
-            project: spec.project.clone(),
-            common,
-            own,
-        })
-    }
-
-    /// State that changes when another name becomes tracked; the index is based on `shared`.
-    fn state(&self, shared: &[String]) -> TrackedState {
-        self.files(shared)
-            .iter()
-            .map(|path| state_of(path))
-            .collect()
-    }
-
-    /// The files that decide what is tracked.
-    fn files(&self, shared: &[String]) -> Vec<PathBuf> {
-        let packed = self.common.join("packed-refs");
-        let indexes = shared
-            .iter()
-            .map(String::as_str)
-            .filter(|name| !name.contains('/'));
-        let files = std::iter::once("index")
-            .chain(indexes)
-            .map(|name| self.own.join(name))
-            .chain([packed]);
-        files
-            .chain(head_references(&self.own, &self.common))
-            .collect()
-    }
-}
-
-/// The state of each file that decides what is tracked; `None` for a missing one.
-pub type TrackedState = Vec<Option<[i64; 7]>>;
 
 /// What is asked about the project's repository.
 #[derive(Debug)]
@@ -571,10 +513,6 @@ fn added(paths: &[Vec<u8>]) -> Option<Finding> {
 
 fn is_closed(spec: &Rooted, path: &[u8]) -> bool {
     spec.policy.matcher.is_closed_when_new(path)
-}
-
-fn state_of(path: &Path) -> Option<[i64; 7]> {
-    inspect(path).ok().map(|(_, metadata)| state(&metadata))
 }
 
 fn below(path: &Path, project: &Path) -> Option<Vec<u8>> {

@@ -1,7 +1,7 @@
 //! The checks after each call in the repositories of a project, in the broker: that they still are repositories, what git tracks, and
 //! what calls have left there. Only those in which something has happened are looked at.
 
-use crate::asking::{Asked, Asking};
+use crate::asking::{Asking, RepositoryReply};
 use crate::kept_repositories::KeptRepository;
 use crate::left_files::{LeftFiles, NewLocks};
 use crate::other_repositories::{IndexQuestion, OtherRepositories, TIME as OTHERS_TIME};
@@ -40,7 +40,7 @@ pub struct RepositoryWatch {
 pub struct Look {
     pub asking: Asking,
     findings: Vec<Finding>,
-    /// Of the other repositories.
+    /// What was found in the other repositories.
     of_others: Vec<Finding>,
     /// The places of those that will report further changes.
     watched: BTreeSet<usize>,
@@ -174,8 +174,8 @@ impl RepositoryWatch {
             let before = tracked.watched();
             if let Some(question) = question {
                 let answer = match answers.next() {
-                    Some(Asked::Answered(answer)) => Some(answer),
-                    Some(Asked::Failed | Asked::Left) | None => None,
+                    Some(RepositoryReply::Answered(answer)) => Some(*answer),
+                    Some(RepositoryReply::Failed | RepositoryReply::NotAsked) | None => None,
                 };
                 findings.extend(tracked.update(spec, (question.seen, answer), alone));
             }

@@ -74,7 +74,7 @@ pub enum HeadEnd {
 /// each reference, by its name.
 ///
 /// # Errors
-/// Those of `read`.
+/// Those of `read`, which is asked no more then.
 pub fn follow_head<E>(
     mut read: impl FnMut(&[u8]) -> Result<Option<Vec<u8>>, E>,
 ) -> Result<(Vec<Vec<u8>>, HeadEnd), E> {
