@@ -339,6 +339,9 @@ pub fn open(
         .iter()
         .chain(credentials.held.notices());
     let ports = port_notices(&spec.policy.ports);
+    let flat = refusal
+        .iter()
+        .map(|why| format!("the flat tier, without namespaces: {why}"));
     let short = audit.short_of_room().map(|short| short.to_string());
     let (closed, over_bounds) = protected::describe(&also_closed);
     let opened = Opened {
@@ -350,7 +353,11 @@ pub fn open(
         tier: spec.tier,
         also_closed: closed.into_iter().chain(refused).collect(),
         over_bounds: u32::try_from(over_bounds).unwrap_or(u32::MAX),
-        notices: notices.cloned().chain(ports).chain(short).collect(),
+        notices: flat
+            .chain(notices.cloned())
+            .chain(ports)
+            .chain(short)
+            .collect(),
         layers: probe::report(
             layers,
             (spec.tier, spec.caller_access),

@@ -69,6 +69,7 @@ pub const PRIVILEGES: &[&str] = &[
     "loopback",
     "mount",
     "move-mount",
+    "pivot-root",
     "bounding",
 ];
 
@@ -118,6 +119,8 @@ pub fn refusing(privilege: &str) -> Option<BpfProgram> {
             )
         }
         "move-mount" => when_call(libc::SYS_move_mount, &[answer(fail(libc::EACCES))]),
+        // The kernel's own answer where the root is an initramfs.
+        "pivot-root" => when_call(libc::SYS_pivot_root, &[answer(fail(libc::EINVAL))]),
         "bounding" => {
             let drops = jump(libc::BPF_JEQ, libc::PR_CAPBSET_DROP as u32, 0, 1);
             when_call(

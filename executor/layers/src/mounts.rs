@@ -144,7 +144,8 @@ pub fn try_to_mount() -> Result<(), SetupError> {
         Layer::MountNamespace,
         Privilege::Mount,
         || "mount /proc".into(),
-    )
+    )?;
+    enter(base)
 }
 
 /// Keeps later changes of the mounts from the mount namespace above, and from there.
@@ -707,7 +708,16 @@ fn tmpfs(place: &Path, options: &str) -> Result<(), SetupError> {
 fn enter(base: &Path) -> Result<(), SetupError> {
     let step = || "enter the new root".to_owned();
     chdir(base).at_privileged(Layer::MountNamespace, Privilege::OwnRoot, step)?;
-    pivot_root(".", ".").at_privileged(Layer::MountNamespace, Privilege::Mount, step)?;
+    let pivoted = pivot_root(".", ".");
+    // No denial, so people would look for a mistake.
+    let pivot = match pivoted {
+        Err(Errno::EINVAL) => {
+            "replace the root by `pivot_root`, which is impossible in an initramfs"
+        }
+        Err(_) | Ok(()) => "replace the root by `pivot_root`",
+    };
+    let pivot = || pivot.to_owned();
+    pivoted.at_privileged(Layer::MountNamespace, Privilege::PivotRoot, pivot)?;
     umount2(".", MntFlags::MNT_DETACH).at_privileged(
         Layer::MountNamespace,
         Privilege::Mount,

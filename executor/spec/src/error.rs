@@ -87,10 +87,12 @@ pub enum Privilege {
     Bounding,
     /// To open what the session's own root shows: AppArmor may no longer have a path for it.
     OwnRoot,
+    /// To put the session's own root in the place of the machine's (`pivot_root`).
+    PivotRoot,
 }
 
 impl Privilege {
-    pub const ALL: [Privilege; 8] = [
+    pub const ALL: [Privilege; 9] = [
         Privilege::Namespaces,
         Privilege::IdMap,
         Privilege::HostName,
@@ -99,6 +101,7 @@ impl Privilege {
         Privilege::UserLimit,
         Privilege::Bounding,
         Privilege::OwnRoot,
+        Privilege::PivotRoot,
     ];
 
     /// Whether this error of the step means that the machine denies the privilege, and not that something is wrong.
@@ -114,6 +117,8 @@ impl Privilege {
             }
             // `EROFS`: a container's `/proc/sys` is read-only.
             Privilege::IdMap | Privilege::UserLimit => is_denial(errno) || errno == libc::EROFS,
+            // `EINVAL`: the machine's root is an initramfs, as on some live systems, which nothing takes the place of.
+            Privilege::PivotRoot => is_denial(errno) || errno == libc::EINVAL,
             Privilege::HostName
             | Privilege::Loopback
             | Privilege::Mount

@@ -53,7 +53,8 @@ impl NamespaceSettings {
         }
         if ways.is_empty() {
             ways.push(
-                "no setting in /proc/sys refuses them, so a security module or a container's filter does. A container needs a\n  \
+                "no setting in /proc/sys refuses them, so a security module or a container's filter does, or the machine's root is an\n  \
+                 initramfs, as on some live systems, where there is no `pivot_root`: then `switch_root` to a tmpfs first. A container needs a\n  \
                  seccomp profile and an AppArmor profile that allow `clone` with namespaces, `mount` and `pivot_root`, such as\n    \
                  docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined --security-opt systempaths=unconfined"
                     .to_owned(),

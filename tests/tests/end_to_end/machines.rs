@@ -103,6 +103,41 @@ fn a_session_is_flat_and_whole_where_one_privilege_is_refused() {
     }
 }
 
+once_test!(where_the_root_is_an_initramfs_the_session_is_flat_and_says_why);
+/// `pivot_root` answers `EINVAL` there, which is no denial. The filter answers as the kernel does.
+fn where_the_root_is_an_initramfs_the_session_is_flat_and_says_why() {
+    let Some(place) = namespaced() else { return };
+    let world = World::new(place);
+    let there = |words: &[&str]| {
+        let mut command = world.lazaret(words[0]);
+        command.args(&words[1..]);
+        run(&mut refusing(&world, "pivot-root", &command), LIMIT)
+    };
+    let why = "`pivot_root`, which is impossible in an initramfs";
+    for words in [&["run", "-v", "--", "true"][..], &["doctor"]] {
+        let done = there(words);
+        // The doctor breaks its lines.
+        let plain = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let said = plain(done.success() + &done.errors());
+        assert!(said.contains(why), "{words:?}: {said}");
+        let mut control = world.lazaret(words[0]);
+        let control = run(control.args(&words[1..]), LIMIT);
+        let said = plain(control.success() + &control.errors());
+        assert!(!said.contains(why), "{words:?}: {said}");
+    }
+    assert!(there(&["doctor"]).success().contains("`switch_root`"));
+    let session = Session::start(&mut refusing(
+        &world,
+        "pivot-root",
+        &world.lazaret("session"),
+    ));
+    assert!(
+        session.ready["notices"].to_string().contains(why),
+        "{}",
+        session.ready
+    );
+}
+
 once_test!(a_machine_that_refuses_is_told_what_to_set);
 fn a_machine_that_refuses_is_told_what_to_set() {
     let Some(place) = namespaced() else { return };
