@@ -29,25 +29,52 @@ impl Runtime {
         Self::ALL.into_iter().find(|runtime| runtime.name() == name)
     }
 
-    fn profile(self) -> Profile {
-        let text = match self {
+    /// The text of its default profile.
+    pub fn text(self) -> &'static str {
+        match self {
             Self::Docker => include_str!("../fixtures/containers/docker.json"),
             Self::Podman => include_str!("../fixtures/containers/podman.json"),
-        };
+        }
+    }
+
+    /// Its default profile as a filter.
+    pub fn filter(self) -> BpfProgram {
+        Profile::parse(self.text()).filter()
+    }
+}
+
+/// The text of the profile that we ship.
+pub const SHIPPED: &str = include_str!("../../policies/containers/seccomp.json");
+
+/// The calls that its last rule adds to Docker's profile.
+pub fn added() -> Vec<String> {
+    let mut rules = Profile::parse(SHIPPED).syscalls;
+    rules.pop().expect("the profile has rules").names
+}
+
+/// The profile that we ship as a filter, without one of the calls that it adds.
+pub fn shipped(without: Option<&str>) -> BpfProgram {
+    let mut profile = Profile::parse(SHIPPED);
+    let rule = profile.syscalls.last_mut().expect("the profile has rules");
+    rule.names.retain(|name| Some(name.as_str()) != without);
+    profile.filter()
+}
+
+impl Profile {
+    fn parse(text: &str) -> Self {
         serde_json::from_str(text).expect("a profile has this form")
     }
 
-    /// Its default profile as a filter. Foreign ABIs pass: what they may do is up to the product.
-    pub fn filter(self) -> BpfProgram {
-        let profile = self.profile();
-        let otherwise = profile
+    /// The profile as a filter. Foreign ABIs pass: what they may do is up to the product.
+    fn filter(&self) -> BpfProgram {
+        let otherwise = self
             .default_action
-            .verdict(profile.default_errno_ret.unwrap_or(libc::EPERM));
+            .verdict(self.default_errno_ret.unwrap_or(libc::EPERM));
         let mut calls: BTreeMap<u32, Vec<(&[Condition], u32)>> = BTreeMap::new();
-        for rule in profile.syscalls.iter().filter(|rule| rule.applies()) {
+        for rule in self.syscalls.iter().filter(|rule| rule.applies()) {
             let errno = rule
                 .errno_ret
-                .or(profile.default_errno_ret)
+                .or(self.default_errno_ret)
                 .unwrap_or(libc::EPERM);
             for number in rule.names.iter().filter_map(|name| number(name)) {
                 let conditions = rule.args.as_deref().unwrap_or_default();

@@ -1,11 +1,13 @@
 //! A stock container of Docker or Podman: its seccomp profile, an ordinary user, no capability, a read-only root. Some tests of other
 //! suites run there again, in a process whose flat places have the profile; the README says how all of them do.
 
-use lazaret_tests::container::Runtime;
+use broker_protocol::Tier;
+use lazaret_tests::container::{self, Runtime};
 use lazaret_tests::place::{CONTAINER_VARIABLE, Privilege};
 use lazaret_tests::process::run;
-use lazaret_tests::{LIMIT, Place, World, once_test, programs};
+use lazaret_tests::{LIMIT, Place, Session, World, once_test, programs};
 use nix::unistd::geteuid;
+use serde_json::{Value, json};
 use std::fs;
 use std::process::Command;
 use std::time::Duration;
@@ -56,7 +58,7 @@ fn suites_hold(runtime: Runtime) {
 
 /// A flat place of the ordinary user.
 fn place() -> Place {
-    let flat = |place: &Place| place.tier == broker_protocol::Tier::Flat;
+    let flat = |place: &Place| place.tier == Tier::Flat;
     Place::ordinary()
         .into_iter()
         .find(flat)
@@ -75,7 +77,7 @@ fn a_command_runs_on_a_read_only_root() {
             option => option.to_owned(),
         });
         let start = |words: &[&str]| {
-            let mut command = in_container(&world, runtime);
+            let mut command = in_read_only_container(&world, runtime);
             command.arg(programs::path("lazaret")).args(words);
             run(&mut command, LIMIT)
         };
@@ -107,8 +109,58 @@ fn a_command_runs_on_a_read_only_root() {
     }
 }
 
+once_test!(the_shipped_profile_is_dockers_and_one_rule);
+fn the_shipped_profile_is_dockers_and_one_rule() {
+    let read = |text: &str| serde_json::from_str::<Value>(text).expect("a profile is JSON");
+    let mut shipped = read(container::SHIPPED);
+    let rule = shipped["syscalls"].as_array_mut().and_then(Vec::pop);
+    assert_eq!(shipped, read(Runtime::Docker.text()));
+    let rule = rule.expect("a profile has rules");
+    assert_eq!(rule["action"], "SCMP_ACT_ALLOW");
+    assert_eq!(rule["names"], json!(container::added()));
+}
+
+once_test!(each_call_of_the_shipped_profile_is_needed);
+/// With all of them a session is namespaced and whole; without any it is flat, and so still whole.
+fn each_call_of_the_shipped_profile_is_needed() {
+    let namespaced = Place::ordinary()
+        .into_iter()
+        .find(|place| place.tier == Tier::Namespaced);
+    let Some(place) = namespaced else { return };
+    let calls = container::added();
+    let without = calls.iter().map(|call| format!("shipped-{call}"));
+    let all = without.chain(["docker".to_owned()]);
+    for (profile, tier) in all
+        .map(|profile| (profile, "flat"))
+        .chain([("shipped".to_owned(), "namespaced")])
+    {
+        let world = World::new(place);
+        let mut session = Session::start(&mut in_container(&world, &profile, "session"));
+        let ready = session.ready.to_string();
+        assert_eq!(session.ready["tier"], tier, "{profile}: {ready}");
+        assert_eq!(ready.contains("the flat tier"), tier == "flat", "{ready}");
+        session
+            .call("file_write", json!({"path": "file", "content": "made"}))
+            .success();
+        assert_eq!(session.bash("cat file").success(), "made", "{profile}");
+        drop(session);
+        let doctor = run(&mut in_container(&world, &profile, "doctor"), LIMIT);
+        let says = format!("tier    {tier}\n");
+        assert!(doctor.success().contains(&says), "{}", doctor.text());
+    }
+}
+
+/// `lazaret SUBCOMMAND` of this world in a process with a profile.
+fn in_container(world: &World, profile: &str, subcommand: &str) -> Command {
+    let asked = world.lazaret(subcommand);
+    let mut command = world.host(programs::path("without-namespaces"));
+    command.args(["--profile", profile]);
+    command.arg(asked.get_program()).args(asked.get_args());
+    command
+}
+
 /// A command that becomes another in such a container; only root can make the root read-only.
-fn in_container(world: &World, runtime: Runtime) -> Command {
+fn in_read_only_container(world: &World, runtime: Runtime) -> Command {
     let account = world.place.account();
     let profile = programs::path("without-namespaces");
     let mut command = if geteuid().is_root() {

@@ -135,6 +135,11 @@ pub fn try_to_mount() -> Result<(), SetupError> {
         open_tree(&c_path(base)).at_privileged(Layer::MountNamespace, Privilege::Mount, || {
             "open_tree".into()
         })?;
+    set_attributes(tree.as_fd(), MOUNT_ATTR_NOSUID, false).at_privileged(
+        Layer::MountNamespace,
+        Privilege::Mount,
+        || "mount_setattr".into(),
+    )?;
     move_mount(tree.as_fd(), &c_path(base)).at_privileged(
         Layer::MountNamespace,
         Privilege::Mount,

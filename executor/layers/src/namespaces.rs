@@ -14,7 +14,7 @@ use broker_protocol::{Layer, LayerSet};
 use executor_spec::error::{At, Privilege, SetupError};
 use executor_sys::socket;
 use libc::c_int;
-use nix::sched::{CloneFlags, setns};
+use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::prctl;
 use nix::unistd::{Gid, Uid, sethostname};
 use std::fs::{self, File};
@@ -81,6 +81,18 @@ pub fn enter(layers: LayerSet, namespaces: &[OwnedFd]) -> Result<(), SetupError>
             setns(fd, CloneFlags::from_bits_retain(flag))
                 .at(layer, || format!("enter the session's {name} namespace"))
         })
+}
+
+/// Tries what is done later in a session's namespaces: its file worker enters them, and a cell with a lease has mounts of its own.
+///
+/// # Errors
+/// The kernel's.
+pub fn try_later_steps() -> Result<(), SetupError> {
+    let at = Layer::MountNamespace;
+    let name = File::open("/proc/self/ns/uts").at(at, || "open the own namespace".into())?;
+    setns(name, CloneFlags::CLONE_NEWUTS)
+        .at_privileged(at, Privilege::Namespaces, || "setns".into())?;
+    unshare(CloneFlags::CLONE_NEWNS).at_privileged(at, Privilege::Namespaces, || "unshare".into())
 }
 
 /// Sets up new namespaces from their first process. `uid` and `gid` are those of the executor outside.

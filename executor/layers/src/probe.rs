@@ -43,6 +43,7 @@ pub fn namespaces() -> Result<(), String> {
         Fork::Child => {
             drop(answer);
             let tried = namespaces::set_up(all, uid, gid)
+                .and_then(|()| namespaces::try_later_steps())
                 .and_then(|()| mounts::try_to_mount())
                 .and_then(|()| capabilities::drop_bounding());
             let written = tried.map_err(|error| {

@@ -55,8 +55,9 @@ impl NamespaceSettings {
             ways.push(
                 "no setting in /proc/sys refuses them, so a security module or a container's filter does, or the machine's root is an\n  \
                  initramfs, as on some live systems, where there is no `pivot_root`: then `switch_root` to a tmpfs first. A container needs a\n  \
-                 seccomp profile and an AppArmor profile that allow `clone` with namespaces, `mount` and `pivot_root`, such as\n    \
-                 docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined --security-opt systempaths=unconfined"
+                 seccomp profile and an AppArmor profile that allow `clone` with namespaces, `mount` and `pivot_root`, and a `/proc` without\n  \
+                 masks. With the profile `policies/containers/seccomp.json` of Lazaret's sources:\n    \
+                 docker run --security-opt seccomp=seccomp.json --security-opt apparmor=unconfined --security-opt systempaths=unconfined"
                     .to_owned(),
             );
         }
