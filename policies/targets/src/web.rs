@@ -6,6 +6,7 @@
 use crate::address::{Class, Net, class};
 use crate::text::read_from_text;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use thiserror::Error;
 
@@ -278,6 +279,18 @@ impl WebPolicy {
         self.allows(host, port) && tables.into_iter().any(named)
     }
 
+    /// The hosts that the profile allows by their names, without a pattern, and that every bound allows at some port.
+    pub fn named_hosts(&self) -> BTreeSet<&str> {
+        let is_within = |(host, port): &(&str, Option<u16>)| {
+            let lists = self.bounds.iter().filter_map(|bound| bound.allow.as_ref());
+            lists
+                .into_iter()
+                .all(|list| list.iter().any(|pattern| pattern.meets(host, *port)))
+        };
+        let own = self.own.allow.iter().flatten().filter_map(HostPattern::one);
+        own.filter(is_within).map(|(host, _)| host).collect()
+    }
+
     /// Whether `host` at `port` may be spoken to without TLS.
     pub fn allows_plain(&self, host: &str, port: u16) -> bool {
         self.on_all(
@@ -344,6 +357,28 @@ mod tests {
             own: table(own),
             bounds: bounds.iter().map(|text| table(text)).collect(),
         }
+    }
+
+    #[test]
+    fn named_hosts_are_those_of_one_name_that_every_bound_allows_somewhere() {
+        let own = "allow = ['b.example:5432', 'a.example', 'b.example:22', '*.example', '*', '1.1.1.1', '[::1]:80']";
+        let named = |bounds: &[&str]| {
+            let policy = policy(own, bounds);
+            policy
+                .named_hosts()
+                .into_iter()
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
+        assert_eq!(named(&[]), "a.example b.example");
+        assert_eq!(
+            named(&["private = []", "allow = ['*']"]),
+            "a.example b.example"
+        );
+        assert_eq!(named(&["allow = ['b.example:22']"]), "b.example");
+        assert_eq!(named(&["allow = ['b.example:80']"]), "");
+        assert_eq!(named(&["allow = ['*.example:443']"]), "a.example");
+        assert_eq!(named(&["allow = ['*']", "allow = []"]), "");
     }
 
     #[test]
