@@ -15,6 +15,7 @@ use executor_layers::namespaces;
 use executor_layers::no_new_privileges::{self, NoNewPrivileges};
 use executor_layers::seccomp;
 use executor_spec::error::{At, Part, SetupError};
+use executor_spec::host_pool;
 use executor_spec::known_directories::DirectoryMemory;
 use executor_spec::relay::{RelayGate, RelaySockets};
 use executor_spec::sandbox::SandboxSpec;
@@ -142,7 +143,8 @@ fn set_up(
         prctl::set_child_subreaper(true).at(Part::Processes, step("PR_SET_CHILD_SUBREAPER"))?;
         process::resume_with_parents_death().at(Part::Processes, step("PR_SET_PDEATHSIG"))?;
     }
-    namespaces::set_up(spec.layers, uid, gid)?;
+    let more = (!spec.hosts.is_empty()).then_some(host_pool::OWN);
+    namespaces::set_up(spec.layers, (uid, gid), more)?;
     let undo = if spec.has(Layer::MountNamespace) {
         mounts::build(spec)?
     } else {

@@ -8,6 +8,7 @@ pub mod descriptors;
 pub mod limits;
 pub mod cgroup;
 pub mod namespaces;
+pub mod hosts_file;
 pub mod mounts;
 pub mod leased_mounts;
 pub mod home_files;

@@ -10,6 +10,7 @@
 //! `a_command_reaches_only_the_paths_of_its_scope`, `an_image_is_not_changed`, corpus `FS-*`, `SEC-*`, `NS-*`.
 
 use crate::home_files;
+use crate::hosts_file;
 use crate::namespaces;
 use broker_protocol::{Layer, Zone};
 use executor_spec::certificates::MACHINE;
@@ -81,15 +82,17 @@ pub fn build(spec: &SandboxSpec) -> Result<Option<OwnedFd>, SetupError> {
         .as_deref()
         .map(ImageRoot::open)
         .transpose()?;
-    let views = spec
+    let shown = spec
         .views
         .iter()
-        .map(|view| Ok((view, ViewSource::of(view, spec, image.as_ref())?)));
+        .filter(|view| !hosts_file::replaces(spec, view));
+    let views = shown.map(|view| Ok((view, ViewSource::of(view, spec, image.as_ref())?)));
     let views: Vec<_> = views.collect::<Result<_, SetupError>>()?;
     let certificates = certificates(spec)?;
     let base = base();
     let scratch = scratch(base, spec)?;
     let masks = masks(base, spec)?;
+    let hosts = Hosts::of(base, spec)?;
     // On top of the private storage, which is unmounted with everything hidden: unmounting it alone would cost a wait for all processors.
     tmpfs(base, "mode=755,size=16m")?;
     let root = Root {
@@ -103,6 +106,7 @@ pub fn build(spec: &SandboxSpec) -> Result<Option<OwnedFd>, SetupError> {
     views
         .iter()
         .try_for_each(|(view, source)| root.view(&view.path, source))?;
+    hosts.iter().try_for_each(|hosts| root.hosts(hosts))?;
     spec.names
         .iter()
         .try_for_each(|name| root.link(name, &spec.project))?;
@@ -319,9 +323,8 @@ impl ViewSource {
             .iter()
             .any(|zone| view.path.starts_with(zone));
         if let Some((mut content, mode)) = small_setting(view).filter(|_| !in_zone) {
-            if view.path == Path::new("/etc/hosts") && spec.has(Layer::UtsNamespace) {
-                // Programs look up the name of their host, which is not the machine's.
-                content.extend(format!("\n127.0.0.1 {}\n", namespaces::HOST_NAME).bytes());
+            if view.path == Path::new(hosts_file::PATH) && spec.has(Layer::UtsNamespace) {
+                hosts_file::add_own_name(&mut content);
             }
             return Ok(Self::Copy(content, mode));
         }
@@ -465,6 +468,47 @@ fn masks<'s>(storage: &Path, spec: &'s SandboxSpec) -> Result<Masks<'s>, SetupEr
         masks.insert(&secret.path, tree);
     }
     Ok(masks)
+}
+
+/// How a session with hosts shows them in `/etc/hosts`.
+enum Hosts {
+    /// As a file of the session's own root.
+    File(Vec<u8>),
+    /// As a mount over the file of a directory that cells see as a whole.
+    Over(OwnedFd),
+}
+
+impl Hosts {
+    /// A mount needs a file, which it keeps in the private `storage`.
+    fn of(storage: &Path, spec: &SandboxSpec) -> Result<Option<Self>, SetupError> {
+        let Some(mut text) = hosts_file::text(spec) else {
+            return Ok(None);
+        };
+        if spec.has(Layer::UtsNamespace) {
+            hosts_file::add_own_name(&mut text);
+        }
+        Ok(match hosts_file::around(spec) {
+            None => Some(Self::File(text)),
+            Some(ViewKind::System | ViewKind::Image) => Some(Self::Over(mounted(storage, &text)?)),
+            // What lies in a zone is the user's.
+            Some(
+                ViewKind::Zone(_) | ViewKind::Repository(_) | ViewKind::Link(_) | ViewKind::Device,
+            ) => None,
+        })
+    }
+}
+
+/// A detached, read-only mount of a file with this text.
+fn mounted(storage: &Path, text: &[u8]) -> Result<OwnedFd, SetupError> {
+    let (place, step) = (storage.join("hosts"), || {
+        "write the session's hosts".to_owned()
+    });
+    fs::write(&place, text).at(Layer::MountNamespace, step)?;
+    fs::set_permissions(&place, Permissions::from_mode(0o444)).at(Layer::MountNamespace, step)?;
+    let tree = open_tree(&c_path(&place)).at(Layer::MountNamespace, step)?;
+    let closed = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
+    set_attributes(tree.as_fd(), closed, false).at(Layer::MountNamespace, step)?;
+    Ok(tree)
 }
 
 /// Detached, read-only mounts of the files by which programs trust the session's authority, and where cells see each.
@@ -624,6 +668,18 @@ impl Root<'_> {
             ViewSource::Link(target) => self.link(path, target),
             ViewSource::Tree(tree) => self.attach(path, tree, is_directory(path, tree)?),
             ViewSource::Copy(content, mode) => self.copy(path, content, *mode),
+        }
+    }
+
+    /// Shows the session's hosts. A directory that cells see as a whole takes none if it has no such file.
+    fn hosts(&self, hosts: &Hosts) -> Result<(), SetupError> {
+        let path = Path::new(hosts_file::PATH);
+        match hosts {
+            Hosts::File(text) => self.copy(path, text, 0o644),
+            Hosts::Over(tree) if fs::symlink_metadata(self.here(path)).is_ok() => {
+                self.attach(path, tree, false)
+            }
+            Hosts::Over(_) => Ok(()),
         }
     }
 

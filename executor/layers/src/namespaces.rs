@@ -12,6 +12,7 @@
 
 use broker_protocol::{Layer, LayerSet};
 use executor_spec::error::{At, Privilege, SetupError};
+use executor_spec::sandbox::HOST_NAME;
 use executor_sys::socket;
 use libc::c_int;
 use nix::sched::{CloneFlags, setns, unshare};
@@ -19,10 +20,8 @@ use nix::sys::prctl;
 use nix::unistd::{Gid, Uid, sethostname};
 use std::fs::{self, File};
 use std::io;
+use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
-
-/// The name of a session's host. Its `/etc/hosts` has it too.
-pub(crate) const HOST_NAME: &str = "lazaret";
 
 /// Namespaces, their `clone` flags, and their names below `/proc/self/ns`. In the order in which
 /// they are entered: the user namespace gives the right to enter the others.
@@ -95,11 +94,16 @@ pub fn try_later_steps() -> Result<(), SetupError> {
     unshare(CloneFlags::CLONE_NEWNS).at_privileged(at, Privilege::Namespaces, || "unshare".into())
 }
 
-/// Sets up new namespaces from their first process. `uid` and `gid` are those of the executor outside.
+/// Sets up new namespaces from their first process. `uid` and `gid` are those of the executor outside, and `more` is an address that the
+/// loopback gets besides its own.
 ///
 /// # Errors
 /// The kernel's.
-pub fn set_up(layers: LayerSet, uid: Uid, gid: Gid) -> Result<(), SetupError> {
+pub fn set_up(
+    layers: LayerSet,
+    (uid, gid): (Uid, Gid),
+    more: Option<Ipv4Addr>,
+) -> Result<(), SetupError> {
     if layers.has(Layer::UserNamespace) {
         map(uid, gid)?;
     }
@@ -110,6 +114,12 @@ pub fn set_up(layers: LayerSet, uid: Uid, gid: Gid) -> Result<(), SetupError> {
     if layers.has(Layer::NetworkNamespace) {
         let step = || "bring up the loopback interface".into();
         socket::loopback_up().at_privileged(Layer::NetworkNamespace, Privilege::Loopback, step)?;
+        let step = || "give the loopback interface an address".into();
+        more.map_or(Ok(()), socket::add_to_loopback).at_privileged(
+            Layer::NetworkNamespace,
+            Privilege::Loopback,
+            step,
+        )?;
     }
     Ok(())
 }

@@ -42,7 +42,7 @@ pub fn namespaces() -> Result<(), String> {
     match process::fork(namespaces::session_flags(all)).map_err(system)? {
         Fork::Child => {
             drop(answer);
-            let tried = namespaces::set_up(all, uid, gid)
+            let tried = namespaces::set_up(all, (uid, gid), None)
                 .and_then(|()| namespaces::try_later_steps())
                 .and_then(|()| mounts::try_to_mount())
                 .and_then(|()| capabilities::drop_bounding());

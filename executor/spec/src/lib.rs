@@ -8,6 +8,7 @@ pub mod variables;
 pub mod caller_access;
 pub mod scratch;
 pub mod relay;
+pub mod host_pool;
 pub mod certificates;
 pub mod pins;
 pub mod birth_time;

@@ -5,6 +5,7 @@ use crate::ablation::Ablation;
 use crate::also_closed::AlsoClosed;
 use crate::caller_access::CallerAccess;
 use crate::certificates::CertificateFiles;
+use crate::host_pool::HostPool;
 use crate::known_directories::DirectoryMemory;
 use crate::linked_repository::LinkedRepository;
 use crate::pins::Pin;
@@ -15,6 +16,7 @@ use crate::zones::Zones;
 use broker_protocol::{Layer, LayerSet, Tier, Zone, ZonePath};
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
 use nix::sys::stat::Mode;
+use nix::unistd::gethostname;
 use policies::{Access, EffectivePolicy};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
@@ -23,6 +25,9 @@ use std::io;
 use std::ops::Deref;
 use std::os::fd::OwnedFd;
 use std::path::{Component, Path, PathBuf};
+
+/// The name of the host of a session with a UTS namespace. Its `/etc/hosts` has it too.
+pub const HOST_NAME: &str = "lazaret";
 
 /// The directory of the central root where package managers and compilers keep files that can be recreated.
 pub const CACHES: &str = "caches";
@@ -73,6 +78,8 @@ pub struct Rooted {
     pub environment: Vec<CString>,
     /// The files by which programs trust the session's authority, if it has one.
     pub certificates: Option<CertificateFiles>,
+    /// The addresses that stand for the session's hosts.
+    pub hosts: HostPool,
     /// The program that traces commands, in a throw-away session.
     pub tracer: Option<PathBuf>,
     /// The session's policy: its limits, and the names that the file worker checks.
@@ -222,7 +229,7 @@ impl Rooted {
     /// nothing.
     ///
     /// # Errors
-    /// The metadata of a granted path that is not optional cannot be read.
+    /// The metadata of a granted path that is not optional cannot be read, or the kernel gives no random bytes.
     pub fn new(roots: Roots, names: &[String]) -> io::Result<Self> {
         let Roots {
             policy,
@@ -262,9 +269,11 @@ impl Rooted {
             scratch,
             environment,
             certificates,
+            hosts: HostPool::default(),
             tracer,
             policy,
         };
+        rooted.hosts = rooted.host_pool()?;
         if let Some(linked) = &rooted.linked {
             let kind = ViewKind::Repository(rooted.policy.project);
             rooted.show(linked.common.clone(), kind);
@@ -274,6 +283,18 @@ impl Rooted {
         rooted.names = rooted.names_of_project(names);
         rooted.show_tracer();
         Ok(rooted)
+    }
+
+    /// Addresses for the hosts that the policy names, if cells have supervisors, who lead connections there.
+    fn host_pool(&self) -> io::Result<HostPool> {
+        if !self.policy.has_network() || !self.is_supervised() {
+            return Ok(HostPool::default());
+        }
+        let own = match self.has(Layer::UtsNamespace) {
+            true => HOST_NAME.to_owned(),
+            false => gethostname()?.to_string_lossy().into_owned(),
+        };
+        HostPool::draw(self.policy.network.named_hosts(), &own)
     }
 
     fn show(&mut self, path: PathBuf, kind: ViewKind) {

@@ -3,6 +3,7 @@
 use crate::errno::{check, new_fd};
 use libc::{c_char, c_int};
 use std::io;
+use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 /// Makes a socket, which is close-on-exec here whatever `kind` says.
@@ -120,5 +121,49 @@ pub fn loopback_up() -> io::Result<()> {
         request.ifr_name[1] = b'o' as c_char;
         request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as _;
         check(libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS as _, &request).into()).map(drop)
+    }
+}
+
+/// Gives the loopback interface of this process's network namespace one more address, and no other of its network: the kernel would
+/// count all of them as this machine's.
+///
+/// # Errors
+/// The kernel's (`RTM_NEWADDR`).
+pub fn add_to_loopback(address: Ipv4Addr) -> io::Result<()> {
+    /// The index of the loopback in every network namespace.
+    const INDEX: u32 = 1;
+    let attribute = |kind: u16| {
+        let head = [8_u16.to_ne_bytes(), kind.to_ne_bytes()].concat();
+        [&head[..], &address.octets()].concat()
+    };
+    let flags = libc::NLM_F_REQUEST | libc::NLM_F_ACK | libc::NLM_F_CREATE | libc::NLM_F_EXCL;
+    // `struct nlmsghdr`, `struct ifaddrmsg`, two attributes.
+    let request = [
+        &40_u32.to_ne_bytes()[..],
+        &libc::RTM_NEWADDR.to_ne_bytes(),
+        &(flags as u16).to_ne_bytes(),
+        &[0; 8],
+        &[libc::AF_INET as u8, 32, 0, libc::RT_SCOPE_HOST],
+        &INDEX.to_ne_bytes(),
+        &attribute(libc::IFA_LOCAL),
+        &attribute(libc::IFA_ADDRESS),
+    ]
+    .concat();
+    let kernel = make(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE)?;
+    let mut answer = [0_u8; 64];
+    // SAFETY: both buffers are given with their lengths and live for the calls.
+    let length = unsafe {
+        let (fd, length) = (kernel.as_raw_fd(), request.len());
+        check(libc::send(fd, request.as_ptr().cast(), length, 0) as libc::c_long)?;
+        check(libc::recv(fd, answer.as_mut_ptr().cast(), answer.len(), 0) as libc::c_long)?
+    };
+    // `struct nlmsgerr` begins with the error, negative, or 0.
+    let error = answer
+        .get(..length as usize)
+        .and_then(|answer| answer.get(16..20));
+    match error.and_then(|error| error.first_chunk()) {
+        Some([0, 0, 0, 0]) => Ok(()),
+        Some(error) => Err(io::Error::from_raw_os_error(-i32::from_ne_bytes(*error))),
+        None => Err(io::ErrorKind::InvalidData.into()),
     }
 }
