@@ -57,7 +57,7 @@ pub struct GatewaySpec {
     /// For each listener of a published port, the port in the session to which it leads: at most two for each of
     /// [`limit::PUBLISHED`].
     pub publish: Vec<u16>,
-    /// Whether connections are served only if a supervisor has announced them: others of this machine can make them too.
+    /// Whether connections are served only if a supervisor has announced them: always, but where a test build has none.
     pub announced: bool,
 }
 

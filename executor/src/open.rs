@@ -517,7 +517,7 @@ fn start_gateway(
             rules: spec.policy.http.requests(),
             connect: spec.policy.ports.connect.clone(),
             publish,
-            announced: !spec.has(Layer::NetworkNamespace),
+            announced: spec.is_supervised() || !spec.has(Layer::NetworkNamespace),
         },
         sockets: relay.into_iter().chain(listeners).collect(),
     };

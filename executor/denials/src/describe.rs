@@ -15,13 +15,16 @@ use policies_guard::{
     may_be_git_directory,
 };
 use std::ffi::OsStr;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// Why a name is not found, or the list of name servers not read.
 const NO_DNS: &str =
     "A cell has no DNS. It reaches allowed hosts by name through the proxy in HTTP_PROXY.";
+
+/// Why an address that could be a host's is none.
+const OF_NO_HOST: &str = "No host of this session has this address. Those that have one stand in its /etc/hosts, which differs from session to session.";
 
 /// Describes the refusals of a call for its result: what was refused, and what was found besides what it has misplaced.
 pub fn describe_refusals(refusals: &[Refusal], spec: &SandboxSpec) -> (Vec<Denial>, Vec<Finding>) {
@@ -507,6 +510,7 @@ fn unreached(refusal: &Refusal, spec: &SandboxSpec) -> Denial {
     }
     let why = match refusal.kind {
         AttemptKind::Resolve => NO_DNS,
+        _ if is_of_no_host(refusal, spec) => OF_NO_HOST,
         _ => {
             "A cell can connect only to its own loopback. It reaches allowed hosts through the proxy in HTTP_PROXY."
         }
@@ -525,6 +529,16 @@ fn own_port(refusal: &Refusal) -> Option<u16> {
     let address: SocketAddr = std::str::from_utf8(&refusal.target).ok()?.parse().ok()?;
     let is_own = address.ip().to_canonical().is_loopback() || address.ip().is_unspecified();
     (refusal.kind == AttemptKind::Connect && is_own && address.port() != 0).then(|| address.port())
+}
+
+/// Whether an address lies among those that stand for hosts of a session, where this session has hosts: no other is refused as one.
+fn is_of_no_host(refusal: &Refusal, spec: &SandboxSpec) -> bool {
+    let text = std::str::from_utf8(&refusal.target).unwrap_or_default();
+    let address: Option<SocketAddr> = text.parse().ok();
+    match address.map(|address| address.ip().to_canonical()) {
+        Some(IpAddr::V4(ip)) => spec.hosts.has(ip),
+        Some(IpAddr::V6(_)) | None => false,
+    }
 }
 
 /// What would let commands reach hosts: if some are open already, the relay's proxy, which resolves their names.

@@ -3,10 +3,10 @@
 //! network.
 //!
 //! In the namespaced tier the socket listens in the session's own network namespace, so nobody else can reach it. In the flat tier it
-//! listens on an address of the machine's loopback drawn for the session. Any program of the machine can connect to that, so the cells'
-//! supervisors, which make each connection, announce it first by its own address, and the gateway serves no other.
+//! listens on an address of the machine's loopback drawn for the session, and any program of the machine can connect to that.
 //!
-//! In both tiers supervisors announce the connections that are for a port of this machine, with that port: no program can.
+//! The cells' supervisors make each connection, and announce it first by its own address, with what it is for: no program can. The gateway
+//! serves no other. So one that was announced and did not come about says nothing of the next one from the same address.
 
 use executor_sys::{message, random};
 use std::io;
@@ -16,6 +16,17 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// The address at which programs find the relay. The port is neither one that a kernel assigns by itself, nor a registered one.
 pub const ADDRESS: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 61080);
+
+/// What a connection to the relay is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose<'a> {
+    /// A request, which names a host.
+    Request,
+    /// A port of this machine's loopback.
+    Machine(NonZeroU16),
+    /// A port of this host, to whose address a program has connected (`host_pool.rs`).
+    Host(&'a str, NonZeroU16),
+}
 
 /// The sockets of a session's relay, when it is created.
 #[derive(Debug)]
@@ -85,14 +96,18 @@ impl RelaySockets {
 }
 
 impl RelayGate {
-    /// Announces a connection by its own address, before it begins: for the relay itself, or for a port of this machine.
+    /// Announces a connection by its own address, before it begins.
     ///
     /// # Errors
     /// The kernel's: the gateway is gone, or takes nothing.
-    pub fn announce(&self, from: SocketAddrV4, port: Option<NonZeroU16>) -> io::Result<()> {
-        let port = port.map_or(0, NonZeroU16::get);
+    pub fn announce(&self, from: SocketAddrV4, purpose: Purpose) -> io::Result<()> {
+        let (port, host) = match purpose {
+            Purpose::Request => (0, ""),
+            Purpose::Machine(port) => (port.get(), ""),
+            Purpose::Host(host, port) => (port.get(), host),
+        };
         let [at, port] = [from.port(), port].map(u16::to_be_bytes);
-        let announcement = [&from.ip().octets()[..], &at, &port].concat();
+        let announcement = [&from.ip().octets()[..], &at, &port, host.as_bytes()].concat();
         message::send(self.announcements.as_fd(), &announcement, &[])
     }
 
@@ -121,20 +136,21 @@ mod tests {
     }
 
     #[test]
-    fn an_announcement_names_a_connection_and_a_port() {
+    fn an_announcement_names_a_connection_and_what_it_is_for() {
         let sockets = RelaySockets::open(false).unwrap();
         let theirs = sockets.announcements.1.try_clone().unwrap();
         let (gate, _) = sockets.into_gate(true);
         let from = SocketAddrV4::new(Ipv4Addr::new(127, 1, 2, 3), 0x0405);
-        gate.announce(from, None).unwrap();
-        gate.announce(from, NonZeroU16::new(0x1538)).unwrap();
-        let mut message = [0; 16];
-        for port in [[0, 0], [0x15, 0x38]] {
+        let port = NonZeroU16::new(0x1538).unwrap();
+        for (purpose, rest) in [
+            (Purpose::Request, &[0, 0][..]),
+            (Purpose::Machine(port), &[0x15, 0x38]),
+            (Purpose::Host("a.example", port), b"\x15\x38a.example"),
+        ] {
+            gate.announce(from, purpose).unwrap();
+            let mut message = [0; 32];
             let (length, _) = message::receive(theirs.as_fd(), &mut message).unwrap();
-            assert_eq!(
-                message[..length],
-                [&[127, 1, 2, 3, 4, 5], &port[..]].concat()
-            );
+            assert_eq!(message[..length], [&[127, 1, 2, 3, 4, 5], rest].concat());
         }
     }
 }

@@ -13,9 +13,9 @@
 
 use crate::answer::{Answer, Pending as PendingCall};
 use crate::object::errno;
-use crate::tcp::{SocketName, TcpSocket, family, inode, is_over, number};
+use crate::tcp::{SocketName, TcpSocket, family, inode, is_closed, is_over, number};
 use executor_spec::relay;
-use executor_spec::relay::RelayGate;
+use executor_spec::relay::{Purpose, RelayGate};
 use executor_sys::{peer, proc, random, socket};
 use nix::Result;
 use nix::errno::Errno;
@@ -25,7 +25,6 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4};
-use std::num::NonZeroU16;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -35,8 +34,8 @@ const PENDING_MAX: usize = 200;
 const BOUND_MAX: usize = 4096;
 /// Maximum number of ports where nobody has listened that are reported.
 const UNANSWERED_MAX: usize = 8;
-/// Maximum number of connections to ports of this machine whose names are remembered.
-const TO_MACHINE_MAX: usize = 1024;
+/// Maximum number of connections by way of the relay whose names are remembered.
+const BY_RELAY_MAX: usize = 1024;
 /// Interval for checking whether a listener with pending handshakes is still open in another process.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// An address that disconnects a socket (`AF_UNSPEC`).
@@ -53,8 +52,8 @@ pub struct Loopback {
     checked: Option<Instant>,
     /// Ports of the loopback where nobody has listened when a program connected, nor since.
     unanswered: Vec<SocketName>,
-    /// The sockets that were connected to a port of this machine by way of the relay, by inode, and what programs know these ports as.
-    to_machine: VecDeque<(u64, SocketName)>,
+    /// The sockets that were connected by way of the relay, by inode, and what programs call their other ends.
+    by_relay: VecDeque<(u64, SocketName)>,
 }
 
 /// A bound socket, and the process that had it last: a hint, as only a descriptor taken from a process counts.
@@ -266,17 +265,31 @@ impl Loopback {
         }
     }
 
-    /// Connects to the session's relay, for itself or for a port of this machine. The connection gets its address before it begins,
+    /// Connects to the session's relay. The connection gets its address before it begins,
     /// and is announced under that address. A socket that the program has bound keeps its address.
     pub fn connect_relay(
         &mut self,
         tcp: TcpSocket,
         gate: &RelayGate,
-        port: Option<NonZeroU16>,
+        purpose: Purpose,
     ) -> Result<Answer> {
         self.forget_finished();
-        self.bind_for_relay(&tcp)?;
-        let name = SocketName::of(&tcp, false)?;
+        // One that has a connection gets no other: what the kernel refuses must not be announced.
+        if is_closed(&tcp.socket) {
+            self.announce(&tcp, gate, purpose)?;
+        }
+        let listener = gate.listener.as_ref().map(OwnedFd::try_clone);
+        let listener = listener.transpose().map_err(errno)?;
+        self.begin(tcp, (*gate.address.ip(), gate.address.port()), listener)
+    }
+
+    /// Gives a socket an address, and announces it by that.
+    fn announce(&self, tcp: &TcpSocket, gate: &RelayGate, purpose: Purpose) -> Result<()> {
+        if self.pending.len() >= PENDING_MAX {
+            return Err(Errno::EAGAIN);
+        }
+        self.bind_for_relay(tcp)?;
+        let name = SocketName::of(tcp, false)?;
         let ip = name.v4().ok_or(Errno::EADDRNOTAVAIL)?;
         // Bound to all addresses, it gets the one by which the relay is reached.
         let ip = if ip.is_unspecified() {
@@ -284,11 +297,8 @@ impl Loopback {
         } else {
             ip
         };
-        gate.announce(SocketAddrV4::new(ip, name.port), port)
-            .map_err(refused_by_gateway)?;
-        let listener = gate.listener.as_ref().map(OwnedFd::try_clone);
-        let listener = listener.transpose().map_err(errno)?;
-        self.begin(tcp, (*gate.address.ip(), gate.address.port()), listener)
+        gate.announce(SocketAddrV4::new(ip, name.port), purpose)
+            .map_err(refused_by_gateway)
     }
 
     fn bind_for_relay(&self, tcp: &TcpSocket) -> Result<()> {
@@ -326,24 +336,24 @@ impl Loopback {
         std::mem::take(&mut self.unanswered)
     }
 
-    /// Remembers what a program calls the other end of a connection to a port of this machine. Of the oldest it hears the relay's name.
-    pub fn reaches_machine(&mut self, socket: u64, name: SocketName) {
-        self.to_machine.retain(|(known, _)| *known != socket);
-        if self.to_machine.len() >= TO_MACHINE_MAX {
-            self.to_machine.pop_front();
+    /// Remembers what a program calls the other end of a connection by way of the relay. Of the oldest it hears the relay's name.
+    pub fn reaches(&mut self, socket: u64, name: SocketName) {
+        self.by_relay.retain(|(known, _)| *known != socket);
+        if self.by_relay.len() >= BY_RELAY_MAX {
+            self.by_relay.pop_front();
         }
-        self.to_machine.push_back((socket, name));
+        self.by_relay.push_back((socket, name));
     }
 
-    /// What the program calls the other end of a connection whose name is `peer`, if that is a port of this machine.
-    pub fn machine_name(
+    /// What the program calls the other end of a connection whose name is `peer`, if it leads further by way of the relay.
+    pub fn name_by_relay(
         &self,
         socket: u64,
         peer: SocketName,
         gate: SocketAddrV4,
     ) -> Option<SocketName> {
         let is_relay = peer.v4() == Some(*gate.ip()) && peer.port == gate.port();
-        let mut known = self.to_machine.iter().filter(|_| is_relay);
+        let mut known = self.by_relay.iter().filter(|_| is_relay);
         known.find_map(|(known, name)| (*known == socket).then_some(*name))
     }
 

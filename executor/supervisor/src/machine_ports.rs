@@ -7,14 +7,13 @@ use crate::answer::Answer;
 use crate::call::Call;
 use crate::loopback::Loopback;
 use crate::object::errno;
+use crate::rules::Way;
 use crate::tcp::{SocketName, TcpSocket, family, inode, is_closed, is_over};
-use executor_spec::relay::RelayGate;
 use executor_sys::socket;
 use nix::Result;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::num::NonZeroU16;
 use std::os::fd::{AsFd, OwnedFd};
 
 /// An address that disconnects a socket (`AF_UNSPEC`).
@@ -22,17 +21,17 @@ const NOWHERE: [u8; 16] = [0; 16];
 /// Milliseconds that the loopback may take to say that nobody listens: it takes none, unless the machine is busy.
 const REFUSED_MS: u8 = 20;
 
-/// Connects a socket to a port of this machine by way of the relay.
-pub fn connect_machine(
+/// Connects a socket to what the program calls `name`, by way of the relay.
+pub fn connect_by_relay(
     loopback: &mut Loopback,
     tcp: TcpSocket,
     name: SocketName,
-    (gate, port): (&RelayGate, NonZeroU16),
+    (gate, purpose): Way,
 ) -> Result<Answer> {
     let socket = inode(&tcp.socket)?;
-    let begun = loopback.connect_relay(tcp, gate, Some(port));
+    let begun = loopback.connect_relay(tcp, gate, purpose);
     if matches!(begun, Ok(_) | Err(Errno::EINPROGRESS)) {
-        loopback.reaches_machine(socket, reached(name));
+        loopback.reaches(socket, reached(name));
     }
     begun
 }
@@ -84,7 +83,7 @@ impl Call<'_> {
         }
         socket::connect(socket.as_fd(), &NOWHERE).map_err(errno)?;
         let mut loopback = self.loopback.borrow_mut();
-        Ok(connect_machine(&mut loopback, tcp, name, way).map(drop))
+        Ok(connect_by_relay(&mut loopback, tcp, name, way).map(drop))
     }
 }
 

@@ -49,8 +49,17 @@ impl AccessRules {
     }
 }
 
-/// A new file in memory that nobody can change.
+/// A new file in memory that nobody can change, open for reading.
 fn in_memory(text: &[u8]) -> Result<OwnedFd> {
+    open(
+        by_descriptor(&sealed(text)?).as_str(),
+        OFlag::O_RDONLY | OFlag::O_CLOEXEC,
+        Mode::empty(),
+    )
+}
+
+/// A new file in memory that nobody can change.
+pub(crate) fn sealed(text: &[u8]) -> Result<OwnedFd> {
     let memory = memfd_create(
         "masked",
         MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING,
@@ -63,11 +72,7 @@ fn in_memory(text: &[u8]) -> Result<OwnedFd> {
         | SealFlag::F_SEAL_SHRINK
         | SealFlag::F_SEAL_SEAL;
     fcntl(memory.as_fd(), FcntlArg::F_ADD_SEALS(all))?;
-    open(
-        by_descriptor(&memory).as_str(),
-        OFlag::O_RDONLY | OFlag::O_CLOEXEC,
-        Mode::empty(),
-    )
+    Ok(memory)
 }
 
 #[cfg(test)]

@@ -10,13 +10,14 @@ use crate::call::Call;
 use crate::interfaces::{ADDRESS, INDEX, LOOPBACK, MTU, NAME, QUEUE};
 use crate::object::errno;
 use crate::tcp::inode;
+use executor_spec::host_pool;
 use executor_sys::{random, socket};
 use nix::Result;
 use nix::errno::Errno;
 use nix::sys::socket::{
     AddressFamily, MsgFlags, Shutdown, SockFlag, SockType, send, shutdown, socketpair,
 };
-use std::net::Ipv6Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, AsRawFd};
 
 /// Maximum number of bytes of a request. The longest that is answered has 32.
@@ -55,7 +56,8 @@ impl Call<'_> {
         let request = self.caller.bytes(request, length as usize)?;
         let process = self.caller.process()?;
         self.check()?;
-        for answer in answers(&request, process).ok_or(Errno::EINVAL)? {
+        let more = (!self.rules.hosts.is_empty()).then_some(host_pool::OWN);
+        for answer in answers(&request, process, more).ok_or(Errno::EINVAL)? {
             send(other.as_raw_fd(), &answer, MsgFlags::MSG_DONTWAIT).map_err(|_| Errno::ENOBUFS)?;
         }
         Ok(Answer::Value(length as i64))
@@ -74,8 +76,8 @@ impl Call<'_> {
     }
 }
 
-/// The messages that the kernel would send; `None` if this is no request.
-fn answers(request: &[u8], process: i32) -> Option<Vec<Vec<u8>>> {
+/// The messages that the kernel would send where the loopback has this address besides its own; `None` if this is no request.
+fn answers(request: &[u8], process: i32, more: Option<Ipv4Addr>) -> Option<Vec<Vec<u8>>> {
     let (header, body) = request.split_first_chunk::<HEADER_LEN>()?;
     let [_, _, _, _, a, b, c, d, sequence @ ..] = header;
     let (asked, flags) = (u16::from_ne_bytes([*a, *b]), u16::from_ne_bytes([*c, *d]));
@@ -99,7 +101,7 @@ fn answers(request: &[u8], process: i32) -> Option<Vec<Vec<u8>>> {
         libc::RTM_GETLINK if is_dump => {
             vec![message(libc::RTM_NEWLINK, libc::NLM_F_MULTI, &link())]
         }
-        libc::RTM_GETADDR if is_dump => addresses()
+        libc::RTM_GETADDR if is_dump => addresses(more)
             .into_iter()
             .filter(|(of, _)| [libc::AF_UNSPEC, *of].contains(&family))
             .map(|(_, body)| message(libc::RTM_NEWADDR, libc::NLM_F_MULTI, &body))
@@ -137,26 +139,31 @@ fn link() -> Vec<u8> {
 }
 
 /// `struct ifaddrmsg` of its addresses, with their attributes; each with its family.
-fn addresses() -> [(i32, Vec<u8>); 2] {
+fn addresses(more: Option<Ipv4Addr>) -> Vec<(i32, Vec<u8>)> {
     const PERMANENT: u8 = libc::IFA_F_PERMANENT as u8;
     let header = |family: i32, length: u8| {
         let start = [family as u8, length, PERMANENT, libc::RT_SCOPE_HOST];
         [&start[..], &INDEX.to_ne_bytes()].concat()
     };
-    let four = [
-        header(libc::AF_INET, 8),
-        attribute(libc::IFA_ADDRESS, &ADDRESS),
-        attribute(libc::IFA_LOCAL, &ADDRESS),
-        attribute(libc::IFA_LABEL, &[NAME, &[0]].concat()),
-    ];
+    let four = |address: [u8; 4], length| {
+        let parts = [
+            header(libc::AF_INET, length),
+            attribute(libc::IFA_ADDRESS, &address),
+            attribute(libc::IFA_LOCAL, &address),
+            attribute(libc::IFA_LABEL, &[NAME, &[0]].concat()),
+        ];
+        (libc::AF_INET, parts.concat())
+    };
     let six = [
         header(libc::AF_INET6, 128),
         attribute(libc::IFA_ADDRESS, &Ipv6Addr::LOCALHOST.octets()),
     ];
-    [
-        (libc::AF_INET, four.concat()),
-        (libc::AF_INET6, six.concat()),
-    ]
+    let more = more.map(|address| four(address.octets(), 32));
+    [four(ADDRESS, 8)]
+        .into_iter()
+        .chain(more)
+        .chain([(libc::AF_INET6, six.concat())])
+        .collect()
 }
 
 /// `struct rtattr`, padded.
@@ -186,7 +193,7 @@ mod tests {
     }
 
     fn kinds(request: &[u8]) -> Vec<u16> {
-        let all = answers(request, 77).unwrap();
+        let all = answers(request, 77, None).unwrap();
         for answer in &all {
             let length = u32::from_ne_bytes(*answer.first_chunk().unwrap()) as usize;
             assert!(
@@ -209,6 +216,13 @@ mod tests {
         assert_eq!(kinds(&request(libc::RTM_GETLINK, dump, 0)), [16, 3]);
         assert_eq!(kinds(&request(libc::RTM_GETADDR, dump, 0)), [20, 20, 3]);
         assert_eq!(kinds(&request(libc::RTM_GETADDR, dump, 10)), [20, 3]);
+        let more = answers(
+            &request(libc::RTM_GETADDR, dump, 2),
+            77,
+            Some(host_pool::OWN),
+        );
+        let more = more.unwrap();
+        assert!(more.len() == 3 && more[1].windows(4).any(|part| part == [198, 18, 0, 1]));
         assert_eq!(kinds(&request(libc::RTM_GETADDR, dump, 40)), [3]);
         for (kind, flags) in [
             (libc::RTM_GETLINK, 1),
@@ -220,7 +234,7 @@ mod tests {
         }
         for length in 0..17 {
             assert_eq!(
-                answers(&request(libc::RTM_GETLINK, dump, 0)[..length], 77),
+                answers(&request(libc::RTM_GETLINK, dump, 0)[..length], 77, None),
                 None,
                 "{length}"
             );

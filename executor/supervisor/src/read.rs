@@ -62,6 +62,8 @@ impl Call<'_> {
         let areas = &self.rules.areas;
         let own =
             ["/proc", "/dev"].iter().any(|own| real.starts_with(own)) || areas.is_hidden_tmp(real);
+        let hosts_file = self.rules.hosts_file.as_ref();
+        let own = own || hosts_file.is_some_and(|file| file.is_at(real));
         !own && areas.is_visible(real) && self.rules.judge().is_open_for_reading(real)
     }
 

@@ -1,6 +1,7 @@
 //! What a supervised call may touch: areas, protected names, and the processes that exist for the cell.
 
 use crate::areas::{Area, Areas};
+use crate::hosts_file::HostsFile;
 use crate::link_names::LinkNames;
 use crate::loopback::draw_addresses;
 use crate::made_directories::MadeDirectories;
@@ -12,13 +13,14 @@ use broker_protocol::{AttemptKind, Layer};
 use executor_spec::caller_access::CallerAccess;
 use executor_spec::created::{CreatedFiles, RenameLock};
 use executor_spec::error::{At, SetupError};
+use executor_spec::host_pool::HostPool;
 use executor_spec::known_directories::{DirectoryMemory, KnownDirectories};
 use executor_spec::leased_cell::ZoneLease;
 use executor_spec::made_repositories::MadeRepositories;
 use executor_spec::protected_objects::ProtectedObjects;
 use executor_spec::readable_secret::{ReadableSecret, Seen};
 use executor_spec::refusals::Cause;
-use executor_spec::relay::RelayGate;
+use executor_spec::relay::{Purpose, RelayGate};
 use executor_spec::sandbox::SandboxSpec;
 use nix::Result;
 use nix::sys::stat::FileStat;
@@ -30,6 +32,9 @@ use std::num::NonZeroU16;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
+
+/// A connection by way of the relay: where supervisors connect, and what for.
+pub(crate) type Way<'a> = (&'a RelayGate, Purpose<'a>);
 
 /// What the cells of a session may touch.
 pub struct AccessRules {
@@ -72,6 +77,10 @@ pub struct AccessRules {
     relay: Option<RelayGate>,
     /// The ports of this machine that they reach by it.
     machine_ports: Vec<u16>,
+    /// The hosts that they reach by it without a request.
+    pub(crate) hosts: HostPool,
+    /// What they find of these in `/etc/hosts`, where no mount shows it.
+    pub(crate) hosts_file: Option<HostsFile>,
     /// Whether new names are refused, and looked at again after a call: always, but in a test build.
     enforces_names: bool,
     pub(crate) takes_misplaced: bool,
@@ -128,6 +137,8 @@ impl AccessRules {
             pty,
             relay,
             machine_ports: spec.policy.ports.connect.clone(),
+            hosts: spec.hosts.clone(),
+            hosts_file: HostsFile::of(spec).at(Layer::ProtectedNames, step)?,
             enforces_names: spec.ablation.enforces_names(),
             takes_misplaced: spec.ablation.takes_misplaced(),
             opened: SystemTime::now(),
@@ -193,10 +204,12 @@ impl AccessRules {
         ];
         let common = common.into_iter().chain(self.directories.descriptors());
         let relay = self.relay.iter().flat_map(RelayGate::descriptors);
+        let hosts_file = self.hosts_file.iter().map(HostsFile::descriptor);
         self.pty
             .iter()
             .map(PtyClient::descriptor)
             .chain(relay)
+            .chain(hosts_file)
             .chain(common)
     }
 
@@ -228,12 +241,18 @@ impl AccessRules {
     }
 
     /// The way to this port of this machine, if the policy opens it.
-    pub(crate) fn way_to_machine(&self, port: u16) -> Option<(&RelayGate, NonZeroU16)> {
+    pub(crate) fn way_to_machine(&self, port: u16) -> Option<Way<'_>> {
         let port = NonZeroU16::new(port)?;
         let gate = self.relay.as_ref()?;
-        self.machine_ports
-            .contains(&port.get())
-            .then_some((gate, port))
+        let way = (gate, Purpose::Machine(port));
+        self.machine_ports.contains(&port.get()).then_some(way)
+    }
+
+    /// The way to the host for which this address stands. The gateway decides about the port.
+    pub(crate) fn way_to_host(&self, address: Ipv4Addr, port: u16) -> Option<Way<'_>> {
+        let host = self.hosts.host(address)?;
+        let purpose = Purpose::Host(host, NonZeroU16::new(port)?);
+        Some((self.relay.as_ref()?, purpose))
     }
 
     pub(crate) fn pty(&self) -> Option<&PtyClient> {

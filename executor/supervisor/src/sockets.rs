@@ -90,6 +90,9 @@ impl Call<'_> {
                 self.kept.borrow_mut().drop_closed();
                 let socket = self.unconnected_socket(socket, Errno::EINVAL)?;
                 self.check()?;
+                if self.is_of_pool(&address) {
+                    return Err(Errno::EADDRNOTAVAIL);
+                }
                 socket::bind(socket.as_fd(), &address).map_err(errno)?;
                 return Ok(Answer::Value(0));
             }
@@ -140,6 +143,10 @@ impl Call<'_> {
         self.kept.borrow_mut().drop_closed();
         let socket = self.unconnected_socket(socket, Errno::EISCONN)?;
         self.check()?;
+        let socket = match self.led_in_network(socket, address)? {
+            Ok(begun) => return begun,
+            Err(socket) => socket,
+        };
         let connecting = inode(&socket)?;
         let flags = OFlag::from_bits_retain(fcntl(&socket, FcntlArg::F_GETFL)?);
         let waits = !flags.contains(OFlag::O_NONBLOCK);

@@ -4,11 +4,11 @@ use crate::answer::Answer;
 use crate::call::Call;
 use crate::kept_sockets::CallersSocket;
 use crate::loopback::Families;
-use crate::machine_ports::connect_machine;
+use crate::machine_ports::connect_by_relay;
 use crate::object::errno;
 use crate::tcp::{SocketName, TcpSocket, family, inode, number};
 use executor_spec::caller_access::SocketAccess;
-use executor_spec::relay;
+use executor_spec::relay::{self, Purpose};
 use executor_sys::socket;
 use nix::Result;
 use nix::errno::Errno;
@@ -74,6 +74,10 @@ impl Call<'_> {
         let tcp = self.unconnected_tcp(socket, Errno::EISCONN)?;
         let connecting = inode(&tcp.socket)?;
         let name = SocketName::read(tcp.family, address)?;
+        let tcp = match self.connect_host(tcp, name) {
+            Ok(begun) => return begun,
+            Err(tcp) => tcp,
+        };
         let families = match (name.ip, name.v4()) {
             (_, Some(ip)) if is_local(ip) => Families::V4,
             (_, Some(ip)) if ip.is_loopback() => return Err(Errno::ECONNREFUSED),
@@ -86,12 +90,12 @@ impl Call<'_> {
             .filter(|_| families == Families::V4 && name.port == relay::ADDRESS.port());
         let mut loopback = self.loopback.borrow_mut();
         let begun = match relay {
-            Some(gate) => loopback.connect_relay(tcp, gate, None),
+            Some(gate) => connect_by_relay(&mut loopback, tcp, name, (gate, Purpose::Request)),
             None => {
                 let way = self.rules.way_to_machine(name.port);
                 match (loopback.connect(tcp, families, name.port), way, self.line) {
                     (Ok(begun), _, _) => begun,
-                    (Err(tcp), Some(way), _) => connect_machine(&mut loopback, tcp, name, way),
+                    (Err(tcp), Some(way), _) => connect_by_relay(&mut loopback, tcp, name, way),
                     (Err(tcp), None, Some(line)) => line.connect(tcp, families, name),
                     (Err(_), None, None) => Err(Errno::ECONNREFUSED),
                 }
@@ -213,9 +217,9 @@ impl Call<'_> {
         };
         let gate = self.rules.relay().map(|gate| gate.address);
         let loopback = self.loopback.borrow();
-        let of_machine = gate.filter(|_| peer);
-        let of_machine = of_machine.and_then(|gate| loopback.machine_name(inode, name, gate));
-        match of_machine {
+        let by_relay = gate.filter(|_| peer);
+        let by_relay = by_relay.and_then(|gate| loopback.name_by_relay(inode, name, gate));
+        match by_relay {
             Some(name) => name.write(family),
             None if self.rules.has_own_network() => kernel,
             None => loopback.name_in_cell(name, gate).write(family),

@@ -188,7 +188,8 @@ impl<R: Resolve + 'static> Relay<R> {
                     let relay = relay.clone();
                     connections.spawn_local(async move {
                         match purpose {
-                            Purpose::Relay => relay.carry(program).await,
+                            Purpose::Request => relay.carry(program).await,
+                            Purpose::Host(place) => relay.carry_to_host(program, place).await,
                             Purpose::Machine(port) => relay.carry_to_machine(program, port).await,
                         }
                         drop(place);
@@ -233,7 +234,10 @@ impl<R: Resolve + 'static> Relay<R> {
                 let place = Some(&request.wanted.place);
                 self.tell(place, ConnectionVerdict::Allowed, (None, None))
                     .await;
-                self.pass(program, host, request).await;
+                let greeting = request.greeting();
+                if program.write_all(&greeting).await.is_ok() {
+                    self.pass(program, host, request.wanted, request.rest).await;
+                }
             }
             Err(error) => {
                 let refusal = Refusal::Place(request.wanted.place, error);
@@ -242,27 +246,42 @@ impl<R: Resolve + 'static> Relay<R> {
         }
     }
 
+    /// Carries a connection to a host that its program has connected to by an address of the session's, as what `CONNECT` would open for it.
+    /// A program whose connection fails sees it reset: for it the connection was made already.
+    async fn carry_to_host(self: Rc<Self>, program: TcpStream, place: Place) {
+        // A failure only makes small messages slower.
+        let _ = program.set_nodelay(true);
+        self.pace.turn().await;
+        let wanted = Wanted {
+            place,
+            first: Vec::new(),
+            tunnel: true,
+            key: None,
+        };
+        match self.connect(&wanted).await {
+            Ok(host) => {
+                let place = Some(&wanted.place);
+                self.tell(place, ConnectionVerdict::Allowed, (None, None))
+                    .await;
+                self.pass(program, host, wanted, Vec::new()).await;
+            }
+            Err(error) => {
+                let _ = program.set_zero_linger();
+                let refusal = Refusal::Place(wanted.place, error);
+                self.tell_refused(&refusal).await;
+            }
+        }
+    }
+
     /// Carries the bytes of a connection that was allowed, as long as it is.
     async fn pass(
         self: Rc<Self>,
-        mut program: TcpStream,
+        program: TcpStream,
         host: TcpStream,
-        request: ProgramRequest,
+        wanted: Wanted,
+        rest: Vec<u8>,
     ) {
-        let ProgramRequest {
-            wanted,
-            socks,
-            rest,
-        } = request;
-        let greeting = match (socks, wanted.tunnel) {
-            (true, _) => socks_reply(0),
-            (false, true) => b"HTTP/1.1 200 Connection established\r\n\r\n".to_vec(),
-            (false, false) => Vec::new(),
-        };
-        if program.write_all(&greeting).await.is_err() {
-            return;
-        }
-        let is_tunnel = socks || wanted.tunnel;
+        let is_tunnel = wanted.tunnel;
         let first = [&wanted.first[..], &rest].concat();
         let place = &wanted.place;
         let ended = self.ended.clone();
@@ -393,7 +412,7 @@ impl<R: Resolve + 'static> Relay<R> {
             .unwrap_or(Err(ConnectError::TimedOut(CONNECT_S)))
     }
 
-    async fn refuse(&self, program: TcpStream, socks: bool, refusal: &Refusal) {
+    async fn tell_refused(&self, refusal: &Refusal) {
         let place = match refusal {
             Refusal::Place(place, _) => Some(place),
             Refusal::Wanted(_) | Refusal::Slow(_) => None,
@@ -404,6 +423,10 @@ impl<R: Resolve + 'static> Relay<R> {
             (Some(refusal.why()), refusal.private()),
         )
         .await;
+    }
+
+    async fn refuse(&self, program: TcpStream, socks: bool, refusal: &Refusal) {
+        self.tell_refused(refusal).await;
         let answer = if socks {
             refusal.socks()
         } else {
@@ -459,6 +482,15 @@ enum ReadError {
 }
 
 impl ProgramRequest {
+    /// What the program waits for before it sends anything else.
+    fn greeting(&self) -> Vec<u8> {
+        match (self.socks, self.wanted.tunnel) {
+            (true, _) => socks_reply(0),
+            (false, true) => b"HTTP/1.1 200 Connection established\r\n\r\n".to_vec(),
+            (false, false) => Vec::new(),
+        }
+    }
+
     async fn read(program: &mut TcpStream) -> Result<Self, ReadError> {
         let mut bytes = Vec::with_capacity(1024);
         more(program, &mut bytes).await?;

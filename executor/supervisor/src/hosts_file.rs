@@ -1,0 +1,57 @@
+//! The `/etc/hosts` of cells where no mount shows it: an open of the machine's file gives the session's, from memory. `stat` by path
+//! tells of the machine's.
+
+use crate::answer::Answer;
+use crate::masked::sealed;
+use crate::object::by_descriptor;
+use broker_protocol::Layer;
+use executor_layers::hosts_file;
+use executor_spec::sandbox::SandboxSpec;
+use nix::Result;
+use nix::fcntl::{OFlag, open};
+use nix::sys::stat::Mode;
+use std::fs;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+/// The session's file, and where the machine has its own.
+pub struct HostsFile {
+    memory: OwnedFd,
+    /// Without links. It may be replaced while the session runs: what is there then is the machine's too.
+    real: PathBuf,
+}
+
+impl HostsFile {
+    /// That of a session; `None` if it has none, or a mount shows it.
+    ///
+    /// # Errors
+    /// The kernel has no memory for it.
+    pub fn of(spec: &SandboxSpec) -> Result<Option<Self>> {
+        let shown = spec.has(Layer::MountNamespace);
+        let Some(text) = hosts_file::text(spec).filter(|_| !shown) else {
+            return Ok(None);
+        };
+        let real = fs::canonicalize(hosts_file::PATH);
+        Ok(Some(Self {
+            memory: sealed(&text)?,
+            real: real.unwrap_or_else(|_| hosts_file::PATH.into()),
+        }))
+    }
+
+    /// Whether this path is the machine's file.
+    pub fn is_at(&self, path: &Path) -> bool {
+        path == self.real || path == Path::new(hosts_file::PATH)
+    }
+
+    /// What an open for reading gives.
+    pub fn open(&self, close_on_exec: bool) -> Result<Answer> {
+        let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC;
+        let opened = open(by_descriptor(&self.memory).as_str(), flags, Mode::empty());
+        opened.map(|file| Answer::Descriptor(file, close_on_exec))
+    }
+
+    /// What a cell must keep open.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.memory.as_fd()
+    }
+}
