@@ -40,6 +40,7 @@ mod path_leases;
 mod ports;
 mod publish;
 mod quarantine;
+mod redirect;
 mod records;
 mod self_attack;
 mod servers;
