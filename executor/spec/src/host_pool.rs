@@ -5,7 +5,7 @@
 //! (RFC 2544). 127.0.0.0/8 would not do: programs treat it as their own machine.
 
 use executor_sys::random;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::net::Ipv4Addr;
 
@@ -62,34 +62,32 @@ impl HostPool {
     /// The session's `/etc/hosts`: that of the machine, without what it says of these hosts, and their addresses.
     pub fn file(&self, machine: Option<&[u8]>) -> Vec<u8> {
         let machine = machine.filter(|text| text.len() <= MACHINE_MAX);
+        let hosts: HashSet<&[u8]> = self.0.values().map(|host| host.as_bytes()).collect();
         let mut file = Vec::new();
         for line in machine.unwrap_or(NOTHING_ELSE).split(|byte| *byte == b'\n') {
-            self.keep(line, &mut file);
+            keep(line, &hosts, &mut file);
         }
         for (address, name) in &self.0 {
             file.extend(format!("{address} {name}\n").bytes());
         }
         file
     }
+}
 
-    /// Adds a line of the machine's without the names that have an address here: programs try every address that they find.
-    fn keep(&self, line: &[u8], file: &mut Vec<u8>) {
-        let said = line.split(|byte| *byte == b'#').next().unwrap_or_default();
-        let mut words = said
-            .split(u8::is_ascii_whitespace)
-            .filter(|word| !word.is_empty());
-        let Some(address) = words.next() else {
-            return;
-        };
-        let is_other = |name: &&[u8]| {
-            let mut hosts = self.0.values();
-            !hosts.any(|host| host.as_bytes().eq_ignore_ascii_case(name))
-        };
-        let others: Vec<&[u8]> = words.filter(is_other).collect();
-        if !others.is_empty() {
-            file.extend([&[address][..], &others].concat().join(&b' '));
-            file.push(b'\n');
-        }
+/// Adds a line of the machine's without the names of `hosts`: programs try every address that they find.
+fn keep(line: &[u8], hosts: &HashSet<&[u8]>, file: &mut Vec<u8>) {
+    let said = line.split(|byte| *byte == b'#').next().unwrap_or_default();
+    let mut words = said
+        .split(u8::is_ascii_whitespace)
+        .filter(|word| !word.is_empty());
+    let Some(address) = words.next() else {
+        return;
+    };
+    let is_other = |name: &&[u8]| !hosts.contains(&*name.to_ascii_lowercase());
+    let others: Vec<&[u8]> = words.filter(is_other).collect();
+    if !others.is_empty() {
+        file.extend([&[address][..], &others].concat().join(&b' '));
+        file.push(b'\n');
     }
 }
 

@@ -162,6 +162,9 @@ impl Call<'_> {
         }
         let hosts_file = self.rules.hosts_file.as_ref().filter(|_| !how.writes());
         if let Some(file) = hosts_file.filter(|file| file.is_at(real)) {
+            if how.has(OFlag::O_DIRECTORY) {
+                return Err(Errno::ENOTDIR);
+            }
             return file.open(close_on_exec);
         }
         match self
