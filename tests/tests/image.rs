@@ -472,3 +472,37 @@ fn the_flat_tier_refuses_with_its_reason(place: Place) {
         done.errors()
     );
 }
+
+place_test!(an_image_has_the_hosts_of_the_session, namespaced_only);
+fn an_image_has_the_hosts_of_the_session(place: Place) {
+    let world = World::new(place);
+    let policy = "version = 1\n[profile.net.network]\nallow = ['db.example:5432']\n";
+    world.write(&world.home.join("settings/lazaret/policy.toml"), policy);
+    let image = Image::new(&world);
+    let look = |image: &Image| {
+        let mut command = world.lazaret("run");
+        command
+            .env("XDG_CONFIG_HOME", world.home.join("settings"))
+            .args(["--profile", "net", "--image"])
+            .arg(&image.0)
+            .args(["--", "cat", "/etc/hosts", "/etc/os-release"]);
+        run(&mut command, LIMIT)
+    };
+    // Without the file there is no place for one.
+    let done = look(&image);
+    assert_eq!(done.text(), format!("NAME={MARK}\n"), "{}", done.errors());
+    image.put(&world, "/etc/hosts", "10.9.9.9 db.example\n");
+    let file = look(&image).success();
+    fs::remove_file(image.at("/etc/hosts")).unwrap();
+    let outside = world.outside.join("hosts");
+    world.write(&outside, "10.9.9.9 of.the.machine\n");
+    symlink(&outside, image.at("/etc/hosts")).unwrap();
+    let link = look(&image).success();
+    for text in [file, link] {
+        assert!(
+            text.contains(" db.example\n") && text.contains("127.0.0.1 lazaret\n"),
+            "{text}"
+        );
+        assert!(!text.contains("10.9.9.9") && text.contains(MARK), "{text}");
+    }
+}
