@@ -67,6 +67,7 @@ pub const PRIVILEGES: &[&str] = &[
     "clone",
     "host-name",
     "loopback",
+    "netlink",
     "mount",
     "move-mount",
     "pivot-root",
@@ -96,6 +97,18 @@ pub fn refusing(privilege: &str) -> Option<BpfProgram> {
                 &[
                     load(argument(1)),
                     up,
+                    answer(fail(libc::EPERM)),
+                    answer(ALLOW),
+                ],
+            )
+        }
+        "netlink" => {
+            let netlink = jump(libc::BPF_JEQ, libc::AF_NETLINK as u32, 0, 1);
+            when_call(
+                libc::SYS_socket,
+                &[
+                    load(argument(0)),
+                    netlink,
                     answer(fail(libc::EPERM)),
                     answer(ALLOW),
                 ],

@@ -4,6 +4,7 @@ use crate::{capabilities, mounts, namespaces};
 use broker_protocol::{Layer, LayerReport, LayerSet, LayerState, Tier};
 use executor_spec::ablation::Ablation;
 use executor_spec::caller_access::CallerAccess;
+use executor_spec::host_pool;
 use executor_sys::confine;
 use executor_sys::process::{self, Fork};
 use nix::sys::utsname::uname;
@@ -42,7 +43,7 @@ pub fn namespaces() -> Result<(), String> {
     match process::fork(namespaces::session_flags(all)).map_err(system)? {
         Fork::Child => {
             drop(answer);
-            let tried = namespaces::set_up(all, (uid, gid), None)
+            let tried = namespaces::set_up(all, (uid, gid), Some(host_pool::OWN))
                 .and_then(|()| namespaces::try_later_steps())
                 .and_then(|()| mounts::try_to_mount())
                 .and_then(|()| capabilities::drop_bounding());
