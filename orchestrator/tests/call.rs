@@ -346,7 +346,9 @@ fn json_holds_nothing_that_is_not_seen_and_a_pipe_gets_every_byte() {
         (&shown["result"], &shown["metadata"]["stripped"]),
         (&json!("abcd\n"), &json!(3))
     );
-    let raw = json(&[&bash[..], &["--json", "--raw-output"]].concat());
+    let printed = call(&[&bash[..], &["--json", "--raw-output"]].concat(), end).1;
+    assert!(!printed.contains(['\u{1b}', '\u{202e}']), "{printed:?}");
+    let raw: Value = serde_json::from_str(&printed).unwrap();
     assert_eq!(raw["result"], String::from_utf8(bytes.to_vec()).unwrap());
     assert_eq!(call(&bash, end).1.as_bytes(), bytes);
 }

@@ -508,6 +508,26 @@ fn json_is_one_object_with_everything() {
 }
 
 #[test]
+fn json_has_no_unsafe_characters_and_a_pipe_gets_every_byte() {
+    let bytes = b"a\x1b[31mb\x1b]52;c;aGk=\x07c\xe2\x80\xaed\r\n";
+    let end = |peer: &mut Peer, call, bash: Bash| {
+        if bash.live {
+            peer.output(call, false, bytes);
+        }
+        peer.ended(call, Ended::Exited(0), bytes);
+    };
+    let (_, out, _) = run(&["--json", "--", "x"], end);
+    let result: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(
+        (&result["result"], &result["metadata"]["stripped"]),
+        (&json!("abcd\n"), &json!(3))
+    );
+    assert!(!out.contains(['\u{1b}', '\u{202e}']), "{out:?}");
+    let (_, out, _) = run(&["--", "x"], end);
+    assert_eq!(out.as_bytes(), bytes);
+}
+
+#[test]
 fn on_a_terminal_keys_pass_untouched_and_its_mode_comes_back() {
     let size = nix::pty::Winsize {
         ws_row: 33,

@@ -1,8 +1,10 @@
 //! Standard output of a session: writes whole lines, one at a time, in turn for all calls. A call that writes waits for the reader
 //! and holds only its one line.
 
+use orchestrator_stdio::print::escaped_json;
 use orchestrator_stdio::streams::Output;
 use serde::Serialize;
+use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::io;
 use tokio::sync::{Mutex, Notify};
@@ -42,6 +44,7 @@ impl Writer {
         }
         line.clear();
         let encoded = serde_json::to_writer(&mut *line, value);
+        escape(&mut line);
         line.push(b'\n');
         let written = self.output.write_all(&line).await;
         line.clear();
@@ -62,5 +65,14 @@ impl Writer {
             }
             self.failed.notified().await;
         }
+    }
+}
+
+/// Escapes characters that take effect on a terminal: `--raw-output` leaves them in texts.
+fn escape(line: &mut Vec<u8>) {
+    if let Ok(text) = std::str::from_utf8(line)
+        && let Cow::Owned(escaped) = escaped_json(text)
+    {
+        *line = escaped.into_bytes();
     }
 }

@@ -84,7 +84,7 @@ pub struct Run {
     /// more than once
     #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
     env: Vec<String>,
-    /// Print one JSON object with the result at the end, and nothing before
+    /// Print one JSON object with the result at the end, without control and invisible characters, and nothing before
     #[arg(long, conflicts_with = "tty")]
     json: bool,
     /// Give the command a terminal even if this is none
@@ -369,7 +369,8 @@ impl Run {
         let (wants, found) = (more.wants(), FoundIn::Metadata);
         let context = CallContext {
             live,
-            raw: true,
+            // A reader of JSON prints texts where they take effect, as one of a session's lines does.
+            raw: !self.json,
             wants,
             found,
             ..CallContext::new("run".into())

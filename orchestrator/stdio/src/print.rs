@@ -54,7 +54,7 @@ fn to_stderr(reset: &str, prefix: &str, message: &str) {
     );
 }
 
-pub use orchestrator_text::escape::{for_terminal as shown, row};
+pub use orchestrator_text::escape::{for_terminal as shown, json as escaped_json, row};
 
 /// The colours in use.
 #[derive(Clone, Copy)]
@@ -95,16 +95,15 @@ fn write(bytes: &[u8]) -> Result<(), Failed> {
     }
 }
 
-/// Writes a value as one line of JSON to standard output.
+/// Writes a value as one line of JSON to standard output. Characters that take effect on a terminal are escaped in it.
 pub fn json(value: &impl serde::Serialize) -> Result<(), Failed> {
     let mut line =
-        serde_json::to_vec(value).map_err(|error| Failed::internal(error.to_string()))?;
-    if let Cow::Owned(_) = redactor().bytes(&line) {
+        serde_json::to_string(value).map_err(|error| Failed::internal(error.to_string()))?;
+    if let Cow::Owned(_) = redactor().bytes(line.as_bytes()) {
         // A number that is a secret becomes a text.
         let value =
             serde_json::to_value(value).map_err(|error| Failed::internal(error.to_string()))?;
-        line = redactor().value(&value).to_string().into_bytes();
+        line = redactor().value(&value).to_string();
     }
-    line.push(b'\n');
-    result(&line)
+    result(format!("{}\n", escape::json(&line)).as_bytes())
 }

@@ -6,6 +6,7 @@
 use crate::characters::{
     columns_max, is_ascii_variant, is_deceptive, is_reordering, is_unsafe, resembles_latin,
 };
+use std::borrow::Cow;
 
 /// One line of text. A tab becomes `\t`: the text does not determine how wide it is. A line break is escaped too, so that a name
 /// begins no row of its own.
@@ -100,6 +101,26 @@ pub fn push_by_number(shown: &mut String, text: &str) {
     let mut chars = text.chars();
     shown.extend(chars.next().into_iter().flat_map(char::escape_unicode));
     shown.push_str(chars.as_str());
+}
+
+/// JSON that a terminal can print: the same value, with these characters as `\u202e`. A serializer leaves all but the lowest as they
+/// are.
+pub fn json(line: &str) -> Cow<'_, str> {
+    let is_plain = line.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\n'));
+    if is_plain || !line.contains(is_hostile) {
+        return line.into();
+    }
+    let mut out = String::with_capacity(line.len() + 16);
+    for c in line.chars() {
+        if !is_hostile(c) {
+            out.push(c);
+            continue;
+        }
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            out.push_str(&format!("\\u{unit:04x}"));
+        }
+    }
+    out.into()
 }
 
 /// Whether a terminal must not print it.
@@ -217,6 +238,19 @@ mod tests {
             assert!(!shown.contains(breaks), "{shown:?}");
         }
         assert_eq!(row("a\\nb é"), "a\\nb é");
+    }
+
+    #[test]
+    fn escaped_json_is_the_same_value() {
+        for (text, want) in [
+            ("plain é", r#""plain é""#),
+            ("a\u{1b}[2J\u{7f}\u{202e}b", r#""a\u001b[2J\u007f\u202eb""#),
+            ("\\\u{e0041}\\u202e\n", r#""\\\udb40\udc41\\u202e\n""#),
+        ] {
+            let line = serde_json::to_string(text).unwrap();
+            assert_eq!(json(&line), want);
+            assert_eq!(serde_json::from_str::<String>(want).unwrap(), text);
+        }
     }
 
     #[test]
