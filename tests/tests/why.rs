@@ -11,6 +11,7 @@ use lazaret_tests::{Broker, LIMIT, Place, World, place_test, run};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;
+use std::net::TcpListener;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
@@ -70,6 +71,33 @@ fn ordinary(world: &World, options: &[String], script: &str) -> Finished {
             .args(["--", "bash", "-c", script]),
         LIMIT,
     )
+}
+
+place_test!(a_port_that_was_given_is_not_advised);
+fn a_port_that_was_given_is_not_advised(place: Place) {
+    let Some(world) = world(place) else { return };
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = server.local_addr().unwrap().to_string();
+    let port = server.local_addr().unwrap().port().to_string();
+    let explain = |options: &[&str]| {
+        let script = format!("exec 3<>/dev/tcp/127.0.0.1/{port}");
+        let mut why = world.lazaret("why");
+        why.arg("--json").args(options);
+        let finished = run(why.args(["--", "bash", "-c", &script]), LIMIT);
+        let value: Value = serde_json::from_str(&finished.text()).unwrap();
+        (finished.code(), value)
+    };
+    let (code, value) = explain(&[]);
+    let advice = denied(&value, &address)["remedy"]["option"].to_string();
+    assert!(code == 0 && advice.contains(&port), "the control: {value:#}");
+    let (code, value) = explain(&["--connect", &port]);
+    assert_eq!((code, &value["denied"]), (3, &json!([])), "{value:#}");
+    assert_eq!(value["hostsOfRun"], json!([address]), "{value:#}");
+    // Another port is still explained.
+    let other = if port == "1" { "2" } else { "1" };
+    let (code, value) = explain(&["--connect", other]);
+    assert_eq!(code, 0, "{value:#}");
+    denied(&value, &address);
 }
 
 place_test!(what_is_named_as_the_grant_lets_the_command_through);

@@ -526,9 +526,8 @@ fn unreached(refusal: &Refusal, spec: &SandboxSpec) -> Denial {
 
 /// The port, where a program has connected to one of its loopback.
 fn own_port(refusal: &Refusal) -> Option<u16> {
-    let address: SocketAddr = std::str::from_utf8(&refusal.target).ok()?.parse().ok()?;
-    let is_own = address.ip().to_canonical().is_loopback() || address.ip().is_unspecified();
-    (refusal.kind == AttemptKind::Connect && is_own && address.port() != 0).then(|| address.port())
+    let address = std::str::from_utf8(&refusal.target).ok()?.parse().ok()?;
+    network::own_port(address).filter(|_| refusal.kind == AttemptKind::Connect)
 }
 
 /// Whether an address lies among those that stand for hosts of a session, where this session has hosts: no other is refused as one.

@@ -165,12 +165,11 @@ impl Why {
             subscribers: vec![confined.log()],
             ..Config::new(open, redactor())
         };
-        let hosts = |host: &str| remedy_of(host, reached.as_ref());
         let reason = |found: &Result<_, Failed>| match found {
             Ok(_) => "the command has ended",
             Err(_) => "the command was not run",
         };
-        let found = confined.run(reason, find(config, request, is_verbose, &hosts));
+        let found = confined.run(reason, find(config, request, is_verbose, reached.as_ref()));
         match found {
             Ok((result, profile, findings)) => self.print(
                 &Rerun {
@@ -249,12 +248,12 @@ fn remedy_of(host: &str, policy: Option<&EffectivePolicy>) -> HostRemedy {
     }
 }
 
-/// Runs the command in its session, and lets the executor explain its failed calls.
+/// Runs the command in its session, and lets the executor explain its failed calls. An ordinary run would have the policy `reached`.
 async fn find(
     config: Config,
     request: Request,
     verbose: bool,
-    hosts: &dyn Fn(&str) -> HostRemedy,
+    reached: Option<&EffectivePolicy>,
 ) -> Result<(Arc<CallResult>, String, Findings), Failed> {
     let session = Session::start(config);
     let opened = session.open().await?;
@@ -266,8 +265,12 @@ async fn find(
         // A refused command was not traced.
         None => Trace::default(),
     };
-    let mut findings = Findings::default();
-    findings.add_own(result.all_denials(), trace.gaps.is_empty(), hosts);
+    let mut findings = Findings {
+        connect: reached.map_or_else(Vec::new, |policy| policy.ports.connect.clone()),
+        ..Findings::default()
+    };
+    let hosts = |host: &str| remedy_of(host, reached);
+    findings.add_own(result.all_denials(), trace.gaps.is_empty(), &hosts);
     for piece in trace.pieces() {
         let traced = piece.iter().map(|(traced, _)| traced.clone()).collect();
         let explained = session.explain(traced).await?;

@@ -2,6 +2,7 @@
 
 use crate::trace::Gap;
 use broker_protocol::{AttemptKind, Barrier, Denial, Denials, Layer, Leased, Remedy};
+use policies::network;
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -47,7 +48,9 @@ pub struct Findings {
     pub more: u64,
     /// What the gateway refused to the command when it ran before, from the run log: this run reaches no host.
     pub logged: Vec<LoggedRefusal>,
-    /// Hosts that an ordinary run of the command reaches, but this one did not.
+    /// Ports of this machine that an ordinary run of the command reaches.
+    pub connect: Vec<u16>,
+    /// Hosts and ports that an ordinary run of the command reaches, but this one did not.
     pub only_here: BTreeSet<String>,
     /// Reasons why something may be missing.
     pub gaps: BTreeSet<Gap>,
@@ -62,10 +65,7 @@ impl Findings {
             let target = &denial.what.target;
             match denial.by {
                 Barrier::Hosts(_) => match hosts(target) {
-                    None => {
-                        self.only_here.insert(target.clone());
-                        self.gaps.insert(Gap::Network);
-                    }
+                    None => self.add_only_here(target),
                     Some(remedy) => {
                         // An option opens it, or else the policy's owner has to.
                         let lease = matches!(remedy, Remedy::Option(_))
@@ -89,6 +89,10 @@ impl Findings {
 
     /// Adds a denial. The trace also contains the executor's own denials; of attempts that one grant opens, each kind counts.
     pub fn add(&mut self, denial: Denial) {
+        // This run reaches no port, so the option that opens it would be named although it was given.
+        if own_port(&denial).is_some_and(|port| self.connect.contains(&port)) {
+            return self.add_only_here(&denial.what.target);
+        }
         let grant = denial.lease.as_ref().map(grant);
         if let Some(known) = self
             .list
@@ -107,6 +111,11 @@ impl Findings {
             Some(known) => known.denial.count = known.denial.count.saturating_add(denial.count),
             None => self.list.push(Finding { denial, grant }),
         }
+    }
+
+    fn add_only_here(&mut self, target: &str) {
+        self.only_here.insert(target.to_owned());
+        self.gaps.insert(Gap::Network);
     }
 
     /// The fewest options that open everything that options can open. A path inside another granted path is included in that one.
@@ -145,6 +154,13 @@ fn grant(lease: &Leased) -> Grant {
         option,
         value: value.clone(),
     }
+}
+
+/// The port of this machine's loopback that a program tried to reach.
+fn own_port(denial: &Denial) -> Option<u16> {
+    let is_layer = matches!(denial.by, Barrier::Layer(..));
+    let tried = denial.what.kind == AttemptKind::Connect && is_layer;
+    network::own_port(denial.what.target.parse().ok().filter(|_| tried)?)
 }
 
 /// Whether a denial is about a path that the cell does not show or may not change.
@@ -207,6 +223,25 @@ mod tests {
             ["--read /a", "--read /b", "--read /bc", "--write /d/e"]
         );
         assert_eq!(findings.list[0].denial.count, 2);
+    }
+
+    #[test]
+    fn given_ports_are_no_denials() {
+        let connect = |target: &str| denial(AttemptKind::Connect, target, None);
+        let mut findings = Findings {
+            connect: vec![5432],
+            ..Findings::default()
+        };
+        for target in ["127.0.0.1:5432", "[::1]:5432", "0.0.0.0:5432"] {
+            findings.add(connect(target));
+            assert!(findings.only_here.contains(target), "{target}");
+        }
+        assert!(findings.list.is_empty() && findings.gaps.contains(&Gap::Network));
+        let others = ["127.0.0.1:5433", "10.0.0.1:5432", "/run/5432", "5432"];
+        others.iter().for_each(|target| findings.add(connect(target)));
+        assert_eq!(findings.list.len(), others.len());
+        findings.add(denial(AttemptKind::Use, "127.0.0.1:5432", None));
+        assert_eq!(findings.list.len(), others.len() + 1, "another attempt");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::web::{HostPattern, PrivatePlace, WebPolicy, WebTable, not_public};
 use broker_protocol::{HostList, Network, NetworkRequest, Remedy, Request};
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::LazyLock;
 use thiserror::Error;
 
@@ -337,6 +337,12 @@ pub fn to_connect(port: u16) -> Remedy {
     Remedy::Option(format!(
         "--connect {port}, for good with `connect = [{port}]` in `[profile.NAME.network]` of a profile of your own"
     ))
+}
+
+/// The port, if an address that a program has connected to is on the loopback of its cell.
+pub fn own_port(address: SocketAddr) -> Option<u16> {
+    let is_own = address.ip().to_canonical().is_loopback() || address.ip().is_unspecified();
+    (is_own && address.port() != 0).then(|| address.port())
 }
 
 /// What would open a host whose address is not public: `private` is the text of its place, see [`PrivatePlace::text_to_open`].
