@@ -6,7 +6,7 @@ use broker_protocol::Failed;
 use clap::Args;
 use nix::unistd::Uid;
 use orchestrator_launch::exit;
-use orchestrator_launch::launch::{FrontEnd, Launch};
+use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch};
 use orchestrator_launch::row::{Access, CommandRow, Sessions};
 use orchestrator_launch::state_directory;
 use orchestrator_session::executor::ExecutorError;
@@ -36,6 +36,8 @@ Lines with --json, out and in:
   {"event":"ended","session":"...","call":7,"decision":"granted"}
   {"event":"not_taken","session":"...","call":7,"notTaken":"not_waiting"}
   {"event":"grants","session":"...","grants":[...]}
+  {"event":"over","session":"...","error":{"code":"executor_lost","message":"..."}}
+  {"event":"notice","error":{"code":"not_waiting","message":"..."}}
   {"session":"...","call":7,"approve":"once"}    or "session", "no",
       {"minutes":10}
   {"session":"...","grants":true}
@@ -69,6 +71,14 @@ impl FrontEnd for Approve {
         usage: exit::USAGE,
         exit: "0 at the end; 1 with --list where a session takes no answers of this process; 2 wrong arguments; 125 lazaret failed",
     };
+
+    fn errors(&self) -> ErrorForm {
+        if self.json {
+            ErrorForm::Fault
+        } else {
+            ErrorForm::Text
+        }
+    }
 
     fn main(self, launch: Launch) -> Result<u8, Failed> {
         // Another process of this user that could read or modify this one could answer in its place.

@@ -3,7 +3,7 @@
 use broker_protocol::{Digest, Failed};
 use clap::{Args, Subcommand, ValueEnum};
 use orchestrator_launch::exit;
-use orchestrator_launch::launch::{FrontEnd, Launch};
+use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch};
 use orchestrator_launch::row::CommandRow;
 use orchestrator_launch::state_directory;
 use orchestrator_records::audit_chain::{self, Flaw, Verified};
@@ -104,6 +104,15 @@ impl FrontEnd for Audit {
         "audit",
         "0; verify and export: 1 if the audit is not as it was written, or is not there; 2 wrong arguments; 125 it cannot be read",
     );
+
+    fn errors(&self) -> ErrorForm {
+        match &self.action {
+            Action::Verify { json, .. } => ErrorForm::object(*json),
+            Action::Show(show) | Action::Tail { show, .. } => ErrorForm::object(show.json),
+            // Its lines are records only.
+            Action::Export(_) => ErrorForm::Text,
+        }
+    }
 
     fn main(self, _: Launch) -> Result<u8, Failed> {
         let directory = state_directory::directory().join("audit");

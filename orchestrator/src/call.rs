@@ -7,7 +7,7 @@ use clap::Args;
 use orchestrator_confine::Needs;
 use orchestrator_launch::exit;
 use orchestrator_launch::groups::{Options, WorkOptions};
-use orchestrator_launch::launch::{FrontEnd, Launch};
+use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch};
 use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
 use orchestrator_servers::SessionServers;
 use orchestrator_session::executor::Greeting;
@@ -73,8 +73,8 @@ impl FrontEnd for Call {
                tool; 3 violation; 124 time limit; 125 lazaret failed; 126 refused by policy",
     };
 
-    fn json_tool(&self) -> Option<String> {
-        self.json.then(|| self.tool.clone())
+    fn errors(&self) -> ErrorForm {
+        ErrorForm::result(self.json, &self.tool)
     }
 
     fn main(self, launch: Launch) -> Result<u8, Failed> {

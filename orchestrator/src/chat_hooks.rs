@@ -8,7 +8,7 @@ use orchestrator_confine::Files;
 use orchestrator_hooks::hooks::{Acceptance, Hook};
 use orchestrator_hooks::store::{Accepted, digest};
 use orchestrator_launch::exit;
-use orchestrator_launch::launch::{FrontEnd, Launch};
+use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch};
 use orchestrator_launch::row::CommandRow;
 use orchestrator_stdio::print;
 use orchestrator_text::escape;
@@ -72,6 +72,13 @@ impl FrontEnd for ChatHooks {
         "chat-hooks",
         "0; 1 not accepted, or with list: one is not; 2 wrong settings; 125 lazaret failed",
     );
+
+    fn errors(&self) -> ErrorForm {
+        match &self.command {
+            HooksCommand::List(list) => ErrorForm::object(list.json),
+            HooksCommand::Accept(_) => ErrorForm::Text,
+        }
+    }
 
     fn main(self, launch: Launch) -> Result<u8, Failed> {
         match self.command {

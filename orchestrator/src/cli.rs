@@ -9,6 +9,7 @@ use crate::chat::models::Models;
 use crate::chat_hooks::ChatHooks;
 use crate::completions::Completions;
 use crate::credential::Credential;
+use crate::errors;
 use crate::gc::Gc;
 use crate::history::History;
 use crate::hook::Hook;
@@ -42,7 +43,6 @@ use orchestrator_stdio::print;
 use orchestrator_text::known;
 use orchestrator_tools::scope_file;
 use orchestrator_why::Why;
-use orchestrator_wire::json::failed_result;
 use std::ffi::OsString;
 use std::io;
 use std::path::Path;
@@ -154,11 +154,10 @@ pub fn main() -> ExitCode {
 fn carry_out<C: FrontEnd>(matches: &mut ArgMatches, launch: Launch) -> Result<u8, Failed> {
     let command =
         C::from_arg_matches_mut(matches).map_err(|error| Failed::invalid(error.to_string()))?;
-    let json_tool = command.json_tool();
+    let form = command.errors();
     let done = command.main(launch);
-    if let (Some(tool), Err(failed)) = (json_tool, &done) {
-        // If this write fails, the error is still on standard error.
-        let _ = print::json(&failed_result(None, &tool, failed));
+    if let Err(failed) = &done {
+        errors::print_failed(&form, failed);
     }
     done
 }

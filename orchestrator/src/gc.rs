@@ -5,7 +5,7 @@ use broker_protocol::{Cleaned, Cleanup, Failed, RemovedCache, Unused};
 use clap::Args;
 use orchestrator_launch::exit;
 use orchestrator_launch::groups::{ExecutorOption, Options};
-use orchestrator_launch::launch::{FrontEnd, Launch};
+use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch};
 use orchestrator_launch::row::CommandRow;
 use orchestrator_stdio::print;
 use serde_json::{Value, json};
@@ -51,6 +51,10 @@ impl FrontEnd for Gc {
         "gc",
         "0; 1 something stays that should not; 2 wrong arguments; 125 lazaret failed",
     );
+
+    fn errors(&self) -> ErrorForm {
+        ErrorForm::object(self.json)
+    }
 
     fn main(self, launch: Launch) -> Result<u8, Failed> {
         let prepared = launch.prepare::<Self>(Options::of(&self.executor))?;

@@ -7,7 +7,7 @@ use clap::Args;
 use orchestrator_confine::Needs;
 use orchestrator_launch::exit;
 use orchestrator_launch::groups::{LogOption, Options, PlaceOptions};
-use orchestrator_launch::launch::{Confined, FrontEnd, Launch, Prepared};
+use orchestrator_launch::launch::{Confined, ErrorForm, FrontEnd, Launch, Prepared};
 use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
 use orchestrator_session::executor::Greeting;
 use orchestrator_session::{Config, Session};
@@ -56,8 +56,8 @@ impl FrontEnd for History {
         exit: "0; 2 wrong arguments; 125 lazaret failed; 126 refused by policy",
     };
 
-    fn json_tool(&self) -> Option<String> {
-        self.json.then(|| "history".to_owned())
+    fn errors(&self) -> ErrorForm {
+        ErrorForm::result(self.json, "history")
     }
 
     fn main(self, launch: Launch) -> Result<u8, Failed> {

@@ -4,7 +4,7 @@ use broker_protocol::Failed;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use orchestrator_launch::exit;
-use orchestrator_launch::launch::{FrontEnd, Launch};
+use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch};
 use orchestrator_launch::row::CommandRow;
 use orchestrator_launch::runlog;
 use orchestrator_launch::runlog_files::{self, Outline};
@@ -68,6 +68,10 @@ impl FrontEnd for Log {
         "log",
         "0; show: 1 if there is no such run; search: 1 if nothing was found; 2 wrong arguments; 125 the logs cannot be read",
     );
+
+    fn errors(&self) -> ErrorForm {
+        ErrorForm::object(self.json)
+    }
 
     fn main(self, _: Launch) -> Result<u8, Failed> {
         match &self.action {

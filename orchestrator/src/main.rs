@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+mod errors;
 mod result;
 mod tool_options;
 mod call;

@@ -12,7 +12,7 @@ use orchestrator_launch::endpoint::Endpoint;
 use orchestrator_launch::examiner::Examiner;
 use orchestrator_launch::exit;
 use orchestrator_launch::groups::{Options, WorkOptions};
-use orchestrator_launch::launch::{FrontEnd, Launch};
+use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch};
 use orchestrator_launch::project::Project;
 use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
 use orchestrator_launch::runlog::{PAUSE, RunLog};
@@ -93,6 +93,11 @@ impl FrontEnd for Mcp {
         exit: "0 at the end of the input; 2 wrong arguments; 125 lazaret failed; 128+N if signal N ended it",
     };
     const NESTED: &'static [CommandRow] = &NESTED;
+
+    fn errors(&self) -> ErrorForm {
+        let command = self.servers.as_ref();
+        command.map_or(ErrorForm::Text, ServersCommand::errors)
+    }
 
     fn main(mut self, launch: Launch) -> Result<u8, Failed> {
         if let Some(command) = self.servers.take() {

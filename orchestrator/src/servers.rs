@@ -9,7 +9,7 @@ use orchestrator_confine::{Files, Needs};
 use orchestrator_install::files;
 use orchestrator_launch::exit;
 use orchestrator_launch::groups::{EndpointOptions, NetworkOptions, ProfileOption};
-use orchestrator_launch::launch::{Confined, FrontEnd, Launch, Prepared};
+use orchestrator_launch::launch::{Confined, ErrorForm, FrontEnd, Launch, Prepared};
 use orchestrator_launch::row::CommandRow;
 use orchestrator_launch::session_options::SessionOptions;
 use orchestrator_servers::settings::{Kind, Server, Share, Speech, Whose};
@@ -158,6 +158,19 @@ pub const NESTED: [CommandRow; 8] = [
 ];
 
 impl ServersCommand {
+    pub fn errors(&self) -> ErrorForm {
+        match self {
+            Self::List(list) => list.errors(),
+            Self::Status(status) => status.errors(),
+            Self::Add(_)
+            | Self::Remove(_)
+            | Self::Log(_)
+            | Self::Accept(_)
+            | Self::Login(_)
+            | Self::Logout(_) => ErrorForm::Text,
+        }
+    }
+
     /// Runs the subcommand; returns the exit code.
     pub fn main(self, launch: Launch) -> Result<u8, Failed> {
         match self {
@@ -300,6 +313,10 @@ impl FrontEnd for List {
         "0; 1 settings that cannot be used; 2 wrong arguments; 125 lazaret failed",
     );
 
+    fn errors(&self) -> ErrorForm {
+        ErrorForm::object(self.json)
+    }
+
     fn main(self, launch: Launch) -> Result<u8, Failed> {
         let prepared = launch.prepare::<Self>(self.place.options())?;
         let project = prepared.options().open()?.open.project;
@@ -421,6 +438,10 @@ impl FrontEnd for Remove {
 
 impl FrontEnd for Status {
     const ROW: CommandRow = row("mcp status", STARTED);
+
+    fn errors(&self) -> ErrorForm {
+        ErrorForm::object(self.json)
+    }
 
     fn main(self, launch: Launch) -> Result<u8, Failed> {
         let options = self.place.options().and(&self.endpoint);

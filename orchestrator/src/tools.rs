@@ -8,7 +8,7 @@ use orchestrator_launch::exit;
 use orchestrator_launch::groups::{
     CentralOption, DirectoryOptions, EndpointOptions, Options, ProfileOption, ScopeOption,
 };
-use orchestrator_launch::launch::{FrontEnd, Launch, Prepared};
+use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch, Prepared};
 use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
 use orchestrator_servers::SessionServers;
 use orchestrator_stdio::print;
@@ -65,6 +65,10 @@ impl FrontEnd for Tools {
         usage: exit::USAGE,
         exit: "0; 2 wrong arguments, or the scope is invalid; 125 the policy cannot be used",
     };
+
+    fn errors(&self) -> ErrorForm {
+        ErrorForm::object(self.json)
+    }
 
     fn main(self, launch: Launch) -> Result<u8, Failed> {
         let prepared = launch.prepare::<Self>(self.options())?;

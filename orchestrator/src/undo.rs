@@ -7,7 +7,7 @@ use broker_protocol::{
 use clap::Args;
 use orchestrator_launch::exit;
 use orchestrator_launch::groups::{LogOption, Options, PlaceOptions};
-use orchestrator_launch::launch::{FrontEnd, Launch};
+use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch};
 use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
 use orchestrator_results::metadata::Changed;
 use orchestrator_session::{Config, Session};
@@ -140,8 +140,8 @@ impl FrontEnd for Undo {
                violation; 125 lazaret failed; 126 refused by policy",
     };
 
-    fn json_tool(&self) -> Option<String> {
-        self.json.then(|| "undo".to_owned())
+    fn errors(&self) -> ErrorForm {
+        ErrorForm::result(self.json, "undo")
     }
 
     fn main(self, launch: Launch) -> Result<u8, Failed> {

@@ -54,7 +54,7 @@ fn execute(id: impl Into<Value>, to: &str) -> Value {
 }
 
 fn kind(event: &Value) -> &str {
-    event["error"]["kind"].as_str().unwrap_or_default()
+    event["error"]["code"].as_str().unwrap_or_default()
 }
 
 /// What became of a line that is no call.
@@ -107,11 +107,11 @@ fn a_call_goes_to_the_executor_then_to_the_application_and_has_one_result() {
     // Its id is free again, and an error is one.
     client.send(call(7, "y"));
     assert_eq!(client.receive(), execute(7, "y"));
-    client.send(json!({"id": 7, "error": {"kind": "not_found", "message": "no\u{202e} y"}}));
+    client.send(json!({"id": 7, "error": {"code": "not_found", "message": "no\u{202e} y"}}));
     let result = client.receive();
     assert_eq!(
         result["error"],
-        json!({"kind": "not_found", "layer": "result", "message": "no y"})
+        json!({"code": "not_found", "layer": "result", "message": "no y", "advice": "check the name that the message has"})
     );
     assert_eq!(client.end(), (vec![], 0));
     broker.join();
@@ -304,7 +304,7 @@ fn an_answer_that_nobody_waits_for_is_said_to_be_one() {
         ask(&mut client, json!({"id": "a", "result": 1})).0,
         "notice"
     );
-    let violation = json!({"id": "a", "error": {"kind": "violation", "message": "m"}});
+    let violation = json!({"id": "a", "error": {"code": "violation", "message": "m"}});
     assert_eq!(ask(&mut client, violation).0, "notice");
     client.send(r#"{"id":"a","result":"third"}"#);
     assert_eq!(client.receive()["result"], "third");

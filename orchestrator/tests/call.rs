@@ -215,7 +215,7 @@ fn the_input_may_come_from_standard_input_and_the_result_go_out_as_json() {
         .unwrap();
     let result: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(
-        (output.status.code(), &result["error"]["kind"]),
+        (output.status.code(), &result["error"]["code"]),
         (Some(2), &json!("invalid_input"))
     );
 }

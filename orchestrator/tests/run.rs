@@ -502,7 +502,7 @@ fn json_is_one_object_with_everything() {
         "a\u{fffd}\n[truncated: total=8 shown=3 strategy=both]\nz"
     );
     assert!(result["resultBase64"].is_string());
-    assert_eq!(result["error"]["kind"], "exit_nonzero");
+    assert_eq!(result["error"]["code"], "exit_nonzero");
     assert_eq!(result["metadata"]["timeout"], 600);
     assert_eq!(result.get("id"), None);
 }

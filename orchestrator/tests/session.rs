@@ -135,7 +135,7 @@ fn cancel_reaches_the_broker_and_the_result_says_so() {
     let result = client.receive();
     assert_eq!(
         result["error"],
-        json!({"kind": "cancelled", "layer": "execution", "message": "the call was cancelled"})
+        json!({"code": "cancelled", "layer": "execution", "message": "the call was cancelled"})
     );
     assert_eq!(
         (&result["id"], &result["result"]),
@@ -166,7 +166,7 @@ fn a_lost_executor_ends_each_call_once_and_the_next_call_gets_a_new_session() {
     let mut ids = vec![];
     for _ in 0..2 {
         let result = client.receive();
-        assert_eq!(result["error"]["kind"], "executor_lost");
+        assert_eq!(result["error"]["code"], "executor_lost");
         ids.push(result["id"].as_u64().unwrap());
     }
     ids.sort();
@@ -193,7 +193,7 @@ fn a_fault_gives_its_own_kind_to_every_call() {
     let result = client.receive();
     assert_eq!(
         result["error"],
-        json!({"kind": "resource_limit", "layer": "execution", "message": "no more cells"})
+        json!({"code": "resource_limit", "layer": "execution", "message": "no more cells", "advice": "use less of it, or raise the limit in the policy"})
     );
     drop(client);
     broker.join();
@@ -242,7 +242,7 @@ fn an_executor_that_breaks_the_protocol_is_not_believed() {
             .find(|event| event["event"] == "result")
             .unwrap();
         assert_eq!(
-            result["error"]["kind"], "protocol",
+            result["error"]["code"], "protocol",
             "breach {index}: {result}"
         );
         drop(client);
@@ -300,7 +300,7 @@ fn a_file_answer_that_is_none_fails_its_call_only() {
             result => result,
         }
     };
-    assert_eq!(read("a")["error"]["kind"], "protocol");
+    assert_eq!(read("a")["error"]["code"], "protocol");
     let result = read("/p/a");
     assert_eq!(result["result"], "hello");
     assert_eq!(
@@ -309,11 +309,11 @@ fn a_file_answer_that_is_none_fails_its_call_only() {
     );
     assert_eq!(
         read("b")["error"],
-        json!({"kind": "not_found", "layer": "result", "message": "file not found"})
+        json!({"code": "not_found", "layer": "result", "message": "file not found", "advice": "check the name that the message has"})
     );
     let refused = read(".git/config");
     assert_eq!(
-        (&refused["error"]["kind"], &refused["error"]["layer"]),
+        (&refused["error"]["code"], &refused["error"]["layer"]),
         (&json!("violation"), &json!("policy"))
     );
     assert_eq!(refused["result"], "refused by policy rule `r`: because");
@@ -380,7 +380,7 @@ fn wrong_lines_are_answered_and_the_session_goes_on() {
             "{shown}"
         );
         assert_eq!(
-            (&result["id"], &result["error"]["kind"]),
+            (&result["id"], &result["error"]["code"]),
             (&id, &json!(kind)),
             "{shown}"
         );
@@ -421,7 +421,7 @@ fn an_id_means_one_call_at_a_time_and_text_and_number_differ() {
     let notice = |client: &mut fake_broker::Client, id: Value| {
         let notice = client.receive();
         assert_eq!((&notice["event"], &notice["id"]), (&json!("notice"), &id));
-        assert_eq!(notice["error"]["kind"], "invalid_input");
+        assert_eq!(notice["error"]["code"], "invalid_input");
     };
     notice(&mut client, json!("1"));
     client.send(bash(1, "number"));
@@ -497,7 +497,7 @@ fn the_end_of_our_input_is_the_end_of_theirs_and_calls_are_waited_for() {
     client.send(json!({"id": 1, "tool": "bash", "input": {"command": "cat", "stdin": true}}));
     let (events, code) = client.end();
     assert_eq!(events[0]["metadata"]["exitCode"], 3);
-    assert_eq!(events[0]["error"]["kind"], "exit_nonzero");
+    assert_eq!(events[0]["error"]["code"], "exit_nonzero");
     assert_eq!(events[0]["result"], "the command exited with code 3");
     assert_eq!((events.len(), code), (1, 0));
     broker.join();
@@ -591,7 +591,7 @@ fn a_signal_cancels_what_is_under_way_and_ends_the_session() {
         kill(Pid::from_raw(client.child.id() as i32), signal).unwrap();
         let result = client.receive();
         assert_eq!(
-            (&result["id"], &result["error"]["kind"]),
+            (&result["id"], &result["error"]["code"]),
             (&json!(1), &json!("cancelled"))
         );
         assert_eq!(client.child.wait().unwrap().code(), Some(code));
@@ -703,7 +703,7 @@ fn a_grant_that_is_none_is_not_taken_back() {
     client.send(json!({"id": 1, "revoke": 99}));
     let notice = client.receive();
     assert_eq!(
-        (&notice["event"], &notice["error"]["kind"]),
+        (&notice["event"], &notice["error"]["code"]),
         (&json!("notice"), &json!("not_found"))
     );
     client.send(json!({"id": 2, "revoke": 1}));
@@ -789,7 +789,7 @@ fn a_call_that_waits_for_its_turn_can_be_cancelled() {
     client.send(json!({"id": "late", "cancel": true}));
     let result = client.receive();
     assert_eq!(
-        (&result["id"], &result["error"]["kind"]),
+        (&result["id"], &result["error"]["code"]),
         (&json!("late"), &json!("cancelled"))
     );
     assert_eq!(client.end().0.len(), limit::CALLS);
@@ -940,7 +940,7 @@ fn without_a_session_there_is_a_fault_and_code_125() {
     assert_eq!(output.status.code(), Some(125));
     let line: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(
-        (&line["event"], &line["error"]["kind"]),
+        (&line["event"], &line["error"]["code"]),
         (&json!("fault"), &json!("internal"))
     );
     assert!(
@@ -1032,7 +1032,7 @@ fn violations_are_told_counted_and_end_the_session() {
         );
         let result = client.receive();
         assert_eq!(
-            (&result["id"], &result["error"]["kind"]),
+            (&result["id"], &result["error"]["code"]),
             (&json!(id), &json!("violation"))
         );
     }
@@ -1041,14 +1041,14 @@ fn violations_are_told_counted_and_end_the_session() {
     assert_eq!(client.receive()["id"], "c");
     let cancelled = client.receive();
     assert_eq!(
-        (&cancelled["id"], &cancelled["error"]["kind"]),
+        (&cancelled["id"], &cancelled["error"]["code"]),
         (&json!("runs"), &json!("cancelled"))
     );
     for tool in ["bash", "thinking", "nope"] {
         client.send(json!({"id": "late", "tool": tool, "input": {}}));
         let late = client.receive();
         assert_eq!(
-            (&late["error"]["kind"], &late["error"]["layer"]),
+            (&late["error"]["code"], &late["error"]["layer"]),
             (&json!("denied_policy"), &json!("policy"))
         );
     }
@@ -1070,9 +1070,9 @@ fn how_many_violations_end_a_session_can_be_set() {
             client.send(json!({"id": count, "tool": "read", "input": {"path": "../etc/passwd"}}));
             if over_after.is_none_or(|over| count <= over) {
                 assert_eq!(client.receive()["securityEvent"]["violations"], count);
-                assert_eq!(client.receive()["error"]["kind"], "violation");
+                assert_eq!(client.receive()["error"]["code"], "violation");
             } else {
-                assert_eq!(client.receive()["error"]["kind"], "denied_policy");
+                assert_eq!(client.receive()["error"]["code"], "denied_policy");
             }
         }
         assert_eq!(
@@ -1103,7 +1103,7 @@ fn a_batch_goes_out_at_once_and_a_cancel_reaches_all_of_it() {
     client.send(json!({"id": 1, "cancel": true}));
     let result = client.receive();
     assert_eq!(
-        (&result["metadata"]["failed"], &result["error"]["kind"]),
+        (&result["metadata"]["failed"], &result["error"]["code"]),
         (&json!(3), &json!("cancelled"))
     );
     client.end();
@@ -1169,7 +1169,7 @@ fn a_session_ends_with_the_process_that_started_it_though_its_input_stays_open()
     client.child.wait().unwrap();
     let result = client.receive();
     assert_eq!(
-        (&result["id"], &result["error"]["kind"]),
+        (&result["id"], &result["error"]["code"]),
         (&json!(1), &json!("cancelled"))
     );
     assert_eq!(client.receive(), Value::Null);
@@ -1217,7 +1217,7 @@ fn a_line_may_say_its_op_and_a_wrong_one_is_told_those_there_are() {
         client.send(line);
         let result = client.receive();
         assert_eq!(
-            (&result["id"], &result["error"]["kind"]),
+            (&result["id"], &result["error"]["code"]),
             (&json!(3), &json!("invalid_input"))
         );
         assert!(

@@ -319,7 +319,7 @@ fn where_both_fail_the_error_says_why_each() {
             code,
             said.as_str(),
             &result["status"],
-            &result["error"]["kind"]
+            &result["error"]["code"]
         ),
         (1, "", &json!("error"), &json!("io"))
     );
@@ -508,13 +508,13 @@ fn a_selector_gives_what_it_means_or_says_why_not() {
         (&json!(2), &json!("T"))
     );
     let (code, result) = fetch(&page, json!("table"));
-    assert_eq!((code, &result["error"]["kind"]), (1, &json!("not_found")));
+    assert_eq!((code, &result["error"]["code"]), (1, &json!("not_found")));
     assert_eq!(
         result["result"],
         "the selector \"table\": nothing in the page matches it"
     );
     let (code, result) = fetch(&plain, json!("p"));
-    assert_eq!((code, &result["error"]["kind"]), (1, &json!("io")));
+    assert_eq!((code, &result["error"]["code"]), (1, &json!("io")));
     assert!(
         result["result"]
             .as_str()
@@ -531,7 +531,7 @@ fn a_selector_gives_what_it_means_or_says_why_not() {
     ] {
         let (code, result) = fetch(&page, selector);
         assert_eq!(
-            (code, &result["error"]["kind"]),
+            (code, &result["error"]["code"]),
             (2, &json!("invalid_input"))
         );
         let said = result["result"].as_str().unwrap();
@@ -557,7 +557,7 @@ fn an_image_is_shown_from_where_a_page_may_be_fetched() {
     let (code, out, _) = lazaret(&open, &[], &call);
     let refused: Value = serde_json::from_str(&out).unwrap();
     assert_eq!(
-        (code, &refused["error"]["kind"]),
+        (code, &refused["error"]["code"]),
         (126, &json!("denied_policy")),
         "{refused}"
     );

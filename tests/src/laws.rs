@@ -1098,7 +1098,10 @@ pub fn the_switch_stands_alone(root: &Path) -> Violations {
             "executor/spec" => "{ ablation = [] }",
             "orchestrator" => "{ otel = [\"orchestrator-telemetry/otel\"] }",
             // The small front end links the types without their schemas.
-            "orchestrator/wire" => "{ schema = [\"dep:schemars\"] }",
+            "orchestrator/results" => "{ schema = [\"dep:schemars\"] }",
+            "orchestrator/wire" => {
+                "{ schema = [\"dep:schemars\", \"orchestrator-results/schema\"] }"
+            }
             _ => "",
         };
         let is_export = member == EXPORT && !features.contains("default");

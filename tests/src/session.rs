@@ -197,7 +197,7 @@ impl Answer {
 
     /// The kind of the error; empty if there is none.
     pub fn kind(&self) -> &str {
-        self.result["error"]["kind"].as_str().unwrap_or_default()
+        self.result["error"]["code"].as_str().unwrap_or_default()
     }
 
     /// The exit code in the metadata.

@@ -264,7 +264,7 @@ fn files_are_those_of_cells(place: Place) {
     );
     assert_eq!(world.get("sub/b.txt"), "new \u{202e} text".as_bytes());
     for refused in &answers[5..] {
-        assert_eq!(refused["error"]["data"]["kind"], "violation", "{refused}");
+        assert_eq!(refused["error"]["data"]["code"], "violation", "{refused}");
     }
     let gone = read(&world.project.join("gone"));
     let answers = editor.prompt(&[relative, gone]);

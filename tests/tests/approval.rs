@@ -1087,7 +1087,10 @@ fn a_stranger_with_the_filters_of_the_client_may_not_answer() {
             .event("over", LIMIT)
             .expect("the liar was not sent away");
         assert!(
-            over["message"].as_str().unwrap().contains("confined like"),
+            over["error"]["message"]
+                .as_str()
+                .unwrap()
+                .contains("confined like"),
             "{over}"
         );
         assert!(!world.project.join("evil").exists());
@@ -1160,7 +1163,7 @@ fn an_approver_gives_each_answer_but_the_one_that_ends_calls(place: Place) {
         (json!(true), "expected value"),
     ] {
         answer(&mut approver, wrong);
-        let refused = approver.event("wrong", LIMIT).expect("it was taken");
+        let refused = approver.event("notice", LIMIT).expect("it was taken");
         assert!(refused.to_string().contains(why), "{refused}");
     }
     assert!(!world.project.join("refused").exists());
@@ -1459,7 +1462,7 @@ fn what_drives_the_client_may_not_answer() {
         .event("over", LIMIT)
         .expect("an approver without a terminal was not sent away");
     assert!(
-        over["message"]
+        over["error"]["message"]
             .as_str()
             .unwrap()
             .contains("needs a terminal"),

@@ -164,7 +164,7 @@ fn who_ignores_the_signal_prints_no_more_than_the_limit(place: Place) {
         LIMIT,
     );
     let result: Value = serde_json::from_str(&finished.text()).unwrap();
-    assert_eq!(result["error"]["kind"], "resource_limit", "{result}");
+    assert_eq!(result["error"]["code"], "resource_limit", "{result}");
     let printed = result["metadata"]["usage"]["stdoutBytes"].as_u64().unwrap();
     // One read over the limit, and no more.
     assert!((64 << 10..192 << 10).contains(&printed), "{printed}");

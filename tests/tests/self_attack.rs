@@ -100,7 +100,7 @@ fn without_landlock_there_is_no_cell_and_the_reason_is_said(place: Place) {
     );
     let json: Value = serde_json::from_str(&run(command.arg("--json"), LIMIT).expect(1)).unwrap();
     assert_eq!(
-        (&json["holds"], &json["error"]["kind"]),
+        (&json["holds"], &json["error"]["code"]),
         (&false.into(), &"denied_policy".into())
     );
 }

@@ -89,7 +89,10 @@ fn a_port_that_was_given_is_not_advised(place: Place) {
     };
     let (code, value) = explain(&[]);
     let advice = denied(&value, &address)["remedy"]["option"].to_string();
-    assert!(code == 0 && advice.contains(&port), "the control: {value:#}");
+    assert!(
+        code == 0 && advice.contains(&port),
+        "the control: {value:#}"
+    );
     let (code, value) = explain(&["--connect", &port]);
     assert_eq!((code, &value["denied"]), (3, &json!([])), "{value:#}");
     assert_eq!(value["hostsOfRun"], json!([address]), "{value:#}");

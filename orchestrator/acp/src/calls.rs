@@ -5,6 +5,7 @@ use crate::message::failure;
 use crate::permission;
 use agent_client_protocol_schema::v1::{CLIENT_METHOD_NAMES, Error, ErrorCode};
 use broker_protocol::{Channel, ErrorKind, Failed};
+use orchestrator_results::error_body::ErrorBody;
 use orchestrator_session::{
     Approval, ApprovalQuestion, Body, Call, CallContext, CallResult, FoundIn, Invocation, Live,
     Session,
@@ -147,6 +148,6 @@ fn error(failed: &Failed) -> Error {
         | ErrorKind::Protocol
         | ErrorKind::Internal => ErrorCode::InternalError,
     };
-    let data = json!({ "kind": failed.kind.name(), "layer": failed.kind.layer().name() });
+    let data = json!(ErrorBody::from(failed));
     failure(code, &failed.message).data(data)
 }

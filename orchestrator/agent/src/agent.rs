@@ -160,15 +160,7 @@ impl Agent {
             .perform(order.text, conversation, control, &publisher, &mut progress)
             .await;
         if let Some(error) = &ended.error {
-            let retry_after_s = error.retry_after().map(|after| after.as_secs());
-            let (code, message) = (error.code(), error.to_string());
-            publisher
-                .publish(Body::Error {
-                    code,
-                    message,
-                    retry_after_s,
-                })
-                .await;
+            publisher.publish(Body::Error(error.body())).await;
         }
         let end = Body::StreamEnd {
             partial: is_partial(ended.reason),

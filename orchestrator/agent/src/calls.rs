@@ -2,7 +2,7 @@
 //! that change nothing run in parallel, all others one after the other.
 
 use crate::budget::Budget;
-use crate::event::{Body, Confirm, ErrorInfo, Notice, Output, ToolResult};
+use crate::event::{Body, Confirm, Notice, Output, ToolResult};
 use crate::hook_calls::PassedCall;
 use crate::message::{ImageData, Message, ToolAnswer, ToolCall};
 use crate::packs::FINISH;
@@ -26,6 +26,7 @@ use orchestrator_text::utf8::{beginning, ending};
 use orchestrator_tools::catalogue::{BATCH, Tool, canonical};
 use orchestrator_tools::plan::{Plan, PlanContext};
 use orchestrator_wire::approval::ApprovalRequest;
+use orchestrator_wire::error::ErrorBody;
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -238,11 +239,7 @@ impl Run<'_> {
 
     /// Answers a call with an error, without the session.
     async fn refuse(&self, call: &ToolCall, failed: Failed) -> ToolAnswer {
-        let error = ErrorInfo {
-            kind: failed.kind.name(),
-            layer: failed.kind.layer().name(),
-            message: self.publisher.sanitizer.text(&failed.message),
-        };
+        let error = ErrorBody::from(&failed);
         let result = ToolResult {
             tool_id: call.id.clone(),
             tool_name: self.shown_name(&call.name),
@@ -427,11 +424,7 @@ impl Run<'_> {
             (Cow::Borrowed(""), Some(error)) => error.message.clone(),
             (text, Some(error)) => error_and_result(&error.message, &text),
         };
-        let error = result.error.as_ref().map(|error| ErrorInfo {
-            kind: error.kind.name(),
-            layer: error.kind.layer().name(),
-            message: error.message.clone(),
-        });
+        let error = result.error.as_ref().map(ErrorBody::sanitized);
         let published = ToolResult {
             tool_id: call.id.clone(),
             tool_name: result.tool().to_owned(),

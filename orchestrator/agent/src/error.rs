@@ -2,6 +2,7 @@
 //! one exception.
 
 use broker_protocol::{ErrorKind, Failed};
+use orchestrator_wire::error::{ErrorBody, ErrorCode};
 use std::time::Duration;
 use thiserror::Error;
 
@@ -105,25 +106,35 @@ fn advice(hint: &Option<&'static str>) -> String {
 
 impl ProviderError {
     /// The code of the error in events.
-    pub fn code(&self) -> &'static str {
+    pub fn code(&self) -> ErrorCode {
         match self {
-            Self::NoKey { .. } | Self::PlainKey { .. } | Self::Auth { .. } => "auth_error",
-            Self::RateLimit { .. } => "rate_limit",
-            Self::Overloaded { .. } => "overloaded",
+            Self::NoKey { .. } | Self::PlainKey { .. } | Self::Auth { .. } => ErrorCode::AuthError,
+            Self::RateLimit { .. } => ErrorCode::RateLimit,
+            Self::Overloaded { .. } => ErrorCode::Overloaded,
             Self::BaseUrl(_)
             | Self::Invalid { .. }
             | Self::BadRequest { .. }
-            | Self::ScriptEnd { .. } => "invalid_request",
-            Self::ModelNotFound { .. } => "model_not_found",
-            Self::NoTools { .. } => "no_tools",
-            Self::Timeout { .. } => "timeout",
-            Self::Connection { .. } | Self::Cut => "connection_error",
-            Self::Malformed(_) | Self::TooLarge { .. } | Self::Server { .. } => "provider_error",
-            Self::Session(_) => "executor_lost",
-            Self::SessionRefused(_) => "session_refused",
-            Self::PackTool { .. } => "unknown_tool",
-            Self::Hook(_) => "hook_blocked",
-            Self::Cancelled => "cancelled",
+            | Self::ScriptEnd { .. } => ErrorCode::InvalidRequest,
+            Self::ModelNotFound { .. } => ErrorCode::ModelNotFound,
+            Self::NoTools { .. } => ErrorCode::NoTools,
+            Self::Timeout { .. } => ErrorCode::Timeout,
+            Self::Connection { .. } | Self::Cut => ErrorCode::ConnectionError,
+            Self::Malformed(_) | Self::TooLarge { .. } | Self::Server { .. } => {
+                ErrorCode::ProviderError
+            }
+            Self::Session(_) => ErrorCode::ExecutorLost,
+            Self::SessionRefused(_) => ErrorCode::SessionRefused,
+            Self::PackTool { .. } => ErrorCode::UnknownTool,
+            Self::Hook(_) => ErrorCode::HookBlocked,
+            Self::Cancelled => ErrorCode::Cancelled,
+        }
+    }
+
+    /// The error as front ends write it. Its message may have secrets and unsafe characters.
+    pub fn body(&self) -> ErrorBody {
+        ErrorBody {
+            retry_after_s: self.retry_after().map(|after| after.as_secs()),
+            ..ErrorBody::new(self.code(), self.to_string())
         }
     }
 

@@ -6,6 +6,7 @@ use crate::hooks::HookRan;
 use broker_protocol::Findings;
 use orchestrator_results::violation::SecurityEvent;
 use orchestrator_wire::approval::ApprovalRequest;
+use orchestrator_wire::error::{ErrorBody, ErrorCode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -92,7 +93,7 @@ pub enum Body {
     /// The model is asked again.
     #[serde(rename = "chat:retry")]
     Retry {
-        code: &'static str,
+        code: ErrorCode,
         message: String,
         attempt: u32,
         delay_ms: u64,
@@ -110,12 +111,7 @@ pub enum Body {
     },
     /// An error that ends the run.
     #[serde(rename = "chat:error")]
-    Error {
-        code: &'static str,
-        message: String,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        retry_after_s: Option<u64>,
-    },
+    Error(ErrorBody),
     /// The run has ended: the last event of every run.
     #[serde(rename = "chat:stream-end")]
     StreamEnd {
@@ -191,7 +187,7 @@ pub struct ToolResult {
     /// What the model reads.
     pub result: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub error: Option<ErrorInfo>,
+    pub error: Option<ErrorBody>,
     /// The media type of the image in it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
@@ -200,14 +196,6 @@ pub struct ToolResult {
     /// What was found in the project; also in the metadata.
     #[serde(skip)]
     pub found: Findings,
-}
-
-/// An error of a call.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct ErrorInfo {
-    pub kind: &'static str,
-    pub layer: &'static str,
-    pub message: String,
 }
 
 /// Why the loop intervened, or what is missing.

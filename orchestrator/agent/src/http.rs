@@ -311,7 +311,7 @@ mod tests {
     #[test]
     fn each_status_has_its_error() {
         let body = br#"{"type":"error","error":{"type":"x","message":"why"}}"#;
-        let code = |status| of_status(status, None, body).code();
+        let code = |status| of_status(status, None, body).code().name();
         let codes = [400, 401, 403, 404, 413, 429, 500, 503, 529].map(code);
         let want = [
             "invalid_request",

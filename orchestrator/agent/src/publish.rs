@@ -5,6 +5,7 @@ use crate::event::{Body, Event, now};
 use crate::exchange::{Exchange, Side};
 use orchestrator_text::redact::Redactor;
 use orchestrator_text::sanitize::{SanitizedStream, Sanitizer, Unsafe};
+use orchestrator_wire::error::ErrorBody;
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -126,15 +127,10 @@ impl Publisher {
                 kind,
                 message: text(message),
             },
-            Body::Error {
-                code,
-                message,
-                retry_after_s,
-            } => Body::Error {
-                code,
-                message: text(message),
-                retry_after_s,
-            },
+            Body::Error(error) => Body::Error(ErrorBody {
+                message: text(error.message),
+                ..error
+            }),
             Body::ToolResult(mut result) => {
                 // Calls that no session has made carry names that the model wrote.
                 result.tool_name = text(result.tool_name);

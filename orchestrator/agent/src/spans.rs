@@ -75,7 +75,7 @@ fn record_usage(span: &Span, usage: Usage) {
 
 fn record_error(span: &Span, error: Option<&ProviderError>) {
     if let Some(error) = error {
-        span.record("error", error.code())
+        span.record("error", error.code().name())
             .record("otel.status_code", "ERROR");
     }
 }

@@ -125,7 +125,7 @@ impl ModelTurn<'_> {
             stop: answer.and_then(|answer| answer.stop),
             usage: answer.map(|answer| answer.usage).unwrap_or_default(),
             wall_ms: u64::try_from(asked.elapsed().as_millis()).unwrap_or(u64::MAX),
-            error: error.map(ProviderError::code),
+            error: error.map(|error| error.code().name()),
         };
         self.publisher
             .record(self.provider.name(), prompt.model, attempt, side);

@@ -13,7 +13,7 @@ use orchestrator_launch::session_options::SessionOptions;
 use orchestrator_launch::start::{attack_program, start_attack};
 use orchestrator_session::executor::Greeting;
 use orchestrator_stdio::print::{self, Colour, paint};
-use orchestrator_wire::json::ErrorBody;
+use orchestrator_wire::error::ErrorBody;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use serde_json::{Value, json};
@@ -95,7 +95,7 @@ pub fn main(prepared: Prepared, as_json: bool) -> Result<u8, Failed> {
             print::result(page(opened, reports, io::stdout().is_terminal()).as_bytes())?
         }
         Err(failed) if as_json => {
-            print::json(&json!({ "holds": false, "error": ErrorBody::new(failed) }))?
+            print::json(&json!({ "holds": false, "error": ErrorBody::from(failed) }))?
         }
         Err(failed) => print::problem(&format!("no cell to attack: {}", failed.message)),
     }

@@ -13,13 +13,13 @@ use clap::Args;
 use orchestrator_confine::{self as confinement, Confinement, Needs};
 use orchestrator_launch::exit;
 use orchestrator_launch::groups::{Options, PlaceOptions};
-use orchestrator_launch::launch::{FrontEnd, Launch, Prepared};
+use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch, Prepared};
 use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
 use orchestrator_results::findings;
 use orchestrator_session::executor::{Greeting, Tried};
 use orchestrator_stdio::print::{self, Colour, paint};
 use orchestrator_stdio::terminal;
-use orchestrator_wire::json::ErrorBody;
+use orchestrator_wire::error::ErrorBody;
 use serde_json::{Value, json};
 use std::io::{self, IsTerminal};
 
@@ -64,6 +64,10 @@ impl FrontEnd for Doctor {
         exit: "0 if a command runs in a session with every layer that its profile requires, and with --attack if its cell holds all \
                that is not named as known; else 1; 2 wrong arguments; 125 lazaret failed",
     };
+
+    fn errors(&self) -> ErrorForm {
+        ErrorForm::object(self.json || self.support_bundle)
+    }
 
     fn main(self, launch: Launch) -> Result<u8, Failed> {
         let prepared = launch.prepare::<Self>(Options::of(&self.place))?;
@@ -217,7 +221,7 @@ fn session_json(opened: &Result<Tried, Failed>) -> Value {
             "notices": opened.notices,
             "found": findings::json(found),
         }),
-        Err(failed) => json!({ "ok": false, "error": ErrorBody::new(failed) }),
+        Err(failed) => json!({ "ok": false, "error": ErrorBody::from(failed) }),
     }
 }
 
@@ -543,7 +547,7 @@ mod tests {
         assert_eq!(page(&machine, &opened, None, style), want);
         let json = to_json(&machine, &opened, None);
         assert_eq!(json["layers"][0]["inForce"], false);
-        assert_eq!(json["session"]["error"]["kind"], "invalid_input");
+        assert_eq!(json["session"]["error"]["code"], "invalid_input");
         assert_eq!(json["layers"][0]["unused"], Value::Null);
         let own = Confinement {
             landlock: Err("none".into()),

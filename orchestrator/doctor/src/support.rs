@@ -132,7 +132,7 @@ pub fn for_others(report: &Value) -> Value {
             "tier": session["tier"],
             "notices": length("notices"),
             "found": length("found"),
-            "error": session["error"]["kind"],
+            "error": session["error"]["code"],
         },
         "checks": checks.map(|checks| checks.iter().map(check_for_others).collect::<Vec<_>>()),
     })

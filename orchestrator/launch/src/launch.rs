@@ -67,9 +67,9 @@ pub trait FrontEnd: Args + 'static {
         Self::augment_args(command)
     }
 
-    /// The tool whose result it prints as JSON, if that was asked for: an error before there is a result takes its place.
-    fn json_tool(&self) -> Option<String> {
-        None
+    /// How an error is printed in place of the JSON that was asked for, besides its text on standard error.
+    fn errors(&self) -> ErrorForm {
+        ErrorForm::Text
     }
 
     /// Carries it out; returns the exit code.
@@ -77,6 +77,42 @@ pub trait FrontEnd: Args + 'static {
     /// # Errors
     /// Why it could not be begun, or not be ended.
     fn main(self, launch: Launch) -> Result<u8, Failed>;
+}
+
+/// How a command prints an error that ends it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ErrorForm {
+    /// As a text on standard error only.
+    Text,
+    /// As the result of a call of this tool.
+    Result(String),
+    /// As an object with `error`.
+    Object,
+    /// As the last line: `fault`, like in a session.
+    Fault,
+    /// As an event of a chat.
+    Chat,
+}
+
+impl ErrorForm {
+    /// As an event, where a chat prints `json`.
+    pub fn chat(json: bool) -> Self {
+        if json { Self::Chat } else { Self::Text }
+    }
+
+    /// The result of a call of `tool`, where a command prints `json`.
+    pub fn result(json: bool, tool: &str) -> Self {
+        if json {
+            Self::Result(tool.to_owned())
+        } else {
+            Self::Text
+        }
+    }
+
+    /// An object, where a command prints `json`.
+    pub fn object(json: bool) -> Self {
+        if json { Self::Object } else { Self::Text }
+    }
 }
 
 /// A start of which only the command line is known.

@@ -13,7 +13,8 @@ use orchestrator_session::{
 };
 use orchestrator_tools::registry;
 use orchestrator_wire::approval::Answer;
-use orchestrator_wire::json::{self, ErrorBody};
+use orchestrator_wire::error::ErrorBody;
+use orchestrator_wire::json;
 use serde::Serialize;
 use serde_json::Value;
 use std::cell::{Cell, RefCell};
@@ -389,7 +390,7 @@ impl Calls {
     async fn notice(&self, id: &Value, failed: &Failed) {
         self.write(&EventLine::Notice {
             id,
-            error: ErrorBody::new(failed),
+            error: ErrorBody::from(failed),
         })
         .await;
     }

@@ -7,7 +7,8 @@ use broker_protocol::SessionGrant;
 use orchestrator_results::violation::SecurityEvent;
 use orchestrator_session::{Body, Event};
 use orchestrator_wire::approval::ApprovalRequest;
-use orchestrator_wire::json::{ErrorBody, GrantJson, ResultLine};
+use orchestrator_wire::error::ErrorBody;
+use orchestrator_wire::json::{GrantJson, ResultLine};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -22,7 +23,7 @@ pub enum EventLine<'a> {
     Ready(Ready<'a>),
     /// No session could be opened.
     Fault {
-        error: ErrorBody<'a>,
+        error: ErrorBody,
     },
     /// A piece of live output: `chunk`, or `chunkBase64` where it is not UTF-8.
     Output {
@@ -76,7 +77,7 @@ pub enum EventLine<'a> {
     /// Something is wrong, but no call has ended.
     Notice {
         id: &'a Value,
-        error: ErrorBody<'a>,
+        error: ErrorBody,
     },
     #[serde(untagged)]
     Result(Box<ResultLine<'a>>),

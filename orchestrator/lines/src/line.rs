@@ -249,7 +249,7 @@ struct ErrorFields {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ReportedError {
-    kind: Option<String>,
+    code: Option<String>,
     message: String,
 }
 
@@ -316,7 +316,7 @@ pub enum LineError {
         name: &'static str,
         rule: &'static str,
     },
-    #[error("field `error.kind`: expected one of {}", KINDS.map(|kind| format!("`{}`", kind.name())).join(", "))]
+    #[error("field `error.code`: expected one of {}", KINDS.map(|kind| format!("`{}`", kind.name())).join(", "))]
     Kind,
     #[error("field `error.message`: at most {MESSAGE_MAX} bytes")]
     Message,
@@ -554,9 +554,9 @@ fn reply(text: String, structured: Option<Map<String, Value>>) -> Result<Reply, 
     })
 }
 
-fn reported(ReportedError { kind, message }: ReportedError) -> Result<Failed, LineError> {
-    let named = |kind: String| KINDS.into_iter().find(|known| known.name() == kind);
-    let kind = kind.map_or(Some(KINDS[0]), named).ok_or(LineError::Kind)?;
+fn reported(ReportedError { code, message }: ReportedError) -> Result<Failed, LineError> {
+    let named = |code: String| KINDS.into_iter().find(|known| known.name() == code);
+    let kind = code.map_or(Some(KINDS[0]), named).ok_or(LineError::Kind)?;
     if message.len() > MESSAGE_MAX {
         return Err(LineError::Message);
     }
@@ -681,7 +681,7 @@ mod tests {
             ("error", r#""error":{"message":"m"}"#, failed(ErrorKind::Io)),
             (
                 "error",
-                r#""error":{"kind":"not_found","message":"m"}"#,
+                r#""error":{"code":"not_found","message":"m"}"#,
                 failed(ErrorKind::NotFound),
             ),
             ("stdin", r#""stdin":"é""#, stdin("é".as_bytes(), false)),
@@ -949,9 +949,9 @@ mod tests {
                 "field `error`: expected an object",
             ),
             (
-                r#"{"id":"a","error":{"kind":"violation","message":"x"}}"#,
+                r#"{"id":"a","error":{"code":"violation","message":"x"}}"#,
                 json!("a"),
-                "field `error.kind`: ",
+                "field `error.code`: ",
             ),
         ];
         for (text, id, message) in cases {

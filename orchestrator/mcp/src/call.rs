@@ -11,6 +11,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use broker_protocol::{Failed, LayerState, Opened};
 use futures_util::StreamExt;
+use orchestrator_results::error_body::ErrorBody;
 use orchestrator_results::result::error_and_result;
 use orchestrator_session::{Body, Call, CallContext, CallResult, Invocation, Live, Session};
 use rmcp::model::{
@@ -180,8 +181,12 @@ impl Caller<'_> {
             "metadata": for_model(&metadata),
         });
         if let (Some(failed), Some(message)) = (&result.error, &error) {
-            let (kind, layer) = (failed.kind.name(), failed.kind.layer().name());
-            structured["error"] = json!({ "kind": kind, "layer": layer, "message": message });
+            let message = message.to_string();
+            let error = ErrorBody {
+                message,
+                ..ErrorBody::sanitized(failed)
+            };
+            structured["error"] = json!(error);
         }
         let mut meta = MetaObject::new();
         meta.insert(METADATA.to_owned(), metadata);
@@ -194,11 +199,10 @@ impl Caller<'_> {
 
 /// The result if no session could make the call.
 pub fn no_session(error: &Failed) -> CallToolResult {
-    let (kind, layer) = (error.kind.name(), error.kind.layer().name());
     let structured = json!({
         "status": "error",
         "result": "",
-        "error": { "kind": kind, "layer": layer, "message": error.message },
+        "error": ErrorBody::from(error),
         "metadata": {},
     });
     with_structure(

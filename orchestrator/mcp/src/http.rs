@@ -9,6 +9,7 @@ use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Bytes, Frame, SizeHint};
 use hyper::{HeaderMap, Request, Response, StatusCode};
+use orchestrator_results::error_body::ErrorCode;
 use rmcp::ServerHandler;
 use rmcp::transport::streamable_http_server::session::SessionManager;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
@@ -82,13 +83,13 @@ impl Refused {
     }
 
     /// The code in the response.
-    pub fn code(self) -> &'static str {
+    pub fn code(self) -> ErrorCode {
         match self {
-            Self::NoSession => "no_session",
-            Self::Stateless => "stateless",
-            Self::Sessions => "too_many_sessions",
-            Self::Streams => "too_many_answers",
-            Self::Twice => "id_in_use",
+            Self::NoSession => ErrorCode::NoSession,
+            Self::Stateless => ErrorCode::Stateless,
+            Self::Sessions => ErrorCode::TooManySessions,
+            Self::Streams => ErrorCode::TooManyAnswers,
+            Self::Twice => ErrorCode::IdInUse,
         }
     }
 }

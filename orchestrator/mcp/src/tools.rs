@@ -54,11 +54,12 @@ pub fn output_schema() -> Arc<JsonObject> {
             "error": {
                 "type": "object",
                 "properties": {
-                    "kind": { "type": "string", "description": "Such as exit_nonzero, denied_policy, violation, not_found." },
+                    "code": { "type": "string", "description": "Such as exit_nonzero, denied_policy, violation, not_found." },
                     "layer": { "type": "string" },
-                    "message": { "type": "string" }
+                    "message": { "type": "string" },
+                    "advice": { "type": "string", "description": "What to do about it." }
                 },
-                "required": ["kind", "layer", "message"]
+                "required": ["code", "message"]
             },
             "metadata": {
                 "type": "object",

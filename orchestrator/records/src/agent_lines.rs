@@ -62,13 +62,9 @@ fn of_event(event: &Event) -> Option<(&'static str, Value)> {
             json!({ "code": code, "message": message, "attempt": attempt, "delayMs": delay_ms }),
         ),
         Body::Notice { kind, message } => (of_notice(*kind), json!({ "message": message })),
-        Body::Error {
-            code,
-            message,
-            retry_after_s,
-        } => (
+        Body::Error(error) => (
             "run_error",
-            json!({ "code": code, "message": message, "retryAfterS": retry_after_s }),
+            json!({ "code": error.code, "message": error.message, "retryAfterS": error.retry_after_s }),
         ),
         Body::StreamEnd {
             partial,

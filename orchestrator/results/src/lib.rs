@@ -14,6 +14,7 @@ mod background;
 mod changes;
 mod command_results;
 mod file_results;
+pub mod error_body;
 pub mod result;
 pub mod render;
 pub mod proposal;

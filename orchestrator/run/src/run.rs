@@ -15,7 +15,7 @@ use nix::libc::{
 use orchestrator_confine::{Files, Needs};
 use orchestrator_launch::exit;
 use orchestrator_launch::groups::{Options, WorkOptions};
-use orchestrator_launch::launch::{FrontEnd, Launch, Prepared};
+use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch, Prepared};
 use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
 use orchestrator_launch::session_options::{Opening, SessionOptions};
 use orchestrator_launch::start::start_policy_writer;
@@ -612,8 +612,8 @@ impl FrontEnd for Run {
                be granted); 126 refused by policy, or not executable; 127 program not found",
     };
 
-    fn json_tool(&self) -> Option<String> {
-        self.json.then(|| "bash".to_owned())
+    fn errors(&self) -> ErrorForm {
+        ErrorForm::result(self.json, "bash")
     }
 
     fn main(self, launch: Launch) -> Result<u8, Failed> {

@@ -124,7 +124,7 @@ class ToolBlock {
     const denied = metadata?.denied ?? [];
     const failed = status !== "success";
     this.root.classList.replace("running", failed ? "failed" : "succeeded");
-    this.state.textContent = failed ? (error?.kind ?? "error").replaceAll("_", " ") : "done";
+    this.state.textContent = failed ? (error?.code ?? "error").replaceAll("_", " ") : "done";
     if (this.output.hidden && result) this.print("result", result);
     else if (error) this.print("error", `${error.message}\n`);
     this.denials.append(...(metadata?.found ?? []).map(finding), ...denied.map(denial));

@@ -97,9 +97,9 @@ export class Panels {
     const denied = metadata?.denied ?? [];
     call.call.textContent = metadata?.call ?? "";
     call.took.textContent = `${timestamp - call.timestamp} ms`;
-    call.outcome.textContent = status === "success" ? "done" : (error?.kind ?? "error").replaceAll("_", " ");
+    call.outcome.textContent = status === "success" ? "done" : (error?.code ?? "error").replaceAll("_", " ");
     const kinds = { violation: "violation", approval_denied: "denied" };
-    call.row.className = status === "success" ? "" : (kinds[error?.kind] ?? "failed");
+    call.row.className = status === "success" ? "" : (kinds[error?.code] ?? "failed");
     const by = denied.map((one) => `${one.by?.kind ?? ""} ${one.by?.name ?? ""}: ${one.what?.kind ?? ""} ${one.what?.target ?? ""}`);
     if (by.length) {
       const decided = call.decision.textContent;

@@ -4,6 +4,7 @@
 use crate::guard::Arrival;
 use crate::incoming;
 use hyper::{Method, StatusCode};
+use orchestrator_wire::error::ErrorCode;
 use std::cell::Cell;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -23,10 +24,6 @@ pub struct Connection {
     /// The peer's address, if it has one.
     pub peer: Option<IpAddr>,
 }
-
-/// The code of an error, stored in the extensions of its response.
-#[derive(Clone, Copy, Debug)]
-pub struct ErrorCode(pub &'static str);
 
 /// Counts requests that exceeded the rate and were not reported individually.
 #[derive(Debug, Default)]
@@ -75,7 +72,10 @@ pub fn answered(status: StatusCode, code: Option<ErrorCode>, begun: Instant, flo
     let Some(unreported) = flood.take(status) else {
         return;
     };
-    let (duration_ms, code) = (begun.elapsed().as_millis() as u64, code.map(|code| code.0));
+    let (duration_ms, code) = (
+        begun.elapsed().as_millis() as u64,
+        code.map(ErrorCode::name),
+    );
     let status_code = status.as_u16();
     if status.is_server_error() {
         Span::current().record("otel.status_code", "ERROR");

@@ -10,6 +10,7 @@ use crate::run::{Answers, Beginner, start};
 use crate::service::Service;
 use orchestrator_agent::event::{Body, Event, now};
 use orchestrator_text::sanitize::Sanitizer;
+use orchestrator_wire::error::ErrorBody;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
@@ -76,7 +77,7 @@ impl Client {
         };
         access::taken(
             &kind,
-            carried_out.as_ref().err().map(RequestError::code),
+            carried_out.as_ref().err().map(|error| error.code().name()),
             begun,
         );
         match carried_out {
@@ -116,11 +117,7 @@ impl Client {
             message: "".into(),
             parent: None,
             timestamp: now(),
-            body: Body::Error {
-                code: error.code(),
-                message: self.sanitized(&error.to_string()),
-                retry_after_s: None,
-            },
+            body: Body::Error(self.body(error)),
         };
         let packet = Packet::outside_run(&event, self.service.case);
         // If the client is gone, it needs no report.
@@ -194,14 +191,16 @@ impl Client {
 
     /// Reports why a message was not carried out. What the report quotes may contain a secret.
     async fn reject(&self, kind: &str, request_id: Option<String>, error: &RequestError) {
-        let message = self.sanitized(&error.to_string());
         self.send(&Answer::Error {
             request_type: kind.to_owned(),
             request_id,
-            code: error.code(),
-            message,
+            error: self.body(error),
         })
         .await;
+    }
+
+    fn body(&self, error: &RequestError) -> ErrorBody {
+        ErrorBody::new(error.code(), self.sanitized(&error.to_string()))
     }
 
     async fn send(&self, answer: &Answer) {

@@ -8,6 +8,7 @@
 use crate::token::Token;
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, StatusCode, header};
+use orchestrator_wire::error::ErrorCode;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use thiserror::Error;
 
@@ -111,11 +112,11 @@ impl Refusal {
     }
 
     /// The code in the response.
-    pub fn code(self) -> &'static str {
+    pub fn code(self) -> ErrorCode {
         match self {
-            Self::Host => "wrong_host",
-            Self::Origin => "wrong_origin",
-            Self::Token => "unauthorized",
+            Self::Host => ErrorCode::WrongHost,
+            Self::Origin => ErrorCode::WrongOrigin,
+            Self::Token => ErrorCode::Unauthorized,
         }
     }
 }

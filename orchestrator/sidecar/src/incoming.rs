@@ -9,6 +9,7 @@ use orchestrator_agent::message::{Message, Part, ToolAnswer, ToolCall};
 use orchestrator_session::execution::Reply;
 use orchestrator_tools::input::{explain_by, schema_of};
 use orchestrator_wire::approval::Answer;
+use orchestrator_wire::error::ErrorCode;
 use policies::value::TrustName;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::DeserializeOwned;
@@ -359,25 +360,25 @@ impl RequestError {
     }
 
     /// The code on the wire.
-    pub fn code(&self) -> &'static str {
+    pub fn code(&self) -> ErrorCode {
         match self {
-            Self::Invalid(_) | Self::Field { .. } | Self::Id => "invalid_request",
-            Self::UnknownType(_) => "unknown_type",
-            Self::UnknownConversation(_) => "unknown_conversation",
-            Self::UnknownRun(_) => "unknown_run",
-            Self::NotRunning(_) => "not_running",
-            Self::Busy => "busy",
-            Self::TooManyRuns(_) => "too_many_runs",
-            Self::NotPending(_) => "unknown_tool_id",
-            Self::NotShown(_) => "not_shown",
-            Self::OtherDigest(_) => "other_digest",
-            Self::Ambiguous { .. } => "ambiguous_tool_id",
-            Self::NotExecuting(_) => "unknown_execution",
-            Self::Tool(_) => "invalid_tool",
-            Self::UnknownProvider(_) => "unknown_provider",
-            Self::Refused(_) => "refused",
-            Self::TooOften => "rate_limited",
-            Self::Internal(_) => "internal",
+            Self::Invalid(_) | Self::Field { .. } | Self::Id => ErrorCode::InvalidRequest,
+            Self::UnknownType(_) => ErrorCode::UnknownType,
+            Self::UnknownConversation(_) => ErrorCode::UnknownConversation,
+            Self::UnknownRun(_) => ErrorCode::UnknownRun,
+            Self::NotRunning(_) => ErrorCode::NotRunning,
+            Self::Busy => ErrorCode::Busy,
+            Self::TooManyRuns(_) => ErrorCode::TooManyRuns,
+            Self::NotPending(_) => ErrorCode::UnknownToolId,
+            Self::NotShown(_) => ErrorCode::NotShown,
+            Self::OtherDigest(_) => ErrorCode::OtherDigest,
+            Self::Ambiguous { .. } => ErrorCode::AmbiguousToolId,
+            Self::NotExecuting(_) => ErrorCode::UnknownExecution,
+            Self::Tool(_) => ErrorCode::InvalidTool,
+            Self::UnknownProvider(_) => ErrorCode::UnknownProvider,
+            Self::Refused(_) => ErrorCode::Refused,
+            Self::TooOften => ErrorCode::RateLimited,
+            Self::Internal(_) => ErrorCode::Internal,
         }
     }
 }

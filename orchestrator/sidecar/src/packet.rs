@@ -2,6 +2,7 @@
 
 use crate::case::WireCase;
 use orchestrator_agent::event::{Event, now};
+use orchestrator_wire::error::ErrorBody;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -51,8 +52,8 @@ pub enum Answer {
         request_type: String,
         #[serde(skip_serializing_if = "Option::is_none")]
         request_id: Option<String>,
-        code: &'static str,
-        message: String,
+        #[serde(flatten)]
+        error: ErrorBody,
     },
     /// The client now receives a conversation's events.
     #[serde(rename = "chat:resumed")]

@@ -9,6 +9,7 @@ use crate::response::{Reply, error_reply};
 use hyper::body::Bytes;
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{Method, Response, StatusCode};
+use orchestrator_wire::error::ErrorCode;
 
 /// What the page may do in the browser. `trusted-types` makes it refuse every way to turn text into markup or code.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; \
@@ -84,7 +85,7 @@ pub fn reply(method: &Method, asset: &'static Asset) -> Response<Reply> {
     if method != Method::GET {
         let mut response = error_reply(
             StatusCode::METHOD_NOT_ALLOWED,
-            "method_not_allowed",
+            ErrorCode::MethodNotAllowed,
             "only GET",
         );
         response

@@ -1,6 +1,5 @@
 //! Responses: JSON, or a stream of events.
 
-use crate::access::ErrorCode;
 use crate::incoming::RequestError;
 use crate::outbox::{Queue, Waiting};
 use crate::packet::Packet;
@@ -9,6 +8,8 @@ use hyper::body::{Body, Bytes, Frame, SizeHint};
 use hyper::{Response, StatusCode, header};
 use orchestrator_mcp::Answer;
 use orchestrator_text::redact::Redactor;
+use orchestrator_wire::error::{ErrorBody, ErrorCode};
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::borrow::Cow;
@@ -172,11 +173,17 @@ pub fn json_reply(status: StatusCode, value: &impl Serialize) -> Response<Reply>
 /// Seconds to wait before a retry if there is no room until another client ends something: a guess, but never zero.
 const ROOM_AFTER_S: u64 = 5;
 
+/// The body of an error response.
+#[derive(Serialize, JsonSchema)]
+pub struct ErrorReply {
+    error: ErrorBody,
+}
+
 /// An error response; if a limit was reached, it also tells when to retry.
-pub fn error_reply(status: StatusCode, code: &'static str, message: &str) -> Response<Reply> {
-    let body: Value = json!({ "error": { "code": code, "message": message } });
-    let mut response = json_reply(status, &body);
-    response.extensions_mut().insert(ErrorCode(code));
+pub fn error_reply(status: StatusCode, code: ErrorCode, message: &str) -> Response<Reply> {
+    let error = ErrorBody::new(code, message);
+    let mut response = json_reply(status, &ErrorReply { error });
+    response.extensions_mut().insert(code);
     if status == StatusCode::TOO_MANY_REQUESTS {
         response
             .headers_mut()

@@ -18,6 +18,7 @@ use http_body_util::{BodyExt, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::{HeaderMap, Method, Request, Response, StatusCode, header};
 use orchestrator_agent::error::ProviderError;
+use orchestrator_wire::error::ErrorCode;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -120,11 +121,11 @@ fn known(path: &[&str]) -> Option<&'static (&'static [&'static str], &'static st
 /// The response for a path that does not exist, or not with this method.
 fn unknown(path: &[&str]) -> Response<Reply> {
     match known(path).map(|(_, methods)| *methods) {
-        None => error_reply(StatusCode::NOT_FOUND, "not_found", "not found"),
+        None => error_reply(StatusCode::NOT_FOUND, ErrorCode::NotFound, "not found"),
         Some(methods) => {
             let mut response = error_reply(
                 StatusCode::METHOD_NOT_ALLOWED,
-                "method_not_allowed",
+                ErrorCode::MethodNotAllowed,
                 &format!("only {methods}"),
             );
             if let Ok(methods) = header::HeaderValue::from_str(methods) {
@@ -180,7 +181,7 @@ fn is_json(headers: &HeaderMap) -> Read<()> {
     let message = "the body must be application/json";
     Err(Box::new(error_reply(
         StatusCode::UNSUPPORTED_MEDIA_TYPE,
-        "invalid_request",
+        ErrorCode::InvalidRequest,
         message,
     )))
 }
@@ -191,7 +192,7 @@ async fn bytes(headers: &HeaderMap, body: Incoming, max: usize) -> Read<Bytes> {
         let message = format!("a body has at most {max} bytes");
         Box::new(error_reply(
             StatusCode::PAYLOAD_TOO_LARGE,
-            "too_large",
+            ErrorCode::TooLarge,
             &message,
         ))
     };
@@ -210,7 +211,7 @@ async fn bytes(headers: &HeaderMap, body: Incoming, max: usize) -> Read<Bytes> {
         Ok(Err(_)) => {
             let reply = error_reply(
                 StatusCode::BAD_REQUEST,
-                "invalid_request",
+                ErrorCode::InvalidRequest,
                 "the body is incomplete",
             );
             Err(Box::new(reply))
@@ -219,7 +220,7 @@ async fn bytes(headers: &HeaderMap, body: Incoming, max: usize) -> Read<Bytes> {
             let message = format!("the body takes more than {} s", BODY.as_secs());
             Err(Box::new(error_reply(
                 StatusCode::REQUEST_TIMEOUT,
-                "timeout",
+                ErrorCode::Timeout,
                 &message,
             )))
         }

@@ -27,6 +27,7 @@ use orchestrator_text::sanitize::Sanitizer;
 use orchestrator_tools::Config;
 use orchestrator_tools::scope_file;
 use orchestrator_wire::approval::Answer;
+use orchestrator_wire::error::ErrorBody;
 use serde_json::{Map, Value, json};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -428,7 +429,7 @@ async fn not_begun(
     } else {
         EndReason::Cancelled
     };
-    let code = error.as_ref().map(ProviderError::code);
+    let code = error.as_ref().map(|error| error.code().name());
     let run_id = &*run.message;
     let (provider, model_id) = (plan.provider_name.as_str(), model.as_str());
     tracing::warn!(
@@ -439,10 +440,9 @@ async fn not_begun(
         error = code,
         "run"
     );
-    let failed = error.as_ref().map(|error| Body::Error {
-        code: error.code(),
-        message: Sanitizer::new(service.redactor).text(&error.to_string()),
-        retry_after_s: error.retry_after().map(|after| after.as_secs()),
+    let failed = error.as_ref().map(ProviderError::body).map(|error| {
+        let message = Sanitizer::new(service.redactor).text(&error.message);
+        Body::Error(ErrorBody { message, ..error })
     });
     let first = Body::StreamStart {
         provider: plan.provider_name.clone(),

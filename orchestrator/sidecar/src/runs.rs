@@ -1,8 +1,10 @@
 //! The status of runs by their ID: those in progress and the last that have ended.
 
 use crate::incoming::{RequestError, brief};
+use orchestrator_agent::error::ProviderError;
 use orchestrator_agent::event::{EndReason, now};
 use orchestrator_agent::run::End;
+use orchestrator_wire::error::ErrorBody;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
@@ -32,7 +34,7 @@ pub struct RunStatus {
     pub reason: Option<EndReason>,
     /// What went wrong, if anything did.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub error: Option<RunError>,
+    pub error: Option<ErrorBody>,
 }
 
 impl RunStatus {
@@ -51,9 +53,9 @@ impl RunStatus {
     /// Its status after this end.
     fn ended(self, end: &End, redacted: impl Fn(&str) -> String) -> Self {
         let error = end.error.as_ref();
-        let error = error.map(|error| RunError {
-            code: error.code(),
-            message: redacted(&error.to_string()),
+        let error = error.map(ProviderError::body).map(|error| ErrorBody {
+            message: redacted(&error.message),
+            ..error
         });
         Self {
             status: "ended",
@@ -63,15 +65,6 @@ impl RunStatus {
             ..self
         }
     }
-}
-
-/// What went wrong in a run.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct RunError {
-    /// The code, as in `chat:error`.
-    pub code: &'static str,
-    /// The error as a text for people.
-    pub message: String,
 }
 
 /// The result of a run over HTTP.

@@ -6,6 +6,7 @@ use crate::bodies::{
 };
 use crate::incoming::{Approve, Cancel, Register, Resume, Send, SetTrust, ToolReply, Unregister};
 use crate::packet::Answer;
+use crate::response::ErrorReply;
 use crate::runs::{RunResult, RunStatus};
 use orchestrator_agent::event::Body;
 use orchestrator_agent::provider::Model;
@@ -76,29 +77,29 @@ fn paths(schemas: &mut SchemaGenerator) -> Value {
     ];
     let [key, result] = [of::<KeyState>(schemas), of::<RunResult>(schemas)];
     json!({
-        "/health": { "get": get("Whether the server is running", &health, &[]) },
-        "/models": { "get": failing(get("The models of a provider", &models, &[&provider])) },
-        "/tools": { "get": get("The tools of a session that no client narrows", &tools, &[]) },
-        "/conversations": { "get": get("The conversations that the server keeps", &conversations, &[]) },
+        "/health": { "get": get(schemas, "Whether the server is running", &health, &[]) },
+        "/models": { "get": failing(get(schemas, "The models of a provider", &models, &[&provider])) },
+        "/tools": { "get": get(schemas, "The tools of a session that no client narrows", &tools, &[]) },
+        "/conversations": { "get": get(schemas, "The conversations that the server keeps", &conversations, &[]) },
         "/conversations/{id}": {
-            "get": missing(get("One conversation, with its user's prompts", &conversation, &[&id])),
+            "get": missing(get(schemas, "One conversation, with its user's prompts", &conversation, &[&id])),
         },
         "/settings": {
-            "get": get("The default settings", &settings, &[]),
+            "get": get(schemas, "The default settings", &settings, &[]),
             "put": with_body::<Settings>(schemas, "Change it", &settings, &[], "200"),
         },
         "/keys/validate": { "post": with_body::<KeyRequest>(schemas, "Try a key", &key, &[], "200") },
         "/run": { "post": with_body::<RunRequest>(schemas, "Begin a run and wait for its end", &result, &[], "200") },
         "/run/stream": { "post": stream::<RunRequest>(schemas) },
-        "/runs/{id}/status": { "get": missing(get("The state of a run", &status, &[&id])) },
+        "/runs/{id}/status": { "get": missing(get(schemas, "The state of a run", &status, &[&id])) },
         "/runs/{id}/cancel": {
             "post": missing(with_body::<CancelRequest>(schemas, "End a run, or its calls", &started, &[&id], "202")),
         },
         "/runs/{id}/approve": {
             "post": missing(with_body::<Approve>(schemas, "Answer the question of a call", &started, &[&id], "200")),
         },
-        "/openapi.json": { "get": get("This description", &described, &[]) },
-        "/asyncapi.json": { "get": get("The description of the WebSocket", &described, &[]) },
+        "/openapi.json": { "get": get(schemas, "This description", &described, &[]) },
+        "/asyncapi.json": { "get": get(schemas, "The description of the WebSocket", &described, &[]) },
     })
 }
 
@@ -107,16 +108,13 @@ fn of<T: JsonSchema>(schemas: &mut SchemaGenerator) -> Value {
     schemas.subschema_for::<T>().to_value()
 }
 
-fn answers(status: &str, schema: &Value, refusals: &[&[(&str, &str)]]) -> Map<String, Value> {
-    let error = json!({
-        "type": "object",
-        "required": ["error"],
-        "properties": { "error": {
-            "type": "object",
-            "required": ["code", "message"],
-            "properties": { "code": { "type": "string" }, "message": { "type": "string" } }
-        } }
-    });
+fn answers(
+    schemas: &mut SchemaGenerator,
+    status: &str,
+    schema: &Value,
+    refusals: &[&[(&str, &str)]],
+) -> Map<String, Value> {
+    let error = of::<ErrorReply>(schemas);
     let content = |schema: &Value| json!({ "application/json": { "schema": schema } });
     let mut answers = Map::new();
     answers.insert(
@@ -130,8 +128,14 @@ fn answers(status: &str, schema: &Value, refusals: &[&[(&str, &str)]]) -> Map<St
     answers
 }
 
-fn get(summary: &str, schema: &Value, parameters: &[&Value]) -> Value {
-    json!({ "summary": summary, "parameters": parameters, "responses": answers("200", schema, &[&REFUSALS]) })
+fn get(
+    schemas: &mut SchemaGenerator,
+    summary: &str,
+    schema: &Value,
+    parameters: &[&Value],
+) -> Value {
+    let responses = answers(schemas, "200", schema, &[&REFUSALS]);
+    json!({ "summary": summary, "parameters": parameters, "responses": responses })
 }
 
 fn with_body<T: JsonSchema>(
@@ -141,11 +145,12 @@ fn with_body<T: JsonSchema>(
     parameters: &[&Value],
     status: &str,
 ) -> Value {
+    let responses = answers(schemas, status, schema, &[&REFUSALS, &BODY_REFUSALS]);
     json!({
         "summary": summary,
         "parameters": parameters,
         "requestBody": { "required": true, "content": { "application/json": { "schema": of::<T>(schemas) } } },
-        "responses": answers(status, schema, &[&REFUSALS, &BODY_REFUSALS]),
+        "responses": responses,
     })
 }
 

@@ -1,6 +1,6 @@
 //! The server: accepts connections, checks each request with the guard and the rate limit, and lets it be answered.
 
-use crate::access::{self, Connection, ErrorCode, Flood};
+use crate::access::{self, Connection, Flood};
 use crate::guard::{Arrival, Guard, Refusal};
 use crate::mcp_sessions;
 use crate::page::{self, Asset};
@@ -16,6 +16,7 @@ use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use orchestrator_mcp::Clients;
+use orchestrator_wire::error::ErrorCode;
 use std::cell::Cell;
 use std::convert::Infallible;
 use std::io;
@@ -204,7 +205,7 @@ async fn checked(
     if head_bytes(&head) > HEAD_BYTES {
         return closing(error_reply(
             StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
-            "too_large",
+            ErrorCode::TooLarge,
             &format!("a head has at most {HEAD_BYTES} bytes"),
         ));
     }

@@ -16,6 +16,7 @@ use hyper::header::{self, HeaderValue};
 use hyper::upgrade::Upgraded;
 use hyper::{HeaderMap, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
+use orchestrator_wire::error::ErrorCode;
 use sha1::{Digest, Sha1};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -48,7 +49,11 @@ pub fn upgrade(service: Rc<Service>, mut request: Request<Incoming>) -> Response
     let Some(key) = key(request.headers()) else {
         let message =
             "a WebSocket of version 13: Connection: upgrade, Upgrade: websocket, a key of 16 bytes";
-        let mut response = error_reply(StatusCode::UPGRADE_REQUIRED, "invalid_request", message);
+        let mut response = error_reply(
+            StatusCode::UPGRADE_REQUIRED,
+            ErrorCode::InvalidRequest,
+            message,
+        );
         response
             .headers_mut()
             .insert(header::UPGRADE, HeaderValue::from_static("websocket"));

@@ -1,11 +1,16 @@
 //! Turns the end of a chat into an exit code.
 
+use crate::errors::print_error;
 use nix::libc::SIGINT;
 use orchestrator_agent::error::ProviderError;
 use orchestrator_agent::event::EndReason;
 use orchestrator_agent::run::End;
 use orchestrator_launch::exit;
+use orchestrator_launch::launch::ErrorForm;
 use orchestrator_stdio::print;
+use orchestrator_text::known::redactor;
+use orchestrator_text::sanitize::Sanitizer;
+use orchestrator_wire::error::ErrorBody;
 
 /// The exit code where the model cannot call tools.
 const NO_TOOLS: u8 = 4;
@@ -13,8 +18,11 @@ const NO_TOOLS: u8 = 4;
 const OUT_OF_TURNS: u8 = 5;
 
 /// Prints why a run could not begin; returns the exit code.
-pub fn provider_failed(error: &ProviderError) -> u8 {
-    print::problem(&format!("{}: {error}", error.code()));
+pub fn provider_failed(error: &ProviderError, form: &ErrorForm) -> u8 {
+    print::problem(&format!("{}: {error}", error.code().name()));
+    let message = Sanitizer::new(redactor()).text(&error.to_string());
+    let body = error.body();
+    print_error(form, ErrorBody { message, ..body });
     code_of(error)
 }
 

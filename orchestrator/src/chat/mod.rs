@@ -27,7 +27,7 @@ use orchestrator_launch::SessionOptions;
 use orchestrator_launch::endpoint::Endpoint;
 use orchestrator_launch::exit;
 use orchestrator_launch::groups::{Options, WorkOptions};
-use orchestrator_launch::launch::{FrontEnd, Launch, Prepared};
+use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch, Prepared};
 use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
 use orchestrator_records::transcripts;
 use orchestrator_servers::SessionServers;
@@ -140,6 +140,10 @@ impl FrontEnd for Chat {
                many violations; 4 the model cannot call tools; 5 it ran out of turns or context, and answered with what it had; 124 \
                time limit; 125 lazaret failed; 128+N if signal N ended it (130 cancelled)",
     };
+
+    fn errors(&self) -> ErrorForm {
+        ErrorForm::chat(self.json)
+    }
 
     fn main(self, launch: Launch) -> Result<u8, Failed> {
         if let Some(id) = &self.replay {

@@ -8,7 +8,7 @@ use clap::Args;
 use orchestrator_agent::provider::Model;
 use orchestrator_confine::Needs;
 use orchestrator_launch::exit;
-use orchestrator_launch::launch::{FrontEnd, Launch};
+use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch};
 use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
 use orchestrator_stdio::print;
 
@@ -40,6 +40,10 @@ impl FrontEnd for Models {
         exit: "0; 1 the provider failed; 2 wrong arguments or no key; 125 lazaret failed",
     };
 
+    fn errors(&self) -> ErrorForm {
+        ErrorForm::object(self.json)
+    }
+
     fn main(self, launch: Launch) -> Result<u8, Failed> {
         let files = launch.files();
         let chosen = self.model.choose(files, &AgentConfig::read(files)?)?;
@@ -50,7 +54,7 @@ impl FrontEnd for Models {
         let listed = async { Ok(chosen.provider.models().await) };
         let mut models = match confined.run(|_| "the models are listed", listed)? {
             Ok(models) => models,
-            Err(error) => return Ok(provider_failed(&error)),
+            Err(error) => return Ok(provider_failed(&error, &self.errors())),
         };
         models.sort_by(|one, other| one.id.cmp(&other.id));
         if self.json {

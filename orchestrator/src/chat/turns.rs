@@ -15,6 +15,7 @@ use orchestrator_agent::settings::Settings;
 use orchestrator_agent::transcript::Transcript;
 use orchestrator_hooks::hooks::Hooks;
 use orchestrator_launch::exit;
+use orchestrator_launch::launch::ErrorForm;
 use orchestrator_launch::runlog::{PAUSE, RunLog};
 use orchestrator_records::agent_lines::AgentLines;
 use orchestrator_servers::SessionServers;
@@ -74,7 +75,7 @@ pub async fn talk(
     settings.model = tokio::select! {
         model = chosen.model() => match model {
             Ok(model) => model,
-            Err(error) => return Ok(provider_failed(&error)),
+            Err(error) => return Ok(provider_failed(&error, &ErrorForm::chat(json))),
         },
         number = signals.next() => return Ok(exit::SIGNAL + number as u8),
     };

@@ -5,7 +5,7 @@ use broker_protocol::Failed;
 use clap::Args;
 use orchestrator_install::credential::{self, Change, NewCredential, NewSource};
 use orchestrator_launch::groups::Options;
-use orchestrator_launch::launch::{FrontEnd, Launch, Prepared};
+use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch, Prepared};
 use orchestrator_launch::row::CommandRow;
 use orchestrator_launch::{exit, state_directory};
 use orchestrator_stdio::print;
@@ -85,6 +85,10 @@ impl From<NoSource> for Failed {
 impl FrontEnd for Add {
     const ROW: CommandRow = CommandRow::of_files("credential add", EXIT);
 
+    fn errors(&self) -> ErrorForm {
+        ErrorForm::object(self.json)
+    }
+
     fn main(self, launch: Launch) -> Result<u8, Failed> {
         let prepared = launch.prepare::<Self>(Options::default())?;
         let new = NewCredential {
@@ -153,6 +157,10 @@ fn file_source(file: &Path, prepared: &Prepared) -> Result<NewSource, NoSource> 
 
 impl FrontEnd for Remove {
     const ROW: CommandRow = CommandRow::of_files("credential remove", EXIT);
+
+    fn errors(&self) -> ErrorForm {
+        ErrorForm::object(self.json)
+    }
 
     fn main(self, launch: Launch) -> Result<u8, Failed> {
         let prepared = launch.prepare::<Self>(Options::default())?;

@@ -5,7 +5,7 @@ use crate::policy::show::source_json;
 use broker_protocol::Failed;
 use clap::Args;
 use orchestrator_launch::groups::Options;
-use orchestrator_launch::launch::{FrontEnd, Launch};
+use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch};
 use orchestrator_launch::row::CommandRow;
 use orchestrator_launch::{exit, policy_files, state_directory};
 use orchestrator_stdio::print;
@@ -35,6 +35,10 @@ impl FrontEnd for List {
         "credential list",
         "0; 1 a source is not there; 2 wrong arguments; 125 the policy cannot be used",
     );
+
+    fn errors(&self) -> ErrorForm {
+        ErrorForm::object(self.json)
+    }
 
     fn main(self, launch: Launch) -> Result<u8, Failed> {
         let prepared = launch.prepare::<Self>(Options::default())?;

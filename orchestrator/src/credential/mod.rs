@@ -10,7 +10,7 @@ mod test;
 use broker_protocol::Failed;
 use clap::{Args, Subcommand};
 use orchestrator_launch::exit;
-use orchestrator_launch::launch::{FrontEnd, Launch};
+use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch};
 use orchestrator_launch::row::CommandRow;
 
 /// Manage the credentials that commands use and do not see
@@ -46,6 +46,15 @@ impl FrontEnd for Credential {
         edit::Add::ROW,
         edit::Remove::ROW,
     ];
+
+    fn errors(&self) -> ErrorForm {
+        match &self.command {
+            CredentialCommand::List(list) => list.errors(),
+            CredentialCommand::Test(test) => test.errors(),
+            CredentialCommand::Add(add) => add.errors(),
+            CredentialCommand::Remove(remove) => remove.errors(),
+        }
+    }
 
     fn main(self, launch: Launch) -> Result<u8, Failed> {
         match self.command {

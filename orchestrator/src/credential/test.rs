@@ -10,7 +10,7 @@ use broker_protocol::{Bash, Command, ConnectionVerdict, Failed, Open, Request, S
 use clap::Args;
 use orchestrator_confine::Needs;
 use orchestrator_launch::groups::{CentralOption, DirectoryOptions, Options, ProfileOption};
-use orchestrator_launch::launch::{FrontEnd, Launch, Prepared};
+use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch, Prepared};
 use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
 use orchestrator_launch::{exit, policy_files, state_directory};
 use orchestrator_session::executor::Greeting;
@@ -141,6 +141,10 @@ impl FrontEnd for Test {
         exit: "0 each host that was tried has answered; 1 a step failed, and is named; 2 wrong arguments, no such credential, or no profile \
                with it; 125 lazaret failed",
     };
+
+    fn errors(&self) -> ErrorForm {
+        ErrorForm::object(self.json)
+    }
 
     fn main(self, launch: Launch) -> Result<u8, Failed> {
         let options = Options::of(&self.directory)

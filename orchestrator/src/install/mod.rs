@@ -11,7 +11,7 @@ use orchestrator_install::record::{Changed, Record};
 use orchestrator_install::{CLIENTS, Client, Programs, Recipe, Way};
 use orchestrator_launch::exit;
 use orchestrator_launch::groups::{Options, ProjectOption};
-use orchestrator_launch::launch::{FrontEnd, Launch, Prepared};
+use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch, Prepared};
 use orchestrator_launch::row::CommandRow;
 use orchestrator_stdio::print;
 use orchestrator_terminal::pages;
@@ -284,6 +284,10 @@ impl Line {
 impl FrontEnd for Status {
     const ROW: CommandRow =
         CommandRow::of_files("status", "0; 2 wrong arguments; 125 lazaret failed");
+
+    fn errors(&self) -> ErrorForm {
+        ErrorForm::object(self.json)
+    }
 
     fn main(self, launch: Launch) -> Result<u8, Failed> {
         let prepared = launch.prepare::<Self>(Options::of(&self.project))?;

@@ -18,7 +18,7 @@ use orchestrator_launch::groups::{
     CentralOption, DirectoryOptions, Options, ProfileOption, ScopeOption, TrustOption,
     VerboseOption,
 };
-use orchestrator_launch::launch::{FrontEnd, Launch};
+use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch};
 use orchestrator_launch::row::CommandRow;
 use std::path::PathBuf;
 
@@ -132,6 +132,17 @@ impl FrontEnd for Policy {
     /// All subcommands have these options.
     fn augment(command: clap::Command) -> clap::Command {
         Self::augment_args(command).mut_args(|arg| arg.global(true))
+    }
+
+    fn errors(&self) -> ErrorForm {
+        match &self.command {
+            PolicyCommand::Check { json, .. }
+            | PolicyCommand::Explain { json, .. }
+            | PolicyCommand::Matrix { json }
+            | PolicyCommand::Test { json, .. }
+            | PolicyCommand::Show { json } => ErrorForm::object(*json),
+            PolicyCommand::Allow { .. } => ErrorForm::Text,
+        }
     }
 
     fn main(self, launch: Launch) -> Result<u8, Failed> {

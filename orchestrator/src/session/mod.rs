@@ -25,7 +25,7 @@ use orchestrator_stdio::signals::Signals;
 use orchestrator_stdio::streams::{Input, Output, unusable};
 use orchestrator_telemetry::ExportOptions;
 use orchestrator_tools::Config;
-use orchestrator_wire::json::ErrorBody;
+use orchestrator_wire::error::ErrorBody;
 use std::io;
 use std::path::Path;
 use std::rc::Rc;
@@ -48,7 +48,7 @@ const EXAMPLES: &str = r#"In, one object a line; `op` may be left out where a ke
       "inputSchema":{"type":"object"},"risk":"high","timeout":60}}
   {"op":"unregister","id":3,"unregister":"deploy"}     {"op":"tools","id":3}
   {"op":"result","id":4,"result":"done"}     the answer to an "execute"
-  {"op":"error","id":4,"error":{"kind":"io","message":"..."}}
+  {"op":"error","id":4,"error":{"code":"io","message":"..."}}
 Out:
   "ready" first; of a call "output", "approval", "security_event", "execute",
   and exactly one "result"; "grants", "registered", "unregistered", "tools",
@@ -256,7 +256,7 @@ async fn serve(calls: Rc<Calls>, parent: &Parent, log: &Rc<RunLog>) -> Result<En
 async fn fault(writer: &Writer, failed: Failed) -> Result<End, Failed> {
     match writer
         .line(&EventLine::Fault {
-            error: ErrorBody::new(&failed),
+            error: ErrorBody::from(&failed),
         })
         .await
     {

@@ -162,7 +162,10 @@ impl Screen {
             Body::Hook(ran) => self.hook(inner, ran).await,
             Body::Notice { message, .. } => self.tool_line(&format!("  {message}")).await,
             Body::Session { replaced: true, .. } => self.tool_line("  a new session is open").await,
-            Body::Error { code, message, .. } => self.problem(&format!("{code}: {message}")).await,
+            Body::Error(error) => {
+                let text = format!("{}: {}", error.code.name(), error.message);
+                self.problem(&text).await
+            }
             Body::StreamEnd { .. } => self.end_line().await,
             Body::StreamStart { .. }
             | Body::Session { .. }
@@ -322,8 +325,8 @@ impl Screen {
         match &result.error {
             Some(error) => {
                 let first = error.message.lines().next().unwrap_or_default();
-                let kind = paint(error.kind, Colour::Red, self.colours);
-                self.tool_line(&format!("{inner}  └ {kind}: {}", shown(first)))
+                let code = paint(error.code.name(), Colour::Red, self.colours);
+                self.tool_line(&format!("{inner}  └ {code}: {}", shown(first)))
                     .await
             }
             None => {

@@ -1,6 +1,7 @@
 //! Joins the results of several calls.
 
 use broker_protocol::{ErrorKind, Failed, Findings};
+use orchestrator_results::error_body::ErrorBody;
 use orchestrator_results::metadata::{Details, UsageJson};
 use orchestrator_results::result::ToolResult;
 use serde_json::{Value, json};
@@ -110,8 +111,6 @@ fn record(result: &ToolResult) -> Value {
     } else {
         "success"
     };
-    let error = result.error.as_ref().map(|error| {
-        json!({"kind": error.kind.name(), "layer": error.kind.layer().name(), "message": error.message})
-    });
+    let error = result.error.as_ref().map(ErrorBody::sanitized);
     json!({"tool": result.metadata.tool, "status": status, "error": error, "metadata": result.metadata})
 }

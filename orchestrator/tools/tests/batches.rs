@@ -142,7 +142,7 @@ fn each_call_of_a_batch_fails_by_itself_and_none_can_pass_for_another() {
             "{text}"
         );
         let metadata = metadata(&result);
-        let error = &metadata["invocations"][0]["error"]["kind"];
+        let error = &metadata["invocations"][0]["error"]["code"];
         assert_eq!(
             (&metadata["failed"], error),
             (&json!(2), &json!("exit_nonzero"))

@@ -12,9 +12,10 @@ use clap::Args;
 use orchestrator_confine::Needs;
 use orchestrator_launch::exit;
 use orchestrator_launch::groups::{Options, WorkOptions};
-use orchestrator_launch::launch::{FrontEnd, Launch, Prepared};
+use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch, Prepared};
 use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
 use orchestrator_launch::session_options::Opening;
+use orchestrator_results::error_body::ErrorBody;
 use orchestrator_session::executor::Greeting;
 use orchestrator_session::{
     Body, CallContext, CallResult, Config, FoundIn, Invocation, Live, Session, StdinChunk,
@@ -23,6 +24,7 @@ use orchestrator_stdio::{print, typed};
 use orchestrator_text::known::redactor;
 use policies::{EffectivePolicy, network};
 use rustix::rand::{GetRandomFlags, getrandom};
+use serde_json::json;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStringExt;
@@ -84,6 +86,10 @@ impl FrontEnd for Why {
         exit: "0 something was denied, and is explained; 1 nothing was; 2 wrong arguments, or there is no command to run; 3 not \
                known; 4 not to be had here: no overlay, as in the flat tier, or no `lazaret-trace`; 125 lazaret failed",
     };
+
+    fn errors(&self) -> ErrorForm {
+        ErrorForm::object(self.json)
+    }
 
     fn main(mut self, launch: Launch) -> Result<u8, Failed> {
         let prepared = launch.prepare::<Self>(Options::of(&self.work))?;
@@ -185,6 +191,9 @@ impl Why {
                     .iter()
                     .for_each(|refusal| print::problem(&page::logged(refusal)));
                 print::problem(&unavailable(&failed));
+                if self.json {
+                    print::json(&json!({ "error": ErrorBody::from(&failed) }))?;
+                }
                 Ok(UNAVAILABLE)
             }
             Err(failed) => Err(failed),

@@ -238,7 +238,9 @@ mod tests {
         }
         assert!(findings.list.is_empty() && findings.gaps.contains(&Gap::Network));
         let others = ["127.0.0.1:5433", "10.0.0.1:5432", "/run/5432", "5432"];
-        others.iter().for_each(|target| findings.add(connect(target)));
+        others
+            .iter()
+            .for_each(|target| findings.add(connect(target)));
         assert_eq!(findings.list.len(), others.len());
         findings.add(denial(AttemptKind::Use, "127.0.0.1:5432", None));
         assert_eq!(findings.list.len(), others.len() + 1, "another attempt");

@@ -4,11 +4,11 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use broker_protocol::{Failed, Leased, SessionGrant};
+use orchestrator_results::error_body::ErrorBody;
 use orchestrator_results::metadata::{Details, Metadata};
 use orchestrator_results::result::error_and_result;
 use orchestrator_session::CallResult;
 use orchestrator_session::event::MetadataJson;
-use orchestrator_text::known::redactor;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::borrow::Cow;
@@ -27,7 +27,7 @@ pub struct ResultLine<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     result_base64: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<ErrorBody<'a>>,
+    error: Option<ErrorBody>,
     #[serde(skip_serializing_if = "Option::is_none")]
     image: Option<Value>,
     metadata: MetadataLine<'a>,
@@ -69,7 +69,7 @@ impl<'a> ResultLine<'a> {
         let error = result.error.as_ref().map(ErrorBody::sanitized);
         let is_text = std::str::from_utf8(&result.text).is_ok();
         let text = match &error {
-            Some(error) if result.text.is_empty() => error.message.clone(),
+            Some(error) if result.text.is_empty() => error.message.clone().into(),
             _ => String::from_utf8_lossy(&result.text),
         };
         let image = |image: &orchestrator_results::image::Image| json!({ "mediaType": image.media_type, "dataBase64": STANDARD.encode(&image.data) });
@@ -93,45 +93,18 @@ impl<'a> ResultLine<'a> {
 /// The result for a call of `tool` that could not be made.
 pub fn failed_result(id: Option<&Value>, tool: &str, failed: &Failed) -> Value {
     let metadata = Metadata::of(tool.to_owned().into(), Details::None);
-    let error = ErrorBody::new(failed);
+    let error = ErrorBody::from(failed);
     let line = ResultLine {
         id,
         event: "result",
         status: "error",
-        result: error.message.clone(),
+        result: error.message.clone().into(),
         result_base64: None,
         error: Some(error),
         image: None,
         metadata: MetadataLine::new(MetadataJson::Typed(&metadata)),
     };
     json!(line)
-}
-
-/// An error in JSON.
-#[derive(Serialize)]
-pub struct ErrorBody<'a> {
-    kind: &'static str,
-    layer: &'static str,
-    message: Cow<'a, str>,
-}
-
-impl<'a> ErrorBody<'a> {
-    /// For an error that did not come from an event.
-    pub fn new(failed: &'a Failed) -> Self {
-        Self {
-            message: redactor().text(&failed.message),
-            ..Self::sanitized(failed)
-        }
-    }
-
-    fn sanitized(failed: &'a Failed) -> Self {
-        let (kind, layer) = (failed.kind.name(), failed.kind.layer().name());
-        Self {
-            kind,
-            layer,
-            message: failed.message.as_str().into(),
-        }
-    }
 }
 
 /// A grant that lasts for a session.
@@ -219,7 +192,7 @@ mod tests {
         );
         assert_eq!(
             line["error"],
-            json!({"kind": "io", "layer": "result", "message": "why"})
+            json!({"code": "io", "layer": "result", "message": "why"})
         );
         assert_eq!(
             (&line["metadata"]["tool"], &line["metadata"]["layers"]),

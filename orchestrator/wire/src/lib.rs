@@ -3,3 +3,21 @@
 
 pub mod approval;
 pub mod json;
+pub use orchestrator_results::error_body as error;
+
+#[cfg(test)]
+mod tests {
+    use crate::error::ErrorCode;
+
+    #[test]
+    fn each_code_is_documented() {
+        let page = include_str!("../README.md");
+        for code in ErrorCode::ALL {
+            let name = code.name();
+            assert!(
+                page.contains(&format!("`{name}`")),
+                "{name} is not in the README"
+            );
+        }
+    }
+}

@@ -524,7 +524,7 @@ impl<'w> Soak<'w> {
 /// Checks whether an answer is right.
 fn verdict(right: &Right, contents: &[String], event: &Value) -> Result<(), String> {
     let text = event["result"].as_str().unwrap_or_default();
-    let kind = event["error"]["kind"].as_str().unwrap_or_default();
+    let kind = event["error"]["code"].as_str().unwrap_or_default();
     let good = match right {
         Right::Kind(expected) => kind == *expected,
         _ if event["status"] != "success" => false,
@@ -616,7 +616,7 @@ mod tests {
     fn a_wrong_answer_is_seen() {
         let contents = ["a\n".to_owned(), "b\n".to_owned()];
         let success = |text: &str| json!({"status": "success", "result": text});
-        let error = |kind: &str| json!({"status": "error", "error": {"kind": kind}});
+        let error = |kind: &str| json!({"status": "error", "error": {"code": kind}});
         let right = |right: Right, event: &Value| verdict(&right, &contents, event).is_ok();
         assert!(right(Right::Text("5".into()), &success("5\n")));
         assert!(!right(Right::Text("5".into()), &success("6\n")));

@@ -50,7 +50,7 @@ fn a_guided_session_asks_before_bash_and_nothing_runs_until_the_answer(place: Pl
     let printed =
         run_with_input(command.args(["--trust", "guided"]), input.as_bytes(), LIMIT).success();
     let result: Value = serde_json::from_str(printed.lines().last().unwrap()).unwrap();
-    assert_eq!(result["error"]["kind"], "denied_user", "{printed}");
+    assert_eq!(result["error"]["code"], "denied_user", "{printed}");
     let mut session = session(&world, &["--trust", "guided"]);
     let marker = long_sleep();
     let input = json!({ "command": format!("touch ran; sleep {marker}") });
@@ -89,7 +89,7 @@ fn a_guided_session_asks_before_bash_and_nothing_runs_until_the_answer(place: Pl
         session.send(&json!({ "id": late, "approve": "once" }));
         let notice = session.event(late, LIMIT).unwrap();
         assert_eq!(
-            (&notice["event"], &notice["error"]["kind"]),
+            (&notice["event"], &notice["error"]["code"]),
             (&json!("notice"), &json!("invalid_input"))
         );
     }
@@ -302,7 +302,7 @@ fn each_call_of_a_batch_has_its_own_question_and_answer(place: Place) {
     session.send(&json!({ "id": id, "approve": "once" }));
     let notice = session.event(&id, LIMIT).unwrap();
     assert_eq!(
-        (&notice["event"], &notice["error"]["kind"]),
+        (&notice["event"], &notice["error"]["code"]),
         (&json!("notice"), &json!("invalid_input"))
     );
     session.send(&json!({ "id": id, "part": 2, "approve": "once" }));
@@ -314,7 +314,7 @@ fn each_call_of_a_batch_has_its_own_question_and_answer(place: Place) {
     let answer = session.answer_within(&id, LIMIT);
     let made = &answer.result["metadata"]["invocations"];
     let kinds = [0, 1, 2].map(|part: usize| {
-        made[part]["error"]["kind"]
+        made[part]["error"]["code"]
             .as_str()
             .unwrap_or("")
             .to_owned()

@@ -2,6 +2,7 @@
 
 mod application;
 mod approval;
+mod errors;
 mod policy;
 mod tools;
 mod web;

@@ -26,7 +26,7 @@ fn sorted(tools: &[Value]) -> Value {
 }
 
 fn kind(result: &Value) -> &str {
-    result["error"]["kind"].as_str().unwrap_or_default()
+    result["error"]["code"].as_str().unwrap_or_default()
 }
 
 /// So many bytes that begin as a PNG does.

@@ -161,7 +161,7 @@ fn where_both_fail_it_is_an_error() {
         (code, &result["status"], failing.asked()),
         (1, &json!("error"), 1)
     );
-    assert_eq!(result["error"]["kind"], "io");
+    assert_eq!(result["error"]["code"], "io");
 }
 
 place_test!(a_web_tool_waits_for_the_answer_and_for_the_policy);

@@ -204,7 +204,7 @@ fn tools_work_and_reach_nothing_outside(place: Place) {
         json!({ "path": world.home.join(".ssh/id_rsa") }),
     );
     assert_eq!(
-        outside["structuredContent"]["error"]["kind"], "violation",
+        outside["structuredContent"]["error"]["code"], "violation",
         "{outside}"
     );
     assert_eq!(client.note("notifications/message")["level"], "info");
@@ -482,7 +482,7 @@ fn results_keep_to_their_schema() {
             result["_meta"]["lazaret/metadata"]["tool"], tool,
             "{result}"
         );
-        assert_eq!(structured["error"]["kind"].is_string(), failed, "{result}");
+        assert_eq!(structured["error"]["code"].is_string(), failed, "{result}");
         assert!(!text(&result).is_empty() || tool == "bash", "{result}");
     }
 }

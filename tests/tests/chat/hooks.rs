@@ -137,7 +137,7 @@ answer(allow=True, message='fine')";
     );
     let results = printed.all("tool-result");
     assert_eq!(
-        (&results[0]["status"], &results[1]["error"]["kind"]),
+        (&results[0]["status"], &results[1]["error"]["code"]),
         (&json!("success"), &json!("denied_policy"))
     );
     assert!(world.project.join("made").exists() && !world.project.join("secret").exists());
@@ -273,7 +273,7 @@ fn what_gives_no_answer_blocks_a_call_and_is_said_after_it() {
         assert_eq!(outcomes(&printed), ["failed"], "{python}");
         let result = printed.one("tool-result");
         assert_eq!(
-            result["error"]["kind"], "denied_policy",
+            result["error"]["code"], "denied_policy",
             "{python}: {result}"
         );
         assert!(
@@ -365,7 +365,7 @@ fn a_rewritten_call_is_judged_again() {
         let printed = calling(&world, &[("file_read", json!({"path": "open.txt"}))]);
         let result = printed.one("tool-result");
         assert!(
-            result["error"]["kind"].as_str().unwrap().contains(kind),
+            result["error"]["code"].as_str().unwrap().contains(kind),
             "{input}: {result}"
         );
         assert!(
@@ -405,7 +405,7 @@ fn a_rewritten_call_is_judged_again() {
         printed.one("tool-confirm")["input"]["command"],
         "touch made"
     );
-    assert_eq!(printed.one("tool-result")["error"]["kind"], "denied_user");
+    assert_eq!(printed.one("tool-result")["error"]["code"], "denied_user");
     assert!(!world.project.join("made").exists() && !world.project.join("wanted").exists());
 }
 

@@ -109,7 +109,7 @@ fn a_call_that_nobody_can_approve_is_denied(place: Place) {
     assert_eq!(confirm["input"]["command"], "touch made");
     let result = printed.all("tool-result")[1];
     assert_eq!(
-        (&result["status"], &result["error"]["kind"]),
+        (&result["status"], &result["error"]["code"]),
         (&json!("error"), &json!("denied_user"))
     );
     assert!(!world.project.join("made").exists());
@@ -154,7 +154,7 @@ fn a_cancelled_run_leaves_no_process(place: Place) {
         (&end["reason"], &end["partial"]),
         (&json!("cancelled"), &json!(true))
     );
-    assert_eq!(printed.one("tool-result")["error"]["kind"], "cancelled");
+    assert_eq!(printed.one("tool-result")["error"]["code"], "cancelled");
     assert!(!world.project.join("after").exists());
     process::assert_gone(&format!("sleep {marker}"), LIMIT);
     assert_eq!(process::left_after(&below, LIMIT), []);
@@ -284,7 +284,7 @@ fn the_first_interrupt_ends_the_call_and_the_second_the_run() {
     let kinds: Vec<_> = printed
         .all("tool-result")
         .iter()
-        .map(|result| result["error"]["kind"].clone())
+        .map(|result| result["error"]["code"].clone())
         .collect();
     assert_eq!(kinds, ["cancelled", "cancelled"]);
 }
@@ -472,7 +472,7 @@ fn a_tool_that_was_not_shown_cannot_be_called() {
     let printed = Printed::of(trusting(&mut command).args(["--pack", "reader", "x"]));
     printed.finished.success();
     for result in printed.all("tool-result") {
-        assert_eq!(result["error"]["kind"], "unknown_tool", "{result}");
+        assert_eq!(result["error"]["code"], "unknown_tool", "{result}");
     }
     assert!(!world.project.join("made").exists());
 }
@@ -488,7 +488,7 @@ fn malformed_input_goes_back_to_the_model() {
     let printed = Printed::of(trusting(&mut chat(&world, vendor, &server)).arg("x"));
     assert!(broken, "the control: the input is no JSON any more");
     printed.finished.success();
-    assert_eq!(printed.one("tool-result")["error"]["kind"], "invalid_input");
+    assert_eq!(printed.one("tool-result")["error"]["code"], "invalid_input");
     assert!(!world.project.join("made").exists());
     let (text, _) = vendor.result_of(&server.asked()[1].body, "c1").unwrap();
     assert!(text.contains("no JSON"), "{text}");
@@ -593,7 +593,7 @@ fn a_subagent_answers_with_tools_that_only_read() {
         .filter(|result| result["parentToolId"] == "m1")
         .collect();
     assert_eq!(
-        (&inner[0]["status"], &inner[1]["error"]["kind"]),
+        (&inner[0]["status"], &inner[1]["error"]["code"]),
         (&json!("success"), &json!("unknown_tool"))
     );
     assert!(!world.project.join("made").exists());

@@ -22,7 +22,7 @@ fn turn(thinking: &str, calls: &[(&str, Value)]) -> Value {
 
 fn results(printed: &Printed) -> Vec<String> {
     let result = |one: &&Value| {
-        let error = one["error"]["kind"].as_str();
+        let error = one["error"]["code"].as_str();
         error.or(one["result"].as_str()).unwrap().trim().to_owned()
     };
     printed.all("tool-result").iter().map(result).collect()

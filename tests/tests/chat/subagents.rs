@@ -43,7 +43,7 @@ fn chat_of(world: &World, server: &ModelServer, words: &[&str]) -> Command {
 fn outcome(printed: &Printed, server: &ModelServer) -> (Value, usize) {
     let results = printed.all("tool-result");
     let of_it = results.iter().find(|result| result["toolId"] == "m1");
-    let kind = of_it.map(|result| result["error"]["kind"].clone());
+    let kind = of_it.map(|result| result["error"]["code"].clone());
     (kind.expect("a result"), server.asked().len())
 }
 
@@ -74,7 +74,7 @@ fn a_scope_closes_it_and_opens_it(place: Place) {
     let printed = Printed::of(&mut chat_of(&world, &server, &["--scope", &only]));
     let results = printed.all("tool-result");
     let inner = results.iter().find(|result| result["toolId"] == "s1");
-    assert_eq!(inner.unwrap()["error"]["kind"], "unknown_tool");
+    assert_eq!(inner.unwrap()["error"]["code"], "unknown_tool");
 }
 
 place_test!(both_records_have_its_call);

@@ -85,7 +85,7 @@ fn a_share_of_the_machine_ends_the_call_by_its_name(place: Place) {
         let finished = run(&mut under(limit, &world, &held(attack)), LIMIT);
         let result: Value = serde_json::from_str(&finished.text()).unwrap();
         assert_eq!(
-            result["error"]["kind"], "resource_limit",
+            result["error"]["code"], "resource_limit",
             "{limit}: {result}"
         );
         assert!(
@@ -121,7 +121,7 @@ fn a_limit_ends_the_call_by_its_name(place: Place) {
         let result: Value = serde_json::from_str(&finished.text()).unwrap();
         // The kernel holds memory and processes for each process too, and then the program fails by itself.
         let held = ["memory", "processes"].contains(&limit)
-            && result["error"]["kind"] == "exit_nonzero"
+            && result["error"]["code"] == "exit_nonzero"
             || result["result"]
                 .as_str()
                 .unwrap_or_default()
@@ -129,7 +129,7 @@ fn a_limit_ends_the_call_by_its_name(place: Place) {
         let message = result["error"]["message"].as_str().unwrap_or_default();
         assert!(held || message.contains(limit), "{limit}: {result}");
         assert!(
-            held || result["error"]["kind"] == "resource_limit",
+            held || result["error"]["code"] == "resource_limit",
             "{limit}: {result}"
         );
     }

@@ -236,7 +236,7 @@ fn a_call_is_undone_by_the_name_that_the_records_have(place: Place) {
     let words: Vec<&str> = batch.iter().map(String::as_str).collect();
     let (_, missing) = lazaret(&world, "undo", &[words[0], &format!("{id}:99999")]);
     assert_eq!(
-        missing["error"]["kind"], "not_found",
+        missing["error"]["code"], "not_found",
         "nothing is undone where one is not there"
     );
     assert_eq!(world.get("b"), b"second");

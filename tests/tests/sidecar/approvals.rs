@@ -123,7 +123,7 @@ fn ac_34_an_answer_goes_to_the_call_that_it_names() {
     );
     let all = clients[0].to_end();
     assert_eq!(
-        payloads(&all, "chat:tool-result")[0]["error"]["kind"],
+        payloads(&all, "chat:tool-result")[0]["error"]["code"],
         "denied_user"
     );
     assert_eq!(made(), 1);
@@ -146,7 +146,7 @@ fn a_question_that_nobody_answers_is_a_no_after_its_time() {
     let all = client.to_end();
     assert_eq!(payloads(&all, "chat:tool-confirm")[0]["expiresS"], 30);
     assert_eq!(
-        payloads(&all, "chat:tool-result")[0]["error"]["kind"],
+        payloads(&all, "chat:tool-result")[0]["error"]["code"],
         "approval_timeout",
         "{all:#?}"
     );
@@ -562,6 +562,6 @@ fn a_batch_is_answered_without_part_where_the_meaning_is_clear() {
     let made = ["one", "two", "three", "four"].map(|name| world.project.join(name).exists());
     assert_eq!(made, [true, true, false, false], "{all:#?}");
     let results = payloads(&all, "chat:tool-result");
-    let kind = results.last().map(|result| &result["error"]["kind"]);
+    let kind = results.last().map(|result| &result["error"]["code"]);
     assert_eq!(kind, Some(&json!("denied_user")), "{all:#?}");
 }

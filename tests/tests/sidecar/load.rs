@@ -148,7 +148,7 @@ fn the_executor_is_lost_and_another_one_serves() {
     let all = client.to_end();
     let kinds: Vec<_> = payloads(&all, "chat:tool-result")
         .iter()
-        .map(|one| one["error"]["kind"].clone())
+        .map(|one| one["error"]["code"].clone())
         .collect();
     assert_eq!(kinds[0], "executor_lost", "{all:#?}");
     assert_eq!(payloads(&all, "chat:notice")[0]["kind"], "executor_lost");

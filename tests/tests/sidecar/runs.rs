@@ -129,7 +129,7 @@ fn ac_32_a_cancelled_run_is_partial_and_leaves_no_process(place: Place) {
     // By the time that the run is over, nothing of it is left.
     process::assert_gone(&format!("sleep {marker}"), Duration::ZERO);
     assert_eq!(
-        payloads(&all, "chat:tool-result")[0]["error"]["kind"],
+        payloads(&all, "chat:tool-result")[0]["error"]["code"],
         "cancelled"
     );
     let end = payloads(&all, "chat:stream-end")[0];
@@ -279,7 +279,7 @@ fn ac_33_a_project_has_its_tools_and_without_one_there_are_none_for_files() {
     assert_eq!(payloads(&none, "chat:notice")[0]["kind"], "no_project");
     let kinds: Vec<_> = payloads(&none, "chat:tool-result")
         .iter()
-        .map(|one| one["error"]["kind"].clone())
+        .map(|one| one["error"]["code"].clone())
         .collect();
     assert_eq!(kinds, ["unknown_tool", "unknown_tool"], "{none:#?}");
     let project = say(&mut client, json!({"project": world.project}));
@@ -635,7 +635,7 @@ fn a_client_carries_out_calls_of_its_own_tools() {
     let mut second = sidecar.client();
     let all = say(&mut second, json!({"history": []}));
     assert_eq!(
-        payloads(&all, "chat:tool-result")[0]["error"]["kind"],
+        payloads(&all, "chat:tool-result")[0]["error"]["code"],
         "unknown_tool"
     );
     client.say(
@@ -648,7 +648,7 @@ fn a_client_carries_out_calls_of_its_own_tools() {
     drop(client);
     let all = second.to_end();
     assert_eq!(
-        payloads(&all, "chat:tool-result")[0]["error"]["kind"],
+        payloads(&all, "chat:tool-result")[0]["error"]["code"],
         "cancelled",
         "{all:#?}"
     );

@@ -52,7 +52,7 @@ fn say(client: &mut WebSocket, conversation: &str, more: Value) -> Vec<Value> {
 /// The results of calls, or the kinds of their errors.
 fn results(messages: &[Value]) -> Vec<String> {
     let result = |one: &&Value| {
-        let text = one["error"]["kind"].as_str().or(one["result"].as_str());
+        let text = one["error"]["code"].as_str().or(one["result"].as_str());
         text.unwrap_or_else(|| panic!("{one}"))
             .trim_end()
             .to_owned()

@@ -94,7 +94,7 @@ const CALL_ERRORS = new Map([
 
 /** The error of a result line that has one. */
 export function callError(line, stdout, stderr) {
-  const { kind, layer, message } = line.error;
+  const { code: kind, layer, message } = line.error;
   const Kind = CALL_ERRORS.get(kind) ?? CallError;
   return new Kind(message, { kind, layer, metadata: line.metadata, stdout, stderr });
 }

@@ -350,7 +350,7 @@ export class Session {
         this.#takeReady(line);
         break;
       case "fault":
-        this.#opening.reject(new SessionRefused(line.error.message, line.error.kind));
+        this.#opening.reject(new SessionRefused(line.error.message, line.error.code));
         break;
       case "notice":
         if (this.#replies.has(line.id)) this.#takeReply(line);
@@ -451,10 +451,10 @@ export class Session {
   }
 
   #failure(tool, error) {
-    if (error instanceof ToolError) return { kind: error.kind, message: cut(error.message) };
+    if (error instanceof ToolError) return { code: error.kind, message: cut(error.message) };
     // Its text may hold anything; the model needs to know no more than this.
     this.#warn(`the tool ${tool} failed: ${error}`);
-    return { kind: "io", message: `the tool failed: ${cut(String(error?.name ?? "Error"))}` };
+    return { code: "io", message: `the tool failed: ${cut(String(error?.name ?? "Error"))}` };
   }
 
   #warn(message) {

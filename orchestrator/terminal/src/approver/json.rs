@@ -7,6 +7,7 @@ use orchestrator_stdio::line_reader::{Lines, Next};
 use orchestrator_stdio::print;
 use orchestrator_stdio::streams::Input;
 use orchestrator_wire::approval::{Answer, AnswerName, ApprovalRequest, NotOffered};
+use orchestrator_wire::error::{ErrorBody, ErrorCode};
 use orchestrator_wire::json::GrantJson;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -100,8 +101,19 @@ pub async fn serve(mut queue: ApprovalQueue) -> Result<(), Failed> {
     }
 }
 
+impl LineError {
+    fn code(&self) -> ErrorCode {
+        match self {
+            Self::TooLong | Self::Json(_) | Self::Fields => ErrorCode::InvalidInput,
+            Self::NotWaiting => ErrorCode::NotWaiting,
+            Self::NotOffered(_) => ErrorCode::NotOffered,
+        }
+    }
+}
+
 fn reject(error: &LineError) -> Result<(), Failed> {
-    print::json(&json!({ "event": "wrong", "message": error.to_string() }))
+    let error = ErrorBody::new(error.code(), error.to_string());
+    print::json(&json!({ "event": "notice", "error": error }))
 }
 
 fn report(event: QueueEvent, waiting: &mut Vec<PendingCall>) -> Result<(), Failed> {
@@ -118,9 +130,8 @@ fn report(event: QueueEvent, waiting: &mut Vec<PendingCall>) -> Result<(), Faile
         }
         QueueEvent::SessionEnded(session, error) => {
             waiting.retain(|pending| pending.key.0 != session);
-            print::json(
-                &json!({ "event": "over", "session": session, "message": error.to_string() }),
-            )
+            let error = ErrorBody::from(&Failed::from(error));
+            print::json(&json!({ "event": "over", "session": session, "error": error }))
         }
         QueueEvent::Pending(pending) => {
             print::json(&PendingLine::new(&pending))?;

@@ -482,7 +482,7 @@ class AsyncSession:
         elif event == "fault":
             error = line["error"]
             if self._opened is not None and not self._opened.done():
-                self._opened.set_exception(SessionRefused(error["message"], error["kind"]))
+                self._opened.set_exception(SessionRefused(error["message"], error["code"]))
         elif event == "notice":
             self._take_notice(number, line)
 
@@ -592,12 +592,12 @@ class AsyncSession:
                 done["structured"] = dict(reply.structured)
             encoded = encode({**done, **answer})
         except ToolError as error:
-            encoded = encode({"op": "error", "error": {"kind": error.kind, "message": _cut(str(error))}, **answer})
+            encoded = encode({"op": "error", "error": {"code": error.kind, "message": _cut(str(error))}, **answer})
         except Exception as error:
             # Its text may hold anything; the model needs to know no more than this.
             _log.exception("the tool %s failed", line["tool"])
             message = f"the tool failed: {type(error).__name__}"
-            encoded = encode({"op": "error", "error": {"kind": "io", "message": message}, **answer})
+            encoded = encode({"op": "error", "error": {"code": "io", "message": message}, **answer})
         self._program.write_encoded(encoded)
         await self._program.drain()
 
@@ -651,10 +651,10 @@ def _result(line: Mapping[str, Any]) -> Result:
 
 def _call_error(line: Mapping[str, Any], stdout: bytes, stderr: bytes) -> CallError:
     error = line["error"]
-    make = CALL_ERRORS.get(error["kind"], CallError)
+    make = CALL_ERRORS.get(error["code"], CallError)
     return make(
         error["message"],
-        kind=error["kind"],
+        kind=error["code"],
         layer=error["layer"],
         metadata=line.get("metadata", {}),
         stdout=stdout,
