@@ -35,13 +35,13 @@ const PROGRAM: &str = "lazaret-attack";
 
 /// The result of one attack, as `lazaret-attack outside` reports it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Report {
+struct AttackReport {
     class: String,
     attack: String,
     /// Without a cell; `works` if it succeeded.
     control: String,
     inside: String,
-    holds: Holds,
+    holds: AttackVerdict,
     /// Whether the whole run proves nothing if this attack fails without a cell.
     core: bool,
     /// If this tier is known not to prevent it: why.
@@ -50,7 +50,7 @@ struct Report {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Holds {
+enum AttackVerdict {
     Yes,
     /// The attack also fails without a cell.
     Untested,
@@ -59,19 +59,19 @@ enum Holds {
     Unknown,
 }
 
-impl Holds {
+impl AttackVerdict {
     fn name(self) -> &'static str {
         match self {
-            Holds::Yes => "yes",
-            Holds::Untested => "untested",
-            Holds::Known => "known",
-            Holds::No => "no",
-            Holds::Unknown => "unknown",
+            AttackVerdict::Yes => "yes",
+            AttackVerdict::Untested => "untested",
+            AttackVerdict::Known => "known",
+            AttackVerdict::No => "no",
+            AttackVerdict::Unknown => "unknown",
         }
     }
 }
 
-impl Report {
+impl AttackReport {
     fn control_works(&self) -> bool {
         self.control == "works"
     }
@@ -79,9 +79,9 @@ impl Report {
     /// Whether the cell passes this test.
     fn passes(&self) -> bool {
         match self.holds {
-            Holds::Yes | Holds::Known => true,
-            Holds::Untested => !self.core,
-            Holds::No | Holds::Unknown => false,
+            AttackVerdict::Yes | AttackVerdict::Known => true,
+            AttackVerdict::Untested => !self.core,
+            AttackVerdict::No | AttackVerdict::Unknown => false,
         }
     }
 }
@@ -99,11 +99,11 @@ pub fn main(prepared: Prepared, as_json: bool) -> Result<u8, Failed> {
         }
         Err(failed) => print::problem(&format!("no cell to attack: {}", failed.message)),
     }
-    let passed = attacked.is_ok_and(|(_, reports)| Tally::of(&reports).passed());
+    let passed = attacked.is_ok_and(|(_, reports)| AttackCounts::of(&reports).passed());
     Ok(if passed { exit::OK } else { exit::FAILED })
 }
 
-fn attack(prepared: Prepared) -> Result<(Opened, Vec<Report>), Failed> {
+fn attack(prepared: Prepared) -> Result<(Opened, Vec<AttackReport>), Failed> {
     let options = prepared.options();
     let folder = Folder::make(options)?;
     let program = attack_program().map_err(|_| {
@@ -205,7 +205,7 @@ impl Outside {
         }
     }
 
-    fn judge(self, opened: &Opened, records: &[u8]) -> Result<Vec<Report>, Failed> {
+    fn judge(self, opened: &Opened, records: &[u8]) -> Result<Vec<AttackReport>, Failed> {
         let in_force = opened
             .layers
             .iter()
@@ -313,7 +313,7 @@ fn parent(options: &SessionOptions) -> Result<PathBuf, Failed> {
 
 /// The number of attacks with each result.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Tally {
+struct AttackCounts {
     all: usize,
     held: usize,
     untested: usize,
@@ -324,15 +324,16 @@ struct Tally {
     blind: usize,
 }
 
-impl Tally {
-    fn of(reports: &[Report]) -> Self {
-        let count = |what: &dyn Fn(&Report) -> bool| reports.iter().filter(|one| what(one)).count();
+impl AttackCounts {
+    fn of(reports: &[AttackReport]) -> Self {
+        let count =
+            |what: &dyn Fn(&AttackReport) -> bool| reports.iter().filter(|one| what(one)).count();
         Self {
             all: reports.len(),
-            held: count(&|one| one.holds == Holds::Yes),
-            untested: count(&|one| one.holds == Holds::Untested),
-            known: count(&|one| one.holds == Holds::Known),
-            open: count(&|one| matches!(one.holds, Holds::No | Holds::Unknown)),
+            held: count(&|one| one.holds == AttackVerdict::Yes),
+            untested: count(&|one| one.holds == AttackVerdict::Untested),
+            known: count(&|one| one.holds == AttackVerdict::Known),
+            open: count(&|one| matches!(one.holds, AttackVerdict::No | AttackVerdict::Unknown)),
             blind: count(&|one| one.core && !one.control_works()),
         }
     }
@@ -342,8 +343,8 @@ impl Tally {
     }
 }
 
-fn to_json(opened: &Opened, reports: &[Report]) -> Value {
-    let tally = Tally::of(reports);
+fn to_json(opened: &Opened, reports: &[AttackReport]) -> Value {
+    let tally = AttackCounts::of(reports);
     json!({
         "holds": tally.passed(),
         "tier": opened.tier.name(),
@@ -356,7 +357,7 @@ fn to_json(opened: &Opened, reports: &[Report]) -> Value {
     })
 }
 
-fn page(opened: &Opened, reports: &[Report], colour: bool) -> String {
+fn page(opened: &Opened, reports: &[AttackReport], colour: bool) -> String {
     let tier = opened.tier.name();
     let mut page = format!(
         "tier    {tier}\nprofile {}\n\n",
@@ -370,7 +371,7 @@ fn page(opened: &Opened, reports: &[Report], colour: bool) -> String {
         "holds",
     ]));
     for report in reports {
-        let Report {
+        let AttackReport {
             class,
             attack,
             control,
@@ -396,8 +397,8 @@ fn row([class, name, control, inside, holds]: [&str; 5]) -> String {
     format!("{class:<10} {name:<31} {control:<15} {inside:<12} {holds}\n")
 }
 
-fn summary(reports: &[Report], colour: bool) -> String {
-    let tally = Tally::of(reports);
+fn summary(reports: &[AttackReport], colour: bool) -> String {
+    let tally = AttackCounts::of(reports);
     let mut text = format!("{} of {} attacks are held.\n", tally.held, tally.all);
     if tally.untested > 0 {
         let plain = "fail in the cell, and on this machine without one too: that proves nothing";
@@ -406,9 +407,9 @@ fn summary(reports: &[Report], colour: bool) -> String {
     for report in reports {
         let name = print::shown(&report.attack);
         let said = match (&report.known, report.holds) {
-            (Some(why), Holds::Known) => format!("known: {name}: {}.\n", print::shown(why)),
-            (_, Holds::No) => format!("NOT HELD: {name}: it works in the cell.\n"),
-            (_, Holds::Unknown) => format!("NOT HELD: {name}: what it did is not known.\n"),
+            (Some(why), AttackVerdict::Known) => format!("known: {name}: {}.\n", print::shown(why)),
+            (_, AttackVerdict::No) => format!("NOT HELD: {name}: it works in the cell.\n"),
+            (_, AttackVerdict::Unknown) => format!("NOT HELD: {name}: what it did is not known.\n"),
             _ => String::new(),
         };
         text.push_str(&said);
@@ -436,9 +437,9 @@ mod tests {
     use super::*;
     use broker_protocol::{Digest, Tier};
 
-    fn report(attack: &str, control: &str, inside: &str, holds: Holds) -> Report {
+    fn report(attack: &str, control: &str, inside: &str, holds: AttackVerdict) -> AttackReport {
         let (class, control, inside) = ("files".into(), control.into(), inside.into());
-        Report {
+        AttackReport {
             class,
             attack: attack.into(),
             control,
@@ -449,19 +450,19 @@ mod tests {
         }
     }
 
-    fn good() -> Vec<Report> {
+    fn good() -> Vec<AttackReport> {
         vec![
-            Report {
+            AttackReport {
                 core: true,
-                ..report("read", "works", "EACCES", Holds::Yes)
+                ..report("read", "works", "EACCES", AttackVerdict::Yes)
             },
-            report("x32", "ENOSYS", "SIGSYS", Holds::Untested),
+            report("x32", "ENOSYS", "SIGSYS", AttackVerdict::Untested),
         ]
     }
 
     #[test]
     fn a_cell_that_holds_passes_and_says_what_is_untested() {
-        let tally = Tally::of(&good());
+        let tally = AttackCounts::of(&good());
         assert!(tally.passed(), "{tally:?}");
         let text = summary(&good(), false);
         assert!(
@@ -474,29 +475,29 @@ mod tests {
     #[test]
     fn a_planted_violation_is_seen() {
         let mut planted = good();
-        planted.push(report("escape", "works", "works", Holds::No));
-        assert!(!Tally::of(&planted).passed());
+        planted.push(report("escape", "works", "works", AttackVerdict::No));
+        assert!(!AttackCounts::of(&planted).passed());
         let text = summary(&planted, false);
         assert!(
             text.contains("NOT HELD: escape") && text.ends_with("The cell does not hold.\n"),
             "{text}"
         );
-        planted[2].holds = Holds::Unknown;
-        assert!(!Tally::of(&planted).passed());
-        planted[2].holds = Holds::Yes;
-        assert!(Tally::of(&planted).passed());
-        assert!(!Tally::of(&[]).passed());
+        planted[2].holds = AttackVerdict::Unknown;
+        assert!(!AttackCounts::of(&planted).passed());
+        planted[2].holds = AttackVerdict::Yes;
+        assert!(AttackCounts::of(&planted).passed());
+        assert!(!AttackCounts::of(&[]).passed());
     }
 
     #[test]
     fn a_core_control_that_fails_makes_the_rest_worthless() {
         let mut blind = good();
-        blind[0] = Report {
+        blind[0] = AttackReport {
             control: "EACCES".into(),
-            holds: Holds::Untested,
+            holds: AttackVerdict::Untested,
             ..blind[0].clone()
         };
-        assert!(!Tally::of(&blind).passed());
+        assert!(!AttackCounts::of(&blind).passed());
         assert!(summary(&blind, false).contains("NOT PROVED: read"));
     }
 
@@ -504,11 +505,11 @@ mod tests {
     fn a_known_gap_passes_and_is_said() {
         let mut reports = good();
         let known = Some("no right for\x1b metadata".into());
-        reports.push(Report {
+        reports.push(AttackReport {
             known,
-            ..report("chmod", "works", "works", Holds::Known)
+            ..report("chmod", "works", "works", AttackVerdict::Known)
         });
-        assert!(Tally::of(&reports).passed());
+        assert!(AttackCounts::of(&reports).passed());
         let text = summary(&reports, false);
         assert!(
             text.contains("known: chmod: no right for\\u{1b} metadata.\n"),

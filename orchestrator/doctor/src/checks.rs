@@ -12,14 +12,14 @@ use serde::Serialize;
 pub struct Check {
     /// `KIND/NAME`. It is never given to something else.
     id: String,
-    state: State,
+    state: CheckState,
     /// What was seen, for people.
     text: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum State {
+enum CheckState {
     Ok,
     /// The tier does without it.
     Unused,
@@ -29,7 +29,7 @@ enum State {
 }
 
 impl Check {
-    fn new(kind: &str, name: &str, state: State, text: impl Into<String>) -> Self {
+    fn new(kind: &str, name: &str, state: CheckState, text: impl Into<String>) -> Self {
         Self {
             id: format!("{kind}/{name}"),
             state,
@@ -61,24 +61,52 @@ pub fn list(
     });
     let hints = hints
         .iter()
-        .map(|hint| Check::new("host", hint.setting, State::Advice, hint.closes));
+        .map(|hint| Check::new("host", hint.setting, CheckState::Advice, hint.closes));
     let all = layers.chain(own).chain(session(tried)).chain(network);
     all.chain(hints).collect()
 }
 
-fn state(is_there: bool) -> State {
-    if is_there { State::Ok } else { State::Missing }
+fn state(is_there: bool) -> CheckState {
+    if is_there {
+        CheckState::Ok
+    } else {
+        CheckState::Missing
+    }
+}
+
+/// A layer of this machine, as the sessions of its tier use it.
+pub enum LayerUse<'r> {
+    InForce(&'r str),
+    /// Sessions of this tier do without it on purpose.
+    Unused {
+        why: &'r str,
+        lost: &'r str,
+    },
+    Missing {
+        why: &'r str,
+        lost: &'r str,
+    },
+}
+
+impl<'r> LayerUse<'r> {
+    pub fn of(report: &'r LayerReport, tier: Tier) -> Self {
+        match &report.state {
+            LayerState::InForce(detail) => Self::InForce(detail),
+            LayerState::Missing { why, lost } if report.layer.is_unused_in(tier) => {
+                Self::Unused { why, lost }
+            }
+            LayerState::Missing { why, lost } => Self::Missing { why, lost },
+        }
+    }
 }
 
 fn layer(report: &LayerReport, tier: Tier) -> Check {
-    let name = report.layer.name();
-    match &report.state {
-        LayerState::InForce(detail) => Check::new("layer", name, State::Ok, detail),
-        LayerState::Missing { lost, .. } if report.layer.is_unused_in(tier) => {
-            Check::new("layer", name, State::Unused, lost)
-        }
-        LayerState::Missing { why, .. } => Check::new("layer", name, State::Missing, why),
-    }
+    let (state, text) = match LayerUse::of(report, tier) {
+        LayerUse::InForce(detail) => (CheckState::Ok, detail),
+        LayerUse::Unused { lost, .. } => (CheckState::Unused, lost),
+        LayerUse::Missing { why, .. } => (CheckState::Missing, why),
+    };
+    Check::new("layer", report.layer.name(), state, text)
 }
 
 /// Whether a session works, what it says, and what was found.
@@ -87,19 +115,19 @@ fn session(tried: &Result<Tried, Failed>) -> Vec<Check> {
         Ok(tried) => tried,
         Err(failed) => {
             let text = failed.message.as_str();
-            return vec![Check::new("session", "opens", State::Missing, text)];
+            return vec![Check::new("session", "opens", CheckState::Missing, text)];
         }
     };
-    let opens = Check::new("session", "opens", State::Ok, opened.profile.as_str());
+    let opens = Check::new("session", "opens", CheckState::Ok, opened.profile.as_str());
     let notices = opened
         .notices
         .iter()
-        .map(|notice| Check::new("session", "notice", State::Advice, notice));
+        .map(|notice| Check::new("session", "notice", CheckState::Advice, notice));
     let found = found.list().iter().map(|finding| {
         Check::new(
             "found",
             finding.kind.name(),
-            State::Advice,
+            CheckState::Advice,
             finding.to_string(),
         )
     });
@@ -143,11 +171,11 @@ mod tests {
             .map(|row| (row.id.as_str(), row.state, row.text.as_str()))
             .collect();
         let want = [
-            ("layer/seccomp", State::Ok, "331 calls"),
-            ("layer/landlock-network", State::Unused, "l"),
-            ("layer/cgroup", State::Missing, "w"),
-            ("session/opens", State::Missing, "no profile `x`"),
-            ("host/safe.directory", State::Advice, "c"),
+            ("layer/seccomp", CheckState::Ok, "331 calls"),
+            ("layer/landlock-network", CheckState::Unused, "l"),
+            ("layer/cgroup", CheckState::Missing, "w"),
+            ("session/opens", CheckState::Missing, "no profile `x`"),
+            ("host/safe.directory", CheckState::Advice, "c"),
         ];
         assert_eq!(rows, want);
     }

@@ -1,13 +1,13 @@
 //! `lazaret doctor`: reports which layers this machine supports, and what is lost without each.
 
 use crate::attack;
-use crate::checks;
+use crate::checks::{self, LayerUse};
 use crate::host_settings::{self, Hint};
 use crate::namespace_settings::NamespaceSettings;
 use crate::network::CommandNetwork;
 use crate::support;
 use broker_protocol::{
-    Bash, Command, Ended, ErrorKind, Failed, LayerReport, LayerState, Machine, Outcome, Stdin, Tier,
+    Bash, Command, Ended, ErrorKind, Failed, LayerReport, Machine, Outcome, Stdin, Tier,
 };
 use clap::Args;
 use orchestrator_confine::{self as confinement, Confinement, Needs};
@@ -198,12 +198,12 @@ fn to_json(machine: &Machine, opened: &Result<Tried, Failed>, own: Option<&Confi
 
 fn layer_json(report: &LayerReport, tier: Tier) -> Value {
     let name = report.layer.name();
-    match &report.state {
-        LayerState::InForce(detail) => json!({ "name": name, "inForce": true, "detail": detail }),
-        LayerState::Missing { why, lost } if report.layer.is_unused_in(tier) => {
+    match LayerUse::of(report, tier) {
+        LayerUse::InForce(detail) => json!({ "name": name, "inForce": true, "detail": detail }),
+        LayerUse::Unused { why, lost } => {
             json!({ "name": name, "inForce": false, "unused": true, "why": why, "lost": lost })
         }
-        LayerState::Missing { why, lost } => {
+        LayerUse::Missing { why, lost } => {
             json!({ "name": name, "inForce": false, "why": why, "lost": lost })
         }
     }
@@ -387,8 +387,8 @@ impl Style {
 
 fn row(report: &LayerReport, tier: Tier, style: Style) -> String {
     let name = report.layer.name();
-    match &report.state {
-        LayerState::InForce(detail) => {
+    match LayerUse::of(report, tier) {
+        LayerUse::InForce(detail) => {
             let row = format!(
                 "{name:<19} {}  {}",
                 paint("in force", Colour::Green, style.colour),
@@ -396,17 +396,17 @@ fn row(report: &LayerReport, tier: Tier, style: Style) -> String {
             );
             format!("{}\n", row.trim_end())
         }
-        LayerState::Missing { why, lost } if report.layer.is_unused_in(tier) => {
+        LayerUse::Unused { why, lost } => {
             style.not_in_force(name, "not used", why, &format!("lost: {lost}"))
         }
-        LayerState::Missing { why, lost } => style.missing(name, why, &format!("lost: {lost}")),
+        LayerUse::Missing { why, lost } => style.missing(name, why, &format!("lost: {lost}")),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use broker_protocol::{Digest, Findings, Layer, Opened};
+    use broker_protocol::{Digest, Findings, Layer, LayerState, Opened};
 
     #[test]
     fn a_long_row_is_broken_between_words_at_the_terminals_width() {

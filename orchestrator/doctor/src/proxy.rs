@@ -32,12 +32,12 @@ pub struct Target {
 pub struct ProxyReport {
     /// The host that the tunnel was asked for.
     target: Option<String>,
-    outcome: Result<Answer, ProxyFault>,
+    outcome: Result<ProxyAnswer, ProxyFault>,
 }
 
 /// An answer with which commands can reach hosts.
 #[derive(Debug, PartialEq, Eq)]
-enum Answer {
+enum ProxyAnswer {
     /// It opens the tunnel that it was asked for.
     Opens,
     /// It wants the login, which the gateway has.
@@ -112,7 +112,7 @@ pub fn ask(address: &ProxyAddress, target: &Target) -> ProxyReport {
     }
 }
 
-fn try_it(address: &ProxyAddress, target: &Target) -> Result<Answer, ProxyFault> {
+fn try_it(address: &ProxyAddress, target: &Target) -> Result<ProxyAnswer, ProxyFault> {
     let host = address.host.trim_start_matches('[').trim_end_matches(']');
     let found = (host, address.port).to_socket_addrs();
     let found: Vec<SocketAddr> = found.map_err(ProxyFault::Unresolved)?.collect();
@@ -122,7 +122,7 @@ fn try_it(address: &ProxyAddress, target: &Target) -> Result<Answer, ProxyFault>
             Ok(stream) => {
                 return match target.place()? {
                     Some(place) => asked(stream, &place, target.has_login),
-                    None => Ok(Answer::Connected),
+                    None => Ok(ProxyAnswer::Connected),
                 };
             }
             Err(error) => last = error,
@@ -131,7 +131,7 @@ fn try_it(address: &ProxyAddress, target: &Target) -> Result<Answer, ProxyFault>
     Err(ProxyFault::Unreachable(last))
 }
 
-fn asked(mut stream: TcpStream, place: &str, has_login: bool) -> Result<Answer, ProxyFault> {
+fn asked(mut stream: TcpStream, place: &str, has_login: bool) -> Result<ProxyAnswer, ProxyFault> {
     let until = Instant::now() + LIMIT;
     let request = format!("CONNECT {place} HTTP/1.1\r\nHost: {place}\r\n\r\n");
     let sent = stream
@@ -152,8 +152,8 @@ fn asked(mut stream: TcpStream, place: &str, has_login: bool) -> Result<Answer, 
         }
     }
     match status(&answer).ok_or(ProxyFault::Malformed)? {
-        200..=299 => Ok(Answer::Opens),
-        407 if has_login => Ok(Answer::WantsLogin),
+        200..=299 => Ok(ProxyAnswer::Opens),
+        407 if has_login => Ok(ProxyAnswer::WantsLogin),
         407 => Err(ProxyFault::LoginMissing),
         other => Err(ProxyFault::Refused(other)),
     }
@@ -185,11 +185,11 @@ impl ProxyReport {
         let asked = self.target.as_ref();
         let asked = asked.map_or(String::new(), |target| format!(" (asked for {target})"));
         match &self.outcome {
-            Ok(Answer::Opens) => format!("yes, it opens a tunnel{asked}"),
-            Ok(Answer::WantsLogin) => {
+            Ok(ProxyAnswer::Opens) => format!("yes, it opens a tunnel{asked}"),
+            Ok(ProxyAnswer::WantsLogin) => {
                 format!("yes, it asks for the login, which is not tried here{asked}")
             }
-            Ok(Answer::Connected) => {
+            Ok(ProxyAnswer::Connected) => {
                 "it takes connections; the profile names no host to ask it for".to_owned()
             }
             Err(fault) => format!("no: {fault}{asked}"),
