@@ -70,8 +70,8 @@ enum Action {
 #[derive(Args)]
 struct Export {
     /// The form of a line
-    #[arg(long, value_enum, default_value_t = Format::Jsonl)]
-    format: Format,
+    #[arg(long, value_enum, default_value_t = ExportFormat::Jsonl)]
+    format: ExportFormat,
     /// Begin after the record with this hash: the last that was taken (`hash`, in OCSF `metadata.uid`)
     #[arg(long, value_name = "HASH")]
     after: Option<Digest>,
@@ -81,7 +81,7 @@ struct Export {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum Format {
+enum ExportFormat {
     /// The records as they are
     Jsonl,
     /// Open Cybersecurity Schema Framework 1.6.0, with the record in `raw_data`
@@ -233,8 +233,10 @@ impl Export {
     fn print(&self, line: &[u8], record: &Value) -> Result<(), Failed> {
         let line = String::from_utf8_lossy(line);
         match self.format {
-            Format::Jsonl => print::result(format!("{line}\n").as_bytes()),
-            Format::Ocsf => print::json(&ocsf::event(&line, record, env!("CARGO_PKG_VERSION"))),
+            ExportFormat::Jsonl => print::result(format!("{line}\n").as_bytes()),
+            ExportFormat::Ocsf => {
+                print::json(&ocsf::event(&line, record, env!("CARGO_PKG_VERSION")))
+            }
         }
     }
 }

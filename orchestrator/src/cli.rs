@@ -68,7 +68,7 @@ static VERSION: LazyLock<String> =
     LazyLock::new(|| broker_protocol::release(option_env!("LAZARET_COMMIT")));
 
 /// A command of the program.
-struct Entry {
+struct CommandEntry {
     row: CommandRow,
     /// Its subcommands that have options of their own.
     nested: &'static [CommandRow],
@@ -76,8 +76,8 @@ struct Entry {
     main: fn(&mut ArgMatches, Launch) -> Result<u8, Failed>,
 }
 
-const fn entry<C: FrontEnd>() -> Entry {
-    Entry {
+const fn entry<C: FrontEnd>() -> CommandEntry {
+    CommandEntry {
         row: C::ROW,
         nested: C::NESTED,
         augment: C::augment,
@@ -86,7 +86,7 @@ const fn entry<C: FrontEnd>() -> Entry {
 }
 
 /// All commands, as help lists them.
-const COMMANDS: [Entry; 27] = [
+const COMMANDS: [CommandEntry; 27] = [
     entry::<Run>(),
     entry::<Why>(),
     entry::<Call>(),
@@ -177,7 +177,7 @@ fn parse_scope(name: &str, text: &str) -> Result<Scope, Failed> {
     scope_file::parse(name, text).map_err(|error| Failed::invalid(error.to_string()))
 }
 
-fn named(word: &OsString) -> Option<&'static Entry> {
+fn named(word: &OsString) -> Option<&'static CommandEntry> {
     COMMANDS.iter().find(|entry| word == entry.row.name)
 }
 
@@ -259,7 +259,7 @@ fn with_codes(command: clap::Command, row: &CommandRow) -> clap::Command {
 }
 
 /// Prints help or a usage error; returns the exit code.
-fn usage(words: &[OsString], chosen: Option<&Entry>, error: clap::Error) -> ExitCode {
+fn usage(words: &[OsString], chosen: Option<&CommandEntry>, error: clap::Error) -> ExitCode {
     let error = match error.kind() {
         DisplayHelp | DisplayHelpOnMissingArgumentOrSubcommand => {
             command().try_get_matches_from(words).err().unwrap_or(error)
@@ -284,7 +284,7 @@ fn usage(words: &[OsString], chosen: Option<&Entry>, error: clap::Error) -> Exit
 }
 
 /// What to say of an option that other commands have.
-fn meaningless(words: &[OsString], entry: &Entry, error: &clap::Error) -> Option<String> {
+fn meaningless(words: &[OsString], entry: &CommandEntry, error: &clap::Error) -> Option<String> {
     let Some(ContextValue::String(given)) = error.get(InvalidArg) else {
         return None;
     };

@@ -140,7 +140,7 @@ impl FrontEnd for Mcp {
             ..Needs::default()
         });
         let log = confined.log();
-        let opener = Opener {
+        let opener = McpOpener {
             max_violations: self.violations.max(options.trust()),
             tools: self.tools,
             options,
@@ -219,7 +219,7 @@ struct Listed {
 }
 
 /// Opens sessions. It holds values that must stay on its thread.
-struct Opener {
+struct McpOpener {
     tools: ToolOptions,
     options: SessionOptions,
     endpoint: Endpoint,
@@ -241,7 +241,7 @@ struct Current {
     servers: SessionServers,
 }
 
-impl Opener {
+impl McpOpener {
     /// Answers requests until all senders are gone.
     async fn run(mut self, mut requests: mpsc::UnboundedReceiver<SessionRequest>) {
         while let Some(SessionRequest { roots, reply }) = requests.recv().await {
@@ -342,7 +342,7 @@ fn claude_project(options: &SessionOptions) -> Result<Option<PathBuf>, Failed> {
 async fn serve(
     settings: Settings,
     listed: Listed,
-    opener: Opener,
+    opener: McpOpener,
     log: Rc<RunLog>,
 ) -> Result<u8, Failed> {
     let (input, output) = (

@@ -103,7 +103,7 @@ pub struct Serve {
     approval_timeout: Option<u32>,
     /// The case of names in messages to clients; from clients, both are accepted
     #[arg(long, value_name = "CASE", value_enum, default_value = "camel")]
-    wire_case: Case,
+    wire_case: CaseName,
     /// Maximum requests per second from one address; a burst may have four times as many
     #[arg(long, value_name = "N", default_value_t = RATE, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     rate: u32,
@@ -149,7 +149,7 @@ pub struct Serve {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Case {
+enum CaseName {
     /// toolId, as in the documentation
     Camel,
     /// tool_id, for clients that expect it
@@ -233,7 +233,7 @@ impl FrontEnd for Serve {
             .problems()
             .for_each(|problem| print::problem(&problem));
         let mut telemetry = self.telemetry.begin(print::problem)?;
-        let offer = Offer::new(&self, &prepared, engines, hooks)?;
+        let offer = ConversationDefaults::new(&self, &prepared, engines, hooks)?;
         let offered = Listing::default();
         let (mcp, clients) =
             Http::new(self.mcp_settings(options, &offer.policy, offered.clone())?);
@@ -257,8 +257,8 @@ impl FrontEnd for Serve {
         });
         let log = confined.log();
         let case = match self.wire_case {
-            Case::Camel => WireCase::Camel,
-            Case::Snake => WireCase::Snake,
+            CaseName::Camel => WireCase::Camel,
+            CaseName::Snake => WireCase::Snake,
         };
         let opener = Box::new(ConversationSessions {
             offer,
@@ -461,7 +461,7 @@ async fn end_of(input: &Input) {
 }
 
 /// What sessions of conversations are opened with, read before the confinement.
-struct Offer {
+struct ConversationDefaults {
     tools: ToolOptions,
     options: SessionOptions,
     scope: Option<Scope>,
@@ -480,11 +480,11 @@ struct Offer {
 
 /// Opens the sessions that belong to conversations.
 struct ConversationSessions {
-    offer: Offer,
+    offer: ConversationDefaults,
     log: Rc<RunLog>,
 }
 
-impl Offer {
+impl ConversationDefaults {
     fn new(
         serve: &Serve,
         prepared: &Prepared,

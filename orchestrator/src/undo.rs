@@ -70,18 +70,18 @@ enum Selected {
     "neither the number of a change, such as 12, nor a call as SESSION:NUMBER, such as 5e3f9a01:7, with {DIGITS} or more \
      hexadecimal digits of the session; `lazaret history` lists both"
 )]
-struct SelectError;
+struct AmbiguousChange;
 
 impl FromStr for Selected {
-    type Err = SelectError;
+    type Err = AmbiguousChange;
 
-    fn from_str(text: &str) -> Result<Self, SelectError> {
-        let number = |digits: &str| digits.parse().map_err(|_| SelectError);
+    fn from_str(text: &str) -> Result<Self, AmbiguousChange> {
+        let number = |digits: &str| digits.parse().map_err(|_| AmbiguousChange);
         let Some((session, call)) = text.split_once(':') else {
             return number(text).map(Selected::Change);
         };
         if session.len() < DIGITS || !session.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-            return Err(SelectError);
+            return Err(AmbiguousChange);
         }
         Ok(Selected::Call {
             session: session.to_ascii_lowercase(),

@@ -22,9 +22,9 @@ pub struct Calls {
 }
 
 /// A pending question to the editor's user. Dropping it stops waiting for the answer.
-struct Asking(AbortHandle);
+struct EditorQuestion(AbortHandle);
 
-impl Drop for Asking {
+impl Drop for EditorQuestion {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -70,7 +70,7 @@ impl Calls {
         mut call: Call,
         mut output: impl FnMut(&[u8]),
     ) -> Option<Arc<CallResult>> {
-        let mut asking: Option<Asking> = None;
+        let mut asking: Option<EditorQuestion> = None;
         while let Some(event) = call.next().await {
             match &*event.body {
                 Body::Output { bytes, .. } => output(bytes),
@@ -93,7 +93,7 @@ impl Calls {
     }
 
     /// Asks the editor's user; answers no if that is impossible.
-    fn ask(&self, of: &str, call: &Call, question: &ApprovalQuestion) -> Option<Asking> {
+    fn ask(&self, of: &str, call: &Call, question: &ApprovalQuestion) -> Option<EditorQuestion> {
         let handle = call.handle.clone();
         let params = match question.rejected {
             None => permission::question(of, question),
@@ -110,7 +110,7 @@ impl Calls {
             };
             handle.approve(None, approval).await;
         });
-        Some(Asking(task.abort_handle()))
+        Some(EditorQuestion(task.abort_handle()))
     }
 
     /// Makes a call and waits for its result.

@@ -79,7 +79,7 @@ pub struct Acp {
     verbose: VerboseOption,
 }
 
-enum End {
+enum AcpEnd {
     Editor,
     Agent,
     Signal(u8),
@@ -159,21 +159,21 @@ impl FrontEnd for Acp {
             subscribers: vec![confined.log()],
             ..Config::new(opening.open, redactor())
         };
-        let reason = |served: &Result<End, Failed>| match served {
-            Ok(End::Editor) => "the input ended",
-            Ok(End::Agent) => "the agent ended",
-            Ok(End::Signal(_)) => "a signal ended it",
+        let reason = |served: &Result<AcpEnd, Failed>| match served {
+            Ok(AcpEnd::Editor) => "the input ended",
+            Ok(AcpEnd::Agent) => "the agent ended",
+            Ok(AcpEnd::Signal(_)) => "a signal ended it",
             Err(_) => "the streams could not be used",
         };
         let log = confined.log();
         let served = confined.run(reason, serve(config, root, timeout_s, agent, log));
         served.map(|end| match end {
-            End::Editor => exit::OK,
-            End::Agent => {
+            AcpEnd::Editor => exit::OK,
+            AcpEnd::Agent => {
                 print::problem("the agent has ended");
                 exit::FAILED
             }
-            End::Signal(number) => exit::SIGNAL + number,
+            AcpEnd::Signal(number) => exit::SIGNAL + number,
         })
     }
 }
@@ -209,7 +209,7 @@ async fn serve(
     timeout_s: u32,
     agent: UnixStream,
     log: Rc<RunLog>,
-) -> Result<End, Failed> {
+) -> Result<AcpEnd, Failed> {
     let (input, output) = (
         Input::stdin().map_err(unusable)?,
         Output::stdout().map_err(unusable)?,
@@ -233,10 +233,10 @@ async fn serve(
     let mut telling_editor = tokio::task::spawn_local(output.write_lines(to_editor));
     let mut hearing_agent = tokio::task::spawn_local(proxy.clone().hear_agent(Lines::new(theirs)));
     let end = tokio::select! {
-        () = proxy.hear_editor(Lines::new(input)) => End::Editor,
-        _ = &mut telling_editor => End::Editor,
-        _ = &mut hearing_agent => End::Agent,
-        number = signals.next() => End::Signal(number as u8),
+        () = proxy.hear_editor(Lines::new(input)) => AcpEnd::Editor,
+        _ = &mut telling_editor => AcpEnd::Editor,
+        _ = &mut hearing_agent => AcpEnd::Agent,
+        number = signals.next() => AcpEnd::Signal(number as u8),
     };
     session.cancel_all();
     // The agent notices the end of its editor, and may clean up.

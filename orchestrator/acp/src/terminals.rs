@@ -22,7 +22,7 @@ const TERMINALS: usize = 64;
 /// Maximum bytes of a terminal's output to keep.
 const OUTPUT: usize = 1 << 20;
 
-struct Terminal {
+struct EditorTerminal {
     session: SessionId,
     handle: CallHandle,
     output: RefCell<Tail>,
@@ -34,7 +34,7 @@ pub struct Terminals {
     calls: Rc<Calls>,
     /// The time limit of a command, in seconds: the policy's maximum, since the agent has its own.
     timeout_s: u32,
-    by_id: RefCell<HashMap<TerminalId, Rc<Terminal>>>,
+    by_id: RefCell<HashMap<TerminalId, Rc<EditorTerminal>>>,
     last: Cell<u64>,
 }
 
@@ -60,7 +60,7 @@ impl Terminals {
         let most = create
             .output_byte_limit
             .map_or(OUTPUT, |most| usize::try_from(most).unwrap_or(OUTPUT));
-        let terminal = Rc::new(Terminal {
+        let terminal = Rc::new(EditorTerminal {
             session: create.session_id,
             handle: call.handle.clone(),
             output: RefCell::new(Tail::new(most.min(OUTPUT))),
@@ -111,7 +111,7 @@ impl Terminals {
         Ok(())
     }
 
-    fn find(&self, session: &SessionId, id: &TerminalId) -> Result<Rc<Terminal>, Error> {
+    fn find(&self, session: &SessionId, id: &TerminalId) -> Result<Rc<EditorTerminal>, Error> {
         let found = self.by_id.borrow().get(id).cloned();
         found
             .filter(|terminal| terminal.session == *session)
@@ -159,7 +159,7 @@ fn input(create: &CreateTerminalRequest, timeout_s: u32) -> Result<Value, Error>
 }
 
 /// Stores what a command prints until it has ended.
-async fn follow(calls: Rc<Calls>, terminal: Rc<Terminal>, call: Call) {
+async fn follow(calls: Rc<Calls>, terminal: Rc<EditorTerminal>, call: Call) {
     let output = |bytes: &[u8]| terminal.output.borrow_mut().push(bytes);
     let result = calls.follow(&terminal.session.0, call, output).await;
     let status = match &result {

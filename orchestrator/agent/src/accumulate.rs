@@ -49,7 +49,7 @@ enum Building {
 }
 
 #[derive(Debug)]
-pub struct Answer {
+pub struct ModelAnswer {
     /// Its parts, the calls among them.
     pub parts: Vec<Part>,
     /// Calls whose input was no JSON object, by ID, with the reason.
@@ -197,7 +197,7 @@ impl Accumulator {
 
     /// The answer. No call in it has an ID of `taken`; its IDs are added there. If the answer was cut off, its calls are left out:
     /// they may be incomplete.
-    pub fn finish(self, taken: &CallIds, redactor: &Redactor) -> Answer {
+    pub fn finish(self, taken: &CallIds, redactor: &Redactor) -> ModelAnswer {
         let (mut parts, mut malformed) = (Vec::new(), BTreeMap::new());
         for part in self.parts.into_values() {
             match part {
@@ -225,7 +225,7 @@ impl Accumulator {
                 Building::Call { .. } => {}
             }
         }
-        Answer {
+        ModelAnswer {
             parts,
             malformed,
             usage: self.usage,
@@ -297,7 +297,7 @@ mod tests {
         }
     }
 
-    fn answer(chunks: &[Chunk], taken: &CallIds) -> Answer {
+    fn answer(chunks: &[Chunk], taken: &CallIds) -> ModelAnswer {
         let mut accumulator = Accumulator::default();
         chunks
             .iter()
@@ -305,7 +305,7 @@ mod tests {
         accumulator.finish(taken, &Redactor::new(vec![]).unwrap())
     }
 
-    fn inputs(answer: &Answer) -> Vec<(String, Value)> {
+    fn inputs(answer: &ModelAnswer) -> Vec<(String, Value)> {
         let call = |part: &Part| match part {
             Part::ToolCall(call) => Some((call.id.clone(), call.input.clone())),
             _ => None,

@@ -18,11 +18,11 @@ pub struct Control {
 /// A call in progress, with its questions that were published and wait for an answer, by the place in a batch.
 struct CallInProgress {
     handle: CallHandle,
-    questions: BTreeMap<Option<usize>, OpenQuestion>,
+    questions: BTreeMap<Option<usize>, ExpectedAnswer>,
 }
 
 /// What an answer is held to.
-struct OpenQuestion {
+struct ExpectedAnswer {
     digest: String,
     /// Whether the front end got all of what is asked about.
     is_shown: bool,
@@ -154,7 +154,7 @@ impl Control {
     /// Registers a question that is about to be published.
     pub(crate) fn asked(&self, confirm: &Confirm) {
         if let Some(call) = self.calls.borrow_mut().get_mut(&confirm.tool_id) {
-            let asked = OpenQuestion {
+            let asked = ExpectedAnswer {
                 digest: confirm.asked.digest.clone(),
                 is_shown: confirm.input.is_some(),
             };

@@ -15,7 +15,7 @@ pub const BYTES_MAX: u64 = 64 << 20;
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", content = "payload", rename_all = "snake_case")]
-enum Line {
+enum TranscriptLine {
     /// The first line: the settings of the conversation.
     Start(Value),
     /// An event, in its wire form.
@@ -27,11 +27,11 @@ enum Line {
 
 /// Writes a transcript. Each line is one write, so a crash leaves only whole lines.
 pub struct Transcript {
-    state: RefCell<State>,
+    state: RefCell<TranscriptState>,
     redactor: &'static Redactor,
 }
 
-struct State {
+struct TranscriptState {
     out: Box<dyn Write>,
     bytes: u64,
     /// Why writing has stopped.
@@ -42,21 +42,21 @@ impl Transcript {
     /// Begins a transcript; `start` holds the settings of the conversation.
     pub fn begin(out: Box<dyn Write>, redactor: &'static Redactor, start: Value) -> Self {
         let transcript = Self {
-            state: RefCell::new(State {
+            state: RefCell::new(TranscriptState {
                 out,
                 bytes: 0,
                 error: None,
             }),
             redactor,
         };
-        transcript.write(&Line::Start(start));
+        transcript.write(&TranscriptLine::Start(start));
         transcript
     }
 
     /// Continues a transcript of `bytes` bytes.
     pub fn resume(out: Box<dyn Write>, redactor: &'static Redactor, bytes: u64) -> Self {
         Self {
-            state: RefCell::new(State {
+            state: RefCell::new(TranscriptState {
                 out,
                 bytes,
                 error: None,
@@ -66,7 +66,7 @@ impl Transcript {
     }
 
     pub fn message(&self, message: &Message) {
-        self.write(&Line::Message(message.clone()));
+        self.write(&TranscriptLine::Message(message.clone()));
     }
 
     /// Why something is missing in it, if anything is; returned once.
@@ -74,7 +74,7 @@ impl Transcript {
         self.state.borrow_mut().error.take()
     }
 
-    fn write(&self, line: &Line) {
+    fn write(&self, line: &TranscriptLine) {
         let mut state = self.state.borrow_mut();
         if state.bytes > BYTES_MAX {
             return;
@@ -82,7 +82,7 @@ impl Transcript {
         let mut text = self.redactor.value(&json!(line)).to_string();
         text.push('\n');
         if state.bytes + text.len() as u64 > BYTES_MAX {
-            text = json!(Line::Full).to_string() + "\n";
+            text = json!(TranscriptLine::Full).to_string() + "\n";
             state.bytes = BYTES_MAX;
         }
         state.bytes += text.len() as u64;
@@ -96,7 +96,7 @@ impl Transcript {
 
 impl Listener for Transcript {
     fn hear(&self, event: &Event) {
-        self.write(&Line::Event(event.to_json()));
+        self.write(&TranscriptLine::Event(event.to_json()));
     }
 }
 
@@ -119,10 +119,10 @@ impl Recorded {
             .filter_map(|line| serde_json::from_str(line).ok())
         {
             match line {
-                Line::Start(start) => recorded.start = start,
-                Line::Event(event) => recorded.events.push(event),
-                Line::Message(message) => recorded.messages.push(message),
-                Line::Full => {}
+                TranscriptLine::Start(start) => recorded.start = start,
+                TranscriptLine::Event(event) => recorded.events.push(event),
+                TranscriptLine::Message(message) => recorded.messages.push(message),
+                TranscriptLine::Full => {}
             }
         }
         recorded

@@ -1,7 +1,7 @@
 //! One answer of the model: its chunks become events and a message. If a request fails before any part of the answer arrived, it is
 //! repeated.
 
-use crate::accumulate::{Accumulator, Answer};
+use crate::accumulate::{Accumulator, ModelAnswer};
 use crate::chunk::{Chunk, Chunks};
 use crate::control::Control;
 use crate::conversation::CallIds;
@@ -42,7 +42,7 @@ pub(crate) struct ModelTurn<'a> {
 /// The outcome of a turn.
 pub(crate) struct TurnEnd {
     /// The answer, as far as it arrived.
-    pub answer: Answer,
+    pub answer: ModelAnswer,
     pub error: Option<ProviderError>,
 }
 
@@ -110,7 +110,7 @@ impl ModelTurn<'_> {
         &self,
         prompt: &Prompt<'_>,
         attempt: u32,
-        answer: Option<&Answer>,
+        answer: Option<&ModelAnswer>,
         error: Option<&ProviderError>,
         asked: Instant,
     ) {
@@ -169,7 +169,7 @@ impl ModelTurn<'_> {
         let (chunks, mut received) = Chunks::channel();
         let mut accumulator = Accumulator::default();
         let mut begun = false;
-        let mut streams = Streams::new(self);
+        let mut streams = TextStreams::new(self);
         let result = {
             let answer = self.provider.answer(prompt, chunks);
             let take = async {
@@ -202,21 +202,21 @@ impl ModelTurn<'_> {
 }
 
 /// Passes the texts of an answer to the front end. No piece ends within a secret or a character.
-struct Streams<'a> {
+struct TextStreams<'a> {
     turn: &'a ModelTurn<'a>,
     /// The text or thought in progress.
-    current: Option<(Kind, u32, SanitizedStream)>,
+    current: Option<(StreamKind, u32, SanitizedStream)>,
     /// Inputs in progress, by index, with the tool's name.
     inputs: BTreeMap<u32, (String, SanitizedStream)>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum StreamKind {
     Text,
     Thinking,
 }
 
-impl<'a> Streams<'a> {
+impl<'a> TextStreams<'a> {
     fn new(turn: &'a ModelTurn<'a>) -> Self {
         Self {
             turn,
@@ -227,8 +227,8 @@ impl<'a> Streams<'a> {
 
     async fn push(&mut self, chunk: &Chunk) {
         match chunk {
-            Chunk::Text { index, text } => self.text(Kind::Text, *index, text).await,
-            Chunk::Thinking { index, text } => self.text(Kind::Thinking, *index, text).await,
+            Chunk::Text { index, text } => self.text(StreamKind::Text, *index, text).await,
+            Chunk::Thinking { index, text } => self.text(StreamKind::Thinking, *index, text).await,
             Chunk::ToolStart { index, name, .. } => {
                 self.finish().await;
                 self.inputs
@@ -244,7 +244,7 @@ impl<'a> Streams<'a> {
         }
     }
 
-    async fn text(&mut self, kind: Kind, index: u32, text: &str) {
+    async fn text(&mut self, kind: StreamKind, index: u32, text: &str) {
         if self
             .current
             .as_ref()
@@ -267,14 +267,14 @@ impl<'a> Streams<'a> {
         }
     }
 
-    async fn publish_text(&self, kind: Kind, index: u32, bytes: Vec<u8>) {
+    async fn publish_text(&self, kind: StreamKind, index: u32, bytes: Vec<u8>) {
         if bytes.is_empty() || !self.turn.texts {
             return;
         }
         let content = String::from_utf8_lossy(&bytes).into_owned();
         let body = match kind {
-            Kind::Text => Body::TextDelta { content, index },
-            Kind::Thinking => Body::ThinkingDelta { content, index },
+            StreamKind::Text => Body::TextDelta { content, index },
+            StreamKind::Thinking => Body::ThinkingDelta { content, index },
         };
         self.turn.publisher.publish(body).await;
     }

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use orchestrator_agent::accumulate::{Accumulator, Answer};
+use orchestrator_agent::accumulate::{Accumulator, ModelAnswer};
 use orchestrator_agent::chunk::{Chunk, Stop, Usage};
 use orchestrator_agent::conversation::CallIds;
 use orchestrator_agent::error::ProviderError;
@@ -45,7 +45,7 @@ fn chunks<W: Wire>(wire: &W, answer: &str) -> (Vec<Chunk>, Result<(), ProviderEr
     whole
 }
 
-fn answer<W: Wire>(wire: &W, text: &str) -> Answer {
+fn answer<W: Wire>(wire: &W, text: &str) -> ModelAnswer {
     let (chunks, ended) = chunks(wire, text);
     assert_eq!(ended, Ok(()));
     let mut accumulator = Accumulator::default();

@@ -73,7 +73,7 @@ enum Waiting {
 }
 
 #[derive(Serialize)]
-struct Line {
+struct RunLogLine {
     ts: f64,
     kind: &'static str,
     step: u64,
@@ -162,7 +162,7 @@ impl RunLog {
         // Even a full log gets its last line.
         let payload =
             json!({ "reason": reason, "calls": self.calls.get(), "errors": self.errors.get() });
-        self.append(&Line {
+        self.append(&RunLogLine {
             ts: now(),
             kind: "session_end",
             step: 0,
@@ -190,7 +190,7 @@ impl RunLog {
                 let shown = brief(&shown);
                 (shown != text).then(|| shown.into_owned())
             });
-            self.append(&Line {
+            self.append(&RunLogLine {
                 ts,
                 kind,
                 step,
@@ -198,7 +198,7 @@ impl RunLog {
             });
             if self.bytes.get() > BYTES_MAX {
                 let payload = json!({ "bytes": BYTES_MAX });
-                self.append(&Line {
+                self.append(&RunLogLine {
                     ts,
                     kind: "log_full",
                     step,
@@ -208,7 +208,7 @@ impl RunLog {
         }
     }
 
-    fn append(&self, line: &Line) {
+    fn append(&self, line: &RunLogLine) {
         let mut file = self.file.borrow_mut();
         let Some(open) = file.as_mut() else { return };
         let written = serde_json::to_vec(line)

@@ -101,18 +101,18 @@ pub type Clients = UnboundedReceiver<UnboundedReceiver<SessionRequest>>;
 pub struct Http {
     answering: Box<dyn Fn(Request<Full<Bytes>>) -> Answering>,
     manager: Arc<LocalSessionManager>,
-    clients: RefCell<HashMap<String, Client>>,
+    clients: RefCell<HashMap<String, ClientSession>>,
     /// Bounds the clients; a permit is released when its client's server ends.
     places: Arc<Semaphore>,
 }
 
 /// The state of a session.
-struct Client {
+struct ClientSession {
     asked: Instant,
     streams: Vec<Weak<Stream>>,
 }
 
-impl Client {
+impl ClientSession {
     fn new() -> Self {
         Self {
             asked: Instant::now(),
@@ -192,7 +192,7 @@ impl Http {
     ///
     /// # Errors
     /// If it has no session and may not begin one, or there is no room for its answer.
-    pub async fn answer(&self, request: Request<Bytes>) -> Result<Response<Answer>, Refused> {
+    pub async fn answer(&self, request: Request<Bytes>) -> Result<Response<AnswerBody>, Refused> {
         let named = session(request.headers());
         let stream = self.admit(named.as_deref(), request.body())?;
         let response = (self.answering)(request.map(Full::new)).await;
@@ -201,13 +201,13 @@ impl Http {
         stream.given.replace(Some(given));
         stream.polled.set(Instant::now());
         if let Some(name) = begun.filter(|_| named.is_none()) {
-            let client = Client {
+            let client = ClientSession {
                 streams: vec![Rc::downgrade(&stream)],
-                ..Client::new()
+                ..ClientSession::new()
             };
             self.clients.borrow_mut().insert(name, client);
         }
-        Ok(Response::from_parts(head, Answer(stream)))
+        Ok(Response::from_parts(head, AnswerBody(stream)))
     }
 
     /// Registers a client's request, if it is permitted; returns the stream of the answer.
@@ -258,7 +258,7 @@ impl Http {
             // A client may have disconnected before it learnt the ID of its session.
             let client = clients
                 .entry(session.to_string())
-                .or_insert_with(Client::new);
+                .or_insert_with(ClientSession::new);
             client
                 .streams
                 .iter()
@@ -310,9 +310,9 @@ impl Stream {
 }
 
 /// The body of an answer.
-pub struct Answer(Rc<Stream>);
+pub struct AnswerBody(Rc<Stream>);
 
-impl Body for Answer {
+impl Body for AnswerBody {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -370,7 +370,7 @@ mod tests {
         method: Method,
         session: Option<&str>,
         body: Value,
-    ) -> Result<Response<Answer>, Refused> {
+    ) -> Result<Response<AnswerBody>, Refused> {
         let mut request = Request::builder()
             .method(method)
             .uri("/mcp")

@@ -12,7 +12,7 @@ mod listing;
 mod server;
 mod http;
 
-pub use http::{Answer, BODY_MAX, Clients, Http, Refused};
+pub use http::{AnswerBody, BODY_MAX, Clients, Http, Refused};
 pub use listing::Listing;
 pub use projects::{SessionRequest, Sessions};
 pub use server::{Settings, serve};

@@ -9,21 +9,21 @@ const SCHEMA: &str = "1.6.0";
 
 /// A class with one of its activities.
 #[derive(Clone, Copy)]
-struct Class {
+struct OcsfClass {
     category: u32,
     uid: u32,
     activity: u32,
 }
 
-const SESSION_START: Class = Class::of(6, 6002, 3);
-const SESSION_STOP: Class = Class::of(6, 6002, 4);
-const ERROR: Class = Class::of(6, 6008, 1);
+const SESSION_START: OcsfClass = OcsfClass::of(6, 6002, 3);
+const SESSION_STOP: OcsfClass = OcsfClass::of(6, 6002, 4);
+const ERROR: OcsfClass = OcsfClass::of(6, 6008, 1);
 /// API Activity, none of create, read, update, delete: what a call does is its tool's matter.
-const CALL: Class = Class::of(6, 6003, 99);
-const CONNECTION: Class = Class::of(4, 4001, 1);
-const NO_CONNECTION: Class = Class::of(4, 4001, 5);
+const CALL: OcsfClass = OcsfClass::of(6, 6003, 99);
+const CONNECTION: OcsfClass = OcsfClass::of(4, 4001, 1);
+const NO_CONNECTION: OcsfClass = OcsfClass::of(4, 4001, 5);
 
-impl Class {
+impl OcsfClass {
     const fn of(category: u32, uid: u32, activity: u32) -> Self {
         Self {
             category,
@@ -93,7 +93,7 @@ pub fn event(line: &str, record: &Value, version: &str) -> Value {
     event
 }
 
-fn class(record: &Value) -> Class {
+fn class(record: &Value) -> OcsfClass {
     match (text(record, "kind"), text(record, "verdict")) {
         ("opened", _) => SESSION_START,
         ("closed", _) => SESSION_STOP,
@@ -143,7 +143,7 @@ fn conclude(event: &mut Map<String, Value>, record: &Value) {
 }
 
 /// Adds the objects that the class requires.
-fn describe(event: &mut Map<String, Value>, record: &Value, class: Class) {
+fn describe(event: &mut Map<String, Value>, record: &Value, class: OcsfClass) {
     let session = text(record, "session");
     let mut add = |name: &str, object: Value| event.insert(name.into(), object);
     match class.uid {

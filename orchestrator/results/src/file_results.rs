@@ -180,7 +180,7 @@ impl FileRenderer<'_> {
             .entries
             .iter()
             .map(|entry| format!("{}{}", file_name(&entry.path), mark(entry.kind)));
-        let found = Listing::new(listed.entries.len(), listed.truncated, bound);
+        let found = ShownItems::new(listed.entries.len(), listed.truncated, bound);
         self.list(
             lines.take(found.shown).collect(),
             found,
@@ -191,7 +191,7 @@ impl FileRenderer<'_> {
     }
 
     fn walked(self, walked: &Walked) -> Rendered {
-        let found = Listing::new(walked.paths.len(), walked.truncated, self.profile.matches);
+        let found = ShownItems::new(walked.paths.len(), walked.truncated, self.profile.matches);
         let lines = walked
             .paths
             .iter()
@@ -209,7 +209,7 @@ impl FileRenderer<'_> {
             .flat_map(|file| &file.lines)
             .filter(is_match)
             .count();
-        let found = Listing::new(count, grepped.truncated, self.profile.matches);
+        let found = ShownItems::new(count, grepped.truncated, self.profile.matches);
         cut_matches(&mut grepped.matches, found.shown);
         let lines = grepped
             .matches
@@ -279,7 +279,7 @@ impl FileRenderer<'_> {
     fn list(
         self,
         lines: Vec<String>,
-        found: Listing,
+        found: ShownItems,
         none: &str,
         binary: Option<u64>,
         in_part: Vec<PartFile>,
@@ -307,12 +307,12 @@ impl FileRenderer<'_> {
 }
 
 /// How many of the items found are shown.
-struct Listing {
+struct ShownItems {
     shown: usize,
     truncation: Option<Truncation>,
 }
 
-impl Listing {
+impl ShownItems {
     /// For `count` items in a reply, which may itself be incomplete.
     fn new(count: usize, truncated: Option<Truncated>, bound: Bound) -> Self {
         let more = truncated.is_some() && count >= bound.max;

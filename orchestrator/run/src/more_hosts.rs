@@ -35,14 +35,14 @@ pub struct MoreHosts {
 
 /// The possible answers about a host or a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Answer {
+enum HostAnswer {
     Once,
     Session,
     Always,
     No,
 }
 
-impl Answer {
+impl HostAnswer {
     /// The answer about `name`. Always, which changes the policy for good, has to repeat the name: a letter could be meant for a
     /// question that the command seemed to ask.
     fn of(line: &[u8], name: &str) -> Option<Self> {
@@ -53,10 +53,10 @@ impl Answer {
                 .unwrap_or(line.len()),
         );
         match (word.to_ascii_lowercase().as_slice(), rest.trim_ascii()) {
-            (b"o" | b"once", b"") => Some(Answer::Once),
-            (b"s" | b"session", b"") => Some(Answer::Session),
-            (b"a" | b"always", rest) if rest == name.as_bytes() => Some(Answer::Always),
-            (b"" | b"n" | b"no", b"") => Some(Answer::No),
+            (b"o" | b"once", b"") => Some(HostAnswer::Once),
+            (b"s" | b"session", b"") => Some(HostAnswer::Session),
+            (b"a" | b"always", rest) if rest == name.as_bytes() => Some(HostAnswer::Always),
+            (b"" | b"n" | b"no", b"") => Some(HostAnswer::No),
             _ => None,
         }
     }
@@ -116,10 +116,10 @@ impl MoreHosts {
             let can_write = self.writer.is_some() && is_written(&opens, &self.project);
             let reach = can_write.then(|| reach(&opens, &self.project));
             match question(&opens, reach).await {
-                Answer::No => continue,
-                Answer::Once => self.extent = Extent::Once,
-                Answer::Session => {}
-                Answer::Always => self.write(&opens),
+                HostAnswer::No => continue,
+                HostAnswer::Once => self.extent = Extent::Once,
+                HostAnswer::Session => {}
+                HostAnswer::Always => self.write(&opens),
             }
             yes = true;
             self.wants.push(opens);
@@ -201,7 +201,7 @@ fn tried(opens: &Leased) -> String {
 }
 
 /// Asks until there is an answer, with how far "always" goes if that is one. If the terminal is gone, the answer is no.
-async fn question(opens: &Leased, always: Option<&str>) -> Answer {
+async fn question(opens: &Leased, always: Option<&str>) -> HostAnswer {
     let (name, can_write) = (opens.parts().1, always.is_some());
     let always = match always {
         Some(reach) => [format!("/ always {reach}"), format!("always {name}/")],
@@ -216,11 +216,11 @@ async fn question(opens: &Leased, always: Option<&str>) -> Answer {
         ));
         sleep(SHOWN).await;
         terminal::discard_input();
-        match line().await.map(|line| Answer::of(&line, name)) {
-            Ok(Some(Answer::Always)) if !can_write => {}
+        match line().await.map(|line| HostAnswer::of(&line, name)) {
+            Ok(Some(HostAnswer::Always)) if !can_write => {}
             Ok(Some(answer)) => return answer,
             Ok(None) => {}
-            Err(_) => return Answer::No,
+            Err(_) => return HostAnswer::No,
         }
     }
 }
@@ -268,11 +268,11 @@ mod tests {
     #[test]
     fn only_a_whole_word_is_a_yes() {
         for (line, want) in [
-            ("o\n", Some(Answer::Once)),
-            ("Once\n", Some(Answer::Once)),
-            (" session \n", Some(Answer::Session)),
-            ("\n", Some(Answer::No)),
-            ("no\n", Some(Answer::No)),
+            ("o\n", Some(HostAnswer::Once)),
+            ("Once\n", Some(HostAnswer::Once)),
+            (" session \n", Some(HostAnswer::Session)),
+            ("\n", Some(HostAnswer::No)),
+            ("no\n", Some(HostAnswer::No)),
             ("yes\n", None),
             ("\u{1b}[?1;2c\n", None),
             ("os\n", None),
@@ -281,11 +281,11 @@ mod tests {
             ("always b.example:443\n", None),
             ("a.example:443\n", None),
             ("once a.example:443\n", None),
-            ("a a.example:443\n", Some(Answer::Always)),
-            ("ALWAYS  a.example:443 \n", Some(Answer::Always)),
+            ("a a.example:443\n", Some(HostAnswer::Always)),
+            ("ALWAYS  a.example:443 \n", Some(HostAnswer::Always)),
         ] {
             assert_eq!(
-                Answer::of(line.as_bytes(), "a.example:443"),
+                HostAnswer::of(line.as_bytes(), "a.example:443"),
                 want,
                 "{line:?}"
             );

@@ -2,7 +2,7 @@
 //! them. The library manages sessions, and resumes and ends streams.
 
 use crate::messages::{MESSAGE_MAX, MessageError, read};
-use crate::state::State;
+use crate::state::ServerState;
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use orchestrator_web::error::HttpError;
@@ -64,14 +64,14 @@ pub struct Remote(Arc<Inner>);
 struct Inner {
     host: NamedHost,
     headers: HeaderMap,
-    state: Arc<State>,
+    state: Arc<ServerState>,
     trouble: Mutex<Option<String>>,
     challenge: Mutex<Option<String>>,
 }
 
 impl Remote {
     /// The server for `host`'s target, with these headers in every request.
-    pub fn new(host: NamedHost, headers: HeaderMap, state: Arc<State>) -> Self {
+    pub fn new(host: NamedHost, headers: HeaderMap, state: Arc<ServerState>) -> Self {
         let (trouble, challenge) = (Mutex::default(), Mutex::default());
         Self(Arc::new(Inner {
             host,

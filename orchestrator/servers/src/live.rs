@@ -11,7 +11,7 @@ use crate::messages::{LineCutter, Messages, read};
 use crate::pins::ListedTool;
 use crate::settings::Speech;
 use crate::sse;
-use crate::state::State;
+use crate::state::ServerState;
 use broker_protocol::paste::shell_word;
 use broker_protocol::{ConnectionReport, ErrorKind, Failed, Findings};
 use orchestrator_results::denials;
@@ -111,7 +111,7 @@ pub struct Live {
     watched: Rc<Watched>,
     client: RunningClient<RoleClient, Handler>,
     means: Means,
-    state: Arc<State>,
+    state: Arc<ServerState>,
     pump: Aborted,
 }
 
@@ -132,7 +132,7 @@ impl Live {
         root: Option<String>,
         changed: Arc<Notify>,
     ) -> Result<(Self, Vec<ListedTool>), Failed> {
-        let state = Arc::new(State::default());
+        let state = Arc::new(ServerState::default());
         let means = Means::Program(service.input());
         let (incoming, received) = mpsc::channel(WAITING);
         let (outgoing, sent) = mpsc::channel(WAITING);
@@ -145,7 +145,7 @@ impl Live {
             watched.clone(),
             state.clone(),
         ));
-        let live = Unfinished {
+        let live = Uninitialized {
             watched,
             means,
             state,
@@ -171,7 +171,7 @@ impl Live {
         speech: Speech,
         login: Option<AuthorizationManager>,
         watched: Rc<Watched>,
-        state: Arc<State>,
+        state: Arc<ServerState>,
         changed: Arc<Notify>,
     ) -> Result<(Self, Vec<ListedTool>), Failed> {
         let (said, hears) = mpsc::channel(WAITING);
@@ -190,7 +190,7 @@ impl Live {
                     let _pump = pump;
                     listen.await
                 });
-                let live = Unfinished {
+                let live = Uninitialized {
                     watched,
                     means,
                     state,
@@ -199,7 +199,7 @@ impl Live {
                 live.greet(messages, handler).await
             }
             (Speech::Http, login) => {
-                let live = Unfinished {
+                let live = Uninitialized {
                     watched,
                     means,
                     state,
@@ -315,14 +315,14 @@ fn streamable<C: StreamableHttpClient + Sync>(
 }
 
 /// A server that has not been initialized yet.
-struct Unfinished {
+struct Uninitialized {
     watched: Rc<Watched>,
     means: Means,
-    state: Arc<State>,
+    state: Arc<ServerState>,
     pump: Aborted,
 }
 
-impl Unfinished {
+impl Uninitialized {
     async fn greet<T, E, A>(
         self,
         transport: T,
@@ -375,7 +375,7 @@ impl Unfinished {
 }
 
 /// Why a server is gone or does not answer, where that is known.
-fn why(watched: &Watched, means: &Means, state: &State) -> Option<String> {
+fn why(watched: &Watched, means: &Means, state: &ServerState) -> Option<String> {
     match (state.why_gone(), means) {
         (Some(why), _) => Some(why.to_owned()),
         (None, Means::Program(_)) => None,
@@ -400,7 +400,7 @@ fn named(error: &rmcp::service::ClientInitializeError) -> &'static str {
     }
 }
 
-fn failed(error: &ServiceError, watched: &Watched, means: &Means, state: &State) -> Failed {
+fn failed(error: &ServiceError, watched: &Watched, means: &Means, state: &ServerState) -> Failed {
     if let Some(why) = state.why_gone() {
         return watched.failed(ErrorKind::Io, why);
     }
@@ -429,7 +429,7 @@ enum ListError {
     Bound(String),
 }
 
-fn listing(error: ListError, watched: &Watched, means: &Means, state: &State) -> Failed {
+fn listing(error: ListError, watched: &Watched, means: &Means, state: &ServerState) -> Failed {
     match error {
         ListError::Service(error) => failed(&error, watched, means, state),
         ListError::Bound(why) => watched.failed(ErrorKind::ResourceLimit, &why),
@@ -439,7 +439,7 @@ fn listing(error: ListError, watched: &Watched, means: &Means, state: &State) ->
 /// Lists the tools of a server page by page, within bounds.
 async fn list(
     client: &RunningClient<RoleClient, Handler>,
-    state: &State,
+    state: &ServerState,
 ) -> Result<Vec<ListedTool>, ListError> {
     state.asked();
     if client
@@ -561,7 +561,7 @@ async fn pump(
     mut outgoing: mpsc::Receiver<Vec<u8>>,
     said: mpsc::Receiver<String>,
     watched: Rc<Watched>,
-    state: Arc<State>,
+    state: Arc<ServerState>,
 ) {
     let input = service.input();
     let feed = async {
@@ -607,7 +607,7 @@ async fn hear(
     service: &mut RunningService,
     incoming: &mpsc::Sender<RxJsonRpcMessage<RoleClient>>,
     watched: &Watched,
-    state: &State,
+    state: &ServerState,
 ) -> String {
     let mut lines = LineCutter::default();
     loop {
@@ -642,7 +642,7 @@ async fn take(
     bytes: &[u8],
     incoming: &mpsc::Sender<RxJsonRpcMessage<RoleClient>>,
     watched: &Watched,
-    state: &State,
+    state: &ServerState,
 ) -> Result<(), String> {
     let cut = lines
         .push(bytes)

@@ -93,9 +93,9 @@ async fn perform(
 }
 
 /// The login of one server, stored in a file.
-struct Kept(Place);
+struct StoredLogin(Place);
 
-impl Kept {
+impl StoredLogin {
     fn read(&self) -> Option<StoredCredentials> {
         let stored = serde_json::from_str(&self.0.login()?).ok()?;
         learn(&stored);
@@ -126,7 +126,7 @@ fn unkept(error: impl std::fmt::Display) -> AuthError {
 }
 
 #[async_trait]
-impl CredentialStore for Kept {
+impl CredentialStore for StoredLogin {
     async fn load(&self) -> Result<Option<StoredCredentials>, AuthError> {
         Ok(self.read())
     }
@@ -161,7 +161,7 @@ async fn authorization(host: &NamedHost, place: &Place) -> Result<AuthorizationM
     });
     let url = host.target().url().clone();
     let mut manager = AuthorizationManager::new_with_oauth_http_client(url, requests).await?;
-    manager.set_credential_store(Kept(place.clone()));
+    manager.set_credential_store(StoredLogin(place.clone()));
     Ok(manager)
 }
 

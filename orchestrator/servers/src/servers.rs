@@ -10,7 +10,7 @@ use crate::log::Ring;
 use crate::login;
 use crate::pins::{Changes, Difference, ListedTool, Pins};
 use crate::settings::{Address, Kind, Program, Server, Share};
-use crate::state::State;
+use crate::state::ServerState;
 use crate::store::{self, Place};
 use crate::tool_changes::ToolChange;
 use crate::variables;
@@ -91,12 +91,12 @@ struct Managed {
 
 /// What is needed to reach a server.
 enum Means {
-    Program(Box<Cell>),
+    Program(Box<ServerCell>),
     Address(Address),
 }
 
 /// A program, and the session in which to start it.
-struct Cell {
+struct ServerCell {
     program: Program,
     open: Open,
     directory: Option<ZonePath>,
@@ -361,7 +361,7 @@ impl Managed {
         let scope = scope(&server, session.scope.as_ref())?;
         let means = match server.kind.clone() {
             Kind::Program(program) => {
-                Means::Program(Box::new(Cell::of(program, &server, scope, session)))
+                Means::Program(Box::new(ServerCell::of(program, &server, scope, session)))
             }
             // What is sent to it leaves this machine.
             Kind::Address(_)
@@ -528,7 +528,7 @@ impl Managed {
 
     async fn start(
         &self,
-        cell: &Cell,
+        cell: &ServerCell,
         dial: &Rc<dyn Dial>,
         changed: Arc<Notify>,
     ) -> Result<(Live, Vec<ListedTool>), Failed> {
@@ -577,7 +577,7 @@ impl Managed {
                 .await
                 .map_err(|error| cannot(&error))?,
         };
-        let state = Arc::new(State::default());
+        let state = Arc::new(ServerState::default());
         let remote = Remote::new(host, named.headers, state.clone());
         let reached = Live::reach(
             remote.clone(),
@@ -603,7 +603,7 @@ impl Managed {
     }
 
     /// Its program, after replacing the variables in its settings.
-    fn service(&self, cell: &Cell, opened: &Opened) -> Result<Service, Failed> {
+    fn service(&self, cell: &ServerCell, opened: &Opened) -> Result<Service, Failed> {
         let value = |name: &str| match name {
             "LAZARET_PROJECT" => Some(opened.project.clone()),
             "LAZARET_CENTRAL" => Some(opened.central.clone()),
@@ -838,7 +838,7 @@ impl Managed {
     }
 }
 
-impl Cell {
+impl ServerCell {
     fn of(program: Program, server: &Server, scope: Scope, session: &Open) -> Self {
         let is_held = scope
             .permissions

@@ -143,14 +143,14 @@ pub enum SettingsError {
 }
 
 #[derive(Deserialize)]
-struct File {
+struct SettingsFile {
     #[serde(rename = "mcpServers", default)]
     servers: BTreeMap<String, Value>,
 }
 
 /// One server in a file. Keys of other clients are ignored.
 #[derive(Deserialize)]
-struct Entry {
+struct ServerEntry {
     #[serde(rename = "type", alias = "server_type")]
     kind: Option<String>,
     command: Option<String>,
@@ -205,7 +205,7 @@ pub fn parse(text: &str, whose: Whose) -> Result<Vec<Server>, SettingsError> {
     // Of a key that stands twice, serde would take the last, and another client may take the first.
     edit::present(Format::Json, text, &[])
         .map_err(|error| SettingsError::Json(error.to_string()))?;
-    let file: File =
+    let file: SettingsFile =
         serde_json::from_str(text).map_err(|error| SettingsError::Json(error.to_string()))?;
     if file.servers.len() > SERVERS_MAX {
         return Err(SettingsError::TooMany(file.servers.len()));
@@ -237,7 +237,8 @@ fn server(name: String, value: Value, whose: Whose) -> Result<Option<Server>, Se
         server: name.clone(),
         why,
     };
-    let entry: Entry = serde_json::from_value(value).map_err(|error| wrong(error.to_string()))?;
+    let entry: ServerEntry =
+        serde_json::from_value(value).map_err(|error| wrong(error.to_string()))?;
     if entry.disabled {
         return Ok(None);
     }
@@ -246,7 +247,7 @@ fn server(name: String, value: Value, whose: Whose) -> Result<Option<Server>, Se
     if whose == Whose::Repository {
         check_repository(&entry).map_err(wrong)?;
     }
-    let Entry {
+    let ServerEntry {
         auto_approve,
         tool_white_list,
         lazaret: ours,
@@ -276,7 +277,7 @@ fn server(name: String, value: Value, whose: Whose) -> Result<Option<Server>, Se
 }
 
 /// The kind of an entry: by its type, or else by its fields.
-fn kind(entry: &Entry) -> Result<Kind, String> {
+fn kind(entry: &ServerEntry) -> Result<Kind, String> {
     let speech = match (entry.kind.as_deref(), &entry.url) {
         (None | Some("stdio"), None) => return program(entry).map(Kind::Program),
         (None | Some("http" | "streamable-http" | "streamableHttp"), Some(_)) => Speech::Http,
@@ -294,7 +295,7 @@ fn kind(entry: &Entry) -> Result<Kind, String> {
     address(entry, speech).map(Kind::Address)
 }
 
-fn program(entry: &Entry) -> Result<Program, String> {
+fn program(entry: &ServerEntry) -> Result<Program, String> {
     if entry.command.as_deref().is_none_or(str::is_empty) {
         return Err("it has no `command` and no `url`".into());
     }
@@ -319,7 +320,7 @@ fn program(entry: &Entry) -> Result<Program, String> {
     })
 }
 
-fn address(entry: &Entry, speech: Speech) -> Result<Address, String> {
+fn address(entry: &ServerEntry, speech: Speech) -> Result<Address, String> {
     let Ours {
         profile,
         project,
@@ -369,7 +370,7 @@ fn is_header(name: &str) -> bool {
         && !OURS.contains(&name.to_ascii_lowercase().as_str())
 }
 
-fn check(entry: &Entry) -> Result<(), String> {
+fn check(entry: &ServerEntry) -> Result<(), String> {
     let bounds = [
         ("args", entry.args.len(), ARGUMENTS_MAX),
         ("env", entry.env.len(), limit::VARIABLES),
@@ -401,7 +402,7 @@ fn check(entry: &Entry) -> Result<(), String> {
 }
 
 /// Accepting a repository's file accepts its commands. Whatever widens access has to be in the user's own file.
-fn check_repository(entry: &Entry) -> Result<(), String> {
+fn check_repository(entry: &ServerEntry) -> Result<(), String> {
     let Ours {
         profile,
         hosts,

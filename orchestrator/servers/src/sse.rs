@@ -2,7 +2,7 @@
 
 use crate::http::Remote;
 use crate::messages::{Messages, read};
-use crate::state::State;
+use crate::state::ServerState;
 use futures_util::StreamExt;
 use orchestrator_reach::target::Target;
 use reqwest::header::{ACCEPT, CONTENT_TYPE};
@@ -17,7 +17,7 @@ use tokio::task::{JoinHandle, spawn_local};
 const WAITING: usize = 64;
 
 /// Opens the stream of `server`. Reading and posting end with the task.
-pub fn connect(server: Remote, state: Arc<State>) -> (Messages, JoinHandle<()>) {
+pub fn connect(server: Remote, state: Arc<ServerState>) -> (Messages, JoinHandle<()>) {
     let (incoming, received) = mpsc::channel(WAITING);
     let (outgoing, sent) = mpsc::channel(WAITING);
     let task = spawn_local(async move {

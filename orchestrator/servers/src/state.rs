@@ -10,7 +10,7 @@ pub const UNASKED_BYTES: u64 = 64 << 20;
 
 /// The state of a running server.
 #[derive(Debug, Default)]
-pub struct State {
+pub struct ServerState {
     end: OnceLock<String>,
     /// Wakes tasks that wait for its end.
     pub gone: Notify,
@@ -18,7 +18,7 @@ pub struct State {
     bytes: AtomicU64,
 }
 
-impl State {
+impl ServerState {
     /// Records why it is gone; the first reason counts.
     pub fn end(&self, why: String) {
         let _ = self.end.set(why);
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn what_nobody_asked_for_is_bounded() {
-        let state = State::default();
+        let state = ServerState::default();
         assert!(
             state
                 .count(UNASKED_MESSAGES as usize, UNASKED_BYTES as usize)
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn the_first_reason_counts() {
-        let state = State::default();
+        let state = ServerState::default();
         state.end("one".into());
         state.end("two".into());
         assert_eq!(state.why_gone(), Some("one"));

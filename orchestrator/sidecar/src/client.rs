@@ -5,7 +5,7 @@ use crate::case::WireCase;
 use crate::client_tools::ClientTools;
 use crate::incoming::{ClientMessage, Request, RequestError, Send};
 use crate::outbox::Outbox;
-use crate::packet::{Answer, Packet};
+use crate::packet::{Packet, ServerMessage};
 use crate::run::{Answers, Beginner, start};
 use crate::service::Service;
 use orchestrator_agent::event::{Body, Event, now};
@@ -25,7 +25,7 @@ pub struct Client {
 
 /// What a message was about, for the answer to it.
 #[derive(Default)]
-struct Subject {
+struct MessageSubject {
     conversation: Option<Arc<str>>,
     message: Option<Arc<str>>,
 }
@@ -43,7 +43,7 @@ impl Client {
 
     /// Sends the first message to the client.
     pub async fn greet(&self) {
-        self.send(&Answer::Hello {
+        self.send(&ServerMessage::Hello {
             version: env!("CARGO_PKG_VERSION"),
             trust: self.service.trust.get().name(),
             provider: self.service.backends.default_name().to_owned(),
@@ -81,7 +81,7 @@ impl Client {
             begun,
         );
         match carried_out {
-            Ok(Subject {
+            Ok(MessageSubject {
                 conversation,
                 message,
             }) => {
@@ -90,7 +90,7 @@ impl Client {
                     let [conversation_id, message_id] =
                         [conversation, message].map(|id| id.map(|id| id.to_string()));
                     let request_type = kind;
-                    self.send(&Answer::Done {
+                    self.send(&ServerMessage::Done {
                         request_type,
                         request_id,
                         conversation_id,
@@ -134,8 +134,8 @@ impl Client {
         .await;
     }
 
-    async fn carry_out(&self, message: ClientMessage) -> Result<Subject, RequestError> {
-        let of_run = |message| Subject {
+    async fn carry_out(&self, message: ClientMessage) -> Result<MessageSubject, RequestError> {
+        let of_run = |message| MessageSubject {
             conversation: None,
             message: Some(message),
         };
@@ -163,10 +163,10 @@ impl Client {
                 self.tools.answer(&id, answer.result()?)?;
             }
         }
-        Ok(Subject::default())
+        Ok(MessageSubject::default())
     }
 
-    fn begin(&self, send: Send) -> Result<Subject, RequestError> {
+    fn begin(&self, send: Send) -> Result<MessageSubject, RequestError> {
         let beginner = Beginner {
             outbox: self.outbox.clone(),
             tools: Some(self.tools.clone()),
@@ -174,7 +174,7 @@ impl Client {
             stays: true,
         };
         let started = start(&self.service, send, beginner)?;
-        Ok(Subject {
+        Ok(MessageSubject {
             conversation: Some(started.conversation),
             message: Some(started.message),
         })
@@ -191,7 +191,7 @@ impl Client {
 
     /// Reports why a message was not carried out. What the report quotes may contain a secret.
     async fn reject(&self, kind: &str, request_id: Option<String>, error: &RequestError) {
-        self.send(&Answer::Error {
+        self.send(&ServerMessage::Error {
             request_type: kind.to_owned(),
             request_id,
             error: self.body(error),
@@ -203,7 +203,7 @@ impl Client {
         ErrorBody::new(error.code(), self.sanitized(&error.to_string()))
     }
 
-    async fn send(&self, answer: &Answer) {
+    async fn send(&self, answer: &ServerMessage) {
         // If the client is gone, it needs no answer.
         let _ = self
             .outbox

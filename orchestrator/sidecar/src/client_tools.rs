@@ -3,7 +3,7 @@
 use crate::case::WireCase;
 use crate::incoming::{Register, RequestError, brief};
 use crate::outbox::Outbox;
-use crate::packet::{Answer, Packet};
+use crate::packet::{Packet, ServerMessage};
 use broker_protocol::{ErrorKind, Failed, Risk};
 use orchestrator_session::Session;
 use orchestrator_session::execution::{Execution, Executions, Reply};
@@ -148,7 +148,7 @@ impl ClientTools {
         let id = format!("execution-{}", self.number.get());
         let (answer, answered) = oneshot::channel();
         self.waiting.borrow_mut().insert(id.clone(), answer);
-        let order = Answer::Execute {
+        let order = ServerMessage::Execute {
             execution_id: id.clone(),
             conversation_id: conversation.to_string(),
             tool_id: client_id.and_then(|id| id.as_str().map(str::to_owned)),
@@ -162,7 +162,7 @@ impl ClientTools {
             () = reply.closed() => {
                 self.waiting.borrow_mut().remove(&id);
                 // If the client is gone, it needs no message.
-                let _ = self.outbox.send(Packet::answer(&Answer::Abort { execution_id: id }, self.case)).await;
+                let _ = self.outbox.send(Packet::answer(&ServerMessage::Abort { execution_id: id }, self.case)).await;
                 return;
             }
         };

@@ -24,7 +24,7 @@ pub struct Packet {
 /// Messages of the server other than events of runs.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(tag = "type", content = "payload", rename_all_fields = "camelCase")]
-pub enum Answer {
+pub enum ServerMessage {
     /// The first message of a connection.
     #[serde(rename = "server:hello")]
     Hello {
@@ -98,7 +98,7 @@ impl Packet {
     }
 
     /// The packet of an answer, in `case`.
-    pub fn answer(answer: &Answer, case: WireCase) -> Rc<Self> {
+    pub fn answer(answer: &ServerMessage, case: WireCase) -> Rc<Self> {
         Rc::new(Self::of(json!(answer), case, now(), None))
     }
 

@@ -6,7 +6,7 @@ use crate::packet::Packet;
 use crate::runs::RunResult;
 use hyper::body::{Body, Bytes, Frame, SizeHint};
 use hyper::{Response, StatusCode, header};
-use orchestrator_mcp::Answer;
+use orchestrator_mcp::AnswerBody;
 use orchestrator_text::redact::Redactor;
 use orchestrator_wire::error::{ErrorBody, ErrorCode};
 use schemars::JsonSchema;
@@ -31,7 +31,7 @@ pub enum Reply {
     /// Events of a run as they happen.
     Events(Box<Events>),
     /// The answer to an MCP client.
-    Mcp(Answer),
+    Mcp(AnswerBody),
 }
 
 impl Reply {

@@ -73,7 +73,7 @@ pub struct Started {
 }
 
 /// Everything that a run is made of.
-struct Plan {
+struct RunPlan {
     order: SessionOrder,
     provider: Result<Rc<dyn Provider>, ProviderError>,
     provider_name: String,
@@ -129,7 +129,7 @@ fn plan(
     service: &Service,
     state: &ConversationState,
     mut send: Send,
-) -> Result<Plan, RequestError> {
+) -> Result<RunPlan, RequestError> {
     let trust = send
         .trust
         .map(|trust| trust.0)
@@ -180,7 +180,7 @@ fn plan(
     }
     let history = send.take_history();
     let provider_name = provider_name.to_owned();
-    Ok(Plan {
+    Ok(RunPlan {
         order,
         provider,
         provider_name,
@@ -203,14 +203,14 @@ async fn work(
     service: &Rc<Service>,
     state: &ConversationState,
     run: &LiveRun,
-    mut plan: Plan,
+    mut plan: RunPlan,
     beginner: &Beginner,
 ) -> RunResult {
     let history = plan.history.take();
     let mut conversation = service.messages.borrow_mut().take(&state.id, history);
     let text = std::mem::take(&mut plan.text);
     let end = match prepare(service, state, run, &mut plan, beginner).await {
-        Ok(Some(Prepared { agent, notices })) => {
+        Ok(Some(OpenedRun { agent, notices })) => {
             let order = Order {
                 conversation: state.id.clone(),
                 message: run.message.clone(),
@@ -250,7 +250,7 @@ async fn work(
 }
 
 /// An agent whose session is open, and notices for the beginning of its run.
-struct Prepared {
+struct OpenedRun {
     agent: Agent,
     notices: Vec<(Notice, String)>,
 }
@@ -260,9 +260,9 @@ async fn prepare(
     service: &Service,
     state: &ConversationState,
     run: &LiveRun,
-    plan: &mut Plan,
+    plan: &mut RunPlan,
     beginner: &Beginner,
-) -> Result<Option<Prepared>, ProviderError> {
+) -> Result<Option<OpenedRun>, ProviderError> {
     let provider = plan.provider.clone()?;
     let (_, backend) = service
         .backends
@@ -304,7 +304,7 @@ async fn prepare(
         .with_hooks(open.hooks.clone())
         .with_record(service.record.clone());
     state.put_session(open);
-    Ok(Some(Prepared { agent, notices }))
+    Ok(Some(OpenedRun { agent, notices }))
 }
 
 /// The session of the conversation: the existing one if it matches the request, otherwise a new one, and why servers are missing in it.
@@ -420,7 +420,7 @@ async fn not_begun(
     service: &Service,
     state: &ConversationState,
     run: &LiveRun,
-    plan: &Plan,
+    plan: &RunPlan,
     error: Option<ProviderError>,
 ) -> End {
     let model = plan.model.clone().unwrap_or_default();

@@ -5,7 +5,7 @@ use crate::bodies::{
     KeyState, RunRequest, Settings,
 };
 use crate::incoming::{Approve, Cancel, Register, Resume, Send, SetTrust, ToolReply, Unregister};
-use crate::packet::Answer;
+use crate::packet::ServerMessage;
 use crate::response::ErrorReply;
 use crate::runs::{RunResult, RunStatus};
 use orchestrator_agent::event::Body;
@@ -190,7 +190,7 @@ pub fn async_api() -> Value {
         messages.insert(name.to_owned(), message(name, payload));
     }
     let mut sent = Vec::new();
-    for schema in [of::<Body>(&mut schemas), of::<Answer>(&mut schemas)] {
+    for schema in [of::<Body>(&mut schemas), of::<ServerMessage>(&mut schemas)] {
         for (name, payload) in variants(&schema, schemas.definitions()) {
             messages.insert(name.clone(), message(&name, payload));
             sent.push(name);

@@ -52,7 +52,7 @@ pub enum Listening {
 }
 
 /// What the tasks of all connections share.
-struct Shared {
+struct ServerShared {
     service: Rc<Service>,
     guard: Guard,
     rates: Rates,
@@ -72,7 +72,7 @@ pub async fn serve(
     listening: Vec<Listening>,
     clients: Clients,
 ) -> io::Result<Infallible> {
-    let shared = Rc::new(Shared {
+    let shared = Rc::new(ServerShared {
         service: service.clone(),
         guard,
         rates: Rates::new(rate),
@@ -105,7 +105,7 @@ pub async fn serve(
     }
 }
 
-async fn accept_tcp(listener: TcpListener, shared: Rc<Shared>) {
+async fn accept_tcp(listener: TcpListener, shared: Rc<ServerShared>) {
     loop {
         let permit = shared.connections.clone().acquire_owned().await;
         match (listener.accept().await, permit) {
@@ -126,7 +126,7 @@ async fn accept_tcp(listener: TcpListener, shared: Rc<Shared>) {
     }
 }
 
-async fn accept_unix(listener: UnixListener, shared: Rc<Shared>) {
+async fn accept_unix(listener: UnixListener, shared: Rc<ServerShared>) {
     loop {
         let permit = shared.connections.clone().acquire_owned().await;
         match (listener.accept().await, permit) {
@@ -146,7 +146,7 @@ async fn connection(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     arrival: Arrival,
     peer: Option<IpAddr>,
-    shared: Rc<Shared>,
+    shared: Rc<ServerShared>,
 ) {
     let number = shared.arrived.get() + 1;
     shared.arrived.set(number);
@@ -175,7 +175,7 @@ async fn connection(
 async fn reported(
     request: Request<Incoming>,
     from: Connection,
-    shared: &Shared,
+    shared: &ServerShared,
 ) -> Response<Reply> {
     let begun = Instant::now();
     let path = request.uri().path();
@@ -199,7 +199,7 @@ async fn checked(
     request: Request<Incoming>,
     asset: Option<&'static Asset>,
     from: Connection,
-    shared: &Shared,
+    shared: &ServerShared,
 ) -> Response<Reply> {
     let (head, body) = request.into_parts();
     if head_bytes(&head) > HEAD_BYTES {

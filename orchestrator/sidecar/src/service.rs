@@ -7,7 +7,7 @@ use crate::conversation::{ConversationState, LiveRun, OpenSession};
 use crate::incoming::{Approve, Cancel, RequestError, Resume, SetTrust, brief, is_id};
 use crate::opener::Opener;
 use crate::outbox::Outbox;
-use crate::packet::{Answer, Packet};
+use crate::packet::{Packet, ServerMessage};
 use crate::runs::Runs;
 use crate::token::new_id;
 use broker_protocol::Trust;
@@ -317,7 +317,7 @@ impl Service {
     pub fn resume(&self, resume: &Resume, outbox: &Outbox) -> Result<(), RequestError> {
         let state = self.known(&resume.conversation_id)?;
         state.resume(outbox, resume.after, |missed| {
-            let answer = Answer::Resumed {
+            let answer = ServerMessage::Resumed {
                 conversation_id: state.id.to_string(),
                 running: state.is_running(),
                 message_id: state.last_run().map(|run| run.to_string()),

@@ -77,15 +77,15 @@ impl From<NoTest> for Failed {
 
 /// What a request to one host showed.
 #[derive(Debug, PartialEq, Eq)]
-enum Outcome {
+enum HostOutcome {
     Answered(u16),
     Untried,
-    Failed(Step),
+    Failed(FailedStep),
 }
 
 /// The step at which a request failed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-enum Step {
+enum FailedStep {
     #[error("source: {0}")]
     Source(String),
     #[error("connection: {0}")]
@@ -98,7 +98,7 @@ enum Step {
     Client(String),
 }
 
-impl Step {
+impl FailedStep {
     fn name(&self) -> &'static str {
         match self {
             Self::Source(_) => "source",
@@ -158,7 +158,7 @@ impl FrontEnd for Test {
                 try_each(prepared, credential.clone())?
             }
             Err(why) => {
-                let failed = || Outcome::Failed(Step::Source(why.to_string()));
+                let failed = || HostOutcome::Failed(FailedStep::Source(why.to_string()));
                 credential.hosts.iter().map(|_| failed()).collect()
             }
         };
@@ -176,7 +176,7 @@ impl FrontEnd for Test {
             let text: String = std::iter::once(head).chain(lines).collect();
             print::result(print::shown(&text).as_bytes())?;
         }
-        let is_failed = |outcome: &Outcome| matches!(outcome, Outcome::Failed(_));
+        let is_failed = |outcome: &HostOutcome| matches!(outcome, HostOutcome::Failed(_));
         match outcomes.iter().any(is_failed) {
             true => Ok(exit::FAILED),
             false => Ok(exit::OK),
@@ -228,7 +228,7 @@ impl Subscriber for Refused {
 }
 
 /// Makes the requests, one after the other, in one session.
-fn try_each(prepared: Prepared, credential: Credential) -> Result<Vec<Outcome>, Failed> {
+fn try_each(prepared: Prepared, credential: Credential) -> Result<Vec<HostOutcome>, Failed> {
     let options = prepared.options();
     let policy = options.policy()?;
     let open = Open {
@@ -249,7 +249,7 @@ fn try_each(prepared: Prepared, credential: Credential) -> Result<Vec<Outcome>, 
         let mut outcomes = Vec::new();
         for host in &credential.hosts {
             let outcome = match script(&credential, host) {
-                None => Outcome::Untried,
+                None => HostOutcome::Untried,
                 Some(script) => {
                     refused.0.take();
                     let result = call(&session, script).await?;
@@ -319,41 +319,41 @@ fn script(credential: &Credential, host: &str) -> Option<String> {
 }
 
 /// What a request's command printed, in the light of what the gateway reported.
-fn outcome(result: &CallResult, refused: Option<String>) -> Outcome {
+fn outcome(result: &CallResult, refused: Option<String>) -> HostOutcome {
     if let Some(error) = result.error.as_ref().filter(|_| result.ended.is_none()) {
-        return Outcome::Failed(Step::Client(error.message.clone()));
+        return HostOutcome::Failed(FailedStep::Client(error.message.clone()));
     }
     let text = String::from_utf8_lossy(&result.text);
     read(&text, refused)
 }
 
-fn read(text: &str, refused: Option<String>) -> Outcome {
+fn read(text: &str, refused: Option<String>) -> HostOutcome {
     let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
     let rest: String = rest.trim().chars().take(ANSWER_MAX).collect();
     let numbers = first.split_once(' ');
     let numbers = numbers
         .and_then(|(code, status)| Some((code.parse::<u8>().ok()?, status.parse::<u16>().ok()?)));
     let step = match (first, numbers) {
-        ("absent", _) => {
-            Step::Source("the session has no placeholder; `lazaret run -v` prints why".to_owned())
-        }
-        ("no curl", _) => Step::Client("there is no curl in the cell".to_owned()),
-        (_, None) => Step::Client(format!("it printed nothing that can be read: {first}")),
+        ("absent", _) => FailedStep::Source(
+            "the session has no placeholder; `lazaret run -v` prints why".to_owned(),
+        ),
+        ("no curl", _) => FailedStep::Client("there is no curl in the cell".to_owned()),
+        (_, None) => FailedStep::Client(format!("it printed nothing that can be read: {first}")),
         (_, Some((0, status))) if rest.starts_with(OURS) => {
             let why = rest[OURS.len()..].to_owned();
             match status {
-                502 => Step::Source(why),
-                _ => Step::Gateway(why),
+                502 => FailedStep::Source(why),
+                _ => FailedStep::Gateway(why),
             }
         }
-        (_, Some((0, status @ (401 | 403 | 407)))) => Step::Host(status),
-        (_, Some((0, status))) => return Outcome::Answered(status),
-        (_, Some(_)) => Step::Connection(refused.unwrap_or(rest)),
+        (_, Some((0, status @ (401 | 403 | 407)))) => FailedStep::Host(status),
+        (_, Some((0, status))) => return HostOutcome::Answered(status),
+        (_, Some(_)) => FailedStep::Connection(refused.unwrap_or(rest)),
     };
-    Outcome::Failed(step)
+    HostOutcome::Failed(step)
 }
 
-impl Outcome {
+impl HostOutcome {
     fn text(&self) -> String {
         match self {
             Self::Answered(status) => format!("answered {status}"),
@@ -368,7 +368,9 @@ impl Outcome {
         let (status, step) = match self {
             Self::Answered(status) => (Some(*status), None),
             Self::Untried => (None, None),
-            Self::Failed(Step::Host(status)) => (Some(*status), Some(Step::Host(*status))),
+            Self::Failed(FailedStep::Host(status)) => {
+                (Some(*status), Some(FailedStep::Host(*status)))
+            }
             Self::Failed(step) => (None, Some(step.clone())),
         };
         json!({
@@ -376,9 +378,9 @@ impl Outcome {
             "tried": *self != Self::Untried,
             "ok": step.is_none(),
             "status": status,
-            "step": step.as_ref().map(Step::name),
+            "step": step.as_ref().map(FailedStep::name),
             "why": step.as_ref().map(ToString::to_string),
-            "advice": step.as_ref().map(Step::advice),
+            "advice": step.as_ref().map(FailedStep::advice),
         })
     }
 }
@@ -391,11 +393,11 @@ mod tests {
     fn each_step_that_fails_is_told_from_an_answer() {
         let refused = || Some("the proxy answered 403".to_owned());
         let failed = |text: &str| match read(text, refused()) {
-            Outcome::Failed(step) => step.name(),
-            Outcome::Answered(_) | Outcome::Untried => "none",
+            HostOutcome::Failed(step) => step.name(),
+            HostOutcome::Answered(_) | HostOutcome::Untried => "none",
         };
-        assert_eq!(read("0 200\n{}", None), Outcome::Answered(200));
-        assert_eq!(read("0 404\n", refused()), Outcome::Answered(404));
+        assert_eq!(read("0 200\n{}", None), HostOutcome::Answered(200));
+        assert_eq!(read("0 404\n", refused()), HostOutcome::Answered(404));
         for (text, step) in [
             ("absent\n", "source"),
             ("no curl\n", "client"),
@@ -410,7 +412,7 @@ mod tests {
         ] {
             assert_eq!(failed(text), step, "{text:?}");
         }
-        let Outcome::Failed(step) = read("56 000\ncurl: (56)", refused()) else {
+        let HostOutcome::Failed(step) = read("56 000\ncurl: (56)", refused()) else {
             panic!("it failed");
         };
         assert_eq!(step.to_string(), "connection: the proxy answered 403");

@@ -30,7 +30,7 @@ pub struct Judge {
 }
 
 /// The policy of a session, with two levels of trust.
-struct Policies {
+struct SessionPolicies {
     /// With the requested trust.
     policy: EffectivePolicy,
     /// With the highest trust that the policy allows: what needs approval here needs it in the cell too.
@@ -97,7 +97,7 @@ impl Judge {
             };
         }
         let choice = self.options.choose(Some(&project.root));
-        let Policies { policy, floor } = match self.policies(&choice) {
+        let SessionPolicies { policy, floor } = match self.policies(&choice) {
             Ok(policies) => policies,
             Err(failed) => {
                 return Decision::Deny {
@@ -151,7 +151,7 @@ impl Judge {
     }
 
     /// The policies that decide in a project with this profile.
-    fn policies(&self, choice: &Choice) -> Result<Policies, Failed> {
+    fn policies(&self, choice: &Choice) -> Result<SessionPolicies, Failed> {
         let policy = self
             .options
             .files()
@@ -165,7 +165,7 @@ impl Judge {
                 .map_err(Failed::from)
         };
         let trust = self.options.trust().unwrap_or(Trust::Autonomous);
-        Ok(Policies {
+        Ok(SessionPolicies {
             policy: narrowed(trust)?,
             floor: narrowed(Trust::Autonomous)?,
         })

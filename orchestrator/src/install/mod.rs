@@ -205,7 +205,7 @@ impl FrontEnd for Uninstall {
 }
 
 /// A client in the list.
-struct Line {
+struct ClientLine {
     client: &'static Client,
     state: String,
     recipe: Recipe,
@@ -213,7 +213,7 @@ struct Line {
     findings: Vec<Finding>,
 }
 
-impl Line {
+impl ClientLine {
     fn of(client: &'static Client, prepared: &Prepared) -> Result<Option<Self>, Failed> {
         let record = read_record(client)?;
         if record.is_none() && !plan::is_here(client) {
@@ -291,17 +291,19 @@ impl FrontEnd for Status {
 
     fn main(self, launch: Launch) -> Result<u8, Failed> {
         let prepared = launch.prepare::<Self>(Options::of(&self.project))?;
-        let lines = CLIENTS.iter().map(|client| Line::of(client, &prepared));
-        let lines: Vec<Line> = lines
+        let lines = CLIENTS
+            .iter()
+            .map(|client| ClientLine::of(client, &prepared));
+        let lines: Vec<ClientLine> = lines
             .filter_map(Result::transpose)
             .collect::<Result<_, _>>()?;
         if self.json {
-            print::json(&lines.iter().map(Line::json).collect::<Vec<Value>>())?;
+            print::json(&lines.iter().map(ClientLine::json).collect::<Vec<Value>>())?;
         } else if lines.is_empty() {
             print::result(b"no client that is known was found\n")?;
         } else {
             print::result(
-                for_terminal(&lines.iter().map(Line::text).collect::<String>()).as_bytes(),
+                for_terminal(&lines.iter().map(ClientLine::text).collect::<String>()).as_bytes(),
             )?;
         }
         Ok(exit::OK)

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
 /// A checked file: notes about it, or why it is invalid.
-struct Checked {
+struct CheckedFile {
     file: String,
     notes: Result<Vec<String>, Failed>,
 }
@@ -21,20 +21,25 @@ struct Checked {
 /// Checks `files`, or the files in use, and prints their problems.
 pub fn check(prepared: &Prepared, files: &[PathBuf], json: bool) -> Result<u8, Failed> {
     let host = policy_files::host();
-    let checked: Vec<Checked> = match files {
+    let checked: Vec<CheckedFile> = match files {
         [] => vec![check_in_use(prepared, &host)?],
         files => files
             .iter()
-            .map(|file| Checked {
+            .map(|file| CheckedFile {
                 file: file.display().to_string(),
                 notes: check_file(prepared.files(), file, &host),
             })
             .collect(),
     };
     if json {
-        print::json(&checked.iter().map(Checked::to_json).collect::<Vec<Value>>())?;
+        print::json(
+            &checked
+                .iter()
+                .map(CheckedFile::to_json)
+                .collect::<Vec<Value>>(),
+        )?;
     } else {
-        let page: String = checked.iter().map(Checked::text).collect();
+        let page: String = checked.iter().map(CheckedFile::text).collect();
         print::result(print::shown(&page).as_bytes())?;
     }
     Ok(if checked.iter().any(|one| one.notes.is_err()) {
@@ -44,7 +49,7 @@ pub fn check(prepared: &Prepared, files: &[PathBuf], json: bool) -> Result<u8, F
     })
 }
 
-impl Checked {
+impl CheckedFile {
     fn to_json(&self) -> Value {
         let error = self.notes.as_ref().err().map(|failed| &failed.message);
         json!({ "file": self.file, "ok": error.is_none(), "notes": self.notes.as_ref().ok(), "error": error })
@@ -62,7 +67,7 @@ impl Checked {
     }
 }
 
-fn check_in_use(prepared: &Prepared, host: &Host) -> Result<Checked, Failed> {
+fn check_in_use(prepared: &Prepared, host: &Host) -> Result<CheckedFile, Failed> {
     let options = prepared.options();
     let sources = policy_files::sources(prepared.files(), host).map_err(Failed::from)?;
     let names = sources
@@ -77,7 +82,7 @@ fn check_in_use(prepared: &Prepared, host: &Host) -> Result<Checked, Failed> {
     };
     let notes = check_sources(sources, host).and_then(|notes| options.scope().map(|_| notes));
     let notes = notes.map(|notes| [options.files().notes(), notes].concat());
-    Ok(Checked { file, notes })
+    Ok(CheckedFile { file, notes })
 }
 
 /// Checks one file: as a scope, or as the user's policy together with the administrator's.

@@ -133,7 +133,7 @@ impl FrontEnd for Session {
             ..Needs::default()
         });
         let log = confined.log();
-        let reason = |served: &Result<End, Failed>| match served {
+        let reason = |served: &Result<SessionEnd, Failed>| match served {
             Ok(end) => end.reason(),
             Err(_) => "no session could be opened",
         };
@@ -160,12 +160,12 @@ impl FrontEnd for Session {
             telemetry.end().await;
             served
         });
-        served.map(End::code)
+        served.map(SessionEnd::code)
     }
 }
 
 /// Why a session has ended.
-enum End {
+enum SessionEnd {
     Input,
     Violations,
     Unread,
@@ -176,60 +176,60 @@ enum End {
     Parent,
 }
 
-impl End {
+impl SessionEnd {
     fn reason(&self) -> &'static str {
         match self {
-            End::Input => "the input ended",
-            End::Violations => "there were too many violations",
-            End::Unread => "nobody reads the output",
-            End::Unwritten => "the output cannot be written",
-            End::Signal(_) => "a signal ended it",
-            End::Parent => "the process that started it has ended",
+            SessionEnd::Input => "the input ended",
+            SessionEnd::Violations => "there were too many violations",
+            SessionEnd::Unread => "nobody reads the output",
+            SessionEnd::Unwritten => "the output cannot be written",
+            SessionEnd::Signal(_) => "a signal ended it",
+            SessionEnd::Parent => "the process that started it has ended",
         }
     }
 
     fn code(self) -> u8 {
         match self {
-            End::Input => exit::OK,
-            End::Violations => exit::VIOLATION,
-            End::Unread => exit::SIGNAL + nix::libc::SIGPIPE as u8,
-            End::Unwritten => exit::LAZARET,
-            End::Signal(number) => exit::SIGNAL + number,
+            SessionEnd::Input => exit::OK,
+            SessionEnd::Violations => exit::VIOLATION,
+            SessionEnd::Unread => exit::SIGNAL + nix::libc::SIGPIPE as u8,
+            SessionEnd::Unwritten => exit::LAZARET,
+            SessionEnd::Signal(number) => exit::SIGNAL + number,
             // The same exit code as after a hangup of the terminal.
-            End::Parent => exit::SIGNAL + nix::libc::SIGHUP as u8,
+            SessionEnd::Parent => exit::SIGNAL + nix::libc::SIGHUP as u8,
         }
     }
 
     /// Whether this end cancels pending calls.
     fn cancels(&self) -> bool {
-        matches!(self, End::Signal(_) | End::Parent)
+        matches!(self, SessionEnd::Signal(_) | SessionEnd::Parent)
     }
 
     /// Waits until the output can no longer be written.
     async fn of_output(writer: &Writer) -> Self {
         let error = writer.closed().await;
         if error.kind() == io::ErrorKind::BrokenPipe {
-            return End::Unread;
+            return SessionEnd::Unread;
         }
         print::problem(&format!("cannot write the output: {error}"));
-        End::Unwritten
+        SessionEnd::Unwritten
     }
 
     /// Waits until a signal or the end of the parent ends the session.
     async fn from_outside(signals: &mut Signals, parent: &Parent) -> Self {
         tokio::select! {
-            number = signals.next() => End::Signal(number as u8),
-            () = parent.ended() => End::Parent,
+            number = signals.next() => SessionEnd::Signal(number as u8),
+            () = parent.ended() => SessionEnd::Parent,
         }
     }
 }
 
-async fn serve(calls: Rc<Calls>, parent: &Parent, log: &Rc<RunLog>) -> Result<End, Failed> {
+async fn serve(calls: Rc<Calls>, parent: &Parent, log: &Rc<RunLog>) -> Result<SessionEnd, Failed> {
     let mut lines = Lines::new(Input::stdin().map_err(unusable)?);
     let mut signals = Signals::listen(&[nix::libc::SIGTERM, nix::libc::SIGINT, nix::libc::SIGHUP])?;
     let opened = tokio::select! {
         opened = calls.open() => opened,
-        end = End::from_outside(&mut signals, parent) => return Ok(end),
+        end = SessionEnd::from_outside(&mut signals, parent) => return Ok(end),
     };
     if let Err(failed) = opened {
         return fault(calls.writer(), failed).await;
@@ -239,9 +239,9 @@ async fn serve(calls: Rc<Calls>, parent: &Parent, log: &Rc<RunLog>) -> Result<En
     // A task of its own: a line wakes it alone, and not also what waits for signals here.
     let mut reading = tokio::task::spawn_local(async move { line_loop.run(&mut lines).await });
     let end = tokio::select! {
-        _ = &mut reading => if calls.are_over() { End::Violations } else { End::Input },
-        end = End::of_output(calls.writer()) => end,
-        end = End::from_outside(&mut signals, parent) => end,
+        _ = &mut reading => if calls.are_over() { SessionEnd::Violations } else { SessionEnd::Input },
+        end = SessionEnd::of_output(calls.writer()) => end,
+        end = SessionEnd::from_outside(&mut signals, parent) => end,
     };
     reading.abort();
     if end.cancels() {
@@ -253,7 +253,7 @@ async fn serve(calls: Rc<Calls>, parent: &Parent, log: &Rc<RunLog>) -> Result<En
 }
 
 /// Reports that no session could be opened.
-async fn fault(writer: &Writer, failed: Failed) -> Result<End, Failed> {
+async fn fault(writer: &Writer, failed: Failed) -> Result<SessionEnd, Failed> {
     match writer
         .line(&EventLine::Fault {
             error: ErrorBody::from(&failed),
@@ -261,6 +261,6 @@ async fn fault(writer: &Writer, failed: Failed) -> Result<End, Failed> {
         .await
     {
         Ok(()) => Err(failed),
-        Err(Closed) => Ok(End::of_output(writer).await),
+        Err(Closed) => Ok(SessionEnd::of_output(writer).await),
     }
 }

@@ -69,7 +69,7 @@ pub(crate) fn open(
     url: Url,
 ) -> Result<(Export, OpenTelemetryLayer<Registry, SdkTracer>), TelemetryError> {
     let failed = |error: &dyn std::fmt::Display| TelemetryError::Export(error.to_string());
-    let client = Client::new(&url)?;
+    let client = ExportClient::new(&url)?;
     let mut exporter = SpanExporter::builder()
         .with_http()
         .with_http_client(client)
@@ -229,9 +229,9 @@ fn clean_attributes(attributes: &mut [KeyValue]) {
 
 /// The HTTP client for all requests: no redirects, since headers may contain a key, and no proxies from the environment.
 #[derive(Debug)]
-struct Client(reqwest::Client);
+struct ExportClient(reqwest::ExportClient);
 
-impl Client {
+impl ExportClient {
     fn new(url: &Url) -> Result<Self, TelemetryError> {
         let builder = Tls::default()
             .client(url.scheme() == "http")
@@ -245,7 +245,7 @@ impl Client {
 }
 
 #[async_trait]
-impl HttpClient for Client {
+impl HttpClient for ExportClient {
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
         let mut response = self.0.execute(request.try_into()?).await?;
         let mut bytes = Vec::new();

@@ -23,11 +23,11 @@ const STANDARD_ERROR: &str = "-";
 const PIECE: usize = 64 << 10;
 
 pub(crate) struct LogFile {
-    state: Mutex<State>,
+    state: Mutex<LogState>,
     complain: fn(&str),
 }
 
-struct State {
+struct LogState {
     sink: Sink,
     /// Lines dropped since the last one that was written.
     dropped: u64,
@@ -54,7 +54,7 @@ impl LogFile {
             false => Sink::Files(Files::open(path, BYTES_MAX)?),
         };
         Ok(Self {
-            state: Mutex::new(State {
+            state: Mutex::new(LogState {
                 sink,
                 dropped: 0,
                 has_complained: false,

@@ -5,7 +5,7 @@
 
 use crate::chat_command::{complete, next_text};
 use crate::chat_screen::Screen;
-use crate::line_editor::editor::{LineEditor, Step};
+use crate::line_editor::editor::{EditStep, LineEditor};
 use crate::line_editor::history::History;
 use crate::line_editor::keys::{Key, KeyDecoder};
 use crate::line_editor::layout::{Drawing, Prefix};
@@ -153,19 +153,19 @@ impl Editing {
         loop {
             while let Some(key) = self.waiting.pop_front() {
                 match self.editor.press(key) {
-                    Step::Draw => {}
-                    Step::Done(text) => {
+                    EditStep::Draw => {}
+                    EditStep::Done(text) => {
                         let rows = LineEditor::drawn_text(&text, size());
                         self.end_drawing(screen, drawn, rows).await?;
                         return Ok(Some(text));
                     }
-                    Step::End => return self.end(screen, drawn).await,
-                    Step::ClearScreen => {
+                    EditStep::End => return self.end(screen, drawn).await,
+                    EditStep::ClearScreen => {
                         screen.draw_input("\x1b[2J\x1b[H").await?;
                         drawn = None;
                     }
-                    Step::Suspend if !self.job.can_suspend(true) => {}
-                    Step::Suspend => {
+                    EditStep::Suspend if !self.job.can_suspend(true) => {}
+                    EditStep::Suspend => {
                         self.end_drawing(screen, drawn.take(), self.editor.draw(size()))
                             .await?;
                         self.job.suspend(Some(&self.raw))?;

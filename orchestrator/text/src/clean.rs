@@ -16,7 +16,7 @@ const STYLES: [char; 2] = ['\u{fe0e}', '\u{fe0f}'];
 /// Cleans one stream piece by piece. A piece may not end within a character.
 #[derive(Debug, Default)]
 pub struct Cleaner {
-    state: State,
+    state: SequenceState,
     /// The last character that was kept.
     previous: Option<char>,
     /// Whether a carriage return waits for its next character.
@@ -40,7 +40,7 @@ enum Returns {
 
 /// The parser's state within a sequence, according to ECMA-48.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum State {
+enum SequenceState {
     #[default]
     Text,
     /// After an escape character, and any intermediate ones.
@@ -73,14 +73,14 @@ impl Cleaner {
     /// `bytes` without unsafe characters and sequences.
     pub fn clean<'a>(&mut self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
         let plain = |byte: &u8| matches!(byte, b'\n' | b'\t' | b' '..=b'~');
-        if self.state == State::Text && !self.returned && bytes.iter().all(plain) {
+        if self.state == SequenceState::Text && !self.returned && bytes.iter().all(plain) {
             self.previous = bytes.last().map(|byte| char::from(*byte)).or(self.previous);
             return Cow::Borrowed(bytes);
         }
         let mut out = Vec::with_capacity(bytes.len());
         for chunk in bytes.utf8_chunks() {
             chunk.valid().chars().for_each(|c| self.push(c, &mut out));
-            if self.state == State::Text {
+            if self.state == SequenceState::Text {
                 out.extend_from_slice(chunk.invalid());
             }
         }
@@ -96,31 +96,45 @@ impl Cleaner {
         self.state = match (self.state, c) {
             (_, '\n' | '\t' | '\r') => {
                 self.text(c, out);
-                State::Text
+                SequenceState::Text
             }
             // Cancel and substitute end any sequence.
-            (_, '\u{18}' | '\u{1a}') => self.drop_one(State::Text),
-            (State::String | State::StringEscape, ESCAPE) => State::StringEscape,
-            (State::StringEscape, '\\') | (State::String, '\u{7}' | '\u{9c}') => State::Text,
-            (State::String, _) => State::String,
-            (_, ESCAPE) => self.drop_one(State::Escape),
-            (_, '\u{9b}') => self.drop_one(State::Control),
-            (_, '\u{90}' | '\u{98}' | '\u{9d}'..='\u{9f}') => self.drop_one(State::String),
-            (State::Escape | State::StringEscape, '[') => State::Control,
-            (State::Escape | State::StringEscape, 'P' | 'X' | ']' | '^' | '_') => State::String,
-            (State::Escape | State::StringEscape, ' '..='/') => State::Escape,
-            (State::Escape | State::StringEscape, '0'..='~') => State::Text,
-            (State::Control, ' '..='?') => State::Control,
-            (State::Control, '@'..='~') => State::Text,
+            (_, '\u{18}' | '\u{1a}') => self.drop_one(SequenceState::Text),
+            (SequenceState::String | SequenceState::StringEscape, ESCAPE) => {
+                SequenceState::StringEscape
+            }
+            (SequenceState::StringEscape, '\\') | (SequenceState::String, '\u{7}' | '\u{9c}') => {
+                SequenceState::Text
+            }
+            (SequenceState::String, _) => SequenceState::String,
+            (_, ESCAPE) => self.drop_one(SequenceState::Escape),
+            (_, '\u{9b}') => self.drop_one(SequenceState::Control),
+            (_, '\u{90}' | '\u{98}' | '\u{9d}'..='\u{9f}') => self.drop_one(SequenceState::String),
+            (SequenceState::Escape | SequenceState::StringEscape, '[') => SequenceState::Control,
+            (SequenceState::Escape | SequenceState::StringEscape, 'P' | 'X' | ']' | '^' | '_') => {
+                SequenceState::String
+            }
+            (SequenceState::Escape | SequenceState::StringEscape, ' '..='/') => {
+                SequenceState::Escape
+            }
+            (SequenceState::Escape | SequenceState::StringEscape, '0'..='~') => SequenceState::Text,
+            (SequenceState::Control, ' '..='?') => SequenceState::Control,
+            (SequenceState::Control, '@'..='~') => SequenceState::Text,
             // A character that cannot be part of a sequence ends it and counts as text.
-            (State::Text | State::Escape | State::StringEscape | State::Control, _) => {
+            (
+                SequenceState::Text
+                | SequenceState::Escape
+                | SequenceState::StringEscape
+                | SequenceState::Control,
+                _,
+            ) => {
                 self.text(c, out);
-                State::Text
+                SequenceState::Text
             }
         };
     }
 
-    fn drop_one(&mut self, next: State) -> State {
+    fn drop_one(&mut self, next: SequenceState) -> SequenceState {
         self.stripped += 1;
         next
     }

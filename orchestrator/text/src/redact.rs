@@ -40,7 +40,7 @@ const WITHHELD: &str = "[withheld]";
 pub struct Redactor {
     /// All secrets so far: one search looks for all of them.
     secrets: Mutex<Vec<Secret>>,
-    search: RwLock<Option<Arc<Search>>>,
+    search: RwLock<Option<Arc<SecretSearch>>>,
     /// Whether all text is withheld.
     withholds: bool,
 }
@@ -76,7 +76,7 @@ pub enum Piece<'a> {
     },
 }
 
-struct Search {
+struct SecretSearch {
     automaton: AhoCorasick,
     /// The secret's name for each pattern, by pattern number.
     names: Vec<String>,
@@ -87,7 +87,7 @@ struct Search {
     begins: [bool; 256],
     longest: usize,
     /// The same for texts that may begin or end within a secret; `None` if no secret has several lines.
-    lines: Option<Box<Search>>,
+    lines: Option<Box<SecretSearch>>,
 }
 
 /// The lines of a multi-line secret, each as a secret of its own.
@@ -195,7 +195,7 @@ impl Redactor {
     /// # Errors
     /// If it is impossible to search for all of them.
     pub fn new(secrets: Vec<Secret>) -> Result<Self, RedactorError> {
-        let search = Search::with_lines(&secrets)?.map(Arc::new);
+        let search = SecretSearch::with_lines(&secrets)?.map(Arc::new);
         Ok(Self {
             secrets: Mutex::new(secrets),
             search: RwLock::new(search),
@@ -225,13 +225,13 @@ impl Redactor {
         }
         let mut all = secrets.clone();
         all.push(secret);
-        let search = Search::with_lines(&all)?.map(Arc::new);
+        let search = SecretSearch::with_lines(&all)?.map(Arc::new);
         *self.search.write().unwrap_or_else(PoisonError::into_inner) = search;
         *secrets = all;
         Ok(())
     }
 
-    fn search(&self) -> Option<Arc<Search>> {
+    fn search(&self) -> Option<Arc<SecretSearch>> {
         self.search
             .read()
             .unwrap_or_else(PoisonError::into_inner)
@@ -325,7 +325,7 @@ struct Cleared {
     found: u64,
 }
 
-impl Search {
+impl SecretSearch {
     /// Searches for `secrets`, and for their lines in texts that may begin or end within one; `None` without secrets.
     fn with_lines(secrets: &[Secret]) -> Result<Option<Self>, RedactorError> {
         let mut search = Self::new(secrets)?;

@@ -119,7 +119,7 @@ impl Sanitizer {
 
     /// A stream of output, however it is split.
     pub fn stream(self, characters: Unsafe) -> SanitizedStream {
-        let kept = (characters == Unsafe::Keep).then(Kept::default);
+        let kept = (characters == Unsafe::Keep).then(HeldText::default);
         SanitizedStream {
             is_idle: self.0.is_idle(),
             before: self.0.stream(),
@@ -142,12 +142,12 @@ pub struct SanitizedStream {
     /// Turns returns into line breaks, once no secret has one in it.
     returns: Cleaner,
     /// The state if unsafe characters are kept.
-    kept: Option<Kept>,
+    kept: Option<HeldText>,
 }
 
 /// Text with its unsafe characters, held until it is clear that it contains no secret without them.
 #[derive(Default)]
-struct Kept {
+struct HeldText {
     pieces: VecDeque<Piece>,
     /// Number of clean bytes in all pieces.
     clean_len: usize,
@@ -227,7 +227,7 @@ fn piece_end(bytes: &[u8]) -> usize {
         .unwrap_or(end)
 }
 
-impl Kept {
+impl HeldText {
     /// Adds a piece of which `clean` bytes are left without unsafe characters.
     fn wait(&mut self, exact: &[u8], clean: usize) {
         self.exact_len += exact.len();

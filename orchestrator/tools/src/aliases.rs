@@ -4,22 +4,22 @@
 use crate::input_error::FieldError;
 use serde_json::{Map, Value, json};
 
-type Fields = &'static [(&'static str, &'static [&'static str])];
+type FieldAliases = &'static [(&'static str, &'static [&'static str])];
 type Rewrite = fn(&mut Map<String, Value>) -> Result<(), FieldError>;
 
 /// Other agents' names for the fields of one tool.
-struct Names {
+struct ToolAliases {
     tool: &'static str,
-    fields: Fields,
+    fields: FieldAliases,
     /// Fields of other agents that have no effect here; the result reports them to a caller that sent one.
     without_effect: &'static [&'static str],
     /// A field that is a list of objects, with the field names of these objects.
-    items: Option<(&'static str, Fields)>,
+    items: Option<(&'static str, FieldAliases)>,
     /// Converts forms that differ in more than the name; the fields already have their canonical names.
     rewrite: Rewrite,
 }
 
-const NONE: Names = Names {
+const NONE: ToolAliases = ToolAliases {
     tool: "",
     fields: &[],
     without_effect: &[],
@@ -49,8 +49,8 @@ const LIMIT: (&str, &[&str]) = (
 const TIMEOUT: (&str, &[&str]) = ("timeout", &["timeout_s", "timeoutS"]);
 const LINES: [(&str, &[&str]); 2] = [("startLine", &["start_line"]), ("endLine", &["end_line"])];
 
-static NAMES: [Names; 21] = [
-    Names {
+static NAMES: [ToolAliases; 21] = [
+    ToolAliases {
         tool: "bash",
         fields: &[
             ("command", &["cmd"]),
@@ -71,7 +71,7 @@ static NAMES: [Names; 21] = [
         rewrite: no_time_limit,
         ..NONE
     },
-    Names {
+    ToolAliases {
         tool: "file_read",
         fields: &[
             FILE,
@@ -82,20 +82,20 @@ static NAMES: [Names; 21] = [
         rewrite: lines_from_to,
         ..NONE
     },
-    Names {
+    ToolAliases {
         tool: "file_write",
         fields: &[FILE, ("content", &["text"]), SHA256],
         rewrite: memory_dump,
         ..NONE
     },
-    Names {
+    ToolAliases {
         tool: "file_edit",
         fields: &[FILE, SHA256],
         items: Some(("edits", EDIT)),
         rewrite: flat_edit,
         ..NONE
     },
-    Names {
+    ToolAliases {
         tool: "file_list",
         fields: &[
             DIRECTORY,
@@ -107,13 +107,13 @@ static NAMES: [Names; 21] = [
         rewrite: recursive,
         ..NONE
     },
-    Names {
+    ToolAliases {
         tool: "glob",
         fields: &[DIRECTORY, HIDDEN, IGNORED, LIMIT],
         without_effect: &["case_sensitive", "respect_git_ignore"],
         ..NONE
     },
-    Names {
+    ToolAliases {
         tool: "grep",
         fields: &[
             ("path", &["directory", "dir", "file_path"]),
@@ -129,19 +129,19 @@ static NAMES: [Names; 21] = [
         rewrite: grep_options,
         ..NONE
     },
-    Names {
+    ToolAliases {
         tool: "background_log",
         fields: &[("bytes", &["tail"]), ("id", &["bash_id", "shell_id"])],
         rewrite: process_number,
         ..NONE
     },
-    Names {
+    ToolAliases {
         tool: "background_kill",
         fields: &[("id", &["bash_id", "shell_id"])],
         rewrite: process_number,
         ..NONE
     },
-    Names {
+    ToolAliases {
         tool: "batch",
         items: Some((
             "invocations",
@@ -153,18 +153,18 @@ static NAMES: [Names; 21] = [
         rewrite: many_files,
         ..NONE
     },
-    Names {
+    ToolAliases {
         tool: "todo_write",
         items: Some(("todos", TODO)),
         rewrite: numbered_entry,
         ..NONE
     },
-    Names {
+    ToolAliases {
         tool: "memory",
         rewrite: remember,
         ..NONE
     },
-    Names {
+    ToolAliases {
         tool: "goal_switch",
         fields: &[
             ("goal_id", &["goalId", "id"]),
@@ -175,7 +175,7 @@ static NAMES: [Names; 21] = [
         ],
         ..NONE
     },
-    Names {
+    ToolAliases {
         tool: "checkpoint",
         fields: &[
             ("files_modified", &["filesModified"]),
@@ -185,7 +185,7 @@ static NAMES: [Names; 21] = [
         rewrite: decision,
         ..NONE
     },
-    Names {
+    ToolAliases {
         tool: "read_reasoning",
         fields: &[
             ("trace_id", &["traceId"]),
@@ -194,12 +194,12 @@ static NAMES: [Names; 21] = [
         without_effect: &["goalId", "goal_id"],
         ..NONE
     },
-    Names {
+    ToolAliases {
         tool: "trigger_hot_swap",
         fields: &[("preserve_history", &["preserveHistory"])],
         ..NONE
     },
-    Names {
+    ToolAliases {
         tool: "view_image",
         fields: &[(
             "path",
@@ -208,7 +208,7 @@ static NAMES: [Names; 21] = [
         rewrite: no_prompt,
         ..NONE
     },
-    Names {
+    ToolAliases {
         tool: "web_search",
         fields: &[(
             "max_results",
@@ -216,25 +216,25 @@ static NAMES: [Names; 21] = [
         )],
         ..NONE
     },
-    Names {
+    ToolAliases {
         tool: "web_fetch",
         fields: &[("max_length", &["maxLength"]), TIMEOUT],
         without_effect: &["format", "prompt"],
         ..NONE
     },
-    Names {
+    ToolAliases {
         tool: "run_tests",
         fields: &[("path", &["directory", "cwd"]), TIMEOUT],
         ..NONE
     },
-    Names {
+    ToolAliases {
         tool: "finish_task",
         fields: &[("summary", &["executive_summary"])],
         ..NONE
     },
 ];
 
-const EDIT: Fields = &[
+const EDIT: FieldAliases = &[
     (
         "old",
         &["old_text", "old_string", "oldString", "old_str", "target"],
@@ -255,7 +255,7 @@ const EDIT: Fields = &[
 ];
 
 /// What an entry is called while it is in progress: Claude Code displays it, and nothing here does.
-const TODO: Fields = &[(NOWHERE, &["activeForm"])];
+const TODO: FieldAliases = &[(NOWHERE, &["activeForm"])];
 /// The name of a field that is dropped.
 const NOWHERE: &str = "";
 
@@ -324,7 +324,11 @@ pub fn translate(
     Ok(without_effect)
 }
 
-fn rename(fields: Fields, parent: &str, input: &mut Map<String, Value>) -> Result<(), FieldError> {
+fn rename(
+    fields: FieldAliases,
+    parent: &str,
+    input: &mut Map<String, Value>,
+) -> Result<(), FieldError> {
     for (name, aliases) in fields {
         for alias in *aliases {
             let Some(value) = input.remove(*alias) else {

@@ -30,7 +30,7 @@ pub fn schema_of<I: JsonSchema>() -> Value {
         .ensure_object()
         .entry("properties")
         .or_insert_with(|| Value::Object(Map::new()));
-    Plain.transform(&mut schema);
+    PlainSchema.transform(&mut schema);
     schema.to_value()
 }
 
@@ -45,9 +45,9 @@ pub fn explain_by(schema: Value, value: &Value) -> Option<FieldError> {
 }
 
 /// Removes what a model does not need: that an absent field may be `null`, number formats, line breaks in a description.
-struct Plain;
+struct PlainSchema;
 
-impl Transform for Plain {
+impl Transform for PlainSchema {
     fn transform(&mut self, schema: &mut schemars::Schema) {
         transform_subschemas(self, schema);
         schema.remove("format");

@@ -42,7 +42,7 @@ pub struct TooComplex;
 
 /// A part of the schema that is a schema itself.
 #[derive(Default)]
-struct Part<'v> {
+struct Subschema<'v> {
     /// Steps for the part alone.
     weight: u64,
     same: Vec<usize>,
@@ -52,9 +52,9 @@ struct Part<'v> {
     below: Vec<usize>,
 }
 
-struct Parts<'v> {
+struct Subschemas<'v> {
     root: &'v Value,
-    parts: Vec<Part<'v>>,
+    parts: Vec<Subschema<'v>>,
     /// The parts that definitions were compiled to.
     definitions: BTreeMap<&'v str, usize>,
     pattern_steps: u64,
@@ -63,13 +63,13 @@ struct Parts<'v> {
 }
 
 /// How often each part checks a value.
-type Counts = BTreeMap<usize, u64>;
+type CheckCounts = BTreeMap<usize, u64>;
 
 impl SchemaCost {
     /// Counts the steps of `schema`, all of whose references lead to its own `$defs`; a pattern counts as `pattern_steps`.
     pub fn new(schema: &Value, pattern_steps: u64) -> Result<Self, TooComplex> {
         let (parts, definitions) = (Vec::new(), BTreeMap::new());
-        let mut parts = Parts {
+        let mut parts = Subschemas {
             root: schema,
             parts,
             definitions,
@@ -77,7 +77,7 @@ impl SchemaCost {
             left: COUNTING_MAX,
         };
         let root = parts.add(schema);
-        let mut counts = Counts::new();
+        let mut counts = CheckCounts::new();
         parts.apply(root, 1, &mut counts)?;
         let mut by_depth = Vec::new();
         let mut most = parts.weight(&counts);
@@ -127,12 +127,12 @@ impl SchemaCost {
     }
 }
 
-impl<'v> Parts<'v> {
+impl<'v> Subschemas<'v> {
     fn add(&mut self, schema: &'v Value) -> usize {
         let at = self.parts.len();
-        self.parts.push(Part {
+        self.parts.push(Subschema {
             weight: 1,
-            ..Part::default()
+            ..Subschema::default()
         });
         if let Value::Object(fields) = schema {
             let part = self.part(fields);
@@ -141,10 +141,10 @@ impl<'v> Parts<'v> {
         at
     }
 
-    fn part(&mut self, fields: &'v Map<String, Value>) -> Part<'v> {
-        let mut part = Part {
+    fn part(&mut self, fields: &'v Map<String, Value>) -> Subschema<'v> {
+        let mut part = Subschema {
             weight: 1,
-            ..Part::default()
+            ..Subschema::default()
         };
         for (keyword, value) in fields {
             match (keyword.as_str(), value) {
@@ -204,9 +204,9 @@ impl<'v> Parts<'v> {
         let schema = self.root.get("$defs")?.get(name)?;
         // A definition may refer to itself, so its index is registered before its parts are known.
         let at = self.parts.len();
-        self.parts.push(Part {
+        self.parts.push(Subschema {
             weight: 1,
-            ..Part::default()
+            ..Subschema::default()
         });
         self.definitions.insert(name, at);
         if let Value::Object(fields) = schema {
@@ -217,7 +217,12 @@ impl<'v> Parts<'v> {
     }
 
     /// Counts a part and all parts that apply to the same value.
-    fn apply(&mut self, part: usize, times: u64, counts: &mut Counts) -> Result<(), TooComplex> {
+    fn apply(
+        &mut self,
+        part: usize,
+        times: u64,
+        counts: &mut CheckCounts,
+    ) -> Result<(), TooComplex> {
         self.left = self.left.checked_sub(1).ok_or(TooComplex)?;
         let count = counts.entry(part).or_default();
         *count = count.saturating_add(times);
@@ -228,17 +233,17 @@ impl<'v> Parts<'v> {
     }
 
     /// How often each part checks a child of a value with these counts, and the steps for one such value.
-    fn below(&mut self, counts: &Counts) -> Result<(Counts, u64), TooComplex> {
+    fn below(&mut self, counts: &CheckCounts) -> Result<(CheckCounts, u64), TooComplex> {
         let parts = counts.keys().map(|part| &self.parts[*part]);
         let names: BTreeSet<&'v str> = parts
             .flat_map(|part| part.by_name.keys().copied())
             .collect();
-        let (mut all, mut most) = (Counts::new(), 0);
+        let (mut all, mut most) = (CheckCounts::new(), 0);
         for name in names.into_iter().map(Some).chain([None]) {
-            let mut of_name = Counts::new();
+            let mut of_name = CheckCounts::new();
             for (part, times) in counts {
                 self.left = self.left.checked_sub(1).ok_or(TooComplex)?;
-                let Part {
+                let Subschema {
                     by_name,
                     additional,
                     below,
@@ -261,7 +266,7 @@ impl<'v> Parts<'v> {
         Ok((all, most))
     }
 
-    fn weight(&self, counts: &Counts) -> u64 {
+    fn weight(&self, counts: &CheckCounts) -> u64 {
         let steps = counts
             .iter()
             .map(|(part, times)| times.saturating_mul(self.parts[*part].weight));

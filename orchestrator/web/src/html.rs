@@ -43,12 +43,12 @@ pub fn read(
     let chosen = selector
         .map(|selector| selector.find(page, stop))
         .transpose()?;
-    let mut writer = Writer {
+    let mut writer = TextWriter {
         base: Some(base),
-        ..Writer::default()
+        ..TextWriter::default()
     };
     let mut visibility = Visibility::new(page);
-    let mut choice = chosen.as_ref().map(Choice::new);
+    let mut choice = chosen.as_ref().map(SelectedParts::new);
     let mut complete = chosen.as_ref().is_none_or(|chosen| chosen.complete);
     for token in tokens(page) {
         let Ok(token) = token;
@@ -87,7 +87,7 @@ pub fn read(
 
 /// The text of a fragment of HTML, such as a search result with emphasis.
 pub fn fragment(html: &str) -> String {
-    let mut writer = Writer::default();
+    let mut writer = TextWriter::default();
     for token in tokens(html) {
         let Ok(token) = token;
         if let Token::String(text) = token {
@@ -98,7 +98,7 @@ pub fn fragment(html: &str) -> String {
 }
 
 /// The parts of a page to read if elements are selected: these with their content, and the title.
-struct Choice<'a> {
+struct SelectedParts<'a> {
     /// Numbers of the selected elements that have not started yet.
     coming: &'a [usize],
     /// Number of start tags so far.
@@ -108,7 +108,7 @@ struct Choice<'a> {
     inside: Option<usize>,
 }
 
-impl<'a> Choice<'a> {
+impl<'a> SelectedParts<'a> {
     fn new(chosen: &'a Chosen) -> Self {
         Self {
             coming: &chosen.elements,
@@ -119,7 +119,7 @@ impl<'a> Choice<'a> {
     }
 
     /// Whether to read `token`.
-    fn admits(&mut self, token: &Token, writer: &mut Writer<'_>) -> bool {
+    fn admits(&mut self, token: &Token, writer: &mut TextWriter<'_>) -> bool {
         match token {
             Token::StartTag(tag) => self.start(tag, writer),
             Token::EndTag(tag) => self.end(&tag.name, writer),
@@ -128,7 +128,7 @@ impl<'a> Choice<'a> {
         }
     }
 
-    fn start(&mut self, tag: &StartTag<()>, writer: &mut Writer<'_>) -> bool {
+    fn start(&mut self, tag: &StartTag<()>, writer: &mut TextWriter<'_>) -> bool {
         self.outline.before(&tag.name);
         self.end_chosen(writer);
         let is_chosen = self.coming.first() == Some(&self.started);
@@ -148,7 +148,7 @@ impl<'a> Choice<'a> {
     }
 
     /// Ends elements. An end tag is written here, because what follows it may be outside the selection.
-    fn end(&mut self, name: &[u8], writer: &mut Writer<'_>) -> bool {
+    fn end(&mut self, name: &[u8], writer: &mut TextWriter<'_>) -> bool {
         let Some(depth) = self.outline.ended_by(name) else {
             return false;
         };
@@ -161,7 +161,7 @@ impl<'a> Choice<'a> {
     }
 
     /// Records the end of the selected element, if it has ended.
-    fn end_chosen(&mut self, writer: &mut Writer<'_>) {
+    fn end_chosen(&mut self, writer: &mut TextWriter<'_>) {
         if self
             .inside
             .is_some_and(|outside| outside >= self.outline.depth())
@@ -173,7 +173,7 @@ impl<'a> Choice<'a> {
 }
 
 #[derive(Default)]
-struct Writer<'a> {
+struct TextWriter<'a> {
     base: Option<&'a Target>,
     out: String,
     title: Option<String>,
@@ -225,7 +225,7 @@ fn unmarked(text: &str) -> Cow<'_, str> {
     }
 }
 
-impl Writer<'_> {
+impl TextWriter<'_> {
     fn start(&mut self, tag: &StartTag<()>) {
         let name: &[u8] = &tag.name;
         if self.hidden.is_some() {

@@ -19,13 +19,13 @@ pub struct Visibility {
     outline: Outline,
     styles: Styles,
     /// What was in force before each element that changes it, with the number of elements around it.
-    changes: Vec<(usize, State)>,
-    state: State,
+    changes: Vec<(usize, InheritedStyle)>,
+    state: InheritedStyle,
 }
 
 /// What an element's ancestors say of its text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum State {
+enum InheritedStyle {
     #[default]
     Displayed,
     /// By `visibility`, which an inner element can undo.
@@ -33,7 +33,7 @@ enum State {
     Hidden(Reason),
 }
 
-impl State {
+impl InheritedStyle {
     fn reason(self) -> Option<Reason> {
         match self {
             Self::Displayed => None,
@@ -59,7 +59,7 @@ impl Visibility {
             outline: Outline::default(),
             styles: Styles::of_page(page),
             changes: Vec::new(),
-            state: State::default(),
+            state: InheritedStyle::default(),
         }
     }
 

@@ -72,7 +72,7 @@ pub struct Trace {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-enum Met {
+enum ReportedPath {
     Path {
         kind: String,
         path: String,
@@ -86,9 +86,9 @@ enum Met {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct End {
+struct TraceEnd {
     key: String,
-    met: Vec<(Met, u64)>,
+    met: Vec<(ReportedPath, u64)>,
     gaps: Vec<String>,
 }
 
@@ -112,7 +112,7 @@ impl Report {
         };
         let end = lines()
             .next_back()
-            .and_then(|line| serde_json::from_slice::<End>(line).ok());
+            .and_then(|line| serde_json::from_slice::<TraceEnd>(line).ok());
         if let Some(end) = end.filter(|end| end.key == key) {
             return Trace::of(end.met, &end.gaps);
         }
@@ -124,7 +124,7 @@ impl Report {
 }
 
 impl Trace {
-    fn of(met: Vec<(Met, u64)>, gaps: &[String]) -> Self {
+    fn of(met: Vec<(ReportedPath, u64)>, gaps: &[String]) -> Self {
         let (mut trace, mut gaps_found) = (Self::default(), BTreeSet::new());
         gaps_found.extend(gaps.iter().map(|name| gap_named(name)));
         for (met, count) in met {
@@ -155,11 +155,11 @@ impl Trace {
     }
 }
 
-impl Met {
+impl ReportedPath {
     /// The item in the executor's form, if it has one.
     fn traced(self) -> Option<Traced> {
         let traced = match self {
-            Met::Path { kind, path } => {
+            ReportedPath::Path { kind, path } => {
                 let kinds = [
                     AttemptKind::Read,
                     AttemptKind::Write,
@@ -169,7 +169,7 @@ impl Met {
                 let kind = kinds.into_iter().find(|known| known.name() == kind)?;
                 Traced::Path { kind, path }
             }
-            Met::Call {
+            ReportedPath::Call {
                 name,
                 number,
                 arguments,

@@ -50,7 +50,7 @@ fn yes() -> bool {
 struct Scripted {
     thinking: String,
     text: String,
-    tool_calls: Vec<Call>,
+    tool_calls: Vec<ScriptedCall>,
     usage: Usage,
     /// Ends the answer here with an error, without its normal end.
     error: Option<Fault>,
@@ -58,7 +58,7 @@ struct Scripted {
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Call {
+struct ScriptedCall {
     #[serde(default)]
     id: String,
     name: String,

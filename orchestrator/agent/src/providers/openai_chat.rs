@@ -148,14 +148,14 @@ fn image(answer: &ToolAnswer) -> Option<Value> {
 #[derive(Default)]
 pub struct OpenAiChatDecoder {
     /// Calls by the vendor's index.
-    calls: BTreeMap<u64, Call>,
+    calls: BTreeMap<u64, PartialCall>,
     /// Bytes of input that arrived before names.
     early_bytes: usize,
     stop: Option<Stop>,
 }
 
 #[derive(Default)]
-struct Call {
+struct PartialCall {
     id: String,
     name: String,
     /// Input that arrived before the name.

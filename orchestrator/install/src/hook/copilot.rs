@@ -1,6 +1,6 @@
 //! Copilot CLI: `preToolUse`. The tool's arguments come as an object or as its JSON text.
 
-use crate::hook::shape::{Answer, Shape};
+use crate::hook::shape::{HookAnswer, Shape};
 use serde_json::{Map, Value, json};
 
 /// The protocol between Copilot CLI and its hook.
@@ -13,7 +13,7 @@ pub const SHAPE: Shape = Shape {
     answer,
 };
 
-fn answer(answer: Answer, input: Map<String, Value>) -> Value {
+fn answer(answer: HookAnswer, input: Map<String, Value>) -> Value {
     let mut said = json!({ "permissionDecision": answer.word });
     if let Some(why) = answer.why {
         said["permissionDecisionReason"] = json!(why);

@@ -1,6 +1,6 @@
 //! Gemini CLI 0.61.0: `BeforeTool`. It merges the answer into the tool's input. Whether it does so with `ask` was not tested.
 
-use crate::hook::shape::{Answer, Shape};
+use crate::hook::shape::{HookAnswer, Shape};
 use serde_json::{Map, Value, json};
 
 /// The protocol between Gemini CLI and its hook.
@@ -13,7 +13,7 @@ pub const SHAPE: Shape = Shape {
     answer,
 };
 
-fn answer(answer: Answer, input: Map<String, Value>) -> Value {
+fn answer(answer: HookAnswer, input: Map<String, Value>) -> Value {
     let mut said = json!({ "decision": answer.word });
     if let Some(why) = answer.why {
         said["reason"] = json!(why);

@@ -1,7 +1,7 @@
 //! Qwen Code 0.24.4: `PreToolUse`. It respects a refusal, but runs everything else as the model wrote it, even if the answer has a
 //! changed input: so nothing is allowed.
 
-use crate::hook::shape::{self, Answer, Shape};
+use crate::hook::shape::{self, HookAnswer, Shape};
 use serde_json::{Map, Value};
 
 /// The protocol between Qwen Code and its hook.
@@ -18,11 +18,11 @@ pub const SHAPE: Shape = Shape {
 const WHY: &str = "Qwen Code runs a command as it is written, so a hook cannot put it into a cell. Use the tool bash of the server \
                    lazaret, which `lazaret install qwen` sets up.";
 
-fn answer(answer: Answer, input: Map<String, Value>) -> Value {
+fn answer(answer: HookAnswer, input: Map<String, Value>) -> Value {
     let answer = if input.is_empty() {
         answer
     } else {
-        Answer {
+        HookAnswer {
             word: "deny",
             why: Some(WHY),
         }

@@ -16,12 +16,12 @@ pub struct Shape {
     /// Whether the agent can ask its user and then run the changed command.
     pub asks: bool,
     /// Builds the answer for a decision, with the tool's new input.
-    pub answer: fn(Answer, Map<String, Value>) -> Value,
+    pub answer: fn(HookAnswer, Map<String, Value>) -> Value,
 }
 
 /// A decision in the terms that most agents use.
 #[derive(Clone, Copy, Debug)]
-pub struct Answer<'a> {
+pub struct HookAnswer<'a> {
     /// `allow`, `ask` or `deny`.
     pub word: &'static str,
     /// The reason, unless it is `allow`.
@@ -81,9 +81,9 @@ impl Shape {
             input
         };
         match decision {
-            Decision::Allow { command } => (self.answer)(Answer { word: "allow", why: None }, with(command)),
+            Decision::Allow { command } => (self.answer)(HookAnswer { word: "allow", why: None }, with(command)),
             Decision::Ask { command, why } if self.asks => {
-                (self.answer)(Answer { word: "ask", why: Some(why) }, with(command))
+                (self.answer)(HookAnswer { word: "ask", why: Some(why) }, with(command))
             }
             // If it has a question of its own, the agent might run the original command.
             Decision::Ask { why, .. } => self.deny(&format!(
@@ -105,7 +105,7 @@ impl Shape {
 
     fn deny(&self, why: &str) -> Value {
         (self.answer)(
-            Answer {
+            HookAnswer {
                 word: "deny",
                 why: Some(why),
             },
@@ -115,7 +115,7 @@ impl Shape {
 }
 
 /// The answer for Claude Code's hooks, and for those modelled on them.
-pub fn claude(answer: Answer, input: Map<String, Value>) -> Value {
+pub fn claude(answer: HookAnswer, input: Map<String, Value>) -> Value {
     let mut output = json!({ "hookEventName": "PreToolUse", "permissionDecision": answer.word });
     if let Some(why) = answer.why {
         output["permissionDecisionReason"] = json!(why);

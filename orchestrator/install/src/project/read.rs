@@ -127,7 +127,7 @@ impl Opened {
     /// One of them cannot be read, or there are too many.
     pub fn files_below(&self, path: &str, ending: &str) -> Result<Vec<(String, Vec<u8>)>, Unread> {
         let top = open_below(&self.0, Path::new(path))?;
-        let mut room = Room {
+        let mut room = ReadBudget {
             entries: ENTRIES_MAX,
             bytes: FILE_MAX,
             ending,
@@ -140,13 +140,13 @@ impl Opened {
 }
 
 /// What may still be read.
-struct Room<'e> {
+struct ReadBudget<'e> {
     entries: usize,
     bytes: u64,
     ending: &'e str,
 }
 
-impl Room<'_> {
+impl ReadBudget<'_> {
     fn collect(
         &mut self,
         directory: &OwnedFd,

@@ -52,7 +52,7 @@ pub struct Environment {
 }
 
 /// The variables. From the `lazaret acp` that holds our agent they say what a person has granted.
-struct Variables {
+struct EnvironmentVariables {
     of_holder: Option<BTreeMap<OsString, OsString>>,
 }
 
@@ -113,7 +113,7 @@ impl Options {
         check_variables(self.central.as_deref(), || {
             Project::choose(self.project.as_deref(), self.cwd.as_deref()).ok()
         })?;
-        let variables = Variables {
+        let variables = EnvironmentVariables {
             of_holder: holder::variables(),
         };
         let (project, profile, trust) = (
@@ -223,7 +223,7 @@ impl Environment {
     }
 }
 
-impl Variables {
+impl EnvironmentVariables {
     fn of(&self, name: &str) -> Option<OsString> {
         let value = match &self.of_holder {
             Some(variables) => variables.get(OsStr::new(name)).cloned(),

@@ -234,7 +234,7 @@ impl Connection {
 struct Link {
     /// Watched only while something waits to be written; otherwise each message that the executor reads would wake us.
     write: UnixStream,
-    state: RefCell<State>,
+    state: RefCell<Sending>,
     /// Signals that something waits to be written.
     dirty: Notify,
     /// Signals that waiting bytes were written.
@@ -261,7 +261,7 @@ impl Default for Connections {
 }
 
 #[derive(Default)]
-struct State {
+struct Sending {
     /// Frames that the socket has not accepted yet.
     outgoing: Vec<u8>,
     calls: HashMap<CallId, Rc<Slot>>,
@@ -423,7 +423,7 @@ impl Link {
 
     /// Writes waiting bytes; returns whether some still wait. The reading task handles a failure: it sees the failure too and knows
     /// more about it.
-    fn flush(&self, state: &mut State) -> bool {
+    fn flush(&self, state: &mut Sending) -> bool {
         while !state.outgoing.is_empty() {
             match (&self.write).write(&state.outgoing) {
                 Ok(count) => drop(state.outgoing.drain(..count)),

@@ -48,7 +48,7 @@ impl<'a> PendingLine<'a> {
 /// A line from that program.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Line {
+struct ApproverLine {
     session: String,
     call: Option<u64>,
     approve: Option<Answer>,
@@ -67,7 +67,7 @@ const ANSWERS: &[AnswerName] = &[
 
 /// Why a line is not carried out.
 #[derive(Debug, Error)]
-enum LineError {
+enum ApproverLineError {
     #[error("the line is too long")]
     TooLong,
     #[error("{0}")]
@@ -94,14 +94,14 @@ pub async fn serve(mut queue: ApprovalQueue) -> Result<(), Failed> {
                         reject(&error)?;
                     }
                 }
-                Next::TooLong => reject(&LineError::TooLong)?,
+                Next::TooLong => reject(&ApproverLineError::TooLong)?,
                 Next::End => return Ok(()),
             },
         }
     }
 }
 
-impl LineError {
+impl ApproverLineError {
     fn code(&self) -> ErrorCode {
         match self {
             Self::TooLong | Self::Json(_) | Self::Fields => ErrorCode::InvalidInput,
@@ -111,7 +111,7 @@ impl LineError {
     }
 }
 
-fn reject(error: &LineError) -> Result<(), Failed> {
+fn reject(error: &ApproverLineError) -> Result<(), Failed> {
     let error = ErrorBody::new(error.code(), error.to_string());
     print::json(&json!({ "event": "notice", "error": error }))
 }
@@ -160,13 +160,17 @@ fn report(event: QueueEvent, waiting: &mut Vec<PendingCall>) -> Result<(), Faile
     }
 }
 
-fn follow(line: &[u8], queue: &ApprovalQueue, waiting: &[PendingCall]) -> Result<(), LineError> {
+fn follow(
+    line: &[u8],
+    queue: &ApprovalQueue,
+    waiting: &[PendingCall],
+) -> Result<(), ApproverLineError> {
     if line.iter().all(u8::is_ascii_whitespace) {
         return Ok(());
     }
-    let line: Line = serde_json::from_slice(line)?;
+    let line: ApproverLine = serde_json::from_slice(line)?;
     match line {
-        Line {
+        ApproverLine {
             session,
             call: Some(call),
             approve: Some(answer),
@@ -177,9 +181,9 @@ fn follow(line: &[u8], queue: &ApprovalQueue, waiting: &[PendingCall]) -> Result
                 .iter()
                 .find(|pending| (&pending.key.0, pending.key.1) == (&session, call));
             let answer = answer.among(ANSWERS)?;
-            queue.answer(meant.ok_or(LineError::NotWaiting)?, answer.into());
+            queue.answer(meant.ok_or(ApproverLineError::NotWaiting)?, answer.into());
         }
-        Line {
+        ApproverLine {
             session,
             call: None,
             approve: None,
@@ -188,7 +192,7 @@ fn follow(line: &[u8], queue: &ApprovalQueue, waiting: &[PendingCall]) -> Result
         } => {
             queue.grants(&session, None);
         }
-        Line {
+        ApproverLine {
             session,
             call: None,
             approve: None,
@@ -197,7 +201,7 @@ fn follow(line: &[u8], queue: &ApprovalQueue, waiting: &[PendingCall]) -> Result
         } => {
             queue.grants(&session, Some(grant));
         }
-        _ => return Err(LineError::Fields),
+        _ => return Err(ApproverLineError::Fields),
     }
     Ok(())
 }

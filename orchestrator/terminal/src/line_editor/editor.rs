@@ -13,7 +13,7 @@ pub type Complete = fn(&str) -> Vec<String>;
 
 /// What has to be done after a key.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum EditStep {
     /// Draw what there is now.
     Draw,
     /// The finished text; the next one begins empty.
@@ -31,7 +31,7 @@ pub struct LineEditor {
     place: usize,
     /// The text typed before entries were shown.
     draft: String,
-    search: Option<Search>,
+    search: Option<HistorySearch>,
     /// Whether the last key was Control-C.
     interrupted: bool,
     remark: Option<String>,
@@ -39,7 +39,7 @@ pub struct LineEditor {
 }
 
 /// A search in the history.
-struct Search {
+struct HistorySearch {
     needle: String,
     found: Option<usize>,
     /// The text to return to.
@@ -85,19 +85,19 @@ impl LineEditor {
         Drawing::new(text, text.len(), None, size)
     }
 
-    pub fn press(&mut self, key: Key) -> Step {
+    pub fn press(&mut self, key: Key) -> EditStep {
         self.remark = None;
         let was_interrupted = std::mem::take(&mut self.interrupted);
         match self.search.take() {
             Some(search) => match self.search_key(search, key) {
                 Some(key) => self.edit(key, was_interrupted),
-                None => Step::Draw,
+                None => EditStep::Draw,
             },
             None => self.edit(key, was_interrupted),
         }
     }
 
-    fn edit(&mut self, key: Key, was_interrupted: bool) -> Step {
+    fn edit(&mut self, key: Key, was_interrupted: bool) -> EditStep {
         match key {
             Key::Char(c) => {
                 let fits = self.buffer.type_char(c);
@@ -120,19 +120,19 @@ impl LineEditor {
             Key::Tab => self.tab(),
             Key::Search => {
                 let before = self.buffer.text().to_owned();
-                self.search = Some(Search {
+                self.search = Some(HistorySearch {
                     needle: String::new(),
                     found: None,
                     before,
                 });
             }
             Key::Interrupt => return self.interrupt(was_interrupted),
-            Key::EndOfInput if self.buffer.text().is_empty() => return Step::End,
-            Key::ClearScreen => return Step::ClearScreen,
-            Key::Suspend => return Step::Suspend,
+            Key::EndOfInput if self.buffer.text().is_empty() => return EditStep::End,
+            Key::ClearScreen => return EditStep::ClearScreen,
+            Key::Suspend => return EditStep::Suspend,
             key => self.move_or_delete(key),
         }
-        Step::Draw
+        EditStep::Draw
     }
 
     fn move_or_delete(&mut self, key: Key) {
@@ -175,32 +175,32 @@ impl LineEditor {
         }
     }
 
-    fn enter(&mut self) -> Step {
+    fn enter(&mut self) -> EditStep {
         if self.buffer.is_at_end() && self.buffer.text().ends_with('\\') {
             self.buffer.delete(To::Left);
             let fits = self.buffer.insert("\n");
             self.inserted(fits);
-            return Step::Draw;
+            return EditStep::Draw;
         }
         if self.buffer.text().trim().is_empty() {
             self.buffer.take();
-            return Step::Draw;
+            return EditStep::Draw;
         }
         self.draft.clear();
         self.place = self.history.len();
-        Step::Done(self.buffer.take())
+        EditStep::Done(self.buffer.take())
     }
 
-    fn interrupt(&mut self, was_interrupted: bool) -> Step {
+    fn interrupt(&mut self, was_interrupted: bool) -> EditStep {
         if was_interrupted && self.buffer.text().is_empty() {
-            return Step::End;
+            return EditStep::End;
         }
         self.buffer.take();
         self.draft.clear();
         self.place = self.history.len();
         self.interrupted = true;
         self.remark = Some("Ctrl-C again, or Ctrl-D, ends the chat".to_owned());
-        Step::Draw
+        EditStep::Draw
     }
 
     /// Shows a history entry, or the text typed before; false if there is none.
@@ -239,7 +239,7 @@ impl LineEditor {
     }
 
     /// Handles a key within a search; returns the key if it ends the search and has an effect of its own.
-    fn search_key(&mut self, mut search: Search, key: Key) -> Option<Key> {
+    fn search_key(&mut self, mut search: HistorySearch, key: Key) -> Option<Key> {
         let newest = self.history.len();
         match key {
             Key::Char(c) if search.needle.chars().count() < NEEDLE_MAX => {
@@ -311,7 +311,7 @@ mod tests {
     }
 
     /// The effect of the last of the keys.
-    fn press(editor: &mut LineEditor, bytes: &str) -> Step {
+    fn press(editor: &mut LineEditor, bytes: &str) -> EditStep {
         let mut decoder = KeyDecoder::default();
         let mut keys = decoder.push(bytes.as_bytes(), Instant::now());
         keys.extend(decoder.end_key());
@@ -323,14 +323,14 @@ mod tests {
 
     #[track_caller]
     fn shows(editor: &mut LineEditor, bytes: &str, want: &str) {
-        assert_eq!(press(editor, bytes), Step::Draw);
+        assert_eq!(press(editor, bytes), EditStep::Draw);
         assert_eq!(editor.buffer.text(), want);
     }
 
     #[test]
     fn keys_edit_as_in_a_shell() {
         let done = |bytes: &str| match press(&mut editor(&[]), bytes) {
-            Step::Done(text) => text,
+            EditStep::Done(text) => text,
             step => panic!("{step:?}"),
         };
         assert_eq!(done("world\x01hello \x05!\r"), "hello world!");
@@ -352,7 +352,7 @@ mod tests {
         shows(&mut editor, "\x10\x10\x10\x10", "one");
         shows(&mut editor, "\x0e", "two\nlines");
         shows(&mut editor, "\x1b[B\x1b[Bft", "draft");
-        assert_eq!(press(&mut editor, "\r"), Step::Done("draft".into()));
+        assert_eq!(press(&mut editor, "\r"), EditStep::Done("draft".into()));
         assert!(editor.remember("draft") && !editor.remember(" hidden"));
         shows(&mut editor, "\x1b[A", "draft");
     }
@@ -378,7 +378,7 @@ mod tests {
         shows(&mut editor, "\x1b", "");
         assert_eq!(
             press(&mut editor, "\x12run\r\r"),
-            Step::Done("run it".into())
+            EditStep::Done("run it".into())
         );
     }
 
@@ -392,8 +392,8 @@ mod tests {
                 .starts_with("Ctrl-C again")
         );
         shows(&mut editor, "x\x7f\x03", "");
-        assert_eq!(press(&mut editor, "\x03"), Step::End);
-        assert_eq!(press(&mut editor, "\x04"), Step::End);
+        assert_eq!(press(&mut editor, "\x03"), EditStep::End);
+        assert_eq!(press(&mut editor, "\x04"), EditStep::End);
     }
 
     #[test]

@@ -60,13 +60,13 @@ pub enum Key {
 /// Splits bytes into keys, in whatever pieces they arrive.
 #[derive(Debug, Default)]
 pub struct KeyDecoder {
-    state: State,
+    state: EscapeState,
     /// Until when Enter is not a key, after a paste.
     paste_until: Option<Instant>,
 }
 
 #[derive(Debug, Default)]
-enum State {
+enum EscapeState {
     #[default]
     Text,
     /// The beginning of a UTF-8 character.
@@ -87,9 +87,9 @@ enum State {
 impl KeyDecoder {
     /// The keys completed by `bytes`, which were read at once.
     pub fn push(&mut self, bytes: &[u8], now: Instant) -> Vec<Key> {
-        if matches!(self.state, State::Paste { .. }) && bytes == b"\x03" {
+        if matches!(self.state, EscapeState::Paste { .. }) && bytes == b"\x03" {
             // The end of the paste was lost; the user must still be able to type.
-            self.state = State::Text;
+            self.state = EscapeState::Text;
             return vec![Key::Interrupt];
         }
         let follows_paste = self.paste_until.is_some_and(|until| now < until);
@@ -106,55 +106,55 @@ impl KeyDecoder {
 
     /// Whether the bytes so far may be a complete key or the beginning of another.
     pub fn is_within_key(&self) -> bool {
-        !matches!(self.state, State::Text | State::Paste { .. })
+        !matches!(self.state, EscapeState::Text | EscapeState::Paste { .. })
     }
 
     /// The key that the bytes so far form, since no more came.
     pub fn end_key(&mut self) -> Option<Key> {
         match std::mem::take(&mut self.state) {
-            State::Escape => Some(Key::Escape),
-            paste @ State::Paste { .. } => {
+            EscapeState::Escape => Some(Key::Escape),
+            paste @ EscapeState::Paste { .. } => {
                 self.state = paste;
                 None
             }
-            State::Text
-            | State::Character(_)
-            | State::Control(_)
-            | State::Single
-            | State::Console => None,
+            EscapeState::Text
+            | EscapeState::Character(_)
+            | EscapeState::Control(_)
+            | EscapeState::Single
+            | EscapeState::Console => None,
         }
     }
 
     fn byte(&mut self, byte: u8, now: Instant) -> Option<Key> {
         match std::mem::take(&mut self.state) {
-            State::Text => self.text(byte),
-            State::Character(mut bytes) if (0x80..0xc0).contains(&byte) => {
+            EscapeState::Text => self.text(byte),
+            EscapeState::Character(mut bytes) if (0x80..0xc0).contains(&byte) => {
                 bytes.push(byte);
                 self.character(bytes)
             }
-            State::Character(_) => self.text(byte),
-            State::Escape => self.escape(byte),
-            State::Control(mut parameters) => match byte {
+            EscapeState::Character(_) => self.text(byte),
+            EscapeState::Escape => self.escape(byte),
+            EscapeState::Control(mut parameters) => match byte {
                 b' '..=b'?' if parameters.len() < SEQUENCE_MAX => {
                     parameters.push(byte);
-                    self.state = State::Control(parameters);
+                    self.state = EscapeState::Control(parameters);
                     None
                 }
                 b'[' if parameters.is_empty() => {
-                    self.state = State::Console;
+                    self.state = EscapeState::Console;
                     None
                 }
                 b'@'..=b'~' => self.control(&parameters, byte, now),
                 // It was no sequence: the byte that ends it is decoded on its own.
                 _ => self.text(byte),
             },
-            State::Single => match byte {
+            EscapeState::Single => match byte {
                 b'A'..=b'D' | b'F' | b'H' => self.control(b"", byte, now),
                 b'M' => Some(Key::Enter),
                 _ => None,
             },
-            State::Console => None,
-            State::Paste { text, is_too_long } => self.paste(text, is_too_long, byte, now),
+            EscapeState::Console => None,
+            EscapeState::Paste { text, is_too_long } => self.paste(text, is_too_long, byte, now),
         }
     }
 
@@ -180,7 +180,7 @@ impl KeyDecoder {
             0x19 => Key::Yank,
             0x1a => Key::Suspend,
             0x1b => {
-                self.state = State::Escape;
+                self.state = EscapeState::Escape;
                 return None;
             }
             b' '..=b'~' => Key::Char(byte.into()),
@@ -198,7 +198,7 @@ impl KeyDecoder {
                 .filter(|c| !c.is_control())
                 .map(Key::Char),
             Err(error) if error.error_len().is_none() => {
-                self.state = State::Character(bytes);
+                self.state = EscapeState::Character(bytes);
                 None
             }
             Err(_) => Some(Key::Char(char::REPLACEMENT_CHARACTER)),
@@ -207,10 +207,10 @@ impl KeyDecoder {
 
     fn escape(&mut self, byte: u8) -> Option<Key> {
         match byte {
-            b'[' => self.state = State::Control(Vec::new()),
-            b'O' => self.state = State::Single,
+            b'[' => self.state = EscapeState::Control(Vec::new()),
+            b'O' => self.state = EscapeState::Single,
             0x1b => {
-                self.state = State::Escape;
+                self.state = EscapeState::Escape;
                 return Some(Key::Escape);
             }
             b'\r' | b'\n' => return Some(Key::NewLine),
@@ -246,7 +246,7 @@ impl KeyDecoder {
             (b'F', _) | (b'~', 4 | 8) => Key::End,
             (b'~', 3) => [Key::Delete, Key::KillNextWord][usize::from(is_word)].clone(),
             (b'~', 200) => {
-                self.state = State::Paste {
+                self.state = EscapeState::Paste {
                     text: Vec::new(),
                     is_too_long: false,
                 };
@@ -278,7 +278,7 @@ impl KeyDecoder {
                 text.drain(..text.len() - PASTE_END.len());
                 is_too_long = true;
             }
-            self.state = State::Paste { text, is_too_long };
+            self.state = EscapeState::Paste { text, is_too_long };
             return None;
         }
         self.paste_until = Some(now + QUIET);

@@ -26,7 +26,7 @@ pub type Config = orchestrator_session::Config<Toolbox>;
 impl Tools for Toolbox {
     fn find(self: Rc<Self>, name: &str) -> Found {
         match self.get(name) {
-            Ok(entry) => Ok(Rc::new(ToolCall {
+            Ok(entry) => Ok(Rc::new(BoundTool {
                 toolbox: self,
                 entry,
             })),
@@ -52,12 +52,12 @@ impl Tools for Toolbox {
 }
 
 /// A tool, with what its calls need.
-struct ToolCall {
+struct BoundTool {
     toolbox: Rc<Toolbox>,
     entry: Entry,
 }
 
-impl Tool for ToolCall {
+impl Tool for BoundTool {
     fn name(&self) -> &str {
         self.entry.name()
     }

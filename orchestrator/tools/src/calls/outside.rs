@@ -51,7 +51,7 @@ pub(crate) async fn registered(
 ) -> ToolResult {
     match request_permission(work, tool.effect(input.clone())).await {
         Ok(number) => {
-            let owner = Owner {
+            let owner = OutsideOwner {
                 tool: tool.name(),
                 executions: &tool.executions,
                 timeout_s: tool.timeout_s,
@@ -80,7 +80,7 @@ pub(crate) async fn agent(work: Work<'_>, call: &AgentCall, max: usize) -> ToolR
     };
     match request_permission(work, call.effect()).await {
         Ok(number) => {
-            let owner = Owner {
+            let owner = OutsideOwner {
                 tool: call.tool(),
                 executions,
                 timeout_s: limit::TIMEOUT_S,
@@ -187,14 +187,14 @@ async fn publish_hits(work: Work<'_>, hits: &[String]) {
 }
 
 /// Who carries out a call, and how long that may take.
-struct Owner<'a> {
+struct OutsideOwner<'a> {
     tool: &'a str,
     executions: &'a Executions,
     timeout_s: u32,
 }
 
 /// Passes a call to the owner of its tool and waits for the answer.
-async fn execute(work: Work<'_>, owner: Owner<'_>, input: Value) -> ForeignText {
+async fn execute(work: Work<'_>, owner: OutsideOwner<'_>, input: Value) -> ForeignText {
     let begun = Instant::now();
     let limit_s = owner.timeout_s.min(work.scope_timeout_s(owner.tool));
     let (reply, answer) = oneshot::channel();
