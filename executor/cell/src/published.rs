@@ -27,7 +27,7 @@ impl PublishedPorts {
         self.line.as_fd()
     }
 
-    /// The next message of the gateway. What is no request for a published port is dropped: the end of its descriptors answers it.
+    /// The next message of the gateway. Any other than a request for a published port is dropped: the end of its descriptors answers it.
     pub fn next(&self) -> Heard {
         let mut bytes = [0; Request::LENGTH];
         let (length, fds) = match message::receive(self.line.as_fd(), &mut bytes) {
