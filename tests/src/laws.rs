@@ -5,6 +5,7 @@ pub mod advice;
 pub mod imports;
 pub mod pages;
 pub mod source;
+pub mod type_names;
 pub mod words;
 
 use crate::programs;
@@ -865,6 +866,14 @@ pub fn names_are_plain(root: &Path) -> Violations {
 /// If a file cannot be read.
 pub fn filler(root: &Path) -> Result<usize, String> {
     words::of(root, &sources(root)).map(|(_, filler)| filler)
+}
+
+/// The names that several types of the workspace have, each with their files.
+///
+/// # Errors
+/// If a file cannot be read.
+pub fn shared_type_names(root: &Path) -> Result<type_names::SharedNames, String> {
+    type_names::shared(root, &sources(root))
 }
 
 /// Every Rust file of the workspace, without duplicates: a member may lie inside another.

@@ -19,6 +19,9 @@ fn main() -> ExitCode {
 /// Most doc comments of the workspace that only repeat a name.
 const FILLER_MAX: usize = 600;
 
+/// Most names that several types of the workspace have.
+const SHARED_NAMES_MAX: usize = 214;
+
 /// A law that the real tree keeps.
 struct Law {
     check: fn(&Path) -> Violations,
@@ -550,6 +553,30 @@ fn comments_say_more_than_names() {
     let before = laws::filler(&copy.root).unwrap();
     copy.write("policies/src/planted.rs", "/// Its name.\nstruct A {\n    /// The path.\n    path: u8,\n    /// Bytes from the start of the file.\n    at: u8,\n}");
     assert_eq!(laws::filler(&copy.root), Ok(before + 2));
+}
+
+once_test!(a_type_name_has_one_meaning);
+/// Prints the names that have several, which may become fewer only.
+fn a_type_name_has_one_meaning() {
+    let shared = laws::shared_type_names(programs::workspace()).unwrap();
+    let number = shared.len();
+    println!("{number} names have several types");
+    for (name, files) in &shared {
+        println!("{name:<24} {}", files.join(" "));
+    }
+    assert!(
+        number <= SHARED_NAMES_MAX,
+        "{number} names have several types, and not {SHARED_NAMES_MAX} at most"
+    );
+    let copy = Copy::new();
+    copy.keep_members(&["policies/guard", "policies/targets", "policies"]);
+    let before = laws::shared_type_names(&copy.root).unwrap().len();
+    let planted =
+        "struct Planted;\nmod one { enum Planted {} }\n#[cfg(test)]\nmod tests { struct Planted; }";
+    copy.write("policies/src/planted.rs", planted);
+    let after = laws::shared_type_names(&copy.root).unwrap();
+    assert_eq!(after.len(), before + 1);
+    assert_eq!(after["Planted"].len(), 2, "types of tests count");
 }
 
 once_test!(the_table);
