@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 /// Gives a world a user policy with this `[approval]`, and a runtime directory.
 pub fn set_policy(world: &World, approval: &str) {
     let text = format!("version = 1\n[approval]\n{approval}\n");
-    world.write(&world.home.join("settings/lazaret/policy.toml"), text);
+    world.set_policy(text);
     let runtime = runtime(world);
     world.make_folder(&runtime);
     fs::set_permissions(&runtime, fs::Permissions::from_mode(0o700))

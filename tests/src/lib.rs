@@ -19,6 +19,7 @@ pub mod terminal;
 pub mod process;
 pub mod programs;
 pub mod filter;
+pub mod registries;
 pub mod rows;
 pub mod corpus;
 pub mod laws;

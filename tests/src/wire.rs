@@ -5,14 +5,42 @@ use crate::process::{self, Process};
 use crate::sys;
 use crate::world::World;
 use broker_protocol::{
-    Bash, CallId, Command, Decoder, FileAnswer, FromBroker, Hello, Open, Opened, Outcome, Request,
-    Stdin, ToBroker, Trust, Usage, encode, frame,
+    Bash, CallId, Challenge, Command, Decoder, Ended, Extent, FileAnswer, FileRead, FromBroker,
+    Grant, Hello, Open, Opened, Outcome, Request, Stdin, ToBroker, Trust, Ungranted, Usage, Zone,
+    ZonePath, encode, frame,
 };
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
+
+/// The answer yes to a question.
+pub fn yes(call: CallId, challenge: &Challenge, extent: Extent) -> Grant {
+    Grant {
+        call,
+        digest: challenge.digest,
+        nonce: challenge.nonce,
+        extent,
+    }
+}
+
+/// Reads a file of the project.
+pub fn file_read(path: &str) -> Request {
+    Request::FileRead(FileRead {
+        path: ZonePath::new(Zone::Project, path).unwrap(),
+        offset: None,
+        limit: None,
+    })
+}
+
+/// The end of a command.
+pub fn end_of(outcome: &Outcome) -> Option<Ended> {
+    match outcome {
+        Outcome::Ran(ran) => Some(ran.ended),
+        _ => None,
+    }
+}
 
 /// A broker started by the test, with our end of the connection.
 pub struct Broker {
@@ -158,6 +186,27 @@ impl Broker {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => return Received::Closed,
             }
+        }
+    }
+
+    /// The question about a call, which is the next message.
+    #[track_caller]
+    pub fn challenge(&mut self, call: CallId) -> Challenge {
+        match self.message() {
+            FromBroker::Asked {
+                call: of,
+                challenge,
+            } if of == call => challenge,
+            other => panic!("call {call} was not asked about: {other:?}"),
+        }
+    }
+
+    /// Why the answer to a question was not taken.
+    #[track_caller]
+    pub fn ungranted(&mut self) -> Ungranted {
+        match self.message() {
+            FromBroker::Ungranted(not) => not,
+            other => panic!("the answer was taken: {other:?}"),
         }
     }
 

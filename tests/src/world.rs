@@ -193,6 +193,40 @@ impl World {
         command
     }
 
+    /// A world whose user has a profile `net` with this network, and a policy with these lines before.
+    pub fn networked(place: Place, before: &str, network: &str) -> Self {
+        let world = Self::new(place);
+        world.set_policy(format!(
+            "version = 1\n{before}\n[profile.net.network]\n{network}\n"
+        ));
+        world
+    }
+
+    /// Writes the policy of the user, for the programs of [`World::configured`].
+    pub fn set_policy(&self, text: impl AsRef<[u8]>) {
+        self.write(&self.policy(), text);
+    }
+
+    /// The file of that policy.
+    pub fn policy(&self) -> PathBuf {
+        self.home.join("settings/lazaret/policy.toml")
+    }
+
+    /// `lazaret SUBCOMMAND` with the user's own settings; the caller adds the rest.
+    pub fn configured(&self, subcommand: &str) -> Command {
+        let mut command = self.lazaret(subcommand);
+        command.env("XDG_CONFIG_HOME", self.home.join("settings"));
+        command
+    }
+
+    /// What bash does with a script in a cell, with the user's own settings and these options.
+    #[track_caller]
+    pub fn in_cell_with(&self, options: &[&str], script: &str) -> Finished {
+        let mut command = self.configured("run");
+        let command = command.args(options);
+        run(command.args(["--", "bash", "-c", script]), LIMIT)
+    }
+
     /// `lazaret run … -- WORDS`.
     pub fn lazaret_run(&self, words: &[&str]) -> Command {
         let mut command = self.lazaret("run");

@@ -388,10 +388,7 @@ fn what_a_profile_excepts_of_a_grant_is_not_read(place: Place) {
     let session = |except: &str| {
         world.make_folder(&world.home.join("settings"));
         world.make_folder(&world.home.join("settings/lazaret"));
-        world.write(
-            &world.home.join("settings/lazaret/policy.toml"),
-            policy(except),
-        );
+        world.set_policy(policy(except));
         let mut command = world.lazaret("session");
         command
             .args(["--profile", "mine"])

@@ -5,7 +5,7 @@ use broker_protocol::approval::STANDING;
 use broker_protocol::*;
 use lazaret_tests::approval::{Approver, audited, dressed, set_policy, sockets};
 use lazaret_tests::process::{self, figure, until};
-use lazaret_tests::wire::{Received, framed, opening, shell};
+use lazaret_tests::wire::{Received, framed, opening, shell, yes};
 use lazaret_tests::world::long_sleep;
 use lazaret_tests::{Broker, LIMIT, Place, Terminal, World, once_test, place_test, programs, run};
 use serde_json::json;
@@ -65,30 +65,7 @@ fn write(name: &str) -> Request {
 #[track_caller]
 fn ask(broker: &mut Broker, call: CallId, request: Request) -> Challenge {
     broker.send(&ToBroker::Call { call, request });
-    match broker.message() {
-        FromBroker::Asked {
-            call: of,
-            challenge,
-        } if of == call => challenge,
-        other => panic!("call {call} was not asked about: {other:?}"),
-    }
-}
-
-fn yes(call: CallId, challenge: &Challenge, extent: Extent) -> Grant {
-    Grant {
-        call,
-        digest: challenge.digest,
-        nonce: challenge.nonce,
-        extent,
-    }
-}
-
-#[track_caller]
-fn ungranted(broker: &mut Broker) -> Ungranted {
-    match broker.message() {
-        FromBroker::Ungranted(not) => not,
-        other => panic!("the answer was taken: {other:?}"),
-    }
+    broker.challenge(call)
 }
 
 fn kind(outcome: &Outcome) -> Option<ErrorKind> {
@@ -174,7 +151,7 @@ fn what_was_not_allowed_has_nothing_kept(place: Place) {
         nonce: Nonce([9; 16]),
         ..yes(2, &challenge, Extent::Once)
     }));
-    ungranted(&mut broker);
+    broker.ungranted();
     assert_eq!(keep(&mut broker, 2), None);
     assert!(!world.central.join("outputs").exists());
     broker.send(&ToBroker::Grant(yes(2, &challenge, Extent::Once)));
@@ -232,7 +209,7 @@ fn a_no_and_a_silence_end_the_call_before_it_starts(place: Place) {
     // Not the thirty seconds of a policy that says nothing.
     assert_eq!(late.expires_s, 1);
     broker.send(&ToBroker::Grant(yes(2, &late, Extent::Once)));
-    assert_eq!(ungranted(&mut broker).fault, GrantFault::NotWaiting);
+    assert_eq!(broker.ungranted().fault, GrantFault::NotWaiting);
     assert_nothing(&world, &marker);
 }
 
@@ -323,7 +300,7 @@ fn a_grant_for_anything_else_is_not_taken(place: Place) {
     let mut violations = 0;
     for (lie, grant, want) in lies {
         broker.send(&ToBroker::Grant(grant));
-        let not = ungranted(&mut broker);
+        let not = broker.ungranted();
         violations += u32::from(want.is_violation());
         assert_eq!(
             (not.fault, not.violations, not.call),
@@ -365,7 +342,7 @@ fn a_grant_is_used_once(place: Place) {
         write("evil"),
     ] {
         broker.send(&ToBroker::Grant(grant));
-        assert_eq!(ungranted(&mut broker).fault, GrantFault::NotWaiting);
+        assert_eq!(broker.ungranted().fault, GrantFault::NotWaiting);
         let again = ask(&mut broker, 1, request.clone());
         assert_ne!(again.nonce, first.nonce);
         assert_eq!(
@@ -373,7 +350,7 @@ fn a_grant_is_used_once(place: Place) {
             request == Request::Bash(shell("true"))
         );
         broker.send(&ToBroker::Grant(grant));
-        assert_eq!(ungranted(&mut broker).fault, GrantFault::OtherQuestion);
+        assert_eq!(broker.ungranted().fault, GrantFault::OtherQuestion);
         broker.send(&ToBroker::Cancel { call: 1 });
         assert_eq!(kind(&broker.done(1).outcome), Some(ErrorKind::Cancelled));
         replays += 2;
@@ -875,7 +852,7 @@ fn floods_cost_no_memory_and_the_session_goes_on() {
             .collect();
         broker.send_bytes(&frames).unwrap();
         for _ in 0..each {
-            assert_eq!(ungranted(&mut broker).fault, GrantFault::OtherQuestion);
+            assert_eq!(broker.ungranted().fault, GrantFault::OtherQuestion);
         }
     }
     assert_nothing(&world, &marker);
@@ -946,7 +923,7 @@ fn a_session_has_so_many_lasting_grants_and_calls_that_wait_count_as_under_way()
     }
     let one_more = ask(&mut broker, 2000, write("a"));
     broker.send(&ToBroker::Grant(yes(2000, &one_more, Extent::Session)));
-    assert_eq!(ungranted(&mut broker).fault, GrantFault::TooMany);
+    assert_eq!(broker.ungranted().fault, GrantFault::TooMany);
     broker.send(&ToBroker::Grant(yes(2000, &one_more, Extent::Once)));
     assert!(matches!(broker.done(2000).outcome, Outcome::Answered));
 }
@@ -984,7 +961,7 @@ fn a_client_cannot_answer_where_answers_are_taken_elsewhere(place: Place) {
     let mut lies = 0;
     for extent in [Extent::Once, Extent::Session] {
         broker.send(&ToBroker::Grant(yes(1, &challenge, extent)));
-        let not = ungranted(&mut broker);
+        let not = broker.ungranted();
         lies += 1;
         assert_eq!(
             (not.fault, not.violations),
@@ -992,7 +969,7 @@ fn a_client_cannot_answer_where_answers_are_taken_elsewhere(place: Place) {
         );
     }
     broker.send(&ToBroker::Refuse { call: 1 });
-    assert_eq!(ungranted(&mut broker).fault, GrantFault::OtherChannel);
+    assert_eq!(broker.ungranted().fault, GrantFault::OtherChannel);
     // The socket is there, and the client may use it as little as what it starts.
     let socket = sockets(&world).remove(0);
     assert!(
@@ -1526,12 +1503,12 @@ fn leave_for_an_effect_is_held_like_a_call(place: Place) {
         },
     ] {
         broker.send(&ToBroker::Grant(lie));
-        assert!(ungranted(&mut broker).violations > 0);
+        assert!(broker.ungranted().violations > 0);
     }
     broker.send(&ToBroker::Grant(honest));
     assert_eq!(broker.done(2).outcome, Outcome::Granted);
     broker.send(&ToBroker::Grant(honest));
-    assert_eq!(ungranted(&mut broker).fault, GrantFault::NotWaiting);
+    assert_eq!(broker.ungranted().fault, GrantFault::NotWaiting);
     // For the session: this tool, and no other by the same rule.
     assert_eq!(
         broker.call(3, added("mcp__fs__write")).outcome,

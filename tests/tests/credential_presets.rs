@@ -1,9 +1,8 @@
 //! The presets for package registries, with the clients that people have: npm, pip, Cargo, and the requests of twine. The registries are
 //! one server of the test behind a company's proxy, which is told their names.
 
-use lazaret_tests::connect_proxy::ConnectProxy;
-use lazaret_tests::tls_host::TlsHost;
-use lazaret_tests::{Finished, LIMIT, Place, World, cargo_alone, place_test, run};
+use lazaret_tests::registries::Registries;
+use lazaret_tests::{Finished, LIMIT, Place, cargo_alone, place_test, run};
 use serde_json::Value;
 
 const VALUE: &str = "the-real-value-of-the-token-0123456789";
@@ -11,37 +10,17 @@ const NAMES: [&str; 3] = ["npm.example", "pypi.example", "crates.example"];
 
 /// A registry of npm, an index of Python and a registry of Cargo, all with one private package. Without the token they refuse.
 const SERVER: &str = r##"
-import base64, http.server, io, json, tarfile, zipfile
+import base64, http.server, json
 VALUE = 'the-real-value-of-the-token-0123456789'
 BASIC = 'Basic ' + base64.b64encode(('__token__:' + VALUE).encode()).decode()
 
-def tarball():
-    out, text = io.BytesIO(), b'{"name":"@corp/private","version":"1.0.0"}'
-    with tarfile.open(fileobj=out, mode='w:gz') as archive:
-        entry = tarfile.TarInfo('package/package.json')
-        entry.size = len(text)
-        archive.addfile(entry, io.BytesIO(text))
-    return out.getvalue()
-
-def wheel():
-    out, at = io.BytesIO(), 'private-1.0.dist-info/'
-    with zipfile.ZipFile(out, 'w') as archive:
-        archive.writestr('private.py', 'x = 1\n')
-        archive.writestr(at + 'METADATA', 'Metadata-Version: 2.1\nName: private\nVersion: 1.0\n')
-        archive.writestr(at + 'WHEEL', 'Wheel-Version: 1.0\nGenerator: t\nRoot-Is-Purelib: true\nTag: py3-none-any\n')
-        archive.writestr(at + 'RECORD', '')
-    return out.getvalue()
-
-PACKUMENT = {'name': '@corp/private', 'dist-tags': {'latest': '1.0.0'}, 'versions': {'1.0.0': {
-    'name': '@corp/private', 'version': '1.0.0',
-    'dist': {'tarball': 'https://npm.example/@corp/private/-/private-1.0.0.tgz'}}}}
 CONFIG = {'dl': 'https://crates.example/api/v1/crates', 'api': 'https://crates.example', 'auth-required': True}
 ANSWERS = {
-    ('npm.example', 'GET', '/@corp%2fprivate'): ('Bearer ' + VALUE, json.dumps(PACKUMENT)),
-    ('npm.example', 'GET', '/@corp/private/-/private-1.0.0.tgz'): ('Bearer ' + VALUE, tarball()),
+    ('npm.example', 'GET', '/@corp%2fprivate'): ('Bearer ' + VALUE, json.dumps(packument('@corp/private', 'https://npm.example/@corp/private/-/private-1.0.0.tgz'))),
+    ('npm.example', 'GET', '/@corp/private/-/private-1.0.0.tgz'): ('Bearer ' + VALUE, tarball('@corp/private')),
     ('npm.example', 'PUT', '/@corp%2fown'): ('Bearer ' + VALUE, '{"ok":true}'),
     ('pypi.example', 'GET', '/simple/private/'): (BASIC, '<!DOCTYPE html><a href="/packages/private-1.0-py3-none-any.whl">private-1.0-py3-none-any.whl</a>'),
-    ('pypi.example', 'GET', '/packages/private-1.0-py3-none-any.whl'): (BASIC, wheel()),
+    ('pypi.example', 'GET', '/packages/private-1.0-py3-none-any.whl'): (BASIC, wheel('private')),
     ('pypi.example', 'POST', '/legacy/'): (BASIC, 'taken'),
     ('crates.example', 'GET', '/index/config.json'): (VALUE, json.dumps(CONFIG)),
     ('crates.example', 'PUT', '/api/v1/crates/new'): (VALUE, '{"warnings":{"invalid_categories":[],"invalid_badges":[],"other":[]}}'),
@@ -72,56 +51,38 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def log_message(self, *arguments): pass
 "##;
 
-struct Registries {
-    world: World,
-    server: TlsHost,
-    _proxy: ConnectProxy,
-}
+/// The registries, and a user with a token for each, and with a profile `plain` without.
+struct Tokens(Registries);
 
-impl Registries {
-    /// The world of a user with a token for each, and of a profile `plain` without.
+impl Tokens {
     fn start(place: Place) -> Self {
-        let world = World::new(place);
-        let server = TlsHost::start(&world, &NAMES, SERVER);
-        let proxy = ConnectProxy::to(server.port);
-        let credential = |name: &str, more: &str| {
-            format!(
-                "[credential.{name}]\nfrom = {{ file = '{}/token' }}\npreset = '{name}'\nhosts = ['{name}.example']\n{more}\n",
-                world.home.display()
-            )
-        };
-        let hosts = format!("{:?}", NAMES.map(|name| format!("{name}:443")));
-        let text = [
-            format!(
-                "version = 1\n[gateway]\nca = '{}'\n{}\nproxy_names = true\n",
-                server.authority().display(),
-                proxy.line()
-            ),
-            credential("npm", ""),
-            credential("pypi", ""),
-            credential("crates", "env = ['CARGO_REGISTRIES_CORP_TOKEN']"),
-            format!(
-                "[profile.net]\ncredentials = ['npm', 'pypi', 'crates']\nnetwork.private = {hosts}\n"
-            ),
-            format!("[profile.plain.network]\nallow = {hosts}\nprivate = {hosts}\n"),
-        ];
-        world.write(
-            &world.home.join("settings/lazaret/policy.toml"),
-            text.concat(),
-        );
+        let registries = Registries::start(place, &NAMES, SERVER, |world, hosts| {
+            let credential = |name: &str, more: &str| {
+                format!(
+                    "[credential.{name}]\nfrom = {{ file = '{}/token' }}\npreset = '{name}'\nhosts = ['{name}.example']\n{more}\n",
+                    world.home.display()
+                )
+            };
+            [
+                credential("npm", ""),
+                credential("pypi", ""),
+                credential("crates", "env = ['CARGO_REGISTRIES_CORP_TOKEN']"),
+                format!(
+                    "[profile.net]\ncredentials = ['npm', 'pypi', 'crates']\nnetwork.private = {hosts}\n"
+                ),
+                format!("[profile.plain.network]\nallow = {hosts}\nprivate = {hosts}\n"),
+            ]
+            .concat()
+        });
+        let world = &registries.world;
         world.write(&world.home.join("token"), format!("{VALUE}\n"));
-        Self {
-            world,
-            server,
-            _proxy: proxy,
-        }
+        Self(registries)
     }
 
     /// `lazaret run` of this script.
     fn run(&self, profile: &str, options: &[&str], script: &str) -> Finished {
-        let mut command = self.world.lazaret("run");
+        let mut command = self.0.world.configured("run");
         command
-            .env("XDG_CONFIG_HOME", self.world.home.join("settings"))
             .args(["--profile", profile])
             .args(options)
             .args(["--", "bash", "-ec", script]);
@@ -133,7 +94,7 @@ impl Registries {
 
     /// The requests to this host: method, path, and the credential.
     fn sent(&self, host: &str) -> Vec<(String, String, Option<String>)> {
-        let lines = self.server.log().into_iter().filter_map(|line| {
+        let lines = self.0.server.log().into_iter().filter_map(|line| {
             let seen: Value = serde_json::from_str(&line).unwrap();
             let text = |at: usize| seen[at].as_str().map(str::to_owned);
             (text(0)? == host).then_some((text(1)?, text(2)?, text(3)))
@@ -156,8 +117,8 @@ impl Registries {
 
 place_test!(npm_installs_and_publishes_and_makes_no_token);
 fn npm_installs_and_publishes_and_makes_no_token(place: Place) {
-    let registries = Registries::start(place);
-    let world = &registries.world;
+    let registries = Tokens::start(place);
+    let world = &registries.0.world;
     world.put(
         "own/package.json",
         r#"{"name":"@corp/own","version":"1.0.0"}"#,
@@ -198,9 +159,10 @@ fn npm_installs_and_publishes_and_makes_no_token(place: Place) {
 
 place_test!(an_index_of_python_is_read_and_written_with_the_token);
 fn an_index_of_python_is_read_and_written_with_the_token(place: Place) {
-    let registries = Registries::start(place);
+    let registries = Tokens::start(place);
     let download = "/usr/bin/python3 -m pip download --no-deps --no-input -d files -i https://pypi.example/simple/ private 2>&1";
     if !registries
+        .0
         .world
         .on_host("/usr/bin/python3 -m pip --version")
         .success()
@@ -227,6 +189,7 @@ fn an_index_of_python_is_read_and_written_with_the_token(place: Place) {
         "{said}"
     );
     let pair = registries
+        .0
         .world
         .on_host(&format!("printf %s __token__:{VALUE} | base64 -w 0"));
     let basic = format!("Basic {}", pair.success());
@@ -235,15 +198,15 @@ fn an_index_of_python_is_read_and_written_with_the_token(place: Place) {
 
 place_test!(cargo_publishes_and_yanks_and_adds_no_owner);
 fn cargo_publishes_and_yanks_and_adds_no_owner(place: Place) {
-    let registries = Registries::start(place);
-    let Some(cargo) = cargo_alone::copy(&registries.world) else {
+    let registries = Tokens::start(place);
+    let Some(cargo) = cargo_alone::copy(&registries.0.world) else {
         println!("{place}: no cargo; not run");
         return;
     };
     let cargo = cargo.display().to_string();
     let manifest = "[package]\nname = \"own\"\nversion = \"0.1.0\"\nedition = \"2021\"\nlicense = \"MIT\"\ndescription = \"d\"\n";
-    registries.world.put("Cargo.toml", manifest);
-    registries.world.put("src/lib.rs", "");
+    registries.0.world.put("Cargo.toml", manifest);
+    registries.0.world.put("src/lib.rs", "");
     let options = [
         "--read",
         &*cargo,

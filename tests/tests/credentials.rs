@@ -34,7 +34,7 @@ fn from_file(place: Place) -> World {
 /// The same with a credential from this source.
 fn world_at(world: World, from: &str) -> World {
     let text = policy(from);
-    world.write(&world.home.join("settings/lazaret/policy.toml"), text);
+    world.set_policy(text);
     world.write(&world.home.join("token"), VALUE);
     world
 }
@@ -198,10 +198,7 @@ fn a_project_neither_defines_nor_redirects_a_credential(place: Place) {
         format!("{{ command = ['{}'] }}", source.display()),
         "{ command = ['source'] }".to_owned(),
     ] {
-        world.write(
-            &world.home.join("settings/lazaret/policy.toml"),
-            policy(&from),
-        );
+        world.set_policy(policy(&from));
         let mut command = dressed(&world, world.lazaret("session"));
         let path = format!("{}:/usr/bin:/bin", world.project.display());
         let mut session = Session::start(command.env("PATH", path).args(["--profile", "net"]));
@@ -273,7 +270,7 @@ fn credentials_are_listed_with_their_sources_and_never_their_values(place: Place
 place_test!(a_credential_is_added_and_removed_in_the_users_file_alone);
 fn a_credential_is_added_and_removed_in_the_users_file_alone(place: Place) {
     let world = from_file(place);
-    let file = world.home.join("settings/lazaret/policy.toml");
+    let file = world.policy();
     let before = std::fs::read_to_string(&file).unwrap();
     let token = world.home.join("token").display().to_string();
     let planted = world.put("token", "planted").display().to_string();

@@ -79,22 +79,19 @@ impl Host {
             [gateway]
             {gateway}"
         );
-        world.write(&world.home.join("settings/lazaret/policy.toml"), text);
+        world.set_policy(text);
         world.write(&world.home.join("token"), format!("{VALUE}\n"));
     }
 
     /// A session of a user whose machine does not know the host's authority.
     fn stranger(&self, profile: &str) -> Session {
-        let mut command = self.world.lazaret("session");
-        command.env("XDG_CONFIG_HOME", self.world.home.join("settings"));
+        let mut command = self.world.configured("session");
         Session::start(command.args(["--profile", profile]))
     }
 
     fn session(&self, profile: &str) -> Session {
-        let mut command = self.world.lazaret("session");
-        command
-            .env("XDG_CONFIG_HOME", self.world.home.join("settings"))
-            .env("SSL_CERT_FILE", self.server.authority());
+        let mut command = self.world.configured("session");
+        command.env("SSL_CERT_FILE", self.server.authority());
         Session::start(command.args(["--profile", profile]))
     }
 
@@ -377,10 +374,8 @@ fn a_file_of_authorities_that_cannot_be_used_is_named(place: Place) {
     ] {
         let line = format!("ca = '{}'", path.display());
         host.define_with("{ file = '~/token' }", &line);
-        let mut command = host.world.lazaret("run");
-        command
-            .env("XDG_CONFIG_HOME", host.world.home.join("settings"))
-            .args(["--profile", "net", "--", "true"]);
+        let mut command = host.world.configured("run");
+        command.args(["--profile", "net", "--", "true"]);
         let refused = run(&mut command, LIMIT);
         let why = refused.errors();
         assert!(
@@ -394,9 +389,8 @@ place_test!(a_credential_is_tried_and_the_step_that_fails_is_named);
 fn a_credential_is_tried_and_the_step_that_fails_is_named(place: Place) {
     let host = Host::start(place);
     let test = |words: &[&str]| {
-        let mut command = host.world.lazaret("credential");
+        let mut command = host.world.configured("credential");
         command
-            .env("XDG_CONFIG_HOME", host.world.home.join("settings"))
             .env("SSL_CERT_FILE", host.server.authority())
             .arg("test");
         let done = run(command.args(words), LIMIT);

@@ -194,7 +194,7 @@ impl Drop for Key {
 /// A project with a repository and a secret, in the home of a user with a policy.
 fn world(place: Place) -> World {
     let world = World::new(place);
-    world.write(&world.home.join("settings/lazaret/policy.toml"), POLICY);
+    world.set_policy(POLICY);
     run(world.host("git").args(["init", "--quiet", "."]), LIMIT).success();
     // Not in dotenv form: such a file is hidden, and not masked.
     world.put(".env", "a secret\n");
@@ -456,8 +456,7 @@ fn limits_that_the_kernel_keeps_are_named_too(place: Place) {
     }
     for (key, script) in rows {
         let run = |profile: &str| {
-            let mut command = world.lazaret("run");
-            command.env("XDG_CONFIG_HOME", world.home.join("settings"));
+            let mut command = world.configured("run");
             let finished = run(
                 command.args(["--profile", profile, "--json", "--", "bash", "-c", script]),
                 LIMIT,
@@ -478,8 +477,7 @@ fn limits_that_the_kernel_keeps_are_named_too(place: Place) {
         assert!(remedy.contains(key), "{key}: {result}");
     }
     let control = "head -c 4000000 /dev/zero > $TMPDIR/small; exit 1";
-    let mut command = world.lazaret("run");
-    command.env("XDG_CONFIG_HOME", world.home.join("settings"));
+    let mut command = world.configured("run");
     let finished = run(
         command.args(["--profile", "kept", "--json", "--", "bash", "-c", control]),
         LIMIT,

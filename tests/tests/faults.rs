@@ -3,10 +3,10 @@
 #![allow(clippy::unwrap_used)]
 
 use broker_protocol::{
-    FileRead, FileReply, FileWrite, History, Outcome, Request, ToBroker, Undo, Zone, ZonePath,
+    FileReply, FileWrite, History, Outcome, Request, ToBroker, Undo, Zone, ZonePath,
 };
 use lazaret_tests::process::{self, Process, until};
-use lazaret_tests::wire::{Received, shell};
+use lazaret_tests::wire::{Received, file_read, shell};
 use lazaret_tests::world::long_sleep;
 use lazaret_tests::{
     Broker, Chance, LIMIT, Place, Session, World, once_test, place_test, programs, suite, sys,
@@ -250,9 +250,9 @@ fn no_kill_leaves_half_a_file(place: Place) {
         let part = parts[round % parts.len()];
         let (mut broker, _) = Broker::open(&world);
         // One small write first, so that the worker is there.
-        broker.call(1, read("small"));
+        broker.call(1, file_read("small"));
         broker.call(2, write("small", b"x"));
-        broker.call(3, read("file"));
+        broker.call(3, file_read("file"));
         let seen = process::tree(broker.pid());
         let victim = Part::find(part, broker.pid())[0].clone();
         broker.send(&ToBroker::Call {
@@ -509,15 +509,6 @@ fn an_orderly_end_leaves_nothing(place: Place) {
         .map(|entry| entry.unwrap().file_name())
         .collect();
     assert_eq!(names, ["made"]);
-}
-
-fn read(path: &str) -> Request {
-    let path = ZonePath::new(Zone::Project, path).unwrap();
-    Request::FileRead(FileRead {
-        path,
-        offset: None,
-        limit: None,
-    })
 }
 
 fn write(path: &str, content: &[u8]) -> Request {

@@ -229,6 +229,15 @@ fn a_background_process_leaves_nothing_misplaced(place: Place) {
     assert!(is_taken(place, "new-names", MISPLACE).0);
 }
 
+/// Misplaces a file by a background process that goes on.
+fn misplace_in_background(world: &World, session: &mut Session) {
+    let script = format!("{MISPLACE}; sleep 100");
+    session
+        .call("bash", json!({"command": script, "background": true}))
+        .success();
+    assert!(until(LIMIT, || world.project.join("done").exists()));
+}
+
 place_test!(what_a_cell_reports_late_is_taken_away);
 /// Who takes the machine's time from the session's processes when it ends gains nothing by it. As if it had none for them, the first
 /// processes of its cells are stopped for three seconds.
@@ -238,11 +247,7 @@ fn what_a_cell_reports_late_is_taken_away(place: Place) {
         let was_late = until(LIMIT, || {
             let world = World::ablated(place, switch);
             let mut session = Session::open(&world);
-            let script = format!("{MISPLACE}; sleep 100");
-            session
-                .call("bash", json!({"command": script, "background": true}))
-                .success();
-            assert!(until(LIMIT, || world.project.join("done").exists()));
+            misplace_in_background(&world, &mut session);
             let all = process::below(session.pid());
             let cells = all.iter().filter(|process| process.name == "lazaret-cell");
             let cells: Vec<_> = cells.map(|cell| Pid::from_raw(cell.pid)).collect();
@@ -271,11 +276,7 @@ fn what_runs_when_the_client_leaves_is_taken_away(place: Place) {
     for (switch, stays) in [("new-names+quarantine", true), ("new-names", false)] {
         let world = World::ablated(place, switch);
         let mut session = Session::open(&world);
-        let script = format!("{MISPLACE}; sleep 100");
-        session
-            .call("bash", json!({"command": script, "background": true}))
-            .success();
-        assert!(until(LIMIT, || world.project.join("done").exists()));
+        misplace_in_background(&world, &mut session);
         let all = process::below(session.pid());
         session.close(LIMIT);
         // The broker looks when its client has gone.

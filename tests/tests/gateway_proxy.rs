@@ -45,15 +45,13 @@ impl Company {
     }
 
     fn define(&self, gateway: &str) {
-        let path = self.world.home.join("settings/lazaret/policy.toml");
+        let path = self.world.policy();
         self.world.write(&path, self.text(gateway));
     }
 
     fn session(&self, profile: &str, variables: &[(&str, &str)]) -> Session {
-        let mut command = self.world.lazaret("session");
-        command
-            .env("XDG_CONFIG_HOME", self.world.home.join("settings"))
-            .envs(variables.iter().copied());
+        let mut command = self.world.configured("session");
+        command.envs(variables.iter().copied());
         Session::start(command.args(["--profile", profile]))
     }
 
@@ -117,9 +115,8 @@ fn the_environments_proxy_is_used_only_where_the_policy_says_so(place: Place) {
     assert!(proxy.take().is_empty());
     // A password in a variable can be read by all that inherit it.
     let with_password = own.replace("http://", "http://user:secret@");
-    let mut command = company.world.lazaret("run");
+    let mut command = company.world.configured("run");
     command
-        .env("XDG_CONFIG_HOME", company.world.home.join("settings"))
         .env("HTTPS_PROXY", with_password)
         .args(["--profile", "net", "--", "true"]);
     let refused = run(&mut command, LIMIT);
@@ -156,10 +153,8 @@ fn a_proxys_login_is_shown_to_the_proxy_alone(place: Place) {
     assert!(session.close(LIMIT).success());
     // Without the file no session opens: the proxy would refuse each connection.
     fs::remove_file(&file).unwrap();
-    let mut command = company.world.lazaret("run");
-    command
-        .env("XDG_CONFIG_HOME", company.world.home.join("settings"))
-        .args(["--profile", "net", "--", "true"]);
+    let mut command = company.world.configured("run");
+    command.args(["--profile", "net", "--", "true"]);
     let refused = run(&mut command, LIMIT);
     assert!(
         refused.errors().contains("`proxy_from`"),
@@ -253,10 +248,8 @@ place_test!(doctor_asks_the_proxy_for_a_host_of_the_policy_and_for_nothing_else)
 fn doctor_asks_the_proxy_for_a_host_of_the_policy_and_for_nothing_else(place: Place) {
     let company = Company::new(place);
     let doctor = |profile: &str| -> Value {
-        let mut command = company.world.lazaret("doctor");
-        command
-            .env("XDG_CONFIG_HOME", company.world.home.join("settings"))
-            .args(["--profile", profile, "--json"]);
+        let mut command = company.world.configured("doctor");
+        command.args(["--profile", profile, "--json"]);
         let report: Value = serde_json::from_str(&run(&mut command, LIMIT).success()).unwrap();
         report["network"]["proxyAnswers"].clone()
     };

@@ -4,7 +4,7 @@
 
 use broker_protocol::*;
 use lazaret_tests::process::{self, Process, figure, until};
-use lazaret_tests::wire::{Received, framed, opening, shell};
+use lazaret_tests::wire::{Received, end_of, framed, opening, shell};
 use lazaret_tests::world::long_sleep;
 use lazaret_tests::{Broker, Chance, LIMIT, Place, World, once_test, place_test, suite};
 use serde_bytes::ByteBuf;
@@ -1545,13 +1545,6 @@ fn assert_small(broker: &Broker) {
 fn is_crash(status: std::process::ExitStatus) -> bool {
     use std::os::unix::process::ExitStatusExt;
     status.signal().is_some() || status.code() == Some(101)
-}
-
-fn end_of(outcome: &Outcome) -> Option<Ended> {
-    match outcome {
-        Outcome::Ran(ran) => Some(ran.ended),
-        _ => None,
-    }
 }
 
 fn zone(path: &str) -> ZonePath {

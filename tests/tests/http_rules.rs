@@ -3,7 +3,7 @@
 
 use broker_protocol::Tier;
 use lazaret_tests::approval::audited;
-use lazaret_tests::connect_proxy::ConnectProxy;
+use lazaret_tests::registries::Registries;
 use lazaret_tests::tls_host::TlsHost;
 use lazaret_tests::{Finished, LIMIT, Place, Serving, Session, World, place_test, run};
 use serde_json::Value;
@@ -86,23 +86,16 @@ impl Hosts {
             profile("ruled"),
             rules.replace("&&", "[[profile.ruled.network.http]]"),
         );
-        self.world
-            .write(&self.world.home.join("settings/lazaret/policy.toml"), text);
+        self.world.set_policy(text);
     }
 
     fn session(&self, profile: &str) -> Session {
-        let mut command = self.world.lazaret("session");
-        command.env("XDG_CONFIG_HOME", self.world.home.join("settings"));
+        let mut command = self.world.configured("session");
         Session::start(command.args(["--profile", profile]))
     }
 
     fn run(&self, options: &[&str], script: &str) -> Finished {
-        let mut command = self.world.lazaret("run");
-        command
-            .env("XDG_CONFIG_HOME", self.world.home.join("settings"))
-            .args(options)
-            .args(["--", "bash", "-c", script]);
-        run(&mut command, LIMIT)
+        self.world.in_cell_with(options, script)
     }
 
     fn curl(&self, options: &str, path: &str) -> String {
@@ -248,15 +241,14 @@ fn a_body_is_no_second_request(place: Place) {
         "version = 1\n[profile.ruled.network]\nprivate = ['localhost:{port}']
 [[profile.ruled.network.http]]\nhost = 'localhost'\nmethods = ['GET']\npaths = ['/public/**']\naction = 'allow'\n"
     );
-    world.write(&world.home.join("settings/lazaret/policy.toml"), policy);
+    world.set_policy(policy);
     let script = format!(
         "curl -sS -m 20 --noproxy '' -X GET http://localhost:{port}/public/a --data-binary $'DELETE /secret HTTP/1.1\\r\\nHost: localhost\\r\\n\\r\\n'
         curl -sS -m 20 --noproxy '' http://localhost:{port}/public/b http://localhost:{port}/public/c"
     );
     let smuggles = |control: bool| {
         log.lock().unwrap().clear();
-        let mut command = world.lazaret("run");
-        command.env("XDG_CONFIG_HOME", world.home.join("settings"));
+        let mut command = world.configured("run");
         command.args(["--profile", "ruled", "--", "bash", "-c", &script]);
         if control {
             command = Command::new("bash");
@@ -327,7 +319,7 @@ fn a_host_without_tls_has_the_same_rules(place: Place) {
 place_test!(a_denial_names_rule_method_path_and_reason_and_a_hosts_own_answer_is_none);
 fn a_denial_names_rule_method_path_and_reason_and_a_hosts_own_answer_is_none(place: Place) {
     let hosts = Hosts::start(place);
-    let policy = fs::read_to_string(hosts.world.home.join("settings/lazaret/policy.toml")).unwrap();
+    let policy = fs::read_to_string(hosts.world.policy()).unwrap();
     let line = policy
         .lines()
         .position(|line| line.contains("'/drop/**'"))
@@ -399,8 +391,7 @@ fn why_tells_what_the_gateway_refused_when_the_command_ran(place: Place) {
     }
     let hosts = Hosts::start(place);
     let why = || {
-        let mut command = hosts.world.lazaret("why");
-        command.env("XDG_CONFIG_HOME", hosts.world.home.join("settings"));
+        let mut command = hosts.world.configured("why");
         let done = run(command.arg("--json"), LIMIT);
         serde_json::from_str::<Value>(&done.text()).unwrap_or_else(|_| panic!("{done:?}"))
     };
@@ -483,9 +474,8 @@ fn a_rule_that_cannot_hold_is_an_error_with_its_line(place: Place) {
         );
     }
     hosts.define(RULES, "");
-    let mut show = hosts.world.lazaret("policy");
-    show.env("XDG_CONFIG_HOME", hosts.world.home.join("settings"))
-        .args(["show", "--profile", "ruled", "--json"]);
+    let mut show = hosts.world.configured("policy");
+    show.args(["show", "--profile", "ruled", "--json"]);
     let shown: Value = serde_json::from_str(&run(&mut show, LIMIT).success()).unwrap();
     let rules = shown["requests"][0].as_array().unwrap();
     assert_eq!(
@@ -499,34 +489,15 @@ const NAMES: [&str; 3] = ["npm.example", "pypi.example", "git.example"];
 
 /// A registry of npm, an index of Python and a host of git, which take everything that they are sent.
 const REGISTRIES: &str = r##"
-import http.server, io, json, os, subprocess, tarfile, zipfile
+import http.server, json, os, subprocess
 
-def tarball():
-    out, text = io.BytesIO(), b'{"name":"public","version":"1.0.0"}'
-    with tarfile.open(fileobj=out, mode='w:gz') as archive:
-        entry = tarfile.TarInfo('package/package.json')
-        entry.size = len(text)
-        archive.addfile(entry, io.BytesIO(text))
-    return out.getvalue()
-
-def wheel():
-    out, at = io.BytesIO(), 'public-1.0.dist-info/'
-    with zipfile.ZipFile(out, 'w') as archive:
-        archive.writestr('public.py', 'x = 1\n')
-        archive.writestr(at + 'METADATA', 'Metadata-Version: 2.1\nName: public\nVersion: 1.0\n')
-        archive.writestr(at + 'WHEEL', 'Wheel-Version: 1.0\nGenerator: t\nRoot-Is-Purelib: true\nTag: py3-none-any\n')
-        archive.writestr(at + 'RECORD', '')
-    return out.getvalue()
-
-PACKUMENT = {'name': 'public', 'dist-tags': {'latest': '1.0.0'}, 'versions': {'1.0.0': {
-    'name': 'public', 'version': '1.0.0', 'dist': {'tarball': 'https://npm.example/public/-/public-1.0.0.tgz'}}}}
 ANSWERS = {
-    ('npm.example', 'GET', '/public'): json.dumps(PACKUMENT),
-    ('npm.example', 'GET', '/public/-/public-1.0.0.tgz'): tarball(),
+    ('npm.example', 'GET', '/public'): json.dumps(packument('public', 'https://npm.example/public/-/public-1.0.0.tgz')),
+    ('npm.example', 'GET', '/public/-/public-1.0.0.tgz'): tarball('public'),
     ('npm.example', 'PUT', '/own'): '{"ok":true}',
     ('npm.example', 'POST', '/-/npm/v1/security/advisories/bulk'): '{}',
     ('pypi.example', 'GET', '/simple/public/'): '<!DOCTYPE html><a href="/packages/public-1.0-py3-none-any.whl">public-1.0-py3-none-any.whl</a>',
-    ('pypi.example', 'GET', '/packages/public-1.0-py3-none-any.whl'): wheel(),
+    ('pypi.example', 'GET', '/packages/public-1.0-py3-none-any.whl'): wheel('public'),
     ('pypi.example', 'POST', '/'): 'taken',
 }
 
@@ -569,64 +540,43 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def log_message(self, *arguments): pass
 "##;
 
-struct Registries {
-    world: World,
-    server: TlsHost,
-    _proxy: ConnectProxy,
-}
+/// The registries, and profiles of a user: `open` without rules, `ruled` with the presets.
+struct ReadPresets(Registries);
 
-impl Registries {
+impl ReadPresets {
     fn start(place: Place) -> Self {
-        let world = World::new(place);
-        let server = TlsHost::start(&world, &NAMES, REGISTRIES);
-        let proxy = ConnectProxy::to(server.port);
-        let hosts = format!("{:?}", NAMES.map(|name| format!("{name}:443")));
         let row = |preset: &str, host: &str| {
             format!("[[profile.ruled.network.http]]\npreset = '{preset}'\nhost = '{host}'\n")
         };
-        let text = [
-            format!(
-                "version = 1\n[gateway]\nca = '{}'\n{}\nproxy_names = true\n",
-                server.authority().display(),
-                proxy.line()
-            ),
-            format!("[profile.open.network]\nallow = {hosts}\nprivate = {hosts}\n"),
-            format!("[profile.ruled.network]\nallow = {hosts}\nprivate = {hosts}\n"),
-            row("npm-read", NAMES[0]),
-            row("pypi-read", NAMES[1]),
-            row("github-read", NAMES[2]),
-        ];
-        world.write(
-            &world.home.join("settings/lazaret/policy.toml"),
-            text.concat(),
-        );
-        Self {
-            world,
-            server,
-            _proxy: proxy,
-        }
+        Self(Registries::start(place, &NAMES, REGISTRIES, |_, hosts| {
+            [
+                format!("[profile.open.network]\nallow = {hosts}\nprivate = {hosts}\n"),
+                format!("[profile.ruled.network]\nallow = {hosts}\nprivate = {hosts}\n"),
+                row("npm-read", NAMES[0]),
+                row("pypi-read", NAMES[1]),
+                row("github-read", NAMES[2]),
+            ]
+            .concat()
+        }))
     }
 
     fn run(&self, profile: &str, script: &str) -> Finished {
-        let mut command = self.world.lazaret("run");
-        command
-            .env("XDG_CONFIG_HOME", self.world.home.join("settings"))
-            .args(["--profile", profile, "--", "bash", "-c", script]);
-        run(&mut command, LIMIT)
+        self.0.world.in_cell_with(&["--profile", profile], script)
     }
 
     /// Whether this request has arrived since the log had `from` lines.
     fn got(&self, from: usize, host: &str, method: &str, path: &str) -> bool {
         let wanted = serde_json::json!([host, method, path]);
         let is = |line: &String| serde_json::from_str::<Value>(line).unwrap() == wanted;
-        self.server.log()[from..].iter().any(is)
+        self.0.server.log()[from..].iter().any(is)
     }
 }
 
 place_test!(npm_installs_and_does_not_publish_by_npm_read);
 fn npm_installs_and_does_not_publish_by_npm_read(place: Place) {
-    let registries = Registries::start(place);
+    let registries = ReadPresets::start(place);
     registries
+        .0
         .world
         .put("own/package.json", r#"{"name":"own","version":"1.0.0"}"#);
     let script = "export npm_config_registry=https://npm.example/; rm -rf new; mkdir new; cd new; npm install --no-save public 2>&1
@@ -638,7 +588,7 @@ fn npm_installs_and_does_not_publish_by_npm_read(place: Place) {
         registries.got(0, "npm.example", "PUT", "/own"),
         "the control"
     );
-    let from = registries.server.log().len();
+    let from = registries.0.server.log().len();
     let done = registries.run("ruled", script);
     let (said, errors) = (done.text(), done.errors());
     assert!(said.contains("\"name\":\"public\""), "{said}");
@@ -657,9 +607,10 @@ fn npm_installs_and_does_not_publish_by_npm_read(place: Place) {
 
 place_test!(pip_installs_and_nothing_is_published_by_pypi_read);
 fn pip_installs_and_nothing_is_published_by_pypi_read(place: Place) {
-    let registries = Registries::start(place);
+    let registries = ReadPresets::start(place);
     let publish = "curl -sS -m 20 -F content=x https://pypi.example/ 2>&1; echo";
     let has_pip = registries
+        .0
         .world
         .on_host("/usr/bin/python3 -m pip --version");
     let script = match has_pip.success().is_empty() {
@@ -670,7 +621,7 @@ fn pip_installs_and_nothing_is_published_by_pypi_read(place: Place) {
     };
     let control = registries.run("open", &script);
     assert!(control.text().starts_with("taken\n"), "{}", control.text());
-    let from = registries.server.log().len();
+    let from = registries.0.server.log().len();
     let done = registries.run("ruled", &script);
     let said = done.text();
     assert!(said.contains("denies POST / at pypi.example:443"), "{said}");
@@ -683,15 +634,15 @@ fn pip_installs_and_nothing_is_published_by_pypi_read(place: Place) {
 
 place_test!(git_clones_and_does_not_push_by_github_read);
 fn git_clones_and_does_not_push_by_github_read(place: Place) {
-    let registries = Registries::start(place);
-    let folder = registries.world.outside.join("host");
+    let registries = ReadPresets::start(place);
+    let folder = registries.0.world.outside.join("host");
     let made = format!(
         "cd {} && mkdir -p o && git init -q --bare o/r.git && git -C o/r.git config http.receivepack true
          git init -q seed && cd seed && git -c user.name=a -c user.email=a@b.invalid commit -q --allow-empty -m one
          git push -q ../o/r.git HEAD:refs/heads/main && git -C ../o/r.git symbolic-ref HEAD refs/heads/main",
         folder.display()
     );
-    registries.world.on_host(&made).success();
+    registries.0.world.on_host(&made).success();
     let push = |name: &str| {
         format!(
             "export GIT_TERMINAL_PROMPT=0; git clone -q https://git.example/o/r.git {name} 2>&1 && cd {name} && git log --format=%s
@@ -703,7 +654,7 @@ fn git_clones_and_does_not_push_by_github_read(place: Place) {
             "git -C {}/o/r.git for-each-ref --format='%(refname)'",
             folder.display()
         );
-        registries.world.on_host(&list).success()
+        registries.0.world.on_host(&list).success()
     };
     let done = registries.run("open", &push("first"));
     assert!(done.text().starts_with("one\n"), "{}", done.text());

@@ -423,12 +423,10 @@ fn a_profile_has_an_image_of_its_own(place: Place) {
         "version = 1\n[profile.boxed]\nimage = '{}'\n",
         image.0.display()
     );
-    world.write(&world.home.join("settings/lazaret/policy.toml"), policy);
+    world.set_policy(policy);
     let boxed = |options: &[&str]| {
-        let mut command = world.lazaret("run");
-        command
-            .env("XDG_CONFIG_HOME", world.home.join("settings"))
-            .args(["--profile", "boxed"]);
+        let mut command = world.configured("run");
+        command.args(["--profile", "boxed"]);
         run(
             command.args(options).args(["--", "cat", "/etc/os-release"]),
             LIMIT,

@@ -11,7 +11,7 @@ use broker_protocol::{
 use lazaret_tests::approval::{Approver, asked, audited, dressed, runtime};
 use lazaret_tests::process::until;
 use lazaret_tests::terminal::Terminal;
-use lazaret_tests::wire::{opening, shell};
+use lazaret_tests::wire::{opening, shell, yes};
 use lazaret_tests::{Broker, LIMIT, Place, Serving, Session, World, place_test, run};
 use serde_json::json;
 use std::fs;
@@ -75,7 +75,7 @@ impl Server {
 fn world(place: Place, lines: &str) -> World {
     let world = World::new(place);
     let text = format!("version = 1\n[profile.net.network]\nprivate = ['127.0.0.0/8']\n{lines}\n");
-    world.write(&world.home.join("settings/lazaret/policy.toml"), text);
+    world.set_policy(text);
     let runtime = runtime(&world);
     world.make_folder(&runtime);
     fs::set_permissions(&runtime, fs::Permissions::from_mode(0o700)).unwrap();
@@ -240,31 +240,13 @@ fn ask(broker: &mut Broker, call: CallId, request: Request, hosts: &[&str]) -> C
         request,
         wants,
     });
-    match broker.message() {
-        FromBroker::Asked {
-            call: of,
-            challenge,
-        } if of == call => challenge,
-        other => panic!("call {call} was not asked about: {other:?}"),
-    }
-}
-
-fn yes(call: CallId, challenge: &Challenge, extent: Extent) -> ToBroker {
-    ToBroker::Grant(Grant {
-        call,
-        digest: challenge.digest,
-        nonce: challenge.nonce,
-        extent,
-    })
+    broker.challenge(call)
 }
 
 #[track_caller]
-fn fault(broker: &mut Broker, grant: &ToBroker) -> GrantFault {
-    broker.send(grant);
-    match broker.message() {
-        FromBroker::Ungranted(not) => not.fault,
-        other => panic!("the answer was taken: {other:?}"),
-    }
+fn fault(broker: &mut Broker, grant: Grant) -> GrantFault {
+    broker.send(&ToBroker::Grant(grant));
+    broker.ungranted().fault
 }
 
 #[track_caller]
@@ -294,7 +276,7 @@ fn a_grant_is_for_what_was_asked_about(place: Place) {
         let wide = ask(&mut first, call, command("true"), hosts);
         assert_ne!(wide.digest, narrow.digest);
         assert_eq!(
-            fault(&mut first, &yes(call, &narrow, Extent::Session)),
+            fault(&mut first, yes(call, &narrow, Extent::Session)),
             GrantFault::OtherQuestion
         );
         let forged = Challenge {
@@ -302,7 +284,7 @@ fn a_grant_is_for_what_was_asked_about(place: Place) {
             ..narrow.clone()
         };
         assert_eq!(
-            fault(&mut first, &yes(call, &forged, Extent::Session)),
+            fault(&mut first, yes(call, &forged, Extent::Session)),
             GrantFault::OtherCall
         );
         first.send(&ToBroker::Refuse { call });
@@ -319,7 +301,7 @@ fn a_grant_is_for_what_was_asked_about(place: Place) {
         ..narrow.clone()
     };
     assert_eq!(
-        fault(&mut first, &yes(4, &forged, Extent::Once)),
+        fault(&mut first, yes(4, &forged, Extent::Once)),
         GrantFault::OtherCall
     );
     // Another session's.
@@ -327,11 +309,11 @@ fn a_grant_is_for_what_was_asked_about(place: Place) {
     let theirs = ask(&mut second, 1, command("true"), &["a.example:443"]);
     assert_ne!(theirs.digest, narrow.digest);
     assert_eq!(
-        fault(&mut second, &yes(1, &narrow, Extent::Session)),
+        fault(&mut second, yes(1, &narrow, Extent::Session)),
         GrantFault::OtherQuestion
     );
     // The honest one, and replayed.
-    first.send(&yes(1, &narrow, Extent::Once));
+    first.send(&ToBroker::Grant(yes(1, &narrow, Extent::Once)));
     let granted = leases(&mut first);
     assert_eq!(
         (granted.len(), granted[0].call, granted[0].opens.host()),
@@ -345,15 +327,15 @@ fn a_grant_is_for_what_was_asked_about(place: Place) {
     );
     assert!(matches!(first.done(1).outcome, Outcome::Ran(_)));
     assert_eq!(
-        fault(&mut first, &yes(1, &narrow, Extent::Session)),
+        fault(&mut first, yes(1, &narrow, Extent::Session)),
         GrantFault::NotWaiting
     );
     let again = ask(&mut first, 1, command("true"), &["a.example:443"]);
     assert_eq!(
-        fault(&mut first, &yes(1, &narrow, Extent::Session)),
+        fault(&mut first, yes(1, &narrow, Extent::Session)),
         GrantFault::OtherQuestion
     );
-    first.send(&yes(1, &again, Extent::Once));
+    first.send(&ToBroker::Grant(yes(1, &again, Extent::Once)));
     assert_ne!(
         leases(&mut first)[0].key,
         granted[0].key,
@@ -593,7 +575,7 @@ place_test!(always_is_written_into_the_users_own_file);
 fn always_is_written_into_the_users_own_file(place: Place) {
     let server = Server::start();
     let world = world(place, "# Mine");
-    let file = world.home.join("settings/lazaret/policy.toml");
+    let file = world.policy();
     let before = fs::read_to_string(&file).unwrap();
     let mut command = dressed(&world, world.lazaret("run"));
     command.args([
@@ -688,7 +670,7 @@ place_test!(what_a_shipped_profile_lacks_is_opened_in_one_of_the_users_own);
 /// The command that denials recommend, on a machine without a policy, and with the file that the README recommends.
 fn what_a_shipped_profile_lacks_is_opened_in_one_of_the_users_own(place: Place) {
     let world = World::new(place);
-    let file = world.home.join("settings/lazaret/policy.toml");
+    let file = world.policy();
     let policy = |words: &[&str]| run(dressed(&world, world.lazaret("policy")).args(words), LIMIT);
     let allow = |words: &[&str]| policy(&[&["allow"], words].concat());
     let shown = || -> serde_json::Value {
@@ -793,7 +775,7 @@ place_test!(programs_are_offline_until_a_host_is_granted);
 fn programs_are_offline_until_a_host_is_granted(place: Place) {
     let world = World::new(place);
     let text = "version = 1\n[profile.net.environment.offline]\nPIP_NO_INDEX = '1'\n";
-    world.write(&world.home.join("settings/lazaret/policy.toml"), text);
+    world.set_policy(text);
     let mut session = session(&world, &["--leases"]);
     let show = "echo ${PIP_NO_INDEX-online} ${HTTPS_PROXY%%:*}";
     assert_eq!(session.bash(show).success().trim(), "1 http");

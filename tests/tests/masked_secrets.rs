@@ -67,22 +67,18 @@ impl Project {
     }
 
     fn settings(&self) -> PathBuf {
-        self.world.home.join("settings/lazaret/policy.toml")
+        self.world.policy()
     }
 
     fn session(&self, options: &[&str]) -> Session {
-        let mut command = self.world.lazaret("session");
-        command
-            .env("XDG_CONFIG_HOME", self.world.home.join("settings"))
-            .current_dir(&self.world.project);
+        let mut command = self.world.configured("session");
+        command.current_dir(&self.world.project);
         Session::start(command.args(options))
     }
 
     fn run_with(&self, options: &[&str], script: &str) -> Finished {
-        let mut command = self.world.lazaret("run");
-        command
-            .env("XDG_CONFIG_HOME", self.world.home.join("settings"))
-            .current_dir(&self.world.project);
+        let mut command = self.world.configured("run");
+        command.current_dir(&self.world.project);
         run(
             command.args(options).args(["--", "bash", "-c", script]),
             LIMIT,

@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -52,25 +51,12 @@ impl Server {
 
 /// A world whose user's policy has a profile `net`, with this table in its `network`, and what comes `behind`.
 fn world(place: Place, network: &str, behind: &str) -> World {
-    let world = World::new(place);
-    let text = format!("version = 1\n[profile.net.network]\n{network}\n{behind}");
-    world.write(&world.home.join("settings/lazaret/policy.toml"), text);
-    world
-}
-
-fn dressed(world: &World, mut command: Command) -> Command {
-    command.env("XDG_CONFIG_HOME", world.home.join("settings"));
-    command
+    World::networked(place, "", &format!("{network}\n{behind}"))
 }
 
 /// `script` in a cell of the profile `net`, with these options before.
 fn cell_with(world: &World, options: &[&str], script: &str) -> Finished {
-    let mut command = dressed(world, world.lazaret("run"));
-    command
-        .args(["--profile", "net"])
-        .args(options)
-        .args(["--", "bash", "-c", script]);
-    run(&mut command, LIMIT)
+    world.in_cell_with(&[&["--profile", "net"], options].concat(), script)
 }
 
 fn cell(world: &World, script: &str) -> Finished {
@@ -106,7 +92,10 @@ fn allowed_hosts_are_reached_by_the_clients_that_people_use(place: Place) {
                 .all(|one| json!([one["host"], one["port"], one["verdict"]]) == want)
     );
     run(
-        dressed(&world, world.program("lazaret")).args(["audit", "verify"]),
+        world
+            .program("lazaret")
+            .env("XDG_CONFIG_HOME", world.home.join("settings"))
+            .args(["audit", "verify"]),
         LIMIT,
     )
     .success();
@@ -173,8 +162,7 @@ fn a_refused_host_stands_in_the_result(place: Place) {
     let server = Server::start();
     let world = world(place, &allowing(&server), "");
     let wants = "curl -sS https://registry.npmjs.org/ >/dev/null 2>&1; curl -sS http://other.example:81/ >/dev/null 2>&1; true";
-    let mut session =
-        Session::start(dressed(&world, world.lazaret("session")).args(["--profile", "net"]));
+    let mut session = Session::start(world.configured("session").args(["--profile", "net"]));
     let quiet = session.bash("true").result;
     assert!(quiet["metadata"].get("denied").is_none(), "{quiet}");
     let result = session.bash(wants).result;
@@ -210,7 +198,7 @@ fn a_refused_host_stands_in_the_result(place: Place) {
             .contains("--allow-net npm"),
         "{result}"
     );
-    let mut call = dressed(&world, world.lazaret("call"));
+    let mut call = world.configured("call");
     call.args(["--profile", "net", "--json", "bash"])
         .arg(json!({"command": wants}).to_string());
     let called: Value = serde_json::from_str(&run(&mut call, LIMIT).text()).unwrap();
@@ -362,7 +350,7 @@ fn programs_know_of_the_relay_where_there_is_one(place: Place) {
             "{variable}: {with}"
         );
     }
-    let mut off = dressed(&world, world.lazaret("run"));
+    let mut off = world.configured("run");
     off.args([
         "--profile",
         "off",
@@ -382,7 +370,7 @@ fn programs_know_of_the_relay_where_there_is_one(place: Place) {
         "{}",
         off.errors()
     );
-    let mut on = dressed(&world, world.lazaret("run"));
+    let mut on = world.configured("run");
     on.args(["--profile", "off", "--allow-host", "a.example", "--", "env"]);
     let on = run(&mut on, LIMIT).success();
     assert!(
@@ -491,7 +479,7 @@ place_test!(a_session_carries_the_network_of_all_its_calls);
 fn a_session_carries_the_network_of_all_its_calls(place: Place) {
     let server = Server::start();
     let (world, port) = (world(place, &allowing(&server), ""), server.port);
-    let mut command = dressed(&world, world.lazaret("session"));
+    let mut command = world.configured("session");
     command.args(["--profile", "net", "--allow-net", "pypi"]);
     let mut session = Session::start(&mut command);
     let hosts = session.ready["hosts"].to_string();
@@ -517,7 +505,7 @@ fn a_session_carries_the_network_of_all_its_calls(place: Place) {
         "scope.yaml",
         "tool_permissions:\n  bash: { allowed: true, network: false }\n",
     );
-    let mut closed = dressed(&world, world.lazaret("call"));
+    let mut closed = world.configured("call");
     closed
         .args(["--profile", "net", "--scope"])
         .arg(world.project.join("scope.yaml"));
@@ -534,7 +522,7 @@ fn a_flood_of_connections_leaves_the_session_alive(place: Place) {
         "flood.py",
         "import socket\nopen = []\nfor n in range(600):\n    s = socket.socket(); s.setblocking(False)\n    try: s.connect(('127.0.0.1', 61080))\n    except BlockingIOError: pass\n    open.append(s)\nfor s in open[::2]:\n    try: s.send(b'CONNECT x')\n    except OSError: pass\nprint(len(open))\n",
     );
-    let mut command = dressed(&world, world.lazaret("session"));
+    let mut command = world.configured("session");
     let mut session = Session::start(command.args(["--profile", "net"]));
     assert!(session.bash("python3 flood.py").success().contains("600"));
     let answer = session.bash(&format!("curl -sS --noproxy '' http://localhost:{port}/"));
@@ -601,7 +589,7 @@ fn the_relay_of_a_flat_session_serves_its_cells_only(place: Place) {
     let server = Server::start();
     let (world, port) = (world(place, &allowing(&server), ""), server.port);
     let before = drawn_listeners();
-    let mut command = dressed(&world, world.lazaret("session"));
+    let mut command = world.configured("session");
     let mut session = Session::start(command.args(["--profile", "net"]));
     let inside = session.bash(&format!("curl -sS --noproxy '' http://localhost:{port}/"));
     assert!(inside.success().contains("pong"), "the control");
@@ -649,7 +637,7 @@ place_test!(the_relay_ends_with_its_session);
 fn the_relay_ends_with_its_session(place: Place) {
     let server = Server::start();
     let world = world(place, &allowing(&server), "");
-    let mut command = dressed(&world, world.lazaret("session"));
+    let mut command = world.configured("session");
     let mut session = Session::start(command.args(["--profile", "net"]));
     // A connection that is open, in the background, when `lazaret` is killed.
     let hold = format!(

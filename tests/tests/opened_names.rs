@@ -24,18 +24,15 @@ fn world(place: Place) -> World {
     for name in CLOSED.iter().filter(|name| !name.starts_with(".git/")) {
         world.put(name, "old\n");
     }
-    world.write(
-        &world.home.join("settings/lazaret/policy.toml"),
+    world.set_policy(
         "version = 1\n[profile.own]\nopen = ['.github/workflows', '.vscode/settings.json']\n",
     );
     world
 }
 
 fn lazaret(world: &World, subcommand: &str, options: &[&str]) -> std::process::Command {
-    let mut command = world.lazaret(subcommand);
-    command
-        .env("XDG_CONFIG_HOME", world.home.join("settings"))
-        .args(options);
+    let mut command = world.configured(subcommand);
+    command.args(options);
     command
 }
 
@@ -120,7 +117,7 @@ fn what_acts_at_once_is_opened_by_no_profile(place: Place) {
         "*",
     ] {
         let text = format!("version = 1\n[profile.own]\nopen = ['{name}']\n");
-        world.write(&world.home.join("settings/lazaret/policy.toml"), text);
+        world.set_policy(text);
         let refused = cell(&world, &["--profile", "own"], "echo ran");
         assert!(
             refused.code() != 0 && !refused.text().contains("ran"),
@@ -256,7 +253,7 @@ fn a_person_at_a_terminal_is_asked_about_a_closed_file(place: Place) {
         );
         Terminal::start(&mut command, 24, 300)
     };
-    let settings = world.home.join("settings/lazaret/policy.toml");
+    let settings = world.policy();
     world.write(&settings, "version = 1\n[profile.own2]\n");
     let asked = || {
         let mut terminal = start(CI);
@@ -434,7 +431,7 @@ fn always_opens_a_name_in_the_users_own_policy(place: Place) {
     let world = world(place);
     world.put(".env", "TOKEN=s3cr3t-value\n");
     world.put(".dev.vars", "TOKEN=s3cr3t-value\n");
-    let settings = world.home.join("settings/lazaret/policy.toml");
+    let settings = world.policy();
     let before = "version = 1\n[profile.own2]\n";
     world.write(&settings, before);
     let written = || std::fs::read_to_string(&settings).unwrap();

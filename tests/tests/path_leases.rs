@@ -8,7 +8,7 @@ use broker_protocol::{
 use lazaret_tests::approval::{Approver, asked, audited, dressed, runtime};
 use lazaret_tests::process::until;
 use lazaret_tests::terminal::Terminal;
-use lazaret_tests::wire::{opening, shell};
+use lazaret_tests::wire::{opening, shell, yes};
 use lazaret_tests::{Broker, LIMIT, Mount, Place, Session, World, place_test, run};
 use nix::fcntl::OFlag;
 use nix::unistd::geteuid;
@@ -22,10 +22,7 @@ use std::path::{Path, PathBuf};
 /// A world with `data/notes` outside its roots, and a policy with these lines.
 fn world(place: Place, lines: &str) -> (World, PathBuf) {
     let world = World::new(place);
-    world.write(
-        &world.home.join("settings/lazaret/policy.toml"),
-        format!("version = 1\n{lines}\n"),
-    );
+    world.set_policy(format!("version = 1\n{lines}\n"));
     let runtime = runtime(&world);
     world.make_folder(&runtime);
     fs::set_permissions(&runtime, fs::Permissions::from_mode(0o700)).unwrap();
@@ -295,31 +292,13 @@ fn ask(broker: &mut Broker, call: CallId, wants: Wants) -> Challenge {
         request: Request::Bash(shell("true")),
         wants,
     });
-    match broker.message() {
-        FromBroker::Asked {
-            call: of,
-            challenge,
-        } if of == call => challenge,
-        other => panic!("call {call} was not asked about: {other:?}"),
-    }
-}
-
-fn yes(call: CallId, challenge: &Challenge, extent: Extent) -> ToBroker {
-    ToBroker::Grant(Grant {
-        call,
-        digest: challenge.digest,
-        nonce: challenge.nonce,
-        extent,
-    })
+    broker.challenge(call)
 }
 
 #[track_caller]
-fn fault(broker: &mut Broker, grant: &ToBroker) -> GrantFault {
-    broker.send(grant);
-    match broker.message() {
-        FromBroker::Ungranted(not) => not.fault,
-        other => panic!("the answer was taken: {other:?}"),
-    }
+fn fault(broker: &mut Broker, grant: Grant) -> GrantFault {
+    broker.send(&ToBroker::Grant(grant));
+    broker.ungranted().fault
 }
 
 place_test!(a_grant_of_a_path_is_for_what_was_asked_about);
@@ -349,7 +328,7 @@ fn a_grant_of_a_path_is_for_what_was_asked_about(place: Place) {
             ..narrow.clone()
         };
         assert_eq!(
-            fault(&mut broker, &yes(call, &forged, Extent::Session)),
+            fault(&mut broker, yes(call, &forged, Extent::Session)),
             GrantFault::OtherCall
         );
         broker.send(&ToBroker::Refuse { call });
@@ -367,7 +346,7 @@ fn a_grant_of_a_path_is_for_what_was_asked_about(place: Place) {
     let after = ask(&mut broker, 5, read(&data));
     assert_ne!(before.digest, after.digest);
     // The honest one, and replayed.
-    broker.send(&yes(5, &after, Extent::Once));
+    broker.send(&ToBroker::Grant(yes(5, &after, Extent::Once)));
     let FromBroker::Leases(granted) = broker.message() else {
         panic!("no leases")
     };
@@ -378,7 +357,7 @@ fn a_grant_of_a_path_is_for_what_was_asked_about(place: Place) {
     );
     assert!(matches!(broker.done(5).outcome, Outcome::Ran(_)));
     assert_eq!(
-        fault(&mut broker, &yes(5, &after, Extent::Session)),
+        fault(&mut broker, yes(5, &after, Extent::Session)),
         GrantFault::NotWaiting
     );
     // The bound, and over it.
@@ -392,7 +371,7 @@ fn a_grant_of_a_path_is_for_what_was_asked_about(place: Place) {
         };
         if want {
             let all = ask(&mut broker, 6, wants);
-            broker.send(&yes(6, &all, Extent::Once));
+            broker.send(&ToBroker::Grant(yes(6, &all, Extent::Once)));
             let FromBroker::Leases(granted) = broker.message() else {
                 panic!("no leases")
             };
@@ -689,7 +668,7 @@ fn a_directory_is_written_in_but_for_what_the_host_acts_on(place: Place) {
 place_test!(policies_bound_which_paths_may_be_granted);
 fn policies_bound_which_paths_may_be_granted(place: Place) {
     let (bounded, data) = world(place, "");
-    let own = bounded.home.join("settings/lazaret/policy.toml");
+    let own = bounded.policy();
     let lines = format!(
         "version = 1\n[leases]\nread = ['{}']\nwrite = []\n",
         data.display()
@@ -784,7 +763,7 @@ place_test!(a_person_at_a_terminal_is_asked_about_a_path_and_the_command_runs_ag
 /// `/var/log` is in no profile; what lies in /tmp, as a world does, is the session's own to a command.
 fn a_person_at_a_terminal_is_asked_about_a_path_and_the_command_runs_again(place: Place) {
     let (world, _) = world(place, "[profile.mine]");
-    let file = world.home.join("settings/lazaret/policy.toml");
+    let file = world.policy();
     let before = fs::read_to_string(&file).unwrap();
     let start = |script: &str| {
         let mut command = dressed(&world, world.lazaret("run"));
@@ -1181,7 +1160,7 @@ fn what_is_in_force_is_counted_and_compared_when_it_is_granted(place: Place) {
         .map(|(call, wants)| (call, ask(&mut broker, call, wants)))
         .collect();
     for (call, challenge) in &asked[..2] {
-        broker.send(&yes(*call, challenge, Extent::Session));
+        broker.send(&ToBroker::Grant(yes(*call, challenge, Extent::Session)));
         let FromBroker::Leases(granted) = broker.message() else {
             panic!("no leases")
         };
@@ -1189,7 +1168,7 @@ fn what_is_in_force_is_counted_and_compared_when_it_is_granted(place: Place) {
         assert!(matches!(broker.done(*call).outcome, Outcome::Ran(_)));
     }
     for ((call, challenge), why) in asked[2..].iter().zip(["at most 16", "at most 16"]) {
-        broker.send(&yes(*call, challenge, Extent::Session));
+        broker.send(&ToBroker::Grant(yes(*call, challenge, Extent::Session)));
         let outcome = broker.done(*call).outcome;
         assert_eq!(outcome.error(), Some(ErrorKind::DeniedPolicy));
         assert!(format!("{outcome:?}").contains(why), "{outcome:?}");
@@ -1204,10 +1183,10 @@ fn what_is_in_force_is_counted_and_compared_when_it_is_granted(place: Place) {
         ask(&mut broker, 1, read(&paths[..1])),
         ask(&mut broker, 2, inner),
     );
-    broker.send(&yes(1, &outer, Extent::Session));
+    broker.send(&ToBroker::Grant(yes(1, &outer, Extent::Session)));
     broker.message();
     broker.done(1);
-    broker.send(&yes(2, &inner, Extent::Session));
+    broker.send(&ToBroker::Grant(yes(2, &inner, Extent::Session)));
     assert_eq!(
         broker.done(2).outcome.error(),
         Some(ErrorKind::DeniedPolicy)
@@ -1407,7 +1386,7 @@ fn what_is_always_granted_keeps_its_keys_closed(place: Place) {
     };
     assert_eq!(shown("mine"), (true, false));
     // The control: what a grant by hand opens.
-    let file = world.home.join("settings/lazaret/policy.toml");
+    let file = world.policy();
     let text = fs::read_to_string(&file).unwrap();
     let grants = format!(
         "[profile.by-hand]\ngrants = [{{ path = '{}' }}]\n",
@@ -1431,7 +1410,7 @@ fn a_path_of_the_policy_that_cannot_be_leased_is_named(place: Place) {
         missing.display(),
         link.display()
     );
-    world.write(&world.home.join("settings/lazaret/policy.toml"), text);
+    world.set_policy(text);
     let mut command = dressed(&world, world.lazaret("run"));
     let read = format!("cat {}/notes", data.display());
     let done = run(

@@ -5,7 +5,7 @@
 
 use lazaret_tests::approval::audited;
 use lazaret_tests::process::{below, until};
-use lazaret_tests::{Finished, LIMIT, Place, Serving, Session, World, place_test, run};
+use lazaret_tests::{Finished, LIMIT, Place, Serving, Session, World, place_test};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{Read, Write};
@@ -38,31 +38,12 @@ impl Server {
     }
 }
 
-/// A world whose user's policy has a profile `net` with this `network`, and what comes `before`.
-fn world(place: Place, before: &str, network: &str) -> World {
-    let world = World::new(place);
-    let text = format!("version = 1\n{before}\n[profile.net.network]\n{network}\n");
-    world.write(&world.home.join("settings/lazaret/policy.toml"), text);
-    world
-}
-
-fn dressed(world: &World, mut command: Command) -> Command {
-    command.env("XDG_CONFIG_HOME", world.home.join("settings"));
-    command
-}
-
 fn cell_with(world: &World, options: &[&str], script: &str) -> Finished {
-    let mut command = dressed(world, world.lazaret("run"));
-    command
-        .args(["--profile", "net"])
-        .args(options)
-        .args(["--", "bash", "-c", script]);
-    run(&mut command, LIMIT)
+    world.in_cell_with(&[&["--profile", "net"], options].concat(), script)
 }
 
 fn session(world: &World) -> Session {
-    let mut command = dressed(world, world.lazaret("session"));
-    Session::start(command.args(["--profile", "net"]))
+    Session::start(world.configured("session").args(["--profile", "net"]))
 }
 
 /// Ways to the server at this port that ordinary clients go, and what each sees as the other end.
@@ -100,7 +81,7 @@ print('ok')
 place_test!(a_port_of_this_machine_is_reached_as_outside);
 fn a_port_of_this_machine_is_reached_as_outside(place: Place) {
     let server = Server::start("::");
-    let world = world(place, "", &format!("connect = [{}]", server.port));
+    let world = World::networked(place, "", &format!("connect = [{}]", server.port));
     world.put("ways.py", WAYS);
     let words = format!("python3 ways.py {} v6", server.port);
     world.on_host(&format!("cd {} && {words}", world.project.display()));
@@ -119,7 +100,7 @@ fn a_port_of_this_machine_is_reached_as_outside(place: Place) {
 place_test!(many_connections_are_no_fault_of_a_session_without_hosts);
 fn many_connections_are_no_fault_of_a_session_without_hosts(place: Place) {
     let server = Server::start("127.0.0.1");
-    let world = world(place, "", &format!("connect = [{}]", server.port));
+    let world = World::networked(place, "", &format!("connect = [{}]", server.port));
     let script = format!(
         "for i in $(seq 200); do read line <>/dev/tcp/127.0.0.1/{}; echo $line; done | sort | uniq -c | tr -s ' '",
         server.port
@@ -136,7 +117,7 @@ place_test!(an_option_opens_a_port_of_a_server_on_either_family);
 fn an_option_opens_a_port_of_a_server_on_either_family(place: Place) {
     for at in ["127.0.0.1", "::1"] {
         let server = Server::start(at);
-        let world = world(place, "", "");
+        let world = World::networked(place, "", "");
         let script = format!("exec 3<>/dev/tcp/127.0.0.1/{} && head -1 <&3", server.port);
         let refused = cell_with(&world, &["-v"], &script);
         let port = server.port.to_string();
@@ -148,7 +129,7 @@ fn an_option_opens_a_port_of_a_server_on_either_family(place: Place) {
         let notice = format!("127.0.0.1 at port {port}");
         assert!(done.errors().contains(&notice), "{}", done.errors());
     }
-    let world = world(place, "", "");
+    let world = World::networked(place, "", "");
     let asked = cell_with(&world, &["--allow-host", "127.0.0.1:8080"], "true");
     assert!(
         asked.errors().contains("`--connect 8080`"),
@@ -207,7 +188,7 @@ attempt('socks-name', lambda: socks(b'localhost', open_))
 place_test!(nothing_else_of_this_machine_is_reached);
 fn nothing_else_of_this_machine_is_reached(place: Place) {
     let (open, other) = (Server::start("::"), Server::start("::"));
-    let world = world(
+    let world = World::networked(
         place,
         "",
         &format!("connect = [{}]\nallow = ['*']", open.port),
@@ -278,7 +259,7 @@ fn a_service_at_an_open_port_sends_clients_to_no_closed_one(place: Place) {
         let _ = client.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\nreached");
     });
     let network = format!("connect = [{}]\nallow = ['*']", open.port);
-    let world = world(place, "", &network);
+    let world = World::networked(place, "", &network);
     world.put("follow.sh", FOLLOW);
     let hosts = ["127.0.0.1", "localhost", "[::1]", "127.0.0.2", "0.0.0.0"];
     let ways = hosts.map(|host| format!("'{host}:{closed}'")).join(" ");
@@ -306,7 +287,7 @@ fn a_service_at_an_open_port_sends_clients_to_no_closed_one(place: Place) {
 place_test!(a_server_of_the_cell_comes_first);
 fn a_server_of_the_cell_comes_first(place: Place) {
     let server = Server::start("127.0.0.1");
-    let world = world(place, "", &format!("connect = [{}]", server.port));
+    let world = World::networked(place, "", &format!("connect = [{}]", server.port));
     world.put(
         "own.py",
         r#"
@@ -337,7 +318,7 @@ fn files_that_bound_the_network_bound_ports(place: Place) {
         ("[network]\nconnect = [1]".to_owned(), false),
         ("[network]\nallow = ['*']".to_owned(), false),
     ] {
-        let world = world(place, &bound, &format!("connect = [{port}]"));
+        let world = World::networked(place, &bound, &format!("connect = [{port}]"));
         let by_profile = cell_with(&world, &[], &script);
         assert_eq!(
             by_profile.code() == 0,
@@ -358,7 +339,7 @@ fn files_that_bound_the_network_bound_ports(place: Place) {
 place_test!(a_gateway_that_ends_is_followed_by_one_with_the_same_ports);
 fn a_gateway_that_ends_is_followed_by_one_with_the_same_ports(place: Place) {
     let server = Server::start("127.0.0.1");
-    let world = world(place, "", &format!("connect = [{}]", server.port));
+    let world = World::networked(place, "", &format!("connect = [{}]", server.port));
     let mut session = session(&world);
     let ask = format!("exec 3<>/dev/tcp/127.0.0.1/{} && head -1 <&3", server.port);
     assert_eq!(session.bash(&ask).success().trim(), "hello");
@@ -392,7 +373,7 @@ fn a_port_where_nobody_listens_is_recorded_and_reset(place: Place) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.local_addr().unwrap().port()
     };
-    let world = world(place, "", &format!("connect = [{port}]"));
+    let world = World::networked(place, "", &format!("connect = [{port}]"));
     let script = format!("exec 3<>/dev/tcp/127.0.0.1/{port}; head -1 <&3");
     let done = cell_with(&world, &[], &script);
     assert_eq!(done.text(), "", "{}", done.errors());

@@ -57,18 +57,14 @@ fn free_port() -> u16 {
 
 /// A world whose user's policy has a profile `net` with this `network`, after what comes `before`.
 fn world(place: Place, before: &str, network: &str) -> World {
-    let world = World::new(place);
-    let text = format!("version = 1\n{before}\n[profile.net.network]\n{network}\n");
-    world.write(&world.home.join("settings/lazaret/policy.toml"), text);
+    let world = World::networked(place, before, network);
     world.put("server.py", SERVER);
     world
 }
 
 fn command(world: &World, subcommand: &str) -> Command {
-    let mut command = world.lazaret(subcommand);
-    command
-        .env("XDG_CONFIG_HOME", world.home.join("settings"))
-        .args(["--profile", "net"]);
+    let mut command = world.configured(subcommand);
+    command.args(["--profile", "net"]);
     command
 }
 
@@ -77,11 +73,7 @@ fn session(world: &World) -> Session {
 }
 
 fn run_with(world: &World, options: &[&str], script: &str) -> Finished {
-    let mut command = command(world, "run");
-    run(
-        command.args(options).args(["--", "bash", "-c", script]),
-        LIMIT,
-    )
+    world.in_cell_with(&[&["--profile", "net"], options].concat(), script)
 }
 
 /// Starts the server in the background of a session.

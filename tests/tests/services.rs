@@ -3,7 +3,7 @@
 
 use broker_protocol::*;
 use lazaret_tests::process::{self, figure};
-use lazaret_tests::wire::{Received, framed, opening, shell};
+use lazaret_tests::wire::{Received, end_of, framed, opening, shell};
 use lazaret_tests::world::long_sleep;
 use lazaret_tests::{Broker, LIMIT, Place, World, once_test, place_test, run};
 use serde_json::Value;
@@ -53,13 +53,6 @@ fn wait_for(broker: &mut Broker, call: CallId, text: &str) -> String {
         }
     }
     String::from_utf8(output).unwrap()
-}
-
-fn end_of(outcome: &Outcome) -> Option<Ended> {
-    match outcome {
-        Outcome::Ran(ran) => Some(ran.ended),
-        _ => None,
-    }
 }
 
 #[track_caller]
@@ -171,10 +164,7 @@ fn one_outlives_every_time_limit(place: Place) {
 }
 
 fn policy(world: &World, text: &str) {
-    world.write(
-        &world.home.join("settings/lazaret/policy.toml"),
-        format!("version = 1\n{text}"),
-    );
+    world.set_policy(format!("version = 1\n{text}"));
 }
 
 /// The executor with the settings that [`policy`] writes.

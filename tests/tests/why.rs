@@ -295,14 +295,13 @@ fn a_limit_is_named(place: Place) {
     let Some(world) = world(place) else { return };
     let policy =
         "version = 1\n[profile.tight.limits]\nmemory = \"256 MiB\"\nfile_size = \"8 MiB\"\n";
-    world.write(&world.home.join("settings/lazaret/policy.toml"), policy);
+    world.set_policy(policy);
     let grow = "python3 -c 'b = [bytearray(8 << 20) for _ in range(60)]'";
     for (key, script) in [
         ("memory", grow),
         ("file_size", "head -c 20000000 /dev/zero > big; exit $?"),
     ] {
-        let mut command = world.lazaret("why");
-        command.env("XDG_CONFIG_HOME", world.home.join("settings"));
+        let mut command = world.configured("why");
         let finished = run(
             command.args(["--profile", "tight", "--json", "--", "bash", "-c", script]),
             LIMIT,

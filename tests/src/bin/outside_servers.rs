@@ -135,7 +135,7 @@ fn world(place: Place, folder: &Path) -> World {
     run(world.host("git").args(["init", "-q"]), LIMIT).success();
     let shown = folder.display();
     let policy = format!("version = 1\n[profile.servers]\ngrants = [{{ path = '{shown}' }}]\n");
-    world.write(&world.home.join("settings/lazaret/policy.toml"), policy);
+    world.set_policy(policy);
     let node = which("node").unwrap_or_else(|| "node".to_owned());
     let of_npm = |name: &str, more: &[&str], project: &str| {
         let mut args = vec![format!(

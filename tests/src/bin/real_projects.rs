@@ -199,7 +199,7 @@ fn try_project(project: &Project, place: Place, private: &[String]) -> Result<St
         "version = 1\n[profile.net]\nextends = '{}'\nnetwork = {{ private = {private:?} }}\n",
         project.profile
     );
-    world.write(&world.home.join("settings/lazaret/policy.toml"), policy);
+    world.set_policy(policy);
     let closed = in_cell(
         &world,
         &["--profile", "net", "--allow-host", "nothing.invalid:443"],
@@ -241,8 +241,7 @@ fn try_project(project: &Project, place: Place, private: &[String]) -> Result<St
 }
 
 fn in_cell(world: &World, options: &[&str], script: &str) -> Finished {
-    let mut command = world.lazaret("run");
-    command.env("XDG_CONFIG_HOME", world.home.join("settings"));
+    let mut command = world.configured("run");
     // Location of this machine's certificates, for programs that bring their own bundles.
     let certificates = [
         "SSL_CERT_FILE",

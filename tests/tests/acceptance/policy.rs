@@ -700,23 +700,20 @@ fn a_scope_opens_no_protected_name(place: Place) {
 
 /// `lazaret policy …` with the policy files of `world`.
 fn policy(world: &World, words: &[&str]) -> lazaret_tests::Finished {
-    let mut command = world.lazaret("policy");
-    command
-        .env("XDG_CONFIG_HOME", world.home.join("settings"))
-        .args(words);
+    let mut command = world.configured("policy");
+    command.args(words);
     run(&mut command, LIMIT)
 }
 
 fn own_policy(world: &World, text: &str) {
-    world.write(&world.home.join("settings/lazaret/policy.toml"), text);
+    world.set_policy(text);
 }
 
 /// A command in a session under the user's policy `text`.
 fn called_under(world: &World, text: &str) -> process::Finished {
     own_policy(world, text);
-    let mut call = world.lazaret("call");
-    call.env("XDG_CONFIG_HOME", world.home.join("settings"))
-        .args(["bash", r#"{"command":"true"}"#]);
+    let mut call = world.configured("call");
+    call.args(["bash", r#"{"command":"true"}"#]);
     run(&mut call, LIMIT)
 }
 
@@ -743,9 +740,8 @@ fn a_required_layer_forbids_a_tier_without_it(place: Place) {
     called_under(&world, "version = 1\n").success();
     let text = "version = 1\n[profile.mine]\nexpected = ['mount-namespace', 'landlock-network']\n";
     own_policy(&world, text);
-    let mut call = world.lazaret("call");
-    call.env("XDG_CONFIG_HOME", world.home.join("settings"))
-        .args(["--profile", "mine"]);
+    let mut call = world.configured("call");
+    call.args(["--profile", "mine"]);
     run(call.args(["bash", r#"{"command":"true"}"#]), LIMIT).success();
 }
 
@@ -997,7 +993,7 @@ fn explain_names_the_rule_its_reason_and_its_place() {
     )
     .success();
     let json: Value = serde_json::from_str(&json).unwrap();
-    let file = world.home.join("settings/lazaret/policy.toml");
+    let file = world.policy();
     assert_eq!(
         (&json["verdict"], &json["why"], &json["line"]),
         (&json!("deny"), &json!("Not this."), &json!(3))
@@ -1033,7 +1029,7 @@ fn programs_that_need_a_terminal_are_refused_by_rules_to_take() {
     }
     own_policy(&world, &format!("version = 1\n{RULES}"));
     policy(&world, &["check"]).success();
-    let file = world.home.join("settings/lazaret/policy.toml");
+    let file = world.policy();
     for program in programs.split(' ') {
         for line in [
             format!("{program} x"),
@@ -1171,8 +1167,7 @@ fn what_is_explained_is_what_happens() {
         .success();
         let printed: Value = serde_json::from_str(&printed).unwrap();
         assert_eq!(printed["verdict"], verdict, "{command}");
-        let mut call = world.lazaret("session");
-        call.env("XDG_CONFIG_HOME", world.home.join("settings"));
+        let mut call = world.configured("session");
         let answer = Session::start(&mut call).call("bash", json!({ "command": command }));
         let denied = answer.result["status"] == "error" && answer.kind() == "denied_policy";
         assert_eq!(denied, verdict == "deny", "{command}: {}", answer.result);

@@ -498,7 +498,7 @@ once_test!(a_rule_is_about_what_the_command_line_runs);
 fn a_rule_is_about_what_the_command_line_runs() {
     let world = World::new(Place::any());
     let rule = "version = 1\n[[rule]]\ntool = \"bash\"\naction = \"deny\"\nprogram = \"git\"\nargs = [\"push\"]\nwhy = \"Not from here.\"\n";
-    world.write(&world.home.join("settings/lazaret/policy.toml"), rule);
+    world.set_policy(rule);
     let mut claude = ClaudeCode {
         world: &world,
         directory: world.project.clone(),

@@ -69,10 +69,7 @@ impl Bench {
             )
         };
         let profiles: String = AGENTS.iter().map(profile).collect();
-        world.write(
-            &world.home.join("settings/lazaret/policy.toml"),
-            format!("version = 1\n{profiles}"),
-        );
+        world.set_policy(format!("version = 1\n{profiles}"));
         world.write(&world.home.join(".claude/settings.json"), "");
         world.put("agent.py", AGENT);
         Self {

@@ -120,11 +120,9 @@ place_test!(limits_hold_in_the_background_too);
 fn limits_hold_in_the_background_too(place: Place) {
     let world = World::new(place);
     let policy = "version = 1\n[profile.small.limits]\nspill = \"4 KiB\"\nwritten = \"2 MiB\"\nfile_size = \"1 MiB\"\n";
-    world.write(&world.home.join("settings/lazaret/policy.toml"), policy);
-    let mut small = world.lazaret("session");
-    small
-        .env("XDG_CONFIG_HOME", world.home.join("settings"))
-        .args(["--profile", "small"]);
+    world.set_policy(policy);
+    let mut small = world.configured("session");
+    small.args(["--profile", "small"]);
     let mut session = Session::start(&mut small);
     let input = json!({"command": "sleep 100", "background": true, "timeout": 1});
     let timed = session.call("bash", input).result["metadata"]["background"]

@@ -338,7 +338,7 @@ place_test!(a_policy_that_others_could_have_written_is_refused);
 /// The broker and `lazaret` itself refuse a policy that somebody else could have written, and wait for none.
 fn a_policy_that_others_could_have_written_is_refused(place: Place) {
     let world = World::new(place);
-    let policy = world.home.join("settings/lazaret/policy.toml");
+    let policy = world.policy();
     world.write(&policy, "version = 1\n");
     let told = |what: &str| {
         [("policy", &["show"][..]), ("run", &["--", "true"])].map(|(subcommand, words)| {

@@ -431,7 +431,7 @@ fn what_a_profile_grants_is_read_and_never_written(place: Place) {
         "version = 1\n[profile.own]\ngrants = [{}]\n",
         grants.join(", ")
     );
-    world.write(&world.home.join("settings/lazaret/policy.toml"), policy);
+    world.set_policy(policy);
     world.write(&world.home.join("tools/src/lib.rs"), "fn granted() {}\n");
     world.write(&world.home.join("tools/.env"), &world.canary);
     world.write(&world.home.join("secret"), &world.canary);

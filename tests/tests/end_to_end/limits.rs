@@ -77,7 +77,7 @@ place_test!(a_share_of_the_machine_ends_the_call_by_its_name);
 fn a_share_of_the_machine_ends_the_call_by_its_name(place: Place) {
     let world = World::new(place);
     world.make_folder(&world.home.join("settings/lazaret"));
-    world.write(&world.home.join("settings/lazaret/policy.toml"), POLICY);
+    world.set_policy(POLICY);
     let _alone = DISK.lock().unwrap_or_else(PoisonError::into_inner);
     for (limit, attack) in [("memory_share", SHARED), ("disk_share", ALLOCATED)] {
         let control = attack.replace("HELD", "3");
@@ -105,8 +105,7 @@ fn tight(world: &World, script: &str) -> std::process::Command {
 }
 
 fn under(profile: &str, world: &World, script: &str) -> std::process::Command {
-    let mut command = world.lazaret("run");
-    command.env("XDG_CONFIG_HOME", world.home.join("settings"));
+    let mut command = world.configured("run");
     command.args(["--profile", profile, "--json", "--", "bash", "-c", script]);
     command
 }
@@ -115,7 +114,7 @@ place_test!(a_limit_ends_the_call_by_its_name);
 fn a_limit_ends_the_call_by_its_name(place: Place) {
     let world = World::new(place);
     world.make_folder(&world.home.join("settings/lazaret"));
-    world.write(&world.home.join("settings/lazaret/policy.toml"), POLICY);
+    world.set_policy(POLICY);
     for (limit, attack) in ATTACKS {
         let finished = run(&mut tight(&world, &held(attack)), LIMIT);
         let result: Value = serde_json::from_str(&finished.text()).unwrap();

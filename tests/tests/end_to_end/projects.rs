@@ -430,7 +430,7 @@ fn caches_live_on_with_their_project(place: Place) {
     );
     other.in_cell(&elsewhere).success();
     let policy = "version = 1\n[profile.own.environment]\nset = { GOCACHE = '/tmp/mine' }\n[profile.still]\ncentral = 'read'\n";
-    world.write(&world.home.join("settings/lazaret/policy.toml"), policy);
+    world.set_policy(policy);
     for (profile, want) in [("own", "/tmp/mine"), ("still", "")] {
         let mut command = world.lazaret("run");
         command.args(["--profile", profile, "--", "bash", "-c", "echo $GOCACHE"]);

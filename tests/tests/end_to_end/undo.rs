@@ -271,7 +271,7 @@ once_test!(a_profile_that_only_reads_undoes_nothing_and_a_small_budget_keeps_lit
 fn a_profile_that_only_reads_undoes_nothing_and_a_small_budget_keeps_little() {
     let world = World::new(Place::any());
     let policy = "version = 1\n[profile.small.limits]\nundo = \"64 KiB\"\n";
-    world.write(&world.home.join("settings/lazaret/policy.toml"), policy);
+    world.set_policy(policy);
     world.put("file", "old");
     let written = call(
         &world,
@@ -284,10 +284,8 @@ fn a_profile_that_only_reads_undoes_nothing_and_a_small_budget_keeps_little() {
         126
     );
     assert_eq!(world.get("file"), b"new");
-    let mut small = world.lazaret("session");
-    small
-        .env("XDG_CONFIG_HOME", world.home.join("settings"))
-        .args(["--profile", "small"]);
+    let mut small = world.configured("session");
+    small.args(["--profile", "small"]);
     let mut session = Session::start(&mut small);
     for round in 0..20 {
         let path = format!("f{round}");

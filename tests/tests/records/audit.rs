@@ -2,11 +2,9 @@
 
 use super::written::{audit_of, of_kind, records, verify, whole};
 use broker_protocol::chain;
-use broker_protocol::{
-    ErrorKind, FileRead, FromBroker, Outcome, Request, ToBroker, Zone, ZonePath,
-};
+use broker_protocol::{ErrorKind, FromBroker, Outcome, Request, ToBroker};
 use lazaret_tests::process::Running;
-use lazaret_tests::wire::{Received, opening, shell};
+use lazaret_tests::wire::{Received, file_read, opening, shell};
 use lazaret_tests::world::long_sleep;
 use lazaret_tests::{Broker, LIMIT, Place, Session, World, once_test, place_test, process, run};
 use nix::sys::signal::{Signal, kill};
@@ -16,15 +14,6 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
-
-fn read(path: &str) -> Request {
-    let path = ZonePath::new(Zone::Project, path).unwrap();
-    Request::FileRead(FileRead {
-        path,
-        offset: None,
-        limit: None,
-    })
-}
 
 place_test!(a_client_that_ends_beside_a_stopped_process_ends_no_broker);
 /// The kernel hangs up a process group of which somebody is stopped when the last parent outside it ends.
@@ -93,12 +82,12 @@ fn each_request_has_one_record_before_its_answer(place: Place) {
             .unwrap()
             .contains(&json!("seccomp"))
     );
-    let (_, answered) = call(2, read("a.txt"));
+    let (_, answered) = call(2, file_read("a.txt"));
     assert_eq!(
         (&answered["path"], &answered["end"]),
         (&json!("a.txt"), &json!("answered"))
     );
-    let (_, refused) = call(3, read(".env"));
+    let (_, refused) = call(3, file_read(".env"));
     assert_eq!(
         (&refused["verdict"], &refused["rule"]),
         (&json!("deny"), &json!("protect:.env"))
@@ -293,7 +282,7 @@ fn a_full_disk_ends_the_session_and_leaves_a_whole_chain(place: Place) {
     let (mut broker, _) = Broker::open(&world);
     broker.call(1, Request::Bash(shell("true")));
     disk.fill();
-    let recorded = until_audit_fault(&mut broker, &read("a.txt"), 20);
+    let recorded = until_audit_fault(&mut broker, &file_read("a.txt"), 20);
     assert_eq!(
         of_kind(&records(&world), "call").len() as u64,
         1 + recorded,
@@ -430,7 +419,7 @@ fn many_brokers_at_once_make_one_whole_chain() {
         for _ in 0..brokers {
             scope.spawn(|| {
                 let (mut broker, _) = Broker::open(&world);
-                (1..=calls).for_each(|call| drop(broker.call(call, read("a.txt"))));
+                (1..=calls).for_each(|call| drop(broker.call(call, file_read("a.txt"))));
             });
         }
     });

@@ -386,8 +386,7 @@ fn a_secret_in_the_name_of_a_tool_is_in_neither_record() {
         let settings = json!({"mcpServers": {(secret): server}}).to_string();
         world.put("server.py", include_str!("../../fixtures/mcp_server.py"));
         world.write(&world.home.join("settings/lazaret/mcp.json"), settings);
-        let mut command = world.lazaret("session");
-        command.env("XDG_CONFIG_HOME", world.home.join("settings"));
+        let mut command = world.configured("session");
         if known {
             command.env("X_TOKEN", secret);
         }

@@ -170,7 +170,7 @@ fn a_private_server_sees_nothing_of_the_project_and_keeps_its_own(place: Place) 
     world.write(&world.home.join("servers/server.py"), SERVER);
     let shown = world.home.join("servers").display().to_string();
     let policy = format!("version = 1\n[profile.mine]\ngrants = [{{ path = '{shown}' }}]\n");
-    world.write(&world.home.join("settings/lazaret/policy.toml"), policy);
+    world.set_policy(policy);
     world.put("secret.txt", "of the project");
     let of = |project: &str| {
         json!({ "command": "python3", "args": [format!("{shown}/server.py"), "friendly"], "env": { "OWN": "${LAZARET_CENTRAL}" },
@@ -304,7 +304,7 @@ fn a_guided_session_asks_whatever_a_server_says_of_itself() {
         "x"
     );
     let policy = "version = 1\n[[rule]]\ntool = 'mcp__approved__echo'\naction = 'deny'\nwhy = 'not this one'\n";
-    world.write(&world.home.join("settings/lazaret/policy.toml"), policy);
+    world.set_policy(policy);
     let denied = call(&world, "mcp__approved__echo", json!({ "text": "x" }));
     assert_eq!(
         denied.code(),

@@ -493,7 +493,7 @@ fn without_a_project_there_are_servers_that_need_none() {
     world.write(&world.home.join("servers/server.py"), SERVER);
     let shown = world.home.join("servers").display().to_string();
     let policy = format!("version = 1\n[profile.mine]\ngrants = [{{ path = '{shown}' }}]\n");
-    world.write(&world.home.join("settings/lazaret/policy.toml"), policy);
+    world.set_policy(policy);
     let of = |project: &str| {
         json!({ "command": "python3", "args": [format!("{shown}/server.py"), "friendly"],
             "lazaret": { "profile": "mine", "project": project } })
