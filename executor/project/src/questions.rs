@@ -162,12 +162,12 @@ impl Answerer {
         }
     }
 
-    /// Waits until [`advance`](Self::advance) can go on.
+    /// Waits until the exchange can go on, or its time is over.
     pub(super) fn wait(&self, until: Instant) -> io::Result<()> {
         wait(self.waits_for(), until)
     }
 
-    /// What must become ready before [`advance`](Self::advance) can go on.
+    /// What must become ready before the exchange can go on.
     pub fn waits_for(&self) -> (BorrowedFd<'_>, PollFlags) {
         let is_sent = self.exchange.borrow().unsent.is_empty();
         let flags = match is_sent {
