@@ -65,7 +65,7 @@ impl HostPool {
         let hosts: HashSet<&[u8]> = self.0.values().map(|host| host.as_bytes()).collect();
         let mut file = Vec::new();
         for line in machine.unwrap_or(NOTHING_ELSE).split(|byte| *byte == b'\n') {
-            keep(line, &hosts, &mut file);
+            add_others(line, &hosts, &mut file);
         }
         for (address, name) in &self.0 {
             file.extend(format!("{address} {name}\n").bytes());
@@ -75,7 +75,7 @@ impl HostPool {
 }
 
 /// Adds a line of the machine's without the names of `hosts`: programs try every address that they find.
-fn keep(line: &[u8], hosts: &HashSet<&[u8]>, file: &mut Vec<u8>) {
+fn add_others(line: &[u8], hosts: &HashSet<&[u8]>, file: &mut Vec<u8>) {
     let said = line.split(|byte| *byte == b'#').next().unwrap_or_default();
     let mut words = said
         .split(u8::is_ascii_whitespace)

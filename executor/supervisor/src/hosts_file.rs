@@ -2,14 +2,11 @@
 //! tells of the machine's.
 
 use crate::answer::Answer;
-use crate::masked::sealed;
-use crate::object::by_descriptor;
+use crate::sealed_memory::{reopened, sealed};
 use broker_protocol::Layer;
 use executor_layers::hosts_file;
 use executor_spec::sandbox::SandboxSpec;
 use nix::Result;
-use nix::fcntl::{OFlag, open};
-use nix::sys::stat::Mode;
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -45,9 +42,7 @@ impl HostsFile {
 
     /// What an open for reading gives.
     pub fn open(&self, close_on_exec: bool) -> Result<Answer> {
-        let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC;
-        let opened = open(by_descriptor(&self.memory).as_str(), flags, Mode::empty());
-        opened.map(|file| Answer::Descriptor(file, close_on_exec))
+        reopened(&self.memory).map(|file| Answer::Descriptor(file, close_on_exec))
     }
 
     /// What a cell must keep open.

@@ -20,6 +20,7 @@ mod new_names;
 mod open;
 mod read;
 mod masked;
+mod sealed_memory;
 mod hosts_file;
 mod private_tmp;
 mod names;
