@@ -24,7 +24,7 @@ const NOTHING_ELSE: &[u8] = b"127.0.0.1 localhost\n::1 localhost\n";
 pub struct HostPool(BTreeMap<Ipv4Addr, String>);
 
 impl HostPool {
-    /// Draws an address for each name, but for those of the cell itself: `own` and `localhost`. Beyond [`HOSTS_MAX`] the rest has none.
+    /// Draws an address for each name, but for those of the cell itself: `own` and `localhost`. Those over the maximum have none.
     ///
     /// # Errors
     /// The kernel's (`getrandom`).
