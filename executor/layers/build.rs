@@ -4,7 +4,7 @@
 mod seccomp;
 
 /// In the order in which a cell meets them.
-const PROGRAMS: [(&str, seccomp::Lists<'static>); 8] = [
+const PROGRAMS: [(&str, seccomp::Lists<'static>); 10] = [
     ("session", &[&["modes"], &["session"]]),
     (
         "session_flat",
@@ -14,6 +14,14 @@ const PROGRAMS: [(&str, seccomp::Lists<'static>); 8] = [
     ("names", &[&["absent"], &["terminal"], &["names"]]),
     (
         "supervised",
+        &[
+            &["absent"],
+            &["terminal"],
+            &["supervised", "reads", "answered"],
+        ],
+    ),
+    (
+        "changes",
         &[&["absent"], &["terminal"], &["supervised", "answered"]],
     ),
     (
@@ -22,6 +30,14 @@ const PROGRAMS: [(&str, seccomp::Lists<'static>); 8] = [
     ),
     (
         "supervised_kept",
+        &[
+            &["absent"],
+            &["terminal"],
+            &["supervised", "reads", "answered", "kept"],
+        ],
+    ),
+    (
+        "changes_kept",
         &[
             &["absent"],
             &["terminal"],

@@ -32,7 +32,7 @@ pub fn machine(user: &User) -> Machine {
         tier,
         layers: probe::report(
             layers,
-            (tier, access),
+            (tier, access, true),
             abi,
             refusal.as_deref(),
             &user.ablation,

@@ -59,7 +59,7 @@ use executor_spec::linked_repository::LinkedRepository;
 use executor_spec::pins::PINS_MAX;
 use executor_spec::protected_objects::ProtectedObjects;
 use executor_spec::readable_secret::{ReadableSecret, Seen};
-use executor_spec::sandbox::{Found, HomeFiles, Rooted, Roots, SandboxSpec};
+use executor_spec::sandbox::{self, Found, HomeFiles, Rooted, Roots, SandboxSpec};
 use executor_spec::scratch::Scratch;
 use executor_spec::undo_directory;
 use executor_spec::warden_message::WardenMessage;
@@ -174,7 +174,7 @@ impl OpenError {
             | OpenError::Image(_)
             | OpenError::Owner(_)
             | OpenError::Roots(RootError::Root { .. }) => ErrorKind::InvalidInput,
-            OpenError::Roots(RootError::Shown { .. })
+            OpenError::Roots(RootError::Shown { .. } | RootError::Temporary { .. })
             | OpenError::NotAsked
             | OpenError::Required(_)
             | OpenError::Protect(_)
@@ -354,13 +354,14 @@ pub fn open(
         also_closed: closed.into_iter().chain(refused).collect(),
         over_bounds: u32::try_from(over_bounds).unwrap_or(u32::MAX),
         notices: flat
+            .chain(hidden_nothing(&spec))
             .chain(notices.cloned())
             .chain(ports)
             .chain(short)
             .collect(),
         layers: probe::report(
             layers,
-            (spec.tier, spec.caller_access),
+            (spec.tier, spec.caller_access, spec.policy.hides),
             abi,
             refusal.as_deref(),
             &user.ablation,
@@ -380,6 +381,7 @@ pub fn open(
                 .iter()
                 .filter(|file| file.seen == Seen::Real)
                 .count(),
+            spec.policy.hides,
         ),
     )?;
     let approvers = match spec.policy.approval.channel {
@@ -747,12 +749,19 @@ fn build(
     require(policy, tier, layers.with(Layer::Cgroup), &user.ablation)?;
     let (linked, refused) = linked_repository(policy, zones, user);
     let (policy, shown) = image::show(policy.clone(), layers, zones, linked.as_ref(), user)?;
-    let scratch = Scratch::make(layers, zones, &user.home, |name| user.variable(name));
+    let temporary: Vec<&Path> = sandbox::temporary(tier, &policy).collect();
+    let unfit: Vec<&Path> = zones
+        .roots()
+        .into_iter()
+        .chain(temporary.iter().copied())
+        .collect();
+    let scratch = Scratch::make(layers, &unfit, &user.home, |name| user.variable(name));
     let scratch = scratch.map_err(OpenError::Plan)?;
     let written = WrittenPaths {
         zones,
         linked: linked.as_ref(),
         lent: paths.writes,
+        temporary: &temporary,
     };
     let credentials = NewCredentials::find(
         &policy,
@@ -781,6 +790,7 @@ fn build(
     };
     let rooted = Rooted::new(roots, paths.names).map_err(OpenError::Plan)?;
     roots::hide_state(&rooted, user)?;
+    roots::keep_out_of_temporary(&rooted, user)?;
     make_own_directories(&rooted);
     let root_lock = central_owner::claim(&rooted.central, &rooted.project)?;
     let answerer = OnceCell::new();
@@ -1006,6 +1016,20 @@ fn discover(
         },
         reported,
         records: Some((record, watch)),
+    })
+}
+
+/// What people are told where the profile hides nothing.
+fn hidden_nothing(spec: &SandboxSpec) -> Option<String> {
+    let tmp = match spec.shows_names() {
+        true => ", and write to this machine's /tmp and /dev/shm",
+        false => "",
+    };
+    (!spec.policy.hides).then(|| {
+        format!(
+            "the profile `{}` hides nothing by name: commands read all files of both roots, secrets too{tmp}",
+            spec.policy.profile
+        )
     })
 }
 

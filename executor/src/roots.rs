@@ -1,7 +1,7 @@
 //! The two roots of a session: which paths may be one, and what a policy may not show besides them.
 
 use crate::user::User;
-use broker_protocol::{Open, Zone};
+use broker_protocol::{Channel, Open, Zone};
 use executor_layers::mounts;
 use executor_project::linked_repository::{self, Link};
 use executor_spec::linked_repository::NotLinked;
@@ -34,6 +34,13 @@ pub enum RootError {
     /// A policy grants access to something that no cell may see.
     #[error("the policy grants {}, which would show the records in {} to commands", .grant.display(), .state.display())]
     Shown { grant: PathBuf, state: PathBuf },
+    /// Commands would change something on which this machine's programs act.
+    #[error("commands of the profile {profile:?} write to {} of this machine, and {} lies there: move it, or use another profile", .temporary.display(), .path.display())]
+    Temporary {
+        profile: String,
+        temporary: PathBuf,
+        path: PathBuf,
+    },
 }
 
 /// Refuses to show the records to a cell, by what its policy grants.
@@ -57,6 +64,35 @@ pub fn hide_state(spec: &Rooted, user: &User) -> Result<(), RootError> {
         }),
         None => Ok(()),
     }
+}
+
+/// Refuses a session whose commands write to the machine's `/tmp` where the user's home, a root or something of ours lies in it: to what
+/// has no name of its own there, `/tmp` is one tree.
+pub fn keep_out_of_temporary(spec: &Rooted, user: &User) -> Result<(), RootError> {
+    let mut real = Real::default();
+    let git = user.git();
+    let variable = |name: &str| user.variable(name);
+    let own = [user.home.clone(), user.state(), data(user)];
+    let approvals = directories::approvals(&user.home, geteuid().as_raw(), &variable);
+    let separate = spec.policy.approval.channel == Channel::Separate;
+    let paths = [&spec.project, &spec.central]
+        .into_iter()
+        .chain(spec.linked.iter().map(|linked| &linked.common))
+        .chain(&own)
+        .chain(approvals.iter().filter(|_| separate))
+        .chain(&git.files)
+        .chain(&git.own);
+    let paths: Vec<PathBuf> = paths.map(|path| real.of(path)).collect();
+    for temporary in spec.temporary().map(|path| real.of(path)) {
+        if let Some(path) = paths.iter().find(|path| path.starts_with(&temporary)) {
+            return Err(RootError::Temporary {
+                profile: spec.policy.profile.clone(),
+                temporary,
+                path: path.clone(),
+            });
+        }
+    }
+    Ok(())
 }
 
 /// Caches resolved paths, as far as they exist. Most paths share their directories, which are resolved once.

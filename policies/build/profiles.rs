@@ -11,7 +11,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// The files of `profiles`, in the order in which they are read.
-const FILES: [&str; 14] = [
+const FILES: [&str; 15] = [
     "rules",
     "protected",
     "default",
@@ -25,6 +25,7 @@ const FILES: [&str; 14] = [
     "codex",
     "gemini",
     "opencode",
+    "pod",
     "auto",
 ];
 

@@ -36,6 +36,7 @@ pub(crate) struct Draft {
     pub network: NetworkTable,
     /// Rules for requests, the last profile's first: it knows best.
     pub http: Vec<(HttpRow, Origin)>,
+    pub hide: Option<bool>,
     pub open: BTreeSet<OpenedName>,
     pub secrets: SecretsTable,
     pub limits: LimitsTable,
@@ -128,6 +129,7 @@ impl Draft {
         self.web.set(&profile.web);
         self.network.set(&profile.network);
         self.add_http(&profile.network, &origin);
+        self.hide = profile.hide.or(self.hide);
         self.open.extend(profile.open.iter().cloned());
         self.secrets.extend(profile.secrets.clone());
         self.limits.set(&profile.limits);

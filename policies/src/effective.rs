@@ -63,6 +63,11 @@ pub struct EffectivePolicy {
     /// Names inside the zones that are closed, in the order of the files.
     #[serde(serialize_with = "shared")]
     pub protected: Arc<Vec<ProtectedName>>,
+    /// Whether names are hidden. Otherwise none of `protected` closes anything for reading, and `grants` have no exceptions.
+    pub hides: bool,
+    /// If not, the names that are hidden in leased paths all the same.
+    #[serde(skip)]
+    pub hidden: Arc<Vec<ProtectedName>>,
     /// The names that the profile has taken out of `protected`.
     pub opened: Vec<String>,
     /// The forms of names in transit for one of `protected`, in the order of the files.
@@ -627,7 +632,7 @@ mod tests {
             SecretName::try_from(".env".to_owned()).unwrap()
         }
         assert_eq!(base.digest, base.compute_digest().unwrap());
-        let changes: [fn(&mut EffectivePolicy); 67] = [
+        let changes: [fn(&mut EffectivePolicy); 68] = [
             |p| p.profile.push('x'),
             |p| p.project = Access::Read,
             |p| p.central = Access::Read,
@@ -653,6 +658,7 @@ mod tests {
             |p| Arc::make_mut(&mut p.protected)[0].new = WhenNew::Closed,
             |p| Arc::make_mut(&mut p.protected)[0].opens ^= true,
             |p| Arc::make_mut(&mut p.protected)[0].why.push('x'),
+            |p| p.hides = false,
             |p| p.opened.push("x".into()),
             |p| p.transit.truncate(1),
             |p| p.transit[0].before.push('x'),

@@ -21,6 +21,19 @@ pub enum CredentialMisuse {
     Undefined { profile: String, name: String },
 }
 
+/// What a file says against a profile that hides nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum HideFault {
+    #[error("{file} protects {names} from being read")]
+    Protected { file: String, names: String },
+    #[error("{file} says in `secrets` what is hidden")]
+    Secrets { file: String },
+    #[error("{file} grants {path} with exceptions")]
+    Except { file: String, path: String },
+    #[error("{file} has `lock = true` and does not define the profile")]
+    Locked { file: String },
+}
+
 /// Why there is no policy. No session opens then: one without a file's part would be a weaker one.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PolicyError {
@@ -107,6 +120,12 @@ pub enum PolicyError {
         #[source]
         why: OpenFault,
     },
+    #[error("profile `{profile}` hides nothing (`hide = false`), and {why}; use another profile")]
+    Hide {
+        profile: String,
+        #[source]
+        why: HideFault,
+    },
     #[error("the scope's path `{glob}` for `{tool}`: {why}")]
     Scope {
         tool: String,
@@ -182,6 +201,7 @@ impl PolicyError {
             | PolicyError::Timeout { .. }
             | PolicyError::Path { .. }
             | PolicyError::Open { .. }
+            | PolicyError::Hide { .. }
             | PolicyError::Credential { .. }
             | PolicyError::Credentials { .. }
             | PolicyError::Proxy { .. }

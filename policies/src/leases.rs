@@ -98,7 +98,8 @@ impl EffectivePolicy {
     /// # Errors
     /// See [`Self::lease_names`].
     pub fn own_lease_names(&self) -> Result<Matcher, PolicyError> {
-        Ok(Matcher::new(&names().collect::<Vec<_>>())?)
+        let hidden = self.hidden.iter().cloned();
+        Ok(Matcher::new(&names().chain(hidden).collect::<Vec<_>>())?)
     }
 
     /// The name of leases alone that closes a path, or a directory above it, to reading.
@@ -123,7 +124,8 @@ impl EffectivePolicy {
     /// # Errors
     /// A pattern that could be compiled for the session cannot be compiled again.
     pub fn lease_names(&self) -> Result<Matcher, PolicyError> {
-        Ok(self.matcher.with(names())?)
+        let hidden = self.hidden.iter().cloned();
+        Ok(self.matcher.with(names().chain(hidden))?)
     }
 
     /// Whether commands may be granted `access` to the path of this text; `names` are those of [`Self::lease_names`] or

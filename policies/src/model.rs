@@ -319,6 +319,8 @@ pub struct Profile {
     pub credentials: Vec<Spanned<CredentialName>>,
     pub web: WebTable,
     pub network: NetworkTable,
+    /// Whether names are hidden: `false` lets commands and file tools read what lies in the roots and in what is granted under any name.
+    pub hide: Option<bool>,
     /// Protected names that commands and file tools may change in sessions of this profile.
     pub open: Vec<OpenedName>,
     /// What commands see of files of secrets in dotenv form, by name.

@@ -10,14 +10,14 @@
 use crate::credentials;
 use crate::draft::{self, Draft};
 use crate::effective::{Access, Approval, EffectivePolicy, Grant, TRUST};
-use crate::error::PolicyError;
+use crate::error::{HideFault, PolicyError};
 use crate::host::Host;
 use crate::lease_bounds::PathLeases;
 use crate::model::{PolicyFile, Profile, Protect, TransitEntry, place};
 use crate::opened;
 use crate::rules::Rule;
 use crate::scope::ScopePaths;
-use crate::secrets::{SecretModes, SecretsTable};
+use crate::secrets::{SecretMode, SecretModes, SecretsTable};
 use crate::shipped::ShippedName;
 use crate::source::{Source, SourceKind};
 use crate::value::{AUTO, NameEntry};
@@ -263,6 +263,7 @@ impl Policies {
             web,
             mut network,
             http,
+            hide,
             open,
             secrets,
             limits,
@@ -273,7 +274,14 @@ impl Policies {
         let closed = || (Access::Read, Origin::default());
         let (project, project_from) = project.unwrap_or_else(closed);
         let (central, central_from) = central.unwrap_or_else(closed);
-        let protected = Arc::new(opened::open(self.protected(), &open, name)?);
+        let mut protected = opened::open(self.protected(), &open, name)?;
+        let hides = hide.unwrap_or(true);
+        let mut hidden = Vec::new();
+        if !hides {
+            self.check_hidden(name)?;
+            hidden = show(&mut protected);
+        }
+        let protected = Arc::new(protected);
         let (transit, approval) = (self.transit(), self.approval());
         let credentials = self.credentials(&names, name, host)?;
         credentials::add_hosts(&mut network, &credentials);
@@ -288,7 +296,7 @@ impl Policies {
                 .map(|(path, (optional, except))| Grant {
                     path,
                     optional,
-                    except: except.into_iter().collect(),
+                    except: except.into_iter().filter(|_| hides).collect(),
                 })
                 .collect(),
             read: read.into_iter().collect(),
@@ -301,6 +309,8 @@ impl Policies {
             gateway: self.gateway(host)?,
             matcher: Matcher::shared(protected.clone(), &transit)?,
             protected,
+            hides,
+            hidden: Arc::new(hidden),
             opened: open.iter().map(|name| name.as_str().to_owned()).collect(),
             transit,
             web: WebPolicy {
@@ -354,6 +364,23 @@ impl Policies {
                 );
                 Err(PolicyError::Locked { file, profile, by })
             }
+            None => Ok(()),
+        }
+    }
+
+    /// Checks that no file of the machine or the user hides a name that a session of this profile would show.
+    fn check_hidden(&self, profile: &str) -> Result<(), PolicyError> {
+        let is_own = |file: &&File| file.kind != SourceKind::Shipped;
+        let general = self.general().filter(|(file, _)| is_own(file));
+        let of_files = general.map(|(file, content)| hidden_by_file(file, content, profile));
+        let chain = self.chain(profile)?.into_iter();
+        let profiles = chain.filter(|(_, file, _)| is_own(file));
+        let of_profiles = profiles.map(|(_, file, content)| hidden_by_profile(file, content));
+        match of_files.chain(of_profiles).find_map(Result::err) {
+            Some(why) => Err(PolicyError::Hide {
+                profile: profile.to_owned(),
+                why,
+            }),
             None => Ok(()),
         }
     }
@@ -548,6 +575,61 @@ impl Policies {
         }
         Ok(rules)
     }
+}
+
+/// What a file says for all profiles against one that hides nothing.
+fn hidden_by_file(file: &File, content: &PolicyFile, profile: &str) -> Result<(), HideFault> {
+    let name = || file.name.to_string();
+    let is_hidden = |protect: &&Protect| protect.protection == Protection::All;
+    if let Some(protect) = content.protect.iter().find(is_hidden) {
+        let names = protect.names.iter();
+        let names: Vec<_> = names.map(|name| name.get_ref().pattern.as_str()).collect();
+        return Err(HideFault::Protected {
+            file: name(),
+            names: names.join(", "),
+        });
+    }
+    if shows_less(&content.secrets) {
+        return Err(HideFault::Secrets { file: name() });
+    }
+    if content.lock && !file.profiles().any(|known| known == profile) {
+        return Err(HideFault::Locked { file: name() });
+    }
+    Ok(())
+}
+
+/// The same of a profile that the one in question is or extends.
+fn hidden_by_profile(file: &File, profile: &Profile) -> Result<(), HideFault> {
+    let excepted = profile.grants.iter().find(|grant| !grant.except.is_empty());
+    if let Some(grant) = excepted {
+        return Err(HideFault::Except {
+            file: file.name.to_string(),
+            path: grant.path.text().to_owned(),
+        });
+    }
+    if shows_less(&profile.secrets) {
+        return Err(HideFault::Secrets {
+            file: file.name.to_string(),
+        });
+    }
+    Ok(())
+}
+
+fn shows_less(secrets: &SecretsTable) -> bool {
+    secrets.values().any(|mode| *mode != SecretMode::Show)
+}
+
+/// Lets all of these names be read, and returns those that were hidden, as they were. They stay closed to changes.
+fn show(names: &mut [ProtectedName]) -> Vec<ProtectedName> {
+    let is_hidden = |name: &&mut ProtectedName| name.protection == Protection::All;
+    let hidden = names.iter_mut().filter(is_hidden).map(|name| {
+        let shown = ProtectedName {
+            protection: Protection::Write,
+            ..name.clone()
+        };
+        std::mem::replace(name, shown)
+    });
+    hidden.collect()
 }
 
 fn protected_name(

@@ -370,11 +370,75 @@ fn unknown_profiles_are_named() {
     let error = resolve(&[], "nope").unwrap_err().to_string();
     assert_eq!(
         error,
-        "there is no profile `nope`; there are: default, read-only, rust, node, python, go, dev, claude, codex, gemini, opencode"
+        "there is no profile `nope`; there are: default, read-only, rust, node, python, go, dev, claude, codex, gemini, opencode, pod"
     );
     let error = resolve(&[user("[profile.a]\nextends = 'nope'")], "a").unwrap_err();
     assert!(
         matches!(&error, PolicyError::NoBase { profile, base, .. } if profile == "a" && base == "nope")
+    );
+}
+
+#[test]
+fn what_a_file_hides_no_profile_shows() {
+    let hidden = |sources: &[Source], profile: &str| match resolve(sources, profile) {
+        Err(PolicyError::Hide { why, .. }) => Some(why.to_string()),
+        Ok(policy) => {
+            assert!(!policy.hides);
+            None
+        }
+        Err(other) => panic!("{other}"),
+    };
+    let all = "[[protect]]\nnames = ['*.license']\nprotection = 'all'\nwhy = 'w'";
+    for (sources, profile, want) in [
+        (vec![system(all)], "pod", Some("from being read")),
+        (vec![user(all)], "pod", Some("*.license")),
+        (vec![user(&all.replace("'all'", "'write'"))], "pod", None),
+        (
+            vec![system("[secrets]\n'.env' = 'mask'")],
+            "pod",
+            Some("`secrets`"),
+        ),
+        (vec![system("[secrets]\n'.env' = 'show'")], "pod", None),
+        (vec![system("lock = true")], "pod", Some("lock = true")),
+        (
+            vec![system("lock = true\n[profile.own]\nextends = 'pod'")],
+            "own",
+            None,
+        ),
+        (
+            vec![system("lock = true\n[profile.own]\nextends = 'pod'")],
+            "pod",
+            Some("lock"),
+        ),
+        (vec![user("[profile.own]\nhide = false")], "own", None),
+        (
+            vec![user(
+                "[profile.own]\nhide = false\n[profile.own.secrets]\n'.env' = 'hide'",
+            )],
+            "own",
+            Some("`secrets`"),
+        ),
+        (
+            vec![user(
+                "[profile.own]\nextends = 'pod'\ngrants = [{ path = '/srv', except = ['var'] }]",
+            )],
+            "own",
+            Some("/srv"),
+        ),
+    ] {
+        let got = hidden(&sources, profile);
+        assert_eq!(
+            got.is_some(),
+            want.is_some(),
+            "{sources:?} {profile}: {got:?}"
+        );
+        assert!(got.unwrap_or_default().contains(want.unwrap_or_default()));
+    }
+    // A profile may hide again, and then nothing of this counts.
+    let again = user("[profile.own]\nextends = 'pod'\nhide = true");
+    let policy = resolve(&[system(all), again], "own").unwrap();
+    assert!(
+        policy.hides && policy.matcher.protection(b".env").unwrap().protection == Protection::All
     );
 }
 

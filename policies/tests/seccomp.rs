@@ -11,7 +11,7 @@ use std::path::Path;
 #[allow(dead_code, reason = "nothing is written here")]
 mod build;
 
-const LISTS: [&str; 16] = [
+const LISTS: [&str; 17] = [
     "session",
     "modes",
     "cell",
@@ -22,6 +22,7 @@ const LISTS: [&str; 16] = [
     "terminal",
     "names",
     "supervised",
+    "reads",
     "kept",
     "worker",
     "orchestrator",
@@ -206,6 +207,17 @@ fn flat_program() -> Stack {
         "clone3",
         "absent",
         "terminal",
+        "supervised+reads+answered",
+    ])
+}
+
+/// The same where a profile hides nothing.
+fn flat_program_that_reads() -> Stack {
+    flat(&[
+        "cell",
+        "clone3",
+        "absent",
+        "terminal",
         "supervised+answered",
     ])
 }
@@ -234,13 +246,15 @@ fn every_list_compiles_for_both_architectures() {
 fn the_build_changes_no_answer_but_of_unknown_calls() {
     const LAST: i64 = 462;
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("seccomp");
-    let chains: [&[&str]; 11] = [
+    let chains: [&[&str]; 13] = [
         &["modes", "session"],
         &["modes", "answered", "flat", "session"],
         &["clone3", "cell"],
         &["absent", "terminal", "names"],
+        &["absent", "terminal", "supervised+reads+answered"],
         &["absent", "terminal", "supervised+answered"],
         &["absent", "terminal", "names+kept"],
+        &["absent", "terminal", "supervised+reads+answered+kept"],
         &["absent", "terminal", "supervised+answered+kept"],
         &["worker"],
         &["orchestrator"],
@@ -340,6 +354,8 @@ fn every_group_names_who_needs_it() {
         "flat.json",
         "supervised.json",
         "supervised.x86_64.json",
+        "reads.json",
+        "reads.x86_64.json",
         "names.json",
         "names.x86_64.json",
         "worker.json",
@@ -651,6 +667,80 @@ fn a_flat_program_is_supervised() {
         libc::SYS_fchdir,
     ] {
         program.check(call, &[], Allow);
+    }
+}
+
+/// Where a profile hides nothing, what a flat program looks at or reads stops nowhere, and what it changes does all the same.
+#[test]
+fn a_flat_program_that_hides_nothing_asks_for_changes_alone() {
+    let (all, changes) = (flat_program(), flat_program_that_reads());
+    let here = u64::from(libc::AT_FDCWD as u32);
+    let flags = [
+        0,
+        1,
+        2,
+        3,
+        64,
+        512,
+        libc::O_APPEND,
+        libc::O_CLOEXEC,
+        libc::O_NONBLOCK,
+    ];
+    let looks = [
+        libc::SYS_newfstatat,
+        libc::SYS_statx,
+        libc::SYS_faccessat,
+        libc::SYS_faccessat2,
+        libc::SYS_readlinkat,
+        libc::SYS_chdir,
+        libc::SYS_execve,
+        libc::SYS_getxattr,
+        libc::SYS_lgetxattr,
+        libc::SYS_listxattr,
+        libc::SYS_llistxattr,
+    ];
+    for call in looks {
+        all.check(call, &[here], Answer::Supervised);
+        changes.check(call, &[here], Allow);
+    }
+    for one in flags {
+        for other in flags {
+            let flags = (one | other) as u64;
+            if flags as i32 == libc::O_RDWR | libc::O_NONBLOCK {
+                continue;
+            }
+            let changes_a_file = flags & (1 | 2 | 64 | 512) != 0;
+            let want = if changes_a_file {
+                Answer::Supervised
+            } else {
+                Allow
+            };
+            changes.check(libc::SYS_openat, &[here, 0, flags], want);
+            all.check(libc::SYS_openat, &[here, 0, flags], Answer::Supervised);
+        }
+    }
+    // Of all other calls the two say the same.
+    for call in (0..463).filter(|call| !looks.contains(call) && *call != libc::SYS_openat) {
+        #[cfg(target_arch = "x86_64")]
+        if [
+            libc::SYS_open,
+            libc::SYS_stat,
+            libc::SYS_lstat,
+            libc::SYS_access,
+            libc::SYS_readlink,
+        ]
+        .contains(&call)
+        {
+            changes.check(call, &[], Allow);
+            continue;
+        }
+        for arguments in [[0; 6], [3; 6], [1, 1, 1, 1, 1, 1], [2, 2, 0, 0, 0, 0]] {
+            assert_eq!(
+                all.answer(call, &arguments),
+                changes.answer(call, &arguments),
+                "{call} {arguments:?}"
+            );
+        }
     }
 }
 

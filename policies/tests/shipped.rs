@@ -9,7 +9,7 @@ use policies_guard::{Protection, WhenNew};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-const PROFILES: [&str; 11] = [
+const PROFILES: [&str; 12] = [
     "default",
     "read-only",
     "rust",
@@ -21,6 +21,7 @@ const PROFILES: [&str; 11] = [
     "codex",
     "gemini",
     "opencode",
+    "pod",
 ];
 /// For agents that run whole in a cell. They alone have hosts and credentials.
 const AGENTS: [&str; 4] = ["claude", "codex", "gemini", "opencode"];
@@ -77,6 +78,7 @@ fn every_file_of_the_folder_is_shipped() {
             "go.toml",
             "node.toml",
             "opencode.toml",
+            "pod.toml",
             "protected.toml",
             "python.toml",
             "read-only.toml",
@@ -85,6 +87,28 @@ fn every_file_of_the_folder_is_shipped() {
         ]
     );
     assert!(Policies::load(vec![]).unwrap().profiles().eq(PROFILES));
+}
+
+/// What the host acts on stays as closed as in `dev`, and so do hosts; what is a secret can be read, and not changed.
+#[test]
+fn the_profile_for_pods_hides_nothing_and_protects_as_much() {
+    let (pod, dev) = (policy("pod"), policy("dev"));
+    assert!(!pod.hides && dev.hides);
+    for (pod, dev) in pod.protected.iter().zip(dev.protected.iter()) {
+        assert_eq!(pod.protection, Protection::Write, "{}", pod.pattern);
+        assert_eq!((&pod.pattern, pod.new), (&dev.pattern, dev.new));
+    }
+    assert_eq!(pod.protected.len(), dev.protected.len());
+    assert!(pod.grants.iter().all(|grant| grant.except.is_empty()));
+    let paths = |policy: &EffectivePolicy| -> Vec<PathBuf> {
+        policy
+            .grants
+            .iter()
+            .map(|grant| grant.path.clone())
+            .collect()
+    };
+    assert_eq!(paths(&pod), paths(&dev));
+    assert!(!pod.has_network() && pod.environment.credentials.is_empty());
 }
 
 #[test]

@@ -4,6 +4,7 @@
 use crate::place::Place;
 use crate::process::{Finished, LIMIT, run};
 use crate::programs;
+use broker_protocol::Tier;
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -41,7 +42,45 @@ const EXECUTOR: [&str; 2] = ["LAZARET_EXECUTOR", "LAZARET_ABLATE"];
 impl World {
     /// A fresh world of `place`.
     pub fn new(place: Place) -> Self {
-        let base = programs::scratch().join(format!("world-{}", unique()));
+        Self::at(
+            place,
+            programs::scratch().join(format!("world-{}", unique())),
+        )
+    }
+
+    /// A world that does not lie in `/tmp`, with our programs in `programs` of its base: for commands that write to `/tmp`. The caller
+    /// starts these, by [`Self::outside_tmp_program`].
+    pub fn outside_tmp(place: Place) -> Self {
+        let name = format!("lazaret-tests-world-{}", unique());
+        let world = Self::at(place, Path::new("/var/tmp").join(name));
+        let folder = world.base.join("programs");
+        world.make_folder(&folder);
+        for entry in fs::read_dir(programs::folder()).expect("the programs can be listed") {
+            let from = entry.expect("a folder can be listed").path();
+            if from.is_file() {
+                let to = folder.join(from.file_name().expect("a file has a name"));
+                // They are large; the two directories may be of two file systems.
+                let put = fs::hard_link(&from, &to).or_else(|_| fs::copy(&from, &to).map(drop));
+                put.expect("a program can be copied");
+            }
+        }
+        world
+    }
+
+    /// One of our programs in a world of [`Self::outside_tmp`], in the tier of its place.
+    pub fn outside_tmp_program(&self, program: &str) -> Command {
+        let own = |name: &str| self.base.join("programs").join(name);
+        match self.place.tier {
+            Tier::Namespaced => self.host(own(program)),
+            Tier::Flat => {
+                let mut command = self.host(own("without-namespaces"));
+                command.arg(own(program));
+                command
+            }
+        }
+    }
+
+    fn at(place: Place, base: PathBuf) -> Self {
         let canary = format!("CANARY-{}", unique());
         let [project, central, home, outside, state] =
             ["project", "central", "home", "outside", "state"].map(|name| base.join(name));

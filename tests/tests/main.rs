@@ -37,6 +37,7 @@ mod objects;
 mod objects_live;
 mod opened_names;
 mod path_leases;
+mod pod;
 mod ports;
 mod publish;
 mod quarantine;

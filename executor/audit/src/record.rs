@@ -82,13 +82,18 @@ impl Record {
         }
     }
 
-    /// Adds the protected names that the session's profile opens, and how many files of secrets its commands can read.
+    /// Adds the protected names that the session's profile opens, how many files of secrets its commands can read, and that it hides no
+    /// name if so.
     #[must_use]
-    pub fn with_opened(self, names: &[String], shown: usize) -> Self {
+    pub fn with_opened(self, names: &[String], shown: usize, hides: bool) -> Self {
+        let record = match hides {
+            true => self,
+            false => self.value("hides", false),
+        };
         let record = if names.is_empty() {
-            self
+            record
         } else {
-            self.text("opened_names", &names.join(", "))
+            record.text("opened_names", &names.join(", "))
         };
         if shown == 0 {
             record

@@ -15,6 +15,7 @@ use executor_layers::descriptors;
 use executor_layers::ladder::confine;
 use executor_layers::landlock::Rulesets;
 use executor_layers::no_new_privileges::NoNewPrivileges;
+use executor_layers::seccomp::Supervision;
 use executor_spec::cell_order::{self, CellPlan, Steering};
 use executor_spec::cell_report::{End, Message, Report};
 use executor_spec::error::{At, Part, SetupError};
@@ -308,9 +309,12 @@ impl<'a> Slot<'a> {
         stack: &'c mut SpawnStack,
     ) -> Result<(PreparedChild<'c>, Cell<'c>), SetupError> {
         let step = || "prepare the program".to_owned();
+        let supervision = self
+            .access
+            .map_or(Supervision::Whole, AccessRules::supervision);
         let (child, listener) = self
             .spawner
-            .prepare(stack)
+            .prepare(stack, supervision)
             .at(Layer::ProtectedNames, step)?;
         let supervised = self.access.zip(listener);
         let supervisor = supervised

@@ -2,6 +2,7 @@
 
 use broker_protocol::{Layer, Variable};
 use executor_layers::ladder::Confined;
+use executor_layers::seccomp::Supervision;
 use executor_layers::{limits, seccomp};
 use executor_spec::cell_order::CellPlan;
 use executor_spec::sandbox::SandboxSpec;
@@ -38,13 +39,15 @@ impl<'s> Spawner<'s> {
     pub fn prepare<'p>(
         &self,
         stack: &'p mut SpawnStack,
+        supervision: Supervision,
     ) -> io::Result<(PreparedChild<'p>, Option<OwnedFd>)> {
         // A domain below this one costs a second walk for each file that is opened in the cell.
         let ruleset = self.confined.program_ruleset().map(|fd| fd.as_raw_fd());
+        let (tier, sockets) = (self.spec.tier, self.spec.caller_access.sockets);
         let supervised = self
             .spec
             .is_supervised()
-            .then(|| seccomp::supervised(self.spec.tier, self.spec.caller_access.sockets));
+            .then(|| seccomp::supervised(tier, sockets, supervision));
         stack.prepare(&ChildSetup {
             limits: &self.limits,
             ruleset,

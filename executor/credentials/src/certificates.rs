@@ -5,7 +5,6 @@ use broker_protocol::limit;
 use executor_spec::certificates::{CertificateFiles, MACHINE};
 use executor_spec::scratch::{Scratch, host_directory};
 use executor_spec::variables::Variables;
-use executor_spec::zones::Zones;
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -60,14 +59,14 @@ impl NewCertificates {
     /// They cannot be made.
     pub fn make(
         scratch: &Scratch,
-        zones: &Zones,
-        ours: &Variables,
+        written: &[&Path],
+        (home, ours): (&Path, &Variables),
         company: &[String],
     ) -> io::Result<Self> {
         let variable = |name: &str| ours.get(OsStr::new(name)).cloned();
         let own = match scratch.host {
             Some(_) => None,
-            None => Some(host_directory(zones, variable)?),
+            None => Some(host_directory(written, home, variable)?),
         };
         let directory = own.as_ref().or(scratch.host.as_ref());
         let directory = directory.ok_or(io::ErrorKind::NotFound)?;
@@ -81,7 +80,7 @@ impl NewCertificates {
         };
         let files = [new(&paths.all)?, new(&paths.added)?];
         let mut made = Self { paths, files, own };
-        made.fill(&zones.roots(), &variable, company)?;
+        made.fill(written, &variable, company)?;
         Ok(made)
     }
 
@@ -208,6 +207,7 @@ pub(crate) fn blocks(text: &str) -> impl Iterator<Item = String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use executor_spec::zones::Zones;
     use std::os::unix::fs::PermissionsExt;
 
     struct World {
@@ -244,7 +244,13 @@ mod tests {
                 tmp: "/tmp".into(),
                 host,
             };
-            NewCertificates::make(&scratch, &self.zones, &variables, &[]).unwrap()
+            NewCertificates::make(
+                &scratch,
+                &self.zones.roots(),
+                (Path::new("/"), &variables),
+                &[],
+            )
+            .unwrap()
         }
 
         fn run(&self) -> PathBuf {

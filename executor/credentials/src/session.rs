@@ -24,6 +24,8 @@ pub struct WrittenPaths<'p> {
     pub linked: Option<&'p LinkedRepository>,
     /// Paths that the user lends to commands.
     pub lent: &'p [String],
+    /// Directories of the machine for what is temporary, if commands use these.
+    pub temporary: &'p [&'p Path],
 }
 
 /// Why a session's credentials, or its way through a company's network, cannot be prepared.
@@ -98,10 +100,13 @@ impl NewCredentials {
             zones,
             linked,
             lent,
+            temporary,
         } = written;
         let roots = zones.roots().into_iter().map(PathBuf::from);
         let linked = linked.map(|linked| linked.common.clone());
-        let writable = roots.chain(linked).chain(lent.iter().map(PathBuf::from));
+        let lent = lent.iter().map(PathBuf::from);
+        let temporary = temporary.iter().map(PathBuf::from);
+        let writable = roots.chain(linked).chain(lent).chain(temporary);
         let owner = Owner {
             home,
             variables: ours,
@@ -116,7 +121,10 @@ impl NewCredentials {
         held.add_notices(company.notices);
         let decrypts = !held.is_empty() || policy.judges_requests();
         let certificates = (decrypts || !company.authorities.is_empty())
-            .then(|| NewCertificates::make(scratch, zones, ours, &company.authorities))
+            .then(|| {
+                let writable: Vec<&Path> = owner.writable.iter().map(PathBuf::as_path).collect();
+                NewCertificates::make(scratch, &writable, (home, ours), &company.authorities)
+            })
             .transpose()?;
         let proxy = company.proxy.map(|proxy| proxy_spec(proxy, &mut held));
         Ok(Self {

@@ -170,6 +170,7 @@ impl LandlockRules {
         spec.scratch
             .shared()
             .map_or(Ok(()), |shared| self.add(&shared, all))?;
+        spec.temporary().try_for_each(|path| self.add(path, all))?;
         if self.own_root() {
             for path in ["/var/tmp", "/dev/shm", "/run"] {
                 self.add(Path::new(path), all)?;

@@ -129,17 +129,17 @@ pub fn can_have(tier: Tier, layer: Layer) -> bool {
     layer == Layer::Cgroup || layers(tier, u32::MAX).has(layer)
 }
 
-/// A report on every layer, for people.
+/// A report on every layer, for people; of a session, how supervisors get at their callers, and whether names are hidden.
 pub fn report(
     set: LayerSet,
-    (tier, access): (Tier, CallerAccess),
+    (tier, access, hides): (Tier, CallerAccess, bool),
     landlock_abi: u32,
     refusal: Option<&str>,
     ablation: &Ablation,
 ) -> Vec<LayerReport> {
     let state = |layer: Layer| {
         if set.has(layer) {
-            return LayerState::InForce(detail(layer, (tier, access), landlock_abi));
+            return LayerState::InForce(detail(layer, (tier, access, hides), landlock_abi));
         }
         let why = match ablation.is_off(layer) {
             true => "it is switched off in this test build".into(),
@@ -159,19 +159,23 @@ pub fn report(
         .collect()
 }
 
-fn detail(layer: Layer, (tier, access): (Tier, CallerAccess), abi: u32) -> String {
+fn detail(layer: Layer, (tier, access, hides): (Tier, CallerAccess, bool), abi: u32) -> String {
     match layer {
         Layer::LandlockFiles => format!("Landlock ABI {abi}{}", lacking(abi)),
         Layer::LandlockNetwork | Layer::LandlockScopes => format!("Landlock ABI {abi}"),
         Layer::Seccomp => "allow-list".into(),
         Layer::ProtectedNames => {
-            let closed = match tier {
-                Tier::Namespaced => "existing ones are pinned; the policy decides on new ones",
-                Tier::Flat => {
-                    "existing ones are closed; the policy decides on new ones; metadata outside the zones cannot be changed"
-                }
+            let existing = match (hides, tier) {
+                (true, Tier::Namespaced) => "existing ones are pinned",
+                (true, Tier::Flat) => "existing ones are closed",
+                (false, _) => "none is hidden, existing ones cannot be changed",
             };
-            closed.to_owned() + &access.lacking()
+            let metadata = match tier {
+                Tier::Namespaced => "",
+                Tier::Flat => "; metadata outside the zones cannot be changed",
+            };
+            let lacking = access.lacking();
+            format!("{existing}; the policy decides on new ones{metadata}{lacking}")
         }
         _ => String::new(),
     }

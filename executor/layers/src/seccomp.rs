@@ -4,7 +4,7 @@
 //! (`modes.json`); without namespaces all sockets but streams of Unix and TCP are closed too (`flat.json`); cells lose what
 //! only the warden needs (`cell.json`); foreign ABIs (i386, x32) kill the process; what libc can do without is absent
 //! (`absent.json`, `clone3.json`, `ENOSYS`). Calls that make names (`names.json`), or without namespaces all that take paths
-//! or addresses (`supervised.json`), are answered by the cell's first process. *Does not*: read memory, so it knows no paths
+//! or addresses (`supervised.json`, `reads.json`), are answered by the cell's first process. *Does not*: read memory, so it knows no paths
 //! and no addresses. *Needs*: Linux 5.14. *Order*: last; the session's list in the warden, the rest in each cell, the
 //! supervised calls in the program. *Fails*: the session does not open. *Tested by*: `the_kernel_is_not_reached`,
 //! `no_socket_leads_out`, `own_socket_files_work_and_those_of_the_machine_do_not`,
@@ -38,14 +38,31 @@ pub fn confine_cell(_: NoNewPrivileges) -> Result<(), SetupError> {
     install("cell", &CELL)
 }
 
+/// Which calls of a flat cell's program its first process answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Supervision {
+    /// Those that take paths, change something, or name a socket.
+    Whole,
+    /// The same but for those that look at a path, enter, read or run it: where the profile hides nothing.
+    Changes,
+}
+
 /// The additional filter of a cell's program, which the cell's first process does not have: that
 /// calls `openat2`, and answers the calls of the last list.
-pub fn supervised(tier: Tier, sockets: SocketAccess) -> &'static [sock_filter] {
-    match (tier, sockets) {
-        (Tier::Namespaced, SocketAccess::Taken) => &NAMES,
-        (Tier::Namespaced, SocketAccess::Kept) => &NAMES_KEPT,
-        (Tier::Flat, SocketAccess::Taken) => &SUPERVISED,
-        (Tier::Flat, SocketAccess::Kept) => &SUPERVISED_KEPT,
+///
+/// In the namespaced tier nothing that reads is among them, whatever `supervision` says.
+pub fn supervised(
+    tier: Tier,
+    sockets: SocketAccess,
+    supervision: Supervision,
+) -> &'static [sock_filter] {
+    match (tier, sockets, supervision) {
+        (Tier::Namespaced, SocketAccess::Taken, _) => &NAMES,
+        (Tier::Namespaced, SocketAccess::Kept, _) => &NAMES_KEPT,
+        (Tier::Flat, SocketAccess::Taken, Supervision::Whole) => &SUPERVISED,
+        (Tier::Flat, SocketAccess::Kept, Supervision::Whole) => &SUPERVISED_KEPT,
+        (Tier::Flat, SocketAccess::Taken, Supervision::Changes) => &CHANGES,
+        (Tier::Flat, SocketAccess::Kept, Supervision::Changes) => &CHANGES_KEPT,
     }
 }
 

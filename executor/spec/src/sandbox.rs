@@ -164,6 +164,14 @@ pub enum ViewKind {
     Device,
 }
 
+/// The machine's directories for what is temporary, if commands of such a session use them. In the flat tier each is replaced by one of
+/// the session's own, unless the profile hides nothing.
+pub fn temporary(tier: Tier, policy: &EffectivePolicy) -> impl Iterator<Item = &'static Path> {
+    let paths = ["/tmp", "/dev/shm"].map(Path::new).into_iter();
+    let are_used = tier == Tier::Flat && !policy.hides;
+    paths.filter(move |path| are_used && path.is_dir())
+}
+
 /// The device nodes of a cell. Terminals come from the session's own devpts.
 pub const DEVICES: [&str; 6] = [
     "/dev/null",
@@ -348,6 +356,17 @@ impl Rooted {
     pub fn is_supervised(&self) -> bool {
         self.has(Layer::ProtectedNames)
             && (self.has(Layer::MountNamespace) || !self.has(Layer::PidNamespace))
+    }
+
+    /// Whether commands read without supervision, by the machine's own names: a flat session whose profile hides nothing. What they
+    /// write to `/tmp` then has to lie there too.
+    pub fn shows_names(&self) -> bool {
+        self.tier == Tier::Flat && !self.policy.hides
+    }
+
+    /// See [`temporary`].
+    pub fn temporary(&self) -> impl Iterator<Item = &'static Path> {
+        temporary(self.tier, &self.policy)
     }
 
     /// The files by which programs trust the session's authority: each on the host, and as cells see it.

@@ -1,6 +1,5 @@
 //! A session's private storage: home, `/tmp` and the like, empty at first and gone at its end.
 
-use crate::zones::Zones;
 use broker_protocol::{Layer, LayerSet};
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
@@ -65,7 +64,7 @@ impl Scratch {
     /// No such directory can be made.
     pub fn make(
         layers: LayerSet,
-        zones: &Zones,
+        written: &[&Path],
         home: &Path,
         variable: impl Fn(&str) -> Option<OsString>,
     ) -> io::Result<NewScratch> {
@@ -76,7 +75,7 @@ impl Scratch {
                 host: None,
             }));
         }
-        let host = host_directory(zones, variable)?;
+        let host = host_directory(written, home, variable)?;
         let new = NewScratch::new(Self {
             home: host.join("home"),
             tmp: host.join("tmp"),
@@ -131,12 +130,13 @@ fn open_up(top: &Path) {
     }
 }
 
-/// Creates a directory in the first usual place where that works. None lies in a root, where a cell could change it.
+/// Creates a directory in the first usual place where that works. None lies in `written`, where a cell could change it.
 ///
 /// # Errors
 /// It works in no place.
 pub fn host_directory(
-    zones: &Zones,
+    written: &[&Path],
+    home: &Path,
     variable: impl Fn(&str) -> Option<OsString>,
 ) -> io::Result<PathBuf> {
     let named = ["XDG_RUNTIME_DIR", "TMPDIR"]
@@ -145,10 +145,11 @@ pub fn host_directory(
     let places = named
         .map(PathBuf::from)
         .filter(|path| path.is_absolute())
-        .chain(["/tmp".into(), "/var/tmp".into()]);
+        // The home last: in a container it may be all that can be written.
+        .chain(["/tmp".into(), "/var/tmp".into(), home.to_owned()]);
     let in_root = |path: &Path| {
         let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        zones.roots().iter().any(|root| real.starts_with(root))
+        written.iter().any(|root| real.starts_with(root))
     };
     let (mut tried, mut last) = (Vec::new(), io::Error::from(io::ErrorKind::NotFound));
     for place in places.filter(|place| !in_root(place)) {
@@ -159,8 +160,8 @@ pub fn host_directory(
         tried.push(place.display().to_string());
     }
     let message = format!(
-        "no private directory can be made in {}: {last}; set TMPDIR or XDG_RUNTIME_DIR to a directory outside the roots that may be \
-         written",
+        "no private directory can be made in {}: {last}; set TMPDIR or XDG_RUNTIME_DIR to a directory that may be written and lies in \
+         none that commands write to",
         tried.join(", ")
     );
     Err(io::Error::new(last.kind(), message))
@@ -169,6 +170,7 @@ pub fn host_directory(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::zones::Zones;
 
     #[test]
     fn a_session_that_does_not_open_leaves_nothing() {
@@ -180,7 +182,13 @@ mod tests {
         let place = folder.path().as_os_str().to_owned();
         let make = || {
             let variable = |name: &str| (name == "TMPDIR").then(|| place.clone());
-            Scratch::make(LayerSet::default(), &zones, Path::new("/home"), variable).unwrap()
+            Scratch::make(
+                LayerSet::default(),
+                &zones.roots(),
+                Path::new("/home"),
+                variable,
+            )
+            .unwrap()
         };
         let there = || fs::read_dir(folder.path()).unwrap().count();
         let new = make();

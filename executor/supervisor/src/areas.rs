@@ -78,6 +78,9 @@ impl Areas {
         let shared = spec.scratch.shared().map(|shared| resolved(&shared));
         areas.extend(shared.as_deref().map(scratch));
         let own_root = spec.has(Layer::MountNamespace);
+        // After everything that may lie in them.
+        let temporary = spec.temporary();
+        areas.extend(temporary.map(scratch));
         // Where the session has its own tree, mounts decide what is outside.
         let views = spec
             .views
@@ -95,6 +98,7 @@ impl Areas {
         let replaced = tmp
             .into_iter()
             .chain(spec.scratch.shared().map(|own| ("/dev/shm", own)));
+        let replaced = replaced.filter(|_| !spec.shows_names());
         let replaced =
             replaced.map(|(machine, own)| (resolved(Path::new(machine)), resolved(&own)));
         let roots = [Zone::Project, Zone::Central].map(|zone| spec.zone(zone).0);

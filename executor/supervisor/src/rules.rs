@@ -10,6 +10,7 @@ use crate::pty::PtyClient;
 use crate::socket_rules::SocketRules;
 use crate::written_links::WrittenLinks;
 use broker_protocol::{AttemptKind, Layer};
+use executor_layers::seccomp::Supervision;
 use executor_spec::caller_access::CallerAccess;
 use executor_spec::created::{CreatedFiles, RenameLock};
 use executor_spec::error::{At, SetupError};
@@ -46,6 +47,8 @@ pub struct AccessRules {
     pub(crate) objects: ProtectedObjects,
     /// Files of secrets that commands can read.
     pub(crate) secrets: Vec<ReadableSecret>,
+    /// Whether names are hidden, or `/tmp` is the session's own.
+    hides: bool,
     /// Files of zones that leases open to this cell.
     zone_leases: Vec<ZoneLease>,
     file_size: Option<u64>,
@@ -117,6 +120,7 @@ impl AccessRules {
         Ok(Self {
             names: spec.policy.matcher.clone(),
             lease_names: None,
+            hides: !spec.shows_names(),
             areas: Areas::new(spec),
             objects: spec.found().objects.clone(),
             secrets: spec.found().secrets.clone(),
@@ -143,6 +147,14 @@ impl AccessRules {
             takes_misplaced: spec.ablation.takes_misplaced(),
             opened: SystemTime::now(),
         })
+    }
+
+    /// Which calls of this cell's program are supervised. Keys in leased paths stay closed in every profile.
+    pub fn supervision(&self) -> Supervision {
+        match self.hides || self.lease_names.is_some() {
+            true => Supervision::Whole,
+            false => Supervision::Changes,
+        }
     }
 
     /// Adds leased paths, and what is protected in them: by these names, and as objects; and the directories that are there.

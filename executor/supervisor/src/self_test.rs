@@ -2,6 +2,7 @@
 
 use crate::caller::memory;
 use broker_protocol::Tier;
+use executor_layers::seccomp::Supervision;
 use executor_layers::{capabilities, seccomp};
 use executor_spec::caller_access::{CallerAccess, MemoryAccess, SocketAccess};
 use executor_sys::process::{self, Child, Fork};
@@ -51,7 +52,11 @@ fn supervise_one(tier: Tier, access: CallerAccess) -> io::Result<()> {
     prctl::set_no_new_privs()?;
     capabilities::drop_all().map_err(|error| error.source)?;
     prctl::set_dumpable(true)?;
-    let supervised = Some(seccomp::supervised(tier, access.sockets));
+    let supervised = Some(seccomp::supervised(
+        tier,
+        access.sockets,
+        Supervision::Whole,
+    ));
     let setup = ChildSetup {
         limits: &[],
         ruleset: None,

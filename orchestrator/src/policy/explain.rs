@@ -199,6 +199,10 @@ impl<'a> Explanation<'a> {
             self.policy.trust.name(),
             self.facts.risk.name(),
         );
+        if !self.policy.hides {
+            let profile = &self.policy.profile;
+            page.push_str(&format!("names    the profile `{profile}` hides none\n"));
+        }
         for unit in self.units() {
             page.push_str(&format!("command  {}\n", unit_text(&unit)));
         }
@@ -229,6 +233,7 @@ impl<'a> Explanation<'a> {
             "risk": self.facts.risk.name(),
             "trust": self.policy.trust.name(),
             "profile": self.policy.profile,
+            "hides": self.policy.hides,
             "commands": self.units().iter().map(unit).collect::<Vec<_>>(),
         })
     }

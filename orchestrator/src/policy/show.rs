@@ -39,6 +39,7 @@ fn to_json(policy: &EffectivePolicy) -> Value {
         "digest": policy.digest.to_string(),
         "project": access(policy.project),
         "central": access(policy.central),
+        "hide": policy.hides,
         "trust": policy.trust.name(),
         "approval": {
             "trust": policy.approval.ceiling.name(),
