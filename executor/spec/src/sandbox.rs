@@ -364,7 +364,7 @@ impl Rooted {
         self.tier == Tier::Flat && !self.policy.hides
     }
 
-    /// See [`temporary`].
+    /// The directories of [`temporary`] for this session.
     pub fn temporary(&self) -> impl Iterator<Item = &'static Path> {
         temporary(self.tier, &self.policy)
     }
