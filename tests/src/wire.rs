@@ -28,7 +28,7 @@ pub fn yes(call: CallId, challenge: &Challenge, extent: Extent) -> Grant {
 /// Reads a file of the project.
 pub fn file_read(path: &str) -> Request {
     Request::FileRead(FileRead {
-        path: ZonePath::new(Zone::Project, path).unwrap(),
+        path: ZonePath::new(Zone::Project, path).expect("a path of the project"),
         offset: None,
         limit: None,
     })

@@ -97,7 +97,7 @@ fn each_command_prints_its_error_as_json(place: Place) {
     let mut session = world.lazaret("session");
     session.args(["--profile", "no-such"]);
     let (code, fault) = line(session, &[]);
-    assert_eq!((code, &fault["event"]), (125, &json!("fault")), "{fault}");
+    assert_eq!((code, &fault["event"]), (2, &json!("fault")), "{fault}");
     check(&known, &fault["error"], "invalid_input");
 }
 
