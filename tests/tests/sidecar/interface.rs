@@ -175,7 +175,7 @@ fn a_run_without_network_has_no_web_tools() {
         &json!({"prompt": "x", "networkAllowed": false}),
     );
     assert!(
-        stream.body.contains("\"kind\":\"unknown_tool\""),
+        stream.body.contains("\"code\":\"unknown_tool\""),
         "{}",
         stream.body
     );
