@@ -56,6 +56,7 @@ use executor_spec::also_closed::{AlsoClosed, WhyClosed};
 use executor_spec::error::{Part, Privilege};
 use executor_spec::known_directories::DirectoryMemory;
 use executor_spec::linked_repository::LinkedRepository;
+use executor_spec::notices;
 use executor_spec::pins::PINS_MAX;
 use executor_spec::protected_objects::ProtectedObjects;
 use executor_spec::readable_secret::{ReadableSecret, Seen};
@@ -69,7 +70,6 @@ use executor_spec::zones::Zones;
 use executor_supervisor::SelfTest;
 use executor_sys::confine;
 use executor_sys::stale_temporaries;
-use policies::ports::PortPolicy;
 use policies::{Access, EffectivePolicy, Policies, PolicyError, choice, directories, source};
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -338,7 +338,7 @@ pub fn open(
         .notices
         .iter()
         .chain(credentials.held.notices());
-    let ports = port_notices(&spec.policy.ports);
+    let ports = notices::ports(&spec.policy.ports);
     let flat = refusal
         .iter()
         .map(|why| format!("the flat tier, without namespaces: {why}"));
@@ -354,7 +354,7 @@ pub fn open(
         also_closed: closed.into_iter().chain(refused).collect(),
         over_bounds: u32::try_from(over_bounds).unwrap_or(u32::MAX),
         notices: flat
-            .chain(hidden_nothing(&spec))
+            .chain(notices::hidden_nothing(&spec))
             .chain(notices.cloned())
             .chain(ports)
             .chain(short)
@@ -481,19 +481,6 @@ fn leased(request: &Open, spec: &SandboxSpec, user: &User) -> (Wants, Vec<String
         }
     }
     (wants, refused)
-}
-
-/// Which ports of this machine the session's commands reach, and which lead to theirs, for people.
-fn port_notices(ports: &PortPolicy) -> Vec<String> {
-    let list: Vec<String> = ports.connect.iter().map(u16::to_string).collect();
-    let list = list.join(", ");
-    let reached = (!list.is_empty())
-        .then(|| format!("commands reach this machine's 127.0.0.1 at port {list}"));
-    let published = ports.publish.iter().map(|port| {
-        let (machine, cell) = (port.machine, port.cell);
-        format!("127.0.0.1:{machine} of this machine leads to port {cell} of commands")
-    });
-    reached.into_iter().chain(published).collect()
 }
 
 /// Starts the session's gateway, if its cells have a network, or reach ports of this machine.
@@ -999,7 +986,7 @@ fn discover(
     };
     let directories = DirectoryMemory::new(&found.directories).map_err(OpenError::Plan)?;
     watch.others.follow(spec, &directories);
-    notices.extend(opened_names(&spec.policy));
+    notices.extend(notices::opened_names(&spec.policy));
     // What a profile does not grant is news to nobody until a command asks for it.
     let is_told = |closed: &&AlsoClosed| !matches!(closed.why, WhyClosed::NotGranted(_));
     let reported = found.also_closed.iter().filter(is_told).cloned().collect();
@@ -1016,37 +1003,6 @@ fn discover(
         },
         reported,
         records: Some((record, watch)),
-    })
-}
-
-/// What people are told where the profile hides nothing.
-fn hidden_nothing(spec: &SandboxSpec) -> Option<String> {
-    let tmp = match spec.shows_names() {
-        true => ", and write to this machine's /tmp and /dev/shm",
-        false => "",
-    };
-    (!spec.policy.hides).then(|| {
-        format!(
-            "the profile `{}` hides nothing by name: commands read all files of both roots, secrets too{tmp}",
-            spec.policy.profile
-        )
-    })
-}
-
-/// What people are told about protected names that the profile opens.
-fn opened_names(policy: &EffectivePolicy) -> Option<String> {
-    let names = policy
-        .opened
-        .iter()
-        .map(|name| format!("`{name}`"))
-        .collect::<Vec<_>>()
-        .join(", ");
-    let what = "on which programs act outside the sandbox";
-    (!names.is_empty()).then(|| {
-        format!(
-            "the profile `{}` lets commands change {names}, {what}",
-            policy.profile
-        )
     })
 }
 

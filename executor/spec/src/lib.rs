@@ -10,6 +10,7 @@ pub mod scratch;
 pub mod relay;
 pub mod host_pool;
 pub mod certificates;
+pub mod notices;
 pub mod pins;
 pub mod birth_time;
 pub mod protected_objects;

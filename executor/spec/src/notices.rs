@@ -1,0 +1,49 @@
+//! What people are told of a session when it opens: what its policy opens that is closed otherwise.
+
+use crate::sandbox::SandboxSpec;
+use policies::EffectivePolicy;
+use policies::ports::PortPolicy;
+
+/// Which ports of this machine the session's commands reach, and which lead to theirs, for people.
+pub fn ports(ports: &PortPolicy) -> Vec<String> {
+    let list: Vec<String> = ports.connect.iter().map(u16::to_string).collect();
+    let list = list.join(", ");
+    let reached = (!list.is_empty())
+        .then(|| format!("commands reach this machine's 127.0.0.1 at port {list}"));
+    let published = ports.publish.iter().map(|port| {
+        let (machine, cell) = (port.machine, port.cell);
+        format!("127.0.0.1:{machine} of this machine leads to port {cell} of commands")
+    });
+    reached.into_iter().chain(published).collect()
+}
+
+/// What people are told where the profile hides nothing.
+pub fn hidden_nothing(spec: &SandboxSpec) -> Option<String> {
+    let tmp = match spec.shows_names() {
+        true => ", and write to this machine's /tmp and /dev/shm",
+        false => "",
+    };
+    (!spec.policy.hides).then(|| {
+        format!(
+            "the profile `{}` hides nothing by name: commands read all files of both roots, secrets too{tmp}",
+            spec.policy.profile
+        )
+    })
+}
+
+/// What people are told about protected names that the profile opens.
+pub fn opened_names(policy: &EffectivePolicy) -> Option<String> {
+    let names = policy
+        .opened
+        .iter()
+        .map(|name| format!("`{name}`"))
+        .collect::<Vec<_>>()
+        .join(", ");
+    let what = "on which programs act outside the sandbox";
+    (!names.is_empty()).then(|| {
+        format!(
+            "the profile `{}` lets commands change {names}, {what}",
+            policy.profile
+        )
+    })
+}
