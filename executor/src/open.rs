@@ -339,10 +339,8 @@ pub fn open(
         .iter()
         .chain(credentials.held.notices());
     let ports = notices::ports(&spec.policy.ports);
-    let flat = refusal
-        .iter()
-        .map(|why| format!("the flat tier, without namespaces: {why}"));
-    let short = audit.short_of_room().map(|short| short.to_string());
+    let flat = refusal.as_deref().map(notices::flat);
+    let short = audit.short_of_room().map(|it| it.to_string());
     let (closed, over_bounds) = protected::describe(&also_closed);
     let opened = Opened {
         session: audit.begin_session(facts)?,
@@ -354,6 +352,7 @@ pub fn open(
         also_closed: closed.into_iter().chain(refused).collect(),
         over_bounds: u32::try_from(over_bounds).unwrap_or(u32::MAX),
         notices: flat
+            .into_iter()
             .chain(notices::hidden_nothing(&spec))
             .chain(notices.cloned())
             .chain(ports)

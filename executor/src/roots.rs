@@ -70,10 +70,9 @@ pub fn hide_state(spec: &Rooted, user: &User) -> Result<(), RootError> {
 /// has no name of its own there, `/tmp` is one tree.
 pub fn keep_out_of_temporary(spec: &Rooted, user: &User) -> Result<(), RootError> {
     let mut real = Real::default();
-    let git = user.git();
-    let variable = |name: &str| user.variable(name);
-    let own = [user.home.clone(), user.state(), data(user)];
-    let approvals = directories::approvals(&user.home, geteuid().as_raw(), &variable);
+    let (git, own) = (user.git(), [user.home.clone(), user.state(), data(user)]);
+    let uid = geteuid().as_raw();
+    let approvals = directories::approvals(&user.home, uid, &|name| user.variable(name));
     let separate = spec.policy.approval.channel == Channel::Separate;
     let paths = [&spec.project, &spec.central]
         .into_iter()

@@ -4,6 +4,11 @@ use crate::sandbox::SandboxSpec;
 use policies::EffectivePolicy;
 use policies::ports::PortPolicy;
 
+/// Why a session has no namespaces.
+pub fn flat(refusal: &str) -> String {
+    format!("the flat tier, without namespaces: {refusal}")
+}
+
 /// Which ports of this machine the session's commands reach, and which lead to theirs, for people.
 pub fn ports(ports: &PortPolicy) -> Vec<String> {
     let list: Vec<String> = ports.connect.iter().map(u16::to_string).collect();
