@@ -6,6 +6,8 @@ use std::os::fd::BorrowedFd;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Token {
+    /// A signal that asks the broker to end.
+    End,
     Client,
     Warden,
     Worker,

@@ -17,9 +17,11 @@ use executor_sys::idle::IdleTrim;
 use executor_sys::process;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
 use policies::Policies;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 /// How long a client has to read why its connection ends.
@@ -41,6 +43,8 @@ enum Phase {
 
 struct Broker {
     connection: Connection,
+    /// Readable when somebody has asked this process to end.
+    asked_to_end: SignalFd,
     phase: Phase,
     user: User,
     idle: IdleTrim,
@@ -54,6 +58,7 @@ pub fn serve(socket: OwnedFd, user: User) -> io::Result<()> {
     let connection = Connection::new(socket)?;
     let mut broker = Broker {
         connection,
+        asked_to_end: asked_to_end()?,
         phase: Phase::Connected,
         user,
         idle: IdleTrim::default(),
@@ -86,6 +91,24 @@ pub fn serve(socket: OwnedFd, user: User) -> io::Result<()> {
     scratch.iter().for_each(Scratch::remove);
     central.iter().for_each(|central| gc::by_age(central));
     Ok(())
+}
+
+/// A logout, a shutdown and `kill` end the session as its client's leaving does: what its commands have left is still looked at. The
+/// signals stay blocked in the processes of the session, which are killed; what runs in a cell starts without a mask.
+fn asked_to_end() -> io::Result<SignalFd> {
+    let signals = [
+        Signal::SIGTERM,
+        Signal::SIGHUP,
+        Signal::SIGINT,
+        Signal::SIGQUIT,
+    ];
+    let mut set = SigSet::empty();
+    signals.into_iter().for_each(|signal| set.add(signal));
+    set.thread_block()?;
+    Ok(SignalFd::with_flags(
+        &set,
+        SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC,
+    )?)
 }
 
 /// Waits for the processes of a closed session, so that they are gone when this program exits.
@@ -121,7 +144,9 @@ impl Broker {
             .wait()
             .map_err(|error| protocol(format!("waiting failed: {error}")))?;
         for (token, flags) in ready {
-            if token == Token::Client {
+            if token == Token::End {
+                return Ok(false);
+            } else if token == Token::Client {
                 if !self.read_client(flags)? {
                     return Ok(false);
                 }
@@ -151,6 +176,7 @@ impl Broker {
         client.set(PollFlags::POLLIN, !self.is_full());
         client.set(PollFlags::POLLOUT, self.connection.has_output());
         let mut waited = Waited::default();
+        waited.add_input(Token::End, self.asked_to_end.as_fd());
         waited.add(Token::Client, self.connection.fd(), client);
         let mut timeout = PollTimeout::NONE;
         if let Phase::Open(session) = &self.phase {

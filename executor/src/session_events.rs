@@ -13,7 +13,7 @@ impl Session {
     pub fn ready(&mut self, token: Token, room: usize) -> Result<(), Failed> {
         match token {
             // A check goes on when frames are collected, as after each event.
-            Token::Client | Token::Question => Ok(()),
+            Token::End | Token::Client | Token::Question => Ok(()),
             Token::Warden => self.pool.receive(),
             Token::Worker => {
                 self.files.receive(&mut self.buffer);

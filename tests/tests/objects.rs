@@ -3,12 +3,14 @@
 
 use crate::kept_world::KeptWorld;
 use broker_protocol::Tier;
-use lazaret_tests::process::{assert_gone, below, left_after, until};
+use lazaret_tests::process::{Running, assert_gone, below, left_after, until};
 use lazaret_tests::programs::path;
 use lazaret_tests::world::long_sleep;
 use lazaret_tests::{
     Finished, GitView, LIMIT, Place, Session, User, World, once_test, place_test, run,
 };
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::json;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -1734,6 +1736,31 @@ fn no_stash_is_applied_by_the_users_next_commit(place: Place) {
         said.contains("MERGE_AUTOSTASH") && said.contains("(removed)"),
         "{said}"
     );
+}
+
+place_test!(a_broker_that_is_told_to_end_looks_at_what_is_left);
+/// At a logout and a shutdown each process gets SIGTERM or SIGHUP.
+fn a_broker_that_is_told_to_end_looks_at_what_is_left(place: Place) {
+    for signal in [Signal::SIGTERM, Signal::SIGHUP] {
+        let world = with_ignored_secret(place);
+        let left = world.project.join(".git/MERGE_AUTOSTASH");
+        let script = format!(
+            "git rev-parse HEAD > .git/MERGE_AUTOSTASH; sleep {}",
+            long_sleep()
+        );
+        let client = Running::start(&mut world.cell(&script));
+        assert!(until(LIMIT, || left.exists()));
+        let broker = below(client.pid())
+            .into_iter()
+            .find(|process| process.name.starts_with("lazaret-execut"))
+            .unwrap();
+        kill(Pid::from_raw(broker.pid), signal).unwrap();
+        client.finish(LIMIT).expect(125);
+        assert!(until(LIMIT, || !broker.is_alive()));
+        assert!(!left.exists(), "{signal}");
+        let said = world.in_cell("true").errors();
+        assert!(said.contains("MERGE_AUTOSTASH"), "{signal}: {said}");
+    }
 }
 
 /// What a command leaves in the user's repository for the user's programs to act on, each as a script and the file.

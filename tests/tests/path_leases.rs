@@ -910,6 +910,21 @@ fn the_question_is_seen_whatever_the_command_left_on_the_terminal(place: Place) 
     );
 }
 
+place_test!(a_finding_is_seen_whatever_the_command_left_on_the_terminal);
+fn a_finding_is_seen_whatever_the_command_left_on_the_terminal(place: Place) {
+    let world = World::new(place);
+    world.set_up("git init -q .");
+    // Without the wrapping of lines, all that follows would be printed in the last column.
+    let script = ": > .git/HEAD.lock; printf 'all passed\\n\\033[?7l\\033[24;999H'";
+    let mut command = world.lazaret("run");
+    let mut terminal = Terminal::start(command.args(["--", "bash", "-c", script]), 24, 80);
+    terminal.expect("yours is running]", LIMIT);
+    let screen = terminal.screen();
+    let (before, _) = screen.split_once("found: lock:").unwrap();
+    let (_, after) = before.split_once("\x1b[?7l").unwrap();
+    assert!(after.contains("\x1b[?7h"), "{screen:?}");
+}
+
 place_test!(a_link_of_a_command_is_no_place_for_a_lease);
 /// Where a lease is mounted, commands may have written before: their private `/tmp` has the directories above it.
 fn a_link_of_a_command_is_no_place_for_a_lease(place: Place) {

@@ -23,12 +23,11 @@ pub fn problem(message: &str) {
     );
 }
 
-/// Reports what was found in the project, a line a kind.
+/// Reports what was found in the project, a line a kind, so that it is seen whatever a command has left on the terminal.
 pub fn findings(found: &Findings) {
-    found
-        .list()
-        .iter()
-        .for_each(|finding| problem(&format!("found: {finding}")));
+    for finding in found.list() {
+        question(&format!("found: {finding}"));
+    }
 }
 
 /// Asks something, so that it is seen whatever a command has left on the terminal.
