@@ -47,7 +47,7 @@ use executor_project::network::{self, Online, Reach};
 use executor_project::protected::{self, Discovery, ProtectError};
 use executor_project::throw_away;
 use executor_project::{
-    Answerer, CreatedRecord, OpenedFiles, ProjectChecks, ProjectRepository, RepositoryWatch,
+    AnsweringWorker, CreatedRecord, OpenedFiles, ProjectChecks, ProjectRepository, RepositoryWatch,
     RootModes, open_created_files, take_unreported,
 };
 use executor_project::{git_identity, git_ignore, git_settings};
@@ -968,7 +968,7 @@ struct Discovered {
 fn discover(
     spec: &Rooted,
     user: &User,
-    answerer: &OnceCell<io::Result<Answerer>>,
+    answerer: &OnceCell<io::Result<AnsweringWorker>>,
 ) -> Result<Discovered, OpenError> {
     let (found, (secrets, mut notices), opened) = look_through(spec, user, answerer)?;
     let Some(OpenedFiles {
@@ -1012,7 +1012,7 @@ type Readable = (Vec<ReadableSecret>, Vec<String>);
 fn look_through(
     spec: &Rooted,
     user: &User,
-    answerer: &OnceCell<io::Result<Answerer>>,
+    answerer: &OnceCell<io::Result<AnsweringWorker>>,
 ) -> Result<(Discovery, Readable, Option<OpenedFiles>), OpenError> {
     // Without mounts the supervisor protects every name, however many there are.
     let mounts_max = if spec.has(Layer::MountNamespace) {

@@ -3,7 +3,7 @@
 use crate::machine;
 use crate::user::User;
 use broker_protocol::Tier;
-use executor_project::Answerer;
+use executor_project::AnsweringWorker;
 use executor_project::ProjectRepository;
 use executor_project::WorkerImage;
 use executor_project::git_settings::{self, NamedPath};
@@ -29,13 +29,16 @@ pub fn git_settings_in(
 }
 
 /// Starts a worker for questions about the session's project.
-pub fn answerer(spec: &Rooted, user: &User) -> io::Result<Answerer> {
+pub fn answerer(spec: &Rooted, user: &User) -> io::Result<AnsweringWorker> {
     let repository = ProjectRepository::of(spec);
     start(&spec.project, repository.as_ref(), (spec, user))
 }
 
 /// Starts one for questions about a repository.
-pub fn answerer_of(of: &ProjectRepository, session: (&Rooted, &User)) -> io::Result<Answerer> {
+pub fn answerer_of(
+    of: &ProjectRepository,
+    session: (&Rooted, &User),
+) -> io::Result<AnsweringWorker> {
     start(&of.project, Some(of), session)
 }
 
@@ -43,12 +46,12 @@ fn start(
     project: &Path,
     repository: Option<&ProjectRepository>,
     (spec, user): (&Rooted, &User),
-) -> io::Result<Answerer> {
+) -> io::Result<AnsweringWorker> {
     let layers = machine::layers(Tier::Flat, spec.landlock_abi, &user.ablation);
     let image = WorkerImage {
         file: user.worker.file()?,
         layers,
         landlock_abi: spec.landlock_abi,
     };
-    Answerer::start(project, repository, NameSpec::of(&spec.policy), image)
+    AnsweringWorker::start(project, repository, NameSpec::of(&spec.policy), image)
 }

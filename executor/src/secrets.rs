@@ -3,7 +3,7 @@
 use crate::machine;
 use crate::user::User;
 use broker_protocol::{Tier, ZonePath};
-use executor_project::Answerer;
+use executor_project::AnsweringWorker;
 use executor_project::ProjectRepository;
 use executor_project::WorkerImage;
 use executor_project::masks::{self, Candidate, NotMasked};
@@ -182,7 +182,7 @@ fn ask(
         layers,
         landlock_abi: spec.landlock_abi,
     };
-    let answerer = Answerer::start(
+    let answerer = AnsweringWorker::start(
         worktree,
         Some(&repository),
         NameSpec::of(&spec.policy),

@@ -236,6 +236,8 @@ fn names_that_the_host_acts_on_are_closed_to_writing() {
         ".gitlab-ci.yml",
         // Found by a review, and what was found after it.
         ".git/MERGE_RR",
+        ".git/rr-cache/0/postimage",
+        ".git/modules/sub/rr-cache",
         ".git/worktrees/w/MERGE_RR",
         ".git/lazygit.yml",
         ".tool-versions",

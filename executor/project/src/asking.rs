@@ -1,8 +1,8 @@
 //! What a worker is asked about repositories after calls, one question after the other. Nobody waits for an answer: the broker goes on
-//! with other calls, and calls [`Asking::advance`] when the worker's socket is ready, or its time is over.
+//! with other calls, and calls [`PendingQuestions::advance`] when the worker's socket is ready, or its time is over.
 
 use crate::project_repository::ProjectRepository;
-use crate::questions::{Answerer, TIMEOUT, repository_answer};
+use crate::questions::{AnsweringWorker, TIMEOUT, repository_answer};
 use executor_spec::worker::{IndexFault, RepositoryAnswer};
 use nix::poll::PollFlags;
 use std::collections::VecDeque;
@@ -20,7 +20,7 @@ const TRIES: [Duration; 2] = [Duration::from_secs(1), TIMEOUT];
 const WORKERS: usize = 2;
 
 /// Starts a worker for questions about a repository.
-pub type StartWorker<'s> = dyn Fn(&ProjectRepository) -> io::Result<Answerer> + 's;
+pub type StartWorker<'s> = dyn Fn(&ProjectRepository) -> io::Result<AnsweringWorker> + 's;
 
 /// What is asked about one repository.
 #[derive(Clone, Debug)]
@@ -50,14 +50,14 @@ pub enum RepositoryReply {
 
 /// Questions of which some may still have no answer.
 #[derive(Debug, Default)]
-pub struct Asking {
+pub struct PendingQuestions {
     left: VecDeque<RepositoryQuestion>,
     answers: Vec<RepositoryReply>,
     /// The first one is asked; the other one may be asked again.
-    workers: VecDeque<Worker>,
+    workers: VecDeque<AskedWorker>,
     try_number: usize,
     /// What the first question asks now, once a worker has it.
-    current: Option<Current>,
+    current: Option<CurrentQuestion>,
     /// How long indexes are asked about, and until when, once the first of them is reached.
     index_time: Duration,
     indexes_until: Option<Instant>,
@@ -65,21 +65,21 @@ pub struct Asking {
 
 /// A worker, and the directories that it may read.
 #[derive(Debug)]
-struct Worker {
-    answerer: Answerer,
+struct AskedWorker {
+    answerer: AnsweringWorker,
     project: PathBuf,
     common: PathBuf,
 }
 
 #[derive(Debug)]
-struct Current {
+struct CurrentQuestion {
     files: usize,
     until: Instant,
     /// What the index has, where this asks what the last commit has of it.
     index: Option<RepositoryAnswer>,
 }
 
-impl Asking {
+impl PendingQuestions {
     pub fn new(
         questions: impl IntoIterator<Item = RepositoryQuestion>,
         index_time: Duration,
@@ -220,11 +220,12 @@ impl Asking {
         start: &StartWorker,
     ) -> io::Result<()> {
         let until = Instant::now() + TRIES[self.try_number];
-        let reads = |worker: &Worker| worker.project == of.project && worker.common == of.common;
+        let reads =
+            |worker: &AskedWorker| worker.project == of.project && worker.common == of.common;
         let known = self.workers.iter().position(reads);
         let worker = match known.and_then(|known| self.workers.remove(known)) {
             Some(worker) => worker,
-            None => Worker {
+            None => AskedWorker {
                 answerer: start(of)?,
                 project: of.project.clone(),
                 common: of.common.clone(),
@@ -234,7 +235,7 @@ impl Asking {
         self.workers.push_front(worker);
         self.workers.truncate(WORKERS);
         sent?;
-        self.current = Some(Current {
+        self.current = Some(CurrentQuestion {
             files: files.len(),
             until,
             index,

@@ -46,7 +46,7 @@ pub use committed_secrets::{OpenedFiles, open_created_files};
 pub use created_record::CreatedRecord;
 pub use other_repositories::OtherRepositories;
 pub use project_repository::ProjectRepository;
-pub use questions::{Answerer, WorkerImage};
+pub use questions::{AnsweringWorker, WorkerImage};
 pub use root_modes::RootModes;
 pub use unreported::{leave_unreported, take_unreported};
 pub use watch::RepositoryWatch;

@@ -41,7 +41,7 @@ pub struct WorkerImage<'f> {
 /// A worker that answers questions, one after the other, until this value is dropped. One that does not answer in time is
 /// killed, so that a late answer is never taken for that of a later question.
 #[derive(Debug)]
-pub struct Answerer {
+pub struct AnsweringWorker {
     socket: OwnedFd,
     child: Child,
     exchange: RefCell<Exchange>,
@@ -54,7 +54,7 @@ struct Exchange {
     answer: Vec<u8>,
 }
 
-impl Answerer {
+impl AnsweringWorker {
     /// Starts a worker for a project and its repository, if it has one. It starts up while the caller continues.
     ///
     /// # Errors
@@ -206,7 +206,7 @@ impl Answerer {
     }
 }
 
-impl Drop for Answerer {
+impl Drop for AnsweringWorker {
     fn drop(&mut self) {
         self.kill();
         // One that has not exited yet is reaped when the next one starts, or at the end of the session.

@@ -1,7 +1,7 @@
 //! The checks after each call in the repositories of a project, in the broker: that they still are repositories, what git tracks, and
 //! what calls have left there. Only those in which something has happened are looked at.
 
-use crate::asking::{Asking, RepositoryReply};
+use crate::asking::{PendingQuestions, RepositoryReply};
 use crate::kept_repositories::KeptRepository;
 use crate::left_files::{LeftFiles, NewLocks};
 use crate::other_repositories::{IndexQuestion, OtherRepositories, TIME as OTHERS_TIME};
@@ -38,7 +38,7 @@ pub struct RepositoryWatch {
 /// What was found so far after calls, and what is asked.
 #[derive(Debug)]
 pub struct Look {
-    pub asking: Asking,
+    pub asking: PendingQuestions,
     findings: Vec<Finding>,
     /// What was found in the other repositories.
     of_others: Vec<Finding>,
@@ -146,7 +146,7 @@ impl RepositoryWatch {
         let indexes = self.others.questions(alone);
         let questions = tracked.iter().map(|question| &question.asked);
         let questions = questions.chain(indexes.iter().map(|question| &question.asked));
-        let asking = Asking::new(questions.cloned(), OTHERS_TIME);
+        let asking = PendingQuestions::new(questions.cloned(), OTHERS_TIME);
         Look {
             asking,
             findings,
