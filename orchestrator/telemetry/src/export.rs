@@ -229,7 +229,7 @@ fn clean_attributes(attributes: &mut [KeyValue]) {
 
 /// The HTTP client for all requests: no redirects, since headers may contain a key, and no proxies from the environment.
 #[derive(Debug)]
-struct ExportClient(reqwest::ExportClient);
+struct ExportClient(reqwest::Client);
 
 impl ExportClient {
     fn new(url: &Url) -> Result<Self, TelemetryError> {
