@@ -252,7 +252,15 @@ fn check_narrowing(policies: &Policies) {
         let opened = |name: &ProtectedName| {
             !policy.opened.is_empty() && name.opens && name.protection == Protection::Write
         };
-        let closed = |name: &ProtectedName| opened(name) || policy.protected.contains(name);
+        // A profile that hides nothing shows what it protects, and closes it to writing still.
+        let shown = |name: &ProtectedName| ProtectedName {
+            protection: Protection::Write,
+            ..name.clone()
+        };
+        let closed = |name: &ProtectedName| {
+            let kept = policy.protected.contains(name);
+            kept || opened(name) || !policy.hides && policy.protected.contains(&shown(name))
+        };
         assert!(
             shipped().protected.iter().all(closed),
             "profile {profile} opens a protected name"
