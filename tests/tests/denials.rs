@@ -247,7 +247,7 @@ fn user_reads(world: &World, key: &Key, row: &Row) -> String {
         .filter_map(|line| line.strip_prefix("lazaret: "));
     let lines: Vec<_> = lines
         .filter(|line| {
-            !["the project is ", "variables that "]
+            !["the project is ", "variables that ", "the flat tier, "]
                 .iter()
                 .any(|start| line.starts_with(start))
         })

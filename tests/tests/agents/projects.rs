@@ -172,7 +172,7 @@ fn each_way_in_refuses_what_a_project_sets() {
             said,
             &file.display().to_string(),
             "lazaret accept",
-            "--profile claude -- claude",
+            "for a stranger's repository: `lazaret run --profile ",
         ] {
             assert!(
                 shell.errors().contains(what),
