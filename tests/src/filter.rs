@@ -79,40 +79,16 @@ pub fn refusing(privilege: &str) -> Option<BpfProgram> {
     let call = match privilege {
         "clone" => {
             let users = jump(libc::BPF_JSET, libc::CLONE_NEWUSER as u32, 0, 1);
-            when_call(
-                libc::SYS_clone,
-                &[
-                    load(argument(0)),
-                    users,
-                    answer(fail(libc::ENOSPC)),
-                    answer(ALLOW),
-                ],
-            )
+            when_argument(libc::SYS_clone, 0, users, libc::ENOSPC)
         }
         "host-name" => when_call(libc::SYS_sethostname, &[answer(fail(libc::EPERM))]),
         "loopback" => {
             let up = jump(libc::BPF_JEQ, libc::SIOCSIFFLAGS as u32, 0, 1);
-            when_call(
-                libc::SYS_ioctl,
-                &[
-                    load(argument(1)),
-                    up,
-                    answer(fail(libc::EPERM)),
-                    answer(ALLOW),
-                ],
-            )
+            when_argument(libc::SYS_ioctl, 1, up, libc::EPERM)
         }
         "netlink" => {
             let netlink = jump(libc::BPF_JEQ, libc::AF_NETLINK as u32, 0, 1);
-            when_call(
-                libc::SYS_socket,
-                &[
-                    load(argument(0)),
-                    netlink,
-                    answer(fail(libc::EPERM)),
-                    answer(ALLOW),
-                ],
-            )
+            when_argument(libc::SYS_socket, 0, netlink, libc::EPERM)
         }
         "mount" => {
             let private = jump(
@@ -121,30 +97,14 @@ pub fn refusing(privilege: &str) -> Option<BpfProgram> {
                 0,
                 1,
             );
-            when_call(
-                libc::SYS_mount,
-                &[
-                    load(argument(3)),
-                    private,
-                    answer(fail(libc::EACCES)),
-                    answer(ALLOW),
-                ],
-            )
+            when_argument(libc::SYS_mount, 3, private, libc::EACCES)
         }
         "move-mount" => when_call(libc::SYS_move_mount, &[answer(fail(libc::EACCES))]),
         // The kernel's own answer where the root is an initramfs.
         "pivot-root" => when_call(libc::SYS_pivot_root, &[answer(fail(libc::EINVAL))]),
         "bounding" => {
             let drops = jump(libc::BPF_JEQ, libc::PR_CAPBSET_DROP as u32, 0, 1);
-            when_call(
-                libc::SYS_prctl,
-                &[
-                    load(argument(0)),
-                    drops,
-                    answer(fail(libc::EPERM)),
-                    answer(ALLOW),
-                ],
-            )
+            when_argument(libc::SYS_prctl, 0, drops, libc::EPERM)
         }
         _ => return None,
     };
@@ -188,15 +148,7 @@ pub fn without_listeners() -> BpfProgram {
         0,
         1,
     );
-    program.extend(when_call(
-        libc::SYS_seccomp,
-        &[
-            load(argument(1)),
-            listens,
-            answer(fail(libc::EBUSY)),
-            answer(ALLOW),
-        ],
-    ));
+    program.extend(when_argument(libc::SYS_seccomp, 1, listens, libc::EBUSY));
     program.push(answer(ALLOW));
     program
 }
@@ -228,15 +180,7 @@ pub fn without_descriptors() -> BpfProgram {
     const ADD: u32 = 0x4018_2103;
     let mut program = preamble();
     let adds = jump(libc::BPF_JEQ, ADD, 0, 1);
-    program.extend(when_call(
-        libc::SYS_ioctl,
-        &[
-            load(argument(1)),
-            adds,
-            answer(fail(libc::EINVAL)),
-            answer(ALLOW),
-        ],
-    ));
+    program.extend(when_argument(libc::SYS_ioctl, 1, adds, libc::EINVAL));
     program.push(answer(ALLOW));
     program
 }
@@ -251,6 +195,12 @@ pub(crate) fn preamble() -> BpfProgram {
         answer(ALLOW),
         load(NUMBER),
     ]
+}
+
+/// Fails a call with this error if its argument passes the test, and allows it otherwise.
+fn when_argument(call: i64, number: u32, test: sock_filter, error: i32) -> Vec<sock_filter> {
+    let failed = answer(fail(error));
+    when_call(call, &[load(argument(number)), test, failed, answer(ALLOW)])
 }
 
 /// Executes `body` for one system call; `body` ends with a verdict.
