@@ -73,11 +73,7 @@ impl FrontEnd for Approve {
     };
 
     fn errors(&self) -> ErrorForm {
-        if self.json {
-            ErrorForm::Fault
-        } else {
-            ErrorForm::Text
-        }
+        ErrorForm::fault(self.json)
     }
 
     fn main(self, launch: Launch) -> Result<u8, Failed> {

@@ -97,21 +97,26 @@ pub enum ErrorForm {
 impl ErrorForm {
     /// As an event, where a chat prints `json`.
     pub fn chat(json: bool) -> Self {
-        if json { Self::Chat } else { Self::Text }
+        Self::Chat.if_json(json)
     }
 
     /// The result of a call of `tool`, where a command prints `json`.
     pub fn result(json: bool, tool: &str) -> Self {
-        if json {
-            Self::Result(tool.to_owned())
-        } else {
-            Self::Text
-        }
+        Self::Result(tool.to_owned()).if_json(json)
     }
 
     /// An object, where a command prints `json`.
     pub fn object(json: bool) -> Self {
-        if json { Self::Object } else { Self::Text }
+        Self::Object.if_json(json)
+    }
+
+    /// The last line, where a command prints lines of `json`.
+    pub fn fault(json: bool) -> Self {
+        Self::Fault.if_json(json)
+    }
+
+    fn if_json(self, json: bool) -> Self {
+        if json { self } else { Self::Text }
     }
 }
 
