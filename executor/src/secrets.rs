@@ -1,16 +1,14 @@
 //! Which files of secrets the commands of a session can read, decided when it opens.
 
-use crate::machine;
+use crate::repository_question::answerer_of;
 use crate::user::User;
-use broker_protocol::{Tier, ZonePath};
-use executor_project::AnsweringWorker;
+use broker_protocol::ZonePath;
 use executor_project::ProjectRepository;
-use executor_project::WorkerImage;
 use executor_project::masks::{self, Candidate, NotMasked};
 use executor_project::protected::Discovery;
 use executor_spec::readable_secret::{ReadableSecret, Seen};
 use executor_spec::sandbox::Rooted;
-use executor_spec::worker::{InHead, NameSpec, RepositoryAnswer};
+use executor_spec::worker::{InHead, RepositoryAnswer};
 use policies::SecretMode;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -176,18 +174,7 @@ fn ask(
         own: common.clone(),
         common,
     };
-    let layers = machine::layers(Tier::Flat, spec.landlock_abi, &user.ablation);
-    let image = WorkerImage {
-        file: user.worker.file()?,
-        layers,
-        landlock_abi: spec.landlock_abi,
-    };
-    let answerer = AnsweringWorker::start(
-        worktree,
-        Some(&repository),
-        NameSpec::of(&spec.policy),
-        image,
-    )?;
+    let answerer = answerer_of(&repository, (spec, user))?;
     let answer = answerer.repository(&repository, files);
     answerer.kill();
     Ok(answer)

@@ -526,15 +526,17 @@ fn unreached(refusal: &Refusal, spec: &SandboxSpec) -> Denial {
 
 /// The port, where a program has connected to one of its loopback.
 fn own_port(refusal: &Refusal) -> Option<u16> {
-    let address = std::str::from_utf8(&refusal.target).ok()?.parse().ok()?;
-    network::own_port(address).filter(|_| refusal.kind == AttemptKind::Connect)
+    network::own_port(connected_to(refusal)?).filter(|_| refusal.kind == AttemptKind::Connect)
+}
+
+/// The address, if a program has connected to one.
+fn connected_to(refusal: &Refusal) -> Option<SocketAddr> {
+    std::str::from_utf8(&refusal.target).ok()?.parse().ok()
 }
 
 /// Whether an address lies among those that stand for hosts of a session, where this session has hosts: no other is refused as one.
 fn is_of_no_host(refusal: &Refusal, spec: &SandboxSpec) -> bool {
-    let text = std::str::from_utf8(&refusal.target).unwrap_or_default();
-    let address: Option<SocketAddr> = text.parse().ok();
-    match address.map(|address| address.ip().to_canonical()) {
+    match connected_to(refusal).map(|address| address.ip().to_canonical()) {
         Some(IpAddr::V4(ip)) => spec.hosts.has(ip),
         Some(IpAddr::V6(_)) | None => false,
     }

@@ -505,9 +505,15 @@ fn mounted(storage: &Path, text: &[u8]) -> Result<OwnedFd, SetupError> {
     });
     fs::write(&place, text).at(Layer::MountNamespace, step)?;
     fs::set_permissions(&place, Permissions::from_mode(0o444)).at(Layer::MountNamespace, step)?;
-    let tree = open_tree(&c_path(&place)).at(Layer::MountNamespace, step)?;
+    closed_mount(&place, step)
+}
+
+/// A detached, read-only mount of a file.
+fn closed_mount(file: &Path, step: impl Fn() -> String) -> Result<OwnedFd, SetupError> {
+    let at = Layer::MountNamespace;
+    let tree = open_tree(&c_path(file)).at_privileged(at, Privilege::Mount, &step)?;
     let closed = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
-    set_attributes(tree.as_fd(), closed, false).at(Layer::MountNamespace, step)?;
+    set_attributes(tree.as_fd(), closed, false).at(at, step)?;
     Ok(tree)
 }
 
@@ -515,14 +521,7 @@ fn mounted(storage: &Path, text: &[u8]) -> Result<OwnedFd, SetupError> {
 fn certificates(spec: &SandboxSpec) -> Result<Vec<(PathBuf, OwnedFd)>, SetupError> {
     let mount = |(host, seen): (&Path, PathBuf)| {
         let step = || format!("copy the mount of {}", host.display());
-        let tree = open_tree(&c_path(host)).at_privileged(
-            Layer::MountNamespace,
-            Privilege::Mount,
-            step,
-        )?;
-        let closed = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
-        set_attributes(tree.as_fd(), closed, false).at(Layer::MountNamespace, step)?;
-        Ok((seen, tree))
+        Ok((seen, closed_mount(host, step)?))
     };
     spec.certificates().map(mount).collect()
 }

@@ -5,6 +5,7 @@
 //! was after the last call, and empty directories.
 
 use executor_spec::created::CreatedFiles;
+use executor_sys::errno::errno;
 use executor_sys::opened_way::unlock;
 use executor_sys::random;
 use executor_sys::stale_temporaries::{DIGITS, PREFIX};
@@ -15,7 +16,7 @@ use nix::sys::stat::{FileStat, Mode, fstat, fstatat, mkdirat};
 use nix::unistd::linkat;
 use policies_guard::{GIT_HEAD_MAX, GitHead, Repository, may_be_written_to_head};
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
@@ -80,10 +81,6 @@ impl KeptRepository {
             Ok(_) | Err(_) => replace_head(&directory, &self.head),
         }
     }
-}
-
-fn errno(error: io::Error) -> Errno {
-    error.raw_os_error().map_or(Errno::EIO, Errno::from_raw)
 }
 
 fn is(stat: &FileStat, kind: libc::mode_t) -> bool {

@@ -8,13 +8,14 @@
 //! *Does not*: cross file systems.
 
 use crate::finding::of_repository;
-use crate::tree::{SessionTree, errno};
+use crate::tree::SessionTree;
 use broker_protocol::paste::shell_word;
 use broker_protocol::{Finding, FindingKind};
 use executor_spec::created::{CreatedFiles, RenameLock};
 use executor_spec::refusals::Refusal;
 use executor_spec::sandbox::SandboxSpec;
 use executor_spec::undo_directory;
+use executor_sys::errno::errno;
 use executor_sys::file::open_without_links;
 use executor_sys::opened_way::OpenedWay;
 use executor_sys::random;
@@ -229,7 +230,7 @@ fn judged(object: Option<BorrowedFd>, at: &Path, spec: &SandboxSpec) -> Result<(
     match judge(&SessionTree(spec), Change::TakeAway { object, at }) {
         Ok(Verdict::Allow) => Ok(()),
         Ok(Verdict::Refuse(rule)) => Err(NotTaken::Refused(rule)),
-        Err(error) => Err(NotTaken::Failed(errno(&error))),
+        Err(error) => Err(NotTaken::Failed(errno(error))),
     }
 }
 

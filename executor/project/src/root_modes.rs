@@ -10,6 +10,7 @@
 
 use broker_protocol::{Finding, FindingKind};
 use executor_spec::sandbox::Rooted;
+use executor_sys::errno::errno;
 use executor_sys::file;
 use executor_sys::file::open_without_links;
 use nix::Result;
@@ -20,7 +21,6 @@ use nix::unistd::{Gid, fchownat};
 use std::any::Any;
 use std::collections::BTreeSet;
 use std::ffi::{CStr, CString};
-use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::rc::Weak;
@@ -234,10 +234,6 @@ impl RootMode {
 
 fn is_recent((seconds, nanoseconds): (i64, i64)) -> bool {
     super::created_record::is_recent(&[0, 0, 0, 0, 0, seconds, nanoseconds])
-}
-
-fn errno(error: io::Error) -> Errno {
-    error.raw_os_error().map_or(Errno::EIO, Errno::from_raw)
 }
 
 #[cfg(test)]

@@ -1,11 +1,10 @@
-//! What the judge asks about a session's tree when no call runs in it: see [`policies_guard::Tree`]. For those who act for the session
+//! Answers to the judge about a session's tree when no call runs in it: see [`policies_guard::Tree`]. For those who act for the session
 //! itself, with the user's rights: nothing is a call's own to them, and names open nothing.
 
 use broker_protocol::Zone;
 use executor_spec::birth_time::born_object;
 use executor_spec::sandbox::SandboxSpec;
 use executor_spec::undo_directory;
-use nix::errno::Errno;
 use nix::fcntl::AtFlags;
 use nix::sys::stat::{fstat, fstatat};
 use policies::Access;
@@ -104,10 +103,6 @@ fn lies_below<'a>(path: &Path, mut roots: impl Iterator<Item = &'a Path>, own: &
         .skip(1)
         .all(|name| matches!(name, Component::Normal(_)));
     is_plain && roots.any(|root| path != root && path.starts_with(root)) && !path.starts_with(own)
-}
-
-pub fn errno(error: &io::Error) -> Errno {
-    error.raw_os_error().map_or(Errno::EIO, Errno::from_raw)
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use crate::answer::Answer;
 use crate::call::Call;
 use crate::machine_ports::{connect_by_relay, is_loopback};
 use crate::object::errno;
+use crate::rules::Way;
 use crate::tcp::{SocketName, TcpSocket, family, inode};
 use broker_protocol::AttemptKind;
 use executor_spec::refusals::Cause;
@@ -36,12 +37,17 @@ impl Call<'_> {
             self.note(AttemptKind::Connect, Cause::Network, target.as_bytes());
             return Ok(Err(Errno::ECONNREFUSED));
         };
-        let connecting = inode(&tcp.socket);
+        Ok(self.lead(tcp, name, way))
+    }
+
+    /// Connects a socket by way of the relay, and remembers that it is connecting.
+    fn lead(&self, tcp: TcpSocket, name: SocketName, way: Way) -> Result<Answer> {
+        let connecting = inode(&tcp.socket)?;
         let begun = connect_by_relay(&mut self.loopback.borrow_mut(), tcp, name, way);
-        if let (Ok(_) | Err(Errno::EINPROGRESS), Ok(connecting)) = (&begun, connecting) {
+        if matches!(begun, Ok(_) | Err(Errno::EINPROGRESS)) {
             self.kept.borrow_mut().connects(connecting);
         }
-        Ok(begun)
+        begun
     }
 
     /// Makes a connection in the session's own network that leads to the relay, for itself or for a host; gives any other socket back.
@@ -62,15 +68,7 @@ impl Call<'_> {
         Ok(Ok(
             match (self.connect_host(tcp, name), self.rules.relay()) {
                 (Ok(begun), _) => begun,
-                (Err(tcp), Some(gate)) => {
-                    let connecting = inode(&tcp.socket)?;
-                    let way = (gate, Purpose::Request);
-                    let begun = connect_by_relay(&mut self.loopback.borrow_mut(), tcp, name, way);
-                    if matches!(begun, Ok(_) | Err(Errno::EINPROGRESS)) {
-                        self.kept.borrow_mut().connects(connecting);
-                    }
-                    begun
-                }
+                (Err(tcp), Some(gate)) => self.lead(tcp, name, (gate, Purpose::Request)),
                 (Err(_), None) => return Ok(Err(socket)),
             },
         ))
