@@ -48,7 +48,7 @@ pub struct Session {
     pub background: BackgroundProcesses,
     /// What cells have created under protected names, if these are protected.
     pub created: Option<CreatedRecord>,
-    /// What is checked when calls have ended.
+    /// The checks when calls have ended.
     pub checks: ProjectChecks,
     /// Tells others that a session has the central root.
     pub root_lock: Option<RootLock>,

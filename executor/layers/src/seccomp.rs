@@ -41,9 +41,9 @@ pub fn confine_cell(_: NoNewPrivileges) -> Result<(), SetupError> {
 /// Which calls of a flat cell's program its first process answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Supervision {
-    /// Those that take paths, change something, or name a socket.
+    /// Calls that take paths, change something, or name a socket.
     Whole,
-    /// The same but for those that look at a path, enter, read or run it: where the profile hides nothing.
+    /// Of these the ones that do more than look at a path, enter, read or run it: where the profile hides nothing.
     Changes,
 }
 

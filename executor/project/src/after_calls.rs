@@ -1,7 +1,7 @@
-//! What is checked when calls have ended, before the client hears of it: who may use the roots, what calls have misplaced, the project's
+//! The checks when calls have ended, before the client hears of it: who may use the roots, what calls have misplaced, the project's
 //! repositories. What git tracks is asked of a worker. Nothing waits for its answer but the calls that had ended before.
 
-use crate::asking::StartWorker;
+use crate::asking::{PendingQuestions, StartWorker};
 use crate::quarantine::Misplaced;
 use crate::root_modes::RootModes;
 use crate::watch::{Look, RepositoryWatch};
@@ -152,17 +152,18 @@ impl ProjectChecks {
     }
 
     pub fn waits_for(&self) -> Option<(BorrowedFd<'_>, PollFlags)> {
-        let repositories = self.pending.as_ref()?.repositories.as_ref()?;
-        repositories.asking.waits_for()
+        self.questions()?.waits_for()
     }
 
     /// When a check goes on in any case.
     pub fn deadline(&self) -> Option<Instant> {
-        let answer = || {
-            let repositories = self.pending.as_ref()?.repositories.as_ref()?;
-            repositories.asking.deadline()
-        };
+        let answer = || self.questions()?.deadline();
         self.lock.map(|tries| tries.next).or_else(answer)
+    }
+
+    fn questions(&self) -> Option<&PendingQuestions> {
+        let repositories = self.pending.as_ref()?.repositories.as_ref()?;
+        Some(&repositories.asking)
     }
 
     /// Checks all but what a worker is asked; `None` while the lock on names is tried for.

@@ -1,4 +1,4 @@
-//! What a worker is asked about repositories after calls, one question after the other. Nobody waits for an answer: the broker goes on
+//! Questions about repositories to a worker, after calls, one after the other. Nobody waits for an answer: the broker goes on
 //! with other calls, and calls [`PendingQuestions::advance`] when the worker's socket is ready, or its time is over.
 
 use crate::project_repository::ProjectRepository;
@@ -22,7 +22,7 @@ const WORKERS: usize = 2;
 /// Starts a worker for questions about a repository.
 pub type StartWorker<'s> = dyn Fn(&ProjectRepository) -> io::Result<AnsweringWorker> + 's;
 
-/// What is asked about one repository.
+/// A question about one repository.
 #[derive(Clone, Debug)]
 pub struct RepositoryQuestion {
     pub repository: ProjectRepository,
@@ -34,11 +34,11 @@ pub struct RepositoryQuestion {
 pub enum FilesAsked {
     /// These files, each with its absolute path.
     Files(Vec<PathBuf>),
-    /// Those with protected names in the index. There is no question while there is no time for it.
+    /// The files with protected names in the index. There is no question while there is no time for it.
     OfIndex,
 }
 
-/// What has become of a question.
+/// The end of a question.
 #[derive(Debug)]
 pub enum RepositoryReply {
     Answered(Box<RepositoryAnswer>),
@@ -93,26 +93,39 @@ impl PendingQuestions {
 
     /// Goes on as far as that is possible without waiting; whether all questions have an answer, or will have none.
     pub fn advance(&mut self, start: &StartWorker) -> bool {
-        while let Some(question) = self.left.front().cloned() {
-            if !self.has_time(&question) {
-                self.next(RepositoryReply::NotAsked);
-                continue;
-            }
-            match self.go_on(&question, start) {
-                Ok(None) => return false,
-                Ok(Some(answer)) => self.take(answer),
-                Err(_) => {
-                    self.workers.pop_front();
-                    self.current = None;
-                    self.try_number += 1;
-                    if self.try_number == TRIES.len() {
-                        self.next(RepositoryReply::Failed);
-                    }
+        while let Some(question) = self.left.pop_front() {
+            match self.reply_to(&question, start) {
+                Some(reply) => self.next(reply),
+                None => {
+                    self.left.push_front(question);
+                    return false;
                 }
             }
         }
         self.workers.clear();
         true
+    }
+
+    /// What becomes of a question; `None` while its worker must be waited for.
+    fn reply_to(
+        &mut self,
+        question: &RepositoryQuestion,
+        start: &StartWorker,
+    ) -> Option<RepositoryReply> {
+        while self.has_time(question) {
+            match self.go_on(question, start) {
+                Ok(answer) => return Some(self.whole(answer?)),
+                Err(_) => {
+                    self.workers.pop_front();
+                    self.current = None;
+                    self.try_number += 1;
+                    if self.try_number == TRIES.len() {
+                        return Some(RepositoryReply::Failed);
+                    }
+                }
+            }
+        }
+        Some(RepositoryReply::NotAsked)
     }
 
     /// The answers, in the order of the questions.
@@ -151,9 +164,8 @@ impl PendingQuestions {
         }
     }
 
-    fn next(&mut self, asked: RepositoryReply) {
-        self.left.pop_front();
-        self.answers.push(asked);
+    fn next(&mut self, reply: RepositoryReply) {
+        self.answers.push(reply);
         (self.current, self.try_number) = (None, 0);
     }
 
@@ -243,7 +255,8 @@ impl PendingQuestions {
         Ok(())
     }
 
-    fn take(&mut self, answer: RepositoryAnswer) {
+    /// The last answer, with what the first one said of the index.
+    fn whole(&mut self, answer: RepositoryAnswer) -> RepositoryReply {
         let index = self.current.take().and_then(|current| current.index);
         let answer = match index {
             Some(index) => RepositoryAnswer {
@@ -252,7 +265,7 @@ impl PendingQuestions {
             },
             None => answer,
         };
-        self.next(RepositoryReply::Answered(Box::new(answer)));
+        RepositoryReply::Answered(Box::new(answer))
     }
 }
 

@@ -11,12 +11,8 @@ use std::path::{Path, PathBuf};
 pub fn head_references(own: &Path, common: &Path) -> Vec<PathBuf> {
     let head = own.join("HEAD");
     let path = |reference: &[u8]| common.join(OsStr::from_bytes(reference));
-    let mut is_head = true;
     let followed = follow_head(|reference| {
-        let path = match std::mem::take(&mut is_head) {
-            true => head.clone(),
-            false => path(reference),
-        };
+        let path = reference.map_or_else(|| head.clone(), path);
         Ok::<_, Infallible>(read_short(&path, GIT_HEAD_MAX as u64))
     });
     let Ok((references, _)) = followed;

@@ -27,7 +27,7 @@ pub const TIME: Duration = Duration::from_secs(1);
 /// The state of an index and of the files on which it is based; `None` for a missing one.
 type IndexState = Vec<Option<[i64; 7]>>;
 
-/// What is asked about an index.
+/// A question about an index.
 #[derive(Debug)]
 pub struct IndexQuestion {
     /// The state before it is asked.

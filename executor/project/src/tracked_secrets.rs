@@ -41,7 +41,7 @@ const RECORD_MAX: usize = 1 << 20;
 const ALL: &str = "\\*";
 const HEADER: &str = "# Secrets that commands of this project have made git track. They stay closed while their line is here.\n";
 
-/// What is asked about the project's repository.
+/// A question about the project's repository.
 #[derive(Debug)]
 pub struct TrackedQuestion {
     /// The state before it is asked.

@@ -35,12 +35,12 @@ pub struct RepositoryWatch {
     is_told: bool,
 }
 
-/// What was found so far after calls, and what is asked.
+/// Findings after calls so far, and the questions that are still open.
 #[derive(Debug)]
 pub struct Look {
     pub asking: PendingQuestions,
     findings: Vec<Finding>,
-    /// What was found in the other repositories.
+    /// Findings in the other repositories.
     of_others: Vec<Finding>,
     /// The places of those that will report further changes.
     watched: BTreeSet<usize>,

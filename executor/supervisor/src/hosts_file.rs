@@ -19,7 +19,7 @@ pub struct HostsFile {
 }
 
 impl HostsFile {
-    /// That of a session; `None` if it has none, or a mount shows it.
+    /// The file of a session; `None` if it has none, or a mount shows it.
     ///
     /// # Errors
     /// The kernel has no memory for it.

@@ -136,11 +136,10 @@ impl Committed<'_> {
     /// The commit to which `HEAD` in the directory `own` refers; `None` before the first one.
     fn head(&self, own: &Path) -> Result<Option<ObjectName>, Unreadable> {
         let head = own.join("HEAD");
-        let mut is_head = true;
         let (references, end) = follow_head(|name| {
-            let path = match std::mem::take(&mut is_head) {
-                true => head.as_path(),
-                false => Path::new(std::ffi::OsStr::from_bytes(name)),
+            let path = match name {
+                None => head.as_path(),
+                Some(name) => Path::new(std::ffi::OsStr::from_bytes(name)),
             };
             existing(self.common, path, GIT_HEAD_MAX)
         })?;

@@ -59,7 +59,7 @@ const REF: &[u8] = b"ref:";
 /// References that are followed from `HEAD` (`SYMREF_MAXDEPTH` of git's `refs.h`).
 pub const REFERENCES_MAX: usize = 5;
 
-/// What is at the end of the references.
+/// The end of the references.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HeadEnd {
     /// An object's name, as it is written there.
@@ -70,16 +70,16 @@ pub enum HeadEnd {
     Invalid,
 }
 
-/// The references to which `HEAD` leads, one after the other, and what is at their end. `read` returns the content of `HEAD`, and then of
-/// each reference, by its name.
+/// The references to which `HEAD` leads, one after the other, and their end. `read` returns the content of a reference by its name, and
+/// without a name that of `HEAD`.
 ///
 /// # Errors
-/// Those of `read`, which is asked no more then.
+/// The first of `read`, which is asked no more then.
 pub fn follow_head<E>(
-    mut read: impl FnMut(&[u8]) -> Result<Option<Vec<u8>>, E>,
+    read: impl Fn(Option<&[u8]>) -> Result<Option<Vec<u8>>, E>,
 ) -> Result<(Vec<Vec<u8>>, HeadEnd), E> {
     let mut references = Vec::new();
-    let Some(mut content) = read(b"HEAD")? else {
+    let Some(mut content) = read(None)? else {
         return Ok((references, HeadEnd::Invalid));
     };
     while references.len() < REFERENCES_MAX {
@@ -91,7 +91,7 @@ pub fn follow_head<E>(
             }
             None => return Ok((references, HeadEnd::Invalid)),
         };
-        let next = read(&name)?;
+        let next = read(Some(&name))?;
         references.push(name);
         match next {
             Some(next) => content = next,
@@ -124,6 +124,7 @@ pub fn is_plain_branch(name: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::RefCell;
 
     #[test]
     fn a_head_is_a_branch_or_an_object() {
@@ -226,8 +227,9 @@ mod tests {
             ),
             (many.clone(), REFERENCES_MAX, HeadEnd::Invalid),
         ] {
-            let mut left = contents.iter().map(|content| content.as_bytes().to_vec());
-            let read = |_: &[u8]| Ok::<_, ()>(left.next());
+            let left = contents.iter().map(|content| content.as_bytes().to_vec());
+            let left = RefCell::new(left);
+            let read = |_: Option<&[u8]>| Ok::<_, ()>(left.borrow_mut().next());
             let (references, found) = follow_head(read).unwrap();
             assert_eq!((references.len(), found), (count, end), "{contents:?}");
         }

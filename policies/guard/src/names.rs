@@ -275,7 +275,7 @@ impl Matcher {
         closings.map(|(_, new)| new).max()
     }
 
-    /// Whether some rule about `relative` closes no new name.
+    /// Whether a rule about `relative` lets commands create the name.
     pub fn closes_what_exists(&self, relative: &[u8]) -> bool {
         let mut closings = self.closings(relative).into_iter();
         closings.any(|(_, new)| new != WhenNew::Closed)
