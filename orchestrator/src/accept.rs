@@ -2,8 +2,8 @@
 
 use broker_protocol::Failed;
 use clap::Args;
-use orchestrator_install::agent_settings;
-use orchestrator_install::project::Accepted;
+use orchestrator_config_edit::agent_settings;
+use orchestrator_config_edit::project::Accepted;
 use orchestrator_launch::exit;
 use orchestrator_launch::groups::{DirectoryOptions, Options};
 use orchestrator_launch::launch::{FrontEnd, Launch};

@@ -5,11 +5,11 @@
 use broker_protocol::Failed;
 use clap::Args;
 use nix::unistd::Uid;
+use orchestrator_engine::executor::ExecutorError;
 use orchestrator_launch::exit;
 use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch};
 use orchestrator_launch::row::{Access, CommandRow, Sessions};
 use orchestrator_launch::state_directory;
-use orchestrator_session::executor::ExecutorError;
 use orchestrator_stdio::print;
 use orchestrator_terminal::approver::json::PendingLine;
 use orchestrator_terminal::approver::queue::{ApprovalQueue, PendingCall, QueueEvent, end_message};

@@ -31,9 +31,9 @@ use clap::error::ErrorKind::{
 };
 use clap::{ArgMatches, Args as _};
 use orchestrator_acp::Acp;
+use orchestrator_config_edit::agent_settings;
 use orchestrator_confine::Files;
 use orchestrator_doctor::Doctor;
-use orchestrator_install::agent_settings;
 use orchestrator_launch::exit;
 use orchestrator_launch::groups::WorkOptions;
 use orchestrator_launch::launch::{FrontEnd, Launch, Linked};

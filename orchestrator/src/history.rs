@@ -5,12 +5,12 @@ use crate::result;
 use broker_protocol::{Failed, History as Wanted, Request, limit};
 use clap::Args;
 use orchestrator_confine::Needs;
+use orchestrator_engine::executor::Greeting;
+use orchestrator_engine::{Config, Session};
 use orchestrator_launch::exit;
 use orchestrator_launch::groups::{LogOption, Options, PlaceOptions};
 use orchestrator_launch::launch::{Confined, ErrorForm, FrontEnd, Launch, Prepared};
 use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
-use orchestrator_session::executor::Greeting;
-use orchestrator_session::{Config, Session};
 use orchestrator_stdio::typed;
 use orchestrator_text::known::redactor;
 

@@ -5,9 +5,10 @@ use crate::tool_options::{ToolOptions, ViolationOptions, registry};
 use broker_protocol::{Channel, Failed, Open, Scope, Trust};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
+use orchestrator_config_edit::CLIENTS;
+use orchestrator_config_edit::agent_settings;
 use orchestrator_confine::Needs;
-use orchestrator_install::CLIENTS;
-use orchestrator_install::agent_settings;
+use orchestrator_engine::Session;
 use orchestrator_launch::endpoint::Endpoint;
 use orchestrator_launch::examiner::Examiner;
 use orchestrator_launch::exit;
@@ -17,9 +18,8 @@ use orchestrator_launch::project::Project;
 use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
 use orchestrator_launch::runlog::{PAUSE, RunLog};
 use orchestrator_launch::session_options::SessionOptions;
-use orchestrator_mcp::{Listing, SessionRequest, Settings};
-use orchestrator_servers::{Available, SessionServers};
-use orchestrator_session::Session;
+use orchestrator_mcp_client::{Available, SessionServers};
+use orchestrator_mcp_server::{Listing, SessionRequest, Settings};
 use orchestrator_stdio::line_reader::{Lines, Next};
 use orchestrator_stdio::print;
 use orchestrator_stdio::signals::Signals;
@@ -359,7 +359,7 @@ async fn serve(
     tokio::task::spawn_local(log.write_later(PAUSE));
     // Where nobody reads the lines, they end, and with them the server.
     let writing = output.write_lines(written);
-    let serving = orchestrator_mcp::serve(settings, sessions, incoming, outgoing);
+    let serving = orchestrator_mcp_server::serve(settings, sessions, incoming, outgoing);
     tokio::select! {
         ((), ()) = async { tokio::join!(serving, writing) } => Ok(exit::OK),
         number = signals.next() => Ok(exit::SIGNAL + number as u8),

@@ -1,8 +1,8 @@
 //! Prints the result of a call for a person, a pipe or a program.
 
 use broker_protocol::Failed;
+use orchestrator_engine::CallResult;
 use orchestrator_launch::exit;
-use orchestrator_session::CallResult;
 use orchestrator_stdio::print;
 use orchestrator_wire::json::{ResultLine, failed_result};
 use std::io::{self, IsTerminal};

@@ -25,16 +25,16 @@ use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
 use orchestrator_launch::runlog::{PAUSE, RunLog};
 use orchestrator_launch::state_directory;
 use orchestrator_launch::{SessionOptions, exit, start};
-use orchestrator_mcp::{Http, Listing};
+use orchestrator_mcp_client::{Available, SessionServers};
+use orchestrator_mcp_server::{Http, Listing};
 use orchestrator_records::agent_lines::AgentLines;
 use orchestrator_records::transcripts;
-use orchestrator_servers::{Available, SessionServers};
-use orchestrator_sidecar::WireCase;
-use orchestrator_sidecar::guard::{Guard, OriginError, check_origin};
-use orchestrator_sidecar::opener::{Opener, SessionOrder, ToolList, without_project};
-use orchestrator_sidecar::server::{self, Listening, RATE};
-use orchestrator_sidecar::service::{Service, Sources, Transcripts};
-use orchestrator_sidecar::token::Token;
+use orchestrator_serve::WireCase;
+use orchestrator_serve::guard::{Guard, OriginError, check_origin};
+use orchestrator_serve::opener::{Opener, SessionOrder, ToolList, without_project};
+use orchestrator_serve::server::{self, Listening, RATE};
+use orchestrator_serve::service::{Service, Sources, Transcripts};
+use orchestrator_serve::token::Token;
 use orchestrator_stdio::print;
 use orchestrator_stdio::signals::Signals;
 use orchestrator_stdio::streams::{Input, unusable};
@@ -65,7 +65,7 @@ Prints one line of JSON with its address and a new token, which every request
 must have: Authorization: Bearer TOKEN. WebSocket at /ws; /run, /run/stream,
 /runs/ID/status, /models, /tools, /settings, /keys/validate, /health; /mcp for
 clients of the Model Context Protocol (streamable HTTP). All of it is described
-in orchestrator/sidecar/README.md of the sources, and by --openapi and --asyncapi.
+in orchestrator/serve/README.md of the sources, and by --openapi and --asyncapi.
 Conversations and MCP clients have the tools of your MCP servers (`lazaret mcp
 add`), as configured when serve starts.
 
@@ -185,9 +185,9 @@ impl FrontEnd for Serve {
     fn main(self, launch: Launch) -> Result<u8, Failed> {
         if self.openapi || self.asyncapi {
             let described = if self.openapi {
-                orchestrator_sidecar::open_api()
+                orchestrator_serve::open_api()
             } else {
-                orchestrator_sidecar::async_api()
+                orchestrator_serve::async_api()
             };
             print::json(&described)?;
             return Ok(exit::OK);
@@ -324,12 +324,12 @@ impl Serve {
         options: &SessionOptions,
         policy: &EffectivePolicy,
         tools: Listing,
-    ) -> Result<orchestrator_mcp::Settings, Failed> {
+    ) -> Result<orchestrator_mcp_server::Settings, Failed> {
         options.check(policy)?;
         let mut instructions =
             mcp::instructions(policy, options.network(Some(policy), false).is_some());
         instructions.push_str(" Calls that need an approval are asked about.");
-        Ok(orchestrator_mcp::Settings {
+        Ok(orchestrator_mcp_server::Settings {
             instructions,
             tools,
             raw: self.tools.is_raw(),

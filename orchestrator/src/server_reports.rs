@@ -2,8 +2,8 @@
 
 use broker_protocol::Failed;
 use orchestrator_launch::exit;
-use orchestrator_servers::Report;
-use orchestrator_servers::pins::{Difference, ListedTool};
+use orchestrator_mcp_client::Report;
+use orchestrator_mcp_client::pins::{Difference, ListedTool};
 use orchestrator_stdio::{print, terminal};
 use orchestrator_text::{diff, escape};
 use serde_json::{Value, json};
@@ -190,7 +190,7 @@ pub fn check_shown(report: &Report) -> Result<(), Failed> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use orchestrator_servers::pins::Changes;
+    use orchestrator_mcp_client::pins::Changes;
 
     fn tool(description: &str, schema: Value) -> ListedTool {
         ListedTool {

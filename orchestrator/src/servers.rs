@@ -5,15 +5,15 @@ use crate::server_options::{ServerPlace, row};
 use crate::server_reports::{self, check_shown, show};
 use broker_protocol::Failed;
 use clap::{Args, Subcommand};
+use orchestrator_config_edit::files;
 use orchestrator_confine::{Files, Needs};
-use orchestrator_install::files;
 use orchestrator_launch::exit;
 use orchestrator_launch::groups::{EndpointOptions, NetworkOptions, ProfileOption};
 use orchestrator_launch::launch::{Confined, ErrorForm, FrontEnd, Launch, Prepared};
 use orchestrator_launch::row::CommandRow;
 use orchestrator_launch::session_options::SessionOptions;
-use orchestrator_servers::settings::{Kind, Server, Share, Speech, Whose};
-use orchestrator_servers::{Report, SessionServers, edit, find, named, read, store};
+use orchestrator_mcp_client::settings::{Kind, Server, Share, Speech, Whose};
+use orchestrator_mcp_client::{Report, SessionServers, edit, find, named, read, store};
 use orchestrator_stdio::print;
 use orchestrator_terminal::pages;
 use orchestrator_text::escape;
@@ -525,7 +525,7 @@ impl Accept {
         let text = read(files, &path)
             .map_err(wrong)?
             .ok_or_else(|| wrong("there is no such file".to_owned()))?;
-        let servers = orchestrator_servers::settings::parse(&text, Whose::Repository)
+        let servers = orchestrator_mcp_client::settings::parse(&text, Whose::Repository)
             .map_err(|error| wrong(error.to_string()))?;
         // Each row of the file has a mark, so that none passes for one of ours.
         let lines: String = escape::lines(&text)

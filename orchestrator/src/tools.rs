@@ -10,7 +10,7 @@ use orchestrator_launch::groups::{
 };
 use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch, Prepared};
 use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
-use orchestrator_servers::SessionServers;
+use orchestrator_mcp_client::SessionServers;
 use orchestrator_stdio::print;
 use orchestrator_text::escape;
 use orchestrator_tools::registry::{Entry, Registry};

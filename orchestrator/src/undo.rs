@@ -5,12 +5,12 @@ use broker_protocol::{
     CallId, ErrorKind, Failed, History, Request, Roots, Undo as Wanted, Zone, ZonePath, limit,
 };
 use clap::Args;
+use orchestrator_engine::{Config, Session};
 use orchestrator_launch::exit;
 use orchestrator_launch::groups::{LogOption, Options, PlaceOptions};
 use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch};
 use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
 use orchestrator_results::metadata::Changed;
-use orchestrator_session::{Config, Session};
 use orchestrator_stdio::print;
 use orchestrator_stdio::typed;
 use std::cmp::Reverse;

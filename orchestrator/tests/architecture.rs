@@ -14,18 +14,18 @@ const CRATES: [&str; 27] = [
     "gateway",
     "results",
     "web",
-    "session",
+    "engine",
     "wire",
     "tools",
     "stdio",
-    "mcp",
+    "mcp/server",
     "records",
     "lines",
     "agent",
     "keys",
     "hooks",
-    "install",
-    "servers",
+    "config-edit",
+    "mcp/client",
     "terminal",
     "confine",
     "telemetry",
@@ -34,7 +34,7 @@ const CRATES: [&str; 27] = [
     "why",
     "run",
     "acp",
-    "sidecar",
+    "serve",
     ".",
 ];
 
@@ -57,7 +57,7 @@ const FORBIDDEN: [(&str, &[&str]); 23] = [
     ),
     ("stdio", &["std::fs", "std::net", "std::process", "clap::"]),
     (
-        "install",
+        "config-edit",
         &[
             "std::net",
             "process::Command",
@@ -68,7 +68,7 @@ const FORBIDDEN: [(&str, &[&str]); 23] = [
         ],
     ),
     (
-        "mcp",
+        "mcp/server",
         &[
             "std::fs",
             "std::net",
@@ -80,7 +80,7 @@ const FORBIDDEN: [(&str, &[&str]); 23] = [
         ],
     ),
     (
-        "servers",
+        "mcp/client",
         &[
             "std::net",
             "process::Command",
@@ -118,7 +118,7 @@ const FORBIDDEN: [(&str, &[&str]); 23] = [
         &["std::fs", "std::net", "std::process", "std::env", "tokio"],
     ),
     (
-        "session",
+        "engine",
         &[
             "TcpListener",
             "TcpStream",
@@ -136,7 +136,7 @@ const FORBIDDEN: [(&str, &[&str]); 23] = [
     ),
     ("lines", &["std::fs", "std::process", "std::env", "clap::"]),
     (
-        "sidecar",
+        "serve",
         &[
             "std::fs",
             "std::process",
@@ -194,7 +194,7 @@ const ALONE: [(&str, &[(&str, &str)]); 4] = [
         "UnixStream::pair",
         &[("launch", "start"), ("gateway", "relay::published")],
     ),
-    ("local_socket", &[("session", "executor::socket")]),
+    ("local_socket", &[("engine", "executor::socket")]),
 ];
 
 /// The modules of a crate by path, `""` for its root, without their tests.
@@ -267,13 +267,13 @@ fn each_crate_has_the_shape_that_it_should() {
 #[test]
 fn each_check_bites() {
     let planted = [
-        ("session", "call", "use std::process::Command;"),
+        ("engine", "call", "use std::process::Command;"),
         ("text", "escape", "use std::fs;"),
         ("run", "run", "use std::process::{Command, Stdio};"),
         ("run", "shell", "let stream = UnixStream::pair();"),
         ("web", "fetch", "let stream = UnixStream::pair();"),
         ("reach", "guard", "use std::fs;"),
-        ("session", "connections", "use std::net::TcpListener;"),
+        ("engine", "connections", "use std::net::TcpListener;"),
         ("gateway", "relay", "use std::process::Command;"),
         (
             "acp",
@@ -281,7 +281,11 @@ fn each_check_bites() {
             "let runtime = Builder::new_current_thread();",
         ),
         ("telemetry", "export", "use std::net::TcpStream;"),
-        ("install", "hook::shape", "let child = Command::new(shell);"),
+        (
+            "config-edit",
+            "hook::shape",
+            "let child = Command::new(shell);",
+        ),
     ];
     for (folder, module, line) in planted {
         let mut modules = modules(folder);

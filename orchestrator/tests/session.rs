@@ -1242,7 +1242,7 @@ fn the_client_in_the_readme_works() {
         peer.ended(call, Ended::Exited(0), b"hello\n");
         assert_eq!(peer.receive(), None);
     });
-    let readme = include_str!("../session/README.md");
+    let readme = include_str!("../lines/README.md");
     let client = readme
         .split("```python\n")
         .nth(1)

@@ -260,7 +260,7 @@ fn one_file_starts_processes() {
         "policies",
         "executor",
         "orchestrator",
-        "orchestrator/session",
+        "orchestrator/engine",
         "orchestrator/launch",
     ]);
     let plant = |file: &'static str, text: &'static str| move |copy: &Copy| copy.write(file, text);
@@ -285,7 +285,7 @@ fn one_file_starts_processes() {
         "use std::process::Command;",
     ));
     law.catches(plant(
-        "orchestrator/session/src/planted.rs",
+        "orchestrator/engine/src/planted.rs",
         "use std::process::Command;",
     ));
 }

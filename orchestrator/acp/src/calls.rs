@@ -5,11 +5,11 @@ use crate::message::failure;
 use crate::permission;
 use agent_client_protocol_schema::v1::{CLIENT_METHOD_NAMES, Error, ErrorCode};
 use broker_protocol::{Channel, ErrorKind, Failed};
-use orchestrator_results::error_body::ErrorBody;
-use orchestrator_session::{
+use orchestrator_engine::{
     Approval, ApprovalQuestion, Body, Call, CallContext, CallResult, FoundIn, Invocation, Live,
     Session,
 };
+use orchestrator_results::error_body::ErrorBody;
 use serde_json::{Value, json};
 use std::rc::Rc;
 use std::sync::Arc;

@@ -6,8 +6,9 @@ use crate::proxy::Proxy;
 use crate::terminals::Terminals;
 use broker_protocol::{Failed, limit};
 use clap::Args;
+use orchestrator_config_edit::agent_settings;
 use orchestrator_confine::Needs;
-use orchestrator_install::agent_settings;
+use orchestrator_engine::Session;
 use orchestrator_launch::groups::{
     ChoiceOptions, LogOption, NetworkOptions, Options, PathOptions, ProjectOption, VerboseOption,
 };
@@ -16,7 +17,6 @@ use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
 use orchestrator_launch::runlog::{PAUSE, RunLog};
 use orchestrator_launch::session_options::SessionOptions;
 use orchestrator_launch::{exit, start};
-use orchestrator_session::Session;
 use orchestrator_stdio::line_reader::Lines;
 use orchestrator_stdio::print;
 use orchestrator_stdio::signals::Signals;

@@ -5,7 +5,7 @@ use agent_client_protocol_schema::v1::{
     RequestPermissionResponse, ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields, ToolKind,
 };
 use broker_protocol::Extent;
-use orchestrator_session::{Approval, ApprovalQuestion};
+use orchestrator_engine::{Approval, ApprovalQuestion};
 use orchestrator_text::coverage::for_session;
 use orchestrator_text::markdown::code_block;
 use serde::Deserialize;

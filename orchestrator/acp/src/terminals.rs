@@ -9,8 +9,8 @@ use agent_client_protocol_schema::v1::{
 };
 use broker_protocol::{Ended, ErrorKind};
 use nix::sys::signal::Signal;
+use orchestrator_engine::{Call, CallHandle, CallResult};
 use orchestrator_results::findings;
-use orchestrator_session::{Call, CallHandle, CallResult};
 use serde_json::{Value, json};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;

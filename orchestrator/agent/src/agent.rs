@@ -15,7 +15,7 @@ use crate::settings::Settings;
 use crate::spans;
 use crate::transcript::Transcript;
 use broker_protocol::Failed;
-use orchestrator_session::Session;
+use orchestrator_engine::Session;
 use orchestrator_text::redact::Redactor;
 use orchestrator_text::sanitize::Sanitizer;
 use orchestrator_tools::agent_call::HOT_SWAP;

@@ -6,7 +6,7 @@ use crate::packs::Pack;
 use crate::reflection::{Thoughts, begin_anew};
 use crate::run::{Progress, Run};
 use broker_protocol::{ErrorKind, Failed};
-use orchestrator_session::execution::{Execution, Reply};
+use orchestrator_engine::execution::{Execution, Reply};
 use orchestrator_tools::agent_call::{HOT_SWAP, HotSwap, READ_REASONING, ReadReasoning};
 use orchestrator_tools::catalogue::{BATCH, canonical};
 use serde::de::DeserializeOwned;

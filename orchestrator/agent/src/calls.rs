@@ -13,13 +13,13 @@ use broker_protocol::{ErrorKind, Failed, FileAnswer, Findings, Request, Roots};
 use futures_util::StreamExt;
 use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
+use orchestrator_engine::{
+    ApprovalQuestion, Body as CallBody, CallContext, CallResult, Event, Invocation, Live,
+};
 use orchestrator_results::findings;
 use orchestrator_results::profile::{COMPACT, Profile};
 use orchestrator_results::proposal::Proposal;
 use orchestrator_results::result::error_and_result;
-use orchestrator_session::{
-    ApprovalQuestion, Body as CallBody, CallContext, CallResult, Event, Invocation, Live,
-};
 use orchestrator_text::escape;
 use orchestrator_text::truncate::note;
 use orchestrator_text::utf8::{beginning, ending};

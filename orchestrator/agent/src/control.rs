@@ -1,7 +1,7 @@
 //! How a front end steers a run: it cancels, and it answers approval questions of calls by their IDs.
 
 use crate::event::Confirm;
-use orchestrator_session::{Approval, CallHandle};
+use orchestrator_engine::{Approval, CallHandle};
 use orchestrator_wire::approval::Answer;
 use std::cell::RefCell;
 use std::collections::BTreeMap;

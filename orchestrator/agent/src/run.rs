@@ -16,7 +16,7 @@ use crate::repeat::Repeats;
 use crate::settings::Settings;
 use crate::transcript::Transcript;
 use broker_protocol::Opened;
-use orchestrator_session::Session;
+use orchestrator_engine::Session;
 use serde_json::Value;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

@@ -10,7 +10,7 @@ use crate::publish::Publisher;
 use crate::run::{End, Progress, Run};
 use crate::settings::SUBAGENT_TURNS;
 use broker_protocol::{ErrorKind, Failed};
-use orchestrator_session::execution::{Execution, Reply};
+use orchestrator_engine::execution::{Execution, Reply};
 use orchestrator_tools::subagent::{ModelStrength, Subagent};
 use std::cell::RefCell;
 

@@ -16,7 +16,7 @@ use orchestrator_agent::provider::{Model, Prompt, Provider};
 use orchestrator_agent::publish::EVENTS;
 use orchestrator_agent::run::End;
 use orchestrator_agent::settings::Settings;
-use orchestrator_session::Session;
+use orchestrator_engine::Session;
 use orchestrator_text::redact::Redactor;
 use orchestrator_tools::Config;
 use policies::secret::Secret;

@@ -4,7 +4,7 @@ use crate::host_settings::Hint;
 use crate::network::CommandNetwork;
 use broker_protocol::{Failed, LayerReport, LayerState, Machine, Tier};
 use orchestrator_confine::Confinement;
-use orchestrator_session::executor::Tried;
+use orchestrator_engine::executor::Tried;
 use serde::Serialize;
 
 /// One row of the list, which a program finds by its id.

@@ -11,12 +11,12 @@ use broker_protocol::{
 };
 use clap::Args;
 use orchestrator_confine::{self as confinement, Confinement, Needs};
+use orchestrator_engine::executor::{Greeting, Tried};
 use orchestrator_launch::exit;
 use orchestrator_launch::groups::{Options, PlaceOptions};
 use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch, Prepared};
 use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
 use orchestrator_results::findings;
-use orchestrator_session::executor::{Greeting, Tried};
 use orchestrator_stdio::print::{self, Colour, paint};
 use orchestrator_stdio::terminal;
 use orchestrator_wire::error::ErrorBody;

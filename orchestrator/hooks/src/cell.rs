@@ -8,9 +8,9 @@ use broker_protocol::{
 use futures_util::FutureExt;
 use futures_util::future::LocalBoxFuture;
 use orchestrator_agent::hooks::{HookAnswer, HookEvent, HookRunner, Occasion, SessionHooks};
+use orchestrator_engine::executor::Dial;
+use orchestrator_engine::service::{RunningService, ServiceEvent, how_ended};
 use orchestrator_results::render::Finished;
-use orchestrator_session::executor::Dial;
-use orchestrator_session::service::{RunningService, ServiceEvent, how_ended};
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::timeout;

@@ -3,7 +3,7 @@
 use crate::start::{self, Spawner};
 use broker_protocol::{Cleaned, Cleanup, Failed, frame, limit};
 use orchestrator_confine::Files;
-use orchestrator_session::executor::{self, Dial, ExecutorError};
+use orchestrator_engine::executor::{self, Dial, ExecutorError};
 use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
 use std::net::Shutdown;

@@ -50,7 +50,7 @@ use crate::session_options::{Environment, ScopeParser, SessionOptions};
 use broker_protocol::Failed;
 use clap::Args;
 use orchestrator_confine::{Files, Needs, Unconfined};
-use orchestrator_session::executor::ExecutorError;
+use orchestrator_engine::executor::ExecutorError;
 use orchestrator_stdio::print;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;

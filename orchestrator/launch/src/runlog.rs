@@ -11,7 +11,7 @@
 
 use crate::runlog_files::{self, BYTES_MAX};
 use broker_protocol::{Challenge, ConnectionReport, LayerState, Opened};
-use orchestrator_session::{Approval, Body, CallResult, Event, Subscriber};
+use orchestrator_engine::{Approval, Body, CallResult, Event, Subscriber};
 use orchestrator_text::escape::for_terminal;
 use orchestrator_text::known::redactor;
 use orchestrator_text::redact::change_texts;

@@ -9,7 +9,7 @@ use nix::sys::signal::{Signal, killpg};
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use nix::unistd::Pid;
 use orchestrator_confine::Files;
-use orchestrator_session::executor::ExecutorError;
+use orchestrator_engine::executor::ExecutorError;
 use orchestrator_text::known::OWN_KEYS;
 use rustix::process::{PidfdFlags, pidfd_open};
 use std::collections::BTreeSet;

@@ -6,8 +6,8 @@ use crate::ready::{Announced, Ready};
 use crate::under_way::{Input, UnderWay};
 use crate::writer::Writer;
 use broker_protocol::{Channel, ErrorKind, Failed, Opened, Risk, Roots, Wants, ZonePath, limit};
-use orchestrator_session::execution::{Execution, Executions, Reply};
-use orchestrator_session::{
+use orchestrator_engine::execution::{Execution, Executions, Reply};
+use orchestrator_engine::{
     Approval, Body, Call, CallContext, CallPermits, Event, Invocation, Live, NewTool, Origin,
     Registered, Session, StdinChunk,
 };

@@ -2,7 +2,7 @@
 //! has.
 
 use broker_protocol::{ErrorKind, Failed, PathError, Risk, Wants};
-use orchestrator_session::execution::Reply;
+use orchestrator_engine::execution::Reply;
 use orchestrator_stdio::line_reader::LINE_MAX;
 use orchestrator_tools::input::explain;
 use orchestrator_tools::input_error::FieldError;

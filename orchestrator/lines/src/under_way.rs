@@ -1,8 +1,8 @@
 //! A call of the client that has no result yet, and what it needs from the client.
 
 use broker_protocol::Failed;
-use orchestrator_session::CallHandle;
-use orchestrator_session::execution::Reply;
+use orchestrator_engine::CallHandle;
+use orchestrator_engine::execution::Reply;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};

@@ -3,7 +3,7 @@
 
 use crate::refused_connections::RefusedConnections;
 use broker_protocol::{Ended, Extent, Leased, Wants, limit};
-use orchestrator_session::CallResult;
+use orchestrator_engine::CallResult;
 use orchestrator_stdio::streams::Input;
 use orchestrator_stdio::{print, terminal};
 use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};

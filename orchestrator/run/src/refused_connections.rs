@@ -1,7 +1,7 @@
 //! Connections that were refused to cells of `lazaret run`, for the person who ran it: a program may hide what the gateway answered.
 
 use broker_protocol::{ConnectionVerdict, limit};
-use orchestrator_session::{Body, Event, Subscriber, explain, gateway_advice};
+use orchestrator_engine::{Body, Event, Subscriber, explain, gateway_advice};
 use orchestrator_stdio::print;
 use policies::{WebPolicy, network};
 use std::cell::RefCell;

@@ -13,16 +13,16 @@ use nix::libc::{
     ENOENT, SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGPIPE, SIGQUIT, SIGTERM, SIGTSTP, SIGWINCH,
 };
 use orchestrator_confine::{Files, Needs};
+use orchestrator_engine::executor::Dialed;
+use orchestrator_engine::{
+    Body, Call, CallContext, CallHandle, CallResult, Config, FoundIn, Invocation, Live, Session,
+};
 use orchestrator_launch::exit;
 use orchestrator_launch::groups::{Options, WorkOptions};
 use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch, Prepared};
 use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
 use orchestrator_launch::session_options::{Opening, SessionOptions};
 use orchestrator_launch::start::start_policy_writer;
-use orchestrator_session::executor::Dialed;
-use orchestrator_session::{
-    Body, Call, CallContext, CallHandle, CallResult, Config, FoundIn, Invocation, Live, Session,
-};
 use orchestrator_stdio::feed::feed;
 use orchestrator_stdio::job::Job;
 use orchestrator_stdio::print;

@@ -6,7 +6,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use broker_protocol::{ErrorKind, Failed, Risk, Trust};
 use orchestrator_agent::message::{Message, Part, ToolAnswer, ToolCall};
-use orchestrator_session::execution::Reply;
+use orchestrator_engine::execution::Reply;
 use orchestrator_tools::input::{explain_by, schema_of};
 use orchestrator_wire::approval::Answer;
 use orchestrator_wire::error::ErrorCode;

@@ -3,9 +3,9 @@
 use crate::opener::{Opening, SessionOrder};
 use crate::service::Service;
 use broker_protocol::{ErrorKind, Failed};
-use orchestrator_mcp::{Clients, SessionRequest};
-use orchestrator_servers::SessionServers;
-use orchestrator_session::Session;
+use orchestrator_engine::Session;
+use orchestrator_mcp_client::SessionServers;
+use orchestrator_mcp_server::{Clients, SessionRequest};
 use std::path::PathBuf;
 use std::rc::Rc;
 use tokio::sync::mpsc::UnboundedReceiver;

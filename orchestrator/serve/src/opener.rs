@@ -2,7 +2,7 @@
 
 use broker_protocol::{Failed, Open, Permission, Scope, Trust};
 use orchestrator_agent::hooks::SessionHooks;
-use orchestrator_servers::SessionServers;
+use orchestrator_mcp_client::SessionServers;
 use orchestrator_tools::Config;
 use orchestrator_tools::catalogue::{Category, TOOLS};
 use serde_json::Value;

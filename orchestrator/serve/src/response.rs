@@ -6,7 +6,7 @@ use crate::packet::Packet;
 use crate::runs::RunResult;
 use hyper::body::{Body, Bytes, Frame, SizeHint};
 use hyper::{Response, StatusCode, header};
-use orchestrator_mcp::AnswerBody;
+use orchestrator_mcp_server::AnswerBody;
 use orchestrator_text::redact::Redactor;
 use orchestrator_wire::error::{ErrorBody, ErrorCode};
 use schemars::JsonSchema;

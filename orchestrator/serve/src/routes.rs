@@ -233,7 +233,7 @@ async fn mcp(service: &Service, request: Request<Incoming>) -> Read<Response<Rep
     if head.method == Method::POST {
         is_json(&head.headers)?;
     }
-    let body = bytes(&head.headers, body, orchestrator_mcp::BODY_MAX).await?;
+    let body = bytes(&head.headers, body, orchestrator_mcp_server::BODY_MAX).await?;
     match service.mcp.answer(Request::from_parts(head, body)).await {
         Ok(response) => Ok(response.map(Reply::Mcp)),
         Err(refused) => Err(Box::new(error_reply(

@@ -22,7 +22,7 @@ use orchestrator_agent::provider::Provider;
 use orchestrator_agent::publish::{EVENTS, Listener};
 use orchestrator_agent::run::End;
 use orchestrator_agent::settings::Settings;
-use orchestrator_session::Session;
+use orchestrator_engine::Session;
 use orchestrator_text::sanitize::Sanitizer;
 use orchestrator_tools::Config;
 use orchestrator_tools::scope_file;

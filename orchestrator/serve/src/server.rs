@@ -15,7 +15,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use orchestrator_mcp::Clients;
+use orchestrator_mcp_server::Clients;
 use orchestrator_wire::error::ErrorCode;
 use std::cell::Cell;
 use std::convert::Infallible;

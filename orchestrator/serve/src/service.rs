@@ -18,7 +18,7 @@ use orchestrator_agent::packs::Pack;
 use orchestrator_agent::publish::Listener;
 use orchestrator_agent::settings::Settings;
 use orchestrator_agent::transcript::Transcript;
-use orchestrator_mcp::{Http, Listing};
+use orchestrator_mcp_server::{Http, Listing};
 use orchestrator_text::redact::Redactor;
 use orchestrator_text::sanitize::Sanitizer;
 use orchestrator_tools::catalogue::Category;

@@ -13,7 +13,7 @@ use orchestrator_confine::Files;
 use orchestrator_keys::error::KeyError;
 use orchestrator_keys::find::{FoundKey, KeySource, find};
 use orchestrator_launch::session_options::{SessionOptions, read_text_up_to};
-use orchestrator_sidecar::backends::{Backend, Backends, Source};
+use orchestrator_serve::backends::{Backend, Backends, Source};
 use orchestrator_stdio::print;
 use orchestrator_text::known::redactor;
 use orchestrator_text::known::{ANTHROPIC_KEY, OPENAI_KEY};

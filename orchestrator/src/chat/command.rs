@@ -153,7 +153,7 @@ async fn undo_last(talk: &mut Talk) -> Result<String, Failed> {
     Ok(answer)
 }
 
-fn failed(result: &orchestrator_session::CallResult) -> Failed {
+fn failed(result: &orchestrator_engine::CallResult) -> Failed {
     result
         .error
         .clone()

@@ -3,7 +3,7 @@
 use super::source;
 use broker_protocol::Failed;
 use clap::Args;
-use orchestrator_install::credential::{self, Change, NewCredential, NewSource};
+use orchestrator_config_edit::credential::{self, Change, NewCredential, NewSource};
 use orchestrator_launch::groups::Options;
 use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch, Prepared};
 use orchestrator_launch::row::CommandRow;

@@ -9,14 +9,14 @@ use broker_protocol::paste::shell_word;
 use broker_protocol::{Bash, Command, ConnectionVerdict, Failed, Open, Request, Stdin};
 use clap::Args;
 use orchestrator_confine::Needs;
+use orchestrator_engine::executor::Greeting;
+use orchestrator_engine::{
+    Body, CallContext, CallResult, Config, Event, Invocation, Session, Subscriber, explain,
+};
 use orchestrator_launch::groups::{CentralOption, DirectoryOptions, Options, ProfileOption};
 use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch, Prepared};
 use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
 use orchestrator_launch::{exit, policy_files, state_directory};
-use orchestrator_session::executor::Greeting;
-use orchestrator_session::{
-    Body, CallContext, CallResult, Config, Event, Invocation, Session, Subscriber, explain,
-};
 use orchestrator_stdio::{print, typed};
 use orchestrator_text::known::redactor;
 use policies::{Credential, Policies};

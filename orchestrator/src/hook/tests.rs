@@ -1,7 +1,7 @@
 //! Calls as agents send them, and the answers that these agents understand.
 
 use super::*;
-use orchestrator_install::hook::call::{Decision, ShellCall};
+use orchestrator_config_edit::hook::call::{Decision, ShellCall};
 use serde_json::json;
 
 fn read(agent: Agent, call: &Value) -> ShellCall {

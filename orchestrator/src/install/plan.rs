@@ -1,12 +1,12 @@
 //! The planned changes: each file with its text before and after.
 
 use broker_protocol::Failed;
-use orchestrator_install::files;
-use orchestrator_install::recipes::USUAL_SERVER;
-use orchestrator_install::record::{Changed, Record};
-use orchestrator_install::{Client, FileRecipe, Format, Programs, Recipe, Root, Way, edit};
+use orchestrator_config_edit::files;
+use orchestrator_config_edit::recipes::USUAL_SERVER;
+use orchestrator_config_edit::record::{Changed, Record};
+use orchestrator_config_edit::{Client, FileRecipe, Format, Programs, Recipe, Root, Way, edit};
 use orchestrator_launch::state_directory::{home, variable};
-use orchestrator_sidecar::token::new_id;
+use orchestrator_serve::token::new_id;
 use orchestrator_text::settings::line_hider;
 use orchestrator_text::{diff, escape};
 use std::path::{Path, PathBuf};

@@ -2,8 +2,8 @@
 //! own policy file.
 
 use broker_protocol::{Failed, Leased};
+use orchestrator_config_edit::allow::{AllowError, allow};
 use orchestrator_confine::Files;
-use orchestrator_install::allow::{AllowError, allow};
 use orchestrator_launch::exit;
 use orchestrator_launch::launch::Prepared;
 use orchestrator_stdio::print;

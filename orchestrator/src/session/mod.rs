@@ -4,6 +4,8 @@ use crate::tool_options::{ToolOptions, ViolationOptions};
 use broker_protocol::Failed;
 use clap::Args;
 use orchestrator_confine::Needs;
+use orchestrator_engine::Session as Engine;
+use orchestrator_engine::executor::Dial;
 use orchestrator_launch::endpoint::Endpoint;
 use orchestrator_launch::exit;
 use orchestrator_launch::groups::{Options, WorkOptions};
@@ -16,9 +18,7 @@ use orchestrator_lines::event_line::EventLine;
 use orchestrator_lines::line_loop::LineLoop;
 use orchestrator_lines::ready::Announced;
 use orchestrator_lines::writer::{Closed, Writer};
-use orchestrator_servers::SessionServers;
-use orchestrator_session::Session as Engine;
-use orchestrator_session::executor::Dial;
+use orchestrator_mcp_client::SessionServers;
 use orchestrator_stdio::line_reader::Lines;
 use orchestrator_stdio::print;
 use orchestrator_stdio::signals::Signals;
@@ -53,7 +53,7 @@ Out:
   "ready" first; of a call "output", "approval", "security_event", "execute",
   and exactly one "result"; "grants", "registered", "unregistered", "tools",
   "notice"; "fault" where no session opens.
-All of it is described in orchestrator/session/README.md of the sources.
+All of it is described in orchestrator/lines/README.md of the sources.
 
 Without --trust no call is asked about: a client that knows nothing of approvals
 could not answer. At the end of the input, calls under way are waited for.

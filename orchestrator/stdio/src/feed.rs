@@ -2,7 +2,7 @@
 
 use crate::streams::Input;
 use broker_protocol::limit;
-use orchestrator_session::{CallHandle, StdinChunk};
+use orchestrator_engine::{CallHandle, StdinChunk};
 use std::convert::Infallible;
 use std::future::pending;
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 
 use crate::print;
 use broker_protocol::{Challenge, Channel, Extent, Failed, Request};
-use orchestrator_session::{
+use orchestrator_engine::{
     Approval, ApprovalQuestion, Body, Call, CallContext, CallHandle, CallResult, FoundIn,
     Invocation, Part, Session,
 };

@@ -12,8 +12,8 @@ use harness::{
     answered, answering, call, config, failed, finish, kind, metadata, plain, question, ran, read,
     start, text, with, word, written,
 };
+use orchestrator_engine::{Approval, Body, CallContext, FoundIn, Invocation, Live};
 use orchestrator_results::profile::COMPACT;
-use orchestrator_session::{Approval, Body, CallContext, FoundIn, Invocation, Live};
 use orchestrator_tools::Config;
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
@@ -762,7 +762,7 @@ fn a_command_is_steered_once_it_has_started() {
         let call = start(&session, "bash", json!({"command": "x", "stdin": true}));
         call.handle.signal(broker_protocol::Signal::Interrupt);
         call.handle.resize(3, 4);
-        call.handle.input(orchestrator_session::StdinChunk {
+        call.handle.input(orchestrator_engine::StdinChunk {
             bytes: b"in".to_vec(),
             permit: None,
         });

@@ -12,10 +12,10 @@ use harness::{
     answered, answering, call, config, failed, finish, kind, metadata, plain, ran, start, text,
     with,
 };
+use orchestrator_engine::execution::{Execution, Executions, Reply};
+use orchestrator_engine::{Body, CallContext, Invocation, Session};
+use orchestrator_engine::{NewTool, Origin};
 use orchestrator_results::profile::COMPACT;
-use orchestrator_session::execution::{Execution, Executions, Reply};
-use orchestrator_session::{Body, CallContext, Invocation, Session};
-use orchestrator_session::{NewTool, Origin};
 use orchestrator_text::redact::Redactor;
 use orchestrator_tools::registry::{Registry, TIMEOUT_S};
 use orchestrator_tools::{Config, Toolbox};

@@ -9,9 +9,9 @@ use harness::fake_broker::{Peer, shell};
 use harness::{
     answering, call, config, finish, kind, plain, start, text, with, with_scripts, word,
 };
-use orchestrator_session::executor::{Dial, ExecutorError, Greeting};
-use orchestrator_session::{CallContext, Invocation};
-use orchestrator_session::{NewTool, Origin};
+use orchestrator_engine::executor::{Dial, ExecutorError, Greeting};
+use orchestrator_engine::{CallContext, Invocation};
+use orchestrator_engine::{NewTool, Origin};
 use serde_json::json;
 use std::os::unix::net::UnixStream;
 use std::thread;
@@ -37,7 +37,7 @@ fn two_front_ends_use_one_session_at_once_from_two_threads() {
     with(script, config(), async |session, records| {
         let other = session.clone();
         let front_end = |name: &'static str| {
-            move |session: orchestrator_session::Session| async move {
+            move |session: orchestrator_engine::Session| async move {
                 for number in 0..CALLS {
                     let context = CallContext {
                         client_id: Some(json!(number)),

@@ -10,16 +10,16 @@ use broker_protocol::{
 };
 use clap::Args;
 use orchestrator_confine::Needs;
+use orchestrator_engine::executor::Greeting;
+use orchestrator_engine::{
+    Body, CallContext, CallResult, Config, FoundIn, Invocation, Live, Session, StdinChunk,
+};
 use orchestrator_launch::exit;
 use orchestrator_launch::groups::{Options, WorkOptions};
 use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch, Prepared};
 use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
 use orchestrator_launch::session_options::Opening;
 use orchestrator_results::error_body::ErrorBody;
-use orchestrator_session::executor::Greeting;
-use orchestrator_session::{
-    Body, CallContext, CallResult, Config, FoundIn, Invocation, Live, Session, StdinChunk,
-};
 use orchestrator_stdio::{print, typed};
 use orchestrator_text::known::redactor;
 use policies::{EffectivePolicy, network};

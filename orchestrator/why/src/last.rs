@@ -2,8 +2,8 @@
 
 use crate::findings::LoggedRefusal;
 use broker_protocol::{Command, ConnectionVerdict, Failed, Roots, ZonePath};
+use orchestrator_engine::gateway_advice;
 use orchestrator_launch::runlog_files;
-use orchestrator_session::gateway_advice;
 use serde_json::Value;
 use std::io;
 use std::path::Path;

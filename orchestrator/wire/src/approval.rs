@@ -1,7 +1,7 @@
 //! The question whether a call may run, and its answer.
 
 use broker_protocol::{Challenge, Extent, GrantFault, Wants, limit};
-use orchestrator_session::Approval;
+use orchestrator_engine::Approval;
 use orchestrator_text::coverage::for_session;
 #[cfg(feature = "schema")]
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};

@@ -4,11 +4,11 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use broker_protocol::{Failed, Leased, SessionGrant};
+use orchestrator_engine::CallResult;
+use orchestrator_engine::event::MetadataJson;
 use orchestrator_results::error_body::ErrorBody;
 use orchestrator_results::metadata::{Details, Metadata};
 use orchestrator_results::result::error_and_result;
-use orchestrator_session::CallResult;
-use orchestrator_session::event::MetadataJson;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::borrow::Cow;

@@ -5,7 +5,7 @@ use crate::settings::{Kind, Program, Server, Share, Whose};
 use crate::store::REPOSITORY_FILE;
 use broker_protocol::Open;
 use orchestrator_confine::Files;
-use orchestrator_session::executor::Dial;
+use orchestrator_engine::executor::Dial;
 use orchestrator_tools::registry::Registry;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;

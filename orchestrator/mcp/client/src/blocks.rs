@@ -3,8 +3,8 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use broker_protocol::{ErrorKind, Failed};
+use orchestrator_engine::execution::Reply;
 use orchestrator_results::image::{self, Image};
-use orchestrator_session::execution::Reply;
 use orchestrator_text::utf8::beginning;
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 

@@ -2,8 +2,8 @@
 
 use crate::settings::{self, Whose};
 use broker_protocol::paste::shell_word;
-use orchestrator_install::edit::{Edit, apply, revert};
-use orchestrator_install::{EditError, Format};
+use orchestrator_config_edit::edit::{Edit, apply, revert};
+use orchestrator_config_edit::{EditError, Format};
 use serde_json::Value;
 use thiserror::Error;
 

@@ -14,12 +14,12 @@ use crate::sse;
 use crate::state::ServerState;
 use broker_protocol::paste::shell_word;
 use broker_protocol::{ConnectionReport, ErrorKind, Failed, Findings};
+use orchestrator_engine::execution::Reply;
+use orchestrator_engine::explain;
+use orchestrator_engine::service::{RunningService, ServiceEvent, ServiceInput, how_ended};
 use orchestrator_results::denials;
 use orchestrator_results::findings;
 use orchestrator_results::render::Finished;
-use orchestrator_session::execution::Reply;
-use orchestrator_session::explain;
-use orchestrator_session::service::{RunningService, ServiceEvent, ServiceInput, how_ended};
 use orchestrator_text::redact::Redactor;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, ClientCapabilities, ClientConfig, ErrorCode,

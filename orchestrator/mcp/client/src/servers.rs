@@ -19,11 +19,11 @@ use broker_protocol::{
     Command, ErrorKind, Failed, NetworkRequest, Open, Opened, Permission, Risk, Scope, Service,
     Trust, Variable, Zone, ZonePath,
 };
-use orchestrator_session::Session;
-use orchestrator_session::execution::{Execution, Executions, Reply};
-use orchestrator_session::executor::Dial;
-use orchestrator_session::service::RunningService;
-use orchestrator_session::{NewTool, Origin};
+use orchestrator_engine::Session;
+use orchestrator_engine::execution::{Execution, Executions, Reply};
+use orchestrator_engine::executor::Dial;
+use orchestrator_engine::service::RunningService;
+use orchestrator_engine::{NewTool, Origin};
 use orchestrator_text::redact::Redactor;
 use orchestrator_tools::name;
 use orchestrator_tools::registry::Registry;

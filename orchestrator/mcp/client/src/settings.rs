@@ -5,7 +5,7 @@
 
 use crate::variables;
 use broker_protocol::{Digest, Risk, limit};
-use orchestrator_install::{Format, edit};
+use orchestrator_config_edit::{Format, edit};
 use serde::Deserialize;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};

@@ -2,7 +2,7 @@
 
 use broker_protocol::{Channel, Extent};
 use futures_util::stream::FuturesUnordered;
-use orchestrator_session::{Approval, ApprovalQuestion, CallHandle};
+use orchestrator_engine::{Approval, ApprovalQuestion, CallHandle};
 use rmcp::model::{ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema};
 use rmcp::{Peer, RoleServer};
 use serde_json::{Value, json};

@@ -11,9 +11,9 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use broker_protocol::{Failed, LayerState, Opened};
 use futures_util::StreamExt;
+use orchestrator_engine::{Body, Call, CallContext, CallResult, Invocation, Live, Session};
 use orchestrator_results::error_body::ErrorBody;
 use orchestrator_results::result::error_and_result;
-use orchestrator_session::{Body, Call, CallContext, CallResult, Invocation, Live, Session};
 use rmcp::model::{
     CallToolResult, ContentBlock, LoggingLevel, MetaObject, ProgressNotificationParam,
     ProgressToken,

@@ -6,7 +6,7 @@
 
 use crate::log::Level;
 use broker_protocol::{ErrorKind, Failed};
-use orchestrator_session::Session;
+use orchestrator_engine::Session;
 use orchestrator_text::escape;
 use rmcp::model::LoggingLevel;
 use rmcp::{Peer, RoleServer};

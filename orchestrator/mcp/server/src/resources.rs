@@ -1,7 +1,7 @@
 //! What a client can read besides calling tools: saved long output, and the history of changes.
 
 use broker_protocol::{ErrorKind, Failed, FileRead, History, Request, Zone, ZonePath};
-use orchestrator_session::{Body, CallContext, CallResult, FoundIn, Invocation, Session};
+use orchestrator_engine::{Body, CallContext, CallResult, FoundIn, Invocation, Session};
 use rmcp::model::{Resource, ResourceTemplate};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
@@ -149,7 +149,7 @@ async fn call(
             // Reading must not ask the user; if the policy requires approval, the resource is not read.
             Body::ApprovalWanted(_) => {
                 call.handle
-                    .approve(None, orchestrator_session::Approval::No)
+                    .approve(None, orchestrator_engine::Approval::No)
                     .await;
             }
             Body::Result(result) => return Ok(result.clone()),

@@ -9,7 +9,7 @@ use crate::approver::queue::{ApprovalQueue, QueueEvent};
 use crate::approver::screen::Screen;
 use broker_protocol::{Extent, Failed};
 use nix::libc::{SIGCONT, SIGWINCH};
-use orchestrator_session::Approval;
+use orchestrator_engine::Approval;
 use orchestrator_stdio::print;
 use orchestrator_stdio::signals::Signals;
 use orchestrator_stdio::streams::Input;

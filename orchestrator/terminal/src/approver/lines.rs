@@ -4,7 +4,7 @@ use crate::approver::page;
 use crate::approver::queue::ApprovalQueue;
 use crate::approver::screen::Screen;
 use broker_protocol::{Extent, Failed};
-use orchestrator_session::Approval;
+use orchestrator_engine::Approval;
 use orchestrator_stdio::line_reader::{Lines, Next};
 use orchestrator_stdio::print;
 use orchestrator_stdio::streams::Input;

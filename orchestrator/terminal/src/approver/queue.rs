@@ -5,9 +5,9 @@ use broker_protocol::{
     CallId, Challenge, Decision, FileAnswer, FromApprover, Grant, Opened, Request, SessionGrant,
     ToApprover, Ungranted, frame, limit,
 };
+use orchestrator_engine::Approval;
+use orchestrator_engine::executor::{ApproverConnections, ExecutorError, FromSession};
 use orchestrator_results::proposal::Proposal;
-use orchestrator_session::Approval;
-use orchestrator_session::executor::{ApproverConnections, ExecutorError, FromSession};
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};

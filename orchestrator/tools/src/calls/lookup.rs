@@ -6,8 +6,8 @@ use crate::plan::{Plan, PlanContext};
 use crate::registry::{ClientTool, Entry, RegistryError};
 use crate::timeouts::AskedTimes;
 use broker_protocol::{Denial, ErrorKind, Failed};
+use orchestrator_engine::Work;
 use orchestrator_results::result::ToolResult;
-use orchestrator_session::Work;
 use serde_json::Value;
 use std::sync::Arc;
 

@@ -11,8 +11,8 @@ use crate::batch::{join, nested, refused};
 use crate::plan::{Invocation, Plan};
 use broker_protocol::{ErrorKind, Failed};
 use futures_util::future::join_all;
+use orchestrator_engine::{Work, spans};
 use orchestrator_results::result::ToolResult;
-use orchestrator_session::{Work, spans};
 use serde_json::Value;
 use std::time::Instant;
 

@@ -14,14 +14,14 @@ use crate::plan::Plan;
 use crate::registry::Entry;
 use broker_protocol::{Failed, Scope};
 use lookup::{PlannedCall, PlannedWork, plan};
+use orchestrator_engine::tools::{Calling, Found};
+use orchestrator_engine::{NewTool, Registered, Tool, Tools, UnknownTool, Work, spans};
 use orchestrator_results::result::ToolResult;
-use orchestrator_session::tools::{Calling, Found};
-use orchestrator_session::{NewTool, Registered, Tool, Tools, UnknownTool, Work, spans};
 use serde_json::Value;
 use std::rc::Rc;
 
 /// What a session of the engine with tools is started with.
-pub type Config = orchestrator_session::Config<Toolbox>;
+pub type Config = orchestrator_engine::Config<Toolbox>;
 
 impl Tools for Toolbox {
     fn find(self: Rc<Self>, name: &str) -> Found {

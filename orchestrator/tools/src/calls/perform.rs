@@ -7,9 +7,9 @@ use crate::batch::nested;
 use crate::plan::{Plan, Planned};
 use crate::test_results;
 use broker_protocol::{Bash, ErrorKind, Failed, FileEdit, FileRead, FileWrite, Request};
+use orchestrator_engine::Work;
 use orchestrator_results::metadata::Details;
 use orchestrator_results::result::ToolResult;
-use orchestrator_session::Work;
 use orchestrator_text::numbered::LineForm;
 
 /// Carries out a call. Shows `max` bytes of a foreign text.

@@ -3,9 +3,9 @@
 use super::toolbox::Toolbox;
 use crate::state::StateCommand;
 use broker_protocol::{ErrorKind, Failed, FileReply, Request, State, StateChange, StateTool};
+use orchestrator_engine::Work;
 use orchestrator_results::metadata::{Details, Metadata};
 use orchestrator_results::result::ToolResult;
-use orchestrator_session::Work;
 
 /// How often to retry a change when another session was faster.
 const TRIES: u32 = 5;

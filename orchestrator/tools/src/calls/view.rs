@@ -1,10 +1,10 @@
 //! An image file, read piece by piece.
 
 use broker_protocol::{ErrorKind, Failed, FileBytes, FileReply, Request, ZonePath, limit};
+use orchestrator_engine::Work;
 use orchestrator_results::image::{self, Image};
 use orchestrator_results::metadata::{Details, Metadata};
 use orchestrator_results::result::ToolResult;
-use orchestrator_session::Work;
 
 /// Reads the image at `path`.
 pub(crate) async fn read(work: Work<'_>, path: &ZonePath) -> ToolResult {

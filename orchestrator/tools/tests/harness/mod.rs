@@ -11,11 +11,11 @@ use broker_protocol::{
     Zone, ZonePath,
 };
 use fake_broker::Peer;
-use orchestrator_results::profile::STANDARD;
-use orchestrator_session::executor::{Dial, ExecutorError};
-use orchestrator_session::{
+use orchestrator_engine::executor::{Dial, ExecutorError};
+use orchestrator_engine::{
     Approval, Body, Call, CallContext, CallResult, Event, Invocation, Session, Subscriber,
 };
+use orchestrator_results::profile::STANDARD;
 use orchestrator_text::redact::Redactor;
 use orchestrator_tools::Config;
 use serde_json::Value;
