@@ -10,7 +10,7 @@ use orchestrator_launch::exit;
 use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch};
 use orchestrator_launch::row::{Access, CommandRow, Sessions};
 use orchestrator_launch::state_directory;
-use orchestrator_stdio::print;
+use orchestrator_launch::stdio::print;
 use orchestrator_terminal::approver::json::PendingLine;
 use orchestrator_terminal::approver::queue::{ApprovalQueue, PendingCall, QueueEvent, end_message};
 use orchestrator_terminal::approver::{json, keys, lines, page};

@@ -10,7 +10,7 @@ use orchestrator_hooks::store::{Accepted, digest};
 use orchestrator_launch::exit;
 use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch};
 use orchestrator_launch::row::CommandRow;
-use orchestrator_stdio::print;
+use orchestrator_launch::stdio::print;
 use orchestrator_text::escape;
 use serde_json::{Value, json};
 

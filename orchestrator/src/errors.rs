@@ -2,7 +2,7 @@
 
 use broker_protocol::Failed;
 use orchestrator_launch::launch::ErrorForm;
-use orchestrator_stdio::print;
+use orchestrator_launch::stdio::print;
 use orchestrator_wire::error::ErrorBody;
 use orchestrator_wire::json::failed_result;
 use serde_json::json;

@@ -7,7 +7,7 @@ use orchestrator_launch::exit;
 use orchestrator_launch::groups::{ExecutorOption, Options};
 use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch};
 use orchestrator_launch::row::CommandRow;
-use orchestrator_stdio::print;
+use orchestrator_launch::stdio::print;
 use serde_json::{Value, json};
 
 const EXAMPLES: &str = "\

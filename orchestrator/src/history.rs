@@ -11,7 +11,7 @@ use orchestrator_launch::exit;
 use orchestrator_launch::groups::{LogOption, Options, PlaceOptions};
 use orchestrator_launch::launch::{Confined, ErrorForm, FrontEnd, Launch, Prepared};
 use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
-use orchestrator_stdio::typed;
+use orchestrator_launch::stdio::typed;
 use orchestrator_text::known::redactor;
 
 const EXAMPLES: &str = "\

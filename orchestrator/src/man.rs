@@ -5,7 +5,7 @@ use clap::Args;
 use orchestrator_launch::exit;
 use orchestrator_launch::launch::{FrontEnd, Launch};
 use orchestrator_launch::row::CommandRow;
-use orchestrator_stdio::print;
+use orchestrator_launch::stdio::print;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -3,7 +3,7 @@
 use broker_protocol::Failed;
 use orchestrator_engine::CallResult;
 use orchestrator_launch::exit;
-use orchestrator_stdio::print;
+use orchestrator_launch::stdio::print;
 use orchestrator_wire::json::{ResultLine, failed_result};
 use std::io::{self, IsTerminal};
 

@@ -2,9 +2,9 @@
 
 use broker_protocol::Failed;
 use orchestrator_launch::exit;
+use orchestrator_launch::stdio::{print, terminal};
 use orchestrator_mcp_client::Report;
 use orchestrator_mcp_client::pins::{Difference, ListedTool};
-use orchestrator_stdio::{print, terminal};
 use orchestrator_text::{diff, escape};
 use serde_json::{Value, json};
 use std::io::{self, IsTerminal};

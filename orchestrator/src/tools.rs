@@ -10,8 +10,8 @@ use orchestrator_launch::groups::{
 };
 use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch, Prepared};
 use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
+use orchestrator_launch::stdio::print;
 use orchestrator_mcp_client::SessionServers;
-use orchestrator_stdio::print;
 use orchestrator_text::escape;
 use orchestrator_tools::registry::{Entry, Registry};
 use serde_json::Value;

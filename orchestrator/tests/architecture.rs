@@ -7,39 +7,30 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// The crates by their folder, lowest first.
-const CRATES: [&str; 27] = [
-    "text",
-    "reach",
-    "gateway",
-    "results",
-    "web",
-    "engine",
-    "wire",
-    "tools",
-    "stdio",
-    "mcp/server",
-    "records",
-    "lines",
-    "agent",
-    "keys",
-    "hooks",
-    "config-edit",
-    "mcp/client",
-    "terminal",
-    "confine",
-    "telemetry",
-    "launch",
-    "doctor",
-    "why",
-    "run",
-    "acp",
-    "serve",
-    ".",
-];
+/// All crates of this folder, read from the disk: a new one is looked at without being listed.
+fn crates() -> Vec<String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut crates = vec![".".to_owned()];
+    let mut folders = vec![root.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for path in fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.is_dir())
+        {
+            if path.join("Cargo.toml").exists() {
+                let name = path.strip_prefix(root).unwrap();
+                crates.push(name.to_str().unwrap().to_owned());
+            } else if !path.join("package.json").exists() {
+                folders.push(path);
+            }
+        }
+    }
+    crates
+}
 
 /// What a crate does not name.
-const FORBIDDEN: [(&str, &[&str]); 23] = [
+const FORBIDDEN: [(&str, &[&str]); 22] = [
     (
         "text",
         &["std::fs", "std::net", "std::process", "std::env", "tokio"],
@@ -55,7 +46,6 @@ const FORBIDDEN: [(&str, &[&str]); 23] = [
         "results",
         &["std::fs", "std::net", "std::process", "std::env", "tokio"],
     ),
-    ("stdio", &["std::fs", "std::net", "std::process", "clap::"]),
     (
         "config-edit",
         &[
@@ -257,7 +247,7 @@ fn breaches(folder: &str, modules: &Modules) -> Vec<String> {
 
 #[test]
 fn each_crate_has_the_shape_that_it_should() {
-    let found: Vec<_> = CRATES
+    let found: Vec<_> = crates()
         .iter()
         .flat_map(|folder| breaches(folder, &modules(folder)))
         .collect();

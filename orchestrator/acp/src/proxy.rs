@@ -12,7 +12,7 @@ use agent_client_protocol_schema::v1::{
 };
 use broker_protocol::paste::shell_word;
 use orchestrator_launch::project::real;
-use orchestrator_stdio::line_reader::{Lines, Next};
+use orchestrator_launch::stdio::line_reader::{Lines, Next};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;

@@ -12,7 +12,7 @@ use orchestrator_launch::exit;
 use orchestrator_launch::launch::Prepared;
 use orchestrator_launch::session_options::SessionOptions;
 use orchestrator_launch::start::{attack_program, start_attack};
-use orchestrator_stdio::print::{self, Colour, paint};
+use orchestrator_launch::stdio::print::{self, Colour, paint};
 use orchestrator_wire::error::ErrorBody;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;

@@ -8,7 +8,7 @@ use orchestrator_confine::Files;
 use orchestrator_launch::exit;
 use orchestrator_launch::start::git;
 use orchestrator_launch::state_directory;
-use orchestrator_stdio::print;
+use orchestrator_launch::stdio::print;
 use orchestrator_text::time;
 use serde::Serialize;
 use std::fs::OpenOptions;

@@ -47,11 +47,11 @@ use crate::row::CommandRow;
 use crate::runlog::RunLog;
 use crate::runtime::runtime;
 use crate::session_options::{Environment, ScopeParser, SessionOptions};
+use crate::stdio::print;
 use broker_protocol::Failed;
 use clap::Args;
 use orchestrator_confine::{Files, Needs, Unconfined};
 use orchestrator_engine::executor::ExecutorError;
-use orchestrator_stdio::print;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 

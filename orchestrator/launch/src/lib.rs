@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+pub mod stdio;
 pub mod exit;
 pub mod state_directory;
 pub mod runlog_files;

@@ -3,7 +3,7 @@
 
 use broker_protocol::{ErrorKind, Failed, PathError, Risk, Wants};
 use orchestrator_engine::execution::Reply;
-use orchestrator_stdio::line_reader::LINE_MAX;
+use orchestrator_launch::stdio::line_reader::LINE_MAX;
 use orchestrator_tools::input::explain;
 use orchestrator_tools::input_error::FieldError;
 use orchestrator_wire::approval::Answer;

@@ -4,7 +4,7 @@ use crate::calls::Calls;
 use crate::line::{self, Line, LineError, Op, RejectedLine};
 use broker_protocol::{History, Request, Undo, Wants};
 use orchestrator_engine::Invocation;
-use orchestrator_stdio::line_reader::{LINE_MAX, Lines, Next};
+use orchestrator_launch::stdio::line_reader::{LINE_MAX, Lines, Next};
 use std::rc::Rc;
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};

@@ -1,8 +1,8 @@
 //! Standard output of a session: writes whole lines, one at a time, in turn for all calls. A call that writes waits for the reader
 //! and holds only its one line.
 
-use orchestrator_stdio::print::escaped_json;
-use orchestrator_stdio::streams::Output;
+use orchestrator_launch::stdio::print::escaped_json;
+use orchestrator_launch::stdio::streams::Output;
 use serde::Serialize;
 use std::borrow::Cow;
 use std::cell::OnceCell;

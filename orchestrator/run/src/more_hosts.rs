@@ -4,8 +4,8 @@
 use crate::refused_connections::RefusedConnections;
 use broker_protocol::{Ended, Extent, Leased, Wants, limit};
 use orchestrator_engine::CallResult;
-use orchestrator_stdio::streams::Input;
-use orchestrator_stdio::{print, terminal};
+use orchestrator_launch::stdio::streams::Input;
+use orchestrator_launch::stdio::{print, terminal};
 use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! Where the output of a command goes, and what became of it.
 
 use crate::shell_directory::WorkingDirectory;
-use orchestrator_stdio::streams::Output;
+use orchestrator_launch::stdio::streams::Output;
 use std::io;
 
 /// Where the output goes.

@@ -2,7 +2,7 @@
 
 use broker_protocol::{ConnectionVerdict, limit};
 use orchestrator_engine::{Body, Event, Subscriber, explain, gateway_advice};
-use orchestrator_stdio::print;
+use orchestrator_launch::stdio::print;
 use policies::{WebPolicy, network};
 use std::cell::RefCell;
 use std::collections::BTreeSet;

@@ -7,7 +7,7 @@ use orchestrator_agent::event::EndReason;
 use orchestrator_agent::run::End;
 use orchestrator_launch::exit;
 use orchestrator_launch::launch::ErrorForm;
-use orchestrator_stdio::print;
+use orchestrator_launch::stdio::print;
 use orchestrator_text::known::redactor;
 use orchestrator_text::sanitize::Sanitizer;
 use orchestrator_wire::error::ErrorBody;

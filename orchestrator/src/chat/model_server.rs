@@ -6,7 +6,7 @@ use broker_protocol::Failed;
 use orchestrator_agent::providers::{Vendor, local_address};
 use orchestrator_confine::Files;
 use orchestrator_launch::start;
-use orchestrator_stdio::print;
+use orchestrator_launch::stdio::print;
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::thread;

@@ -10,7 +10,7 @@ use orchestrator_confine::Needs;
 use orchestrator_launch::exit;
 use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch};
 use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
-use orchestrator_stdio::print;
+use orchestrator_launch::stdio::print;
 
 /// List the models of a provider
 #[derive(Args)]

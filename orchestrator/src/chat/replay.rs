@@ -3,8 +3,8 @@
 
 use broker_protocol::Failed;
 use orchestrator_launch::exit;
+use orchestrator_launch::stdio::print;
 use orchestrator_records::transcripts;
-use orchestrator_stdio::print;
 use serde_json::Value;
 
 /// Prints the events of the conversation `id`; returns the exit code.

@@ -7,8 +7,8 @@ use clap::Args;
 use orchestrator_launch::groups::Options;
 use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch};
 use orchestrator_launch::row::CommandRow;
+use orchestrator_launch::stdio::print;
 use orchestrator_launch::{exit, policy_files, state_directory};
-use orchestrator_stdio::print;
 use policies::{Credential, CredentialSource, Policies};
 use serde_json::{Value, json};
 

@@ -16,8 +16,8 @@ use orchestrator_engine::{
 use orchestrator_launch::groups::{CentralOption, DirectoryOptions, Options, ProfileOption};
 use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch, Prepared};
 use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
+use orchestrator_launch::stdio::{print, typed};
 use orchestrator_launch::{exit, policy_files, state_directory};
-use orchestrator_stdio::{print, typed};
 use orchestrator_text::known::redactor;
 use policies::{Credential, Policies};
 use serde_json::{Value, json};

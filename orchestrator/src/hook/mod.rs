@@ -17,7 +17,7 @@ use orchestrator_launch::exit;
 use orchestrator_launch::groups::{Options, ProfileOption, ProjectOption, TrustOption};
 use orchestrator_launch::launch::{FrontEnd, Launch};
 use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
-use orchestrator_stdio::print;
+use orchestrator_launch::stdio::print;
 use serde_json::Value;
 use std::io::{self, Read, Write};
 

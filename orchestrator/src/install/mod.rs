@@ -13,7 +13,7 @@ use orchestrator_launch::exit;
 use orchestrator_launch::groups::{Options, ProjectOption};
 use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch, Prepared};
 use orchestrator_launch::row::CommandRow;
-use orchestrator_stdio::print;
+use orchestrator_launch::stdio::print;
 use orchestrator_terminal::pages;
 use plan::Change;
 use serde_json::{Value, json};

@@ -6,7 +6,7 @@ use orchestrator_config_edit::allow::{AllowError, allow};
 use orchestrator_confine::Files;
 use orchestrator_launch::exit;
 use orchestrator_launch::launch::Prepared;
-use orchestrator_stdio::print;
+use orchestrator_launch::stdio::print;
 use std::io::{self, BufRead, Read, Write};
 use std::path::Path;
 

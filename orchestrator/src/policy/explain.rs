@@ -5,7 +5,7 @@ use crate::policy::sessions::policy;
 use broker_protocol::{Command as Run, ErrorKind, Failed, Open, Request, Risk, Roots, ZonePath};
 use orchestrator_launch::exit;
 use orchestrator_launch::session_options::{Opening, SessionOptions};
-use orchestrator_stdio::print;
+use orchestrator_launch::stdio::print;
 use orchestrator_tools::batch::nested;
 use orchestrator_tools::catalogue::{BATCH, canonical};
 use orchestrator_tools::plan::{Invocation, Plan, PlanContext};

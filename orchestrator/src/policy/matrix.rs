@@ -5,7 +5,7 @@ use crate::policy::sessions::policy;
 use broker_protocol::{Failed, Risk, Trust};
 use orchestrator_launch::exit;
 use orchestrator_launch::session_options::SessionOptions;
-use orchestrator_stdio::print;
+use orchestrator_launch::stdio::print;
 use orchestrator_tools::catalogue::{TOOLS, policy_name};
 use policies::{EffectivePolicy, Facts};
 use serde_json::{Value, json};

@@ -5,7 +5,7 @@ use broker_protocol::Failed;
 use broker_protocol::gateway::{Attach, CredentialUse, RuleAction};
 use orchestrator_launch::exit;
 use orchestrator_launch::session_options::SessionOptions;
-use orchestrator_stdio::print;
+use orchestrator_launch::stdio::print;
 use policies::gateway::ProxyChoice;
 use policies::http::HttpRule;
 use policies::network;

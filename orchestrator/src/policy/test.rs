@@ -6,7 +6,7 @@ use broker_protocol::{Failed, Scope};
 use orchestrator_launch::exit;
 use orchestrator_launch::launch::Prepared;
 use orchestrator_launch::session_options::{SessionOptions, read_text};
-use orchestrator_stdio::print;
+use orchestrator_launch::stdio::print;
 use policies::value::TrustName;
 use policies::{Action, EffectivePolicy, Facts, Verdict};
 use serde::Deserialize;

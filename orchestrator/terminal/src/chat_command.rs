@@ -3,11 +3,11 @@
 use crate::chat_screen::Screen;
 use crate::line_editor::buffer::TEXT_MAX;
 use broker_protocol::{Failed, Trust};
+use orchestrator_launch::stdio::line_reader::{Lines, Next};
+use orchestrator_launch::stdio::print::shown;
+use orchestrator_launch::stdio::signals::Signals;
+use orchestrator_launch::stdio::streams::unusable;
 use orchestrator_records::transcripts;
-use orchestrator_stdio::line_reader::{Lines, Next};
-use orchestrator_stdio::print::shown;
-use orchestrator_stdio::signals::Signals;
-use orchestrator_stdio::streams::unusable;
 use policies::value::TrustName;
 
 /// The commands to a chat, as help text.

@@ -2,9 +2,9 @@
 
 use orchestrator_agent::event::{Body, Confirm, Event, Output as Printed, ToolResult};
 use orchestrator_agent::hooks::{HookOutcome, HookRan};
-use orchestrator_stdio::print::{Colour, paint, shown};
-use orchestrator_stdio::streams::Output;
-use orchestrator_stdio::terminal;
+use orchestrator_launch::stdio::print::{Colour, paint, shown};
+use orchestrator_launch::stdio::streams::Output;
+use orchestrator_launch::stdio::terminal;
 use orchestrator_text::escape;
 use orchestrator_text::input_lines::input_lines;
 use serde_json::Value;

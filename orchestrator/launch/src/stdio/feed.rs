@@ -1,6 +1,6 @@
 //! Feeds a command from our own standard input.
 
-use crate::streams::Input;
+use crate::stdio::streams::Input;
 use broker_protocol::limit;
 use orchestrator_engine::{CallHandle, StdinChunk};
 use std::convert::Infallible;

@@ -1,6 +1,6 @@
 //! This process as a shell's job: stopped by Control-Z and continued by `fg`.
 
-use crate::terminal::Raw;
+use crate::stdio::terminal::Raw;
 use nix::sys::signal::{Signal, raise};
 use nix::unistd::{getpgrp, getpid, getsid};
 use std::io;

@@ -1,6 +1,6 @@
 //! Splits standard input into lines of at most [`LINE_MAX`] bytes; longer ones are skipped without being stored.
 
-use crate::streams::Input;
+use crate::stdio::streams::Input;
 
 /// Longest line in bytes: a write of the largest content (`limit::WRITE`), of which every second byte is escaped, and some more.
 pub const LINE_MAX: usize = 32 << 20;

@@ -1,5 +1,4 @@
-#![doc = include_str!("../README.md")]
-#![forbid(unsafe_code)]
+//! The standard streams, the signals and the terminal of this process, for a front end with one call.
 
 pub mod streams;
 pub mod line_reader;

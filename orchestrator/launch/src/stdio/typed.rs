@@ -1,6 +1,6 @@
 //! Calls that a person typed: typing the command has approved the call. If another channel takes answers, this reports which.
 
-use crate::print;
+use crate::stdio::print;
 use broker_protocol::{Challenge, Channel, Extent, Failed, Request};
 use orchestrator_engine::{
     Approval, ApprovalQuestion, Body, Call, CallContext, CallHandle, CallResult, FoundIn,

@@ -2,10 +2,10 @@
 
 use crate::approver::queue::{ApprovalQueue, PendingCall, QueueEvent};
 use broker_protocol::{Decision, Failed};
+use orchestrator_launch::stdio::line_reader::{Lines, Next};
+use orchestrator_launch::stdio::print;
+use orchestrator_launch::stdio::streams::Input;
 use orchestrator_results::proposal::{self, Proposal};
-use orchestrator_stdio::line_reader::{Lines, Next};
-use orchestrator_stdio::print;
-use orchestrator_stdio::streams::Input;
 use orchestrator_wire::approval::{Answer, AnswerName, ApprovalRequest, NotOffered};
 use orchestrator_wire::error::{ErrorBody, ErrorCode};
 use orchestrator_wire::json::GrantJson;

@@ -10,10 +10,10 @@ use crate::approver::screen::Screen;
 use broker_protocol::{Extent, Failed};
 use nix::libc::{SIGCONT, SIGWINCH};
 use orchestrator_engine::Approval;
-use orchestrator_stdio::print;
-use orchestrator_stdio::signals::Signals;
-use orchestrator_stdio::streams::Input;
-use orchestrator_stdio::terminal::{Raw, size};
+use orchestrator_launch::stdio::print;
+use orchestrator_launch::stdio::signals::Signals;
+use orchestrator_launch::stdio::streams::Input;
+use orchestrator_launch::stdio::terminal::{Raw, size};
 use orchestrator_text::escape;
 use std::time::{Duration, Instant};
 

@@ -5,9 +5,9 @@ use crate::approver::queue::ApprovalQueue;
 use crate::approver::screen::Screen;
 use broker_protocol::{Extent, Failed};
 use orchestrator_engine::Approval;
-use orchestrator_stdio::line_reader::{Lines, Next};
-use orchestrator_stdio::print;
-use orchestrator_stdio::streams::Input;
+use orchestrator_launch::stdio::line_reader::{Lines, Next};
+use orchestrator_launch::stdio::print;
+use orchestrator_launch::stdio::streams::Input;
 use orchestrator_text::escape;
 
 const ROWS: usize = 200;
