@@ -4,6 +4,7 @@ use crate::background::BackgroundProcesses;
 use crate::fault::{check_chunk, failed, protocol};
 use crate::files::LeasedFile;
 use crate::input::Input;
+use crate::pending_leases::PendingLeases;
 use crate::poll::{Token, Waited};
 use crate::pool::Started;
 use crate::running_command::{Finished, RunningCommand};
@@ -42,6 +43,8 @@ pub struct Call {
 pub enum CallState {
     /// It waits for an approval.
     Asked(Request),
+    /// It was approved, and what is protected in the paths that it gets is looked for.
+    Leasing(Box<PendingLeases>),
     /// It waits for a cell.
     Waiting,
     /// A cell is running it.
@@ -103,6 +106,23 @@ impl Call {
         }
     }
 
+    /// The leases that it waits for, if it does.
+    pub fn leasing(&self) -> Option<&PendingLeases> {
+        if let CallState::Leasing(leases) = &self.state {
+            Some(leases)
+        } else {
+            None
+        }
+    }
+
+    /// When something of it is due.
+    pub fn deadline(&self) -> Option<Instant> {
+        let leases = || self.leasing()?.paths.deadline();
+        self.command()
+            .and_then(RunningCommand::deadline)
+            .or_else(leases)
+    }
+
     /// Takes the request back from the file worker, to start again.
     pub fn take_from_worker(&mut self) -> Option<Request> {
         match std::mem::replace(&mut self.state, CallState::Waiting) {
@@ -133,6 +153,9 @@ impl Call {
 
     /// Adds every descriptor it waits for. While the client's queue is full, output is not read.
     pub fn wait_for<'s>(&'s self, waited: &mut Waited<'s>, client_full: bool) {
+        if let Some((socket, flags)) = self.leasing().and_then(|leases| leases.paths.waits_for()) {
+            waited.add(Token::Lease(self.id), socket, flags);
+        }
         let Some(command) = self.command() else {
             return;
         };
@@ -164,7 +187,10 @@ impl Call {
     pub fn take_input(&mut self, bytes: &[u8]) -> Result<(), Failed> {
         check_chunk(bytes, "input")?;
         match self.state {
-            CallState::Asked(_) | CallState::Waiting | CallState::Running(_)
+            CallState::Asked(_)
+            | CallState::Leasing(_)
+            | CallState::Waiting
+            | CallState::Running(_)
                 if !self.input.take(bytes) =>
             {
                 Err(protocol(format!(
@@ -172,7 +198,10 @@ impl Call {
                     self.id
                 )))
             }
-            CallState::Asked(_) | CallState::Waiting | CallState::Running(_) => {
+            CallState::Asked(_)
+            | CallState::Leasing(_)
+            | CallState::Waiting
+            | CallState::Running(_) => {
                 self.feed();
                 Ok(())
             }
@@ -204,7 +233,7 @@ impl Call {
     pub fn resize(&mut self, rows: u16, columns: u16) {
         match &mut self.state {
             CallState::Running(command) => command.resize(rows, columns),
-            CallState::Waiting => self.size = Some((rows, columns)),
+            CallState::Leasing(_) | CallState::Waiting => self.size = Some((rows, columns)),
             // The window size is not part of what is approved.
             CallState::Asked(Request::Bash(bash)) => {
                 if let Stdin::Terminal(terminal) = &mut bash.stdin {
@@ -285,6 +314,7 @@ impl Call {
                 leftover: LeftRunning::default(),
             }),
             CallState::Asked(_)
+            | CallState::Leasing(_)
             | CallState::Running(_)
             | CallState::Worker(_)
             | CallState::Killing(_) => failed(ErrorKind::Cancelled, "the client ended the call"),
@@ -324,6 +354,7 @@ impl Call {
                 .killed(process)
                 .map_or(Ok(()), |answer| self.answer(&answer)),
             CallState::Asked(_)
+            | CallState::Leasing(_)
             | CallState::Waiting
             | CallState::Running(_)
             | CallState::Worker(_)

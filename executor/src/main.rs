@@ -9,6 +9,7 @@ mod session_leases;
 mod session_files;
 mod session_end;
 mod authorise;
+mod pending_leases;
 mod plan;
 mod pool;
 mod ready_cells;

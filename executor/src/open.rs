@@ -447,10 +447,8 @@ pub fn open(
         digest: Digest([0; 32]),
         missing,
     };
-    session
-        .lease(0, granted)
-        .map_err(OpenError::Failed)?
-        .map_err(OpenError::Lease)?;
+    let begun = session.begin_with(granted).map_err(OpenError::Failed)?;
+    begun.map_err(OpenError::Lease)?;
     Ok((opened, session))
 }
 
@@ -1033,7 +1031,7 @@ fn look_through(
         Err(error) => Err(io::Error::new(error.kind(), error.to_string())),
     };
     let named = |objects: &ProtectedObjects| match is_protected {
-        true => git_settings::named(&user.git(), &spec.project, objects, &ask).map(|mut named| {
+        true => git_settings::named(user.git(), &spec.project, objects, &ask).map(|mut named| {
             let homes = directories::homes(&user.home, &|name| user.variable(name));
             named.extend(homes.iter().flat_map(|home| home_links::named(home, zones)));
             named

@@ -14,6 +14,8 @@ pub enum Token {
     Gateway,
     /// The worker that is asked about repositories.
     Question,
+    /// The worker that is asked what git settings name in a path of this call.
+    Lease(CallId),
     /// The program that gives the value of a credential.
     Credential(u16),
     Report(CallId),

@@ -6,27 +6,10 @@ use broker_protocol::Tier;
 use executor_project::AnsweringWorker;
 use executor_project::ProjectRepository;
 use executor_project::WorkerImage;
-use executor_project::git_settings::{self, NamedPath};
-use executor_project::protected::ProtectError;
-use executor_spec::protected_objects::ProtectedObjects;
 use executor_spec::sandbox::Rooted;
 use executor_spec::worker::NameSpec;
-use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
-
-/// What the user's git settings name in a directory that is writable besides the session's zones.
-pub fn git_settings_in(
-    root: &Path,
-    objects: &ProtectedObjects,
-    (spec, user): (&Rooted, &User),
-) -> Result<BTreeSet<NamedPath>, ProtectError> {
-    let answerer =
-        answerer(spec, user).map_err(|source| ProtectError::SettingsUnread { source })?;
-    git_settings::named(&user.git(), root, objects, &|texts| {
-        answerer.settings(texts)
-    })
-}
 
 /// Starts a worker for questions about the session's project.
 pub fn answerer(spec: &Rooted, user: &User) -> io::Result<AnsweringWorker> {

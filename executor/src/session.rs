@@ -2,7 +2,7 @@
 //! passed on; [`Session::collect`] alone gathers the frames for the client.
 
 use crate::approvals::{Approval, Approvals};
-use crate::authorise::{Authorised, Load, Submission, authorise};
+use crate::authorise::{Authorised, Granted, Load, Submission, authorise};
 use crate::background::BackgroundProcesses;
 use crate::call::{Call, CallEnd, CallState};
 use crate::fault::{protocol, unencoded};
@@ -15,7 +15,7 @@ use crate::repository_question::answerer_of;
 use crate::running_command::RunningCommand;
 use broker_protocol::content::{ContentError, Pieces};
 use broker_protocol::{
-    CallId, Ended, Failed, FileReply, Finding, FindingKind, Findings, FromBroker, LayerSet,
+    CallId, Ended, Failed, FileReply, Finding, FindingKind, Findings, FromBroker, LayerSet, Nonce,
     Outcome, Request, Usage, Wants, limit,
 };
 use executor_audit::audit::{Audit, Owed, ShortOfRoom};
@@ -114,29 +114,22 @@ impl Session {
         let session = (&self.spec, &self.profiles.user);
         let mut unfinished = None;
         match authorise(submission, request, load, session, approvals, audit)? {
-            Authorised::Granted(granted, owed) => {
-                if approval.is_some() || !self.approvals.leases.is_empty() {
-                    // To open what is leased, and hand it to a cell, can take long.
+            Authorised::Granted(granted, owed) => match approval {
+                Some(approval) => {
+                    // To search what is leased can take long.
                     self.audit.complete(owed)?;
-                } else {
+                    return self.begin_leases(call, granted, approval);
+                }
+                None if self.approvals.leases.is_empty() => {
+                    self.start(&mut call, granted, None)?;
                     unfinished = Some(owed);
                 }
-                let leased =
-                    approval.map_or(Ok(Ok(None)), |approval| self.lease(call.id, approval))?;
-                let mut work = plan(granted, &self.spec, self.capture);
-                let leased = leased.and_then(|key| match &mut work {
-                    Work::Command(plan) => self.use_leases(&mut call, plan.work_mut(), key),
-                    Work::File(granted) => self.use_file_lease(&mut call, granted.work()),
-                    Work::BackgroundList(_)
-                    | Work::BackgroundLog(_)
-                    | Work::BackgroundKill(_)
-                    | Work::Effect(_) => Ok(()),
-                });
-                match leased {
-                    Ok(()) => self.carry_out(&mut call, work)?,
-                    Err(refused) => call.end(Outcome::Refused(refused), Usage::default()),
+                None => {
+                    // So can to hand it to a cell.
+                    self.audit.complete(owed)?;
+                    self.start(&mut call, granted, None)?;
                 }
-            }
+            },
             Authorised::Asked(request, challenge) => {
                 call.outbox.push(FromBroker::Asked {
                     call: call.id,
@@ -151,6 +144,31 @@ impl Session {
         self.calls.insert(call.id, call);
         // After the order to the cell, which need not wait for it.
         Ok(unfinished.map_or(Ok(()), |owed| self.audit.complete(owed))?)
+    }
+
+    /// Plans granted work, gives it its leases and passes it on; `key` opens the hosts that are leased to the call alone.
+    pub fn start(
+        &mut self,
+        call: &mut Call,
+        granted: Granted,
+        key: Option<Nonce>,
+    ) -> Result<(), Failed> {
+        let mut work = plan(granted, &self.spec, self.capture);
+        let leased = match &mut work {
+            Work::Command(plan) => self.use_leases(call, plan.work_mut(), key),
+            Work::File(granted) => self.use_file_lease(call, granted.work()),
+            Work::BackgroundList(_)
+            | Work::BackgroundLog(_)
+            | Work::BackgroundKill(_)
+            | Work::Effect(_) => Ok(()),
+        };
+        match leased {
+            Ok(()) => self.carry_out(call, work),
+            Err(refused) => {
+                call.end(Outcome::Refused(refused), Usage::default());
+                Ok(())
+            }
+        }
     }
 
     /// Passes granted work to what carries it out.
@@ -233,7 +251,7 @@ impl Session {
                 call.cancel();
             }
             // The process is still killed; the client only stops waiting for its end.
-            CallState::Killing(_) => call.cancel(),
+            CallState::Leasing(_) | CallState::Killing(_) => call.cancel(),
             CallState::Ended(_) => {}
         }
         Ok(())

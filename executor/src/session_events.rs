@@ -20,6 +20,7 @@ impl Session {
                 Ok(())
             }
             Token::Gateway => self.hear_gateway(),
+            Token::Lease(id) => self.go_on_leasing(id),
             Token::Credential(credential) => {
                 let value = self.credentials.held.ready(credential);
                 value.into_iter().for_each(|value| self.deliver(value));
@@ -116,10 +117,7 @@ impl Session {
 
     /// When the next timeout of the session is due.
     pub fn deadline(&self) -> Option<Instant> {
-        let commands = self
-            .calls
-            .values()
-            .filter_map(|call| call.command()?.deadline());
+        let calls = self.calls.values().filter_map(Call::deadline);
         let others = [
             self.pool.deadline(),
             self.files.deadline(),
@@ -132,7 +130,7 @@ impl Session {
             self.repeats.deadline(),
             self.checks.deadline(),
         ];
-        commands.chain(others.into_iter().flatten()).min()
+        calls.chain(others.into_iter().flatten()).min()
     }
 
     /// Handles the timeouts that are due.
@@ -144,7 +142,7 @@ impl Session {
         self.background.tick(now);
         self.files.tick(now);
         self.tick_gateway(now)?;
-        self.approvals.leases.expire(now);
+        self.tick_leases(now)?;
         let events = self.approvals.expire(now);
         events
             .into_iter()

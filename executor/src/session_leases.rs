@@ -1,55 +1,139 @@
 //! What a session's calls may reach beyond it: leases, and what is reported of connections and denials.
 
 use crate::approvals::{Approval, changed_file};
-use crate::authorise::opened_with;
-use crate::call::Call;
+use crate::authorise::{Granted, opened_with};
+use crate::call::{Call, CallState};
 use crate::fault::protocol;
 use crate::files::LeasedFile;
 use crate::missing_program::search_path;
+use crate::pending_leases::PendingLeases;
 use crate::plan::CommandPlan;
-use crate::repository_question::git_settings_in;
+use crate::repository_question::answerer;
 use crate::session::Session;
+use crate::user::User;
 use broker_protocol::{
-    CallId, Failed, FromBroker, Nonce, Refused, Request, Traced, Variable, Wants,
+    CallId, Failed, FromBroker, Nonce, Outcome, Refused, Request, Traced, Usage, Variable, Wants,
 };
 use executor_audit::record::Record;
 use executor_denials::explain;
 use executor_layers::zone_leases;
-use executor_leases::Settings;
+use executor_leases::{HeldPath, Missing, PendingPaths, SettingsSource};
+use executor_spec::sandbox::SandboxSpec;
 use policies::Access;
 use std::any::Any;
 use std::path::Path;
 use std::rc::Rc;
+use std::time::Instant;
 
 impl Session {
-    /// Begins the leases of an approval, after their records are written. Returns the key of the
-    /// call's own programs, if they have one; or why a path cannot be leased.
-    pub fn lease(
+    /// Begins to prepare what an approved call gets. It starts when what is protected in its paths is known.
+    pub fn begin_leases(
+        &mut self,
+        mut call: Call,
+        granted: Granted,
+        mut approval: Approval,
+    ) -> Result<(), Failed> {
+        match self.prepare(call.id, &mut approval) {
+            Ok(paths) => {
+                call.state = CallState::Leasing(Box::new(PendingLeases {
+                    granted,
+                    approval,
+                    paths,
+                }));
+            }
+            Err(refused) => call.end(Outcome::Refused(refused), Usage::default()),
+        }
+        let id = call.id;
+        self.calls.insert(id, call);
+        self.go_on_leasing(id)
+    }
+
+    /// Starts an approved call once all its paths are held.
+    pub fn go_on_leasing(&mut self, id: CallId) -> Result<(), Failed> {
+        let Some(call) = self.calls.get_mut(&id) else {
+            return Ok(());
+        };
+        let CallState::Leasing(leases) = &mut call.state else {
+            return Ok(());
+        };
+        let advanced = advance(&mut leases.paths, (&self.spec, &self.profiles.user));
+        if matches!(advanced, Ok(false)) {
+            return Ok(());
+        }
+        let Some(mut call) = self.calls.remove(&id) else {
+            return Ok(());
+        };
+        if let CallState::Leasing(leases) = std::mem::replace(&mut call.state, CallState::Waiting) {
+            let leased = match advanced {
+                Ok(_) => self.lease(id, leases.approval, leases.paths.held())?,
+                Err(refused) => Err(refused),
+            };
+            match leased {
+                Ok(key) => self.start(&mut call, leases.granted, key)?,
+                Err(refused) => call.end(Outcome::Refused(refused), Usage::default()),
+            }
+        }
+        self.calls.insert(id, call);
+        Ok(())
+    }
+
+    /// Ends the leases whose time is over, and the waiting for a worker that does not answer in time.
+    pub fn tick_leases(&mut self, now: Instant) -> Result<(), Failed> {
+        self.approvals.leases.expire(now);
+        let is_due = |call: &&Call| {
+            let due = call.leasing().and_then(|leases| leases.paths.deadline());
+            due.is_some_and(|due| due <= now)
+        };
+        let due: Vec<_> = self.calls.values().filter(is_due).collect();
+        let due: Vec<CallId> = due.into_iter().map(|call| call.id).collect();
+        due.into_iter().try_for_each(|id| self.go_on_leasing(id))
+    }
+
+    /// Begins the leases with which a session opens. No call exists yet that would have to wait.
+    pub fn begin_with(&mut self, mut approval: Approval) -> Result<Result<(), Refused>, Failed> {
+        let mut paths = match self.prepare(0, &mut approval) {
+            Ok(paths) => paths,
+            Err(refused) => return Ok(Err(refused)),
+        };
+        loop {
+            match advance(&mut paths, (&self.spec, &self.profiles.user)) {
+                Ok(true) => break,
+                Ok(false) => paths.wait(),
+                Err(refused) => return Ok(Err(refused)),
+            }
+        }
+        let leased = self.lease(0, approval, paths.held())?;
+        Ok(leased.map(drop))
+    }
+
+    fn prepare(&mut self, call: CallId, approval: &mut Approval) -> Result<PendingPaths, Refused> {
+        let missing = &mut approval.missing;
+        let missing = Missing {
+            wants: missing.wants.clone(),
+            paths: std::mem::take(&mut missing.paths),
+        };
+        let policy = &self.spec.policy;
+        self.approvals.leases.prepare(call, missing, policy)
+    }
+
+    /// Begins the leases of an approval, after their records are written; those of paths use `paths`, in order. Returns the key of the
+    /// call's own programs, if they have one; or why they cannot be in force beside others.
+    fn lease(
         &mut self,
         call: CallId,
         approval: Approval,
+        paths: &[Rc<HeldPath>],
     ) -> Result<Result<Option<Nonce>, Refused>, Failed> {
         if approval.missing.wants.is_empty() {
             return Ok(Ok(None));
         }
+        let hosts = approval.missing.wants.hosts.len();
+        if let Err(refused) = self.approvals.leases.check_held(call, hosts, paths) {
+            return Ok(Err(refused));
+        }
         let leases = self.approvals.new_leases(call, &approval);
         let leases = leases.map_err(|error| Failed::internal(error.to_string()))?;
-        let Approval {
-            extent,
-            digest,
-            missing,
-            ..
-        } = approval;
-        let (spec, user) = (&self.spec, &self.profiles.user);
-        let settings: &Settings = &|root, objects| git_settings_in(root, objects, (spec, user));
-        let paths = match self
-            .approvals
-            .leases
-            .hold(call, missing, &self.spec.policy, settings)
-        {
-            Ok(paths) => paths,
-            Err(refused) => return Ok(Err(refused)),
-        };
+        let (extent, digest) = (approval.extent, approval.digest);
         for held in paths
             .iter()
             .filter(|held| held.leased().access() == Access::Write && !held.leased().is_in_zone())
@@ -72,6 +156,7 @@ impl Session {
             let what = self.audit.redacted(lease.opens.parts().1);
             self.audit.append(&Record::leased(lease, &what, extent))?;
         }
+        let paths = paths.to_vec();
         self.approvals.leases.begin(leases, paths, extent, digest);
         let changed = self.leases_changed();
         self.outbox.push(changed);
@@ -174,4 +259,12 @@ impl Session {
         self.outbox.push(FromBroker::Explained(explained));
         Ok(())
     }
+}
+
+/// Goes on with paths as far as that is possible without waiting; whether all are held.
+fn advance(paths: &mut PendingPaths, (spec, user): (&SandboxSpec, &User)) -> Result<bool, Refused> {
+    paths.advance(&SettingsSource {
+        user: &|| user.git(),
+        start: &|| answerer(spec, user),
+    })
 }

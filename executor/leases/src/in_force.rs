@@ -5,7 +5,8 @@
 //! call has a key that only that call's programs are given, so that nothing else in the session has the host meanwhile.
 
 use crate::handover::LeaseHandover;
-use crate::path::{HeldPath, LeasedPath, Places, Settings, names, outermost};
+use crate::path::{HeldPath, LeasedPath, Places, names, outermost};
+use crate::pending::PendingPaths;
 use broker_protocol::{
     CallId, Digest, Extent, FromBroker, Lease, Leased, Nonce, Refused, Request, SessionGrant,
     Wants, limit,
@@ -119,10 +120,15 @@ impl Leases {
     /// Whether `missing` of `call` may be in force beside the present leases. Checked when it is
     /// requested and again when it is granted, as others may have begun meanwhile.
     fn check(&self, call: CallId, missing: &Missing) -> Result<(), Refused> {
+        let paths: Vec<_> = missing.paths.iter().collect();
+        self.check_beside(call, missing.wants.hosts.len(), &paths)
+    }
+
+    fn check_beside(&self, call: CallId, hosts: usize, new: &[&LeasedPath]) -> Result<(), Refused> {
         let held = self.held.iter().filter(|held| held.path.is_some()).count();
-        let all = self.held.len() + missing.wants.hosts.len() + missing.paths.len();
+        let all = self.held.len() + hosts + new.len();
         for (count, max, what) in [
-            (held + missing.paths.len(), limit::WANTED_PATHS, "paths"),
+            (held + new.len(), limit::WANTED_PATHS, "paths"),
             (all, limit::LEASES, "hosts and paths"),
         ] {
             if count > max {
@@ -137,36 +143,47 @@ impl Leases {
             .map(|(_, held)| held)
             .collect();
         let held: Vec<_> = paths.iter().map(|held| held.leased()).collect();
-        missing.paths.iter().enumerate().try_for_each(|(at, path)| {
-            held.iter()
+        new.iter().enumerate().try_for_each(|(at, path)| {
+            let others = held.iter().chain(&new[..at]);
+            others
                 .copied()
-                .chain(&missing.paths[..at])
                 .try_for_each(|other| path.check_beside(other))
         })
     }
 
-    /// Finds the protected objects in the paths of `missing`, when `call` is granted them.
+    /// Prepares the paths of `missing`, when `call` is granted them.
     ///
     /// # Errors
-    /// They cannot be found or held, or the paths may not be in force beside the present leases.
-    pub fn hold(
+    /// They may not be in force beside the present leases.
+    pub fn prepare(
         &mut self,
         call: CallId,
         missing: Missing,
         policy: &EffectivePolicy,
-        settings: &Settings,
-    ) -> Result<Vec<Rc<HeldPath>>, Refused> {
-        if missing.paths.is_empty() {
-            return Ok(Vec::new());
+    ) -> Result<PendingPaths, Refused> {
+        if !missing.paths.is_empty() {
+            self.end_changed();
+            self.check(call, &missing)?;
+        }
+        PendingPaths::new(missing.paths, policy)
+    }
+
+    /// Checks again that `paths` and `hosts` of `call` may be in force: others may have begun while their paths were searched.
+    ///
+    /// # Errors
+    /// They may not.
+    pub fn check_held(
+        &mut self,
+        call: CallId,
+        hosts: usize,
+        paths: &[Rc<HeldPath>],
+    ) -> Result<(), Refused> {
+        if paths.is_empty() {
+            return Ok(());
         }
         self.end_changed();
-        self.check(call, &missing)?;
-        let names = names(policy)?;
-        missing
-            .paths
-            .into_iter()
-            .map(|path| path.hold(&names, settings).map(Rc::new))
-            .collect()
+        let paths: Vec<_> = paths.iter().map(|held| held.leased()).collect();
+        self.check_beside(call, hosts, &paths)
     }
 
     /// Opens each path that needs an approval.

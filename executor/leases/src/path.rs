@@ -5,7 +5,7 @@ use executor_layers::leased_mounts::{LEASED_PINS_MAX, LeasedMount};
 use executor_layers::zone_leases::ZoneFile;
 use executor_project::discovery::discover_leased;
 use executor_project::git_settings::NamedPath;
-use executor_project::protected::{LEASED_ENTRIES_MAX, ProtectError};
+use executor_project::protected::{Discovery, LEASED_ENTRIES_MAX, ProtectError};
 use executor_spec::known_directories::KnownDirectories;
 use executor_spec::pins::Pin;
 use executor_spec::protected_objects::{ObjectId, ProtectedObjects};
@@ -51,10 +51,6 @@ pub struct Places<'a> {
 
 /// Finds the file that a lease with this access would open at a path, if it lies in a zone; or why it may not be opened.
 pub type InZone<'a> = dyn Fn(&Path, Access) -> Result<Option<ZoneFile>, String> + 'a;
-
-/// What the user's git settings name in a directory that becomes writable, and in which these objects were found.
-pub type Settings<'a> =
-    dyn Fn(&Path, &ProtectedObjects) -> Result<BTreeSet<NamedPath>, ProtectError> + 'a;
 
 /// A requested path, and the object there.
 #[derive(Debug)]
@@ -360,40 +356,49 @@ impl LeasedPath {
         self.access >= access && path.starts_with(&self.path)
     }
 
-    /// The path as it is held once it is granted.
+    /// Whether the user's git settings may name something in it that must stay closed.
+    pub(crate) fn needs_settings(&self) -> bool {
+        self.directory && self.access == Access::Write
+    }
+
+    /// Finds what is protected in it, with what `settings` names.
     ///
     /// # Errors
-    /// The protected objects in it cannot be found or held.
-    pub fn hold(self, names: &Matcher, settings: &Settings) -> Result<HeldPath, Refused> {
-        let (mut pins, mut objects) = (Vec::new(), ProtectedObjects::default());
-        let mut directories = KnownDirectories::default();
-        if self.directory {
-            let found = discover_leased(
-                &self.path,
-                names,
-                (LEASED_PINS_MAX, LEASED_ENTRIES_MAX),
-                |objects| match self.access {
-                    Access::Read => Ok(BTreeSet::new()),
-                    Access::Write => settings(&self.path, objects),
-                },
-            );
-            let found =
-                found.map_err(|error| refused(&self.path.to_string_lossy(), &error.to_string()))?;
-            (pins, objects, directories) = (found.pins, found.objects, found.directories);
-            let hidden = pins.iter().filter(|pin| pin.is_hidden());
-            objects
-                .places
-                .extend(hidden.map(|pin| (pin.path.clone(), Protection::All)));
-            if self.access == Access::Read {
-                pins.retain(Pin::is_hidden);
-            }
+    /// Those of `settings`; there is more in it than a search may see.
+    pub(crate) fn search(
+        &self,
+        names: &Matcher,
+        settings: impl FnOnce(&ProtectedObjects) -> Result<BTreeSet<NamedPath>, ProtectError>,
+    ) -> Result<Discovery, Refused> {
+        if !self.directory {
+            return Ok(Discovery::default());
+        }
+        let bounds = (LEASED_PINS_MAX, LEASED_ENTRIES_MAX);
+        discover_leased(&self.path, names, bounds, settings)
+            .map_err(|error| self.refuse(&error.to_string()))
+    }
+
+    /// The path as it is held once it is granted, with what was found in it.
+    ///
+    /// # Errors
+    /// Something else lies there now.
+    pub(crate) fn hold(self, found: Discovery) -> Result<HeldPath, Refused> {
+        let Discovery {
+            mut pins,
+            mut objects,
+            directories,
+            ..
+        } = found;
+        let hidden = pins.iter().filter(|pin| pin.is_hidden());
+        objects
+            .places
+            .extend(hidden.map(|pin| (pin.path.clone(), Protection::All)));
+        if self.access == Access::Read {
+            pins.retain(Pin::is_hidden);
         }
         // The search went by its path, which may have changed.
         if !self.is_unchanged() {
-            return Err(refused(
-                &self.path.to_string_lossy(),
-                "another file lies there now",
-            ));
+            return Err(self.refuse("another file lies there now"));
         }
         Ok(HeldPath {
             leased: self,
@@ -401,6 +406,10 @@ impl LeasedPath {
             objects,
             directories,
         })
+    }
+
+    pub(crate) fn refuse(&self, why: &str) -> Refused {
+        refused(&self.path.to_string_lossy(), why)
     }
 }
 
@@ -591,12 +600,9 @@ mod tests {
         let leased = fixture
             .open(Access::Read, &fixture.path(".config"))
             .unwrap();
-        let held = leased
-            .hold(
-                &names(&fixture.policy).unwrap(),
-                &|_, _| Ok(BTreeSet::new()),
-            )
-            .unwrap();
+        let names = names(&fixture.policy).unwrap();
+        let found = leased.search(&names, |_| Ok(BTreeSet::new())).unwrap();
+        let held = leased.hold(found).unwrap();
         let closed = |name: &str| {
             held.objects().protection_of_place(&fixture.path(name)) == Some(Protection::All)
         };

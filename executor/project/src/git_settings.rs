@@ -11,7 +11,7 @@ use executor_spec::protected_objects::ProtectedObjects;
 use executor_spec::worker::{SETTINGS_MAX, Setting, SettingKind};
 use nix::unistd::{Uid, User};
 use policies::{git_config_worktree, is_harmless_git_config, names_no_path};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -110,7 +110,7 @@ pub enum MayBe {
 }
 
 /// A file of settings, and the directories to which its paths may be relative.
-#[derive(Clone)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Source {
     file: PathBuf,
     directories: Rc<Vec<PathBuf>>,
@@ -126,58 +126,140 @@ pub type Ask<'a> = dyn Fn(Vec<Vec<u8>>) -> io::Result<Vec<Vec<Setting>>> + 'a;
 /// # Errors
 /// There are more settings than the limits, or no worker can read them.
 pub fn named(
-    user: &UserGit,
+    user: UserGit,
     project: &Path,
     objects: &ProtectedObjects,
     ask: &Ask,
 ) -> Result<BTreeSet<NamedPath>, ProtectError> {
-    let mut reading = Reading {
-        user,
-        ask,
-        bytes: 0,
-        read: 0,
-        files: BTreeSet::new(),
-        looked_at: 0,
-        named: BTreeSet::new(),
-    };
-    for file in &user.files {
-        let source = Source {
-            file: file.clone(),
-            directories: Rc::default(),
-            own: Rc::default(),
-        };
-        reading.name(&source, "the account's settings", file, MayBe::File)?;
+    let mut reading = SettingsReading::new(user, project, objects)?;
+    while let Some(texts) = reading.next_question()? {
+        let answers = ask(texts).map_err(|source| ProtectError::SettingsUnread { source })?;
+        reading.take_answers(answers)?;
     }
-    for file in &user.own {
-        let source = Source {
-            file: file.clone(),
-            directories: Rc::default(),
-            own: Rc::default(),
-        };
-        reading.name(&source, "Lazaret", file, MayBe::Own)?;
-    }
-    let mut sources = sources(user, project, objects);
-    for depth in 0..=DEPTH_MAX {
-        sources = reading.round(&sources, depth == DEPTH_MAX)?;
-    }
-    Ok(reading.named)
+    Ok(reading.into_named())
 }
 
-struct Reading<'a> {
-    user: &'a UserGit,
-    ask: &'a Ask<'a>,
+/// The settings as far as they have been read. What a worker must parse is a question to it, so that whoever reads need not wait.
+#[derive(Debug)]
+pub struct SettingsReading {
+    user: UserGit,
+    first: Vec<Source>,
     bytes: usize,
     read: usize,
     files: BTreeSet<(PathBuf, Vec<PathBuf>)>,
     looked_at: usize,
     named: BTreeSet<NamedPath>,
+    /// How many includes lead to the files that are read now.
+    depth: usize,
+    /// Files of this depth, with texts in which a value can be a path.
+    left: VecDeque<(Source, Vec<u8>)>,
+    /// The files of the last question, until its answer.
+    asked: Vec<Source>,
+    /// Files of the next depth.
+    included: Vec<Source>,
 }
 
-impl Reading<'_> {
-    /// Reads these files, and returns those that they include.
-    fn round(&mut self, sources: &[Source], last: bool) -> Result<Vec<Source>, ProtectError> {
-        let mut next = Vec::new();
-        let mut left = Vec::new();
+impl SettingsReading {
+    /// Begins with the files that git reads for a `project` and what was found in it.
+    ///
+    /// # Errors
+    /// There are more settings than the limits.
+    pub fn new(
+        user: UserGit,
+        project: &Path,
+        objects: &ProtectedObjects,
+    ) -> Result<Self, ProtectError> {
+        let first = sources(&user, project, objects);
+        let mut reading = Self {
+            user,
+            first: Vec::new(),
+            bytes: 0,
+            read: 0,
+            files: BTreeSet::new(),
+            looked_at: 0,
+            named: BTreeSet::new(),
+            depth: 0,
+            left: VecDeque::new(),
+            asked: Vec::new(),
+            included: Vec::new(),
+        };
+        let accounts = reading.user.files.clone().into_iter();
+        let accounts = accounts.map(|file| (file, "the account's settings", MayBe::File));
+        let own = reading.user.own.clone().into_iter();
+        let own = own.map(|file| (file, "Lazaret", MayBe::Own));
+        for (file, key, may_be) in accounts.chain(own) {
+            let source = Source {
+                file: file.clone(),
+                directories: Rc::default(),
+                own: Rc::default(),
+            };
+            reading.name(&source, key, &file, may_be)?;
+        }
+        reading.read_files(&first)?;
+        reading.first = first;
+        Ok(reading)
+    }
+
+    /// Whether both began with the same files.
+    pub fn begins_like(&self, other: &Self) -> bool {
+        self.first == other.first
+    }
+
+    /// The texts that a worker must parse next; `None` when all settings have been read.
+    ///
+    /// # Errors
+    /// There are more settings than the limits.
+    pub fn next_question(&mut self) -> Result<Option<Vec<Vec<u8>>>, ProtectError> {
+        while self.left.is_empty() {
+            let included = std::mem::take(&mut self.included);
+            if included.is_empty() || self.depth == DEPTH_MAX {
+                return Ok(None);
+            }
+            self.depth += 1;
+            self.read_files(&included)?;
+        }
+        let mut bytes = 0;
+        let fits = self.left.iter().take_while(|(_, text)| {
+            bytes += text.len();
+            bytes <= QUESTION_MAX
+        });
+        let fits = fits.count();
+        let (asked, texts) = self.left.drain(..fits).unzip();
+        self.asked = asked;
+        Ok(Some(texts))
+    }
+
+    /// Takes what a worker says that each of these texts names.
+    ///
+    /// # Errors
+    /// There are more settings than the limits, or it speaks of other texts.
+    pub fn take_answers(&mut self, answers: Vec<Vec<Setting>>) -> Result<(), ProtectError> {
+        let asked = std::mem::take(&mut self.asked);
+        if answers.len() != asked.len() {
+            let source = io::ErrorKind::InvalidData.into();
+            return Err(ProtectError::SettingsUnread { source });
+        }
+        for (source, settings) in asked.iter().zip(answers) {
+            if settings.len() >= SETTINGS_MAX {
+                return Err(ProtectError::Settings {
+                    file: source.file.clone(),
+                });
+            }
+            for setting in settings {
+                let included = self.setting(source, &setting)?;
+                self.included.extend(included);
+            }
+        }
+        Ok(())
+    }
+
+    /// All that the settings name.
+    pub fn into_named(self) -> BTreeSet<NamedPath> {
+        self.named
+    }
+
+    /// Reads these files, as far as no worker is needed for it.
+    fn read_files(&mut self, sources: &[Source]) -> Result<(), ProtectError> {
         for source in sources {
             // Resolves the directory, as `a/../a` is the same. Not a link to a file: its own directory counts.
             let parent = source.file.parent().map(real).unwrap_or_default();
@@ -203,33 +285,9 @@ impl Reading<'_> {
             if self.bytes > BYTES_MAX || self.read > FILES_MAX {
                 return Err(over());
             }
-            left.push((source, text));
+            self.left.push_back((source.clone(), text));
         }
-        while !left.is_empty() {
-            let mut bytes = 0;
-            let fits = left.iter().take_while(|(_, text)| {
-                bytes += text.len();
-                bytes <= QUESTION_MAX
-            });
-            let batch: Vec<_> = left.drain(..fits.count()).collect();
-            let (sources, texts): (Vec<&Source>, Vec<Vec<u8>>) = batch.into_iter().unzip();
-            let unread = |source| ProtectError::SettingsUnread { source };
-            let answers = (self.ask)(texts).map_err(unread)?;
-            if answers.len() != sources.len() {
-                return Err(unread(io::ErrorKind::InvalidData.into()));
-            }
-            for (source, settings) in sources.into_iter().zip(answers) {
-                if settings.len() >= SETTINGS_MAX {
-                    return Err(ProtectError::Settings {
-                        file: source.file.clone(),
-                    });
-                }
-                for setting in settings {
-                    next.extend(self.setting(source, &setting)?.filter(|_| !last));
-                }
-            }
-        }
-        Ok(next)
+        Ok(())
     }
 
     /// Records what one setting names, and returns what it includes.
@@ -619,7 +677,7 @@ mod tests {
                 watched: vec![self.at(".git")],
                 ..Default::default()
             };
-            named(&user, &self.at(""), &objects, ask)
+            named(user, &self.at(""), &objects, ask)
         }
 
         /// The named paths, relative to the project.

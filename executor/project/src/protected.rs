@@ -91,7 +91,7 @@ pub enum ProtectError {
 }
 
 /// The result of searching the zones.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Discovery {
     /// The protected objects, whatever their names.
     pub objects: ProtectedObjects,

@@ -133,12 +133,13 @@ impl AnsweringWorker {
     /// # Errors
     /// The worker gives no valid answer in time.
     pub fn settings(&self, texts: Vec<Vec<u8>>) -> io::Result<Vec<Vec<Setting>>> {
-        frame::decode_whole(&self.ask(&Question::Settings(texts))?).map_err(io::Error::other)
+        self.put_settings(texts)?;
+        settings_answer(&self.wait_for_answer()?)
     }
 
-    fn ask(&self, question: &Question) -> io::Result<Vec<u8>> {
-        self.put(question)?;
-        self.wait_for_answer()
+    /// Asks that without waiting for the answer.
+    pub(super) fn put_settings(&self, texts: Vec<Vec<u8>>) -> io::Result<()> {
+        self.put(&Question::Settings(texts))
     }
 
     /// Waits for the answer, while a session opens or ends.
@@ -257,6 +258,11 @@ pub(super) fn repository_answer(answer: &[u8], files: usize) -> io::Result<Repos
     // Of files beyond those in the question nothing is known: they stay closed.
     answer.files.resize(files, InHead::Unknown);
     Ok(answer)
+}
+
+/// The answer about texts of settings.
+pub(super) fn settings_answer(answer: &[u8]) -> io::Result<Vec<Vec<Setting>>> {
+    frame::decode_whole(answer).map_err(io::Error::other)
 }
 
 fn text(path: &Path) -> io::Result<String> {

@@ -1,0 +1,14 @@
+//! What an approved call is to get, until what is protected in its paths is known.
+
+use crate::approvals::Approval;
+use crate::authorise::Granted;
+use executor_leases::PendingPaths;
+
+/// The leases of an approval, and the request that starts with them.
+#[derive(Debug)]
+pub struct PendingLeases {
+    pub granted: Granted,
+    /// Without its paths.
+    pub approval: Approval,
+    pub paths: PendingPaths,
+}
