@@ -35,6 +35,8 @@ pub struct Call {
     pub looked: bool,
     /// Whether its end is reported only after a check: it may have changed something, or reports which commands have ended.
     pub awaits_check: bool,
+    /// Whether that check is complete.
+    pub is_checked: bool,
     /// Frames for the client, in order.
     pub outbox: Vec<FromBroker>,
 }
@@ -82,6 +84,7 @@ impl Call {
             size: None,
             looked: false,
             awaits_check: false,
+            is_checked: false,
             outbox: Vec::new(),
         }
     }

@@ -215,6 +215,11 @@ impl Files {
             > WAITING_FULL
     }
 
+    /// Whether there are events since the last call of [`take_events`](Self::take_events).
+    pub fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
     /// The events since the last call of this.
     pub fn take_events(&mut self) -> Vec<WorkerEvent> {
         std::mem::take(&mut self.events)

@@ -9,7 +9,9 @@ use crate::open::{open, read_policies};
 use crate::poll::{Token, Waited};
 use crate::session::Session;
 use crate::user::User;
-use broker_protocol::{ErrorKind, Failed, FromBroker, Hello, Machine, Open, ToBroker, Wants};
+use broker_protocol::{
+    CallId, ErrorKind, Failed, FromBroker, Grant, Hello, Machine, Open, ToBroker, Wants,
+};
 use executor_audit::record::Record;
 use executor_peers::Connection;
 use executor_spec::scratch::Scratch;
@@ -20,6 +22,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use policies::Policies;
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -28,6 +31,8 @@ use std::time::{Duration, Instant};
 const FAULT_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long the killed processes of a session have to exit.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
+/// Maximum number of frames that wait for the audit while others are handled.
+const DEFERRED_MAX: usize = 16;
 
 /// The state of a connection.
 enum Phase {
@@ -46,8 +51,19 @@ struct Broker {
     /// Readable when somebody has asked this process to end.
     asked_to_end: SignalFd,
     phase: Phase,
+    /// Frames that wait for the audit, in order.
+    deferred: VecDeque<ToBroker>,
     user: User,
     idle: IdleTrim,
+}
+
+/// What a frame of an open session is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Subject {
+    /// A call, and what it does with it may have a record.
+    Recorded(CallId),
+    Call(CallId),
+    Session,
 }
 
 /// Serves one client until it leaves or breaks the rules.
@@ -60,6 +76,7 @@ pub fn serve(socket: OwnedFd, user: User) -> io::Result<()> {
         connection,
         asked_to_end: asked_to_end()?,
         phase: Phase::Connected,
+        deferred: VecDeque::new(),
         user,
         idle: IdleTrim::default(),
     };
@@ -208,16 +225,55 @@ impl Broker {
 
     /// Handles complete frames until too much output or work is queued.
     fn take_frames(&mut self) -> Result<(), Failed> {
+        while let Some(frame) = self.next_deferred()? {
+            self.take(frame)?;
+            self.collect()?;
+        }
         while !self.is_full() {
             let next = self
                 .connection
                 .next_frame()
                 .map_err(|error| protocol(error.to_string()))?;
             let Some(frame) = next else { break };
+            if self.is_deferred(&frame)? {
+                self.deferred.push_back(frame);
+                continue;
+            }
             self.take(frame)?;
             self.collect()?;
         }
         Ok(())
+    }
+
+    /// The next frame that has waited for the audit, if it need not wait longer.
+    fn next_deferred(&mut self) -> Result<Option<ToBroker>, Failed> {
+        let (Phase::Open(session), Some(frame)) = (&mut self.phase, self.deferred.front()) else {
+            return Ok(None);
+        };
+        let waits = match subject(frame) {
+            Subject::Recorded(_) => !session.audit.try_hold()?,
+            Subject::Call(_) | Subject::Session => false,
+        };
+        Ok(match waits {
+            true => None,
+            false => self.deferred.pop_front(),
+        })
+    }
+
+    /// Whether a frame waits for the audit, which another broker holds, or for one before it that does.
+    fn is_deferred(&mut self, frame: &ToBroker) -> Result<bool, Failed> {
+        let Phase::Open(session) = &mut self.phase else {
+            return Ok(false);
+        };
+        let is_of = |call, other: &ToBroker| match subject(other) {
+            Subject::Recorded(of) | Subject::Call(of) => of == call,
+            Subject::Session => false,
+        };
+        Ok(match subject(frame) {
+            Subject::Recorded(_) => !self.deferred.is_empty() || !session.audit.try_hold()?,
+            Subject::Call(call) => self.deferred.iter().any(|other| is_of(call, other)),
+            Subject::Session => false,
+        })
     }
 
     fn is_full(&self) -> bool {
@@ -225,7 +281,7 @@ impl Broker {
             Phase::Open(session) => session.is_full(),
             Phase::Connected | Phase::Greeted { .. } => false,
         };
-        session_full || self.connection.is_full()
+        session_full || self.connection.is_full() || self.deferred.len() >= DEFERRED_MAX
     }
 
     /// Queues the session's frames for the client.
@@ -241,6 +297,10 @@ impl Broker {
             // The client gets its answer first. If it is gone, the end of the turn finds that too.
             let _ = self.connection.flush();
             session.audit.complete(owed)?;
+        }
+        if let Phase::Open(session) = &mut self.phase {
+            // The step that needed records is over.
+            session.audit.release()?;
         }
         Ok(())
     }
@@ -375,6 +435,30 @@ impl Broker {
             .map_err(|error| error.failed())?;
         self.phase = Phase::Open(Box::new(session));
         self.send(&FromBroker::Opened(opened))
+    }
+}
+
+fn subject(frame: &ToBroker) -> Subject {
+    match frame {
+        ToBroker::Call { call, .. }
+        | ToBroker::WantingCall { call, .. }
+        | ToBroker::Grant(Grant { call, .. })
+        | ToBroker::Look { call }
+        | ToBroker::Keep { call, .. } => Subject::Recorded(*call),
+        ToBroker::Content { call, .. }
+        | ToBroker::Input { call, .. }
+        | ToBroker::InputEnd { call }
+        | ToBroker::Resize { call, .. }
+        | ToBroker::Signal { call, .. }
+        | ToBroker::Credit { call, .. }
+        | ToBroker::Cancel { call }
+        | ToBroker::Refuse { call } => Subject::Call(*call),
+        ToBroker::Hello(_)
+        | ToBroker::Probe
+        | ToBroker::Open(_)
+        | ToBroker::Grants
+        | ToBroker::Revoke { .. }
+        | ToBroker::Explain(_) => Subject::Session,
     }
 }
 

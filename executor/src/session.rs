@@ -116,18 +116,14 @@ impl Session {
         match authorise(submission, request, load, session, approvals, audit)? {
             Authorised::Granted(granted, owed) => match approval {
                 Some(approval) => {
-                    // To search what is leased can take long.
                     self.audit.complete(owed)?;
+                    // To search what is leased can take long.
+                    self.audit.release()?;
                     return self.begin_leases(call, granted, approval);
                 }
-                None if self.approvals.leases.is_empty() => {
+                None => {
                     self.start(&mut call, granted, None)?;
                     unfinished = Some(owed);
-                }
-                None => {
-                    // So can to hand it to a cell.
-                    self.audit.complete(owed)?;
-                    self.start(&mut call, granted, None)?;
                 }
             },
             Authorised::Asked(request, challenge) => {
@@ -154,6 +150,10 @@ impl Session {
         key: Option<Nonce>,
     ) -> Result<(), Failed> {
         let mut work = plan(granted, &self.spec, self.capture);
+        if matches!(work, Work::Command(_)) && !self.approvals.leases.is_empty() {
+            // To hand what is leased to a cell can take long.
+            self.audit.release()?;
+        }
         let leased = match &mut work {
             Work::Command(plan) => self.use_leases(call, plan.work_mut(), key),
             Work::File(granted) => self.use_file_lease(call, granted.work()),
@@ -309,6 +309,8 @@ impl Session {
             }
         }
         self.collect_from_worker()?;
+        // What calls have left is looked at now, which can take long.
+        self.audit.release()?;
         let mut ended = Vec::new();
         for (id, call) in &mut self.calls {
             call.answer_kill(&self.background)?;
@@ -324,7 +326,12 @@ impl Session {
             self.take_refusals(&refusals);
             self.checks.background_ended();
         }
-        let (ended, has_checked) = self.check(ended, alone);
+        let (mut ended, has_checked) = self.check(ended, alone);
+        let is_recorded = !ended.is_empty() || self.approvals.leases.have_ended();
+        let can_record = is_recorded && self.audit.try_hold()?;
+        if !can_record {
+            ended.clear();
+        }
         if !ended.is_empty() {
             self.settle_connections()?;
         }
@@ -337,7 +344,9 @@ impl Session {
         for call in self.calls.values_mut() {
             frames.append(&mut call.outbox);
         }
-        frames.extend(self.ended_leases()?);
+        if can_record {
+            frames.extend(self.ended_leases()?);
+        }
         // Before the calls that have ended: the client reports it with the first of them, or with a later one. What earlier sessions
         // have left waits for the first.
         if is_over && !self.found.is_empty() {
@@ -370,12 +379,22 @@ impl Session {
     fn check(&mut self, ended: Vec<CallId>, alone: bool) -> (Vec<CallId>, bool) {
         let user = &self.profiles.user;
         let start = |of: &_| answerer_of(of, (&self.spec, user));
-        let (checked, found) = self.checks.check(&ended, alone, (&self.spec, &start));
+        // Those that were checked and have no record yet are not checked again.
+        let left = |call: &&CallId| self.calls.get(call).is_some_and(|call| !call.is_checked);
+        let due: Vec<CallId> = ended.iter().filter(left).copied().collect();
+        let (checked, found) = self.checks.check(&due, alone, (&self.spec, &start));
         let has_checked = found.is_some();
         self.found.extend(found.unwrap_or_default());
-        let awaits = |call: &CallId| self.calls.get(call).is_some_and(|call| call.awaits_check);
-        let reported = |call: &CallId| checked.contains(call) || !awaits(call);
-        (ended.into_iter().filter(reported).collect(), has_checked)
+        for call in &checked {
+            self.calls
+                .entry(*call)
+                .and_modify(|call| call.is_checked = true);
+        }
+        let is_reported = |call: &CallId| {
+            let call = self.calls.get(call);
+            call.is_some_and(|call| call.is_checked || !call.awaits_check)
+        };
+        (ended.into_iter().filter(is_reported).collect(), has_checked)
     }
 
     /// Takes in what was found by a command for which no call waits, and what it has misplaced.

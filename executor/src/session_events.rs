@@ -44,6 +44,9 @@ impl Session {
                 Ok(())
             }
             Token::Approver(number) => {
+                if !self.audit.try_hold()? {
+                    return Ok(());
+                }
                 let events = self.approvals.receive(number);
                 events
                     .into_iter()
@@ -86,15 +89,18 @@ impl Session {
         }
     }
 
-    /// Adds every descriptor that this session waits for. Output is not read, and so cells block, while the client's queue is full.
+    /// Adds every descriptor that this session waits for. Output is not read, and so cells block, while the client's queue is full. While
+    /// another broker holds the audit, nothing is read of which there would be a record.
     pub fn wait_for<'s>(&'s self, waited: &mut Waited<'s>, client_full: bool) {
+        let records = !self.audit.is_awaited();
         waited.add_input(Token::Warden, self.pool.fd());
-        self.files.wait_for(waited, client_full);
+        self.files.wait_for(waited, client_full || !records);
         self.background.wait_for(waited);
         if let Some((socket, flags)) = self
             .gateway
             .as_ref()
             .and_then(|gateway| gateway.waits_for(!client_full))
+            .filter(|_| records)
         {
             waited.add(Token::Gateway, socket, flags);
         }
@@ -104,7 +110,9 @@ impl Session {
         if let Some((socket, flags)) = self.checks.waits_for() {
             waited.add(Token::Question, socket, flags);
         }
-        self.approvals.wait_for(waited);
+        if records {
+            self.approvals.wait_for(waited);
+        }
         self.calls
             .values()
             .for_each(|call| call.wait_for(waited, client_full));
@@ -135,6 +143,9 @@ impl Session {
 
     /// Handles the timeouts that are due.
     pub fn tick(&mut self, now: Instant) -> Result<(), Failed> {
+        if self.audit.is_awaited() {
+            self.audit.try_hold()?;
+        }
         self.calls
             .values_mut()
             .filter_map(Call::command_mut)

@@ -11,6 +11,10 @@ const PLACES_MAX: usize = 4;
 
 impl Session {
     pub fn collect_from_worker(&mut self) -> Result<(), Failed> {
+        // Where a link leads is decided, and recorded.
+        if !self.files.has_events() || !self.audit.try_hold()? {
+            return Ok(());
+        }
         for event in self.files.take_events() {
             match event {
                 WorkerEvent::Part(WorkerJob::Call(id), bytes) => {

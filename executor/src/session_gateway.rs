@@ -30,11 +30,14 @@ impl Session {
         Ok(())
     }
 
-    /// Takes what the gateway has reported so far.
+    /// Takes what the gateway has reported so far. While another broker holds the audit, connections wait in the gateway.
     pub fn hear_gateway(&mut self) -> Result<(), Failed> {
         let Some(gateway) = &mut self.gateway else {
             return Ok(());
         };
+        if !self.audit.try_hold()? {
+            return Ok(());
+        }
         let events = gateway.receive();
         self.report_lost();
         let now = Instant::now();
@@ -112,7 +115,11 @@ impl Session {
         }
         let late = self.credentials.held.tick(now);
         late.into_iter().for_each(|value| self.deliver(value));
-        let counted = self.repeats.tick(now);
+        let is_due = self.repeats.deadline().is_some_and(|due| due <= now);
+        let counted = match is_due && self.audit.try_hold()? {
+            true => self.repeats.tick(now),
+            false => Vec::new(),
+        };
         counted
             .into_iter()
             .try_for_each(|report| self.connected(report))

@@ -57,7 +57,8 @@ impl Session {
             return Ok(());
         };
         let advanced = advance(&mut leases.paths, (&self.spec, &self.profiles.user));
-        if matches!(advanced, Ok(false)) {
+        // Leases are in the audit before they are in force.
+        if matches!(advanced, Ok(false)) || !self.audit.try_hold()? {
             return Ok(());
         }
         let Some(mut call) = self.calls.remove(&id) else {
@@ -81,8 +82,8 @@ impl Session {
     pub fn tick_leases(&mut self, now: Instant) -> Result<(), Failed> {
         self.approvals.leases.expire(now);
         let is_due = |call: &&Call| {
-            let due = call.leasing().and_then(|leases| leases.paths.deadline());
-            due.is_some_and(|due| due <= now)
+            let leases = call.leasing();
+            leases.is_some_and(|leases| leases.paths.deadline().is_none_or(|due| due <= now))
         };
         let due: Vec<_> = self.calls.values().filter(is_due).collect();
         let due: Vec<CallId> = due.into_iter().map(|call| call.id).collect();

@@ -1,7 +1,8 @@
 //! The audit: what this user's brokers did, in one chain for all of them, written before anyone gets an answer.
 //!
 //! A record is appended under the lock on the file `head`: it must follow the record that the head names, and then the head
-//! names it. Whoever waits for a call does not wait for the head: the lock is kept until it is written. If the two disagree, as
+//! names it. Whoever waits for a call does not wait for the head: the lock is kept until it is written. While another broker holds the
+//! lock, a session does what needs no record, and tries again ([`Audit::try_hold`]). If the two disagree, as
 //! a power cut or manual editing can cause, the chain continues in a new file that begins with a record of that, and `lazaret
 //! audit verify` reports the place from then on. If a record cannot be written, that is an error, and its call has no result:
 //! without an audit nothing runs.
@@ -37,7 +38,7 @@ const ROOM_MIN: u64 = 64 << 20;
 const SYNC: Duration = Duration::from_secs(1);
 /// How long another broker may hold the lock, for which it needs only microseconds.
 const LOCK: Duration = Duration::from_secs(2);
-/// Pause between two attempts to take a lock that is held.
+/// Pause between two attempts to take a lock that is held. The broker's loop rounds it up to a millisecond.
 const PAUSE: Duration = Duration::from_micros(50);
 
 /// The audit cannot be written.
@@ -87,6 +88,10 @@ pub struct Audit {
     due: Option<Instant>,
     /// The head that is still to be written, under the lock that is held until then.
     owed: Option<Head>,
+    /// For what this broker holds the lock on the head, if it does.
+    hold: Option<Hold>,
+    /// When the lock is tried for again, while another broker holds it.
+    tries: Option<LockTries>,
     /// The head as this broker wrote it last, and its text: mostly it is still there and need not be parsed.
     written: Option<(String, Head)>,
     calls: u64,
@@ -96,6 +101,22 @@ pub struct Audit {
     /// How long ago records say that they were written.
     #[cfg(test)]
     set_back: Duration,
+}
+
+/// For what the lock on the head is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Hold {
+    /// Until the head names the record that was appended.
+    Record,
+    /// Until [`Audit::release`].
+    Step,
+}
+
+/// When the lock is tried for again, and until when.
+#[derive(Clone, Copy, Debug)]
+struct LockTries {
+    next: Instant,
+    until: Instant,
 }
 
 /// There is little room for records, and nothing runs without them.
@@ -158,6 +179,8 @@ impl Audit {
             secrets,
             due: None,
             owed: None,
+            hold: None,
+            tries: None,
             written: None,
             calls: 0,
             is_broken: false,
@@ -265,9 +288,60 @@ impl Audit {
         self.sync()
     }
 
-    /// When [`tick`](Self::tick) must be called.
+    /// When [`tick`](Self::tick) must be called, or [`try_hold`](Self::try_hold) again.
     pub fn deadline(&self) -> Option<Instant> {
-        self.due
+        let tries = self.tries.map(|tries| tries.next);
+        self.due.into_iter().chain(tries).min()
+    }
+
+    /// Takes the lock on the head, if no other broker holds it: what is appended until [`release`](Self::release) waits for nobody.
+    /// Whether the lock is held.
+    ///
+    /// # Errors
+    /// Another broker has held it for too long.
+    pub fn try_hold(&mut self) -> Result<bool, AuditError> {
+        // Not its own lock is waited for, and a head that is still to be written comes first.
+        self.write_owed()?;
+        if self.hold.is_some() {
+            return Ok(true);
+        }
+        match self.head.try_lock() {
+            Ok(()) => (self.hold, self.tries) = (Some(Hold::Step), None),
+            Err(TryLockError::WouldBlock) => {
+                let now = Instant::now();
+                let until = self.tries.map_or(now + LOCK, |tries| tries.until);
+                if until <= now {
+                    return Err(self.unlocked(io::ErrorKind::TimedOut.into()));
+                }
+                let next = now + PAUSE;
+                self.tries = Some(LockTries { next, until });
+            }
+            Err(TryLockError::Error(error)) => return Err(self.unlocked(error)),
+        }
+        Ok(self.hold.is_some())
+    }
+
+    /// Whether another broker held the lock when it was tried for last.
+    pub fn is_awaited(&self) -> bool {
+        self.tries.is_some()
+    }
+
+    /// Lets other brokers append, once the head names the last record.
+    ///
+    /// # Errors
+    /// The head cannot be written.
+    pub fn release(&mut self) -> Result<(), AuditError> {
+        let written = self.write_owed();
+        if self.hold.take().is_some() {
+            let _ = self.head.unlock();
+        }
+        written
+    }
+
+    /// Nothing is recorded any more: the lock cannot be had.
+    fn unlocked(&mut self, source: io::Error) -> AuditError {
+        self.is_broken = true;
+        self.error("lock the head", source)
     }
 
     /// Flushes what has waited long enough to disk.
@@ -299,18 +373,22 @@ impl Audit {
     }
 
     fn append_locked(&mut self, record: &Record) -> Result<(), (&'static str, io::Error)> {
-        self.lock().map_err(|error| ("lock the head", error))?;
+        if self.hold.is_none() {
+            self.lock().map_err(|error| ("lock the head", error))?;
+            self.hold = Some(Hold::Record);
+        }
         let followed = self.follow(record);
         if followed.is_err() {
             // Closing the file would release it too.
+            self.hold = None;
             let _ = self.head.unlock();
         }
         self.owed = Some(followed?);
         Ok(())
     }
 
-    /// Writes the head after the last record, if another record has not done so already, and releases its lock. Should this broker die
-    /// before that, the next one takes the record up.
+    /// Writes the head after the last record, if another record has not done so already, and releases the lock that was taken for it.
+    /// Should this broker die before that, the next one takes the record up.
     pub fn complete(&mut self, owed: Owed) -> Result<(), AuditError> {
         let Owed(()) = owed;
         self.write_owed()
@@ -321,7 +399,10 @@ impl Audit {
             return Ok(());
         };
         let written = self.write_head(head);
-        let _ = self.head.unlock();
+        if self.hold == Some(Hold::Record) {
+            self.hold = None;
+            let _ = self.head.unlock();
+        }
         self.is_broken |= written.is_err();
         written.map_err(|(step, source)| self.error(step, source))
     }
@@ -335,7 +416,7 @@ impl Audit {
         Ok(())
     }
 
-    /// Waits for the lock on the head.
+    /// Waits for the lock on the head, where no call exists that would have to wait.
     fn lock(&self) -> io::Result<()> {
         let until = Instant::now() + LOCK;
         loop {
@@ -794,6 +875,47 @@ mod tests {
         append(&mut audit, 1);
         audit.close().unwrap();
         assert_eq!(audit.deadline(), None, "so is the end");
+    }
+
+    #[test]
+    fn a_lock_that_another_holds_is_tried_for_and_not_waited_for() {
+        let (_folder, path, mut first) = audit();
+        let mut second = Audit::open(&path, vec![]).unwrap();
+        assert!(first.try_hold().unwrap() && !first.is_awaited());
+        assert!(!second.try_hold().unwrap() && second.is_awaited());
+        assert!(second.deadline().unwrap() <= Instant::now() + PAUSE);
+        // Held for a step: not given back after the first record.
+        append(&mut first, 2);
+        assert!(!second.try_hold().unwrap());
+        first.release().unwrap();
+        assert!(second.try_hold().unwrap() && !second.is_awaited());
+        assert_eq!(second.deadline(), None);
+        append(&mut second, 1);
+        second.release().unwrap();
+        append(&mut first, 1);
+        assert!(second.try_hold().unwrap(), "kept for one record alone");
+        second.release().unwrap();
+        let (count, hash) = follow(&text(&path, 1), chain::START);
+        assert_eq!((count, head(&path).hash), (4, hash));
+    }
+
+    #[test]
+    fn a_lock_that_is_tried_for_too_long_is_an_error() {
+        let (_folder, path, mut audit) = audit();
+        let holder = File::open(path.join(chain::HEAD)).unwrap();
+        holder.lock_shared().unwrap();
+        let begun = Instant::now();
+        let error = loop {
+            match audit.try_hold() {
+                Ok(held) => assert!(!held && begun.elapsed() < 2 * LOCK),
+                Err(error) => break error.to_string(),
+            }
+        };
+        assert!(
+            begun.elapsed() >= LOCK && error.contains("lock the head"),
+            "{error}"
+        );
+        assert!(audit.append(&fault()).is_err(), "nothing is recorded later");
     }
 
     #[test]

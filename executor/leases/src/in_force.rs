@@ -377,6 +377,11 @@ impl Leases {
         self.ended.extend(ended.map(|held| (held.lease, how)));
     }
 
+    /// Whether leases have ended since the last call of [`take_ended`](Self::take_ended).
+    pub fn have_ended(&self) -> bool {
+        !self.ended.is_empty()
+    }
+
     /// The leases that have ended since the last call of this.
     pub fn take_ended(&mut self) -> Vec<(Lease, LeaseEnd)> {
         std::mem::take(&mut self.ended)
