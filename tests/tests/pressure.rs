@@ -4,11 +4,11 @@
 #![allow(clippy::unwrap_used)]
 
 use broker_protocol::{
-    Bash, CallId, Ended, ErrorKind, FileAnswer, FileRead, FileWrite, FromBroker, Outcome, Request,
-    ToBroker, Zone, ZonePath,
+    Bash, CallId, Ended, ErrorKind, Extent, FileAnswer, FileRead, FileWrite, FromBroker,
+    NetworkRequest, Open, Outcome, Request, ToBroker, Wants, Zone, ZonePath,
 };
 use lazaret_tests::process::{self, Process};
-use lazaret_tests::wire::{Received, shell};
+use lazaret_tests::wire::{Received, opening, shell, yes};
 use lazaret_tests::world::long_sleep;
 use lazaret_tests::{Broker, Chance, LIMIT, Mount, Place, Session, World, place_test, suite};
 use nix::sys::signal::{Signal, kill};
@@ -21,6 +21,9 @@ use std::time::{Duration, Instant};
 fn main() -> ExitCode {
     suite::main_of_waiting("")
 }
+
+/// Shorter than a worker is waited for, and long for everything else.
+const PROMPTLY: Duration = Duration::from_secs(8);
 
 /// Stops every process of a session that has this name, as `ps` shows it; they go on when this is dropped.
 struct Stopped(Vec<Process>);
@@ -128,8 +131,17 @@ fn a_part_that_stops_for_good_ends_its_call_by_the_clock(place: Place) {
     );
 }
 
-/// Stops the next worker that this broker starts, if it does not answer before; the `Done` of `call` says that it did.
+/// Lets a call change what git tracks, and stops the worker that is asked about it.
 fn stop_question(broker: &mut Broker, call: CallId) -> Option<Stopped> {
+    let track = format!(
+        "git update-index --add --cacheinfo 100644,$(git hash-object -w /dev/null),.env.{call}"
+    );
+    let request = Request::Bash(shell(&track));
+    stop_worker(broker, call, &ToBroker::Call { call, request })
+}
+
+/// Stops the next worker that this broker starts, if it does not answer before; the `Done` of `call` says that it did.
+fn stop_worker(broker: &mut Broker, call: CallId, frame: &ToBroker) -> Option<Stopped> {
     let children = format!("/proc/{0}/task/{0}/children", broker.pid());
     let workers = || -> Vec<Process> {
         let children = std::fs::read_to_string(&children).unwrap_or_default();
@@ -141,13 +153,7 @@ fn stop_question(broker: &mut Broker, call: CallId) -> Option<Stopped> {
             .collect()
     };
     let known: Vec<i32> = workers().iter().map(|process| process.pid).collect();
-    let track = format!(
-        "git update-index --add --cacheinfo 100644,$(git hash-object -w /dev/null),.env.{call}"
-    );
-    broker.send(&ToBroker::Call {
-        call,
-        request: Request::Bash(shell(&track)),
-    });
+    broker.send(frame);
     loop {
         if let Some(worker) = workers()
             .into_iter()
@@ -173,8 +179,6 @@ place_test!(a_question_that_nobody_answers_delays_no_other_call);
 /// After a call a worker is asked what git tracks. While it does not answer, other calls print, are cancelled and end,
 /// and so does the session.
 fn a_question_that_nobody_answers_delays_no_other_call(place: Place) {
-    /// Shorter than a worker is waited for, and long for everything else.
-    const PROMPTLY: Duration = Duration::from_secs(8);
     let world = World::new(place);
     world.set_up(
         "git init -q .; git config user.name t; git config user.email t@t.invalid
@@ -232,6 +236,139 @@ fn a_question_that_nobody_answers_delays_no_other_call(place: Place) {
     broker.stream.shutdown(std::net::Shutdown::Both).unwrap();
     let left = process::left_after(&seen, PROMPTLY);
     assert!(left.is_empty(), "{left:#?}");
+}
+
+place_test!(a_lease_whose_settings_nobody_reads_delays_no_other_call);
+/// When a directory is granted for writing, a worker is asked what git settings name there. While it does not answer, other calls print, are
+/// cancelled and end, and so does the one that waits for it.
+fn a_lease_whose_settings_nobody_reads_delays_no_other_call(place: Place) {
+    const LEASES: std::ops::Range<CallId> = 10..40;
+    let world = World::new(place);
+    world.set_policy("version = 1\n");
+    // Only settings that can name a path are a question.
+    world.write(
+        &world.home.join(".gitconfig"),
+        "[core]\n hooksPath = tools/hooks\n",
+    );
+    let data = world.outside.join("data");
+    LEASES.for_each(|call| world.make_folder(&data.join(format!("d{call}"))));
+    let network = Some(NetworkRequest {
+        leases: true,
+        ..NetworkRequest::default()
+    });
+    let open = Open {
+        network,
+        ..opening(&world)
+    };
+    let (mut broker, _) = Broker::open_by(&world, world.program("lazaret-executor"), open);
+    let request = Request::Bash(Bash {
+        live: true,
+        ..shell("while :; do echo on; sleep 0.05; done")
+    });
+    broker.send(&ToBroker::Call { call: 1, request });
+    for call in [2, 3] {
+        let request = Request::Bash(shell("sleep 300"));
+        broker.send(&ToBroker::Call { call, request });
+    }
+    // The worker may answer before it can be stopped.
+    let stopped = LEASES.into_iter().find_map(|call| {
+        let path = data.join(format!("d{call}"));
+        broker.send(&ToBroker::WantingCall {
+            call,
+            request: Request::Bash(shell("true")),
+            wants: Wants {
+                write: vec![path.to_str().unwrap().to_owned()],
+                ..Wants::default()
+            },
+        });
+        let challenge = loop {
+            match broker.receive(LIMIT) {
+                Received::Message(FromBroker::Asked { challenge, .. }) => break challenge,
+                Received::Message(_) => {}
+                other => panic!("{other:?}: {call} was not asked about"),
+            }
+        };
+        let grant = ToBroker::Grant(yes(call, &challenge, Extent::Once));
+        Some((call, stop_worker(&mut broker, call, &grant)?))
+    });
+    let (granted, _stopped) = stopped.expect("one of thirty is stopped in time");
+    broker.send(&ToBroker::Cancel { call: 2 });
+    let request = Request::Bash(shell("true"));
+    broker.send(&ToBroker::Call { call: 4, request });
+    let until = Instant::now() + PROMPTLY;
+    ended_beside(&mut broker, (&[2, 4], 20), until);
+    // Nor is its own end delayed.
+    broker.send(&ToBroker::Cancel { call: 3 });
+    broker.send(&ToBroker::Cancel { call: granted });
+    ended_beside(&mut broker, (&[3, granted], 0), until);
+}
+
+place_test!(an_audit_that_another_broker_holds_delays_nothing_without_a_record);
+/// While the lock on the audit's head is held, calls print and are killed, also those whose cancelling came after what waits for the lock.
+/// No call begins or ends without its record.
+fn an_audit_that_another_broker_holds_delays_nothing_without_a_record(place: Place) {
+    /// Shorter than the lock may be held, and long for a broker.
+    const HELD: Duration = Duration::from_millis(1200);
+    let world = World::new(place);
+    let (mut broker, _) = Broker::open(&world);
+    let request = Request::Bash(Bash {
+        live: true,
+        ..shell("while :; do echo on; sleep 0.02; done")
+    });
+    broker.send(&ToBroker::Call { call: 1, request });
+    let head = world.state.join("lazaret/audit/head");
+    let marker = long_sleep();
+    // A machine that runs nothing of this for a second says nothing.
+    let is_held = |call: CallId, broker: &mut Broker| {
+        let sleep = format!("sleep {marker}; : {call}");
+        let request = Request::Bash(shell(&sleep));
+        broker.send(&ToBroker::Call { call, request });
+        assert!(process::until(LIMIT, || !process::with_marker(&sleep).is_empty()));
+        let lock = std::fs::File::open(&head).unwrap();
+        lock.lock().unwrap();
+        let began = Instant::now();
+        let request = Request::Bash(shell("touch begun"));
+        broker.send(&ToBroker::Call {
+            call: call + 1,
+            request,
+        });
+        broker.send(&ToBroker::Cancel { call });
+        let (mut printed, mut killed) = (0, false);
+        while began.elapsed() < HELD {
+            match broker.receive(Duration::from_millis(20)) {
+                // What was printed before the broker came to the lock does not count.
+                Received::Message(FromBroker::Output { call: 1, .. }) => {
+                    printed += i32::from(began.elapsed() > HELD / 3);
+                }
+                Received::Message(FromBroker::Done { call, .. }) => panic!("{call} has no record"),
+                _ => {}
+            }
+            killed = killed || process::with_marker(&sleep).is_empty();
+            assert!(!world.project.join("begun").exists(), "it has no record");
+        }
+        drop(lock);
+        ended_beside(broker, (&[call, call + 1], 0), Instant::now() + LIMIT);
+        assert!(world.project.join("begun").exists());
+        std::fs::remove_file(world.project.join("begun")).unwrap();
+        println!("{place}: {printed} printed, killed: {killed}");
+        printed >= 5 && killed
+    };
+    let held = (0..5).any(|round| is_held(10 + 2 * round, &mut broker));
+    assert!(held, "the broker waits for the audit");
+}
+
+/// Receives until these calls have ended, and call 1 has printed so often.
+#[track_caller]
+fn ended_beside(broker: &mut Broker, (calls, prints): (&[CallId], usize), until: Instant) {
+    let (mut left, mut printed) = (BTreeSet::from_iter(calls.iter().copied()), 0);
+    while printed < prints || !left.is_empty() {
+        match broker.receive(until.saturating_duration_since(Instant::now())) {
+            Received::Message(FromBroker::Output { call: 1, .. }) => printed += 1,
+            Received::Message(FromBroker::Done { call, .. }) => drop(left.remove(&call)),
+            Received::Message(_) => {}
+            other => panic!("{other:?}: {left:?} did not end, {printed} were printed"),
+        }
+    }
 }
 
 fn file(path: &str) -> ZonePath {
