@@ -103,7 +103,9 @@ impl ReadyCells {
             }
             self.gone += 1;
             if self.gone > GONE_MAX {
-                return Err(lost("one cell after the other ends before it is used"));
+                return Err(lost(
+                    "more than 16 idle cells in a row died; something on this machine kills them",
+                ));
             }
         }
         Ok(None)

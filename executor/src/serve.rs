@@ -323,7 +323,9 @@ impl Broker {
                 self.send(&probed)
             }
             (Phase::Greeted { .. }, ToBroker::Open(request)) => self.open(&request),
-            (Phase::Greeted { .. }, _) => Err(protocol("after the Hello come Probe and Open")),
+            (Phase::Greeted { .. }, _) => Err(protocol(
+                "unexpected frame: only Probe or Open may follow Hello",
+            )),
             (Phase::Open(session), ToBroker::Content { call, bytes }) => {
                 session.take_content(call, &bytes)
             }

@@ -48,7 +48,7 @@ own client may not answer, nor what has started that, nor what these start; use
 a terminal of its own. A program without one answers only where the policy says
 terminal = false."#;
 
-/// Answer for the calls that wait, of all your sessions
+/// Approve or deny pending calls of all sessions
 ///
 /// Shows each call with its invisible characters escaped, and for a file what would change.
 #[derive(Args)]

@@ -184,14 +184,16 @@ fn report(verified: &Verified, json: bool) -> Result<u8, Failed> {
         ));
     } else {
         let known = known.map_or(String::new(), |known| {
-            format!("\nthe hash that was given is that of record {known}")
+            format!("\nthe given hash belongs to record {known}")
         });
         let removed = match removed {
             0 => String::new(),
-            _ => format!("\nrecords 1 to {removed} were removed, which a record says"),
+            _ => format!(
+                "\nrecords 1 to {removed} were removed on purpose, as a later record states"
+            ),
         };
         print::result(
-            format!("whole: {records} records, files: {files}, head: {head}{known}{removed}\n")
+            format!("OK: {records} records, files: {files}, head: {head}{known}{removed}\n")
                 .as_bytes(),
         )?;
     }

@@ -126,8 +126,9 @@ async fn log_in(
     let Ok(returned) = timeout(PERSON, returned).await else {
         return Ok(exit::TIMEOUT);
     };
-    let returned = returned
-        .map_err(|error| Failed::internal(format!("the browser cannot be heard: {error}")))?;
+    let returned = returned.map_err(|error| {
+        Failed::internal(format!("cannot receive the browser's redirect: {error}"))
+    })?;
     match begun.finish(&returned).await {
         Ok(()) => {
             print::result(format!("Logged in at `{}`.\n", server.name).as_bytes())?;

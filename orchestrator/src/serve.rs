@@ -383,7 +383,10 @@ fn origin(text: &str) -> Result<String, OriginError> {
 fn remover(files: &Files, path: &Path) -> Result<UnixStream, Failed> {
     let started = start::start_socket_remover(files, path);
     started.map_err(|error| {
-        Failed::internal(format!("nobody would remove {}: {error}", path.display()))
+        Failed::internal(format!(
+            "cannot start the process that removes the socket {}: {error}",
+            path.display()
+        ))
     })
 }
 

@@ -41,7 +41,7 @@ one change cannot be undone, those before it stay.";
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Undo {
-    /// Also when the file is no longer what the change left
+    /// Undo even if the file changed since
     #[arg(long)]
     force: bool,
     /// Print the whole result as one JSON object, one for each change

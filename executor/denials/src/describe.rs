@@ -127,7 +127,7 @@ pub fn found(refusal: &Refusal) -> Option<Finding> {
         ),
         Cause::Unchecked => (
             FindingKind::Unchecked,
-            "The call made more files with names that can be protected, or put them deeper, than are looked at again after it (256 files, 50 ms of processor time, 1 s). Nothing was refused for this.",
+            "Not all new files could be re-checked after the call (limit: 256 files, 50 ms of processor time, 1 s). Nothing was refused.",
             None,
         ),
         Cause::Misplaced | Cause::LeftThere => (

@@ -38,7 +38,7 @@ pub enum OwnerError {
         project: String,
     },
     /// Its record is not a readable file.
-    #[error("the record of whose the central root {} is cannot be used: {source}", .central.display())]
+    #[error("cannot use the owner record of the central root {}: {source}", .central.display())]
     Record {
         /// The central root that cannot be used.
         central: PathBuf,

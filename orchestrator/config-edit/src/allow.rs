@@ -341,7 +341,7 @@ fn write(
     Ok(backup)
 }
 
-/// The other profiles that gained the same; `None` if anything else changed in any profile, or in which one a session gets.
+/// Other profiles that gained this grant; `None` if the edit changed anything else, or which profile a session gets.
 fn compare(
     old: &Policies,
     new: &Policies,

@@ -133,7 +133,7 @@ impl Caller {
             .await;
     }
 
-    /// The same as a branch of a choice. Never returns.
+    /// Announces the call, then never completes; for `select!`.
     pub async fn announce_only(&self) -> Infallible {
         self.announce().await;
         pending().await

@@ -197,11 +197,11 @@ fn published(text: &str) -> Result<PublishedPort, NoPublish> {
 #[derive(Args, Clone, Default)]
 #[command(next_help_heading = "Files")]
 pub struct PathOptions {
-    /// A file or directory of this machine that commands may read too, while this session lasts; give the real path, not a
+    /// A file or directory of this machine that commands may also read, while this session lasts; give the real path, not a
     /// link; may be given more than once
     #[arg(long, value_name = "PATH")]
     read: Vec<PathBuf>,
-    /// A directory of this machine that commands may write in too, likewise
+    /// A directory of this machine that commands may also write to, while this session lasts; may be given more than once
     #[arg(long, value_name = "DIR")]
     write: Vec<PathBuf>,
 }

@@ -135,8 +135,8 @@ impl RunLog {
         }
     }
 
-    /// From now on lines are written by this task, in the turn after their events, and not before `pause` is over. Where calls follow
-    /// each other at once, who made one and who carries it out would find both processors busy.
+    /// From now on this task writes the lines, in the turn after their events, and not before `pause` is over. Otherwise, when calls
+    /// follow each other at once, logging competes with client and executor for the CPU.
     pub async fn write_later(self: Rc<Self>, pause: Duration) {
         self.is_late.set(true);
         loop {

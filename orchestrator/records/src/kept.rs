@@ -83,7 +83,7 @@ pub fn open_own(path: &Path) -> Result<File, OwnError> {
 #[derive(Debug, Error)]
 pub enum OwnError {
     /// It exists, but it is not a file of this user alone.
-    #[error("it is no regular file that is this user's and has one name")]
+    #[error("not a regular file owned by you without other hard links")]
     NotOurs,
     /// An error of the file system.
     #[error(transparent)]

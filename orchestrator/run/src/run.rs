@@ -552,9 +552,7 @@ impl Run {
             opened.over_bounds as usize
         };
         for closed in all.iter().take(shown) {
-            print::problem(&format!(
-                "closed, although its name does not say so: {closed}"
-            ));
+            print::problem(&format!("also protected: {closed}"));
         }
     }
 

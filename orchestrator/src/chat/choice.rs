@@ -272,7 +272,7 @@ fn key(
                 .is_some_and(|found| found.source == KeySource::Keyring)
             {
                 print::note(&format!(
-                    "the key for {} is the desktop keyring's",
+                    "using the key for {} from the desktop keyring",
                     vendor.name()
                 ));
             }

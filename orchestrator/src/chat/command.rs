@@ -206,10 +206,7 @@ fn resume(talk: &mut Talk, id: &str) -> Result<String, Failed> {
         .iter()
         .filter(|one| matches!(one, Message::User { .. }))
         .count();
-    Ok(format!(
-        "  {} goes on; {count} messages of yours are in it",
-        talk.id
-    ))
+    Ok(format!("  Resumed {} ({count} of your messages)", talk.id))
 }
 
 /// The other conversations, oldest first.

@@ -45,8 +45,11 @@ impl Judge {
     pub fn new(prepared: &Prepared, client: &str) -> Result<Self, Failed> {
         let options = prepared.options().clone();
         options.policy().map_err(Failed::from)?;
-        let own = std::env::current_exe()
-            .map_err(|error| Failed::internal(format!("cannot find ourselves: {error}")))?;
+        let own = std::env::current_exe().map_err(|error| {
+            Failed::internal(format!(
+                "cannot determine the path of the lazaret program: {error}"
+            ))
+        })?;
         let shell = own.with_file_name("lazaret-bash");
         if !shell.is_file() {
             return Err(Failed::invalid(format!(

@@ -163,8 +163,11 @@ pub fn new_programs() -> Result<Programs, Failed> {
 
 /// The programs, with the name that a person would write for the server.
 pub fn programs() -> Result<Programs, Failed> {
-    let own = std::env::current_exe()
-        .map_err(|error| Failed::internal(format!("cannot find ourselves: {error}")))?;
+    let own = std::env::current_exe().map_err(|error| {
+        Failed::internal(format!(
+            "cannot determine the path of the lazaret program: {error}"
+        ))
+    })?;
     let text = |path: &Path| path.to_str().map(str::to_owned);
     match (text(&own), text(&own.with_file_name("lazaret-bash"))) {
         (Some(lazaret), Some(lazaret_bash)) => Ok(Programs {

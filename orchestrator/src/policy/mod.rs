@@ -90,7 +90,7 @@ enum PolicyCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Open a host, a path to read, or a name of a project's files, to a profile for good: in your policy file, with a comment, its text before beside it
+    /// Permanently allow a host, reading a path, or a name of a project's files, in your policy file (keeps a backup)
     ///
     /// Nothing is written unless the policy is then what it was, with exactly this, and nothing if the profile has it already. A profile
     /// that is not yours, such as `default`, stays as it is: one of yours that extends it takes its place.

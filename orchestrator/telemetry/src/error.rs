@@ -17,7 +17,7 @@ pub enum TelemetryError {
         error: io::Error,
     },
     /// The log exists, but is not a file of this user alone.
-    #[error("--server-log: {} is no regular file that is this user's and has one name", .0.display())]
+    #[error("--server-log: {} is not a regular file owned by you without other hard links", .0.display())]
     NotOurs(PathBuf),
     /// Another process is writing the log.
     #[error("--server-log: another process writes {}", .0.display())]

@@ -83,8 +83,8 @@ impl FrontEnd for Why {
         },
         log: true,
         usage: exit::USAGE,
-        exit: "0 something was denied, and is explained; 1 nothing was; 2 wrong arguments, or there is no command to run; 3 not \
-               known; 4 not to be had here: no overlay, as in the flat tier, or no `lazaret-trace`; 125 lazaret failed",
+        exit: "0 something was denied, and is explained; 1 nothing was; 2 wrong arguments, or there is no command to run; 3 \
+               incomplete; 4 unsupported here: no overlay, as in the flat tier, or no `lazaret-trace`; 125 lazaret failed",
     };
 
     fn errors(&self) -> ErrorForm {

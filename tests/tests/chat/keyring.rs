@@ -100,7 +100,7 @@ fn a_key_of_the_keyring_goes_to_its_provider_and_nowhere_else() {
             "{output}"
         );
         assert!(
-            output.contains("the key for claude is the desktop keyring's"),
+            output.contains("using the key for claude from the desktop keyring"),
             "{output}"
         );
     }

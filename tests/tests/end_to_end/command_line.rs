@@ -197,43 +197,43 @@ fn each_wrong_thing_has_its_code_and_its_name() {
         (
             &["approve", "--project", "/"],
             2,
-            "`--project` has no meaning for `approve`",
+            "`lazaret approve` does not accept `--project`",
         ),
         (
             &["log", "--trust", "guided", "list"],
             2,
-            "`--trust` has no meaning for `log list`",
+            "`lazaret log list` does not accept `--trust`",
         ),
         (&["log", "list", "--kind", "tool_call"], 2, "--kind"),
         (
             &["mcp", "add", "x", "--read", "/tmp", "--", "true"],
             2,
-            "`--read` has no meaning for `mcp add`",
+            "`lazaret mcp add` does not accept `--read`",
         ),
         (
             &["mcp", "add", "x", "--trust", "guided", "--", "true"],
             2,
-            "`--trust` has no meaning for `mcp add`",
+            "`lazaret mcp add` does not accept `--trust`",
         ),
         (
             &["mcp", "--image", "/", "add", "x", "--", "true"],
             2,
-            "`--image` has no meaning for `mcp add`",
+            "`lazaret mcp add` does not accept `--image`",
         ),
         (
             &["mcp", "status", "--allow-net", "npm"],
             2,
-            "`--allow-net` has no meaning for `mcp status`",
+            "`lazaret mcp status` does not accept `--allow-net`",
         ),
         (
             &["mcp", "--raw-output", "list"],
             2,
-            "`--raw-output` has no meaning for `mcp list`",
+            "`lazaret mcp list` does not accept `--raw-output`",
         ),
         (
             &["mcp", "--max-violations", "3", "list"],
             2,
-            "`--max-violations` has no meaning for `mcp list`",
+            "`lazaret mcp list` does not accept `--max-violations`",
         ),
         // Places and files.
         (

@@ -55,11 +55,7 @@ fn closed_names_are_printed_only_when_asked_for() {
     let printed = errors(&[]);
     assert_eq!(printed, "", "no command touched them");
     let all = errors(&["-v"]);
-    assert_eq!(
-        all.matches("although its name does not say so").count(),
-        5,
-        "{all}"
-    );
+    assert_eq!(all.matches("also protected: ").count(), 5, "{all}");
     assert!(!all.contains("more"), "{all}");
     // What was done at a bound is told to everybody.
     fs::set_permissions(&world.central, Permissions::from_mode(0o0)).unwrap();

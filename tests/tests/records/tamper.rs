@@ -230,7 +230,7 @@ fn files_cannot_go_and_a_kept_hash_finds_an_audit_that_was_replaced() {
     let mut command = world.program("lazaret");
     let finished = run(command.args(["audit", "verify", "--head", &kept]), LIMIT).success();
     assert!(
-        finished.contains("that was given is that of record"),
+        finished.contains("the given hash belongs to record"),
         "{finished}"
     );
     // And none at all is not whole.
