@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_over_a_limit_or_out_of_order_is_refused() {
+    fn finding_over_a_limit_or_out_of_order_is_refused() {
         let long = "x".repeat(limit::DENIAL_TEXT + 1);
         let cut = Finding::new(FindingKind::Lock, &*long, &*long)
             .with_advice(&*long)

@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_not_sent() {
+    fn oversized_frame_is_not_encoded() {
         let mut out = vec![1, 2, 3];
         let large = FromBroker::Part {
             call: 1,

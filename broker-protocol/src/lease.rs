@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_wanted_at_once_is_bounded() {
+    fn wants_of_a_call_are_limited() {
         for (count, bytes, want) in [
             (limit::WANTS, limit::HOST, true),
             (limit::WANTS + 1, 1, false),

@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leaves_the_zones_is_outside() {
+    fn path_that_leaves_the_zones_is_outside() {
         for text in ["../x", "a/../../x", "central:../x", "/..", "/usr/../../x"] {
             assert!(
                 matches!(roots().parse(text), Err(PathError::Outside(_))),

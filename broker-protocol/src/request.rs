@@ -529,7 +529,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_of_a_log_and_a_history_is_bounded() {
+    fn log_and_history_requests_are_limited() {
         for (most, fine) in [
             (0, false),
             (1, true),

@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_is_whole_and_makes_no_file() {
+    fn output_within_the_limit_is_complete_without_a_file() {
         let (captured, spill, file) = captured(10, 100, &[b"12345", b"67890"]);
         assert_eq!(
             captured,

@@ -186,7 +186,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn what_is_set_aside_lies_beside_it_and_the_records_stay() {
+    fn set_aside_files_lie_beside_the_central_root_and_records_stay() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path().canonicalize().unwrap();
         let central = folder.join("c");
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_there_before_the_first_session_is_not_set_aside() {
+    fn files_older_than_the_first_session_are_not_set_aside() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path().canonicalize().unwrap();
         let [project, central] = ["p", "c"].map(|name| folder.join(name));

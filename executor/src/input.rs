@@ -154,7 +154,7 @@ mod tests {
     use nix::unistd::{pipe2, read};
 
     #[test]
-    fn what_comes_early_waits_and_a_window_is_not_exceeded() {
+    fn early_input_waits_and_the_window_is_not_exceeded() {
         let mut input = Input::default();
         assert!(input.take(b"early") && input.feed() == 0 && input.fd().is_none());
         assert!(!input.take(&vec![0; limit::INPUT_WINDOW as usize]));
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_reads_is_dropped_and_its_window_given_back() {
+    fn unread_input_is_dropped_and_its_window_returned() {
         let mut input = Input::default();
         input.start(None, false);
         assert!(input.take(b"none"));

@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_handles_the_signal_is_told_apart() {
+    fn process_with_a_signal_handler_is_recognised() {
         // Not this process: while a thread of it starts another one, all signals are blocked.
         let Fork::Parent(child) = process::fork(0).unwrap() else {
             loop {

@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_said_and_cannot_be_accepted() {
+    fn oversized_report_is_refused_and_cannot_be_accepted() {
         let report = |listed: ListedTool| {
             let differences = vec![Difference {
                 accepted: Some(tool("x", json!({}))),

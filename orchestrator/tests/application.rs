@@ -195,7 +195,7 @@ fn tools_come_and_go_and_are_listed() {
 }
 
 #[test]
-fn what_is_no_tool_is_not_registered_and_the_error_says_why() {
+fn invalid_tool_is_not_registered_and_the_error_says_why() {
     let broker = Broker::start(generous);
     let mut client = with_tool(&broker);
     let with = |key: &str, value: Value| {
@@ -404,7 +404,7 @@ fn the_calls_of_a_batch_are_answered_by_their_place() {
 }
 
 #[test]
-fn what_the_application_says_is_bounded_cleaned_and_without_secrets() {
+fn application_texts_are_limited_cleaned_and_redacted() {
     const SECRET: &str = "hunter2-hunter2-hunter2";
     let broker = Broker::start(generous);
     let mut command = broker.lazaret("session");

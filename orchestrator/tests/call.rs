@@ -160,7 +160,7 @@ fn each_kind_of_error_has_its_code() {
 }
 
 #[test]
-fn what_is_no_call_never_reaches_the_executor() {
+fn malformed_call_never_reaches_the_executor() {
     let refused = |arguments: &[&str]| {
         let broker = Broker::start(|peer| {
             peer.open();

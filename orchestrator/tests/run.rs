@@ -196,7 +196,7 @@ fn denied() -> Denials {
 }
 
 #[test]
-fn what_was_denied_is_told_to_who_wants_to_know_and_escaped() {
+fn denials_are_printed_escaped_on_request() {
     let ended = |code| {
         move |peer: &mut Peer, call, _| peer.ended_denied(call, Ended::Exited(code), denied())
     };

@@ -1057,7 +1057,7 @@ fn violations_are_told_counted_and_end_the_session() {
 }
 
 #[test]
-fn how_many_violations_end_a_session_can_be_set() {
+fn violation_limit_of_a_session_can_be_set() {
     for (most, over_after) in [("1", Some(1)), ("5", Some(5)), ("0", None)] {
         let broker = Broker::start(|peer| {
             peer.open();

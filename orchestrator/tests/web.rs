@@ -295,7 +295,7 @@ fn brave_is_asked_where_searxng_has_nothing() {
 }
 
 #[test]
-fn where_both_fail_the_error_says_why_each() {
+fn error_of_two_failed_engines_names_both_reasons() {
     let down = TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()

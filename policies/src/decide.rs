@@ -592,7 +592,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_granted_is_read_and_the_rest_outside_is_a_violation() {
+    fn granted_path_is_read_and_other_outside_paths_are_violations() {
         let own = |grants: &str| {
             let text = format!("version = 1\n[profile.own]\ngrants = [{grants}]\n");
             let source = crate::Source {

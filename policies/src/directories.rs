@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_no_account_has_the_home_that_is_set_or_none() {
+    fn user_without_an_account_gets_the_set_home_or_none() {
         let is_directory = |path: &Path| {
             path.starts_with("/home") || path == Path::new("/work") || path == Path::new("/")
         };

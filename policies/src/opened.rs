@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_acts_at_once_is_never_opened() {
+    fn names_that_act_at_once_are_never_opened() {
         for name in [
             ".git/config",
             ".git/hooks",
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_file_protects_besides_is_not_opened() {
+    fn name_that_a_policy_file_protects_is_not_opened() {
         let more = "[[protect]]\nnames = ['.github/workflows']\nprotection = 'write'\nwhy = 'the site says so'\n";
         let refused = resolve("open = ['.github/workflows']", more);
         assert!(

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_projects_set_is_harmless() {
+    fn package_settings_of_ordinary_projects_are_harmless() {
         for (name, text) in [
             (".npmrc", ""),
             (

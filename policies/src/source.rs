@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_may_write_is_refused() {
+    fn policy_file_that_others_may_write_is_refused() {
         let settings = Settings::new();
         settings.write("");
         for mode in [0o666, 0o646] {
@@ -587,7 +587,7 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_to_somebody_else_is_refused() {
+    fn policy_file_of_another_owner_is_refused() {
         let root_only = geteuid().is_root();
         if !root_only {
             eprintln!("only root gives files away: not tried");

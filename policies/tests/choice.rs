@@ -65,7 +65,7 @@ fn a_project_is_told_by_its_files() {
 
 /// `lazaret policy allow` makes such a profile, and repeats the entry.
 #[test]
-fn what_the_chosen_profile_extends_is_no_other_choice() {
+fn profile_that_the_chosen_one_extends_is_not_an_alternative() {
     let mine = user(
         "[profile.my-node]\nextends = 'node'\n[profile.mine]\nextends = 'my-node'\n\
          [[auto]]\nfiles = ['package.json']\nprofile = 'mine'\n",

@@ -103,7 +103,7 @@ fn no_placeholder_of_github_or_npm_has_a_valid_checksum() {
 }
 
 #[test]
-fn what_clients_need_besides_variables_follows_hosts_and_attach() {
+fn client_needs_of_a_preset_follow_its_hosts_and_attachment() {
     let own = |preset: &str, lines: &str| {
         let text = format!(
             "[credential.x]\nfrom = {{ file = '/x' }}\npreset = '{preset}'\n{lines}\n[profile.a]\ncredentials = ['x']"
@@ -180,7 +180,7 @@ fn attachments_are_read() {
 }
 
 #[test]
-fn what_is_wrong_is_said_with_its_place() {
+fn credential_errors_name_their_position() {
     let own = |line: &str| format!("{OWN}attach = 'bearer'\n{line}");
     for (text, want) in [
         (

@@ -379,7 +379,7 @@ fn unknown_profiles_are_named() {
 }
 
 #[test]
-fn what_a_file_hides_no_profile_shows() {
+fn name_hidden_by_a_file_is_shown_by_no_profile() {
     let hidden = |sources: &[Source], profile: &str| match resolve(sources, profile) {
         Err(PolicyError::Hide { why, .. }) => Some(why.to_string()),
         Ok(policy) => {

@@ -426,8 +426,8 @@ fn a_terminal_lives_until_it_is_released() {
     assert_eq!(answers[4]["error"]["code"], -32002, "{answers:?}");
 }
 
-once_test!(what_is_too_much_is_refused);
-fn what_is_too_much_is_refused() {
+once_test!(oversized_editor_requests_are_refused);
+fn oversized_editor_requests_are_refused() {
     let world = World::new(Place::any());
     world.put("long.txt", "x\n".repeat(1 << 20));
     let mut editor = Editor::open(&world, &[], "");
@@ -493,8 +493,8 @@ fn a_secret_is_not_lost_by_writing_back_what_was_read() {
     );
 }
 
-once_test!(what_is_done_in_cells_is_not_told_to_the_editor);
-fn what_is_done_in_cells_is_not_told_to_the_editor() {
+once_test!(work_in_cells_is_not_reported_to_the_editor);
+fn work_in_cells_is_not_reported_to_the_editor() {
     let world = World::new(Place::any());
     let mut editor = Editor::open(&world, &[], "");
     let tell = |method: &str| {
@@ -635,9 +635,9 @@ fn an_agent_that_ends_ends_the_session() {
     );
 }
 
-once_test!(what_is_named_wrongly_ends_it_before_it_begins);
+once_test!(invalid_argument_ends_acp_before_it_begins);
 /// Whether its input has an end or not.
-fn what_is_named_wrongly_ends_it_before_it_begins() {
+fn invalid_argument_ends_acp_before_it_begins() {
     let world = World::new(Place::any());
     for (arguments, code, why) in [
         (&["--", "/nowhere/agent"][..], 127, "/nowhere/agent"),

@@ -73,8 +73,8 @@ const HARMFUL: [(&str, &str); 6] = [
     (".pnpmfile.cjs", "\n"),
 ];
 
-place_test!(what_package_managers_read_is_put_in_place_if_harmless);
-fn what_package_managers_read_is_put_in_place_if_harmless(place: Place) {
+place_test!(harmless_package_settings_can_be_moved_into_place);
+fn harmless_package_settings_can_be_moved_into_place(place: Place) {
     let world = World::new(place);
     let mut session = Session::open(&world);
     for (name, text) in HARMLESS {
@@ -244,8 +244,8 @@ fn packages_and_new_directories_have_their_settings(place: Place) {
     assert!(!Path::new(&world.project.join("app")).exists());
 }
 
-place_test!(what_the_user_wrote_for_package_managers_stays);
-fn what_the_user_wrote_for_package_managers_stays(place: Place) {
+place_test!(package_settings_of_the_user_stay);
+fn package_settings_of_the_user_stay(place: Place) {
     let world = World::new(place);
     for (name, _) in HARMLESS {
         world.put(name, "theirs");
@@ -307,9 +307,9 @@ fn secrets_by_name_are_not_read(place: Place) {
     }
 }
 
-place_test!(what_a_link_in_the_home_directory_leads_to_is_closed);
+place_test!(target_of_a_home_directory_link_is_closed);
 /// A project that is a repository of dotfiles.
-fn what_a_link_in_the_home_directory_leads_to_is_closed(place: Place) {
+fn target_of_a_home_directory_link_is_closed(place: Place) {
     let world = World::new(place);
     for name in ["shell/bashrc", "nvim/init.lua", "free", "notes/n"] {
         world.put(name, "mine\n");
@@ -360,9 +360,9 @@ fn what_a_link_in_the_home_directory_leads_to_is_closed(place: Place) {
         .success();
 }
 
-place_test!(what_a_profile_excepts_of_a_grant_is_not_read);
+place_test!(exception_of_a_grant_is_not_read);
 /// Data of servers and settings with tokens, in directories of programs that profiles grant.
-fn what_a_profile_excepts_of_a_grant_is_not_read(place: Place) {
+fn exception_of_a_grant_is_not_read(place: Place) {
     const CLOSED: [&str; 3] = [
         "tools/installs/postgres/16.4/data/base/1/1259",
         "tools/var/x",

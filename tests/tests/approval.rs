@@ -118,9 +118,9 @@ fn an_honest_yes_runs_the_call_and_nothing_runs_before_it(place: Place) {
     assert!(matches!(read.outcome, Outcome::Answered));
 }
 
-place_test!(what_was_not_allowed_has_nothing_kept);
+place_test!(call_that_was_not_allowed_has_nothing_saved);
 /// A text is kept for an effect that somebody has allowed, and not while it waits, nor after a no.
-fn what_was_not_allowed_has_nothing_kept(place: Place) {
+fn call_that_was_not_allowed_has_nothing_saved(place: Place) {
     let world = World::new(place);
     let mut broker = guided(&world, RELAY);
     let effect = || {
@@ -1397,10 +1397,10 @@ fn driven(world: &World, client: &Program) -> Program {
     driver
 }
 
-once_test!(what_drives_the_client_may_not_answer);
+once_test!(driver_of_the_client_may_not_answer);
 /// A program that drives a session may not answer beside it: as a sibling of the client, in a process session of its own, or
 /// under a terminal that it has made. The control: where the policy wants no terminal, one that nothing leads to may.
-fn what_drives_the_client_may_not_answer() {
+fn driver_of_the_client_may_not_answer() {
     let world = World::new(Place::any());
     set_policy(&world, &format!("{AT_A_TERMINAL}\ntrust = \"guided\""));
     let mut client = dressed(&world, world.lazaret_run(&["touch", "evil"]));

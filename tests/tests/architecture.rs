@@ -396,9 +396,9 @@ fn no_release_has_the_switch() {
     assert!(!errors(false).contains(ours), "{}", errors(false));
 }
 
-once_test!(what_is_shipped_does_not_know_the_switch);
+once_test!(shipped_programs_do_not_know_the_ablation_switch);
 /// What is shipped does not know the word for the switch, and does not listen to it; what tests are run with does.
-fn what_is_shipped_does_not_know_the_switch() {
+fn shipped_programs_do_not_know_the_ablation_switch() {
     let knows = |program: &Path| {
         let bytes = fs::read(program).unwrap();
         memmem::find(&bytes, SWITCH.as_bytes()).is_some()

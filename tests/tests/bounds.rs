@@ -194,8 +194,8 @@ for name in ("system.posix_acl_access", "system.posix_acl_default"):
     except OSError as error: print(name, error.errno)
 "#;
 
-place_test!(who_may_use_a_root_is_given_back);
-fn who_may_use_a_root_is_given_back(place: Place) {
+place_test!(mode_of_a_root_is_restored);
+fn mode_of_a_root_is_restored(place: Place) {
     let world = World::new(place);
     for root in [world.project.clone(), world.central.clone()] {
         fs::set_permissions(&root, fs::Permissions::from_mode(0o700)).unwrap();
@@ -225,8 +225,8 @@ fn who_may_use_a_root_is_given_back(place: Place) {
     }
 }
 
-place_test!(what_the_user_changes_between_calls_stays);
-fn what_the_user_changes_between_calls_stays(place: Place) {
+place_test!(root_mode_changed_by_the_user_between_calls_stays);
+fn root_mode_changed_by_the_user_between_calls_stays(place: Place) {
     let world = World::new(place);
     let mut session = Session::open(&world);
     session.bash("true").success();
@@ -374,9 +374,9 @@ fn many_locks_are_one_finding(place: Place) {
     assert!(said.contains("index.lock"), "{said}");
 }
 
-place_test!(what_changes_after_several_calls_is_found);
+place_test!(change_after_several_calls_is_found);
 /// After some calls only what has changed is looked at.
-fn what_changes_after_several_calls_is_found(place: Place) {
+fn change_after_several_calls_is_found(place: Place) {
     let world = World::new(place);
     repository(&world);
     let mut session = Session::open(&world);
@@ -418,9 +418,9 @@ fn what_changes_after_several_calls_is_found(place: Place) {
     }
 }
 
-place_test!(what_changes_under_another_name_is_found);
+place_test!(change_under_another_name_is_found);
 /// By a link to the file elsewhere, by a file that was open before it got its name, and by a mapping of it.
-fn what_changes_under_another_name_is_found(place: Place) {
+fn change_under_another_name_is_found(place: Place) {
     let open_before = r#"python3 -c '
 import os, time
 f = open(".git/sub/y", "w"); f.write("1"); f.flush(); os.rename(".git/sub/y", ".git/rebase-merge/msgnum"); open("ready", "w")

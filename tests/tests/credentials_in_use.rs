@@ -235,9 +235,9 @@ fn a_successor_has_the_same_authority_and_asks_for_the_value_again(place: Place)
     );
 }
 
-place_test!(what_the_gateway_refuses_is_a_denial_that_names_it);
+place_test!(refusal_by_the_gateway_is_a_denial_that_names_it);
 /// A client prints the number of the status, and some not that.
-fn what_the_gateway_refuses_is_a_denial_that_names_it(place: Place) {
+fn refusal_by_the_gateway_is_a_denial_that_names_it(place: Place) {
     let host = Host::start(place);
     let mut session = host.session("net");
     let denied = |session: &mut Session, script: &str| {

@@ -339,7 +339,7 @@ fn page() -> PathBuf {
 }
 
 place_test!(each_denial_names_the_thing_what_closed_it_and_what_would_open_it);
-/// Each row of the page. The control: without what is tried, nothing is told ([`what_is_not_denied_is_not_told`]).
+/// Each row of the page. The control: without what is tried, nothing is told ([`ordinary_failures_are_not_denials`]).
 fn each_denial_names_the_thing_what_closed_it_and_what_would_open_it(place: Place) {
     static FILE: Mutex<()> = Mutex::new(());
     let now = section(place);
@@ -387,8 +387,8 @@ const ORDINARY: [(&str, bool); 7] = [
     ),
 ];
 
-place_test!(what_is_not_denied_is_not_told);
-fn what_is_not_denied_is_not_told(place: Place) {
+place_test!(ordinary_failures_are_not_denials);
+fn ordinary_failures_are_not_denials(place: Place) {
     let world = world(place);
     let mut session = Session::open(&world);
     for (script, works) in ORDINARY {
@@ -489,8 +489,8 @@ fn limits_that_the_kernel_keeps_are_named_too(place: Place) {
     );
 }
 
-place_test!(what_is_closed_as_an_object_says_why);
-fn what_is_closed_as_an_object_says_why(place: Place) {
+place_test!(denial_of_a_closed_object_says_why);
+fn denial_of_a_closed_object_says_why(place: Place) {
     let world = world(place);
     world.put("other", "a secret\n");
     fs::remove_file(world.project.join(".env")).unwrap();

@@ -111,8 +111,8 @@ fn finishes(world: &World, session: &mut Session, script: &str) -> bool {
     done
 }
 
-place_test!(what_a_shell_has_started_gets_its_time);
-fn what_a_shell_has_started_gets_its_time(place: Place) {
+place_test!(child_of_a_shell_gets_its_time_to_end);
+fn child_of_a_shell_gets_its_time_to_end(place: Place) {
     let world = World::new(place);
     let mut session = Session::open(&world);
     let script = "bash -c 'trap \"sleep 0.4; touch done; exit\" TERM; touch ready; sleep SLEEP & wait' & wait";
@@ -128,8 +128,8 @@ fn a_stopped_process_gets_its_time(place: Place) {
     assert!(until(LIMIT, || finishes(&world, &mut session, script)));
 }
 
-place_test!(who_ignores_the_signal_is_killed_after_two_seconds);
-fn who_ignores_the_signal_is_killed_after_two_seconds(place: Place) {
+place_test!(process_that_ignores_the_signal_is_killed_after_two_seconds);
+fn process_that_ignores_the_signal_is_killed_after_two_seconds(place: Place) {
     let world = World::new(place);
     let mut session = Session::open(&world);
     // It has to be deaf before its limit, for which a busy machine may need longer.
@@ -150,8 +150,8 @@ fn who_ignores_the_signal_is_killed_after_two_seconds(place: Place) {
     assert!(session.bash("echo on").success().contains("on"));
 }
 
-place_test!(who_ignores_the_signal_prints_no_more_than_the_limit);
-fn who_ignores_the_signal_prints_no_more_than_the_limit(place: Place) {
+place_test!(process_that_ignores_the_signal_prints_no_more_than_the_limit);
+fn process_that_ignores_the_signal_prints_no_more_than_the_limit(place: Place) {
     let world = World::new(place);
     let settings = policy(
         &world,

@@ -170,8 +170,8 @@ fn a_killed_cell_is_one_broken_call(place: Place) {
     }
 }
 
-place_test!(what_is_killed_before_it_is_a_program_is_one_failed_call);
-fn what_is_killed_before_it_is_a_program_is_one_failed_call(place: Place) {
+place_test!(process_killed_before_it_starts_its_program_fails_one_call);
+fn process_killed_before_it_starts_its_program_fails_one_call(place: Place) {
     let world = World::new(place);
     let mut session = Session::open(&world);
     session.bash("true").success();

@@ -238,10 +238,10 @@ fn misplace_in_background(world: &World, session: &mut Session) {
     assert!(until(LIMIT, || world.project.join("done").exists()));
 }
 
-place_test!(what_a_cell_reports_late_is_taken_away);
+place_test!(object_reported_late_is_taken_away);
 /// Who takes the machine's time from the session's processes when it ends gains nothing by it. As if it had none for them, the first
 /// processes of its cells are stopped for three seconds.
-fn what_a_cell_reports_late_is_taken_away(place: Place) {
+fn object_reported_late_is_taken_away(place: Place) {
     for (switch, stays) in [("new-names+quarantine", true), ("new-names", false)] {
         // More than that takes a machine that has no time for us either.
         let was_late = until(LIMIT, || {
@@ -271,8 +271,8 @@ fn what_a_cell_reports_late_is_taken_away(place: Place) {
     }
 }
 
-place_test!(what_runs_when_the_client_leaves_is_taken_away);
-fn what_runs_when_the_client_leaves_is_taken_away(place: Place) {
+place_test!(object_made_while_the_client_leaves_is_taken_away);
+fn object_made_while_the_client_leaves_is_taken_away(place: Place) {
     for (switch, stays) in [("new-names+quarantine", true), ("new-names", false)] {
         let world = World::ablated(place, switch);
         let mut session = Session::open(&world);

@@ -212,8 +212,8 @@ fn the_guard_judges_what_goes_through_a_proxy(place: Place) {
     }
 }
 
-place_test!(what_a_proxy_refuses_is_a_denial_that_names_it);
-fn what_a_proxy_refuses_is_a_denial_that_names_it(place: Place) {
+place_test!(refusal_by_a_proxy_is_a_denial_that_names_it);
+fn refusal_by_a_proxy_is_a_denial_that_names_it(place: Place) {
     let company = Company::new(place);
     let denied = |answer: Answer| answer.result["metadata"]["denied"].clone();
     let proxy = ConnectProxy::open();

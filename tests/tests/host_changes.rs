@@ -98,8 +98,8 @@ fn saved_during(world: &World, mut command: Command) -> String {
     running.finish(LIMIT).errors()
 }
 
-place_test!(what_the_host_saves_during_a_call_stays);
-fn what_the_host_saves_during_a_call_stays(place: Place) {
+place_test!(file_saved_by_the_host_during_a_call_stays);
+fn file_saved_by_the_host_during_a_call_stays(place: Place) {
     let kept = kept_world(place);
     for (script, file) in TAKEN {
         let waiting = format!("echo ready; until [ -e go ]; do sleep 0.02; done; {script}");
@@ -120,9 +120,9 @@ fn what_the_host_saves_during_a_call_stays(place: Place) {
     }
 }
 
-place_test!(what_calls_have_made_they_remove);
+place_test!(calls_can_remove_files_that_they_made);
 /// Also below names that are protected, and in directories that the host has made.
-fn what_calls_have_made_they_remove(place: Place) {
+fn calls_can_remove_files_that_they_made(place: Place) {
     let world = World::new(place);
     world.put("late/README", "x");
     let script = "set -e; mkdir -p a/b/.vscode late/d; echo x > a/b/c; echo x > a/.env; ln -s c a/b/l; mkfifo a/f; git init -q a/r

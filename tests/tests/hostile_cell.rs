@@ -225,9 +225,9 @@ fn a_cell_is_not_ended_from_inside(place: Place) {
     }
 }
 
-place_test!(what_does_not_want_to_end_ends);
+place_test!(processes_that_resist_their_end_are_ended);
 /// Processes that do everything not to be found: no signals, no tracing, sessions of their own, new numbers all the time.
-fn what_does_not_want_to_end_ends(place: Place) {
+fn processes_that_resist_their_end_are_ended(place: Place) {
     let hard = r#"
 import ctypes, os, signal, sys, time
 libc = ctypes.CDLL(None)

@@ -45,8 +45,8 @@ fn strangers_are_sent_away() {
     expect_end(broker, &world);
 }
 
-once_test!(what_comes_too_early_or_twice_ends_the_connection);
-fn what_comes_too_early_or_twice_ends_the_connection() {
+once_test!(early_or_repeated_message_ends_the_connection);
+fn early_or_repeated_message_ends_the_connection() {
     let world = World::new(Place::any());
     let call = || ToBroker::Call {
         call: 1,
@@ -1081,9 +1081,9 @@ fn outputs(world: &World) -> Vec<String> {
         .collect()
 }
 
-place_test!(what_is_kept_is_a_file_like_a_commands_output);
+place_test!(saved_text_is_a_file_like_the_output_of_a_command);
 /// What a client wants kept is a new file with a name of the broker's, that no session has read, in nobody else's hands.
-fn what_is_kept_is_a_file_like_a_commands_output(place: Place) {
+fn saved_text_is_a_file_like_the_output_of_a_command(place: Place) {
     use std::os::unix::fs::MetadataExt;
     let world = World::new(place);
     let (mut broker, _) = Broker::open(&world);
@@ -1236,9 +1236,9 @@ fn a_piece_that_is_too_long_ends_the_connection() {
     assert_eq!(outputs(&world).len(), 1);
 }
 
-once_test!(what_is_kept_has_a_cap_and_a_session_a_budget);
+once_test!(saved_texts_have_a_limit_each_and_a_budget_a_session);
 /// A taken-over client keeps what it can: each text ends at the policy's `spill`, all of them at the session's budget.
-fn what_is_kept_has_a_cap_and_a_session_a_budget() {
+fn saved_texts_have_a_limit_each_and_a_budget_a_session() {
     let world = World::new(Place::any());
     let (mut broker, _) = Broker::open(&world);
     let cap = 10 << 20;
@@ -1291,9 +1291,9 @@ fn what_is_kept_has_a_cap_and_a_session_a_budget() {
     println!("{all} bytes of {} were kept in 7 files", 7 * cap + 2);
 }
 
-place_test!(what_cannot_be_kept_harms_nothing);
+place_test!(text_that_cannot_be_saved_harms_nothing);
 /// Where the files cannot be made, the client hears that nothing was saved, and no link leads out.
-fn what_cannot_be_kept_harms_nothing(place: Place) {
+fn text_that_cannot_be_saved_harms_nothing(place: Place) {
     let world = World::new(place);
     let (mut broker, _) = Broker::open(&world);
     std::os::unix::fs::symlink(&world.outside, world.central.join("outputs")).unwrap();
@@ -1309,9 +1309,9 @@ fn what_cannot_be_kept_harms_nothing(place: Place) {
     assert!(save_output(&mut broker, 3, b"text").is_some());
 }
 
-place_test!(a_root_that_would_make_names_void_opens_nothing);
+place_test!(root_inside_protected_name_is_refused);
 /// Names are matched below a root, so that a root which is a protected place itself would have none of them closed.
-fn a_root_that_would_make_names_void_opens_nothing(place: Place) {
+fn root_inside_protected_name_is_refused(place: Place) {
     let world = World::new(place);
     let folders = [
         "a/.git/hooks",

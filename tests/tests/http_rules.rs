@@ -384,8 +384,8 @@ fn a_denial_names_rule_method_path_and_reason_and_a_hosts_own_answer_is_none(pla
     );
 }
 
-place_test!(why_tells_what_the_gateway_refused_when_the_command_ran);
-fn why_tells_what_the_gateway_refused_when_the_command_ran(place: Place) {
+place_test!(why_reports_what_the_gateway_refused_during_the_command);
+fn why_reports_what_the_gateway_refused_during_the_command(place: Place) {
     if place.tier != Tier::Namespaced {
         return;
     }

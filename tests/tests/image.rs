@@ -310,12 +310,12 @@ fn sockets_in_an_image_are_not_reached(place: Place) {
 }
 
 place_test!(
-    what_is_mounted_in_an_image_is_not_shown,
+    mount_inside_an_image_is_invisible,
     namespaced_only,
     root_only
 );
 /// As root only: others mount nothing.
-fn what_is_mounted_in_an_image_is_not_shown(place: Place) {
+fn mount_inside_an_image_is_invisible(place: Place) {
     let world = World::new(place);
     let image = Image::new(&world);
     for name in ["mnt", "usr/mnt"] {
@@ -343,8 +343,8 @@ fn what_is_mounted_in_an_image_is_not_shown(place: Place) {
     }
 }
 
-place_test!(what_may_be_no_image_is_refused, namespaced_only);
-fn what_may_be_no_image_is_refused(place: Place) {
+place_test!(unsuitable_image_is_refused, namespaced_only);
+fn unsuitable_image_is_refused(place: Place) {
     let world = World::new(place);
     let image = Image::new(&world);
     assert!(cell(&world, &image, "true").code() == 0, "the control");

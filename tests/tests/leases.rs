@@ -160,8 +160,8 @@ fn a_host_is_granted_to_one_call_and_no_other(place: Place) {
     .success();
 }
 
-place_test!(what_is_granted_for_the_session_ends_when_it_is_taken_back);
-fn what_is_granted_for_the_session_ends_when_it_is_taken_back(place: Place) {
+place_test!(revoked_host_grant_of_a_session_ends);
+fn revoked_host_grant_of_a_session_ends(place: Place) {
     let server = Server::start();
     let (world, host) = (world(place, ""), server.host());
     let mut first = session(&world, &["--leases"]);
@@ -384,8 +384,8 @@ fn nobody_is_asked_where_nobody_answers(place: Place) {
     assert_eq!((server.hits(), audited(&world, "lease").len()), (0, 0));
 }
 
-place_test!(what_cannot_be_granted_is_refused_with_its_reason);
-fn what_cannot_be_granted_is_refused_with_its_reason(place: Place) {
+place_test!(host_that_cannot_be_granted_is_refused_with_its_reason);
+fn host_that_cannot_be_granted_is_refused_with_its_reason(place: Place) {
     let server = Server::start();
     let world = world(place, "[network]\nallow = ['localhost']");
     let mut session = session(&world, &["--leases", "--trust", "guided"]);
@@ -666,9 +666,9 @@ fn always_is_written_into_the_users_own_file(place: Place) {
     );
 }
 
-place_test!(what_a_shipped_profile_lacks_is_opened_in_one_of_the_users_own);
+place_test!(host_that_a_shipped_profile_lacks_is_allowed_in_an_own_profile);
 /// The command that denials recommend, on a machine without a policy, and with the file that the README recommends.
-fn what_a_shipped_profile_lacks_is_opened_in_one_of_the_users_own(place: Place) {
+fn host_that_a_shipped_profile_lacks_is_allowed_in_an_own_profile(place: Place) {
     let world = World::new(place);
     let file = world.policy();
     let policy = |words: &[&str]| run(dressed(&world, world.lazaret("policy")).args(words), LIMIT);

@@ -237,8 +237,8 @@ fn a_masked_file_stays_as_it_is(place: Place) {
     }
 }
 
-place_test!(what_is_not_in_dotenv_form_stays_hidden);
-fn what_is_not_in_dotenv_form_stays_hidden(place: Place) {
+place_test!(secret_not_in_dotenv_form_stays_hidden);
+fn secret_not_in_dotenv_form_stays_hidden(place: Place) {
     let project = Project::new(place);
     let secret = &project.secret;
     let forms = [
@@ -460,8 +460,8 @@ fn a_lease_of_a_file_is_no_way_to_another_or_to_change_it(place: Place) {
     );
 }
 
-place_test!(what_policy_files_hide_is_not_leased);
-fn what_policy_files_hide_is_not_leased(place: Place) {
+place_test!(name_hidden_by_policy_files_is_not_leased);
+fn name_hidden_by_policy_files_is_not_leased(place: Place) {
     let project = Project::new(place);
     project.policy("[secrets]\n'.env' = 'mask'\n'.dev.vars' = 'hide'");
     project.world.put("id_rsa", "x");
@@ -479,9 +479,9 @@ fn what_policy_files_hide_is_not_leased(place: Place) {
     }
 }
 
-place_test!(what_git_tracks_is_not_masked);
+place_test!(tracked_secret_is_not_masked);
 /// Of a repository whose `.env` is committed and then changed, a commit in the cell would take the placeholders.
-fn what_git_tracks_is_not_masked(place: Place) {
+fn tracked_secret_is_not_masked(place: Place) {
     let project = Project::new(place);
     let make = "git init -q . && git config user.name t && git config user.email t@t.invalid && git add -f .env && git commit -qm one";
     project.on_host(make).success();
@@ -563,8 +563,8 @@ fn git_takes_in_no_placeholder_by_itself(place: Place) {
     );
 }
 
-place_test!(what_appears_or_changes_later_is_not_masked);
-fn what_appears_or_changes_later_is_not_masked(place: Place) {
+place_test!(secret_that_appears_or_changes_later_is_not_masked);
+fn secret_that_appears_or_changes_later_is_not_masked(place: Place) {
     let project = Project::new(place);
     let mut session = Session::open(&project.world);
     let masked = session.bash("cat .env").success().to_owned();

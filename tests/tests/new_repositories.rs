@@ -99,8 +99,8 @@ fn no_repository_comes_about_over_the_users_directory(place: Place) {
     }
 }
 
-place_test!(where_there_is_no_repository_none_comes_about_over_what_is_there);
-fn where_there_is_no_repository_none_comes_about_over_what_is_there(place: Place) {
+place_test!(repository_cannot_be_made_over_existing_files_without_one);
+fn repository_cannot_be_made_over_existing_files_without_one(place: Place) {
     let kept = KeptWorld::of(scene(place, false));
     let before = found(kept.restore());
     for attack in [
@@ -315,8 +315,8 @@ fn an_untouched_root_becomes_a_repository_and_an_emptied_one_does_not(place: Pla
     assert!(!world.outside.join("used/.git").exists());
 }
 
-place_test!(what_would_be_over_the_users_directory_is_named_with_the_remedy);
-fn what_would_be_over_the_users_directory_is_named_with_the_remedy(place: Place) {
+place_test!(repository_over_the_users_directory_is_refused_with_the_remedy);
+fn repository_over_the_users_directory_is_refused_with_the_remedy(place: Place) {
     let world = scene(place, true);
     let mut session = Session::open(&world);
     let src = world.project.join("src");
@@ -413,8 +413,8 @@ fn is_run_on_entering(world: &World, directory: &str) -> bool {
     world.home.join("ran").exists()
 }
 
-place_test!(what_calls_leave_in_repositories_that_they_made_is_judged);
-fn what_calls_leave_in_repositories_that_they_made_is_judged(place: Place) {
+place_test!(files_left_in_repositories_that_calls_made_are_judged);
+fn files_left_in_repositories_that_calls_made_are_judged(place: Place) {
     let kept = KeptWorld::of(scene(place, true));
     for (attack, directory) in left() {
         let control = kept.restore();

@@ -115,9 +115,9 @@ const UNSEEN: &str = "git checkout -q -b other; echo two > a; git add a; git com
     git worktree add -q ../project/w; git init -q own; git -C own commit -q --allow-empty -m x; git clone -q own cloned
     git init -q --bare store.git; echo '*.o' >> .git/info/exclude; echo '* text' > .gitattributes; git stash -q -u; mkdir HEADS";
 
-once_test!(what_changes_for_the_users_git_is_seen);
+once_test!(changes_that_the_users_git_notices_are_detected);
 /// The judge of the attacks on git can fail, and ordinary work does not make it.
-fn what_changes_for_the_users_git_is_seen() {
+fn changes_that_the_users_git_notices_are_detected() {
     let scene = || {
         let world = World::new(Place::any());
         world.put("a", "one");
@@ -143,8 +143,8 @@ fn what_changes_for_the_users_git_is_seen() {
     before.assert_unchanged(&world, UNSEEN);
 }
 
-place_test!(what_a_protected_link_leads_to_is_closed);
-fn what_a_protected_link_leads_to_is_closed(place: Place) {
+place_test!(target_of_a_protected_link_is_closed);
+fn target_of_a_protected_link_is_closed(place: Place) {
     Attack {
         scene: |world| {
             world.put("conf/real/prod", &world.canary);
@@ -179,8 +179,8 @@ fn what_a_protected_link_leads_to_is_closed(place: Place) {
     .is_contained(place);
 }
 
-place_test!(what_a_protected_link_would_lead_to_is_not_made);
-fn what_a_protected_link_would_lead_to_is_not_made(place: Place) {
+place_test!(missing_target_of_a_protected_link_cannot_be_made);
+fn missing_target_of_a_protected_link_cannot_be_made(place: Place) {
     Attack {
         scene: |world| {
             repository(world);
@@ -422,9 +422,9 @@ fn checkouts_in_closed_directories_are_projects(place: Place) {
     );
 }
 
-place_test!(what_holds_the_project_is_looked_through_or_no_session_opens);
+place_test!(directory_around_the_project_is_searched_or_no_session_opens);
 /// A command of an earlier session may have closed a directory to listing, in which a link says what is protected.
-fn what_holds_the_project_is_looked_through_or_no_session_opens(place: Place) {
+fn directory_around_the_project_is_searched_or_no_session_opens(place: Place) {
     if place.user == User::Root {
         return; // Root lists it.
     }
@@ -742,8 +742,8 @@ fn programs_in_a_repositorys_directory_are_closed(place: Place) {
     world.in_cell(work).success();
 }
 
-place_test!(what_the_settings_of_the_users_git_name_is_closed);
-fn what_the_settings_of_the_users_git_name_is_closed(place: Place) {
+place_test!(files_named_by_the_users_git_settings_are_closed);
+fn files_named_by_the_users_git_settings_are_closed(place: Place) {
     let kept = commit(place);
     for (settings, file) in SETTINGS {
         for there in [false, true] {
@@ -781,8 +781,8 @@ fn what_the_settings_of_the_users_git_name_is_closed(place: Place) {
     }
 }
 
-place_test!(what_the_accounts_git_settings_name_is_closed);
-fn what_the_accounts_git_settings_name_is_closed(place: Place) {
+place_test!(files_named_by_the_accounts_git_settings_are_closed);
+fn files_named_by_the_accounts_git_settings_are_closed(place: Place) {
     let kept = commit(place);
     for (named_by, text) in [
         (".gitconfig", "[core]\n\thooksPath = tools/git-hooks\n"),
@@ -824,8 +824,8 @@ fn what_the_accounts_git_settings_name_is_closed(place: Place) {
     assert!(!springs(&kept, &scene, "dot/gitconfig", "true", true));
 }
 
-place_test!(what_git_settings_name_is_listed_and_other_work_goes_on);
-fn what_git_settings_name_is_listed_and_other_work_goes_on(place: Place) {
+place_test!(paths_in_git_settings_are_listed_and_other_work_goes_on);
+fn paths_in_git_settings_are_listed_and_other_work_goes_on(place: Place) {
     let world = World::new(place);
     let lfs = "[filter \"lfs\"]\n\tclean = git-lfs clean -- %f\n\tsmudge = git-lfs smudge -- %f\n\tprocess = git-lfs filter-process\n\trequired = true\n";
     let settings = "[core]\n\thooksPath = tools/git-hooks\n\teditor = vim\n\tpager = less -R\n[alias]\n\tst = status\n\tl = !git log | cat\n\
@@ -1042,9 +1042,9 @@ fn another_name_of_a_protected_file_is_closed_and_named(place: Place) {
     );
 }
 
-place_test!(what_has_the_inode_of_a_secret_that_is_gone_is_used);
+place_test!(new_file_with_the_inode_of_a_removed_secret_is_open);
 /// An inode that the file system gives again is another file.
-fn what_has_the_inode_of_a_secret_that_is_gone_is_used(place: Place) {
+fn new_file_with_the_inode_of_a_removed_secret_is_open(place: Place) {
     let world = World::new(place);
     let secret = world.put(".env", "x");
     let inode = fs::metadata(&secret).unwrap().ino();
@@ -1272,9 +1272,9 @@ fn an_index_that_nobody_can_read_opens_no_secret(place: Place) {
     }
 }
 
-place_test!(what_the_user_tracks_is_nobody_elses);
+place_test!(tracking_by_the_user_is_not_blamed_on_commands);
 /// What the user does between sessions is no command's doing, and ordinary work of commands is said nothing about.
-fn what_the_user_tracks_is_nobody_elses(place: Place) {
+fn tracking_by_the_user_is_not_blamed_on_commands(place: Place) {
     let world = with_ignored_secret(place);
     let mut session = Session::open(&world);
     let work = "echo y > y; git add y; git commit -qm y; echo z > .env.test; git add -f .env.test; git commit -qm z; git checkout -q -b w";
@@ -1422,9 +1422,9 @@ fn names_that_commands_put_into_the_index_alone_are_said(place: Place) {
     assert!(!later.contains("lfsconfig"), "{later}");
 }
 
-place_test!(what_commands_leave_in_the_users_repository_is_said);
+place_test!(changes_that_alter_the_users_git_are_reported);
 /// What makes the user's git show something else, or end: each with what it looks like to the user.
-fn what_commands_leave_in_the_users_repository_is_said(place: Place) {
+fn changes_that_alter_the_users_git_are_reported(place: Place) {
     const SHOWN: &str = "git log -1 --format=%s | grep -qx b";
     const ATTACKS: [(&str, &str, &str); 6] = [
         ("git replace HEAD HEAD~", SHOWN, "refs/replace"),
@@ -1604,8 +1604,8 @@ fn the_users_next_commit_follows_no_path_of_rerere(place: Place) {
     assert!(!left.exists());
 }
 
-place_test!(what_gits_prompt_would_run_does_not_stay);
-fn what_gits_prompt_would_run_does_not_stay(place: Place) {
+place_test!(counters_that_a_git_prompt_would_run_are_removed);
+fn counters_that_a_git_prompt_would_run_are_removed(place: Place) {
     for file in [
         "rebase-merge/msgnum",
         "rebase-merge/end",
@@ -1775,9 +1775,9 @@ const LEFT: [(&str, &str); 2] = [
     ),
 ];
 
-place_test!(what_a_background_command_leaves_is_judged);
+place_test!(files_of_a_background_command_are_judged);
 /// It is judged when the command ends, although its call ended when it began.
-fn what_a_background_command_leaves_is_judged(place: Place) {
+fn files_of_a_background_command_are_judged(place: Place) {
     for (script, file) in LEFT {
         let control = with_ignored_secret(place);
         control.set_up(script);
@@ -1809,9 +1809,9 @@ while not os.path.exists("go"): time.sleep(0.02)
 m[:] = evil; open("done", "w").close(); time.sleep(float(sys.argv[2]))
 '"#;
 
-place_test!(what_a_mapping_changes_after_a_look_is_judged);
+place_test!(file_changed_by_a_mapping_after_a_look_is_judged);
 /// What is looked at while a command runs is looked at again when none does.
-fn what_a_mapping_changes_after_a_look_is_judged(place: Place) {
+fn file_changed_by_a_mapping_after_a_look_is_judged(place: Place) {
     let counter = ".git/rebase-merge/msgnum";
     let prepare_counter = format!(
         "mkdir -p .git/rebase-merge; echo 111 > .git/rebase-merge/end; printf '$(id)' > evil; printf 11111 > {counter}"
@@ -1930,9 +1930,9 @@ fn a_closed_directory_saves_nothing_that_a_command_left(place: Place) {
     assert!(!world.project.join(".git/rebase-merge/msgnum").exists());
 }
 
-place_test!(what_runs_when_the_session_ends_leaves_nothing);
+place_test!(commands_still_running_at_the_sessions_end_leave_nothing);
 /// Whatever is still running is killed first, so that nothing is made again after the look.
-fn what_runs_when_the_session_ends_leaves_nothing(place: Place) {
+fn commands_still_running_at_the_sessions_end_leave_nothing(place: Place) {
     for (script, file) in LEFT {
         for forever in ["sleep SLEEP", "while :; do SCRIPT; done # SLEEP"] {
             let (world, marker) = (with_ignored_secret(place), long_sleep());
@@ -2040,9 +2040,9 @@ fn ordinary_merges_and_rebases_go_on(place: Place) {
     world.set_up("git log -1 --format=%s; git fsck; git commit -q --allow-empty -m mine");
 }
 
-place_test!(what_lies_above_a_root_stays_where_it_is);
+place_test!(directories_above_a_root_cannot_be_moved);
 /// A mount goes along with a directory above it that is moved, and what is protected in it was known by its path.
-fn what_lies_above_a_root_stays_where_it_is(place: Place) {
+fn directories_above_a_root_cannot_be_moved(place: Place) {
     let script = |above: &Path| {
         format!(
             "mv '{0}' '{0}.moved'; echo x > .bashrc; mkdir -p n/.git; echo x > n/.git/config",

@@ -203,9 +203,9 @@ for n in range({RACES}):
     assert_eq!(complete(&world, &|script| world.cell(script)), 0);
 }
 
-place_test!(what_the_host_makes_a_repository_is_protected_at_once);
+place_test!(repository_that_the_host_makes_is_protected_at_once);
 /// A bare repository of any name that comes about while a call runs.
-fn what_the_host_makes_a_repository_is_protected_at_once(place: Place) {
+fn repository_that_the_host_makes_is_protected_at_once(place: Place) {
     let waiting = "echo ready; until [ -e go ]; do sleep 0.02; done; echo sprung >> odd/config; echo sprung > odd/hooks/post-commit
         echo sprung > odd/info/attributes; echo sprung > odd/config.worktree; echo x > odd/refs/mine; mkdir info; echo x > info/attributes";
     let sprung = |world: &World, mut command: Command| {

@@ -103,8 +103,8 @@ fn a_profile_opens_what_it_names_and_nothing_beside_it(place: Place) {
     assert_eq!(world.get(".vscode/settings.json"), b"by a tool\n");
 }
 
-place_test!(what_acts_at_once_is_opened_by_no_profile);
-fn what_acts_at_once_is_opened_by_no_profile(place: Place) {
+place_test!(name_that_acts_at_once_is_opened_by_no_profile);
+fn name_that_acts_at_once_is_opened_by_no_profile(place: Place) {
     let world = world(place);
     for name in [
         ".git/hooks",
@@ -201,8 +201,8 @@ fn a_lease_opens_one_file_to_its_call_alone(place: Place) {
     );
 }
 
-place_test!(what_more_than_an_openable_name_closes_is_not_leased);
-fn what_more_than_an_openable_name_closes_is_not_leased(place: Place) {
+place_test!(name_closed_for_a_second_reason_is_not_leased);
+fn name_closed_for_a_second_reason_is_not_leased(place: Place) {
     let world = world(place);
     world.put(".husky/_/pre-commit", "old\n");
     world.put("src/main.rs", "old\n");

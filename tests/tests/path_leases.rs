@@ -139,8 +139,8 @@ fn a_path_is_granted_to_one_call_and_no_other(place: Place) {
     .success();
 }
 
-place_test!(what_is_granted_for_the_session_ends_with_its_commands_when_it_is_taken_back);
-fn what_is_granted_for_the_session_ends_with_its_commands_when_it_is_taken_back(place: Place) {
+place_test!(revoked_session_grant_ends_with_its_commands);
+fn revoked_session_grant_ends_with_its_commands(place: Place) {
     let (world, data) = world(place, "");
     let read = format!("cat {}/notes", data.display());
     let mut first = session(&world, &["--leases"]);
@@ -190,8 +190,8 @@ fn what_is_granted_for_the_session_ends_with_its_commands_when_it_is_taken_back(
     assert_eq!(audited(&world, "lease_ended")[0]["end"], "revoked");
 }
 
-place_test!(what_was_shown_is_what_is_opened);
-fn what_was_shown_is_what_is_opened(place: Place) {
+place_test!(object_opened_is_the_one_shown);
+fn object_opened_is_the_one_shown(place: Place) {
     let (world, data) = world(place, "");
     let (keys, aside) = (world.home.join(".ssh"), world.outside.join("aside"));
     let other = world.outside.join("other");
@@ -393,8 +393,8 @@ fn a_grant_of_a_path_is_for_what_was_asked_about(place: Place) {
     }
 }
 
-place_test!(what_cannot_be_granted_is_not_asked_about);
-fn what_cannot_be_granted_is_not_asked_about(place: Place) {
+place_test!(path_that_cannot_be_granted_is_not_asked_about);
+fn path_that_cannot_be_granted_is_not_asked_about(place: Place) {
     let (world, data) = world(place, "");
     let outside = |name: &str| world.outside.join(name).display().to_string();
     let home = |name: &str| world.home.join(name).display().to_string();
@@ -694,8 +694,8 @@ fn policies_bound_which_paths_may_be_granted(place: Place) {
     assert!(session.close(LIMIT).success());
 }
 
-place_test!(who_opens_a_session_names_its_paths);
-fn who_opens_a_session_names_its_paths(place: Place) {
+place_test!(paths_given_at_the_start_are_granted);
+fn paths_given_at_the_start_are_granted(place: Place) {
     let (world, data) = world(place, "");
     let read = format!("cat {}/notes", data.display());
     let lazaret = |options: &[&str], script: &str| {
@@ -1141,9 +1141,9 @@ print(os.read(socket.recv_fds(s, 1, 1)[1][0], 9))";
     assert!(session.close(LIMIT).success());
 }
 
-place_test!(what_is_in_force_is_counted_and_compared_when_it_is_granted);
+place_test!(grants_in_force_are_counted_and_compared_at_each_grant);
 /// What waited for answers together is granted one after the other.
-fn what_is_in_force_is_counted_and_compared_when_it_is_granted(place: Place) {
+fn grants_in_force_are_counted_and_compared_at_each_grant(place: Place) {
     let (world, data) = world(place, "");
     let paths: Vec<_> = (0..18).map(|n| data.join(format!("d{n}"))).collect();
     paths
@@ -1208,8 +1208,8 @@ fn what_is_in_force_is_counted_and_compared_when_it_is_granted(place: Place) {
     );
 }
 
-place_test!(what_is_mounted_below_is_not_granted);
-fn what_is_mounted_below_is_not_granted(place: Place) {
+place_test!(mount_below_a_path_is_not_granted);
+fn mount_below_a_path_is_not_granted(place: Place) {
     if !geteuid().is_root() {
         println!("{place:?}: not tried, as only root mounts");
         return;
@@ -1373,9 +1373,9 @@ fn paths_are_granted_from_elsewhere_where_the_policy_says_so(place: Place) {
     assert!(session.close(LIMIT).success());
 }
 
-place_test!(what_is_always_granted_keeps_its_keys_closed);
+place_test!(permanent_grant_keeps_its_keys_closed);
 /// As a question for once and one for the session do: the three differ in how long, and not in what they open.
-fn what_is_always_granted_keeps_its_keys_closed(place: Place) {
+fn permanent_grant_keeps_its_keys_closed(place: Place) {
     let (world, data) = world(place, "[profile.mine]\n[profile.by-hand]");
     let keys = [".ssh/id_rsa", "deep/.env", ".mozilla/cookies"];
     for name in keys {

@@ -204,8 +204,8 @@ fn names_are_read_and_not_changed(place: Place) {
     outside.success();
 }
 
-place_test!(what_is_outside_stays_closed);
-fn what_is_outside_stays_closed(place: Place) {
+place_test!(host_files_stay_closed_in_a_pod);
+fn host_files_stay_closed_in_a_pod(place: Place) {
     let world = world(place);
     let mut attack = lazaret(&world, "pod", "doctor");
     attack.arg("--attack").env("TMPDIR", world.base());
@@ -364,8 +364,8 @@ fn everything_says_that_nothing_is_hidden(place: Place) {
     }
 }
 
-once_test!(who_hides_names_is_not_overruled);
-fn who_hides_names_is_not_overruled() {
+once_test!(policy_that_hides_names_is_not_overruled_in_a_pod);
+fn policy_that_hides_names_is_not_overruled_in_a_pod() {
     let world = world(Place::any());
     let settings = world.home.join("settings/lazaret/policy.toml");
     for (text, why) in [

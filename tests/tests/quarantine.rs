@@ -107,8 +107,8 @@ fn is_there(world: &World, path: &str) -> bool {
     world.project.join(path).symlink_metadata().is_ok()
 }
 
-place_test!(what_evaded_the_rules_is_gone_before_the_result);
-fn what_evaded_the_rules_is_gone_before_the_result(place: Place) {
+place_test!(file_that_evades_the_rules_is_gone_before_the_result);
+fn file_that_evades_the_rules_is_gone_before_the_result(place: Place) {
     // Without either, one session does for all controls: it has nothing to remember.
     let control = World::ablated(place, OPEN);
     let mut open = Session::open(&control);
@@ -175,9 +175,9 @@ fn a_repository_with_a_trap_is_gone_before_the_result(place: Place) {
     }
 }
 
-place_test!(what_moves_with_its_directory_is_found);
+place_test!(file_moved_with_its_directory_is_found);
 /// A directory goes with what is in it, and is named once.
-fn what_moves_with_its_directory_is_found(place: Place) {
+fn file_moved_with_its_directory_is_found(place: Place) {
     let script =
         "mkdir a; echo {} > a/tasks.json; mkdir a/b; echo {} > a/b/tasks.json; mv a .vscode";
     let world = World::ablated(place, LOOKED_AT);
@@ -191,9 +191,9 @@ fn what_moves_with_its_directory_is_found(place: Place) {
     assert!(!is_there(&world, ".vscode") && taken(&world) == 1);
 }
 
-place_test!(what_lies_in_a_repository_of_the_host_is_found);
+place_test!(file_in_a_repository_that_the_host_made_is_found);
 /// A file that no rule refused when it was made: the user makes its directory a repository before the call ends.
-fn what_lies_in_a_repository_of_the_host_is_found(place: Place) {
+fn file_in_a_repository_that_the_host_made_is_found(place: Place) {
     let script = "mkdir -p srv/info; echo x > srv/info/attributes; touch ready; until [ -e go ]; do sleep 0.02; done";
     for (world, is_taken) in [
         (World::ablated(place, OPEN), false),
@@ -220,8 +220,8 @@ fn what_lies_in_a_repository_of_the_host_is_found(place: Place) {
     }
 }
 
-place_test!(where_the_rules_hold_nothing_is_left_to_take);
-fn where_the_rules_hold_nothing_is_left_to_take(place: Place) {
+place_test!(quarantine_stays_empty_while_the_rules_hold);
+fn quarantine_stays_empty_while_the_rules_hold(place: Place) {
     let scripts = ATTACKS.map(|(script, _)| script.to_owned()).into_iter();
     let repositories = REPOSITORIES.map(|(script, ..)| format!("{TRAP}{script}"));
     let world = World::new(place);
@@ -297,8 +297,8 @@ const OWN: [(&str, &str, &str, &str, &str); 7] = [
     ),
 ];
 
-place_test!(what_is_the_users_stays);
-fn what_is_the_users_stays(place: Place) {
+place_test!(files_of_the_user_stay);
+fn files_of_the_user_stay(place: Place) {
     for (first, user, last, path, content) in OWN {
         for world in [World::ablated(place, LOOKED_AT), World::new(place)] {
             // Where the rules hold, the command makes no such file, and the user still may.
@@ -467,8 +467,8 @@ const CLOSED: [(&str, &str); 7] = [
     ),
 ];
 
-place_test!(what_a_command_has_closed_is_taken_too);
-fn what_a_command_has_closed_is_taken_too(place: Place) {
+place_test!(file_below_closed_directories_is_taken_too);
+fn file_below_closed_directories_is_taken_too(place: Place) {
     for (script, path) in CLOSED {
         let opens = "chmod 755 . \"$C\"; for d in d d/e d/e/f .husky; do test ! -d $d || chmod 700 $d; done";
         let script = |world: &World| format!("C='{}'; {script}", world.central.display());
@@ -504,9 +504,9 @@ fn what_a_command_has_closed_is_taken_too(place: Place) {
     }
 }
 
-place_test!(what_cannot_be_taken_is_named);
+place_test!(object_that_cannot_be_taken_is_named);
 /// What cannot be taken, each with the command, what the host does before it, and the path.
-fn what_cannot_be_taken_is_named(place: Place) {
+fn object_that_cannot_be_taken_is_named(place: Place) {
     let full = "cd \"$C\"; mkdir -p .lazaret/quarantine; cd .lazaret/quarantine; for n in $(seq 256); do echo x > $n; done";
     let cases = [
         (
@@ -591,8 +591,8 @@ os.rename(top + \"/a\", \"a\")'";
     );
 }
 
-place_test!(what_lies_on_another_file_system_is_named);
-fn what_lies_on_another_file_system_is_named(place: Place) {
+place_test!(object_on_another_file_system_stays_and_is_named);
+fn object_on_another_file_system_stays_and_is_named(place: Place) {
     if !geteuid().is_root() {
         println!("{place:?}: not tried, as only root mounts");
         return;
@@ -610,8 +610,8 @@ fn what_lies_on_another_file_system_is_named(place: Place) {
     assert_eq!((is_there(&world, "lefthook.yml"), taken(&world)), (true, 0));
 }
 
-place_test!(what_is_taken_can_be_moved_back);
-fn what_is_taken_can_be_moved_back(place: Place) {
+place_test!(quarantined_directory_can_be_moved_back);
+fn quarantined_directory_can_be_moved_back(place: Place) {
     let world = World::ablated(place, LOOKED_AT);
     let mut session = Session::open(&world);
     let answer = session.bash("mkdir a; echo kept > a/post-commit; chmod 750 a; mv a .husky");

@@ -242,8 +242,8 @@ fn a_later_session_copies(place: Place) {
     );
 }
 
-place_test!(what_cannot_be_copied_is_refused_and_named);
-fn what_cannot_be_copied_is_refused_and_named(place: Place) {
+place_test!(shared_inode_too_large_to_copy_is_refused_and_named);
+fn shared_inode_too_large_to_copy_is_refused_and_named(place: Place) {
     let world = fixture(place);
     let big = world.outside.join("store/big");
     world.write(&big, "");

@@ -228,7 +228,7 @@ fn nothing_runs_that_was_not_seen() {
 }
 
 #[test]
-fn what_was_not_seen_is_found() {
+fn unseen_command_is_detected() {
     let read = units(&Command::Shell("git status; ls $x".into()));
     let ran = |words: &[&str]| words.iter().map(ToString::to_string).collect::<Vec<_>>();
     assert!(was_seen(&read, &ran(&["git", "status"])) && was_seen(&read, &ran(&["ls", "a", "b"])));

@@ -87,9 +87,9 @@ fn terminals_of_ones_own_work(place: Place) {
     assert!(world.in_cell(tmux).success().starts_with("/dev/pts/"));
 }
 
-place_test!(there_are_not_terminals_without_end);
+place_test!(terminals_are_limited);
 /// Some at one time, many one after the other, and an end of all: the machine keeps its own.
-fn there_are_not_terminals_without_end(place: Place) {
+fn terminals_are_limited(place: Place) {
     let _one = alone();
     let script = "
 import os

@@ -229,10 +229,10 @@ os.read(r, 1); print('on', flush=True); os._exit(7)", "on\n", 7),
     }
 }
 
-place_test!(what_asks_without_end_ends);
+place_test!(endless_tracing_requests_end);
 /// The same as fast as it goes, from several processes, while the call is to end by its time limit, and of what a killed
 /// cell leaves behind.
-fn what_asks_without_end_ends(place: Place) {
+fn endless_tracing_requests_end(place: Place) {
     let storm = "
 from tracer import *
 for _ in range(3): os.fork()

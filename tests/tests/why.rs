@@ -103,8 +103,8 @@ fn a_port_that_was_given_is_not_advised(place: Place) {
     denied(&value, &address);
 }
 
-place_test!(what_is_named_as_the_grant_lets_the_command_through);
-fn what_is_named_as_the_grant_lets_the_command_through(place: Place) {
+place_test!(named_grant_lets_the_command_through);
+fn named_grant_lets_the_command_through(place: Place) {
     let Some(world) = world(place) else { return };
     let data = data(&world);
     let at = |name: &str| data.join(name).display().to_string();
@@ -181,8 +181,8 @@ const BY_OTHER_NAMES: &str = "mkdir d; ln .env l1; ln other l2; cp -l other l3; 
     ln -s .env s1; ln -s other s2; cat l1 l2 l3 m1 m2 s1 s2 /proc/self/root$PWD/other /proc/self/cwd/.env; \
     cp -r . d; tar cf t .; cat t; grep -r KEY= .";
 
-place_test!(what_nothing_opens_is_said_with_its_rule);
-fn what_nothing_opens_is_said_with_its_rule(place: Place) {
+place_test!(denial_that_no_option_opens_is_reported_with_its_rule);
+fn denial_that_no_option_opens_is_reported_with_its_rule(place: Place) {
     let Some(world) = world(place) else { return };
     run(world.host("git").args(["init", "--quiet", "."]), LIMIT).success();
     let secret = world.put(".env", format!("KEY={}\n", world.canary));
@@ -320,8 +320,8 @@ fn a_limit_is_named(place: Place) {
     }
 }
 
-place_test!(what_is_closed_outside_too_is_not_told);
-fn what_is_closed_outside_too_is_not_told(place: Place) {
+place_test!(errors_that_occur_outside_too_are_not_reported);
+fn errors_that_occur_outside_too_are_not_reported(place: Place) {
     let Some(world) = world(place) else { return };
     let ordinary = !place.account().uid.is_root();
     let shadow = if ordinary { "/etc/shadow" } else { "" };
@@ -546,8 +546,8 @@ try: open(target)
 except OSError: pass
 "#;
 
-place_test!(who_attacks_the_tracer_hides_nothing);
-fn who_attacks_the_tracer_hides_nothing(place: Place) {
+place_test!(attack_on_the_tracer_hides_nothing);
+fn attack_on_the_tracer_hides_nothing(place: Place) {
     let Some(world) = world(place) else { return };
     world.put("attack.py", ATTACK);
     let table = data(&world).join("table").display().to_string();

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_record_says_nothing() {
+    fn invalid_attack_record_is_unknown() {
         for text in [
             "",
             "\n",

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_gets_through_does_not_hold_whatever_its_control_did() {
+    fn attack_that_succeeds_in_the_cell_does_not_hold_whatever_its_control() {
         for control in [
             Attempt::Succeeded,
             Attempt::Refused(1),

@@ -776,7 +776,7 @@ mod tests {
     }
 
     #[test]
-    fn where_chain_and_head_disagree_it_goes_on_elsewhere_and_says_so() {
+    fn head_mismatch_starts_a_new_file() {
         let spoil: [fn(&Path); 6] = [
             |path| {
                 fs::OpenOptions::new()
@@ -843,7 +843,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_removed_under_us_ends_us() {
+    fn removed_audit_directory_ends_the_session() {
         let (_folder, path, mut audit) = audit();
         append(&mut audit, 1);
         fs::remove_dir_all(&path).unwrap();

@@ -14,7 +14,7 @@
 //! start. *Tested by*: `the_shell_neither_reads_nor_changes_them`, `nothing_is_planted_in_protected_names`,
 //! `files_that_the_host_makes_during_a_call_are_not_changed`, `no_name_is_made_that_the_host_acts_on`,
 //! `the_users_git_runs_nothing_that_a_cell_has_left`, `a_name_that_is_open_when_new_can_be_created_and_used`,
-//! `without_supervision_nothing_runs`, `protected_files_are_not_read_by_any_name`, `what_a_protected_link_leads_to_is_closed`,
+//! `without_supervision_nothing_runs`, `protected_files_are_not_read_by_any_name`, `target_of_a_protected_link_is_closed`,
 //! `a_repository_elsewhere_is_protected_as_dot_git`, `a_directory_that_cannot_be_listed_is_closed`, `of_its_repository_only_the_shared_part_is_open`,
 //! `a_file_in_the_project_opens_no_repository`, corpus `SEC-*`.
 

@@ -569,7 +569,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_its_place_is_another_object_also_with_its_inode() {
+    fn object_in_place_of_a_leased_one_is_another_even_with_its_inode() {
         let fixture = Fixture::new();
         let folder = fixture.path("folder");
         for _ in 0..20 {

@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_descends_from_the_driver_or_shares_its_session_is_refused() {
+    fn approver_below_the_driver_or_in_its_session_is_refused() {
         let check = |peer: Process| client(true).check(4_000_002, &peer, &process(4_000_009, 5, 0));
         assert!(check(process(1, 6, 0)).is_ok());
         assert!(matches!(
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn who_belongs_to_the_client_is_refused_and_a_stranger_is_not() {
+    fn approver_of_the_client_is_refused_and_a_stranger_is_not() {
         let client = client(false);
         let check =
             |pid, peer: Process, filters| client.check(pid, &peer, &process(4_000_009, 5, filters));

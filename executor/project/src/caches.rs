@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_project_has_fetched_goes_before_what_the_user_has() {
+    fn caches_of_a_project_come_before_those_of_the_user() {
         let central = tempfile::tempdir().unwrap();
         let host = Host {
             home: "/home/u".into(),

@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_counts_for_some_repositories_counts_for_these() {
+    fn conditional_git_identity_applies_to_its_repositories_only() {
         let folder = folder();
         let at = folder
             .0

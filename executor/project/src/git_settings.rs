@@ -831,7 +831,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_behind_a_variable_is_looked_for_from_each_of_its_names_on() {
+    fn path_after_a_variable_matches_every_suffix() {
         let project = Project::new();
         project.put(".git/config", "run=$WORK/p/tools/x\n");
         assert_eq!(

@@ -85,7 +85,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn what_is_the_sessions_own_lies_in_place_of_the_images() {
+    fn session_directories_replace_those_of_the_image() {
         let folder = tempfile::tempdir().unwrap();
         let image = folder.path();
         for name in [

@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_repository_or_closed_stays_closed() {
+    fn invalid_or_closed_linked_repository_stays_closed() {
         let host = Host::new();
         let (project, central) = (host.at("wt"), host.at("central"));
         let link = find(&project, [&project, &central], &[], |path| {

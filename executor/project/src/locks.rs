@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_new_is_counted_once() {
+    fn new_lock_is_counted_once() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path();
         put(folder, "index.lock");

@@ -266,7 +266,7 @@ mod tests {
     use executor_spec::refusals::Cause;
 
     #[test]
-    fn what_waits_is_bounded_and_what_is_new_is_kept() {
+    fn waiting_objects_are_limited_and_new_ones_are_kept() {
         let refusals = |from: usize, count: usize| -> Vec<Refusal> {
             let target = |number: usize| [&[0; 24][..], format!("/p/{number}").as_bytes()].concat();
             let refusal = |number| Refusal {

@@ -243,7 +243,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
-    fn what_a_call_has_changed_is_given_back_once() {
+    fn root_mode_changed_by_a_call_is_restored_once() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().canonicalize().unwrap();
         let chmod = |mode| fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();

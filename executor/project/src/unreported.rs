@@ -52,7 +52,7 @@ mod tests {
     use std::fs::{self, File};
 
     #[test]
-    fn what_is_left_reads_back_and_nothing_else_does() {
+    fn unreported_findings_read_back_and_other_bytes_do_not() {
         let folder = tempfile::tempdir().unwrap();
         let directory: OwnedFd = File::open(folder.path()).unwrap().into();
         assert!(read(&directory).is_empty());

@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_in_a_root_itself_has_more_room() {
+    fn entries_of_a_root_itself_have_a_larger_limit() {
         let finish = |count: usize, root_max| {
             let mut pins = Pins::default();
             (0..count).for_each(|n| pins.add(format!("/z/{n}/.env").into(), FILE));
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_root_with_too_many_of_its_own_names_one() {
+    fn pin_limit_in_a_root_itself_fails() {
         let names = ["/z/.env.1", "/z/.env.2", "/z/.env.3"];
         assert_eq!(
             finish(&names, 2),

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_below_an_alias_counts_as_below_its_other_path() {
+    fn path_below_an_alias_counts_as_below_its_other_path() {
         let alias = Alias {
             directory: "/p/store".into(),
             counts_as: ".git".into(),

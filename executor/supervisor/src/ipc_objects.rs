@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_is_in_the_record_and_is_removed() {
+    fn ipc_objects_left_behind_are_recorded_and_removed() {
         let record = Rc::new(IpcRecord::new().unwrap());
         let mut objects = IpcObjects::new(Some(record.clone()));
         let removed = objects.get(Queue, 1, 0, NEW).unwrap();

@@ -96,7 +96,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn what_a_call_has_made_is_new_unless_something_was_at_its_path() {
+    fn directory_made_by_a_call_is_new_unless_its_path_was_known() {
         let folder = tempfile::tempdir().unwrap();
         let [old, new] = ["old", "new"].map(|name| folder.path().join(name));
         [&old, &new]

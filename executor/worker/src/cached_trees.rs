@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn what_git_caches_is_the_tree_of_its_entries() {
+    fn tree_cached_by_git_equals_the_tree_of_its_entries() {
         for format in ["sha1", "sha256"] {
             for script in [
                 "true",

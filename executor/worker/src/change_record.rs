@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_torn_or_forged_is_no_line() {
+    fn torn_or_forged_change_record_is_not_parsed() {
         let line = entry("dir/a").to_line();
         for cut in 0..line.len() {
             assert_eq!(ChangeRecord::parse(&line.as_bytes()[..cut]), None, "{cut}");

@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_index_is_not_understood() {
+    fn invalid_index_has_no_entries() {
         for bytes in [
             b"".as_slice(),
             b"DIRC\0\0\0\x05\0\0\0\0",

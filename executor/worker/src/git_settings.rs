@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_git_runs_or_reads_is_found_however_it_is_written() {
+    fn every_spelling_of_a_git_setting_that_runs_or_reads_is_found() {
         for (text, key, kind, value) in [
             (
                 "[core]\n\thooksPath = tools/git-hooks\n",
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_taken_line_by_line() {
+    fn malformed_git_settings_are_read_line_by_line() {
         let found = found("[core\nhooksPath = \"a\"\nx = tools/y\n");
         let kinds: Vec<_> = found
             .iter()
@@ -320,7 +320,7 @@ mod tests {
 
     /// Texts that the broker skips would name no path here either.
     #[test]
-    fn what_the_broker_does_not_ask_about_names_no_path() {
+    fn settings_that_the_broker_skips_name_no_path() {
         let known = PATHS
             .iter()
             .chain(&HARMLESS)

@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_message_is_an_error_and_what_is_one_passes_whole() {
+    fn invalid_message_is_an_error_and_a_valid_one_passes_unchanged() {
         for (text, code) in [
             ("{", ErrorCode::ParseError),
             ("[]", ErrorCode::InvalidRequest),

@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_or_has_no_bound_is_an_error() {
+    fn chunk_that_does_not_fit_or_is_over_a_limit_is_an_error() {
         let fails = |chunks: &[Chunk]| {
             let mut accumulator = Accumulator::default();
             chunks.iter().any(|chunk| accumulator.push(chunk).is_err())

@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_answer_is_none() {
+    fn invalid_hook_answer_is_refused() {
         let before = |answer: &str| parse(HookEvent::BeforeTool, answer);
         assert_eq!(
             before(r#"{"allow": true}"#).unwrap().outcome(),

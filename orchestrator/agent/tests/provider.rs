@@ -252,7 +252,7 @@ fn a_model_without_tools_is_an_error_before_anything_is_sent() {
 }
 
 #[test]
-fn what_was_refused_before_anything_came_is_asked_for_again_and_no_later() {
+fn request_is_retried_only_before_the_first_piece() {
     let steps = Steps::new(vec![
         vec![busy(Some(7))],
         vec![busy(None)],
@@ -352,7 +352,7 @@ fn an_answer_has_a_time_limit_and_so_has_a_run() {
 }
 
 #[test]
-fn what_a_model_says_has_no_known_secret_and_no_control_character_however_it_is_cut() {
+fn model_text_has_no_known_secret_and_no_control_character_however_it_is_cut() {
     let pieces = ["the key is sk-the-", "secret", "-key\u{1b}[2J.", " bye"];
     let attempt = pieces.into_iter().map(text).chain([done()]).collect();
     let (_, events, conversation) = run(Steps::new(vec![attempt]), settings(false), "x");

@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_never_overwritten() {
+    fn backup_is_never_overwritten() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("policy.toml.20260101-000000");
         let kept: Vec<_> = ["a", "b", "c"]

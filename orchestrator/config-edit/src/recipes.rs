@@ -784,7 +784,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_installed_can_be_taken_back() {
+    fn every_installation_can_be_reverted() {
         for client in &CLIENTS {
             for way in client.ways {
                 for file in client.recipe(&programs(), *way).files {
@@ -862,7 +862,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_changed_stays_to_the_byte() {
+    fn unchanged_lines_stay_to_the_byte() {
         let edits = &[
             Edit::set("mcpServers.lazaret.command", "l"),
             Edit::add("permissions.deny", &["Bash"]),
@@ -917,7 +917,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_changed_in_place_is_left_alone() {
+    fn file_that_cannot_be_edited_in_place_is_left_alone() {
         let set = [Edit::set("extensions.l.a", 1)];
         for (format, text) in [
             (Format::Json, "{"),
@@ -939,7 +939,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_changed_since_is_kept() {
+    fn later_changes_survive_a_revert() {
         let edits = [Edit::set("a.b", 1), Edit::add("list", &["x", "y"])];
         let installed = apply(Format::Json, "{\"list\": [\"y\"]}", &edits).unwrap();
         let changed = installed

@@ -515,7 +515,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_needed_still_works() {
+    fn needed_files_still_work_when_confined() {
         let scene = Fixture::new("needs");
         let needs = Needs {
             web: true,

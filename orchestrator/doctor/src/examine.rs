@@ -509,7 +509,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_says_why_and_what_is_lost() {
+    fn missing_layer_is_reported_with_reason_and_loss() {
         let state = LayerState::Missing {
             why: "no\x1b delegation".into(),
             lost: "a cap on memory".into(),

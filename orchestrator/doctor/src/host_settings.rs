@@ -238,7 +238,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_open_is_named_with_its_command() {
+    fn open_host_setting_is_reported_with_its_command() {
         assert_eq!(git_hints("explicit\n"), []);
         assert_eq!(git_hints("explicit\nall\n"), [BARE]);
         assert_eq!(

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_policy_sets_and_what_is_missing_is_named() {
+    fn policy_settings_and_missing_files_are_reported() {
         let address = ProxyAddress::parse("http://proxy.corp:3128").unwrap();
         assert_eq!(
             rows(ProxyChoice::Address(address), &[]),

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_in_the_place_of_a_template_stays_data_in_its_argument() {
+    fn template_values_stay_data_in_their_argument() {
         for path in [
             "a b",
             "a;rm -rf /",
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_nothing_is_an_error() {
+    fn template_with_an_unknown_name_is_an_error() {
         assert_eq!(Template::parse("a {{tool"), Err(TemplateError::Open));
         let error = Template::parse("{{file.name}}").unwrap_err().to_string();
         assert!(

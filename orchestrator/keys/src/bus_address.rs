@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_place_is_none_and_their_number_has_a_bound() {
+    fn invalid_bus_addresses_are_skipped_and_their_number_is_limited() {
         for wrong in [
             "autolaunch:",
             "unixexec:path=/bin/sh",

@@ -735,7 +735,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_client_reports_is_bounded() {
+    fn reports_of_a_client_are_limited() {
         let error = |bytes: usize| {
             parse(
                 format!(

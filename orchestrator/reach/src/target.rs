@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_place_to_go_is_refused() {
+    fn malformed_or_unsupported_url_is_refused() {
         for (text, want) in [
             ("", TargetError::NotUrl),
             ("example.org", TargetError::NotUrl),

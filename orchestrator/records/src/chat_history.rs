@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_typed_is_there_for_the_next_chat_and_secrets_are_not() {
+    fn typed_lines_are_kept_for_the_next_chat_without_secrets() {
         let scratch = Scratch::new("kept");
         let (mut one, texts) = ChatHistory::at(&scratch.path()).unwrap();
         assert_eq!(texts, [""; 0]);
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_of_ours_is_refused_and_what_is_no_text_is_left_out() {
+    fn foreign_history_file_is_refused_and_invalid_lines_are_skipped() {
         let scratch = Scratch::new("strange");
         fs::write(scratch.path(), "\"one\"\nnonsense\n{}\n\"two\"\n\"cut").unwrap();
         fs::set_permissions(scratch.path(), Permissions::from_mode(0o644)).unwrap();

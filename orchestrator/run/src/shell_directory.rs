@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn only_claude_codes_own_ending_is_one() {
+    fn only_claude_codes_cwd_suffix_is_recognised() {
         let tmp = Path::new("/tmp");
         let (commands, path) =
             split("x && eval 'y' && pwd -P >| /tmp/claude-a1-b_cwd-cwd\n", tmp).unwrap();

@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_session_would_take_is_refused_at_once() {
+    fn tool_that_no_session_would_take_is_refused_at_once() {
         let tools = ClientTools::new(outbox().0, WireCase::Camel);
         for number in 0..TOOLS_MAX {
             tools.register(tool(&format!("tool_{number}"))).unwrap();

@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_comes_back_gets_what_was_missed_once_and_in_order() {
+    async fn reconnected_client_gets_missed_events_once_and_in_order() {
         let state = ConversationState::new("c");
         let (first, mut queue) = outbox();
         state.follow(&first);
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_remembered_has_a_bound_and_a_gap_is_said() {
+    async fn remembered_events_are_limited_and_a_gap_is_reported() {
         let state = ConversationState::new("c");
         let piece = "x".repeat(RECENT_BYTES / 4);
         for _ in 0..10 {
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_runs_were_begun_with_is_remembered_within_bounds() {
+    async fn remembered_prompts_are_limited() {
         let state = ConversationState::new("c");
         for number in 0..=ASKED_MAX {
             state.begin(number.to_string().into(), &"ä".repeat(ASKED_CHARS + 1));

@@ -762,7 +762,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_beyond_a_limit_is_refused_and_what_is_at_it_is_not() {
+    fn message_over_a_limit_is_refused_and_one_at_it_is_not() {
         let send = |payload: Value| parse("chat:send", payload);
         let text = |length: usize| "x".repeat(length);
         assert!(send(json!({"content": text(CONTENT_MAX)})).is_ok());

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_does_not_read_is_given_up_and_who_reads_late_is_not() {
+    async fn client_that_does_not_read_is_dropped_and_a_slow_one_is_not() {
         let (outbox, mut queue) = outbox();
         assert_eq!(
             outbox.send(packet(BYTES)).await,

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn who_asks_too_often_waits_and_nobody_else_does() {
+    async fn rate_limit_delays_only_its_own_requester() {
         let rates = Rates::new(10);
         let address = Some(IpAddr::from([127, 0, 0, 1]));
         for _ in 0..40 {

@@ -282,7 +282,7 @@ mod tests {
     use crate::incoming::known;
 
     #[test]
-    fn what_is_described_is_what_is_understood() {
+    fn described_messages_are_the_known_messages() {
         let mut schemas = SchemaSettings::draft2020_12().into_generator();
         let described = client_messages(&mut schemas).map(|(name, _)| name);
         assert!(

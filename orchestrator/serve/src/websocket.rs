@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_wish_for_a_websocket_gets_none() {
+    fn request_without_every_upgrade_header_is_no_websocket() {
         let whole = [
             ("connection", "keep-alive, Upgrade"),
             ("upgrade", "websocket"),

@@ -149,7 +149,7 @@ fn each_agent_is_answered_in_its_own_words() {
 }
 
 #[test]
-fn what_is_not_understood_is_not_run() {
+fn malformed_hook_call_is_not_run() {
     for (agent, call, _) in golden() {
         let shape = agent.shape();
         let (name, field) = (shape.tool.0, shape.input);

@@ -293,7 +293,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_drawn_is_drawn_over() {
+    fn earlier_drawing_is_overwritten() {
         let plain = |text: &str| text.to_owned();
         let of = |text: &str, cursor| Drawing::new(text, cursor, None, (24, 80));
         let first = of("one\ntwo", 3);

@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_is_known_by_its_place() {
+    fn folded_bytes_keep_their_original_positions() {
         let text = "a\rb\u{301}\u{200b}c\u{1}";
         let folded = fold(text.as_bytes());
         assert_eq!(&*folded.bytes, b"abc");

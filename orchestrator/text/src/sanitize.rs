@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_too_long_is_shown_without_unsafe_characters_and_with_nothing_else_missing() {
+    fn text_over_the_wait_limit_is_shown_without_unsafe_characters_only() {
         let hidden =
             |count: usize| [&b"before\x00 secr"[..], &vec![0; count], b"et-a behind\x00"].concat();
         assert_eq!(kept(&hidden(10), 7), b"before\x00 [redacted:A] behind\x00");
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_missing_from_an_input() {
+    fn input_is_redacted_and_escaped() {
         let input = json!({"a": ["x\u{202e}y\n", 1, "secret-a"]});
         assert_eq!(
             sanitizer().input(&input),

@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_be_the_same_gets_a_number_and_still_fits() {
+    fn colliding_name_gets_a_number_and_still_fits() {
         assert_eq!(of_server("a__b", "c"), of_server("a", "b__c"));
         let taken = ["a", "a_2"];
         assert_eq!(free("a", |name| taken.contains(&name)), "a_3");

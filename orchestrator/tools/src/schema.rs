@@ -628,7 +628,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_error_shows_is_bounded() {
+    fn schema_errors_are_limited() {
         let long = schema()
             .check(&json!({"name": "x".repeat(5000)}))
             .unwrap_err()

@@ -94,7 +94,7 @@ fn a_call_that_is_dropped_is_cancelled_and_its_result_recorded() {
 }
 
 #[test]
-fn what_is_no_request_never_starts_and_has_its_kind_and_its_canonical_name() {
+fn invalid_call_never_starts_and_has_its_kind_and_canonical_name() {
     let calls = [
         ("shell", json!({})),
         ("nope", json!({})),
@@ -457,7 +457,7 @@ fn an_image_comes_in_pieces_and_is_whole() {
 }
 
 #[test]
-fn what_is_no_image_or_too_large_or_changes_is_not_shown() {
+fn invalid_oversized_or_changing_image_is_not_shown() {
     const PNG: &[u8] = b"\x89PNG\r\n\x1a\n";
     for (bytes, size, later, want) in [
         (&b"text"[..], 4, 4, "invalid_input"),
@@ -496,7 +496,7 @@ fn what_is_no_image_or_too_large_or_changes_is_not_shown() {
 }
 
 #[test]
-fn what_was_found_stays_until_a_result_has_reached_its_reader() {
+fn findings_stay_until_a_result_has_reached_its_reader() {
     let script = |peer: &mut harness::fake_broker::Peer| {
         peer.open();
         let (first, _) = peer.call();

@@ -335,7 +335,7 @@ fn a_long_text_is_saved_whole_and_without_secrets() {
 }
 
 #[test]
-fn what_cannot_be_saved_is_cut_without_a_path() {
+fn unsaved_output_is_cut_without_a_path() {
     let (script, _) = answering(plain, false);
     with(script, with_secret(), async |session, _| {
         register_long(&session).await;
@@ -349,7 +349,7 @@ fn what_cannot_be_saved_is_cut_without_a_path() {
 }
 
 #[test]
-fn what_the_executor_has_no_part_in_waits_for_its_permission() {
+fn tool_outside_the_executor_waits_for_its_permission() {
     let refused = || Refused {
         rule: "r".into(),
         why: "w".into(),

@@ -545,7 +545,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_displayed_is_marked() {
+    fn text_that_is_not_displayed_is_marked() {
         for (page, want) in [
             (
                 "a <b hidden>b c</b> d",

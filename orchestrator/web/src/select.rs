@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_found_is_bounded() {
+    fn selected_elements_are_limited() {
         let find = |page: &str, selector: &str| {
             Selector::parse(selector)
                 .unwrap()

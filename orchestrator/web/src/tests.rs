@@ -437,7 +437,7 @@ fn serving_packed(how: &'static str, body: Vec<u8>) -> Server {
 }
 
 #[test]
-fn what_is_packed_counts_unpacked() {
+fn compressed_body_is_limited_by_its_unpacked_size() {
     for (bytes, whole) in [
         (http::BODY_MAX, true),
         (http::BODY_MAX + 1, false),

@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_ordinary_run_reaches_is_no_denial() {
+    fn host_reached_in_an_ordinary_run_is_no_denial() {
         let mut denied = Denials::default();
         for host in ["a.example:443", "b.example:443"] {
             let lease = Some(Leased::Host(host.into()));

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_gateway_refused_after_the_command_is_found_and_bounded() {
+    fn later_refusals_of_the_gateway_are_found_and_limited() {
         let connection = |verdict: &str, why: &str| json!({"kind": "connection", "payload": {"host": "a.example", "port": 443, "verdict": verdict, "why": why}});
         let mut lines = vec![
             start("/p", "run"),
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_log_has_not_kept_is_not_run() {
+    fn command_that_the_log_has_altered_is_not_run() {
         let start = start("/p", "run");
         let long = format!("{}… [3000 bytes in all]", "x".repeat(2000));
         for text in [

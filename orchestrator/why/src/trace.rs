@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_over_a_limit_or_unknown_is_named_as_such() {
+    fn trace_over_a_limit_or_with_unknown_parts_is_malformed() {
         for met in [
             format!("[{},1]", ONE.replace("read", "call")),
             format!("[{},1]", ONE.replace("/a", &"x".repeat(600))),

@@ -625,7 +625,7 @@ fn nothing_goes_from_one_area_to_another() {
 }
 
 #[test]
-fn what_a_call_has_left() {
+fn judge_decides_on_objects_that_a_call_left() {
     check(&[
         ("+f /p/a", "ended create f /p/a", Ok(())),
         ("f /p/.envrc", "ended create f /p/.envrc", Err(Rule::Name)),
@@ -694,7 +694,7 @@ fn nothing_is_asked_of_the_disk_about_an_ordinary_name() {
 }
 
 #[test]
-fn what_a_call_has_misplaced_is_taken_away() {
+fn judge_takes_away_objects_that_a_call_misplaced() {
     check(&[
         ("f /p/lefthook.yml", "take /p/lefthook.yml", Ok(())),
         // Whatever it is called, and whoever has made it.

@@ -804,7 +804,7 @@ mod tests {
     }
 
     #[test]
-    fn where_a_rule_reaches_below_is_known() {
+    fn directories_above_a_rule_are_recognised() {
         let matcher = matcher(&[".git/modules/**/hooks", ".github/workflows", ".env"]);
         for path in [
             ".git",
@@ -1054,7 +1054,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_form_excepts_is_in_transit_for_nothing() {
+    fn exception_of_a_transit_form_is_not_in_transit() {
         let form = |except: &[&str]| TransitForm {
             before: String::new(),
             after: ".??????".into(),

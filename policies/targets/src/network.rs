@@ -721,7 +721,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_open_a_host_is_what_may_be_granted() {
+    fn remedy_for_a_host_matches_how_it_may_be_granted() {
         let text = |policy: &WebPolicy, leases, host| remedy(policy, leases, host, 443).to_string();
         let free = of("", &[]);
         assert_eq!(

@@ -612,7 +612,7 @@ mod tests {
     }
 
     #[test]
-    fn what_eval_runs_is_read_where_all_of_it_is_known() {
+    fn command_of_eval_is_read_if_it_is_fully_known() {
         let words = |words: &[&str]| {
             let words = words.iter().map(|word| Some((*word).to_owned())).collect();
             Unit::Simple(SimpleCommand {
@@ -771,7 +771,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_followed_is_unparsed() {
+    fn shell_text_that_cannot_be_followed_is_unparsed() {
         for (text, want) in [
             ("a; case x in y) b;; esac", "a|…"),
             ("git() { rm; }; git", "…"),

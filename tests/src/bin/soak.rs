@@ -630,7 +630,7 @@ mod tests {
     }
 
     #[test]
-    fn what_grows_is_seen() {
+    fn growth_is_detected() {
         let first = Figures {
             processes: 5,
             descriptors: [9; 3],

@@ -475,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_asked_for_is_seen() {
+    fn unsolicited_message_is_detected() {
         for stray in [
             done(2),
             FromBroker::InputCredit { call: 1, bytes: 1 },
@@ -527,7 +527,7 @@ mod tests {
     }
 
     #[test]
-    fn what_runs_without_a_grant_is_seen() {
+    fn run_without_a_grant_is_detected() {
         let challenge = Challenge {
             digest: Digest([1; 32]),
             nonce: Nonce([2; 16]),

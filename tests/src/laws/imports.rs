@@ -482,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_an_error() {
+    fn unreadable_module_is_an_error() {
         for (parent, child) in [
             ("mod absent;", ""),
             ("mod child;", "fn ("),

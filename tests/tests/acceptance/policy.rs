@@ -1145,9 +1145,9 @@ fn every_tool_is_explained() {
     );
 }
 
-once_test!(what_is_explained_is_what_happens);
+once_test!(explained_verdict_is_the_actual_one);
 /// The broker says what `explain` says.
-fn what_is_explained_is_what_happens() {
+fn explained_verdict_is_the_actual_one() {
     let world = World::new(Place::any());
     own_policy(
         &world,
@@ -1210,9 +1210,9 @@ fn a_tool_that_a_rule_denies_outright_is_not_shown() {
     assert_eq!((&listed(false), &listed(true)), (&without, &session));
 }
 
-once_test!(what_is_refused_without_a_rule_is_explained);
+once_test!(refusal_without_a_rule_is_explained);
 /// What the orchestrator refuses, before it asks or with leave, it says beforehand: nothing of that needs a network.
-fn what_is_refused_without_a_rule_is_explained() {
+fn refusal_without_a_rule_is_explained() {
     let world = World::new(Place::any());
     own_policy(
         &world,

@@ -251,8 +251,8 @@ fn a_command_says_what_it_printed_and_its_code(place: Place) {
     assert_eq!(result["metadata"]["exitCode"], 0);
 }
 
-once_test!(another_code_is_an_error);
-fn another_code_is_an_error() {
+once_test!(nonzero_exit_code_is_an_error);
+fn nonzero_exit_code_is_an_error() {
     let (code, result) = call(&World::new(Place::any()), "bash", bash("exit 42"));
     assert_eq!(
         (code, kind(&result), &result["status"]),

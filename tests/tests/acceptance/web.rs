@@ -136,8 +136,8 @@ fn a_search_is_formatted() {
     assert_eq!(record["call"], metadata["call"]);
 }
 
-once_test!(where_the_first_engine_is_down_the_second_answers);
-fn where_the_first_engine_is_down_the_second_answers() {
+once_test!(second_engine_answers_if_the_first_is_down);
+fn second_engine_answers_if_the_first_is_down() {
     let world = World::new(Place::any());
     let results = json!([{ "title": "B", "url": "https://b.example/", "description": "second" }]);
     let brave = Engine::start(200, json!({ "web": { "results": results } }));
@@ -152,8 +152,8 @@ fn where_the_first_engine_is_down_the_second_answers() {
     );
 }
 
-once_test!(where_both_fail_it_is_an_error);
-fn where_both_fail_it_is_an_error() {
+once_test!(failure_of_both_engines_is_an_error);
+fn failure_of_both_engines_is_an_error() {
     let world = World::new(Place::any());
     let failing = Engine::start(500, json!({}));
     let (code, result) = search(&world, &nowhere(), &failing.url());
@@ -447,9 +447,9 @@ fn a_long_page_is_kept_whole(place: Place) {
     assert_eq!(answer.result["metadata"]["spill"], Value::Null);
 }
 
-place_test!(what_is_kept_has_no_known_secret);
+place_test!(saved_page_has_no_known_secret);
 /// What a page has of a secret that is known comes into no file, and a batch keeps what it does not show.
-fn what_is_kept_has_no_known_secret(place: Place) {
+fn saved_page_has_no_known_secret(place: Place) {
     const SECRET: &str = "hunter2-hunter2-hunter2";
     let world = World::new(place);
     let body = format!("{}\n{SECRET}\n{}", "x".repeat(3000), "y".repeat(3000));

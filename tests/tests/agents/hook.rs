@@ -41,8 +41,8 @@ fn run_answered(world: &World, command: &str) -> Finished {
     run(host.args(["-c", command]), LIMIT)
 }
 
-place_test!(what_is_answered_runs_in_a_cell);
-fn what_is_answered_runs_in_a_cell(place: Place) {
+place_test!(command_that_the_hook_returns_runs_in_a_cell);
+fn command_that_the_hook_returns_runs_in_a_cell(place: Place) {
     let world = World::new(place);
     run(world.host("git").args(["init", "-q"]), LIMIT).success();
     let attack = format!(
@@ -249,8 +249,8 @@ fn a_command_is_read_within_bounds() {
     assert_eq!(decision(&padded(70_000)), "ask", "the rule may apply");
 }
 
-once_test!(what_is_not_understood_is_refused);
-fn what_is_not_understood_is_refused() {
+once_test!(malformed_hook_input_is_refused);
+fn malformed_hook_input_is_refused() {
     let world = World::new(Place::any());
     for call in [
         "",

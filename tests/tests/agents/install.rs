@@ -172,8 +172,8 @@ fn files_only(world: &World) -> Vec<(PathBuf, Option<Vec<u8>>)> {
         .collect()
 }
 
-once_test!(what_was_installed_is_taken_back_to_the_byte);
-fn what_was_installed_is_taken_back_to_the_byte() {
+once_test!(uninstall_restores_every_file_to_the_byte);
+fn uninstall_restores_every_file_to_the_byte() {
     for (client, way, files) in CLIENTS.iter().filter(|(client, ..)| *client != "jetbrains") {
         let world = with_settings(files);
         fs::set_permissions(
@@ -246,8 +246,8 @@ fn each_home_has_an_installation_of_its_own() {
     assert_eq!(settings(&other), CLAUDE);
 }
 
-once_test!(what_was_changed_since_is_kept);
-fn what_was_changed_since_is_kept() {
+once_test!(later_changes_survive_an_uninstall);
+fn later_changes_survive_an_uninstall() {
     let world = with_settings(&[
         (".claude.json", CLAUDE),
         (".claude/settings.json", SETTINGS),

@@ -899,8 +899,8 @@ fn the_home_is_that_of_the_account_as_everywhere() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
-once_test!(what_is_named_wrongly_ends_a_server_before_it_serves);
-fn what_is_named_wrongly_ends_a_server_before_it_serves() {
+once_test!(invalid_option_ends_a_server_before_it_serves);
+fn invalid_option_ends_a_server_before_it_serves() {
     let world = World::new(Place::any());
     for server in ["mcp", "serve"] {
         for (option, value) in [

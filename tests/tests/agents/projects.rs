@@ -240,8 +240,8 @@ fn a_shell_without_the_examiner_beside_it_refuses_settings() {
     in_shell().success();
 }
 
-once_test!(what_is_accepted_holds_until_it_changes);
-fn what_is_accepted_holds_until_it_changes() {
+once_test!(accepted_findings_hold_until_they_change);
+fn accepted_findings_hold_until_they_change() {
     let world = repository(Place::any());
     let accept = |arguments: &[&str]| {
         run(

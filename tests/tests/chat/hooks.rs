@@ -248,8 +248,8 @@ fn hook_that_runs_is_ended(place: Place, seconds: u64) -> bool {
     control
 }
 
-once_test!(what_gives_no_answer_blocks_a_call_and_is_said_after_it);
-fn what_gives_no_answer_blocks_a_call_and_is_said_after_it() {
+once_test!(hook_without_an_answer_blocks_the_call_and_is_reported);
+fn hook_without_an_answer_blocks_the_call_and_is_reported() {
     let cases = [
         ("sys.exit(3)", "has ended with code 3"),
         (
@@ -409,8 +409,8 @@ fn a_rewritten_call_is_judged_again() {
     assert!(!world.project.join("made").exists() && !world.project.join("wanted").exists());
 }
 
-once_test!(what_comes_in_the_place_of_a_template_stays_data);
-fn what_comes_in_the_place_of_a_template_stays_data() {
+once_test!(values_of_a_hook_template_stay_data);
+fn values_of_a_hook_template_stay_data() {
     let world = world();
     let more = "args = ['{{file.path}}', '--tool={{tool}}', '{{event}}', 'x']";
     accept(
@@ -498,9 +498,9 @@ fn a_hook_that_was_changed_is_not_run_before_it_is_accepted() {
     assert!(made("again").0, "as it was accepted");
 }
 
-once_test!(what_the_model_makes_of_a_hooks_file_is_not_run);
+once_test!(hook_program_changed_by_the_model_is_not_run);
 /// The program lies where the model can write: what runs is what was accepted when the session began.
-fn what_the_model_makes_of_a_hooks_file_is_not_run() {
+fn hook_program_changed_by_the_model_is_not_run() {
     let world = world();
     let program = world.put(
         "guard.py",

@@ -232,9 +232,9 @@ fn a_person_at_a_terminal_is_asked() {
     assert!(!world.project.join("other").exists());
 }
 
-once_test!(what_was_typed_before_a_question_is_no_answer_to_it);
+once_test!(text_typed_before_a_question_does_not_answer_it);
 /// A person who types ahead approves nothing that they have not seen.
-fn what_was_typed_before_a_question_is_no_answer_to_it() {
+fn text_typed_before_a_question_does_not_answer_it() {
     let world = world();
     let mut turns = script(&[
         ("One.", &[("bash", json!({"command": "touch made"}))]),
@@ -648,8 +648,8 @@ fn no_call_of_a_subagent_has_the_id_of_an_earlier_one() {
     assert_eq!(ids, ["x1", "s1", "x1-2", "s2", "x1-3", "x1-4"]);
 }
 
-once_test!(what_changes_nothing_runs_side_by_side_and_answers_come_in_order);
-fn what_changes_nothing_runs_side_by_side_and_answers_come_in_order() {
+once_test!(calls_without_effects_run_concurrently_and_answer_in_order);
+fn calls_without_effects_run_concurrently_and_answer_in_order() {
     let world = world();
     world.put("a.txt", "a");
     let vendor = Vendor::Claude;

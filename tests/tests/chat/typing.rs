@@ -52,8 +52,8 @@ fn a_line_is_edited_as_in_a_shell() {
     assert_eq!(user_messages(&world), typed.map(|(_, said)| said));
 }
 
-once_test!(what_was_typed_comes_back_in_the_next_chat_and_secrets_do_not);
-fn what_was_typed_comes_back_in_the_next_chat_and_secrets_do_not() {
+once_test!(typed_lines_return_in_the_next_chat_and_secrets_do_not);
+fn typed_lines_return_in_the_next_chat_and_secrets_do_not() {
     let world = World::new(Place::any());
     let secret = "hunter2-hunter2";
     let path = world.home.join("script.json");

@@ -37,8 +37,8 @@ fn the_exit_code_is_the_commands_own(place: Place) {
     );
 }
 
-place_test!(what_cannot_be_entered_or_started_is_named);
-fn what_cannot_be_entered_or_started_is_named(place: Place) {
+place_test!(directory_or_program_that_cannot_be_used_is_named);
+fn directory_or_program_that_cannot_be_used_is_named(place: Place) {
     let world = World::new(place);
     let file = world.put("file", "text");
     let locked = world.project.join("locked");
@@ -354,9 +354,9 @@ fn many_calls_run_at_once(place: Place) {
     }
 }
 
-place_test!(what_a_command_leaves_behind_is_dead_when_it_returns);
+place_test!(processes_left_behind_are_dead_when_the_command_returns);
 /// Criterion 3 of the main job.
-fn what_a_command_leaves_behind_is_dead_when_it_returns(place: Place) {
+fn processes_left_behind_are_dead_when_the_command_returns(place: Place) {
     let world = World::new(place);
     let marker = long_sleep();
     let script = format!("sleep {marker} & setsid sleep {marker} & exit 0");

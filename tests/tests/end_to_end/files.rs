@@ -421,9 +421,9 @@ fn paths_that_climb_are_violations(place: Place) {
     }
 }
 
-place_test!(what_a_profile_grants_is_read_and_never_written);
+place_test!(granted_path_is_read_and_never_written);
 /// The control of what stays closed is the user, who reads all of it.
-fn what_a_profile_grants_is_read_and_never_written(place: Place) {
+fn granted_path_is_read_and_never_written(place: Place) {
     let world = World::new(place);
     let grants =
         ["tools", ".ssh"].map(|name| format!("{{ path = '{}' }}", world.home.join(name).display()));

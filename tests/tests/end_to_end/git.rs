@@ -365,9 +365,9 @@ fn a_shared_repository_is_worked_in(place: Place) {
     assert_eq!(world.set_up(bits), "");
 }
 
-place_test!(what_a_filter_of_the_users_should_change_is_not_committed_as_it_is);
+place_test!(file_with_a_filter_of_the_user_is_not_committed_unfiltered);
 /// Without a word git leaves out a filter that it does not know, and commits the content of large files, or of files that are secret.
-fn what_a_filter_of_the_users_should_change_is_not_committed_as_it_is(place: Place) {
+fn file_with_a_filter_of_the_user_is_not_committed_unfiltered(place: Place) {
     let world = World::new(place);
     world.set_up(&format!(
             "git init -q; {IDENTITY}; echo 'big filter=lfs' > .gitattributes; echo 'key filter=crypt' >> .gitattributes"
@@ -646,9 +646,9 @@ fn the_users_git_runs_nothing_that_a_cell_has_left(place: Place) {
     }
 }
 
-place_test!(what_is_closed_to_reading_is_passed_over);
+place_test!(secret_closed_to_reading_is_skipped_by_git_add);
 /// A secret that is neither tracked nor ignored: git would end at it, and everything beside it would stay where it is.
-fn what_is_closed_to_reading_is_passed_over(place: Place) {
+fn secret_closed_to_reading_is_skipped_by_git_add(place: Place) {
     let world = World::new(place);
     world.set_up(&format!(
         "git init -q -b main; {IDENTITY}; echo one > file; git add .; git commit -qm one"

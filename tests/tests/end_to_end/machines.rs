@@ -103,9 +103,9 @@ fn a_session_is_flat_and_whole_where_one_privilege_is_refused() {
     }
 }
 
-once_test!(where_the_root_is_an_initramfs_the_session_is_flat_and_says_why);
+once_test!(session_on_an_initramfs_is_flat_and_says_why);
 /// `pivot_root` answers `EINVAL` there, which is no denial. The filter answers as the kernel does.
-fn where_the_root_is_an_initramfs_the_session_is_flat_and_says_why() {
+fn session_on_an_initramfs_is_flat_and_says_why() {
     let Some(place) = namespaced() else { return };
     let world = World::new(place);
     let there = |words: &[&str]| {
@@ -254,9 +254,9 @@ fn private_files_lie_where_the_machine_takes_them(place: Place) {
     }
 }
 
-once_test!(what_a_command_has_closed_is_gone_with_the_session);
+once_test!(closed_private_directories_are_removed_with_the_session);
 /// In the flat tier, where private files lie on the machine. Root removes directories of any mode, and so proves nothing.
-fn what_a_command_has_closed_is_gone_with_the_session() {
+fn closed_private_directories_are_removed_with_the_session() {
     let ordinary = Place::ordinary()
         .into_iter()
         .find(|place| place.tier == Tier::Flat);

@@ -434,9 +434,9 @@ fn committed_files_with_names_of_secrets_are_ordinary(place: Place) {
     }
 }
 
-place_test!(what_is_not_committed_stays_a_secret);
+place_test!(uncommitted_content_stays_a_secret);
 /// What is not committed under its path as it is stays a secret, whatever index and objects say.
-fn what_is_not_committed_stays_a_secret(place: Place) {
+fn uncommitted_content_stays_a_secret(place: Place) {
     const NOT_COMMITTED: [&str; 6] = [
         "echo $S > .env",
         "echo $S > .env; git add -f .env",
@@ -492,9 +492,9 @@ fn a_later_run_goes_on_where_an_earlier_one_stopped(place: Place) {
     assert_eq!(finished.success(), "four\n", "{}", finished.errors());
 }
 
-place_test!(what_the_host_has_changed_is_closed_again);
+place_test!(file_changed_by_the_host_is_closed_again);
 /// What the host has changed since is the host's.
-fn what_the_host_has_changed_is_closed_again(place: Place) {
+fn file_changed_by_the_host_is_closed_again(place: Place) {
     const CHANGES: [(&str, &str, &str); 6] = [
         (
             "echo $S > .env.test",

@@ -341,8 +341,8 @@ impl Drop for SmallDisk<'_> {
     }
 }
 
-place_test!(what_a_killed_broker_had_started_is_known);
-fn what_a_killed_broker_had_started_is_known(place: Place) {
+place_test!(commands_of_a_killed_broker_are_in_the_audit);
+fn commands_of_a_killed_broker_are_in_the_audit(place: Place) {
     let world = World::new(place);
     let (mut broker, opened) = Broker::open(&world);
     let marker = lazaret_tests::world::long_sleep();
@@ -366,8 +366,8 @@ fn what_a_killed_broker_had_started_is_known(place: Place) {
     whole(&world);
 }
 
-once_test!(what_is_under_way_when_the_client_leaves_has_its_record);
-fn what_is_under_way_when_the_client_leaves_has_its_record() {
+once_test!(running_call_is_recorded_when_the_client_leaves);
+fn running_call_is_recorded_when_the_client_leaves() {
     let world = World::new(Place::any());
     let (mut broker, _) = Broker::open(&world);
     broker.send(&ToBroker::Call {

@@ -248,8 +248,8 @@ fn messages_go_to_the_server_s_own_host_alone() {
     assert!(elsewhere.requests().is_empty());
 }
 
-once_test!(what_passes_a_bound_is_lost_by_name);
-fn what_passes_a_bound_is_lost_by_name() {
+once_test!(server_that_exceeds_a_limit_is_lost_by_name);
+fn server_that_exceeds_a_limit_is_lost_by_name() {
     for (mode, why) in [
         ("endless", "messages that nobody asked for"),
         ("hasty", "messages that nobody asked for"),

@@ -387,9 +387,9 @@ fn a_tool_that_changes_is_asked_about_again() {
     assert!(names(&world).contains(&"mcp__test__new".to_owned()));
 }
 
-once_test!(what_is_accepted_is_what_was_shown_in_full);
+once_test!(accepted_tools_are_those_shown_in_full);
 /// Each time it is asked, the server lists another description.
-fn what_is_accepted_is_what_was_shown_in_full() {
+fn accepted_tools_are_those_shown_in_full() {
     let world = world(
         Place::any(),
         json!({ "test": server(&["turning"], json!({})) }),
@@ -586,8 +586,8 @@ fn settings_that_cannot_be_used_are_an_error() {
     assert!(listed.success().contains("mine") && listed.errors().contains("lazaret mcp accept"));
 }
 
-once_test!(what_it_is_given_is_named_and_nothing_else);
-fn what_it_is_given_is_named_and_nothing_else() {
+once_test!(server_gets_the_named_variables_and_no_others);
+fn server_gets_the_named_variables_and_no_others() {
     let mut given = friendly();
     given["env"] = json!({ "NAMED": "${PLAIN_NAME}", "LITERAL": "of the settings" });
     let world = world(Place::any(), json!({ "test": given, "bare": friendly() }));

@@ -153,8 +153,8 @@ fn a_form_is_refused_even_with_the_token() {
     );
 }
 
-once_test!(what_is_too_large_is_refused_before_it_is_read);
-fn what_is_too_large_is_refused_before_it_is_read() {
+once_test!(oversized_body_is_refused_before_it_is_read);
+fn oversized_body_is_refused_before_it_is_read() {
     let (_world, sidecar) = server();
     let head = with(&sidecar, "Content-Type: application/json");
     let large = vec![b' '; (4 << 20) + 1];

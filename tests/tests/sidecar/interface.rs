@@ -84,8 +84,8 @@ fn the_descriptions_are_those_of_the_types() {
     }
 }
 
-once_test!(what_there_is_not_is_said);
-fn what_there_is_not_is_said() {
+once_test!(missing_resources_and_invalid_bodies_get_an_error);
+fn missing_resources_and_invalid_bodies_get_an_error() {
     let (_world, sidecar) = server(&script(&[]));
     assert_eq!(sidecar.get("/").status, 404);
     assert_eq!(sidecar.get("/conversations/x").status, 404);

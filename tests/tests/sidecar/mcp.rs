@@ -245,8 +245,8 @@ fn a_page_reaches_no_tool() {
     assert!(world.project.join("made").exists());
 }
 
-once_test!(what_names_no_session_is_not_served);
-fn what_names_no_session_is_not_served() {
+once_test!(request_without_a_session_is_not_served);
+fn request_without_a_session_is_not_served() {
     let (world, sidecar) = server(Place::any(), &TRUSTED);
     let call = bash(2, "touch made");
     assert_eq!(post(&sidecar, None, &call).status, 400);

@@ -331,8 +331,8 @@ fn a_conversation_goes_on_and_a_history_counts_more() {
     );
 }
 
-once_test!(who_comes_back_hears_what_was_missed);
-fn who_comes_back_hears_what_was_missed() {
+once_test!(reconnected_client_hears_missed_events);
+fn reconnected_client_hears_missed_events() {
     let world = world();
     let turns = script(&[
         (

@@ -196,8 +196,8 @@ fn each_request_run_and_call_has_a_line_and_no_secret_is_in_any() {
     assert_eq!(fs::metadata(log(&world)).unwrap().mode() & 0o777, 0o600);
 }
 
-once_test!(who_is_refused_is_in_the_log_and_a_flood_is_not_all_of_it);
-fn who_is_refused_is_in_the_log_and_a_flood_is_not_all_of_it() {
+once_test!(refused_requests_are_logged_and_a_flood_is_summarised);
+fn refused_requests_are_logged_and_a_flood_is_summarised() {
     let world = World::new(Place::any());
     let sidecar = started(&world, &script(&[]), &["--rate", "2"]);
     let host = sidecar.head()[0].clone();

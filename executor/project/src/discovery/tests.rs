@@ -98,7 +98,7 @@ fn other_names_of_a_protected_file_are_closed_and_named() {
 }
 
 #[test]
-fn what_a_link_leads_to_is_closed_as_its_name_is() {
+fn link_target_is_closed_like_the_name_of_the_link() {
     let zone = Zone::new();
     zone.put("conf/real/prod");
     symlink("real", zone.at("conf/now")).unwrap();
@@ -125,7 +125,7 @@ fn what_a_link_leads_to_is_closed_as_its_name_is() {
 }
 
 #[test]
-fn what_a_link_would_lead_to_is_a_place_that_nothing_comes_to() {
+fn missing_link_target_is_a_place_that_stays_empty() {
     let zone = Zone::new();
     symlink("conf/prod", zone.at(".env")).unwrap();
     symlink("/etc/passwd", zone.at("other")).unwrap();
@@ -178,7 +178,7 @@ fn a_repository_is_known_by_its_shape() {
 }
 
 #[test]
-fn what_git_is_sent_to_counts_as_its_directory() {
+fn directory_that_a_gitdir_file_names_counts_as_git_directory() {
     let zone = Zone::new();
     zone.put("store/config");
     zone.put("common/config");
@@ -201,7 +201,7 @@ fn what_git_is_sent_to_counts_as_its_directory() {
 
 /// Root can list everything: there is nothing to test as root.
 #[test]
-fn what_cannot_be_listed_is_closed_and_a_root_opens_no_session() {
+fn unlistable_directory_is_closed_and_an_unlistable_root_opens_no_session() {
     if nix::unistd::geteuid().is_root() {
         return;
     }
@@ -238,7 +238,7 @@ fn leased(zone: &Zone, entries_max: usize) -> Result<Discovery, ProtectError> {
 }
 
 #[test]
-fn what_is_leased_has_a_bound_of_its_own() {
+fn leased_directory_has_its_own_entry_limit() {
     let zone = Zone::new();
     ["a/one", "a/two", "three"]
         .iter()
@@ -320,7 +320,7 @@ fn too_large(found: &Discovery) -> Vec<&Path> {
 }
 
 #[test]
-fn what_has_the_most_entries_is_closed_and_the_rest_is_found() {
+fn largest_directory_is_closed_and_the_rest_is_searched() {
     let (project, central) = (Zone::new(), Zone::new());
     (0..30).for_each(|number| project.put(&format!("many/{number}/file")));
     ["a/.env", "z/.env", ".env"]

@@ -155,7 +155,7 @@ fn placeholders_of_two_files_cannot_be_compared() {
 }
 
 #[test]
-fn what_git_tracks_stays_hidden() {
+fn tracked_secret_stays_hidden() {
     let zones = Zones::new();
     zones.write(".env", "A=x\n");
     zones.write(".env.test", "A=x\n");

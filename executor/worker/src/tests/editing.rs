@@ -205,7 +205,7 @@ fn a_digest_guards_what_was_read() {
 }
 
 #[test]
-fn what_may_not_be_written_may_not_be_edited() {
+fn file_that_may_not_be_written_may_not_be_edited() {
     let ground = Ground::new();
     ground.put("project/locked", "old");
     let path = ground.put_known("fixed", "old");

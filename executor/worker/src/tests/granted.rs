@@ -84,7 +84,7 @@ fn a_granted_tree_is_read_listed_and_searched() {
 }
 
 #[test]
-fn what_is_not_granted_stays_closed_by_every_way_to_it() {
+fn paths_outside_a_grant_stay_closed_by_every_way_to_them() {
     let ground = Ground::new();
     ground.put("tools/.env", "SECRET\n");
     ground.put("tools/x/a", "inside\n");

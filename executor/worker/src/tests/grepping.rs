@@ -134,7 +134,7 @@ fn matching_lines_are_counted() {
 }
 
 #[test]
-fn a_pattern_that_is_none_is_an_error() {
+fn invalid_regex_fails() {
     let ground = Ground::new();
     for bad in [
         "(",

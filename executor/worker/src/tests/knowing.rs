@@ -58,7 +58,7 @@ fn an_existing_file_is_changed_only_when_it_has_been_read() {
 }
 
 #[test]
-fn what_has_changed_since_is_read_again() {
+fn file_changed_since_it_was_read_must_be_read_again() {
     let ground = Ground::new();
     ground.put_known("a", "old");
     ground.put("project/a", "odd");
@@ -180,7 +180,7 @@ fn a_file_is_known_by_the_name_that_links_lead_to() {
 }
 
 #[test]
-fn what_was_read_longest_ago_is_forgotten_first() {
+fn file_read_longest_ago_is_forgotten_first() {
     let ground = Ground::new();
     ground.put_known("a", "old");
     ground.put_known("b", "old");

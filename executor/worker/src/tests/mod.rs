@@ -278,7 +278,7 @@ fn a_request_over_a_limit_is_refused_here_too() {
 }
 
 #[test]
-fn what_a_call_may_spend_ends() {
+fn budgets_of_a_call_run_out() {
     use crate::bounds::{AnswerRoom, ENTRIES, NAMES, WalkBudget};
     let mut room = AnswerRoom::new();
     assert!(!room.take(limit::ANSWER));

@@ -211,7 +211,7 @@ fn a_file_of_a_terabyte_costs_no_more_than_its_limits() {
 }
 
 #[test]
-fn what_is_not_there_is_not_found() {
+fn missing_file_is_not_found() {
     let ground = Ground::new();
     ground.put("project/a", "x");
     for path in ["none", "none/none", "a/none"] {

@@ -184,7 +184,7 @@ fn a_list_stops_at_its_limit_and_says_so() {
 }
 
 #[test]
-fn what_is_not_a_directory_is_not_listed() {
+fn listing_something_other_than_a_directory_fails() {
     let ground = Ground::new();
     ground.put("project/a", "");
     ground.put("project/.env/secret", "");

@@ -141,7 +141,7 @@ fn a_file_that_was_made_goes_and_comes_back() {
 }
 
 #[test]
-fn what_others_have_changed_since_is_kept_unless_forced() {
+fn file_changed_by_others_is_restored_only_by_force() {
     let ground = Ground::new();
     ground.put_known("a", "old");
     let change = ground.write("a", "new").unwrap().change.unwrap();
@@ -229,7 +229,7 @@ fn the_oldest_is_dropped_when_the_budget_is_full() {
 }
 
 #[test]
-fn what_is_too_large_is_written_and_cannot_be_undone() {
+fn file_too_large_for_undo_is_written_without_a_change_number() {
     let ground = Ground::new().reopened(64 << 10);
     ground.put_known("a", "x".repeat(60_000));
     assert_eq!(ground.write("a", "new").unwrap().change, None);

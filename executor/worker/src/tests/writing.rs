@@ -36,7 +36,7 @@ fn a_new_file_comes_with_its_parents() {
 }
 
 #[test]
-fn what_is_replaced_keeps_its_mode_and_leaves_nothing_behind() {
+fn replaced_file_keeps_its_mode_and_leaves_no_temporary() {
     let ground = Ground::new();
     let path = ground.put_known("a", "old");
     for bits in [0o600, 0o755, 0o4711, 0o666] {
@@ -115,7 +115,7 @@ fn a_digest_guards_what_was_read() {
 }
 
 #[test]
-fn what_is_made_unwritable_is_not_replaced() {
+fn unwritable_file_is_not_replaced() {
     let ground = Ground::new();
     let path = ground.put_known("a", "old");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o444)).unwrap();
@@ -189,7 +189,7 @@ fn a_file_that_comes_and_goes_meanwhile_is_made_or_left_alone() {
 }
 
 #[test]
-fn where_files_without_a_name_cannot_be_had_the_write_is_the_same() {
+fn write_without_unnamed_temporaries_has_the_same_result() {
     use crate::temporary::TemporaryFile;
     let ground = Ground::new();
     let directory = fs::File::open(ground.path("project")).unwrap().into();
@@ -231,7 +231,7 @@ fn a_file_that_changes_between_look_and_rename_is_not_lost() {
 }
 
 #[test]
-fn what_a_write_has_changed_is_told_as_far_as_it_is_known() {
+fn hunks_of_a_write_are_reported_if_the_old_content_is_known() {
     let ground = Ground::new();
     assert_eq!(ground.write("new", "a\n").unwrap().hunks, Some(vec![]));
     assert_eq!(ground.write("new", "a\n").unwrap().hunks, Some(vec![]));

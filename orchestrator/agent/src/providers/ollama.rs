@@ -268,7 +268,7 @@ mod tests {
     use orchestrator_text::known::{ANTHROPIC_KEY, OPENAI_KEY};
 
     #[test]
-    fn who_has_no_server_reads_how_to_give_a_key() {
+    fn hint_without_a_server_names_every_way_to_give_a_key() {
         let hint = Ollama.hint().unwrap();
         assert!(
             [ANTHROPIC_KEY, OPENAI_KEY, "--provider", "--key-file"]
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_model_can_is_asked_and_the_list_of_families_is_for_servers_that_do_not_say() {
+    fn model_capabilities_come_from_the_server_before_the_list_of_families() {
         let shown = json!({"capabilities": ["completion", "tools"], "model_info": {"llama.context_length": 131_072}});
         let model = Ollama.inquired("mine", &shown);
         assert_eq!(

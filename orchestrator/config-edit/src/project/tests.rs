@@ -24,7 +24,7 @@ fn found(files: &[(&str, &str)], client: Option<&str>) -> Vec<String> {
 }
 
 #[test]
-fn what_undoes_lazaret_is_named_with_file_and_key() {
+fn setting_that_undoes_lazaret_is_reported_with_file_and_key() {
     for (path, text, want) in [
         (
             "opencode.json",
@@ -178,7 +178,7 @@ fn what_undoes_lazaret_is_named_with_file_and_key() {
 }
 
 #[test]
-fn what_does_no_harm_is_no_finding() {
+fn harmless_project_files_are_not_reported() {
     let files = [
         (
             ".claude/settings.json",
@@ -221,7 +221,7 @@ fn variables_of_a_project_count_for_the_client_that_reads_them() {
 }
 
 #[test]
-fn what_cannot_be_read_is_a_finding_that_cannot_be_accepted() {
+fn unreadable_settings_are_a_finding_that_cannot_be_accepted() {
     let folder = tempfile::tempdir().unwrap();
     let at = |path: &str| folder.path().join(path);
     for directory in [

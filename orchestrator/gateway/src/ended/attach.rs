@@ -523,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_new_credentials_is_refused_with_and_without_the_placeholder() {
+    fn request_that_mints_credentials_is_refused_with_and_without_the_placeholder() {
         let all = credentials(Attach::Bearer, true);
         for headers in [vec![], vec![("authorization", A)]] {
             let head = head("POST", "/mint", &headers);

@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn what_holds_no_value_passes_unchanged() {
+    fn text_without_a_value_passes_unchanged() {
         let needles = needles(VALUE);
         let partial = &VALUE[..VALUE.len() - 1];
         let mut text = format!(

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_announcement_opens_nothing() {
+    fn malformed_announcement_opens_nothing() {
         let head = b"\x7f\x01\x02\x03\x04\x05\x00\x50".as_slice();
         let long = "a".repeat(63);
         let longest = [&*long, &long, &long, &"a".repeat(61)].join(".");

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_place_is_refused() {
+    fn malformed_host_and_port_are_refused() {
         for text in [
             ":443",
             "a b:443",

@@ -194,7 +194,7 @@ fn a_host_of_the_list_is_reached_in_three_ways() {
 
 /// Without checks, each would reach the host: the first test is the control.
 #[test]
-fn what_is_not_on_the_list_is_refused_by_any_spelling() {
+fn unlisted_host_is_refused_in_every_spelling() {
     let (port, _host) = echo();
     let relay = Running::start(
         format!("allow = ['a.example:{port}', '*.b.example:{port}']"),
@@ -286,7 +286,7 @@ fn a_name_that_changes_its_answer_gets_nobody_elsewhere() {
 }
 
 #[test]
-fn what_is_no_request_is_told_so() {
+fn malformed_request_gets_an_error_answer() {
     let relay = Running::start("allow = ['*']".into(), &[&["127.0.0.1"]]);
     for (request, want) in [
         (&b"GET / HTTP/1.1\r\n\r\n"[..], "HTTP/1.1 400 "),
@@ -425,7 +425,7 @@ fn bytes_come_whole_and_in_order_through_a_slow_reader() {
 }
 
 #[test]
-fn where_connections_are_announced_no_other_is_served() {
+fn unannounced_connection_is_not_served() {
     let (port, _host) = echo();
     let (ours, theirs) = UnixDatagram::pair().unwrap();
     let own = format!("allow = ['*']\nprivate = ['127.0.0.1:{port}']");

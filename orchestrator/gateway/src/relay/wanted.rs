@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_to_a_proxy_is_refused() {
+    fn request_not_meant_for_a_proxy_is_refused() {
         for (text, want) in [
             ("GET / HTTP/1.1\r\n\r\n", WantedError::NotForProxy),
             (

@@ -45,7 +45,7 @@ fn refused(world: &World) -> Vec<ConnectionReport> {
 }
 
 #[test]
-fn what_a_rule_denies_does_not_arrive_and_its_answer_and_report_say_why() {
+fn request_denied_by_a_rule_is_not_sent_and_is_reported_with_the_reason() {
     local(async {
         let world = World::new(ruled(reading())).await;
         let answer = world.get("/a?x=/secret/", "").await;

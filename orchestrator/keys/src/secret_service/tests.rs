@@ -92,7 +92,7 @@ fn an_abstract_socket_is_reached_and_the_first_that_listens_is_taken() {
 }
 
 #[test]
-fn what_there_is_not_is_no_error() {
+fn absent_keyring_or_item_is_no_error() {
     assert_eq!(
         answered(FakeService {
             unlocked: 0,
@@ -124,7 +124,7 @@ fn what_there_is_not_is_no_error() {
 }
 
 #[test]
-fn what_cannot_be_used_is_an_error_with_a_name() {
+fn unusable_keyring_is_a_named_error() {
     assert_eq!(answered(locked_with(KEY)), Err(KeyringError::Locked));
     let many = |unlocked, locked| FakeService {
         unlocked,

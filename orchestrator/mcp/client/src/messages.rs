@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_nested_too_deep_is_no_message() {
+    fn message_nested_too_deep_is_refused() {
         let nested = |depth: usize| {
             let (open, close) = ("[".repeat(depth), "]".repeat(depth));
             format!(

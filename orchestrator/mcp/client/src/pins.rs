@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_stands_beside_what_was_accepted() {
+    fn changed_tools_stand_beside_the_accepted_ones() {
         let pins = Pins::new(
             &server("x"),
             &[tool("a", "A"), tool("b", "B"), tool("c", "C")],

@@ -701,7 +701,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_taken_as_it_is_is_an_error() {
+    fn unsupported_server_settings_are_an_error() {
         refused(json!({}), "no `command`");
         refused(json!({ "command": "" }), "no `command`");
         let url = "https://a.example/mcp";

@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_nobody_asked_for_is_bounded() {
+    fn unsolicited_messages_are_limited() {
         let state = ServerState::default();
         assert!(
             state

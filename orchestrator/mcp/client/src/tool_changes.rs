@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_waits_for_a_front_end_is_bounded() {
+    fn waiting_notices_are_limited() {
         let texts = Notices::default();
         for number in 0..=TEXTS_MAX {
             texts.add(number.to_string());

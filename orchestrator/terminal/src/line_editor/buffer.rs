@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_killed_comes_back() {
+    fn killed_text_can_be_yanked() {
         let mut buffer = buffer("one two| three\nfour");
         buffer.kill(To::ArgumentLeft);
         buffer.kill(To::WordLeft);
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_seen_is_not_typed() {
+    fn invisible_characters_are_not_typed() {
         let mut buffer = Buffer::default();
         for c in "a\u{200b}\u{202e}\u{200d}👨\u{200d}👩\u{e0041}".chars() {
             assert!(buffer.type_char(c));

@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_is_bounded_and_what_is_not_is_not() {
+    fn history_and_its_entries_are_limited() {
         let mut history = History::default();
         assert!(
             history.add("one") && !history.add("one") && history.add("two") && history.add("one")

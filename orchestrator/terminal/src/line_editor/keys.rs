@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_is_no_text() {
+    fn unknown_key_sequence_types_nothing() {
         for nothing in [
             "\0",
             "\x1b[5~",

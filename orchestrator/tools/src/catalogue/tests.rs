@@ -944,7 +944,7 @@ fn forms_of_other_systems_become_ours() {
 
 /// An approval is for the file that would be written.
 #[test]
-fn what_is_stored_is_the_same_for_the_same_fields_in_any_order() {
+fn order_of_fields_does_not_change_the_stored_text() {
     let stored = |text: &str| {
         let Plan::State(command) = plan("memory", serde_json::from_str(text).unwrap()) else {
             panic!("{text}")

@@ -28,7 +28,7 @@ fn keys_order_quotes_and_emptiness_stay_and_comments_go() {
 }
 
 #[test]
-fn what_is_harmless_stays() {
+fn harmless_values_are_not_masked() {
     for line in [
         "DEBUG=true",
         "DEBUG=False",
@@ -49,7 +49,7 @@ fn what_is_harmless_stays() {
 }
 
 #[test]
-fn what_only_looks_harmless_goes() {
+fn secrets_that_resemble_harmless_values_are_masked() {
     for (line, secret) in [
         ("PIN=4711", "4711"),
         ("SUPPORT=4711", "4711"),
@@ -162,7 +162,7 @@ fn values_of_several_lines_are_one_placeholder() {
 
 /// Each may be read in more than one way, or by nobody.
 #[test]
-fn what_is_not_cleanly_in_dotenv_form_is_refused() {
+fn text_not_cleanly_in_dotenv_form_is_refused() {
     for text in [
         "secret",
         "A: b",

@@ -129,7 +129,7 @@ fn the_guard_judges_targets_with_a_proxy_as_without() {
 }
 
 #[test]
-fn what_needs_no_proxy_is_connected_to_directly() {
+fn direct_hosts_bypass_the_proxy() {
     for names in [false, true] {
         let of =
             |direct: &[&str], place: &str| route(&proxy(1, names, direct, None), PRIVATE, place);
