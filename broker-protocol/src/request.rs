@@ -383,7 +383,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_place_closest_to_a_line_is_meant_and_two_of_equal_distance_are_none() {
+    fn match_closest_to_the_line_is_chosen_and_a_tie_is_ambiguous() {
         let content = b"x\n.\nx\n.\n.\nx x\n";
         let places = [0, 4, 10, 12];
         let nearest = |line| Occurrence::nearest(content, places.into_iter(), line);

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn its_command_is_held_to_the_limits_of_any() {
+    fn service_command_has_the_limits_of_any_command() {
         let runs = |command: Command| service(|service| service.command = command);
         let argument = |bytes: usize| runs(Command::Arguments(vec![vec![b'x'; bytes].into()]));
         assert!(argument(limit::ARGUMENT).is_ok() && argument(limit::ARGUMENT + 1).is_err());

@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn one_byte_more_keeps_both_ends_and_spills_all() {
+    fn output_over_the_limit_keeps_both_ends_and_spills_all() {
         let (captured, spill, file) = captured(10, 100, &[b"12345", b"678901"]);
         assert_eq!(
             captured,

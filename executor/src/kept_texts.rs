@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_cannot_be_made_is_none() {
+    fn text_whose_file_cannot_be_made_is_not_saved() {
         let (mut texts, central) = texts(1 << 20);
         std::fs::write(central.path().join("outputs"), "in the way").unwrap();
         assert_eq!(kept(&mut texts, central.path(), 1, b"0123"), None);

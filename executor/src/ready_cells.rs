@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_are_gone_are_passed_over_and_too_many_end_the_session() {
+    fn dead_cells_are_skipped_and_too_many_end_the_session() {
         let mut cells = ReadyCells::new(0);
         let (alive, _own) = cell();
         (0..GONE_MAX).for_each(|_| cells.add(cell().0));

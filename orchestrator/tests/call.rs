@@ -83,7 +83,7 @@ fn a_result_is_printed_as_it_is() {
 }
 
 #[test]
-fn an_answer_that_passes_a_limit_is_none() {
+fn oversized_answer_is_refused() {
     let edited = |bytes: usize| {
         let hunk = Hunk {
             old_start: 1,

@@ -251,7 +251,7 @@ fn an_executor_that_breaks_the_protocol_is_not_believed() {
 }
 
 #[test]
-fn a_file_answer_that_is_none_fails_its_call_only() {
+fn invalid_file_answer_fails_only_its_call() {
     let broker = Broker::start(|peer| {
         peer.open();
         let (call, _) = peer.call();
@@ -678,7 +678,7 @@ fn an_output_that_cannot_be_written_is_no_reader_that_is_gone() {
 }
 
 #[test]
-fn a_grant_that_is_none_is_not_taken_back() {
+fn unknown_grant_is_not_revoked() {
     let broker = Broker::start(|peer| {
         peer.open();
         let one = SessionGrant {
@@ -952,7 +952,7 @@ fn without_a_session_there_is_a_fault_and_code_125() {
 }
 
 #[test]
-fn output_is_freed_of_what_is_not_seen_wherever_it_is_cut() {
+fn output_has_no_invisible_characters_wherever_it_is_cut() {
     let script = |peer: &mut Peer| {
         peer.open();
         let (call, _) = peer.call();

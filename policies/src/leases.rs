@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_what_it_looks_like() {
+    fn only_plain_absolute_paths_are_accepted() {
         let policy = policy("");
         for text in [
             "/srv/data",
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn they_are_asked_about_only_where_somebody_answers() {
+    fn leases_need_somebody_who_answers() {
         let asked = |leases| {
             let wanted = NetworkRequest {
                 leases,

@@ -976,7 +976,7 @@ fn no_device_is_made() {
 }
 
 #[test]
-fn of_requests_to_devices_and_files_only_known_ones_are_made() {
+fn only_known_ioctls_are_allowed() {
     let cell = cell();
     // TIOCSTI, TIOCLINUX, TIOCSETD, TIOCCONS, FS_IOC_SETFLAGS, FS_IOC_FSSETXATTR, BTRFS_IOC_SNAP_CREATE, _SUBVOL_CREATE,
     // _SNAP_CREATE_V2, _SUBVOL_CREATE_V2, OCFS2_IOC_REFLINK, SIOCSIFFLAGS, one that nobody has.

@@ -379,8 +379,8 @@ for n in range(2000):
     assert_eq!(taken(&world), 0);
 }
 
-place_test!(too_many_names_are_said_once, ordinary_only);
-fn too_many_names_are_said_once(place: Place) {
+place_test!(too_many_names_are_reported_once, ordinary_only);
+fn too_many_names_are_reported_once(place: Place) {
     let make = |count: usize, last: &str| {
         format!("for n in $(seq {count}); do mkdir $n; echo {{}} > $n/tasks.json; {last}; done")
     };

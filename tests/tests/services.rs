@@ -61,8 +61,8 @@ fn assert_small(broker: &Broker) {
     assert!(peak < MEMORY, "the broker has taken {peak} KiB");
 }
 
-place_test!(one_is_fed_and_heard_until_its_input_ends);
-fn one_is_fed_and_heard_until_its_input_ends(place: Place) {
+place_test!(service_exchanges_input_and_output_until_its_input_ends);
+fn service_exchanges_input_and_output_until_its_input_ends(place: Place) {
     let world = World::new(place);
     let (mut broker, _) = Broker::open(&world);
     let script = "echo ready $TOKEN/$TZ/${PLAIN_NAME-none}/${MY_API_KEY-none}; echo aside >&2; while read -r line; do \
@@ -125,8 +125,8 @@ fn one_is_fed_and_heard_until_its_input_ends(place: Place) {
     ));
 }
 
-place_test!(one_outlives_every_time_limit);
-fn one_outlives_every_time_limit(place: Place) {
+place_test!(service_outlives_every_time_limit);
+fn service_outlives_every_time_limit(place: Place) {
     let world = World::new(place);
     policy(
         &world,
@@ -286,8 +286,8 @@ fn a_flood_waits_for_its_reader(place: Place) {
     );
 }
 
-place_test!(one_that_reads_nothing_harms_only_itself);
-fn one_that_reads_nothing_harms_only_itself(place: Place) {
+place_test!(service_that_reads_nothing_harms_only_itself);
+fn service_that_reads_nothing_harms_only_itself(place: Place) {
     let world = World::new(place);
     let (mut broker, _) = Broker::open(&world);
     let marker = long_sleep();
@@ -345,8 +345,8 @@ fn more_input_than_its_window_ends_the_connection() {
     broker.ended(LIMIT);
 }
 
-place_test!(one_that_dies_at_once_says_how);
-fn one_that_dies_at_once_says_how(place: Place) {
+place_test!(service_that_dies_at_once_reports_its_end);
+fn service_that_dies_at_once_reports_its_end(place: Place) {
     let world = World::new(place);
     let (mut broker, _) = Broker::open(&world);
     start(&mut broker, 1, service("echo sorry >&2; exit 3"));

@@ -172,9 +172,9 @@ fn a_first_process_that_was_changed_serves_no_call_more(place: Place) {
     assert!(until(LIMIT, || !changed(&session)));
 }
 
-place_test!(many_calls_in_a_row_are_all_alike);
+place_test!(successive_calls_have_identical_surroundings);
 /// More calls than one first process is for. Each sees its own processes only, and what others leave does not pile up.
-fn many_calls_in_a_row_are_all_alike(place: Place) {
+fn successive_calls_have_identical_surroundings(place: Place) {
     let world = World::new(place);
     let mut session = Session::open(&world);
     let look = "ls -d /proc/[0-9]* | wc -l; wc -l < /proc/self/mountinfo; ls /proc/self/fd | wc -l";

@@ -699,7 +699,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_closed_to_others_even_where_it_was_not() {
+    fn audit_directory_is_closed_to_others_even_if_it_was_open() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("audit");
         DirBuilder::new().mode(0o777).create(&path).unwrap();
@@ -809,7 +809,7 @@ mod tests {
     }
 
     #[test]
-    fn it_goes_on_in_a_new_file() {
+    fn full_audit_file_is_followed_by_a_new_one() {
         let (_folder, path, mut first) = audit();
         append(&mut first, 1);
         let full = Head {

@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn the_environments_proxy_is_used_only_as_far_as_it_is_one() {
+    fn only_valid_proxies_of_the_environment_are_used() {
         assert!(world(&[]).proxy(None).unwrap().proxy.is_none());
         let named = world(&[
             ("HTTPS_PROXY", "http://proxy.corp:3128"),

@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_commands_can_write_is_none() {
+    fn file_that_commands_can_write_is_no_source() {
         let world = World::new();
         world.file("project/token", b"value");
         assert!(absent(&world.resolve("{ file = '~/token' }")).contains("No such file"));
@@ -620,7 +620,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_is_none_has_no_value() {
+    fn unusable_source_has_no_value() {
         let world = World::new();
         world.file("home/token", b"value");
         let mut credentials = world.resolve("{ file = '~/token' }");

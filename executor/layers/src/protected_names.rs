@@ -15,7 +15,7 @@
 //! `files_that_the_host_makes_during_a_call_are_not_changed`, `no_name_is_made_that_the_host_acts_on`,
 //! `the_users_git_runs_nothing_that_a_cell_has_left`, `a_name_that_is_open_when_new_can_be_created_and_used`,
 //! `without_supervision_nothing_runs`, `protected_files_are_not_read_by_any_name`, `target_of_a_protected_link_is_closed`,
-//! `a_repository_elsewhere_is_protected_as_dot_git`, `a_directory_that_cannot_be_listed_is_closed`, `of_its_repository_only_the_shared_part_is_open`,
+//! `a_repository_elsewhere_is_protected_as_dot_git`, `a_directory_that_cannot_be_listed_is_closed`, `only_the_shared_part_of_a_worktrees_repository_is_open`,
 //! `a_file_in_the_project_opens_no_repository`, corpus `SEC-*`.
 
 // No code of its own: `executor-project` finds what exists, `mounts.rs` pins it, and `executor-supervisor` judges calls.

@@ -614,7 +614,7 @@ mod tests {
     }
 
     #[test]
-    fn of_those_that_cover_others_the_outermost_are_left() {
+    fn nested_paths_reduce_to_the_outermost() {
         let fixture = Fixture::new();
         let path = |name: &str| fixture.path(name);
         fs::create_dir_all(path("a/b")).unwrap();

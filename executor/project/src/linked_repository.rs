@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_worktrees_repository_only_its_own_part_and_the_shared_is_open() {
+    fn only_the_own_and_shared_parts_of_a_worktrees_repository_are_open() {
         let repository = LinkedRepository {
             common: "/r/.git".into(),
             own: "/r/.git/worktrees/a".into(),

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_host_there_is_no_pool_and_the_cell_itself_is_none() {
+    fn pool_needs_a_host_other_than_the_cell_itself() {
         let none = pool(&["localhost", "a.localhost", "ME"]);
         assert!(none.is_empty() && !none.has(OWN));
     }

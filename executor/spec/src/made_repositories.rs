@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_are_gone_make_room_and_others_do_not() {
+    fn only_removed_repositories_make_room() {
         let gone = list(&[]);
         let long = format!("/none/{}", "n".repeat(1000));
         (0..1000).for_each(|number| gone.add(Path::new(&format!("{long}{number}"))).unwrap());

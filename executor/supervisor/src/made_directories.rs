@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_the_newer_half_stays() {
+    fn full_memory_keeps_the_newer_half() {
         let folder = tempfile::tempdir().unwrap();
         let made =
             MadeDirectories::of(&DirectoryMemory::new(&KnownDirectories::default()).unwrap())

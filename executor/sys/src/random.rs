@@ -26,7 +26,7 @@ pub fn bytes<const N: usize>() -> io::Result<[u8; N]> {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn no_two_are_alike() {
+    fn random_values_differ() {
         let all: std::collections::BTreeSet<[u8; 16]> =
             (0..64).map(|_| super::bytes().unwrap()).collect();
         assert_eq!(all.len(), 64);

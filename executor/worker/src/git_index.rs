@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn of_an_index_in_two_files_each_has_its_own_names() {
+    fn each_file_of_a_split_index_has_its_own_names() {
         let bytes = index(&format!(
             "git init -q .; {NAMES}; git update-index --split-index; echo x > x; git add x
              git update-index --skip-worktree zz"

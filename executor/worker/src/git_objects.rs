@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_that_is_not_what_its_name_says_is_none() {
+    fn object_whose_content_does_not_match_its_name_is_ignored() {
         let (folder, common) =
             repository("echo one > f; echo two > g; git add .; git commit -qm a");
         let (one, two) = (name(&folder, "HEAD:f"), name(&folder, "HEAD:g"));

@@ -260,7 +260,7 @@ mod tests {
 
     /// Every value is found that git itself reports.
     #[test]
-    fn it_reads_what_git_reads() {
+    fn reader_agrees_with_git_config() {
         let folder = tempfile::tempdir().unwrap();
         for (number, text) in [
             "[core]\n\tfsmonitor = \"a b\" c\n\tfsmonitor=x;y\n[core]fsmonitor = z\n",

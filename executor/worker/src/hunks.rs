@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_the_edits_are_the_hunks_undo_them() {
+    fn hunks_undo_any_edits() {
         let mut seed = 7u64;
         let mut next = |most: usize| {
             seed = seed

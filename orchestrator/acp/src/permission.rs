@@ -87,7 +87,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn only_a_yes_in_so_many_words_is_one() {
+    fn only_an_explicit_yes_is_accepted() {
         let said = |outcome: Value| approval(Some(json!({ "outcome": outcome })));
         let selected = |option: &str| said(json!({ "outcome": "selected", "optionId": option }));
         assert_eq!(selected("once"), Approval::Yes(Extent::Once));

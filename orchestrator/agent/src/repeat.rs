@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn the_third_call_alike_of_eight_is_a_circle() {
+    fn third_identical_call_of_eight_is_a_loop() {
         let mut repeats = Repeats::default();
         let same = json!({"command": "ls"});
         assert_eq!(

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn it_has_whole_texts_and_no_secrets_and_half_a_line_is_left_out() {
+    fn transcript_has_complete_texts_without_secrets_and_no_partial_line() {
         let secret = Secret {
             name: "KEY".into(),
             value: b"very-secret-key".to_vec(),

@@ -473,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_without_commands_is_none() {
+    fn session_that_runs_no_commands_fails_the_examination() {
         let opened = Opened {
             session: String::new(),
             project: String::new(),

@@ -79,7 +79,7 @@ mod tests {
     use orchestrator_agent::hooks::HookEvent;
 
     #[test]
-    fn whatever_is_changed_is_another_hook() {
+    fn any_change_makes_another_hook() {
         let entry = HookEntry {
             name: "a".into(),
             event: HookEvent::BeforeTool,

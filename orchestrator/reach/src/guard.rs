@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn one_question_is_asked_and_its_answer_is_what_is_used() {
+    fn name_is_resolved_once_and_that_answer_is_used() {
         let default = policy("allow = ['*']");
         let script = Script::new(&[&["8.8.8.8"], &["127.0.0.1"]]);
         let target = Target::parse("https://a.example/").unwrap();

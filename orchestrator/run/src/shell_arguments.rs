@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn one_word_that_is_a_script_is_run_as_one() {
+    fn single_word_that_is_a_script_runs_as_a_script() {
         assert_parsed(&["s.sh"], &["s.sh"], None);
         assert_parsed(&["-c", "s.sh"], &["-c", "s.sh"], Some("s.sh"));
     }

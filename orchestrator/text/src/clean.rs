@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_the_same_however_the_stream_is_cut() {
+    fn cleaned_text_is_the_same_however_the_stream_is_cut() {
         for (input, want) in CASES {
             let ends: Vec<_> = input.char_indices().map(|(at, _)| at).collect();
             for &first in &ends {

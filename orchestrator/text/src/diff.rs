@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_text_to_accept_no_line_is_left_out_and_none_passes_for_another() {
+    fn diff_for_approval_omits_no_line_and_no_line_passes_for_another() {
         let many = "x\n".repeat(20);
         let new = format!("{many}run it\u{202e}\r\n+y\n");
         let shown = whole(Some(&format!("{many}y")), &new);

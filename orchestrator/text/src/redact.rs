@@ -649,7 +649,7 @@ mod tests {
     }
 
     #[test]
-    fn with_nothing_to_look_for_nothing_is_copied() {
+    fn redaction_without_secrets_copies_nothing() {
         let none = redactor(&[]);
         assert!(none.is_idle());
         assert!(matches!(none.bytes(b"abc"), Cow::Borrowed(_)));
@@ -729,7 +729,7 @@ mod tests {
     }
 
     #[test]
-    fn of_an_excerpt_no_line_of_a_secret_is_left_and_lines_keep_their_numbers() {
+    fn excerpt_has_no_line_of_a_secret_and_keeps_line_numbers() {
         let key = "--- begin ---\r\nfirst-line-1\nsecond-line\nab\n--- end ---";
         let both = redactor(&[("KEY", key), ("A", "secret-a")]);
         let excerpt = |text: &str| {

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_may_still_become_a_character_is_unfinished() {
+    fn only_the_start_of_a_character_is_unfinished() {
         for (bytes, want) in [
             (&b""[..], 0),
             (b"ab", 0),

@@ -858,7 +858,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_errors_one_is_kept() {
+    fn one_schema_error_of_many_is_reported() {
         let items = json!({"type": "object", "properties": {"a": {"type": "array", "items": {"type": "string"}}}});
         let input = json!({"a": vec![1; 1_000_000]});
         let error = Schema::new(items.clone())

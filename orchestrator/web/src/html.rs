@@ -597,7 +597,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_reads_like_one() {
+    fn page_is_rendered_as_readable_text() {
         let page = "<!DOCTYPE html><html><head><title> A\n title </title><style>p { color: red }</style>\
             <script>if (a < b) document.write('<p>not me</p>')</script></head><body><h1>Head</h1>\
             <p>One <b>two</b>\n three &amp; &#x1F600;.<br>Next</p><ul><li>a</li><li>b<ol><li>c</li></ol></li></ul>\

@@ -468,7 +468,7 @@ mod tests {
 
     /// Against an engine that is not ours: every short pattern of these signs on every short name of these bytes.
     #[test]
-    fn it_agrees_with_globset() {
+    fn patterns_agree_with_globset() {
         let signs = ["a", "b", "*", "?", "[ab]", "[!b]", "{a,bb}"];
         let names: Vec<String> = words(&["a", "B", "."], 4).collect();
         for text in words(&signs, 4) {

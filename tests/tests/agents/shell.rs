@@ -24,8 +24,8 @@ fn in_cell(world: &World, arguments: &[&str]) -> Finished {
     run(shell(world).args(arguments), LIMIT)
 }
 
-place_test!(it_does_what_bash_does);
-fn it_does_what_bash_does(place: Place) {
+place_test!(shell_behaves_like_bash);
+fn shell_behaves_like_bash(place: Place) {
     let world = World::new(place);
     world.put("script", "echo script $1; exit 9\n");
     world.put("script.sh", "echo script $1; exit 9\n");

@@ -532,8 +532,8 @@ fn hook_program_changed_by_the_model_is_not_run() {
     assert!(!world.project.join("secret").exists());
 }
 
-once_test!(a_hook_of_a_project_is_none);
-fn a_hook_of_a_project_is_none() {
+once_test!(hooks_of_a_project_are_ignored);
+fn hooks_of_a_project_are_ignored() {
     let world = world();
     world.put("stranger.py", format!("{PYTHON}answer(allow=False)\n"));
     let text = "[[hooks]]\nname = 'stranger'\nevent = 'before_tool'\nprogram = 'stranger.py'\n";

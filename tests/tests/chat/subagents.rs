@@ -77,8 +77,8 @@ fn a_scope_closes_it_and_opens_it(place: Place) {
     assert_eq!(inner.unwrap()["error"]["code"], "unknown_tool");
 }
 
-place_test!(both_records_have_its_call);
-fn both_records_have_its_call(place: Place) {
+place_test!(audit_and_transcript_have_the_subagent_call);
+fn audit_and_transcript_have_the_subagent_call(place: Place) {
     let world = World::new(place);
     assert_eq!(outcome_with(&world, &[]), (Value::Null, ANSWERED));
     let calls = audited(&world, "call");
@@ -99,8 +99,8 @@ fn both_records_have_its_call(place: Place) {
     assert_eq!(of_it("tool_result")["payload"]["result"], "It is 42.");
 }
 
-once_test!(it_is_asked_about_where_every_call_is);
-fn it_is_asked_about_where_every_call_is() {
+once_test!(subagent_needs_approval_where_every_call_does);
+fn subagent_needs_approval_where_every_call_does() {
     let world = World::new(Place::any());
     // Nobody can answer.
     let supervised = outcome_with(&world, &["--trust", "supervised"]);
@@ -133,8 +133,8 @@ fn a_rule_decides_on_its_question() {
     assert_eq!(outcome_with(&world, &[]), (json!("unknown_tool"), REFUSED));
 }
 
-once_test!(it_can_be_switched_off);
-fn it_can_be_switched_off() {
+once_test!(subagents_can_be_switched_off);
+fn subagents_can_be_switched_off() {
     let world = World::new(Place::any());
     let listed = |words: &[&str]| {
         let mut tools = world.program("lazaret");

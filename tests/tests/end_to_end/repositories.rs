@@ -235,8 +235,8 @@ const NOT_SHARED: &str = "cd ../outside/main/.git; find . \\( -path './objects/?
     cat worktrees/project/commondir worktrees/project/gitdir; find . -type l; ls -A worktrees/project | grep config
     find . -path ./objects -prune -o -type f -print | grep -v -e '^./logs' -e '^./refs' -e project -e packed-refs | sort | xargs sha256sum";
 
-place_test!(of_its_repository_only_the_shared_part_is_open);
-fn of_its_repository_only_the_shared_part_is_open(place: Place) {
+place_test!(only_the_shared_part_of_a_worktrees_repository_is_open);
+fn only_the_shared_part_of_a_worktrees_repository_is_open(place: Place) {
     let kept = KeptWorld::of(worktree(place));
     let state = |world: &World| world.set_up(&format!("{{ {NOT_SHARED}; }} 2>&1 || true"));
     let before = state(kept.restore());

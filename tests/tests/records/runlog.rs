@@ -257,8 +257,8 @@ fn an_id_leads_nowhere_else() {
     log(&world, &["show", &id]).success();
 }
 
-once_test!(two_hundred_runs_are_kept_and_none_that_goes_on);
-fn two_hundred_runs_are_kept_and_none_that_goes_on() {
+once_test!(two_hundred_logs_are_kept_besides_those_of_running_calls);
+fn two_hundred_logs_are_kept_besides_those_of_running_calls() {
     let world = World::new(Place::any());
     let session = Session::open(&world);
     let live = runs(&world).pop().unwrap();

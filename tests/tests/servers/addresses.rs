@@ -395,8 +395,8 @@ fn a_login_is_renewed_before_it_ends() {
     );
 }
 
-once_test!(an_answer_to_another_login_is_none);
-fn an_answer_to_another_login_is_none() {
+once_test!(answer_to_another_login_is_refused);
+fn answer_to_another_login_is_refused() {
     let (world, remote) = with("login-state");
     let login = answered(&world);
     let process = process::Process::find(login.pid()).unwrap();

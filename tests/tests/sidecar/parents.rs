@@ -33,8 +33,8 @@ fn begin(sidecar: &Sidecar, marker: &str) {
     assert!(until(LIMIT, || sleeping(marker)));
 }
 
-place_test!(it_ends_with_its_input_and_leaves_nothing);
-fn it_ends_with_its_input_and_leaves_nothing(place: Place) {
+place_test!(server_ends_with_its_input_and_leaves_nothing);
+fn server_ends_with_its_input_and_leaves_nothing(place: Place) {
     let (world, marker) = (World::new(place), long_sleep());
     let sidecar = Sidecar::start(&world, &sleeper(&marker), &[]);
     begin(&sidecar, &marker);
@@ -45,9 +45,9 @@ fn it_ends_with_its_input_and_leaves_nothing(place: Place) {
     assert_eq!(process::left_after(&below, LIMIT), []);
 }
 
-place_test!(it_ends_when_its_parent_is_killed);
+place_test!(server_ends_when_its_parent_is_killed);
 /// Somebody else still holds the other end of its input: it ends with its parent all the same.
-fn it_ends_when_its_parent_is_killed(place: Place) {
+fn server_ends_when_its_parent_is_killed(place: Place) {
     let (world, marker) = (World::new(place), long_sleep());
     let serve = Sidecar::command(&world, &sleeper(&marker));
     // The shell waits for it: the server's parent is the shell, and its input is ours.

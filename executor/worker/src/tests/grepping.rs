@@ -269,7 +269,7 @@ fn lines_at_the_edge_of_a_piece_are_found_once() {
 }
 
 #[test]
-fn of_a_long_line_the_beginning_is_searched() {
+fn only_the_beginning_of_a_long_line_is_searched() {
     use crate::bounds::PIECE;
     let ground = Ground::new();
     let line = |before: usize| format!("first\n{}hit\nlast\n", "x".repeat(before));

@@ -224,7 +224,7 @@ fn a_search_is_no_reading() {
 
 /// Who is asked about a change looks at the file; the session does not come to know it by that.
 #[test]
-fn a_look_for_who_is_asked_is_no_read() {
+fn preview_does_not_count_as_read() {
     let ground = Ground::new();
     ground.put("project/a", "old\n");
     let read = Request::FileRead(FileRead {

@@ -457,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn a_use_of_one_host_is_none_at_another() {
+    fn use_of_one_host_does_not_apply_to_another() {
         let mut one = used("", "/**", false);
         one.host = Some("b.example:443".into());
         assert!(!fits(std::slice::from_ref(&one), "GET", "/x"));

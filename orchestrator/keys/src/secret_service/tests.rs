@@ -154,7 +154,7 @@ fn unusable_keyring_is_a_named_error() {
 }
 
 #[test]
-fn a_bus_that_is_none_is_an_error() {
+fn malformed_bus_answer_is_an_error() {
     let sends = |bytes: &'static [u8]| {
         ask(LONG, move |mut stream| {
             stream.write_all(bytes).unwrap();

@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_yes_in_so_many_words_is_one() {
+    fn only_an_explicit_yes_is_accepted() {
         let answered = |action, content| approval(&ElicitResult::new(action).with_content(content));
         assert_eq!(
             answered(ElicitationAction::Accept, json!({"answer": "once"})),

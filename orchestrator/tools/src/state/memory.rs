@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_full_at_its_edge_and_a_name_may_still_get_another_value() {
+    fn full_memory_refuses_new_names_and_accepts_new_values() {
         let values: BTreeMap<_, _> = (0..MAX)
             .map(|n| (format!("k{n}"), json!({"value": n})))
             .collect();
