@@ -257,6 +257,13 @@ impl Session {
         Ok(())
     }
 
+    /// Records what cells have created under protected names, before a client hears that one has ended.
+    pub fn record_created(&mut self) {
+        self.created
+            .iter_mut()
+            .for_each(|created| created.update(&self.spec));
+    }
+
     /// Takes what a command has printed, and its end.
     pub fn relay(&mut self, id: CallId, room: usize) {
         self.buffer.resize(limit::CHUNK, 0);
@@ -275,7 +282,7 @@ impl Session {
         }
         self.created
             .iter_mut()
-            .for_each(|created| created.update(&self.spec, false));
+            .for_each(|created| created.update(&self.spec));
         let profile = self
             .profiles
             .with_missing_program(&finished, &self.spec.policy);
@@ -325,6 +332,7 @@ impl Session {
         if let Some(refusals) = self.background.take_ended() {
             self.take_refusals(&refusals);
             self.checks.background_ended();
+            self.record_created();
         }
         let (mut ended, has_checked) = self.check(ended, alone);
         let is_recorded = !ended.is_empty() || self.approvals.leases.have_ended();

@@ -31,9 +31,10 @@ impl Session {
         // Recorded as far as that is possible.
         let _ = self.settle_connections();
         let unfinished = self.end_processes();
-        self.created
-            .iter_mut()
-            .for_each(|created| created.update(&self.spec, true));
+        // What was still running has changed files that anybody may have changed since: they are closed to later sessions.
+        if !is_busy && let Some(created) = &mut self.created {
+            created.finish(&self.spec);
+        }
         if is_busy {
             let user = &self.profiles.user;
             let start = |of: &_| answerer_of(of, (&self.spec, user));

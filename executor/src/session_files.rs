@@ -24,6 +24,9 @@ impl Session {
                         .and_modify(|call| call.outbox.push(part));
                 }
                 WorkerEvent::Ended(WorkerJob::Call(id), outcome, usage) => {
+                    if self.calls.get(&id).is_some_and(|call| call.awaits_check) {
+                        self.record_created();
+                    }
                     self.calls
                         .entry(id)
                         .and_modify(|call| call.end(*outcome, usage));

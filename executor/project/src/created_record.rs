@@ -32,7 +32,7 @@ const ENTRIES_MAX: usize = 1024;
 const FILE_MAX: u64 = 1 << 20;
 const FILES_MAX: usize = 256;
 
-/// A search that took longer than this is done only when the session ends.
+/// After a search that took longer than this, the next one is done only when the session ends.
 const SLOW: Duration = Duration::from_millis(100);
 
 /// One recorded file or directory.
@@ -59,6 +59,8 @@ pub struct CreatedRecord {
     directory: Option<OwnedFd>,
     /// Whether the last search for what cells have created took long.
     is_slow: bool,
+    /// When the last call ended after which nothing was recorded, because a search takes long.
+    unrecorded: Option<SystemTime>,
 }
 
 impl CreatedRecord {
@@ -80,7 +82,8 @@ impl CreatedRecord {
             let path = spec.project.join(OsStr::from_bytes(&entry.path));
             let still = |path: &PathBuf| {
                 named.contains(path.as_path())
-                    && Entry::of(path, &spec.project, &spec.policy.matcher).as_ref() == Some(&entry)
+                    && Entry::of(path, &spec.project, &spec.policy.matcher, None).as_ref()
+                        == Some(&entry)
             };
             if let Some((file, metadata)) = Some(&path)
                 .filter(|path| still(path))
@@ -103,16 +106,31 @@ impl CreatedRecord {
                 known,
                 directory,
                 is_slow: false,
+                unrecorded: None,
             },
         ))
     }
 
-    /// Records what cells have created so far, if it differs from the record. A failure to write is ignored. Where a search takes long,
-    /// other calls would wait for it: then it is done only at the session's end, `last`.
-    pub fn update(&mut self, spec: &Rooted, last: bool) {
-        if self.is_slow && !last {
+    /// Records what cells have created so far, if it differs from the record: before the client hears that a call has ended, as a change
+    /// that is made after that may be anybody's. A failure to write is ignored. Where a search takes long, other calls would wait for
+    /// it: then it is left to [`finish`](Self::finish).
+    pub fn update(&mut self, spec: &Rooted) {
+        if self.is_slow {
+            self.unrecorded = Some(SystemTime::now());
             return;
         }
+        self.record(spec, None);
+    }
+
+    /// Records at the session's end what could not be recorded when calls ended; not what has changed after the last of them.
+    pub fn finish(&mut self, spec: &Rooted) {
+        if let Some(until) = self.unrecorded.take() {
+            self.record(spec, Some(until));
+        }
+    }
+
+    /// Records what cells have created and nobody has changed since `until`.
+    fn record(&mut self, spec: &Rooted, until: Option<SystemTime>) {
         let count = self.created.count();
         let Some(directory) = self.directory.as_ref().filter(|_| count > self.committed) else {
             return;
@@ -123,7 +141,7 @@ impl CreatedRecord {
                 .ok()
                 .filter(|(_, metadata)| metadata.is_file());
             now.map_or_else(
-                || Entry::of(path, &spec.project, matcher).as_ref() == Some(entry),
+                || Entry::of(path, &spec.project, matcher, None).as_ref() == Some(entry),
                 |(_, metadata)| state(&metadata) == *known,
             )
         };
@@ -146,7 +164,7 @@ impl CreatedRecord {
             .iter()
             .filter(|path| path.starts_with(&spec.project))
         {
-            let Some(entry) = Entry::of(path, &spec.project, matcher) else {
+            let Some(entry) = Entry::of(path, &spec.project, matcher, until) else {
                 continue;
             };
             if made.contains(&entry.identity) && entries.len() < ENTRIES_MAX {
@@ -170,16 +188,23 @@ impl CreatedRecord {
 
 impl Entry {
     /// The entry for `path`, if it may be recorded: a file with one name or a directory, with no
-    /// other protected name above or below it, and with only rules that let commands create it.
-    fn of(path: &Path, project: &Path, matcher: &Matcher) -> Option<Self> {
+    /// other protected name above or below it, with only rules that let commands create it, and unchanged since `until`.
+    fn of(
+        path: &Path,
+        project: &Path,
+        matcher: &Matcher,
+        until: Option<SystemTime>,
+    ) -> Option<Self> {
         let below = path.strip_prefix(project).ok()?.as_os_str().as_bytes();
         if matcher.when_new(below) == Some(WhenNew::Closed) {
             return None;
         }
         let (file, metadata) = inspect(path).ok()?;
+        let is_old = |metadata: &Metadata| until.is_none_or(|until| changed(metadata) <= until);
+        Some(&metadata).filter(|metadata| is_old(metadata))?;
         let digest = if metadata.is_dir() {
             let mut lines = Vec::new();
-            tree(path, project, matcher, &mut lines)?;
+            tree(path, project, matcher, &is_old, &mut lines)?;
             lines.sort();
             Digest::of(&lines.concat())
         } else {
@@ -195,11 +220,12 @@ impl Entry {
 }
 
 /// Adds a line for each file and directory below `directory`; `None` if there are too many, or
-/// special files, or some with protected names of their own.
+/// special files, or some with protected names of their own or not old.
 fn tree(
     directory: &Path,
     project: &Path,
     matcher: &Matcher,
+    is_old: &dyn Fn(&Metadata) -> bool,
     lines: &mut Vec<Vec<u8>>,
 ) -> Option<()> {
     for entry in fs::read_dir(directory).ok()? {
@@ -213,16 +239,23 @@ fn tree(
             return None;
         }
         let (_, metadata) = inspect(&path).ok()?;
+        Some(&metadata).filter(|metadata| is_old(metadata))?;
         let name = below.as_os_str().as_bytes();
         if metadata.is_dir() {
             lines.push([b"d ", name, b"\0"].concat());
-            tree(&path, project, matcher, lines)?;
+            tree(&path, project, matcher, is_old, lines)?;
         } else {
             Some(&metadata).filter(|metadata| metadata.is_file() && metadata.nlink() == 1)?;
             lines.push([b"f ", name, b"\0", content(&path)?.to_string().as_bytes()].concat());
         }
     }
     Some(())
+}
+
+/// When a file, its content or its names have changed. No program can set that.
+fn changed(metadata: &Metadata) -> SystemTime {
+    let seconds = Duration::from_secs(metadata.ctime().max(0) as u64);
+    UNIX_EPOCH + seconds + Duration::from_nanos(metadata.ctime_nsec().clamp(0, 999_999_999) as u64)
 }
 
 /// The digest of a regular file's content.

@@ -3,8 +3,12 @@
 use crate::kept_world::KeptWorld;
 use lazaret_tests::{LIMIT, Place, Session, World, once_test, place_test, run};
 use serde_json::json;
+use std::fs;
+use std::io::Write;
 use std::path::Path;
 use std::process::Command;
+use std::thread;
+use std::time::Duration;
 
 const IDENTITY: &str = "git config user.name T; git config user.email t@t.invalid";
 
@@ -490,6 +494,42 @@ fn a_later_run_goes_on_where_an_earlier_one_stopped(place: Place) {
     session.close(LIMIT);
     let finished = world.in_cell("set -e; cat .env.prod; rm -r .github .env.prod .env.test; ls -A");
     assert_eq!(finished.success(), "four\n", "{}", finished.errors());
+}
+
+place_test!(file_changed_after_the_last_call_is_closed_to_later_sessions);
+/// The broker is still ending when the user goes on: what is written then is the user's. A hostile command can make that time long, by
+/// processes that have to be ended first.
+fn file_changed_after_the_last_call_is_closed_to_later_sessions(place: Place) {
+    /// What a session's end takes; where it takes longer, nothing is shown.
+    const ENDED: Duration = Duration::from_millis(300);
+    let world = World::new(place);
+    let read = |name: &str| {
+        let finished = world.in_cell(&format!("cat {name}; echo sprung >> {name}"));
+        let left = fs::read_to_string(world.project.join(name)).unwrap();
+        (String::from_utf8_lossy(&finished.stdout).into_owned(), left)
+    };
+    world.set_up("echo '.env.*' > .gitignore");
+    for round in 0..8 {
+        let name = format!(".env.r{round}");
+        // Its session is still ending when this returns.
+        let made = world.cell(&format!("echo A=one > {name}")).status();
+        assert!(made.unwrap().success());
+        let path = world.project.join(&name);
+        let mut file = fs::File::options().append(true).open(path).unwrap();
+        let secret = format!("K={}\n", world.canary);
+        file.write_all(secret.as_bytes()).unwrap();
+        thread::sleep(ENDED);
+        let (seen, left) = read(&name);
+        assert!(!seen.contains(&world.canary), "{round}: {seen}");
+        assert_eq!(left, format!("A=one\n{secret}"), "{round}");
+    }
+    // The control: what nobody else has changed stays the commands'.
+    world.in_cell("echo A=one > .env.c").success();
+    let (seen, left) = read(".env.c");
+    assert_eq!(
+        (seen.as_str(), left.as_str()),
+        ("A=one\n", "A=one\nsprung\n")
+    );
 }
 
 place_test!(file_changed_by_the_host_is_closed_again);
