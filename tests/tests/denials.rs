@@ -453,6 +453,11 @@ fn limits_that_the_kernel_keeps_are_named_too(place: Place) {
             "scratch",
             "for i in 1 2 3; do head -c 7000000 /dev/zero > /tmp/$i || exit; done",
         ));
+        // Empty files fill it too.
+        rows.push((
+            "scratch",
+            "python3 -c 'import os; [os.mknod(f\"/tmp/{i}\") for i in range(5000)]'; exit $?",
+        ));
     }
     for (key, script) in rows {
         let run = |profile: &str| {

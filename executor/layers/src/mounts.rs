@@ -406,15 +406,19 @@ fn small_setting(view: &View) -> Option<(Vec<u8>, u32)> {
     (content.len() as u64 <= SMALL).then_some((content, metadata.mode() & 0o777))
 }
 
+/// Bytes of private storage for each file in it. An empty one takes about 1 KiB of the kernel's memory, which no limit counts.
+const SCRATCH_OF_FILE: u64 = 4096;
+/// Number of files in a small private storage: its directories, and what ordinary programs put there.
+const SCRATCH_FILES_MIN: u64 = 1024;
+
 /// Mounts one size-limited file system for all private storage over `storage`: returns detached copies of its parts, and the path of each.
 fn scratch<'s>(
     storage: &Path,
     spec: &'s SandboxSpec,
 ) -> Result<Vec<(&'s Path, OwnedFd)>, SetupError> {
-    tmpfs(
-        storage,
-        &format!("mode=700,size={}", spec.policy.limits.scratch),
-    )?;
+    let size = spec.policy.limits.scratch;
+    let files = (size / SCRATCH_OF_FILE).max(SCRATCH_FILES_MIN);
+    tmpfs(storage, &format!("mode=700,size={size},nr_inodes={files}"))?;
     let own = [
         ("tmp", spec.scratch.tmp.as_path()),
         ("home", spec.scratch.home.as_path()),

@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 
 /// Lines of a command's output to show while it runs.
 const LINES: usize = 8;
+/// Columns for a tool's name: that of an unknown one is the model's text.
+const TOOL_NAME: usize = 80;
 /// Maximum lines of a diff to show.
 const DIFF_LINES: usize = 40;
 /// Maximum characters of an input to show.
@@ -138,8 +140,7 @@ impl Screen {
                 tool_name, input, ..
             } => {
                 self.lines = 0;
-                let name = paint(tool_name, Colour::Green, self.colours);
-                self.tool_line(&format!("{inner}● {name} {}", brief(input)))
+                self.tool_line(&started(inner, tool_name, input, self.colours))
                     .await
             }
             Body::ToolDelta {
@@ -184,7 +185,7 @@ impl Screen {
         let head = format!(
             "\n{}{} wants to run ({} risk, by {}): {}\n",
             paint("? ", Colour::Red, self.colours),
-            confirm.tool_name,
+            escape::fitted(&confirm.tool_name, TOOL_NAME),
             confirm.asked.risk,
             escape::one_line(&confirm.asked.rule),
             escape::one_line(&confirm.asked.why),
@@ -384,6 +385,13 @@ fn brief(input: &Value) -> String {
     brief
 }
 
+/// The row of a call that begins. The name is the model's, and begins no row of its own.
+fn started(inner: &str, name: &str, input: &Value, colours: bool) -> String {
+    let name = escape::fitted(name, TOOL_NAME);
+    let name = paint(&name, Colour::Green, colours);
+    format!("{inner}● {name} {}", brief(input))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -471,6 +479,14 @@ mod tests {
             write: Vec::new(),
         });
         assert!(no_answer(&wanting).ends_with("type y, m with 1 to 1440 minutes, n or q"));
+    }
+
+    #[test]
+    fn name_of_an_unknown_tool_is_one_short_row() {
+        let forged = format!("bash\n? bash wants to run\n[y once] {}", "x".repeat(3000));
+        let row = started("", &forged, &json!({}), false);
+        assert!(row.starts_with("● bash\\n? bash"), "{row}");
+        assert!(!row.contains('\n') && row.len() < 100, "{row}");
     }
 
     #[test]
