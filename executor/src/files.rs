@@ -316,7 +316,7 @@ impl Files {
         }
         if self.worker.is_none() {
             // Reaps the workers that have exited by now.
-            while let Ok(Some(_)) = process::wait_any(false) {}
+            while let Ok(Some(_)) = process::reap_any() {}
             match self.start.start() {
                 Ok(worker) => self.worker = Some(worker),
                 Err(error) => {

@@ -6,7 +6,7 @@ use crate::user::User;
 use executor_layers::descriptors::keep_only;
 use executor_sys::idle::IdleTrim;
 use executor_sys::message;
-use executor_sys::process::{self, Fork, euid, fork, wait_any};
+use executor_sys::process::{self, Fork, euid, fork, reap_any};
 use interprocess::local_socket::traits::ListenerExt as _;
 use interprocess::local_socket::{GenericFilePath, ListenerOptions, Stream, ToFsName};
 use interprocess::os::unix::local_socket::ListenerOptionsExt;
@@ -67,7 +67,7 @@ pub fn serve_handed_over(clients: OwnedFd, user: &User) -> io::Result<()> {
 }
 
 fn reap() {
-    while let Ok(Some(_)) = wait_any(false) {}
+    while let Ok(Some(_)) = reap_any() {}
 }
 
 /// Serves a client in a process of its own.

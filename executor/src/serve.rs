@@ -132,7 +132,7 @@ fn asked_to_end() -> io::Result<SignalFd> {
 fn reap(timeout: Duration) {
     let until = Instant::now() + timeout;
     while Instant::now() < until {
-        match process::wait_any(false) {
+        match process::reap_any() {
             Ok(None) => std::thread::sleep(Duration::from_millis(1)),
             Ok(Some(_)) => {}
             Err(_) => return,

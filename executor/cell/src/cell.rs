@@ -497,7 +497,7 @@ impl Cell<'_> {
     fn reap(&mut self, program: Pid) -> (Option<End>, bool) {
         let mut end = None;
         loop {
-            let change = match process::wait_any(false) {
+            let change = match process::reap_any() {
                 Ok(Some(change)) => change,
                 Ok(None) => return (end, false),
                 Err(_) => return (end, true),
@@ -521,12 +521,12 @@ impl Cell<'_> {
         let sweep = self.slot.sweep;
         // All that is left descends from this process, so it checks for children first: that is
         // cheaper than a signal, for which the kernel walks all processes of the machine.
-        let mut next = |wait| {
-            process::wait_any(wait).map(|change| change.iter().for_each(|one| self.add(one)))
+        let mut next = |next: fn() -> nix::Result<Option<process::ChildChange>>| {
+            next().map(|change| change.iter().for_each(|one| self.add(one)))
         };
-        while next(false) != Err(Errno::ECHILD) {
+        while next(process::reap_any) != Err(Errno::ECHILD) {
             sweep.kill();
-            let _ = next(true);
+            let _ = next(process::wait_any);
         }
     }
 

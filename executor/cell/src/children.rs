@@ -62,7 +62,7 @@ pub fn end_all(until: Instant) -> bool {
 /// Reaps the children that have ended; whether others are left.
 fn reap_all() -> bool {
     loop {
-        match process::wait_any(false) {
+        match process::reap_any() {
             Ok(Some(change)) => detach(&change),
             Err(Errno::ECHILD) => return false,
             Ok(None) | Err(_) => return true,

@@ -327,7 +327,7 @@ impl WardenLoop<'_> {
     /// for: the kernel reports its end, after its own children have become children of this process.
     fn reap(&mut self) {
         while let Ok(Some(_)) = self.child_ends.read_signal() {}
-        while let Ok(Some(change)) = process::wait_any(false) {
+        while let Ok(Some(change)) = process::reap_any() {
             children::detach(&change);
             if let ChildState::Exited(_) | ChildState::Killed(_) = change.state {
                 self.cells.retain(|cell| *cell != change.pid);

@@ -168,7 +168,7 @@ fn watch(
 /// How the child `pid` ended. Others may have ended before it.
 fn end_of(pid: i32) -> io::Result<(u8, i32)> {
     loop {
-        let Some(change) = process::wait_any(true)? else {
+        let Some(change) = process::wait_any()? else {
             continue;
         };
         match change.state {

@@ -77,7 +77,7 @@ pub struct Gateway {
     /// How many of this session have ended.
     ended: u32,
     leases: Vec<Lease>,
-    /// What is to be reported of those that ended.
+    /// Findings about those that ended.
     found: Vec<Finding>,
 }
 
@@ -180,7 +180,7 @@ impl Gateway {
         }
     }
 
-    /// What is to be reported of gateways that have ended.
+    /// Findings about gateways that have ended.
     pub fn take_found(&mut self) -> Vec<Finding> {
         std::mem::take(&mut self.found)
     }
@@ -201,7 +201,7 @@ impl Gateway {
     fn replace(&mut self, lost: &Lost) {
         self.process = None;
         // Reaps those that have exited by now.
-        while let Ok(Some(_)) = process::wait_any(false) {}
+        while let Ok(Some(_)) = process::reap_any() {}
         self.ended += 1;
         if self.ended <= SUCCESSORS_MAX {
             match self.start.process(&self.leases) {
@@ -396,7 +396,7 @@ mod tests {
         .unwrap()
     }
 
-    /// What is reported until no successor is left.
+    /// All findings until no successor is left.
     fn to_its_end(mut gateway: Gateway) -> Vec<String> {
         let mut found = Vec::new();
         while let Some((socket, flags)) = gateway.waits_for(true) {

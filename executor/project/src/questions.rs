@@ -87,7 +87,7 @@ impl AnsweringWorker {
             records: false,
         };
         // Reaps those that were killed and have exited by now.
-        while let Ok(Some(_)) = process::wait_any(false) {}
+        while let Ok(Some(_)) = process::reap_any() {}
         let (socket, theirs) = message::pair()?;
         let child = spawn::image(image.file, c"lazaret-worker", &[], theirs.as_fd())?;
         let answerer = Self {

@@ -4,7 +4,7 @@ use crate::answer::errno_of;
 use crate::caller::{Caller, KnownProcess};
 use crate::copied_bytes::CopiedBytes;
 use crate::empty_directories::EmptyDirectories;
-use crate::find::Search;
+use crate::find::{LastLink, Search};
 use crate::ipc_objects::IpcObjects;
 use crate::kept_sockets::KeptSockets;
 use crate::loopback::Loopback;
@@ -181,9 +181,9 @@ impl Call<'_> {
     }
 
     /// The file at a path.
-    pub fn object(&self, from: i32, path: u64, follow: bool) -> Result<OwnedFd> {
+    pub fn object(&self, from: i32, path: u64, link: LastLink) -> Result<OwnedFd> {
         let path = self.string(path)?;
-        let found = self.search().find(from, path.as_bytes(), follow)?;
+        let found = self.search().find(from, path.as_bytes(), link)?;
         found.object.ok_or(Errno::ENOENT)
     }
 }

@@ -78,12 +78,35 @@ pub struct Search<'a> {
     pub proc: u64,
 }
 
+/// What becomes of a link that is the last name of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LastLink {
+    /// Its target is found.
+    Follow,
+    /// The link itself is.
+    Keep,
+}
+
+impl LastLink {
+    pub fn follow_if(follows: bool) -> Self {
+        match follows {
+            true => Self::Follow,
+            false => Self::Keep,
+        }
+    }
+}
+
+/// The same as flags of `fstatat` and its relatives say it.
+pub fn last_link(flags: i32) -> LastLink {
+    LastLink::follow_if(flags & libc::AT_SYMLINK_NOFOLLOW == 0)
+}
+
 impl Search<'_> {
     /// The file at `path` and its real path, resolved by the kernel: a fast way for the most frequent paths. `None` if
     /// it must be resolved name by name: if it is missing, or means something else to the caller than to this process.
-    pub fn by_kernel(&self, from: i32, path: &[u8], follow: bool) -> Option<(OwnedFd, PathBuf)> {
+    pub fn by_kernel(&self, from: i32, path: &[u8], link: LastLink) -> Option<(OwnedFd, PathBuf)> {
         let mut flags = PATH_ONLY;
-        flags.set(OFlag::O_NOFOLLOW, !follow);
+        flags.set(OFlag::O_NOFOLLOW, link == LastLink::Keep);
         let how = OpenHow::new()
             .flags(flags)
             .resolve(ResolveFlag::RESOLVE_NO_MAGICLINKS);
@@ -108,7 +131,7 @@ impl Search<'_> {
         let end = path.iter().rposition(|byte| *byte != b'/')?;
         let slash = path[..end].iter().rposition(|byte| *byte == b'/')?;
         // Includes the slash, so that anything but a directory is an error.
-        let (directory, _) = self.by_kernel(from, &path[..=slash], true)?;
+        let (directory, _) = self.by_kernel(from, &path[..=slash], LastLink::Follow)?;
         Some(directory)
     }
 
@@ -132,7 +155,7 @@ impl Search<'_> {
     }
 
     /// The file at `path`, or the place where it would be created.
-    pub fn find(&self, from: i32, path: &[u8], follow: bool) -> Result<Found> {
+    pub fn find(&self, from: i32, path: &[u8], link: LastLink) -> Result<Found> {
         if path.is_empty() {
             return Err(Errno::ENOENT);
         }
@@ -169,7 +192,7 @@ impl Search<'_> {
                 found => found?,
             };
             let stat = fstat(&child)?;
-            if is(&stat, libc::S_IFLNK) && (!last || follow || slash) {
+            if is(&stat, libc::S_IFLNK) && (!last || link == LastLink::Follow || slash) {
                 links += 1;
                 if links > LINKS_MAX {
                     return Err(Errno::ELOOP);

@@ -2,6 +2,7 @@
 
 use crate::answer::Answer;
 use crate::call::Call;
+use crate::find::{LastLink, last_link};
 use crate::object::{Handle, by_descriptor, errno, is, kind_of, real};
 use broker_protocol::AttemptKind;
 use executor_sys::file;
@@ -34,7 +35,7 @@ impl Call<'_> {
         if !self.settings_locks.is_empty()
             && let Target::Path(fd, path, flags) = target
             && flags & (libc::AT_EMPTY_PATH | libc::AT_SYMLINK_NOFOLLOW) == 0
-            && let Some(kept) = self.keep_mode(&self.object(fd, path, true)?, mode)?
+            && let Some(kept) = self.keep_mode(&self.object(fd, path, LastLink::Follow)?, mode)?
         {
             return Ok(kept);
         }
@@ -153,10 +154,7 @@ impl Call<'_> {
                 if empty {
                     (self.caller.path_of(fd)?, false)
                 } else {
-                    (
-                        self.object(fd, path, flags & libc::AT_SYMLINK_NOFOLLOW == 0)?,
-                        true,
-                    )
+                    (self.object(fd, path, last_link(flags))?, true)
                 }
             }
         };

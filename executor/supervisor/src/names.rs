@@ -3,7 +3,7 @@
 use crate::answer::Answer;
 use crate::call::Call;
 use crate::caller::PATH_ONLY;
-use crate::find::Found;
+use crate::find::{Found, LastLink};
 use crate::new_names::NewName;
 use crate::object::{Handle, by_descriptor, is, kind_of, real};
 use broker_protocol::AttemptKind::Write;
@@ -195,7 +195,11 @@ impl Call<'_> {
         let object = if flags & libc::AT_EMPTY_PATH != 0 && self.string(old.1)?.is_empty() {
             self.caller.path_of(old.0)?
         } else {
-            self.object(old.0, old.1, flags & libc::AT_SYMLINK_FOLLOW != 0)?
+            self.object(
+                old.0,
+                old.1,
+                LastLink::follow_if(flags & libc::AT_SYMLINK_FOLLOW != 0),
+            )?
         };
         let _lock = self.rules.lock_renames()?;
         let new = self.name(new.0, new.1)?;
@@ -381,7 +385,7 @@ impl Call<'_> {
 
     fn found(&self, from: i32, path: &[u8]) -> Result<Found> {
         let name = without_slashes(path);
-        let mut found = self.search().find(from, name, false)?;
+        let mut found = self.search().find(from, name, LastLink::Keep)?;
         found.slash = name.len() < path.len();
         Ok(found)
     }

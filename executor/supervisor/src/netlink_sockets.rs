@@ -40,7 +40,7 @@ impl NetlinkSockets {
     }
 }
 
-/// Whether some process still has the caller's end.
+/// Whether any process still has the caller's end open.
 fn is_open(other: &OwnedFd) -> bool {
     let mut ready = [PollFd::new(other.as_fd(), PollFlags::empty())];
     let polled = poll(&mut ready, PollTimeout::ZERO);

@@ -2,7 +2,7 @@
 
 use crate::answer::{Answer, Pending, errno_of, set_flags};
 use crate::call::Call;
-use crate::find::Found;
+use crate::find::{Found, LastLink};
 use crate::object::{Handle, by_descriptor, errno, is, kind_of, real};
 use broker_protocol::AttemptKind::{self, Read, Write};
 use executor_spec::created::identity_of;
@@ -91,13 +91,12 @@ impl Call<'_> {
         }
         self.check()?;
         let new = how.has(OFlag::O_CREAT) && how.has(OFlag::O_EXCL);
-        let follow = !new && !how.has(OFlag::O_NOFOLLOW);
-        if !new && let Some((object, real)) = self.search().by_kernel(from, path.as_bytes(), follow)
-        {
+        let link = LastLink::follow_if(!new && !how.has(OFlag::O_NOFOLLOW));
+        if !new && let Some((object, real)) = self.search().by_kernel(from, path.as_bytes(), link) {
             return self.open_object(object, &real, how);
         }
         for _ in 0..TRIES {
-            let found = self.search().find(from, path.as_bytes(), follow);
+            let found = self.search().find(from, path.as_bytes(), link);
             let found = if how.writes() {
                 found.map_err(self.unseen(path.as_bytes()))
             } else {
@@ -296,7 +295,7 @@ impl Call<'_> {
     }
 
     pub fn truncate(&self, path: u64, length: u64) -> Result<Answer> {
-        let object = self.object(libc::AT_FDCWD, path, true)?;
+        let object = self.object(libc::AT_FDCWD, path, LastLink::Follow)?;
         if !self.rules.fits(length as i64) {
             return Err(Errno::EFBIG);
         }
@@ -313,7 +312,8 @@ impl Call<'_> {
 
     /// `inotify_add_watch`.
     pub fn watch(&self, inotify: i32, path: u64, mask: u32) -> Result<Answer> {
-        let object = self.object(libc::AT_FDCWD, path, mask & libc::IN_DONT_FOLLOW == 0)?;
+        let link = LastLink::follow_if(mask & libc::IN_DONT_FOLLOW == 0);
+        let object = self.object(libc::AT_FDCWD, path, link)?;
         let (stat, path) = (fstat(&object)?, real(&object)?);
         // A program that has read its settings waits for them to change.
         if self.rules.readable_secret(&object, &path, &stat).is_none() {

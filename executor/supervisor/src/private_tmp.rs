@@ -9,6 +9,7 @@
 
 use crate::answer::{Answer, errno_of};
 use crate::call::Call;
+use crate::find::{LastLink, last_link};
 use crate::object::{by_descriptor, errno, is, real};
 use broker_protocol::AttemptKind;
 use executor_spec::refusals::Cause;
@@ -27,8 +28,7 @@ use std::path::Path;
 impl Call<'_> {
     /// `stat` and its older and newer forms.
     pub fn state(&self, path: u64, out: u64, flags: i32) -> Result<Answer> {
-        let follow = flags & libc::AT_SYMLINK_NOFOLLOW == 0;
-        let Some(object) = self.seen(path, follow)? else {
+        let Some(object) = self.seen(path, last_link(flags))? else {
             return Ok(Answer::GoOn);
         };
         self.caller
@@ -38,8 +38,7 @@ impl Call<'_> {
 
     /// `statx`; the kernel checks its mask and other flags.
     pub fn extended_state(&self, path: u64, flags: i32, mask: u32, out: u64) -> Result<Answer> {
-        let follow = flags & libc::AT_SYMLINK_NOFOLLOW == 0;
-        let Some(object) = self.seen(path, follow)? else {
+        let Some(object) = self.seen(path, last_link(flags))? else {
             return Ok(Answer::GoOn);
         };
         self.caller.write(
@@ -51,7 +50,7 @@ impl Call<'_> {
 
     /// `access` and its relatives; real and effective user are the same here.
     pub fn access(&self, path: u64, mode: i32) -> Result<Answer> {
-        let Some(object) = self.seen(path, true)? else {
+        let Some(object) = self.seen(path, LastLink::Follow)? else {
             return Ok(Answer::GoOn);
         };
         let mode = AccessFlags::from_bits(mode).ok_or(Errno::EINVAL)?;
@@ -61,7 +60,7 @@ impl Call<'_> {
 
     /// `readlink`; a text that is too long is truncated, as by the kernel.
     pub fn read_link(&self, path: u64, out: u64, room: u64) -> Result<Answer> {
-        let Some(object) = self.seen(path, false)? else {
+        let Some(object) = self.seen(path, LastLink::Keep)? else {
             return Ok(Answer::GoOn);
         };
         let room = usize::try_from(room as i32)
@@ -83,7 +82,7 @@ impl Call<'_> {
         let Ok(path) = self.caller.string(path) else {
             return Ok(Answer::GoOn);
         };
-        let Some(object) = self.own(path.as_bytes(), true)? else {
+        let Some(object) = self.own(path.as_bytes(), LastLink::Follow)? else {
             return Ok(Answer::GoOn);
         };
         if self.rules.areas.is_private_tmp(&real(&object)?) {
@@ -95,12 +94,12 @@ impl Call<'_> {
 
     /// The file at a path, if that is in the machine's `/tmp` and so means the session's own directory; an error if the path is
     /// reported as missing.
-    fn seen(&self, path: u64, follow: bool) -> Result<Option<OwnedFd>> {
+    fn seen(&self, path: u64, link: LastLink) -> Result<Option<OwnedFd>> {
         // For an address that cannot be read, the kernel returns the error.
         let Ok(path) = self.caller.string(path) else {
             return Ok(None);
         };
-        match self.own(path.as_bytes(), follow)? {
+        match self.own(path.as_bytes(), link)? {
             // The roots may lie in the machine's `/tmp`.
             Some(own) if self.rules.areas.is_missing(&real(&own)?) => Err(Errno::ENOENT),
             None if self
@@ -115,7 +114,7 @@ impl Call<'_> {
     }
 
     /// The same for any path.
-    fn own(&self, path: &[u8], follow: bool) -> Result<Option<OwnedFd>> {
+    fn own(&self, path: &[u8], link: LastLink) -> Result<Option<OwnedFd>> {
         if !self
             .rules
             .areas
@@ -124,7 +123,7 @@ impl Call<'_> {
             return Ok(None);
         }
         self.check()?;
-        let found = self.search().find(libc::AT_FDCWD, path, follow)?;
+        let found = self.search().find(libc::AT_FDCWD, path, link)?;
         let object = found.object.ok_or(Errno::ENOENT)?;
         if found.slash && !is(&fstat(&object)?, libc::S_IFDIR) {
             return Err(Errno::ENOTDIR);

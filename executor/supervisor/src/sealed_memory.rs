@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, OwnedFd};
 /// A new file with this text.
 pub fn sealed(text: &[u8]) -> Result<OwnedFd> {
     let memory = memfd_create(
-        "masked",
+        "sealed",
         MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING,
     )?;
     fchmod(&memory, Mode::from_bits_truncate(0o444))?;

@@ -7,13 +7,14 @@
 
 use crate::answer::{Answer, Pending};
 use crate::call::Call;
+use crate::find::LastLink;
 use crate::machine_ports::is_loopback;
 use crate::object::{by_descriptor, errno, is, real};
 use crate::tcp::{SocketName, family, inode};
 use broker_protocol::AttemptKind;
 use executor_spec::created::identity_of;
 use executor_spec::refusals::Cause;
-use executor_sys::socket;
+use executor_sys::socket::{self, End};
 use nix::Result;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl, openat};
@@ -50,7 +51,7 @@ impl Call<'_> {
         };
         let object = self
             .search()
-            .find(libc::AT_FDCWD, path, true)?
+            .find(libc::AT_FDCWD, path, LastLink::Follow)?
             .object
             .ok_or(Errno::ENOENT)?;
         if !is(&fstat(&object)?, libc::S_IFSOCK) {
@@ -98,7 +99,7 @@ impl Call<'_> {
             }
             Address::Path(asked) => asked,
         };
-        let found = self.search().find(libc::AT_FDCWD, asked, false)?;
+        let found = self.search().find(libc::AT_FDCWD, asked, LastLink::Keep)?;
         if found.object.is_some() {
             return Err(Errno::EADDRINUSE);
         }
@@ -128,7 +129,7 @@ impl Call<'_> {
         });
         // One that is not remembered cannot be connected to.
         self.rules.sockets.add_bound(made)?;
-        let bound = socket::name(socket.as_fd(), false).map_err(errno)?;
+        let bound = socket::name(socket.as_fd(), End::Own).map_err(errno)?;
         // As the kernel says a path: with its end.
         let asked = [&address[..2], asked, &[0]].concat();
         self.socket_names

@@ -2,7 +2,7 @@
 //! kernel answers each query.
 
 use crate::object::errno;
-use executor_sys::socket;
+use executor_sys::socket::{self, End};
 use nix::Result;
 use nix::errno::Errno;
 use nix::sys::stat::fstat;
@@ -101,10 +101,10 @@ impl SocketName {
     }
 
     /// The name of a socket, or of its peer.
-    pub fn of(tcp: &TcpSocket, peer: bool) -> Result<Self> {
+    pub fn of(tcp: &TcpSocket, end: End) -> Result<Self> {
         Self::read(
             tcp.family,
-            &socket::name(tcp.socket.as_fd(), peer).map_err(errno)?,
+            &socket::name(tcp.socket.as_fd(), end).map_err(errno)?,
         )
     }
 

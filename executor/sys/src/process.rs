@@ -162,13 +162,25 @@ pub struct CpuAndMemory {
     pub peak_kib: u64,
 }
 
-/// The next state change of any child; `None` if there is none yet and `wait` is false. Not with
-/// nix, whose signals are an enumeration that lacks real-time signals.
+/// Waits for the next state change of any child.
 ///
 /// # Errors
 /// `ECHILD` if there is no child.
-pub fn wait_any(wait: bool) -> nix::Result<Option<ChildChange>> {
-    let (mut status, flags) = (0, if wait { 0 } else { libc::WNOHANG });
+pub fn wait_any() -> nix::Result<Option<ChildChange>> {
+    next_change(0)
+}
+
+/// The same without waiting; `None` if there is none yet.
+///
+/// # Errors
+/// `ECHILD` if there is no child.
+pub fn reap_any() -> nix::Result<Option<ChildChange>> {
+    next_change(libc::WNOHANG)
+}
+
+/// Not with nix, whose signals are an enumeration that lacks real-time signals.
+fn next_change(flags: c_int) -> nix::Result<Option<ChildChange>> {
+    let mut status = 0;
     // SAFETY: status and usage live for the call; a usage of zeros is valid.
     let (pid, usage) = unsafe {
         let mut usage = std::mem::zeroed::<libc::rusage>();

@@ -46,20 +46,26 @@ pub fn listen(socket: BorrowedFd, backlog: c_int) -> io::Result<()> {
     check(unsafe { libc::listen(socket.as_raw_fd(), backlog) }.into()).map(drop)
 }
 
+/// An end of a connection, as one of its sockets sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    Own,
+    Peer,
+}
+
 /// The address of a socket, or of its peer.
 ///
 /// # Errors
 /// The kernel's (`getsockname`, `getpeername`).
-pub fn name(socket: BorrowedFd, peer: bool) -> io::Result<Vec<u8>> {
+pub fn name(socket: BorrowedFd, end: End) -> io::Result<Vec<u8>> {
     let mut name = vec![0u8; size_of::<libc::sockaddr_storage>()];
     let mut length = name.len() as libc::socklen_t;
     let (fd, to) = (socket.as_raw_fd(), name.as_mut_ptr().cast());
     // SAFETY: the buffer is given with its length, and both live for the call.
     let result = unsafe {
-        if peer {
-            libc::getpeername(fd, to, &mut length)
-        } else {
-            libc::getsockname(fd, to, &mut length)
+        match end {
+            End::Peer => libc::getpeername(fd, to, &mut length),
+            End::Own => libc::getsockname(fd, to, &mut length),
         }
     };
     check(result.into())?;
