@@ -65,7 +65,9 @@ use executor_spec::scratch::Scratch;
 use executor_spec::undo_directory;
 use executor_spec::warden_message::WardenMessage;
 use executor_spec::warden_message::WardenRequest;
-use executor_spec::worker::{NameSpec, ObjectSpec, RootSpec, WorkerSpec};
+use executor_spec::worker::{
+    FileToolsSpec, NameSpec, ObjectSpec, RootSpec, WorkerSpec, WorkerTask,
+};
 use executor_spec::zones::Zones;
 use executor_supervisor::SelfTest;
 use executor_sys::confine;
@@ -215,7 +217,7 @@ struct Sandbox {
     credentials: SessionCredentials,
 }
 
-/// What is made while the warden gets ready.
+/// Prepared while the warden starts.
 struct Beside {
     /// The group that bounds the session as a whole, where there is one, with the warden in it.
     cgroup: Option<Rc<Cgroup>>,
@@ -565,15 +567,16 @@ fn worker_spec(spec: &SandboxSpec) -> Result<Vec<u8>, OpenError> {
         layers: spec.layers,
         landlock_abi: spec.landlock_abi,
         project: root(Zone::Project),
-        central: root(Zone::Central),
-        granted: spec.readable().map(Path::to_owned).collect(),
         names,
-        transit,
-        objects: ObjectSpec::of(&spec.found().objects),
-        scope: spec.policy.scope.clone(),
-        undo: spec.policy.limits.undo,
-        answers: false,
-        records: spec.found().directories.is_some(),
+        task: WorkerTask::FileTools(Box::new(FileToolsSpec {
+            central: root(Zone::Central),
+            granted: spec.readable().map(Path::to_owned).collect(),
+            transit,
+            objects: ObjectSpec::of(&spec.found().objects),
+            scope: spec.policy.scope.clone(),
+            undo: spec.policy.limits.undo,
+            records: spec.found().directories.is_some(),
+        })),
     };
     frame::encode_whole(&worker)
         .map_err(|error| OpenError::Failed(Failed::internal(error.to_string())))

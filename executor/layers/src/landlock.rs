@@ -296,7 +296,7 @@ pub fn worker_ruleset(spec: &WorkerSpec) -> Result<OwnedFd, SetupError> {
         paths: Vec::new(),
         memory_files: None,
     };
-    for root in [&spec.project, &spec.central] {
+    for root in spec.roots() {
         let access = if root.writable {
             Access::Write
         } else {
@@ -308,7 +308,7 @@ pub fn worker_ruleset(spec: &WorkerSpec) -> Result<OwnedFd, SetupError> {
         )?;
     }
     // A link may lead to something invisible here.
-    for path in spec.granted.iter().filter(|path| path.exists()) {
+    for path in spec.granted().iter().filter(|path| path.exists()) {
         rules.add(path, AccessFs::ReadFile | AccessFs::ReadDir)?;
     }
     rules.add_proc()?;

@@ -4,8 +4,8 @@
 use crate::project_repository::ProjectRepository;
 use broker_protocol::{LayerSet, Tier, frame, limit};
 use executor_spec::worker::{
-    CHUNK, FILES_MAX, InHead, LAST, MESSAGE_MAX, MORE, NameSpec, ObjectSpec, Question,
-    RepositoryAnswer, RepositoryQuery, RootSpec, Setting, WorkerSpec,
+    CHUNK, FILES_MAX, InHead, LAST, MESSAGE_MAX, MORE, NameSpec, Question, RepositoryAnswer,
+    RepositoryQuery, RootSpec, Setting, WorkerSpec, WorkerTask,
 };
 use executor_sys::process::{self, Child};
 use executor_sys::{message, spawn};
@@ -76,15 +76,10 @@ impl AnsweringWorker {
             layers: image.layers,
             landlock_abi: image.landlock_abi,
             project: root(project)?,
-            central: root(repository.map_or(project, |repository| &repository.common))?,
-            granted: Vec::new(),
             names,
-            transit: Vec::new(),
-            objects: ObjectSpec::default(),
-            scope: None,
-            undo: 0,
-            answers: true,
-            records: false,
+            task: WorkerTask::Questions {
+                repository: root(repository.map_or(project, |repository| &repository.common))?,
+            },
         };
         // Reaps those that were killed and have exited by now.
         while let Ok(Some(_)) = process::reap_any() {}

@@ -54,20 +54,36 @@ pub struct WorkerSpec {
     /// The ABI to use.
     pub landlock_abi: u32,
     pub project: RootSpec,
+    /// The policy's protected names; empty if that layer is left out.
+    pub names: Vec<NameSpec>,
+    pub task: WorkerTask,
+}
+
+/// The work of a worker, until its socket closes.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum WorkerTask {
+    /// It carries out calls of file tools.
+    FileTools(Box<FileToolsSpec>),
+    /// It answers [`Question`]s about a repository.
+    Questions {
+        /// The repository's common directory; the project if it has none.
+        repository: RootSpec,
+    },
+}
+
+/// The part of a spec for file tools.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct FileToolsSpec {
     pub central: RootSpec,
     /// Paths besides both roots that file tools may read.
     pub granted: Vec<PathBuf>,
-    /// The policy's protected names; empty if that layer is left out.
-    pub names: Vec<NameSpec>,
-    /// The forms of names in transit for one of them.
+    /// The forms of names in transit for a protected one.
     pub transit: Vec<TransitForm>,
-    /// What is protected although no name shows it.
+    /// Objects that are protected although their names are not.
     pub objects: ObjectSpec,
     pub scope: Option<Scope>,
     /// Maximum bytes of changes saved for undo.
     pub undo: u64,
-    /// Whether it answers [`Question`]s instead of calls.
-    pub answers: bool,
     /// Whether it gets the memory in which it records directories that it makes.
     pub records: bool,
 }
@@ -97,8 +113,7 @@ pub enum Purpose {
 /// A question to a worker when a session opens, or when calls have changed what git tracks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Question {
-    /// What `HEAD` and the index have: answered by a [`RepositoryAnswer`]. The worker's central
-    /// root is then the repository's common directory.
+    /// What `HEAD` and the index have: answered by a [`RepositoryAnswer`].
     Repository(RepositoryQuery),
     /// What git's settings name in each of these texts: answered by a `Vec<Vec<Setting>>`, at most [`SETTINGS_MAX`] for each text.
     Settings(Vec<Vec<u8>>),
@@ -313,9 +328,32 @@ impl WorkerSpec {
     /// A pattern that the broker could compile cannot be compiled here.
     pub fn matcher(&self) -> Result<Matcher, NameError> {
         let names = self.names.iter().map(NameSpec::restore).collect();
-        Matcher::shared(Arc::new(names), &self.transit)
+        let transit = match &self.task {
+            WorkerTask::FileTools(tools) => tools.transit.as_slice(),
+            WorkerTask::Questions { .. } => &[],
+        };
+        Matcher::shared(Arc::new(names), transit)
     }
 
+    /// The directories that it may open, and all below them.
+    pub fn roots(&self) -> [&RootSpec; 2] {
+        let other = match &self.task {
+            WorkerTask::FileTools(tools) => &tools.central,
+            WorkerTask::Questions { repository } => repository,
+        };
+        [&self.project, other]
+    }
+
+    /// Paths besides these that it may read.
+    pub fn granted(&self) -> &[PathBuf] {
+        match &self.task {
+            WorkerTask::FileTools(tools) => &tools.granted,
+            WorkerTask::Questions { .. } => &[],
+        }
+    }
+}
+
+impl FileToolsSpec {
     /// The scope's paths, compiled.
     ///
     /// # Errors

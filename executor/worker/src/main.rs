@@ -38,10 +38,11 @@ mod error;
 mod tests;
 
 use broker_protocol::{Layer, frame};
+use committed::Committed;
 use executor_layers::ladder::confine_worker;
 use executor_layers::{descriptors, namespaces};
 use executor_spec::error::{At, Part, SetupError};
-use executor_spec::worker::{Question, STARTED, WorkerSpec};
+use executor_spec::worker::{FileToolsSpec, Question, STARTED, WorkerSpec, WorkerTask};
 use executor_sys::process::{self, Fork};
 use executor_sys::{fd, message};
 use names::Names;
@@ -50,6 +51,7 @@ use nix::sys::signal::Signal;
 use nix::sys::wait::waitpid;
 use nix::unistd::Pid;
 use root::{Root, Roots};
+use std::error::Error;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -81,7 +83,7 @@ fn run() -> io::Result<()> {
         return Err(io::Error::other("a namespace of the session is missing"));
     }
     let mut more = fds.split_off(count);
-    let made = spec.records.then(|| more.pop()).flatten();
+    let made = records(&spec.task).then(|| more.pop()).flatten();
     let undo = more.pop();
     namespaces::enter(spec.layers, &fds).map_err(other)?;
     drop(fds);
@@ -96,21 +98,40 @@ fn run() -> io::Result<()> {
         made.as_ref().map(AsFd::as_fd),
     ];
     descriptors::keep_only(&kept.into_iter().flatten().collect::<Vec<_>>(), &[]).map_err(other)?;
-    let worker = Worker {
-        made: made.map(File::from),
-        ..prepare(&spec, undo).map_err(other)?
-    };
-    if spec.answers {
-        answer_questions(&worker, &socket)
-    } else {
-        serve::serve(&worker, &socket)
+    match &spec.task {
+        WorkerTask::FileTools(tools) => {
+            let worker = Worker {
+                made: made.map(File::from),
+                ..file_tools(&spec, tools, undo).map_err(other)?
+            };
+            serve::serve(&worker, &socket)
+        }
+        WorkerTask::Questions { .. } => {
+            let (roots, names) = opened(&spec, WorkerSpec::matcher).map_err(other)?;
+            confine_worker(&spec).map_err(other)?;
+            let [project, common] = &roots;
+            let committed = Committed {
+                project: project.descriptor(),
+                common: common.descriptor(),
+                names: &names,
+            };
+            answer_questions(&committed, &socket)
+        }
     }
 }
 
-fn answer_questions(worker: &Worker, socket: &OwnedFd) -> io::Result<()> {
+/// Whether a worker with this task gets the memory in which it records directories that it makes.
+fn records(task: &WorkerTask) -> bool {
+    match task {
+        WorkerTask::FileTools(tools) => tools.records,
+        WorkerTask::Questions { .. } => false,
+    }
+}
+
+fn answer_questions(committed: &Committed, socket: &OwnedFd) -> io::Result<()> {
     while let Some((question, _)) = serve::receive_message(socket)? {
         let answer = match frame::decode_whole(&question).map_err(io::Error::other)? {
-            Question::Repository(query) => frame::encode_whole(&worker.committed().answer(&query)),
+            Question::Repository(query) => frame::encode_whole(&committed.answer(&query)),
             Question::Settings(texts) => {
                 let settings: Vec<_> = texts
                     .iter()
@@ -141,21 +162,32 @@ fn is_member(socket: &OwnedFd) -> io::Result<bool> {
     }
 }
 
-/// Opens the roots, then confines this process.
-fn prepare(spec: &WorkerSpec, undo: Option<OwnedFd>) -> Result<Worker, SetupError> {
-    let step = || "prepare the file worker".to_owned();
-    let root = |of: &executor_spec::worker::RootSpec| Root::open(&of.path, of.writable);
-    let roots = root(&spec.project).and_then(|project| {
-        Ok(Roots {
-            project,
-            central: root(&spec.central)?,
-            granted: Root::open("/", false)?,
-        })
-    });
-    let roots = roots.at(Part::Processes, step)?;
-    let names = Names::new(spec)
-        .map_err(io::Error::other)
-        .at(Layer::ProtectedNames, step)?;
+/// Opens the roots and compiles the names.
+fn opened<N, E: Error + Send + Sync + 'static>(
+    spec: &WorkerSpec,
+    names: impl FnOnce(&WorkerSpec) -> Result<N, E>,
+) -> Result<([Root; 2], N), SetupError> {
+    let [project, other] = spec.roots().map(|of| Root::open(&of.path, of.writable));
+    let roots = project.and_then(|project| Ok([project, other?]));
+    let roots = roots.at(Part::Processes, || "open the roots".into())?;
+    let names = names(spec).map_err(io::Error::other);
+    let names = names.at(Layer::ProtectedNames, || "compile the names".into())?;
+    Ok((roots, names))
+}
+
+/// Prepares the file tools, then confines this process.
+fn file_tools(
+    spec: &WorkerSpec,
+    tools: &FileToolsSpec,
+    undo: Option<OwnedFd>,
+) -> Result<Worker, SetupError> {
+    let ([project, central], names) = opened(spec, |spec| Names::new(spec, tools))?;
+    let granted = Root::open("/", false).at(Part::Processes, || "open /".into())?;
+    let roots = Roots {
+        project,
+        central,
+        granted,
+    };
     confine_worker(spec)?;
-    Ok(Worker::new(roots, names, undo, spec.undo))
+    Ok(Worker::new(roots, names, undo, tools.undo))
 }

@@ -3,7 +3,7 @@
 
 use crate::root::Location;
 use executor_spec::protected_objects::ProtectedObjects;
-use executor_spec::worker::WorkerSpec;
+use executor_spec::worker::{FileToolsSpec, WorkerSpec};
 use policies::{PolicyError, Reach, ScopePaths};
 use policies_guard::Matcher;
 use std::os::unix::ffi::OsStrExt;
@@ -30,19 +30,22 @@ pub struct Names {
 }
 
 impl Names {
-    pub fn new(spec: &WorkerSpec) -> Result<Self, PolicyError> {
+    pub fn new(spec: &WorkerSpec, tools: &FileToolsSpec) -> Result<Self, PolicyError> {
         let (project, central) = (
             spec.project.path.clone().into(),
-            spec.central.path.clone().into(),
+            tools.central.path.clone().into(),
         );
-        let (protected, objects, scope) =
-            (spec.matcher()?, spec.objects.restore(), spec.scope_paths()?);
+        let (protected, objects, scope) = (
+            spec.matcher()?,
+            tools.objects.restore(),
+            tools.scope_paths()?,
+        );
         Ok(Self {
             protected,
             objects,
             project,
             central,
-            granted: spec.granted.clone(),
+            granted: tools.granted.clone(),
             scope,
         })
     }

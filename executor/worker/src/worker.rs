@@ -1,6 +1,5 @@
 //! Carries out one request and returns one answer.
 
-use crate::committed::Committed;
 use crate::error::{OpenError, WorkError};
 use crate::leased::LeasedFile;
 use crate::names::Names;
@@ -49,19 +48,6 @@ impl Worker {
             seen: RefCell::default(),
             store: RefCell::new(UndoStore::new(undo, budget)),
             made: None,
-        }
-    }
-
-    /// The project and, in the place of the central root, its repository.
-    pub fn committed(&self) -> Committed<'_> {
-        let (project, common) = (
-            self.roots.project.descriptor(),
-            self.roots.central.descriptor(),
-        );
-        Committed {
-            project,
-            common,
-            names: &self.names.protected,
         }
     }
 
