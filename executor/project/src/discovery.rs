@@ -2,6 +2,7 @@
 
 mod budget;
 mod destinations;
+mod judged;
 mod repositories;
 mod room;
 mod settings;
@@ -20,10 +21,8 @@ use executor_spec::protected_objects::{Alias, ObjectId, ProtectedObject, Protect
 use executor_spec::undo_directory;
 use executor_sys::stale_temporaries;
 use nix::unistd::{AccessFlags, access, geteuid};
-use policies_guard::search::{
-    ByShape, SearchedDirectory, is_git_data, is_rerere_list, is_work_tree,
-};
-use policies_guard::{Matcher, Protection};
+use policies_guard::search::{ByShape, SearchedDirectory, is_rerere_list, is_work_tree};
+use policies_guard::{Found, Matcher, Protection};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirEntry, FileType, Metadata};
@@ -164,7 +163,7 @@ impl<'a> Directory<'a> {
     }
 }
 
-/// What is in a directory.
+/// An entry of a directory.
 struct Entry {
     name: OsString,
     kind: FileType,
@@ -466,7 +465,10 @@ impl<'a> Search<'a> {
 
     fn entry(&mut self, directory: &Directory<'a>, entry: &Entry) -> Result<(), ProtectError> {
         let Entry { name, kind, .. } = entry;
-        let own = directory.searched(self.names).protection(name);
+        let own = self.protection(Found::Entry {
+            directory: directory.searched(self.names),
+            name,
+        });
         let protection = own.max(directory.inherited);
         // What a name above protects as strictly is pinned with it.
         let pinned = own.filter(|_| own > directory.inherited);
@@ -512,17 +514,17 @@ impl<'a> Search<'a> {
             .repository
             .as_ref()
             .and_then(|repository| path.strip_prefix(repository).ok());
-        let Some(relative) = relative else { return };
-        if is_git_data(relative) {
+        let program = |in_repository| self.protection(Found::Program { in_repository });
+        let Some(protection) = relative.and_then(program) else {
             return;
-        }
+        };
         let Ok(metadata) = entry.entry.metadata() else {
             return;
         };
         if is_program(&metadata) {
-            self.objects.places.insert(path.clone(), Protection::Write);
-            self.pins.add(path.clone(), PinMode::ReadOnly);
-            self.file(&path, Ok(metadata), Protection::Write);
+            self.objects.places.insert(path.clone(), protection);
+            self.pins.add(path.clone(), mode(protection, false));
+            self.file(&path, Ok(metadata), protection);
             self.also_closed.push(AlsoClosed {
                 path,
                 why: WhyClosed::Program,

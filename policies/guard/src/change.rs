@@ -1,5 +1,6 @@
 //! Changes on which the judge gives a verdict. `H` is a handle of the tree's.
 
+use crate::search::SearchedDirectory;
 use crate::tree::ObjectKind;
 use std::ffi::OsStr;
 use std::path::Path;
@@ -41,8 +42,22 @@ pub enum Change<'c, H> {
         at: &'c Path,
         kind: ObjectKind,
     },
+    /// A session that opens finds this, and asks whether calls may read it, or change it.
+    Find { found: Found<'c>, write: bool },
     /// What a call has misplaced is taken away, by the session itself; without an object, as far as the path decides.
     TakeAway { object: Option<H>, at: &'c Path },
+}
+
+/// Something at rest: no call has made it.
+#[derive(Clone, Copy, Debug)]
+pub enum Found<'c> {
+    /// An entry of a directory that is searched, whatever it is.
+    Entry {
+        directory: SearchedDirectory<'c>,
+        name: &'c OsStr,
+    },
+    /// A program, at this path in a repository's own directory.
+    Program { in_repository: &'c Path },
 }
 
 /// A name in a directory.

@@ -1,7 +1,8 @@
 //! The judge: may this change be made? Everybody who makes changes for a session asks here, and nobody else has rules.
 
-use crate::change::{Change, Described, DirectoryName, Moment, New};
+use crate::change::{Change, Described, DirectoryName, Found, Moment, New};
 use crate::names::{Protection, WhenNew};
+use crate::search::is_git_data;
 use crate::tree::{ObjectKind, Tree};
 use crate::verdict::{Rule, Verdict};
 use std::io;
@@ -34,7 +35,21 @@ pub fn judge<'c, T: Tree>(tree: &'c T, change: Change<'c, T::Handle<'c>>) -> io:
         Change::Link { object, at, kind } => Ok(judge.may_link(object, at, kind)),
         Change::Remove { at } => Ok(judge.may_remove(at)),
         Change::Mark { object, at, kind } => judge.may_mark(object, at, kind),
+        Change::Find { found, write } => Ok(may_be_used(found, write)),
         Change::TakeAway { object, at } => Ok(judge.may_take_away(object, at)),
+    }
+}
+
+/// May calls read or change what a session finds when it opens? Of places and objects nothing is known yet, and nothing is a call's own.
+fn may_be_used(found: Found<'_>, write: bool) -> Verdict {
+    match found {
+        Found::Entry { directory, name } => {
+            let protection = directory.protection(name);
+            Verdict::refuse_if(protection.is_some_and(|it| it.closes(write)), Rule::Name)
+        }
+        Found::Program { in_repository } => {
+            Verdict::refuse_if(write && !is_git_data(in_repository), Rule::Object)
+        }
     }
 }
 
@@ -70,11 +85,7 @@ impl<'t, T: Tree> Judge<'t, T> {
         write: bool,
         own: WhenNew,
     ) -> io::Result<Verdict> {
-        let closes = |protection: Option<Protection>| match protection {
-            Some(Protection::All) => true,
-            Some(Protection::Write) => write,
-            None => false,
-        };
+        let closes = |protection: Option<Protection>| protection.is_some_and(|it| it.closes(write));
         let keeps = || kind != ObjectKind::Directory && self.keeps_repository(at);
         let is_leased = write && self.is_leased(object, at);
         let protected = || closes(self.tree.protection_of_object(object)) && !is_leased;

@@ -1,9 +1,10 @@
 //! The judge as a table: a tree, a change, the verdict. No row needs a kernel.
 
-use crate::change::{Change, Described, DirectoryName, Moment, New};
+use crate::change::{Change, Described, DirectoryName, Found, Moment, New};
 use crate::judge::{Judge, judge};
 use crate::names::{Matcher, ProtectedName, Protection, WhenNew};
 use crate::origin::Origin;
+use crate::search::SearchedDirectory;
 use crate::transit::TransitForm;
 use crate::tree::{ObjectKind, Tree};
 use crate::verdict::{Rule, Verdict};
@@ -691,6 +692,70 @@ fn nothing_is_asked_of_the_disk_about_an_ordinary_name() {
         assert!(verdict(&tree, change).unwrap().is_allowed(), "{change}");
         assert_eq!(tree.asked.get(), 0, "{change}");
     }
+}
+
+#[test]
+fn judge_closes_what_a_session_finds_by_its_directorys_names() {
+    let tree = tree("");
+    // A directory, the paths as which it counts besides, and how an entry is closed.
+    for (at, others, name, reading, writing) in [
+        ("", vec![], "a", Ok(()), Ok(())),
+        ("", vec![], ".env", Err(Rule::Name), Err(Rule::Name)),
+        ("a/b", vec![], ".envrc", Ok(()), Err(Rule::Name)),
+        (".git", vec![], "hooks", Ok(()), Err(Rule::Name)),
+        ("store", vec![], "hooks", Ok(()), Ok(())),
+        ("store", vec![".git"], "hooks", Ok(()), Err(Rule::Name)),
+        (
+            "store",
+            vec!["x", ".git"],
+            "config",
+            Ok(()),
+            Err(Rule::Name),
+        ),
+        // The directory is protected, so what lies in it needs no rule of its own.
+        (".git/hooks", vec![], "x", Ok(()), Ok(())),
+        // Nobody acts on it there, and pinned it would keep the package from being removed.
+        ("node_modules/x", vec![], ".npmrc", Ok(()), Ok(())),
+        (
+            "node_modules/x",
+            vec![],
+            ".env",
+            Err(Rule::Name),
+            Err(Rule::Name),
+        ),
+    ] {
+        let others: Vec<PathBuf> = others.iter().map(PathBuf::from).collect();
+        let path = Path::new("/p").join(at);
+        let directory = SearchedDirectory {
+            names: &tree.names,
+            path: &path,
+            relative: Path::new(at),
+            others: &others,
+        };
+        let name_of = OsStr::new(name);
+        for (write, wanted) in [(false, reading), (true, writing)] {
+            let found = Found::Entry {
+                directory,
+                name: name_of,
+            };
+            let verdict = judge(&tree, Change::Find { found, write }).unwrap();
+            let wanted = wanted.map_or_else(Verdict::Refuse, |()| Verdict::Allow);
+            assert_eq!(verdict, wanted, "{name} in {at} {others:?}, write: {write}");
+        }
+    }
+    for (path, writing) in [
+        ("crypt/transcrypt", Verdict::Refuse(Rule::Object)),
+        ("objects/ab/cd", Verdict::Allow),
+        ("refs/heads/x", Verdict::Allow),
+        ("my-refs/x", Verdict::Refuse(Rule::Object)),
+    ] {
+        let found = Found::Program {
+            in_repository: Path::new(path),
+        };
+        let verdict = |write| judge(&tree, Change::Find { found, write }).unwrap();
+        assert_eq!((verdict(false), verdict(true)), (Verdict::Allow, writing));
+    }
+    assert_eq!(tree.asked.get(), 0, "nothing is asked of the disk");
 }
 
 #[test]

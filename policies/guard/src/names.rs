@@ -4,7 +4,7 @@
 //! name that is not UTF-8 is matched like any other. Letters are compared without case, beyond ASCII as well, and
 //! characters that case-insensitive file systems leave out of a comparison are left out here.
 //!
-//! A path is gone down once, name by name: never more steps than the patterns have signs times the bytes of the path.
+//! Each path is walked once: O(pattern length × path length) steps.
 
 use crate::fold::{fold, fold_pattern};
 use crate::origin::Origin;
@@ -61,6 +61,16 @@ pub enum Protection {
     Write,
     /// It may not be read either.
     All,
+}
+
+impl Protection {
+    /// Whether it keeps calls from writing, or from reading.
+    pub fn closes(self, write: bool) -> bool {
+        match self {
+            Self::All => true,
+            Self::Write => write,
+        }
+    }
 }
 
 /// What commands may do with a protected name that does not exist. File tools may never create one.
@@ -220,7 +230,7 @@ impl Matcher {
         self.0.strongest(Descent::to(&self.0, parent).enter(name))
     }
 
-    /// Whether some rule ends with just this name, and not with a pattern, wherever it requires it to be.
+    /// Whether any rule's last component is exactly this name (no wildcard), in any directory.
     pub fn is_last_of_a_rule(&self, name: &[u8]) -> bool {
         !equal(&self.0.literals, &fold(name)).is_empty()
     }

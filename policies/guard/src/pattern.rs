@@ -35,7 +35,7 @@ pub enum PatternError {
 pub struct NameError {
     /// As written.
     pub pattern: String,
-    /// What is wrong with it.
+    /// The defect.
     #[source]
     pub why: PatternError,
 }

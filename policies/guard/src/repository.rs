@@ -2,7 +2,7 @@
 //!
 //! The host's git takes any directory with the right members for a repository, and obeys its settings and hooks, whatever it is
 //! called. Other programs look for a directory of one name, so that the protected names hold them. Names are compared without
-//! case, as some file systems do. Nothing here touches a disk: who asks lists, and says what is there.
+//! case, as some file systems do. Pure: callers list the directory and pass in which members exist.
 //!
 //! Not in the table: Subversion and Fossil. A working copy of Subversion has no settings, and its repositories are found by
 //! their address only. Fossil's checkout is a database that Fossil itself writes with every command.
@@ -295,7 +295,7 @@ pub fn may_be_git_directory(relative: &[u8]) -> bool {
     }
 }
 
-/// Whether some file system takes this name for `.git`: without case, without what it ignores, and as FAT and NTFS cut and shorten it.
+/// Whether a file system may take this name for `.git`: without case, without what it ignores, and as FAT and NTFS cut and shorten it.
 pub fn may_be_dot_git(name: &[u8]) -> bool {
     let name = fold(name);
     let stream = name

@@ -1,5 +1,5 @@
-//! What a search of the disk asks about the entries of a directory: how a name is protected, what it leads to, and where nothing is to be
-//! found. The search lists, and says by which paths the directory is known.
+//! A directory as a search of the disk sees it: by which paths it is known, what its entries lead to, and where nothing is to be found. The
+//! search lists; whether an entry is closed, the judge says ([`Change::Find`](crate::Change::Find)).
 
 use crate::names::{Matcher, Protection};
 use crate::repository::Repository;
@@ -86,7 +86,7 @@ impl<'d> SearchedDirectory<'d> {
     }
 
     /// How the name of an entry is protected, besides what a name above does.
-    pub fn protection(self, name: &OsStr) -> Option<Protection> {
+    pub(crate) fn protection(self, name: &OsStr) -> Option<Protection> {
         let rules = self.paths().filter_map(|parent| {
             let rule = self
                 .names

@@ -1,4 +1,4 @@
-//! What is protected because a link or a file of a repository leads to it.
+//! Protects the targets of links, and of files in repositories that name a directory.
 
 use super::{Directory, Entry, Search, mode};
 use crate::links;

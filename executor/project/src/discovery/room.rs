@@ -72,7 +72,7 @@ impl<'a> Search<'a> {
         )
     }
 
-    /// What is closed to make room: the part of a root with the most entries, unless a root lies in it.
+    /// The part to close to make room: the one with the most entries, unless a root lies in it.
     fn largest(&self, root: &Path, directory: &Directory<'a>) -> Option<PathBuf> {
         if self.leased.is_some() || self.is_around(directory) {
             return None;

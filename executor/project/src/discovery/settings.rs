@@ -1,4 +1,4 @@
-//! What is protected because the user's git settings name it, or a link in the home directory leads to it.
+//! Protects paths in the user's git settings, and targets of links in the home directory.
 
 use super::{Search, mode};
 use crate::git_settings::{MayBe, NamedPath};
