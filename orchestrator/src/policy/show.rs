@@ -116,16 +116,17 @@ fn permission_json(permission: &broker_protocol::Permission) -> Value {
 
 /// A rule for requests. The first list is the profile's, if it has one; each list must allow.
 fn request_json(rule: &HttpRule) -> Value {
+    let request = &rule.request;
     json!({
-        "host": rule.host,
-        "port": rule.port,
-        "methods": rule.methods,
-        "paths": rule.paths,
-        "action": match rule.action {
+        "host": request.host,
+        "port": request.port,
+        "methods": request.methods,
+        "paths": request.paths,
+        "action": match request.action {
             RuleAction::Allow => "allow",
             RuleAction::Deny => "deny",
         },
-        "why": rule.why,
+        "why": request.why,
         "preset": rule.preset,
         "where": rule.origin.to_string(),
     })

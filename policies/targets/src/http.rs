@@ -204,12 +204,15 @@ impl HttpRow {
                 let paths = self.paths.iter().flatten().map(|path| path.0.clone());
                 let methods = self.methods.iter().flatten().map(|name| name.0.clone());
                 HttpRule {
-                    host: host.name.clone(),
-                    port: host.port,
-                    methods: methods.collect(),
-                    paths: paths.collect(),
-                    action,
-                    why: self.why.as_ref().map(|why| why.0.clone()),
+                    request: RequestRule {
+                        host: host.name.clone(),
+                        port: host.port,
+                        methods: methods.collect(),
+                        paths: paths.collect(),
+                        action,
+                        why: self.why.as_ref().map(|why| why.0.clone()),
+                        name: String::new(),
+                    },
                     preset: None,
                     origin: origin.clone(),
                 }
@@ -221,21 +224,14 @@ impl HttpRow {
             .into_iter()
             .flat_map(|preset| &preset.rule);
         let rules = rows.flat_map(|row| row.rules(origin));
-        let here = |rule: HttpRule| match &self.host {
-            Some(host) => HttpRule {
-                host: host.name.clone(),
-                port: host.port,
-                ..rule
-            },
-            None => rule,
-        };
-        rules
-            .map(here)
-            .map(|rule| HttpRule {
-                preset: Some((*name).to_owned()),
-                ..rule
-            })
-            .collect()
+        let rules = rules.map(|mut rule| {
+            if let Some(host) = &self.host {
+                (rule.request.host, rule.request.port) = (host.name.clone(), host.port);
+            }
+            rule.preset = Some((*name).to_owned());
+            rule
+        });
+        rules.collect()
     }
 }
 
@@ -272,15 +268,8 @@ fn names() -> impl Iterator<Item = &'static str> {
 /// A rule of a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct HttpRule {
-    pub host: String,
-    /// Absent, it is for all ports.
-    pub port: Option<u16>,
-    /// Empty, it is for all methods.
-    pub methods: Vec<String>,
-    /// Empty, it is for all paths.
-    pub paths: Vec<String>,
-    pub action: RuleAction,
-    pub why: Option<String>,
+    /// Without a name: where a rule is written does not count for a policy's digest.
+    pub request: RequestRule,
     /// The preset that has it.
     pub preset: Option<String>,
     /// The line that says so.
@@ -300,20 +289,22 @@ impl HttpRule {
     /// As the gateway gets it.
     pub fn request(&self) -> RequestRule {
         let rule = RequestRule {
-            host: self.host.clone(),
-            port: self.port,
-            methods: self.methods.clone(),
-            paths: self.paths.clone(),
-            action: self.action,
-            why: self.why.clone(),
             name: self.name(),
+            ..self.request.clone()
         };
         rule.cut()
     }
 
     fn bytes(&self) -> usize {
-        let texts = self.methods.iter().chain(&self.paths).chain(&self.why);
-        let fixed = [&self.host, &self.origin.file];
+        let RequestRule {
+            host,
+            methods,
+            paths,
+            why,
+            ..
+        } = &self.request;
+        let texts = methods.iter().chain(paths).chain(why);
+        let fixed = [host, &self.origin.file];
         let length = |text: &String| text.len() + 8;
         texts.chain(fixed).map(length).sum::<usize>() + 64
     }
@@ -352,8 +343,8 @@ impl HttpRules {
             let is_allowed = |rule: &HttpRule| {
                 let mut allowed = allow.allow.iter().flatten();
                 let mut private = allow.private.iter().flatten();
-                allowed.any(|pattern| pattern.meets(&rule.host, rule.port))
-                    || private.any(|place| place.is_host(&rule.host, rule.port))
+                allowed.any(|pattern| pattern.meets(&rule.request.host, rule.request.port))
+                    || private.any(|place| place.is_host(&rule.request.host, rule.request.port))
             };
             // A preset's hosts belong together: who wants to read a registry need not reach all of them.
             if let Some(first) = rules.first()
@@ -361,7 +352,7 @@ impl HttpRules {
             {
                 return Err(HttpRulesError::Host {
                     at: origin.clone(),
-                    host: first.host.clone(),
+                    host: first.request.host.clone(),
                 });
             }
         }
@@ -432,12 +423,15 @@ mod tests {
             for row in &preset.rule {
                 assert_eq!(row.check(), Ok(()), "{name}");
                 for rule in row.rules(&Origin::default()) {
-                    let denies = rule.action == RuleAction::Deny;
+                    let denies = rule.request.action == RuleAction::Deny;
                     let writes = |method: &String| ["PUT", "DELETE", "PATCH"].contains(&&**method);
-                    assert!(denies || !rule.methods.is_empty(), "{name}");
-                    assert!(!rule.methods.iter().any(writes), "{name}");
-                    let posts = rule.methods.contains(&"POST".to_owned());
-                    assert!(!posts || !rule.paths.contains(&"/**".to_owned()), "{name}");
+                    assert!(denies || !rule.request.methods.is_empty(), "{name}");
+                    assert!(!rule.request.methods.iter().any(writes), "{name}");
+                    let posts = rule.request.methods.contains(&"POST".to_owned());
+                    assert!(
+                        !posts || !rule.request.paths.contains(&"/**".to_owned()),
+                        "{name}"
+                    );
                 }
             }
         }
