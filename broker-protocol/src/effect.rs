@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 pub enum Effect {
     /// The tool `web_search`.
     WebSearch {
-        /// What is searched for, at most [`limit::CONTENT`] bytes.
+        /// The words to search for, at most [`limit::CONTENT`] bytes.
         query: String,
     },
     /// The tool `web_fetch`.

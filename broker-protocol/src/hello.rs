@@ -277,7 +277,7 @@ impl FromIterator<Layer> for LayerSet {
     }
 }
 
-/// What is known of one layer.
+/// One layer on this machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LayerReport {
     pub layer: Layer,
@@ -293,7 +293,7 @@ pub enum LayerState {
     Missing {
         /// Why this machine does not have it.
         why: String,
-        /// What is unprotected without it.
+        /// The attacks that it alone prevents.
         lost: String,
     },
 }

@@ -41,7 +41,7 @@ pub struct Account {
     free: Vec<(PathBuf, [u64; 2])>,
     /// Bytes written by each process seen so far.
     written: BTreeMap<i32, u64>,
-    /// Whether some process did not say at the last reading.
+    /// Whether the last reading missed a process.
     hides: bool,
     next: Instant,
 }

@@ -98,7 +98,7 @@ enum Pass {
 
 struct Tree<'a> {
     device: u64,
-    /// What is removed; directories further below are moved into it.
+    /// The directory that is removed; directories further below are moved into it.
     top: &'a OwnedFd,
     /// Number of directories that were moved up, for their names.
     moved: u64,

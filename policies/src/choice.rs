@@ -1,6 +1,6 @@
 //! Which profile a session has: the one that is named, that of the policy files, or with `auto` the one for what the project is.
 //!
-//! A project is told by the names of regular files in its root; what is in them is not read. So who writes a project can choose
+//! The profile is chosen by the names of regular files in the project root; their contents are not read. So who writes a project can choose
 //! between the profiles that `[[auto]]` names, and no others. Profiles are not joined: one could send away what another shows.
 
 use crate::host::{Host, HostPathError};
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
     pub profile: String,
-    /// What it was chosen by, where the project was asked.
+    /// The files that have chosen it, where the project was asked.
     pub found: Option<Found>,
 }
 
@@ -29,7 +29,7 @@ pub struct Found {
 }
 
 impl Choice {
-    /// What is said by name and needs no look at the project.
+    /// A choice by name, which needs no look at the project.
     pub fn named(profile: &str) -> Self {
         Self {
             profile: profile.to_owned(),

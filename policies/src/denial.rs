@@ -22,7 +22,7 @@ use std::path::Path;
 const HARMLESS: &str = "a command can write it to a new file and move that there (`mv new .npmrc`), if each setting in it is harmless \
     (`policies/README.md` says which: `save-exact`, `legacy-peer-deps`, `nodeLinker` and others); otherwise ask the user to write it";
 
-/// What is left where no profile opens a name.
+/// The remedy where no profile opens a name.
 const OUTSIDE_THE_SANDBOX: &str =
     "no option allows this; the user can run outside the sandbox what makes it";
 
@@ -386,7 +386,7 @@ pub fn remedy_of_name(name: &ProtectedName) -> Remedy {
     }
 }
 
-/// What is protected or denied by a file stays so until its owner changes the file.
+/// A name that a file protects or denies stays closed until the file's owner changes it.
 fn remedy_of(origin: &Origin) -> Remedy {
     match SourceKind::of(origin) {
         SourceKind::Shipped => Remedy::Nothing,

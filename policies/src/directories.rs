@@ -14,7 +14,7 @@ pub type Variable<'v> = &'v dyn Fn(&str) -> Option<OsString>;
 /// The sockets for approvals, in a directory of the user's own.
 const APPROVALS: &str = "lazaret-approve";
 
-/// The home of those who have none, as account databases write it: nothing is ever there.
+/// `/nonexistent`: the passwd home of accounts without one.
 pub const NO_HOME: &str = "/nonexistent";
 
 /// Why a directory of Lazaret's own is where it cannot be made or used, and what helps: for errors about it.

@@ -398,7 +398,7 @@ pub struct Grant {
     pub path: PathBuf,
     /// Whether it may be missing on this machine.
     pub optional: bool,
-    /// What is not granted of it: patterns of paths in it, each of at most [`EXCEPT_NAMES_MAX`](crate::value::EXCEPT_NAMES_MAX) names.
+    /// Exceptions from it: patterns of paths in it, each of at most [`EXCEPT_NAMES_MAX`](crate::value::EXCEPT_NAMES_MAX) names.
     pub except: Vec<String>,
 }
 

@@ -340,7 +340,7 @@ pub struct GrantEntry {
     /// Whether it may be missing on this machine.
     #[serde(default)]
     pub optional: bool,
-    /// What is not granted of it: patterns of paths in it.
+    /// Exceptions from it: patterns of paths in it.
     #[serde(default)]
     pub except: Vec<ExceptedPath>,
     /// For people who read the file.

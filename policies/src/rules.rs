@@ -80,7 +80,7 @@ pub struct ConditionEntry {
     pub matches: Option<Vec<String>>,
 }
 
-/// Why a rule whose values are valid is none.
+/// Inconsistent combinations of keys in a rule.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RuleFault {
     #[error("a rule has a `why`: the reason that the user and the model get")]

@@ -39,7 +39,7 @@ impl ScopePaths {
     /// Compiles the globs of `scope`.
     ///
     /// # Errors
-    /// One of them is no glob, or is none that a command can be held to: see [`ScopePaths::directories`].
+    /// A glob is invalid, or cannot be enforced for `bash`: see [`ScopePaths::directories`].
     pub fn new(scope: &Scope) -> Result<Self, PolicyError> {
         let mut tools = BTreeMap::new();
         for permission in scope

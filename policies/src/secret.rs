@@ -35,7 +35,7 @@ const OPEN_BEGINNINGS: [&str; 6] = [
     "SSH_AUTH_SOCK",
     "GDMSESSION",
 ];
-/// What is named so is where a secret is, whatever else is in the name.
+/// A variable with one of these words says where a secret is, whatever else its name has.
 const OPEN_ENDINGS: [&str; 3] = ["_FILE", "_PATH", "_DIR"];
 
 /// Shortest value that is looked for, in bytes: a shorter one is found in innocent text.

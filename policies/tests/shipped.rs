@@ -535,7 +535,7 @@ fn list() -> PolicyFile {
     PolicyFile::parse("protected.toml", include_str!("../profiles/protected.toml")).unwrap()
 }
 
-/// What is wrong with a list: a line without a source or a reason, or a pattern that stands there twice.
+/// The defects of a list: a line without a source or a reason, or a pattern that stands there twice.
 fn faults(list: &PolicyFile) -> Vec<String> {
     let mut faults = Vec::new();
     let mut known = BTreeSet::new();

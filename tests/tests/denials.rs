@@ -286,7 +286,7 @@ fn names(denied: &Value, row: &Row, tier: Tier) -> bool {
     })
 }
 
-/// What is another in each world or release stands as what it is.
+/// Values that differ in each world or release are replaced by their meaning.
 fn general(world: &World, key: &Key, text: &str) -> String {
     let text = text
         .replace(&world.home.display().to_string(), "~")

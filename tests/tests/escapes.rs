@@ -544,7 +544,7 @@ struct Fixture {
     attempt: RefCell<Attempt>,
 }
 
-/// What is made anew for each attempt.
+/// Fixtures that each attempt gets new.
 #[derive(Default)]
 struct Attempt {
     nonce: String,

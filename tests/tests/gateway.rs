@@ -59,7 +59,7 @@ fn kill(process: &Process) {
     assert!(until(LIMIT, || !process.is_alive()));
 }
 
-/// What is reported of gateways with this result.
+/// Findings about gateways with this result.
 fn reported(answer: &Answer) -> Vec<String> {
     let found = answer.result["metadata"]["found"].as_array();
     let of_gateways = found

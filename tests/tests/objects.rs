@@ -1,4 +1,4 @@
-//! What is protected as an object, whatever it is called and wherever links lead. Each attack runs as its control first,
+//! Protected objects, whatever they are called and wherever links lead. Each attack runs as its control first,
 //! with no cell, and must work there.
 
 use crate::kept_world::KeptWorld;

@@ -507,7 +507,7 @@ fn path_that_cannot_be_granted_is_not_asked_about(place: Place) {
 }
 
 place_test!(keys_in_what_is_granted_stay_closed);
-/// What is tried in a directory that is granted, and what each attack gets there without Lazaret.
+/// Attacks in a directory that is granted, and what each gets there without Lazaret.
 fn keys_in_what_is_granted_stay_closed(place: Place) {
     let (world, data) = world(place, "");
     let keys = [

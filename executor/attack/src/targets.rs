@@ -1,4 +1,4 @@
-//! What is attacked, as data: printed by the outside run, an argument of the inside run.
+//! The targets of the attack, as data: printed by the outside run, an argument of the inside run.
 
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -25,7 +25,7 @@ pub struct Targets {
     pub udp: u16,
 }
 
-/// What is to be known of the session whose cell was attacked.
+/// Facts about the session whose cell was attacked.
 #[derive(Debug, Deserialize)]
 pub struct Session {
     pub tier: String,

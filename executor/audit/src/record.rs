@@ -320,7 +320,7 @@ impl Record {
     }
 }
 
-/// What is stored of a request until it has ended.
+/// The facts of a request that its record needs when it ends.
 #[derive(Clone, Debug)]
 pub struct AuditEntry {
     tool: String,

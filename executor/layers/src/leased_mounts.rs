@@ -34,7 +34,7 @@ pub struct LeasedMount {
     pub access: Access,
     /// Device and inode of the object there.
     pub id: (u64, u64),
-    /// What is protected in it, parents first.
+    /// Mounts over protected names in it, parents first.
     pub pins: Vec<Pin>,
 }
 

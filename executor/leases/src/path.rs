@@ -167,7 +167,7 @@ fn id(stat: &FileStat) -> (u64, u64) {
     (stat.st_dev, stat.st_ino)
 }
 
-/// What is mounted below `path`, if anything is. In the flat tier it would be granted with it; where cells
+/// A mount below `path`, if there is one. In the flat tier it would be granted with it; where cells
 /// have mounts, the kernel clones no tree that would reveal what another user's mount hides.
 fn mounted_below(path: &Path) -> io::Result<Option<PathBuf>> {
     let table = fs::read("/proc/self/mountinfo")?;
@@ -419,7 +419,7 @@ impl HeldPath {
         &self.leased
     }
 
-    /// What is mounted for a cell.
+    /// Its mount in a cell.
     pub fn mount(&self) -> LeasedMount {
         let LeasedPath {
             path, access, id, ..

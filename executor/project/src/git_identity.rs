@@ -106,7 +106,7 @@ struct Identity {
     included: Vec<String>,
 }
 
-/// What is read of an account's settings.
+/// The part of an account's settings that cells need.
 struct Reading<'a> {
     home: &'a Path,
     read: usize,

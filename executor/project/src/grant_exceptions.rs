@@ -1,4 +1,4 @@
-//! What is not granted of a directory that a profile grants: data of servers and files with tokens that lie among programs.
+//! Exceptions from a directory that a profile grants: data of servers and files with tokens that lie among programs.
 //!
 //! The profile's patterns (`except`) are looked for when a session opens, in directories of other people's programs: so the work is bounded,
 //! and a directory with too much in it is closed as a whole. What a further grant names is granted all the same.

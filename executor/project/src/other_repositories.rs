@@ -48,7 +48,7 @@ pub struct OtherRepositories {
 #[derive(Debug)]
 struct Other {
     directory: PathBuf,
-    /// What is left there, and what makes it a repository, where nothing else looks for that.
+    /// Files that calls left there, and what makes it a repository, where nothing else looks for these.
     left: Option<LeftFiles>,
     kept: Option<KeptRepository>,
     /// The state of its index at the last look, and of the files on which that is based.

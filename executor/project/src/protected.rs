@@ -99,7 +99,7 @@ pub struct Discovery {
     pub pins: Vec<Pin>,
     /// Temporary files that an interrupted write may have left: a zone, and a path below it.
     pub temporaries: Vec<(PathBuf, PathBuf)>,
-    /// What is closed although its name does not show it.
+    /// Objects that are closed although their names are not protected.
     pub also_closed: Vec<AlsoClosed>,
     /// Paths with protected names to which a link or a setting leads that closes them too.
     pub led_to: BTreeSet<PathBuf>,

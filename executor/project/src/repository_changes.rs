@@ -29,7 +29,7 @@ const MASK: u32 = libc::IN_OPEN
     | libc::IN_DELETE_SELF
     | libc::IN_MOVE_SELF;
 
-/// What is known of some repositories, by their numbers.
+/// The state of some repositories, by their numbers.
 #[derive(Debug)]
 pub struct RepositoryChanges {
     inotify: Option<File>,

@@ -72,7 +72,7 @@ mod switch {
     /// pass what their rules on new names refuse; or `new-names+quarantine`, with which it is not taken away after the call either.
     const VARIABLE: &str = "LAZARET_ABLATE";
 
-    /// What is switched off.
+    /// The layer, or the part of one, that is switched off.
     #[derive(Clone, Debug, Default)]
     pub struct Ablation {
         layer: Option<Layer>,

@@ -1,4 +1,4 @@
-//! What is protected in the zones as an object, whatever its name: found when the session opens
+//! Objects of the zones that are protected whatever their names: found when the session opens
 //! (`discovery.rs`), and used by the supervisor.
 
 use crate::linked_repository::LinkedRepository;

@@ -97,7 +97,7 @@ pub struct Found {
     pub secrets: Vec<ReadableSecret>,
     /// What people are told about files of secrets.
     pub notices: Vec<String>,
-    /// What is closed although its name does not show it.
+    /// Objects that are closed although their names are not protected.
     pub also_closed: Vec<AlsoClosed>,
     /// Paths with protected names to which a link or a setting leads that closes them too.
     pub led_to: BTreeSet<PathBuf>,

@@ -5,7 +5,6 @@
 use crate::bounds::{EDITED, HASHED, LINKS, SKIPPED};
 use crate::names::Intent;
 use broker_protocol::{ErrorKind, Failed, TooLarge, Zone, ZonePath};
-use nix::errno::Errno;
 use std::io;
 use thiserror::Error;
 
@@ -221,11 +220,6 @@ impl SystemError {
             error: error.into(),
         }
     }
-}
-
-/// The error number in an error of the standard library; `EIO` if it has none.
-pub fn errno(error: &io::Error) -> Errno {
-    error.raw_os_error().map_or(Errno::EIO, Errno::from_raw)
 }
 
 impl From<WorkError> for Failed {

@@ -106,7 +106,7 @@ pub struct ByAge {
     /// The oldest on top; of the same age, the last by path.
     files: BinaryHeap<Reverse<Aged>>,
     bytes: usize,
-    /// Whether some were skipped.
+    /// Whether files were skipped.
     pub dropped: bool,
 }
 

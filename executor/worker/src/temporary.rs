@@ -4,8 +4,8 @@
 //! behind whenever the process ends. Otherwise, or if an open file cannot be linked, it has a
 //! random name beside its target, which is removed again unless it was renamed to the target.
 
-use crate::error::errno;
 use crate::root::open_beneath;
+use executor_sys::errno::errno;
 use executor_sys::random;
 use executor_sys::stale_temporaries::{DIGITS, PREFIX};
 use nix::errno::Errno;
@@ -103,14 +103,12 @@ impl<'a> TemporaryFile<'a> {
     }
 
     fn filled(mut self) -> Result<Self, Errno> {
-        self.file
-            .write_all(self.content)
-            .map_err(|error| errno(&error))?;
+        self.file.write_all(self.content).map_err(errno)?;
         if let Some(mode) = self.mode {
             fchmod(&self.file, mode)?;
         }
         if self.durable {
-            self.file.sync_all().map_err(|error| errno(&error))?;
+            self.file.sync_all().map_err(errno)?;
         }
         Ok(self)
     }
@@ -214,6 +212,6 @@ pub fn private_file() -> Mode {
 
 /// A name that cannot be guessed; creating it shows whether it is free.
 fn random_name() -> Result<String, Errno> {
-    let number = u64::from_le_bytes(random::bytes().map_err(|error| errno(&error))?);
+    let number = u64::from_le_bytes(random::bytes().map_err(errno)?);
     Ok(format!("{PREFIX}{number:0DIGITS$x}"))
 }

@@ -15,10 +15,10 @@
 use crate::bounds::KEPT;
 use crate::change_record::{ChangeRecord, LINE_MAX};
 use crate::content::{digest, read_up_to};
-use crate::error::errno;
 use crate::root::{ENTERING, LISTING, LOOKING, READING, is, open_beneath};
 use crate::temporary::{TemporaryFile, private_file};
 use broker_protocol::Digest;
+use executor_sys::errno::errno;
 use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
@@ -254,7 +254,7 @@ impl Folders {
                 Ok(()) => Ok(number),
                 Err(error) => {
                     let _ = unlinkat(&self.changes, name.as_str(), UnlinkatFlags::NoRemoveDir);
-                    Err(errno(&error))
+                    Err(errno(error))
                 }
             };
         }

@@ -51,7 +51,7 @@ impl Proxy {
         }
     }
 
-    /// What is passed on to the agent of a message from the editor, or the response that refuses it.
+    /// The message to pass on to the agent for one from the editor, or the response that refuses it.
     fn of_editor(&self, mut message: Message) -> Result<Option<Message>, Vec<u8>> {
         let Kind::Request { id } = message.kind.clone() else {
             return Ok(self.links.take_answer(message));

@@ -190,7 +190,7 @@ impl Finish {
         schema
     }
 
-    /// What is wrong with the result of a task, if anything is.
+    /// The first defect in the result of a task.
     pub fn check(&self, input: &Value, tools_used: bool) -> Result<(), String> {
         if self.tool_used && !tools_used {
             return Err("no tool was used: do the task before you end it".to_owned());

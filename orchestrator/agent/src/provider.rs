@@ -16,7 +16,7 @@ pub trait Provider {
     /// The models that it offers.
     fn models(&self) -> LocalBoxFuture<'_, Result<Vec<Model>, ProviderError>>;
 
-    /// What is known about one model; asks the provider only if nothing else can tell.
+    /// Describes one model; asks the provider only if nothing else can tell.
     fn model<'a>(&'a self, id: &'a str) -> LocalBoxFuture<'a, Result<Model, ProviderError>>;
 
     /// Requests the answer to `prompt`. On return all chunks were sent, an end as the last one; dropping the future stops at once.

@@ -86,7 +86,7 @@ impl Gain {
         }
     }
 
-    /// What is open with it: a name counts in every project.
+    /// The names that it opens: a name counts in every project.
     pub fn describe(&self, opens: &Leased) -> String {
         match self {
             Self::Network(_) | Self::Read(_) => opens.parts().1.to_owned(),

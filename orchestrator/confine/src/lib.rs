@@ -88,7 +88,7 @@ pub struct Confinement {
 }
 
 impl Confinement {
-    /// What is missing, as text; empty if everything is in force.
+    /// The missing layers, as text; empty if everything is in force.
     pub fn missing(&self) -> Vec<String> {
         let landlock = self
             .landlock

@@ -219,7 +219,7 @@ mod tests {
         }
     }
 
-    /// What is said of a proxy that answers so, and the request that it got.
+    /// The report on a proxy that answers so, and the request that it got.
     fn report_of(answer: &'static [u8], target: &Target) -> (String, String) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();

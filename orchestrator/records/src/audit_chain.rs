@@ -36,7 +36,7 @@ pub struct Flaw {
     pub file: String,
     /// The line, counted from 1; 0 for the file as a whole.
     pub line: u64,
-    /// What is wrong there.
+    /// The defect there.
     pub why: String,
 }
 
@@ -354,7 +354,7 @@ fn check_record(last: &Head, record: &[u8]) -> Result<(Digest, Value), String> {
     Ok((hash, value))
 }
 
-/// What is wrong with the end of the chain.
+/// The defect at the end of the chain.
 fn check_end(snapshot: &Snapshot, verified: &Verified) -> Option<Flaw> {
     let flaw = |why: String| {
         Some(Flaw {

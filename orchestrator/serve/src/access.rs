@@ -1,4 +1,4 @@
-//! What is logged about requests and messages: who sent them and how, the route and the outcome. Of a client's data only what the
+//! The log of requests and messages: who sent them and how, the route and the outcome. Of a client's data only what the
 //! server knows itself is logged: a route's pattern instead of its path, an existing method, an existing type of message.
 
 use crate::guard::Arrival;

@@ -240,7 +240,7 @@ pub struct ToolReply {
     /// The same in base64, if it is not text.
     #[serde(default)]
     pub content_base64: Option<String>,
-    /// What is recorded beside it.
+    /// The facts that are recorded beside it.
     #[serde(default)]
     pub structured: Option<Value>,
     /// Why the call failed, as the model gets it.

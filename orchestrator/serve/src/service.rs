@@ -89,7 +89,7 @@ pub struct Service {
     pub trust: Cell<Trust>,
     /// The messages of conversations between their runs.
     pub messages: RefCell<Conversations>,
-    /// What is known of runs.
+    /// The runs and their states.
     pub runs: Runs,
     /// Released when a WebSocket ends.
     pub sockets: Arc<Semaphore>,

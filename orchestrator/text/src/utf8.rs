@@ -65,7 +65,7 @@ impl Utf8Joiner {
         }
     }
 
-    /// What is left at the end: the beginning of a character that was never completed.
+    /// The bytes left at the end: the beginning of a character that was never completed.
     pub fn finish(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.held)
     }

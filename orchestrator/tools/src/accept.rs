@@ -169,7 +169,7 @@ mod tests {
             .collect()
     }
 
-    /// What is accepted here is what the validator accepts, for each tool and each of its fields.
+    /// Accepts exactly what the validator accepts, for each tool and each of its fields.
     #[test]
     fn each_built_in_tool_accepts_what_its_schema_permits() {
         let (mut accepted, mut known, mut all) = (0, 0, 0);

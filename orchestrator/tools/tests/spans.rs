@@ -96,7 +96,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Collector {
     }
 }
 
-/// What is seen of calls in a span of the caller's.
+/// Checks which calls are visible in a span of the caller's.
 fn collected(
     script: impl FnOnce(&mut harness::fake_broker::Peer) + Send + 'static,
     config: Config,

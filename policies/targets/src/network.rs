@@ -210,7 +210,7 @@ pub fn ports<'a>(
 /// A policy with what a session asks for; nothing where it wants no network.
 ///
 /// # Errors
-/// A host is none, a preset does not exist, or the policy's files do not allow a host by name.
+/// A host is malformed, a preset does not exist, or the policy's files do not allow a host by name.
 pub fn requested(
     mut policy: WebPolicy,
     wanted: Option<&NetworkRequest>,

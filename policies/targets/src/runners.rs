@@ -32,7 +32,7 @@ const RUNNERS: [&str; 128] = [
     "let",
 ];
 
-/// Of these, those that run nothing where they stand alone, whatever they are given to read.
+/// The subset that executes nothing without arguments, whatever is on stdin.
 const BY_ARGUMENT: [&str; 7] = ["alias", "bind", "builtin", "command", "env", "nice", "trap"];
 
 /// Programs that run something with this option only: a callback, a library, another file under the name of a program, a filter. For

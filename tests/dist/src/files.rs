@@ -72,7 +72,7 @@ fn is_program(path: &Path) -> Result<bool, DistError> {
     Ok(metadata.permissions().mode() & 0o100 != 0)
 }
 
-/// What is in a directory, sorted.
+/// The entries of a directory, sorted.
 pub fn entries(directory: &Path) -> Result<Vec<PathBuf>, DistError> {
     let error = || DistError::file(directory);
     let listed = fs::read_dir(directory).map_err(error())?;

@@ -42,7 +42,7 @@ impl Vendor {
         })
     }
 
-    /// What is answered before the first prompt, if anything is asked.
+    /// Answers before the first prompt, if anything is asked.
     pub fn inquiry(self) -> Option<Reply> {
         let shown = json!({"capabilities": ["completion", "tools"], "model_info": {"x.context_length": 8192}});
         matches!(self, Vendor::Ollama).then(|| Reply::status(200, &shown))

@@ -1,4 +1,4 @@
-//! What is written down: the executor's audit, the run log, and that secrets are in neither.
+//! The records: the executor's audit, the run log, and that secrets are in neither.
 
 mod audit;
 mod tamper;

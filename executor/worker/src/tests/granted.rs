@@ -1,4 +1,4 @@
-//! What is granted beside the roots is read, and nothing else there; nothing is written.
+//! Paths that are granted beside the roots are read, and nothing else there; nothing is written.
 
 use super::*;
 use crate::tests::searching::grep;

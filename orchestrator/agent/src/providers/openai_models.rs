@@ -45,7 +45,7 @@ pub fn listed(list: &Value) -> Vec<Model> {
     ids.map(of_name).collect()
 }
 
-/// What is known from a name. Compatible servers have other models, for which it is unknown whether they call tools.
+/// The properties of a model, by its name. Compatible servers have other models, for which it is unknown whether they call tools.
 pub fn of_name(id: &str) -> Model {
     let chat = !NO_CHAT.iter().any(|part| id.contains(part));
     let known = WINDOWS

@@ -44,7 +44,7 @@ pub enum Unread {
     Kernel(#[from] Errno),
 }
 
-/// What is at a path.
+/// An object at a path.
 pub enum Entry {
     File(String),
     Directory,
@@ -103,7 +103,7 @@ impl Opened {
         fstatat(&self.0, name, AtFlags::AT_SYMLINK_NOFOLLOW).is_ok()
     }
 
-    /// What is at `path`; `None` if there is nothing, or nothing that an agent of the same user could read. A directory has to be of
+    /// The object at `path`; `None` if there is nothing, or nothing that an agent of the same user could read. A directory has to be of
     /// the kind that is read as one.
     pub fn entry(&self, path: &str, kind: &Kind) -> Option<Entry> {
         let file = match open_below(&self.0, Path::new(path)) {

@@ -30,7 +30,7 @@ pub struct Row {
     pub columns: usize,
 }
 
-/// What is drawn: rows, and the cursor's row and byte in the text of that row. Not its column: terminals disagree about the width
+/// The drawing: rows, and the cursor's row and byte in the text of that row. Not its column: terminals disagree about the width
 /// of an emoji of several characters, so printing the row up to the cursor positions it correctly in each.
 #[derive(Clone, Debug)]
 pub struct Drawing {

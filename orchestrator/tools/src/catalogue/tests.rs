@@ -957,7 +957,7 @@ fn order_of_fields_does_not_change_the_stored_text() {
     );
 }
 
-/// What is removed of a schema leaves the rest in no order that means something; a model's text changes only on purpose.
+/// Removing parts of a schema keeps no order that means something; a model's text changes only on purpose.
 #[test]
 fn a_schema_is_sorted() {
     for tool in &TOOLS {

@@ -23,7 +23,7 @@ pub enum StateError {
     #[error("central:{file} is not a file of this tool ({why}); remove it to begin anew")]
     Corrupt {
         file: &'static str,
-        /// What is wrong with it.
+        /// The defect.
         why: String,
     },
     /// The entry, value or goal does not exist.
