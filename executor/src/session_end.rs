@@ -30,6 +30,8 @@ impl Session {
         let unreported = self.end_commands();
         // Recorded as far as that is possible.
         let _ = self.settle_connections();
+        // Other brokers do not wait for what follows.
+        let _ = self.audit.release();
         let unfinished = self.end_processes();
         // What was still running has changed files that anybody may have changed since: they are closed to later sessions.
         if !is_busy && let Some(created) = &mut self.created {
