@@ -5,10 +5,10 @@
 //! is left alone: the session holds a lock on its record. What commands have put into caches is believed nowhere (`removal.rs`).
 
 use crate::open::{OpenError, read_policies};
-use crate::removal::{Budget, Progress, Removed, open_directory, remove};
 use crate::user::User;
 use broker_protocol::{CLEANED, Cleaned, Cleanup, RemovedCache, Unused, frame};
 use executor_project::central_owner;
+use executor_project::removal::{Budget, Progress, Removed, open_directory, remove};
 use executor_spec::sandbox::CACHES;
 use executor_sys::random;
 use nix::dir::Dir;

@@ -19,7 +19,6 @@ mod input;
 mod running_command;
 mod files;
 mod gc;
-mod removal;
 mod background;
 mod approvals;
 mod approvers;

@@ -16,6 +16,7 @@ pub mod central_owner;
 pub mod caches;
 pub mod network;
 pub mod image;
+pub mod removal;
 pub mod throw_away;
 mod questions;
 mod after_calls;
