@@ -217,7 +217,7 @@ struct Sandbox {
     credentials: SessionCredentials,
 }
 
-/// Prepared while the warden starts.
+/// Prepared while the warden gets ready.
 struct Beside {
     /// The group that bounds the session as a whole, where there is one, with the warden in it.
     cgroup: Option<Rc<Cgroup>>,

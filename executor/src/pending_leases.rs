@@ -8,7 +8,7 @@ use executor_leases::PendingPaths;
 #[derive(Debug)]
 pub struct PendingLeases {
     pub granted: Granted,
-    /// Without its paths.
+    /// Its paths are taken out: they are searched.
     pub approval: Approval,
     pub paths: PendingPaths,
 }

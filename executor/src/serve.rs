@@ -59,7 +59,7 @@ struct Broker {
 
 /// What a frame of an open session is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Subject {
+enum FrameSubject {
     /// A call, and what it does with it may have a record.
     Recorded(CallId),
     Call(CallId),
@@ -251,8 +251,8 @@ impl Broker {
             return Ok(None);
         };
         let waits = match subject(frame) {
-            Subject::Recorded(_) => !session.audit.try_hold()?,
-            Subject::Call(_) | Subject::Session => false,
+            FrameSubject::Recorded(_) => !session.audit.try_hold()?,
+            FrameSubject::Call(_) | FrameSubject::Session => false,
         };
         Ok(match waits {
             true => None,
@@ -266,13 +266,13 @@ impl Broker {
             return Ok(false);
         };
         let is_of = |call, other: &ToBroker| match subject(other) {
-            Subject::Recorded(of) | Subject::Call(of) => of == call,
-            Subject::Session => false,
+            FrameSubject::Recorded(of) | FrameSubject::Call(of) => of == call,
+            FrameSubject::Session => false,
         };
         Ok(match subject(frame) {
-            Subject::Recorded(_) => !self.deferred.is_empty() || !session.audit.try_hold()?,
-            Subject::Call(call) => self.deferred.iter().any(|other| is_of(call, other)),
-            Subject::Session => false,
+            FrameSubject::Recorded(_) => !self.deferred.is_empty() || !session.audit.try_hold()?,
+            FrameSubject::Call(call) => self.deferred.iter().any(|other| is_of(call, other)),
+            FrameSubject::Session => false,
         })
     }
 
@@ -440,13 +440,13 @@ impl Broker {
     }
 }
 
-fn subject(frame: &ToBroker) -> Subject {
+fn subject(frame: &ToBroker) -> FrameSubject {
     match frame {
         ToBroker::Call { call, .. }
         | ToBroker::WantingCall { call, .. }
         | ToBroker::Grant(Grant { call, .. })
         | ToBroker::Look { call }
-        | ToBroker::Keep { call, .. } => Subject::Recorded(*call),
+        | ToBroker::Keep { call, .. } => FrameSubject::Recorded(*call),
         ToBroker::Content { call, .. }
         | ToBroker::Input { call, .. }
         | ToBroker::InputEnd { call }
@@ -454,13 +454,13 @@ fn subject(frame: &ToBroker) -> Subject {
         | ToBroker::Signal { call, .. }
         | ToBroker::Credit { call, .. }
         | ToBroker::Cancel { call }
-        | ToBroker::Refuse { call } => Subject::Call(*call),
+        | ToBroker::Refuse { call } => FrameSubject::Call(*call),
         ToBroker::Hello(_)
         | ToBroker::Probe
         | ToBroker::Open(_)
         | ToBroker::Grants
         | ToBroker::Revoke { .. }
-        | ToBroker::Explain(_) => Subject::Session,
+        | ToBroker::Explain(_) => FrameSubject::Session,
     }
 }
 

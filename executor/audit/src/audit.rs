@@ -91,7 +91,7 @@ pub struct Audit {
     /// For what this broker holds the lock on the head, if it does.
     hold: Option<Hold>,
     /// When the lock is tried for again, while another broker holds it.
-    tries: Option<LockTries>,
+    tries: Option<HeadTries>,
     /// The head as this broker wrote it last, and its text: mostly it is still there and need not be parsed.
     written: Option<(String, Head)>,
     calls: u64,
@@ -108,13 +108,12 @@ pub struct Audit {
 enum Hold {
     /// Until the head names the record that was appended.
     Record,
-    /// Until [`Audit::release`].
     Step,
 }
 
 /// When the lock is tried for again, and until when.
 #[derive(Clone, Copy, Debug)]
-struct LockTries {
+struct HeadTries {
     next: Instant,
     until: Instant,
 }
@@ -314,7 +313,7 @@ impl Audit {
                     return Err(self.unlocked(io::ErrorKind::TimedOut.into()));
                 }
                 let next = now + PAUSE;
-                self.tries = Some(LockTries { next, until });
+                self.tries = Some(HeadTries { next, until });
             }
             Err(TryLockError::Error(error)) => return Err(self.unlocked(error)),
         }

@@ -171,7 +171,7 @@ impl Leases {
     /// Checks again that `paths` and `hosts` of `call` may be in force: others may have begun while their paths were searched.
     ///
     /// # Errors
-    /// They may not.
+    /// They may not: too many are in force, or one overlaps another.
     pub fn check_held(
         &mut self,
         call: CallId,

@@ -24,7 +24,7 @@ pub struct SettingsSource<'s> {
     pub start: &'s StartAnswerer<'s>,
 }
 
-/// The paths of one approval.
+/// The paths of one approval, in the order in which it lists them.
 #[derive(Debug)]
 pub struct PendingPaths {
     names: Matcher,

@@ -163,7 +163,7 @@ impl<'a> Directory<'a> {
     }
 }
 
-/// An entry of a directory.
+/// An entry of a directory that is searched.
 struct Entry {
     name: OsString,
     kind: FileType,

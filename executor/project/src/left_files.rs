@@ -207,7 +207,7 @@ impl NewLocks {
         self.count += count;
     }
 
-    /// The findings about them.
+    /// The findings about these files.
     pub fn finding(self) -> Option<Finding> {
         let (first, others) = self.named.split_first()?;
         let why = "A command left this lock, which makes your next `git add` or `git commit` fail; or a git process of yours holds it.";

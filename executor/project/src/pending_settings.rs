@@ -68,7 +68,7 @@ impl PendingSettings {
         self.reading.begins_like(&other.reading)
     }
 
-    /// What has been read.
+    /// The paths that these settings name.
     pub fn into_named(self) -> BTreeSet<NamedPath> {
         self.reading.into_named()
     }

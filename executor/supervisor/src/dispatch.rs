@@ -8,7 +8,7 @@ use broker_protocol::AttemptKind;
 use executor_spec::refusals::Cause;
 use executor_sys::file::SYS_FCHMODAT2;
 use executor_sys::notify::Notification;
-use executor_sys::socket::End;
+use executor_sys::socket::SocketEnd;
 use nix::Result;
 use nix::errno::Errno;
 
@@ -61,8 +61,8 @@ impl Call<'_> {
             libc::SYS_bind => self.bind(fd(a), b, c),
             libc::SYS_listen => self.listen(fd(a), fd(b)),
             libc::SYS_shutdown => self.shut_down(fd(a), fd(b)),
-            libc::SYS_getsockname => self.socket_name(fd(a), End::Own, b, c),
-            libc::SYS_getpeername => self.socket_name(fd(a), End::Peer, b, c),
+            libc::SYS_getsockname => self.socket_name(fd(a), SocketEnd::Own, b, c),
+            libc::SYS_getpeername => self.socket_name(fd(a), SocketEnd::Peer, b, c),
             libc::SYS_setsockopt if (fd(b), fd(c)) == (libc::SOL_SOCKET, libc::SO_LINGER) => {
                 self.linger(fd(a), d, fd(e))
             }

@@ -81,9 +81,7 @@ pub struct Search<'a> {
 /// What becomes of a link that is the last name of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LastLink {
-    /// Its target is found.
     Follow,
-    /// The link itself is.
     Keep,
 }
 

@@ -8,7 +8,7 @@
 use crate::loopback::open_sockets;
 use crate::object::errno;
 use crate::tcp::inode;
-use executor_sys::socket::{self, End};
+use executor_sys::socket::{self, SocketEnd};
 use nix::Result;
 use nix::errno::Errno;
 use nix::fcntl::readlink;
@@ -88,7 +88,8 @@ impl KeptSockets {
             let Some(copy) = sockets.get(inode) else {
                 return false;
             };
-            let names = [End::Own, End::Peer].map(|end| socket::name(copy.as_fd(), end));
+            let names =
+                [SocketEnd::Own, SocketEnd::Peer].map(|end| socket::name(copy.as_fd(), end));
             let [Ok(own), Ok(peer)] = names else {
                 return true;
             };
@@ -102,11 +103,11 @@ impl KeptSockets {
     }
 
     /// The kernel's name of a socket that was connected here, or of its peer.
-    pub fn name(&self, socket: u64, end: End) -> Option<Vec<u8>> {
+    pub fn name(&self, socket: u64, end: SocketEnd) -> Option<Vec<u8>> {
         let [own, peer] = self.connected.get(&socket)?;
         Some(match end {
-            End::Own => own.clone(),
-            End::Peer => peer.clone(),
+            SocketEnd::Own => own.clone(),
+            SocketEnd::Peer => peer.clone(),
         })
     }
 }

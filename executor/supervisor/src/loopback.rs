@@ -16,7 +16,7 @@ use crate::object::errno;
 use crate::tcp::{SocketName, TcpSocket, family, inode, is_closed, is_over, number};
 use executor_spec::relay;
 use executor_spec::relay::{Purpose, RelayGate};
-use executor_sys::socket::{self, End};
+use executor_sys::socket::{self, SocketEnd};
 use executor_sys::{peer, proc, random};
 use nix::Result;
 use nix::errno::Errno;
@@ -185,7 +185,7 @@ impl Loopback {
             tcp.v6_only(only)?;
             return Err(errno(error));
         }
-        let at = (own, SocketName::of(tcp, End::Own)?.port);
+        let at = (own, SocketName::of(tcp, SocketEnd::Own)?.port);
         // The earlier socket with this port is closed, or shares the port and belongs to another process by now.
         if self
             .bound
@@ -218,7 +218,10 @@ impl Loopback {
 
     /// Records a listener, and returns its port: one that had lost its port has been given another.
     pub fn listens(&mut self, tcp: &TcpSocket) -> Result<u16> {
-        let (inode, port) = (inode(&tcp.socket)?, SocketName::of(tcp, End::Own)?.port);
+        let (inode, port) = (
+            inode(&tcp.socket)?,
+            SocketName::of(tcp, SocketEnd::Own)?.port,
+        );
         for bound in self.bound.iter_mut().filter(|bound| bound.inode == inode) {
             bound.at.1 = port;
         }
@@ -260,7 +263,7 @@ impl Loopback {
 
     /// Lets a socket connect to the session's addresses, which are of IPv4.
     fn accept_v4(&self, tcp: &TcpSocket) {
-        if SocketName::of(tcp, End::Own).is_ok_and(|name| !self.is_own(name)) {
+        if SocketName::of(tcp, SocketEnd::Own).is_ok_and(|name| !self.is_own(name)) {
             // On a socket that has a port this fails, and the kernel refuses the call itself.
             let _ = tcp.v6_only(false);
         }
@@ -290,7 +293,7 @@ impl Loopback {
             return Err(Errno::EAGAIN);
         }
         self.bind_for_relay(tcp)?;
-        let name = SocketName::of(tcp, End::Own)?;
+        let name = SocketName::of(tcp, SocketEnd::Own)?;
         let ip = name.v4().ok_or(Errno::EADDRNOTAVAIL)?;
         // Bound to all addresses, it gets the one by which the relay is reached.
         let ip = if ip.is_unspecified() {
@@ -303,7 +306,7 @@ impl Loopback {
     }
 
     fn bind_for_relay(&self, tcp: &TcpSocket) -> Result<()> {
-        if self.is_own(SocketName::of(tcp, End::Own)?) {
+        if self.is_own(SocketName::of(tcp, SocketEnd::Own)?) {
             return Ok(());
         }
         let _ = tcp.v6_only(false);
@@ -520,7 +523,7 @@ impl Bound {
 
     /// Whether this is the socket that was bound, and it is listening.
     fn listens(&self, socket: &OwnedFd) -> bool {
-        let name = socket::name(socket.as_fd(), End::Own).ok();
+        let name = socket::name(socket.as_fd(), SocketEnd::Own).ok();
         let name = name.and_then(|name| SocketName::read(family(&name)?, &name).ok());
         let at = name.and_then(|name| Some((name.v4()?, name.port)));
         at == Some(self.at) && number(socket, libc::SOL_SOCKET, libc::SO_ACCEPTCONN) == Ok(1)

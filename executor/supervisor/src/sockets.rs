@@ -14,7 +14,7 @@ use crate::tcp::{SocketName, family, inode};
 use broker_protocol::AttemptKind;
 use executor_spec::created::identity_of;
 use executor_spec::refusals::Cause;
-use executor_sys::socket::{self, End};
+use executor_sys::socket::{self, SocketEnd};
 use nix::Result;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl, openat};
@@ -129,7 +129,7 @@ impl Call<'_> {
         });
         // One that is not remembered cannot be connected to.
         self.rules.sockets.add_bound(made)?;
-        let bound = socket::name(socket.as_fd(), End::Own).map_err(errno)?;
+        let bound = socket::name(socket.as_fd(), SocketEnd::Own).map_err(errno)?;
         // As the kernel says a path: with its end.
         let asked = [&address[..2], asked, &[0]].concat();
         self.socket_names

@@ -2,7 +2,7 @@
 //! kernel answers each query.
 
 use crate::object::errno;
-use executor_sys::socket::{self, End};
+use executor_sys::socket::{self, SocketEnd};
 use nix::Result;
 use nix::errno::Errno;
 use nix::sys::stat::fstat;
@@ -101,7 +101,7 @@ impl SocketName {
     }
 
     /// The name of a socket, or of its peer.
-    pub fn of(tcp: &TcpSocket, end: End) -> Result<Self> {
+    pub fn of(tcp: &TcpSocket, end: SocketEnd) -> Result<Self> {
         Self::read(
             tcp.family,
             &socket::name(tcp.socket.as_fd(), end).map_err(errno)?,

@@ -9,7 +9,7 @@ use crate::object::errno;
 use crate::tcp::{SocketName, TcpSocket, family, inode, number};
 use executor_spec::caller_access::SocketAccess;
 use executor_spec::relay::{self, Purpose};
-use executor_sys::socket::{self, End};
+use executor_sys::socket::{self, SocketEnd};
 use nix::Result;
 use nix::errno::Errno;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -53,7 +53,7 @@ impl Call<'_> {
         };
         let mut loopback = self.loopback.borrow_mut();
         // Checked by address: a socket whose connection has failed reports a port that it no longer has.
-        if !loopback.is_own(SocketName::of(&tcp, End::Own)?) {
+        if !loopback.is_own(SocketName::of(&tcp, SocketEnd::Own)?) {
             let families = match tcp.family {
                 libc::AF_INET => Families::V4,
                 _ if tcp.is_v6_only()? => Families::V6,
@@ -132,8 +132,14 @@ impl Call<'_> {
     }
 
     /// `getsockname` and `getpeername`: the cell's own name for a socket on its loopback; the program's for a Unix socket.
-    pub fn socket_name(&self, socket: i32, end: End, address: u64, length: u64) -> Result<Answer> {
-        let netlink = self.netlink_name(socket).filter(|_| end == End::Own);
+    pub fn socket_name(
+        &self,
+        socket: i32,
+        end: SocketEnd,
+        address: u64,
+        length: u64,
+    ) -> Result<Answer> {
+        let netlink = self.netlink_name(socket).filter(|_| end == SocketEnd::Own);
         if let Some(name) = netlink {
             return self.write_name(&name, address, length);
         }
@@ -146,8 +152,8 @@ impl Call<'_> {
                 let name = socket::name(unix.as_fd(), end).map_err(errno)?;
                 // A peer is another socket, whose inode is unknown.
                 let inode = match end {
-                    End::Own => inode(&unix)?,
-                    End::Peer => 0,
+                    SocketEnd::Own => inode(&unix)?,
+                    SocketEnd::Peer => 0,
                 };
                 self.socket_names.borrow().asked(inode, name)
             }
@@ -194,14 +200,14 @@ impl Call<'_> {
     }
 
     /// The name of a socket that was connected here and of which there is no copy any more, or of its peer.
-    fn other_name(&self, inode: u64, end: End) -> Option<Vec<u8>> {
+    fn other_name(&self, inode: u64, end: SocketEnd) -> Option<Vec<u8>> {
         let name = self.kept.borrow().name(inode, end)?;
         Some(match family(&name) {
             Some(libc::AF_INET | libc::AF_INET6) => self.tcp_name(inode, name, end),
             Some(_) | None => {
                 let inode = match end {
-                    End::Own => inode,
-                    End::Peer => 0,
+                    SocketEnd::Own => inode,
+                    SocketEnd::Peer => 0,
                 };
                 self.socket_names.borrow().asked(inode, name)
             }
@@ -209,7 +215,7 @@ impl Call<'_> {
     }
 
     /// The name of a TCP socket or of its peer as the cell knows it: `kernel` is the kernel's.
-    fn tcp_name(&self, inode: u64, kernel: Vec<u8>, end: End) -> Vec<u8> {
+    fn tcp_name(&self, inode: u64, kernel: Vec<u8>, end: SocketEnd) -> Vec<u8> {
         let read = family(&kernel)
             .and_then(|family| Some((family, SocketName::read(family, &kernel).ok()?)));
         let Some((family, name)) = read else {
@@ -217,7 +223,7 @@ impl Call<'_> {
         };
         let gate = self.rules.relay().map(|gate| gate.address);
         let loopback = self.loopback.borrow();
-        let by_relay = gate.filter(|_| end == End::Peer);
+        let by_relay = gate.filter(|_| end == SocketEnd::Peer);
         let by_relay = by_relay.and_then(|gate| loopback.name_by_relay(inode, name, gate));
         match by_relay {
             Some(name) => name.write(family),

@@ -48,7 +48,7 @@ pub fn listen(socket: BorrowedFd, backlog: c_int) -> io::Result<()> {
 
 /// An end of a connection, as one of its sockets sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum SocketEnd {
     Own,
     Peer,
 }
@@ -57,15 +57,15 @@ pub enum End {
 ///
 /// # Errors
 /// The kernel's (`getsockname`, `getpeername`).
-pub fn name(socket: BorrowedFd, end: End) -> io::Result<Vec<u8>> {
+pub fn name(socket: BorrowedFd, end: SocketEnd) -> io::Result<Vec<u8>> {
     let mut name = vec![0u8; size_of::<libc::sockaddr_storage>()];
     let mut length = name.len() as libc::socklen_t;
     let (fd, to) = (socket.as_raw_fd(), name.as_mut_ptr().cast());
     // SAFETY: the buffer is given with its length, and both live for the call.
     let result = unsafe {
         match end {
-            End::Peer => libc::getpeername(fd, to, &mut length),
-            End::Own => libc::getsockname(fd, to, &mut length),
+            SocketEnd::Peer => libc::getpeername(fd, to, &mut length),
+            SocketEnd::Own => libc::getsockname(fd, to, &mut length),
         }
     };
     check(result.into())?;

@@ -106,7 +106,7 @@ pub struct ByAge {
     /// The oldest on top; of the same age, the last by path.
     files: BinaryHeap<Reverse<Aged>>,
     bytes: usize,
-    /// Whether files were skipped.
+    /// Whether any files were skipped.
     pub dropped: bool,
 }
 

@@ -36,7 +36,7 @@ pub struct Flaw {
     pub file: String,
     /// The line, counted from 1; 0 for the file as a whole.
     pub line: u64,
-    /// The defect there.
+    /// The defect that was found there.
     pub why: String,
 }
 

@@ -65,7 +65,6 @@ impl PlanContext<'_> {
 /// A plan with the time limits that the input requested.
 #[derive(Debug, PartialEq)]
 pub struct Planned {
-    /// The task.
     pub plan: Plan,
     /// Compared with the limits in force, for the result.
     pub times: AskedTimes,

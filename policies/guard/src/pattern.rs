@@ -35,7 +35,6 @@ pub enum PatternError {
 pub struct NameError {
     /// As written.
     pub pattern: String,
-    /// The defect.
     #[source]
     pub why: PatternError,
 }

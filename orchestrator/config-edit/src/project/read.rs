@@ -44,7 +44,7 @@ pub enum Unread {
     Kernel(#[from] Errno),
 }
 
-/// An object at a path.
+/// An object at a path in a project.
 pub enum Entry {
     File(String),
     Directory,

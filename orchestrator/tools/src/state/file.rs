@@ -21,11 +21,7 @@ pub struct StateEffect {
 pub enum StateError {
     /// The file was not written by a tool.
     #[error("central:{file} is not a file of this tool ({why}); remove it to begin anew")]
-    Corrupt {
-        file: &'static str,
-        /// The defect.
-        why: String,
-    },
+    Corrupt { file: &'static str, why: String },
     /// The entry, value or goal does not exist.
     #[error("there is no {0}")]
     Missing(String),

@@ -53,7 +53,7 @@ enum Status {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Checkpoint {
-    /// Progress so far.
+    /// What is done so far.
     #[schemars(length(min = 1, max = TEXT))]
     pub description: String,
     /// Files that were changed.
