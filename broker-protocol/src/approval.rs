@@ -44,22 +44,22 @@ pub struct Challenge {
     pub expires_s: u32,
     /// Where the answer must come from.
     pub channel: Channel,
-    /// What a grant for the session would allow.
+    /// Calls that a grant for the session would allow.
     pub covers: Coverage,
     /// For a command and [`Coverage::Rule`]: the programs that commands under a grant for the session may name, at most
     /// [`PROGRAMS`], in order. Empty for all other tools.
     pub programs: Vec<String>,
-    /// What a yes grants besides: hosts and paths that the session does not have.
+    /// Hosts and paths that a yes also grants, because the session does not have them.
     pub wants: Wants,
 }
 
-/// What a grant for the session allows from then on.
+/// Calls that a grant for the session allows from then on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Coverage {
     /// Each call of the tool that is certainly and entirely covered by the rule; of commands, those that name only the
     /// [programs](Challenge::programs) that this one names.
     Rule,
-    /// The same call again: it is not certain that the rule covers all of it.
+    /// This call again, unchanged: it is not certain that the rule covers all of it.
     Call,
     /// The requested leases, for every call. The rule's own question is answered for this call alone.
     Wants,
@@ -209,7 +209,7 @@ pub struct SessionGrant {
     pub programs: Vec<String>,
     /// The digest of the one call that it covers, if it does not cover all of the rule's.
     pub only: Option<Digest>,
-    /// What it grants, if it is a lease.
+    /// The host or path that it grants, if it is a lease.
     pub opens: Option<Leased>,
     /// Seconds until it ends, if that is before the session does.
     pub ends_s: Option<u32>,
@@ -276,7 +276,7 @@ pub enum ToApprover {
     /// Answers [`FromApprover::Look`]: the request, as large as the client's frame was.
     Request {
         call: CallId,
-        /// What it would do.
+        /// The request to be approved.
         request: Request,
     },
     /// A piece of the file's present content; the pieces, joined, are an encoded

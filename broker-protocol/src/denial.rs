@@ -1,4 +1,4 @@
-//! What a call was denied, for its result: the object, what denied it, why, and what would allow it.
+//! Denials of a call, for its result: the object, the layer or rule, the reason, and the remedy.
 //!
 //! A denial is for people, models and records; no decision depends on one. Its texts may contain
 //! what a hostile program chose, a path or a name: they must be cleaned before display.
@@ -18,7 +18,7 @@ pub struct Denial {
     pub by: Barrier,
     /// The reason, as a sentence; at most [`limit::DENIAL_TEXT`] bytes, like every text here.
     pub why: String,
-    /// What would open it.
+    /// The change that would open it.
     pub remedy: Remedy,
     /// The lease that would allow it, if one may be requested: somebody can answer.
     pub lease: Option<Leased>,
@@ -79,14 +79,14 @@ pub struct PolicyRule {
     pub at: Option<String>,
 }
 
-/// What would allow a denied access.
+/// Changes that would allow a denied access.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Remedy {
     /// A key of the user's policy, as it is written there.
     Policy(String),
     /// An option of the command line.
     Option(String),
-    /// What the user can do, in words.
+    /// Advice to the user, in words.
     Advice(String),
     Nothing,
 }
@@ -308,7 +308,7 @@ impl Denials {
         &self.list
     }
 
-    /// The same, to be cleaned.
+    /// Mutable access, for cleaning the texts.
     pub fn list_mut(&mut self) -> &mut [Denial] {
         &mut self.list
     }

@@ -20,7 +20,7 @@ pub struct Finding {
     pub count: u64,
     /// A sentence about the first one: its meaning and its effect.
     pub why: String,
-    /// What the user can do about it.
+    /// Advice to the user, if there is any.
     pub advice: Option<String>,
 }
 
@@ -29,7 +29,7 @@ pub struct Finding {
 pub struct FoundObject {
     /// A path (bytes that are not UTF-8 replaced), or another name.
     pub target: String,
-    /// What was done about it, or where it is now.
+    /// The action taken, or where the object is now.
     pub state: Option<String>,
 }
 
@@ -251,7 +251,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// What was found: one finding a kind, in the order of the kinds.
+/// Findings of a call: one for each kind, in the order of the kinds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Findings {
     list: Vec<Finding>,
@@ -282,7 +282,7 @@ impl Findings {
         &self.list
     }
 
-    /// The same, to be cleaned.
+    /// Mutable access, for cleaning the texts.
     pub fn list_mut(&mut self) -> &mut [Finding] {
         &mut self.list
     }

@@ -118,7 +118,7 @@ pub struct Open {
     /// Other absolute paths of the project root, through links, under which commands find it too. At most
     /// [`limit::PROJECT_NAMES`]; one that leads elsewhere is ignored.
     pub names: Vec<String>,
-    /// Whether somebody is there whom file tools may ask for a lease of the file that they would change.
+    /// Somebody can be asked by file tools for a lease of the file that they would change.
     pub file_leases: bool,
 }
 
@@ -146,7 +146,7 @@ impl Open {
     }
 }
 
-/// Which kernel mechanisms a session can use.
+/// The kernel mechanisms that a session can use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Tier {
     /// User namespaces are available: a root of its own, and all layers.
@@ -316,13 +316,13 @@ pub struct Opened {
     pub also_closed: Vec<String>,
     /// How many of these, the first ones, are told to everybody: what is closed at a bound, or was done at one.
     pub over_bounds: u32,
-    /// What cells may reach; absent if they have no network.
+    /// Destinations that cells may reach; absent if they have no network.
     pub network: Option<Network>,
     /// How files of secrets are seen, and what the user's policy opens, for people. Some two dozen at most.
     pub notices: Vec<String>,
 }
 
-/// What this machine supports, determined by trying.
+/// Features that this machine supports, determined by trying.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     /// Release of the running kernel, as `uname -r`.

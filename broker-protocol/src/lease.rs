@@ -119,12 +119,12 @@ impl fmt::Display for Leased {
     }
 }
 
-/// What was granted beyond what the session has. The client carries out a host's lease, the broker a path's.
+/// A host or path granted beyond those of the session. The client carries out a host's lease, the broker a path's.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
     /// Its number, with which it is revoked. Grants for the session share the numbering.
     pub lease: u64,
-    /// What it grants, as it was requested.
+    /// The host or path, as it was requested.
     pub opens: Leased,
     /// The call with which it was granted; 0 if that was the opening of the session.
     pub call: CallId,

@@ -4,7 +4,7 @@ use thiserror::Error;
 
 /// Bytes of all arguments together, each with [`ARGUMENT_COST`] added, and of a shell command: what fits into a frame.
 pub const COMMAND: usize = 1_000_000;
-/// What an argument costs besides its bytes: its length in a frame, its final NUL for the kernel.
+/// Cost of an argument besides its bytes: its length in a frame, its final NUL for the kernel.
 pub const ARGUMENT_COST: usize = 9;
 /// Bytes of one argument: the kernel's own limit (`MAX_ARG_STRLEN` in `linux/binfmts.h`), without the final NUL.
 pub const ARGUMENT: usize = 128 * 1024 - 1;

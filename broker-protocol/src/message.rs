@@ -54,7 +54,7 @@ pub enum ToBroker {
     },
     /// The client's window changed its size.
     Resize {
-        /// Which call; it must have a terminal.
+        /// Number of the call; it must have a terminal.
         call: CallId,
         /// Rows of characters.
         rows: u16,
@@ -172,7 +172,7 @@ pub enum FromBroker {
         usage: Usage,
         /// The layers that were in force around it.
         layers: LayerSet,
-        /// What it was denied, as far as the executor knows.
+        /// Denials that the executor knows of.
         denied: Denials,
     },
     /// The connection ends: the client broke the protocol, or the session cannot continue.
@@ -212,7 +212,7 @@ pub enum FromBroker {
     Suspended { call: CallId },
     /// Answers [`ToBroker::Explain`], in its order: absent if the cell did not cause the failure.
     Explained(Vec<Option<Denial>>),
-    /// What was found in the project since the last one of these frames; whichever call caused it. It comes before the
-    /// [`FromBroker::Done`] of the calls after which it was found, or alone.
+    /// Findings in the project since the last one of these frames, whichever call caused them. They come before the
+    /// [`FromBroker::Done`] of the calls after which they were found, or alone.
     Found(Findings),
 }

@@ -46,7 +46,7 @@ impl NetworkRequest {
     }
 }
 
-/// What cells may reach through the client. A host must be on each of the lists; see `policies::network`.
+/// Hosts that cells may reach through the client. A host must be on each of the lists; see `policies::network`.
 ///
 /// The frame that contains this carries one descriptor in the namespaced tier: a TCP socket that listens on the loopback of the
 /// session's network namespace. In the flat tier it listens on the machine's, and a second descriptor is a socket that preserves
@@ -134,11 +134,11 @@ pub enum ConnectionVerdict {
     Malformed,
     /// A program of this machine connected to a published port, and was led into the session.
     Published,
-    /// The same, by another user: it was refused.
+    /// A program of another user connected to a published port, and was refused.
     Stranger,
     /// On a connection that the gateway decrypts, a request was refused, or its answer.
     RequestRefused,
-    /// The same, because the source of a credential gave no value.
+    /// Refused because the source of a credential gave no value.
     NoValue,
     /// The program does not believe the authority of the session, with which the gateway decrypts.
     NotTrusted,

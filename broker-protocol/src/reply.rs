@@ -51,7 +51,7 @@ pub struct LeftRunning {
     pub names: Vec<String>,
 }
 
-/// What a command printed to standard error.
+/// Standard error of a command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stderr {
     pub output: Captured,
@@ -288,7 +288,7 @@ impl ErrorLayer {
     }
 }
 
-/// What the parts of an answer decode to: a file tool's, or one about background processes.
+/// The decoded parts of an answer: a file tool's, or one about background processes.
 pub type FileAnswer = Result<FileReply, Failed>;
 
 /// The answer of a file tool that succeeded.
@@ -359,7 +359,7 @@ pub struct Written {
     pub sha256: Digest,
     /// Number of the change, to undo it; `None` if the previous content could not be saved.
     pub change: Option<u64>,
-    /// What was changed in an existing file, in the order of the file; at most [`limit::HUNKS`]
+    /// Changes in an existing file, in the order of the file; at most [`limit::HUNKS`]
     /// bytes together. `None` if it is more, or the old content was too large to compare.
     pub hunks: Option<Vec<Hunk>>,
 }
@@ -375,7 +375,7 @@ pub struct Edited {
     pub sha256: Digest,
     /// Number of the change, to undo it; `None` if the previous content could not be saved.
     pub change: Option<u64>,
-    /// What was changed, in the order of the file; at most [`limit::HUNKS`] bytes together. `None`
+    /// Changes in the order of the file; at most [`limit::HUNKS`] bytes together. `None`
     /// if it is more.
     pub hunks: Option<Vec<Hunk>>,
 }
@@ -413,7 +413,7 @@ pub struct ListedEntry {
     pub size: u64,
 }
 
-/// What a directory entry is.
+/// The kind of a directory entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ListedKind {
     File,
@@ -519,7 +519,7 @@ pub struct Background {
     pub log: Option<ZonePath>,
     /// How it ended; `None` while it is alive. [`Err`] if our own machinery failed.
     pub ended: Option<Result<Ended, Broken>>,
-    /// What it has used. CPU and memory of a living one are what a look at its processes shows.
+    /// Resource usage. CPU and memory of a living one are read from its processes.
     pub usage: Usage,
 }
 
@@ -536,7 +536,7 @@ pub struct Logged {
     pub alive: bool,
 }
 
-/// What the file tools have changed, newest first.
+/// Changes made by file tools, newest first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Changes {
     pub changes: Vec<Change>,

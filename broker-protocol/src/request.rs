@@ -1,4 +1,4 @@
-//! What may be asked of the broker. The broker answers each of these in one place, `executor/src/plan.rs`.
+//! Requests to the broker. The broker answers each of these in one place, `executor/src/plan.rs`.
 
 use crate::command::Bash;
 use crate::digest::Digest;
@@ -73,11 +73,11 @@ pub struct Edit {
     pub old: String,
     /// The text that shall be there.
     pub new: String,
-    /// Which of its places are meant.
+    /// The occurrences that are meant.
     pub occurrence: Occurrence,
 }
 
-/// Which places of a text an edit means.
+/// The occurrences of a text that an edit changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Occurrence {
     /// The only one: more than one, or none, is an error that says how many there are.
@@ -176,7 +176,7 @@ pub enum GrepSort {
 /// Reads the output of a background process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackgroundLog {
-    /// Which one, by the number it was given.
+    /// Number of the background process.
     pub id: u64,
     /// First byte, counted from 0; the last `most` bytes if absent.
     pub from: Option<u64>,
@@ -187,7 +187,7 @@ pub struct BackgroundLog {
 /// Ends a background process and everything it started; answered when all of it is dead.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackgroundKill {
-    /// Which one, by the number it was given.
+    /// Number of the background process.
     pub id: u64,
 }
 
@@ -201,7 +201,7 @@ pub struct History {
 /// Brings back what a change of a file tool has replaced. It is a change itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Undo {
-    /// Which change, by its number.
+    /// Number of the change to undo.
     pub change: u64,
     /// The file it was; named here so that it is decided on like the path of any write.
     pub path: ZonePath,

@@ -1,4 +1,4 @@
-//! What a session asks to be narrowed to, and how much it asks before it acts. A session never widens its policy.
+//! The scope that narrows a session, and its trust: how much it asks before it acts. A session never widens its policy.
 
 use crate::limit::{self, TooLarge, at_most, in_range};
 use serde::{Deserialize, Serialize};
@@ -67,7 +67,7 @@ pub struct Scope {
     pub permissions: Vec<Permission>,
 }
 
-/// What a session may do with one tool.
+/// Permissions of a session for one tool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Permission {
     /// Canonical name of the tool: 1 to [`limit::TOOL_NAME`] letters, digits, `_`, `-` and `.`.

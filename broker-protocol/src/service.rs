@@ -13,12 +13,12 @@ use serde::{Deserialize, Serialize};
 /// has no time limit, but for what the session's scope gives commands, and no limit on the bytes that it prints.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Service {
-    /// What it is called in questions and in the audit: 1 to [`limit::SERVICE_NAME`] letters, digits, `_` and `-`.
+    /// Its name in questions and in the audit: 1 to [`limit::SERVICE_NAME`] letters, digits, `_` and `-`.
     pub name: String,
     pub command: Command,
     /// Working directory; the project root if absent.
     pub directory: Option<ZonePath>,
-    /// What its environment has besides the session's, at most [`limit::VARIABLES`]. Each is named here: nothing of the client's
+    /// Variables in addition to the session's, at most [`limit::VARIABLES`]. Each is named here: nothing of the client's
     /// own environment comes by itself. One replaces the session's of the same name.
     pub environment: Vec<Variable>,
 }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub struct State {
     /// The tool that asks. It decides which file.
     pub tool: StateTool,
-    /// What to replace it with; absent, it is read.
+    /// The replacement; absent, the state is read.
     pub change: Option<StateChange>,
 }
 

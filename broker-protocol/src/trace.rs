@@ -7,12 +7,12 @@ use crate::denial::AttemptKind;
 use crate::limit::{self, TooLarge, at_most};
 use serde::{Deserialize, Serialize};
 
-/// What a system call that has failed was about.
+/// The object of a system call that has failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Traced {
     /// A path that it was given.
     Path {
-        /// What was tried: to read, to change, to run it, or to change its metadata.
+        /// The attempt: to read, to change, to run it, or to change its metadata.
         kind: AttemptKind,
         /// Absolute; at most [`limit::DENIAL_TEXT`] bytes.
         path: String,

@@ -173,7 +173,7 @@ fn bare(program: &BpfProgram) -> BpfProgram {
     program[4..].to_vec()
 }
 
-/// What an action of a list is to the kernel (`linux/seccomp.h`).
+/// The kernel's value for an action of a list (`linux/seccomp.h`).
 fn action(filter: &Value, name: &str) -> u32 {
     let action = &filter["main"][name];
     let number = |kind: &str| {
@@ -207,7 +207,7 @@ fn chain(arch: &str, lists: impl DoubleEndedIterator<Item = BpfProgram>) -> BpfP
     tidy(&program)
 }
 
-/// The same program with no jump to a jump, one return for many, and without what is never reached: the kernel translates each
+/// Removes jumps to jumps, repeated returns and unreachable instructions: the kernel translates each
 /// instruction anew whenever the program is put on.
 fn tidy(program: &[sock_filter]) -> BpfProgram {
     // Farthest instruction after its own that a conditional jump leads to.

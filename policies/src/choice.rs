@@ -1,4 +1,4 @@
-//! Which profile a session has: the one that is named, that of the policy files, or with `auto` the one for what the project is.
+//! Choice of a session's profile: the one that is named, that of the policy files, or with `auto` the one for the kind of project.
 //!
 //! The profile is chosen by the names of regular files in the project root; their contents are not read. So who writes a project can choose
 //! between the profiles that `[[auto]]` names, and no others. Profiles are not joined: one could send away what another shows.
@@ -19,7 +19,7 @@ pub struct Choice {
     pub found: Option<Found>,
 }
 
-/// What a project was found to be.
+/// The kind of project that was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
     /// The files that have chosen the profile; none, where it is the default because no entry fits.
@@ -37,7 +37,7 @@ impl Choice {
         }
     }
 
-    /// What the project has chosen and why, for people; `None` where it was not asked.
+    /// The choice of the project and its reason, for people; `None` where it was not examined.
     pub fn describe(&self) -> Option<String> {
         let Found { files, others } = self.found.as_ref()?;
         let profile = &self.profile;

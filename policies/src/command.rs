@@ -30,7 +30,7 @@ pub fn programs(command: &Command) -> Option<Vec<String>> {
     (programs.len() <= PROGRAMS).then(|| programs.into_iter().collect())
 }
 
-/// Which simple commands a rule is about.
+/// Simple commands that a rule is about.
 #[derive(Clone, Debug, Serialize)]
 pub struct CommandRule {
     /// Pattern of the program. Without a `/` it matches the program in any directory, in a rule that asks or denies.

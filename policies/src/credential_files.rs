@@ -1,4 +1,4 @@
-//! Which file may define a credential, and which profile may name it.
+//! Permissions of files to define a credential, and of profiles to name it.
 
 use crate::credential_table::CredentialName;
 use crate::credentials::{Credential, credential, source};

@@ -362,7 +362,7 @@ pub struct Shape {
     pub prefix: String,
     /// The characters between prefix and suffix.
     pub alphabet: String,
-    /// The same for each placeholder: a client may ask its user about a key and recognise it by its end.
+    /// Last characters of each placeholder: a client may ask its user about a key and recognise it by its end.
     #[serde(default)]
     pub suffix: String,
     /// Bytes of prefix, middle and suffix.

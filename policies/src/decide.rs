@@ -25,7 +25,7 @@ pub enum Verdict {
     Ask(Question),
 }
 
-/// What a person approves before a call runs.
+/// The question that a person approves before a call runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
     /// Name of the rule that asks.
@@ -304,7 +304,7 @@ fn closed<'a>(policy: &'a EffectivePolicy, facts: &Facts) -> Option<(Refused, &'
     }
 }
 
-/// What closes the path of a call that has a lease of the file there.
+/// Rules that close the path of a call that has a lease of the file there.
 fn closed_beside_lease<'a>(
     policy: &'a EffectivePolicy,
     facts: &Facts,

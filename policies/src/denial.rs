@@ -1,4 +1,4 @@
-//! What a rule or a limit has denied, with the line that did and what would open it.
+//! Denials by a rule or a limit, with the line that denied and the change that would open it.
 //!
 //! Comes from a decision or an end that is already made; changes neither.
 
@@ -205,7 +205,7 @@ impl EffectivePolicy {
         )
     }
 
-    /// What lets commands read a path of the host.
+    /// The remedy that lets commands read a path of the host.
     pub fn remedy_to_read(&self, path: &Path) -> Remedy {
         match (
             self.remedy_by_grant(path),
@@ -216,7 +216,7 @@ impl EffectivePolicy {
         }
     }
 
-    /// What lets commands and file tools change a file at this path of a root, if a profile may open what protects it.
+    /// The remedy that lets commands and file tools change a file at this path of a root, if a profile may open its name.
     pub fn remedy_to_open(&self, path: &str) -> Option<Remedy> {
         let path = path.strip_prefix("central:").unwrap_or(path);
         let name = self.name_to_open(path)?;
@@ -249,7 +249,7 @@ impl EffectivePolicy {
         (closed && is_dotenv_name(name.as_bytes())).then_some(name)
     }
 
-    /// What shows a file of secrets in dotenv form to commands, and what they see of it without that. File tools never read one.
+    /// The remedy that shows a file of secrets in dotenv form to commands, and their view of it without that. File tools never read one.
     pub fn remedy_to_reveal(&self, path: &Path) -> Option<Remedy> {
         let name = path.file_name()?.as_encoded_bytes();
         if !is_dotenv_name(name) {
@@ -274,7 +274,7 @@ impl EffectivePolicy {
         Some(Remedy::Advice(format!("{seen}{shown}{allow}")))
     }
 
-    /// What to write to see a path of the host, read-only, in commands and file tools.
+    /// The line to write to see a path of the host, read-only, in commands and file tools.
     fn remedy_by_grant(&self, path: &Path) -> Remedy {
         // By its own name a secret is one anywhere.
         let name = path
@@ -293,7 +293,7 @@ impl EffectivePolicy {
         self.own_profile(&format!("grants = [{{ path = {path} }}]"))
     }
 
-    /// What lets commands write at a path of the host that is no session's.
+    /// The remedy that lets commands write at a path of the host that is no session's.
     pub fn remedy_to_write(&self, path: &Path) -> Remedy {
         let lease = path
             .parent()
@@ -301,7 +301,7 @@ impl EffectivePolicy {
         lease.map_or(Remedy::Nothing, Remedy::Option)
     }
 
-    /// What a lease would open for commands to read `path`, or to write there, where calls of the session may want one.
+    /// The lease for commands to read `path`, or to write there, where calls of the session may want one.
     pub fn lease_for(&self, access: Access, path: &Path) -> Option<Leased> {
         let wanted = match access {
             Access::Read => path,
@@ -373,7 +373,7 @@ pub fn rule_of_name(name: &ProtectedName) -> PolicyRule {
     }
 }
 
-/// What would open a protected name.
+/// The remedy that opens a protected name.
 pub fn remedy_of_name(name: &ProtectedName) -> Remedy {
     match name.new {
         WhenNew::Harmless => Remedy::Advice(HARMLESS.into()),
@@ -395,7 +395,7 @@ fn remedy_of(origin: &Origin) -> Remedy {
     }
 }
 
-/// What a request tries, and on what.
+/// The kind of access of a request, and its object.
 fn attempt(request: &Request) -> (AttemptKind, String) {
     let path = |path: &broker_protocol::ZonePath| match path.zone() {
         Zone::Project if path.relative().is_empty() => "the project".to_owned(),

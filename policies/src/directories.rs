@@ -37,7 +37,7 @@ pub enum Advice {
     },
 }
 
-/// What helps where `path`, in the directory of data or of records, cannot be made or used, if anything is known to.
+/// Advice where `path`, in the directory of data or of records, cannot be made or used, if a cause is known.
 pub fn advice(path: &Path, home: &Path, variable: Variable) -> Option<Advice> {
     let lies_in = |name: &'static str| {
         let directory = named(name, variable)?;

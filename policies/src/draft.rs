@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use toml::Spanned;
 
-/// What the profiles say so far. Empty, it allows nothing.
+/// The merged content of the profiles so far. Empty, it allows nothing.
 #[derive(Default)]
 pub(crate) struct Draft {
     pub project: Option<(Access, Origin)>,

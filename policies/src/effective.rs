@@ -75,19 +75,19 @@ pub struct EffectivePolicy {
     /// `protected` and `transit`, compiled once for the session.
     #[serde(skip)]
     pub matcher: Matcher,
-    /// What the web tools may reach. The executor has no network; this is for the orchestrator.
+    /// Hosts that the web tools may reach. The executor has no network; this is for the orchestrator.
     pub web: WebPolicy,
-    /// What cells may reach, by way of the client.
+    /// Hosts that cells may reach, by way of the client.
     pub network: WebPolicy,
     /// The requests that hosts get.
     pub http: HttpRules,
-    /// What cells may reach of this machine's loopback, and what of it leads to theirs.
+    /// Ports of this machine's loopback that cells may reach, and those that lead to theirs.
     pub ports: PortPolicy,
-    /// What commands see of files of secrets in dotenv form.
+    /// The view that commands have of files of secrets in dotenv form.
     pub secrets: SecretModes,
     /// Whether calls may want more hosts, within the bounds of `network`: somebody is there to be asked.
     pub leases: bool,
-    /// Which paths may be granted beyond `grants`.
+    /// Paths that may be granted beyond `grants`.
     pub path_leases: PathLeases,
     /// Resource limits of calls and of the session.
     pub limits: Limits,
@@ -150,7 +150,7 @@ impl EffectivePolicy {
         shortest.map(|seconds| seconds.max(1))
     }
 
-    /// The same for a command that a person has started. Where the policy sets no limit for those, any that is asked for is less.
+    /// The time limit for a command that a person has started. Where the policy sets no limit for those, any that is asked for is less.
     pub fn attended_timeout(&self, asked: Option<u32>) -> Option<u32> {
         let scope = self.scope_timeout("bash");
         let Some(default) = self.limits.attended_timeout_s else {
@@ -179,7 +179,7 @@ impl EffectivePolicy {
             .timeout_s
     }
 
-    /// The same policy, narrowed to `scope`, with as much of `trust` as it lets a session have.
+    /// Narrows this policy to `scope`, with as much of `trust` as it lets a session have.
     ///
     /// # Errors
     /// The scope has a glob that is none, or one for `bash` that cannot be enforced.
@@ -187,7 +187,7 @@ impl EffectivePolicy {
         self.narrowed(scope, trust)?.digested()
     }
 
-    /// The same policy with its digest, once nothing of it will change.
+    /// This policy with its digest, once nothing of it will change.
     pub(crate) fn digested(mut self) -> Result<Self, PolicyError> {
         self.digest = self.compute_digest()?;
         Ok(self)
@@ -204,7 +204,7 @@ impl EffectivePolicy {
         Ok(self)
     }
 
-    /// The same policy with the network that a session asks for, or none. A scope that closes the network to commands closes it.
+    /// This policy with the network that a session asks for, or none. A scope that closes the network to commands closes it.
     ///
     /// # Errors
     /// It asks for what is no host, or what the policy's files do not allow.
@@ -229,14 +229,14 @@ impl EffectivePolicy {
         Ok(self)
     }
 
-    /// The same policy in which file tools may ask for the file that they would change. A session whose trust asks about nothing does not
+    /// This policy, in which file tools may ask for the file that they would change. A session whose trust asks about nothing does not
     /// begin with that.
     pub(crate) fn asking_for_files(mut self, wanted: bool) -> Self {
         self.path_leases.of_files |= wanted && self.trust.asks(Risk::High);
         self
     }
 
-    /// The same policy with no host and no port in it, for a session that changes nothing elsewhere.
+    /// This policy with no host and no port in it, for a session that changes nothing elsewhere.
     ///
     /// # Errors
     /// As for [`Self::compute_digest`], which it calls.
@@ -246,7 +246,7 @@ impl EffectivePolicy {
         self.digested()
     }
 
-    /// The same policy with files of secrets that the user reveals for the session.
+    /// This policy with files of secrets that the user reveals for the session.
     ///
     /// # Errors
     /// See [`Self::compute_digest`].
@@ -258,7 +258,7 @@ impl EffectivePolicy {
         self.digested()
     }
 
-    /// The same policy with an image as the root of cells, in which `paths` lie.
+    /// This policy with an image as the root of cells, in which `paths` lie.
     ///
     /// # Errors
     /// See [`Self::compute_digest`].
@@ -380,7 +380,7 @@ fn shared<S: Serializer, T: Serialize>(list: &Arc<Vec<T>>, out: S) -> Result<S::
     out.collect_seq(list.iter())
 }
 
-/// What a cell may do below a path.
+/// Access that a cell has below a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Access {
@@ -414,7 +414,7 @@ pub struct EnvironmentRules {
     pub state: BTreeSet<String>,
     /// Names with fixed values, paths in them expanded. Never `PATH`, `HOME` or `TMPDIR`.
     pub set: BTreeMap<String, String>,
-    /// The same, where cells have no network: what keeps programs from waiting for one.
+    /// Variables where cells have no network: they keep programs from waiting for one.
     pub offline: BTreeMap<String, String>,
     /// Directories put in front of `PATH`, such as `~/.cargo/bin`, expanded. They need not exist.
     #[serde(serialize_with = "paths")]
@@ -422,7 +422,7 @@ pub struct EnvironmentRules {
 }
 
 impl EnvironmentRules {
-    /// The same without what would give commands the value of one of `credentials`: its variables hold placeholders, or nothing.
+    /// These variables without any that would give commands the value of one of `credentials`: its variables hold placeholders, or nothing.
     pub(crate) fn without(mut self, credentials: &[Credential]) -> Self {
         for name in credentials.iter().flat_map(|one| &one.variables) {
             self.credentials.remove(name);

@@ -1,4 +1,4 @@
-//! What can be wrong with policy files, with the line and column where there is one.
+//! Errors in policy files, with the line and column where there is one.
 
 use crate::host::HostPathError;
 use crate::open_fault::OpenFault;
@@ -21,7 +21,7 @@ pub enum CredentialMisuse {
     Undefined { profile: String, name: String },
 }
 
-/// What a file says against a profile that hides nothing.
+/// Keys of a file that contradict a profile that hides nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum HideFault {
     #[error("{file} protects {names} from being read")]

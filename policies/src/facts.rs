@@ -1,4 +1,4 @@
-//! What a decision looks at: the parts of a call that a policy can be about.
+//! Inputs of a decision: the parts of a call that a policy can be about.
 //!
 //! Comes from a request of the wire, or from a call that the orchestrator foresees; goes to [`rules`](crate::rules) and
 //! [`decide`](mod@crate::decide).
@@ -20,7 +20,7 @@ pub struct Facts<'a> {
     pub params: Vec<(&'a str, Param<'a>)>,
 }
 
-/// What scopes and rules know a request by. Who closes commands, or programs, means those that live long too.
+/// The name of a request in scopes and rules. Who closes commands, or programs, means those that live long too.
 fn policy_name(request: &Request) -> &str {
     match request {
         Request::Service(_) => "bash",
@@ -28,7 +28,7 @@ fn policy_name(request: &Request) -> &str {
     }
 }
 
-/// What a call does with a path.
+/// The effect of a call on a path.
 #[derive(Clone, Copy, Debug)]
 pub enum Touch<'a> {
     /// It runs a command in this directory.
@@ -163,7 +163,7 @@ impl<'a> Facts<'a> {
         self.params.push((name, Param::Text(Cow::Borrowed(text))));
     }
 
-    /// The same call, its path replaced by `real`: see [`decide_real`](crate::decide_real).
+    /// This call with its path replaced by `real`: see [`decide_real`](crate::decide_real).
     pub fn at(mut self, real: &'a ZonePath) -> Self {
         self.touch = self.touch.map(|touch| match touch {
             Touch::Enter(_) => Touch::Enter(real),

@@ -185,7 +185,7 @@ impl Serialize for DirectPlace {
     }
 }
 
-/// Which proxy.
+/// The proxy that is chosen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum ProxyChoice {
     /// The one that `HTTPS_PROXY` of the user's environment names, without those of `NO_PROXY`; none if it names none.

@@ -1,4 +1,4 @@
-//! Which files set the gateway's proxy and authorities, and what they set together.
+//! Settings of the gateway's proxy and authorities: the files that may set them, and their combination.
 
 use crate::credentials::source;
 use crate::error::PolicyError;
@@ -30,7 +30,7 @@ impl Policies {
         Ok(())
     }
 
-    /// What all files set, with paths of this machine.
+    /// Combined settings of all files, with paths of this machine.
     ///
     /// # Errors
     /// A path cannot be used here.

@@ -1,4 +1,4 @@
-//! What git in a cell needs to know of an account's settings: whose commits it makes, which filters files go through, and which settings
+//! Account settings that git in a cell needs: whose commits it makes, which filters files go through, and which settings
 //! have no effect there.
 //!
 //! Comes from files of the user's. What decides a name is read strictly: a commit under the wrong name would be worse than none. What is
@@ -23,7 +23,7 @@ pub enum IdentitySetting {
     },
 }
 
-/// What a file says about the identity; `None` if more of the format would have to be understood.
+/// Identity settings in a file; `None` if more of the format would have to be understood.
 pub fn git_identity(bytes: &[u8]) -> Option<Vec<IdentitySetting>> {
     let mut settings = Vec::new();
     plain_settings(bytes, |section, name, value| {

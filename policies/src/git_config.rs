@@ -1,6 +1,6 @@
 //! The settings of a repository that cannot make git run anything, and the one that names its worktree.
 //!
-//! What git writes itself when it makes or clones a repository is a short list of settings. A file of these and no others
+//! Settings that git itself writes when it makes or clones a repository are a short list. A file of these and no others
 //! does no harm wherever it lies. Comes from a cell's supervisor, with any bytes; understands less of the format than git,
 //! and never something else.
 
@@ -120,7 +120,7 @@ fn plain_values(bytes: &[u8], mut take: impl FnMut(&str, &str, &str) -> Option<(
     })
 }
 
-/// The same, with each section as its name, in lower case, and what stands in quotes after that.
+/// Settings by section: its name, in lower case, and the text in quotes after that.
 pub(crate) fn plain_settings(
     bytes: &[u8],
     mut take: impl FnMut((&str, Option<&str>), &str, &str) -> Option<()>,
@@ -175,7 +175,7 @@ fn section_of(header: &str) -> Option<String> {
     Some(name + if sub.is_some() { ".*" } else { "" })
 }
 
-/// A section's name in lower case, and what stands in quotes after it.
+/// A section's name in lower case, and the text in quotes after it.
 fn header_of(header: &str) -> Option<(String, Option<&str>)> {
     let (name, sub) = match header.split_once(' ') {
         Some((name, sub)) => (name, Some(sub.strip_prefix('"')?.strip_suffix('"')?)),
@@ -208,7 +208,7 @@ fn setting(section: &str, line: &str) -> Option<()> {
     harmless.then_some(())
 }
 
-/// The same, or `name = word`.
+/// Accepts a [`setting`], or `name = word`.
 fn word(section: &str, line: &str) -> Option<()> {
     let (name, value) = line.split_once('=')?;
     let (name, value) = (

@@ -10,7 +10,7 @@ use thiserror::Error;
 /// Longest host path in a policy, in bytes.
 pub const HOST_PATH_MAX: usize = 4095;
 
-/// What a policy may ask of this machine.
+/// Facts of this machine that a policy may ask for.
 #[derive(Clone, Debug, Default)]
 pub struct Host {
     /// The home directory of the executor's user, absolute.
@@ -44,7 +44,7 @@ pub enum HostPathError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostPath(String);
 
-/// What a path begins with.
+/// The first part of a path.
 enum Start<'a> {
     Root,
     Home,
@@ -67,7 +67,7 @@ impl TryFrom<String> for HostPath {
     }
 }
 
-/// What `text` begins with, and what follows that, with its slash; it may be empty.
+/// The start of `text`, and the rest after that, with its slash; it may be empty.
 fn split(text: &str) -> Result<(Start<'_>, &str), HostPathError> {
     let ends = |rest: &str| rest.is_empty() || rest.starts_with('/');
     if let Some(rest) = text.strip_prefix('~').filter(|rest| ends(rest)) {

@@ -15,7 +15,7 @@ pub struct LeasesTable {
     pub write: Option<Vec<HostPath>>,
 }
 
-/// Which paths may be granted. Of each list one entry has to hold the path.
+/// Paths that may be granted. Of each list one entry has to hold the path.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct PathLeases {
     /// Whether calls may want some: somebody is there to be asked.

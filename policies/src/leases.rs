@@ -70,7 +70,7 @@ pub enum LeaseError {
     Protected { name: String, why: String },
 }
 
-/// What stays closed in leases besides: patterns, each with its reason (`leases.toml`).
+/// Further names that stay closed in leases: patterns, each with its reason (`leases.toml`).
 const NAMES: &[(&str, Protection, &str)] = include!(concat!(env!("OUT_DIR"), "/lease_names.rs"));
 
 /// Whether a path of [`NAMES`] may begin with this name, in any case.

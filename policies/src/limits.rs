@@ -48,7 +48,7 @@ limits! {
     timeout_s: Option<u32> = "seconds_or_none",
     /// Most wall seconds a command may ask for; `None`: any number, or no limit at all.
     timeout_max_s: Option<u32> = "seconds_or_none",
-    /// The same as `timeout_s` for a command that a person has started (`lazaret run`). A file that sets only `timeout_s` sets both.
+    /// As `timeout_s`, for a command that a person has started (`lazaret run`). A file that sets only `timeout_s` sets both.
     /// `None`: no limit, and any that is asked for.
     attended_timeout_s: Option<u32> = "seconds_or_none",
     /// Bytes of a command's output kept in its result, half from the beginning and half from the end; at most
@@ -238,7 +238,7 @@ fn percent_or_none<'de, D: Deserializer<'de>>(input: D) -> Result<Written, D::Er
     input.deserialize_any(PERCENT)
 }
 
-/// Which numbers a key takes. Every one is at least 1.
+/// Numbers that a key takes. Every one is at least 1.
 #[derive(Clone, Copy)]
 struct Number {
     expected: &'static str,

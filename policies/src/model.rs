@@ -213,7 +213,7 @@ impl PolicyFile {
             .map(|(_, name, profile)| (name, profile))
     }
 
-    /// The same, with the byte of the text at which each one's name is.
+    /// Profiles, each with the byte of the text at which its name is.
     pub fn placed_profiles(&self) -> impl Iterator<Item = (usize, &ProfileName, &Profile)> {
         let defined = match &self.profile {
             ProfileKey::Defined(profiles) => Some(profiles),
@@ -292,7 +292,7 @@ pub fn place(text: &str, byte: usize) -> (usize, usize) {
     (line, column)
 }
 
-/// What a session that names this profile may do.
+/// Permissions of a session that names this profile.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Profile {
@@ -323,7 +323,7 @@ pub struct Profile {
     pub hide: Option<bool>,
     /// Protected names that commands and file tools may change in sessions of this profile.
     pub open: Vec<OpenedName>,
-    /// What commands see of files of secrets in dotenv form, by name.
+    /// The view that commands have of files of secrets in dotenv form, by name.
     pub secrets: SecretsTable,
     pub limits: LimitsTable,
     /// Layers without which no session of this profile opens, in whatever tier.
@@ -358,7 +358,7 @@ pub struct Environment {
     /// Variables that name directories of the profile's own state.
     pub state: Vec<VariableName>,
     pub set: BTreeMap<VariableName, SetValue>,
-    /// The same, only in a session without a network.
+    /// Variables set only in a session without a network.
     pub offline: BTreeMap<VariableName, SetValue>,
     /// Directories to put at the front of `PATH`, before those of the profiles that this one extends.
     pub path: Vec<HostPath>,

@@ -215,7 +215,7 @@ impl Policies {
         self.undigested(profile, host)?.digested()
     }
 
-    /// The same, narrowed, with the network that is asked for, and with leases for file tools if somebody is there to be asked: see
+    /// Resolves, narrows, and adds the network that is asked for, and leases for file tools if somebody is there to be asked: see
     /// [`EffectivePolicy::narrow`] and [`EffectivePolicy::with_network`]. A session that opens waits for its digest, which this computes once.
     ///
     /// # Errors
@@ -577,7 +577,7 @@ impl Policies {
     }
 }
 
-/// What a file says for all profiles against one that hides nothing.
+/// Settings of a file for all profiles that contradict one that hides nothing.
 fn hidden_by_file(file: &File, content: &PolicyFile, profile: &str) -> Result<(), HideFault> {
     let name = || file.name.to_string();
     let is_hidden = |protect: &&Protect| protect.protection == Protection::All;
@@ -598,7 +598,7 @@ fn hidden_by_file(file: &File, content: &PolicyFile, profile: &str) -> Result<()
     Ok(())
 }
 
-/// The same of a profile that the one in question is or extends.
+/// Settings of a profile, itself or extended, that contradict one that hides nothing.
 fn hidden_by_profile(file: &File, profile: &Profile) -> Result<(), HideFault> {
     let excepted = profile.grants.iter().find(|grant| !grant.except.is_empty());
     if let Some(grant) = excepted {

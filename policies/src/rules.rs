@@ -17,7 +17,7 @@ use policies_targets::shell::{self, Unit};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// What a rule does with the calls it matches. Ordered: a later one is stricter.
+/// The action of a rule on the calls that it matches. Ordered: a later one is stricter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Action {
@@ -360,7 +360,7 @@ impl ValueMatcher {
     }
 }
 
-/// What the rules say about a call.
+/// The verdict of the rules on a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleMatch<'a> {
     pub action: Action,
@@ -372,7 +372,7 @@ pub struct RuleMatch<'a> {
     pub whole: bool,
 }
 
-/// What `rules` say about a call; `None` where none matches. They are in the order of their sources.
+/// The verdict of `rules` on a call; `None` where none matches. They are in the order of their sources.
 pub(crate) fn judge<'a>(rules: &'a [Rule], facts: &Facts) -> Option<RuleMatch<'a>> {
     let mut about: Vec<&Rule> = rules.iter().filter(|rule| rule.is_about(facts)).collect();
     about.sort_by_key(|rule| (rule.source, rule.tool == "*"));
@@ -402,7 +402,7 @@ pub(crate) fn judge<'a>(rules: &'a [Rule], facts: &Facts) -> Option<RuleMatch<'a
     })
 }
 
-/// What one source says: the strictest about any part, and `allow` only about all of them.
+/// The verdict of one source: the strictest about any part, and `allow` only about all of them.
 fn of_source<'a>(rules: &[&'a Rule], units: &[Option<Unit>]) -> Option<RuleMatch<'a>> {
     let matches: Vec<Option<RuleMatch>> = units
         .iter()

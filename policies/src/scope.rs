@@ -9,7 +9,7 @@ use policies_guard::pattern::Case;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What a tool would do with a path.
+/// Access of a tool to a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
     /// It touches this one name.
@@ -19,7 +19,7 @@ pub enum Reach {
 }
 
 impl Reach {
-    /// What a file tool does with the path it is given.
+    /// Access of a file tool to the path that it is given.
     pub fn of(tool: &str) -> Self {
         match tool {
             "bash" | "file_read" | "file_write" | "file_edit" | "undo" | "view_image" => {

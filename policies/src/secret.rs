@@ -1,4 +1,4 @@
-//! What in an environment is a secret: by the names of its variables, because values tell nothing.
+//! Secrets in an environment, by the names of their variables, because values tell nothing.
 
 use std::ffi::{OsStr, OsString};
 

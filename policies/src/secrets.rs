@@ -1,4 +1,4 @@
-//! What commands see of the project's files of secrets in dotenv form: nothing, placeholders for the values, or the file.
+//! The view that commands have of the project's files of secrets in dotenv form: nothing, placeholders for the values, or the file.
 //!
 //! `[profile.NAME.secrets]` says that by name; `[secrets]` of any file says how much of it any profile and any session may have at most.
 //! File tools refuse such files in any case.

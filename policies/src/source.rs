@@ -211,7 +211,7 @@ pub fn read_named(path: &Path, max: usize) -> Result<String, FileFault> {
     text(read_bytes(path, max)?)
 }
 
-/// The same for a file that need not be text.
+/// Reads a file that need not be text.
 ///
 /// # Errors
 /// As for [`read_named`].

@@ -236,7 +236,7 @@ checked_text!(
 );
 
 checked_text!(
-    /// What stands before a name in transit: part of a name, and no pattern.
+    /// The text before a name in transit: part of a name, and no pattern.
     Prefix,
     |text| {
         let plain = !text.contains(['/', '\0', '*', '?', '[', ']', '{', '}', '\\']);

@@ -1,4 +1,4 @@
-//! Which profile a project gets, and that it gains none that nobody meant for it.
+//! Choice of a project's profile, and that it gains none that nobody meant for it.
 #![allow(clippy::unwrap_used)]
 
 use policies::choice::{Found, has_file};

@@ -1,4 +1,4 @@
-//! Which credentials a session has: presets, the files that may define them, their limits, and what they change of a profile.
+//! Credentials of a session: presets, the files that may define them, their limits, and their effect on a profile.
 #![allow(clippy::unwrap_used)]
 
 use broker_protocol::gateway::{Attach, CredentialSpec, GatewaySpec};

@@ -1,4 +1,4 @@
-//! What rules, scopes and trust come to, through the policy files they are written in.
+//! Verdicts of rules, scopes and trust, through the policy files they are written in.
 #![allow(clippy::unwrap_used)]
 
 use broker_protocol::{
@@ -38,7 +38,7 @@ fn policy(system: &str, user: &str, trust: Trust) -> EffectivePolicy {
         .unwrap()
 }
 
-/// The same without the shipped rules.
+/// A policy without the shipped rules.
 fn own(system: &str, user: &str, trust: Trust) -> EffectivePolicy {
     let mut policy = policy(system, user, trust);
     policy

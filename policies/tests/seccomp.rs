@@ -100,7 +100,7 @@ impl Answer {
     }
 }
 
-/// What the kernel gives a filter: `struct seccomp_data`, as 32-bit words.
+/// The input of a filter from the kernel: `struct seccomp_data`, as 32-bit words.
 fn data(arch: u32, call: i64, arguments: &[u64]) -> [u32; 16] {
     let mut words = [0; 16];
     words[0] = call as u32;
@@ -132,7 +132,7 @@ fn run(program: &BpfProgram, data: &[u32; 16]) -> Answer {
     }
 }
 
-/// What the lists are compiled for, with the kernel's number of each (`AUDIT_ARCH_*` in `linux/audit.h`).
+/// Architectures that the lists are compiled for, with the kernel's number of each (`AUDIT_ARCH_*` in `linux/audit.h`).
 const ARCHITECTURES: [(&str, u32); 2] = [("x86_64", 0xc000_003e), ("aarch64", 0xc000_00b7)];
 const NATIVE: u32 = ARCHITECTURES[cfg!(target_arch = "aarch64") as usize].1;
 
@@ -178,14 +178,14 @@ fn cell() -> Stack {
     Stack::of(&["session", "modes", "cell", "clone3"])
 }
 
-/// What the program of a cell stands under.
+/// Filters on the program of a cell.
 fn program() -> Stack {
     Stack::of(&[
         "session", "modes", "cell", "clone3", "absent", "terminal", "names",
     ])
 }
 
-/// What the first process of a flat cell stands under. What `answered` stops there has nobody to ask: the kernel says `ENOSYS`.
+/// Filters on the first process of a flat cell. A call that `answered` stops there has nobody to ask: the kernel says `ENOSYS`.
 fn flat_cell() -> Stack {
     flat(&["cell", "clone3"])
 }
@@ -200,7 +200,7 @@ fn flat(others: &[&str]) -> Stack {
     stack
 }
 
-/// What the program of a flat cell stands under.
+/// Filters on the program of a flat cell.
 fn flat_program() -> Stack {
     flat(&[
         "cell",
@@ -211,7 +211,7 @@ fn flat_program() -> Stack {
     ])
 }
 
-/// The same where a profile hides nothing.
+/// Filters on such a program where a profile hides nothing.
 fn flat_program_that_reads() -> Stack {
     flat(&[
         "cell",
@@ -240,8 +240,8 @@ fn every_list_compiles_for_both_architectures() {
     }
 }
 
-/// What the build makes of lists, which is what the programs put on, answers as seccompiler's programs of them do; but what these do
-/// not know is absent.
+/// The filters that the build makes of lists, which programs put on, answer as seccompiler's programs of them do; but calls that these do
+/// not know are absent.
 #[test]
 fn the_build_changes_no_answer_but_of_unknown_calls() {
     const LAST: i64 = 462;
@@ -486,7 +486,7 @@ fn a_flat_cell_has_streams_of_unix_and_tcp_only() {
     }
 }
 
-/// What connects without `connect`, or sends packets past the loopback, would be a way out of the flat tier.
+/// A call that connects without `connect`, or sends packets past the loopback, would be a way out of the flat tier.
 #[test]
 fn a_flat_cell_connects_in_one_way_only() {
     const FAST: u64 = libc::MSG_FASTOPEN as u64;

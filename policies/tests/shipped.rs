@@ -1,4 +1,4 @@
-//! What the shipped profiles promise: what is closed, what works, what is never granted.
+//! Promises of the shipped profiles: closed names, working tools, and paths that are never granted.
 #![allow(clippy::unwrap_used)]
 
 use policies::model::PolicyFile;
@@ -89,7 +89,7 @@ fn every_file_of_the_folder_is_shipped() {
     assert!(Policies::load(vec![]).unwrap().profiles().eq(PROFILES));
 }
 
-/// What the host acts on stays as closed as in `dev`, and so do hosts; what is a secret can be read, and not changed.
+/// Names on which the host acts stay as closed as in `dev`, and so do hosts; secrets can be read, and not changed.
 #[test]
 fn the_profile_for_pods_hides_nothing_and_protects_as_much() {
     let (pod, dev) = (policy("pod"), policy("dev"));

@@ -843,7 +843,7 @@ fn or_error(violations: Result<Violations, String>) -> Violations {
 
 /// No item has a name from the list in [`words`].
 pub fn names_are_plain(root: &Path) -> Violations {
-    or_error(words::of(root, &sources(root)).map(|(banned, _)| banned))
+    or_error(words::of(root, &sources(root)).map(|found| found.banned))
 }
 
 /// The number of doc comments in the workspace that only repeat a name.
@@ -851,7 +851,15 @@ pub fn names_are_plain(root: &Path) -> Violations {
 /// # Errors
 /// If a file cannot be read.
 pub fn filler(root: &Path) -> Result<usize, String> {
-    words::of(root, &sources(root)).map(|(_, filler)| filler)
+    words::of(root, &sources(root)).map(|found| found.filler)
+}
+
+/// The number of doc comments in the workspace that begin like a riddle: see [`words`].
+///
+/// # Errors
+/// If a file cannot be read.
+pub fn openings(root: &Path) -> Result<usize, String> {
+    words::of(root, &sources(root)).map(|found| found.openings)
 }
 
 /// The names that several types of the workspace have, each with their files.

@@ -14,7 +14,7 @@ struct Editor {
     child: Child,
     stdin: Option<ChildStdin>,
     lines: Receiver<Value>,
-    /// What the agent said of itself.
+    /// The agent's description of itself.
     agent: Value,
     /// The option with which questions are answered, and the questions that came.
     answer: &'static str,
@@ -201,7 +201,7 @@ fn attacked(place: Place) -> (World, String) {
     (world, attack)
 }
 
-/// What the attack got; the agent itself, outside of cells, gets all of it.
+/// Checks that the attack got nothing; the agent itself, outside of cells, gets all of it.
 #[track_caller]
 fn got_nothing(world: &World, editor: &mut Editor, attack: &str, output: &str) {
     assert!(

@@ -554,7 +554,7 @@ fn a_grant_for_the_session_covers_the_programs_of_its_question(place: Place) {
 }
 
 place_test!(a_grant_for_the_session_covers_no_other_input);
-/// What a call is sent while it runs is in no digest: a yes for the session to `bash -s` would be one to any command.
+/// Input that a call gets while it runs is in no digest: a yes for the session to `bash -s` would be one to any command.
 fn a_grant_for_the_session_covers_no_other_input(place: Place) {
     let world = World::new(place);
     let mut broker = guided(&world, RELAY);
@@ -1037,7 +1037,7 @@ fn refusal(connected: std::io::Result<UnixStream>, place: Place) -> Option<Strin
 }
 
 once_test!(a_stranger_with_the_filters_of_the_client_may_not_answer);
-/// What a confined client makes it cannot get rid of its filters, however it hides where it comes from.
+/// A process made by a confined client cannot get rid of its filters, however it hides where it comes from.
 fn a_stranger_with_the_filters_of_the_client_may_not_answer() {
     for place in Place::all() {
         let world = World::new(place);
@@ -1085,7 +1085,7 @@ fn running_end(running: &mut process::Running) -> bool {
 }
 
 place_test!(a_cell_cannot_reach_the_socket);
-/// What runs in a cell reaches the socket in neither tier; the same program reaches it outside.
+/// A program in a cell reaches the socket in neither tier; the same program reaches it outside.
 fn a_cell_cannot_reach_the_socket(place: Place) {
     const KNOCK: &str = "import socket,sys\ns=socket.socket(socket.AF_UNIX)\ns.settimeout(5)\n\
                          s.connect(sys.argv[1])\nprint('GOT')\n";
@@ -1243,7 +1243,7 @@ except OSError: print('closed')
 }
 
 place_test!(an_approver_sees_the_difference_and_rules_over_lasting_grants);
-/// What an approver is shown of a write is the difference to the file as it is; its lasting grant is listed and revoked.
+/// An approver of a write sees the difference to the file as it is; its lasting grant is listed and revoked.
 fn an_approver_sees_the_difference_and_rules_over_lasting_grants(place: Place) {
     let world = World::new(place);
     world.put("file", "one\ntwo\n");
@@ -1473,7 +1473,7 @@ fn a_question_ends_with_its_client(place: Place) {
 }
 
 place_test!(leave_for_an_effect_is_held_like_a_call);
-/// What the executor has no part in is asked about like a call of its own, and no lie gets leave for it, nor by it for
+/// An effect outside the executor is asked about like a call of its own, and no lie gets leave for it, nor by it for
 /// anything else.
 fn leave_for_an_effect_is_held_like_a_call(place: Place) {
     let world = World::new(place);

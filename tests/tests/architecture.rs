@@ -19,6 +19,9 @@ fn main() -> ExitCode {
 /// Most doc comments of the workspace that only repeat a name.
 const FILLER_MAX: usize = 600;
 
+/// Most doc comments of the workspace that begin like a riddle. Hardly any is in `policies`, `broker-protocol` or `executor/spec`.
+const OPENINGS_MAX: usize = 640;
+
 /// Most names that several types of the workspace have.
 const SHARED_NAMES_MAX: usize = 214;
 
@@ -45,7 +48,7 @@ impl Law {
         Self { members, ..self }
     }
 
-    /// The same of those that depend on no others.
+    /// From now on with copies of the crates that depend on no others.
     fn in_small_copies(self) -> Self {
         self.in_copies_of(&[
             "broker-protocol",
@@ -397,7 +400,7 @@ fn no_release_has_the_switch() {
 }
 
 once_test!(shipped_programs_do_not_know_the_ablation_switch);
-/// What is shipped does not know the word for the switch, and does not listen to it; what tests are run with does.
+/// Shipped programs do not contain the word for the switch, and do not listen to it; test programs do.
 fn shipped_programs_do_not_know_the_ablation_switch() {
     let knows = |program: &Path| {
         let bytes = fs::read(program).unwrap();
@@ -555,6 +558,23 @@ fn comments_say_more_than_names() {
     assert_eq!(laws::filler(&copy.root), Ok(before + 2));
 }
 
+once_test!(comments_begin_with_a_statement);
+fn comments_begin_with_a_statement() {
+    let all = laws::openings(programs::workspace()).unwrap();
+    assert!(
+        all <= OPENINGS_MAX,
+        "{all} doc comments begin with What, Which, Whose, The same or the like, and not {OPENINGS_MAX} at most"
+    );
+    let copy = Copy::new();
+    copy.keep_members(&["policies/guard", "policies/targets", "policies"]);
+    let before = laws::openings(&copy.root).unwrap();
+    copy.write(
+        "policies/src/planted.rs",
+        "//! What a file holds.\n/// Whether some rule holds.\nfn a() {}\nstruct B {\n    /// The same of another.\n    at: u8,\n    /// Whether a rule holds.\n    is_held: bool,\n}",
+    );
+    assert_eq!(laws::openings(&copy.root), Ok(before + 3));
+}
+
 once_test!(a_type_name_has_one_meaning);
 /// Prints the names that have several, which may become fewer only.
 fn a_type_name_has_one_meaning() {
@@ -580,7 +600,7 @@ fn a_type_name_has_one_meaning() {
 }
 
 once_test!(the_table);
-/// What the laws are about, crate by crate.
+/// The crates that the laws are about.
 fn the_table() {
     let root = programs::workspace();
     println!(

@@ -1,4 +1,4 @@
-//! What ordinary programs expect of a machine is there in a cell, and opens nothing: shared memory, setgid directories, errors of an older
+//! Features that ordinary programs expect of a machine are there in a cell, and open nothing: shared memory, setgid directories, errors of an older
 //! kernel, the host's own name, a project behind a link, a tracer of its own process.
 
 use broker_protocol::{Bash, Open, Request, Tier};
@@ -671,7 +671,7 @@ fn a_datagram_socket_of_a_flat_cell_sends_nothing(place: Place) {
     assert_eq!(arrived(), [0, 0]);
 }
 
-/// What else can be done with a socket of netlink.
+/// Other operations on a socket of netlink.
 const NETLINK: &str = r#"
 import os, socket, struct
 def request(kind=18, flags=0x301, more=b''): return struct.pack('IHHII', 20 + len(more), kind, flags, 7, 0) + bytes(4) + more

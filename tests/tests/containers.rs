@@ -12,7 +12,7 @@ use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
-/// What runs again for each profile: from each suite, what depends most on how the supervisor gets at its callers.
+/// Tests that run again for each profile: from each suite, those that depend most on how the supervisor gets at its callers.
 const AGAIN: [&str; 7] = [
     "escapes::other_processes_are_out_of_reach",
     "supervised::a_socket_says_the_path_that_was_asked",

@@ -31,7 +31,7 @@ fn from_file(place: Place) -> World {
     world_at(world, &from)
 }
 
-/// The same with a credential from this source.
+/// A world with a credential from this source.
 fn world_at(world: World, from: &str) -> World {
     let text = policy(from);
     world.set_policy(text);

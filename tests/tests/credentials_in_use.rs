@@ -54,7 +54,7 @@ impl Host {
         self.define_with(from, "");
     }
 
-    /// The same with these lines in `[gateway]`.
+    /// Defines the credential with these lines in `[gateway]`.
     fn define_with(&self, from: &str, gateway: &str) {
         let (world, port) = (&self.world, self.port);
         let from = from.replace('~', &world.home.display().to_string());

@@ -1,4 +1,4 @@
-//! What a denial says to the user and to the model: one of each kind in both tiers, as the page `golden/denials.md` has them.
+//! Texts of denials for the user and the model: one of each kind in both tiers, as the page `golden/denials.md` has them.
 //! `LAZARET_GOLDEN=write` writes the page again.
 
 use broker_protocol::Tier;
@@ -225,7 +225,7 @@ fn script(key: &Key, row: &Row) -> String {
     row.script.replace("$KEYS", &key.0.display().to_string())
 }
 
-/// What `lazaret run -v` prints about it.
+/// Output of `lazaret run -v` about it.
 fn user_reads(world: &World, key: &Key, row: &Row) -> String {
     let mut command = command(world, "run", row);
     let timeout = row.input["timeout"].as_u64();
@@ -437,7 +437,7 @@ fn nobody_learns_from_a_denial_what_exists(place: Place) {
 }
 
 place_test!(limits_that_the_kernel_keeps_are_named_too);
-/// What ends no command, but makes its own calls fail; and what a shell only reports.
+/// Limits that end no command, but make its own calls fail; and those that a shell only reports.
 fn limits_that_the_kernel_keeps_are_named_too(place: Place) {
     let world = world(place);
     let grow = "python3 -c 'b = [bytearray(8 << 20) for _ in range(60)]'";

@@ -94,7 +94,7 @@ fn an_ended_git_leaves_no_lock(place: Place) {
     assert!([2, 10, 40].into_iter().any(ended_by_its_limit));
 }
 
-/// What a program gets after its signal.
+/// Time of a program after its signal.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// Whether a command that is cancelled when it is `ready` gets to `done`. Its time is what it is owed: on a busy machine that may not
@@ -288,7 +288,7 @@ fn a_person_has_no_time_limit_unless_it_is_set(place: Place) {
     assert_eq!(result["metadata"]["timeout"], 60);
 }
 
-/// What git's prompt has a shell expand, and a program that changes it some time after a signal. It needs no supervisor for that.
+/// The file that git's prompt has a shell expand, and a program that changes it some time after a signal. It needs no supervisor for that.
 const COUNTER: &str = ".git/rebase-merge/msgnum";
 const LATE_WRITER: &str = r#"mkdir -p .git/rebase-merge; echo 1 > .git/rebase-merge/msgnum; exec python3 -c '
 import os, signal, time

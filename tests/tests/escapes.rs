@@ -441,7 +441,7 @@ fn an_older_landlock_loses_what_security_md_lists() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// What stands in backticks in the rows of an ABI and of those after it: names of the attacks that get out with it.
+/// Names in backticks in the rows of an ABI and of those after it: attacks that get out with it.
 fn listed_as_lost(place: Place, abi: u32) -> BTreeSet<String> {
     let page =
         fs::read_to_string(lazaret_tests::programs::workspace().join("SECURITY.md")).unwrap();
@@ -520,7 +520,7 @@ struct Judged {
     held: Vec<String>,
     impossible: Vec<&'static str>,
     not_run: Vec<String>,
-    /// The same for programs: each attack, as often as it was tried.
+    /// Verdicts of programs: each attack, as often as it was tried.
     verdicts: Vec<(&'static str, Verdict)>,
 }
 
@@ -651,7 +651,7 @@ impl Fixture {
         self.judge_knowing(&mut BTreeMap::new(), attacks, cells)
     }
 
-    /// The same, where it may be known already which attacks work outside.
+    /// Judges attacks, where it may be known already which of them work outside.
     fn judge_knowing(&self, controls: &mut Controls, attacks: &[Attack], cells: &[Cell]) -> Judged {
         let mut judged = Judged::default();
         for attack in attacks {
@@ -948,7 +948,7 @@ impl Victim {
 /// How a kernel ends an attacker.
 const KILLS: [i32; 2] = [libc::SIGSYS, libc::SIGKILL];
 
-/// What the attacker's one line says. A kernel that kills the attacker has denied it.
+/// The attacker's one line of output. A kernel that kills the attacker has denied it.
 fn reply_of(finished: &lazaret_tests::Finished) -> Reply {
     if KILLS.contains(&(finished.code() - 128)) {
         return Reply::Denied("killed".into());

@@ -319,7 +319,7 @@ fn assert_history_works(world: &World, contents: &[Vec<u8>]) {
 }
 
 once_test!(no_kill_of_the_orchestrator_leaves_half_a_file);
-/// The same with the orchestrator.
+/// The orchestrator is killed in place of the executor.
 fn no_kill_of_the_orchestrator_leaves_half_a_file() {
     let world = World::new(Place::any());
     let mut chance = Chance(0xfeed);

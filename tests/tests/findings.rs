@@ -1,4 +1,4 @@
-//! What a call leaves in the user's repository is reported, whatever else the call does: before its refusals, once for each kind, at every
+//! Objects that a call leaves in the user's repository are reported, whatever else the call does: before its refusals, once for each kind, at every
 //! exit code, and with the next result if there is none. Each attack has its control: the host sees what the call has done.
 
 use lazaret_tests::process::{self, until};
@@ -199,7 +199,7 @@ fn a_cancelled_call_reports_its_findings(place: Place) {
     );
 }
 
-/// What a process makes where none may be made, if the rules on new names let it pass (a test build).
+/// A script that makes an object where none may be made, if the rules on new names let it pass (a test build).
 const MISPLACE: &str = "echo x > lefthook.yml; echo x > done";
 
 fn is_taken(place: Place, switch: &str, script: &str) -> (bool, Answer) {

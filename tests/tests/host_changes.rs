@@ -1,4 +1,4 @@
-//! What the host creates or replaces while a call runs, as git and editors do when they save: no mount holds it, in neither tier.
+//! Files that the host creates or replaces while a call runs, as git and editors do when they save: no mount holds them, in neither tier.
 
 use crate::kept_world::KeptWorld;
 use lazaret_tests::process::Running;

@@ -1082,7 +1082,7 @@ fn outputs(world: &World) -> Vec<String> {
 }
 
 place_test!(saved_text_is_a_file_like_the_output_of_a_command);
-/// What a client wants kept is a new file with a name of the broker's, that no session has read, in nobody else's hands.
+/// A text that a client saves is a new file with a name of the broker's, that no session has read, in nobody else's hands.
 fn saved_text_is_a_file_like_the_output_of_a_command(place: Place) {
     use std::os::unix::fs::MetadataExt;
     let world = World::new(place);
@@ -1408,7 +1408,7 @@ fn root_inside_protected_name_is_refused(place: Place) {
 }
 
 place_test!(a_central_root_serves_one_project);
-/// What was kept for one project is not opened by a session of another, whatever its directory is called, and no command of the
+/// Files kept for one project are not opened by a session of another, whatever its directory is called, and no command of the
 /// first gives it away.
 fn a_central_root_serves_one_project(place: Place) {
     let world = World::new(place);

@@ -105,7 +105,7 @@ impl Hosts {
         )
     }
 
-    /// What the host with TLS was sent, as `METHOD PATH`.
+    /// Requests to the host with TLS, as `METHOD PATH`.
     fn sent(&self) -> Vec<String> {
         let line = |line: String| {
             let seen: Value = serde_json::from_str(&line).unwrap();

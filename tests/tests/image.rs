@@ -16,7 +16,7 @@ use std::process::Command;
 const PROGRAMS: [&str; 12] = [
     "bash", "cat", "ls", "touch", "rm", "chmod", "id", "mkdir", "stat", "env", "true", "readlink",
 ];
-/// What a file of the image has, and none of the machine.
+/// The content of a file of the image, which no file of the machine has.
 const MARK: &str = "MARK-OF-THE-IMAGE";
 
 /// A system of some programs with their libraries, from this machine's.

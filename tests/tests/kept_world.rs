@@ -41,7 +41,7 @@ impl KeptWorld {
         &self.world
     }
 
-    /// What a command does in the world as it is now, after which the user's git does what it did in the one that was kept.
+    /// Runs a script in a cell in the world as it is now, after which the user's git does what it did in the one that was kept.
     #[track_caller]
     pub fn cell(&self, script: &str) -> Finished {
         let before = self.before.get_or_init(|| {
@@ -142,7 +142,7 @@ fn copy(from: &Path, to: &Path) {
     .success();
 }
 
-/// What a command does, after which the user's git does what it did before.
+/// Runs a script in a cell, after which the user's git does what it did before.
 #[track_caller]
 pub fn cell(world: &World, script: &str) -> Finished {
     let before = GitView::of(world);

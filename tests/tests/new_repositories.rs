@@ -14,7 +14,7 @@ fn on_host(world: &World, script: &str) -> String {
     world.set_up(script)
 }
 
-/// What the result of a call says was refused or found.
+/// Refusals and findings in the result of a call.
 fn denied(answer: &Answer) -> String {
     answer.result["metadata"]["denied"].to_string()
 }
@@ -34,7 +34,7 @@ fn scene(place: Place, is_repository: bool) -> World {
     world
 }
 
-/// Which repository the user's programs find in each of the user's directories.
+/// The repository that the user's programs find in each of the user's directories.
 fn found(world: &World) -> String {
     let script = "shopt -s nullglob dotglob; for d in . src src/deep docs.git; do git -C $d rev-parse --absolute-git-dir 2>&1 || true; done
         echo {.,src,src/deep}/{.hg,.sl,.jj}*";
@@ -119,7 +119,7 @@ fn repository_cannot_be_made_over_existing_files_without_one(place: Place) {
     }
 }
 
-/// What people and tools do, each with the directory that is a repository then.
+/// Work of people and tools, each with the directory that is a repository then.
 const WORK: [(&str, &str); 14] = [
     ("git init -q a", "a"),
     ("mkdir -p b/c; cd b/c; git init -q", "b/c"),
@@ -386,7 +386,7 @@ data = b"DIRC" + struct.pack(">II", 2, 1) + entry + bytes((62 + len(path) + 8) /
 open(file, "wb").write(data + hashlib.sha1(data).digest())
 '"#;
 
-/// What a command leaves in a repository `n` that it has made, and where the user then is.
+/// Files that a command leaves in a repository `n` that it has made, and where the user then is.
 fn left() -> Vec<(String, &'static str)> {
     let counter = "echo '$(touch ~/ran)' > rebase-merge/msgnum; echo 1 > rebase-merge/end";
     vec![

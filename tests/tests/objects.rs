@@ -18,7 +18,7 @@ use std::path::Path;
 
 /// Something that a command tries in a project that the user has made.
 struct Attack {
-    /// What the user has made before.
+    /// Preparation by the user before the attack.
     scene: fn(&World),
     script: &'static str,
     /// Whether it worked, from what it printed and what is there now.
@@ -70,7 +70,7 @@ fn is_link(world: &World, name: &str) -> bool {
     world.project.join(name).is_symlink()
 }
 
-/// What no cell may bring about, each with what the look at the user's git then says.
+/// Changes that no cell may bring about, each with the part of the user's git that shows it.
 const SEEN: [(&str, &str); 12] = [
     ("git config core.fsmonitor 'touch sprung; false'", "it runs"),
     (
@@ -559,7 +559,7 @@ fn add_settings(world: &World, settings: &str) {
     world.write(&config, text);
 }
 
-/// What the user does then. Each of it is ordinary.
+/// Commands of the user after the attack. Each of them is ordinary.
 const USERS_GIT: &str = "git status; echo two > a.txt; echo two > b.md; git diff; git add a.txt; git commit -qm two; git diff HEAD~1 | cat
     git x; git var GIT_EDITOR; git commit --amend -m three; git init -q \"$T/made\"; cd src 2>/dev/null && git status; true";
 
@@ -635,7 +635,7 @@ const PUT: &str = "put() { mkdir -p \"$(dirname \"$1\")\" 2>/dev/null; case \"$1
         *attributes) echo '*.md diff=g' ;;
         *) printf '#!/bin/sh\\ntouch sprung\\nexit 1\\n' ;; esac > \"$2\"; chmod 755 \"$2\"; }
     put \"$F\" \"$F\"";
-/// The same by a new name, and by a directory that is moved.
+/// Replacement by a new name, and by a directory that is moved.
 const BY_RENAME: &str = "put \"$F\" new; mv new \"$F\"";
 const BY_DIRECTORY: &str = "D=$(dirname \"$F\"); put \"$F\" new; mkdir other; mv new \"other/$(basename \"$F\")\"; mv \"$D\" old; mv other \"$D\"";
 
@@ -861,7 +861,7 @@ fn paths_in_git_settings_are_listed_and_other_work_goes_on(place: Place) {
 }
 
 place_test!(settings_over_a_bound_open_no_session);
-/// What they name is unknown then.
+/// The paths that such settings name are unknown.
 fn settings_over_a_bound_open_no_session(place: Place) {
     let world = World::new(place);
     let file = |bytes: usize| "[core]\n\tpager = less\n".to_owned() + &"#".repeat(bytes - 21);
@@ -1253,7 +1253,7 @@ fn secrets_that_commands_have_made_tracked_stay_closed(place: Place) {
 }
 
 place_test!(an_index_that_nobody_can_read_opens_no_secret);
-/// What goes on in another file, is cut or is none: nobody knows what the user's git will take in.
+/// An index that goes on in another file, is cut or is none: nobody knows what the user's git will take in.
 fn an_index_that_nobody_can_read_opens_no_secret(place: Place) {
     for attack in [
         "git update-index --split-index; git update-index --add --cacheinfo 100644,$(echo x | git hash-object -w --stdin),.env",
@@ -1273,7 +1273,7 @@ fn an_index_that_nobody_can_read_opens_no_secret(place: Place) {
 }
 
 place_test!(tracking_by_the_user_is_not_blamed_on_commands);
-/// What the user does between sessions is no command's doing, and ordinary work of commands is said nothing about.
+/// Work of the user between sessions is no command's doing, and ordinary work of commands is not reported.
 fn tracking_by_the_user_is_not_blamed_on_commands(place: Place) {
     let world = with_ignored_secret(place);
     let mut session = Session::open(&world);
@@ -1423,7 +1423,7 @@ fn names_that_commands_put_into_the_index_alone_are_said(place: Place) {
 }
 
 place_test!(changes_that_alter_the_users_git_are_reported);
-/// What makes the user's git show something else, or end: each with what it looks like to the user.
+/// Changes that make the user's git show something else, or end: each with its effect for the user.
 fn changes_that_alter_the_users_git_are_reported(place: Place) {
     const SHOWN: &str = "git log -1 --format=%s | grep -qx b";
     const ATTACKS: [(&str, &str, &str); 6] = [
@@ -1763,7 +1763,7 @@ fn a_broker_that_is_told_to_end_looks_at_what_is_left(place: Place) {
     }
 }
 
-/// What a command leaves in the user's repository for the user's programs to act on, each as a script and the file.
+/// Files that a command leaves in the user's repository for the user's programs to act on, each as a script and the file.
 const LEFT: [(&str, &str); 2] = [
     (
         "mkdir -p .git/rebase-merge; echo '$(id)1' > .git/rebase-merge/msgnum",
@@ -1810,7 +1810,7 @@ m[:] = evil; open("done", "w").close(); time.sleep(float(sys.argv[2]))
 '"#;
 
 place_test!(file_changed_by_a_mapping_after_a_look_is_judged);
-/// What is looked at while a command runs is looked at again when none does.
+/// A file that was examined while a command runs is examined again when none does.
 fn file_changed_by_a_mapping_after_a_look_is_judged(place: Place) {
     let counter = ".git/rebase-merge/msgnum";
     let prepare_counter = format!(

@@ -41,7 +41,7 @@ fn repository(place: Place) -> World {
     world
 }
 
-/// What the user's own git does in a directory of the project: it must run nothing that a cell has left.
+/// Whether the user's own git runs, in a directory of the project, a program that a cell has left.
 fn springs(world: &World, directory: &str) -> bool {
     world.on_host(&format!("cd {directory} && git status"));
     world.project.join("sprung").exists()
@@ -92,7 +92,7 @@ fn no_repository_comes_about_where_its_settings_are_open(place: Place) {
 }
 
 place_test!(file_tools_make_no_repository);
-/// The same by file tools, in a project that is no repository.
+/// By file tools, in a project that is no repository.
 fn file_tools_make_no_repository(place: Place) {
     let files = |root: &str| {
         let settings = format!(
@@ -232,7 +232,7 @@ fn repository_that_the_host_makes_is_protected_at_once(place: Place) {
 }
 
 place_test!(file_tools_change_no_settings_that_the_host_has_just_made);
-/// The same by file tools; nor do they complete a repository that the host has only begun.
+/// By file tools; nor do they complete a repository that the host has only begun.
 fn file_tools_change_no_settings_that_the_host_has_just_made(place: Place) {
     let world = repository(place);
     let mut session = Session::open(&world);
@@ -264,7 +264,7 @@ fn file_tools_change_no_settings_that_the_host_has_just_made(place: Place) {
 }
 
 place_test!(file_tools_divert_nothing_in_transit);
-/// What programs of the host rename to a protected file in a moment, or an editor's copy of a secret.
+/// Files that programs of the host rename to a protected file in a moment, or an editor's copy of a secret.
 fn file_tools_divert_nothing_in_transit(place: Place) {
     let world = repository(place);
     world.put(".vscode/settings.json", "{}");
@@ -311,7 +311,7 @@ fn a_branch_has_no_program_for_a_remote(place: Place) {
         .success();
 }
 
-/// What git reads without being asked, each with what the user then does.
+/// Files that git reads without being asked, each with the next command of the user.
 const FIFOS: [(&str, &str); 8] = [
     ("mkfifo .git/packed-refs", "git log"),
     ("mkfifo .git/shallow", "git log"),
@@ -696,7 +696,7 @@ fn files_on_their_way_to_a_protected_name_are_not_changed(place: Place) {
 }
 
 place_test!(ordinary_work_with_repositories_goes_on);
-/// What must go on: repositories that a command makes, and the user's own.
+/// Work that must go on: repositories that a command makes, and the user's own.
 fn ordinary_work_with_repositories_goes_on(place: Place) {
     let world = repository(place);
     let script = "set -e; export GIT_CONFIG_GLOBAL=/dev/null; git init -q --bare bare.git; git clone -q --bare . copy.git

@@ -1016,7 +1016,7 @@ fn no_pipe_in_what_is_granted_to_be_read_takes_anything(place: Place) {
 }
 
 place_test!(a_grant_within_another_uncovers_nothing);
-/// What the outer one closes because of a link is nothing special to the inner one.
+/// A path that the outer grant closes because of a link is nothing special to the inner one.
 fn a_grant_within_another_uncovers_nothing(place: Place) {
     let (world, data) = world(place, "");
     world.write(&data.join("sub/plain"), &world.canary);
@@ -1142,7 +1142,7 @@ print(os.read(socket.recv_fds(s, 1, 1)[1][0], 9))";
 }
 
 place_test!(grants_in_force_are_counted_and_compared_at_each_grant);
-/// What waited for answers together is granted one after the other.
+/// Requests that waited for answers together are granted one after the other.
 fn grants_in_force_are_counted_and_compared_at_each_grant(place: Place) {
     let (world, data) = world(place, "");
     let paths: Vec<_> = (0..18).map(|n| data.join(format!("d{n}"))).collect();

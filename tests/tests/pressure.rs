@@ -1,4 +1,4 @@
-//! What a session depends on is taken away in the middle of its work: its processes stop, the disk is full, descriptors
+//! Resources of a session are taken away in the middle of its work: its processes stop, the disk is full, descriptors
 //! run out, the socket is pulled. Each call ends with an answer that says so, nothing is half done, and what can go on
 //! goes on.
 #![allow(clippy::unwrap_used)]

@@ -145,7 +145,7 @@ fn a_published_port_leads_to_a_server_at_any_address(place: Place) {
     }
 }
 
-/// What ordinary clients do at a port, with a server that speaks first.
+/// Behaviour of ordinary clients at a port, with a server that speaks first.
 const CLIENT: &str = r#"
 import asyncio, hashlib, socket, sys
 port = int(sys.argv[1])

@@ -1,5 +1,5 @@
-//! What evaded the rules on new names is taken away when its call has ended, and nothing else is. A test build lets it pass; the control is one
-//! that does not take it away either.
+//! Names that evaded the rules are taken away when the call has ended, and nothing else is. A test build lets them pass; the control is one
+//! that does not take them away either.
 
 use broker_protocol::Tier;
 use lazaret_tests::process::until;
@@ -15,7 +15,7 @@ use std::path::PathBuf;
 const OPEN: &str = "new-names+quarantine";
 const LOOKED_AT: &str = "new-names";
 
-/// What a command makes, and where it is then.
+/// Objects that a command makes, and where they are then.
 const ATTACKS: [(&str, &str); 10] = [
     ("echo x > lefthook.yml", "lefthook.yml"),
     (
@@ -64,7 +64,7 @@ const TRAP: &str = "ROOT=$PWD
     members() { mkdir -p objects refs; trap_for \"$PWD\" > config; }
 ";
 
-/// What was found after a call: each object with the reason and its state; the first of a kind with the number of unnamed ones.
+/// Findings after a call: each object with the reason and its state; the first of a kind with the number of unnamed ones.
 fn found(answer: &Answer) -> Vec<(String, String, u64)> {
     let all = answer.result["metadata"]["found"]
         .as_array()
@@ -239,7 +239,7 @@ fn quarantine_stays_empty_while_the_rules_hold(place: Place) {
     assert_eq!(taken(&world), 0);
 }
 
-/// What a command does before it waits, what the user does then, what the command does at last, and what the user has.
+/// Steps of the command before it waits, of the user then, of the command at last, and the user's object.
 const OWN: [(&str, &str, &str, &str, &str); 7] = [
     // The user's file in the place of the call's, as editors and `git checkout` put it there.
     (
@@ -438,7 +438,7 @@ for n in range(250):
     assert!(is_told || place.tier == Tier::Flat, "{}", answer.result);
 }
 
-/// What a command has made and then closed to its owner: a directory above, its root, both roots, or itself.
+/// Objects that a command has made and then closed to its owner: a directory above, its root, both roots, or itself.
 const CLOSED: [(&str, &str); 7] = [
     (
         "mkdir d; echo x > d/lefthook.yml; chmod 500 d",
@@ -505,7 +505,7 @@ fn file_below_closed_directories_is_taken_too(place: Place) {
 }
 
 place_test!(object_that_cannot_be_taken_is_named);
-/// What cannot be taken, each with the command, what the host does before it, and the path.
+/// Objects that cannot be taken, each with the command, the step of the host before it, and the path.
 fn object_that_cannot_be_taken_is_named(place: Place) {
     let full = "cd \"$C\"; mkdir -p .lazaret/quarantine; cd .lazaret/quarantine; for n in $(seq 256); do echo x > $n; done";
     let cases = [

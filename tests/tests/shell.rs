@@ -13,7 +13,7 @@ use std::time::Duration;
 
 const LINES: u64 = 6000;
 
-/// What most of a line is made of.
+/// The usual parts of a line.
 const USUAL: [&str; 22] = [
     "aa",
     "bb",

@@ -70,7 +70,7 @@ for _ in range(5):
         os._exit(0)
 "#;
 
-/// What a single one of these changes is enough for.
+/// Commands for which a single one of these changes is enough.
 const NICE: &str = "import os\nos.setpriority(os.PRIO_PROCESS, os.getppid(), 19)";
 
 /// Runs a script of Python without a shell: its parent is the cell's first process.
@@ -206,7 +206,7 @@ fn successive_calls_have_identical_surroundings(place: Place) {
 }
 
 place_test!(each_call_has_its_own_figures);
-/// What a call has used is its own, and not the sum or the largest of all before it.
+/// Figures of a call are its own, and not the sum or the largest of all before it.
 fn each_call_has_its_own_figures(place: Place) {
     let world = World::new(place);
     let mut session = Session::open(&world);

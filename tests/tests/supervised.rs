@@ -409,7 +409,7 @@ fn nothing_is_planted_in_protected_names(place: Place) {
 }
 
 place_test!(a_name_that_is_open_when_new_can_be_created_and_used);
-/// What a command makes under names that are open when new, it may use; in later calls of its session too.
+/// Objects that a command makes under names that are open when new can be used; in later calls of its session too.
 fn a_name_that_is_open_when_new_can_be_created_and_used(place: Place) {
     let world = &fixture(place);
     let make = "set -e; umask 022; echo A=1 > .env.local; echo B=2 >> .env.local; cat .env.local; stat -c %a .env.local
@@ -764,7 +764,7 @@ fn files_open_as_they_do_without_a_supervisor(place: Place) {
     assert_eq!(inside.success(), "ok\n", "{}", inside.errors());
 }
 
-/// Whose directory a relative path is in: what is known of a caller from its last call may be wrong at the next.
+/// The directory of a relative path: the supervisor's knowledge of a caller from its last call may be wrong at the next.
 const DIRECTORIES: &str = "
 import ctypes, os, sys, threading
 def read(d=None): return os.read(os.open('f', os.O_RDONLY, dir_fd=d), 9).decode()
@@ -1131,7 +1131,7 @@ const TMP_READS: &[&str] = &[
     "cp /tmp/NAME taken && cat taken",
 ];
 
-/// What would change the machine's `/tmp`.
+/// Writes that would change the machine's `/tmp`.
 const TMP_WRITES: &[&str] = &[
     "echo x > /tmp/NAME",
     "echo x >> /proc/self/root/tmp/NAME",

@@ -30,7 +30,7 @@ fn main() -> ExitCode {
 
 const HERE: Argument = Number(libc::AT_FDCWD as u64);
 
-/// What there is to attack besides the world.
+/// Targets of an attack besides the world.
 struct Fixture {
     project: Vec<u8>,
     new: Vec<u8>,
@@ -285,7 +285,7 @@ fn a_taken_over_orchestrator_gets_nothing(place: Place) {
 }
 
 place_test!(a_taken_over_gateway_gets_nothing);
-/// What has the network of cells has nothing else.
+/// The process with the network of cells has nothing else.
 fn a_taken_over_gateway_gets_nothing(place: Place) {
     let world = World::new(place);
     let mut command = world.lazaret("session");
@@ -343,7 +343,7 @@ fn a_taken_over_mcp_server_gets_nothing(place: Place) {
 }
 
 place_test!(a_taken_over_chat_gets_nothing);
-/// What hears a model all day has no more rights than what hears a client.
+/// The process that hears a model all day has no more rights than the one that hears a client.
 fn a_taken_over_chat_gets_nothing(place: Place) {
     let world = World::new(place);
     let call = json!({"function": {"name": "file_list", "arguments": {}}});

@@ -125,7 +125,7 @@ fn a_traced_call_is_judged_as_it_is_made(place: Place) {
 }
 
 place_test!(tracing_does_not_suspend_the_filter);
-/// What would take the filter from a process that is traced, or show it, is refused to who stands under one.
+/// Requests that would take the filter from a traced process, or show it, are refused to a tracer under one.
 fn tracing_does_not_suspend_the_filter(place: Place) {
     let script = "
 from tracer import *
@@ -230,7 +230,7 @@ os.read(r, 1); print('on', flush=True); os._exit(7)", "on\n", 7),
 }
 
 place_test!(endless_tracing_requests_end);
-/// The same as fast as it goes, from several processes, while the call is to end by its time limit, and of what a killed
+/// Requests as fast as possible, from several processes, while the call is to end by its time limit; and those that a killed
 /// cell leaves behind.
 fn endless_tracing_requests_end(place: Place) {
     let storm = "

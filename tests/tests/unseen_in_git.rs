@@ -1,4 +1,4 @@
-//! What the user's git takes or shows without saying so: trees that an index caches, and objects in place of others. In the project's own
+//! Changes that the user's git takes or shows without saying so: trees that an index caches, and objects in place of others. In the project's own
 //! repository and in one within it.
 
 use lazaret_tests::{LIMIT, Place, Session, World, place_test, run};

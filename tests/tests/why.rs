@@ -62,7 +62,7 @@ fn options(value: &Value) -> Vec<String> {
         .collect()
 }
 
-/// The same command as an ordinary one, with these options.
+/// The command as an ordinary one, with these options.
 fn ordinary(world: &World, options: &[String], script: &str) -> Finished {
     run(
         world
@@ -176,7 +176,7 @@ fn named_grant_lets_the_command_through(place: Place) {
     );
 }
 
-/// What lies in an overlay is reached by no name that it gets there.
+/// Files in an overlay are reached by no name that they get there.
 const BY_OTHER_NAMES: &str = "mkdir d; ln .env l1; ln other l2; cp -l other l3; mv .env m1; mv other m2; chmod 644 other; \
     ln -s .env s1; ln -s other s2; cat l1 l2 l3 m1 m2 s1 s2 /proc/self/root$PWD/other /proc/self/cwd/.env; \
     cp -r . d; tar cf t .; cat t; grep -r KEY= .";

@@ -80,7 +80,7 @@ mod switch {
         /// Whether the rules on new names are off, and the look at what was made too.
         new_names: bool,
         quarantine: bool,
-        /// What this process was started with, where it is let through.
+        /// Descriptors that this process was started with, where it is let through.
         descriptors: Vec<u32>,
     }
 

@@ -30,7 +30,7 @@ pub enum SocketAccess {
 }
 
 impl CallerAccess {
-    /// What the filters above this process leave. Whether it works is tested once in every session (`SelfTest`).
+    /// Access that the filters above this process leave. Whether it works is tested once in every session (`SelfTest`).
     pub fn probe() -> Self {
         let memory = if peer::may_copy_memory() {
             MemoryAccess::Calls
@@ -45,7 +45,7 @@ impl CallerAccess {
         Self { memory, sockets }
     }
 
-    /// What a session does otherwise, or lacks, for people; empty if nothing.
+    /// Differences and missing features of such a session, for people; empty if there are none.
     pub fn lacking(self) -> String {
         let memory = match self.memory {
             MemoryAccess::Calls => "",

@@ -23,7 +23,7 @@ const LONG: [u8; 2] = [0, 0];
 /// The byte that asks all processes of a cell to end. It is not a signal number.
 const TERMINATE: u8 = u8::MAX;
 
-/// What the broker wants of a cell whose program runs.
+/// Orders of the broker to a cell whose program runs.
 pub enum Steering {
     /// Its program gets this signal.
     Signal(Signal),

@@ -1,4 +1,4 @@
-//! What a cell's first process reports to the broker when a call is over: a message of fixed size,
+//! Reports of a cell's first process to the broker when a call is over: a message of fixed size,
 //! and before it one for each refusal and each name taken away, and one about what was left running.
 
 use crate::error::Part;
@@ -11,7 +11,7 @@ use executor_sys::process::CpuAndMemory;
 pub enum Message {
     /// Something that was refused.
     Refused(Refusal),
-    /// What the program has left running; at most one for each call.
+    /// Processes that the program has left running; at most one for each call.
     Leftover(Leftover),
     /// The last message of a call.
     Report(Report),

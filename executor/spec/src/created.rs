@@ -1,4 +1,4 @@
-//! What the cells of a session have created under protected names, and the lock on creating and
+//! Objects that the cells of a session have created under protected names, and the lock on creating and
 //! moving names: one file in memory that their first processes share.
 //!
 //! A command may use a protected name again if its session has created it, but not anybody else's. A file is identified by
@@ -101,7 +101,7 @@ impl CreatedFiles {
         Ok(RenameLock(&self.0))
     }
 
-    /// The same without waiting.
+    /// Takes the lock without waiting.
     ///
     /// # Errors
     /// `EAGAIN` or `EACCES` if another process holds the lock.

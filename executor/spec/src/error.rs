@@ -5,7 +5,7 @@ use std::fmt::{self, Display, Formatter};
 use std::io;
 use thiserror::Error;
 
-/// What a step of setting up a session or a cell belongs to.
+/// The layer or step that an error belongs to when a session or a cell is set up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// The layer that could not be applied.
@@ -57,7 +57,7 @@ impl Part {
 #[derive(Debug, Error)]
 #[error("{part}: {step}: {source}")]
 pub struct SetupError {
-    /// What the step belongs to.
+    /// The part that failed.
     pub part: Part,
     /// The operation that failed, with its object.
     pub step: String,
@@ -137,7 +137,7 @@ pub trait At<T> {
     /// Turns it into a [`SetupError`].
     fn at(self, part: impl Into<Part>, step: impl FnOnce() -> String) -> Result<T, SetupError>;
 
-    /// The same, for a step that needs a privilege in the session's namespaces.
+    /// Runs a step that needs a privilege in the session's namespaces.
     fn at_privileged(
         self,
         layer: Layer,

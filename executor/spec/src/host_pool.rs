@@ -16,7 +16,7 @@ pub const OWN: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 const HOSTS_MAX: usize = 2048;
 /// Maximum bytes of the machine's `/etc/hosts` that a session takes over.
 pub const MACHINE_MAX: usize = 1 << 20;
-/// What takes its place if it has more, or is no file that can be read.
+/// Replaces the host's file if it is longer, or unreadable.
 const NOTHING_ELSE: &[u8] = b"127.0.0.1 localhost\n::1 localhost\n";
 
 /// The addresses of a session's hosts.

@@ -1,4 +1,4 @@
-//! Which directories there were when a session opened, or when a lease began. A repository may come about only in another one.
+//! Directories that existed when a session opened, or when a lease began. A repository may come about only in another one.
 //!
 //! A directory is known by the digest of its path, in the spelling in which file systems without case compare it: two paths with one
 //! digest only refuse more. An empty directory in which there never was anything is none of them, and is known as an object: whoever
@@ -152,7 +152,7 @@ impl DirectoryMemory {
         })
     }
 
-    /// The same memory.
+    /// Another handle to this memory.
     ///
     /// # Errors
     /// There are no descriptors for it.

@@ -1,4 +1,4 @@
-//! What people are told of a session when it opens: what its policy opens that is closed otherwise.
+//! Notices to people when a session opens: parts that its policy opens and that are closed otherwise.
 
 use crate::sandbox::SandboxSpec;
 use policies::EffectivePolicy;
@@ -9,7 +9,7 @@ pub fn flat(refusal: &str) -> String {
     format!("the flat tier, without namespaces: {refusal}")
 }
 
-/// Which ports of this machine the session's commands reach, and which lead to theirs, for people.
+/// Ports of this machine that the session's commands reach, and those that lead to theirs, for people.
 pub fn ports(ports: &PortPolicy) -> Vec<String> {
     let list: Vec<String> = ports.connect.iter().map(u16::to_string).collect();
     let list = list.join(", ");
@@ -22,7 +22,7 @@ pub fn ports(ports: &PortPolicy) -> Vec<String> {
     reached.into_iter().chain(published).collect()
 }
 
-/// What people are told where the profile hides nothing.
+/// The notice for a profile that hides nothing.
 pub fn hidden_nothing(spec: &SandboxSpec) -> Option<String> {
     let tmp = match spec.shows_names() {
         true => ", and write to this machine's /tmp and /dev/shm",
@@ -36,7 +36,7 @@ pub fn hidden_nothing(spec: &SandboxSpec) -> Option<String> {
     })
 }
 
-/// What people are told about protected names that the profile opens.
+/// The notice about protected names that the profile opens.
 pub fn opened_names(policy: &EffectivePolicy) -> Option<String> {
     let names = policy
         .opened

@@ -59,7 +59,7 @@ pub enum PinMode {
     },
 }
 
-/// What has to be pinned in a set of zones.
+/// Paths to pin in a set of zones.
 #[derive(Debug, Default)]
 pub struct Pins(BTreeMap<PathBuf, PinMode>);
 

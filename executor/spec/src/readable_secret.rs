@@ -19,7 +19,7 @@ pub struct ReadableSecret {
     pub may_be_revealed: bool,
 }
 
-/// What commands read of a file of secrets.
+/// The view that commands have of a file of secrets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Seen {
     Masked(Arc<[u8]>),

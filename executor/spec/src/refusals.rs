@@ -1,4 +1,4 @@
-//! What a cell's first process has refused its program, for the result of the call: the object, the
+//! Refusals by a cell's first process, for the result of the call: the object, the
 //! kind of access, and the rule here that refused. Noted where a call is refused, and nowhere else.
 
 use crate::known_directories::IDENTITY_LEN;
@@ -49,7 +49,7 @@ pub enum Cause {
     Process,
     /// The call made it where the rules let none be made.
     Misplaced,
-    /// The same; there are too many to be taken away.
+    /// As [`Self::Misplaced`], but there are too many to be taken away.
     LeftThere,
     /// The call made it, and it could not be examined afterwards.
     Unknown,
@@ -57,7 +57,7 @@ pub enum Cause {
     Unchecked,
     /// The file has a name elsewhere, and could not be copied for the change.
     Shared,
-    /// The same; it, or all that the call has changed so, is too large for that.
+    /// As [`Self::Shared`], but it, or the sum of such changes by the call, is too large to copy.
     SharedTooLarge,
     /// A repository would come about in a directory that no call of the session has made.
     Repository,
@@ -123,7 +123,7 @@ impl Refusals {
 }
 
 impl Refusal {
-    /// What was misplaced: its identity and its path.
+    /// Identity and path of a misplaced object.
     pub fn misplaced(&self) -> Option<(&[u8], &Path)> {
         let (identity, path) = self.target.split_at_checked(IDENTITY_LEN)?;
         (self.cause == Cause::Misplaced).then(|| (identity, Path::new(OsStr::from_bytes(path))))

@@ -17,7 +17,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 /// The address at which programs find the relay. The port is neither one that a kernel assigns by itself, nor a registered one.
 pub const ADDRESS: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 61080);
 
-/// What a connection to the relay is for.
+/// The purpose of a connection to the relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose<'a> {
     /// A request, which names a host.
@@ -39,7 +39,7 @@ pub struct RelaySockets {
     published: (OwnedFd, OwnedFd),
 }
 
-/// What supervisors need to connect programs to the relay.
+/// Descriptors that supervisors need to connect programs to the relay.
 #[derive(Debug)]
 pub struct RelayGate {
     /// Kept open in the flat tier, so that nothing else of the machine can listen at the address.
@@ -77,7 +77,8 @@ impl RelaySockets {
         [&self.listener, announced, published].map(AsFd::as_fd)
     }
 
-    /// What stays in the session: what supervisors need, and where the gateway asks for connections to published ports. `shared` if the network is the machine's. Otherwise the gateway's descriptors are the only ones of the
+    /// The parts that stay in the session: the gate of supervisors, and the socket by which the gateway asks for connections to
+    /// published ports. `shared` if the network is the machine's. Otherwise the gateway's descriptors are the only ones of the
     /// listener: without a gateway, connections are refused.
     pub fn into_gate(self, shared: bool) -> (RelayGate, OwnedFd) {
         let Self {

@@ -32,7 +32,7 @@ pub const HOST_NAME: &str = "lazaret";
 /// The directory of the central root where package managers and compilers keep files that can be recreated.
 pub const CACHES: &str = "caches";
 
-/// What was chosen for a session's cells before anything of them is planned. [`Rooted`] has the same fields, with their meaning.
+/// Choices for a session's cells before anything of them is planned. [`Rooted`] has the same fields, with their meaning.
 #[derive(Debug)]
 pub struct Roots {
     pub policy: EffectivePolicy,
@@ -49,7 +49,7 @@ pub struct Roots {
     pub tracer: Option<PathBuf>,
 }
 
-/// What cells of a session see and where, before the zones are searched.
+/// Paths that cells of a session see and where, before the zones are searched.
 #[derive(Debug)]
 pub struct Rooted {
     /// Whether the session has namespaces.
@@ -68,7 +68,7 @@ pub struct Rooted {
     pub central: PathBuf,
     /// The project's repository, if it lies outside both roots and is opened with them.
     pub linked: Option<LinkedRepository>,
-    /// What a cell sees outside its scratch space, parents before children.
+    /// Views of a cell outside its scratch space, parents before children.
     pub views: Vec<View>,
     /// Other paths of the project, through links: of the machine, or in a tree of the session's own.
     pub names: Vec<PathBuf>,
@@ -86,7 +86,7 @@ pub struct Rooted {
     pub policy: EffectivePolicy,
 }
 
-/// What a search of the zones has found; empty where names are not protected.
+/// Results of the search of the zones; empty where names are not protected.
 #[derive(Debug, Default)]
 pub struct Found {
     /// Protected names that exist, for the tier that can pin them.
@@ -95,7 +95,7 @@ pub struct Found {
     pub objects: ProtectedObjects,
     /// Files of secrets that commands can read.
     pub secrets: Vec<ReadableSecret>,
-    /// What people are told about files of secrets.
+    /// Notices to people about files of secrets.
     pub notices: Vec<String>,
     /// Objects that are closed although their names are not protected.
     pub also_closed: Vec<AlsoClosed>,
@@ -107,7 +107,7 @@ pub struct Found {
     pub directories: Option<DirectoryMemory>,
 }
 
-/// What cells find in their home when it is new.
+/// Files that cells find in their home when it is new.
 #[derive(Debug, Default)]
 pub struct HomeFiles {
     /// The path of each file below the home, and its content.
@@ -207,7 +207,7 @@ impl SandboxSpec {
         }
     }
 
-    /// What the search of the zones has found.
+    /// Results of the search of the zones.
     pub fn found(&self) -> &Found {
         &self.found
     }

@@ -31,7 +31,7 @@ pub enum WardenMessage {
     Lost(WardenRequest),
     /// A step failed. The session is over.
     Failed {
-        /// What it belongs to.
+        /// The part that the message belongs to.
         part: Part,
         errno: i32,
         /// The privilege that the machine denies this user, if that is the cause.

@@ -45,7 +45,7 @@ pub const KEY_MAX: usize = 200;
 /// Maximum bytes of a message.
 pub const MESSAGE_MAX: usize = 1 + USAGE_LEN + CHUNK;
 
-/// What a file worker needs to know. It is trusted, because it comes from the broker.
+/// Settings of a file worker. They are trusted, because they come from the broker.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct WorkerSpec {
     pub tier: Tier,
@@ -115,7 +115,7 @@ pub enum Purpose {
 pub enum Question {
     /// What `HEAD` and the index have: answered by a [`RepositoryAnswer`].
     Repository(RepositoryQuery),
-    /// What git's settings name in each of these texts: answered by a `Vec<Vec<Setting>>`, at most [`SETTINGS_MAX`] for each text.
+    /// Paths in git's settings in each of these texts: answered by a `Vec<Vec<Setting>>`, at most [`SETTINGS_MAX`] for each text.
     Settings(Vec<Vec<u8>>),
 }
 
@@ -152,7 +152,7 @@ pub struct RepositoryQuery {
     pub files: Vec<Vec<u8>>,
 }
 
-/// What git has of a project.
+/// The state of a project in git.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RepositoryAnswer {
     /// For each file of the query.
@@ -202,7 +202,7 @@ pub enum IndexFault {
     OtherTree(Vec<u8>),
 }
 
-/// What `HEAD` has under a file's path.
+/// The content of `HEAD` under a file's path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum InHead {
     Nothing,
@@ -210,7 +210,7 @@ pub enum InHead {
     Unknown,
     /// Other content than the file's.
     Other,
-    /// The same content as the file's.
+    /// Content equal to that of the file.
     Same,
 }
 

@@ -78,7 +78,7 @@ pub struct Described<H> {
     pub has_others: bool,
 }
 
-/// What gets a new name.
+/// Objects that can get a new name.
 #[derive(Clone, Copy, Debug)]
 pub enum New<'c> {
     /// An empty directory. No program acts on one, so a program that unpacks a tree loses only files.

@@ -6,7 +6,7 @@
 /// Most bytes of a `HEAD`: a path of Linux (`PATH_MAX`), with `ref: ` before it and a line end after it.
 pub const GIT_HEAD_MAX: usize = 4096 + 6;
 
-/// What a shell reads as more than text, of what git allows in the name of a branch, and the backslash.
+/// Characters that a shell treats as more than text, among those that git allows in the name of a branch, and the backslash.
 pub const SHELL_CHARACTERS: &str = "$`;|&<>()'\"\\";
 
 /// The content of a `HEAD`, or of another reference.

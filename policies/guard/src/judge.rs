@@ -76,7 +76,7 @@ impl<'t, T: Tree> Judge<'t, T> {
         reach.and_try(|| self.may_access_here(object, at, kind, write, own))
     }
 
-    /// The same, where files may be seen and changed.
+    /// Decides on access where files may be seen and changed.
     fn may_access_here(
         &self,
         object: T::Handle<'_>,
@@ -161,7 +161,7 @@ impl<'t, T: Tree> Judge<'t, T> {
             .and(name)
     }
 
-    /// What a call has created may be removed, even if git created it and it is closed.
+    /// Objects that a call has created may be removed, even if git created them and they are closed.
     fn may_remove(&self, at: &Path) -> Verdict {
         self.check_place(at)
             .and(|| Verdict::refuse_if(self.keeps_repository(at), Rule::KeptPart))
@@ -188,7 +188,7 @@ impl<'t, T: Tree> Judge<'t, T> {
             && !self.is_closed_when_new(at)
     }
 
-    /// What was protected by its place when the session opened was not created by a call.
+    /// Objects protected by their place when the session opened were not created by a call.
     fn check_place(&self, at: &Path) -> Verdict {
         let is_protected = self.tree.protection_of_place(at).is_some();
         Verdict::refuse_if(is_protected, Rule::Object)

@@ -29,7 +29,7 @@ pub struct ProtectedName {
     pub pattern: String,
     /// Patterns of single names that stay open though the last name of `pattern` matches them.
     pub except: Vec<String>,
-    /// Which accesses to it are closed.
+    /// Accesses to it that are closed.
     pub protection: Protection,
     /// Whether commands may create it.
     pub new: WhenNew,
@@ -53,7 +53,7 @@ impl ProtectedName {
     }
 }
 
-/// Which accesses to a protected name are closed. Ordered: the last is the strongest.
+/// Accesses to a protected name that are closed. Ordered: the last is the strongest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Protection {
@@ -87,7 +87,7 @@ pub enum WhenNew {
     Closed,
 }
 
-/// What a path is in transit for.
+/// The protected name that a path is in transit for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransitTarget<'m> {
     /// The strongest rule that ends there.
@@ -124,7 +124,7 @@ struct Compiled {
     patterns: BTreeMap<Option<u8>, Vec<(Plain, usize)>>,
 }
 
-/// What stands before the last name of a pattern: `.git` and `.git/modules` and `.git/modules/**` are three.
+/// The part of a pattern before its last name: `.git` and `.git/modules` and `.git/modules/**` are three.
 #[derive(Debug)]
 struct Context {
     component: Component,
@@ -152,7 +152,7 @@ impl Matcher {
         Self::shared(Arc::new(names.to_vec()), &[])
     }
 
-    /// The same with `more` names, which are in transit in the same forms.
+    /// A matcher with `more` names, which are in transit in the same forms.
     pub fn with(&self, more: impl Iterator<Item = ProtectedName>) -> Result<Self, NameError> {
         let names = self.0.names.iter().cloned().chain(more).collect();
         Self::compile(Arc::new(names), self.0.transit.clone())
@@ -279,7 +279,7 @@ impl Matcher {
             .collect()
     }
 
-    /// What the strictest rule about `relative` says of a new name; `None` if there is no rule.
+    /// Permissions for a new name at `relative` by the strictest rule; `None` if there is no rule.
     pub fn when_new(&self, relative: &[u8]) -> Option<WhenNew> {
         let closings = self.closings(relative).into_iter();
         closings.map(|(_, new)| new).max()

@@ -316,7 +316,7 @@ fn signs(text: &[u8]) -> Result<Vec<Sign>, PatternError> {
     Ok(signs)
 }
 
-/// What stands between `[` and `]`.
+/// The text between `[` and `]`.
 fn class(inner: &[u8]) -> Result<Sign, PatternError> {
     let (negated, mut inner) = inner
         .strip_prefix(b"!")

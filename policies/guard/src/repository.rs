@@ -10,14 +10,14 @@
 use crate::fold::fold;
 use std::borrow::Cow;
 
-/// What a program of version control takes for a repository.
+/// A repository as a program of version control recognises it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Repository {
     /// Its command as the user types it, such as `git`.
     pub program: &'static str,
     /// The name of the directory where it is a project's own; the protected names stand below it.
     pub name: &'static str,
-    /// What the name of other such directories ends with, if there are such.
+    /// The suffix in the names of other such directories, if there are such.
     pub suffix: Option<&'static str>,
     /// Members that make the shape; all of one list are enough. A directory of [`name`](Self::name) is one without any.
     pub shapes: &'static [&'static [Member]],
@@ -34,11 +34,11 @@ pub struct Repository {
 pub struct Member {
     /// As the program writes it.
     pub name: &'static str,
-    /// What the program makes it.
+    /// The kind of object that the program makes.
     pub kind: MemberKind,
 }
 
-/// What a member of a shape is.
+/// The kind of a member of a shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemberKind {
     /// A file whose content must stay valid, or the program looks for a repository further up: see [`GitHead`](crate::GitHead).
@@ -154,7 +154,7 @@ impl Repository {
         members.find(|(_, member)| name.eq_ignore_ascii_case(member.name.as_bytes()))
     }
 
-    /// What a directory of any name with these entries is by its shape.
+    /// The repository that a directory of any name with these entries is by its shape.
     pub fn of_entries<'n>(names: impl Iterator<Item = &'n [u8]>) -> Option<&'static Repository> {
         let members: Vec<_> = names.filter_map(Self::member).collect();
         let is_complete = |(kind, member): &&(&'static Repository, Member)| {
@@ -262,7 +262,7 @@ pub(crate) fn leads_to_git_place(relative: &[u8]) -> bool {
 /// Whether the directory `relative`, a path in a zone, may be a repository: what git runs by it is protected there. That is
 /// one called `.git` or `NAME.git`, one of Cargo's, and below it a linked worktree's and a submodule's.
 pub fn may_be_git_directory(relative: &[u8]) -> bool {
-    /// What a repository has besides submodules: none is below it.
+    /// Directories of a repository besides submodules: none is below them.
     const NO_MODULES: [&[u8]; 7] = [
         b"objects",
         b"refs",

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// Directories into which package managers unpack: npm's, and those of Python. Names are judged less strictly there.
 const PACKAGES: [&str; 3] = ["node_modules", "site-packages", "dist-packages"];
 
-/// What git, git-lfs and git-annex keep in a repository's directory: no program acts on what is in there as on a program.
+/// Data of git, git-lfs and git-annex in a repository's directory: no program acts on these entries as on a program.
 const GIT_DATA: [&str; 26] = [
     "HEAD",
     "ORIG_HEAD",
@@ -40,7 +40,7 @@ const GIT_DATA: [&str; 26] = [
     "annex",
 ];
 
-/// What git's `rerere` is to record: it reads and writes each file that is named there.
+/// The list of files that git's `rerere` is to record: it reads and writes each of them.
 const RERERE: &str = "MERGE_RR";
 
 /// Files that name another directory. See gitrepository-layout(5) and gitworktrees(5); `hg help share`; Sapling's `share`; Jujutsu's
@@ -56,7 +56,7 @@ const REDIRECTIONS: [(&str, Redirection); 5] = [
 /// A file whose content leads to another directory, as a link does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Redirection {
-    /// What stands in the file before the directory's path.
+    /// The text in the file before the directory's path.
     pub before: &'static str,
     /// The path as which the directory counts.
     pub counts_as: &'static str,
@@ -73,7 +73,7 @@ impl Redirection {
 pub struct SearchedDirectory<'d> {
     pub names: &'d Matcher,
     pub path: &'d Path,
-    /// The same, relative to the root of its zone.
+    /// The path relative to the root of its zone.
     pub relative: &'d Path,
     /// The paths, relative to a zone's root, as which it counts besides.
     pub others: &'d [PathBuf],
@@ -144,7 +144,7 @@ impl<'d> SearchedDirectory<'d> {
     }
 }
 
-/// What a directory is by its shape, whatever it is called.
+/// The repository that a directory is by its shape, whatever it is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByShape {
     pub counts_as: Option<&'static str>,

@@ -34,7 +34,7 @@ impl<T: Tree> Judge<'_, T> {
             .and(|| self.may_structure(name, kind))
     }
 
-    /// The same, as far as only the structure counts.
+    /// Decides as far as only the structure counts.
     pub(crate) fn may_structure(
         &self,
         name: DirectoryName<'_, T::Handle<'_>>,
@@ -169,7 +169,7 @@ impl<T: Tree> Judge<'_, T> {
             })
     }
 
-    /// The same for a directory above Cargo's repositories, which are such by their place: no move brings what lies in it to such a
+    /// Decides for a directory above Cargo's repositories, which are such by their place: no move brings what lies in it to such a
     /// place or away from one.
     fn may_carry_places(
         &self,
@@ -214,7 +214,7 @@ impl<T: Tree> Judge<'_, T> {
         Verdict::refuse_if(!harmless, Rule::LinkInRepository)
     }
 
-    /// The same for an object that exists and may be a link.
+    /// Decides for an object that exists and may be a link.
     pub(crate) fn may_be_link_here(&self, at: &Path, kind: ObjectKind) -> Verdict {
         if kind == ObjectKind::Link {
             self.may_link_here(at, None)
@@ -299,7 +299,7 @@ impl<T: Tree> Judge<'_, T> {
     }
 }
 
-/// What a path is to the repository that its directory may be.
+/// The member that a path is of the repository that its directory may be.
 fn member(at: &Path) -> Option<(&'static Repository, Member)> {
     Repository::member(at.file_name()?.as_bytes())
 }

@@ -11,7 +11,7 @@ use std::ops::Range;
 /// A form of names in transit for a protected name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TransitForm {
-    /// What stands before the protected name, compared without case.
+    /// The text before the protected name, compared without case.
     pub before: String,
     /// A pattern of what stands after it.
     pub after: String,

@@ -1,4 +1,4 @@
-//! What the judge asks of the disk, and of what the session knows of it.
+//! Queries of the judge to the disk, and to the session's knowledge of it.
 
 use crate::names::{Matcher, Protection};
 use crate::verdict::Verdict;
@@ -57,7 +57,7 @@ pub trait Tree {
     /// How a path was protected by its place when the session opened.
     fn protection_of_place(&self, at: &Path) -> Option<Protection>;
 
-    /// Whether something that was protected by its place then lies below, or is reached through this path.
+    /// Whether an object that was protected by its place then lies below, or is reached through this path.
     fn has_place_below(&self, at: &Path) -> bool;
 
     /// How an object was protected then, whatever its name.
@@ -86,7 +86,7 @@ pub trait Tree {
         false
     }
 
-    /// The same of what is at this path.
+    /// Whether a call has made the object at this path.
     fn has_made_at(&self, _at: &Path) -> bool {
         false
     }
@@ -119,7 +119,7 @@ pub trait Tree {
         false
     }
 
-    /// Whether something is at this path.
+    /// Whether an object is at this path.
     fn exists(&self, at: &Path) -> bool;
 
     /// Whether a directory has an entry of this name.

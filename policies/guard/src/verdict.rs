@@ -84,7 +84,7 @@ impl Verdict {
         }
     }
 
-    /// The same where `next` reads the disk.
+    /// Like [`Self::and`], where `next` reads the disk.
     ///
     /// # Errors
     /// Those of `next`.

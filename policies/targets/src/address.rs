@@ -1,4 +1,4 @@
-//! What kind of network an address belongs to. A name that a stranger controls may stand for any address; only public ones are
+//! Classes of network addresses. A name that a stranger controls may stand for any address; only public ones are
 //! reached without a line in a policy.
 //!
 //! The numbers are those of the IANA registries of special-purpose addresses (RFC 6890 and its successors), and the addresses at

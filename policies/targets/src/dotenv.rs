@@ -44,7 +44,7 @@ pub fn is_dotenv_name(name: &[u8]) -> bool {
         || name.ends_with(b".env")
 }
 
-/// What a command sees of `text`: its keys in their order, each with a placeholder of its value's shape. Equal values have equal
+/// The masked form of `text` for commands: its keys in their order, each with a placeholder of its value's shape. Equal values have equal
 /// placeholders; without `salt` nobody can tell what a placeholder stands for.
 ///
 /// # Errors

@@ -1,4 +1,4 @@
-//! Which hosts cells may reach, by way of the orchestrator: `network` in a profile, its presets, and what a session asks for.
+//! Hosts that cells may reach, by way of the orchestrator: `network` in a profile, its presets, and requests of a session.
 //!
 //! The vocabulary is that of [`web`](crate::web), and so is the order: a profile's table says what may be reached, a file's own
 //! `[network]` bounds every profile. A session may add hosts to its profile's; the bounds hold for these as well.
@@ -157,7 +157,7 @@ impl NetworkTable {
         places != Self::default()
     }
 
-    /// The same with its presets written out. TLS is the program's own matter.
+    /// This table with its presets written out. TLS is the program's own matter.
     pub fn expanded(&self) -> WebTable {
         let of = |name: &PresetName| PRESETS.get(name.0).map(|preset| preset.allow.clone());
         let preset = self.presets.iter().flatten().filter_map(of).flatten();
@@ -171,7 +171,7 @@ impl NetworkTable {
     }
 }
 
-/// What cells of a session may reach: `own`, bounded by the tables of the files.
+/// Hosts that cells of a session may reach: `own`, bounded by the tables of the files.
 ///
 /// # Errors
 /// There are too many hosts.
@@ -305,7 +305,7 @@ pub fn leased(policy: WebPolicy, host: &str) -> Result<WebPolicy, NetworkError> 
     )
 }
 
-/// What would open `host` at `port` to commands of a session with this policy, which may have `leases` or not.
+/// The remedy that opens `host` at `port` to commands of a session with this policy, which may have `leases` or not.
 pub fn remedy(policy: &WebPolicy, leases: bool, host: &str, port: u16) -> Remedy {
     let place = format!("{host}:{port}");
     let option = match preset_of(host, port) {
@@ -332,7 +332,7 @@ pub fn remedy(policy: &WebPolicy, leases: bool, host: &str, port: u16) -> Remedy
     }
 }
 
-/// What would let commands reach a port of this machine's loopback.
+/// The remedy that lets commands reach a port of this machine's loopback.
 pub fn to_connect(port: u16) -> Remedy {
     Remedy::Option(format!(
         "--connect {port}, for good with `connect = [{port}]` in `[profile.NAME.network]` of a profile of your own"
@@ -345,7 +345,7 @@ pub fn own_port(address: SocketAddr) -> Option<u16> {
     (is_own && address.port() != 0).then(|| address.port())
 }
 
-/// What would open a host whose address is not public: `private` is the text of its place, see [`PrivatePlace::text_to_open`].
+/// The line that opens a host whose address is not public: `private` is the text of its place, see [`PrivatePlace::text_to_open`].
 pub fn advice_on_private(private: &str) -> String {
     format!(
         "`private = [\"{private}\"]` in `[profile.NAME.network]` of a profile of your own opens it"
@@ -360,7 +360,7 @@ pub fn explained(why: &str, private: Option<&str>) -> String {
     }
 }
 
-/// The same as [`remedy`] where a host's name is not known.
+/// As [`remedy`], where a host's name is not known.
 pub fn remedy_of_any(policy: &WebPolicy, leases: bool) -> Remedy {
     match (is_open(policy), leases) {
         (true, false) => Remedy::Advice(
@@ -394,7 +394,7 @@ pub const LEASE_RULE: &str = "lease";
 /// How a session's client asks for more hosts.
 pub const LEASE: &str = "a lease (`wants` of a session's call)";
 
-/// What would let a call have the hosts that it wants, and was refused, in a session that may have `leases` or not.
+/// The remedy that gives a call the hosts that it wants, and was refused, in a session that may have `leases` or not.
 pub fn remedy_to_lease(request: &Request, leases: bool) -> Remedy {
     let Request::Bash(bash) = request else {
         return Remedy::Advice("use a foreground `bash` call for `wants`".into());

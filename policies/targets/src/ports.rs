@@ -1,4 +1,4 @@
-//! Which ports of this machine's loopback cells reach, and which lead to theirs: `connect` and `publish` in a profile's `network`, and
+//! Ports of this machine's loopback that cells reach, and those that lead to theirs: `connect` and `publish` in a profile's `network`, and
 //! what a session asks for.
 //!
 //! Not hosts: a host of the relay is never an address of the loopback unless a policy opens it as `private`, and these ports are
@@ -165,7 +165,7 @@ impl PortPolicy {
         self.bounds.iter().all(permits)
     }
 
-    /// The same with what a session asks for; none where it wants no network.
+    /// These ports with those that a session asks for; none where it wants no network.
     ///
     /// # Errors
     /// The policy's files do not permit a port, or there are too many.

@@ -1,6 +1,6 @@
 //! Programs that run what their arguments say, and builtins of bash that evaluate theirs or set variables.
 //!
-//! Which programs run others can only be a list: wrappers, whose arguments are a command line. Not in it are interpreters, editors
+//! Programs that run others can only be a list: wrappers, whose arguments are a command line. Not in it are interpreters, editors
 //! and build tools, of which everybody who allows one knows that they run anything.
 
 /// Programs that run what their arguments say. By their manuals; a symbolic link to one, such as `linux32`, is one too.
@@ -55,7 +55,7 @@ const BY_OPTION: [(&str, char); 15] = [
     ("zip", 'T'),
 ];
 
-/// The same for long options, which may be shortened.
+/// Programs that run others by a long option, which may be shortened.
 const BY_LONG_OPTION: [(&str, &str); 19] = [
     ("cpio", "--rsh-command"),
     ("install", "--strip-program"),
@@ -90,7 +90,7 @@ const RUN: [&str; 34] = [
 /// Of their values, those that run nothing of anybody's choice.
 const QUIET: [&str; 8] = ["", ":", "cat", "less", "more", "true", "false", "echo"];
 
-/// Which words a builtin takes as names of variables, or as arithmetic. In both bash evaluates a subscript such as `a[$( … )]` once
+/// Words that a builtin takes as names of variables, or as arithmetic. In both bash evaluates a subscript such as `a[$( … )]` once
 /// more, also where quotes have kept the shell from it.
 #[derive(Clone, Copy)]
 enum Evaluates {

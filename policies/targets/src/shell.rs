@@ -223,7 +223,7 @@ impl Word {
                 .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
     }
 
-    /// What stands before the first `=`.
+    /// The text before the first `=`.
     fn name(&self) -> &str {
         self.text.split('=').next().unwrap_or_default()
     }
@@ -272,7 +272,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// What stands in brackets, the first of which is taken.
+    /// The content of brackets, the first of which is taken.
     fn nested(&mut self, end: char) -> Parsed<()> {
         if self.depth == DEPTH_MAX {
             return Err("brackets are nested too deeply");
@@ -364,7 +364,7 @@ impl<'a> Parser<'a> {
         Ok(false)
     }
 
-    /// What stands between `for` and `do`: words, and what is run to find them. The first is a variable: one with another name than
+    /// The part between `for` and `do`: words, and commands that produce them. The first is a variable: one with another name than
     /// scripts have for their own may be read by a program, as `PATH` and `http_proxy` are.
     fn loop_words(&mut self) -> Parsed<()> {
         self.blanks();

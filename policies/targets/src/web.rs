@@ -1,4 +1,4 @@
-//! Which hosts the web tools may reach. The executor has no network; it is the orchestrator that asks here.
+//! Hosts that the web tools may reach. The executor has no network; it is the orchestrator that asks here.
 //!
 //! A profile's table says what may be reached, a file's own `[web]` bounds every profile: what is asked for has to be
 //! on the list of each. Addresses that are not public are closed unless a line of `private` opens them.
@@ -76,7 +76,7 @@ impl HostPattern {
         self.meets(host, Some(port))
     }
 
-    /// The same at `port`, or at any if it is absent.
+    /// Whether this meets `host` at `port`, or at any if it is absent.
     pub fn meets(&self, host: &str, port: Option<u16>) -> bool {
         let named = match &self.host {
             Hosts::All => true,
@@ -179,7 +179,7 @@ fn parse_private(text: &str) -> Option<PrivateHost> {
     Some(PrivateHost::Net(literal(host)?.into(), Some(port?)))
 }
 
-/// What stands before a last `:`, and the port behind it. The colons of an address stand in brackets.
+/// The text before a last `:`, and the port behind it. The colons of an address stand in brackets.
 fn split_port(text: &str) -> Option<(&str, Option<u16>)> {
     match text.rsplit_once(':') {
         Some((host, port)) if !port.ends_with(']') => {
@@ -244,12 +244,12 @@ impl WebTable {
     }
 }
 
-/// What the web tools of a session may do.
+/// Permissions of the web tools of a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct WebPolicy {
-    /// What the profile says. A key that it does not have allows nothing.
+    /// The table of the profile. A key that it does not have allows nothing.
     pub own: WebTable,
-    /// What each file, and a session, bounds it with. A key that is absent bounds nothing.
+    /// Bounds by each file, and by a session. A key that is absent bounds nothing.
     pub bounds: Vec<WebTable>,
 }
 
@@ -267,7 +267,7 @@ impl WebPolicy {
         )
     }
 
-    /// The same, and by more than a `*`: somebody has thought of this host.
+    /// Whether this meets `host` by more than a `*`: somebody has thought of this host.
     pub fn names(&self, host: &str, port: u16) -> bool {
         let named = |table: &WebTable| {
             let patterns = table.allow.iter().flatten();

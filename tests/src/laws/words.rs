@@ -1,4 +1,4 @@
-//! Names that no item may have, and comments that only repeat a name.
+//! Names that no item may have, comments that only repeat a name, and comments that begin like a riddle.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -58,37 +58,60 @@ const BANNED: [(&str, &str); 44] = [
 /// A doc comment with at most this many words only repeats a name.
 const FILLER: usize = 4;
 
-/// The findings in a file: items with banned names, and the number of filler doc comments.
+/// A doc comment that begins so names its subject by a question, or by another comment that readers have to find first.
+const OPENINGS: [&str; 6] = [
+    "What ",
+    "Which ",
+    "Whose ",
+    "Whether some",
+    "Those of which ",
+    "The same",
+];
+
+/// The findings in a file: items with banned names, and the numbers of doc comments that are filler or begin like a riddle.
 #[derive(Debug, Default)]
 struct Words {
     banned: Vec<(String, &'static str)>,
     filler: usize,
+    openings: usize,
 }
 
-/// Items with banned names in some files, and the number of filler comments in them.
+/// The findings in all files.
+#[derive(Debug, Default)]
+pub struct Findings {
+    /// Items with banned names, each with its file and the term to use.
+    pub banned: Vec<String>,
+    /// Number of doc comments that only repeat a name.
+    pub filler: usize,
+    /// Number of doc comments that begin with one of [`OPENINGS`].
+    pub openings: usize,
+}
+
+/// Reads these files.
 ///
 /// # Errors
 /// If a file cannot be read, or there is none.
-pub fn of(root: &Path, files: &BTreeSet<PathBuf>) -> Result<(Vec<String>, usize), String> {
-    let (mut banned, mut filler) = (Vec::new(), 0);
+pub fn of(root: &Path, files: &BTreeSet<PathBuf>) -> Result<Findings, String> {
+    let mut found = Findings::default();
     for file in files {
         let name = file.strip_prefix(root).unwrap_or(file).display();
         let text = fs::read_to_string(file).map_err(|error| format!("{name}: {error}"))?;
         let parsed = syn::parse_file(&text).map_err(|error| format!("{name}: {error}"))?;
         let mut words = Words::default();
         words.visit_file(&parsed);
-        banned.extend(
+        found.banned.extend(
             words
                 .banned
                 .iter()
                 .map(|(item, instead)| format!("{name}: `{item}`: {instead}")),
         );
-        filler += words.filler;
+        found.filler += words.filler;
+        found.openings += words.openings + usize::from(is_riddle(&doc_of(&parsed.attrs)));
     }
     if files.is_empty() {
         Err("no Rust file in the workspace".into())
     } else {
-        Ok((banned, filler))
+        Ok(found)
     }
 }
 
@@ -102,20 +125,31 @@ impl Words {
 
     /// Counts the doc comment of one item, field or variant.
     fn count(&mut self, attributes: &[Attribute]) {
-        let line = |attribute: &Attribute| match &attribute.meta {
-            Meta::NameValue(pair) if pair.path.is_ident("doc") => match &pair.value {
-                Expr::Lit(ExprLit {
-                    lit: Lit::Str(text),
-                    ..
-                }) => Some(text.value()),
-                _ => None,
-            },
-            _ => None,
-        };
-        let doc: String = attributes.iter().filter_map(line).collect();
+        let doc = doc_of(attributes);
         let words = doc.split_whitespace().count();
         self.filler += usize::from((1..=FILLER).contains(&words));
+        self.openings += usize::from(is_riddle(&doc));
     }
+}
+
+fn is_riddle(doc: &str) -> bool {
+    let doc = doc.trim_start();
+    OPENINGS.iter().any(|opening| doc.starts_with(opening))
+}
+
+/// The text of a doc comment; empty without one.
+fn doc_of(attributes: &[Attribute]) -> String {
+    let line = |attribute: &Attribute| match &attribute.meta {
+        Meta::NameValue(pair) if pair.path.is_ident("doc") => match &pair.value {
+            Expr::Lit(ExprLit {
+                lit: Lit::Str(text),
+                ..
+            }) => Some(text.value()),
+            _ => None,
+        },
+        _ => None,
+    };
+    attributes.iter().filter_map(line).collect()
 }
 
 /// A visitor of everything that has a name of ours or a doc comment.

@@ -122,7 +122,7 @@ fn an_applications_tool_is_asked_about_by_its_risk(place: Place) {
 }
 
 place_test!(a_registration_is_recorded_and_its_grants_end_with_it);
-/// Which tools there were is in the run log, and what was allowed of one for the session ends with it.
+/// The run log has the tools that there were, and a permission of one for the session ends with it.
 fn a_registration_is_recorded_and_its_grants_end_with_it(place: Place) {
     let world = World::new(place);
     set_policy(&world, "timeout_s = 600");

@@ -14,7 +14,7 @@ fn session(world: &World, words: &[&str]) -> Session {
     patient(world, 600, words)
 }
 
-/// The same where it waits for so many seconds.
+/// A session that waits for so many seconds.
 fn patient(world: &World, seconds: u32, words: &[&str]) -> Session {
     set_policy(world, &format!("timeout_s = {seconds}"));
     let mut command = dressed(world, world.lazaret("session"));
@@ -203,7 +203,7 @@ fn an_autonomous_session_does_not_ask(place: Place) {
 }
 
 place_test!(every_tool_is_asked_about_as_the_matrix_says);
-/// What a session asks about is what the matrix says, tool by tool, and nothing is done that was not allowed.
+/// A session asks as the matrix says, tool by tool, and does nothing that was not allowed.
 fn every_tool_is_asked_about_as_the_matrix_says(place: Place) {
     let golden = std::fs::read_to_string(GOLDEN).unwrap();
     for (column, trust) in ["supervised", "guided", "autonomous"].iter().enumerate() {

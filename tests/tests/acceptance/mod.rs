@@ -1,4 +1,4 @@
-//! What a client may rely on: tools, scopes, trust and rules, through the real programs.
+//! Promises to a client: tools, scopes, trust and rules, through the real programs.
 
 mod application;
 mod approval;

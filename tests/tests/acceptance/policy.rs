@@ -512,7 +512,7 @@ fn a_scope_that_cannot_be_held_opens_no_session() {
     drop(narrowed(&world, many(limit::PERMISSIONS)));
 }
 
-/// What a command tries, each with the file that says whether it worked.
+/// Writes that a command tries, each with the file that says whether it worked.
 const WRITES: [(&str, &str); 13] = [
     ("echo x > docs/deep/made", "docs/deep/made"),
     ("echo x > docs/made", "docs/made"),
@@ -529,7 +529,7 @@ const WRITES: [(&str, &str); 13] = [
     ("touch -d 2001-01-01 docs/time", "docs/time"),
 ];
 
-/// What a command reads that its scope does not name; `C` is the central root.
+/// Reads of a command that its scope does not name; `C` is the central root.
 const READS: [&str; 8] = [
     "cat docs/mode",
     "ls docs",
@@ -541,7 +541,7 @@ const READS: [&str; 8] = [
     "cat /proc/self/root$PWD/docs/mode",
 ];
 
-/// Which of [`READS`] get something.
+/// Those of [`READS`] that get something.
 fn reads(world: &World, broker: &mut Broker) -> Vec<&'static str> {
     let central = world.central.display().to_string();
     let tries = READS.iter().filter(|script| {
@@ -643,7 +643,7 @@ fn a_command_reaches_only_the_paths_of_its_scope(place: Place) {
 }
 
 place_test!(a_whole_zone_of_a_scope_is_the_zone_itself);
-/// What a command writes into a zone that it may use as a whole is there when it has ended.
+/// A file that a command writes into a zone that it may use as a whole is there when it has ended.
 fn a_whole_zone_of_a_scope_is_the_zone_itself(place: Place) {
     let world = World::new(place);
     let mut broker = narrowed(&world, vec![permission("bash", &["central:**"])]);
@@ -1211,7 +1211,7 @@ fn a_tool_that_a_rule_denies_outright_is_not_shown() {
 }
 
 once_test!(refusal_without_a_rule_is_explained);
-/// What the orchestrator refuses, before it asks or with leave, it says beforehand: nothing of that needs a network.
+/// Refusals by the orchestrator, before it asks or with leave, are explained beforehand: none of that needs a network.
 fn refusal_without_a_rule_is_explained() {
     let world = World::new(Place::any());
     own_policy(

@@ -295,7 +295,7 @@ fn a_time_limit_kills_everything(place: Place) {
 }
 
 place_test!(a_command_with_the_fields_of_other_systems);
-/// What the tool takes in other systems is taken here, and what it says of a command in the background is enough.
+/// The fields of other systems are accepted here, and the answer for a command in the background is enough.
 fn a_command_with_the_fields_of_other_systems(place: Place) {
     let world = World::new(place);
     world.put("src/a", "");

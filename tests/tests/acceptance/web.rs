@@ -97,7 +97,7 @@ fn search(world: &World, searxng: &str, brave: &str) -> (i32, Value) {
     (done.code(), serde_json::from_str(&done.text()).unwrap())
 }
 
-/// What the executor's audit says about a tool.
+/// Audit records of the executor about a tool.
 fn audited(world: &World, tool: &str) -> Vec<Value> {
     let rendered = run(
         world.program("lazaret").args(["audit", "show", "--json"]),
@@ -345,7 +345,7 @@ fn an_image_of_an_address_needs_what_a_page_needs(place: Place) {
 }
 
 place_test!(a_long_page_is_kept_whole);
-/// What a page holds beyond what is shown is kept where `file_read` opens it.
+/// The part of a page beyond the displayed one is kept where `file_read` opens it.
 fn a_long_page_is_kept_whole(place: Place) {
     let world = World::new(place);
     let body: String = (0..20_000)
@@ -448,7 +448,7 @@ fn a_long_page_is_kept_whole(place: Place) {
 }
 
 place_test!(saved_page_has_no_known_secret);
-/// What a page has of a secret that is known comes into no file, and a batch keeps what it does not show.
+/// No known secret of a page comes into a file, and a batch keeps the parts that it does not show.
 fn saved_page_has_no_known_secret(place: Place) {
     const SECRET: &str = "hunter2-hunter2-hunter2";
     let world = World::new(place);

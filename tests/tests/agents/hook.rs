@@ -22,7 +22,7 @@ fn claude(world: &World, command: &str) -> Value {
     })
 }
 
-/// What an agent does with the answer: it gives the command to a shell of the host.
+/// Runs the answer as an agent does: it gives the command to a shell of the host.
 fn run_answered(world: &World, command: &str) -> Finished {
     // The filter of the flat tier, if this is one, around the host's bash.
     let ours = world.program("lazaret-bash");

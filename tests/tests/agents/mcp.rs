@@ -19,7 +19,7 @@ struct Client {
     lines: Receiver<Value>,
     /// Notifications that came before they were asked for.
     notes: VecDeque<Value>,
-    /// What an elicitation is answered with, and those that came.
+    /// The answer to an elicitation, and those that came.
     answer: Value,
     elicited: Vec<Value>,
     roots: Vec<String>,

@@ -1,4 +1,4 @@
-//! What agents of others are given: a shell, hooks, a server, and settings.
+//! Interfaces for other agents: a shell, hooks, a server, and settings.
 
 mod shell;
 mod hook;

@@ -1,4 +1,4 @@
-//! What a hostile repository sets for agents, and the variables that it sets through them.
+//! Settings of a hostile repository for agents, and the variables that it sets through them.
 
 use lazaret_tests::{
     Finished, LIMIT, Place, World, once_test, place_test, programs, run, run_with_input,
@@ -39,7 +39,7 @@ fn hook(world: &World, agent: &str) -> String {
     )
 }
 
-/// What a client of our server gets for one call.
+/// The answer to one call of a client of our server.
 fn served(world: &World, arguments: &[&str]) -> String {
     let mut command = world.program("lazaret");
     let greeting = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "c", "version": "1" } });

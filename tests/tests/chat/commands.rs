@@ -1,4 +1,4 @@
-//! What a person types to the chat itself, at a terminal.
+//! Commands that a person types to the chat itself, at a terminal.
 
 use super::chats::{Printed, play, script};
 use lazaret_tests::{LIMIT, Place, Terminal, World, once_test, place_test};
@@ -29,7 +29,7 @@ pub fn type_line(terminal: &mut Terminal, line: &str, want: &str) {
     terminal.expect("> ", LIMIT);
 }
 
-/// What the user has said in the conversation that was written to last, as a model is told it.
+/// Messages of the user in the conversation that was written to last, as a model is told them.
 pub fn user_messages(world: &World) -> Vec<String> {
     let folder = world.state.join("lazaret/chats");
     let newest = fs::read_dir(folder)

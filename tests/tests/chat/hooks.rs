@@ -16,7 +16,7 @@ fn world() -> World {
     World::new(Place::any())
 }
 
-/// What every hook here begins with: it has `told`, and ends with `answer`.
+/// The beginning of every hook here: it has `told`, and ends with `answer`.
 const PYTHON: &str = "\
 #!/usr/bin/env python3
 import json, os, socket, subprocess, sys, time
@@ -90,7 +90,7 @@ fn bash(command: &str) -> (&'static str, Value) {
     ("bash", json!({ "command": command }))
 }
 
-/// What the model has read, as the transcripts have it.
+/// Texts that the model has read, as the transcripts have them.
 fn read_by_the_model(world: &World) -> String {
     let chats = std::fs::read_dir(world.state.join("lazaret/chats")).unwrap();
     let text: String = chats
@@ -787,7 +787,7 @@ fn a_session_begins_and_ends_with_its_hooks() {
 }
 
 once_test!(a_scope_narrows_hooks_too);
-/// What a hook reads counts: in the flat tier it sees by `stat` that a file is there.
+/// Reads by a hook count: in the flat tier it sees by `stat` that a file is there.
 fn a_scope_narrows_hooks_too() {
     let world = world();
     world.put("src/a.txt", "a");

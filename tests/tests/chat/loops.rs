@@ -754,7 +754,7 @@ fn a_chat_is_resumed_and_replayed() {
 }
 
 once_test!(a_project_configures_nothing);
-/// What a repository holds is no setting of ours.
+/// Files of a repository are no settings of ours.
 fn a_project_configures_nothing() {
     let world = world();
     let server = ModelServer::start(vec![]);

@@ -1,4 +1,4 @@
-//! What the vendors send: one answer with text and two calls, and one that ends the run.
+//! Answers of the vendors: one with text and two calls, and one that ends the run.
 
 use lazaret_tests::model_server::Reply;
 use serde_json::{Value, json};
@@ -48,7 +48,7 @@ impl Vendor {
         matches!(self, Vendor::Ollama).then(|| Reply::status(200, &shown))
     }
 
-    /// What a request says of the call `id`: its result, and whether that is an error.
+    /// The result of the call `id` in a request, and whether that is an error.
     pub fn result_of(self, body: &Value, id: &str) -> Option<(String, bool)> {
         let items = |name: &str| body[name].as_array().cloned().unwrap_or_default();
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();

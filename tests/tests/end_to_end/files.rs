@@ -622,7 +622,7 @@ fn the_answer_of_call_is_the_file(place: Place) {
     .is_empty()));
 }
 
-/// What a file held, by the diff of its last change and the host's git.
+/// The earlier content of a file, by the diff of its last change and the host's git.
 #[track_caller]
 fn before(world: &World, path: &str, change: &Answer) -> Vec<u8> {
     let folder = world

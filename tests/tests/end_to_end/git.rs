@@ -4,7 +4,7 @@ use crate::kept_world::KeptWorld;
 use lazaret_tests::{Finished, LIMIT, Place, Session, World, place_test, run};
 
 const IDENTITY: &str = "git config user.name T; git config user.email t@t.invalid";
-/// What branches add that a shell may make: the user allows, calls or pushes it before anything acts on it.
+/// Files of branches that a shell may make: the user allows, calls or pushes them before anything acts on them.
 const MADE: [&str; 6] = [
     ".github/workflows/x.yml",
     ".gitlab-ci.yml",
@@ -13,7 +13,7 @@ const MADE: [&str; 6] = [
     "pkg/.yarnrc.yml",
     ".env.test",
 ];
-/// What the host acts on by itself.
+/// Files on which the host acts by itself.
 const REFUSED: [&str; 5] = [
     ".vscode/settings.json",
     ".husky/pre-commit",
@@ -168,7 +168,7 @@ fn maintenance_ends_within_the_call(place: Place) {
 }
 
 place_test!(settings_that_commits_are_made_without_are_said_once);
-/// What a command's commits lack is said with the first, and with no other call.
+/// Settings that a command's commits lack are reported with the first, and with no other call.
 fn settings_that_commits_are_made_without_are_said_once(place: Place) {
     let world = repository(place);
     let said = |session: &mut Session, script: &str| {
@@ -241,7 +241,7 @@ fn settings_are_written_as_they_are(place: Place) {
     assert_eq!(left, "");
 }
 
-/// What a command does with the lock of settings, after which a git of the user's renames it in place of its own.
+/// Uses of the lock of settings by a command, after which a git of the user's renames it in place of its own.
 const LOCKS: [&str; 6] = [
     "trap > .git/config.lock",
     "exec 3> .git/config.lock; trap >&3",
@@ -456,7 +456,7 @@ fn sorted<'a>(names: &[&'a str]) -> Vec<&'a str> {
 }
 
 place_test!(a_checkout_does_not_change_what_was_there);
-/// What the user's checkout had when the session opened, and the host acts on, stays as it was.
+/// Files of the user's checkout on which the host acts stay as they were when the session opened.
 fn a_checkout_does_not_change_what_was_there(place: Place) {
     let world = repository(place);
     world.set_up("git checkout -q made");
@@ -589,7 +589,7 @@ fn submodules_are_not_added(place: Place) {
     assert_eq!(printed.success(), " \n", "{}", printed.errors());
 }
 
-/// What a hostile command leaves, so that the user's own git runs its program, and what the user then types.
+/// Traps of a hostile command that make the user's own git run its program, and the command that the user then types.
 const TRAPS: [(&str, &str); 7] = [
     (
         "cp -r .git/modules/sub evil; rm -rf evil/hooks; trap > evil/config; echo 'gitdir: ../evil' > sub/.git",

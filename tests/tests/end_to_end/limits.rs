@@ -23,7 +23,7 @@ disk_share = 1
 memory_share = 1
 "#;
 
-/// What goes beyond each limit, if nothing holds it: bounded, and it ends by itself after it has held what it has for some time.
+/// Commands that exceed each limit, if nothing holds them: bounded, and ending by themselves after they have held the resource for some time.
 const ATTACKS: [(&str, &str); 7] = [
     (
         "output",
@@ -73,7 +73,7 @@ for _ in range(10 * HELD):
     time.sleep(0.1)'";
 
 place_test!(a_share_of_the_machine_ends_the_call_by_its_name);
-/// What takes a share of the machine in ways that no process's own figures show, works without the limit, and is ended with it.
+/// A use of the machine that no process's own figures show works without the limit, and is ended with it.
 fn a_share_of_the_machine_ends_the_call_by_its_name(place: Place) {
     let world = World::new(place);
     world.make_folder(&world.home.join("settings/lazaret"));

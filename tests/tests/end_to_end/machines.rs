@@ -20,7 +20,7 @@ fn namespaced() -> Option<Place> {
         .find(|place| place.tier.name() == "namespaced" && place.user == User::Ordinary)
 }
 
-/// The same command on a machine that refuses `privilege`.
+/// The command on a machine that refuses `privilege`.
 fn refusing(world: &World, privilege: &str, command: &Command) -> Command {
     let mut outer = Command::new(programs::path("refusing"));
     outer

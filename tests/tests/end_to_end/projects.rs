@@ -522,7 +522,7 @@ fn with_policy(world: &World, policy: &str, subcommand: &str) -> Command {
     command
 }
 
-/// What a cell with this policy reads of `file`, and what Lazaret says of its choice.
+/// The view of `file` in a cell with this policy, and Lazaret's report of its choice.
 fn read_with(world: &World, policy: &str, options: &[&str], file: &Path) -> (bool, String) {
     let mut command = with_policy(world, policy, "run");
     let finished = run(

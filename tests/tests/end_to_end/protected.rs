@@ -99,7 +99,7 @@ fn the_shell_neither_reads_nor_changes_them(place: Place) {
 }
 
 once_test!(directories_of_keys_are_no_roots);
-/// What no lease opens, no client gets as a root either.
+/// Paths that no lease opens are no roots for a client either.
 fn directories_of_keys_are_no_roots() {
     let world = World::new(Place::any());
     let data = world.home.join(".local/share");

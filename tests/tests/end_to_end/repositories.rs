@@ -214,7 +214,7 @@ fn a_linked_worktree_is_worked_in(place: Place) {
     assert_eq!(world.set_up(host), want);
 }
 
-/// What a command tries on the repository that its worktree belongs to. Each changes something there that is not the worktree's.
+/// Attempts of a command on the repository that its worktree belongs to. Each changes something there that is not the worktree's.
 const ON_COMMON: [&str; 15] = [
     "echo sprung >> $G/config",
     "git config core.fsmonitor sprung",
@@ -439,7 +439,7 @@ fn committed_files_with_names_of_secrets_are_ordinary(place: Place) {
 }
 
 place_test!(uncommitted_content_stays_a_secret);
-/// What is not committed under its path as it is stays a secret, whatever index and objects say.
+/// Content that is not committed under its path as it is stays a secret, whatever index and objects say.
 fn uncommitted_content_stays_a_secret(place: Place) {
     const NOT_COMMITTED: [&str; 6] = [
         "echo $S > .env",
@@ -470,7 +470,7 @@ fn uncommitted_content_stays_a_secret(place: Place) {
 }
 
 place_test!(a_later_run_goes_on_where_an_earlier_one_stopped);
-/// What commands of a project have made under protected names, later ones change and remove.
+/// Files that commands of a project have made under protected names can be changed and removed by later ones.
 fn a_later_run_goes_on_where_an_earlier_one_stopped(place: Place) {
     let world = World::new(place);
     let made = "mkdir -p .github/workflows; echo one > .env.test; echo one > .github/workflows/ci.yml; echo one > .bazelrc";
@@ -533,7 +533,7 @@ fn file_changed_after_the_last_call_is_closed_to_later_sessions(place: Place) {
 }
 
 place_test!(file_changed_by_the_host_is_closed_again);
-/// What the host has changed since is the host's.
+/// A file that the host has changed since is the host's.
 fn file_changed_by_the_host_is_closed_again(place: Place) {
     const CHANGES: [(&str, &str, &str); 6] = [
         (

@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// What a script prints, from a cell of its own and from a warm one.
+/// Output of a script, from a cell of its own and from a warm one.
 fn printed(world: &World, script: &str) -> String {
     let finished = world.in_cell(script);
     let mut session = Session::open(world);

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// What one run of everything that could show the key has shown and recorded.
+/// Output and records of one run of everything that could show the key.
 struct Shown {
     /// Where the key is found.
     places: Vec<String>,

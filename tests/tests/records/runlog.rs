@@ -280,7 +280,7 @@ fn two_hundred_logs_are_kept_besides_those_of_running_calls() {
 }
 
 place_test!(an_old_run_that_cannot_be_removed_costs_no_later_run_its_log);
-/// What stands in the way of nothing but its own removal; root could not remove it like this either.
+/// An obstacle to nothing but its own removal; root could not remove it like this either.
 fn an_old_run_that_cannot_be_removed_costs_no_later_run_its_log(place: Place) {
     let world = World::new(place);
     let runs_folder = world.state.join("lazaret/runs");

@@ -26,7 +26,7 @@ fn chain(calls: usize) -> World {
     world
 }
 
-/// What verification says of an audit with these files; `None` where it calls it whole.
+/// The verdict of verification on an audit with these files; `None` where it is valid.
 fn judged(world: &World, files: &[(&str, &[u8])], words: &[&str]) -> Option<Value> {
     let state = world
         .state

@@ -1,4 +1,4 @@
-//! What a test finds written in the audit.
+//! Readers of audit records for tests.
 
 use lazaret_tests::{Finished, LIMIT, World, run};
 use serde_json::Value;

@@ -41,7 +41,7 @@ pub fn call(world: &World, tool: &str, input: Value) -> Finished {
     run(&mut dressed(world, world.lazaret_call(tool, &input)), LIMIT)
 }
 
-/// What a call that works prints, without the end of its last line.
+/// The output of a call that works, without the end of its last line.
 #[track_caller]
 pub fn answer_of(world: &World, tool: &str, input: Value) -> String {
     call(world, tool, input).success().trim_end().to_owned()

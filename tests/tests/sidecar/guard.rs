@@ -22,7 +22,7 @@ fn server() -> (World, Sidecar) {
     (world, sidecar)
 }
 
-/// What everybody is refused who is not one of ours: a read, a change, and a WebSocket.
+/// Requests that are refused to strangers: a read, a change, and a WebSocket.
 #[track_caller]
 fn refused(sidecar: &Sidecar, head: &[String], status: u16) {
     let json = vec!["Content-Type: application/json".to_owned()];

@@ -436,7 +436,7 @@ fn a_run_that_nobody_hears_any_more_ends() {
 }
 
 once_test!(a_run_is_replayed_from_its_transcript_where_one_is_written);
-/// The same events in the same order as a client got them, without a model.
+/// A replay has the events in the order in which a client got them, without a model.
 fn a_run_is_replayed_from_its_transcript_where_one_is_written() {
     let world = world();
     let turns = script(&[
