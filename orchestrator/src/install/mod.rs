@@ -17,7 +17,7 @@ use orchestrator_launch::stdio::print;
 use orchestrator_terminal::pages;
 use plan::Change;
 use serde_json::{Value, json};
-use std::io;
+use std::{fmt, io};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -204,10 +204,54 @@ impl FrontEnd for Uninstall {
     }
 }
 
+/// How far Lazaret is installed in a client.
+enum InstallState {
+    /// No file of the client's settings is known.
+    Unknown,
+    Absent,
+    /// Installed, at least in part, but the project here has settings for the client.
+    Overridden,
+    Complete(Way),
+    Partial {
+        present: usize,
+        all: usize,
+        way: Way,
+    },
+    /// The settings cannot be read, for this reason.
+    Unreadable(String),
+}
+
+impl InstallState {
+    /// If this is so, the list says what the client still does by itself.
+    fn is_in_use(&self) -> bool {
+        match self {
+            Self::Complete(_) | Self::Overridden => true,
+            Self::Unknown | Self::Absent | Self::Partial { .. } | Self::Unreadable(_) => false,
+        }
+    }
+}
+
+impl fmt::Display for InstallState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown => f.write_str("unknown: no file of its settings is known"),
+            Self::Absent => f.write_str("not installed"),
+            Self::Overridden => f.write_str(
+                "overridden: the project here has settings for it that may undo Lazaret",
+            ),
+            Self::Complete(way) => write!(f, "installed by {}", way.name()),
+            Self::Partial { present, all, way } => {
+                write!(f, "in part: {present} of {all} settings by {}", way.name())
+            }
+            Self::Unreadable(why) => f.write_str(why),
+        }
+    }
+}
+
 /// A client in the list.
 struct ClientLine {
     client: &'static Client,
-    state: String,
+    state: InstallState,
     recipe: Recipe,
     /// What the project here sets for it.
     findings: Vec<Finding>,
@@ -230,14 +274,12 @@ impl ClientLine {
         let places: Vec<_> = prepared.options().named_project().into_iter().collect();
         let findings = agent_settings::findings(prepared.files(), &places, Some(client.name))?;
         let state = match plan::present(&recipe, record.as_ref()) {
-            Ok((_, 0)) => "unknown: no file of its settings is known".to_owned(),
-            Ok((0, _)) => "not installed".to_owned(),
-            Ok((present, _)) if present > 0 && !findings.is_empty() => {
-                "overridden: the project here has settings for it that may undo Lazaret".to_owned()
-            }
-            Ok((present, all)) if present == all => format!("installed by {}", way.name()),
-            Ok((present, all)) => format!("in part: {present} of {all} settings by {}", way.name()),
-            Err(failed) => failed.message,
+            Ok((_, 0)) => InstallState::Unknown,
+            Ok((0, _)) => InstallState::Absent,
+            Ok(_) if !findings.is_empty() => InstallState::Overridden,
+            Ok((present, all)) if present == all => InstallState::Complete(way),
+            Ok((present, all)) => InstallState::Partial { present, all, way },
+            Err(failed) => InstallState::Unreadable(failed.message),
         };
         Ok(Some(Self {
             client,
@@ -249,12 +291,11 @@ impl ClientLine {
 
     fn json(&self) -> Value {
         let project: Vec<_> = self.findings.iter().map(Finding::to_string).collect();
-        json!({ "client": self.client.name, "state": self.state, "open": self.recipe.open, "project": project })
+        json!({ "client": self.client.name, "state": self.state.to_string(), "open": self.recipe.open, "project": project })
     }
 
     fn text(&self) -> String {
-        let is_there = self.state.starts_with("installed") || self.state.starts_with("overridden");
-        let open = if is_there {
+        let open = if self.state.is_in_use() {
             open(&self.recipe)
         } else {
             String::new()
@@ -276,7 +317,7 @@ impl ClientLine {
         format!(
             "{:<16}{}\n{project}{help}{open}",
             self.client.name,
-            print::row(&self.state)
+            print::row(&self.state.to_string())
         )
     }
 }

@@ -7,7 +7,7 @@
 use crate::blocks;
 use crate::http::Remote;
 use crate::log::{Ring, one_line};
-use crate::messages::{LineCutter, Messages, read};
+use crate::messages::{LineCutter, MessageError, Messages, TooManyValues, read};
 use crate::pins::ListedTool;
 use crate::settings::Speech;
 use crate::sse;
@@ -644,9 +644,7 @@ async fn take(
     watched: &Watched,
     state: &ServerState,
 ) -> Result<(), String> {
-    let cut = lines
-        .push(bytes)
-        .map_err(|error| error.to_string().replacen("it ", "", 1))?;
+    let cut = lines.push(bytes).map_err(|error| error.to_string())?;
     state.count(cut.len(), bytes.len())?;
     for line in cut {
         match read(&line) {
@@ -654,15 +652,13 @@ async fn take(
                 // If the client is gone, all of this ends.
                 let _ = incoming.send(message).await;
             }
-            Err(crate::messages::MessageError::Other) => {
+            Err(MessageError::Other) => {
                 watched
                     .log
                     .borrow_mut()
                     .push_said(&line[..line.len().min(4096)], watched.redactor);
             }
-            Err(error @ crate::messages::MessageError::TooMany) => {
-                return Err(error.to_string().replacen("it ", "", 1));
-            }
+            Err(MessageError::TooMany) => return Err(TooManyValues.to_string()),
         }
     }
     Ok(())

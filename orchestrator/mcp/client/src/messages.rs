@@ -16,9 +16,9 @@ pub const VALUES_MAX: usize = 100_000;
 #[derive(Debug, Default)]
 pub struct LineCutter(Vec<u8>);
 
-/// A line is longer than a message may be.
+/// A line is longer than a message may be. The text has no subject: that is the server.
 #[derive(Debug, PartialEq, Eq, Error)]
-#[error("it sent a line of more than {MESSAGE_MAX} bytes")]
+#[error("sent a line of more than {MESSAGE_MAX} bytes")]
 pub struct LineTooLong;
 
 impl LineCutter {
@@ -40,11 +40,16 @@ impl LineCutter {
     }
 }
 
+/// A message has more values than a message may have. The text has no subject: that is the server.
+#[derive(Debug, PartialEq, Eq, Error)]
+#[error("sent a message of more than {VALUES_MAX} values")]
+pub struct TooManyValues;
+
 /// Why a line is no message.
 #[derive(Debug, PartialEq, Eq, Error)]
 pub enum MessageError {
     /// It has more values than a message may have.
-    #[error("it sent a message of more than {VALUES_MAX} values")]
+    #[error("it {TooManyValues}")]
     TooMany,
     /// It is something else, such as what programs print by mistake.
     #[error("this is not a message of the protocol")]
