@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_told_by_their_names() {
+    fn audit_files_are_recognised_by_name() {
         assert_eq!(file_number(&file_name(7)), Some(7));
         assert_eq!(file_number(&file_name(u64::MAX)), Some(u64::MAX));
         for other in [

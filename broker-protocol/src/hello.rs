@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_and_other_versions_are_told_apart() {
+    fn unknown_peers_and_other_versions_are_distinguished() {
         assert_eq!(Hello::ours(None).check(), Ok(()));
         assert_eq!(
             Hello {

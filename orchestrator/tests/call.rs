@@ -401,7 +401,7 @@ fn doctor_says_whether_a_session_opens() {
 }
 
 #[test]
-fn another_version_is_told_apart() {
+fn other_protocol_version_is_reported() {
     let broker = Broker::start(|peer| {
         peer.receive();
         peer.send(&FromBroker::Hello(Hello {

@@ -53,7 +53,7 @@ fn words(bash: &Bash) -> Vec<&[u8]> {
 }
 
 #[test]
-fn words_go_as_they_are_and_streams_come_apart() {
+fn arguments_pass_unchanged_and_streams_stay_separate() {
     let got = run(
         &["--", "printf", "%s", "a b", "--", ""],
         |peer, call, bash| {

@@ -994,7 +994,7 @@ fn output_has_no_invisible_characters_wherever_it_is_cut() {
 }
 
 #[test]
-fn violations_are_told_counted_and_end_the_session() {
+fn violations_are_reported_counted_and_end_the_session() {
     let broker = Broker::start(|peer| {
         peer.open();
         let (first, _) = peer.call();

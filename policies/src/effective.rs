@@ -572,7 +572,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timeout_is_the_default_what_was_asked_or_the_maximum() {
+    fn timeout_is_the_default_the_request_or_the_maximum() {
         let policy = policy();
         assert_eq!(
             (policy.limits.timeout_s, policy.limits.timeout_max_s),

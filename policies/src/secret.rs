@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_told_by_their_names_and_are_no_shorter_than_eight_bytes() {
+    fn secrets_are_found_by_name_and_have_eight_bytes_or_more() {
         let got = found(&[
             ("A_TOKEN", "12345678"),
             ("B_TOKEN", "1234567"),

@@ -23,7 +23,7 @@ fn choose(policies: &Policies, named: &str, files: &[&str]) -> Choice {
 }
 
 #[test]
-fn a_project_is_told_by_its_files() {
+fn profile_is_chosen_by_the_projects_files() {
     let shipped = Policies::load(vec![]).unwrap();
     for (files, profile, others) in [
         (&["Cargo.toml"][..], "rust", &[][..]),

@@ -18,7 +18,7 @@ use std::path::Path;
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/frames.txt");
 
 #[test]
-fn the_bytes_are_what_they_were() {
+fn frames_equal_their_golden_bytes() {
     let now = render();
     if std::env::var_os("LAZARET_GOLDEN").is_some() {
         std::fs::write(FILE, &now).unwrap();

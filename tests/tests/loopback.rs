@@ -597,11 +597,8 @@ while time.time() < end:
 print('nothing')
 "#;
 
-place_test!(
-    a_connection_under_way_does_not_go_to_who_comes_after,
-    flat_only
-);
-fn a_connection_under_way_does_not_go_to_who_comes_after(place: Place) {
+place_test!(open_connection_does_not_go_to_a_later_server, flat_only);
+fn open_connection_does_not_go_to_a_later_server(place: Place) {
     let world = &World::new(place);
     world.put("late.py", LATE);
     for way in ["close", "shutdown", "blocking"] {

@@ -238,8 +238,8 @@ const WAYS: [(&str, &str, &str); 8] = [
     ),
 ];
 
-place_test!(no_way_to_what_is_protected_is_led_elsewhere);
-fn no_way_to_what_is_protected_is_led_elsewhere(place: Place) {
+place_test!(path_to_a_protected_object_cannot_be_redirected);
+fn path_to_a_protected_object_cannot_be_redirected(place: Place) {
     let host = |world: &World, script: &str| world.on_host(script);
     for (scene, script, file) in WAYS {
         let world = World::new(place);
@@ -1286,10 +1286,10 @@ fn tracking_by_the_user_is_not_blamed_on_commands(place: Place) {
     assert!(!world.central.join(".lazaret/tracked").exists());
 }
 
-place_test!(a_repository_that_comes_about_in_a_submodules_place_is_said);
+place_test!(repository_in_place_of_a_submodule_is_reported);
 /// A command makes a repository where the project has a submodule that is not checked out, with the address of a private one: the
 /// user's `git pull` goes on into it.
-fn a_repository_that_comes_about_in_a_submodules_place_is_said(place: Place) {
+fn repository_in_place_of_a_submodule_is_reported(place: Place) {
     const NAMES: &str = "export GIT_AUTHOR_NAME=t GIT_AUTHOR_EMAIL=t@t GIT_COMMITTER_NAME=t GIT_COMMITTER_EMAIL=t@t";
     const UPSTREAM: &str = "git init -q -b main $O/private; cd $O/private; echo $S > s; git add s; git commit -qm s
         git init -q -b main $O/up; cd $O/up; git update-index --add --cacheinfo 160000,$(git -C $O/private rev-parse HEAD),lib
@@ -1353,9 +1353,9 @@ fn a_repository_that_comes_about_in_a_submodules_place_is_said(place: Place) {
     );
 }
 
-place_test!(names_that_commands_hide_from_git_status_are_said);
+place_test!(names_hidden_from_git_status_are_reported);
 /// A name that no command may make, in a commit, where the user's `git status` does not look.
-fn names_that_commands_hide_from_git_status_are_said(place: Place) {
+fn names_hidden_from_git_status_are_reported(place: Place) {
     for flag in ["--skip-worktree", "--assume-unchanged"] {
         let attack = format!(
             "n=.vscode/tasks.json; git update-index --add --cacheinfo 100644,$(echo {{}} | git hash-object -w --stdin),$n
@@ -1385,9 +1385,9 @@ fn names_that_commands_hide_from_git_status_are_said(place: Place) {
     }
 }
 
-place_test!(names_that_commands_put_into_the_index_alone_are_said);
+place_test!(names_put_into_the_index_alone_are_reported);
 /// A program that finds no file reads the index: git-lfs takes its server's address from `.lfsconfig` there.
-fn names_that_commands_put_into_the_index_alone_are_said(place: Place) {
+fn names_put_into_the_index_alone_are_reported(place: Place) {
     let attack = |name: &str| {
         format!(
             "printf '[lfs]\\n\\turl = https://lfs.invalid\\n' | git hash-object -w --stdin > h
@@ -1539,8 +1539,8 @@ fn no_index_writes_outside_the_work_tree(place: Place) {
     }
 }
 
-place_test!(names_that_an_index_in_two_files_hides_are_said);
-fn names_that_an_index_in_two_files_hides_are_said(place: Place) {
+place_test!(names_hidden_by_a_split_index_are_reported);
+fn names_hidden_by_a_split_index_are_reported(place: Place) {
     let attack = "n=.vscode/tasks.json; git update-index --add --cacheinfo 100644,$(echo {} | git hash-object -w --stdin),$n
         git update-index --skip-worktree $n; git commit -qm x; git update-index --split-index";
     let world = with_ignored_secret(place);

@@ -74,9 +74,9 @@ fn a_person_reads_a_table_and_a_verdict() {
     );
 }
 
-place_test!(without_landlock_there_is_no_cell_and_the_reason_is_said);
+place_test!(missing_landlock_means_no_cell_and_is_reported);
 /// Fail closed, and say why.
-fn without_landlock_there_is_no_cell_and_the_reason_is_said(place: Place) {
+fn missing_landlock_means_no_cell_and_is_reported(place: Place) {
     let world = World::new(place);
     let mut command = place.command("without-landlock");
     command
@@ -236,9 +236,9 @@ fn a_session_is_attacked_by_an_ordinary_command_and_goes_on(place: Place) {
     assert!(matches!(done.outcome, Outcome::Ran(ran) if ran.ended == Ended::Exited(3)));
 }
 
-once_test!(evidence_outside_counts_and_not_what_the_inside_run_says);
+once_test!(only_evidence_outside_counts);
 /// The planted violation: attacks that succeed, run where a cell's would, and an inside run that denies it.
-fn evidence_outside_counts_and_not_what_the_inside_run_says() {
+fn only_evidence_outside_counts() {
     let world = World::new(Place::any());
     let outside = Outside::start(&world);
     let inside = run(

@@ -62,9 +62,9 @@ fn no_cached_tree_is_committed_unseen(place: Place) {
     }
 }
 
-place_test!(each_replacement_of_a_command_is_said);
+place_test!(each_replacement_by_a_command_is_reported);
 /// Also beside one of the user's, and where a file of all references has them.
-fn each_replacement_of_a_command_is_said(place: Place) {
+fn each_replacement_by_a_command_is_reported(place: Place) {
     const CHANGES: [&str; 4] = [
         "git replace HEAD:d/a $(echo sprung | git hash-object -w --stdin)",
         "git replace -f HEAD:f $(echo sprung | git hash-object -w --stdin)",

@@ -117,7 +117,7 @@ mod tests {
     use nix::unistd::Pid;
 
     #[test]
-    fn records_read_back_and_what_is_missing_is_unknown() {
+    fn records_read_back_and_missing_ones_are_unknown() {
         let all = [
             Attempt::Succeeded,
             Attempt::Refused(libc::EACCES),

@@ -263,7 +263,7 @@ mod tests {
     use crate::{files, processes};
 
     #[test]
-    fn evidence_is_what_has_changed_outside_and_all_of_it_goes() {
+    fn evidence_is_every_change_outside_and_is_removed() {
         let parent = tempfile::tempdir().unwrap();
         let fixture = Fixture::make(parent.path()).unwrap();
         let seen = |fixture: &Fixture| {

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_young_file_and_what_is_not_as_it_was_written_stay() {
+    fn young_and_altered_audit_files_stay() {
         let (_folder, path, mut audit) = audit([DAY, DAY * 9]);
         assert_eq!(audit.prune(DAY * 2).unwrap(), 0, "the first is young");
         // The file's own time, which anybody sets, says nothing.

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_told_from_other_words() {
+    fn paths_are_recognised_among_other_words() {
         assert!(
             is_path_of_host(Path::new("/etc/shadow")) && is_path_of_host(Path::new("/usr/none/x"))
         );

@@ -841,7 +841,7 @@ mod tests {
     }
 
     #[test]
-    fn a_home_is_that_of_the_user_who_is_named() {
+    fn tilde_expands_to_the_home_of_the_named_user() {
         let project = Project::new();
         project.put(
             ".git/config",

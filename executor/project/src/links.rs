@@ -93,7 +93,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn each_link_on_the_way_is_told() {
+    fn every_link_on_a_path_is_reported() {
         let folder = tempfile::tempdir().unwrap();
         let root = &folder.path().canonicalize().unwrap();
         fs::create_dir_all(root.join("conf/real")).unwrap();

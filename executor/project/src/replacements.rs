@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn each_change_is_said_once_wherever_it_is_written() {
+    fn each_replacement_is_reported_once_wherever_it_is_written() {
         let folder = tempfile::tempdir().unwrap();
         let common = folder.path();
         put(common, PACKED, "# pack-refs\n");
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_are_compared_are_said() {
+    fn replacements_over_the_limit_are_reported() {
         let folder = tempfile::tempdir().unwrap();
         let common = folder.path();
         let mut seen = Replacements::of(common);

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn repositories_follow_what_is_moved() {
+    fn made_repositories_follow_renamed_directories() {
         let list = list(&["/p/a/.git", "/p/ab/.git", "/p/b/x.git", "/p/a/.git"]);
         assert_eq!(paths(&list), ["/p/ab/.git", "/p/b/x.git", "/p/a/.git"]);
         let will_be = list.moved(Path::new("/p/a"), Path::new("/p/src")).unwrap();

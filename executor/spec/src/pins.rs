@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn parents_are_held_and_what_is_hidden_has_nothing_below() {
+    fn parents_are_pinned_and_hidden_paths_have_no_pins_below() {
         let (pins, closed) = finish(&["/z/a/b/.env", "/z/a/b/.env/x"], 10).unwrap();
         assert_eq!(pins, ["/z/a", "/z/a/b", "/z/a/b/.env"]);
         assert!(closed.is_empty());

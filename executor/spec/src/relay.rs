@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn an_announcement_names_a_connection_and_what_it_is_for() {
+    fn announcement_has_connection_and_purpose() {
         let sockets = RelaySockets::open(false).unwrap();
         let theirs = sockets.announcements.1.try_clone().unwrap();
         let (gate, _) = sockets.into_gate(true);

@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn notes_follow_what_the_call_moves() {
+    fn notes_follow_renames_of_the_call() {
         let mut names = NewNames::default();
         ["/z/a/x", "/z/ab/x", "/z/b/y"]
             .into_iter()
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn notes_are_bounded_and_those_of_what_is_gone_make_room() {
+    fn notes_are_limited_and_removed_names_make_room() {
         let folder = tempfile::tempdir().unwrap();
         let mut names = NewNames::default();
         (0..10 * NOTES_MAX).for_each(|number| names.add(note(&format!("/none/{number}"))));

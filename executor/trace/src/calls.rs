@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_paths_of_a_call_are_known_with_what_is_tried() {
+    fn traced_call_has_its_paths_and_kinds_of_access() {
         let of = |number, arguments| {
             let found = paths(&Call {
                 number,

@@ -474,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn deltas_do_what_git_does_and_no_more() {
+    fn deltas_are_applied_as_git_applies_them() {
         let (_folder, common) = repository("true");
         let objects = Objects::new(&common, 1 << 20);
         let apply = |delta: &[u8]| objects.apply(b"0123456789", delta);

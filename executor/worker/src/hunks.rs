@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_of_files_are_as_they_are() {
+    fn hunks_keep_the_end_of_a_file() {
         let one = |old: &str, new: &str| Some(vec![(1, 1, old.to_owned(), new.to_owned())]);
         assert_eq!(edited("a\nb", &[("b", "c")]), one("a\nb", "a\nc"));
         assert_eq!(edited("a\nb", &[("b", "b\n")]), one("a\nb", "a\nb\n"));
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_are_one_hunk_where_what_is_around_them_touches() {
+    fn changes_with_touching_context_are_one_hunk() {
         let file = numbered(1..30);
         let hunks = |second: &str| edited(&file, &[("<5>", "x"), (second, "y")]).unwrap();
         let spans = |hunks: Vec<Seen>| -> Vec<_> {
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_the_limit_is_not_told() {
+    fn hunks_over_the_limit_are_omitted() {
         let bytes = |old: usize, new: usize| {
             let (old, new) = (vec![b'a'; old], vec![b'b'; new]);
             Regions::between(&old, &new).hunks(&old, &new).is_some()

@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_vendors_count_is_taken_and_what_came_since_is_guessed() {
+    fn token_count_is_the_vendors_plus_an_estimate_of_later_text() {
         let mut messages = vec![Message::user("x".repeat(300))];
         let mut budget = Budget::new(Some(1000), 100, None);
         assert_eq!(budget.context(&messages).used_tokens, 100);

@@ -579,7 +579,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_question_shows_what_a_file_tool_would_change_by_any_of_its_names() {
+    fn question_shows_the_change_of_a_file_tool_by_any_of_its_names() {
         let edit = json!({"file_path": "a", "old_text": "one", "new_text": "two\u{202e}"});
         let (path, shown) = changes("file_edit", &edit, None).unwrap();
         assert_eq!(path, "a");

@@ -224,7 +224,7 @@ mod claude {
     }
 
     #[test]
-    fn an_error_in_the_middle_keeps_what_came_and_is_typed() {
+    fn error_in_mid_answer_keeps_earlier_text_and_is_typed() {
         let overloaded = json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}});
         let all = [
             block(0, json!({"type": "text", "text": "so far"})),
@@ -263,7 +263,7 @@ mod claude {
     }
 
     #[test]
-    fn lengths_and_refusals_are_told_apart() {
+    fn length_limits_and_refusals_are_distinguished() {
         for (reason, want) in [
             ("max_tokens", Stop::Length),
             ("refusal", Stop::Refused),

@@ -502,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn a_known_gap_passes_and_is_said() {
+    fn known_gap_passes_and_is_reported() {
         let mut reports = good();
         let known = Some("no right for\x1b metadata".into());
         reports.push(AttackReport {
@@ -522,7 +522,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_says_what_happened_on_both_sides() {
+    fn row_reports_the_attack_and_its_control() {
         let opened = Opened {
             project: "/p".into(),
             central: "/c".into(),

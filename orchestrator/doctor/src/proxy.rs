@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proxy_is_asked_for_a_host_of_the_policy_and_its_answer_is_said() {
+    fn proxy_is_asked_for_a_host_of_the_policy_and_its_answer_is_reported() {
         for (answer, login, want) in [
             (
                 &b"HTTP/1.1 200 OK\r\n\r\n"[..],
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proxy_that_is_not_there_is_said() {
+    fn unreachable_proxy_is_reported() {
         let port = {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             listener.local_addr().unwrap().port()

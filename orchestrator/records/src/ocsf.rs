@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn decisions_and_ends_are_told() {
+    fn decisions_and_ends_are_exported_as_ocsf() {
         for (record, action, disposition, severity, status) in [
             (
                 json!({ "verdict": "allow", "end": "exited" }),

@@ -162,7 +162,7 @@ fn each_call_of_a_batch_fails_by_itself_and_none_can_pass_for_another() {
 }
 
 #[test]
-fn a_batch_used_what_its_calls_used() {
+fn usage_of_a_batch_is_that_of_its_calls() {
     let (script, _) = answering(plain, true);
     with(script, config(), async |session, _| {
         let calls = batch(&[("bash", json!({"command": "x"})), ("ls", json!({}))]);

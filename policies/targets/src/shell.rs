@@ -656,7 +656,7 @@ mod tests {
     }
 
     #[test]
-    fn simple_commands_are_told_apart() {
+    fn simple_commands_are_separated() {
         for (text, want) in [
             ("", ""),
             ("  # nothing", ""),

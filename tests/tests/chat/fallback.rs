@@ -147,8 +147,8 @@ fn a_fallback_that_cannot_be_asked_ends_the_run_with_its_error() {
     assert_eq!(printed.one("error")["code"], "auth_error");
 }
 
-once_test!(a_fallback_without_a_key_is_said_and_the_run_stays_where_it_is);
-fn a_fallback_without_a_key_is_said_and_the_run_stays_where_it_is() {
+once_test!(fallback_without_a_key_is_reported_and_the_run_keeps_its_model);
+fn fallback_without_a_key_is_reported_and_the_run_keeps_its_model() {
     let world = world();
     let mut command = play(&world, &script(&[("I cannot.", &[])]));
     configure(

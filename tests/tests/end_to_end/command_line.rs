@@ -40,8 +40,8 @@ fn call_prints_the_result() {
     assert_eq!(world.get("new/file"), b"x");
 }
 
-once_test!(when_lazaret_itself_fails_it_says_so_with_its_own_code);
-fn when_lazaret_itself_fails_it_says_so_with_its_own_code() {
+once_test!(failure_of_lazaret_itself_has_its_own_exit_code);
+fn failure_of_lazaret_itself_has_its_own_exit_code() {
     let world = World::new(Place::any());
     let mut lost = world.cell("true");
     lost.env("LAZARET_EXECUTOR", "/nonexistent/lazaret-executor");

@@ -167,9 +167,9 @@ fn maintenance_ends_within_the_call(place: Place) {
     assert_eq!(said.success(), "true\n", "a repository's own is stronger");
 }
 
-place_test!(settings_that_commits_are_made_without_are_said_once);
+place_test!(missing_commit_settings_are_reported_once);
 /// Settings that a command's commits lack are reported with the first, and with no other call.
-fn settings_that_commits_are_made_without_are_said_once(place: Place) {
+fn missing_commit_settings_are_reported_once(place: Place) {
     let world = repository(place);
     let said = |session: &mut Session, script: &str| {
         let answer = session.bash(script);

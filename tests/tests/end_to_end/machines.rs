@@ -138,8 +138,8 @@ fn session_on_an_initramfs_is_flat_and_says_why() {
     );
 }
 
-once_test!(a_machine_that_refuses_is_told_what_to_set);
-fn a_machine_that_refuses_is_told_what_to_set() {
+once_test!(machine_that_refuses_gets_advice_on_its_settings);
+fn machine_that_refuses_gets_advice_on_its_settings() {
     let Some(place) = namespaced() else { return };
     let world = World::new(place);
     let page = run(

@@ -9,7 +9,7 @@ use std::fmt::Write;
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/gateway.txt");
 
 #[test]
-fn the_bytes_of_the_gateways_border_are_what_they_were() {
+fn gateway_messages_equal_their_golden_bytes() {
     let now = render();
     if std::env::var_os("LAZARET_GOLDEN").is_some() {
         std::fs::write(FILE, &now).unwrap();

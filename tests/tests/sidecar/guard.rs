@@ -203,8 +203,8 @@ fn oversized_body_is_refused_before_it_is_read() {
     assert_eq!(sidecar.get("/health").status, 200);
 }
 
-once_test!(a_flood_is_told_when_to_come_again_and_harms_nobody_else);
-fn a_flood_is_told_when_to_come_again_and_harms_nobody_else() {
+once_test!(flood_gets_a_retry_time_and_harms_nobody_else);
+fn flood_gets_a_retry_time_and_harms_nobody_else() {
     let world = World::new(Place::any());
     let sidecar = Sidecar::start(&world, &script(&[("Hello.", &[])]), &["--rate", "2"]);
     let mut client = sidecar.client();

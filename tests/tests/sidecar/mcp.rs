@@ -412,8 +412,8 @@ fn answers_of_a_session_have_a_limit() {
         == 200));
 }
 
-once_test!(a_client_that_floods_is_told_when_to_come_again);
-fn a_client_that_floods_is_told_when_to_come_again() {
+once_test!(flooding_client_gets_a_retry_time);
+fn flooding_client_gets_a_retry_time() {
     let (_world, sidecar) = server(Place::any(), &["--rate", "5"]);
     let client = Client::open(&sidecar, json!({}));
     let ping = request(2, "ping", json!({}));

@@ -71,7 +71,7 @@ fn each_edit_is_made_in_the_result_of_the_one_before() {
 }
 
 #[test]
-fn counts_that_do_not_fit_are_said_and_nothing_is_written() {
+fn wrong_match_counts_are_reported_and_nothing_is_written() {
     let ground = Ground::new();
     ground.put_known("a", "x x x y");
     let message = |edits| {

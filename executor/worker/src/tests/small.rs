@@ -75,7 +75,7 @@ fn bytes_are_bounded_and_of_open_files_only() {
 }
 
 #[test]
-fn a_state_is_made_once_and_replaced_only_by_who_has_seen_it() {
+fn state_is_created_once_and_replaced_only_by_its_reader() {
     let ground = Ground::new();
     assert_eq!(
         kind(state(&ground, StateTool::TodoRead, None)),

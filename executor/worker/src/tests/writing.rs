@@ -69,7 +69,7 @@ fn a_second_name_of_a_file_is_not_written_through() {
 }
 
 #[test]
-fn an_existing_file_is_kept_when_asked_so() {
+fn existing_file_is_kept_without_overwrite() {
     let ground = Ground::new();
     ground.put("project/a", "old");
     let write = |path: &str| FileWrite {

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hello_without_end_is_malformed_at_the_limit() {
+    fn endless_hello_is_malformed_at_the_limit() {
         let mut bytes = vec![0x16, 3, 1, 0x40, 0, 1, 0, 0x40, 0];
         bytes.resize(HELLO_MAX - 1, 0);
         assert_eq!(read(&bytes), Hello::Partial);

@@ -193,7 +193,7 @@ mod tests {
     use tokio::task::LocalSet;
 
     #[test]
-    fn refusals_without_end_are_a_bounded_record() {
+    fn endless_refusals_are_a_limited_record() {
         let told = Rc::new(RefCell::new(Vec::new()));
         let heard = told.clone();
         let tell = move |frame| match frame {

@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn every_spelling_of_what_is_denied_is_denied() {
+    fn denied_path_is_denied_in_every_spelling() {
         let lists = [vec![
             deny(&["POST", "DELETE"], &["/admin/**", "/keys/"]),
             allow(&[], &[]),

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_names_what_would_open_it() {
+    fn refusal_names_its_remedy() {
         let text = String::from_utf8(refused("registry.npmjs.org:443").http()).unwrap();
         assert!(
             text.starts_with("HTTP/1.1 403 Forbidden: lazaret: registry.npmjs.org:443 is not"),
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_address_comes_with_what_opens_it() {
+    fn refused_address_comes_with_its_remedy() {
         for (place, address, entry) in [
             ("a.example:443", "203.0.113.80", "203.0.113.80:443"),
             ("a.example:81", "10.0.0.1", "a.example:81"),

@@ -69,7 +69,7 @@ fn streams_that_are_reset_at_once_end_the_connection() {
 }
 
 #[test]
-fn a_head_without_end_ends_the_connection() {
+fn endless_head_ends_the_connection() {
     local(async {
         let world = World::new(Setup::default()).await;
         let first = frame(1, 1, 1, &head());

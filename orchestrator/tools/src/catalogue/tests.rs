@@ -128,7 +128,7 @@ fn a_tool_has_the_risk_of_its_request() {
 
 /// Each tool's schema compiles, names every field of its struct, and refuses other fields.
 #[test]
-fn a_schema_takes_what_its_tool_takes() {
+fn schemas_accept_the_inputs_of_their_tools() {
     for tool in &TOOLS {
         let json = tool.to_json();
         let schema = &json["inputSchema"];
