@@ -2,7 +2,7 @@
 
 use crate::result;
 use crate::tool_options::ToolOptions;
-use broker_protocol::Failed;
+use broker_protocol::{Failed, Open};
 use clap::Args;
 use orchestrator_confine::Needs;
 use orchestrator_engine::executor::Greeting;
@@ -83,15 +83,20 @@ impl FrontEnd for Call {
         let input = self.read_input()?;
         let policy = options.policy();
         let network = options.network(policy.as_ref().ok(), false);
-        let mut config = self.tools.config(options.open()?, policy)?;
+        let hooks = prepared.hooks()?;
+        let opening = options.open()?;
+        let mut servers = SessionServers::of_tool(files, &self.tool, &opening.open, print::problem);
+        let reaches_again = !servers.are_none() || !hooks.are_none();
+        let endpoint = match reaches_again {
+            // A server and a hook run in sessions of their own, not in the call's.
+            true => prepared.lasting()?,
+            false => options.endpoint(),
+        };
+        let dial = Rc::new(endpoint.clone());
+        servers.reach(dial.clone());
+        let guard = |open: &Open| hooks.guard(open, dial);
+        let mut config = self.tools.config(opening, policy, guard)?;
         config.open.network = network.filter(|_| self.runs_commands(&config));
-        let mut servers = SessionServers::of_tool(files, &self.tool, &config.open, print::problem);
-        let mut endpoint = options.endpoint();
-        if !servers.are_none() {
-            // The server runs in a session of its own, not in the call's.
-            endpoint = prepared.lasting()?;
-            servers.reach(Rc::new(endpoint.clone()));
-        }
         let greeting = Greeting::open(&endpoint, config.open.clone())?;
         // A tool that does not exist needs no network.
         let web = config
@@ -101,7 +106,7 @@ impl FrontEnd for Call {
         let web = web || !servers.are_none();
         let socket = endpoint
             .socket()
-            .filter(|_| !servers.are_none())
+            .filter(|_| reaches_again)
             .map(Path::to_owned);
         let confined = prepared.confine(Needs {
             web,

@@ -32,10 +32,12 @@ as any; \"askAgent\" is a text for the model. A before_tool hook that gives no
 such answer in time, or is not accepted as it is now, lets no call through.
 
 What is accepted is the SHA-256 of entry and program: what was changed is not run
-before it is accepted again. `lazaret hook` is another thing: what other agents
-ask before they run a command.";
+before it is accepted again. Hooks hear of the calls of chat, serve, mcp, acp,
+session, call and lazaret-bash; session_start and session_end of chat and serve
+alone. `lazaret hook` is another thing: what other agents ask before they run a
+command.";
 
-/// The hooks of your chats: programs that are told of calls, and may stop or change them
+/// Your hooks: programs that are told of calls, whoever makes them, and may stop or change them
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ChatHooks {
@@ -90,7 +92,7 @@ impl FrontEnd for ChatHooks {
 
 impl List {
     fn main(self, files: &Files) -> Result<u8, Failed> {
-        let hooks = AgentConfig::read(files)?.hooks(files)?;
+        let hooks = AgentConfig::read(files)?.read_hooks(files)?;
         if hooks.iter().next().is_none() {
             // On standard error, so that programs read an empty list.
             print::note("there are no hooks; `lazaret chat-hooks --help` has an entry for one");
@@ -106,7 +108,7 @@ impl List {
 
 impl Accept {
     fn main(self, files: &Files) -> Result<u8, Failed> {
-        let hooks = AgentConfig::read(files)?.hooks(files)?;
+        let hooks = AgentConfig::read(files)?.read_hooks(files)?;
         let unknown = || Failed::invalid(format!("there is no hook `{}`", self.name));
         let hook = hooks
             .iter()

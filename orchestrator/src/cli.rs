@@ -5,6 +5,7 @@ use crate::approve::Approve;
 use crate::audit::Audit;
 use crate::call::Call;
 use crate::chat::Chat;
+use crate::chat::config::AgentConfig;
 use crate::chat::models::Models;
 use crate::chat_hooks::ChatHooks;
 use crate::completions::Completions;
@@ -34,11 +35,12 @@ use orchestrator_acp::Acp;
 use orchestrator_config_edit::agent_settings;
 use orchestrator_confine::Files;
 use orchestrator_doctor::Doctor;
-use orchestrator_launch::exit;
 use orchestrator_launch::groups::WorkOptions;
+use orchestrator_launch::hooks::UserHooks;
 use orchestrator_launch::launch::{FrontEnd, Launch, Linked};
 use orchestrator_launch::row::{CommandRow, wrapped};
 use orchestrator_launch::stdio::print;
+use orchestrator_launch::{exit, start};
 use orchestrator_run::Run;
 use orchestrator_text::known;
 use orchestrator_tools::scope_file;
@@ -117,6 +119,9 @@ const COMMANDS: [CommandEntry; 27] = [
 ];
 
 pub fn main() -> ExitCode {
+    if start::is_shell() {
+        return orchestrator_run::guarded_shell(LINKED);
+    }
     let words = options_last(std::env::args_os().collect());
     let chosen = words.get(1).and_then(|word| named(word));
     let environment: Vec<_> = std::env::vars_os().collect();
@@ -166,7 +171,12 @@ const LINKED: Linked = Linked {
     parse_scope,
     describe: command,
     agent_settings,
+    hooks,
 };
+
+fn hooks(files: &Files) -> Result<UserHooks, Failed> {
+    AgentConfig::read(files)?.hooks(files)
+}
 
 fn agent_settings(files: &Files, root: &Path) -> Vec<String> {
     let found = agent_settings::findings(files, &[root], None).unwrap_or_default();

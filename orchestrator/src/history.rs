@@ -6,7 +6,7 @@ use broker_protocol::{Failed, History as Wanted, Request, limit};
 use clap::Args;
 use orchestrator_confine::Needs;
 use orchestrator_engine::executor::Greeting;
-use orchestrator_engine::{Config, Session};
+use orchestrator_engine::{Config, HookGuard, Session};
 use orchestrator_launch::exit;
 use orchestrator_launch::groups::{LogOption, Options, PlaceOptions};
 use orchestrator_launch::launch::{Confined, ErrorForm, FrontEnd, Launch, Prepared};
@@ -81,7 +81,7 @@ pub fn session(prepared: Prepared) -> Result<(Config, Confined), Failed> {
     let config = Config {
         greeting: Some(greeting),
         subscribers: vec![confined.log()],
-        ..Config::new(open, redactor())
+        ..Config::new(open, redactor(), HookGuard::ByPerson)
     };
     Ok((config, confined))
 }

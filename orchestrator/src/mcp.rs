@@ -13,6 +13,7 @@ use orchestrator_launch::endpoint::Endpoint;
 use orchestrator_launch::examiner::Examiner;
 use orchestrator_launch::exit;
 use orchestrator_launch::groups::{Options, WorkOptions};
+use orchestrator_launch::hooks::UserHooks;
 use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch};
 use orchestrator_launch::project::Project;
 use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
@@ -119,7 +120,7 @@ impl FrontEnd for Mcp {
         let policy = options.policy().map_err(Failed::from)?;
         options.check(&policy)?;
         let settings = self.settings(options, &policy);
-        let endpoint = prepared.lasting()?;
+        let (hooks, endpoint) = (prepared.hooks()?, prepared.lasting()?);
         let examiner = Examiner::start(files, self.client.as_deref())?;
         let named = claude_project(options);
         // Without a project, opening fails and each call reports the error.
@@ -145,6 +146,7 @@ impl FrontEnd for Mcp {
             tools: self.tools,
             options,
             endpoint,
+            hooks,
             log: log.clone(),
             servers,
             examiner,
@@ -223,6 +225,7 @@ struct McpOpener {
     tools: ToolOptions,
     options: SessionOptions,
     endpoint: Endpoint,
+    hooks: UserHooks,
     max_violations: Option<u32>,
     log: Rc<RunLog>,
     servers: Available,
@@ -279,7 +282,8 @@ impl McpOpener {
             .map_err(Failed::from)?;
         opening.open.network = options.network(Some(&policy), false);
         let servers = self.servers.of(&opening.open);
-        let mut config = self.tools.config(opening, Ok(policy))?;
+        let guard = |open: &Open| self.hooks.guard(open, Rc::new(self.endpoint.clone()));
+        let mut config = self.tools.config(opening, Ok(policy), guard)?;
         servers.attach(config.tools.registry()).await;
         let session = Session::start(Config {
             executor: Some(Box::new(self.endpoint.clone())),

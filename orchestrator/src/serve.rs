@@ -2,6 +2,7 @@
 
 use crate::chat::choice::{self, ModelOptions};
 use crate::chat::config::{AgentConfig, Engines};
+use crate::chat::conversation_hooks;
 use crate::mcp;
 use crate::socket_file;
 use crate::tool_options::{ToolOptions, ViolationOptions, registry};
@@ -13,21 +14,20 @@ use orchestrator_agent::packs::Pack;
 use orchestrator_agent::settings::Settings;
 use orchestrator_agent::transcript::Transcript;
 use orchestrator_confine::{Files, Needs};
-use orchestrator_hooks::cell::of_session;
-use orchestrator_hooks::hooks::Hooks;
+use orchestrator_engine::HookGuard;
 use orchestrator_launch::endpoint::Endpoint;
 use orchestrator_launch::groups::{
     ChoiceOptions, LogOption, NetworkOptions, Options, PathOptions, RevealOption,
 };
+use orchestrator_launch::hooks::UserHooks;
 use orchestrator_launch::launch::{FrontEnd, Launch, Prepared};
 use orchestrator_launch::parent::Parent;
 use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
 use orchestrator_launch::runlog::{PAUSE, RunLog};
-use orchestrator_launch::state_directory;
 use orchestrator_launch::stdio::print;
 use orchestrator_launch::stdio::signals::Signals;
 use orchestrator_launch::stdio::streams::{Input, unusable};
-use orchestrator_launch::{SessionOptions, exit, start};
+use orchestrator_launch::{SessionOptions, exit, start, state_directory};
 use orchestrator_mcp_client::{Available, SessionServers};
 use orchestrator_mcp_server::{Http, Listing};
 use orchestrator_records::agent_lines::AgentLines;
@@ -229,9 +229,6 @@ impl FrontEnd for Serve {
             },
             None => settings,
         };
-        hooks
-            .problems()
-            .for_each(|problem| print::problem(&problem));
         let mut telemetry = self.telemetry.begin(print::problem)?;
         let offer = ConversationDefaults::new(&self, &prepared, engines, hooks)?;
         let offered = Listing::default();
@@ -478,7 +475,7 @@ struct ConversationDefaults {
     policy: EffectivePolicy,
     servers: Available,
     engines: Engines,
-    hooks: Rc<Hooks>,
+    hooks: UserHooks,
 }
 
 /// Opens the sessions that belong to conversations.
@@ -492,7 +489,7 @@ impl ConversationDefaults {
         serve: &Serve,
         prepared: &Prepared,
         engines: Engines,
-        hooks: Rc<Hooks>,
+        hooks: UserHooks,
     ) -> Result<Self, Failed> {
         let options = prepared.options();
         // Errors in the policy are reported before any client is served.
@@ -575,7 +572,9 @@ impl Opener for ConversationSessions {
         opening.open.network = options.network(Some(&policy), false);
         opening.open.answer_s = self.offer.answer_s;
         opening.open.file_leases = true;
-        let config = self.offer.tools.config(opening, Ok(policy))?;
+        let offer = &self.offer;
+        let guard = |open: &Open| offer.hooks.guard(open, Rc::new(offer.endpoint.clone()));
+        let config = offer.tools.config(opening, Ok(policy), guard)?;
         Ok(Config {
             executor: Some(Box::new(self.offer.endpoint.clone())),
             max_violations: self.offer.violations.max(Some(order.trust)),
@@ -596,13 +595,8 @@ impl Opener for ConversationSessions {
         })
     }
 
-    fn hooks(&self, open: &Open) -> Option<Rc<SessionHooks>> {
-        of_session(
-            &self.offer.hooks,
-            open,
-            Rc::new(self.offer.endpoint.clone()),
-            print::problem,
-        )
+    fn hooks(&self, guard: &HookGuard) -> Option<Rc<SessionHooks>> {
+        conversation_hooks(guard)
     }
 
     fn has_project(&self, order: &SessionOrder) -> bool {

@@ -2,6 +2,7 @@
 
 use broker_protocol::{Failed, Open, Trust};
 use clap::{Args, ValueEnum};
+use orchestrator_engine::HookGuard;
 use orchestrator_launch::Opening;
 use orchestrator_results::profile::{COMPACT, Profile, STANDARD};
 use orchestrator_results::violation;
@@ -55,11 +56,13 @@ enum ProfileName {
 }
 
 impl ToolOptions {
-    /// The configuration of the session in `opening`: its tools, its access to the web, and as much captured output as will be shown.
+    /// The configuration of the session in `opening`: its tools, its access to the web, as much captured output as will be shown, and
+    /// what guards its calls.
     pub fn config(
         &self,
         opening: Opening,
         policy: Result<EffectivePolicy, PolicyError>,
+        guard: impl FnOnce(&Open) -> HookGuard,
     ) -> Result<Config, Failed> {
         let profile: &Profile = match self.model_profile {
             None | Some(ProfileName::Standard) => &STANDARD,
@@ -76,6 +79,7 @@ impl ToolOptions {
             capture: profile.capture(),
             ..open
         };
+        let guard = guard(&open);
         Ok(Config {
             tools: Toolbox::new(
                 registry(&self.disable, policy)?,
@@ -83,7 +87,7 @@ impl ToolOptions {
             ),
             profile,
             directory,
-            ..Config::new(open, redactor())
+            ..Config::new(open, redactor(), guard)
         })
     }
 

@@ -316,7 +316,6 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "orchestrator-engine",
             "orchestrator-tools",
             "orchestrator-launch",
-            "orchestrator-agent",
             "orchestrator-records",
         ],
     ),

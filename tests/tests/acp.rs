@@ -1,5 +1,6 @@
 //! `lazaret acp` between an editor, which is played here, and an agent, which does whatever it is told.
 
+use crate::guards::{BLOCKED, GUARD, dressed, guarded};
 use lazaret_tests::process::{self, Process, left_after, until};
 use lazaret_tests::{LIMIT, Place, World, once_test, place_test, run};
 use serde_json::{Value, json};
@@ -660,4 +661,35 @@ fn invalid_argument_ends_acp_before_it_begins() {
             "{arguments:?}"
         );
     }
+}
+
+place_test!(files_and_commands_of_an_agent_are_guarded_by_the_users_hooks);
+fn files_and_commands_of_an_agent_are_guarded_by_the_users_hooks(place: Place) {
+    let world = World::new(place);
+    guarded(&world, "before_tool", GUARD, "");
+    let script = world.base().join("agent.py");
+    world.write(&script, AGENT);
+    let mut command = dressed(&world, world.lazaret("acp"));
+    command.args(["--", "python3"]).arg(script).arg("plain");
+    let mut editor = Editor::of(&mut command);
+    editor.request(
+        "initialize",
+        json!({ "protocolVersion": 1, "clientCapabilities": {} }),
+    );
+    editor.request(
+        "session/new",
+        json!({ "cwd": world.project, "mcpServers": [] }),
+    );
+    let run = |name: &str| json!({ "command": "touch", "args": [name] });
+    assert_eq!(editor.terminal(run("made")).0, exited(0), "control");
+    let write = |name: &str| {
+        let params = json!({ "path": world.project.join(name), "content": "x" });
+        ask("fs/write_text_file", params)
+    };
+    let refused = editor.prompt(&[write("secret"), ask("terminal/create", run("secret"))]);
+    let shelled = editor.prompt(&[json!({ "shell": "touch secret; true" })]);
+    let written = json!(refused).to_string();
+    assert!(written.contains(BLOCKED), "{written} {shelled:?}");
+    assert!(world.project.join("made").exists() && !world.project.join("secret").exists());
+    editor.close();
 }

@@ -21,6 +21,7 @@ mod gc;
 mod host_changes;
 mod gateway;
 mod gateway_proxy;
+mod guards;
 mod image;
 mod kept_world;
 mod large_writes;

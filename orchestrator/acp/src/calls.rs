@@ -9,6 +9,7 @@ use orchestrator_engine::{
     Approval, ApprovalQuestion, Body, Call, CallContext, CallResult, FoundIn, Invocation, Live,
     Session,
 };
+use orchestrator_launch::stdio::print;
 use orchestrator_results::error_body::ErrorBody;
 use serde_json::{Value, json};
 use std::rc::Rc;
@@ -79,6 +80,8 @@ impl Calls {
                     if question.challenge.channel == Channel::Separate => {}
                 Body::ApprovalWanted(question) => asking = self.ask(of, &call, question),
                 Body::ApprovalGiven { .. } | Body::Started { .. } => drop(asking.take()),
+                // The agent reads in its result what became of a call; an editor has no place for more.
+                Body::Hook(ran) => print::unheard_hook(ran),
                 Body::Result(result) => return Some(result.clone()),
                 Body::SessionOpened(_)
                 | Body::ToolRegistered { .. }

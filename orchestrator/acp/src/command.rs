@@ -141,7 +141,8 @@ impl FrontEnd for Acp {
         agent_settings::check(files, &[&root], None)?;
         start::check_agent(&self.agent, &root)?;
         let timeout_s = policy.limits.timeout_max_s.unwrap_or(limit::TIMEOUT_S);
-        let endpoint = prepared.lasting()?;
+        let (hooks, endpoint) = (prepared.hooks()?, prepared.lasting()?);
+        let guard = hooks.guard(&opening.open, Rc::new(endpoint.clone()));
         let socket = endpoint.socket().map(Path::to_owned);
         let variables = variables(options, &root)?;
         let agent = start::start_agent(files, &self.agent, &variables)
@@ -157,7 +158,7 @@ impl FrontEnd for Acp {
             // An agent may write a file that it has not read here: its editor may have shown it the file.
             single_call: true,
             subscribers: vec![confined.log()],
-            ..Config::new(opening.open, redactor())
+            ..Config::new(opening.open, redactor(), guard)
         };
         let reason = |served: &Result<AcpEnd, Failed>| match served {
             Ok(AcpEnd::Editor) => "the input ended",

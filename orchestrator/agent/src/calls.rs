@@ -3,7 +3,6 @@
 
 use crate::budget::Budget;
 use crate::event::{Body, Confirm, Notice, Output, ToolResult};
-use crate::hook_calls::PassedCall;
 use crate::message::{ImageData, Message, ToolAnswer, ToolCall};
 use crate::packs::FINISH;
 use crate::run::{Progress, Run};
@@ -159,22 +158,10 @@ impl Run<'_> {
                 input: call.input.clone(),
             })
             .await;
-        let passed = match self.let_through(call, malformed).await {
-            Ok(passed) => passed,
-            Err(failed) => return self.refuse(call, failed).await,
-        };
-        let answer = self.in_session(&passed.call, profile).await.0;
-        self.after_call(passed, answer).await
-    }
-
-    /// The call as hooks have left it, if it may be made.
-    async fn let_through(
-        &self,
-        call: &ToolCall,
-        malformed: Option<&String>,
-    ) -> Result<PassedCall, Failed> {
-        self.check(call, malformed)?;
-        self.before_call(call).await
+        if let Err(failed) = self.check(call, malformed) {
+            return self.refuse(call, failed).await;
+        }
+        self.in_session(call, profile).await.0
     }
 
     /// The canonical name of a tool, if the tool is listed.
@@ -266,11 +253,6 @@ impl Run<'_> {
                 input: call.input.clone(),
             })
             .await;
-        let passed = match self.before_call(call).await {
-            Ok(passed) => passed,
-            Err(failed) => return called.answers.push(self.refuse(call, failed).await),
-        };
-        let call = &passed.call;
         // Other names of the tool's fields count here too.
         let input = with_own_names(&call.input);
         let finish = self.finish.as_ref();
@@ -302,7 +284,7 @@ impl Run<'_> {
         if !answer.is_error {
             called.finished = Some(metadata["finished"].clone());
         }
-        called.answers.push(self.after_call(passed, answer).await);
+        called.answers.push(answer);
     }
 
     /// Lets the session make a call.
@@ -314,6 +296,7 @@ impl Run<'_> {
         let (agent_calls, mut asked) = mpsc::unbounded_channel();
         let context = CallContext {
             client_id: Some(call.id.as_str().into()),
+            conversation: Some(self.publisher.conversation.clone()),
             agent_calls: Some(agent_calls),
             shows_changes: true,
             live: Live::Sanitized,
@@ -404,6 +387,11 @@ impl Run<'_> {
                         tool_id: tool_id(),
                         event: event.clone(),
                     })
+                    .await;
+            }
+            CallBody::Hook(ran) => {
+                self.publisher
+                    .publish(Body::Hook(Box::new(ran.clone())))
                     .await;
             }
             // The result of a batch reports on its calls.

@@ -2,8 +2,8 @@
 
 use crate::budget::Context;
 use crate::chunk::{Stop, Usage};
-use crate::hooks::HookRan;
 use broker_protocol::Findings;
+use orchestrator_engine::hooks::HookRan;
 use orchestrator_results::violation::SecurityEvent;
 use orchestrator_wire::approval::ApprovalRequest;
 use orchestrator_wire::error::{ErrorBody, ErrorCode};

@@ -16,7 +16,7 @@ use orchestrator_agent::provider::{Model, Prompt, Provider};
 use orchestrator_agent::publish::EVENTS;
 use orchestrator_agent::run::End;
 use orchestrator_agent::settings::Settings;
-use orchestrator_engine::Session;
+use orchestrator_engine::{HookGuard, Session};
 use orchestrator_text::redact::Redactor;
 use orchestrator_tools::Config;
 use policies::secret::Secret;
@@ -166,7 +166,7 @@ fn run(
         .start_paused(true)
         .build_local(LocalOptions::default());
     runtime.unwrap().block_on(async {
-        let session = Session::start(Config::new(open, redactor));
+        let session = Session::start(Config::new(open, redactor, HookGuard::NoHooks));
         let agent = Agent::new(session, provider, settings, None, redactor);
         let mut conversation = Conversation::default();
         let (sender, mut received) = mpsc::channel(EVENTS);

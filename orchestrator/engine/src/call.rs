@@ -6,6 +6,7 @@ use crate::conclude::conclude;
 use crate::context::{CallContext, Invocation};
 use crate::engine::{EndCall, Engine};
 use crate::event::Event;
+use crate::guard;
 use crate::request::{self, cancelled};
 use crate::spans;
 use crate::tools::{Found, Tools, UnknownTool};
@@ -29,7 +30,7 @@ use tracing::{Instrument, Span};
 const SHOWN_NAME: usize = 128;
 
 /// The target of a call, after the lookup.
-enum Wanted {
+pub(crate) enum Wanted {
     Tool(Found, Value),
     Request(Request),
 }
@@ -147,7 +148,8 @@ fn at_deadline(deadline: Option<Instant>, mut result: ToolResult) -> ToolResult 
     result
 }
 
-async fn run(engine: &Engine, caller: &Caller, wanted: Wanted) -> ToolResult {
+/// Makes the call when there is a place for it, and lets hooks judge it and its result.
+async fn run(engine: &Engine, caller: &Caller, mut wanted: Wanted) -> ToolResult {
     let failed = |error| ToolResult::failed(caller.tool.clone(), error);
     // Once permitted, such a call no longer occupies the executor, so the executor does not bound how many run.
     let leaves = matches!(&wanted, Wanted::Tool(Ok(tool), _) if tool.leaves_executor());
@@ -166,6 +168,27 @@ async fn run(engine: &Engine, caller: &Caller, wanted: Wanted) -> ToolResult {
             () = caller.context.cancel.cancelled() => return failed(cancelled()),
         }
     }
+    // Apart, and only if there are hooks: every call carries the state of what it might do.
+    let guarded = match engine.guard.hooks() {
+        Some(_) if !caller.context.by_person => {
+            Box::pin(guard::before(engine, caller, &mut wanted)).await
+        }
+        Some(_) | None => Ok(None),
+    };
+    let guarded = match guarded {
+        Ok(guarded) => guarded,
+        Err(error) => return failed(error),
+    };
+    let mut result = connected(engine, caller, wanted).await;
+    if let Some(guarded) = guarded {
+        result = at_deadline(caller.context.deadline, result);
+        Box::pin(guard::after(engine, caller, guarded, &mut result)).await;
+    }
+    result
+}
+
+async fn connected(engine: &Engine, caller: &Caller, wanted: Wanted) -> ToolResult {
+    let failed = |error| ToolResult::failed(caller.tool.clone(), error);
     let connection = tokio::select! {
         biased;
         connection = engine.connection(&caller.publisher).instrument(spans::connection()) => connection,

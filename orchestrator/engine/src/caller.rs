@@ -5,13 +5,14 @@ use crate::context::{CallContext, Part};
 use crate::engine::Engine;
 use crate::event::Event;
 use crate::executor::Control;
+use crate::hooks::{HookEvent, HookedCall, Occasion};
 use crate::pending::{Approval, PendingReplies};
 use crate::publish::{Gone, Publisher, RawEvent};
 use crate::spans;
 use broker_protocol::{Challenge, Extent, FileAnswer, GrantFault};
 use orchestrator_results::profile::Profile;
 use serde_json::Value;
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::future::pending;
@@ -26,7 +27,10 @@ pub(crate) struct Caller {
     pub context: CallContext,
     /// The tool's canonical name, or the given name if there is no such tool.
     pub tool: String,
-    pub input: Value,
+    /// As it was asked for.
+    input: Value,
+    /// As hooks have changed it.
+    rewritten: OnceCell<Value>,
     pub publisher: Publisher,
     pub begun: Instant,
     announced: Cell<bool>,
@@ -70,12 +74,36 @@ impl Caller {
             context,
             tool,
             input,
+            rewritten: OnceCell::new(),
             publisher,
             begun,
             announced,
             steering,
             client,
             allowed,
+        }
+    }
+
+    /// From here on, questions show this input. Hooks are asked once about a call.
+    pub fn is_rewritten(&self, input: Value) {
+        let _ = self.rewritten.set(input);
+    }
+
+    /// The ID of the call for hooks.
+    pub fn shown_id(&self) -> String {
+        match &self.context.client_id {
+            Some(Value::String(id)) => id.clone(),
+            Some(id) => id.to_string(),
+            None => self.number.to_string(),
+        }
+    }
+
+    /// What hooks are told of the call.
+    pub fn occasion(&self, event: HookEvent, call: HookedCall) -> Occasion {
+        Occasion {
+            event,
+            conversation_id: self.context.conversation.as_deref().map(str::to_owned),
+            call: Some(call),
         }
     }
 
@@ -203,7 +231,8 @@ impl Caller {
         rejected: Option<GrantFault>,
         before: Option<&FileAnswer>,
     ) {
-        let (tool, input) = (self.tool.as_str(), &self.input);
+        let input = self.rewritten.get().unwrap_or(&self.input);
+        let tool = self.tool.as_str();
         tracing::debug!(
             rule = challenge.rule,
             channel = challenge.channel.name(),

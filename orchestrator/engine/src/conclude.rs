@@ -28,7 +28,8 @@ pub(crate) async fn conclude_member(
     result
 }
 
-async fn count_violation(engine: &Engine, caller: &Caller, result: &mut ToolResult) {
+/// Counts a violation, once for each call.
+pub(crate) async fn count_violation(engine: &Engine, caller: &Caller, result: &mut ToolResult) {
     let violation = result
         .error
         .as_ref()

@@ -16,6 +16,10 @@ pub struct CallContext {
     pub asker: Arc<str>,
     /// The ID that the front end's client gave the call.
     pub client_id: Option<Value>,
+    /// The conversation in which a model makes it.
+    pub conversation: Option<Arc<str>>,
+    /// Whether the user has typed a command for it, in a session that others use too: hooks are not asked.
+    pub by_person: bool,
     /// The call's place in a batch; set by the engine.
     pub part: Option<Part>,
     /// Whether to send output as it is produced.
@@ -87,6 +91,8 @@ impl CallContext {
         Self {
             asker,
             client_id: None,
+            conversation: None,
+            by_person: false,
             part: None,
             live: Live::Off,
             raw: false,

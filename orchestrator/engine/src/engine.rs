@@ -2,6 +2,8 @@
 
 use crate::connections;
 use crate::executor::{Connection, Dial, ExecutorError, Greeting};
+use crate::guard::RUNNING_MAX;
+use crate::hooks::HookGuard;
 use crate::publish::{Hub, Publisher, RawEvent, Subscriber};
 use crate::refused_hosts::RefusedHosts;
 use crate::unreported::Unreported;
@@ -41,13 +43,16 @@ pub struct Config<T = ()> {
     /// Whether the session has a single call: a file that it changes is read first, and no background process is left.
     pub single_call: bool,
     pub subscribers: Vec<Rc<dyn Subscriber>>,
+    /// Whether the user's hooks are asked about its calls.
+    pub guard: HookGuard,
 }
 
 impl<T: Default> Config<T> {
     /// A single session: front ends see everything except what `redactor` knows.
-    pub fn new(open: Open, redactor: &'static Redactor) -> Self {
+    pub fn new(open: Open, redactor: &'static Redactor, guard: HookGuard) -> Self {
         Self {
             open,
+            guard,
             directory: None,
             greeting: None,
             executor: None,
@@ -72,6 +77,9 @@ pub(crate) struct Engine {
     pub hub: Rc<Hub>,
     /// Bounds the calls in progress that involve more than the executor.
     pub outside: Semaphore,
+    pub guard: HookGuard,
+    /// Bounds the hooks that run at once.
+    pub hook_places: Semaphore,
     /// How each call in progress is ended, by its number.
     pub under_way: RefCell<HashMap<u64, EndCall>>,
     numbers: Arc<AtomicU64>,
@@ -110,6 +118,8 @@ impl Engine {
                 subscribers,
             }),
             outside: Semaphore::new(limit::CALLS),
+            guard: config.guard,
+            hook_places: Semaphore::new(RUNNING_MAX),
             under_way: RefCell::default(),
             numbers,
             max_violations: config.max_violations,

@@ -1,6 +1,7 @@
 //! The events of a session as front ends and records receive them. Nothing in an event has to be redacted or escaped any more.
 
 use crate::context::Part;
+use crate::hooks::HookRan;
 use crate::pending::Approval;
 use broker_protocol::{
     CallId, Challenge, ConnectionReport, Denial, Denials, Ended, Failed, FileAnswer, Findings,
@@ -70,6 +71,8 @@ pub enum Body {
     },
     /// The call's command was stopped from its terminal, and can be continued.
     Suspended,
+    /// A hook of the user ran for the call.
+    Hook(HookRan),
     /// A command printed something. No piece of a stream ends within a character.
     Output {
         /// Whether on standard error.

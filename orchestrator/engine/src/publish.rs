@@ -3,6 +3,7 @@
 
 use crate::context::{CallContext, Live, Part};
 use crate::event::{ApprovalQuestion, Body, CallResult, Event};
+use crate::hooks::HookRan;
 use crate::pending::Approval;
 use broker_protocol::{
     CallId, Challenge, ConnectionReport, Denial, Failed, FileAnswer, FileReply, Finding,
@@ -73,6 +74,7 @@ pub(crate) enum RawEvent<'a> {
         input: &'a Value,
     },
     Started(CallId),
+    Hook(&'a HookRan),
     Suspended,
     Output {
         stderr: bool,
@@ -257,6 +259,7 @@ impl Publisher {
                 }
             }
             RawEvent::Started(number) => Body::Started { number },
+            RawEvent::Hook(ran) => Body::Hook(hook_ran(ran, sanitizer)),
             RawEvent::Suspended => Body::Suspended,
             RawEvent::Output { stderr, bytes } => {
                 let bytes = self.streams.borrow_mut()[usize::from(stderr)].push(bytes);
@@ -408,6 +411,24 @@ fn sanitize_structure(structure: &mut Value, sanitizer: Sanitizer, characters: U
         (*bytes != *text.as_bytes()).then(|| String::from_utf8_lossy(&bytes).into_owned())
     });
     removed.get()
+}
+
+/// Its texts are those of a program, and its input may be any size.
+fn hook_ran(ran: &HookRan, sanitizer: Sanitizer) -> HookRan {
+    let text = |text: &Option<String>| text.as_deref().map(|text| sanitizer.text(text));
+    let input = ran.input.as_ref().map(|input| {
+        let mut input = sanitizer.input(input);
+        change_texts(&mut input, &|text| changed(brief(text)));
+        input
+    });
+    HookRan {
+        tool_name: text(&ran.tool_name),
+        tool_id: text(&ran.tool_id),
+        message: text(&ran.message),
+        ask_agent: text(&ran.ask_agent),
+        input,
+        ..ran.clone()
+    }
 }
 
 fn sanitized(challenge: &Challenge, sanitizer: Sanitizer) -> Challenge {

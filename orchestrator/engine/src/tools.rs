@@ -38,8 +38,29 @@ pub trait Tool {
     /// Whether its call may still run when the executor no longer has a request of it.
     fn leaves_executor(&self) -> bool;
 
+    /// `input` with the own names of the fields of `tool`, this one or one of its [`Tool::members`].
+    ///
+    /// # Errors
+    /// If a field has two names in it.
+    fn own_names(&self, tool: &str, input: &Value) -> Result<Value, Failed>;
+
+    /// The calls that a batch with this input makes; their inputs get the own names of their tools. `None` if this is no batch.
+    ///
+    /// # Errors
+    /// If there are too many, or a field has two names in one.
+    fn members(&self, input: &mut Value) -> Result<Option<Vec<MemberCall>>, Failed>;
+
     /// Checks the input, and makes the call.
     fn call<'c>(&'c self, work: Work<'c>, input: Value) -> Calling<'c>;
+}
+
+/// A call in a batch.
+#[derive(Debug)]
+pub struct MemberCall {
+    /// The tool's canonical name, or the given name if there is no such tool.
+    pub tool: String,
+    /// Where its input is in that of the batch: a JSON Pointer.
+    pub pointer: String,
 }
 
 pub type Calling<'c> = Pin<Box<dyn Future<Output = ToolResult> + 'c>>;

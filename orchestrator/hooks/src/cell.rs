@@ -5,11 +5,10 @@ use crate::store;
 use broker_protocol::{
     Command, Ended, Failed, Open, Outcome, Permission, Scope, Service, Trust, Zone, ZonePath,
 };
-use futures_util::FutureExt;
-use futures_util::future::LocalBoxFuture;
-use orchestrator_agent::hooks::{HookAnswer, HookEvent, HookRunner, Occasion, SessionHooks};
 use orchestrator_engine::executor::Dial;
+use orchestrator_engine::hooks::{HookAnswer, HookAnswering, HookEvent, HookRunner, Occasion};
 use orchestrator_engine::service::{RunningService, ServiceEvent, how_ended};
+use orchestrator_launch::hooks::HookSource;
 use orchestrator_results::render::Finished;
 use std::rc::Rc;
 use std::time::Duration;
@@ -32,15 +31,13 @@ chmod 700 "$program"
 shift
 exec "$program" "$@""#;
 
-/// The hooks of the session in `open`, if there are any. Errors while it ends go to `tell`.
-pub fn of_session(
-    hooks: &Rc<Hooks>,
-    open: &Open,
-    dial: Rc<dyn Dial>,
-    tell: fn(&str),
-) -> Option<Rc<SessionHooks>> {
-    let runner = CellRunner::new(hooks.clone(), open, dial);
-    (!hooks.are_none()).then(|| Rc::new(SessionHooks::new(Box::new(runner), tell)))
+/// Hooks that run in cells.
+pub struct CellHooks(pub Rc<Hooks>);
+
+impl HookSource for CellHooks {
+    fn of_session(&self, open: &Open, dial: Rc<dyn Dial>) -> Rc<dyn HookRunner> {
+        Rc::new(CellRunner::new(self.0.clone(), open, dial))
+    }
 }
 
 /// Runs the hooks of one session.
@@ -219,18 +216,13 @@ impl HookRunner for CellRunner {
         self.hooks.get(hook).map_or("", |hook| &hook.entry.name)
     }
 
-    fn run<'a>(
-        &'a self,
-        hook: usize,
-        occasion: &'a Occasion,
-    ) -> LocalBoxFuture<'a, Result<HookAnswer, String>> {
-        async move {
+    fn run<'a>(&'a self, hook: usize, occasion: &'a Occasion) -> HookAnswering<'a> {
+        Box::pin(async move {
             match self.hooks.get(hook) {
                 Some(hook) => self.answer(hook, occasion).await,
                 None => Err("is none".to_owned()),
             }
-        }
-        .boxed_local()
+        })
     }
 }
 

@@ -1,7 +1,7 @@
 //! The entries `[[hooks]]` of the user's settings.
 
 use crate::template::{Template, TemplateError};
-use orchestrator_agent::hooks::HookEvent;
+use orchestrator_engine::hooks::HookEvent;
 use orchestrator_tools::catalogue::{matches, may_match};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;

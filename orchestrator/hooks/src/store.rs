@@ -76,7 +76,7 @@ impl Accepted {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use orchestrator_agent::hooks::HookEvent;
+    use orchestrator_engine::hooks::HookEvent;
 
     #[test]
     fn any_change_makes_another_hook() {

@@ -1,7 +1,7 @@
 //! Arguments with templates: `{{file.path}}`, `{{tool}}`. The values are data: they stay within their argument, no shell interprets
 //! them, and templates in them are not expanded.
 
-use orchestrator_agent::hooks::Occasion;
+use orchestrator_engine::hooks::Occasion;
 use thiserror::Error;
 
 /// The possible values of a template.
@@ -72,7 +72,7 @@ impl Template {
         let call = occasion.call.as_ref();
         let value = |field: Field| match field {
             Field::Event => occasion.event.name(),
-            Field::Conversation => &occasion.conversation_id,
+            Field::Conversation => occasion.conversation_id.as_deref().unwrap_or_default(),
             Field::Tool => call.map_or("", |call| &call.tool),
             Field::ToolId => call.map_or("", |call| &call.tool_id),
             Field::FilePath => call
@@ -90,7 +90,7 @@ impl Template {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use orchestrator_agent::hooks::{HookEvent, HookedCall, HookedFile};
+    use orchestrator_engine::hooks::{HookEvent, HookedCall, HookedFile};
     use serde_json::json;
 
     fn occasion(path: &str) -> Occasion {
@@ -103,7 +103,7 @@ mod tests {
         };
         Occasion {
             event: HookEvent::BeforeTool,
-            conversation_id: "c".into(),
+            conversation_id: Some("c".into()),
             call: Some(call),
         }
     }
@@ -130,11 +130,7 @@ mod tests {
         }
         let all = Template::parse("{{event}} {{conversation}} {{tool.id}}").unwrap();
         assert_eq!(all.expand(&occasion("x")), "before_tool c t-1");
-        let none = Occasion {
-            event: HookEvent::SessionEnd,
-            conversation_id: "c".into(),
-            call: None,
-        };
+        let none = Occasion::of_conversation(HookEvent::SessionEnd, "c");
         assert_eq!(
             Template::parse("<{{file.path}}{{tool}}{{tool.id}}>")
                 .unwrap()

@@ -43,6 +43,7 @@
 
 use crate::endpoint::Endpoint;
 use crate::groups::Options;
+use crate::hooks::UserHooks;
 use crate::row::CommandRow;
 use crate::runlog::RunLog;
 use crate::runtime::runtime;
@@ -135,6 +136,8 @@ pub struct Linked {
     pub describe: fn() -> clap::Command,
     /// What the settings for agents of the project at a path would do, each in a sentence.
     pub agent_settings: fn(&Files, &Path) -> Vec<String>,
+    /// Reads the user's hooks.
+    pub hooks: fn(&Files) -> Result<UserHooks, Failed>,
 }
 
 impl Launch {
@@ -181,6 +184,7 @@ impl Launch {
         Prepared {
             row,
             agent_settings: self.linked.agent_settings,
+            hooks: self.linked.hooks,
             options: SessionOptions::read(
                 files,
                 row,
@@ -219,6 +223,7 @@ pub struct Prepared {
     row: &'static CommandRow,
     options: SessionOptions,
     agent_settings: fn(&Files, &Path) -> Vec<String>,
+    hooks: fn(&Files) -> Result<UserHooks, Failed>,
     unconfined: Unconfined,
 }
 
@@ -226,6 +231,14 @@ impl Prepared {
     /// What the settings for agents of the project at `root` would do.
     pub fn agent_settings(&self, root: &Path) -> Vec<String> {
         (self.agent_settings)(self.files(), root)
+    }
+
+    /// The user's hooks, for calls that somebody else makes. A front end whose every call a person has typed does without.
+    ///
+    /// # Errors
+    /// If their settings cannot be read or are wrong: then nobody knows what the user does not want.
+    pub fn hooks(&self) -> Result<UserHooks, Failed> {
+        (self.hooks)(self.files())
     }
 
     /// What reads files and starts programs.

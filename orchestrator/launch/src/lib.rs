@@ -12,6 +12,7 @@ pub mod start;
 pub mod endpoint;
 pub mod policy_files;
 pub mod holder;
+pub mod hooks;
 pub mod caller;
 pub mod origin;
 pub mod agent_files;

@@ -27,7 +27,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::Notify;
 
 /// Kinds of lines that sessions have.
-pub const KINDS: [&str; 11] = [
+pub const KINDS: [&str; 12] = [
     "session_start",
     "register",
     "unregister",
@@ -37,6 +37,7 @@ pub const KINDS: [&str; 11] = [
     "security_event",
     "approval",
     "connection",
+    "hook",
     "session_end",
     "log_full",
 ];
@@ -262,6 +263,7 @@ impl RunLog {
                 payload["event_type"] = "sandbox_violation".into();
                 ("security_event", payload)
             }
+            Body::Hook(ran) => ("hook", json!(ran)),
             Body::Connection(ConnectionReport {
                 host,
                 port,

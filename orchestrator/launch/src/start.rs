@@ -241,6 +241,29 @@ pub fn start_examiner(
     Ok(Reader(ours))
 }
 
+/// Becomes the program beside ours, which has all commands, with our arguments and our name: it links what the user's hooks need.
+/// Returns only if that fails.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this is the one file that starts a program"
+)]
+pub fn become_main_program(_: &Files) -> io::Error {
+    let program = match main_program() {
+        Ok(program) => program,
+        Err(error) => return error,
+    };
+    Command::new(program)
+        .arg0(SHELL)
+        .args(std::env::args_os().skip(1))
+        .exec()
+}
+
+/// Whether this process was started by the name of the shell.
+pub fn is_shell() -> bool {
+    let name = std::env::args_os().next().map(PathBuf::from);
+    name.is_some_and(|name| name.file_name() == Some(OsStr::new(SHELL)))
+}
+
 /// Whether the agent's program is there. Another process starts it, and of that we would hear no more than its end.
 pub fn is_there(program: &OsStr) -> bool {
     match program.as_encoded_bytes().contains(&b'/') {

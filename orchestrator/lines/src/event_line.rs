@@ -4,6 +4,7 @@ use crate::ready::Ready;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use broker_protocol::SessionGrant;
+use orchestrator_engine::hooks::HookRan;
 use orchestrator_engine::{Body, Event};
 use orchestrator_results::violation::SecurityEvent;
 use orchestrator_wire::approval::ApprovalRequest;
@@ -49,6 +50,11 @@ pub enum EventLine<'a> {
     SecurityEvent {
         id: &'a Value,
         security_event: &'a SecurityEvent,
+    },
+    /// A hook of the user ran for the call, or for one of its batch.
+    Hook {
+        id: &'a Value,
+        hook: &'a HookRan,
     },
     /// The client has to carry out a call of its own tool. The input is complete and unredacted, since it is the client's own.
     Execute {
@@ -102,6 +108,7 @@ impl<'a> EventLine<'a> {
                 }
             }
             Body::Violation(security_event) => Self::SecurityEvent { id, security_event },
+            Body::Hook(hook) => Self::Hook { id, hook },
             Body::Result(result) if part.is_none() => {
                 Self::Result(Box::new(ResultLine::for_model(Some(id), result)))
             }

@@ -11,4 +11,4 @@ mod run;
 mod shell;
 
 pub use run::Run;
-pub use shell::main as shell;
+pub use shell::{guarded as guarded_shell, main as shell};

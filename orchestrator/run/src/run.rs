@@ -14,22 +14,24 @@ use nix::libc::{
 };
 use orchestrator_confine::{Files, Needs};
 use orchestrator_engine::executor::Dialed;
+use orchestrator_engine::hooks::{HookOutcome, HookRan, quoted};
 use orchestrator_engine::{
-    Body, Call, CallContext, CallHandle, CallResult, Config, FoundIn, Invocation, Live, Session,
+    Body, Call, CallContext, CallHandle, CallResult, Config, FoundIn, HookGuard, Invocation, Live,
+    Session,
 };
 use orchestrator_launch::exit;
 use orchestrator_launch::groups::{Options, WorkOptions};
+use orchestrator_launch::hooks::UserHooks;
 use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch, Prepared};
 use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
 use orchestrator_launch::session_options::{Opening, SessionOptions};
 use orchestrator_launch::start::start_policy_writer;
 use orchestrator_launch::stdio::feed::feed;
 use orchestrator_launch::stdio::job::Job;
-use orchestrator_launch::stdio::print;
 use orchestrator_launch::stdio::signals::Signals;
 use orchestrator_launch::stdio::streams::Input;
 use orchestrator_launch::stdio::terminal::{self, Raw};
-use orchestrator_launch::stdio::typed;
+use orchestrator_launch::stdio::{print, typed};
 use orchestrator_text::known::redactor;
 use orchestrator_wire::json::ResultLine;
 use std::cell::Cell;
@@ -183,10 +185,16 @@ impl Run {
     /// Why it is not run.
     pub fn begin(mut self, prepared: Prepared) -> Result<Infallible, Failed> {
         let (options, files) = (prepared.options(), prepared.files());
+        let hooks = self.hooks(&prepared)?;
+        let endpoint = match &hooks {
+            // A hook runs in a session of its own.
+            Some(hooks) if !hooks.are_none() => prepared.lasting()?,
+            Some(_) | None => options.endpoint(),
+        };
         self.job = Job::of_this_process();
         self.is_verbose = options.is_verbose();
         self.tells_denials |= self.is_verbose || io::stderr().is_terminal();
-        let executor = Dialed::dial(&options.endpoint())?;
+        let executor = Dialed::dial(&endpoint)?;
         let Opening {
             open, directory, ..
         } = options.open()?;
@@ -205,7 +213,11 @@ impl Run {
         let open = Open { network, ..open };
         let greeting = executor.open(open.clone())?;
         let writer = self.policy_writer(files, options, &open.profile);
-        let confined = prepared.confine(Needs::default());
+        let guard = hooks.map(|hooks| hooks.guard(&open, Rc::new(endpoint.clone())));
+        let confined = prepared.confine(Needs {
+            socket: endpoint.socket().map(Path::to_owned),
+            ..Needs::default()
+        });
         let log = confined.log();
         let refused = Rc::new(RefusedConnections::default());
         let root = PathBuf::from(&open.project);
@@ -213,7 +225,7 @@ impl Run {
         let config: Config = Config {
             greeting: Some(greeting),
             subscribers: vec![log.clone(), refused.clone()],
-            ..Config::new(open, redactor())
+            ..Config::new(open, redactor(), guard.unwrap_or(HookGuard::ByPerson))
         };
         confined.run(|_| "the command was not run", async {
             tokio::task::spawn_local(log.clone().write_later(Duration::ZERO));
@@ -225,6 +237,14 @@ impl Run {
             // To drop the session would wake the executor, which would take the processor from us to end it: our caller waits.
             std::process::exit(code.into())
         })
+    }
+
+    /// The hooks that judge the command: none if a person has typed it.
+    fn hooks(&self, prepared: &Prepared) -> Result<Option<UserHooks>, Failed> {
+        match self.caller {
+            Caller::Person => Ok(None),
+            Caller::Program { .. } => prepared.hooks().map(Some),
+        }
     }
 
     /// Names, with `--verbose`, the variables of this environment that the command does not get.
@@ -497,6 +517,7 @@ impl Run {
                             .set(typed::refuse(&call.handle, event.part, question).await);
                     }
                 },
+                Body::Hook(ran) => say_hook(ran),
                 Body::Result(result) => return Ok(result.clone()),
                 _ => {}
             }
@@ -618,6 +639,21 @@ impl FrontEnd for Run {
         let prepared = launch.prepare::<Self>(Options::of(&self.work))?;
         self.begin(prepared).map(|never| match never {})
     }
+}
+
+/// What a hook has done to the command of a program, which reads only what its shell prints.
+fn say_hook(ran: &HookRan) {
+    if ran.outcome == HookOutcome::Rewrote {
+        print::problem(&format!("the hook `{}` has changed the command", ran.hook));
+    }
+    if let Some(text) = ran
+        .ask_agent
+        .as_ref()
+        .filter(|_| ran.outcome != HookOutcome::Blocked)
+    {
+        print::problem(&quoted(&ran.hook, text));
+    }
+    print::unheard_hook(ran);
 }
 
 /// Waits for a signal that ends the call before it has begun.

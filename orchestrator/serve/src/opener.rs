@@ -2,6 +2,7 @@
 
 use broker_protocol::{Failed, Open, Permission, Scope, Trust};
 use orchestrator_agent::hooks::SessionHooks;
+use orchestrator_engine::HookGuard;
 use orchestrator_mcp_client::SessionServers;
 use orchestrator_tools::Config;
 use orchestrator_tools::catalogue::{Category, TOOLS};
@@ -34,8 +35,8 @@ pub trait Opener {
     /// The user's MCP servers for the session that `open` requests, not attached yet.
     fn servers(&self, order: &SessionOrder, open: &Open) -> SessionServers;
 
-    /// The hooks of the session that `open` requests, if there are any.
-    fn hooks(&self, open: &Open) -> Option<Rc<SessionHooks>>;
+    /// What is asked when the conversation in a session with this guard begins and ends.
+    fn hooks(&self, guard: &HookGuard) -> Option<Rc<SessionHooks>>;
 
     /// Whether a session for `order` has a project. Without one, no tool works on files or runs commands.
     fn has_project(&self, order: &SessionOrder) -> bool;

@@ -328,7 +328,7 @@ async fn session(
         servers,
         problems,
     } = opening.map_err(ProviderError::no_session)?;
-    let hooks = service.opener.hooks(&config.open);
+    let hooks = service.opener.hooks(&config.guard);
     let session = Session::start(Config {
         tools: config.tools.with_models(),
         ..config

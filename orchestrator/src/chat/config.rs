@@ -10,10 +10,11 @@ use orchestrator_hooks::hooks::Hooks;
 use orchestrator_hooks::settings::HookEntry;
 use orchestrator_keys::find;
 use orchestrator_keys::keyring::Keyring;
-use orchestrator_launch::state_directory;
+use orchestrator_launch::hooks::{self, UserHooks};
+use orchestrator_launch::stdio::print;
 use orchestrator_text::known::BRAVE_KEY;
 use orchestrator_web::WebClient;
-use policies::{directories, source};
+use policies::source;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -113,7 +114,7 @@ impl AgentConfig {
     pub fn read(_: &Files) -> Result<Self, Failed> {
         let path = path();
         let wrong = |error: String| Failed::invalid(format!("{}: {error}", path.display()));
-        if !path.exists() {
+        if hooks::are_absent(&path) {
             return Ok(Self::default());
         }
         let text = source::read_named(&path, MAX).map_err(|error| wrong(error.to_string()))?;
@@ -128,8 +129,17 @@ impl AgentConfig {
         Ok(config)
     }
 
+    /// The hooks for the sessions of a front end. The user hears which of them are not run.
+    pub fn hooks(&self, files: &Files) -> Result<UserHooks, Failed> {
+        let hooks = self.read_hooks(files)?;
+        hooks
+            .problems()
+            .for_each(|problem| print::problem(&problem));
+        Ok(hooks.for_sessions())
+    }
+
     /// The hooks with their programs.
-    pub fn hooks(&self, files: &Files) -> Result<Rc<Hooks>, Failed> {
+    pub fn read_hooks(&self, files: &Files) -> Result<Rc<Hooks>, Failed> {
         let path = path();
         let folder = path.parent().unwrap_or(&path);
         let hooks = Hooks::read(files, self.hooks.clone(), folder);
@@ -144,6 +154,5 @@ impl AgentConfig {
 }
 
 fn path() -> PathBuf {
-    directories::configuration(&state_directory::home(), &state_directory::variable)
-        .join("agent.toml")
+    hooks::agent_settings()
 }

@@ -14,31 +14,30 @@ use crate::chat::choice::{Chosen, ModelOptions};
 use crate::chat::config::AgentConfig;
 use crate::chat::turns::{Beginning, talk};
 use crate::tool_options::{ToolOptions, ViolationOptions};
-use broker_protocol::{Failed, Trust, limit};
+use broker_protocol::{Failed, Open, Trust, limit};
 use clap::{ArgAction, Args};
 use orchestrator_agent::conversation::Conversation;
+use orchestrator_agent::hooks::SessionHooks;
 use orchestrator_agent::limits::{Limits, TIMEOUT_MAX_S, TURN_TIMEOUT_MAX_S, TURNS_MAX};
 use orchestrator_agent::packs::Pack;
 use orchestrator_agent::settings::Settings;
 use orchestrator_agent::transcript::Transcript;
 use orchestrator_confine::{Files, Needs};
+use orchestrator_engine::HookGuard;
 use orchestrator_engine::executor::Dial;
-use orchestrator_hooks::cell::of_session;
-use orchestrator_launch::SessionOptions;
 use orchestrator_launch::endpoint::Endpoint;
-use orchestrator_launch::exit;
 use orchestrator_launch::groups::{Options, WorkOptions};
 use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch, Prepared};
 use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
 use orchestrator_launch::stdio::print;
 use orchestrator_launch::stdio::streams::Input;
+use orchestrator_launch::{SessionOptions, exit};
 use orchestrator_mcp_client::SessionServers;
 use orchestrator_records::transcripts;
 use orchestrator_telemetry::ExportOptions;
 use orchestrator_terminal::chat_prompt::{BeforeConfined, TEXT_MAX};
 use orchestrator_text::known::redactor;
-use orchestrator_tools::Config;
-use orchestrator_tools::scope_file;
+use orchestrator_tools::{Config, scope_file};
 use serde_json::json;
 use std::io::{self, IsTerminal, Read};
 use std::path::Path;
@@ -164,7 +163,9 @@ impl FrontEnd for Chat {
         opening.open.network = options.network(policy.as_ref().ok(), false);
         opening.open.answer_s = Some(limit::ANSWER_OF_PERSON_S);
         opening.open.file_leases = true;
-        let config = self.tools.config(opening, policy)?;
+        let endpoint = prepared.lasting()?;
+        let guard = |open: &Open| beginning.hooks.guard(open, Rc::new(endpoint.clone()));
+        let config = self.tools.config(opening, policy, guard)?;
         let config = Config {
             tools: config
                 .tools
@@ -173,7 +174,6 @@ impl FrontEnd for Chat {
             max_violations: self.violations.max(options.trust()),
             ..config
         };
-        let endpoint = prepared.lasting()?;
         let mut servers = SessionServers::of(files, &config.open, print::problem);
         servers.reach(Rc::new(endpoint.clone()));
         let socket = Endpoint::socket(&endpoint).map(Path::to_owned);
@@ -189,12 +189,7 @@ impl FrontEnd for Chat {
             write,
             ..Needs::default()
         });
-        let hooks = of_session(
-            &beginning.hooks,
-            &config.open,
-            Rc::new(endpoint.clone()),
-            print::problem,
-        );
+        let hooks = conversation_hooks(&config.guard);
         let config = Config {
             executor: Some(Box::new(endpoint) as Box<dyn Dial>),
             subscribers: vec![confined.log()],
@@ -218,6 +213,12 @@ impl FrontEnd for Chat {
             ended
         })
     }
+}
+
+/// What is asked when a conversation begins and ends, in the session with this guard.
+pub fn conversation_hooks(guard: &HookGuard) -> Option<Rc<SessionHooks>> {
+    let hooks = guard.hooks()?.clone();
+    Some(Rc::new(SessionHooks::new(hooks, print::problem)))
 }
 
 /// The same start, with every built-in tool and without a network for any.
@@ -259,9 +260,6 @@ impl Chat {
         let chosen = self.model.choose(files, &config)?;
         let engines = config.search.engines(files)?;
         let hooks = config.hooks(files)?;
-        hooks
-            .problems()
-            .for_each(|problem| print::problem(&problem));
         let settings = self.settings(files, config, &chosen)?;
         let first = self.first_prompt()?;
         let opened = self.open_transcript()?;

@@ -14,8 +14,8 @@ use orchestrator_agent::hooks::SessionHooks;
 use orchestrator_agent::settings::Settings;
 use orchestrator_agent::transcript::Transcript;
 use orchestrator_engine::Session;
-use orchestrator_hooks::hooks::Hooks;
 use orchestrator_launch::exit;
+use orchestrator_launch::hooks::UserHooks;
 use orchestrator_launch::launch::ErrorForm;
 use orchestrator_launch::runlog::{PAUSE, RunLog};
 use orchestrator_launch::stdio::line_reader::Lines;
@@ -43,7 +43,7 @@ pub struct Beginning {
     /// The user's first message, if the command line or standard input gave it.
     pub first: Option<String>,
     pub engines: Engines,
-    pub hooks: Rc<Hooks>,
+    pub hooks: UserHooks,
     pub trust: Trust,
     /// Whether events are printed as JSON.
     pub json: bool,

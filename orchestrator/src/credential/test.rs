@@ -11,7 +11,8 @@ use clap::Args;
 use orchestrator_confine::Needs;
 use orchestrator_engine::executor::Greeting;
 use orchestrator_engine::{
-    Body, CallContext, CallResult, Config, Event, Invocation, Session, Subscriber, explain,
+    Body, CallContext, CallResult, Config, Event, HookGuard, Invocation, Session, Subscriber,
+    explain,
 };
 use orchestrator_launch::groups::{CentralOption, DirectoryOptions, Options, ProfileOption};
 use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch, Prepared};
@@ -241,7 +242,7 @@ fn try_each(prepared: Prepared, credential: Credential) -> Result<Vec<HostOutcom
     let config = Config {
         greeting: Some(greeting),
         subscribers: vec![refused.clone()],
-        ..Config::<()>::new(open, redactor())
+        ..Config::<()>::new(open, redactor(), HookGuard::ByPerson)
     };
     let work = async {
         let session = Session::start(config);

@@ -7,6 +7,7 @@ use orchestrator_launch::SessionOptions;
 use orchestrator_launch::caller::Caller;
 use orchestrator_launch::launch::Prepared;
 use orchestrator_launch::project::Project;
+use orchestrator_text::shell_words::quote;
 use policies::resolve::DEFAULT;
 use policies::shell::{self, Unit, base_name};
 use policies::{Choice, EffectivePolicy, Facts, Verdict, judge};
@@ -223,20 +224,6 @@ fn starts_lazaret(request: &Request) -> bool {
             .is_some_and(|program| base_name(program).starts_with("lazaret")),
         Unit::Unparsed(_) => false,
     })
-}
-
-/// Quotes one word for a shell. In fish a backslash is special in single quotes too.
-fn quote(text: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+:@%".contains(&byte);
-    if !text.is_empty() && text.bytes().all(plain) {
-        return text.to_owned();
-    }
-    let escaped = |c: char| match c {
-        '\'' => r"'\''".to_owned(),
-        '\\' => r"'\\'".to_owned(),
-        other => other.to_string(),
-    };
-    format!("'{}'", text.chars().map(escaped).collect::<String>())
 }
 
 #[cfg(test)]

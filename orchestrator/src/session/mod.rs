@@ -1,11 +1,11 @@
 //! `lazaret session`: many calls in one session, over lines of JSON.
 
 use crate::tool_options::{ToolOptions, ViolationOptions};
-use broker_protocol::Failed;
+use broker_protocol::{Failed, Open};
 use clap::Args;
 use orchestrator_confine::Needs;
-use orchestrator_engine::Session as Engine;
 use orchestrator_engine::executor::Dial;
+use orchestrator_engine::{HookGuard, Session as Engine};
 use orchestrator_launch::endpoint::Endpoint;
 use orchestrator_launch::exit;
 use orchestrator_launch::groups::{Options, WorkOptions};
@@ -111,12 +111,18 @@ impl FrontEnd for Session {
             max_violations,
         );
         let announced = announced.chosen(&opening.choice);
-        let config = self.tools.config(opening, policy)?;
+        let hooks = prepared.hooks()?;
+        let endpoint = prepared.lasting();
+        let guard = |open: &Open| match &endpoint {
+            Ok(endpoint) => hooks.guard(open, Rc::new(endpoint.clone())),
+            // No session opens, and so no call is made.
+            Err(_) => HookGuard::NoHooks,
+        };
+        let config = self.tools.config(opening, policy, guard)?;
         let config = Config {
             max_violations,
             ..config
         };
-        let endpoint = prepared.lasting();
         let mut servers = SessionServers::of(prepared.files(), &config.open, print::problem);
         endpoint
             .iter()

@@ -1,7 +1,7 @@
 //! A run as text: the model's text on standard output, its tools on standard error.
 
 use orchestrator_agent::event::{Body, Confirm, Event, Output as Printed, ToolResult};
-use orchestrator_agent::hooks::{HookOutcome, HookRan};
+use orchestrator_engine::hooks::{HookOutcome, HookRan};
 use orchestrator_launch::stdio::print::{Colour, paint, shown};
 use orchestrator_launch::stdio::streams::Output;
 use orchestrator_launch::stdio::terminal;

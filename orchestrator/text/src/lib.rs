@@ -17,4 +17,5 @@ pub mod numbered;
 pub mod diff;
 pub mod settings;
 pub mod input_lines;
+pub mod shell_words;
 pub mod time;

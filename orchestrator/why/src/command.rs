@@ -12,7 +12,8 @@ use clap::Args;
 use orchestrator_confine::Needs;
 use orchestrator_engine::executor::Greeting;
 use orchestrator_engine::{
-    Body, CallContext, CallResult, Config, FoundIn, Invocation, Live, Session, StdinChunk,
+    Body, CallContext, CallResult, Config, FoundIn, HookGuard, Invocation, Live, Session,
+    StdinChunk,
 };
 use orchestrator_launch::exit;
 use orchestrator_launch::groups::{Options, WorkOptions};
@@ -169,7 +170,7 @@ impl Why {
         let config = Config {
             greeting: Some(greeting),
             subscribers: vec![confined.log()],
-            ..Config::new(open, redactor())
+            ..Config::new(open, redactor(), HookGuard::ByPerson)
         };
         let reason = |found: &Result<_, Failed>| match found {
             Ok(_) => "the command has ended",

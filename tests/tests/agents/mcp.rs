@@ -1,5 +1,6 @@
 //! `lazaret mcp` as a client of the protocol sees it.
 
+use crate::guards::{BLOCKED, GUARD, dressed, guarded};
 use crate::large_writes::largest;
 use crate::servers::scene;
 use lazaret_tests::process::{self, assert_gone, until};
@@ -959,3 +960,25 @@ const PIXEL: &[u8] = &[
     0x78, 0x9c, 0x63, 0, 1, 0, 0, 5, 0, 1, 0x0d, 0x0a, 0x2d, 0xb4, 0, 0, 0, 0, 0x49, 0x45, 0x4e,
     0x44, 0xae, 0x42, 0x60, 0x82,
 ];
+
+place_test!(calls_of_a_client_are_guarded_by_the_users_hooks);
+fn calls_of_a_client_are_guarded_by_the_users_hooks(place: Place) {
+    let world = World::new(place);
+    guarded(&world, "before_tool", GUARD, "");
+    let mut client = Client::open(&mut dressed(&world, server(&world)), json!({}));
+    assert_eq!(client.bash("touch made")["isError"], false, "control");
+    let refused = client.bash("touch secret");
+    assert_eq!(
+        (&refused["isError"], text(&refused)),
+        (&json!(true), BLOCKED)
+    );
+    let note = client.note("notifications/message");
+    assert_eq!(note["level"], "info", "the session: {note}");
+    let note = client.note("notifications/message");
+    assert_eq!(
+        (&note["level"], &note["data"]["outcome"]),
+        (&json!("warning"), &json!("blocked"))
+    );
+    assert!(world.project.join("made").exists() && !world.project.join("secret").exists());
+    client.close();
+}

@@ -1,6 +1,7 @@
 //! `/mcp`: clients of the Model Context Protocol over streamable HTTP, behind the guard of the sidecar.
 
 use super::messages::script;
+use crate::guards::{BLOCKED, GUARD, dressed, guarded};
 use crate::large_writes::largest;
 use lazaret_tests::process::{assert_gone, until};
 use lazaret_tests::sidecar::{HttpAnswer, Sidecar};
@@ -536,4 +537,20 @@ fn each_client_has_a_session_of_its_own_project() {
     };
     assert_eq!(result["result"]["isError"], false, "{result}");
     assert!(other.project.join("made").exists() && !world.project.join("made").exists());
+}
+
+place_test!(calls_over_http_are_guarded_by_the_users_hooks);
+fn calls_over_http_are_guarded_by_the_users_hooks(place: Place) {
+    let world = World::new(place);
+    guarded(&world, "before_tool", GUARD, "");
+    let mut command = dressed(&world, Sidecar::command(&world, &script(&[])));
+    let sidecar = Sidecar::of(command.args(TRUSTED));
+    let client = Client::open(&sidecar, json!({}));
+    assert_eq!(client.bash("touch made")["isError"], false, "control");
+    let refused = client.bash("touch secret");
+    assert_eq!(
+        (&refused["isError"], &refused["content"][0]["text"]),
+        (&json!(true), &json!(BLOCKED))
+    );
+    assert!(world.project.join("made").exists() && !world.project.join("secret").exists());
 }

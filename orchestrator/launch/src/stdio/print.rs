@@ -2,6 +2,7 @@
 //! text. Known secrets are removed from both, wherever they come from: a name, an ID, a model of a server that echoes keys.
 
 use broker_protocol::{Failed, Findings};
+use orchestrator_engine::hooks::{HookEvent, HookOutcome, HookRan};
 use orchestrator_text::escape;
 use orchestrator_text::known::redactor;
 use std::borrow::Cow;
@@ -40,6 +41,15 @@ pub fn question(message: &str) {
 /// Reports something the user should know although nothing failed.
 pub fn note(message: &str) {
     to_stderr("", "lazaret:", message);
+}
+
+/// Reports a hook of the user that gave no answer after a call: the result does not say so. Before a call it is the reason why the call
+/// is refused.
+pub fn unheard_hook(ran: &HookRan) {
+    if ran.event == HookEvent::AfterTool && ran.outcome == HookOutcome::Failed {
+        let why = ran.message.as_deref().unwrap_or("gave no answer");
+        problem(&format!("the hook `{}` {why}", ran.hook));
+    }
 }
 
 fn to_stderr(reset: &str, prefix: &str, message: &str) {

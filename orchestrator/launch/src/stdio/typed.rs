@@ -17,6 +17,7 @@ pub async fn ask(
     // Unsafe characters are escaped later, or go unchanged to a file or a program.
     let context = CallContext {
         raw: true,
+        by_person: true,
         found: FoundIn::Metadata,
         ..CallContext::new(asker.into())
     };
@@ -30,6 +31,7 @@ pub async fn follow(call: &mut Call) -> Result<Arc<CallResult>, Failed> {
             Body::ApprovalWanted(question) => {
                 answer(&call.handle, event.part, question, Extent::Once).await;
             }
+            Body::Hook(ran) => print::unheard_hook(ran),
             Body::Result(result) if event.part.is_none() => return Ok(result.clone()),
             _ => {}
         }

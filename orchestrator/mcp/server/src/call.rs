@@ -11,6 +11,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use broker_protocol::{Failed, LayerState, Opened};
 use futures_util::StreamExt;
+use orchestrator_engine::hooks::HookOutcome;
 use orchestrator_engine::{Body, Call, CallContext, CallResult, Invocation, Live, Session};
 use orchestrator_results::error_body::ErrorBody;
 use orchestrator_results::result::error_and_result;
@@ -130,6 +131,7 @@ impl Caller<'_> {
                         .send(peer, LoggingLevel::Warning, json!(event))
                         .await
                 }
+                Body::Hook(ran) => self.log.send(peer, level_of(ran.outcome), json!(ran)).await,
                 Body::SessionOpened(opened) => {
                     self.log
                         .send(peer, LoggingLevel::Info, describe(opened))
@@ -237,6 +239,14 @@ fn with_structure(content: Vec<ContentBlock>, structured: Value, is_error: bool)
 
 fn is_no_tool(error: &Failed) -> bool {
     error.kind == broker_protocol::ErrorKind::UnknownTool
+}
+
+fn level_of(outcome: HookOutcome) -> LoggingLevel {
+    match outcome {
+        HookOutcome::Allowed => LoggingLevel::Debug,
+        HookOutcome::Rewrote | HookOutcome::Asked => LoggingLevel::Info,
+        HookOutcome::Blocked | HookOutcome::Failed => LoggingLevel::Warning,
+    }
 }
 
 /// A session that has opened, for the client's log.

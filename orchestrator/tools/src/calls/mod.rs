@@ -1,5 +1,6 @@
 //! The calls of tools, as the engine asks for them: looked up, planned, carried out.
 
+mod hooked;
 mod lookup;
 mod members;
 mod outside;
@@ -15,7 +16,7 @@ use crate::registry::Entry;
 use broker_protocol::{Failed, Scope};
 use lookup::{PlannedCall, PlannedWork, plan};
 use orchestrator_engine::tools::{Calling, Found};
-use orchestrator_engine::{NewTool, Registered, Tool, Tools, UnknownTool, Work, spans};
+use orchestrator_engine::{MemberCall, NewTool, Registered, Tool, Tools, UnknownTool, Work, spans};
 use orchestrator_results::result::ToolResult;
 use serde_json::Value;
 use std::rc::Rc;
@@ -64,6 +65,14 @@ impl Tool for BoundTool {
 
     fn leaves_executor(&self) -> bool {
         self.entry.leaves_executor()
+    }
+
+    fn own_names(&self, tool: &str, input: &Value) -> Result<Value, Failed> {
+        hooked::own_names(tool, input)
+    }
+
+    fn members(&self, input: &mut Value) -> Result<Option<Vec<MemberCall>>, Failed> {
+        hooked::members(self.name(), input)
     }
 
     fn call<'c>(&'c self, work: Work<'c>, input: Value) -> Calling<'c> {

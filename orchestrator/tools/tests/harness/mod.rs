@@ -13,7 +13,8 @@ use broker_protocol::{
 use fake_broker::Peer;
 use orchestrator_engine::executor::{Dial, ExecutorError};
 use orchestrator_engine::{
-    Approval, Body, Call, CallContext, CallResult, Event, Invocation, Session, Subscriber,
+    Approval, Body, Call, CallContext, CallResult, Event, HookGuard, Invocation, Session,
+    Subscriber,
 };
 use orchestrator_results::profile::STANDARD;
 use orchestrator_text::redact::Redactor;
@@ -77,6 +78,7 @@ pub fn word(event: &Event) -> String {
         Body::ToolUnregistered { tool, .. } => format!("unregistered {tool}"),
         Body::Requested { tool, .. } => format!("requested {tool}"),
         Body::Started { .. } => "started".to_owned(),
+        Body::Hook(ran) => format!("hook {} {}", ran.hook, ran.event.name()),
         Body::Suspended => "suspended".to_owned(),
         Body::Output { bytes, .. } => format!("output {}", String::from_utf8_lossy(bytes)),
         Body::ApprovalWanted(_) => "wants an answer".to_owned(),
@@ -122,7 +124,7 @@ pub fn config() -> Config {
     Config {
         profile: &STANDARD,
         max_violations: Some(3),
-        ..Config::new(open, redactor)
+        ..Config::new(open, redactor, HookGuard::NoHooks)
     }
 }
 
