@@ -326,3 +326,61 @@ export type ToolErrorKind =
   | "timeout"
   | "cancelled"
   | "resource_limit";
+
+export interface ChatOptions {
+  /** The project root; without it no tool works on files. */
+  project?: string;
+  central?: string;
+  /** The provider of the model, by its name in `lazaret chat`. */
+  provider?: string;
+  model?: string;
+  profile?: string;
+  /** Which calls are asked about; `guided` if absent. */
+  trust?: Trust;
+  /** Further options of `lazaret serve`. */
+  arguments?: readonly string[];
+  program?: string | readonly string[];
+  environment?: Readonly<Record<string, string>>;
+  /** Answers a question, the payload of `chat:tool-confirm`; the run waits for it. Without it each such call is denied. */
+  onApproval?: (asked: Readonly<Record<string, unknown>>) => Answer | Promise<Answer>;
+}
+
+/** What happened in a run, by the names of `chat --json`: `chat:text-delta`, `chat:tool-start`, `chat:hook` … */
+export interface ChatEvent {
+  readonly type: string;
+  readonly payload: Readonly<Record<string, unknown>>;
+}
+
+/** The end of a run. */
+export interface ChatReply {
+  /** The model's last answer. */
+  readonly text: string;
+  /** Why it ended: `done`, `finished`, `turn_limit`, `error` … */
+  readonly reason: string;
+  /** What ended it, where something failed. */
+  readonly error: { readonly code: string; readonly message: string; readonly advice?: string } | null;
+  /** What the task ended with, where its pack gives it a form. */
+  readonly result: unknown;
+}
+
+/** A conversation with a model whose tools work in cells: a client of `lazaret serve`. */
+export class Chat {
+  static open(options?: ChatOptions): Promise<Chat>;
+  readonly conversationId: string;
+  get pid(): number;
+  get diagnostics(): string;
+  /** Ends the runs under way, the sessions and the server. */
+  close(): Promise<void>;
+  /** Says something, and waits for the end of the run. Other fields are those of `POST /run`. */
+  send(prompt: string, options?: { onEvent?: (event: ChatEvent) => void; [field: string]: unknown }): Promise<ChatReply>;
+  /** The events of a run as they come; the last has the type `reply`. To stop reading ends the run. */
+  stream(
+    prompt: string,
+    fields?: Readonly<Record<string, unknown>>,
+  ): AsyncGenerator<ChatEvent | { readonly type: "reply"; readonly reply: ChatReply }>;
+}
+
+/** The server does not begin, or refuses a request. */
+export class ChatError extends LazaretError {
+  readonly code: string | null;
+}

@@ -1,5 +1,6 @@
-// Runs the tool calls of AI agents in cells that the kernel keeps closed: a client of `lazaret session`.
+// Runs the tool calls of AI agents in cells that the kernel keeps closed: a client of `lazaret session` and `lazaret serve`.
 
+export { Chat, ChatError } from "./chat.js";
 export { Call, Session } from "./session.js";
 export {
   ApprovalExpired,

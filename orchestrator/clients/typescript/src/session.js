@@ -519,7 +519,7 @@ class Collected {
 }
 
 /** What is started if nothing is given. In a cell LAZARET is 1, which tells programs where they are and names none. */
-function programName() {
+export function programName() {
   const named = process.env.LAZARET;
   return named && named !== "1" ? named : (packaged() ?? "lazaret");
 }

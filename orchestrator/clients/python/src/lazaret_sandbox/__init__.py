@@ -1,15 +1,17 @@
-"""Runs the tool calls of AI agents in cells that the kernel keeps closed: a client of `lazaret session`.
+"""Runs the tool calls of AI agents in cells that the kernel keeps closed: a client of `lazaret session` and `lazaret serve`.
 
     with lazaret_sandbox.Session("/path/to/project") as session:
         print(session.run(["make", "test"], timeout=300).text)
 
-`Session` waits, `AsyncSession` is for asyncio; both have the same methods. Adapters for frameworks are modules of their own:
+`Session` waits, `AsyncSession` is for asyncio; both have the same methods. `Chat` talks with a model.
+Adapters for frameworks are modules of their own:
 `lazaret_sandbox.inspect_ai`, `lazaret_sandbox.deepagents`, `lazaret_sandbox.openai_agents`,
 `lazaret_sandbox.pydantic_ai`, `lazaret_sandbox.smolagents`, `lazaret_sandbox.mini_swe_agent`.
 """
 
 from ._files import FileTooLarge
 from .async_session import AsyncCall, AsyncSession
+from .chat import Chat, ChatError, ChatEvent, ChatReply
 from .errors import (
     ApprovalExpired,
     CallError,
@@ -48,6 +50,10 @@ __all__ = [
     "Call",
     "CallError",
     "Cancelled",
+    "Chat",
+    "ChatError",
+    "ChatEvent",
+    "ChatReply",
     "CommandFailed",
     "Completed",
     "Denied",
