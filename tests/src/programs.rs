@@ -5,6 +5,9 @@
 //! folder below a home directory often is not readable. A folder that also contains our helpers is used as it is, with the test
 //! build of the executor in its `ablation`, if that is there.
 
+use crate::place::User;
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sched::{CloneFlags, unshare};
 use std::ffi::OsString;
 use std::fs;
 use std::os::fd::AsFd;
@@ -136,7 +139,42 @@ pub fn scratch() -> &'static Path {
 const PREFIX: &str = "lazaret-tests-";
 
 extern "C" fn remove_scratch() {
+    let _ = umount2(&scratch().join(MEMORY), MntFlags::MNT_DETACH);
     let _ = fs::remove_dir_all(scratch());
+}
+
+const MEMORY: &str = "memory";
+static IN_MEMORY: OnceLock<Option<PathBuf>> = OnceLock::new();
+
+/// Mounts a folder in memory that this process and what it starts sees, if it may. To be called while this process has one thread.
+pub fn mount_memory() {
+    IN_MEMORY.get_or_init(|| {
+        let none: Option<&str> = None;
+        unshare(CloneFlags::CLONE_NEWNS).ok()?;
+        let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
+        mount(none, "/", none, private, none).ok()?;
+        let folder = scratch().join(MEMORY);
+        make_folder(&folder);
+        mount(
+            none,
+            &folder,
+            Some("tmpfs"),
+            MsFlags::empty(),
+            Some("mode=755"),
+        )
+        .ok()?;
+        Some(folder)
+    });
+}
+
+/// Where worlds of root lie: in memory if it could be mounted. So each tier is tried on the machine's disk, by the ordinary user, and
+/// on a file system that is not the machine's root; and a disk's own work for files that live a second is half of a test's time.
+pub fn scratch_of(user: User) -> &'static Path {
+    let memory = IN_MEMORY.get().and_then(Option::as_deref);
+    match user {
+        User::Ordinary => scratch(),
+        User::Root => memory.unwrap_or(scratch()),
+    }
 }
 
 /// Removes the folders of earlier test processes that were killed.

@@ -196,6 +196,7 @@ fn start(first: &str, arguments: &Arguments, gate: Option<&Arc<Gate>>) -> ExitCo
     // A program started by a test works where the test specifies, not in the project in which the suite was started.
     std::env::set_current_dir("/").expect("the root can be entered");
     crate::sys::return_freed_memory();
+    programs::mount_memory();
     let mut tests: Vec<&Test> = inventory::iter::<Test>.into_iter().collect();
     // The linker's order is none to rely on.
     tests.sort_by_key(|test| (!test.name().starts_with(first), test.path));

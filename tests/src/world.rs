@@ -44,6 +44,14 @@ impl World {
     pub fn new(place: Place) -> Self {
         Self::at(
             place,
+            programs::scratch_of(place.user).join(format!("world-{}", unique())),
+        )
+    }
+
+    /// A fresh world on the machine's disk, as those of ordinary users are (see [`programs::scratch_of`]).
+    pub fn on_disk(place: Place) -> Self {
+        Self::at(
+            place,
             programs::scratch().join(format!("world-{}", unique())),
         )
     }

@@ -13,7 +13,10 @@ use std::path::Path;
 
 /// A project with secrets and a repository, and things outside.
 fn fixture(place: Place) -> World {
-    let world = World::new(place);
+    scene(World::new(place))
+}
+
+fn scene(world: World) -> World {
     for name in [".env", "sub/.env", "linked/.env", ".kube/config"] {
         world.put(name, &world.canary);
     }
@@ -1167,7 +1170,8 @@ fn the_machines_tmp_stays_closed(place: Place) {
         let state = fs::metadata(&path).unwrap();
         (names, fs::read(&path).unwrap(), state.mode(), state.mtime())
     };
-    let kept = KeptWorld::of(fixture(place));
+    // The control links and moves files from there.
+    let kept = KeptWorld::of(scene(World::on_disk(place)));
     for attack in TMP_READS {
         let world = kept.restore();
         let secret = world.outside.join("secret.txt").display().to_string();
