@@ -33,9 +33,11 @@ impl KeptWorld {
     /// The world as it was kept: with nothing of any command, and nothing that Lazaret has noted of one.
     pub fn restore(&self) -> &World {
         // Whoever still has the old one open writes there and not here.
-        let gone = beside(&self.world, &unique());
+        let [gone, fresh] = [unique(), unique()].map(|name| beside(&self.world, &name));
+        // By its name ext4 chooses where on the disk a directory lies: where the one of before lay, every inode has just been freed.
+        copy(&self.kept, &fresh);
         fs::rename(self.world.base(), &gone).unwrap();
-        copy(&self.kept, self.world.base());
+        fs::rename(&fresh, self.world.base()).unwrap();
         // As where a world is dropped: only root can remove directories that a command has closed.
         let _ = fs::remove_dir_all(gone);
         &self.world
