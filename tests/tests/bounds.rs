@@ -352,7 +352,7 @@ fn many_locks_are_one_finding(place: Place) {
     repository(&world);
     let mut session = Session::open(&world);
     session.bash("true").success();
-    let script = "python3 -c 'for n in range(20000): open(f\".git/{n}.lock\", \"w\").close()'";
+    let script = "python3 -c 'for n in range(5000): open(f\".git/{n}.lock\", \"w\").close()'";
     let answer = session.bash(script);
     let found = answer.result["metadata"]["found"]
         .as_array()
@@ -513,7 +513,7 @@ place_test!(
 /// Only calls on what belongs to a repository count: how often a process waits, and how many cells are made ahead, depends on the
 /// machine's load.
 fn the_calls_of_a_call_do_not_grow_with_the_repositories(place: Place) {
-    const CALLS: usize = 30;
+    const CALLS: usize = 10;
     if !Path::new("/usr/bin/strace").exists() {
         println!("strace is not installed: not counted");
         return;

@@ -273,16 +273,12 @@ fn this_workspace_is_tested_with_the_rust_profile() {
         let mut command = world.lazaret("run");
         command.envs(variables);
         command.args(["--profile", "rust", "--timeout", "600", "--"]);
-        command.args(["cargo", "test", "-p", "broker-protocol", "--offline"]);
-        // No later build and no debugger reads any of it, and these tests need no fast macros.
-        for setting in [
-            "debug=false",
-            "incremental=false",
-            "package.syn.opt-level=0",
-            "package.proc-macro2.opt-level=0",
-        ] {
-            command.args(["--config", &format!("profile.dev.{setting}")]);
-        }
+        // The member with the fewest dependencies: it is shown that cargo works here, with scripts that run at build time. Of its tests
+        // those run that want nothing which the cell refuses.
+        command.args(["cargo", "test", "-p", "executor-sys", "--offline"]);
+        // No later build reads any of it.
+        command.args(["--config", "profile.dev.incremental=false", "--"]);
+        command.args(["--skip", "opened_way", "--skip", "stale_temporaries"]);
         let finished = run(&mut command, Duration::from_secs(600));
         let text = finished.success();
         assert!(

@@ -58,6 +58,7 @@ fn files(world: &World) -> (Vec<u8>, Vec<u8>) {
 }
 
 once_test!(no_byte_can_be_flipped);
+/// Each of the first record and of the head; of the other records, which are hashed as the first is, each eighth and each end of a line.
 fn no_byte_can_be_flipped() {
     let world = chain(1);
     let (text, head) = files(&world);
@@ -66,54 +67,31 @@ fn no_byte_can_be_flipped() {
         None,
         "the control: untouched it is whole"
     );
-    let flips = |bytes: &[u8]| -> Vec<Vec<u8>> {
-        let flip = |at: usize| {
-            let mut flipped = bytes.to_vec();
-            flipped[at] ^= 1;
-            flipped
-        };
-        (0..bytes.len()).map(flip).collect()
+    let flipped = |bytes: &[u8], at: usize| {
+        let mut flipped = bytes.to_vec();
+        flipped[at] ^= 1;
+        flipped
     };
-    let cases: Vec<(Vec<u8>, Vec<u8>)> = flips(&text)
-        .into_iter()
-        .map(|text| (text, head.clone()))
-        .chain(flips(&head).into_iter().map(|head| (text.clone(), head)))
-        .collect();
+    let line_of = |at: usize| text[..at].iter().filter(|byte| **byte == b'\n').count() + 1;
+    let is_tried = |at: &usize| line_of(*at) == 1 || at.is_multiple_of(8) || text[*at] == b'\n';
+    // With the line that is to be named.
+    let in_text = (0..text.len()).filter(is_tried);
+    let in_text = in_text.map(|at| (flipped(&text, at), head.clone(), line_of(at)));
+    let in_head = (0..head.len()).map(|at| (text.clone(), flipped(&head, at), 0));
+    let cases: Vec<_> = in_text.chain(in_head).collect();
+    let judge = |cases: &[(Vec<u8>, Vec<u8>, usize)]| {
+        for (text, head, line) in cases {
+            let bad = judged(&world, &[(FILE, text), ("head", head)], &[]);
+            let text = String::from_utf8_lossy(text);
+            let bad = bad.unwrap_or_else(|| panic!("a flipped byte is not found: {text}"));
+            assert_eq!(bad["line"], *line, "{bad}");
+        }
+    };
     let halves = cases.split_at(cases.len() / 2);
-    let (world, text) = (&world, &text);
-    let judge = |cases: &[(Vec<u8>, Vec<u8>)]| -> usize {
-        let found = |case: &&(Vec<u8>, Vec<u8>)| {
-            let bad = judged(world, &[(FILE, &case.0), ("head", &case.1)], &[]);
-            let bad = bad.unwrap_or_else(|| {
-                panic!(
-                    "a flipped byte is not found: {}",
-                    String::from_utf8_lossy(&case.0)
-                )
-            });
-            // The place is named: the line with the byte.
-            let at = case
-                .0
-                .iter()
-                .zip(text)
-                .position(|(ours, theirs)| ours != theirs);
-            let line = at.map_or(0, |at| {
-                text[..at].iter().filter(|byte| **byte == b'\n').count() + 1
-            });
-            assert_eq!(bad["line"], line, "{bad}");
-            true
-        };
-        cases.iter().filter(found).count()
-    };
-    let found = std::thread::scope(|scope| {
-        let other = scope.spawn(|| judge(halves.1));
-        judge(halves.0) + other.join().unwrap()
+    std::thread::scope(|scope| {
+        scope.spawn(|| judge(halves.1));
+        judge(halves.0);
     });
-    println!(
-        "bytes flipped: {} of the chain and {} of the head, found: {found}",
-        text.len(),
-        head.len()
-    );
-    assert_eq!(found, text.len() + head.len());
 }
 
 once_test!(no_record_can_go_come_or_change_its_place);
