@@ -4,11 +4,12 @@
 //! The numbers are those of the IANA registries of special-purpose addresses (RFC 6890 and its successors), and the addresses at
 //! which clouds give keys to whoever can reach them.
 
+use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
 /// The kind of network an address is of, by the IANA registries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Class {
     Public,
     Loopback,

@@ -28,6 +28,7 @@ pub enum WebValueError {
 
 /// Hosts: all, one name, or all names below one; at one port, or at any.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
 pub struct HostPattern {
     text: String,
     #[serde(skip)]
@@ -113,6 +114,7 @@ impl TryFrom<String> for HostPattern {
 
 /// A place that may be reached though its address is not public.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
 pub struct PrivatePlace {
     text: String,
     #[serde(skip)]
@@ -245,7 +247,7 @@ impl WebTable {
 }
 
 /// Permissions of the web tools of a session.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WebPolicy {
     /// The table of the profile. A key that it does not have allows nothing.
     pub own: WebTable,
