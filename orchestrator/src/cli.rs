@@ -44,6 +44,7 @@ use orchestrator_launch::{exit, start};
 use orchestrator_run::Run;
 use orchestrator_text::known;
 use orchestrator_tools::scope_file;
+use orchestrator_web::SearchEngines;
 use orchestrator_why::Why;
 use std::ffi::OsString;
 use std::io;
@@ -141,6 +142,7 @@ pub fn main() -> ExitCode {
         (_, Err(error)) => return usage(&words, chosen, error),
         (None, Ok(_)) => return usage(&words, None, parser().error(MissingSubcommand, "")),
     };
+    SearchEngines::from_environment().name_hosts();
     let code = match { parsed }.remove_subcommand() {
         Some((_, mut matches)) => (entry.main)(&mut matches, Launch::of_process(LINKED)),
         None => Ok(exit::USAGE),
@@ -172,6 +174,7 @@ const LINKED: Linked = Linked {
     describe: command,
     agent_settings,
     hooks,
+    begin_network: Some(orchestrator_http::begin),
 };
 
 fn hooks(files: &Files) -> Result<UserHooks, Failed> {

@@ -155,6 +155,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     ("orchestrator-text", &["broker-protocol", "policies"]),
     ("orchestrator-reach", &["policies"]),
+    ("orchestrator-http", &["policies", "orchestrator-reach"]),
     ("orchestrator-confine", &[]),
     (
         "orchestrator-gateway",
@@ -162,6 +163,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "broker-protocol",
             "policies",
             "orchestrator-reach",
+            "orchestrator-http",
             "orchestrator-confine",
         ],
     ),
@@ -176,6 +178,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "policies",
             "orchestrator-text",
             "orchestrator-reach",
+            "orchestrator-http",
             "orchestrator-results",
         ],
     ),
@@ -240,6 +243,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "broker-protocol",
             "policies",
             "orchestrator-text",
+            "orchestrator-http",
             "orchestrator-results",
             "orchestrator-web",
             "orchestrator-engine",
@@ -297,6 +301,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "policies",
             "orchestrator-text",
             "orchestrator-reach",
+            "orchestrator-http",
             "orchestrator-confine",
             "orchestrator-results",
             "orchestrator-web",
@@ -361,6 +366,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &[
             "broker-protocol",
             "orchestrator-text",
+            "orchestrator-http",
             "orchestrator-web",
             "orchestrator-records",
         ],
@@ -412,6 +418,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "policies",
             "policies-guard",
             "orchestrator-text",
+            "orchestrator-http",
             "orchestrator-confine",
             "orchestrator-results",
             "orchestrator-web",
@@ -490,6 +497,7 @@ const LINKED_INTO: &[(&str, &[&str])] = &[
     ("executor-attack", &["attack"]),
     ("executor-trace", &["trace"]),
     ("orchestrator-reach", &["lazaret", "gateway"]),
+    ("orchestrator-http", &["lazaret", "gateway"]),
     ("orchestrator-confine", &["lazaret", "shell", "gateway"]),
     ("orchestrator-text", &["lazaret", "shell"]),
     ("orchestrator-results", &["lazaret", "shell"]),
@@ -523,6 +531,21 @@ const NOT_IN_EXECUTOR: [&str; 15] = [
     "globset",
     "ignore",
     "regex-automata",
+];
+
+/// What `lazaret` must be built without: what encrypts connections, finds hosts, or speaks to them by more than the protocol to its
+/// gateway. `rmcp` brings `reqwest` for its logins, without TLS; ours go by way of the gateway.
+const NOT_IN_LAZARET: [&str; 10] = [
+    "h2",
+    "hickory-resolver",
+    "native-tls",
+    "openssl",
+    "orchestrator-gateway",
+    "ring",
+    "rustls",
+    "rustls-platform-verifier",
+    "tokio-rustls",
+    "ureq",
 ];
 
 /// What the small front end (`lazaret-bash`) must be built without: schemas, TLS, HTTP, YAML, HTML, editors of settings, D-Bus. Agents
@@ -919,6 +942,11 @@ pub fn executor_stays_small(root: &Path) -> Violations {
 /// Nothing below the small front end speaks with models, or parses what they and the web send.
 pub fn the_shell_stays_small(root: &Path) -> Violations {
     built_without(root, "orchestrator-run", &NOT_IN_SHELL)
+}
+
+/// Nothing below `lazaret` makes a connection.
+pub fn lazaret_has_no_network(root: &Path) -> Violations {
+    built_without(root, "orchestrator", &NOT_IN_LAZARET)
 }
 
 fn built_without(root: &Path, program: &str, banned: &[&str]) -> Violations {

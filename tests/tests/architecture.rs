@@ -130,6 +130,13 @@ fn the_shell_stays_small() {
     law.catches(|copy| copy.depend("policies", "serde-saphyr.workspace = true"));
 }
 
+once_test!(lazaret_has_no_network);
+fn lazaret_has_no_network() {
+    let law = Law::kept(laws::lazaret_has_no_network);
+    law.catches(|copy| copy.depend("orchestrator/web", "rustls.workspace = true"));
+    law.catches(|copy| copy.depend("orchestrator/http", "orchestrator-gateway.workspace = true"));
+}
+
 once_test!(the_executors_dependencies_have_reasons);
 fn the_executors_dependencies_have_reasons() {
     let law = Law::kept(laws::executor_dependencies_have_reasons);

@@ -1,18 +1,17 @@
-//! One HTTP client for model servers: follows no redirects, because requests carry a key; no cookies, no proxies from the environment.
+//! One HTTP client for model servers, by way of the gateway: follows no redirects, because requests carry a key; no cookies.
 
 use crate::error::{ProviderError, brief};
+use http::Method;
+use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use orchestrator_http::ask::{By, Fault};
+use orchestrator_http::{Client, Failure, Gateway, Request, Response, name_host};
 use orchestrator_web::base::{self, is_exposed};
-use orchestrator_web::tls::Tls;
-use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Client, Method, RequestBuilder, Response};
 use serde_json::Value;
 use std::cell::OnceCell;
 use std::fmt;
 use std::time::Duration;
 use url::Url;
 
-/// Longest time to reach a server.
-const CONNECT: Duration = Duration::from_secs(15);
 /// Maximum bytes of an answer that is no stream: a list of models or an error.
 const BODY_MAX: usize = 4 << 20;
 
@@ -70,6 +69,7 @@ impl Http {
             value.set_sensitive(true);
             map.insert(HeaderName::from_static(name), value);
         }
+        name_host(&base);
         Ok(Self {
             base,
             headers: map,
@@ -83,9 +83,9 @@ impl Http {
     /// # Errors
     /// The error for the status, with the vendor's reason.
     pub async fn post(&self, path: &str, body: &Value) -> Result<Response, ProviderError> {
-        let request = self
-            .request(Method::POST, path)?
-            .header("content-type", "application/json");
+        let request = self.request(Method::POST, path);
+        let json = HeaderValue::from_static("application/json");
+        let request = request.header(CONTENT_TYPE, json);
         self.send(request.body(body.to_string())).await
     }
 
@@ -94,7 +94,7 @@ impl Http {
     /// # Errors
     /// The error for the status; also if the answer is no JSON or too long.
     pub async fn get(&self, path: &str) -> Result<Value, ProviderError> {
-        let response = self.send(self.request(Method::GET, path)?).await?;
+        let response = self.send(self.request(Method::GET, path)).await?;
         self.json(response).await
     }
 
@@ -130,34 +130,22 @@ impl Http {
         Ok(bytes)
     }
 
-    fn request(&self, method: Method, path: &str) -> Result<RequestBuilder, ProviderError> {
-        let url = below(&self.base, path);
-        Ok(self
-            .client()?
-            .request(method, url)
-            .headers(self.headers.clone()))
+    fn request(&self, method: Method, path: &str) -> Request {
+        let request = self.client().to(method, &below(&self.base, path));
+        request.headers(self.headers.clone())
     }
 
-    fn client(&self) -> Result<&Client, ProviderError> {
-        if let Some(client) = self.client.get() {
-            return Ok(client);
-        }
-        let failed = |reason: String| self.unreachable(reason);
-        let builder = Tls::default()
-            .client(self.base.scheme() == "http")
-            .map_err(failed)?;
-        let client = builder
-            .connect_timeout(CONNECT)
-            .build()
-            .map_err(|error| failed(root(&error)))?;
-        Ok(self.client.get_or_init(|| client))
+    /// The client, which this process can have once it has a gateway.
+    fn client(&self) -> &Client {
+        let new = || Client::new(Gateway::of_process(), By::Settings, &self.base);
+        self.client.get_or_init(new)
     }
 
-    async fn send(&self, request: RequestBuilder) -> Result<Response, ProviderError> {
+    async fn send(&self, request: Request) -> Result<Response, ProviderError> {
         let mut response = request
             .send()
             .await
-            .map_err(|error| self.unreachable(root(&error)))?;
+            .map_err(|failure| self.unreachable(reason(failure)))?;
         let status = response.status().as_u16();
         if status == 200 {
             return Ok(response);
@@ -245,13 +233,14 @@ fn of_status(status: u16, retry_after: Option<Duration>, body: &[u8]) -> Provide
     }
 }
 
-/// The innermost cause, the one that a person can act on. It contains no URL.
-fn root(error: &dyn std::error::Error) -> String {
-    let mut cause = error;
-    while let Some(inner) = cause.source() {
-        cause = inner;
+/// Why there is no connection to a server.
+fn reason(failure: Failure) -> String {
+    match failure {
+        Failure::Fault(Fault::Connect(why)) | Failure::Broken(why) => brief(&why),
+        Failure::Fault(_) | Failure::Gateway(_) | Failure::Malformed(_) | Failure::Elsewhere => {
+            brief(&failure.to_string())
+        }
     }
-    brief(&cause.to_string())
 }
 
 #[cfg(test)]

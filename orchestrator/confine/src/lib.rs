@@ -195,11 +195,22 @@ impl Unconfined {
 /// Confines the program `lazaret-gateway` permanently: it reads the resolver's settings, connects to anywhere, and serves the sockets that
 /// it has.
 pub fn confine_gateway() -> Confinement {
+    confine_to(RESOLVER.map(PathBuf::from).into())
+}
+
+/// The same for the gateway of a `lazaret`, which also reads the machine's certificates, when it first needs them.
+pub fn confine_client_gateway() -> Confinement {
+    let named = CERTIFICATE_VARIABLES.iter().filter_map(std::env::var_os);
+    let files = RESOLVER.iter().chain(&CERTIFICATES).map(PathBuf::from);
+    confine_to(files.chain(named.map(PathBuf::from)).collect())
+}
+
+fn confine_to(files: Vec<PathBuf>) -> Confinement {
     match has_one_thread() {
         Ok(()) => {
             let look = AccessFs::ReadFile | AccessFs::ReadDir;
-            let files = RESOLVER.map(|path| (PathBuf::from(path), look));
-            let landlock = restrict(ruleset(true, files.into()));
+            let files = files.into_iter().map(|path| (path, look));
+            let landlock = restrict(ruleset(true, files.collect()));
             Confinement {
                 landlock,
                 seccomp: install(&filters::GATEWAY),

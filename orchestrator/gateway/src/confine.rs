@@ -10,6 +10,7 @@ use caps::CapSet;
 use nix::sys::prctl;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
+use orchestrator_confine::Confinement;
 use std::io;
 
 /// Maximum descriptors: of 128 connections of cells and 64 of published ports, each with two sockets and two pipes, and of what few
@@ -31,6 +32,18 @@ pub fn end_with_parent() -> io::Result<()> {
 /// # Errors
 /// A layer that is missing.
 pub fn confine() -> io::Result<()> {
+    confine_by(orchestrator_confine::confine_gateway)
+}
+
+/// The same for a client's gateway, which reads the machine's certificates when it first needs them.
+///
+/// # Errors
+/// A layer that is missing.
+pub fn confine_of_client() -> io::Result<()> {
+    confine_by(orchestrator_confine::confine_client_gateway)
+}
+
+fn confine_by(confine: fn() -> Confinement) -> io::Result<()> {
     prctl::set_dumpable(false)?;
     limit(Resource::RLIMIT_CORE, 0)?;
     limit(Resource::RLIMIT_FSIZE, 0)?;
@@ -44,7 +57,7 @@ pub fn confine() -> io::Result<()> {
     ] {
         caps::clear(None, set).map_err(io::Error::other)?;
     }
-    let missing = orchestrator_confine::confine_gateway().missing();
+    let missing = confine().missing();
     if missing.is_empty() {
         Ok(())
     } else {

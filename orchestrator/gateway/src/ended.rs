@@ -15,7 +15,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::fmt::Display;
 use std::rc::Rc;
 use tokio::net::TcpStream;
-use upstream::{Connect, HostTls};
+use upstream::Connect;
 use values::{Value, Values};
 
 mod carry;
@@ -39,12 +39,13 @@ mod streams;
 mod tasks;
 mod host;
 mod reports;
-mod limits;
+pub(crate) mod limits;
 
 pub use authority::AuthorityError;
 pub use carry::CarryError;
 pub use limits::Times;
 pub use upstream::Roots;
+pub(crate) use upstream::{HostTls, Protocol};
 
 pub struct Login(Rc<Value>);
 

@@ -3,9 +3,12 @@
 
 mod confine;
 mod control;
+pub mod client;
 pub mod ended;
 mod relay;
 mod reports;
+mod resolver;
 mod serve;
 
+pub use resolver::System;
 pub use serve::{GatewayError, serve};

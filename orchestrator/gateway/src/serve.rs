@@ -26,12 +26,14 @@ const RESOLVERS: usize = 16;
 /// Why the gateway does not serve.
 #[derive(Debug, Error)]
 pub enum GatewayError {
-    #[error("standard input is not a broker's socket")]
+    #[error("standard input is not a socket of who starts it")]
     NotStarted,
     #[error("{0}")]
     Control(#[from] ControlError),
     #[error("it cannot be confined: {0}")]
     Confine(io::Error),
+    #[error("its first frame cannot be read")]
+    Begin,
     #[error("the hosts of the session cannot be read")]
     Hosts,
     #[error("the authorities of the policy cannot be read")]
@@ -100,12 +102,12 @@ pub fn serve() -> Result<(), GatewayError> {
     clippy::disallowed_methods,
     reason = "before this process is confined, and no file of anybody's"
 )]
-fn null_device() -> io::Result<File> {
+pub fn null_device() -> io::Result<File> {
     OpenOptions::new().read(true).write(true).open("/dev/null")
 }
 
 /// Takes the socket over from standard input.
-fn control_socket() -> Result<UnixStream, GatewayError> {
+pub fn control_socket() -> Result<UnixStream, GatewayError> {
     let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     // Whoever starts this program by hand has no broker there.
     socket.peer_addr().map_err(|_| GatewayError::NotStarted)?;

@@ -44,6 +44,7 @@
 use crate::endpoint::Endpoint;
 use crate::groups::Options;
 use crate::hooks::UserHooks;
+use crate::network;
 use crate::row::CommandRow;
 use crate::runlog::RunLog;
 use crate::runtime::runtime;
@@ -53,6 +54,9 @@ use broker_protocol::Failed;
 use clap::Args;
 use orchestrator_confine::{Files, Needs, Unconfined};
 use orchestrator_engine::executor::ExecutorError;
+use policies::web::WebTable;
+use std::io;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -128,6 +132,9 @@ pub struct Launch {
     linked: Linked,
 }
 
+/// Tells a gateway what it serves.
+pub type BeginNetwork = fn(UnixStream, Vec<WebTable>) -> io::Result<()>;
+
 #[derive(Clone, Copy, Debug)]
 pub struct Linked {
     /// Reads the text of a scope file.
@@ -138,6 +145,9 @@ pub struct Linked {
     pub agent_settings: fn(&Files, &Path) -> Vec<String>,
     /// Reads the user's hooks.
     pub hooks: fn(&Files) -> Result<UserHooks, Failed>,
+    /// Tells a gateway what it serves, besides what settings have named: policies with these tables. A program without commands that
+    /// have a network has none.
+    pub begin_network: Option<BeginNetwork>,
 }
 
 impl Launch {
@@ -185,6 +195,7 @@ impl Launch {
             row,
             agent_settings: self.linked.agent_settings,
             hooks: self.linked.hooks,
+            begin_network: self.linked.begin_network,
             options: SessionOptions::read(
                 files,
                 row,
@@ -203,7 +214,11 @@ impl Launch {
 
     /// Confines a command that no session option concerns, and that has no run log.
     pub fn confine<C: FrontEnd>(self, needs: Needs) -> Confined {
-        self.unconfined.confine(&C::ROW.bound(needs));
+        let needs = C::ROW.bound(needs);
+        if needs.web {
+            network::begin(self.files(), self.linked.begin_network, Vec::new);
+        }
+        self.unconfined.confine(&needs);
         Confined::without_log(C::ROW.name)
     }
 
@@ -224,6 +239,7 @@ pub struct Prepared {
     options: SessionOptions,
     agent_settings: fn(&Files, &Path) -> Vec<String>,
     hooks: fn(&Files) -> Result<UserHooks, Failed>,
+    begin_network: Option<BeginNetwork>,
     unconfined: Unconfined,
 }
 
@@ -267,10 +283,16 @@ impl Prepared {
         self.options.endpoint().lasting(self.files())
     }
 
-    /// Begins the run log, and confines this process to what its command's row allows of `needs`, permanently.
+    /// Begins the run log, starts the gateway of a command with a network, and confines this process to what its command's row allows
+    /// of `needs`, permanently.
     pub fn confine(self, needs: Needs) -> Confined {
         let log = Rc::new(self.options.log(self.row));
-        self.unconfined.confine(&self.row.bound(needs));
+        let needs = self.row.bound(needs);
+        if needs.web {
+            let webs = || self.options.files().webs();
+            network::begin(self.files(), self.begin_network, webs);
+        }
+        self.unconfined.confine(&needs);
         Confined { log }
     }
 }

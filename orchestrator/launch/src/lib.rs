@@ -21,6 +21,7 @@ pub mod parent;
 pub mod project;
 pub mod session_options;
 mod runtime;
+mod network;
 pub mod launch;
 
 pub use session_options::{Opening, SessionOptions};

@@ -8,6 +8,7 @@ use policies::choice::has_file;
 use policies::directories::Variable;
 use policies::resolve::DEFAULT;
 use policies::value::AUTO;
+use policies::web::WebTable;
 use policies::{
     Choice, EffectivePolicy, Host, Policies, PolicyError, Source, SourceKind, directories, source,
 };
@@ -103,6 +104,22 @@ impl PolicyFiles {
         let policy = self.policies()?.resolve(profile, &self.host)?;
         self.resolved.get_or_init(|| policy.clone());
         Ok(policy)
+    }
+
+    /// The `web` tables of all profiles, each once.
+    pub fn webs(&self) -> Vec<WebTable> {
+        let Ok(policies) = self.policies() else {
+            return Vec::new();
+        };
+        let mut webs = Vec::new();
+        for profile in policies.profiles() {
+            if let Ok(policy) = self.resolve(profile)
+                && !webs.contains(&policy.web.own)
+            {
+                webs.push(policy.web.own);
+            }
+        }
+        webs
     }
 
     /// The same, or `None` if it must be `default` as shipped, which allows no hosts and keeps no state.

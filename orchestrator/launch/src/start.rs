@@ -1,4 +1,4 @@
-//! Starts the executor, for `doctor --attack` the self-attack, for `doctor` git, for `run` on a terminal what writes the user's
+//! Starts the executor, for commands with a network the gateway, for `doctor --attack` the self-attack, for `doctor` git, for `run` on a terminal what writes the user's
 //! policy, for `serve` what removes its socket, for `chat` and `serve` a model's server through the executor, for `mcp` what examines
 //! projects, and for `acp` the agent: the only place of the orchestrator that starts another program.
 
@@ -26,6 +26,15 @@ const NAME: &str = "lazaret-executor";
 const ATTACK: &str = "lazaret-attack";
 const SHELL: &str = "lazaret-bash";
 const MAIN: &str = "lazaret";
+const GATEWAY: &str = "lazaret-gateway";
+/// What the gateway has of our environment: where certificates are, and how names are resolved. None of it is a secret.
+const OF_GATEWAY: [&str; 5] = [
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "LOCALDOMAIN",
+    "RES_OPTIONS",
+    "HOSTALIASES",
+];
 /// How long an agent may take to end on request, in milliseconds.
 const AGENT_ENDING_MS: u16 = 2000;
 /// Maximum bytes of an answer of a [`Reader`], and how long it may take.
@@ -134,6 +143,29 @@ fn find(
         .collect::<Vec<_>>()
         .join(" and ");
     Err(ExecutorError::NotFound { tried })
+}
+
+/// Starts the installed gateway, which makes our connections. Returns our end of its standard input; it ends when that closes.
+///
+/// # Errors
+/// If it is not installed, or cannot be started.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this is the one file that starts a program"
+)]
+pub fn start_gateway(_: &Files) -> io::Result<UnixStream> {
+    for program in candidates(GATEWAY)? {
+        let mut command = Command::new(program);
+        command.arg("client").env_clear();
+        for name in OF_GATEWAY {
+            command.envs(std::env::var_os(name).map(|value| (name, value)));
+        }
+        match start_connected(&mut command) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            started => return started,
+        }
+    }
+    Err(io::ErrorKind::NotFound.into())
 }
 
 /// The installed program of the self-attack.

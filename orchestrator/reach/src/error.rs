@@ -1,16 +1,17 @@
 //! Why a target is not reached.
 
 use policies::address::Class;
+use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 use thiserror::Error;
 
 /// A name without an address, and why.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Error)]
 #[error("the name cannot be resolved: {0}")]
 pub struct Unresolved(pub String);
 
 /// Why no address of a target may be connected to.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Error)]
 pub enum ReachError {
     #[error("the policy does not allow the host {host} at port {port}")]
     Host { host: String, port: u16 },

@@ -18,15 +18,6 @@ pub trait Resolve {
     async fn resolve(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>>;
 }
 
-/// The system's resolver, with `/etc/hosts` and whatever else is configured.
-pub struct System;
-
-impl Resolve for System {
-    async fn resolve(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-        Ok(tokio::net::lookup_host((host, port)).await?.collect())
-    }
-}
-
 /// The addresses of `target`. A checked target goes through [`admit`]; search engines are the user's own choice.
 pub async fn locate(
     resolver: &impl Resolve,

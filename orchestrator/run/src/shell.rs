@@ -58,6 +58,7 @@ fn own() -> Result<Infallible, Failed> {
         // For a person; a program's call is checked below.
         agent_settings: |_, _| Vec::new(),
         hooks: |_| Ok(UserHooks::none()),
+        begin_network: None,
     });
     if hooks::may_exist(launch.files(), &hooks::agent_settings()) {
         let error = start::become_main_program(launch.files());

@@ -72,6 +72,15 @@ impl Backends {
         default: String,
         redactor: &'static Redactor,
     ) -> Self {
+        // Providers are made when a client names them, and the gateway learns of their hosts before.
+        for backend in by_name.values() {
+            match &backend.source {
+                Source::Vendor {
+                    vendor, base_url, ..
+                } => providers::name_host(*vendor, base_url.as_deref()),
+                Source::Ready(_) => {}
+            }
+        }
         Self {
             by_name,
             default,

@@ -13,7 +13,7 @@ use orchestrator_keys::keyring::Keyring;
 use orchestrator_launch::hooks::{self, UserHooks};
 use orchestrator_launch::stdio::print;
 use orchestrator_text::known::BRAVE_KEY;
-use orchestrator_web::WebClient;
+use orchestrator_web::{WebClient, name_engine};
 use policies::source;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -66,6 +66,10 @@ impl SearchConfig {
     pub fn engines(&self, files: &Files) -> Result<Engines, Failed> {
         let key = |file: &PathBuf| find::in_file(files, BRAVE_KEY, file);
         let brave = self.brave_key_file.as_ref().map(key).transpose();
+        self.searxng_url
+            .as_deref()
+            .into_iter()
+            .for_each(name_engine);
         Ok(Engines {
             searxng: self.searxng_url.clone(),
             brave: brave.map_err(|error| Failed::invalid(format!("search: {error}")))?,

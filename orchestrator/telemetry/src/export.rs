@@ -15,10 +15,11 @@ use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::SpanExporter as _;
 use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider, Span, SpanData, SpanProcessor};
-use orchestrator_web::tls::Tls;
+use orchestrator_http::ask::By;
+use orchestrator_http::{Client, Gateway, name_host};
 use std::borrow::Cow;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -69,7 +70,7 @@ pub(crate) fn open(
     url: Url,
 ) -> Result<(Export, OpenTelemetryLayer<Registry, SdkTracer>), TelemetryError> {
     let failed = |error: &dyn std::fmt::Display| TelemetryError::Export(error.to_string());
-    let client = ExportClient::new(&url)?;
+    let client = ExportClient::new(&url);
     let mut exporter = SpanExporter::builder()
         .with_http()
         .with_http_client(client)
@@ -227,27 +228,32 @@ fn clean_attributes(attributes: &mut [KeyValue]) {
     }
 }
 
-/// The HTTP client for all requests: no redirects, since headers may contain a key, and no proxies from the environment.
+/// The HTTP client for all requests, by way of the gateway: no redirects, since headers may contain a key.
 #[derive(Debug)]
-struct ExportClient(reqwest::Client);
+struct ExportClient {
+    url: Url,
+    client: OnceLock<Client>,
+}
 
 impl ExportClient {
-    fn new(url: &Url) -> Result<Self, TelemetryError> {
-        let builder = Tls::default()
-            .client(url.scheme() == "http")
-            .map_err(TelemetryError::Export)?;
-        builder
-            .timeout(SEND)
-            .build()
-            .map(Self)
-            .map_err(|error| TelemetryError::Export(error.to_string()))
+    fn new(url: &Url) -> Self {
+        name_host(url);
+        Self {
+            url: url.clone(),
+            client: OnceLock::new(),
+        }
     }
 }
 
 #[async_trait]
 impl HttpClient for ExportClient {
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
-        let mut response = self.0.execute(request.try_into()?).await?;
+        let new = || Client::new(Gateway::of_process(), By::Settings, &self.url);
+        let client = self.client.get_or_init(new);
+        let (head, body) = request.into_parts();
+        let url = Url::parse(&head.uri.to_string())?;
+        let request = client.to(head.method, &url).headers(head.headers);
+        let mut response = request.body(body).send().await?;
         let mut bytes = Vec::new();
         while let Some(piece) = response.chunk().await? {
             if bytes.len() + piece.len() > ANSWER_MAX {

@@ -5,7 +5,8 @@ use crate::fetch::{self, Page};
 use crate::reach::Reach;
 use crate::request::{Fetch, Search, View, WebRequest};
 use crate::search::{self, SearchResults};
-use orchestrator_reach::guard::{self, Resolve, System};
+use orchestrator_http::Gateway;
+use orchestrator_reach::guard;
 use orchestrator_results::image::Image;
 use policies::{PolicyError, WebPolicy};
 use std::time::Duration;
@@ -18,17 +19,17 @@ pub use crate::search::SearchEngines;
 const AT_ONCE: usize = 8;
 
 /// Makes web requests that a policy allows.
-pub struct WebClient<R = System> {
-    reach: Reach<R>,
+pub struct WebClient {
+    reach: Reach,
     engines: SearchEngines,
     /// Bounds the responses in memory to [`AT_ONCE`].
     turns: Semaphore,
 }
 
 impl WebClient {
-    /// Uses this machine's resolver. Without a policy, the error of which tells why, nothing can be reached.
+    /// Uses this process's gateway. Without a policy, the error of which tells why, nothing can be reached.
     pub fn new(policy: Result<WebPolicy, PolicyError>, engines: SearchEngines) -> Self {
-        Self::with_resolver(policy, engines, System)
+        Self::with_gateway(policy, engines, None)
     }
 
     /// Also uses these engines of the user's settings: a SearXNG instance and a key for Brave, where the environment has none.
@@ -38,16 +39,14 @@ impl WebClient {
             ..self
         }
     }
-}
 
-impl<R: Resolve> WebClient<R> {
-    pub(crate) fn with_resolver(
+    pub(crate) fn with_gateway(
         policy: Result<WebPolicy, PolicyError>,
         engines: SearchEngines,
-        resolver: R,
+        gateway: Option<Gateway>,
     ) -> Self {
         Self {
-            reach: Reach::new(policy, resolver),
+            reach: Reach::new(policy, gateway),
             engines,
             turns: Semaphore::new(AT_ONCE),
         }

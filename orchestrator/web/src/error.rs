@@ -3,8 +3,10 @@
 use crate::request::REDIRECTS_MAX;
 use crate::select::SelectError;
 use broker_protocol::{ErrorKind, Failed};
+use orchestrator_http::Failure;
+use orchestrator_http::ask::Fault;
+use orchestrator_reach::ReachError;
 use orchestrator_reach::target::{Target, TargetError};
-use orchestrator_reach::{ReachError, Unresolved};
 use orchestrator_results::image;
 use thiserror::Error;
 
@@ -27,11 +29,12 @@ pub enum EngineError {
 #[derive(Debug, PartialEq, Eq, Error)]
 pub enum HttpError {
     #[error("{0}")]
-    Unresolved(#[from] Unresolved),
+    Reach(#[from] ReachError),
     #[error("cannot connect: {0}")]
     Connect(String),
-    #[error("the connection went to an address that was not checked")]
-    OtherAddress,
+    /// The gateway cannot be asked, or does not do this.
+    #[error("{0}")]
+    Gateway(String),
     #[error("HTTP status {0}")]
     Status(u16),
     #[error("the answer broke off: {0}")]
@@ -121,6 +124,30 @@ impl WebError {
                 ..
             }
             | WebError::NotText(_) => ErrorKind::Io,
+        }
+    }
+}
+
+impl From<Failure> for HttpError {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Fault(Fault::Reach(error)) => Self::Reach(error),
+            Failure::Fault(Fault::Connect(why)) | Failure::Broken(why) => Self::Connect(why),
+            Failure::Fault(Fault::Tls(why)) => Self::Tls(why),
+            Failure::Fault(Fault::PlainImage | Fault::NotNamed(_) | Fault::NotPolicy)
+            | Failure::Gateway(_)
+            | Failure::Malformed(_)
+            | Failure::Elsewhere => Self::Gateway(failure.to_string()),
+        }
+    }
+}
+
+impl From<Failure> for WebError {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Fault(Fault::Reach(error)) => Self::Reach(error),
+            Failure::Fault(Fault::PlainImage) => Self::PlainImage,
+            failure => Self::Http(failure.into()),
         }
     }
 }

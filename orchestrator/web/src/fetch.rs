@@ -8,13 +8,13 @@ use crate::reach::Reach;
 use crate::request::{Fetch, REDIRECTS_MAX};
 use crate::select::{SelectError, Selector};
 use crate::work::{self, Unfinished};
-use orchestrator_reach::guard::{self, Resolve};
+use ::http::header::{CONTENT_TYPE, LOCATION};
+use orchestrator_http::Response;
+use orchestrator_http::ask::By;
 use orchestrator_reach::target::Target;
 use orchestrator_results::image::{self, Image};
 use policies::WebPolicy;
-use reqwest::Response;
-use reqwest::header::{CONTENT_TYPE, LOCATION};
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 /// The `Accept` header for pages.
 const PAGES: &str =
@@ -43,15 +43,12 @@ pub struct Page {
 }
 
 /// Fetches a page. The caller limits the time.
-pub async fn fetch<R: Resolve>(reach: &Reach<R>, fetch: &Fetch) -> Result<Page, WebError> {
+pub async fn fetch(reach: &Reach, fetch: &Fetch) -> Result<Page, WebError> {
     let policy = reach.policy()?;
     let mut target = fetch.target.clone();
     for _ in 0..=REDIRECTS_MAX {
-        let addresses = guard::admit(policy, &reach.resolver, &target).await?;
-        let response = reach
-            .http
-            .get(&target, &addresses, http::accepting(PAGES))
-            .await?;
+        let by = By::Model(Box::new(policy.clone()));
+        let response = http::get(&reach.gateway(), by, &target, http::accepting(PAGES)).await?;
         match redirection(&response, &target)? {
             Some(next) => target = follow(policy, &target, next)?,
             None => return page(response, target, fetch.selector.as_ref()).await,
@@ -62,13 +59,9 @@ pub async fn fetch<R: Resolve>(reach: &Reach<R>, fetch: &Fetch) -> Result<Page, 
 
 /// Fetches an image. The caller limits the time. The first bytes determine its type; of the server's media type, only that it is an
 /// image counts.
-pub async fn image<R: Resolve>(reach: &Reach<R>, target: &Target) -> Result<Image, WebError> {
-    let addresses = guard::admit(reach.policy()?, &reach.resolver, target).await?;
-    may_be_plain(target, addresses.iter().map(SocketAddr::ip))?;
-    let response = reach
-        .http
-        .get(target, &addresses, http::accepting(IMAGES))
-        .await?;
+pub async fn image(reach: &Reach, target: &Target) -> Result<Image, WebError> {
+    let by = By::ModelOfImage(Box::new(reach.policy()?.clone()));
+    let response = http::get(&reach.gateway(), by, target, http::accepting(IMAGES)).await?;
     if let Some(to) = redirection(&response, target)? {
         return Err(WebError::Moved { to });
     }

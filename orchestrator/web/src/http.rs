@@ -1,77 +1,26 @@
-//! Makes one HTTP request to addresses that are already known. It follows, remembers and resolves nothing: no redirects, no
-//! cookies, no proxies from the environment, no second DNS query.
+//! Makes one HTTP request by way of the gateway, and reads its answer within bounds. It follows and remembers nothing: no redirects, no
+//! cookies.
 
 use crate::error::HttpError;
-use crate::tls::Tls;
+use ::http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, HeaderMap, HeaderValue};
 use flate2::write::MultiGzDecoder;
+use orchestrator_http::ask::By;
+use orchestrator_http::{Client, Failure, Gateway, Response};
 use orchestrator_reach::target::Target;
-use reqwest::dns::{Addrs, Name, Resolve, Resolving};
-use reqwest::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, HeaderMap, HeaderValue};
-use reqwest::{Client, RequestBuilder, Response};
-use std::error::Error;
 use std::io::{self, Write};
-use std::net::SocketAddr;
 
 /// Maximum bytes of a response to read, after decompression.
 pub const BODY_MAX: usize = 2 << 20;
 
-/// Makes requests. Reads the machine's certificates when they are first needed.
-#[derive(Default)]
-pub struct Http {
-    tls: Tls,
-}
-
-impl Http {
-    /// Requests `target` from one of `addresses` and from no other; returns the head of the response.
-    pub async fn get(
-        &self,
-        target: &Target,
-        addresses: &[SocketAddr],
-        headers: HeaderMap,
-    ) -> Result<Response, HttpError> {
-        let client = client(&self.tls, target, addresses, 0)?;
-        send(client.get(target.url().clone()).headers(headers), addresses).await
-    }
-}
-
-/// A client for `target`'s host at these addresses, which keeps `idle` connections for later requests.
-pub fn client(
-    tls: &Tls,
+/// Requests `target`, which `by` named; returns the head of the response.
+pub async fn get(
+    gateway: &Gateway,
+    by: By,
     target: &Target,
-    addresses: &[SocketAddr],
-    idle: usize,
-) -> Result<Client, HttpError> {
-    let builder = tls
-        .client(target.is_plain())
-        .map_err(HttpError::Tls)?
-        .pool_max_idle_per_host(idle);
-    let builder = builder
-        .dns_resolver(NoResolver)
-        .resolve_to_addrs(target.host(), addresses);
-    builder
-        .build()
-        .map_err(|error| HttpError::Tls(root(&error)))
-}
-
-/// Sends a request with such a client. If the connection's peer address is not one of `addresses`, nothing is read from it.
-pub async fn send(
-    request: RequestBuilder,
-    addresses: &[SocketAddr],
-) -> Result<Response, HttpError> {
-    let response = request
-        .send()
-        .await
-        .map_err(|error| HttpError::Connect(root(&error)))?;
-    let is_known = |peer: SocketAddr| {
-        addresses
-            .iter()
-            .any(|address| address.ip() == peer.ip() && address.port() == peer.port())
-    };
-    if response.remote_addr().is_some_and(is_known) {
-        Ok(response)
-    } else {
-        Err(HttpError::OtherAddress)
-    }
+    headers: HeaderMap,
+) -> Result<Response, Failure> {
+    let client = Client::new(gateway.clone(), by, target.url());
+    client.get(target).headers(headers).send().await
 }
 
 /// The body of a response, decompressed.
@@ -89,7 +38,7 @@ pub async fn read(mut response: Response, max: usize) -> Result<Body, HttpError>
     while let Some(chunk) = response
         .chunk()
         .await
-        .map_err(|error| HttpError::Broken(root(&error)))?
+        .map_err(|failure| HttpError::Broken(broken(failure)))?
     {
         let taken = &chunk[..chunk.len().min(room)];
         room -= taken.len();
@@ -234,20 +183,12 @@ pub fn accepting(media: &'static str) -> HeaderMap {
         .collect()
 }
 
-/// The innermost cause, the one that a person can act on. It contains no URL, so nothing of a query.
-fn root(error: &dyn Error) -> String {
-    let mut cause = error;
-    while let Some(inner) = cause.source() {
-        cause = inner;
-    }
-    cause.to_string().chars().take(200).collect()
-}
-
-/// Resolves nothing: every name was already resolved and checked.
-struct NoResolver;
-
-impl Resolve for NoResolver {
-    fn resolve(&self, _: Name) -> Resolving {
-        Box::pin(async { Err::<Addrs, _>("this name was not looked up before".into()) })
+/// Why an answer broke off.
+fn broken(failure: Failure) -> String {
+    match failure {
+        Failure::Broken(why) => why,
+        Failure::Fault(_) | Failure::Gateway(_) | Failure::Malformed(_) | Failure::Elsewhere => {
+            failure.to_string()
+        }
     }
 }

@@ -1,25 +1,25 @@
-//! What a request needs: the policy for hosts, the resolver, the HTTP client.
+//! What a request needs: the policy for hosts, and the gateway.
 
 use crate::error::WebError;
-use crate::http::Http;
-use orchestrator_reach::guard::System;
+use orchestrator_http::Gateway;
 use policies::{PolicyError, WebPolicy};
 
 /// Access to the web within a policy.
-pub struct Reach<R = System> {
+pub struct Reach {
     /// The policy, or why there is none.
     policy: Result<WebPolicy, PolicyError>,
-    pub resolver: R,
-    pub http: Http,
+    /// Another gateway than this process's.
+    gateway: Option<Gateway>,
 }
 
-impl<R> Reach<R> {
-    pub fn new(policy: Result<WebPolicy, PolicyError>, resolver: R) -> Self {
-        Self {
-            policy,
-            resolver,
-            http: Http::default(),
-        }
+impl Reach {
+    pub fn new(policy: Result<WebPolicy, PolicyError>, gateway: Option<Gateway>) -> Self {
+        Self { policy, gateway }
+    }
+
+    /// The gateway. Clients are made before this process has one.
+    pub fn gateway(&self) -> Gateway {
+        self.gateway.clone().unwrap_or_else(Gateway::of_process)
     }
 
     /// The policy; without it nothing can be reached.

@@ -8,11 +8,12 @@ use crate::html::fragment;
 use crate::http::{self, BODY_MAX};
 use crate::reach::Reach;
 use crate::request::Search;
-use orchestrator_reach::guard::{self, Resolve};
+use ::http::header::{HeaderMap, HeaderName, HeaderValue};
+use orchestrator_http::ask::By;
+use orchestrator_http::name_host;
 use orchestrator_reach::target::Target;
 use orchestrator_text::known::BRAVE_KEY;
 use policies::WebPolicy;
-use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde::Deserialize;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -46,6 +47,12 @@ impl SearchEngines {
         }
     }
 
+    /// Names them for the gateway.
+    pub fn name_hosts(&self) {
+        let bases = [self.searxng.as_deref(), Some(self.brave.as_str())];
+        bases.into_iter().flatten().for_each(name_engine);
+    }
+
     /// Adds the given engines where there are none of their kind.
     pub(crate) fn or(self, searxng: Option<String>, brave_key: Option<String>) -> Self {
         Self {
@@ -53,6 +60,13 @@ impl SearchEngines {
             brave_key: self.brave_key.or(brave_key),
             ..self
         }
+    }
+}
+
+/// Names the host of an engine of the user's settings for the gateway.
+pub fn name_engine(base: &str) {
+    if let Ok(base) = Url::parse(base) {
+        name_host(&base);
     }
 }
 
@@ -102,8 +116,8 @@ pub fn may_search(policy: &WebPolicy) -> Result<(), WebError> {
 }
 
 /// Queries one engine after the other.
-pub async fn search<R: Resolve>(
-    reach: &Reach<R>,
+pub async fn search(
+    reach: &Reach,
     engines: &SearchEngines,
     search: &Search,
 ) -> Result<SearchResults, WebError> {
@@ -126,16 +140,15 @@ fn results(provider: Provider, hits: Vec<Hit>) -> SearchResults {
     SearchResults { provider, hits }
 }
 
-async fn ask<R: Resolve>(
-    reach: &Reach<R>,
+async fn ask(
+    reach: &Reach,
     engines: &SearchEngines,
     search: &Search,
     provider: Provider,
 ) -> Result<Vec<Hit>, EngineError> {
     let (target, headers) = request(engines, search, provider)?;
     let asked = async {
-        let addresses = guard::locate(&reach.resolver, &target).await?;
-        let response = reach.http.get(&target, &addresses, headers).await?;
+        let response = http::get(&reach.gateway(), By::Settings, &target, headers).await?;
         match response.status().as_u16() {
             200 => http::read(response, BODY_MAX).await,
             status => Err(HttpError::Status(status)),

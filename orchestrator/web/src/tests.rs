@@ -6,15 +6,17 @@ use crate::fetch::Page;
 use crate::http;
 use crate::request::{Fetch, REDIRECTS_MAX, Search, View};
 use crate::search::SearchEngines;
+use orchestrator_gateway::System;
+use orchestrator_gateway::client::in_process;
 use orchestrator_reach::ReachError;
-use orchestrator_reach::guard::{Resolve, System};
+use orchestrator_reach::guard::Resolve;
 use orchestrator_reach::target::Target;
 use orchestrator_results::image::{self, Image};
 use policies::web::WebTable;
 use policies::{PolicyError, WebPolicy};
-use std::cell::{Cell, RefCell};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -92,33 +94,39 @@ fn redirect(stream: &mut TcpStream, to: &str) -> io::Result<()> {
 #[derive(Default)]
 struct Changing {
     answers: Vec<Vec<IpAddr>>,
-    asked: Cell<usize>,
-    names: RefCell<Vec<String>>,
+    asked: AtomicUsize,
+    names: Mutex<Vec<String>>,
 }
 
 impl Changing {
-    fn new(answers: &[&[&str]]) -> Self {
+    fn new(answers: &[&[&str]]) -> Shared {
         let parsed = |answer: &&[&str]| {
             answer
                 .iter()
                 .map(|address| address.parse().unwrap())
                 .collect()
         };
-        Self {
+        Shared(Arc::new(Self {
             answers: answers.iter().map(parsed).collect(),
             ..Self::default()
-        }
+        }))
     }
 }
 
-impl Resolve for &Changing {
+/// One that a gateway and a test share.
+#[derive(Clone)]
+struct Shared(Arc<Changing>);
+
+impl Resolve for Shared {
     async fn resolve(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
         let turn = self
+            .0
             .asked
-            .replace(self.asked.get() + 1)
-            .min(self.answers.len().saturating_sub(1));
-        self.names.borrow_mut().push(host.to_owned());
+            .fetch_add(1, Ordering::SeqCst)
+            .min(self.0.answers.len().saturating_sub(1));
+        self.0.names.lock().unwrap().push(host.to_owned());
         let answer = self
+            .0
             .answers
             .get(turn)
             .ok_or_else(|| io::Error::other("no such name"))?;
@@ -129,20 +137,20 @@ impl Resolve for &Changing {
     }
 }
 
-fn client<R: Resolve>(policy: &str, resolver: R) -> WebClient<R> {
+fn client<R: Resolve + Send + 'static>(policy: &str, resolver: R) -> WebClient {
     let own: WebTable = toml::from_str(policy).unwrap();
     let engines = SearchEngines {
         searxng: None,
         brave_key: None,
         brave: "https://api.search.brave.com".into(),
     };
-    WebClient::with_resolver(
+    WebClient::with_gateway(
         Ok(WebPolicy {
             own,
             bounds: vec![],
         }),
         engines,
-        resolver,
+        Some(in_process(resolver).unwrap()),
     )
 }
 
@@ -154,15 +162,11 @@ fn block_on<F: Future>(future: F) -> F::Output {
         .block_on(future)
 }
 
-fn get<R: Resolve>(client: &WebClient<R>, url: &str) -> Result<Page, WebError> {
+fn get(client: &WebClient, url: &str) -> Result<Page, WebError> {
     get_within(client, url, 20)
 }
 
-fn get_within<R: Resolve>(
-    client: &WebClient<R>,
-    url: &str,
-    timeout_s: u32,
-) -> Result<Page, WebError> {
+fn get_within(client: &WebClient, url: &str, timeout_s: u32) -> Result<Page, WebError> {
     let wanted = Fetch {
         target: Target::parse(url).unwrap(),
         selector: None,
@@ -194,7 +198,7 @@ fn pair() -> (Server, Server) {
 }
 
 /// A careless client: resolves the name, checks the answer, and then connects by name, which resolves it again.
-fn careless(resolver: &Changing, host: &str, port: u16, allowed: IpAddr) -> String {
+fn careless(resolver: &Shared, host: &str, port: u16, allowed: IpAddr) -> String {
     block_on(async {
         let checked = resolver.resolve(host, port).await.unwrap();
         assert!(
@@ -229,10 +233,16 @@ fn a_resolver_that_changes_its_answer_gets_nobody_elsewhere() {
     assert_eq!(secret.seen(), 1);
 
     let resolver = Changing::new(&rebinding);
-    assert_eq!(get(&client(&line, &resolver), &url).unwrap().text, "honest");
-    assert_eq!((resolver.asked.get(), secret.seen()), (1, 1));
+    assert_eq!(
+        get(&client(&line, resolver.clone()), &url).unwrap().text,
+        "honest"
+    );
+    assert_eq!(
+        (resolver.0.asked.load(Ordering::SeqCst), secret.seen()),
+        (1, 1)
+    );
     // Each later call resolves the name again, and the changed answer is refused.
-    let refused = get(&client(&line, &resolver), &url);
+    let refused = get(&client(&line, resolver.clone()), &url);
     assert!(
         matches!(refused, Err(WebError::Reach(ReachError::Address { .. }))),
         "{refused:?}"
@@ -240,7 +250,7 @@ fn a_resolver_that_changes_its_answer_gets_nobody_elsewhere() {
     // If one of several addresses is bad, the name is refused before any is tried.
     for mixed in [["127.0.0.1", "127.0.0.2"], ["127.0.0.2", "127.0.0.1"]] {
         let resolver = Changing::new(&[&mixed]);
-        let refused = get(&client(&line, &resolver), &url);
+        let refused = get(&client(&line, resolver.clone()), &url);
         assert!(
             matches!(refused, Err(WebError::Reach(ReachError::Address { .. }))),
             "{refused:?}"
@@ -249,7 +259,7 @@ fn a_resolver_that_changes_its_answer_gets_nobody_elsewhere() {
     assert_eq!(secret.seen(), 1);
     // A policy line for the address opens it.
     let resolver = Changing::new(&[&["127.0.0.2"]]);
-    let opened = client("allow = ['*']\nprivate = ['127.0.0.0/8']", &resolver);
+    let opened = client("allow = ['*']\nprivate = ['127.0.0.0/8']", resolver.clone());
     assert_eq!(get(&opened, &url).unwrap().text, "SECRET");
 }
 
@@ -277,7 +287,7 @@ fn a_redirection_reaches_nothing_that_the_first_request_could_not() {
         let resolver = Changing::new(&[&["127.0.0.2"]]);
         let start = format!("private = ['{}'", door.address);
         // By default a redirect to another host is not followed,
-        let unnamed = client(&format!("allow = ['*']\n{start}]"), &resolver);
+        let unnamed = client(&format!("allow = ['*']\n{start}]"), resolver.clone());
         assert!(
             matches!(
                 get(&unnamed, &door.url("/")),
@@ -286,7 +296,10 @@ fn a_redirection_reaches_nothing_that_the_first_request_could_not() {
             "{name}"
         );
         // and one to a host named in the policy is checked like a first target.
-        let named = client(&format!("allow = ['*', '{host}']\n{start}]"), &resolver);
+        let named = client(
+            &format!("allow = ['*', '{host}']\n{start}]"),
+            resolver.clone(),
+        );
         assert!(
             matches!(
                 get(&named, &door.url("/")),
@@ -297,7 +310,7 @@ fn a_redirection_reaches_nothing_that_the_first_request_could_not() {
         assert_eq!(secret.seen(), refused, "{name}");
         let open = client(
             &format!("allow = ['*', '{host}']\n{start}, '127.0.0.0/8']"),
-            &resolver,
+            resolver.clone(),
         );
         assert_eq!(get(&open, &door.url("/")).unwrap().text, "SECRET", "{name}");
         refused += 1;
@@ -354,9 +367,12 @@ fn a_name_is_asked_for_as_it_is_reached() {
     let server = Server::saying("x");
     let port = server.address.port();
     let resolver = Changing::new(&[&["127.0.0.1"]]);
-    let client = client(&format!("private = ['box.example:{port}']"), &resolver);
+    let client = client(
+        &format!("private = ['box.example:{port}']"),
+        resolver.clone(),
+    );
     assert!(get(&client, &format!("http://BOX.example.:{port}/p#f")).is_ok());
-    assert_eq!(*resolver.names.borrow(), ["box.example"]);
+    assert_eq!(*resolver.0.names.lock().unwrap(), ["box.example"]);
     let head = server.seen.lock().unwrap()[0].to_lowercase();
     assert!(
         head.starts_with("get /p http/1.1\r\n")
@@ -602,11 +618,7 @@ fn png(bytes: usize) -> Vec<u8> {
     png
 }
 
-fn fetch_image<R: Resolve>(
-    client: &WebClient<R>,
-    url: &str,
-    timeout_s: u32,
-) -> Result<Image, WebError> {
+fn fetch_image(client: &WebClient, url: &str, timeout_s: u32) -> Result<Image, WebError> {
     block_on(client.view(&View {
         target: Target::parse(url).unwrap(),
         timeout_s,
@@ -761,7 +773,7 @@ fn an_image_comes_from_nowhere_that_its_address_does_not_say() {
     ] {
         let resolver = Changing::new(&[&[address]]);
         let seen = fetch_image(
-            &client(plain, &resolver),
+            &client(plain, resolver.clone()),
             &format!("http://a.example:{port}/"),
             20,
         );
@@ -773,7 +785,7 @@ fn an_image_comes_from_nowhere_that_its_address_does_not_say() {
     // A name with any non-local address is not this machine's.
     let resolver = Changing::new(&[&["127.0.0.1", "10.1.2.3"]]);
     let mixed = fetch_image(
-        &client(plain, &resolver),
+        &client(plain, resolver.clone()),
         &format!("http://a.example:{port}/"),
         20,
     );
@@ -792,7 +804,7 @@ fn without_a_policy_nothing_is_reached() {
         brave_key: None,
         brave: String::new(),
     };
-    let client = WebClient::with_resolver(Err(broken), engines, System);
+    let client = WebClient::with_gateway(Err(broken), engines, in_process(System).ok());
     assert!(matches!(
         get(&client, &server.url("/")),
         Err(WebError::Policy(_))

@@ -15,9 +15,9 @@ use claude::Claude;
 use ollama::Ollama;
 use openai_chat::OpenAiChat;
 use openai_responses::OpenAiResponses;
-use reqwest::Url;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
+use url::Url;
 
 /// A vendor, also used for compatible servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,15 +61,27 @@ impl Vendor {
     }
 }
 
-/// Where a server on this machine listens for requests to `vendor`, at `base` or by default; `None` if it is elsewhere.
-pub fn local_address(vendor: Vendor, base: Option<&str>) -> Option<SocketAddr> {
+/// The address of `vendor`, at `base` or by default.
+fn address(vendor: Vendor, base: Option<&str>) -> Option<Url> {
     let default = match vendor {
         Vendor::Claude => Claude.base(),
         Vendor::OpenAi => OpenAiResponses.base(),
         Vendor::OpenAiChat => OpenAiChat.base(),
         Vendor::Ollama => Ollama.base(),
     };
-    let url = Url::parse(base.unwrap_or(default)).ok()?;
+    Url::parse(base.unwrap_or(default)).ok()
+}
+
+/// Names the host of `vendor` for the gateway, at `base` or by default.
+pub fn name_host(vendor: Vendor, base: Option<&str>) {
+    if let Some(url) = address(vendor, base) {
+        orchestrator_http::name_host(&url);
+    }
+}
+
+/// Where a server on this machine listens for requests to `vendor`, at `base` or by default; `None` if it is elsewhere.
+pub fn local_address(vendor: Vendor, base: Option<&str>) -> Option<SocketAddr> {
+    let url = address(vendor, base)?;
     let host = match url.host_str()?.trim_matches(['[', ']']) {
         "localhost" => IpAddr::from(Ipv4Addr::LOCALHOST),
         host => host.parse().ok()?,

@@ -74,7 +74,7 @@ impl HostTls {
         }
     }
 
-    fn offering(&self, protocols: &[Protocol]) -> Result<Arc<ClientConfig>, String> {
+    pub fn offering(&self, protocols: &[Protocol]) -> Result<Arc<ClientConfig>, String> {
         let mut config = match self.config.get() {
             Some(config) => config.clone(),
             None => {

@@ -7,13 +7,14 @@
 
 use crate::ended::{CarryError, Ended};
 use crate::reports::Reports;
+use crate::resolver::System;
 use announced::{Announced, Purpose};
 use answer::{Refusal, socks_reply};
 use broker_protocol::gateway::FromGateway;
 use broker_protocol::{ConnectionReport, ConnectionVerdict, Lease};
-use connect::ConnectError;
+pub use connect::{ConnectError, first_of};
 use leased::Hosts;
-use orchestrator_reach::guard::{self, Resolve, System};
+use orchestrator_reach::guard::{self, Resolve};
 use pace::Pace;
 use place::Place;
 use policies::WebPolicy;

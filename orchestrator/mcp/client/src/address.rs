@@ -1,13 +1,14 @@
 //! The address of a server, after replacing the variables in its settings.
 
 use crate::login::learn_secret;
-use crate::settings::{Address, Login, Whose};
+use crate::settings::{Address, Kind, Login, Server, Whose};
 use crate::variables;
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+use orchestrator_http::name_host;
 use orchestrator_reach::target::Target;
 use orchestrator_web::error::WebError;
 use orchestrator_web::named::{NamedBy, NamedHost};
 use policies::secret::looks_secret;
-use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
 /// A server's address in the form that requests need.
 pub struct NamedAddress {
@@ -70,6 +71,18 @@ impl NamedAddress {
             Whose::Repository => NamedBy::Stranger,
         };
         NamedHost::find(self.target.clone(), by).await
+    }
+}
+
+/// Tells the gateway, when it begins, of the addresses that the user's settings have.
+pub fn name_hosts(servers: &[Server]) {
+    let own = servers.iter().filter(|server| server.whose == Whose::User);
+    for server in own {
+        if let Kind::Address(address) = &server.kind
+            && let Ok(named) = NamedAddress::of(address)
+        {
+            name_host(named.target.url());
+        }
     }
 }
 

@@ -4,14 +4,15 @@
 use crate::messages::{MESSAGE_MAX, MessageError, read};
 use crate::state::ServerState;
 use futures_util::StreamExt;
-use futures_util::stream::BoxStream;
-use orchestrator_web::error::HttpError;
-use orchestrator_web::named::{NamedHost, body};
-use reqwest::header::{
+use futures_util::stream::{self, BoxStream};
+use http::header::{
     ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER,
     WWW_AUTHENTICATE,
 };
-use reqwest::{RequestBuilder, Response, StatusCode};
+use http::{Method, StatusCode};
+use orchestrator_http::{Request, Response};
+use orchestrator_web::error::HttpError;
+use orchestrator_web::named::{NamedHost, body};
 use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage};
 use rmcp::transport::streamable_http_client::{
     AuthRequiredError, HttpStatusError, InsufficientScopeError, SseError, StreamableHttpClient,
@@ -22,6 +23,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use thiserror::Error;
+use url::Url;
 
 /// Maximum bytes of an error answer.
 const ERROR_MAX: usize = 64 << 10;
@@ -106,19 +108,17 @@ impl Remote {
     }
 
     /// Sends a request to its host, unless the server was given up. A response with `401` or `403` is an error.
-    pub async fn send(
-        &self,
-        request: RequestBuilder,
-        token: Option<String>,
-    ) -> Result<Response, Failure> {
+    pub async fn send(&self, request: Request, token: Option<String>) -> Result<Response, Failure> {
         self.open().map_err(Failure::Client)?;
         let request = request.headers(self.0.headers.clone());
         let request = match token {
-            Some(token) => request.bearer_auth(token),
+            Some(token) => request
+                .bearer(&token)
+                .map_err(|failure| self.failed(HttpError::from(failure).into()))?,
             None => request,
         };
         // Compressed answers would have to be counted twice, and events do not compress well.
-        let request = request.header(ACCEPT_ENCODING, "identity");
+        let request = request.header(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         let sent = self.0.host.send(request).await;
         let response = sent.map_err(|error| self.failed(error.into()))?;
         match refusal(&response) {
@@ -165,10 +165,17 @@ impl Remote {
     pub fn events(&self, response: Response) -> BoxStream<'static, Result<Sse, SseError>> {
         let unfinished = Arc::new(AtomicUsize::new(0));
         let (counted, server) = (unfinished.clone(), self.clone());
-        let bytes = response.bytes_stream().map(move |chunk| {
-            let chunk = chunk.map_err(|error| {
-                RemoteError::Http(HttpError::Broken(error.without_url().to_string()))
-            })?;
+        let pieces = stream::unfold(Some(response), |response| async move {
+            let mut response = response?;
+            match response.chunk().await {
+                Ok(Some(piece)) => Some((Ok(piece), Some(response))),
+                Ok(None) => None,
+                Err(failure) => Some((Err(failure), None)),
+            }
+        });
+        let bytes = pieces.map(move |chunk| {
+            let chunk = chunk
+                .map_err(|failure| RemoteError::Http(HttpError::Broken(failure.to_string())))?;
             let length = counted.fetch_add(chunk.len(), Ordering::Relaxed) + chunk.len();
             let within = if length > MESSAGE_MAX {
                 Err(RemoteError::LongEvent)
@@ -317,6 +324,11 @@ fn session(response: &Response) -> Result<Option<String>, RemoteError> {
     }
 }
 
+/// The address of a message, as the library has it.
+fn url(text: &str) -> Result<Url, Failure> {
+    Url::parse(text).map_err(|_| Failure::Client(RemoteError::Other))
+}
+
 /// An ID that it assigned, as a header.
 fn header(name: &str) -> Result<HeaderValue, Failure> {
     HeaderValue::from_str(name).map_err(|_| Failure::Client(RemoteError::Other))
@@ -337,11 +349,14 @@ impl StreamableHttpClient for Remote {
             .0
             .host
             .client()
-            .post(&*uri)
+            .to(Method::POST, &url(&uri)?)
             .headers(headers.into_iter().collect());
         request = request
-            .header(ACCEPT, "application/json, text/event-stream")
-            .header(CONTENT_TYPE, JSON);
+            .header(
+                ACCEPT,
+                HeaderValue::from_static("application/json, text/event-stream"),
+            )
+            .header(CONTENT_TYPE, HeaderValue::from_static(JSON));
         if let Some(id) = &session_id {
             request = request.header(SESSION, header(id)?);
         }
@@ -363,7 +378,7 @@ impl StreamableHttpClient for Remote {
             .0
             .host
             .client()
-            .delete(&*uri)
+            .to(Method::DELETE, &url(&uri)?)
             .headers(headers.into_iter().collect());
         let response = self
             .send(request.header(SESSION, header(&session_id)?), token)
@@ -392,9 +407,9 @@ impl StreamableHttpClient for Remote {
             .0
             .host
             .client()
-            .get(&*uri)
+            .to(Method::GET, &url(&uri)?)
             .headers(headers.into_iter().collect());
-        request = request.header(ACCEPT, EVENTS);
+        request = request.header(ACCEPT, HeaderValue::from_static(EVENTS));
         if let Some(id) = &session_id {
             request = request.header(SESSION, header(id)?);
         }

@@ -2,18 +2,18 @@
 //! stored for the user alone.
 //!
 //! A server names the address of its logins, and that names further addresses. All of them are untrusted, so each address is
-//! checked (`NamedBy::ServerAt`), and no redirect is followed.
+//! checked (`NamedBy::ServerOf`), and no redirect is followed.
 
 use crate::settings::Login;
 use crate::store::Place;
 use async_trait::async_trait;
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
+use orchestrator_http::ask::Origin;
 use orchestrator_reach::target::{Target, TargetError};
 use orchestrator_text::known::redactor;
 use orchestrator_web::error::WebError;
 use orchestrator_web::named::{NamedBy, NamedHost, body};
-use policies::address::Class;
 use policies::secret::Secret;
-use reqwest::header::{ACCEPT, CONTENT_TYPE, WWW_AUTHENTICATE};
 use rmcp::transport::auth::{
     AuthError, AuthorizationManager, AuthorizationRequest, CredentialRefreshGuard, CredentialStore,
     OAuthClientConfig, OAuthHttpClient, OAuthHttpClientError, OAuthHttpClientFuture,
@@ -56,15 +56,15 @@ impl From<AuthError> for LoginError {
 
 /// The requests for logins at one server.
 struct Requests {
-    /// The address class of the server itself.
-    class: Class,
+    /// The server itself.
+    server: Origin,
 }
 
 impl OAuthHttpClient for Requests {
     fn execute(&self, request: OAuthHttpRequest) -> OAuthHttpClientFuture<'_> {
-        let (class, request) = (self.class, request.request);
+        let (server, request) = (self.server.clone(), request.request);
         Box::pin(async move {
-            timeout(REQUEST, perform(class, request))
+            timeout(REQUEST, perform(server, request))
                 .await
                 .unwrap_or_else(|error| Err(error.into()))
         })
@@ -73,15 +73,15 @@ impl OAuthHttpClient for Requests {
 
 /// Makes one request, to addresses that were checked. A redirect is returned like any other response.
 async fn perform(
-    class: Class,
+    server: Origin,
     request: http::Request<Vec<u8>>,
 ) -> Result<http::Response<Vec<u8>>, OAuthHttpClientError> {
     let target = Target::parse(&request.uri().to_string())?;
-    let host = NamedHost::find(target.clone(), NamedBy::ServerAt(class)).await?;
+    let host = NamedHost::find(target.clone(), NamedBy::ServerOf(server)).await?;
     let (parts, bytes) = request.into_parts();
     let sent = host
         .client()
-        .request(parts.method, target.url().clone())
+        .to(parts.method, target.url())
         .headers(parts.headers)
         .body(bytes);
     let answer = host.send(sent).await?;
@@ -157,7 +157,7 @@ impl CredentialStore for StoredLogin {
 
 async fn authorization(host: &NamedHost, place: &Place) -> Result<AuthorizationManager, AuthError> {
     let requests = Arc::new(Requests {
-        class: host.class(),
+        server: Origin::of(host.target().url()),
     });
     let url = host.target().url().clone();
     let mut manager = AuthorizationManager::new_with_oauth_http_client(url, requests).await?;
@@ -264,13 +264,13 @@ async fn challenge(host: &NamedHost) -> Result<Option<String>, LoginError> {
             "clientInfo": { "name": CLIENT, "version": env!("CARGO_PKG_VERSION") },
         },
     });
-    let request = host
-        .client()
-        .post(host.target().url().clone())
-        .body(hello.to_string());
+    let request = host.client().post(host.target()).body(hello.to_string());
     let request = request
-        .header(ACCEPT, "application/json, text/event-stream")
-        .header(CONTENT_TYPE, "application/json");
+        .header(
+            ACCEPT,
+            HeaderValue::from_static("application/json, text/event-stream"),
+        )
+        .header(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     let answer = timeout(REQUEST, host.send(request)).await;
     let answer = answer
         .map_err(|_| WebError::TimedOut(REQUEST.as_secs() as u32))?

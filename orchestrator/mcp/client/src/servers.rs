@@ -19,6 +19,7 @@ use broker_protocol::{
     Command, ErrorKind, Failed, NetworkRequest, Open, Opened, Permission, Risk, Scope, Service,
     Trust, Variable, Zone, ZonePath,
 };
+use http::header::AUTHORIZATION;
 use orchestrator_engine::Session;
 use orchestrator_engine::execution::{Execution, Executions, Reply};
 use orchestrator_engine::executor::Dial;
@@ -27,7 +28,6 @@ use orchestrator_engine::{NewTool, Origin};
 use orchestrator_text::redact::Redactor;
 use orchestrator_tools::name;
 use orchestrator_tools::registry::Registry;
-use reqwest::header::AUTHORIZATION;
 use serde_json::Value;
 use std::cell::{self, RefCell};
 use std::collections::{BTreeSet, HashMap};

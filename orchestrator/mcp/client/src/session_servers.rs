@@ -1,5 +1,6 @@
 //! The MCP servers of one session: read from the settings, attached to its tools, and ended with it.
 
+use crate::address::name_hosts;
 use crate::servers::{Report, Servers, Watch};
 use crate::settings::{self, Server, Whose};
 use crate::store::{self, Place};
@@ -107,6 +108,7 @@ pub fn named(files: &Files, name: &str, project: &str) -> Result<(Server, Place)
         .into_iter()
         .find(|server| server.name == name);
     let server = server.ok_or_else(|| Failed::invalid(format!("there is no server `{name}`")))?;
+    name_hosts(std::slice::from_ref(&server));
     let place = Place::of_server(&server, project);
     Ok((server, place))
 }
@@ -135,6 +137,7 @@ pub(crate) fn prepare(servers: &mut Vec<Server>, tell: fn(&str)) -> Option<PathB
     if servers.is_empty() {
         return None;
     }
+    name_hosts(servers);
     let prepared = store::prepare();
     prepared
         .inspect_err(|error| {

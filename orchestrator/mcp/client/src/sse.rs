@@ -4,8 +4,8 @@ use crate::http::Remote;
 use crate::messages::{Messages, read};
 use crate::state::ServerState;
 use futures_util::StreamExt;
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
 use orchestrator_reach::target::Target;
-use reqwest::header::{ACCEPT, CONTENT_TYPE};
 use rmcp::RoleClient;
 use rmcp::service::RxJsonRpcMessage;
 use std::future::pending;
@@ -33,12 +33,12 @@ async fn pump(
     incoming: &mpsc::Sender<RxJsonRpcMessage<RoleClient>>,
     outgoing: mpsc::Receiver<Vec<u8>>,
 ) -> String {
-    let request = server
-        .host()
-        .client()
-        .get(server.host().target().url().clone());
+    let request = server.host().client().get(server.host().target());
     let response = match server
-        .send(request.header(ACCEPT, "text/event-stream"), None)
+        .send(
+            request.header(ACCEPT, HeaderValue::from_static("text/event-stream")),
+            None,
+        )
         .await
     {
         Ok(response) if response.status().is_success() => response,
@@ -83,8 +83,9 @@ async fn pump(
 /// Posts outgoing messages in order.
 async fn feed(server: &Remote, endpoint: &Target, mut outgoing: mpsc::Receiver<Vec<u8>>) -> String {
     while let Some(line) = outgoing.recv().await {
-        let request = server.host().client().post(endpoint.url().clone());
-        let request = request.header(CONTENT_TYPE, "application/json").body(line);
+        let request = server.host().client().post(endpoint);
+        let json = HeaderValue::from_static("application/json");
+        let request = request.header(CONTENT_TYPE, json).body(line);
         match server.send(request, None).await {
             Ok(response) if response.status().is_success() => {}
             Ok(response) => {

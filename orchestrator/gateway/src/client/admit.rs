@@ -1,0 +1,200 @@
+//! At which addresses a host may be reached: by who named it.
+
+use super::Net;
+use orchestrator_http::ask::{Begin, By, Fault, Origin};
+use orchestrator_reach::ReachError;
+use orchestrator_reach::guard::{self, Resolve};
+use orchestrator_reach::target::Target;
+use policies::WebPolicy;
+use policies::address::{Class, class};
+use policies::web::not_public;
+use std::net::{IpAddr, SocketAddr};
+
+/// What this gateway serves.
+#[derive(Debug)]
+pub enum Allowed {
+    /// What `lazaret` named before it confined itself.
+    Begun(Begin),
+    /// All that may be named. For tests, in whose process nothing is confined.
+    All,
+}
+
+impl Allowed {
+    fn check_policy(&self, policy: &WebPolicy) -> Result<(), Fault> {
+        match self {
+            Self::All => Ok(()),
+            // Bounds only narrow.
+            Self::Begun(begin) if begin.webs.contains(&policy.own) => Ok(()),
+            Self::Begun(_) => Err(Fault::NotPolicy),
+        }
+    }
+
+    fn check_named(&self, target: &Target) -> Result<(), Fault> {
+        let place = Origin::of(target.url());
+        match self {
+            Self::All => Ok(()),
+            Self::Begun(begin) if begin.named.contains(&place) => Ok(()),
+            Self::Begun(_) => Err(Fault::NotNamed(place)),
+        }
+    }
+}
+
+impl<R: Resolve> Net<R> {
+    /// The addresses of `target`, all of which are checked.
+    pub(super) async fn admit(&self, by: &By, target: &Target) -> Result<Vec<SocketAddr>, Fault> {
+        match by {
+            By::Model(policy) => {
+                self.allowed.check_policy(policy)?;
+                Ok(guard::admit(policy, &self.resolver, target).await?)
+            }
+            By::ModelOfImage(policy) => {
+                self.allowed.check_policy(policy)?;
+                let addresses = guard::admit(policy, &self.resolver, target).await?;
+                let is_here = |address: &SocketAddr| address.ip().to_canonical().is_loopback();
+                match target.is_plain() && !addresses.iter().all(is_here) {
+                    true => Err(Fault::PlainImage),
+                    false => Ok(addresses),
+                }
+            }
+            By::Settings => {
+                self.allowed.check_named(target)?;
+                self.locate(target).await
+            }
+            By::User => {
+                self.allowed.check_named(target)?;
+                self.judged(NamedBy::User, target).await
+            }
+            By::Stranger => self.judged(NamedBy::Stranger, target).await,
+            By::ServerOf(server) => {
+                let by = self.class_of(server).await;
+                self.judged(by.map_or(NamedBy::Stranger, NamedBy::ServerAt), target)
+                    .await
+            }
+        }
+    }
+
+    async fn locate(&self, target: &Target) -> Result<Vec<SocketAddr>, Fault> {
+        let located = guard::locate(&self.resolver, target).await;
+        located.map_err(|error| Fault::Reach(error.into()))
+    }
+
+    /// The class of a server, if settings name it.
+    async fn class_of(&self, server: &Origin) -> Option<Class> {
+        let target = Target::parse(server.as_str()).ok()?;
+        self.allowed.check_named(&target).ok()?;
+        let addresses = self.locate(&target).await.ok()?;
+        addresses.first().map(|address| class(address.ip()))
+    }
+
+    async fn judged(&self, by: NamedBy, target: &Target) -> Result<Vec<SocketAddr>, Fault> {
+        let addresses = self.locate(target).await?;
+        judge(target, addresses.iter().map(SocketAddr::ip), by)?;
+        Ok(addresses)
+    }
+}
+
+/// Who named a host that no model did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NamedBy {
+    User,
+    Stranger,
+    /// A server at an address of this class.
+    ServerAt(Class),
+}
+
+/// Checks the addresses of a host that no model named.
+fn judge(
+    target: &Target,
+    addresses: impl Iterator<Item = IpAddr>,
+    by: NamedBy,
+) -> Result<(), ReachError> {
+    let host = || target.host().to_owned();
+    let mut plain = true;
+    for address in addresses {
+        match (not_public(address), by) {
+            (None, _) => plain = false,
+            (Some(class), NamedBy::User) if target.address().is_some() || class.opens_by_name() => {
+            }
+            (Some(class), NamedBy::ServerAt(own)) if class == own && class.opens_by_name() => {}
+            (Some(class), NamedBy::User | NamedBy::Stranger | NamedBy::ServerAt(_)) => {
+                return Err(ReachError::Address {
+                    host: host(),
+                    address,
+                    class,
+                });
+            }
+        }
+    }
+    if target.is_plain() && !plain {
+        return Err(ReachError::Plain { host: host() });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judged(url: &str, addresses: &[&str], by: NamedBy) -> Result<(), ReachError> {
+        let addresses = addresses.iter().map(|text| text.parse().unwrap());
+        judge(&Target::parse(url).unwrap(), addresses, by)
+    }
+
+    #[test]
+    fn a_user_may_name_every_place_and_without_tls_those_that_are_not_public() {
+        for (url, address) in [
+            ("https://a.example/", "8.8.8.8"),
+            ("https://a.example/", "10.0.0.1"),
+            ("http://localhost:8000/", "127.0.0.1"),
+            ("http://box/", "192.168.1.2"),
+        ] {
+            assert_eq!(
+                judged(url, &[address], NamedBy::User),
+                Ok(()),
+                "{url} {address}"
+            );
+        }
+        let metadata = judged("http://a.example/", &["169.254.169.254"], NamedBy::User);
+        assert!(matches!(metadata, Err(ReachError::Address { .. })));
+        assert_eq!(
+            judged(
+                "http://169.254.169.254/",
+                &["169.254.169.254"],
+                NamedBy::User
+            ),
+            Ok(())
+        );
+        let plain = judged("http://a.example/", &["8.8.8.8"], NamedBy::User);
+        assert!(matches!(plain, Err(ReachError::Plain { .. })));
+        let both = judged(
+            "http://a.example/",
+            &["127.0.0.1", "8.8.8.8"],
+            NamedBy::User,
+        );
+        assert!(matches!(both, Err(ReachError::Plain { .. })));
+    }
+
+    #[test]
+    fn a_stranger_names_public_places_and_a_server_such_as_its_own() {
+        let refused = |url: &str, address: &str, by| {
+            assert!(
+                matches!(judged(url, &[address], by), Err(ReachError::Address { .. })),
+                "{url} {address}"
+            );
+        };
+        let local = NamedBy::ServerAt(Class::Loopback);
+        for by in [
+            NamedBy::Stranger,
+            local,
+            NamedBy::ServerAt(Class::LinkLocal),
+        ] {
+            assert_eq!(judged("https://a.example/", &["8.8.8.8"], by), Ok(()));
+            refused("https://a.example/", "169.254.169.254", by);
+            refused("https://a.example/", "10.0.0.1", by);
+            let plain = judged("http://a.example/", &["8.8.8.8"], by);
+            assert!(matches!(plain, Err(ReachError::Plain { .. })));
+        }
+        refused("http://localhost/", "127.0.0.1", NamedBy::Stranger);
+        assert_eq!(judged("http://localhost/", &["127.0.0.1"], local), Ok(()));
+    }
+}

@@ -1,0 +1,189 @@
+//! The requests of one connection of `lazaret`, on one connection to the host, which is opened with the first of them.
+
+use super::Net;
+use crate::ended::Protocol;
+use crate::ended::limits::HEAD;
+use crate::relay::{ConnectError, first_of};
+use http_body_util::{Either, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::server::conn::http1 as server;
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use orchestrator_http::ask::{By, FAULT, Fault, LOCATE};
+use orchestrator_reach::guard::Resolve;
+use orchestrator_reach::target::Target;
+use rustls::pki_types::ServerName;
+use std::cell::RefCell;
+use std::convert::Infallible;
+use std::io;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::UnixStream;
+use tokio::task::spawn_local;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use url::Position;
+
+/// How long a handshake may take.
+const HANDSHAKE: Duration = Duration::from_secs(15);
+
+/// Headers that concern one connection and not what it carries.
+const OF_CONNECTION: [HeaderName; 6] = [
+    header::CONNECTION,
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    HeaderName::from_static("keep-alive"),
+];
+
+type Answer = Either<Incoming, Full<Bytes>>;
+
+pub struct Exchange<R> {
+    net: Rc<Net<R>>,
+    by: By,
+    target: Target,
+    kept: RefCell<Option<SendRequest<Incoming>>>,
+}
+
+impl<R: Resolve + 'static> Exchange<R> {
+    pub fn new(net: Rc<Net<R>>, by: By, target: Target) -> Self {
+        Self {
+            net,
+            by,
+            target,
+            kept: RefCell::default(),
+        }
+    }
+
+    /// Answers the requests on `stream` until `lazaret` closes it, or an answer breaks off.
+    pub async fn serve(self: Rc<Self>, stream: UnixStream) -> io::Result<()> {
+        let service = service_fn(|request| {
+            let exchange = self.clone();
+            async move { Ok::<_, Infallible>(exchange.answer(request).await) }
+        });
+        server::Builder::new()
+            .max_buf_size(HEAD)
+            .serve_connection(TokioIo::new(stream), service)
+            .await
+            .map_err(io::Error::other)
+    }
+
+    async fn answer(&self, request: Request<Incoming>) -> Response<Answer> {
+        let answered = match request.method().as_str() {
+            LOCATE => self.locate().await,
+            _ => self.forward(request).await,
+        };
+        answered.unwrap_or_else(|fault| of_fault(&fault))
+    }
+
+    async fn locate(&self) -> Result<Response<Answer>, Fault> {
+        self.net.admit(&self.by, &self.target).await?;
+        Ok(Response::new(Either::Right(Full::default())))
+    }
+
+    async fn forward(&self, mut request: Request<Incoming>) -> Result<Response<Answer>, Fault> {
+        let host = &self.target.url()[Position::BeforeHost..Position::AfterPort];
+        let host =
+            HeaderValue::from_str(host).map_err(|error| Fault::Connect(error.to_string()))?;
+        strip(request.headers_mut());
+        request.headers_mut().insert(header::HOST, host);
+        let (head, body) = self.send(request).await?.into_parts();
+        let mut response = Response::new(Either::Left(body));
+        *response.status_mut() = head.status;
+        *response.headers_mut() = head.headers;
+        strip(response.headers_mut());
+        Ok(response)
+    }
+
+    async fn send(&self, mut request: Request<Incoming>) -> Result<Response<Incoming>, Fault> {
+        let kept = self.kept.take();
+        if let Some(mut send) = kept {
+            match send.try_send_request(request).await {
+                Ok(response) => {
+                    self.kept.replace(Some(send));
+                    return Ok(response);
+                }
+                // The host has closed it meanwhile, and has seen nothing of this request.
+                Err(mut error) => match error.take_message() {
+                    Some(unsent) => request = unsent,
+                    None => return Err(Fault::Connect(root(error.error()))),
+                },
+            }
+        }
+        let mut send = self.dial().await?;
+        let sent = send.send_request(request).await;
+        let response = sent.map_err(|error| Fault::Connect(root(&error)))?;
+        self.kept.replace(Some(send));
+        Ok(response)
+    }
+
+    /// Connects to a checked address. Each connection is checked anew: a name may have moved.
+    async fn dial(&self) -> Result<SendRequest<Incoming>, Fault> {
+        let addresses = self.net.admit(&self.by, &self.target).await?;
+        let failed = |why: String| Fault::Connect(why);
+        let tcp = first_of(&addresses).await.map_err(unconnected)?;
+        if self.target.is_plain() {
+            return over(tcp).await;
+        }
+        let host = self.target.host().trim_matches(['[', ']']).to_owned();
+        let name = ServerName::try_from(host).map_err(|error| Fault::Tls(error.to_string()))?;
+        let config = self.net.tls().offering(&[Protocol::Http1]);
+        let connector = TlsConnector::from(config.map_err(Fault::Tls)?);
+        let shaken = timeout(HANDSHAKE, connector.connect(name, tcp)).await;
+        let late = |_| failed(format!("no handshake within {} s", HANDSHAKE.as_secs()));
+        let tls = shaken.map_err(late)?;
+        over(tls.map_err(|error| failed(root(&error)))?).await
+    }
+}
+
+async fn over(
+    stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
+) -> Result<SendRequest<Incoming>, Fault> {
+    let (send, connection) = http1::Builder::new()
+        .max_buf_size(HEAD)
+        .handshake(TokioIo::new(stream))
+        .await
+        .map_err(|error| Fault::Connect(root(&error)))?;
+    // Its error is that of the request on it.
+    spawn_local(async move { drop(connection.await) });
+    Ok(send)
+}
+
+fn unconnected(error: ConnectError) -> Fault {
+    match error {
+        ConnectError::Reach(error) => Fault::Reach(error),
+        ConnectError::NoAnswer(why) => Fault::Connect(why),
+        ConnectError::Proxy { .. } | ConnectError::TimedOut(_) => Fault::Connect(error.to_string()),
+    }
+}
+
+/// Takes out what concerns the connection alone, and what only the gateway says.
+fn strip(headers: &mut HeaderMap) {
+    for name in &OF_CONNECTION {
+        headers.remove(name);
+    }
+    headers.remove(FAULT);
+}
+
+fn of_fault(fault: &Fault) -> Response<Answer> {
+    let text = serde_json::to_vec(fault).unwrap_or_default();
+    let mut response = Response::new(Either::Right(Full::new(Bytes::from(text))));
+    *response.status_mut() = StatusCode::BAD_GATEWAY;
+    let headers = response.headers_mut();
+    headers.insert(FAULT, HeaderValue::from_static("1"));
+    response
+}
+
+/// The innermost cause, the one that a person can act on.
+fn root(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    cause.to_string().chars().take(200).collect()
+}

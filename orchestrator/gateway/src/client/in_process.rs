@@ -1,0 +1,40 @@
+//! A gateway on a thread, for tests of what asks one: it serves the same way, is not confined, and takes every host for one of the
+//! settings.
+
+use super::{Allowed, Net, accept};
+use orchestrator_http::Gateway;
+use orchestrator_http::ask::Begin;
+use orchestrator_reach::guard::Resolve;
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::rc::Rc;
+use std::thread;
+use tokio::runtime::{Builder, LocalOptions};
+
+/// Starts it; it ends with the last clone of what this returns.
+///
+/// # Errors
+/// No thread, or no socket.
+pub fn in_process<R: Resolve + Send + 'static>(resolver: R) -> io::Result<Gateway> {
+    on_thread(resolver, &Begin::default(), |_| Allowed::All)
+}
+
+/// The same with what it is told.
+pub(super) fn on_thread<R: Resolve + Send + 'static>(
+    resolver: R,
+    begin: &Begin,
+    allowed: fn(Begin) -> Allowed,
+) -> io::Result<Gateway> {
+    let (ours, mut theirs) = UnixStream::pair()?;
+    thread::Builder::new().spawn(move || {
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .build_local(LocalOptions::default())?;
+        if let Ok(Some(begin)) = super::begin(&mut theirs) {
+            let net = Rc::new(Net::new(allowed(begin), resolver));
+            runtime.block_on(accept(theirs, net))?;
+        }
+        Ok::<_, io::Error>(())
+    })?;
+    Gateway::begin(ours, begin).map_err(io::Error::other)
+}
