@@ -273,7 +273,7 @@ fn a_taken_over_orchestrator_gets_nothing(place: Place) {
     let world = World::new(place);
     let mut session = Session::open(&world);
     session.bash("true").success();
-    gets_nothing(&world, session.pid(), || {
+    gets_nothing(&world, session.pid(), Network::None, || {
         assert_eq!(
             session
                 .call("file_read", json!({"path": "attacked"}))
@@ -291,12 +291,40 @@ fn a_taken_over_gateway_gets_nothing(place: Place) {
     let mut command = world.lazaret("session");
     let mut session = Session::start(command.args(["--allow-host", "a.example:443"]));
     session.bash("true").success();
-    let is_gateway = |process: &Process| process.name == "lazaret-gateway";
-    let gateway = tree(session.pid()).into_iter().find(is_gateway).unwrap();
+    let gateway = below(session.pid(), "lazaret-gateway");
     if geteuid().is_root() {
-        gets_nothing(&world, gateway.pid, || {
+        gets_nothing(&world, gateway.pid, Network::AsClient, || {
             let refused = session.bash("curl -sS -m 20 https://b.example/ 2>&1");
             assert!(refused.text().contains("403"), "{}", refused.text());
+        });
+    } else {
+        // By tracing, root alone takes it over: it is closed to its own user, who may trace `lazaret`.
+        assert_eq!(Puppet::take(gateway.pid).err(), Some(Errno::EPERM));
+    }
+    assert!(gateway.is_alive());
+    session.close(LIMIT);
+}
+
+/// The process called `name` below the process `pid`.
+fn below(pid: i32, name: &str) -> Process {
+    let mut all = tree(pid).into_iter();
+    all.find(|process| process.name == name).unwrap()
+}
+
+place_test!(a_taken_over_gateway_of_a_client_gets_nothing);
+/// What has the network of `lazaret` has nothing else: no file, and nothing of its user's environment.
+fn a_taken_over_gateway_of_a_client_gets_nothing(place: Place) {
+    let world = World::new(place);
+    let mut command = world.lazaret("session");
+    let mut session = Session::start(command.env("SOME_TOKEN", "no gateway has it"));
+    session.bash("true").success();
+    let gateway = below(session.pid(), "lazaret-network");
+    if geteuid().is_root() {
+        let environment = fs::read(format!("/proc/{}/environ", gateway.pid)).unwrap();
+        assert_eq!(String::from_utf8_lossy(&environment), "");
+        gets_nothing(&world, gateway.pid, Network::AsClient, || {
+            let refused = session.call("web_fetch", json!({"url": "https://127.0.0.1/"}));
+            assert!(refused.text().contains("loopback"), "{}", refused.text());
         });
     } else {
         // By tracing, root alone takes it over: it is closed to its own user, who may trace `lazaret`.
@@ -334,7 +362,7 @@ fn a_taken_over_mcp_server_gets_nothing(place: Place) {
         "tools/call",
         json!({ "name": "bash", "arguments": { "command": "true" } }),
     );
-    gets_nothing(&world, server.id() as i32, || {
+    gets_nothing(&world, server.id() as i32, Network::None, || {
         let read = json!({ "name": "file_read", "arguments": { "path": "attacked" } });
         assert!(request(3, "tools/call", read).contains("content"));
     });
@@ -375,7 +403,7 @@ fn a_taken_over_chat_gets_nothing(place: Place) {
     let mut chat = Running::start(&mut command);
     chat.wait_for("Wait for me", LIMIT);
     // It waits for its model for as long as it is attacked.
-    gets_nothing(&world, chat.pid(), || {});
+    gets_nothing(&world, chat.pid(), Network::None, || {});
     let _ = chat.child.kill();
     chat.finish(LIMIT);
 }
@@ -397,7 +425,7 @@ fn a_taken_over_prompt_gets_nothing(place: Place) {
     terminal.expect("Done.", LIMIT);
     terminal.expect("> ", LIMIT);
     let pid = terminal.child.id() as i32;
-    gets_nothing(&world, pid, || {
+    gets_nothing(&world, pid, Network::None, || {
         terminal.send("go on\r");
         terminal.expect("Again.", LIMIT);
         terminal.expect("> ", LIMIT);
@@ -426,7 +454,7 @@ fn a_taken_over_server_gets_nothing(place: Place) {
         client.to_end()
     };
     run();
-    gets_nothing(&world, sidecar.running.pid(), || {
+    gets_nothing(&world, sidecar.running.pid(), Network::None, || {
         let all = run();
         let result = all
             .iter()
@@ -443,9 +471,23 @@ fn a_taken_over_server_gets_nothing(place: Place) {
     sidecar.end().success();
 }
 
+/// Whether a process that was taken over can connect.
+#[derive(Clone, Copy)]
+enum Network {
+    None,
+    AsClient,
+}
+
+const SOCKETS: [(i32, i32); 4] = [
+    (libc::AF_INET, libc::SOCK_STREAM),
+    (libc::AF_INET, libc::SOCK_DGRAM),
+    (libc::AF_INET6, libc::SOCK_STREAM),
+    (libc::AF_UNIX, libc::SOCK_STREAM),
+];
+
 /// Attacks from within the process `pid`, which has had a call and goes on as if nothing had been, and from within one that is not
 /// confined.
-fn gets_nothing(world: &World, pid: i32, goes_on: impl FnOnce()) {
+fn gets_nothing(world: &World, pid: i32, network: Network, goes_on: impl FnOnce()) {
     let mut by = bystander(world);
     let _bus = UnixListener::bind(world.home.join("bus")).unwrap();
     world.own(&world.home.join("bus"));
@@ -466,11 +508,15 @@ fn gets_nothing(world: &World, pid: i32, goes_on: impl FnOnce()) {
         for line in ["Seccomp:\t2", "NoNewPrivs:\t1", "Threads:\t1"] {
             assert!(status.contains(line), "{line} is not in {status}");
         }
-        // What the web tools need is left, and the test can tell a refusal from a call that it makes wrongly.
-        assert_eq!(
-            connect(&puppet, libc::AF_INET, libc::SOCK_STREAM, &fixture.address),
-            Ok(0)
-        );
+        for (family, kind) in SOCKETS {
+            let connected = connect(&puppet, family, kind, &fixture.address);
+            match (network, family == libc::AF_INET) {
+                // The gateway's is left, and the test can tell a refusal from a call that it makes wrongly.
+                (Network::AsClient, true) => assert_eq!(connected, Ok(0), "{kind}"),
+                (Network::AsClient, false) => {}
+                (Network::None, _) => assert_eq!(connected, Err(Errno::ENOSYS), "{family} {kind}"),
+            }
+        }
         ATTACKS
             .iter()
             .map(|attack| (attack.try_it)(&puppet, &fixture))
@@ -479,6 +525,12 @@ fn gets_nothing(world: &World, pid: i32, goes_on: impl FnOnce()) {
     goes_on();
     let mut free = bystander(world);
     let puppet = taken_over(free.id());
+    for kind in [libc::SOCK_STREAM, libc::SOCK_DGRAM] {
+        assert_eq!(
+            connect(&puppet, libc::AF_INET, kind, &fixture.address),
+            Ok(0)
+        );
+    }
     let (mut held, mut untested) = (0, vec![]);
     for (attack, confined) in ATTACKS.iter().zip(confined) {
         match (attack.try_it)(&puppet, &fixture) {
@@ -527,13 +579,11 @@ fn without_the_web_there_is_no_socket(place: Place) {
             .any(|process| process.name == "sleep")
     };
     assert!(until(LIMIT, runs));
+    let all = tree(run.id() as i32);
+    let gateway = |process: &&Process| process.name == "lazaret-network";
+    assert_eq!(all.iter().find(gateway).map(|one| one.pid), None, "{all:#?}");
     let puppet = taken_over(run.id());
-    for (family, kind) in [
-        (libc::AF_INET, 1),
-        (libc::AF_INET, 2),
-        (libc::AF_INET6, 1),
-        (libc::AF_UNIX, 1),
-    ] {
+    for (family, kind) in SOCKETS {
         assert_eq!(
             connect(&puppet, family, kind, &address),
             Err(Errno::ENOSYS),

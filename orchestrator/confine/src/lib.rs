@@ -4,9 +4,9 @@
 //! whoever compromises it gets no more than the connection to the executor.
 //!
 //! *Guarantees*: no file can be opened, created, moved or removed except those of [`Needs`], no program started, no memory made
-//! executable, no process traced, no Unix socket connected; commands without the web have no network at all. Where Landlock has
-//! scopes (ABI 6), no process outside can be signalled. *Does not*: hide names and metadata (`stat`), choose whom the web tools'
-//! sockets reach (`web::guard` does, and a compromised orchestrator would not ask it), revoke open descriptors. With `--socket`,
+//! executable, no process traced, no Unix socket connected, no connection made. Where Landlock has
+//! scopes (ABI 6), no process outside can be signalled. *Does not*: hide names and metadata (`stat`), choose what the gateway is
+//! asked for, revoke open descriptors. With `--socket`,
 //! before ABI 9, Unix sockets can be connected. *Needs*: Landlock (Linux 5.13), seccomp. *Order*: when the executor is reached and
 //! our files are read, before there is a second thread: what reads files needs [`Files`], which [`Unconfined::confine`] takes. *Fails*: what is missing is reported by `doctor` and in every result, and
 //! the work goes on: this protects the user from us, not from a command. *Tested by*: `each_right_that_is_given_up_is_gone`,
@@ -68,11 +68,11 @@ const CERTIFICATE_VARIABLES: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
 /// What a command still needs.
 #[derive(Clone, Debug, Default)]
 pub struct Needs {
-    /// Files and directories to read, besides what the web needs. A missing one is left out.
+    /// Files and directories to read. A missing one is left out.
     pub read: Vec<PathBuf>,
     /// Directories in which we write files.
     pub write: Vec<PathBuf>,
-    /// Whether a web tool may be called: TCP and UDP to anywhere, certificates and the resolver's files.
+    /// Whether it asks a gateway, or serves a socket that it bound before: threads that read pages, and accepting.
     pub web: bool,
     /// The socket of an executor that may have to be reached again.
     pub socket: Option<PathBuf>,
@@ -259,7 +259,7 @@ fn install(filter: &[sock_filter]) -> Result<usize, String> {
 }
 
 fn landlock(needs: &Needs) -> Result<u32, String> {
-    restrict(ruleset(needs.web, rules(needs)))
+    restrict(ruleset(false, rules(needs)))
 }
 
 fn restrict(ruleset: Result<RulesetCreated, RulesetError>) -> Result<u32, String> {
@@ -274,14 +274,14 @@ fn restrict(ruleset: Result<RulesetCreated, RulesetError>) -> Result<u32, String
 }
 
 fn ruleset(
-    web: bool,
+    connects: bool,
     rules: Vec<(PathBuf, BitFlags<AccessFs>)>,
 ) -> Result<RulesetCreated, RulesetError> {
     let mut ruleset = Ruleset::default()
         .handle_access(AccessFs::from_all(NEWEST))?
         .handle_access(AccessNet::BindTcp)?
         .scope(Scope::from_all(NEWEST))?;
-    if !web {
+    if !connects {
         ruleset = ruleset.handle_access(AccessNet::ConnectTcp)?;
     }
     let mut ruleset = ruleset.create()?;
@@ -304,12 +304,6 @@ fn rules(needs: &Needs) -> Vec<(PathBuf, BitFlags<AccessFs>)> {
     let mut rules: Vec<_> = needs.read.iter().map(|path| (path.clone(), look)).collect();
     rules.extend(needs.write.iter().map(|path| (path.clone(), work)));
     rules.extend(terminal_rules());
-    if needs.web {
-        let files = CERTIFICATES.iter().chain(&RESOLVER);
-        rules.extend(files.map(|path| (PathBuf::from(path), look)));
-        let named = CERTIFICATE_VARIABLES.iter().filter_map(std::env::var_os);
-        rules.extend(named.map(|path| (PathBuf::from(path), look)));
-    }
     if let Some(folder) = needs.socket.as_deref().and_then(Path::parent) {
         let folder = if folder.as_os_str().is_empty() {
             Path::new(".")
@@ -463,7 +457,7 @@ mod tests {
         ("listen", |_| TcpListener::bind("127.0.0.1:0").map(drop)),
     ];
 
-    const NETWORK: [(&str, Attack); 3] = [
+    const NETWORK: [(&str, Attack); 2] = [
         ("connect", |scene| {
             TcpStream::connect(scene.tcp.local_addr()?).map(drop)
         }),
@@ -472,10 +466,12 @@ mod tests {
                 .send_to(b"x", scene.udp.local_addr()?)
                 .map(drop)
         }),
-        ("start a thread", |_| {
-            thread::Builder::new().spawn(|| ()).map(drop)
-        }),
     ];
+
+    /// What a command needs that reads pages or serves.
+    const THREADS: [(&str, Attack); 1] = [("start a thread", |_| {
+        thread::Builder::new().spawn(|| ()).map(drop)
+    })];
 
     /// Makes the attacks on a thread, which first confines itself if requested.
     fn attack(
@@ -496,11 +492,16 @@ mod tests {
     #[test]
     fn each_right_that_is_given_up_is_gone() {
         let mut held = 0;
-        for (name, attacks) in [("files", &ATTACKS[..]), ("network", &NETWORK[..])] {
+        let all = [
+            ("files", &ATTACKS[..]),
+            ("network", &NETWORK[..]),
+            ("threads", &THREADS[..]),
+        ];
+        for (name, attacks) in all {
             // The confined attacks come first, because unconfined ones change the fixture.
             let scene = Fixture::new(name);
             let mut needs = vec![Needs::default()];
-            if name == "files" {
+            if name != "threads" {
                 needs.push(Needs {
                     web: true,
                     read: vec![scene.at("state")],
@@ -546,21 +547,19 @@ mod tests {
             fs::write(worker.at("state/d/log"), "line").unwrap();
             fs::rename(worker.at("state/d/log"), worker.at("state/log")).unwrap();
             assert_eq!(fs::read_to_string(worker.at("state/log")).unwrap(), "line");
-            TcpStream::connect(worker.tcp.local_addr().unwrap())
+            let (mut accepted, _) = worker.tcp.accept().unwrap();
+            accepted.set_nodelay(true).unwrap();
+            accepted.read_exact(&mut [0]).unwrap();
+            thread::spawn(|| ()).join().unwrap();
+        };
+        let address = scene.tcp.local_addr().unwrap();
+        let client = thread::spawn(move || {
+            TcpStream::connect(address)
                 .unwrap()
                 .write_all(b"x")
-                .unwrap();
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()
-                .unwrap();
-            let found = runtime.block_on(tokio::net::lookup_host(("localhost", 1)));
-            assert!(found.unwrap().next().is_some());
-        };
-        let worker = scene.clone();
-        let accepting =
-            thread::spawn(move || worker.tcp.accept().unwrap().0.read_exact(&mut [0]).unwrap());
+                .unwrap()
+        });
         thread::spawn(work).join().unwrap();
-        accepting.join().unwrap();
+        client.join().unwrap();
     }
 }
