@@ -11,6 +11,7 @@ use orchestrator_agent::event::Event;
 use orchestrator_agent::hooks::SessionHooks;
 use orchestrator_agent::publish::Listener;
 use orchestrator_agent::settings::Settings;
+use orchestrator_engine::hooks::HookGuard;
 use orchestrator_mcp_client::SessionServers;
 use orchestrator_mcp_server::{Http, Listing};
 use orchestrator_serve::WireCase;
@@ -110,7 +111,7 @@ impl Opener for NoSessions {
         SessionServers::among(Vec::new(), open, |_| ())
     }
 
-    fn hooks(&self, _: &Open) -> Option<Rc<SessionHooks>> {
+    fn hooks(&self, _: &HookGuard) -> Option<Rc<SessionHooks>> {
         None
     }
 
