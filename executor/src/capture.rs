@@ -1,12 +1,12 @@
 //! Keeps the beginning and the end of a command's output in memory, and all of it in a file if that is not enough.
 
 use broker_protocol::{Captured, Spill, Zone, ZonePath};
-use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
-use nix::sys::stat::{Mode, mkdirat};
+use executor_project::central_directory::{beneath, central_directory};
+use nix::fcntl::{OFlag, open};
+use nix::sys::stat::Mode;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -254,32 +254,6 @@ fn create(central: &Path, name: &str) -> io::Result<File> {
     let folder = central_directory(&root, DIRECTORY)?;
     let new = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_CLOEXEC;
     Ok(beneath(&folder, name, new, Mode::S_IRUSR | Mode::S_IWUSR)?.into())
-}
-
-/// Opens a directory in `root`, and creates it if it is missing. No link is followed.
-///
-/// # Errors
-/// The kernel's.
-pub fn central_directory(root: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
-    match mkdirat(root, name, Mode::S_IRWXU) {
-        Ok(()) | Err(nix::errno::Errno::EEXIST) => {}
-        Err(error) => return Err(error.into()),
-    }
-    beneath(
-        root,
-        name,
-        OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC,
-        Mode::empty(),
-    )
-}
-
-fn beneath(root: &OwnedFd, name: &str, flags: OFlag, mode: Mode) -> io::Result<OwnedFd> {
-    let resolve = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS;
-    Ok(openat2(
-        root,
-        name,
-        OpenHow::new().flags(flags).mode(mode).resolve(resolve),
-    )?)
 }
 
 #[cfg(test)]

@@ -35,7 +35,6 @@ mod account;
 mod capture;
 mod streams;
 mod suspend;
-mod own_state;
 mod private_directory;
 mod session_gateway;
 mod poll;

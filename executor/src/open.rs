@@ -11,7 +11,6 @@ use crate::image::{self, ImageError};
 use crate::kept_texts::KeptTexts;
 use crate::machine;
 use crate::missing_program::Profiles;
-use crate::own_state;
 use crate::pool::Pool;
 use crate::repository_question;
 use crate::roots::{self, RootError};
@@ -1115,7 +1114,10 @@ fn build_environment(
         ours,
         &zones.central,
     ));
-    own.extend(own_state::variables(policy, &zones.central));
+    own.extend(executor_project::own_state::variables(
+        policy,
+        &zones.central,
+    ));
     own.extend(credentials.certificate_variables(own_root));
     let placeholders = credentials.placeholders();
     let private = (scratch.home.as_path(), scratch.tmp.as_path());

@@ -14,6 +14,8 @@ pub mod grant_exceptions;
 pub mod masks;
 pub mod central_owner;
 pub mod caches;
+pub mod central_directory;
+pub mod own_state;
 pub mod network;
 pub mod image;
 pub mod removal;

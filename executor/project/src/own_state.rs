@@ -1,7 +1,7 @@
 //! Where an agent that runs in a cell as a whole stores its state: directories of the central root. It does
 //! not see the user's own directories, because programs outside cells act on their contents.
 
-use crate::capture::central_directory;
+use crate::central_directory::central_directory;
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
 use policies::{Access, EffectivePolicy};
