@@ -411,6 +411,10 @@ pub struct ListedEntry {
     pub kind: ListedKind,
     /// Size of a regular file in bytes; otherwise 0.
     pub size: u64,
+    /// Its permission bits, as `chmod` has them; 0 if it was gone when they were read.
+    pub mode: u16,
+    /// When its content was changed last, in milliseconds since 1970; 0 as above.
+    pub modified_ms: i64,
 }
 
 /// The kind of a directory entry.

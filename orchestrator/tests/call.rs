@@ -60,6 +60,8 @@ fn a_result_is_printed_as_it_is() {
         path: "x\ny".into(),
         kind: ListedKind::File,
         size: 1,
+        mode: 0o644,
+        modified_ms: 0,
     }];
     let got = call(
         &["ls", "{}"],

@@ -1224,6 +1224,8 @@ fn answers() -> Vec<(&'static str, FileAnswer)> {
             path: "a".into(),
             kind,
             size: 1,
+            mode: 0o644,
+            modified_ms: 2,
         })
         .into();
     let line = MatchLine {

@@ -1,4 +1,4 @@
-//! Lists a directory: names, kinds and sizes, in order. Names are not secret: a closed file is listed, but
+//! Lists a directory: names, kinds, sizes, permission bits and times, in order. Names are not secret: a closed file is listed, but
 //! not the contents of a closed directory, nor those of a `.git` directory unless it was requested.
 
 use crate::bounds::AnswerRoom;
@@ -7,9 +7,10 @@ use crate::root::is;
 use crate::walk::{WalkOptions, WalkStep};
 use crate::worker::FileCall;
 use broker_protocol::{FileList, Listed, ListedEntry, ListedKind, Truncated};
+use nix::sys::stat::FileStat;
 
 /// Bytes of an entry in an answer besides its path.
-const ENTRY: usize = 8 + 4 + 8;
+const ENTRY: usize = 8 + 4 + 8 + 4 + 8;
 
 impl FileCall<'_> {
     /// Answers `file_list`.
@@ -34,11 +35,7 @@ impl FileCall<'_> {
             full = entries.len() == request.limit as usize || !room.take(path.len() + ENTRY);
             match full {
                 true => walk.only_count(),
-                false => entries.push(ListedEntry {
-                    size: self.size(&step),
-                    kind: step.kind,
-                    path,
-                }),
+                false => entries.push(self.entry(&step, path)),
             }
         }
         let (shown, total) = (entries.len() as u64, (!walk.cut()).then_some(count));
@@ -46,15 +43,25 @@ impl FileCall<'_> {
         Ok(Listed { entries, truncated })
     }
 
-    fn size(&self, step: &WalkStep) -> u64 {
-        if step.kind != ListedKind::File {
-            return 0;
+    /// What is known of the entry. One that became something else since its directory was read has no size, and one that is gone
+    /// nothing but its name.
+    fn entry(&self, step: &WalkStep, path: String) -> ListedEntry {
+        let stat = self.stat(&step.location).ok().flatten();
+        let is_file =
+            |stat: &&FileStat| step.kind == ListedKind::File && is(stat, libc::S_IFREG);
+        let modified = |stat: &FileStat| {
+            let seconds = stat.st_mtime.saturating_mul(1000);
+            seconds.saturating_add(stat.st_mtime_nsec / 1_000_000)
+        };
+        ListedEntry {
+            path,
+            kind: step.kind,
+            size: stat
+                .as_ref()
+                .filter(is_file)
+                .map_or(0, |stat| stat.st_size as u64),
+            mode: stat.as_ref().map_or(0, |stat| (stat.st_mode & 0o7777) as u16),
+            modified_ms: stat.as_ref().map_or(0, modified),
         }
-        let file = self
-            .stat(&step.location)
-            .ok()
-            .flatten()
-            .filter(|stat| is(stat, libc::S_IFREG));
-        file.map_or(0, |stat| stat.st_size as u64)
     }
 }

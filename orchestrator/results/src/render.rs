@@ -462,6 +462,8 @@ mod tests {
                 path: format!("f{n}"),
                 kind: ListedKind::File,
                 size: 0,
+                mode: 0,
+                modified_ms: 0,
             };
             compact(FileReply::Listed(Listed {
                 entries: (0..count).map(entry).collect(),
@@ -554,6 +556,8 @@ mod tests {
             path: path.into(),
             kind,
             size: 0,
+            mode: 0,
+            modified_ms: 0,
         };
         let entries = vec![
             entry("a b", ListedKind::File),

@@ -3,6 +3,7 @@
 use super::*;
 use broker_protocol::{FileList, Glob, Grep, Grepped, Listed, ListedKind, Truncated, Walked};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::time::SystemTime;
 
 fn list(path: &str) -> FileList {
@@ -97,6 +98,30 @@ impl Ground {
             .flat_map(|m| m.lines.into_iter().map(move |l| line(&m.path, l)))
             .collect()
     }
+}
+
+#[test]
+fn an_entry_has_the_mode_and_the_time_of_its_file() {
+    let ground = Ground::new();
+    ground.put("project/run.sh", "echo");
+    let path = ground.path("project/run.sh");
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o750)).unwrap();
+    let time = SystemTime::UNIX_EPOCH + std::time::Duration::from_millis(1_700_000_000_123);
+    std::fs::File::open(&path)
+        .unwrap()
+        .set_modified(time)
+        .unwrap();
+    // A link is not followed, also for what it leads to.
+    ground.link("run.sh", "project/link");
+    let entries = ground.list(list("")).unwrap().entries;
+    let run = entries.iter().find(|entry| entry.path == "run.sh").unwrap();
+    assert_eq!(
+        (run.size, run.mode, run.modified_ms),
+        (4, 0o750, 1_700_000_000_123)
+    );
+    let link = entries.iter().find(|entry| entry.path == "link").unwrap();
+    assert_eq!((link.size, link.mode), (0, 0o777));
+    assert_ne!(link.modified_ms, run.modified_ms);
 }
 
 #[test]
