@@ -8,8 +8,12 @@
 mod seccomp;
 
 fn main() {
-    let programs: [(&str, seccomp::Lists); 4] = [
+    let programs: [(&str, seccomp::Lists); 5] = [
         ("orchestrator", &[&["orchestrator"]]),
+        (
+            "orchestrator_serve",
+            &[&["orchestrator", "orchestrator-serve"]],
+        ),
         ("orchestrator_web", &[&["orchestrator", "orchestrator-web"]]),
         (
             "orchestrator_web_unix",

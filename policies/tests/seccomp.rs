@@ -28,6 +28,7 @@ const LISTS: [&str; 17] = [
     "orchestrator",
     "orchestrator-web",
     "orchestrator-unix",
+    "orchestrator-serve",
     "gateway",
 ];
 const EPERM: Answer = Answer::Errno(1);
@@ -246,7 +247,7 @@ fn every_list_compiles_for_both_architectures() {
 fn the_build_changes_no_answer_but_of_unknown_calls() {
     const LAST: i64 = 462;
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("seccomp");
-    let chains: [&[&str]; 13] = [
+    let chains: [&[&str]; 14] = [
         &["modes", "session"],
         &["modes", "answered", "flat", "session"],
         &["clone3", "cell"],
@@ -259,6 +260,7 @@ fn the_build_changes_no_answer_but_of_unknown_calls() {
         &["worker"],
         &["orchestrator"],
         &["orchestrator+orchestrator-web+orchestrator-unix"],
+        &["orchestrator+orchestrator-serve"],
         &["gateway"],
     ];
     // What the lists compare arguments with, and numbers nearby.
@@ -364,6 +366,7 @@ fn every_group_names_who_needs_it() {
         "orchestrator.x86_64.json",
         "orchestrator-web.json",
         "orchestrator-unix.json",
+        "orchestrator-serve.json",
         "gateway.json",
         "gateway.x86_64.json",
     ] {
@@ -1458,7 +1461,8 @@ fn the_orchestrator_keeps_what_it_needs_and_no_more() {
     let bare = Stack::of(&["orchestrator"]);
     let web = Stack::of(&["orchestrator+orchestrator-web"]);
     let unix = Stack::of(&["orchestrator+orchestrator-web+orchestrator-unix"]);
-    for list in [&bare, &web, &unix] {
+    let serve = Stack::of(&["orchestrator+orchestrator-serve"]);
+    for list in [&bare, &web, &unix, &serve] {
         for call in CLOSED_TO_OURS {
             list.check(call, &[], ENOSYS);
         }
@@ -1482,6 +1486,12 @@ fn the_orchestrator_keeps_what_it_needs_and_no_more() {
     }
     bare.check(libc::SYS_accept4, &[], ENOSYS);
     web.check(libc::SYS_accept4, &[], Allow);
+    // Who serves makes no connection, and no thread.
+    serve.check(libc::SYS_accept4, &[], Allow);
+    serve.check(libc::SYS_setsockopt, &[], Allow);
+    for call in [libc::SYS_socket, libc::SYS_connect, libc::SYS_clone] {
+        serve.check(call, &[2, 1, 0], ENOSYS);
+    }
     // Only the gateway forwards bytes of cells.
     web.check(libc::SYS_splice, &[], ENOSYS);
     for (family, kind, protocol, want) in [

@@ -74,6 +74,8 @@ pub struct Needs {
     pub write: Vec<PathBuf>,
     /// Whether it asks a gateway, or serves a socket that it bound before: threads that read pages, and accepting.
     pub web: bool,
+    /// Whether connections are accepted at sockets that listen already: no other right of the network comes with it.
+    pub serves: bool,
     /// The socket of an executor that may have to be reached again.
     pub socket: Option<PathBuf>,
 }
@@ -244,7 +246,8 @@ fn confine_thread(needs: &Needs) -> Confinement {
             socket: Some(_), ..
         } => &filters::ORCHESTRATOR_WEB_UNIX,
         Needs { web: true, .. } => &filters::ORCHESTRATOR_WEB,
-        Needs { web: false, .. } => &filters::ORCHESTRATOR,
+        Needs { serves: true, .. } => &filters::ORCHESTRATOR_SERVE,
+        Needs { .. } => &filters::ORCHESTRATOR,
     };
     Confinement {
         landlock,
@@ -506,9 +509,14 @@ mod tests {
                     web: true,
                     read: vec![scene.at("state")],
                     write: vec![scene.at("state")],
-                    socket: None,
+                    ..Needs::default()
                 });
             }
+            // Who accepts connections gets no other right.
+            needs.push(Needs {
+                serves: true,
+                ..Needs::default()
+            });
             for needs in needs {
                 for ((attack, _), got) in
                     attacks
@@ -533,7 +541,7 @@ mod tests {
             web: true,
             read: vec![scene.at("home")],
             write: vec![scene.at("state")],
-            socket: None,
+            ..Needs::default()
         };
         let worker = scene.clone();
         let work = move || {
@@ -561,5 +569,28 @@ mod tests {
         });
         thread::spawn(work).join().unwrap();
         client.join().unwrap();
+    }
+
+    #[test]
+    fn connections_are_accepted_and_answered_where_that_is_needed() {
+        for serves in [true, false] {
+            let scene = Fixture::new(if serves { "serves" } else { "serves-not" });
+            let address = scene.tcp.local_addr().unwrap();
+            let mut client = TcpStream::connect(address).unwrap();
+            let accepting = thread::spawn(move || {
+                let needs = Needs {
+                    serves,
+                    ..Needs::default()
+                };
+                assert_eq!(confine_thread(&needs).missing(), [""; 0]);
+                let (mut stream, _) = scene.tcp.accept()?;
+                stream.set_nodelay(true)?;
+                stream.write_all(b"x")
+            });
+            assert_eq!(accepting.join().unwrap().is_ok(), serves);
+            if serves {
+                client.read_exact(&mut [0]).unwrap();
+            }
+        }
     }
 }

@@ -56,6 +56,8 @@ pub enum Network {
     /// If a tool or a server needs it.
     IfNeeded,
     Always,
+    /// It accepts connections at sockets that listened before, and makes none.
+    Accepts,
 }
 
 /// Where a command writes.
@@ -92,7 +94,8 @@ impl CommandRow {
         let has_servers = matches!(writes, Writes::Servers | Writes::ServersAndChats);
         let reaches_again = has_servers || matches!(self.sessions, Sessions::Lasting { .. });
         Needs {
-            web: needs.web && network != Network::None,
+            web: needs.web && matches!(network, Network::IfNeeded | Network::Always),
+            serves: needs.serves && network == Network::Accepts,
             write: match writes {
                 Writes::Nothing => Vec::new(),
                 Writes::Servers | Writes::ServersAndChats | Writes::Temporary => needs.write,
@@ -130,6 +133,7 @@ impl CommandRow {
                     Network::None => "none",
                     Network::IfNeeded => "if needed",
                     Network::Always => "yes",
+                    Network::Accepts => "accepts connections, makes none",
                 },
                 match writes {
                     Writes::Nothing => "nothing",
@@ -183,6 +187,7 @@ mod tests {
     fn a_row_bounds_what_its_command_asks_for() {
         let all = Needs {
             web: true,
+            serves: true,
             write: vec![PathBuf::from("/w")],
             socket: Some("/s".into()),
             ..Needs::default()
@@ -207,7 +212,14 @@ mod tests {
             ),
             (true, 0, true)
         );
+        let accepting = Access::Confined {
+            network: Network::Accepts,
+            writes: Writes::Nothing,
+        };
+        let accepting = row(Sessions::One, accepting).bound(all.clone());
+        assert!(accepting.serves && !accepting.web);
         let none = row(Sessions::None, Access::Files).bound(all);
+        assert!(!none.serves);
         assert!(!none.web && none.write.is_empty() && none.socket.is_none());
     }
 
