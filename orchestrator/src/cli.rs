@@ -42,6 +42,7 @@ use orchestrator_launch::row::{CommandRow, wrapped};
 use orchestrator_launch::stdio::print;
 use orchestrator_launch::{exit, start};
 use orchestrator_run::Run;
+use orchestrator_sandboxd::Sandboxd;
 use orchestrator_text::known;
 use orchestrator_tools::scope_file;
 use orchestrator_web::SearchEngines;
@@ -89,7 +90,7 @@ const fn entry<C: FrontEnd>() -> CommandEntry {
 }
 
 /// All commands, as help lists them.
-const COMMANDS: [CommandEntry; 27] = [
+const COMMANDS: [CommandEntry; 28] = [
     entry::<Run>(),
     entry::<Why>(),
     entry::<Call>(),
@@ -104,6 +105,7 @@ const COMMANDS: [CommandEntry; 27] = [
     entry::<ChatHooks>(),
     entry::<Models>(),
     entry::<Serve>(),
+    entry::<Sandboxd>(),
     entry::<Doctor>(),
     entry::<Policy>(),
     entry::<Credential>(),

@@ -398,6 +398,18 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "orchestrator-sandboxd",
+        &[
+            "broker-protocol",
+            "policies",
+            "orchestrator-text",
+            "orchestrator-confine",
+            "orchestrator-results",
+            "orchestrator-engine",
+            "orchestrator-launch",
+        ],
+    ),
+    (
         "orchestrator-acp",
         &[
             "broker-protocol",
@@ -440,6 +452,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "orchestrator-telemetry",
             "orchestrator-doctor",
             "orchestrator-why",
+            "orchestrator-sandboxd",
             "orchestrator-acp",
         ],
     ),

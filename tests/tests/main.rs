@@ -48,6 +48,7 @@ mod self_attack;
 mod servers;
 mod services;
 mod shared_inodes;
+mod sandboxd;
 mod sidecar;
 mod successive;
 mod supervised;

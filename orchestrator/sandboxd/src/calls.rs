@@ -1,0 +1,187 @@
+//! The calls of all clients in the one session: how many there may be, and what their ends mean.
+
+use crate::fault::{FaultKind, SandboxFault};
+use broker_protocol::{Channel, limit};
+use orchestrator_engine::{
+    Approval, Body, Call, CallContext, CallHandle, CallResult, FoundIn, Invocation, Live, Session,
+};
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
+
+/// Makes calls for clients.
+pub struct SandboxCalls {
+    session: Session,
+    asker: Arc<str>,
+    places: Arc<Semaphore>,
+    ending: Cell<bool>,
+    under_way: RefCell<HashMap<u64, CallHandle>>,
+}
+
+/// A call in progress. Dropping it cancels it.
+pub struct SandboxCall {
+    call: Call,
+    calls: Rc<SandboxCalls>,
+    _place: OwnedSemaphorePermit,
+}
+
+/// An event of a call that concerns its client.
+pub enum CallEvent {
+    /// The executor has its request: signals reach it from now on.
+    Started,
+    Output {
+        stderr: bool,
+        bytes: Vec<u8>,
+    },
+    Ended(Arc<CallResult>),
+}
+
+impl SandboxCalls {
+    pub fn new(session: Session) -> Rc<Self> {
+        Rc::new(Self {
+            session,
+            asker: "sandboxd".into(),
+            places: Arc::new(Semaphore::new(limit::CALLS)),
+            ending: Cell::new(false),
+            under_way: RefCell::default(),
+        })
+    }
+
+    /// Makes a call, when there is a place for it. Its output arrives as it is produced where `live`.
+    ///
+    /// # Errors
+    /// No more calls are made.
+    pub async fn make(
+        self: &Rc<Self>,
+        invocation: Invocation,
+        live: bool,
+        deadline: Option<Instant>,
+    ) -> Result<SandboxCall, SandboxFault> {
+        self.check_open()?;
+        let place = self.places.clone().acquire_owned().await;
+        let place = place.map_err(|_| ending())?;
+        // It may have waited for long.
+        self.check_open()?;
+        let (live, found) = match live {
+            true => (Live::Sanitized, FoundIn::Metadata),
+            false => (Live::Off, FoundIn::LaterResult),
+        };
+        let context = CallContext {
+            live,
+            raw: true,
+            found,
+            deadline: deadline.map(Instant::into_std),
+            ..CallContext::new(self.asker.clone())
+        };
+        let call = self.session.call(context, invocation);
+        let handle = call.handle.clone();
+        self.under_way.borrow_mut().insert(handle.number(), handle);
+        Ok(SandboxCall {
+            call,
+            calls: self.clone(),
+            _place: place,
+        })
+    }
+
+    /// Makes a call whose output nobody follows, and returns its result, also of one that failed.
+    ///
+    /// # Errors
+    /// As [`Self::make`].
+    pub async fn result(
+        self: &Rc<Self>,
+        invocation: Invocation,
+    ) -> Result<Arc<CallResult>, SandboxFault> {
+        let mut call = self.make(invocation, false, None).await?;
+        loop {
+            if let CallEvent::Ended(result) = call.next().await? {
+                return Ok(result);
+            }
+        }
+    }
+
+    fn check_open(&self) -> Result<(), SandboxFault> {
+        match self.ending.get() || self.session.is_over() {
+            true => Err(ending()),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether calls are made.
+    pub fn is_ready(&self) -> bool {
+        self.check_open().is_ok()
+    }
+
+    /// From now on no call is made; those under way go on.
+    pub fn refuse(&self) {
+        self.ending.set(true);
+    }
+
+    /// Ends the calls under way: their processes get SIGTERM and two seconds.
+    pub fn cancel(&self) {
+        let under_way = self.under_way.borrow();
+        under_way.values().for_each(CallHandle::cancel);
+    }
+
+    /// How many calls are under way.
+    pub fn count(&self) -> usize {
+        self.under_way.borrow().len()
+    }
+}
+
+impl SandboxCall {
+    /// What steers it.
+    pub fn handle(&self) -> &CallHandle {
+        &self.call.handle
+    }
+
+    /// The next event; after [`CallEvent::Ended`] there is none. Nobody here can answer a question, so each is a no, unless it is
+    /// put to `lazaret approve`. Cancel-safe.
+    ///
+    /// # Errors
+    /// The session has ended.
+    pub async fn next(&mut self) -> Result<CallEvent, SandboxFault> {
+        loop {
+            let event = self.call.next().await.ok_or_else(ending)?;
+            match &*event.body {
+                Body::Output { stderr, bytes } => {
+                    let (stderr, bytes) = (*stderr, bytes.clone());
+                    return Ok(CallEvent::Output { stderr, bytes });
+                }
+                Body::Started { .. } => return Ok(CallEvent::Started),
+                Body::Result(result) => return Ok(CallEvent::Ended(result.clone())),
+                Body::ApprovalWanted(question)
+                    if question.challenge.channel == Channel::Separate => {}
+                Body::ApprovalWanted(_) => {
+                    let handle = self.call.handle.clone();
+                    // An answer that comes too late changes nothing.
+                    tokio::task::spawn_local(async move {
+                        handle.approve(None, Approval::No).await;
+                    });
+                }
+                Body::SessionOpened(_)
+                | Body::ToolRegistered { .. }
+                | Body::ToolUnregistered { .. }
+                | Body::Requested { .. }
+                | Body::Suspended
+                | Body::ApprovalGiven { .. }
+                | Body::Violation(_)
+                | Body::Connection(_) => {}
+            }
+        }
+    }
+}
+
+impl Drop for SandboxCall {
+    fn drop(&mut self) {
+        let number = self.call.handle.number();
+        self.calls.under_way.borrow_mut().remove(&number);
+    }
+}
+
+/// No calls are made any more.
+pub fn ending() -> SandboxFault {
+    SandboxFault::new(FaultKind::Unavailable, "the sandbox is shutting down")
+}
