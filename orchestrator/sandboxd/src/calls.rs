@@ -168,6 +168,7 @@ impl SandboxCall {
                 | Body::Suspended
                 | Body::ApprovalGiven { .. }
                 | Body::Violation(_)
+                | Body::Hook(_)
                 | Body::Connection(_) => {}
             }
         }

@@ -206,7 +206,8 @@ impl FrontEnd for Sandboxd {
         opening.open.network = options.network(Some(&policy), false);
         let root = Rc::new(ProjectRoot::new(opening.open.project.clone()));
         let told = metadata::told(std::env::vars_os(), redactor());
-        let endpoint = prepared.lasting()?;
+        let (hooks, endpoint) = (prepared.hooks()?, prepared.lasting()?);
+        let guard = hooks.guard(&opening.open, Rc::new(endpoint.clone()));
         let socket = endpoint.socket().map(Path::to_owned);
         let ports = SandboxPorts::bind(&self)?;
         let confined = prepared.confine(Needs {
@@ -218,7 +219,7 @@ impl FrontEnd for Sandboxd {
         let config = Config {
             executor: Some(Box::new(endpoint)),
             subscribers: vec![log.clone()],
-            ..Config::new(opening.open, redactor())
+            ..Config::new(opening.open, redactor(), guard)
         };
         let reason = |served: &Result<u8, Failed>| match served {
             Ok(_) => "a signal ended it",

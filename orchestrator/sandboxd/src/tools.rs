@@ -6,7 +6,7 @@ use broker_protocol::{
     ZonePath, limit,
 };
 use orchestrator_engine::tools::{Calling, Found};
-use orchestrator_engine::{NewTool, Registered, Tool, Tools, UnknownTool, Work};
+use orchestrator_engine::{MemberCall, NewTool, Registered, Tool, Tools, UnknownTool, Work};
 use orchestrator_results::metadata::{Details, Metadata};
 use orchestrator_results::result::ToolResult;
 use serde::{Deserialize, Serialize};
@@ -164,6 +164,14 @@ impl Tool for FileTool {
 
     fn leaves_executor(&self) -> bool {
         false
+    }
+
+    fn own_names(&self, _: &str, input: &Value) -> Result<Value, Failed> {
+        Ok(input.clone())
+    }
+
+    fn members(&self, _: &mut Value) -> Result<Option<Vec<MemberCall>>, Failed> {
+        Ok(None)
     }
 
     fn call<'c>(&'c self, work: Work<'c>, input: Value) -> Calling<'c> {
