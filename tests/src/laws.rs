@@ -1141,9 +1141,9 @@ pub fn the_switch_stands_alone(root: &Path) -> Violations {
             "executor/spec" => "{ ablation = [] }",
             "orchestrator" => "{ otel = [\"orchestrator-telemetry/otel\"] }",
             // The small front end links the types without their schemas.
-            "orchestrator/results" => "{ schema = [\"dep:schemars\"] }",
+            "orchestrator/results" | "orchestrator/engine" => "{ schema = [\"dep:schemars\"] }",
             "orchestrator/wire" => {
-                "{ schema = [\"dep:schemars\", \"orchestrator-results/schema\"] }"
+                "{ schema = [\"dep:schemars\", \"orchestrator-results/schema\", \"orchestrator-engine/schema\"] }"
             }
             _ => "",
         };

@@ -581,7 +581,11 @@ fn without_the_web_there_is_no_socket(place: Place) {
     assert!(until(LIMIT, runs));
     let all = tree(run.id() as i32);
     let gateway = |process: &&Process| process.name == "lazaret-network";
-    assert_eq!(all.iter().find(gateway).map(|one| one.pid), None, "{all:#?}");
+    assert_eq!(
+        all.iter().find(gateway).map(|one| one.pid),
+        None,
+        "{all:#?}"
+    );
     let puppet = taken_over(run.id());
     for (family, kind) in SOCKETS {
         assert_eq!(

@@ -2,7 +2,6 @@
 
 use crate::connections;
 use crate::executor::{Connection, Dial, ExecutorError, Greeting};
-use crate::guard::RUNNING_MAX;
 use crate::hooks::HookGuard;
 use crate::publish::{Hub, Publisher, RawEvent, Subscriber};
 use crate::refused_hosts::RefusedHosts;
@@ -21,6 +20,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tokio::sync::{Mutex, Semaphore};
+
+/// Most hooks of a session that run at once: each has a session of its own with the executor.
+const HOOKS_RUNNING_MAX: usize = 8;
 
 /// What a session is started with.
 pub struct Config<T = ()> {
@@ -119,7 +121,7 @@ impl Engine {
             }),
             outside: Semaphore::new(limit::CALLS),
             guard: config.guard,
-            hook_places: Semaphore::new(RUNNING_MAX),
+            hook_places: Semaphore::new(HOOKS_RUNNING_MAX),
             under_way: RefCell::default(),
             numbers,
             max_violations: config.max_violations,

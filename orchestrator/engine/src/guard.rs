@@ -22,8 +22,6 @@ use std::collections::BTreeSet;
 
 /// Maximum bytes of a result that a hook receives.
 const RESULT_MAX: usize = 256 << 10;
-/// Most hooks of a session that run at once: each has a session of its own with the executor.
-pub(crate) const RUNNING_MAX: usize = 8;
 
 /// A call that hooks have let through.
 pub(crate) struct GuardedCall {
@@ -95,7 +93,7 @@ pub(crate) async fn after(
     conclude::count_violation(engine, caller, result).await;
     caller.publisher.finish_output().await;
     let hooked = HookedCall {
-        result: Some(told(engine, result)),
+        result: Some(hooked_result(engine, result)),
         ..HookedCall::new(caller.shown_id(), &tool, input)
     };
     let occasion = caller.occasion(HookEvent::AfterTool, hooked);
@@ -245,7 +243,7 @@ impl HookQuestions<'_> {
 }
 
 /// A result as hooks are told of it: what a model reads, without known secrets.
-fn told(engine: &Engine, result: &ToolResult) -> HookedResult {
+fn hooked_result(engine: &Engine, result: &ToolResult) -> HookedResult {
     let sanitizer = engine.hub.sanitizer;
     let text = sanitizer.bytes(&result.text, Unsafe::Remove).bytes;
     let text = String::from_utf8_lossy(&text);

@@ -8,7 +8,7 @@ use broker_protocol::{
 use orchestrator_engine::executor::Dial;
 use orchestrator_engine::hooks::{HookAnswer, HookAnswering, HookEvent, HookRunner, Occasion};
 use orchestrator_engine::service::{RunningService, ServiceEvent, how_ended};
-use orchestrator_launch::hooks::HookSource;
+use orchestrator_launch::hooks::{HookSource, UserHooks};
 use orchestrator_results::render::Finished;
 use std::rc::Rc;
 use std::time::Duration;
@@ -31,8 +31,16 @@ chmod 700 "$program"
 shift
 exec "$program" "$@""#;
 
-/// Hooks that run in cells.
-pub struct CellHooks(pub Rc<Hooks>);
+/// Runs the hooks of the settings, each time in a new cell.
+struct CellHooks(Rc<Hooks>);
+
+/// These hooks, each in a cell, for the sessions of front ends.
+pub fn for_sessions(hooks: Rc<Hooks>) -> UserHooks {
+    match hooks.are_none() {
+        true => UserHooks::none(),
+        false => UserHooks::new(Rc::new(CellHooks(hooks))),
+    }
+}
 
 impl HookSource for CellHooks {
     fn of_session(&self, open: &Open, dial: Rc<dyn Dial>) -> Rc<dyn HookRunner> {

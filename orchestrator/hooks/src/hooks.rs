@@ -1,16 +1,13 @@
 //! The hooks in the settings. Programs are read once, so that a later run uses the accepted program, whatever happens to the file.
 
-use crate::cell::CellHooks;
 use crate::settings::{self, HookEntry, SettingsError};
 use crate::store::Accepted;
 use crate::template::Template;
 use orchestrator_confine::Files;
-use orchestrator_launch::hooks::UserHooks;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::rc::Rc;
 
 /// Maximum size of a program in bytes.
 pub const PROGRAM_MAX: usize = 4 << 20;
@@ -118,12 +115,8 @@ impl Hooks {
         })
     }
 
-    /// These hooks, each in a cell, for the sessions of front ends.
-    pub fn for_sessions(self: &Rc<Self>) -> UserHooks {
-        match self.0.is_empty() {
-            true => UserHooks::none(),
-            false => UserHooks::new(Rc::new(CellHooks(self.clone()))),
-        }
+    pub(crate) fn are_none(&self) -> bool {
+        self.0.is_empty()
     }
 }
 

@@ -6,6 +6,7 @@ use orchestrator_agent::http::Key;
 use orchestrator_agent::limits::Limits;
 use orchestrator_agent::packs::Pack;
 use orchestrator_confine::Files;
+use orchestrator_hooks::cell::for_sessions;
 use orchestrator_hooks::hooks::Hooks;
 use orchestrator_hooks::settings::HookEntry;
 use orchestrator_keys::find;
@@ -139,7 +140,7 @@ impl AgentConfig {
         hooks
             .problems()
             .for_each(|problem| print::problem(&problem));
-        Ok(hooks.for_sessions())
+        Ok(for_sessions(hooks))
     }
 
     /// The hooks with their programs.

@@ -16,19 +16,19 @@ use std::rc::Rc;
 /// Most hooks of a session at once.
 const RUNNING_MAX: usize = 8;
 
-type Answer = fn(&Value) -> Value;
+type AnswerTo = fn(&Value) -> Value;
 
 /// A hook that answers by a function, and remembers what it was told.
-struct Hook {
+struct FakeHook {
     event: HookEvent,
-    answer: Answer,
+    answer: AnswerTo,
     told: RefCell<Vec<Value>>,
     running: Cell<usize>,
     most: Cell<usize>,
 }
 
-impl Hook {
-    fn guard(event: HookEvent, answer: Answer) -> (Rc<Self>, Config) {
+impl FakeHook {
+    fn guard(event: HookEvent, answer: AnswerTo) -> (Rc<Self>, Config) {
         let hook = Rc::new(Self {
             event,
             answer,
@@ -44,7 +44,7 @@ impl Hook {
     }
 }
 
-impl HookRunner for Hook {
+impl HookRunner for FakeHook {
     fn of(&self, event: HookEvent, _: Option<&str>) -> Vec<usize> {
         (event == self.event).then_some(0).into_iter().collect()
     }
@@ -54,7 +54,7 @@ impl HookRunner for Hook {
     }
 
     fn run<'a>(&'a self, _: usize, occasion: &'a Occasion) -> HookAnswering<'a> {
-        Box::pin(async {
+        Box::pin(async move {
             self.running.set(self.running.get() + 1);
             self.most.set(self.most.get().max(self.running.get()));
             for _ in 0..100 {
@@ -79,7 +79,7 @@ fn allow(_: &Value) -> Value {
 
 #[test]
 fn a_refused_call_reaches_no_executor_and_is_written_down() {
-    let (hook, config) = Hook::guard(HookEvent::BeforeTool, refuse);
+    let (hook, config) = FakeHook::guard(HookEvent::BeforeTool, refuse);
     let (script, seen) = answering(plain, true);
     with(script, config, async |session, records| {
         session.open().await.unwrap();
@@ -117,7 +117,7 @@ fn a_refused_call_reaches_no_executor_and_is_written_down() {
 
 #[test]
 fn hooks_at_once_have_a_bound() {
-    let (hook, config) = Hook::guard(HookEvent::BeforeTool, allow);
+    let (hook, config) = FakeHook::guard(HookEvent::BeforeTool, allow);
     let (script, _) = answering(plain, true);
     with(script, config, async |session, _| {
         let calls: Vec<_> = (0..3 * RUNNING_MAX)
@@ -135,7 +135,7 @@ fn hooks_at_once_have_a_bound() {
 
 #[test]
 fn a_rewritten_call_is_made_and_the_next_hook_sees_its_own_names() {
-    let (_, config) = Hook::guard(HookEvent::BeforeTool, |told| {
+    let (_, config) = FakeHook::guard(HookEvent::BeforeTool, |told| {
         assert_eq!(told["input"]["command"], "ls");
         json!({"allow": true, "input": {"cmd": "pwd"}, "askAgent": "look"})
     });
@@ -158,7 +158,7 @@ fn a_rewritten_call_is_made_and_the_next_hook_sees_its_own_names() {
 
 #[test]
 fn withheld_result_is_nowhere_and_a_violation_still_counts() {
-    let (hook, config) = Hook::guard(HookEvent::AfterTool, refuse);
+    let (hook, config) = FakeHook::guard(HookEvent::AfterTool, refuse);
     let (script, _) = answering(plain, true);
     with(script, config, async |session, records| {
         let read = call(&session, "file_read", json!({"path": "inside"})).await;
