@@ -371,7 +371,10 @@ fn processes_are_followed_and_steered(place: Place) {
     ] {
         assert_eq!(other.call(method, &message).status, NOT_FOUND, "{method}");
     }
-    let sleeping = Process::start(&mut rpc, &["sleep", "100"], None);
+    // It has begun: before that, a signal that can be caught may be lost.
+    let script = "echo begun; exec sleep 100";
+    let mut sleeping = Process::start(&mut rpc, &["bash", "-c", script], None);
+    sleeping.wait_for(&mut rpc, "begun\n");
     let number = sleeping.number;
     for wrong in [0, 1, 19, 64] {
         assert_eq!(
