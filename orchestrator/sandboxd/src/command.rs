@@ -205,7 +205,7 @@ impl FrontEnd for Sandboxd {
         options.check(&policy)?;
         opening.open.network = options.network(Some(&policy), false);
         let root = Rc::new(ProjectRoot::new(opening.open.project.clone()));
-        let told = metadata::told(std::env::vars_os(), redactor());
+        let told = metadata::visible(std::env::vars_os(), redactor());
         let (hooks, endpoint) = (prepared.hooks()?, prepared.lasting()?);
         let guard = hooks.guard(&opening.open, Rc::new(endpoint.clone()));
         let socket = endpoint.socket().map(Path::to_owned);

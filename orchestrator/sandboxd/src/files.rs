@@ -140,7 +140,7 @@ impl ProjectFiles {
     ///
     /// # Errors
     /// There is nothing, or it may not be read.
-    pub async fn look(&self, path: &ZonePath, limit: u32) -> Result<Looked, SandboxFault> {
+    pub async fn inspect(&self, path: &ZonePath, limit: u32) -> Result<Looked, SandboxFault> {
         match self.piece(path, 0, limit).await? {
             Ok(piece) => Ok(Looked::File(piece)),
             // It is there, and no regular file.
@@ -171,7 +171,7 @@ impl ProjectFiles {
                     let Ok(path) = ZonePath::new(directory.zone(), path) else {
                         continue;
                     };
-                    match self.look(&path, 1).await {
+                    match self.inspect(&path, 1).await {
                         Ok(Looked::File(piece)) => {
                             (entry.kind, entry.size) = (EntryKind::File, piece.size);
                         }
@@ -192,7 +192,7 @@ impl ProjectFiles {
     /// # Errors
     /// It may not be known.
     pub async fn exists(&self, path: &ZonePath) -> Result<bool, SandboxFault> {
-        match self.look(path, 1).await {
+        match self.inspect(path, 1).await {
             Ok(Looked::File(_) | Looked::Directory(_)) => Ok(true),
             Err(fault) if fault.kind == FaultKind::NotFound => Ok(false),
             // There is a FIFO, or something else that is neither.

@@ -124,7 +124,7 @@ impl LegacyRoutes {
 
     async fn download(&self, path: &str) -> Result<Response<ReplyBody>, SandboxFault> {
         let path = self.root.encoded(path)?;
-        match self.files.look(&path, PIECE).await? {
+        match self.files.inspect(&path, PIECE).await? {
             Looked::File(first) => {
                 let size = first.size;
                 let content = self.files.content(path, first);
@@ -139,7 +139,7 @@ impl LegacyRoutes {
 
     async fn list(&self, path: &str) -> Result<Response<ReplyBody>, SandboxFault> {
         let path = self.root.encoded(path)?;
-        match self.files.look(&path, 1).await? {
+        match self.files.inspect(&path, 1).await? {
             Looked::Directory(entries) => {
                 let entries = self.files.listed(&path, entries).await?;
                 let entries: Vec<Value> = entries.iter().map(listed).collect();

@@ -14,7 +14,7 @@ const SENSITIVE: [&str; 6] = ["CRED", "AUTH", "BEARER", "PRIVATE", "CERT", "KEY"
 const VARIABLES_MAX: usize = 256;
 
 /// The variables of `environment` that are told.
-pub fn told(
+pub fn visible(
     environment: impl IntoIterator<Item = (OsString, OsString)>,
     redactor: &Redactor,
 ) -> BTreeMap<String, String> {
@@ -60,7 +60,7 @@ mod tests {
             ("sandbox_id", "x"),
             ("KUBERNETES_SERVICE_HOST", "10.0.0.1"),
         ];
-        let told = told(
+        let told = visible(
             variables.map(|(name, value)| (name.into(), value.into())),
             &redactor,
         );
@@ -72,7 +72,7 @@ mod tests {
     fn no_more_variables_are_told_than_the_limit() {
         let many = (0..=VARIABLES_MAX).map(|n| (format!("SANDBOX_{n}").into(), "x".into()));
         assert_eq!(
-            told(many, &Redactor::new(vec![]).unwrap()).len(),
+            visible(many, &Redactor::new(vec![]).unwrap()).len(),
             VARIABLES_MAX
         );
     }

@@ -82,7 +82,7 @@ impl RestRoutes {
     }
 
     async fn get(&self, path: &ZonePath) -> Result<Response<ReplyBody>, SandboxFault> {
-        match self.files.look(path, PIECE).await? {
+        match self.files.inspect(path, PIECE).await? {
             Looked::File(first) => {
                 let size = first.size;
                 let content = self.files.content(path.clone(), first);
@@ -100,7 +100,7 @@ impl RestRoutes {
     }
 
     async fn head(&self, path: &ZonePath) -> Result<Response<ReplyBody>, SandboxFault> {
-        match self.files.look(path, 1).await? {
+        match self.files.inspect(path, 1).await? {
             Looked::File(piece) => Ok(with_length(empty(StatusCode::OK), piece.size)),
             Looked::Directory(_) => Ok(empty(StatusCode::OK)),
         }
