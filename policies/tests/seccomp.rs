@@ -11,7 +11,7 @@ use std::path::Path;
 #[allow(dead_code, reason = "nothing is written here")]
 mod build;
 
-const LISTS: [&str; 17] = [
+const LISTS: [&str; 18] = [
     "session",
     "modes",
     "cell",

@@ -174,6 +174,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "orchestrator-web",
         &[
+            // On a thread of its tests; the program is built without it.
+            "orchestrator-gateway",
             "broker-protocol",
             "policies",
             "orchestrator-text",

@@ -47,8 +47,7 @@ impl FileCall<'_> {
     /// nothing but its name.
     fn entry(&self, step: &WalkStep, path: String) -> ListedEntry {
         let stat = self.stat(&step.location).ok().flatten();
-        let is_file =
-            |stat: &&FileStat| step.kind == ListedKind::File && is(stat, libc::S_IFREG);
+        let is_file = |stat: &&FileStat| step.kind == ListedKind::File && is(stat, libc::S_IFREG);
         let modified = |stat: &FileStat| {
             let seconds = stat.st_mtime.saturating_mul(1000);
             seconds.saturating_add(stat.st_mtime_nsec / 1_000_000)
@@ -60,7 +59,9 @@ impl FileCall<'_> {
                 .as_ref()
                 .filter(is_file)
                 .map_or(0, |stat| stat.st_size as u64),
-            mode: stat.as_ref().map_or(0, |stat| (stat.st_mode & 0o7777) as u16),
+            mode: stat
+                .as_ref()
+                .map_or(0, |stat| (stat.st_mode & 0o7777) as u16),
             modified_ms: stat.as_ref().map_or(0, modified),
         }
     }

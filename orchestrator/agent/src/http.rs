@@ -3,8 +3,8 @@
 use crate::error::{ProviderError, brief};
 use http::Method;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use orchestrator_http::ask::{By, Fault};
-use orchestrator_http::{Client, Failure, Gateway, Request, Response, name_host};
+use orchestrator_http::ask::{By, NetworkFault};
+use orchestrator_http::{ClientGateway, HostClient, HostRequest, HttpFailure, Response, name_host};
 use orchestrator_web::base::{self, is_exposed};
 use serde_json::Value;
 use std::cell::OnceCell;
@@ -42,7 +42,7 @@ impl fmt::Debug for Key {
 pub struct Http {
     base: Url,
     headers: HeaderMap,
-    client: OnceCell<Client>,
+    client: OnceCell<HostClient>,
     /// A hint for the error when nothing listens there.
     hint: Option<&'static str>,
 }
@@ -130,18 +130,18 @@ impl Http {
         Ok(bytes)
     }
 
-    fn request(&self, method: Method, path: &str) -> Request {
+    fn request(&self, method: Method, path: &str) -> HostRequest {
         let request = self.client().to(method, &below(&self.base, path));
         request.headers(self.headers.clone())
     }
 
     /// The client, which this process can have once it has a gateway.
-    fn client(&self) -> &Client {
-        let new = || Client::new(Gateway::of_process(), By::Settings, &self.base);
+    fn client(&self) -> &HostClient {
+        let new = || HostClient::new(ClientGateway::of_process(), By::Settings, &self.base);
         self.client.get_or_init(new)
     }
 
-    async fn send(&self, request: Request) -> Result<Response, ProviderError> {
+    async fn send(&self, request: HostRequest) -> Result<Response, ProviderError> {
         let mut response = request
             .send()
             .await
@@ -234,12 +234,13 @@ fn of_status(status: u16, retry_after: Option<Duration>, body: &[u8]) -> Provide
 }
 
 /// Why there is no connection to a server.
-fn reason(failure: Failure) -> String {
+fn reason(failure: HttpFailure) -> String {
     match failure {
-        Failure::Fault(Fault::Connect(why)) | Failure::Broken(why) => brief(&why),
-        Failure::Fault(_) | Failure::Gateway(_) | Failure::Malformed(_) | Failure::Elsewhere => {
-            brief(&failure.to_string())
-        }
+        HttpFailure::Fault(NetworkFault::Connect(why)) | HttpFailure::Broken(why) => brief(&why),
+        HttpFailure::Fault(_)
+        | HttpFailure::Gateway(_)
+        | HttpFailure::Malformed(_)
+        | HttpFailure::Elsewhere => brief(&failure.to_string()),
     }
 }
 

@@ -1,7 +1,7 @@
 //! What `lazaret` and the client's gateway say to each other, besides HTTP.
 //!
 //! The control socket carries one [`Begin`], then one byte with a descriptor for each connection. Such a connection begins with an
-//! [`Ask`]; what follows is HTTP/1.1 for the host that it names, with the path alone in each request.
+//! [`ConnectionAsk`]; what follows is HTTP/1.1 for the host that it names, with the path alone in each request.
 
 use orchestrator_reach::ReachError;
 use policies::WebPolicy;
@@ -11,14 +11,14 @@ use std::fmt;
 
 /// Maximum bytes of a [`Begin`]: the tables of all profiles.
 pub const BEGIN_MAX: usize = 16 << 20;
-/// Maximum bytes of an [`Ask`]: the policy of a session and a URL.
+/// Maximum bytes of an [`ConnectionAsk`]: the policy of a session and a URL.
 pub const ASK_MAX: usize = 2 << 20;
-/// Maximum bytes of a [`Fault`].
+/// Maximum bytes of a [`NetworkFault`].
 pub const FAULT_MAX: usize = 64 << 10;
 
 /// The method of a request that asks for no more than whether the host may be reached.
 pub const LOCATE: &str = "LOCATE";
-/// In an answer of the gateway's own: the body is a [`Fault`]. A host's header of this name does not pass.
+/// In an answer of the gateway's own: the body is a [`NetworkFault`]. A host's header of this name does not pass.
 pub const FAULT: &str = "lazaret-fault";
 
 /// What the gateway serves, as it stands before `lazaret` confines itself.
@@ -27,14 +27,14 @@ pub struct Begin {
     /// The `web` tables of the profiles. Policies of sessions have one of them, and bounds.
     pub webs: Vec<WebTable>,
     /// The hosts of the user's own settings.
-    pub named: Vec<Origin>,
+    pub named: Vec<HostOrigin>,
 }
 
 /// A scheme, host and port.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Origin(String);
+pub struct HostOrigin(String);
 
-impl Origin {
+impl HostOrigin {
     /// The place of a URL that has a host.
     pub fn of(url: &url::Url) -> Self {
         Self(url.origin().ascii_serialization())
@@ -46,7 +46,7 @@ impl Origin {
     }
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for HostOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
@@ -54,7 +54,7 @@ impl fmt::Display for Origin {
 
 /// What a connection is for.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Ask {
+pub struct ConnectionAsk {
     pub by: By,
     /// Where it leads. Of the URL, the scheme, the host and the port count.
     pub url: String,
@@ -75,19 +75,19 @@ pub enum By {
     /// An untrusted source: only public addresses, only with TLS.
     Stranger,
     /// A server of the user's settings, which refers to it for a login: the same, and also addresses of the class that the server has.
-    ServerOf(Origin),
+    ServerOf(HostOrigin),
 }
 
 /// Why the gateway has no answer of the host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
-pub enum Fault {
+pub enum NetworkFault {
     #[error("{0}")]
     Reach(#[from] ReachError),
     /// An image without TLS from elsewhere.
     #[error("an image is fetched with https:// only, except from this machine itself")]
     PlainImage,
     #[error("{0} was not in the settings when this program started")]
-    NotNamed(Origin),
+    NotNamed(HostOrigin),
     #[error("no profile has this policy")]
     NotPolicy,
     #[error("cannot connect: {0}")]

@@ -1,7 +1,7 @@
 //! Requests to one host by way of the gateway. Follows no redirect, keeps no cookie, decompresses nothing.
 
-use crate::ask::{Ask, By, FAULT, FAULT_MAX, Fault, LOCATE};
-use crate::gateway::{Gateway, GatewayError};
+use crate::ask::{By, ConnectionAsk, FAULT, FAULT_MAX, LOCATE, NetworkFault};
+use crate::gateway::{ClientGateway, ClientGatewayError};
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_LENGTH, HeaderName, HeaderValue, USER_AGENT};
 use http::{HeaderMap, Method, StatusCode};
 use http_body_util::{BodyExt, Full};
@@ -22,12 +22,12 @@ const AGENT: HeaderValue = HeaderValue::from_static(concat!("lazaret/", env!("CA
 
 /// Why there is no answer, or no more of it.
 #[derive(Debug, Error)]
-pub enum Failure {
-    /// The gateway says why.
+pub enum HttpFailure {
+    /// Why the gateway has no answer of the host for us.
     #[error("{0}")]
-    Fault(Fault),
+    Fault(NetworkFault),
     #[error("{0}")]
-    Gateway(#[from] GatewayError),
+    Gateway(#[from] ClientGatewayError),
     /// A header or the address cannot be sent.
     #[error("the request cannot be sent: {0}")]
     Malformed(#[from] http::Error),
@@ -39,22 +39,22 @@ pub enum Failure {
 
 /// One host, and the connections to it.
 #[derive(Clone, Debug)]
-pub struct Client(Arc<Inner>);
+pub struct HostClient(Arc<HostInner>);
 
 #[derive(Debug)]
-struct Inner {
-    gateway: Gateway,
-    ask: Ask,
+struct HostInner {
+    gateway: ClientGateway,
+    ask: ConnectionAsk,
     idle: Mutex<Vec<SendRequest<Full<Bytes>>>>,
 }
 
-impl Client {
+impl HostClient {
     /// Requests to the host of `url`, which was named by `by`.
-    pub fn new(gateway: Gateway, by: By, url: &Url) -> Self {
+    pub fn new(gateway: ClientGateway, by: By, url: &Url) -> Self {
         let url = url[..Position::BeforePath].to_owned();
-        Self(Arc::new(Inner {
+        Self(Arc::new(HostInner {
             gateway,
-            ask: Ask { by, url },
+            ask: ConnectionAsk { by, url },
             idle: Mutex::default(),
         }))
     }
@@ -63,30 +63,30 @@ impl Client {
     ///
     /// # Errors
     /// Why it may not, or has none.
-    pub async fn locate(&self) -> Result<(), Failure> {
+    pub async fn locate(&self) -> Result<(), HttpFailure> {
         let method = Method::from_bytes(LOCATE.as_bytes()).map_err(http::Error::from)?;
         self.request(method, "/").send().await.map(drop)
     }
 
     /// A request for `url`. One for another host is not sent.
-    pub fn to(&self, method: Method, url: &Url) -> Request {
+    pub fn to(&self, method: Method, url: &Url) -> HostRequest {
         let path = &url[Position::BeforePath..Position::AfterQuery];
-        Request {
+        HostRequest {
             is_elsewhere: url[..Position::BeforePath] != self.0.ask.url,
             ..self.request(method, path)
         }
     }
 
-    pub fn get(&self, target: &Target) -> Request {
+    pub fn get(&self, target: &Target) -> HostRequest {
         self.to(Method::GET, target.url())
     }
 
-    pub fn post(&self, target: &Target) -> Request {
+    pub fn post(&self, target: &Target) -> HostRequest {
         self.to(Method::POST, target.url())
     }
 
-    fn request(&self, method: Method, path: &str) -> Request {
-        Request {
+    fn request(&self, method: Method, path: &str) -> HostRequest {
+        HostRequest {
             client: self.clone(),
             method,
             path: path.to_owned(),
@@ -96,13 +96,13 @@ impl Client {
         }
     }
 
-    async fn open(&self) -> Result<SendRequest<Full<Bytes>>, Failure> {
+    async fn open(&self) -> Result<SendRequest<Full<Bytes>>, HttpFailure> {
         let stream = self.0.gateway.connect(&self.0.ask).await?;
         let (send, connection) = http1::Builder::new()
             .max_buf_size(HEAD_MAX)
             .handshake(TokioIo::new(stream))
             .await
-            .map_err(|error| Failure::Broken(root(&error)))?;
+            .map_err(|error| HttpFailure::Broken(root(&error)))?;
         // Its error is that of the request on it.
         tokio::spawn(async move { drop(connection.await) });
         Ok(send)
@@ -114,7 +114,7 @@ impl Client {
     }
 
     /// Keeps a connection for the next request, once the answer was read.
-    fn keep(&self, mut send: SendRequest<Full<Bytes>>) {
+    fn retain(&self, mut send: SendRequest<Full<Bytes>>) {
         let inner = Arc::downgrade(&self.0);
         tokio::spawn(async move {
             if send.ready().await.is_ok()
@@ -131,33 +131,33 @@ impl Client {
     async fn send(
         &self,
         request: http::Request<Full<Bytes>>,
-    ) -> Result<http::Response<Incoming>, Failure> {
+    ) -> Result<http::Response<Incoming>, HttpFailure> {
         let mut request = request;
         while let Some(mut send) = self.kept() {
             match send.try_send_request(request).await {
                 Ok(response) => {
-                    self.keep(send);
+                    self.retain(send);
                     return Ok(response);
                 }
                 // The gateway has closed it meanwhile, and has seen nothing of this request.
                 Err(mut error) => match error.take_message() {
                     Some(unsent) => request = unsent,
-                    None => return Err(Failure::Broken(root(error.error()))),
+                    None => return Err(HttpFailure::Broken(root(error.error()))),
                 },
             }
         }
         let mut send = self.open().await?;
         let sent = send.send_request(request).await;
-        let response = sent.map_err(|error| Failure::Broken(root(&error)))?;
-        self.keep(send);
+        let response = sent.map_err(|error| HttpFailure::Broken(root(&error)))?;
+        self.retain(send);
         Ok(response)
     }
 }
 
 /// A request that is being built.
 #[derive(Debug)]
-pub struct Request {
-    client: Client,
+pub struct HostRequest {
+    client: HostClient,
     method: Method,
     path: String,
     is_elsewhere: bool,
@@ -165,7 +165,7 @@ pub struct Request {
     body: Bytes,
 }
 
-impl Request {
+impl HostRequest {
     pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.headers.insert(name, value);
         self
@@ -181,7 +181,7 @@ impl Request {
     ///
     /// # Errors
     /// If no header can contain it.
-    pub fn bearer(self, token: &str) -> Result<Self, Failure> {
+    pub fn bearer(self, token: &str) -> Result<Self, HttpFailure> {
         let value = HeaderValue::from_str(&format!("Bearer {token}"));
         let mut value = value.map_err(http::Error::from)?;
         value.set_sensitive(true);
@@ -199,9 +199,9 @@ impl Request {
     ///
     /// # Errors
     /// If there is none of the host.
-    pub async fn send(self) -> Result<Response, Failure> {
+    pub async fn send(self) -> Result<Response, HttpFailure> {
         if self.is_elsewhere {
-            return Err(Failure::Elsewhere);
+            return Err(HttpFailure::Elsewhere);
         }
         let mut request = http::Request::builder()
             .method(self.method)
@@ -245,10 +245,10 @@ impl Response {
     /// The next piece of the body; `None` at its end.
     ///
     /// # Errors
-    /// If it broke off.
-    pub async fn chunk(&mut self) -> Result<Option<Bytes>, Failure> {
+    /// If the answer broke off before its end.
+    pub async fn chunk(&mut self) -> Result<Option<Bytes>, HttpFailure> {
         while let Some(frame) = self.body.frame().await {
-            let frame = frame.map_err(|error| Failure::Broken(root(&error)))?;
+            let frame = frame.map_err(|error| HttpFailure::Broken(root(&error)))?;
             if let Ok(bytes) = frame.into_data() {
                 return Ok(Some(bytes));
             }
@@ -256,19 +256,21 @@ impl Response {
         Ok(None)
     }
 
-    async fn fault(mut self) -> Failure {
+    async fn fault(mut self) -> HttpFailure {
         let mut text = Vec::new();
         loop {
             match self.chunk().await {
                 Ok(Some(piece)) if text.len() + piece.len() <= FAULT_MAX => text.extend(piece),
                 Ok(None) => break,
-                Ok(Some(_)) => return Failure::Broken("the gateway's fault is too long".into()),
+                Ok(Some(_)) => {
+                    return HttpFailure::Broken("the gateway's fault is too long".into());
+                }
                 Err(failure) => return failure,
             }
         }
         match serde_json::from_slice(&text) {
-            Ok(fault) => Failure::Fault(fault),
-            Err(error) => Failure::Broken(error.to_string()),
+            Ok(fault) => HttpFailure::Fault(fault),
+            Err(error) => HttpFailure::Broken(error.to_string()),
         }
     }
 }

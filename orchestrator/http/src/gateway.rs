@@ -1,6 +1,6 @@
 //! This process's end of the client's gateway: connections are asked for by passing a socket.
 
-use crate::ask::{ASK_MAX, Ask, BEGIN_MAX, Begin};
+use crate::ask::{ASK_MAX, BEGIN_MAX, Begin, ConnectionAsk};
 use crate::named::named_hosts;
 use nix::errno::Errno;
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
@@ -21,7 +21,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// Why the gateway cannot be asked.
 #[derive(Debug, Error)]
-pub enum GatewayError {
+pub enum ClientGatewayError {
     #[error("this command has no network")]
     None,
     #[error("the program `lazaret-gateway` has ended, and with it the network")]
@@ -36,22 +36,22 @@ pub enum GatewayError {
 
 /// The way to a gateway. All clones are the same.
 #[derive(Clone, Debug, Default)]
-pub struct Gateway(Option<Arc<UnixStream>>);
+pub struct ClientGateway(Option<Arc<UnixStream>>);
 
-static OF_PROCESS: OnceLock<Gateway> = OnceLock::new();
+static OF_PROCESS: OnceLock<ClientGateway> = OnceLock::new();
 
-impl Gateway {
+impl ClientGateway {
     /// The gateway at the other end of `control`, which is told what it serves.
     ///
     /// # Errors
     /// If it has ended, or there is too much of it.
-    pub fn begin(control: UnixStream, begin: &Begin) -> Result<Self, GatewayError> {
+    pub fn begin(control: UnixStream, begin: &Begin) -> Result<Self, ClientGatewayError> {
         (&control).write_all(&framed(begin, BEGIN_MAX)?)?;
         control.set_nonblocking(true)?;
         Ok(Self(Some(Arc::new(control))))
     }
 
-    /// Makes it the one that [`Gateway::of_process`] returns from now on; the first one stays.
+    /// Makes it the one that [`ClientGateway::of_process`] returns from now on; the first one stays.
     pub fn install(self) {
         let _ = OF_PROCESS.set(self);
     }
@@ -62,19 +62,24 @@ impl Gateway {
     }
 
     /// A connection by way of the gateway.
-    pub(crate) async fn connect(&self, ask: &Ask) -> Result<tokio::net::UnixStream, GatewayError> {
+    pub(crate) async fn connect(
+        &self,
+        ask: &ConnectionAsk,
+    ) -> Result<tokio::net::UnixStream, ClientGatewayError> {
         let ask = framed(ask, ASK_MAX)?;
         let (ours, theirs) = UnixStream::pair()?;
         self.pass(&theirs).await?;
         drop(theirs);
         ours.set_nonblocking(true)?;
         let mut ours = tokio::net::UnixStream::from_std(ours)?;
-        ours.write_all(&ask).await.map_err(|_| GatewayError::Gone)?;
+        ours.write_all(&ask)
+            .await
+            .map_err(|_| ClientGatewayError::Gone)?;
         Ok(ours)
     }
 
-    async fn pass(&self, socket: &UnixStream) -> Result<(), GatewayError> {
-        let control = self.0.as_ref().ok_or(GatewayError::None)?;
+    async fn pass(&self, socket: &UnixStream) -> Result<(), ClientGatewayError> {
+        let control = self.0.as_ref().ok_or(ClientGatewayError::None)?;
         let rights = [socket.as_raw_fd()];
         let message = [ControlMessage::ScmRights(&rights)];
         for _ in 0..TRIES {
@@ -88,11 +93,11 @@ impl Gateway {
             match sent {
                 Ok(_) => return Ok(()),
                 Err(Errno::EAGAIN | Errno::EINTR | Errno::ETOOMANYREFS) => sleep(PAUSE).await,
-                Err(Errno::EPIPE | Errno::ECONNRESET) => return Err(GatewayError::Gone),
+                Err(Errno::EPIPE | Errno::ECONNRESET) => return Err(ClientGatewayError::Gone),
                 Err(errno) => return Err(io::Error::from(errno).into()),
             }
         }
-        Err(GatewayError::Busy)
+        Err(ClientGatewayError::Busy)
     }
 }
 
@@ -103,17 +108,17 @@ impl Gateway {
 /// If it has ended, or there is too much of it.
 pub fn begin(control: UnixStream, webs: Vec<WebTable>) -> io::Result<()> {
     let named = named_hosts();
-    let gateway = Gateway::begin(control, &Begin { webs, named });
+    let gateway = ClientGateway::begin(control, &Begin { webs, named });
     gateway.map_err(io::Error::other)?.install();
     Ok(())
 }
 
 /// Four bytes of length, then JSON.
-fn framed(value: &impl Serialize, max: usize) -> Result<Vec<u8>, GatewayError> {
+fn framed(value: &impl Serialize, max: usize) -> Result<Vec<u8>, ClientGatewayError> {
     let json = serde_json::to_vec(value).map_err(io::Error::from)?;
     let length = u32::try_from(json.len()).unwrap_or(u32::MAX);
     if json.len() > max {
-        return Err(GatewayError::TooLong(max));
+        return Err(ClientGatewayError::TooLong(max));
     }
     Ok([&length.to_be_bytes()[..], &json].concat())
 }

@@ -6,6 +6,6 @@ mod client;
 mod gateway;
 mod named;
 
-pub use client::{Client, Failure, Request, Response};
-pub use gateway::{Gateway, GatewayError, begin};
+pub use client::{HostClient, HostRequest, HttpFailure, Response};
+pub use gateway::{ClientGateway, ClientGatewayError, begin};
 pub use named::{name_host, named_hosts};

@@ -1,20 +1,20 @@
 //! The hosts of the user's settings: named while settings are read, and told to the gateway before `lazaret` confines itself.
 
-use crate::ask::Origin;
+use crate::ask::HostOrigin;
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 use url::Url;
 
-static NAMED: Mutex<BTreeSet<Origin>> = Mutex::new(BTreeSet::new());
+static NAMED: Mutex<BTreeSet<HostOrigin>> = Mutex::new(BTreeSet::new());
 
 /// The user's settings name the host of `url`. What is named after the gateway has begun, it does not serve.
 pub fn name_host(url: &Url) {
     let mut named = NAMED.lock().unwrap_or_else(PoisonError::into_inner);
-    named.insert(Origin::of(url));
+    named.insert(HostOrigin::of(url));
 }
 
 /// The hosts that were named.
-pub fn named_hosts() -> Vec<Origin> {
+pub fn named_hosts() -> Vec<HostOrigin> {
     let named = NAMED.lock().unwrap_or_else(PoisonError::into_inner);
     named.iter().cloned().collect()
 }

@@ -44,7 +44,7 @@
 use crate::endpoint::Endpoint;
 use crate::groups::Options;
 use crate::hooks::UserHooks;
-use crate::network;
+use crate::network::{self, BeginNetwork};
 use crate::row::CommandRow;
 use crate::runlog::RunLog;
 use crate::runtime::runtime;
@@ -54,9 +54,6 @@ use broker_protocol::Failed;
 use clap::Args;
 use orchestrator_confine::{Files, Needs, Unconfined};
 use orchestrator_engine::executor::ExecutorError;
-use policies::web::WebTable;
-use std::io;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -131,9 +128,6 @@ pub struct Launch {
     unconfined: Unconfined,
     linked: Linked,
 }
-
-/// Tells a gateway what it serves.
-pub type BeginNetwork = fn(UnixStream, Vec<WebTable>) -> io::Result<()>;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Linked {

@@ -1,10 +1,14 @@
 //! The gateway of a command with a network: started and told what it serves before this process gives up files and programs.
 
-use crate::launch::BeginNetwork;
 use crate::start::start_gateway;
 use crate::stdio::print;
 use orchestrator_confine::Files;
 use policies::web::WebTable;
+use std::io;
+use std::os::unix::net::UnixStream;
+
+/// Tells a gateway what it serves: the hosts that settings have named, and policies with these tables.
+pub type BeginNetwork = fn(UnixStream, Vec<WebTable>) -> io::Result<()>;
 
 /// Starts it, for the hosts that settings have named so far and for policies with these tables. If it cannot be started, the command
 /// goes on, and each request says that there is no network.

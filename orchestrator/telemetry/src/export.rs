@@ -16,7 +16,7 @@ use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::SpanExporter as _;
 use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider, Span, SpanData, SpanProcessor};
 use orchestrator_http::ask::By;
-use orchestrator_http::{Client, Gateway, name_host};
+use orchestrator_http::{ClientGateway, HostClient, name_host};
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -232,7 +232,7 @@ fn clean_attributes(attributes: &mut [KeyValue]) {
 #[derive(Debug)]
 struct ExportClient {
     url: Url,
-    client: OnceLock<Client>,
+    client: OnceLock<HostClient>,
 }
 
 impl ExportClient {
@@ -248,7 +248,7 @@ impl ExportClient {
 #[async_trait]
 impl HttpClient for ExportClient {
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
-        let new = || Client::new(Gateway::of_process(), By::Settings, &self.url);
+        let new = || HostClient::new(ClientGateway::of_process(), By::Settings, &self.url);
         let client = self.client.get_or_init(new);
         let (head, body) = request.into_parts();
         let url = Url::parse(&head.uri.to_string())?;

@@ -5,7 +5,7 @@ use crate::fetch::{self, Page};
 use crate::reach::Reach;
 use crate::request::{Fetch, Search, View, WebRequest};
 use crate::search::{self, SearchResults};
-use orchestrator_http::Gateway;
+use orchestrator_http::ClientGateway;
 use orchestrator_reach::guard;
 use orchestrator_results::image::Image;
 use policies::{PolicyError, WebPolicy};
@@ -43,7 +43,7 @@ impl WebClient {
     pub(crate) fn with_gateway(
         policy: Result<WebPolicy, PolicyError>,
         engines: SearchEngines,
-        gateway: Option<Gateway>,
+        gateway: Option<ClientGateway>,
     ) -> Self {
         Self {
             reach: Reach::new(policy, gateway),

@@ -3,8 +3,8 @@
 use crate::request::REDIRECTS_MAX;
 use crate::select::SelectError;
 use broker_protocol::{ErrorKind, Failed};
-use orchestrator_http::Failure;
-use orchestrator_http::ask::Fault;
+use orchestrator_http::HttpFailure;
+use orchestrator_http::ask::NetworkFault;
 use orchestrator_reach::ReachError;
 use orchestrator_reach::target::{Target, TargetError};
 use orchestrator_results::image;
@@ -128,25 +128,29 @@ impl WebError {
     }
 }
 
-impl From<Failure> for HttpError {
-    fn from(failure: Failure) -> Self {
+impl From<HttpFailure> for HttpError {
+    fn from(failure: HttpFailure) -> Self {
         match failure {
-            Failure::Fault(Fault::Reach(error)) => Self::Reach(error),
-            Failure::Fault(Fault::Connect(why)) | Failure::Broken(why) => Self::Connect(why),
-            Failure::Fault(Fault::Tls(why)) => Self::Tls(why),
-            Failure::Fault(Fault::PlainImage | Fault::NotNamed(_) | Fault::NotPolicy)
-            | Failure::Gateway(_)
-            | Failure::Malformed(_)
-            | Failure::Elsewhere => Self::Gateway(failure.to_string()),
+            HttpFailure::Fault(NetworkFault::Reach(error)) => Self::Reach(error),
+            HttpFailure::Fault(NetworkFault::Connect(why)) | HttpFailure::Broken(why) => {
+                Self::Connect(why)
+            }
+            HttpFailure::Fault(NetworkFault::Tls(why)) => Self::Tls(why),
+            HttpFailure::Fault(
+                NetworkFault::PlainImage | NetworkFault::NotNamed(_) | NetworkFault::NotPolicy,
+            )
+            | HttpFailure::Gateway(_)
+            | HttpFailure::Malformed(_)
+            | HttpFailure::Elsewhere => Self::Gateway(failure.to_string()),
         }
     }
 }
 
-impl From<Failure> for WebError {
-    fn from(failure: Failure) -> Self {
+impl From<HttpFailure> for WebError {
+    fn from(failure: HttpFailure) -> Self {
         match failure {
-            Failure::Fault(Fault::Reach(error)) => Self::Reach(error),
-            Failure::Fault(Fault::PlainImage) => Self::PlainImage,
+            HttpFailure::Fault(NetworkFault::Reach(error)) => Self::Reach(error),
+            HttpFailure::Fault(NetworkFault::PlainImage) => Self::PlainImage,
             failure => Self::Http(failure.into()),
         }
     }

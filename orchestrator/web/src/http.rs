@@ -5,7 +5,7 @@ use crate::error::HttpError;
 use ::http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, HeaderMap, HeaderValue};
 use flate2::write::MultiGzDecoder;
 use orchestrator_http::ask::By;
-use orchestrator_http::{Client, Failure, Gateway, Response};
+use orchestrator_http::{ClientGateway, HostClient, HttpFailure, Response};
 use orchestrator_reach::target::Target;
 use std::io::{self, Write};
 
@@ -14,12 +14,12 @@ pub const BODY_MAX: usize = 2 << 20;
 
 /// Requests `target`, which `by` named; returns the head of the response.
 pub async fn get(
-    gateway: &Gateway,
+    gateway: &ClientGateway,
     by: By,
     target: &Target,
     headers: HeaderMap,
-) -> Result<Response, Failure> {
-    let client = Client::new(gateway.clone(), by, target.url());
+) -> Result<Response, HttpFailure> {
+    let client = HostClient::new(gateway.clone(), by, target.url());
     client.get(target).headers(headers).send().await
 }
 
@@ -184,11 +184,12 @@ pub fn accepting(media: &'static str) -> HeaderMap {
 }
 
 /// Why an answer broke off.
-fn broken(failure: Failure) -> String {
+fn broken(failure: HttpFailure) -> String {
     match failure {
-        Failure::Broken(why) => why,
-        Failure::Fault(_) | Failure::Gateway(_) | Failure::Malformed(_) | Failure::Elsewhere => {
-            failure.to_string()
-        }
+        HttpFailure::Broken(why) => why,
+        HttpFailure::Fault(_)
+        | HttpFailure::Gateway(_)
+        | HttpFailure::Malformed(_)
+        | HttpFailure::Elsewhere => failure.to_string(),
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::error::{HttpError, WebError};
 use crate::http::{self, Body};
-use orchestrator_http::{Client, Gateway, Request, Response};
+use orchestrator_http::{ClientGateway, HostClient, HostRequest, Response};
 use orchestrator_reach::target::Target;
 
 pub use orchestrator_http::ask::By as NamedBy;
@@ -12,7 +12,7 @@ pub use orchestrator_http::ask::By as NamedBy;
 #[derive(Clone, Debug)]
 pub struct NamedHost {
     target: Target,
-    client: Client,
+    client: HostClient,
 }
 
 impl NamedHost {
@@ -21,7 +21,7 @@ impl NamedHost {
     /// # Errors
     /// If it cannot be resolved, or this source may not name such addresses.
     pub async fn find(target: Target, by: NamedBy) -> Result<Self, WebError> {
-        let client = Client::new(Gateway::of_process(), by, target.url());
+        let client = HostClient::new(ClientGateway::of_process(), by, target.url());
         client.locate().await?;
         Ok(Self { target, client })
     }
@@ -37,7 +37,7 @@ impl NamedHost {
     }
 
     /// Builds requests; each must be for this host, and be sent with [`NamedHost::send`].
-    pub fn client(&self) -> &Client {
+    pub fn client(&self) -> &HostClient {
         &self.client
     }
 
@@ -45,7 +45,7 @@ impl NamedHost {
     ///
     /// # Errors
     /// If there is no connection to a checked address.
-    pub async fn send(&self, request: Request) -> Result<Response, HttpError> {
+    pub async fn send(&self, request: HostRequest) -> Result<Response, HttpError> {
         Ok(request.send().await?)
     }
 }

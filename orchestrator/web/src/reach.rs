@@ -1,7 +1,7 @@
 //! What a request needs: the policy for hosts, and the gateway.
 
 use crate::error::WebError;
-use orchestrator_http::Gateway;
+use orchestrator_http::ClientGateway;
 use policies::{PolicyError, WebPolicy};
 
 /// Access to the web within a policy.
@@ -9,17 +9,19 @@ pub struct Reach {
     /// The policy, or why there is none.
     policy: Result<WebPolicy, PolicyError>,
     /// Another gateway than this process's.
-    gateway: Option<Gateway>,
+    gateway: Option<ClientGateway>,
 }
 
 impl Reach {
-    pub fn new(policy: Result<WebPolicy, PolicyError>, gateway: Option<Gateway>) -> Self {
+    pub fn new(policy: Result<WebPolicy, PolicyError>, gateway: Option<ClientGateway>) -> Self {
         Self { policy, gateway }
     }
 
     /// The gateway. Clients are made before this process has one.
-    pub fn gateway(&self) -> Gateway {
-        self.gateway.clone().unwrap_or_else(Gateway::of_process)
+    pub fn gateway(&self) -> ClientGateway {
+        self.gateway
+            .clone()
+            .unwrap_or_else(ClientGateway::of_process)
     }
 
     /// The policy; without it nothing can be reached.

@@ -1,47 +1,74 @@
 //! At which addresses a host may be reached: by who named it.
 
-use super::Net;
-use orchestrator_http::ask::{Begin, By, Fault, Origin};
+use crate::ended::{HostTls, Roots};
+use orchestrator_http::ask::{Begin, By, HostOrigin, NetworkFault};
 use orchestrator_reach::ReachError;
 use orchestrator_reach::guard::{self, Resolve};
 use orchestrator_reach::target::Target;
 use policies::WebPolicy;
 use policies::address::{Class, class};
 use policies::web::not_public;
+use std::cell::OnceCell;
 use std::net::{IpAddr, SocketAddr};
 
-/// What this gateway serves.
+/// What this gateway serves, which no connection changes.
 #[derive(Debug)]
-pub enum Allowed {
+pub enum AllowedHosts {
     /// What `lazaret` named before it confined itself.
     Begun(Begin),
     /// All that may be named. For tests, in whose process nothing is confined.
     All,
 }
 
-impl Allowed {
-    fn check_policy(&self, policy: &WebPolicy) -> Result<(), Fault> {
+/// What all connections of a `lazaret` share.
+pub struct ClientNetwork<R> {
+    allowed: AllowedHosts,
+    resolver: R,
+    tls: OnceCell<HostTls>,
+}
+
+impl<R> ClientNetwork<R> {
+    pub fn new(allowed: AllowedHosts, resolver: R) -> Self {
+        Self {
+            allowed,
+            resolver,
+            tls: OnceCell::new(),
+        }
+    }
+
+    /// TLS with the machine's certificates, which are read when they are first needed.
+    pub fn tls(&self) -> &HostTls {
+        self.tls.get_or_init(|| HostTls::new(Roots::of_machine()))
+    }
+}
+
+impl AllowedHosts {
+    fn check_policy(&self, policy: &WebPolicy) -> Result<(), NetworkFault> {
         match self {
             Self::All => Ok(()),
             // Bounds only narrow.
             Self::Begun(begin) if begin.webs.contains(&policy.own) => Ok(()),
-            Self::Begun(_) => Err(Fault::NotPolicy),
+            Self::Begun(_) => Err(NetworkFault::NotPolicy),
         }
     }
 
-    fn check_named(&self, target: &Target) -> Result<(), Fault> {
-        let place = Origin::of(target.url());
+    fn check_named(&self, target: &Target) -> Result<(), NetworkFault> {
+        let place = HostOrigin::of(target.url());
         match self {
             Self::All => Ok(()),
             Self::Begun(begin) if begin.named.contains(&place) => Ok(()),
-            Self::Begun(_) => Err(Fault::NotNamed(place)),
+            Self::Begun(_) => Err(NetworkFault::NotNamed(place)),
         }
     }
 }
 
-impl<R: Resolve> Net<R> {
+impl<R: Resolve> ClientNetwork<R> {
     /// The addresses of `target`, all of which are checked.
-    pub(super) async fn admit(&self, by: &By, target: &Target) -> Result<Vec<SocketAddr>, Fault> {
+    pub(super) async fn admit(
+        &self,
+        by: &By,
+        target: &Target,
+    ) -> Result<Vec<SocketAddr>, NetworkFault> {
         match by {
             By::Model(policy) => {
                 self.allowed.check_policy(policy)?;
@@ -52,7 +79,7 @@ impl<R: Resolve> Net<R> {
                 let addresses = guard::admit(policy, &self.resolver, target).await?;
                 let is_here = |address: &SocketAddr| address.ip().to_canonical().is_loopback();
                 match target.is_plain() && !addresses.iter().all(is_here) {
-                    true => Err(Fault::PlainImage),
+                    true => Err(NetworkFault::PlainImage),
                     false => Ok(addresses),
                 }
             }
@@ -73,20 +100,20 @@ impl<R: Resolve> Net<R> {
         }
     }
 
-    async fn locate(&self, target: &Target) -> Result<Vec<SocketAddr>, Fault> {
+    async fn locate(&self, target: &Target) -> Result<Vec<SocketAddr>, NetworkFault> {
         let located = guard::locate(&self.resolver, target).await;
-        located.map_err(|error| Fault::Reach(error.into()))
+        located.map_err(|error| NetworkFault::Reach(error.into()))
     }
 
     /// The class of a server, if settings name it.
-    async fn class_of(&self, server: &Origin) -> Option<Class> {
+    async fn class_of(&self, server: &HostOrigin) -> Option<Class> {
         let target = Target::parse(server.as_str()).ok()?;
         self.allowed.check_named(&target).ok()?;
         let addresses = self.locate(&target).await.ok()?;
         addresses.first().map(|address| class(address.ip()))
     }
 
-    async fn judged(&self, by: NamedBy, target: &Target) -> Result<Vec<SocketAddr>, Fault> {
+    async fn judged(&self, by: NamedBy, target: &Target) -> Result<Vec<SocketAddr>, NetworkFault> {
         let addresses = self.locate(target).await?;
         judge(target, addresses.iter().map(SocketAddr::ip), by)?;
         Ok(addresses)

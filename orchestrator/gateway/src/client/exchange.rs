@@ -1,6 +1,6 @@
 //! The requests of one connection of `lazaret`, on one connection to the host, which is opened with the first of them.
 
-use super::Net;
+use super::admit::ClientNetwork;
 use crate::ended::Protocol;
 use crate::ended::limits::HEAD;
 use crate::relay::{ConnectError, first_of};
@@ -12,7 +12,7 @@ use hyper::server::conn::http1 as server;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
-use orchestrator_http::ask::{By, FAULT, Fault, LOCATE};
+use orchestrator_http::ask::{By, FAULT, LOCATE, NetworkFault};
 use orchestrator_reach::guard::Resolve;
 use orchestrator_reach::target::Target;
 use rustls::pki_types::ServerName;
@@ -41,17 +41,17 @@ const OF_CONNECTION: [HeaderName; 6] = [
     HeaderName::from_static("keep-alive"),
 ];
 
-type Answer = Either<Incoming, Full<Bytes>>;
+type HostOrFault = Either<Incoming, Full<Bytes>>;
 
-pub struct Exchange<R> {
-    net: Rc<Net<R>>,
+pub struct ClientExchange<R> {
+    net: Rc<ClientNetwork<R>>,
     by: By,
     target: Target,
     kept: RefCell<Option<SendRequest<Incoming>>>,
 }
 
-impl<R: Resolve + 'static> Exchange<R> {
-    pub fn new(net: Rc<Net<R>>, by: By, target: Target) -> Self {
+impl<R: Resolve + 'static> ClientExchange<R> {
+    pub fn new(net: Rc<ClientNetwork<R>>, by: By, target: Target) -> Self {
         Self {
             net,
             by,
@@ -73,7 +73,7 @@ impl<R: Resolve + 'static> Exchange<R> {
             .map_err(io::Error::other)
     }
 
-    async fn answer(&self, request: Request<Incoming>) -> Response<Answer> {
+    async fn answer(&self, request: Request<Incoming>) -> Response<HostOrFault> {
         let answered = match request.method().as_str() {
             LOCATE => self.locate().await,
             _ => self.forward(request).await,
@@ -81,15 +81,18 @@ impl<R: Resolve + 'static> Exchange<R> {
         answered.unwrap_or_else(|fault| of_fault(&fault))
     }
 
-    async fn locate(&self) -> Result<Response<Answer>, Fault> {
+    async fn locate(&self) -> Result<Response<HostOrFault>, NetworkFault> {
         self.net.admit(&self.by, &self.target).await?;
         Ok(Response::new(Either::Right(Full::default())))
     }
 
-    async fn forward(&self, mut request: Request<Incoming>) -> Result<Response<Answer>, Fault> {
+    async fn forward(
+        &self,
+        mut request: Request<Incoming>,
+    ) -> Result<Response<HostOrFault>, NetworkFault> {
         let host = &self.target.url()[Position::BeforeHost..Position::AfterPort];
-        let host =
-            HeaderValue::from_str(host).map_err(|error| Fault::Connect(error.to_string()))?;
+        let host = HeaderValue::from_str(host)
+            .map_err(|error| NetworkFault::Connect(error.to_string()))?;
         strip(request.headers_mut());
         request.headers_mut().insert(header::HOST, host);
         let (head, body) = self.send(request).await?.into_parts();
@@ -100,7 +103,10 @@ impl<R: Resolve + 'static> Exchange<R> {
         Ok(response)
     }
 
-    async fn send(&self, mut request: Request<Incoming>) -> Result<Response<Incoming>, Fault> {
+    async fn send(
+        &self,
+        mut request: Request<Incoming>,
+    ) -> Result<Response<Incoming>, NetworkFault> {
         let kept = self.kept.take();
         if let Some(mut send) = kept {
             match send.try_send_request(request).await {
@@ -111,29 +117,30 @@ impl<R: Resolve + 'static> Exchange<R> {
                 // The host has closed it meanwhile, and has seen nothing of this request.
                 Err(mut error) => match error.take_message() {
                     Some(unsent) => request = unsent,
-                    None => return Err(Fault::Connect(root(error.error()))),
+                    None => return Err(NetworkFault::Connect(root(error.error()))),
                 },
             }
         }
         let mut send = self.dial().await?;
         let sent = send.send_request(request).await;
-        let response = sent.map_err(|error| Fault::Connect(root(&error)))?;
+        let response = sent.map_err(|error| NetworkFault::Connect(root(&error)))?;
         self.kept.replace(Some(send));
         Ok(response)
     }
 
     /// Connects to a checked address. Each connection is checked anew: a name may have moved.
-    async fn dial(&self) -> Result<SendRequest<Incoming>, Fault> {
+    async fn dial(&self) -> Result<SendRequest<Incoming>, NetworkFault> {
         let addresses = self.net.admit(&self.by, &self.target).await?;
-        let failed = |why: String| Fault::Connect(why);
+        let failed = |why: String| NetworkFault::Connect(why);
         let tcp = first_of(&addresses).await.map_err(unconnected)?;
         if self.target.is_plain() {
             return over(tcp).await;
         }
         let host = self.target.host().trim_matches(['[', ']']).to_owned();
-        let name = ServerName::try_from(host).map_err(|error| Fault::Tls(error.to_string()))?;
+        let name =
+            ServerName::try_from(host).map_err(|error| NetworkFault::Tls(error.to_string()))?;
         let config = self.net.tls().offering(&[Protocol::Http1]);
-        let connector = TlsConnector::from(config.map_err(Fault::Tls)?);
+        let connector = TlsConnector::from(config.map_err(NetworkFault::Tls)?);
         let shaken = timeout(HANDSHAKE, connector.connect(name, tcp)).await;
         let late = |_| failed(format!("no handshake within {} s", HANDSHAKE.as_secs()));
         let tls = shaken.map_err(late)?;
@@ -143,22 +150,24 @@ impl<R: Resolve + 'static> Exchange<R> {
 
 async fn over(
     stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
-) -> Result<SendRequest<Incoming>, Fault> {
+) -> Result<SendRequest<Incoming>, NetworkFault> {
     let (send, connection) = http1::Builder::new()
         .max_buf_size(HEAD)
         .handshake(TokioIo::new(stream))
         .await
-        .map_err(|error| Fault::Connect(root(&error)))?;
+        .map_err(|error| NetworkFault::Connect(root(&error)))?;
     // Its error is that of the request on it.
     spawn_local(async move { drop(connection.await) });
     Ok(send)
 }
 
-fn unconnected(error: ConnectError) -> Fault {
+fn unconnected(error: ConnectError) -> NetworkFault {
     match error {
-        ConnectError::Reach(error) => Fault::Reach(error),
-        ConnectError::NoAnswer(why) => Fault::Connect(why),
-        ConnectError::Proxy { .. } | ConnectError::TimedOut(_) => Fault::Connect(error.to_string()),
+        ConnectError::Reach(error) => NetworkFault::Reach(error),
+        ConnectError::NoAnswer(why) => NetworkFault::Connect(why),
+        ConnectError::Proxy { .. } | ConnectError::TimedOut(_) => {
+            NetworkFault::Connect(error.to_string())
+        }
     }
 }
 
@@ -170,7 +179,7 @@ fn strip(headers: &mut HeaderMap) {
     headers.remove(FAULT);
 }
 
-fn of_fault(fault: &Fault) -> Response<Answer> {
+fn of_fault(fault: &NetworkFault) -> Response<HostOrFault> {
     let text = serde_json::to_vec(fault).unwrap_or_default();
     let mut response = Response::new(Either::Right(Full::new(Bytes::from(text))));
     *response.status_mut() = StatusCode::BAD_GATEWAY;

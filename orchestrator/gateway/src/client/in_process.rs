@@ -1,8 +1,9 @@
 //! A gateway on a thread, for tests of what asks one: it serves the same way, is not confined, and takes every host for one of the
 //! settings.
 
-use super::{Allowed, Net, accept};
-use orchestrator_http::Gateway;
+use super::accept::{accept, begin as first_frame};
+use super::admit::{AllowedHosts, ClientNetwork};
+use orchestrator_http::ClientGateway;
 use orchestrator_http::ask::Begin;
 use orchestrator_reach::guard::Resolve;
 use std::io;
@@ -15,26 +16,26 @@ use tokio::runtime::{Builder, LocalOptions};
 ///
 /// # Errors
 /// No thread, or no socket.
-pub fn in_process<R: Resolve + Send + 'static>(resolver: R) -> io::Result<Gateway> {
-    on_thread(resolver, &Begin::default(), |_| Allowed::All)
+pub fn in_process<R: Resolve + Send + 'static>(resolver: R) -> io::Result<ClientGateway> {
+    on_thread(resolver, &Begin::default(), |_| AllowedHosts::All)
 }
 
 /// The same with what it is told.
 pub(super) fn on_thread<R: Resolve + Send + 'static>(
     resolver: R,
     begin: &Begin,
-    allowed: fn(Begin) -> Allowed,
-) -> io::Result<Gateway> {
+    allowed: fn(Begin) -> AllowedHosts,
+) -> io::Result<ClientGateway> {
     let (ours, mut theirs) = UnixStream::pair()?;
     thread::Builder::new().spawn(move || {
         let runtime = Builder::new_current_thread()
             .enable_all()
             .build_local(LocalOptions::default())?;
-        if let Ok(Some(begin)) = super::begin(&mut theirs) {
-            let net = Rc::new(Net::new(allowed(begin), resolver));
+        if let Ok(Some(begin)) = first_frame(&mut theirs) {
+            let net = Rc::new(ClientNetwork::new(allowed(begin), resolver));
             runtime.block_on(accept(theirs, net))?;
         }
         Ok::<_, io::Error>(())
     })?;
-    Gateway::begin(ours, begin).map_err(io::Error::other)
+    ClientGateway::begin(ours, begin).map_err(io::Error::other)
 }

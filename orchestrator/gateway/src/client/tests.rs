@@ -1,10 +1,10 @@
 //! Requests through a gateway, against real servers on this machine.
 
-use super::Allowed;
+use super::AllowedHosts;
 use super::in_process::on_thread;
 use crate::System;
-use orchestrator_http::ask::{ASK_MAX, BEGIN_MAX, Begin, By, Fault, Origin};
-use orchestrator_http::{Client, Failure, Gateway, GatewayError, Response};
+use orchestrator_http::ask::{ASK_MAX, BEGIN_MAX, Begin, By, HostOrigin, NetworkFault};
+use orchestrator_http::{ClientGateway, ClientGatewayError, HostClient, HttpFailure, Response};
 use orchestrator_reach::ReachError;
 use policies::WebPolicy;
 use policies::web::WebTable;
@@ -79,7 +79,7 @@ fn block_on<F: Future>(future: F) -> F::Output {
     builder.enable_all().build().unwrap().block_on(future)
 }
 
-async fn text(mut response: Response) -> Result<String, Failure> {
+async fn text(mut response: Response) -> Result<String, HttpFailure> {
     let mut text = Vec::new();
     while let Some(piece) = response.chunk().await? {
         text.extend(piece);
@@ -87,7 +87,7 @@ async fn text(mut response: Response) -> Result<String, Failure> {
     Ok(String::from_utf8(text).unwrap())
 }
 
-async fn get(client: &Client, url: &Url) -> Result<String, Failure> {
+async fn get(client: &HostClient, url: &Url) -> Result<String, HttpFailure> {
     text(client.to(http::Method::GET, url).send().await?).await
 }
 
@@ -98,8 +98,8 @@ fn policy(own: &str) -> WebPolicy {
     }
 }
 
-fn begun(begin: &Begin) -> Gateway {
-    on_thread(System, begin, Allowed::Begun).unwrap()
+fn begun(begin: &Begin) -> ClientGateway {
+    on_thread(System, begin, AllowedHosts::Begun).unwrap()
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn unnamed_hosts_are_not_reached() {
     ));
     let begin = Begin {
         webs: vec![opened.own.clone()],
-        named: vec![Origin::of(&server.url)],
+        named: vec![HostOrigin::of(&server.url)],
     };
     let model = |policy: &WebPolicy| By::Model(Box::new(policy.clone()));
     let image = |policy: &WebPolicy| By::ModelOfImage(Box::new(policy.clone()));
@@ -121,7 +121,7 @@ fn unnamed_hosts_are_not_reached() {
     };
     let ask = |begin: &Begin, by: By| {
         let gateway = begun(begin);
-        block_on(get(&Client::new(gateway, by, &server.url), &server.url))
+        block_on(get(&HostClient::new(gateway, by, &server.url), &server.url))
     };
     for by in [
         By::Settings,
@@ -141,26 +141,28 @@ fn unnamed_hosts_are_not_reached() {
     for by in [By::Settings, By::User] {
         let refused = ask(&nothing, by);
         assert!(
-            matches!(refused, Err(Failure::Fault(Fault::NotNamed(_)))),
+            matches!(refused, Err(HttpFailure::Fault(NetworkFault::NotNamed(_)))),
             "{refused:?}"
         );
     }
     for by in [model(&opened), image(&opened)] {
         let refused = ask(&nothing, by);
         assert!(
-            matches!(refused, Err(Failure::Fault(Fault::NotPolicy))),
+            matches!(refused, Err(HttpFailure::Fault(NetworkFault::NotPolicy))),
             "{refused:?}"
         );
     }
     // Whoever needs not be named reaches public places alone, and a server of the settings such as its own.
-    let of_server = By::ServerOf(Origin::of(&server.url));
+    let of_server = By::ServerOf(HostOrigin::of(&server.url));
     assert_eq!(ask(&begin, of_server.clone()).unwrap(), "secret");
     let reached = reached + 1;
     for (begin, by) in [(&begin, By::Stranger), (&nothing, of_server)] {
         let refused = ask(begin, by);
         let reach = matches!(
             refused,
-            Err(Failure::Fault(Fault::Reach(ReachError::Address { .. })))
+            Err(HttpFailure::Fault(NetworkFault::Reach(
+                ReachError::Address { .. }
+            )))
         );
         assert!(reach, "{refused:?}");
     }
@@ -170,14 +172,14 @@ fn unnamed_hosts_are_not_reached() {
 #[test]
 fn hosts_cannot_speak_for_the_gateway() {
     let server = Server::start(|_, stream| {
-        let fault = serde_json::to_string(&Fault::NotPolicy).unwrap();
-        says(stream, "Lazaret-Fault: 1\r\nx-own: 1\r\n", &fault)
+        let fault = serde_json::to_string(&NetworkFault::NotPolicy).unwrap();
+        says(stream, "Lazaret-NetworkFault: 1\r\nx-own: 1\r\n", &fault)
     });
     let begin = Begin {
-        named: vec![Origin::of(&server.url)],
+        named: vec![HostOrigin::of(&server.url)],
         ..Begin::default()
     };
-    let client = Client::new(begun(&begin), By::Settings, &server.url);
+    let client = HostClient::new(begun(&begin), By::Settings, &server.url);
     let response = block_on(client.to(http::Method::GET, &server.url).send()).unwrap();
     let headers = response.headers();
     assert!(headers.contains_key("x-own"));
@@ -192,10 +194,10 @@ fn closed_connection_is_reopened_for_an_unseen_request() {
         body != b"last"
     });
     let begin = Begin {
-        named: vec![Origin::of(&server.url)],
+        named: vec![HostOrigin::of(&server.url)],
         ..Begin::default()
     };
-    let client = Client::new(begun(&begin), By::Settings, &server.url);
+    let client = HostClient::new(begun(&begin), By::Settings, &server.url);
     let say = async |body: &str| {
         let request = client.to(http::Method::POST, &server.url);
         text(request.body(body.to_owned()).send().await.unwrap())
@@ -213,7 +215,7 @@ fn closed_connection_is_reopened_for_an_unseen_request() {
         assert_eq!(server.connections(), 2);
         let elsewhere = "http://127.0.0.1:1/".parse().unwrap();
         let sent = client.to(http::Method::GET, &elsewhere).send().await;
-        assert!(matches!(sent, Err(Failure::Elsewhere)), "{sent:?}");
+        assert!(matches!(sent, Err(HttpFailure::Elsewhere)), "{sent:?}");
     });
 }
 
@@ -234,10 +236,10 @@ fn bodies_stream_in_both_directions() {
         stream.write_all(b"0\r\n\r\n").is_ok()
     });
     let begin = Begin {
-        named: vec![Origin::of(&server.url)],
+        named: vec![HostOrigin::of(&server.url)],
         ..Begin::default()
     };
-    let client = Client::new(begun(&begin), By::Settings, &server.url);
+    let client = HostClient::new(begun(&begin), By::Settings, &server.url);
     let body: String = (0..BYTES)
         .map(|n| char::from(b'a' + (n % 23) as u8))
         .collect();
@@ -257,12 +259,12 @@ fn broken_off_answer_is_an_error() {
         false
     });
     let begin = Begin {
-        named: vec![Origin::of(&server.url)],
+        named: vec![HostOrigin::of(&server.url)],
         ..Begin::default()
     };
-    let client = Client::new(begun(&begin), By::Settings, &server.url);
+    let client = HostClient::new(begun(&begin), By::Settings, &server.url);
     let broken = block_on(get(&client, &server.url));
-    assert!(matches!(broken, Err(Failure::Broken(_))), "{broken:?}");
+    assert!(matches!(broken, Err(HttpFailure::Broken(_))), "{broken:?}");
 }
 
 #[test]
@@ -273,27 +275,27 @@ fn frames_have_limits() {
         "'a.example', ".repeat(ASK_MAX / 11)
     ));
     let begin = Begin {
-        named: vec![Origin::of(&server.url)],
+        named: vec![HostOrigin::of(&server.url)],
         ..Begin::default()
     };
     let gateway = begun(&begin);
-    let client = Client::new(
+    let client = HostClient::new(
         gateway.clone(),
         By::Model(Box::new(long.clone())),
         &server.url,
     );
     let refused = block_on(get(&client, &server.url));
-    let gateway_error = GatewayError::TooLong(ASK_MAX);
+    let gateway_error = ClientGatewayError::TooLong(ASK_MAX);
     assert!(
-        matches!(&refused, Err(Failure::Gateway(error)) if error.to_string() == gateway_error.to_string()),
+        matches!(&refused, Err(HttpFailure::Gateway(error)) if error.to_string() == gateway_error.to_string()),
         "{refused:?}"
     );
     // One that a client of another make sends is not read, and costs its own connection alone.
     let (mut ours, mut theirs) = UnixStream::pair().unwrap();
     ours.write_all(&u32::try_from(BEGIN_MAX + 1).unwrap().to_be_bytes())
         .unwrap();
-    assert!(super::begin(&mut theirs).is_err());
+    assert!(super::accept::begin(&mut theirs).is_err());
     drop(ours);
-    let client = Client::new(gateway, By::Settings, &server.url);
+    let client = HostClient::new(gateway, By::Settings, &server.url);
     assert_eq!(block_on(get(&client, &server.url)).unwrap(), "x");
 }

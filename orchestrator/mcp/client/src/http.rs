@@ -10,7 +10,7 @@ use http::header::{
     WWW_AUTHENTICATE,
 };
 use http::{Method, StatusCode};
-use orchestrator_http::{Request, Response};
+use orchestrator_http::{HostRequest, Response};
 use orchestrator_web::error::HttpError;
 use orchestrator_web::named::{NamedHost, body};
 use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage};
@@ -108,7 +108,11 @@ impl Remote {
     }
 
     /// Sends a request to its host, unless the server was given up. A response with `401` or `403` is an error.
-    pub async fn send(&self, request: Request, token: Option<String>) -> Result<Response, Failure> {
+    pub async fn send(
+        &self,
+        request: HostRequest,
+        token: Option<String>,
+    ) -> Result<Response, Failure> {
         self.open().map_err(Failure::Client)?;
         let request = request.headers(self.0.headers.clone());
         let request = match token {

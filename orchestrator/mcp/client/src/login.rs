@@ -8,7 +8,7 @@ use crate::settings::Login;
 use crate::store::Place;
 use async_trait::async_trait;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
-use orchestrator_http::ask::Origin;
+use orchestrator_http::ask::HostOrigin;
 use orchestrator_reach::target::{Target, TargetError};
 use orchestrator_text::known::redactor;
 use orchestrator_web::error::WebError;
@@ -57,7 +57,7 @@ impl From<AuthError> for LoginError {
 /// The requests for logins at one server.
 struct Requests {
     /// The server itself.
-    server: Origin,
+    server: HostOrigin,
 }
 
 impl OAuthHttpClient for Requests {
@@ -73,7 +73,7 @@ impl OAuthHttpClient for Requests {
 
 /// Makes one request, to addresses that were checked. A redirect is returned like any other response.
 async fn perform(
-    server: Origin,
+    server: HostOrigin,
     request: http::Request<Vec<u8>>,
 ) -> Result<http::Response<Vec<u8>>, OAuthHttpClientError> {
     let target = Target::parse(&request.uri().to_string())?;
@@ -157,7 +157,7 @@ impl CredentialStore for StoredLogin {
 
 async fn authorization(host: &NamedHost, place: &Place) -> Result<AuthorizationManager, AuthError> {
     let requests = Arc::new(Requests {
-        server: Origin::of(host.target().url()),
+        server: HostOrigin::of(host.target().url()),
     });
     let url = host.target().url().clone();
     let mut manager = AuthorizationManager::new_with_oauth_http_client(url, requests).await?;
