@@ -5,7 +5,6 @@
 //! folder below a home directory often is not readable. A folder that also contains our helpers is used as it is, with the test
 //! build of the executor in its `ablation`, if that is there.
 
-use crate::place::User;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
 use std::ffi::OsString;
@@ -167,14 +166,10 @@ pub fn mount_memory() {
     });
 }
 
-/// Where worlds of root lie: in memory if it could be mounted. So each tier is tried on the machine's disk, by the ordinary user, and
-/// on a file system that is not the machine's root; and a disk's own work for files that live a second is half of a test's time.
-pub fn scratch_of(user: User) -> &'static Path {
-    let memory = IN_MEMORY.get().and_then(Option::as_deref);
-    match user {
-        User::Ordinary => scratch(),
-        User::Root => memory.unwrap_or(scratch()),
-    }
+/// That folder; [`scratch`] where it could not be mounted.
+pub fn in_memory() -> &'static Path {
+    let mounted = IN_MEMORY.get().and_then(Option::as_deref);
+    mounted.unwrap_or_else(scratch)
 }
 
 /// Removes the folders of earlier test processes that were killed.

@@ -1,7 +1,7 @@
 //! A world for one test: a project, a central root, a home with secrets in it, and things outside that must not be touched.
 //! Everything belongs to the user of the place, and is removed when the value is dropped.
 
-use crate::place::Place;
+use crate::place::{Place, User};
 use crate::process::{Finished, LIMIT, run};
 use crate::programs;
 use broker_protocol::Tier;
@@ -40,15 +40,16 @@ pub struct World {
 const EXECUTOR: [&str; 2] = ["LAZARET_EXECUTOR", "LAZARET_ABLATE"];
 
 impl World {
-    /// A fresh world of `place`.
+    /// A fresh world of `place`: of root in memory, of an ordinary user on the machine's disk. So each tier is tried on both.
     pub fn new(place: Place) -> Self {
-        Self::at(
-            place,
-            programs::scratch_of(place.user).join(format!("world-{}", unique())),
-        )
+        let folder = match place.user {
+            User::Root => programs::in_memory(),
+            User::Ordinary => programs::scratch(),
+        };
+        Self::at(place, folder.join(format!("world-{}", unique())))
     }
 
-    /// A fresh world on the machine's disk, as those of ordinary users are (see [`programs::scratch_of`]).
+    /// A fresh world on the machine's disk, as those of ordinary users are too.
     pub fn on_disk(place: Place) -> Self {
         Self::at(
             place,
