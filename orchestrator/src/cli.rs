@@ -320,9 +320,7 @@ fn meaningless(words: &[OsString], entry: &CommandEntry, error: &clap::Error) ->
         .find_map(|word| command.find_subcommand(word));
     let nested = nested.map_or(String::new(), |nested| format!(" {}", nested.get_name()));
     let (long, name) = (option.get_long()?, entry.row.name);
-    Some(format!(
-        "`lazaret {name}{nested}` does not accept `--{long}`"
-    ))
+    Some(format!("`{name}{nested}` does not accept `--{long}`"))
 }
 
 #[cfg(test)]

@@ -549,9 +549,8 @@ const NOT_IN_EXECUTOR: [&str; 15] = [
 ];
 
 /// What `lazaret` must be built without: what encrypts connections, finds hosts, or speaks to them by more than the protocol to its
-/// gateway. `rmcp` brings `reqwest` for its logins, without TLS; ours go by way of the gateway.
-const NOT_IN_LAZARET: [&str; 10] = [
-    "h2",
+/// gateway. `rmcp` brings `reqwest` for its logins, without TLS; ours go by way of the gateway. `sandboxd` brings HTTP/2, to accept it.
+const NOT_IN_LAZARET: [&str; 9] = [
     "hickory-resolver",
     "native-tls",
     "openssl",

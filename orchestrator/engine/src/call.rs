@@ -6,12 +6,12 @@ use crate::conclude::conclude;
 use crate::context::{CallContext, Invocation};
 use crate::engine::{EndCall, Engine};
 use crate::event::Event;
-use crate::guard;
+use crate::guard::{self, Wanted};
 use crate::request::{self, cancelled};
 use crate::spans;
 use crate::tools::{Found, Tools, UnknownTool};
 use crate::work::Work;
-use broker_protocol::{ErrorKind, Failed, Request};
+use broker_protocol::{ErrorKind, Failed};
 use orchestrator_results::profile::WHOLE;
 use orchestrator_results::proposal;
 use orchestrator_results::result::ToolResult;
@@ -28,12 +28,6 @@ use tracing::{Instrument, Span};
 
 /// Maximum characters that are shown of a name without a tool.
 const SHOWN_NAME: usize = 128;
-
-/// The target of a call, after the lookup.
-pub(crate) enum Wanted {
-    Tool(Found, Value),
-    Request(Request),
-}
 
 /// Makes the ordered call and publishes its events.
 pub(crate) async fn serve(engine: Rc<Engine>, tools: Rc<dyn Tools>, order: CallOrder) {

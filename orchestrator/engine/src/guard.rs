@@ -1,7 +1,6 @@
 //! Asks the user's hooks about each call, whichever front end makes it: before it is made, and with its result. Where one gives no
 //! answer, no call is made.
 
-use crate::call::Wanted;
 use crate::caller::Caller;
 use crate::conclude;
 use crate::engine::Engine;
@@ -10,7 +9,7 @@ use crate::hooks::{
 };
 use crate::publish::RawEvent;
 use crate::request::cancelled;
-use crate::tools::Tool;
+use crate::tools::{Found, Tool};
 use broker_protocol::{Bash, Command, ErrorKind, Failed, Request};
 use orchestrator_results::proposal;
 use orchestrator_results::result::{ToolResult, error_and_result};
@@ -19,6 +18,12 @@ use orchestrator_text::shell_words;
 use orchestrator_text::utf8::beginning;
 use serde_json::Value;
 use std::collections::BTreeSet;
+
+/// The target of a call, after the lookup.
+pub(crate) enum Wanted {
+    Tool(Found, Value),
+    Request(Request),
+}
 
 /// Maximum bytes of a result that a hook receives.
 const RESULT_MAX: usize = 256 << 10;

@@ -266,7 +266,6 @@ pub trait HookRunner {
 #[derive(Clone)]
 pub enum HookGuard {
     Hooks(Rc<dyn HookRunner>),
-    /// The user has none.
     NoHooks,
     /// Nobody but the user makes calls, each by a command that they have typed.
     ByPerson,

@@ -59,7 +59,6 @@ use std::rc::Rc;
 
 /// A command of the program.
 pub trait FrontEnd: Args + 'static {
-    /// What it is.
     const ROW: CommandRow;
     /// Its subcommands, if they have options of their own in place of its options.
     const NESTED: &'static [CommandRow] = &[];
@@ -137,7 +136,6 @@ pub struct Linked {
     pub describe: fn() -> clap::Command,
     /// What the settings for agents of the project at a path would do, each in a sentence.
     pub agent_settings: fn(&Files, &Path) -> Vec<String>,
-    /// Reads the user's hooks.
     pub hooks: fn(&Files) -> Result<UserHooks, Failed>,
     /// Tells a gateway what it serves, besides what settings have named: policies with these tables. A program without commands that
     /// have a network has none.
@@ -256,7 +254,6 @@ impl Prepared {
         self.unconfined.files()
     }
 
-    /// What was chosen.
     pub fn options(&self) -> &SessionOptions {
         &self.options
     }

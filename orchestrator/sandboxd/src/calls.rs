@@ -12,7 +12,6 @@ use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-/// Makes calls for clients.
 pub struct SandboxCalls {
     session: Session,
     asker: Arc<str>,
@@ -109,7 +108,6 @@ impl SandboxCalls {
         }
     }
 
-    /// Whether calls are made.
     pub fn is_ready(&self) -> bool {
         self.check_open().is_ok()
     }
@@ -132,7 +130,6 @@ impl SandboxCalls {
 }
 
 impl SandboxCall {
-    /// What steers it.
     pub fn handle(&self) -> &CallHandle {
         &self.call.handle
     }

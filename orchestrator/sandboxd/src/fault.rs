@@ -15,7 +15,6 @@ pub enum FaultKind {
     TooLarge,
     /// There is no room for another one now.
     Exhausted,
-    /// Its time is over.
     DeadlineExceeded,
     FailedPrecondition,
     Unimplemented,
@@ -28,7 +27,6 @@ pub enum FaultKind {
 #[error("{message}")]
 pub struct SandboxFault {
     pub kind: FaultKind,
-    /// For people.
     pub message: String,
 }
 

@@ -62,7 +62,6 @@ pub struct ProjectFiles {
     writing: Mutex<()>,
 }
 
-/// What a path names.
 pub enum Looked {
     File(FilePiece),
     Directory(Vec<SandboxEntry>),

@@ -93,7 +93,6 @@ pub fn timeout(headers: &HeaderMap) -> Result<Option<Duration>, SandboxFault> {
     parsed.map(Some).ok_or_else(wrong)
 }
 
-/// How a response ends.
 pub fn trailers(result: &Result<(), SandboxFault>) -> HeaderMap {
     let mut trailers = HeaderMap::new();
     let number = result.as_ref().err().map_or(0, |fault| fault.kind.grpc());

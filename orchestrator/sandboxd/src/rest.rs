@@ -17,7 +17,6 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Instant;
 
-/// Where files are.
 const FILES: &str = "/v1/files";
 
 /// What the requests of this protocol need.

@@ -28,7 +28,6 @@ use tokio_util::task::TaskTracker;
 
 /// Connections at once of one port; further ones wait in the kernel.
 const CONNECTIONS_MAX: usize = 256;
-/// Headers of a request.
 const HEADERS_MAX: usize = 64;
 /// Requests at once on one connection of HTTP/2.
 const STREAMS_MAX: u32 = 64;

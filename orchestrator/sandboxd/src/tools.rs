@@ -17,7 +17,6 @@ use std::rc::Rc;
 #[derive(Default)]
 pub struct FileTools;
 
-/// One of the tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileTool {
     /// A piece of a file; the metadata has the size of the whole.
@@ -26,14 +25,11 @@ pub enum FileTool {
     Entries,
 }
 
-/// The input of both.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct FileInput {
-    /// Below the project root.
     pub path: String,
     /// First byte of the piece.
     pub offset: u64,
-    /// Most bytes, or entries.
     pub limit: u32,
 }
 
@@ -47,7 +43,6 @@ pub struct SandboxEntry {
     pub modified_ms: i64,
 }
 
-/// What an entry is.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub enum EntryKind {
     File,
@@ -128,7 +123,6 @@ fn answer(tool: FileTool, text: Vec<u8>, structured: Value, request: &Metadata) 
     result
 }
 
-/// The entries as JSON.
 fn entries(listed: Listed) -> Result<Vec<u8>, Failed> {
     if listed.truncated.is_some() {
         let message = format!(

@@ -197,12 +197,12 @@ fn each_wrong_thing_has_its_code_and_its_name() {
         (
             &["approve", "--project", "/"],
             2,
-            "`lazaret approve` does not accept `--project`",
+            "`approve` does not accept `--project`",
         ),
         (
             &["log", "--trust", "guided", "list"],
             2,
-            "`lazaret log list` does not accept `--trust`",
+            "`log list` does not accept `--trust`",
         ),
         (&["log", "list", "--kind", "tool_call"], 2, "--kind"),
         (

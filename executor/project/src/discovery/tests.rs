@@ -178,7 +178,7 @@ fn a_repository_is_known_by_its_shape() {
 }
 
 #[test]
-fn directory_that_a_gitdir_file_names_counts_as_git_directory() {
+fn directory_named_by_a_gitdir_file_is_a_repository() {
     let zone = Zone::new();
     zone.put("store/config");
     zone.put("common/config");
