@@ -20,6 +20,10 @@ pub fn agent_settings() -> PathBuf {
 }
 
 /// Whether the settings may name hooks, for a program that does not parse them. What cannot be read may.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the user's own settings, with the borrow that lets files be read"
+)]
 pub fn may_exist(_: &Files, settings: &Path) -> bool {
     match fs::symlink_metadata(settings) {
         Ok(_) => fs::read(settings).map_or(true, |text| is_named_in(&text)),

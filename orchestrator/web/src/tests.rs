@@ -99,7 +99,7 @@ struct Changing {
 }
 
 impl Changing {
-    fn new(answers: &[&[&str]]) -> Shared {
+    fn shared(answers: &[&[&str]]) -> Shared {
         let parsed = |answer: &&[&str]| {
             answer
                 .iter()
@@ -224,7 +224,7 @@ fn a_resolver_that_changes_its_answer_gets_nobody_elsewhere() {
 
     // The attack works against a client that checks one answer and uses the next.
     let got = careless(
-        &Changing::new(&rebinding),
+        &Changing::shared(&rebinding),
         "rebind.example",
         port,
         Ipv4Addr::LOCALHOST.into(),
@@ -232,7 +232,7 @@ fn a_resolver_that_changes_its_answer_gets_nobody_elsewhere() {
     assert!(got.ends_with("SECRET"), "{got}");
     assert_eq!(secret.seen(), 1);
 
-    let resolver = Changing::new(&rebinding);
+    let resolver = Changing::shared(&rebinding);
     assert_eq!(
         get(&client(&line, resolver.clone()), &url).unwrap().text,
         "honest"
@@ -249,7 +249,7 @@ fn a_resolver_that_changes_its_answer_gets_nobody_elsewhere() {
     );
     // If one of several addresses is bad, the name is refused before any is tried.
     for mixed in [["127.0.0.1", "127.0.0.2"], ["127.0.0.2", "127.0.0.1"]] {
-        let resolver = Changing::new(&[&mixed]);
+        let resolver = Changing::shared(&[&mixed]);
         let refused = get(&client(&line, resolver.clone()), &url);
         assert!(
             matches!(refused, Err(WebError::Reach(ReachError::Address { .. }))),
@@ -258,7 +258,7 @@ fn a_resolver_that_changes_its_answer_gets_nobody_elsewhere() {
     }
     assert_eq!(secret.seen(), 1);
     // A policy line for the address opens it.
-    let resolver = Changing::new(&[&["127.0.0.2"]]);
+    let resolver = Changing::shared(&[&["127.0.0.2"]]);
     let opened = client("allow = ['*']\nprivate = ['127.0.0.0/8']", resolver.clone());
     assert_eq!(get(&opened, &url).unwrap().text, "SECRET");
 }
@@ -284,7 +284,7 @@ fn a_redirection_reaches_nothing_that_the_first_request_could_not() {
         let at = to.clone();
         let door = Server::start(move |_, stream| redirect(stream, &at));
         let host = Target::parse(&to).unwrap().host().to_owned();
-        let resolver = Changing::new(&[&["127.0.0.2"]]);
+        let resolver = Changing::shared(&[&["127.0.0.2"]]);
         let start = format!("private = ['{}'", door.address);
         // By default a redirect to another host is not followed,
         let unnamed = client(&format!("allow = ['*']\n{start}]"), resolver.clone());
@@ -366,7 +366,7 @@ fn ten_redirections_are_followed_and_not_eleven() {
 fn a_name_is_asked_for_as_it_is_reached() {
     let server = Server::saying("x");
     let port = server.address.port();
-    let resolver = Changing::new(&[&["127.0.0.1"]]);
+    let resolver = Changing::shared(&[&["127.0.0.1"]]);
     let client = client(
         &format!("private = ['box.example:{port}']"),
         resolver.clone(),
@@ -771,7 +771,7 @@ fn an_image_comes_from_nowhere_that_its_address_does_not_say() {
         ("10.1.2.3", false),
         ("1.2.3.4", false),
     ] {
-        let resolver = Changing::new(&[&[address]]);
+        let resolver = Changing::shared(&[&[address]]);
         let seen = fetch_image(
             &client(plain, resolver.clone()),
             &format!("http://a.example:{port}/"),
@@ -783,7 +783,7 @@ fn an_image_comes_from_nowhere_that_its_address_does_not_say() {
         }
     }
     // A name with any non-local address is not this machine's.
-    let resolver = Changing::new(&[&["127.0.0.1", "10.1.2.3"]]);
+    let resolver = Changing::shared(&[&["127.0.0.1", "10.1.2.3"]]);
     let mixed = fetch_image(
         &client(plain, resolver.clone()),
         &format!("http://a.example:{port}/"),
