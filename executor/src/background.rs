@@ -6,13 +6,13 @@
 //! kept here, so that the end of a long log can be read. The cells end with the broker or the warden, as all cells do.
 
 use crate::account;
-use crate::capture::Capture;
 use crate::poll::{Token, Waited};
 use crate::running_command::{Finished, RunningCommand};
 use broker_protocol::{
     Background, BackgroundLog, Broken, Ended, ErrorKind, Failed, FileAnswer, FileReply, Logged,
     Started, Usage, ZonePath, limit,
 };
+use executor_project::capture::Capture;
 use executor_spec::refusals::Refusal;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 

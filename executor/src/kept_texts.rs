@@ -1,12 +1,12 @@
 //! Texts that effects have returned to the client, saved where `file_read` can open them. The client has no right to a zone: it
 //! may have one text saved for each granted effect, as a new file with a name of ours, like a command's output.
 
-use crate::capture::Capture;
 use crate::fault::check_chunk;
 use crate::plan::spill_name;
 use broker_protocol::{CallId, Digest, Failed, FromBroker, Spill, limit};
 use executor_audit::audit::Audit;
 use executor_audit::record::Record;
+use executor_project::capture::Capture;
 use executor_spec::sandbox::SandboxSpec;
 use sha2::{Digest as _, Sha256};
 use std::collections::VecDeque;

@@ -32,7 +32,6 @@ mod roots;
 mod secrets;
 mod user;
 mod account;
-mod capture;
 mod streams;
 mod suspend;
 mod private_directory;

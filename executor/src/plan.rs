@@ -1,10 +1,10 @@
 //! Turns a granted request into work for one component; for a command, into all of its work as data.
 
 use crate::authorise::Granted;
-use crate::capture::Capture;
 use broker_protocol::{BackgroundLog, Bash, CallId, Command, Request, Service, Stdin, limit};
 use executor_leases::HeldPath;
 use executor_leases::LeaseHandover;
+use executor_project::capture::Capture;
 use executor_spec::cell_order::CellPlan;
 use executor_spec::sandbox::SandboxSpec;
 use policies::EffectivePolicy;

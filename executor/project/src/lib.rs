@@ -14,6 +14,7 @@ pub mod grant_exceptions;
 pub mod masks;
 pub mod central_owner;
 pub mod caches;
+pub mod capture;
 pub mod central_directory;
 pub mod own_state;
 pub mod network;

@@ -1,7 +1,7 @@
 //! Keeps the beginning and the end of a command's output in memory, and all of it in a file if that is not enough.
 
+use crate::central_directory::{beneath, central_directory};
 use broker_protocol::{Captured, Spill, Zone, ZonePath};
-use executor_project::central_directory::{beneath, central_directory};
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
 use std::collections::VecDeque;
