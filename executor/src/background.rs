@@ -5,13 +5,13 @@
 //! processes it left are killed. Its output goes to a file in the central root, up to the policy's `spill`; the last part is also
 //! kept here, so that the end of a long log can be read. The cells end with the broker or the warden, as all cells do.
 
-use crate::account;
 use crate::poll::{Token, Waited};
 use crate::running_command::{Finished, RunningCommand};
 use broker_protocol::{
     Background, BackgroundLog, Broken, Ended, ErrorKind, Failed, FileAnswer, FileReply, Logged,
     Started, Usage, ZonePath, limit,
 };
+use executor_cell::account;
 use executor_project::capture::Capture;
 use executor_spec::refusals::Refusal;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};

@@ -2,9 +2,9 @@
 //! and at the end of a session, once a day and within little work, the caches that no session has used. All else in a central root stays: what file tools have replaced, and outputs.
 //!
 //! Caches are first moved beside the central roots, which takes a moment, and nobody waits for what follows. A root that a session has
-//! is left alone: the session holds a lock on its record. What commands have put into caches is believed nowhere (`removal.rs`).
+//! is left alone: the session holds a lock on its record. What commands have put into caches is believed nowhere (`removal.rs` of `executor-project`).
 
-use crate::open::{OpenError, read_policies};
+use crate::sandbox::{OpenError, read_policies};
 use crate::user::User;
 use broker_protocol::{CLEANED, Cleaned, Cleanup, RemovedCache, Unused, frame};
 use executor_project::central_owner;

@@ -91,6 +91,15 @@ fn serve_apart(client: OwnedFd, user: &User) -> io::Result<()> {
 /// Serves the one client at the other end of `socket`, if it belongs to this user.
 pub fn serve_client(socket: OwnedFd, user: User) -> io::Result<()> {
     check_peer(&socket)?;
+    leave_callers_terminal()?;
+    serve::serve(socket, user, None)
+}
+
+/// Makes this process a broker: apart from its caller's terminal, closed to others, and above all that it starts.
+///
+/// # Errors
+/// The kernel's (`prctl`).
+pub fn leave_callers_terminal() -> io::Result<()> {
     prctl::set_name(c"lazaret-executor")?;
     // Leaves the caller's terminal: its Control-C is for the client, which passes it on. In the client's session the kernel would
     // also hang up the broker when the client ends while a process of the group is stopped, as those that are being killed are. For
@@ -100,11 +109,11 @@ pub fn serve_client(socket: OwnedFd, user: User) -> io::Result<()> {
     // Orphans of a killed warden are reparented to this process, not to init.
     prctl::set_child_subreaper(true)?;
     process::resume_with_parents_death()?;
-    serve::serve(socket, user)
+    Ok(())
 }
 
 /// Refuses a client with another user ID.
-fn check_peer(socket: &OwnedFd) -> io::Result<()> {
+pub fn check_peer(socket: &OwnedFd) -> io::Result<()> {
     let peer = getsockopt(&socket.as_fd(), PeerCredentials)?;
     if peer.uid() == euid() {
         return Ok(());

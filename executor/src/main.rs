@@ -26,21 +26,24 @@ mod kept_texts;
 mod missing_program;
 mod image;
 mod open;
+mod ready;
+mod sandbox;
 mod machine;
 mod repository_question;
 mod roots;
 mod secrets;
 mod user;
-mod account;
 mod streams;
 mod suspend;
 mod private_directory;
 mod session_gateway;
 mod poll;
+mod warm;
 mod fault;
 
 use broker_protocol::Layer;
 use executor_layers::descriptors;
+use executor_peers::surroundings::Surroundings;
 use executor_spec::ablation::Ablation;
 use executor_spec::error::SetupError;
 use executor_spec::variables::Variables;
@@ -59,6 +62,7 @@ lazaret-executor: the privilege broker of Lazaret. `lazaret` starts it; it is no
 Usage:
   lazaret-executor broker                serve one client; the connected socket is standard input
   lazaret-executor spawner               serve every client whose connected socket comes over standard input
+  lazaret-executor ready                 build a session's sandbox, then serve one client; both come over standard input
   lazaret-executor start PROGRAM ARG...  become a server of the user's, in a process session of its own and outside any cell
   lazaret-executor gc                    remove caches of projects that no session uses; the request comes over standard input
   lazaret-executor listen --socket PATH  serve every client that connects to PATH, each in a process of its own
@@ -75,6 +79,7 @@ Exit codes: 0 the client has left, 1 the executor failed, 2 wrong usage.
 enum Task {
     Broker,
     Spawner,
+    Ready,
     Gc,
     Start(Vec<CString>),
     Listen(PathBuf),
@@ -106,6 +111,7 @@ fn parse(arguments: Vec<OsString>) -> Result<Task, String> {
     match words[..] {
         ["broker"] => Ok(Task::Broker),
         ["spawner"] => Ok(Task::Spawner),
+        ["ready"] => Ok(Task::Ready),
         ["gc"] => Ok(Task::Gc),
         ["start", ..] => server(&arguments[1..]).map(Task::Start),
         ["listen", "--socket", _] => Ok(Task::Listen(PathBuf::from(&arguments[2]))),
@@ -139,6 +145,9 @@ fn run(task: Task) -> io::Result<()> {
         print!("{text}");
         return Ok(());
     }
+    // Before anything of this process is changed.
+    let surroundings = matches!(task, Task::Ready).then(Surroundings::own);
+    let surroundings = surroundings.transpose().map_err(io::Error::other)?;
     let other = |error: SetupError| io::Error::other(error.to_string());
     allow_descriptors()?;
     let ablation = Ablation::read()?;
@@ -155,6 +164,11 @@ fn run(task: Task) -> io::Result<()> {
         Task::Spawner => {
             let socket = inherited()?;
             listen::serve_handed_over(socket, &user(ablation)?)
+        }
+        Task::Ready => {
+            let line = inherited()?;
+            let surroundings = surroundings.ok_or(io::ErrorKind::InvalidInput)?;
+            warm::serve(line, user(ablation)?, &surroundings)
         }
         Task::Gc => gc::answer(inherited()?, &user(ablation)?),
         Task::Start(command) => {

@@ -1,6 +1,5 @@
 //! The cells of a session: which call gets a cell when, and which cells are made ahead of time.
 
-use crate::account::Capacity;
 use crate::authorise::Granted;
 use crate::fault::lost;
 use crate::plan::CommandPlan;
@@ -10,6 +9,7 @@ use crate::streams::{self, Pipes, ProgramStreams, Streams};
 use broker_protocol::{Broken, CallId, Failed, Stdin};
 use executor_cell::CellHandle;
 use executor_cell::Warden;
+use executor_cell::account::Capacity;
 use executor_leases::LeaseHandover;
 use executor_leases::Mounting;
 use executor_spec::cell_report::{End, Message, Report};

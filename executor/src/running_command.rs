@@ -1,12 +1,12 @@
 //! One running command: its output to the client, its time limits, its cell's report, and its outcome.
 
-use crate::account::{Account, Capacity};
 use crate::plan::CommandPlan;
 use broker_protocol::{
     Broken, CallId, Denial, Denials, Ended, Finding, FromBroker, LeftRunning, Limit, Outcome, Ran,
     Stderr, Stdin, Usage, limit,
 };
 use executor_cell::CellHandle;
+use executor_cell::account::{Account, Capacity};
 use executor_denials::describe_refusals;
 use executor_denials::named;
 use executor_spec::cell_report::{End, Message, Report};

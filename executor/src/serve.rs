@@ -5,8 +5,10 @@ use crate::call::Call;
 use crate::fault::protocol;
 use crate::gc;
 use crate::machine::machine;
-use crate::open::{open, read_policies};
+use crate::open::open;
 use crate::poll::{Token, Waited};
+use crate::ready::StandingSandbox;
+use crate::sandbox::read_policies;
 use crate::session::Session;
 use crate::user::User;
 use broker_protocol::{
@@ -53,6 +55,8 @@ struct Broker {
     phase: Phase,
     /// Frames that wait for the audit, in order.
     deferred: VecDeque<ToBroker>,
+    /// A sandbox that was built before the client came, for its session.
+    ready: Option<StandingSandbox>,
     user: User,
     idle: IdleTrim,
 }
@@ -66,17 +70,18 @@ enum FrameSubject {
     Session,
 }
 
-/// Serves one client until it leaves or breaks the rules.
+/// Serves one client until it leaves or breaks the rules, with what stands `ready` if that is what it wants.
 ///
 /// # Errors
 /// The socket cannot be used.
-pub fn serve(socket: OwnedFd, user: User) -> io::Result<()> {
+pub fn serve(socket: OwnedFd, user: User, ready: Option<StandingSandbox>) -> io::Result<()> {
     let connection = Connection::new(socket)?;
     let mut broker = Broker {
         connection,
         asked_to_end: asked_to_end()?,
         phase: Phase::Connected,
         deferred: VecDeque::new(),
+        ready,
         user,
         idle: IdleTrim::default(),
     };
@@ -433,8 +438,9 @@ impl Broker {
         let Phase::Greeted { policies, .. } = before else {
             return Err(protocol("an Open out of turn"));
         };
-        let (opened, session) = open(request, policies, &self.user, self.connection.fd())
-            .map_err(|error| error.failed())?;
+        let (client, ready) = (self.connection.fd(), self.ready.take());
+        let (opened, session) =
+            open(request, policies, &self.user, client, ready).map_err(|error| error.failed())?;
         self.phase = Phase::Open(Box::new(session));
         self.send(&FromBroker::Opened(opened))
     }

@@ -14,6 +14,9 @@ pub type Variable<'v> = &'v dyn Fn(&str) -> Option<OsString>;
 /// The sockets for approvals, in a directory of the user's own.
 const APPROVALS: &str = "lazaret-approve";
 
+/// The socket of `lazaret warm`, in another one.
+const WARM_SOCKET: &str = "lazaret-warm";
+
 /// `/nonexistent`: the passwd home of accounts without one.
 pub const NO_HOME: &str = "/nonexistent";
 
@@ -110,6 +113,15 @@ pub fn homes(home: &Path, variable: Variable) -> Vec<PathBuf> {
 /// Where the sockets for approvals of this user's sessions may lie, the best place first: each is for use only if what
 /// it lies in is the user's alone, but for the last.
 pub fn approvals(home: &Path, uid: u32, variable: Variable) -> Vec<PathBuf> {
+    runtime(home, uid, variable, APPROVALS)
+}
+
+/// Where the socket of this user's `lazaret warm` may lie, in the same way.
+pub fn warm(home: &Path, uid: u32, variable: Variable) -> Vec<PathBuf> {
+    runtime(home, uid, variable, WARM_SOCKET)
+}
+
+fn runtime(home: &Path, uid: u32, variable: Variable, name: &str) -> Vec<PathBuf> {
     let usual = PathBuf::from(format!("/run/user/{uid}"));
     let all = [
         named("XDG_RUNTIME_DIR", variable),
@@ -119,7 +131,7 @@ pub fn approvals(home: &Path, uid: u32, variable: Variable) -> Vec<PathBuf> {
     let mut all: Vec<PathBuf> = all
         .into_iter()
         .flatten()
-        .map(|path| path.join(APPROVALS))
+        .map(|path| path.join(name))
         .collect();
     all.dedup();
     all

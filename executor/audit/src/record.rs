@@ -82,6 +82,12 @@ impl Record {
         }
     }
 
+    /// Adds that the session's sandbox stood ready before its client came.
+    #[must_use]
+    pub fn warm(self) -> Self {
+        self.value("warm", true)
+    }
+
     /// Adds the protected names that the session's profile opens, how many files of secrets its commands can read, and that it hides no
     /// name if so.
     #[must_use]

@@ -92,6 +92,11 @@ impl Warden {
         let _ = process::pidfd_signal(self.child.pidfd.as_fd(), libc::SIGKILL);
     }
 
+    /// Counts the time of pending requests from now on: their answers may have come long ago, when nobody read them.
+    pub fn count_from_now(&mut self) {
+        self.open_since = Instant::now();
+    }
+
     /// When a pending request exceeds its time limit.
     pub fn deadline(&self) -> Option<Instant> {
         (!self.open.is_empty()).then(|| self.open_since + TIMEOUT)

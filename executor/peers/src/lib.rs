@@ -6,6 +6,7 @@ pub mod connection;
 pub mod gateway;
 pub mod published;
 pub mod repeats;
+pub mod surroundings;
 
 pub use connection::Connection;
 pub use gateway::{Gateway, GatewayEvent, GatewayStart};

@@ -31,16 +31,21 @@ pub struct OpenedFiles {
 }
 
 /// Creates the shared list of what the cells of a session have created and what else they may use; these
-/// files are removed from `found`. `ask` returns what the project's repository has of some files.
+/// files are removed from `found`. The list is made in `memory`, if supervisors have it already. `ask` returns what the project's
+/// repository has of some files.
 ///
 /// # Errors
 /// The kernel has no memory for the list.
 pub fn open_created_files(
     spec: &Rooted,
     found: &mut Discovery,
+    memory: Option<OwnedFd>,
     ask: impl FnOnce(&ProjectRepository, &[PathBuf]) -> Option<RepositoryAnswer>,
 ) -> io::Result<OpenedFiles> {
-    let created = CreatedFiles::new()?;
+    let created = match memory {
+        Some(memory) => CreatedFiles::emptied(memory)?,
+        None => CreatedFiles::new()?,
+    };
     let secrets = secrets(spec, found);
     let mut tracked = None;
     let mut own = Vec::new();

@@ -21,6 +21,7 @@ pub mod network;
 pub mod image;
 pub mod removal;
 pub mod throw_away;
+pub mod machine_state;
 mod questions;
 mod after_calls;
 mod asking;

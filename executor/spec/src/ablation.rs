@@ -19,7 +19,7 @@ mod switch {
     use std::ffi::CString;
     use std::io;
 
-    #[derive(Clone, Debug)]
+    #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct Ablation;
 
     impl Ablation {
@@ -73,7 +73,7 @@ mod switch {
     const VARIABLE: &str = "LAZARET_ABLATE";
 
     /// The layer, or the part of one, that is switched off.
-    #[derive(Clone, Debug, Default)]
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct Ablation {
         layer: Option<Layer>,
         landlock_abi: Option<u32>,

@@ -56,6 +56,16 @@ impl CreatedFiles {
         memfd_create("created", MFdFlags::MFD_CLOEXEC).map(|file| Self(file.into()))
     }
 
+    /// An empty set in memory that was a set before.
+    ///
+    /// # Errors
+    /// The kernel's (`ftruncate`).
+    pub fn emptied(memory: OwnedFd) -> std::io::Result<Self> {
+        let file = File::from(memory);
+        file.set_len(0)?;
+        Ok(Self(file))
+    }
+
     /// The set stored in this memory.
     pub fn of(memory: OwnedFd) -> Self {
         Self(memory.into())

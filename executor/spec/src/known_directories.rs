@@ -16,7 +16,7 @@ use std::hash::{DefaultHasher, Hasher};
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
@@ -129,22 +129,39 @@ impl DirectoryMemory {
     /// # Errors
     /// The kernel has no memory for it.
     pub fn new(found: &KnownDirectories) -> io::Result<Self> {
-        let memory = || {
-            Ok::<_, io::Error>(File::from(memfd_create(
-                c"directories",
-                MFdFlags::MFD_CLOEXEC,
-            )?))
-        };
-        let (mut there, mut made, repositories) = (memory()?, memory()?, memory()?);
-        there.write_all(
-            &found
-                .digests
-                .iter()
-                .flat_map(|digest| digest.to_le_bytes())
-                .collect::<Vec<_>>(),
-        )?;
+        let memory = || memfd_create(c"directories", MFdFlags::MFD_CLOEXEC);
+        let made = memory()?;
         fcntl(&made, FcntlArg::F_SETFL(OFlag::O_APPEND))?;
-        made.write_all(&found.untouched.concat())?;
+        Self {
+            there: memory()?,
+            made,
+            repositories: memory()?,
+        }
+        .filled(found)
+    }
+
+    /// This memory, with the findings of a later search in place of the earlier.
+    ///
+    /// # Errors
+    /// The kernel has no memory for it.
+    pub fn filled(self, found: &KnownDirectories) -> io::Result<Self> {
+        let Self {
+            there,
+            made,
+            repositories,
+        } = self;
+        let (there, made, repositories) = (
+            File::from(there),
+            File::from(made),
+            File::from(repositories),
+        );
+        for memory in [&there, &made, &repositories] {
+            memory.set_len(0)?;
+        }
+        let digests = found.digests.iter().flat_map(|digest| digest.to_le_bytes());
+        there.write_all_at(&digests.collect::<Vec<_>>(), 0)?;
+        // It appends, so at the beginning.
+        (&made).write_all(&found.untouched.concat())?;
         Ok(Self {
             there: there.into(),
             made: made.into(),

@@ -32,7 +32,7 @@ pub struct Alias {
 }
 
 /// Everything that was found. Paths are absolute and without links.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProtectedObjects {
     /// Files and links with protected names, those below protected directories, and the targets of links.
     pub files: HashMap<ObjectId, ProtectedObject>,

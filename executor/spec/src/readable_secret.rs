@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 /// A file of secrets that commands can read.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadableSecret {
     /// Absolute, without links.
     pub path: PathBuf,

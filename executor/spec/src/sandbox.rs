@@ -207,6 +207,24 @@ impl SandboxSpec {
         }
     }
 
+    /// Whether this describes the same confinement as `other`. The memory that supervisors share is left out: whoever asks has filled
+    /// it anew. Each field is named, so that no later one is forgotten. Of a policy the digest counts, which is over all that it
+    /// consists of.
+    pub fn is_same(&self, other: &Self) -> bool {
+        let Self {
+            rooted,
+            found,
+            home_files,
+            without_effect,
+            command_directories,
+        } = self;
+        rooted.is_same(&other.rooted)
+            && found.is_same(&other.found)
+            && *home_files == other.home_files
+            && *without_effect == other.without_effect
+            && *command_directories == other.command_directories
+    }
+
     /// Results of the search of the zones.
     pub fn found(&self) -> &Found {
         &self.found
@@ -232,7 +250,67 @@ impl SandboxSpec {
     }
 }
 
+impl Found {
+    fn is_same(&self, other: &Self) -> bool {
+        let Self {
+            pins,
+            objects,
+            secrets,
+            notices,
+            also_closed,
+            led_to,
+            created,
+            directories,
+        } = self;
+        *pins == other.pins
+            && *objects == other.objects
+            && *secrets == other.secrets
+            && *notices == other.notices
+            && *also_closed == other.also_closed
+            && *led_to == other.led_to
+            && created.is_some() == other.created.is_some()
+            && directories.is_some() == other.directories.is_some()
+    }
+}
+
 impl Rooted {
+    fn is_same(&self, other: &Self) -> bool {
+        let Self {
+            tier,
+            layers,
+            ablation,
+            landlock_abi,
+            caller_access,
+            project,
+            central,
+            linked,
+            views,
+            names,
+            scratch,
+            environment,
+            certificates,
+            hosts,
+            tracer,
+            policy,
+        } = self;
+        *tier == other.tier
+            && *layers == other.layers
+            && *ablation == other.ablation
+            && *landlock_abi == other.landlock_abi
+            && *caller_access == other.caller_access
+            && *project == other.project
+            && *central == other.central
+            && *linked == other.linked
+            && *views == other.views
+            && *names == other.names
+            && *scratch == other.scratch
+            && *environment == other.environment
+            && *certificates == other.certificates
+            && *hosts == other.hosts
+            && *tracer == other.tracer
+            && policy.digest == other.policy.digest
+    }
+
     /// Plans what cells see. `names` are other paths of the project, as the client names them. Reads the host's file system, and changes
     /// nothing.
     ///
