@@ -23,6 +23,7 @@ use crate::serve::Serve;
 use crate::session::Session;
 use crate::tools::Tools;
 use crate::undo::Undo;
+use crate::warm::Warm;
 use broker_protocol::{ErrorKind, Failed, Scope};
 use clap::error::ContextKind::InvalidArg;
 use clap::error::ContextValue;
@@ -90,7 +91,7 @@ const fn entry<C: FrontEnd>() -> CommandEntry {
 }
 
 /// All commands, as help lists them.
-const COMMANDS: [CommandEntry; 28] = [
+const COMMANDS: [CommandEntry; 29] = [
     entry::<Run>(),
     entry::<Why>(),
     entry::<Call>(),
@@ -117,6 +118,7 @@ const COMMANDS: [CommandEntry; 28] = [
     entry::<Approve>(),
     entry::<Audit>(),
     entry::<Log>(),
+    entry::<Warm>(),
     entry::<Completions>(),
     entry::<Man>(),
 ];

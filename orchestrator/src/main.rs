@@ -27,6 +27,7 @@ mod accept;
 mod approve;
 mod audit;
 mod log;
+mod warm;
 mod completions;
 mod man;
 mod cli;

@@ -20,6 +20,7 @@ pub mod examiner;
 pub mod parent;
 pub mod project;
 pub mod session_options;
+pub mod warm;
 mod runtime;
 mod network;
 pub mod launch;

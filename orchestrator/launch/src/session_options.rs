@@ -108,7 +108,7 @@ impl SessionOptions {
     }
 
     /// The secret variables that the profile passes to its programs.
-    fn credentials(&self) -> BTreeSet<String> {
+    pub(crate) fn credentials(&self) -> BTreeSet<String> {
         match self.profile_name() {
             None if self.files().is_unchanged() => BTreeSet::new(),
             None | Some(_) => self

@@ -16,10 +16,11 @@ use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, BufRead, BufReader, IoSlice, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 const NAME: &str = "lazaret-executor";
@@ -495,6 +496,56 @@ fn candidates(name: &str) -> io::Result<[PathBuf; 2]> {
         .unwrap_or(Path::new("/"))
         .join("libexec/lazaret");
     Ok([folder.join(name), package.join(name)])
+}
+
+/// The environment in which this process would start an executor, as `NAME=value`, sorted.
+pub fn executors_environment(credentials: &BTreeSet<String>) -> Vec<Vec<u8>> {
+    let withheld = |name: &OsString| {
+        OWN_KEYS
+            .iter()
+            .any(|key| name == key && !credentials.contains(*key))
+    };
+    let own = std::env::vars_os().filter(|(name, _)| !withheld(name) && name != CANARY.0);
+    let canary = (CANARY.0.into(), CANARY.1.into());
+    let mut all: Vec<Vec<u8>> = own
+        .chain([canary])
+        .map(|(name, value): (OsString, OsString)| [name.as_bytes(), value.as_bytes()].join(&b'='))
+        .collect();
+    all.sort();
+    all
+}
+
+/// Starts the executor `program` in the environment of a client, to stand ready; `line` is its standard input. Nobody waits for it
+/// but [`Child::try_wait`].
+///
+/// # Errors
+/// It cannot be started.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this is the one file that starts a program"
+)]
+pub fn start_ready(
+    _: &Files,
+    program: &Path,
+    environment: &[Vec<u8>],
+    line: OwnedFd,
+) -> io::Result<Child> {
+    let variables = environment.iter().filter_map(|variable| {
+        // A name may begin with `=`.
+        let at = 1 + variable.iter().skip(1).position(|byte| *byte == b'=')?;
+        Some((
+            OsStr::from_bytes(&variable[..at]),
+            OsStr::from_bytes(&variable[at + 1..]),
+        ))
+    });
+    Command::new(program)
+        .arg("ready")
+        .env_clear()
+        .envs(variables)
+        .stdin(Stdio::from(line))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
 }
 
 /// Standard input is the executor's end of the socket. It gets no process group of its own, because it leaves ours with a session of

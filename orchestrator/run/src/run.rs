@@ -32,6 +32,7 @@ use orchestrator_launch::stdio::signals::Signals;
 use orchestrator_launch::stdio::streams::Input;
 use orchestrator_launch::stdio::terminal::{self, Raw};
 use orchestrator_launch::stdio::{print, typed};
+use orchestrator_launch::warm;
 use orchestrator_text::known::redactor;
 use orchestrator_wire::json::ResultLine;
 use std::cell::Cell;
@@ -194,7 +195,12 @@ impl Run {
         self.job = Job::of_this_process();
         self.is_verbose = options.is_verbose();
         self.tells_denials |= self.is_verbose || io::stderr().is_terminal();
-        let executor = Dialed::dial(&endpoint)?;
+        // Where one may stand ready, none is started before that is known; else it starts while the session is chosen.
+        let warm = warm::socket_for(options);
+        let started = match warm {
+            Some(_) => None,
+            None => Some(Dialed::dial(&endpoint)?),
+        };
         let Opening {
             open, directory, ..
         } = options.open()?;
@@ -211,6 +217,12 @@ impl Run {
         self.say_left_out(options, &open.profile);
         self.say_agent_settings(&prepared, &open);
         let open = Open { network, ..open };
+        let stands = warm.and_then(|socket| warm::take(files, &socket, options, &open));
+        let executor = match (started, stands) {
+            (Some(started), _) => started,
+            (None, Some(ready)) => Dialed::greet(ready)?,
+            (None, None) => Dialed::dial(&endpoint)?,
+        };
         let greeting = executor.open(open.clone())?;
         let writer = self.policy_writer(files, options, &open.profile);
         let guard = hooks.map(|hooks| hooks.guard(&open, Rc::new(endpoint.clone())));

@@ -36,9 +36,16 @@ impl Dialed {
     /// # Errors
     /// If the executor cannot be reached.
     pub fn dial(executor: &(impl Dial + ?Sized)) -> Result<Self, ExecutorError> {
+        Self::greet(executor.dial()?)
+    }
+
+    /// Greets the executor at the other end of `socket`.
+    ///
+    /// # Errors
+    /// It is gone.
+    pub fn greet(mut socket: UnixStream) -> Result<Self, ExecutorError> {
         let mut frame = Vec::with_capacity(32);
         encode(&ToBroker::Hello(Hello::ours(None)), &mut frame)?;
-        let mut socket = executor.dial()?;
         socket.write_all(&frame)?;
         Ok(Self { socket })
     }
