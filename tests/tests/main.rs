@@ -39,6 +39,7 @@ mod objects_live;
 mod opened_names;
 mod path_leases;
 mod pod;
+mod warm;
 mod ports;
 mod publish;
 mod quarantine;

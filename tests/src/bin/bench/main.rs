@@ -12,14 +12,16 @@ use broker_protocol::{FileRead, Outcome, Request, Zone, ZonePath};
 use clap::Parser;
 use clients::{Echo, Lines, Mcp, bubblewrap, spawn};
 use figures::{Row, Times, time};
-use lazaret_tests::process::{self, figure};
+use lazaret_tests::process::{self, LIMIT, figure, until};
 use lazaret_tests::wire::shell;
 use lazaret_tests::{Broker, Place, User, World, programs};
 use serde_json::{Value, json};
+use std::fs::Permissions;
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Measures one part of the table.
@@ -233,13 +235,54 @@ fn rate<C: Send>(clients: &mut [C], call: impl Fn(&mut C) + Copy + Send) -> f64 
     f64::from(count) / window.as_secs_f64()
 }
 
-/// Cold starts of `true`, taking turns.
+/// How long the next sandbox has to stand ready.
+const BETWEEN: Duration = Duration::from_millis(200);
+
+/// `lazaret warm`, and commands that find it.
+struct Warm {
+    server: Child,
+    commands: [Command; 2],
+}
+
+impl Warm {
+    fn start(world: &World) -> Self {
+        let runtime = world.base().join("runtime");
+        world.make_folder(&runtime);
+        std::fs::set_permissions(&runtime, Permissions::from_mode(0o700))
+            .expect("a folder we made is ours");
+        let in_login = |mut command: Command| {
+            command.env("XDG_RUNTIME_DIR", &runtime);
+            command
+        };
+        let mut server = in_login(world.program("lazaret"));
+        let server = server.arg("warm").stderr(Stdio::null()).spawn();
+        let mut shell = in_login(world.program("lazaret-bash"));
+        shell
+            .env("LAZARET_PROJECT", &world.project)
+            .args(["-c", "true"]);
+        let server = server.expect("lazaret starts");
+        let commands = [in_login(world.lazaret_run(&["true"])), shell];
+        until(LIMIT, || runtime.join("lazaret-warm/socket").exists());
+        Self { server, commands }
+    }
+}
+
+impl Drop for Warm {
+    fn drop(&mut self) {
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}
+
+/// Cold starts of `true`, and warm ones, taking turns.
 fn cold_start(options: &Options) -> Vec<Row> {
     let world = World::new(options.place());
     let mut bwrap = bubblewrap(&world, &["true"]);
     let has_bwrap = bwrap.output().is_ok_and(|output| output.status.success());
     let mut lazaret = world.lazaret_run(&["true"]);
+    let mut warm = Warm::start(&world);
     let [mut plain, mut ours, mut theirs] = [const { Times(Vec::new()) }; 3];
+    let [mut run, mut shell] = [const { Times(Vec::new()) }; 2];
     for round in 0..options.count.min(150) + 5 {
         let mut times = [
             time(|| spawn(&mut Command::new("/bin/true"))),
@@ -249,10 +292,14 @@ fn cold_start(options: &Options) -> Vec<Row> {
         if has_bwrap {
             times[2] = time(|| spawn(&mut bwrap));
         }
+        let warm = warm.commands.each_mut().map(|command| {
+            std::thread::sleep(BETWEEN);
+            time(|| spawn(command))
+        });
         if round >= 5 {
-            [&mut plain, &mut ours, &mut theirs]
+            [&mut plain, &mut ours, &mut theirs, &mut run, &mut shell]
                 .into_iter()
-                .zip(times)
+                .zip(times.into_iter().chain(warm))
                 .for_each(|(all, one)| all.0.push(one));
         }
     }
@@ -260,7 +307,17 @@ fn cold_start(options: &Options) -> Vec<Row> {
     let mut rows = vec![plain.row('c', "true, plain", None)];
     if has_bwrap {
         ours_row = ours_row.goal("at most 2 × bwrap", ours.median() <= 2.0 * theirs.median());
+        let is_less = |warm: &Times| warm.median() <= 0.9 * theirs.median();
         rows.push(theirs.row('c', "bwrap, all namespaces, true", Some(&plain)));
+        rows.push(
+            run.row('c', "lazaret run -- true, warm", Some(&theirs))
+                .goal("at most 0.9 × bwrap", is_less(&run)),
+        );
+        rows.push(
+            shell
+                .row('c', "lazaret-bash -c true, warm", Some(&theirs))
+                .goal("at most 0.9 × bwrap", is_less(&shell)),
+        );
     }
     rows.push(ours_row);
     rows
