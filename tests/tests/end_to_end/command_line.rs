@@ -208,32 +208,32 @@ fn each_wrong_thing_has_its_code_and_its_name() {
         (
             &["mcp", "add", "x", "--read", "/tmp", "--", "true"],
             2,
-            "`lazaret mcp add` does not accept `--read`",
+            "`mcp add` does not accept `--read`",
         ),
         (
             &["mcp", "add", "x", "--trust", "guided", "--", "true"],
             2,
-            "`lazaret mcp add` does not accept `--trust`",
+            "`mcp add` does not accept `--trust`",
         ),
         (
             &["mcp", "--image", "/", "add", "x", "--", "true"],
             2,
-            "`lazaret mcp add` does not accept `--image`",
+            "`mcp add` does not accept `--image`",
         ),
         (
             &["mcp", "status", "--allow-net", "npm"],
             2,
-            "`lazaret mcp status` does not accept `--allow-net`",
+            "`mcp status` does not accept `--allow-net`",
         ),
         (
             &["mcp", "--raw-output", "list"],
             2,
-            "`lazaret mcp list` does not accept `--raw-output`",
+            "`mcp list` does not accept `--raw-output`",
         ),
         (
             &["mcp", "--max-violations", "3", "list"],
             2,
-            "`lazaret mcp list` does not accept `--max-violations`",
+            "`mcp list` does not accept `--max-violations`",
         ),
         // Places and files.
         (
