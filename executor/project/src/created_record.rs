@@ -13,7 +13,6 @@ use executor_spec::created::CreatedFiles;
 use executor_spec::protected_objects::ObjectId;
 use executor_spec::sandbox::Rooted;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
-use nix::sys::statfs::{BTRFS_SUPER_MAGIC, EXT4_SUPER_MAGIC, FsType, XFS_SUPER_MAGIC, statfs};
 use policies_guard::{Matcher, WhenNew};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -320,13 +319,6 @@ pub fn inspect(path: &Path) -> io::Result<(File, Metadata)> {
 
 /// How long after a change another one may have the same time: a tick of the slowest kernel, with room.
 const TICK: Duration = Duration::from_millis(20);
-
-/// Whether a mapping may change files of this file system, and never their state: `tmpfs` has no times for it, and of others nobody
-/// knows. What a decision rests on is then read again whenever it may have been opened.
-pub fn is_silent(directory: &Path) -> bool {
-    const TELLING: [FsType; 3] = [EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC, BTRFS_SUPER_MAGIC];
-    !statfs(directory).is_ok_and(|found| TELLING.contains(&found.filesystem_type()))
-}
 
 /// Whether a file of this state may change its content and not its state: it was changed a moment ago, or its clock is ahead.
 pub fn is_recent(state: &[i64; 7]) -> bool {

@@ -5,7 +5,7 @@
 //! names it has. The user's come first, and what there was no time for is said and looked at first after the next call.
 
 use crate::asking::{FilesAsked, RepositoryQuestion, RepositoryReply};
-use crate::created_record::{inspect, is_recent, is_silent, state};
+use crate::created_record::{inspect, is_recent, state};
 use crate::finding::of_repository;
 use crate::kept_repositories::KeptRepository;
 use crate::left_files::{LeftFiles, NewLocks, set_aside};
@@ -174,8 +174,7 @@ impl OtherRepositories {
             .filter(|other| other.is_due && !other.is_left)
         {
             let before = other.index_state();
-            let is_unsure = other.is_unsure || is_silent(&other.directory);
-            let is_due = before != other.index || alone && is_unsure;
+            let is_due = before != other.index || alone && other.is_unsure;
             let root = self
                 .roots
                 .iter()

@@ -13,7 +13,7 @@
 //! *Does not*: prevent git from doing what it is told, or see repositories inside the project or files created after the entry.
 
 use crate::asking::{FilesAsked, RepositoryQuestion};
-use crate::created_record::{is_recent, is_silent};
+use crate::created_record::is_recent;
 use crate::finding::of_repository;
 use crate::hidden_changes::HiddenChanges;
 use crate::left_files::set_aside;
@@ -60,8 +60,6 @@ pub struct TrackedSecrets {
     seen: TrackedState,
     /// Whether what is tracked may have changed since without a trace in `seen`.
     is_unsure: bool,
-    /// Whether its state never shows what a mapping has changed.
-    is_silent: bool,
     tracked: Tracked,
     /// The record's directory, if anything can be recorded.
     directory: Option<OwnedFd>,
@@ -202,7 +200,6 @@ impl TrackedSecrets {
         // What has changed between the answer and the state did so a moment ago.
         let is_unsure = seen.iter().flatten().any(is_recent);
         let mut tracked_secrets = Self {
-            is_silent: is_silent(&repository.own),
             repository,
             created,
             closed,
@@ -227,8 +224,7 @@ impl TrackedSecrets {
     /// file mapped changes it without a trace in its state.
     pub fn question(&self, alone: bool) -> Option<TrackedQuestion> {
         let seen = self.repository.state(&self.tracked.shared);
-        let is_unsure = self.is_unsure || self.is_silent;
-        let is_due = seen != self.seen || alone && is_unsure;
+        let is_due = seen != self.seen || alone && self.is_unsure;
         is_due.then(|| TrackedQuestion {
             seen,
             asked: RepositoryQuestion {
