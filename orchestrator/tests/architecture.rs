@@ -176,13 +176,20 @@ const ALONE: [(&str, &[(&str, &str)]); 4] = [
             ("launch", "runtime"),
             ("keys", "secret_service"),
             ("gateway", "serve"),
+            // For tests of what asks one.
+            ("gateway", "client::in_process"),
         ],
     ),
     ("process::{Command", &[("launch", "start")]),
-    // The gateway's leads to the warden, which answers on it.
+    // The gateway's leads to the warden, which answers on it; that of `http` to the client's gateway.
     (
         "UnixStream::pair",
-        &[("launch", "start"), ("gateway", "relay::published")],
+        &[
+            ("launch", "start"),
+            ("gateway", "relay::published"),
+            ("gateway", "client::in_process"),
+            ("http", "gateway"),
+        ],
     ),
     ("local_socket", &[("engine", "executor::socket")]),
 ];

@@ -353,9 +353,9 @@ fn the_successor_of_a_gateway_publishes_the_same_ports(place: Place) {
 place_test!(a_port_that_cannot_be_published_is_named_before_anything_runs);
 fn a_port_that_cannot_be_published_is_named_before_anything_runs(place: Place) {
     let world = world(place, "", "");
-    let port = free_port();
     for at in ["127.0.0.1", "::1"] {
-        let listener = TcpListener::bind((at, port)).unwrap();
+        let listener = TcpListener::bind((at, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
         let option = format!("--publish={port}:3000");
         let refused = run_with(&world, &[&option], "echo ran");
         assert_eq!((refused.code(), refused.text()), (125, String::new()));
@@ -392,6 +392,7 @@ fn a_port_that_cannot_be_published_is_named_before_anything_runs(place: Place) {
         assert_eq!(relay.code(), 125, "{options:?}");
         assert!(relay.errors().contains("their proxy"), "{}", relay.errors());
     }
+    let port = free_port();
     let twice = [format!("--publish={port}:1"), format!("--publish={port}:2")];
     let twice = run_with(&world, &[&twice[0], &twice[1]], "true");
     assert!(

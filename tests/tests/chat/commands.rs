@@ -130,7 +130,7 @@ fn another_conversation_goes_on() {
     for wrong in ["../../x", "none"] {
         type_line(&mut terminal, &format!("/resume {wrong}"), "lazaret: ");
     }
-    type_line(&mut terminal, "/resume last", &format!("{id} goes on"));
+    type_line(&mut terminal, "/resume last", &format!("Resumed {id}"));
     type_line(&mut terminal, "and then?", "Second.");
     end(terminal);
     let third = Printed::of(play(&world, &turns).args(["--resume", &id, "and now?"]));
