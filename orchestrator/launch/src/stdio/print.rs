@@ -6,6 +6,7 @@ use orchestrator_engine::hooks::{HookEvent, HookOutcome, HookRan};
 use orchestrator_text::escape;
 use orchestrator_text::known::redactor;
 use std::borrow::Cow;
+use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Write};
 
 /// Makes what is printed after it visible, whatever a command has left on the terminal: it ends an unfinished control string, frozen
@@ -14,6 +15,10 @@ use std::io::{self, IsTerminal, Write};
 /// a text of its own that seems to ask something else, so the bottom is the one place that is known to be free and to be looked at.
 const RESET: &str = "\x18\x1b\\\x1b[?2026l\x1b[?1049l\x1b[!p\x1b[?6l\x1b[?69l\x1b[?7h\x1b[?25h\x1b[0m\x1b(B\x0f\x1b[r\
                      \x1b]110\x07\x1b]111\x07\x1b[9999;1H\r\n";
+
+/// The same for the kernel's own console, where a command can also have changed the palette and the default colours (`console_codes(4)`).
+/// On others the first of these would begin a text without an end.
+const CONSOLE_RESET: &str = "\x1b]R\x1b[37;40m\x1b[8]";
 
 /// Reports an error or a problem.
 pub fn problem(message: &str) {
@@ -34,8 +39,16 @@ pub fn findings(found: &Findings) {
 /// Asks something, so that it is seen whatever a command has left on the terminal.
 pub fn question(message: &str) {
     let is_terminal = io::stderr().is_terminal();
-    let reset = if is_terminal { RESET } else { "" };
-    to_stderr(reset, &paint("lazaret:", Colour::Red, is_terminal), message);
+    let reset = if is_terminal {
+        reset(std::env::var_os("TERM").as_deref())
+    } else {
+        String::new()
+    };
+    to_stderr(
+        &reset,
+        &paint("lazaret:", Colour::Red, is_terminal),
+        message,
+    );
 }
 
 /// Reports something the user should know although nothing failed.
@@ -50,6 +63,15 @@ pub fn unheard_hook(ran: &HookRan) {
         let why = ran.message.as_deref().unwrap_or("gave no answer");
         problem(&format!("the hook `{}` {why}", ran.hook));
     }
+}
+
+fn reset(term: Option<&OsStr>) -> String {
+    let console = if term == Some(OsStr::new("linux")) {
+        CONSOLE_RESET
+    } else {
+        ""
+    };
+    format!("{RESET}{console}")
 }
 
 fn to_stderr(reset: &str, prefix: &str, message: &str) {
@@ -115,4 +137,17 @@ pub fn json(value: &impl serde::Serialize) -> Result<(), Failed> {
         line = redactor().value(&value).to_string();
     }
     result(format!("{}\n", escape::json(&line)).as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sequences_of_the_kernels_console_go_to_it_alone() {
+        assert!(reset(Some(OsStr::new("linux"))).ends_with(CONSOLE_RESET));
+        for other in [None, Some("xterm-256color"), Some("linux-16color")] {
+            assert_eq!(reset(other.map(OsStr::new)), RESET);
+        }
+    }
 }
