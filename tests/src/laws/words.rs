@@ -83,7 +83,7 @@ pub struct Findings {
     pub banned: Vec<String>,
     /// Number of doc comments that only repeat a name.
     pub filler: usize,
-    /// Number of doc comments that begin with one of [`OPENINGS`].
+    /// Number of doc comments that begin with one of `OPENINGS`.
     pub openings: usize,
 }
 
