@@ -33,15 +33,14 @@ impl Session {
         // Other brokers do not wait for what follows.
         let _ = self.audit.release();
         let unfinished = self.end_processes();
-        // What was still running has changed files that anybody may have changed since: they are closed to later sessions.
-        if !is_busy && let Some(created) = &mut self.created {
-            created.finish(&self.spec);
-        }
         if is_busy {
+            // What was still running has changed files that anybody may have changed since: none of them is recorded as created.
             let user = &self.profiles.user;
             let start = |of: &_| answerer_of(of, (&self.spec, user));
             let found = self.checks.check_at_the_end(&self.spec, &start);
             self.found.extend(found);
+        } else if let Some(created) = &mut self.created {
+            created.finish(&self.spec);
         }
         // One of a kind is reported of a project: that more may still change says it all.
         self.found.extend(unfinished.or(unreported));

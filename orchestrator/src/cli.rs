@@ -48,8 +48,10 @@ use orchestrator_text::known;
 use orchestrator_tools::scope_file;
 use orchestrator_web::SearchEngines;
 use orchestrator_why::Why;
+use policies::web::WebTable;
 use std::ffi::OsString;
 use std::io;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::LazyLock;
@@ -146,7 +148,6 @@ pub fn main() -> ExitCode {
         (_, Err(error)) => return usage(&words, chosen, error),
         (None, Ok(_)) => return usage(&words, None, parser().error(MissingSubcommand, "")),
     };
-    SearchEngines::from_environment().name_hosts();
     let code = match { parsed }.remove_subcommand() {
         Some((_, mut matches)) => (entry.main)(&mut matches, Launch::of_process(LINKED)),
         None => Ok(exit::USAGE),
@@ -178,8 +179,14 @@ const LINKED: Linked = Linked {
     describe: command,
     agent_settings,
     hooks,
-    begin_network: Some(orchestrator_http::begin),
+    begin_network: Some(begin_network),
 };
+
+/// Names the search engines of the environment too, and begins the network.
+fn begin_network(control: UnixStream, webs: Vec<WebTable>) -> io::Result<()> {
+    SearchEngines::from_environment().name_hosts();
+    orchestrator_http::begin(control, webs)
+}
 
 fn hooks(files: &Files) -> Result<UserHooks, Failed> {
     AgentConfig::read(files)?.hooks(files)

@@ -43,7 +43,7 @@ pub fn confine_cell(_: NoNewPrivileges) -> Result<(), SetupError> {
 pub enum Supervision {
     /// Calls that take paths, change something, or name a socket.
     Whole,
-    /// Of these the ones that do more than look at a path, enter, read or run it: where the profile hides nothing.
+    /// Only those that do more than look at a path, enter, read or run it: where the profile hides nothing.
     Changes,
 }
 

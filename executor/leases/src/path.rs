@@ -364,7 +364,7 @@ impl LeasedPath {
     /// Finds what is protected in it, with what `settings` names.
     ///
     /// # Errors
-    /// Those of `settings`; there is more in it than a search may see.
+    /// `settings` fails, or there is more in it than a search may see.
     pub(crate) fn search(
         &self,
         names: &Matcher,

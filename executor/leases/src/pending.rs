@@ -114,7 +114,7 @@ impl PendingPaths {
         self.asked.iter().for_each(PendingSettings::wait);
     }
 
-    /// What must become ready before it can go on.
+    /// The descriptor that must become ready before it can go on.
     pub fn waits_for(&self) -> Option<(BorrowedFd<'_>, PollFlags)> {
         self.asked.as_ref()?.waits_for()
     }

@@ -133,7 +133,7 @@ impl PendingQuestions {
         self.answers.into_iter()
     }
 
-    /// What must become ready before it can go on.
+    /// The descriptor that must become ready before it can go on.
     pub fn waits_for(&self) -> Option<(BorrowedFd<'_>, PollFlags)> {
         let worker = self.workers.front()?;
         Some(worker.answerer.waits_for())

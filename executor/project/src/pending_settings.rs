@@ -73,7 +73,7 @@ impl PendingSettings {
         self.reading.into_named()
     }
 
-    /// What must become ready before it can go on.
+    /// The descriptor that must become ready before it can go on.
     pub fn waits_for(&self) -> Option<(BorrowedFd<'_>, PollFlags)> {
         self.worker.as_ref().map(AnsweringWorker::waits_for)
     }

@@ -15,17 +15,12 @@ pub use in_process::in_process;
 
 use crate::confine;
 use crate::resolver::System;
-use crate::serve::{GatewayError, control_socket, null_device};
+use crate::serve::{GatewayError, confined_runtime, control_socket};
 use accept::{accept, begin};
 use admit::ClientNetwork;
 use nix::sys::prctl;
-use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 use std::io;
 use std::rc::Rc;
-use tokio::runtime::{Builder, LocalOptions};
-
-/// Maximum threads that resolve names.
-const RESOLVERS: usize = 16;
 
 /// Serves the `lazaret` at the other end of standard input, until it is gone.
 ///
@@ -39,18 +34,7 @@ pub fn serve() -> Result<(), GatewayError> {
     let Some(begin) = begin(&mut socket)? else {
         return Ok(());
     };
-    // Standard error stays until nothing can fail any more.
-    let null = null_device()?;
-    dup2_stdin(&null).map_err(io::Error::from)?;
-    dup2_stdout(&null).map_err(io::Error::from)?;
-    confine::confine_of_client().map_err(GatewayError::Confine)?;
-    dup2_stderr(&null).map_err(io::Error::from)?;
-    drop(null);
-    let runtime = Builder::new_current_thread()
-        .enable_io()
-        .enable_time()
-        .max_blocking_threads(RESOLVERS)
-        .build_local(LocalOptions::default())?;
+    let runtime = confined_runtime(confine::confine_of_client)?;
     let net = ClientNetwork::new(AllowedHosts::Begun(begin), System);
     Ok(runtime.block_on(accept(socket, Rc::new(net)))?)
 }

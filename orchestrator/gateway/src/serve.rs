@@ -17,7 +17,7 @@ use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 use thiserror::Error;
 use tokio::io::Interest;
-use tokio::runtime::{Builder, LocalOptions};
+use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 use tokio::sync::watch;
 
 /// Maximum threads that resolve names.
@@ -68,19 +68,7 @@ pub fn serve() -> Result<(), GatewayError> {
     let roots = roots.map(|roots| roots.with_company(&spec.authorities));
     let roots = roots.transpose().map_err(|_| GatewayError::Roots)?;
     let proxy = spec.proxy.as_ref().map(Proxy::try_from).transpose()?;
-    // Standard error stays until nothing can fail any more.
-    let null = null_device()?;
-    dup2_stdin(&null).map_err(io::Error::from)?;
-    dup2_stdout(&null).map_err(io::Error::from)?;
-    confine::confine().map_err(GatewayError::Confine)?;
-    dup2_stderr(&null).map_err(io::Error::from)?;
-    drop(null);
-    let runtime = Builder::new_current_thread()
-        .enable_io()
-        .enable_time()
-        .max_blocking_threads(RESOLVERS)
-        .build_local(LocalOptions::default())?;
-    runtime.block_on(async {
+    confined_runtime(confine::confine)?.block_on(async {
         let reports = Reports::new(control.socket().try_clone()?)?;
         let (leases, in_force) = watch::channel(Vec::new());
         let tell = reports.clone();
@@ -98,11 +86,30 @@ pub fn serve() -> Result<(), GatewayError> {
     })
 }
 
+/// Gives up the standard streams and, by `confine`, all rights that serving does not need; returns what runs it then.
+pub fn confined_runtime(
+    confine: impl FnOnce() -> io::Result<()>,
+) -> Result<LocalRuntime, GatewayError> {
+    // Standard error stays until nothing can fail any more.
+    let null = null_device()?;
+    dup2_stdin(&null).map_err(io::Error::from)?;
+    dup2_stdout(&null).map_err(io::Error::from)?;
+    confine().map_err(GatewayError::Confine)?;
+    dup2_stderr(&null).map_err(io::Error::from)?;
+    drop(null);
+    let runtime = Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .max_blocking_threads(RESOLVERS)
+        .build_local(LocalOptions::default())?;
+    Ok(runtime)
+}
+
 #[expect(
     clippy::disallowed_methods,
     reason = "before this process is confined, and no file of anybody's"
 )]
-pub fn null_device() -> io::Result<File> {
+fn null_device() -> io::Result<File> {
     OpenOptions::new().read(true).write(true).open("/dev/null")
 }
 

@@ -101,15 +101,13 @@ impl SandboxCalls {
         }
     }
 
-    fn check_open(&self) -> Result<(), SandboxFault> {
+    /// # Errors
+    /// No calls are made any more.
+    pub fn check_open(&self) -> Result<(), SandboxFault> {
         match self.ending.get() || self.session.is_over() {
             true => Err(ending()),
             false => Ok(()),
         }
-    }
-
-    pub fn is_ready(&self) -> bool {
-        self.check_open().is_ok()
     }
 
     /// From now on no call is made; those under way go on.
@@ -180,6 +178,6 @@ impl Drop for SandboxCall {
 }
 
 /// No calls are made any more.
-pub fn ending() -> SandboxFault {
+fn ending() -> SandboxFault {
     SandboxFault::new(FaultKind::Unavailable, "the sandbox is shutting down")
 }

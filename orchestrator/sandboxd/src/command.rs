@@ -130,7 +130,7 @@ impl SandboxPorts {
         let SandboxFront {
             calls,
             root,
-            told,
+            variables,
             begun,
         } = front;
         let files = ProjectFiles::new(calls.clone());
@@ -144,7 +144,7 @@ impl SandboxPorts {
             files,
             root: root.clone(),
             begun: *begun,
-            told: told.clone(),
+            variables: variables.clone(),
         }));
         let process = SandboxProtocol::Process(Rc::new(ProcessRoutes {
             calls: calls.clone(),
@@ -164,7 +164,7 @@ impl SandboxPorts {
 struct SandboxFront {
     calls: Rc<SandboxCalls>,
     root: Rc<ProjectRoot>,
-    told: BTreeMap<String, String>,
+    variables: BTreeMap<String, String>,
     begun: Instant,
 }
 
@@ -205,7 +205,7 @@ impl FrontEnd for Sandboxd {
         options.check(&policy)?;
         opening.open.network = options.network(Some(&policy), false);
         let root = Rc::new(ProjectRoot::new(opening.open.project.clone()));
-        let told = metadata::visible(std::env::vars_os(), redactor());
+        let variables = metadata::visible(std::env::vars_os(), redactor());
         let (hooks, endpoint) = (prepared.hooks()?, prepared.lasting()?);
         let guard = hooks.guard(&opening.open, Rc::new(endpoint.clone()));
         let socket = endpoint.socket().map(Path::to_owned);
@@ -226,7 +226,7 @@ impl FrontEnd for Sandboxd {
             Err(_) => "it cannot serve",
         };
         let drain = Duration::from_secs(self.drain);
-        confined.run(reason, serve(config, ports, root, told, drain, log))
+        confined.run(reason, serve(config, ports, root, variables, drain, log))
     }
 }
 
@@ -234,7 +234,7 @@ async fn serve(
     config: Config<FileTools>,
     ports: SandboxPorts,
     root: Rc<ProjectRoot>,
-    told: BTreeMap<String, String>,
+    variables: BTreeMap<String, String>,
     drain: Duration,
     log: Rc<RunLog>,
 ) -> Result<u8, Failed> {
@@ -248,7 +248,7 @@ async fn serve(
     let front = SandboxFront {
         calls: SandboxCalls::new(session),
         root,
-        told,
+        variables,
         begun: Instant::now(),
     };
     let (server, ready) = (SandboxServer::default(), ports.ready()?);

@@ -38,6 +38,11 @@ impl SandboxFault {
         }
     }
 
+    /// The address is none of the protocol's.
+    pub fn no_route() -> Self {
+        Self::new(FaultKind::NotFound, "there is no such route")
+    }
+
     /// The client requested something impossible.
     pub fn invalid(message: impl Into<String>) -> Self {
         Self::new(FaultKind::InvalidArgument, message)

@@ -152,17 +152,17 @@ impl ProjectFiles {
         }
     }
 
-    /// The entries of a directory that a client is told: files and directories, and links that lead to one, as what they lead to.
+    /// The entries of a directory that a client sees: files and directories, and links that lead to one, as what they lead to.
     /// Links that lead nowhere or out of what may be read are left out.
     pub async fn listed(
         &self,
         directory: &ZonePath,
         entries: Vec<SandboxEntry>,
     ) -> Result<Vec<SandboxEntry>, SandboxFault> {
-        let (mut told, mut links) = (Vec::with_capacity(entries.len()), 0);
+        let (mut seen, mut links) = (Vec::with_capacity(entries.len()), 0);
         for mut entry in entries {
             match entry.kind {
-                EntryKind::File | EntryKind::Directory => told.push(entry),
+                EntryKind::File | EntryKind::Directory => seen.push(entry),
                 EntryKind::Link if links < LINKS_MAX => {
                     links += 1;
                     let path = format!("{}/{}", directory.relative(), entry.name);
@@ -178,12 +178,12 @@ impl ProjectFiles {
                         Err(fault) if fault.kind == FaultKind::Unavailable => return Err(fault),
                         Err(_) => continue,
                     }
-                    told.push(entry);
+                    seen.push(entry);
                 }
                 EntryKind::Link | EntryKind::Other => {}
             }
         }
-        Ok(told)
+        Ok(seen)
     }
 
     /// Whether there is something at `path`.

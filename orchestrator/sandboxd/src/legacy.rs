@@ -68,17 +68,12 @@ impl LegacyRoutes {
         match (request.method(), target.as_str()) {
             (&Method::POST, "/execute") => self.execute(request.into_body()).await,
             (&Method::POST, "/upload") => self.upload(request).await,
-            _ => Err(SandboxFault::new(
-                FaultKind::NotFound,
-                "there is no such route",
-            )),
+            _ => Err(SandboxFault::no_route()),
         }
     }
 
     fn health(&self) -> Result<Response<ReplyBody>, SandboxFault> {
-        if !self.calls.is_ready() {
-            return Err(crate::calls::ending());
-        }
+        self.calls.check_open()?;
         let ready = value!({ "status": "ok", "message": "the sandbox is ready" });
         Ok(json(StatusCode::OK, &ready))
     }

@@ -6,14 +6,14 @@ use policies::secret::looks_secret;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
-/// The beginning of the names that are told.
+/// The beginning of the names that clients see.
 const PREFIX: &str = "SANDBOX_";
 /// Parts of names that the protocol holds for secret besides those that we know.
 const SENSITIVE: [&str; 6] = ["CRED", "AUTH", "BEARER", "PRIVATE", "CERT", "KEY"];
-/// Maximum number of variables; further ones are not told.
+/// Maximum number of variables; further ones are left out.
 const VARIABLES_MAX: usize = 256;
 
-/// The variables of `environment` that are told.
+/// The variables of `environment` that clients see.
 pub fn visible(
     environment: impl IntoIterator<Item = (OsString, OsString)>,
     redactor: &Redactor,
@@ -60,11 +60,11 @@ mod tests {
             ("sandbox_id", "x"),
             ("KUBERNETES_SERVICE_HOST", "10.0.0.1"),
         ];
-        let told = visible(
+        let seen = visible(
             variables.map(|(name, value)| (name.into(), value.into())),
             &redactor,
         );
-        let names: Vec<&str> = told.keys().map(String::as_str).collect();
+        let names: Vec<&str> = seen.keys().map(String::as_str).collect();
         assert_eq!(names, ["SANDBOX_ID", "SANDBOX_WORKSPACE"]);
     }
 

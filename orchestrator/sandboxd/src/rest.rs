@@ -1,7 +1,7 @@
 //! The REST half of sandboxd's protocol: files, health and metadata, on port 8080.
 
 use crate::body::{ReplyBody, collect, empty, json, reply, with_length};
-use crate::calls::{SandboxCalls, ending};
+use crate::calls::SandboxCalls;
 use crate::fault::{FaultKind, SandboxFault};
 use crate::files::{Looked, PIECE, ProjectFiles, UPLOAD_MAX};
 use crate::multipart;
@@ -25,8 +25,8 @@ pub struct RestRoutes {
     pub files: Rc<ProjectFiles>,
     pub root: Rc<ProjectRoot>,
     pub begun: Instant,
-    /// The variables that are told.
-    pub told: BTreeMap<String, String>,
+    /// Those of the environment that clients see.
+    pub variables: BTreeMap<String, String>,
 }
 
 impl RestRoutes {
@@ -49,7 +49,7 @@ impl RestRoutes {
         let path = target
             .strip_prefix(FILES)
             .filter(|rest| rest.is_empty() || rest.starts_with('/'))
-            .ok_or_else(|| SandboxFault::new(FaultKind::NotFound, "there is no such route"))?;
+            .ok_or_else(SandboxFault::no_route)?;
         let path = path.strip_prefix('/').unwrap_or(path);
         let path = self.root.encoded(path)?;
         match *request.method() {
@@ -65,9 +65,7 @@ impl RestRoutes {
         if !is_reading(method) {
             return Ok(not_allowed("GET, HEAD"));
         }
-        if !self.calls.is_ready() {
-            return Err(ending());
-        }
+        self.calls.check_open()?;
         let uptime = self.begun.elapsed().as_secs();
         let healthy = value!({ "status": "ok", "uptime_seconds": uptime });
         Ok(json(StatusCode::OK, &healthy))
@@ -75,7 +73,7 @@ impl RestRoutes {
 
     fn metadata(&self, method: &Method) -> Result<Response<ReplyBody>, SandboxFault> {
         match is_reading(method) {
-            true => Ok(json(StatusCode::OK, &value!({ "env": self.told }))),
+            true => Ok(json(StatusCode::OK, &value!({ "env": self.variables }))),
             false => Ok(not_allowed("GET, HEAD")),
         }
     }
