@@ -2,15 +2,26 @@
 //! everybody else starts as without it.
 
 use crate::guards::{BLOCKED, GUARD, dressed, guarded};
+use broker_protocol::{Open, frame};
 use lazaret_tests::process::{self, Running, until};
+use lazaret_tests::wire::opening;
 use lazaret_tests::world::long_sleep;
 use lazaret_tests::{Finished, LIMIT, Place, World, place_test, run};
+use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, send, socketpair};
 use serde_json::Value;
 use std::fs::{self, Permissions};
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
+
+/// Limits of a client's message, of a request that a broker makes ready, and of sessions (`executor/README.md`).
+const KNOCK_MAX: usize = 128 << 10;
+const DESCRIPTION_MAX: usize = 64 << 10;
+const SESSIONS_MAX: usize = 8;
 
 /// Said by `lazaret run -v` of a session whose sandbox stood ready, and of one for which it was not the same.
 const WARM: &str = "warm: the sandbox stood ready";
@@ -474,3 +485,157 @@ fn what_serves_ends_with_its_client_and_not_with_the_matchmaker(place: Place) {
     process::assert_gone(&marker, LIMIT);
     let _ = client.finish(LIMIT);
 }
+
+place_test!(what_is_too_long_to_be_said_starts_cold);
+
+/// A client whose description is over the limit starts as without it, and so does one whose request no broker would read; neither
+/// keeps others from being served.
+fn what_is_too_long_to_be_said_starts_cold(place: Place) {
+    let world = world(place);
+    let warm = Warm::start(&world);
+    warm.teach();
+    // Two variables, as one would be over the kernel's limit.
+    let with_variables = |bytes: usize| {
+        let mut command = command(&world, &world.project, &["--", "true"]);
+        for name in ["LONG_A", "LONG_B"] {
+            command.env(name, "x".repeat(bytes / 2));
+        }
+        let finished = run(&mut command, LIMIT);
+        finished.success();
+        finished
+    };
+    // The control: below it, it is said.
+    with_variables(KNOCK_MAX - (32 << 10));
+    warm.wait(2);
+    assert!(is_warm(&with_variables(KNOCK_MAX - (32 << 10))));
+    for _ in 0..2 {
+        assert!(!is_warm(&with_variables(KNOCK_MAX)));
+    }
+    warm.wait(2);
+    // What says more than it may is not heard.
+    let mut stranger = UnixStream::connect(socket(&world)).unwrap();
+    let said = u32::try_from(KNOCK_MAX + 1).unwrap().to_le_bytes();
+    stranger.write_all(&said).unwrap();
+    let heard = stranger.read(&mut [0]);
+    assert!(!heard.is_ok_and(|bytes| bytes > 0));
+    assert!(is_warm(&script(&world, "true")), "{:#}", warm.status());
+}
+
+place_test!(a_description_over_the_limit_makes_nothing_ready);
+fn a_description_over_the_limit_makes_nothing_ready(place: Place) {
+    let world = world(place);
+    let answer = |project: usize| {
+        let described = Open {
+            project: "x".repeat(project),
+            ..opening(&world)
+        };
+        let (ours, theirs) = socketpair(
+            AddressFamily::Unix,
+            SockType::SeqPacket,
+            None,
+            SockFlag::SOCK_CLOEXEC,
+        )
+        .unwrap();
+        // Its end of the line is the broker's alone: ours hears when that ends.
+        let mut broker = {
+            let mut command = program(&world, "lazaret-executor");
+            command.arg("ready").stdin(theirs).stderr(Stdio::null());
+            command.spawn().unwrap()
+        };
+        let description = frame::encode_whole(&described).unwrap();
+        send(ours.as_raw_fd(), &description, MsgFlags::empty()).unwrap();
+        let mut answer = [0; 2048];
+        let length = recv(ours.as_raw_fd(), &mut answer, MsgFlags::empty()).unwrap();
+        (answer[..length].first().copied(), broker.wait().unwrap())
+    };
+    // The control: it is read, and there is no such project.
+    let (said, ended) = answer(DESCRIPTION_MAX - 4096);
+    assert_eq!((said, ended.success()), (Some(b'x'), true));
+    let (said, ended) = answer(DESCRIPTION_MAX);
+    assert_eq!((said, ended.success()), (None, false));
+}
+
+place_test!(with_one_session_more_the_oldest_goes);
+fn with_one_session_more_the_oldest_goes(place: Place) {
+    let world = world(place);
+    let warm = Warm::start(&world);
+    let projects: Vec<PathBuf> = (0..=SESSIONS_MAX)
+        .map(|number| world.base().join(format!("project-{number}")))
+        .collect();
+    for (at, project) in projects.iter().enumerate() {
+        world.make_folder(project);
+        run(&mut command(&world, project, &["--", "true"]), LIMIT).success();
+        warm.wait((at + 1).min(SESSIONS_MAX));
+    }
+    let kept: Vec<String> = warm
+        .sessions()
+        .iter()
+        .map(|session| session["project"].as_str().unwrap().to_owned())
+        .collect();
+    let first = projects[0].display().to_string();
+    assert!(
+        kept.len() == SESSIONS_MAX && !kept.contains(&first),
+        "{kept:?}"
+    );
+}
+
+place_test!(another_user_is_never_served, root_only);
+
+/// Neither does `lazaret warm` hear another user, nor do a user's commands believe another user's.
+fn another_user_is_never_served(place: Place) {
+    let world = world(place);
+    let warm = Warm::start(&world);
+    warm.teach();
+    let directory = runtime(&world).join("lazaret-warm");
+    // Modes keep others out: here they may connect.
+    let open = |path: &Path, mode| fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    open(&socket(&world), 0o777);
+    open(&directory, 0o711);
+    // Root may read the proof of any process: with it, the user alone decides.
+    let proof = fs::read_link(format!("/proc/{}/fd/200", warm.child.id())).unwrap();
+    let knock = frame::encode_whole(&(proof.to_str().unwrap(), STATUS)).unwrap();
+    let length = u32::try_from(knock.len()).unwrap().to_le_bytes();
+    let knock: String = length
+        .iter()
+        .chain(&knock)
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    let answer = |uid: u32| {
+        let mut other = Command::new("python3");
+        other.args(["-c", AS_USER, &uid.to_string(), &knock]);
+        run(other.current_dir(&directory), LIMIT).success()
+    };
+    assert!(answer(0).contains("sessions"), "the control");
+    assert_eq!(answer(65534).trim(), "");
+    // A user's command takes no socket from a directory that others may enter, or that is another's.
+    let is_served = || {
+        let finished = script(&world, "true");
+        finished.success();
+        is_warm(&finished)
+    };
+    assert!(!is_served());
+    open(&directory, 0o700);
+    chown(&directory, Some(65534), None).unwrap();
+    assert!(!is_served());
+    chown(&directory, Some(0), None).unwrap();
+    warm.wait(1);
+    assert!(is_served(), "the control: {:#}", warm.status());
+}
+
+/// The number of a client's message that asks for the status.
+const STATUS: u32 = 1;
+
+/// Becomes a user in a directory that only root may enter, says something to the socket there, and prints the answer.
+const AS_USER: &str = "
+import os, socket, sys
+user = int(sys.argv[1])
+os.setresgid(user, user, user)
+os.setresuid(user, user, user)
+line = socket.socket(socket.AF_UNIX)
+line.connect('socket')
+try:
+    line.sendall(bytes.fromhex(sys.argv[2]))
+    print(line.recv(65536).decode())
+except (BrokenPipeError, ConnectionResetError):
+    pass
+";
