@@ -1,5 +1,5 @@
-//! The broker: one process per connection, one thread, the user's rights. It trusts nothing that the client sends and
-//! parses nothing that comes from cells. The table in [`Broker::take`] lists what the client may send when.
+//! The broker: one process per connection, one thread, the user's rights. It trusts nothing that the client sends; of
+//! what comes from cells it parses reports and refusals alone, of bounded size. The table in [`Broker::take`] lists what the client may send when.
 
 use crate::call::Call;
 use crate::fault::protocol;

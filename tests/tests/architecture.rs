@@ -455,6 +455,21 @@ fn links_of_pages_lead_somewhere() {
     });
 }
 
+once_test!(walks_lead_somewhere);
+fn walks_lead_somewhere() {
+    let law = Law::kept(laws::pages::walks_lead_somewhere);
+    let renamed = |page, from: &str, to: &str| {
+        law.catches(|copy| copy.change(page, |text| text.replace(from, to)));
+    };
+    renamed("executor/README.md", "`Broker::take`", "`Broker::took`");
+    renamed("executor/README.md", "`src/pool.rs`", "`src/pond.rs`");
+    renamed(
+        "orchestrator/README.md",
+        "engine/src/task.rs",
+        "engine/src/tusk.rs",
+    );
+}
+
 once_test!(claims_name_their_tests);
 fn claims_name_their_tests() {
     let law = Law::kept(laws::pages::claims_name_their_tests);

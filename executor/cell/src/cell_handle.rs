@@ -64,7 +64,7 @@ impl CellHandle {
         matches!(peeked, Ok(0) | Err(Errno::ECONNRESET))
     }
 
-    /// Receives a refusal, a name that was taken away, or the report, which is the last message of a call.
+    /// Receives a refusal, what was left running, or the report, which is the last message of a call.
     ///
     /// # Errors
     /// `WouldBlock` if there is no message yet; `UnexpectedEof` if none will come, or it is invalid; otherwise the kernel's.

@@ -1,5 +1,5 @@
 //! Reports of a cell's first process to the broker when a call is over: a message of fixed size,
-//! and before it one for each refusal and each name taken away, and one about what was left running.
+//! and before it one for each refusal, and one about what was left running.
 
 use crate::error::Part;
 use crate::leftover::Leftover;

@@ -1,5 +1,5 @@
-//! Refusals by a cell's first process, for the result of the call: the object, the
-//! kind of access, and the rule here that refused. Noted where a call is refused, and nowhere else.
+//! What a cell's first process refused during a tool call, for its result: the object, the kind of access, the rule.
+//! Noted where a system call is refused; what was found of new names when the program had ended comes before.
 
 use crate::known_directories::IDENTITY_LEN;
 use broker_protocol::{AttemptKind, limit};

@@ -73,7 +73,8 @@ impl Call<'_> {
             libc::SYS_process_vm_readv => Err(self.refuse("process_vm_readv")),
             libc::SYS_process_vm_writev => Err(self.refuse("process_vm_writev")),
             libc::SYS_pidfd_getfd => Err(self.refuse("pidfd_getfd")),
-            _ => self.use_ipc(notification),
+            // IPC, or an older form of the calls above: `open`, `mkdir`, `rename` and the like.
+            _ => self.make_ipc_or_old(notification),
         }
     }
 

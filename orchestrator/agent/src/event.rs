@@ -154,8 +154,8 @@ pub struct Confirm {
     /// Absent if it has more than 64 KiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input: Option<Value>,
-    /// What a write or an edit would change, by its input alone: lines with `-` and `+`, what hides made visible. The file as it is
-    /// is not read for it.
+    /// What a write or an edit would change in the file as it is, or as far as the input tells if the file could not be read: lines
+    /// with `-` and `+`, what hides made visible.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub diff: Option<String>,
     /// The file that it would change, if there is a `diff`.

@@ -64,7 +64,7 @@ pub enum Body {
         /// The input, each text in it brief.
         input: Value,
     },
-    /// The executor has accepted a request of the call.
+    /// A request of the call was sent to the executor, which may still ask about it or refuse it.
     Started {
         /// The number of the request in the audit.
         number: CallId,
@@ -81,7 +81,7 @@ pub enum Body {
     },
     /// The call waits for approval and has not started.
     ApprovalWanted(Box<ApprovalQuestion>),
-    /// The question was answered.
+    /// The question was answered by this front end. No event says so of an approver's answer.
     ApprovalGiven {
         challenge: Challenge,
         approval: Approval,

@@ -47,6 +47,48 @@ pub fn links_lead_somewhere(root: &Path) -> Violations {
     violations
 }
 
+/// The files that a page follows a call through are there, with the functions named beside them: in blocks of `path`, and in rows of
+/// tables that begin with a file and a function.
+pub fn walks_lead_somewhere(root: &Path) -> Violations {
+    let mut violations = Violations::new();
+    let mut steps = 0;
+    for page in pages(root) {
+        let text = fs::read_to_string(&page).unwrap_or_default();
+        let folder = page.parent().unwrap_or(root);
+        for (file, function) in walk(&text) {
+            steps += 1;
+            let name = function.rsplit("::").next().unwrap_or_default();
+            let is_there = fs::read_to_string(folder.join(file))
+                .is_ok_and(|text| name.is_empty() || text.contains(&format!("fn {name}")));
+            if !is_there {
+                violations.push(format!("{}: no {file} {function}", page.display()));
+            }
+        }
+    }
+    if steps < 30 {
+        violations.push("no page follows a call".into());
+    }
+    violations
+}
+
+/// The steps of a page's walks: a file, and a function or an empty text.
+fn walk(text: &str) -> Vec<(&str, &str)> {
+    let blocks = text.split("```path\n").skip(1);
+    let blocks = blocks.filter_map(|rest| rest.split("```").next());
+    let files = |line| {
+        let first = str::split(line, "  ").next().unwrap_or_default();
+        first.split(", ").map(|file| (file, ""))
+    };
+    let of_blocks = blocks.flat_map(str::lines).flat_map(files);
+    let rows = text.lines().filter_map(|line| {
+        let mut cells = line.strip_prefix("| `")?.split("` | `");
+        let (file, rest) = (cells.next()?, cells.next()?);
+        let is_file = file.contains('/') && file.ends_with(".rs");
+        Some((file, rest.split_once('`')?.0)).filter(|_| is_file)
+    });
+    of_blocks.chain(rows).collect()
+}
+
 /// The controls that SECURITY.md names are tests, and no table cell of README.md is longer than two lines.
 pub fn claims_name_their_tests(root: &Path) -> Violations {
     let mut violations = Violations::new();
