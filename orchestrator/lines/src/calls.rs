@@ -1,11 +1,11 @@
 //! The calls of the client. Each has an ID until its one result is written.
 
 use crate::event_line::EventLine;
-use crate::line::{LineError, Registration, RejectedLine};
+use crate::line::{LineError, RejectedLine};
 use crate::ready::{Announced, Ready};
 use crate::under_way::{Input, UnderWay};
 use crate::writer::Writer;
-use broker_protocol::{Channel, ErrorKind, Failed, Opened, Risk, Roots, Wants, ZonePath, limit};
+use broker_protocol::{Channel, ErrorKind, Failed, Opened, Roots, Wants, ZonePath, limit};
 use orchestrator_engine::execution::{Execution, Executions, Reply};
 use orchestrator_engine::{
     Approval, Body, Call, CallContext, CallPermits, Event, Invocation, Live, NewTool, Origin,
@@ -13,6 +13,7 @@ use orchestrator_engine::{
 };
 use orchestrator_tools::registry;
 use orchestrator_wire::approval::Answer;
+use orchestrator_wire::client_tool::Registration;
 use orchestrator_wire::error::ErrorBody;
 use orchestrator_wire::json;
 use serde::Serialize;
@@ -245,7 +246,7 @@ impl Calls {
             origin: Origin::Client { tool: tool.name },
             description: tool.description,
             schema: tool.input_schema,
-            risk: Risk::from(tool.risk),
+            risk: tool.risk.0,
             timeout_s: tool.timeout.unwrap_or(registry::TIMEOUT_S),
             executions: self.executions.clone(),
         };

@@ -1,12 +1,13 @@
 //! One line of a session's input. `op` names the operation. A line without `op` is recognised by the key that only one operation
 //! has.
 
-use broker_protocol::{ErrorKind, Failed, PathError, Risk, Wants};
+use broker_protocol::{ErrorKind, Failed, PathError, Wants};
 use orchestrator_engine::execution::Reply;
 use orchestrator_launch::stdio::line_reader::LINE_MAX;
 use orchestrator_tools::input::explain;
 use orchestrator_tools::input_error::FieldError;
 use orchestrator_wire::approval::Answer;
+use orchestrator_wire::client_tool::Registration;
 use orchestrator_wire::json;
 use schemars::JsonSchema;
 use serde::de::{DeserializeOwned, Error as _};
@@ -251,43 +252,6 @@ struct ErrorFields {
 struct ReportedError {
     code: Option<String>,
     message: String,
-}
-
-/// A tool of the client.
-#[derive(Debug, PartialEq, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub struct Registration {
-    pub name: String,
-    /// For the model: what it does.
-    pub description: String,
-    /// Its input, as JSON Schema.
-    #[serde(alias = "input_schema")]
-    pub input_schema: Value,
-    #[serde(default)]
-    pub risk: RiskName,
-    /// How long a call may take, in seconds.
-    #[schemars(range(max = u32::MAX))]
-    pub timeout: Option<u32>,
-}
-
-/// A [`Risk`] by its name; high, where none is given.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum RiskName {
-    Low,
-    Medium,
-    #[default]
-    High,
-}
-
-impl From<RiskName> for Risk {
-    fn from(name: RiskName) -> Self {
-        match name {
-            RiskName::Low => Risk::Low,
-            RiskName::Medium => Risk::Medium,
-            RiskName::High => Risk::High,
-        }
-    }
 }
 
 /// Why a line is invalid or cannot be carried out.
@@ -566,6 +530,7 @@ fn reported(ReportedError { code, message }: ReportedError) -> Result<Failed, Li
 #[cfg(test)]
 mod tests {
     use super::*;
+    use broker_protocol::Risk;
     use serde_json::json;
 
     #[test]
@@ -723,15 +688,15 @@ mod tests {
     #[test]
     fn a_tool_is_described_in_one_line_and_dangerous_by_default() {
         let registered = |more: &str| match parse(register(more).as_bytes()).unwrap().op {
-            Op::Register(tool) => (tool.risk, tool.timeout, tool.input_schema),
+            Op::Register(tool) => (tool.risk.0, tool.timeout, tool.input_schema),
             other => panic!("{other:?}"),
         };
         let schema = json!({"type": "object"});
         assert_eq!(
             registered(r#""timeout":5"#),
-            (RiskName::High, Some(5), schema.clone())
+            (Risk::High, Some(5), schema.clone())
         );
-        assert_eq!(registered(r#""risk":"low""#), (RiskName::Low, None, schema));
+        assert_eq!(registered(r#""risk":"low""#), (Risk::Low, None, schema));
     }
 
     #[test]

@@ -1,14 +1,15 @@
 //! The tools that one client offers: registered in the sessions of its runs and carried out by the client.
 
 use crate::case::WireCase;
-use crate::incoming::{Register, RequestError, brief};
+use crate::incoming::{RequestError, brief};
 use crate::outbox::Outbox;
 use crate::packet::{Packet, ServerMessage};
-use broker_protocol::{ErrorKind, Failed, Risk};
+use broker_protocol::{ErrorKind, Failed};
 use orchestrator_engine::Session;
 use orchestrator_engine::execution::{Execution, Executions, Reply};
 use orchestrator_engine::{NewTool, Origin};
 use orchestrator_tools::registry::{self, Registry};
+use orchestrator_wire::client_tool::Registration;
 use serde_json::Value;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
@@ -26,7 +27,7 @@ const EXECUTIONS_MAX: usize = 256;
 pub struct ClientTools {
     outbox: Outbox,
     case: WireCase,
-    offered: RefCell<BTreeMap<String, Register>>,
+    offered: RefCell<BTreeMap<String, Registration>>,
     /// Checks a tool in the same way as a session would.
     checked: RefCell<Registry>,
     changes: Cell<u64>,
@@ -60,7 +61,7 @@ impl ClientTools {
     ///
     /// # Errors
     /// If a session would reject it, or there are too many.
-    pub fn register(&self, tool: Register) -> Result<(), RequestError> {
+    pub fn register(&self, tool: Registration) -> Result<(), RequestError> {
         if self.offered.borrow().len() >= TOOLS_MAX {
             return Err(RequestError::Tool(format!(
                 "at most {TOOLS_MAX} tools of one client"
@@ -188,7 +189,7 @@ pub async fn attach(
     }
     let client = client?;
     let (executions, calls) = mpsc::unbounded_channel();
-    let offered: Vec<Register> = client.offered.borrow().values().cloned().collect();
+    let offered: Vec<Registration> = client.offered.borrow().values().cloned().collect();
     let mut names = Vec::new();
     for tool in &offered {
         let registered = session
@@ -209,14 +210,14 @@ pub async fn attach(
     })
 }
 
-fn new_tool(tool: &Register, executions: Executions) -> NewTool {
+fn new_tool(tool: &Registration, executions: Executions) -> NewTool {
     NewTool {
         origin: Origin::Client {
             tool: tool.name.clone(),
         },
         description: tool.description.clone(),
         schema: tool.input_schema.clone(),
-        risk: Risk::from(tool.risk),
+        risk: tool.risk.0,
         timeout_s: tool.timeout.unwrap_or(registry::TIMEOUT_S),
         executions,
     }
@@ -235,7 +236,7 @@ mod tests {
     use crate::outbox::outbox;
     use serde_json::json;
 
-    fn tool(name: &str) -> Register {
+    fn tool(name: &str) -> Registration {
         serde_json::from_value(
             json!({"name": name, "description": "d", "inputSchema": {"type": "object"}}),
         )

@@ -4,11 +4,12 @@ use crate::case::{self, WireCase};
 use crate::once;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use broker_protocol::{ErrorKind, Failed, Risk, Trust};
+use broker_protocol::{ErrorKind, Failed, Trust};
 use orchestrator_agent::message::{Message, Part, ToolAnswer, ToolCall};
 use orchestrator_engine::execution::Reply;
 use orchestrator_tools::input::{explain_by, schema_of};
 use orchestrator_wire::approval::Answer;
+use orchestrator_wire::client_tool::Registration;
 use orchestrator_wire::error::ErrorCode;
 use policies::value::TrustName;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -46,8 +47,8 @@ pub enum ClientMessage {
     Resume(Resume),
     /// `chat:trust`: change how much is asked.
     Trust(SetTrust),
-    /// `tool:register`: offer a tool of the client's own.
-    Register(Register),
+    /// `tool:register`: offer a tool of the client's own to the runs that it begins, from the next one on.
+    Register(Registration),
     /// `tool:unregister`: take back a tool of the client's own.
     Unregister(Unregister),
     /// `tool:answer`: the answer to a `tool:execute`.
@@ -202,24 +203,6 @@ pub struct SetTrust {
     pub trust: TrustLevel,
 }
 
-/// Offers a tool of the client's own. Runs that this client begins have it, from the next one on.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Register {
-    /// 1 to 64 letters, digits, `_` or `-`, not beginning with `mcp__`.
-    pub name: String,
-    /// What it does, for the model.
-    pub description: String,
-    /// Its input, as JSON Schema 2020-12.
-    pub input_schema: Value,
-    /// How much harm it can do, as the client believes; absent, `high`.
-    #[serde(default)]
-    pub risk: RiskLevel,
-    /// How long a call may take, in seconds, 1 to 600; absent, 60.
-    #[serde(default)]
-    pub timeout: Option<u32>,
-}
-
 /// Withdraws a tool of the client.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -268,26 +251,6 @@ impl JsonSchema for TrustLevel {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({ "type": "string", "enum": Trust::ALL.map(Trust::name) })
-    }
-}
-
-/// How much harm a tool of a client can do.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum RiskLevel {
-    Low,
-    Medium,
-    #[default]
-    High,
-}
-
-impl From<RiskLevel> for Risk {
-    fn from(level: RiskLevel) -> Self {
-        match level {
-            RiskLevel::Low => Risk::Low,
-            RiskLevel::Medium => Risk::Medium,
-            RiskLevel::High => Risk::High,
-        }
     }
 }
 

@@ -4,12 +4,13 @@ use crate::bodies::{
     CancelRequest, ConversationDetail, ConversationStatus, CurrentSettings, Health, KeyRequest,
     KeyState, RunRequest, Settings,
 };
-use crate::incoming::{Approve, Cancel, Register, Resume, Send, SetTrust, ToolReply, Unregister};
+use crate::incoming::{Approve, Cancel, Resume, Send, SetTrust, ToolReply, Unregister};
 use crate::packet::ServerMessage;
 use crate::response::ErrorReply;
 use crate::runs::{RunResult, RunStatus};
 use orchestrator_agent::event::Body;
 use orchestrator_agent::provider::Model;
+use orchestrator_wire::client_tool::Registration;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
@@ -235,7 +236,7 @@ fn client_messages(schemas: &mut SchemaGenerator) -> [(&'static str, Value); 8] 
         ("chat:tool-approve", of::<Approve>(schemas)),
         ("chat:resume", of::<Resume>(schemas)),
         ("chat:trust", of::<SetTrust>(schemas)),
-        ("tool:register", of::<Register>(schemas)),
+        ("tool:register", of::<Registration>(schemas)),
         ("tool:unregister", of::<Unregister>(schemas)),
         ("tool:answer", of::<ToolReply>(schemas)),
     ]

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod approval;
+pub mod client_tool;
 pub mod json;
 pub use orchestrator_results::error_body as error;
 

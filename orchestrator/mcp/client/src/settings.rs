@@ -6,6 +6,7 @@
 use crate::variables;
 use broker_protocol::{Digest, Risk, limit};
 use orchestrator_config_edit::{Format, edit};
+use policies::value::RiskName;
 use serde::Deserialize;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
@@ -186,14 +187,6 @@ struct Ours {
     timeout_s: Option<u32>,
 }
 
-#[derive(Clone, Copy, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum RiskName {
-    Low,
-    Medium,
-    High,
-}
-
 /// The enabled servers of a file.
 ///
 /// # Errors
@@ -256,7 +249,7 @@ fn server(name: String, value: Value, whose: Whose) -> Result<Option<Server>, Se
     let mut risks: BTreeMap<String, Risk> = ours
         .risk
         .iter()
-        .map(|(tool, risk)| (tool.clone(), risk.risk()))
+        .map(|(tool, risk)| (tool.clone(), risk.0))
         .collect();
     for tool in auto_approve {
         risks.entry(tool).or_insert(Risk::Low);
@@ -434,16 +427,6 @@ fn check_repository(entry: &ServerEntry) -> Result<(), String> {
             "it wants the variable {name}, which looks like a secret: a repository gets none; write the server into your own mcp.json"
         )),
         None => Ok(()),
-    }
-}
-
-impl RiskName {
-    fn risk(self) -> Risk {
-        match self {
-            RiskName::Low => Risk::Low,
-            RiskName::Medium => Risk::Medium,
-            RiskName::High => Risk::High,
-        }
     }
 }
 
