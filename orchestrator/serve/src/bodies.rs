@@ -1,55 +1,25 @@
 //! The bodies of HTTP requests and responses. The API description is generated from the same types.
 
-use crate::incoming::{RequestError, Send, TrustLevel, is_content, non_empty};
+use crate::incoming::{RequestError, RunOptions, Send, TrustLevel, is_content, non_empty};
 use orchestrator_agent::provider::Model;
 use orchestrator_tools::scope_file;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
-use std::path::PathBuf;
 
-/// The request for a run over HTTP.
+/// The request for a run over HTTP. A new conversation is dropped after the run.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RunRequest {
     /// What the user says, at most 1 MiB.
     pub prompt: String,
-    /// What the run is for: `engineering`, `research`, or a pack of the configuration.
-    #[serde(default, deserialize_with = "non_empty")]
-    pub pack: Option<String>,
-    /// The model; absent, as in `chat:send`.
-    #[serde(default, deserialize_with = "non_empty")]
-    pub model: Option<String>,
+    #[serde(flatten)]
+    pub options: RunOptions,
     /// The model too: the name that other systems have for it.
     #[serde(default, deserialize_with = "non_empty")]
     pub model_key: Option<String>,
-    /// The provider; absent, that of the start.
-    #[serde(default, deserialize_with = "non_empty")]
-    pub provider: Option<String>,
-    /// The key for the provider.
-    #[serde(default, deserialize_with = "non_empty")]
-    pub api_key: Option<String>,
     /// `false`: no web tools, and no network for commands.
     #[serde(default)]
     pub network_allowed: Option<bool>,
-    /// The conversation to continue; if absent, a new one that is dropped after the run.
-    #[serde(default, deserialize_with = "non_empty")]
-    pub conversation_id: Option<String>,
-    /// The project root, as in `chat:send`.
-    #[serde(default, deserialize_with = "non_empty")]
-    pub project: Option<PathBuf>,
-    /// What the session is narrowed to, as in `chat:send`.
-    #[serde(default)]
-    pub scope: Option<Map<String, Value>>,
-    /// Which calls need approval, as in `chat:send`.
-    #[serde(default)]
-    pub trust: Option<TrustLevel>,
-    /// The policy profile, as in `chat:send`.
-    #[serde(default, deserialize_with = "non_empty")]
-    pub profile: Option<String>,
-    /// Instructions for this run, as in `chat:send`.
-    #[serde(default, deserialize_with = "non_empty")]
-    pub system_prompt: Option<String>,
     /// Whether questions wait for an answer, over a WebSocket or `POST /runs/{id}/approve`; if absent, each call that needs approval is denied at once.
     #[serde(default)]
     pub approvals: bool,
@@ -157,31 +127,57 @@ impl RunRequest {
     /// # Errors
     /// It is beyond a limit, or contradicts itself.
     pub fn into_send(self) -> Result<Send, RequestError> {
-        let network_closed = self.network_allowed == Some(false);
-        if network_closed && self.scope.is_some() {
-            let message = "a scope decides on the network tool by tool";
-            return Err(RequestError::field("networkAllowed", message));
+        let mut options = self.options;
+        if self.network_allowed == Some(false) {
+            if options.scope.is_some() {
+                let message = "a scope decides on the network tool by tool";
+                return Err(RequestError::field("networkAllowed", message));
+            }
+            options.scope = Some(scope_file::without_network());
         }
         is_content("prompt", &self.prompt)?;
-        let scope = if network_closed {
-            Some(scope_file::without_network())
-        } else {
-            self.scope
-        };
+        options.model = options.model.or(self.model_key);
         Send {
             content: self.prompt,
-            conversation_id: self.conversation_id,
-            project: self.project,
-            scope,
-            trust: self.trust,
-            profile: self.profile,
-            provider: self.provider,
-            model: self.model.or(self.model_key),
-            api_key: self.api_key,
-            system_prompt: self.system_prompt,
-            pack: self.pack,
+            options,
             ..Send::default()
         }
         .checked()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::case::WireCase;
+    use crate::incoming::read;
+    use serde_json::json;
+
+    #[test]
+    fn run_and_message_take_the_same_options_and_refuse_unknown_ones() {
+        let send = |payload| read::<Send>(payload, WireCase::Camel).map(|send| send.options);
+        let run = |body| read::<RunRequest>(body, WireCase::Camel).map(|run| run.options);
+        let options = json!({"conversationId": "c", "project": "/p", "scope": {}, "trust": "guided", "profile": "local",
+            "provider": "mock", "model": "m", "apiKey": "k", "systemPrompt": "s", "pack": "research"});
+        for (name, value) in options.as_object().unwrap() {
+            let sent = send(json!({"content": "x", name: value})).unwrap();
+            let ran = run(json!({"prompt": "x", name: value})).unwrap();
+            assert_eq!(format!("{sent:?}"), format!("{ran:?}"), "{name}");
+            assert_ne!(
+                format!("{sent:?}"),
+                format!("{:?}", send(json!({"content": "x"})).unwrap()),
+                "{name}"
+            );
+        }
+        for wrong in [
+            send(json!({"content": "x", "other": 1})),
+            send(json!({"content": "x", "approvals": true})),
+            send(json!({"prompt": "x"})),
+            run(json!({"prompt": "x", "other": 1})),
+            run(json!({"prompt": "x", "history": []})),
+            run(json!({"content": "x"})),
+        ] {
+            assert!(wrong.is_err(), "{wrong:?}");
+        }
     }
 }

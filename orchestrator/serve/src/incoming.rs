@@ -62,7 +62,21 @@ pub struct Send {
     /// What the user says, at most 1 MiB.
     #[schemars(length(min = 1))]
     pub content: String,
-    /// The conversation; absent, a new one. Letters, digits, `.`, `_` and `-`.
+    #[serde(flatten)]
+    pub options: RunOptions,
+    /// Earlier messages; they replace those that the server keeps.
+    #[serde(default)]
+    pub history: Option<Vec<HistoryMessage>>,
+    /// Whether to send pieces of inputs as the model writes them.
+    #[serde(default)]
+    pub input_deltas: bool,
+}
+
+/// The fields by which `chat:send` and a run over HTTP say where and how a run works. Whoever flattens them in refuses unknown ones.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RunOptions {
+    /// The conversation to continue; absent, a new one. Letters, digits, `.`, `_` and `-`.
     #[serde(default, deserialize_with = "non_empty")]
     pub conversation_id: Option<String>,
     /// The project root: an absolute path. Absent, that of the start; where there is none, no tool works on files.
@@ -89,15 +103,9 @@ pub struct Send {
     /// Instructions for this run, besides the configured ones.
     #[serde(default, deserialize_with = "non_empty")]
     pub system_prompt: Option<String>,
-    /// Earlier messages; they replace those that the server keeps.
-    #[serde(default)]
-    pub history: Option<Vec<HistoryMessage>>,
     /// What the run is for: `engineering`, `research`, or a pack of the configuration.
     #[serde(default, deserialize_with = "non_empty")]
     pub pack: Option<String>,
-    /// Whether to send pieces of inputs as the model writes them.
-    #[serde(default)]
-    pub input_deltas: bool,
 }
 
 /// A message of a history.
@@ -556,7 +564,12 @@ impl Send {
     /// The first limit that it exceeds.
     pub fn checked(self) -> Result<Self, RequestError> {
         let invalid = |field, message: String| Err(RequestError::field(field, message));
-        if self.conversation_id.as_deref().is_some_and(|id| !is_id(id)) {
+        if self
+            .options
+            .conversation_id
+            .as_deref()
+            .is_some_and(|id| !is_id(id))
+        {
             return Err(RequestError::Id);
         }
         is_content("content", &self.content)?;
@@ -568,13 +581,14 @@ impl Send {
             return invalid("history", format!("at most {HISTORY_MAX} messages"));
         }
         if self
+            .options
             .system_prompt
             .as_ref()
             .is_some_and(|text| text.len() > INSTRUCTIONS_MAX)
         {
             return invalid("systemPrompt", format!("at most {INSTRUCTIONS_MAX} bytes"));
         }
-        if let Some(project) = &self.project
+        if let Some(project) = &self.options.project
             && (!project.is_absolute() || project.as_os_str().len() > PATH_MAX)
         {
             return invalid(
@@ -718,7 +732,10 @@ mod tests {
                 panic!()
             };
             assert_eq!(
-                (send.conversation_id.as_deref(), send.api_key.as_deref()),
+                (
+                    send.options.conversation_id.as_deref(),
+                    send.options.api_key.as_deref()
+                ),
                 (Some("c"), Some("k"))
             );
         }
@@ -756,19 +773,20 @@ mod tests {
         let Ok(ClientMessage::Send(send)) = parse("chat:send", empty) else {
             panic!()
         };
+        let options = send.options;
         assert_eq!(
             [
-                send.conversation_id,
-                send.provider,
-                send.api_key,
-                send.model,
-                send.system_prompt,
-                send.profile,
-                send.pack
+                options.conversation_id,
+                options.provider,
+                options.api_key,
+                options.model,
+                options.system_prompt,
+                options.profile,
+                options.pack
             ],
             [const { None }; 7]
         );
-        assert!(send.project.is_none());
+        assert!(options.project.is_none());
         let answer = json!({"tool_id": "t", "approved": true, "conversation_id": "", "digest": "", "message_id": ""});
         let Ok(ClientMessage::Approve(approve)) = parse("chat:tool-approve", answer) else {
             panic!()

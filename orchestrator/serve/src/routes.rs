@@ -348,7 +348,7 @@ fn begin(
         Answers::Nobody
     };
     let (outbox, queue) = outbox();
-    let stays = request.conversation_id.is_some();
+    let stays = request.options.conversation_id.is_some();
     let send = request.into_send().map_err(|error| boxed(error, case))?;
     let beginner = Beginner {
         outbox,

@@ -92,7 +92,7 @@ pub fn start(
     send: Send,
     beginner: Beginner,
 ) -> Result<Started, RequestError> {
-    let state = service.conversation(send.conversation_id.as_deref())?;
+    let state = service.conversation(send.options.conversation_id.as_deref())?;
     if state.is_running() {
         return Err(RequestError::Busy);
     }
@@ -130,35 +130,36 @@ fn plan(
     state: &ConversationState,
     mut send: Send,
 ) -> Result<RunPlan, RequestError> {
-    let trust = send
+    let options = &mut send.options;
+    let trust = options
         .trust
         .map(|trust| trust.0)
         .or(state.trust.get())
         .unwrap_or(service.trust.get());
-    let scope = send.scope.take().map(scope).transpose()?;
+    let scope = options.scope.take().map(scope).transpose()?;
     let order = SessionOrder {
-        project: send.project.take(),
+        project: options.project.take(),
         scope,
-        profile: send.profile.take(),
+        profile: options.profile.take(),
         trust,
     };
-    let (provider_name, backend) = service.backends.backend(send.provider.as_deref())?;
+    let (provider_name, backend) = service.backends.backend(options.provider.as_deref())?;
     let provider = match service
         .backends
-        .provider(send.provider.as_deref(), send.api_key.as_deref())
+        .provider(options.provider.as_deref(), options.api_key.as_deref())
     {
         Ok(provider) => Ok(provider),
         Err(Refused::Provider(error)) => Err(error),
         Err(Refused::Request(error)) => return Err(error),
     };
-    let pack = send
+    let pack = options
         .pack
         .as_ref()
         .map(|name| Pack::named(name, &service.packs))
         .transpose();
     let pack = pack.map_err(|error| RequestError::field("pack", error.to_string()))?;
     let mut instructions = vec![service.settings.instructions.clone()];
-    instructions.extend(send.system_prompt.take());
+    instructions.extend(options.system_prompt.take());
     if !service.opener.has_project(&order) {
         instructions.push(NO_PROJECT.to_owned());
     }
@@ -175,7 +176,7 @@ fn plan(
     }
     .limited(&limits);
     // A client's choice stays until it makes another.
-    if send.trust.is_some() {
+    if options.trust.is_some() {
         state.trust.set(Some(trust));
     }
     let history = send.take_history();
@@ -184,7 +185,7 @@ fn plan(
         order,
         provider,
         provider_name,
-        model: send.model,
+        model: send.options.model,
         settings,
         text: send.content,
         history,
