@@ -23,6 +23,7 @@ mod access;
 mod response;
 mod page;
 mod mcp_sessions;
+mod route_table;
 mod routes;
 mod websocket;
 pub mod server;

@@ -9,6 +9,7 @@ use crate::incoming::{Approve, Cancel, MESSAGE_MAX, RequestError, read};
 use crate::once;
 use crate::outbox::outbox;
 use crate::response::{Events, Reply, error_reply, events_reply, json_reply, refused};
+use crate::route_table::{self, ApiEndpoint, RouteMatch};
 use crate::run::{Answers, Beginner, Started, start};
 use crate::runs::RunResult;
 use crate::schema;
@@ -34,46 +35,52 @@ type Read<T> = Result<T, Box<Response<Reply>>>;
 
 /// Answers a request that has passed the guard.
 pub async fn answer(service: Rc<Service>, request: Request<Incoming>) -> Response<Reply> {
-    let path = request.uri().path().trim_end_matches('/').to_owned();
-    let parts: Vec<&str> = path.split('/').skip(1).collect();
-    let method = request.method().clone();
-    match (method.as_str(), parts.as_slice()) {
-        ("GET", ["health"]) => json_reply(StatusCode::OK, &health(&service)),
-        ("GET", ["models"]) => models(&service, request.uri().query()).await,
-        ("GET", ["tools"]) => json_reply(
+    let path = request.uri().path().to_owned();
+    match route_table::find(request.method().as_str(), &path) {
+        RouteMatch::Endpoint { endpoint, id } => {
+            endpoint_answer(service, endpoint, id.unwrap_or_default(), request).await
+        }
+        RouteMatch::OnlyMethods(methods) => only(&methods),
+        RouteMatch::Nowhere => error_reply(StatusCode::NOT_FOUND, ErrorCode::NotFound, "not found"),
+    }
+}
+
+async fn endpoint_answer(
+    service: Rc<Service>,
+    endpoint: ApiEndpoint,
+    id: &str,
+    request: Request<Incoming>,
+) -> Response<Reply> {
+    match endpoint {
+        ApiEndpoint::Health => json_reply(StatusCode::OK, &health(&service)),
+        ApiEndpoint::Models => models(&service, request.uri().query()).await,
+        ApiEndpoint::Tools => json_reply(
             StatusCode::OK,
             &json!({ "tools": service.tools.wait().await }),
         ),
-        ("GET", ["conversations"]) => json_reply(
+        ApiEndpoint::Conversations => json_reply(
             StatusCode::OK,
             &json!({ "conversations": service.conversations() }),
         ),
-        ("GET", ["conversations", id]) => match service.conversation_detail(id) {
+        ApiEndpoint::Conversation => match service.conversation_detail(id) {
             Ok(detail) => json_reply(StatusCode::OK, &detail),
             Err(error) => refused(&error),
         },
-        ("GET", ["settings"]) => json_reply(StatusCode::OK, &settings(&service)),
-        ("PUT", ["settings"]) => or_refusal(change_settings(&service, request).await),
-        ("POST", ["keys", "validate"]) => or_refusal(validate(&service, request).await),
-        ("POST", ["run"]) => or_refusal(run(&service, request).await),
-        ("POST", ["run", "stream"]) => or_refusal(run_stream(&service, request).await),
-        ("GET", ["runs", id, "status"]) => match service.runs.status(id) {
+        ApiEndpoint::Settings => json_reply(StatusCode::OK, &settings(&service)),
+        ApiEndpoint::ChangeSettings => or_refusal(change_settings(&service, request).await),
+        ApiEndpoint::ValidateKey => or_refusal(validate(&service, request).await),
+        ApiEndpoint::Run => or_refusal(run(&service, request).await),
+        ApiEndpoint::RunStream => or_refusal(run_stream(&service, request).await),
+        ApiEndpoint::RunStatus => match service.runs.status(id) {
             Ok(status) => json_reply(StatusCode::OK, &status),
             Err(error) => refused(&error),
         },
-        ("POST", ["runs", id, "cancel"]) => {
-            let id = (*id).to_owned();
-            or_refusal(cancel(&service, &id, request).await)
-        }
-        ("POST", ["runs", id, "approve"]) => {
-            let id = (*id).to_owned();
-            or_refusal(approve(&service, &id, request).await)
-        }
-        ("GET", ["openapi.json"]) => json_reply(StatusCode::OK, &schema::open_api()),
-        ("GET", ["asyncapi.json"]) => json_reply(StatusCode::OK, &schema::async_api()),
-        ("GET", ["ws"]) => websocket::upgrade(service, request),
-        ("GET" | "POST" | "DELETE", ["mcp"]) => or_refusal(mcp(&service, request).await),
-        (_, known) => unknown(known),
+        ApiEndpoint::CancelRun => or_refusal(cancel(&service, id, request).await),
+        ApiEndpoint::ApproveRun => or_refusal(approve(&service, id, request).await),
+        ApiEndpoint::OpenApi => json_reply(StatusCode::OK, &schema::open_api()),
+        ApiEndpoint::AsyncApi => json_reply(StatusCode::OK, &schema::async_api()),
+        ApiEndpoint::WebSocket => websocket::upgrade(service, request),
+        ApiEndpoint::Mcp => or_refusal(mcp(&service, request).await),
     }
 }
 
@@ -81,59 +88,17 @@ fn or_refusal(answer: Read<Response<Reply>>) -> Response<Reply> {
     answer.unwrap_or_else(|refusal| *refusal)
 }
 
-/// The paths with their methods.
-const PATHS: [(&[&str], &str); 16] = [
-    (&["health"], "GET"),
-    (&["models"], "GET"),
-    (&["tools"], "GET"),
-    (&["conversations"], "GET"),
-    (&["conversations", "*"], "GET"),
-    (&["settings"], "GET, PUT"),
-    (&["keys", "validate"], "POST"),
-    (&["run"], "POST"),
-    (&["run", "stream"], "POST"),
-    (&["runs", "*", "status"], "GET"),
-    (&["runs", "*", "cancel"], "POST"),
-    (&["runs", "*", "approve"], "POST"),
-    (&["openapi.json"], "GET"),
-    (&["asyncapi.json"], "GET"),
-    (&["mcp"], "GET, POST, DELETE"),
-    (&["ws"], "GET"),
-];
-
-/// The pattern of a path, without the IDs in it; `None` if it does not exist.
-pub fn pattern(path: &str) -> Option<String> {
-    let parts: Vec<&str> = path.trim_end_matches('/').split('/').skip(1).collect();
-    known(&parts).map(|(pattern, _)| format!("/{}", pattern.join("/")))
-}
-
-fn known(path: &[&str]) -> Option<&'static (&'static [&'static str], &'static str)> {
-    let is = |pattern: &[&str]| {
-        pattern.len() == path.len()
-            && pattern
-                .iter()
-                .zip(path)
-                .all(|(part, given)| *part == "*" || part == given)
-    };
-    PATHS.iter().find(|(pattern, _)| is(pattern))
-}
-
-/// The response for a path that does not exist, or not with this method.
-fn unknown(path: &[&str]) -> Response<Reply> {
-    match known(path).map(|(_, methods)| *methods) {
-        None => error_reply(StatusCode::NOT_FOUND, ErrorCode::NotFound, "not found"),
-        Some(methods) => {
-            let mut response = error_reply(
-                StatusCode::METHOD_NOT_ALLOWED,
-                ErrorCode::MethodNotAllowed,
-                &format!("only {methods}"),
-            );
-            if let Ok(methods) = header::HeaderValue::from_str(methods) {
-                response.headers_mut().insert(header::ALLOW, methods);
-            }
-            response
-        }
+/// The response for a path that exists, but only with other `methods`.
+fn only(methods: &str) -> Response<Reply> {
+    let mut response = error_reply(
+        StatusCode::METHOD_NOT_ALLOWED,
+        ErrorCode::MethodNotAllowed,
+        &format!("only {methods}"),
+    );
+    if let Ok(methods) = header::HeaderValue::from_str(methods) {
+        response.headers_mut().insert(header::ALLOW, methods);
     }
+    response
 }
 
 /// The response to a client that writes names in `case`.

@@ -7,6 +7,7 @@ use crate::bodies::{
 use crate::incoming::{Approve, Cancel, Resume, Send, SetTrust, ToolReply, Unregister};
 use crate::packet::ServerMessage;
 use crate::response::ErrorReply;
+use crate::route_table::{API_ENDPOINTS, ApiEndpoint};
 use crate::runs::{RunResult, RunStatus};
 use orchestrator_agent::event::Body;
 use orchestrator_agent::provider::Model;
@@ -55,58 +56,117 @@ pub fn open_api() -> Value {
     })
 }
 
-fn paths(schemas: &mut SchemaGenerator) -> Value {
+fn paths(schemas: &mut SchemaGenerator) -> Map<String, Value> {
+    let mut paths = Map::new();
+    for (method, path, endpoint) in API_ENDPOINTS {
+        if let Some(operation) = operation(schemas, endpoint) {
+            let methods = paths.entry(path).or_insert_with(|| json!({}));
+            methods[method.to_ascii_lowercase()] = operation;
+        }
+    }
+    paths
+}
+
+/// The description of an endpoint; `None` for those that speak another protocol than JSON over HTTP.
+fn operation(schemas: &mut SchemaGenerator, endpoint: ApiEndpoint) -> Option<Value> {
     let id =
         json!({ "name": "id", "in": "path", "required": true, "schema": { "type": "string" } });
     let provider = json!({ "name": "provider", "in": "query", "required": false, "schema": { "type": "string" } });
-    let tools = json!({ "type": "object", "properties": { "tools": { "type": "array", "items": { "type": "object" } } } });
-    let models = json!({
-        "type": "object",
-        "properties": { "provider": { "type": "string" }, "models": { "type": "array", "items": of::<Model>(schemas) } }
-    });
-    let conversations = json!({
-        "type": "object",
-        "properties": { "conversations": { "type": "array", "items": of::<ConversationStatus>(schemas) } }
-    });
-    let conversation = of::<ConversationDetail>(schemas);
     let started = json!({ "type": "object", "properties": { "runId": { "type": "string" } } });
     let described = json!({ "type": "object" });
-    let [health, settings, status] = [
-        of::<Health>(schemas),
-        of::<CurrentSettings>(schemas),
-        of::<RunStatus>(schemas),
-    ];
-    let [key, result] = [of::<KeyState>(schemas), of::<RunResult>(schemas)];
-    json!({
-        "/health": { "get": get(schemas, "Whether the server is running", &health, &[]) },
-        "/models": { "get": failing(get(schemas, "The models of a provider", &models, &[&provider])) },
-        "/tools": { "get": get(schemas, "The tools of a session that no client narrows", &tools, &[]) },
-        "/conversations": { "get": get(schemas, "The conversations that the server keeps", &conversations, &[]) },
-        "/conversations/{id}": {
-            "get": missing(get(schemas, "One conversation, with its user's prompts", &conversation, &[&id])),
-        },
-        "/settings": {
-            "get": get(schemas, "The default settings", &settings, &[]),
-            "put": with_body::<Settings>(schemas, "Change it", &settings, &[], "200"),
-        },
-        "/keys/validate": { "post": with_body::<KeyRequest>(schemas, "Try a key", &key, &[], "200") },
-        "/run": { "post": with_body::<RunRequest>(schemas, "Begin a run and wait for its end", &result, &[], "200") },
-        "/run/stream": { "post": stream::<RunRequest>(schemas) },
-        "/runs/{id}/status": { "get": missing(get(schemas, "The state of a run", &status, &[&id])) },
-        "/runs/{id}/cancel": {
-            "post": missing(with_body::<CancelRequest>(schemas, "End a run, or its calls", &started, &[&id], "202")),
-        },
-        "/runs/{id}/approve": {
-            "post": missing(with_body::<Approve>(schemas, "Answer the question of a call", &started, &[&id], "200")),
-        },
-        "/openapi.json": { "get": get(schemas, "This description", &described, &[]) },
-        "/asyncapi.json": { "get": get(schemas, "The description of the WebSocket", &described, &[]) },
+    Some(match endpoint {
+        ApiEndpoint::Health => get_of::<Health>(schemas, "Whether the server is running", &[]),
+        ApiEndpoint::Models => {
+            let mut models = list_of::<Model>(schemas, "models");
+            models["properties"]["provider"] = json!({ "type": "string" });
+            failing(get(
+                schemas,
+                "The models of a provider",
+                &models,
+                &[&provider],
+            ))
+        }
+        ApiEndpoint::Tools => {
+            let tools = json!({ "type": "object", "properties": { "tools": { "type": "array", "items": { "type": "object" } } } });
+            get(
+                schemas,
+                "The tools of a session that no client narrows",
+                &tools,
+                &[],
+            )
+        }
+        ApiEndpoint::Conversations => {
+            let conversations = list_of::<ConversationStatus>(schemas, "conversations");
+            get(
+                schemas,
+                "The conversations that the server keeps",
+                &conversations,
+                &[],
+            )
+        }
+        ApiEndpoint::Conversation => missing(get_of::<ConversationDetail>(
+            schemas,
+            "One conversation, with its user's prompts",
+            &[&id],
+        )),
+        ApiEndpoint::Settings => get_of::<CurrentSettings>(schemas, "The default settings", &[]),
+        ApiEndpoint::ChangeSettings => {
+            let settings = of::<CurrentSettings>(schemas);
+            with_body::<Settings>(schemas, "Change it", &settings, &[], "200")
+        }
+        ApiEndpoint::ValidateKey => {
+            let key = of::<KeyState>(schemas);
+            with_body::<KeyRequest>(schemas, "Try a key", &key, &[], "200")
+        }
+        ApiEndpoint::Run => {
+            let result = of::<RunResult>(schemas);
+            with_body::<RunRequest>(
+                schemas,
+                "Begin a run and wait for its end",
+                &result,
+                &[],
+                "200",
+            )
+        }
+        ApiEndpoint::RunStream => stream::<RunRequest>(schemas),
+        ApiEndpoint::RunStatus => {
+            missing(get_of::<RunStatus>(schemas, "The state of a run", &[&id]))
+        }
+        ApiEndpoint::CancelRun => {
+            let summary = "End a run, or its calls";
+            missing(with_body::<CancelRequest>(
+                schemas,
+                summary,
+                &started,
+                &[&id],
+                "202",
+            ))
+        }
+        ApiEndpoint::ApproveRun => {
+            let summary = "Answer the question of a call";
+            missing(with_body::<Approve>(
+                schemas,
+                summary,
+                &started,
+                &[&id],
+                "200",
+            ))
+        }
+        ApiEndpoint::OpenApi => get(schemas, "This description", &described, &[]),
+        ApiEndpoint::AsyncApi => get(schemas, "The description of the WebSocket", &described, &[]),
+        ApiEndpoint::WebSocket | ApiEndpoint::Mcp => return None,
     })
 }
 
 /// The schema of a type, as a reference if it has a name.
 fn of<T: JsonSchema>(schemas: &mut SchemaGenerator) -> Value {
     schemas.subschema_for::<T>().to_value()
+}
+
+/// An object with a list of these under `name`.
+fn list_of<T: JsonSchema>(schemas: &mut SchemaGenerator, name: &str) -> Value {
+    let items = of::<T>(schemas);
+    json!({ "type": "object", "properties": { name: { "type": "array", "items": items } } })
 }
 
 fn answers(
@@ -137,6 +197,15 @@ fn get(
 ) -> Value {
     let responses = answers(schemas, "200", schema, &[&REFUSALS]);
     json!({ "summary": summary, "parameters": parameters, "responses": responses })
+}
+
+fn get_of<T: JsonSchema>(
+    schemas: &mut SchemaGenerator,
+    summary: &str,
+    parameters: &[&Value],
+) -> Value {
+    let schema = of::<T>(schemas);
+    get(schemas, summary, &schema, parameters)
 }
 
 fn with_body<T: JsonSchema>(

@@ -6,6 +6,7 @@ use crate::mcp_sessions;
 use crate::page::{self, Asset};
 use crate::rate::{Rates, Requester};
 use crate::response::{Reply, error_reply, too_often};
+use crate::route_table;
 use crate::routes;
 use crate::service::Service;
 use hyper::body::Incoming;
@@ -182,7 +183,7 @@ async fn reported(
     let asset = page::asset(path).filter(|_| shared.guard.page);
     let route = asset
         .map(|_| path.to_owned())
-        .or_else(|| routes::pattern(path));
+        .or_else(|| route_table::pattern(path));
     let span = access::request(from, request.method(), route.as_deref());
     let answered = async {
         let response = checked(request, asset, from, shared).await;
