@@ -6,7 +6,6 @@ pub mod error;
 pub mod chunk;
 pub mod provider;
 pub mod accumulate;
-pub mod lines;
 pub mod http;
 pub mod wire;
 pub mod providers;

@@ -3,14 +3,17 @@
 use crate::chunk::{Chunk, Chunks};
 use crate::error::ProviderError;
 use crate::http::{Http, Key};
-use crate::lines::{Events, Lines};
 use crate::provider::{Model, Prompt, Provider, no_tools};
 use futures_util::FutureExt;
 use futures_util::future::LocalBoxFuture;
+use orchestrator_text::line_cutter::{CutLine, LineCutter, Terminator};
+use orchestrator_text::server_events::{ServerEventError, ServerEvents};
 use serde_json::Value;
 
 /// Maximum bytes of one answer.
 const ANSWER_MAX: usize = 64 << 20;
+/// Longest line, and longest event, in bytes.
+const LINE_MAX: usize = 32 << 20;
 
 /// The names of a vendor's key in the places where keys are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -237,19 +240,24 @@ impl<W: Wire> Provider for HttpProvider<W> {
 
 /// Decodes the bytes of one answer.
 pub struct Reader<D> {
-    framing: Framing,
-    lines: Lines,
-    events: Events,
+    frames: FrameReader,
     decoder: D,
     bytes: usize,
 }
 
+enum FrameReader {
+    Events(ServerEvents),
+    Lines(LineCutter),
+}
+
 impl<D: Decoder> Reader<D> {
     pub fn new(framing: Framing, decoder: D) -> Self {
+        let frames = match framing {
+            Framing::Events => FrameReader::Events(ServerEvents::new(LINE_MAX)),
+            Framing::Lines => FrameReader::Lines(LineCutter::new(Terminator::Lf, LINE_MAX)),
+        };
         Self {
-            framing,
-            lines: Lines::default(),
-            events: Events::default(),
+            frames,
             decoder,
             bytes: 0,
         }
@@ -267,22 +275,11 @@ impl<D: Decoder> Reader<D> {
                 max: ANSWER_MAX,
             });
         }
-        self.lines.push(piece);
-        while let Some(line) = self.lines.next_line()? {
-            self.line(&line, out)?;
+        self.frames.push(piece);
+        while let Some(frame) = self.frames.next_frame()? {
+            self.decoder.frame(&frame, out)?;
         }
         Ok(())
-    }
-
-    fn line(&mut self, line: &str, out: &mut Vec<Chunk>) -> Result<(), ProviderError> {
-        match self.framing {
-            Framing::Lines if line.trim().is_empty() => Ok(()),
-            Framing::Lines => self.decoder.frame(line, out),
-            Framing::Events => match self.events.push(line)? {
-                Some(data) => self.decoder.frame(&data, out),
-                None => Ok(()),
-            },
-        }
     }
 
     /// The connection has ended.
@@ -290,14 +287,65 @@ impl<D: Decoder> Reader<D> {
     /// # Errors
     /// The decoder's error for an answer that ends here.
     pub fn finish(&mut self, out: &mut Vec<Chunk>) -> Result<(), ProviderError> {
-        let last = self.lines.last()?;
-        if !last.is_empty() {
-            self.line(&last, out)?;
+        if let Some(frame) = self.frames.last_frame()? {
+            self.decoder.frame(&frame, out)?;
         }
         if out.iter().any(|chunk| matches!(chunk, Chunk::End(_))) {
             return Ok(());
         }
         self.decoder.finish(out)
+    }
+}
+
+impl FrameReader {
+    fn push(&mut self, piece: &[u8]) {
+        match self {
+            Self::Events(events) => events.push(piece),
+            Self::Lines(lines) => lines.push(piece),
+        }
+    }
+
+    fn next_frame(&mut self) -> Result<Option<String>, ProviderError> {
+        match self {
+            // Names of events are ignored: all vendors repeat them in the data.
+            Self::Events(events) => loop {
+                match events.next_event().map_err(unreadable)? {
+                    Some(event) if event.data.is_none() => {}
+                    event => return Ok(event.and_then(|event| event.data)),
+                }
+            },
+            Self::Lines(lines) => loop {
+                match lines.next_line().map(json_line).transpose()? {
+                    Some(line) if line.trim().is_empty() => {}
+                    line => return Ok(line),
+                }
+            },
+        }
+    }
+
+    /// The line after the last line break. An event needs its end.
+    fn last_frame(&mut self) -> Result<Option<String>, ProviderError> {
+        match self {
+            Self::Events(_) => Ok(None),
+            Self::Lines(lines) => lines.last().map(json_line).transpose(),
+        }
+    }
+}
+
+fn json_line(line: CutLine) -> Result<String, ProviderError> {
+    match line {
+        CutLine::Whole(line) => String::from_utf8(line).map_err(ProviderError::malformed),
+        CutLine::TooLong(_) => Err(unreadable(ServerEventError::TooLong)),
+    }
+}
+
+fn unreadable(error: ServerEventError) -> ProviderError {
+    match error {
+        ServerEventError::TooLong => ProviderError::TooLarge {
+            what: "bytes in a line or an event",
+            max: LINE_MAX,
+        },
+        ServerEventError::NotUtf8(_) => ProviderError::malformed(error),
     }
 }
 

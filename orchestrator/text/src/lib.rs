@@ -17,5 +17,7 @@ pub mod numbered;
 pub mod diff;
 pub mod settings;
 pub mod input_lines;
+pub mod line_cutter;
+pub mod server_events;
 pub mod shell_words;
 pub mod time;

@@ -1,7 +1,7 @@
 //! A server with an address, over streamable HTTP: requests go to its host alone, and answers are bounded before the library sees
 //! them. The library manages sessions, and resumes and ends streams.
 
-use crate::messages::{MESSAGE_MAX, MessageError, read};
+use crate::messages::{Excess, ID_MAX, MESSAGE_MAX, MessageError, read};
 use crate::state::ServerState;
 use futures_util::StreamExt;
 use futures_util::stream::{self, BoxStream};
@@ -11,6 +11,7 @@ use http::header::{
 };
 use http::{Method, StatusCode};
 use orchestrator_http::{HostRequest, Response};
+use orchestrator_text::server_events::{ServerEvent, ServerEventError, ServerEvents};
 use orchestrator_web::error::HttpError;
 use orchestrator_web::named::{NamedHost, body};
 use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage};
@@ -18,17 +19,14 @@ use rmcp::transport::streamable_http_client::{
     AuthRequiredError, HttpStatusError, InsufficientScopeError, SseError, StreamableHttpClient,
     StreamableHttpError, StreamableHttpPostResponse,
 };
-use sse_stream::{Sse, SseStream};
+use sse_stream::Sse;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use thiserror::Error;
 use url::Url;
 
 /// Maximum bytes of an error answer.
 const ERROR_MAX: usize = 64 << 10;
-/// Maximum bytes of a session ID or an event ID, which we send back.
-const ID_MAX: usize = 4096;
 
 /// The number of messages that opening a stream counts as.
 const STREAM_MESSAGES: usize = 10;
@@ -51,10 +49,8 @@ pub enum RemoteError {
     Other,
     #[error("the connection was closed: it {0}")]
     GivenUp(String),
-    #[error("it sent an event of more than {MESSAGE_MAX} bytes")]
-    LongEvent,
-    #[error("it gave a name of more than {ID_MAX} bytes")]
-    LongName,
+    #[error("it {0}")]
+    Excess(#[from] Excess),
 }
 
 type Failure = StreamableHttpError<RemoteError>;
@@ -167,67 +163,40 @@ impl Remote {
 
     /// The events of an answer. Exceeding a bound ends the server, not only the stream: the library would request that again.
     pub fn events(&self, response: Response) -> BoxStream<'static, Result<Sse, SseError>> {
-        let unfinished = Arc::new(AtomicUsize::new(0));
-        let (counted, server) = (unfinished.clone(), self.clone());
-        let pieces = stream::unfold(Some(response), |response| async move {
-            let mut response = response?;
-            match response.chunk().await {
-                Ok(Some(piece)) => Some((Ok(piece), Some(response))),
-                Ok(None) => None,
-                Err(failure) => Some((Err(failure), None)),
+        let reader = EventReader {
+            server: self.clone(),
+            response,
+            events: ServerEvents::new(MESSAGE_MAX),
+        };
+        let next = |reader: Option<EventReader>| async move {
+            let mut reader = reader?;
+            match reader.next().await {
+                Ok(event) => event.map(|event| (Ok(event), Some(reader))),
+                Err(error) => Some((Err(error), None)),
             }
-        });
-        let bytes = pieces.map(move |chunk| {
-            let chunk = chunk
-                .map_err(|failure| RemoteError::Http(HttpError::Broken(failure.to_string())))?;
-            let length = counted.fetch_add(chunk.len(), Ordering::Relaxed) + chunk.len();
-            let within = if length > MESSAGE_MAX {
-                Err(RemoteError::LongEvent)
-            } else {
-                Ok(())
-            };
-            within
-                .and_then(|()| server.count(0, chunk.len()))
-                .inspect_err(|error| server.give_up(error))?;
-            Ok::<_, RemoteError>(chunk)
-        });
-        let server = self.clone();
-        let events = SseStream::from_bytes_stream(bytes).map(move |event| {
-            unfinished.store(0, Ordering::Relaxed);
-            let event = event?;
-            server
-                .check(&event)
-                .inspect_err(|error| server.give_up(error))
-                .map_err(|error| SseError::Body(error.into()))?;
-            Ok(event)
-        });
-        events.boxed()
+        };
+        stream::unfold(Some(reader), next).boxed()
     }
 
-    fn check(&self, event: &Sse) -> Result<(), RemoteError> {
-        self.count(1, 0)?;
+    fn check(&self, event: &Sse) -> Result<(), Excess> {
+        self.0.state.count(1, 0)?;
         if event.id.as_ref().is_some_and(|id| id.len() > ID_MAX) {
-            return Err(RemoteError::LongName);
+            return Err(Excess::Name);
         }
         match event.data.as_deref().map(|data| read(data.as_bytes())) {
-            Some(Err(error @ MessageError::TooMany)) => Err(error.into()),
+            Some(Err(MessageError::TooMany)) => Err(Excess::Values),
             // The library skips invalid messages.
             Some(Err(MessageError::Other) | Ok(_)) | None => Ok(()),
         }
     }
 
     fn count(&self, messages: usize, bytes: usize) -> Result<(), RemoteError> {
-        self.0
-            .state
-            .count(messages, bytes)
-            .map_err(RemoteError::GivenUp)
+        Ok(self.0.state.count(messages, bytes)?)
     }
 
-    fn give_up(&self, error: &RemoteError) {
-        self.0.state.end(match error {
-            RemoteError::GivenUp(why) => why.clone(),
-            error => error.to_string().replacen("it ", "", 1),
-        });
+    fn give_up(&self, excess: Excess) -> RemoteError {
+        self.0.state.end(excess.to_string());
+        excess.into()
     }
 
     /// The answer to a posted message.
@@ -286,6 +255,59 @@ impl Remote {
     }
 }
 
+/// The events of one answer of `server`.
+struct EventReader {
+    server: Remote,
+    response: Response,
+    events: ServerEvents,
+}
+
+impl EventReader {
+    async fn next(&mut self) -> Result<Option<Sse>, SseError> {
+        loop {
+            if let Some(ServerEvent {
+                event,
+                data,
+                id,
+                retry,
+            }) = self.cut()?
+            {
+                let event = Sse {
+                    event,
+                    data,
+                    id,
+                    retry,
+                };
+                self.server
+                    .check(&event)
+                    .map_err(|excess| self.exceeded(excess))?;
+                return Ok(Some(event));
+            }
+            let piece = self.response.chunk().await.map_err(|failure| {
+                let broken = HttpError::Broken(failure.to_string());
+                SseError::Body(RemoteError::Http(broken).into())
+            })?;
+            let Some(piece) = piece else {
+                return Ok(None);
+            };
+            let counted = self.server.0.state.count(0, piece.len());
+            counted.map_err(|excess| self.exceeded(excess))?;
+            self.events.push(&piece);
+        }
+    }
+
+    fn cut(&mut self) -> Result<Option<ServerEvent>, SseError> {
+        self.events.next_event().map_err(|error| match error {
+            ServerEventError::TooLong => self.exceeded(Excess::Event),
+            ServerEventError::NotUtf8(error) => SseError::Utf8Parse(error),
+        })
+    }
+
+    fn exceeded(&self, excess: Excess) -> SseError {
+        SseError::Body(self.server.give_up(excess).into())
+    }
+}
+
 /// If a response refuses us for a missing or insufficient login: its challenge, and the error.
 fn refusal(response: &Response) -> Option<(String, Failure)> {
     let said = response
@@ -324,7 +346,7 @@ fn session(response: &Response) -> Result<Option<String>, RemoteError> {
     };
     match value.to_str() {
         Ok(name) if name.len() <= ID_MAX => Ok(Some(name.to_owned())),
-        Ok(_) | Err(_) => Err(RemoteError::LongName),
+        Ok(_) | Err(_) => Err(Excess::Name.into()),
     }
 }
 
@@ -404,9 +426,8 @@ impl StreamableHttpClient for Remote {
         headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<BoxStream<'static, Result<Sse, SseError>>, Failure> {
         // The server may end the stream at once, to be asked again.
-        self.count(STREAM_MESSAGES, 0)
-            .inspect_err(|error| self.give_up(error))
-            .map_err(|error| self.failed(error))?;
+        let counted = self.0.state.count(STREAM_MESSAGES, 0);
+        counted.map_err(|excess| self.failed(self.give_up(excess)))?;
         let mut request = self
             .0
             .host

@@ -7,7 +7,7 @@
 use crate::blocks;
 use crate::http::Remote;
 use crate::log::{Ring, one_line};
-use crate::messages::{LineCutter, MessageError, Messages, TooManyValues, read};
+use crate::messages::{Excess, MESSAGE_MAX, MessageError, Messages, read};
 use crate::pins::ListedTool;
 use crate::settings::Speech;
 use crate::sse;
@@ -20,6 +20,7 @@ use orchestrator_engine::service::{RunningService, ServiceEvent, ServiceInput, h
 use orchestrator_results::denials;
 use orchestrator_results::findings;
 use orchestrator_results::render::Finished;
+use orchestrator_text::line_cutter::{CutLine, LineCutter, Terminator};
 use orchestrator_text::redact::Redactor;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, ClientCapabilities, ClientConfig, ErrorCode,
@@ -609,7 +610,7 @@ async fn hear(
     watched: &Watched,
     state: &ServerState,
 ) -> String {
-    let mut lines = LineCutter::default();
+    let mut lines = LineCutter::new(Terminator::Lf, MESSAGE_MAX);
     loop {
         match service.next().await {
             ServiceEvent::Output { stderr, bytes } => {
@@ -623,8 +624,8 @@ async fn hear(
                     }
                     false => take(&mut lines, &bytes, incoming, watched, state).await,
                 };
-                if let Err(why) = heard {
-                    return why;
+                if let Err(excess) = heard {
+                    return excess.to_string();
                 }
                 service.taken(bytes.len());
             }
@@ -643,10 +644,17 @@ async fn take(
     incoming: &mpsc::Sender<RxJsonRpcMessage<RoleClient>>,
     watched: &Watched,
     state: &ServerState,
-) -> Result<(), String> {
-    let cut = lines.push(bytes).map_err(|error| error.to_string())?;
-    state.count(cut.len(), bytes.len())?;
-    for line in cut {
+) -> Result<(), Excess> {
+    state.count(0, bytes.len())?;
+    lines.push(bytes);
+    while let Some(line) = lines.next_line() {
+        let CutLine::Whole(line) = line else {
+            return Err(Excess::Line);
+        };
+        if line.iter().all(u8::is_ascii_whitespace) {
+            continue;
+        }
+        state.count(1, 0)?;
         match read(&line) {
             Ok(message) => {
                 // If the client is gone, all of this ends.
@@ -658,7 +666,7 @@ async fn take(
                     .borrow_mut()
                     .push_said(&line[..line.len().min(4096)], watched.redactor);
             }
-            Err(MessageError::TooMany) => return Err(TooManyValues.to_string()),
+            Err(MessageError::TooMany) => return Err(Excess::Values),
         }
     }
     Ok(())

@@ -1,6 +1,7 @@
 //! The last lines of a server's log: what it printed beside its messages, and what happened to it.
 
 use orchestrator_text::clean;
+use orchestrator_text::line_cutter::{CutLine, LineCutter, Terminator};
 use orchestrator_text::redact::Redactor;
 use orchestrator_text::utf8::beginning;
 use std::collections::VecDeque;
@@ -10,18 +11,22 @@ pub const LINES_MAX: usize = 1000;
 /// Maximum bytes of a line.
 pub const LINE_MAX: usize = 2000;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Ring {
     lines: VecDeque<String>,
-    /// The beginning of an incomplete line of standard error.
-    unfinished: Vec<u8>,
+    /// Standard error.
+    cutter: LineCutter,
     changed: bool,
 }
 
 impl Ring {
     /// A log from lines that were saved before.
     pub fn of(text: &str) -> Self {
-        let mut ring = Self::default();
+        let mut ring = Self {
+            lines: VecDeque::new(),
+            cutter: LineCutter::new(Terminator::Lf, 2 * LINE_MAX),
+            changed: false,
+        };
         text.lines().for_each(|line| ring.push(line));
         ring.changed = false;
         ring
@@ -38,19 +43,15 @@ impl Ring {
 
     /// Adds a piece of standard error, cut anywhere. Known secrets and unsafe characters are removed.
     pub fn push_bytes(&mut self, bytes: &[u8], redactor: &Redactor) {
-        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
-            let room = (2 * LINE_MAX).saturating_sub(self.unfinished.len());
-            self.unfinished
-                .extend_from_slice(&piece[..piece.len().min(room)]);
-            if piece.ends_with(b"\n") {
-                self.finish(redactor);
-            }
+        self.cutter.push(bytes);
+        while let Some(CutLine::Whole(line) | CutLine::TooLong(line)) = self.cutter.next_line() {
+            self.push_said(&line, redactor);
         }
     }
 
     /// Ends an incomplete line.
     pub fn finish(&mut self, redactor: &Redactor) {
-        let bytes = std::mem::take(&mut self.unfinished);
+        let bytes = self.cutter.rest();
         self.push_said(&bytes, redactor);
     }
 
@@ -100,7 +101,7 @@ mod tests {
 
     #[test]
     fn the_last_lines_are_kept_and_none_is_long() {
-        let mut ring = Ring::default();
+        let mut ring = Ring::of("");
         (0..LINES_MAX).for_each(|number| ring.push(&number.to_string()));
         assert_eq!(
             (ring.text().lines().count(), ring.text().lines().next()),
@@ -117,14 +118,13 @@ mod tests {
 
     #[test]
     fn pieces_become_lines_and_a_line_without_an_end_is_bounded() {
-        let mut ring = Ring::default();
+        let mut ring = Ring::of("");
         ring.push_bytes(b"one\ntw", &redactor());
         ring.push_bytes(b"o\n\x1b[2Jthree", &redactor());
         assert_eq!(ring.text(), "> one\n> two\n");
         for _ in 0..100 {
             ring.push_bytes(&[b'x'; 1000], &redactor());
         }
-        assert!(ring.unfinished.len() <= 2 * LINE_MAX);
         ring.finish(&redactor());
         assert_eq!(ring.text().lines().count(), 3);
         assert!(!ring.text().contains('\u{1b}'));

@@ -1,5 +1,6 @@
-//! A server's output as protocol messages: split into lines and parsed within bounds, which are checked before memory is allocated.
+//! A server's lines as protocol messages, parsed within bounds, which are checked before memory is allocated.
 
+use crate::state::{UNASKED_BYTES, UNASKED_MESSAGES};
 use rmcp::RoleClient;
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
@@ -12,44 +13,31 @@ pub const MESSAGE_MAX: usize = 8 << 20;
 /// Maximum number of values in one message: once parsed, each takes some forty bytes, whatever it is.
 pub const VALUES_MAX: usize = 100_000;
 
-/// Splits pieces into lines.
-#[derive(Debug, Default)]
-pub struct LineCutter(Vec<u8>);
+/// Maximum bytes of a session ID or an event ID, which we send back.
+pub const ID_MAX: usize = 4096;
 
-/// A line is longer than a message may be. The text has no subject: that is the server.
-#[derive(Debug, PartialEq, Eq, Error)]
-#[error("sent a line of more than {MESSAGE_MAX} bytes")]
-pub struct LineTooLong;
-
-impl LineCutter {
-    /// The lines that a piece completes, without line breaks. Empty lines are skipped.
-    pub fn push(&mut self, piece: &[u8]) -> Result<Vec<Vec<u8>>, LineTooLong> {
-        let mut lines = Vec::new();
-        for part in piece.split_inclusive(|byte| *byte == b'\n') {
-            let text = part.strip_suffix(b"\n").unwrap_or(part);
-            if self.0.len() + text.len() > MESSAGE_MAX {
-                return Err(LineTooLong);
-            }
-            self.0.extend_from_slice(text);
-            if part.ends_with(b"\n") {
-                lines.push(std::mem::take(&mut self.0));
-            }
-        }
-        lines.retain(|line| !line.iter().all(u8::is_ascii_whitespace));
-        Ok(lines)
-    }
+/// A bound that a server has exceeded. The text has no subject: that is the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Excess {
+    #[error("sent a line of more than {MESSAGE_MAX} bytes")]
+    Line,
+    #[error("sent an event of more than {MESSAGE_MAX} bytes")]
+    Event,
+    #[error("sent a message of more than {VALUES_MAX} values")]
+    Values,
+    #[error("gave a name of more than {ID_MAX} bytes")]
+    Name,
+    #[error("sent more than {UNASKED_MESSAGES} messages that nobody asked for")]
+    UnaskedMessages,
+    #[error("sent more than {UNASKED_BYTES} bytes that nobody asked for")]
+    UnaskedBytes,
 }
-
-/// A message has more values than a message may have. The text has no subject: that is the server.
-#[derive(Debug, PartialEq, Eq, Error)]
-#[error("sent a message of more than {VALUES_MAX} values")]
-pub struct TooManyValues;
 
 /// Why a line is no message.
 #[derive(Debug, PartialEq, Eq, Error)]
 pub enum MessageError {
     /// It has more values than a message may have.
-    #[error("it {TooManyValues}")]
+    #[error("it {}", Excess::Values)]
     TooMany,
     /// It is something else, such as what programs print by mistake.
     #[error("this is not a message of the protocol")]
@@ -130,19 +118,6 @@ impl Transport<RoleClient> for Messages {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn pieces_become_lines_up_to_the_longest() {
-        let mut cutter = LineCutter::default();
-        assert_eq!(cutter.push(b"{\"a\"").unwrap(), [b""; 0]);
-        assert_eq!(cutter.push(b":1}\n \r\n\n[").unwrap(), [b"{\"a\":1}"]);
-        assert_eq!(cutter.push(b"]\n").unwrap(), [b"[]"]);
-        let mut cutter = LineCutter::default();
-        assert!(cutter.push(&vec![b'x'; MESSAGE_MAX]).is_ok());
-        assert_eq!(cutter.push(b"\n").unwrap()[0].len(), MESSAGE_MAX);
-        assert!(cutter.push(&vec![b'x'; MESSAGE_MAX]).is_ok());
-        assert_eq!(cutter.push(b"x"), Err(LineTooLong));
-    }
 
     #[test]
     fn values_are_counted_before_they_are_read() {

@@ -1,5 +1,6 @@
 //! The state shared by the tasks that serve a server: whether it is gone, and how much it has sent unsolicited.
 
+use crate::messages::Excess;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use tokio::sync::Notify;
@@ -39,8 +40,8 @@ impl ServerState {
     /// Counts what it has sent.
     ///
     /// # Errors
-    /// If that is more than it may send unsolicited, as text.
-    pub fn count(&self, messages: usize, bytes: usize) -> Result<(), String> {
+    /// If that is more than it may send unsolicited.
+    pub fn count(&self, messages: usize, bytes: usize) -> Result<(), Excess> {
         let messages = u32::try_from(messages).unwrap_or(u32::MAX);
         let messages = self
             .messages
@@ -51,14 +52,10 @@ impl ServerState {
             .fetch_add(bytes as u64, Ordering::Relaxed)
             .saturating_add(bytes as u64);
         if messages > UNASKED_MESSAGES {
-            return Err(format!(
-                "sent more than {UNASKED_MESSAGES} messages that nobody asked for"
-            ));
+            return Err(Excess::UnaskedMessages);
         }
         if bytes > UNASKED_BYTES {
-            return Err(format!(
-                "sent more than {UNASKED_BYTES} bytes that nobody asked for"
-            ));
+            return Err(Excess::UnaskedBytes);
         }
         Ok(())
     }
