@@ -3,13 +3,13 @@
 use broker_protocol::Failed;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
+use orchestrator_agent::run_lines;
 use orchestrator_launch::exit;
 use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch};
 use orchestrator_launch::row::CommandRow;
 use orchestrator_launch::runlog;
 use orchestrator_launch::runlog_files::{self, Outline};
 use orchestrator_launch::stdio::print;
-use orchestrator_records::agent_lines;
 use orchestrator_text::time;
 use serde_json::{Value, json};
 use std::io;
@@ -39,7 +39,7 @@ pub struct Log {
 #[derive(Args)]
 struct Wanted {
     /// Only lines of this kind
-    #[arg(long, value_name = "KIND", value_parser = PossibleValuesParser::new(runlog::KINDS.into_iter().chain(agent_lines::KINDS)))]
+    #[arg(long, value_name = "KIND", value_parser = PossibleValuesParser::new(runlog::KINDS.into_iter().chain(run_lines::KINDS)))]
     kind: Option<String>,
 }
 

@@ -3,6 +3,7 @@
 use crate::chat::choice::{self, ModelOptions};
 use crate::chat::config::{AgentConfig, Engines};
 use crate::chat::conversation_hooks;
+use crate::chat::run_lines;
 use crate::mcp;
 use crate::socket_file;
 use crate::tool_options::{ToolOptions, ViolationOptions, registry};
@@ -30,7 +31,6 @@ use orchestrator_launch::stdio::streams::{Input, unusable};
 use orchestrator_launch::{SessionOptions, exit, start, state_directory};
 use orchestrator_mcp_client::{Available, SessionServers};
 use orchestrator_mcp_server::{Http, Listing};
-use orchestrator_records::agent_lines::AgentLines;
 use orchestrator_records::transcripts;
 use orchestrator_serve::WireCase;
 use orchestrator_serve::guard::{Guard, OriginError, check_origin};
@@ -266,7 +266,7 @@ impl FrontEnd for Serve {
             backends,
             mcp,
             offered,
-            record: Rc::new(AgentLines(log.clone())),
+            record: run_lines(log.clone()),
             transcripts: self.begin_transcripts(),
         };
         let service = Service::new(sources, settings, config.packs, case, trust, redactor());

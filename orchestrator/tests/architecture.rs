@@ -99,6 +99,7 @@ const FORBIDDEN: [(&str, &[&str]); 22] = [
             "io::stdout",
             "clap::",
             "tokio::process",
+            "orchestrator_agent",
             "::session(",
             "::address(",
         ],
@@ -119,7 +120,10 @@ const FORBIDDEN: [(&str, &[&str]); 22] = [
             "clap::",
         ],
     ),
-    ("records", &["std::net", "Command", "clap::"]),
+    (
+        "records",
+        &["std::net", "Command", "clap::", "orchestrator_agent"],
+    ),
     (
         "terminal",
         &["std::fs", "std::net", "std::process", "clap::"],

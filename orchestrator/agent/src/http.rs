@@ -8,35 +8,11 @@ use orchestrator_http::{ClientGateway, HostClient, HostRequest, HttpFailure, Res
 use orchestrator_web::base::{self, is_exposed};
 use serde_json::Value;
 use std::cell::OnceCell;
-use std::fmt;
 use std::time::Duration;
 use url::Url;
 
 /// Maximum bytes of an answer that is no stream: a list of models or an error.
 const BODY_MAX: usize = 4 << 20;
-
-/// A user's key for a provider. Only the provider gets to see it, in a header.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Key(String);
-
-impl Key {
-    /// A key without surrounding white space; `None` if it is empty, or no header can contain it.
-    pub fn new(text: &str) -> Option<Self> {
-        let text = text.trim();
-        (!text.is_empty() && text.len() <= 4096 && HeaderValue::from_str(text).is_ok())
-            .then(|| Self(text.to_owned()))
-    }
-
-    pub fn expose(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Key {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Key(…)")
-    }
-}
 
 /// The address of a provider, and the client for it.
 pub struct Http {
@@ -325,15 +301,5 @@ mod tests {
         );
         assert!(of_status(302, None, b"").to_string().contains("redirects"));
         assert!(of_status(400, None, &[b'x'; 9999]).to_string().len() < 700);
-    }
-
-    #[test]
-    fn a_key_is_not_shown() {
-        let key = Key::new(" sk-123 \n").unwrap();
-        assert_eq!(
-            (key.expose(), format!("{key:?}")),
-            ("sk-123", "Key(…)".to_owned())
-        );
-        assert_eq!((Key::new(" "), Key::new("a\nb")), (None, None));
     }
 }

@@ -22,6 +22,7 @@ pub mod limits;
 pub mod settings;
 pub mod conversation;
 pub mod transcript;
+pub mod run_lines;
 mod reflection;
 pub mod run;
 mod spans;

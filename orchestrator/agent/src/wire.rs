@@ -2,10 +2,11 @@
 
 use crate::chunk::{Chunk, Chunks};
 use crate::error::ProviderError;
-use crate::http::{Http, Key};
+use crate::http::Http;
 use crate::provider::{Model, Prompt, Provider, no_tools};
 use futures_util::FutureExt;
 use futures_util::future::LocalBoxFuture;
+use orchestrator_http::key::{Key, KeyNames};
 use orchestrator_text::line_cutter::{CutLine, LineCutter, Terminator};
 use orchestrator_text::server_events::{ServerEventError, ServerEvents};
 use serde_json::Value;
@@ -14,14 +15,6 @@ use serde_json::Value;
 const ANSWER_MAX: usize = 64 << 20;
 /// Longest line, and longest event, in bytes.
 const LINE_MAX: usize = 32 << 20;
-
-/// The names of a vendor's key in the places where keys are kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KeyNames {
-    pub variable: &'static str,
-    /// The issuer: the attribute `provider` of an item in the desktop keyring.
-    pub issuer: &'static str,
-}
 
 /// A vendor's wire format.
 pub trait Wire {

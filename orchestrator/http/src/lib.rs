@@ -4,6 +4,7 @@
 pub mod ask;
 mod client;
 mod gateway;
+pub mod key;
 mod named;
 
 pub use client::{HostClient, HostRequest, HttpFailure, Response};

@@ -1,11 +1,10 @@
-//! Finds a vendor's key in the first place that has one.
+//! Finds a key in the first place that has one.
 
 use crate::error::KeyError;
 use crate::key_file;
 use crate::keyring::Keyring;
-use orchestrator_agent::http::Key;
-use orchestrator_agent::providers::Vendor;
 use orchestrator_confine::Files;
+use orchestrator_http::key::{Key, KeyNames};
 use orchestrator_text::known::redactor;
 use policies::secret::Secret;
 use std::fmt;
@@ -41,18 +40,18 @@ pub struct FoundKey {
     pub source: KeySource,
 }
 
-/// The key of `vendor`: from `file` if one is named, else from the environment, else from the keyring. `None` if no place has one,
-/// or the vendor needs none.
+/// The key with these names: from `file` if one is named, else from the environment, else from the keyring. `None` if no place has
+/// one, or none is needed.
 ///
 /// # Errors
 /// If a place has a key that cannot be used or read.
 pub fn find(
     _: &Files,
-    vendor: Vendor,
+    names: Option<KeyNames>,
     file: Option<&Path>,
     keyring: &Keyring,
 ) -> Result<Option<FoundKey>, KeyError> {
-    let Some((text, source)) = text(vendor, file, keyring)? else {
+    let Some((text, source)) = text(names, file, keyring)? else {
         return Ok(None);
     };
     let key = learned("MODEL_KEY", &text)?;
@@ -85,14 +84,14 @@ fn learned(name: &str, text: &str) -> Result<Key, KeyError> {
 }
 
 fn text(
-    vendor: Vendor,
+    names: Option<KeyNames>,
     file: Option<&Path>,
     keyring: &Keyring,
 ) -> Result<Option<(String, KeySource)>, KeyError> {
     if let Some(path) = file {
         return Ok(Some((from_file(path)?, KeySource::File)));
     }
-    let Some(names) = vendor.key_names() else {
+    let Some(names) = names else {
         return Ok(None);
     };
     let variable = std::env::var(names.variable)

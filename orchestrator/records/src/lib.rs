@@ -2,7 +2,6 @@
 #![forbid(unsafe_code)]
 
 pub mod kept;
-pub mod agent_lines;
 pub mod audit_chain;
 pub mod ocsf;
 pub mod transcripts;

@@ -2,9 +2,9 @@
 
 use crate::kept;
 use broker_protocol::Failed;
-use orchestrator_agent::transcript::{BYTES_MAX, Recorded};
 use orchestrator_launch::state_directory;
 use orchestrator_text::time;
+use serde_json::Value;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::fs::OpenOptionsExt;
@@ -13,6 +13,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Maximum number of transcripts that are kept.
 const KEPT: usize = 200;
+/// Maximum bytes of a transcript to read: more than its writer writes.
+pub const READ_MAX: u64 = 128 << 20;
 /// Maximum bytes of the line with which a transcript begins.
 const START_MAX: u64 = 64 << 10;
 
@@ -22,7 +24,7 @@ pub struct Open {
     /// The file, to append to.
     pub file: File,
     /// What it already contains.
-    pub recorded: Recorded,
+    pub text: String,
     /// Its current length in bytes.
     pub bytes: u64,
 }
@@ -77,7 +79,7 @@ pub fn begin() -> io::Result<Open> {
     Ok(Open {
         id,
         file,
-        recorded: Recorded::default(),
+        text: String::new(),
         bytes: 0,
     })
 }
@@ -85,20 +87,20 @@ pub fn begin() -> io::Result<Open> {
 /// Opens the transcript `id`, or the latest one if `id` is `last`.
 pub fn resume(id: &str) -> Result<Open, Failed> {
     let id = resolve(id)?;
-    let (recorded, bytes) = read(&id)?;
+    let (text, bytes) = read(&id)?;
     let file = open(&id, true)
         .map_err(|error| Failed::internal(format!("cannot go on with {id}: {error}")))?;
     Ok(Open {
         id,
         file,
-        recorded,
+        text,
         bytes,
     })
 }
 
 /// Reads the transcript `id`, or the latest one if `id` is `last`.
-pub fn recorded(id: &str) -> Result<Recorded, Failed> {
-    read(&resolve(id)?).map(|(recorded, _)| recorded)
+pub fn recorded(id: &str) -> Result<String, Failed> {
+    read(&resolve(id)?).map(|(text, _)| text)
 }
 
 fn resolve(id: &str) -> Result<String, Failed> {
@@ -125,23 +127,23 @@ fn of_conversation(id: &str) -> Option<String> {
         };
         let mut line = String::new();
         let read = BufReader::new(file.take(START_MAX)).read_line(&mut line);
-        read.is_ok() && Recorded::read(&line).start["conversation"] == id
+        // Its first line has the settings, for `serve` with the conversation.
+        let start = serde_json::from_str::<Value>(&line).unwrap_or_default();
+        read.is_ok() && start["payload"]["conversation"] == id
     };
     ids().ok()?.into_iter().rev().find(begins_it)
 }
 
-fn read(id: &str) -> Result<(Recorded, u64), Failed> {
+fn read(id: &str) -> Result<(String, u64), Failed> {
     let file = open(id, false).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => Failed::invalid(format!("there is no conversation {id}")),
         _ => Failed::internal(format!("cannot read {id}: {error}")),
     })?;
     let mut text = Vec::new();
-    let read = file.take(2 * BYTES_MAX).read_to_end(&mut text);
+    let read = file.take(READ_MAX).read_to_end(&mut text);
     read.map_err(|error| Failed::internal(format!("cannot read {id}: {error}")))?;
-    Ok((
-        Recorded::read(&String::from_utf8_lossy(&text)),
-        text.len() as u64,
-    ))
+    let bytes = text.len() as u64;
+    Ok((String::from_utf8_lossy(&text).into_owned(), bytes))
 }
 
 #[expect(

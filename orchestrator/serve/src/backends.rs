@@ -2,9 +2,9 @@
 
 use crate::incoming::RequestError;
 use orchestrator_agent::error::ProviderError;
-use orchestrator_agent::http::Key;
 use orchestrator_agent::provider::{Provider, choose};
 use orchestrator_agent::providers::{self, Vendor};
+use orchestrator_http::key::Key;
 use orchestrator_text::redact::Redactor;
 use policies::secret::Secret;
 use std::cell::RefCell;

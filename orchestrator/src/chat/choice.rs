@@ -265,7 +265,8 @@ fn key(
     settings: &AgentConfig,
     is_needed: bool,
 ) -> Result<Option<FoundKey>, Failed> {
-    match find(files, vendor, config.key_file.as_deref(), &settings.keyring) {
+    let file = config.key_file.as_deref();
+    match find(files, vendor.key_names(), file, &settings.keyring) {
         Ok(found) => {
             if found
                 .as_ref()

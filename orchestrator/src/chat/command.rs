@@ -7,7 +7,7 @@ use orchestrator_agent::conversation::Conversation;
 use orchestrator_agent::error::ProviderError;
 use orchestrator_agent::message::Message;
 use orchestrator_agent::provider::no_tools;
-use orchestrator_agent::transcript::Transcript;
+use orchestrator_agent::transcript::{Recorded, Transcript};
 use orchestrator_launch::stdio::print::{row, shown};
 use orchestrator_launch::stdio::typed;
 use orchestrator_records::transcripts;
@@ -170,7 +170,7 @@ fn conversations(talk: &Talk) -> Result<String, Failed> {
         // A conversation removed in the meantime has no first words.
         let first = transcripts::recorded(id)
             .ok()
-            .and_then(|recorded| first_words(&recorded.messages));
+            .and_then(|text| first_words(&Recorded::read(&text).messages));
         list.push_str(&format!("  {id}  {}\n", row(&first.unwrap_or_default())));
     }
     Ok(list)
@@ -198,7 +198,7 @@ fn resume(talk: &mut Talk, id: &str) -> Result<String, Failed> {
     ));
     talk.agent.set_transcript(transcript.clone());
     talk.transcript = Some(transcript);
-    talk.conversation = Conversation::of(opened.recorded.messages);
+    talk.conversation = Conversation::of(Recorded::read(&opened.text).messages);
     talk.id = opened.id;
     let count = talk
         .conversation

@@ -2,13 +2,13 @@
 
 use broker_protocol::Failed;
 use orchestrator_agent::fallback::FallbackWhen;
-use orchestrator_agent::http::Key;
 use orchestrator_agent::limits::Limits;
 use orchestrator_agent::packs::Pack;
 use orchestrator_confine::Files;
 use orchestrator_hooks::cell::for_sessions;
 use orchestrator_hooks::hooks::Hooks;
 use orchestrator_hooks::settings::HookEntry;
+use orchestrator_http::key::Key;
 use orchestrator_keys::find;
 use orchestrator_keys::keyring::Keyring;
 use orchestrator_launch::hooks::{self, UserHooks};

@@ -20,8 +20,10 @@ use orchestrator_agent::conversation::Conversation;
 use orchestrator_agent::hooks::SessionHooks;
 use orchestrator_agent::limits::{Limits, TIMEOUT_MAX_S, TURN_TIMEOUT_MAX_S, TURNS_MAX};
 use orchestrator_agent::packs::Pack;
+use orchestrator_agent::publish::Listener;
+use orchestrator_agent::run_lines::AgentLines;
 use orchestrator_agent::settings::Settings;
-use orchestrator_agent::transcript::Transcript;
+use orchestrator_agent::transcript::{BYTES_MAX, Recorded, Transcript};
 use orchestrator_confine::{Files, Needs};
 use orchestrator_engine::HookGuard;
 use orchestrator_engine::executor::Dial;
@@ -29,6 +31,7 @@ use orchestrator_launch::endpoint::Endpoint;
 use orchestrator_launch::groups::{Options, WorkOptions};
 use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch, Prepared};
 use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
+use orchestrator_launch::runlog::RunLog;
 use orchestrator_launch::stdio::print;
 use orchestrator_launch::stdio::streams::Input;
 use orchestrator_launch::{SessionOptions, exit};
@@ -42,6 +45,16 @@ use serde_json::json;
 use std::io::{self, IsTerminal, Read};
 use std::path::Path;
 use std::rc::Rc;
+
+// A transcript is read whole.
+const _: () = assert!(transcripts::READ_MAX >= BYTES_MAX);
+
+/// Records runs of the agent in the log of this run.
+pub fn run_lines(log: Rc<RunLog>) -> Rc<dyn Listener> {
+    Rc::new(AgentLines(move |kind, payload| {
+        log.add_of_run(kind, payload)
+    }))
+}
 
 const EXAMPLES: &str = "\
 Examples:
@@ -353,7 +366,7 @@ impl Chat {
         };
         (
             Some(Rc::new(transcript)),
-            Conversation::of(opened.recorded.messages),
+            Conversation::of(Recorded::read(&opened.text).messages),
             opened.id,
         )
     }

@@ -2,6 +2,7 @@
 //! tools.
 
 use broker_protocol::Failed;
+use orchestrator_agent::transcript::Recorded;
 use orchestrator_launch::exit;
 use orchestrator_launch::stdio::print;
 use orchestrator_records::transcripts;
@@ -9,7 +10,7 @@ use serde_json::Value;
 
 /// Prints the events of the conversation `id`; returns the exit code.
 pub fn main(id: &str, json: bool) -> Result<u8, Failed> {
-    let recorded = transcripts::recorded(id)?;
+    let recorded = Recorded::read(&transcripts::recorded(id)?);
     let mut out = String::new();
     for event in &recorded.events {
         match json {

@@ -4,6 +4,7 @@ use crate::chat::choice::Chosen;
 use crate::chat::command;
 use crate::chat::config::Engines;
 use crate::chat::ended::{code, provider_failed, say_limit};
+use crate::chat::run_lines;
 use crate::chat::talk::Talk;
 use broker_protocol::{Failed, Trust};
 use nix::libc::{SIGHUP, SIGINT, SIGTERM};
@@ -22,7 +23,6 @@ use orchestrator_launch::stdio::line_reader::Lines;
 use orchestrator_launch::stdio::signals::Signals;
 use orchestrator_launch::stdio::streams::{Input, Output, unusable};
 use orchestrator_mcp_client::SessionServers;
-use orchestrator_records::agent_lines::AgentLines;
 use orchestrator_terminal::chat_command::Line;
 use orchestrator_terminal::chat_follow::{Answers, Front};
 use orchestrator_terminal::chat_prompt::{BeforeConfined, Prompt};
@@ -89,7 +89,7 @@ pub async fn talk(
         redactor(),
     )
     .with_hooks(hooks)
-    .with_record(Rc::new(AgentLines(log.clone())));
+    .with_record(run_lines(log.clone()));
     tokio::task::spawn_local(log.clone().write_later(PAUSE));
     let (sessions, undone) = (BTreeSet::new(), BTreeSet::new());
     let mut talk = Talk {

@@ -2,11 +2,11 @@
 
 use crate::chunk::{Chunk, Stop, Usage};
 use crate::error::{ProviderError, brief};
-use crate::http::Key;
 use crate::message::{Message, Part, ToolAnswer};
 use crate::provider::{Model, Prompt};
 use crate::settings::ANSWER_TOKENS;
-use crate::wire::{Decoder, Framing, KeyNames, Wire, json};
+use crate::wire::{Decoder, Framing, Wire, json};
+use orchestrator_http::key::{Key, KeyNames};
 use orchestrator_text::known::ANTHROPIC_KEY;
 use serde_json::{Value, json};
 

@@ -8,13 +8,13 @@ pub mod ollama;
 pub mod mock;
 
 use crate::error::ProviderError;
-use crate::http::Key;
 use crate::provider::Provider;
-use crate::wire::{HttpProvider, KeyNames, Wire};
+use crate::wire::{HttpProvider, Wire};
 use claude::Claude;
 use ollama::Ollama;
 use openai_chat::OpenAiChat;
 use openai_responses::OpenAiResponses;
+use orchestrator_http::key::{Key, KeyNames};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use url::Url;

@@ -2,11 +2,11 @@
 
 use crate::chunk::{Chunk, Stop, Usage};
 use crate::error::{ProviderError, brief};
-use crate::http::Key;
 use crate::message::{Message, Part, ToolAnswer, text_of};
 use crate::provider::{Model, Prompt};
 use crate::providers::openai_chat;
-use crate::wire::{Decoder, Framing, KeyNames, Wire, json};
+use crate::wire::{Decoder, Framing, Wire, json};
+use orchestrator_http::key::{Key, KeyNames};
 use serde_json::{Value, json};
 
 /// Indices of text, thoughts and calls among the parts of an answer.

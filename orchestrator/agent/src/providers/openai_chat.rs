@@ -3,11 +3,11 @@
 use crate::accumulate::{CALLS_MAX, INPUT_MAX};
 use crate::chunk::{Chunk, Stop, Usage};
 use crate::error::{ProviderError, brief};
-use crate::http::Key;
 use crate::message::{Message, Part, ToolAnswer, ToolCall, text_of};
 use crate::provider::{Model, Prompt};
 use crate::providers::openai_models;
-use crate::wire::{Decoder, Framing, KeyNames, Wire, json};
+use crate::wire::{Decoder, Framing, Wire, json};
+use orchestrator_http::key::{Key, KeyNames};
 use orchestrator_text::known::OPENAI_KEY;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

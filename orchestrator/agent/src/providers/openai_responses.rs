@@ -2,12 +2,12 @@
 
 use crate::chunk::{Chunk, Stop, Usage};
 use crate::error::{ProviderError, brief};
-use crate::http::Key;
 use crate::message::{Message, Part, ToolAnswer};
 use crate::provider::{Model, Prompt, ToolDefinition};
 use crate::providers::openai_chat::{OpenAiChat, error};
 use crate::providers::openai_models;
-use crate::wire::{Decoder, Framing, KeyNames, Wire, json};
+use crate::wire::{Decoder, Framing, Wire, json};
+use orchestrator_http::key::{Key, KeyNames};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 

@@ -1,12 +1,10 @@
 //! The lines of an agent's runs in the run log: where a run begins and ends, its requests to models, and where the loop intervened.
 //! Its calls have lines of their own, as those of any front end.
 
-use orchestrator_agent::event::{Body, Event, Notice};
-use orchestrator_agent::exchange::{Exchange, Side};
-use orchestrator_agent::publish::Listener;
-use orchestrator_launch::runlog::RunLog;
+use crate::event::{Body, Event, Notice};
+use crate::exchange::{Exchange, Side};
+use crate::publish::Listener;
 use serde_json::{Value, json};
-use std::rc::Rc;
 
 /// Kinds of lines that only an agent's runs have.
 pub const KINDS: [&str; 17] = [
@@ -29,19 +27,19 @@ pub const KINDS: [&str; 17] = [
     "run_complete",
 ];
 
-/// The run log, as a listener to an agent's runs.
-pub struct AgentLines(pub Rc<RunLog>);
+/// Hands the kind and payload of each line to a run log.
+pub struct AgentLines<F>(pub F);
 
-impl Listener for AgentLines {
+impl<F: Fn(&'static str, Value)> Listener for AgentLines<F> {
     fn hear(&self, event: &Event) {
         if let Some((kind, payload)) = of_event(event) {
-            self.0.add_of_run(kind, payload);
+            (self.0)(kind, payload);
         }
     }
 
     fn record(&self, exchange: &Exchange) {
         let (kind, payload) = of_exchange(exchange);
-        self.0.add_of_run(kind, payload);
+        (self.0)(kind, payload);
     }
 }
 

@@ -1,0 +1,50 @@
+//! A key of the user's for a service, and its names where keys are kept.
+
+use http::header::HeaderValue;
+use std::fmt;
+
+/// A key. Only the service gets to see it, in a header.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Key(String);
+
+impl Key {
+    /// A key without surrounding white space; `None` if it is empty, or no header can contain it.
+    pub fn new(text: &str) -> Option<Self> {
+        let text = text.trim();
+        (!text.is_empty() && text.len() <= 4096 && HeaderValue::from_str(text).is_ok())
+            .then(|| Self(text.to_owned()))
+    }
+
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key(…)")
+    }
+}
+
+/// The names of a vendor's key in the places where keys are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyNames {
+    pub variable: &'static str,
+    /// The issuer: the attribute `provider` of an item in the desktop keyring.
+    pub issuer: &'static str,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_not_shown() {
+        let key = Key::new(" sk-123 \n").unwrap();
+        assert_eq!(
+            (key.expose(), format!("{key:?}")),
+            ("sk-123", "Key(…)".to_owned())
+        );
+        assert_eq!((Key::new(" "), Key::new("a\nb")), (None, None));
+    }
+}
