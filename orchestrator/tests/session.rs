@@ -15,8 +15,10 @@ use serde_json::{Value, json};
 use std::io::Write;
 use std::process::Stdio;
 use std::sync::mpsc::channel;
-use std::thread::sleep;
 use std::time::{Duration, Instant};
+
+/// How long a peer listens for what must not come: that nothing comes is no event.
+const QUIET: Duration = Duration::from_millis(300);
 
 fn bash(id: impl Into<Value>, command: &str) -> Value {
     json!({"id": id.into(), "tool": "bash", "input": {"command": command}})
@@ -212,7 +214,7 @@ fn an_executor_that_breaks_the_protocol_is_not_believed() {
             })
         },
         |peer, call| {
-            // Nobody reads yet, so at most one chunk finds its reader and is paid for.
+            // Nobody reads before the connection has ended, so at most one chunk finds its reader and is paid for.
             let chunks = limit::OUTPUT_WINDOW as usize / limit::CHUNK + 3;
             (0..chunks).for_each(|_| peer.output(call, false, &[b'x'; limit::CHUNK]))
         },
@@ -228,16 +230,18 @@ fn an_executor_that_breaks_the_protocol_is_not_believed() {
         },
     ];
     for (index, breach) in breaches.into_iter().enumerate() {
+        let (ended, end) = channel();
         let broker = Broker::start(move |peer| {
             peer.open();
             let (call, _) = peer.call();
             breach(peer, call);
             // The connection ends, with or without a reset.
             while peer.receive().is_some() {}
+            ended.send(()).unwrap();
         });
         let mut client = broker.session();
         client.send(bash(1, "x"));
-        sleep(Duration::from_millis(200));
+        end.recv_timeout(fake_broker::PATIENCE).unwrap();
         let result = std::iter::repeat_with(|| client.receive())
             .find(|event| event["event"] == "result")
             .unwrap();
@@ -460,8 +464,7 @@ fn input_is_fed_in_order_within_its_window() {
             }
             assert!(credited || got.len() <= limit::INPUT_WINDOW as usize);
             if !credited && got.len() == limit::INPUT_WINDOW as usize {
-                // Nothing more may come before there is credit.
-                sleep(Duration::from_millis(50));
+                assert!(peer.is_quiet(QUIET), "more comes before there is credit");
                 peer.send(&FromBroker::InputCredit {
                     call,
                     bytes: 1_000_000,
@@ -490,7 +493,7 @@ fn the_end_of_our_input_is_the_end_of_theirs_and_calls_are_waited_for() {
         peer.open();
         let (call, _) = peer.call();
         assert_eq!(peer.receive(), Some(ToBroker::InputEnd { call }));
-        sleep(Duration::from_millis(100));
+        assert!(peer.is_quiet(QUIET), "the call is not waited for");
         peer.ended(call, Ended::Exited(3), b"");
     });
     let mut client = broker.session();
@@ -610,15 +613,17 @@ fn a_signal_cancels_what_is_under_way_and_ends_the_session() {
 
 #[test]
 fn an_executor_that_does_nothing_does_not_outlast_a_signal() {
+    let (called, call) = channel();
     let (done, wait) = channel::<()>();
     let broker = Broker::start(move |peer| {
         peer.open();
         peer.call();
+        called.send(()).unwrap();
         wait.recv().unwrap();
     });
     let mut client = broker.session();
     client.send(bash(1, "x"));
-    sleep(Duration::from_millis(200));
+    call.recv_timeout(fake_broker::PATIENCE).unwrap();
     let begun = Instant::now();
     kill(Pid::from_raw(client.child.id() as i32), Signal::SIGTERM).unwrap();
     assert_eq!(client.child.wait().unwrap().code(), Some(143));
@@ -772,10 +777,11 @@ fn no_more_calls_than_the_border_allows_are_under_way() {
 
 #[test]
 fn a_call_that_waits_for_its_turn_can_be_cancelled() {
-    let broker = Broker::start(|peer| {
+    let (cancelled, cancel) = channel();
+    let broker = Broker::start(move |peer| {
         peer.open();
         let calls: Vec<_> = (0..limit::CALLS).map(|_| peer.call().0).collect();
-        sleep(Duration::from_millis(200));
+        cancel.recv_timeout(fake_broker::PATIENCE).unwrap();
         calls
             .into_iter()
             .for_each(|call| peer.ended(call, Ended::Exited(0), b""));
@@ -792,6 +798,7 @@ fn a_call_that_waits_for_its_turn_can_be_cancelled() {
         (&result["id"], &result["error"]["code"]),
         (&json!("late"), &json!("cancelled"))
     );
+    cancelled.send(()).unwrap();
     assert_eq!(client.end().0.len(), limit::CALLS);
     broker.join();
 }
@@ -845,6 +852,7 @@ fn a_slow_reader_stops_the_flow_and_loses_nothing() {
 #[test]
 fn a_client_that_does_not_read_gets_no_more_results_than_the_border_allows() {
     const CALLS: usize = limit::CALLS * 3;
+    let (filled, fill) = channel();
     let (stalled, stall) = channel();
     let broker = Broker::start(move |peer| {
         peer.open();
@@ -862,15 +870,12 @@ fn a_client_that_does_not_read_gets_no_more_results_than_the_border_allows() {
         let first = next(peer).unwrap();
         // Fills the pipe, so that no result is written.
         (0..6).for_each(|_| peer.output(first, false, &[b'x'; 32 * 1024]));
-        sleep(Duration::from_millis(300));
+        fill.recv_timeout(fake_broker::PATIENCE).unwrap();
         for _ in 1..limit::CALLS {
             let call = next(peer).unwrap();
             peer.ended(call, Ended::Exited(0), b"");
         }
-        assert!(
-            peer.is_quiet(Duration::from_millis(500)),
-            "a call begins though nobody reads"
-        );
+        assert!(peer.is_quiet(QUIET), "a call begins though nobody reads");
         stalled.send(()).unwrap();
         peer.ended(first, Ended::Exited(0), b"");
         while let Some(call) = next(peer) {
@@ -887,6 +892,8 @@ fn a_client_that_does_not_read_gets_no_more_results_than_the_border_allows() {
         client.send(bash(id, &id.to_string()));
     }
     client.send(json!({"id": 100, "cancel": true}));
+    client.await_full_output();
+    filled.send(()).unwrap();
     stall.recv_timeout(fake_broker::PATIENCE).unwrap();
     let (events, code) = client.end();
     let results = events
@@ -899,10 +906,11 @@ fn a_client_that_does_not_read_gets_no_more_results_than_the_border_allows() {
 
 #[test]
 fn a_reader_that_is_gone_ends_the_session() {
-    let broker = Broker::start(|peer| {
+    let (gone, leave) = channel();
+    let broker = Broker::start(move |peer| {
         peer.open();
         let (call, _) = peer.call();
-        sleep(Duration::from_millis(100));
+        leave.recv_timeout(fake_broker::PATIENCE).unwrap();
         peer.output(call, false, b"x");
         while peer.receive().is_some() {}
     });
@@ -910,6 +918,7 @@ fn a_reader_that_is_gone_ends_the_session() {
     client.send(bash(1, "x"));
     let stdout = std::mem::replace(&mut client.stdout, std::io::BufReader::new(empty()));
     drop(stdout);
+    gone.send(()).unwrap();
     assert_eq!(client.child.wait().unwrap().code(), Some(141));
     broker.join();
 }
@@ -1085,9 +1094,11 @@ fn violation_limit_of_a_session_can_be_set() {
 
 #[test]
 fn a_batch_goes_out_at_once_and_a_cancel_reaches_all_of_it() {
-    let broker = Broker::start(|peer| {
+    let (sent, calls_sent) = channel();
+    let broker = Broker::start(move |peer| {
         peer.open();
         let calls: Vec<_> = (0..3).map(|_| peer.call().0).collect();
+        sent.send(()).unwrap();
         for call in &calls {
             assert_eq!(peer.receive(), Some(ToBroker::Cancel { call: *call }));
         }
@@ -1099,7 +1110,7 @@ fn a_batch_goes_out_at_once_and_a_cancel_reaches_all_of_it() {
     let mut client = broker.session();
     let call = json!({"tool_name": "bash", "parameters": {"command": "x"}});
     client.send(json!({"id": 1, "tool": "batch", "input": {"invocations": [call, call, call]}}));
-    sleep(Duration::from_millis(200));
+    calls_sent.recv_timeout(fake_broker::PATIENCE).unwrap();
     client.send(json!({"id": 1, "cancel": true}));
     let result = client.receive();
     assert_eq!(

@@ -5,17 +5,20 @@
 #[path = "../../tools/tests/fake_broker/mod.rs"]
 mod peer;
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 #[allow(unused_imports)]
 pub use peer::{PATIENCE, Peer, opened, shell};
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 /// What a connection meets.
 pub type Script = Box<dyn FnOnce(&mut Peer) + Send>;
@@ -142,6 +145,21 @@ impl Client {
             Value::Null
         } else {
             serde_json::from_str(&line).unwrap()
+        }
+    }
+
+    /// Waits until lazaret can write no more, because nobody reads.
+    pub fn await_full_output(&self) {
+        let ours = format!("/proc/self/fd/{}", self.stdout.get_ref().as_raw_fd());
+        let writer = fs::OpenOptions::new().write(true).open(ours).unwrap();
+        let end = Instant::now() + PATIENCE;
+        let writable = || {
+            let mut asked = [PollFd::new(writer.as_fd(), PollFlags::POLLOUT)];
+            poll(&mut asked, PollTimeout::ZERO).unwrap() > 0
+        };
+        while writable() {
+            assert!(Instant::now() < end, "it still has room");
+            thread::sleep(Duration::from_millis(1));
         }
     }
 

@@ -8,9 +8,9 @@ use broker_protocol::{
     encode, frame,
 };
 use std::collections::HashMap;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a test waits for something that should happen at once.
 pub const PATIENCE: Duration = Duration::from_secs(20);
@@ -46,7 +46,7 @@ impl Peer {
             match self.stream.read(&mut bytes) {
                 Ok(0) => return None,
                 Ok(count) => self.decoder.push(&bytes[..count]),
-                Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return None,
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => return None,
                 Err(error) => panic!("lazaret sends nothing: {error}"),
             }
         }
@@ -57,17 +57,35 @@ impl Peer {
         encode(message, &mut frame).unwrap();
         match self.stream.write_all(&frame) {
             // What lazaret makes of this is seen on its side.
-            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
             result => result.unwrap(),
         }
     }
 
-    /// Whether nothing comes for so long.
+    /// Whether lazaret stays and sends nothing but credit for so long: that it reads output is never too late.
     pub fn is_quiet(&mut self, time: Duration) -> bool {
-        self.stream.set_read_timeout(Some(time)).unwrap();
-        let read = self.stream.read(&mut [0; 1]);
+        let end = Instant::now() + time;
+        let mut bytes = [0; 64 * 1024];
+        let quiet = loop {
+            match self.decoder.next().unwrap() {
+                Some(ToBroker::Credit { .. }) => continue,
+                Some(_) => break false,
+                None => {}
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break true;
+            }
+            self.stream.set_read_timeout(Some(left)).unwrap();
+            match self.stream.read(&mut bytes) {
+                Ok(0) => break false,
+                Ok(count) => self.decoder.push(&bytes[..count]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) => panic!("lazaret is gone: {error}"),
+            }
+        };
         self.stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        read.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)
+        quiet
     }
 
     /// Greets and opens the session.
