@@ -9,6 +9,7 @@ use orchestrator_launch::stdio::print;
 use orchestrator_launch::stdio::signals::Signals;
 use orchestrator_launch::stdio::streams::Output;
 use orchestrator_launch::stdio::terminal;
+use orchestrator_text::coverage::answered_elsewhere;
 use orchestrator_wire::approval::{Answer, Minutes};
 use std::collections::VecDeque;
 use std::io;
@@ -132,11 +133,8 @@ async fn take(
     front.show(event).await?;
     match &event.body {
         Body::ToolConfirm(confirm) if confirm.asked.channel == "separate" => {
-            let why = &confirm.asked.why;
-            let message = format!(
-                "waiting for `lazaret approve` in another terminal, {} s: {why}",
-                confirm.asked.expires_s
-            );
+            let asked = &confirm.asked;
+            let message = answered_elsewhere(asked.expires_s, &asked.why, &asked.rule, asked.risk);
             front.problem(&message).await
         }
         Body::ToolConfirm(confirm) => match answers {

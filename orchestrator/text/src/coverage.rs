@@ -1,4 +1,4 @@
-//! Words for what a yes for the session allows beside the call in question.
+//! Words of a question: what a yes for the session allows beside the call in question, and where the answer comes from.
 
 use crate::escape::one_line;
 use broker_protocol::{Challenge, Coverage};
@@ -26,4 +26,11 @@ pub fn for_session(challenge: &Challenge, tool: &str) -> Option<String> {
         Coverage::Wants => Some("what it wants, for every call".into()),
         Coverage::Once => None,
     }
+}
+
+/// For a front end that may not answer a question: that another one has to.
+pub fn answered_elsewhere(expires_s: u32, why: &str, rule: &str, risk: &str) -> String {
+    format!(
+        "waiting for `lazaret approve` in another terminal, {expires_s} s: {why} (rule `{rule}`, {risk} risk)"
+    )
 }

@@ -6,6 +6,7 @@ use orchestrator_engine::{
     Approval, ApprovalQuestion, Body, Call, CallContext, CallHandle, CallResult, FoundIn,
     Invocation, Part, Session,
 };
+use orchestrator_text::coverage::answered_elsewhere;
 use std::sync::Arc;
 
 /// The result of a request that prints nothing before its end.
@@ -82,11 +83,10 @@ pub async fn refuse(call: &CallHandle, part: Option<Part>, question: &ApprovalQu
 }
 
 fn waiting(challenge: &Challenge) -> String {
-    format!(
-        "waiting for `lazaret approve` in another terminal, {} s: {} (rule `{}`, {} risk)",
+    answered_elsewhere(
         challenge.expires_s,
-        challenge.why,
-        challenge.rule,
-        challenge.risk.name()
+        &challenge.why,
+        &challenge.rule,
+        challenge.risk.name(),
     )
 }

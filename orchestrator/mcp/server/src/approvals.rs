@@ -3,6 +3,7 @@
 use broker_protocol::{Channel, Extent};
 use futures_util::stream::FuturesUnordered;
 use orchestrator_engine::{Approval, ApprovalQuestion, CallHandle};
+use orchestrator_text::coverage::answered_elsewhere;
 use rmcp::model::{ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema};
 use rmcp::{Peer, RoleServer};
 use serde_json::{Value, json};
@@ -41,9 +42,11 @@ pub async fn ask(
         challenge.risk.name()
     );
     if challenge.channel == Channel::Separate {
-        return Answerer::Elsewhere(format!(
-            "waiting for `lazaret approve`, {} s: {why}",
-            challenge.expires_s
+        return Answerer::Elsewhere(answered_elsewhere(
+            challenge.expires_s,
+            &challenge.why,
+            &challenge.rule,
+            challenge.risk.name(),
         ));
     }
     let declared = peer
