@@ -11,9 +11,10 @@ use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch};
 use orchestrator_launch::row::{Access, CommandRow, Sessions};
 use orchestrator_launch::state_directory;
 use orchestrator_launch::stdio::print;
-use orchestrator_terminal::approver::json::PendingLine;
+use orchestrator_terminal::approver::json::pending_line;
 use orchestrator_terminal::approver::queue::{ApprovalQueue, PendingCall, QueueEvent, end_message};
 use orchestrator_terminal::approver::{json, keys, lines, page};
+use orchestrator_wire::approver::ApproverEvent;
 use policies::directories;
 use std::io::{self, IsTerminal};
 use std::time::Duration;
@@ -118,7 +119,7 @@ async fn list(mut queue: ApprovalQueue, json: bool) -> Result<u8, Failed> {
     if json {
         waiting
             .iter()
-            .try_for_each(|pending| print::json(&PendingLine::new(pending)))?;
+            .try_for_each(|pending| print::json(&ApproverEvent::Approval(pending_line(pending))))?;
     } else {
         let line = |pending| {
             format!(

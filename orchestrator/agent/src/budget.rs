@@ -3,8 +3,7 @@
 use crate::chunk::Usage;
 use crate::message::{Message, Part};
 use crate::provider::ToolDefinition;
-use schemars::JsonSchema;
-use serde::Serialize;
+pub use orchestrator_wire::usage::Context;
 
 /// The context window if its size is unknown, in tokens: every current model has at least this.
 pub const WINDOW_UNKNOWN: u64 = 32_768;
@@ -16,18 +15,6 @@ const WINDOW_SMALL: u64 = 32_768;
 const ROUNDS: u64 = 4;
 /// Tokens of an image: the largest number that vendors count.
 const IMAGE_TOKENS: u64 = 1_600;
-
-/// How full the context is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Context {
-    /// Tokens that the next request will have, without its answer.
-    pub used_tokens: u64,
-    /// Tokens that the model has room for.
-    pub window: u64,
-    /// The one by the other.
-    pub share: f64,
-}
 
 /// Counts the tokens of the context.
 #[derive(Debug)]

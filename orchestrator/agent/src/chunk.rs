@@ -1,8 +1,7 @@
 //! The pieces of a provider's stream. Every wire format is converted into these and nothing else.
 
 use crate::error::ProviderError;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+pub use orchestrator_wire::usage::{Stop, Usage};
 use serde_json::Value;
 use tokio::sync::mpsc;
 
@@ -38,46 +37,6 @@ pub enum Chunk {
     Usage(Usage),
     /// The answer is complete. Nothing comes after it.
     End(Stop),
-}
-
-/// Why an answer ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Stop {
-    /// The model had no more to say, or waits for the results of its calls.
-    Done,
-    /// It ran into the most tokens that an answer may have.
-    Length,
-    /// The vendor or the model refused.
-    Refused,
-}
-
-/// Tokens of a turn.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Usage {
-    /// Tokens of the request, those of the vendor's cache among them.
-    pub input_tokens: u64,
-    /// Tokens of the answer.
-    pub output_tokens: u64,
-    /// Those of the request that were in the vendor's cache.
-    pub cached_tokens: u64,
-}
-
-impl Usage {
-    /// Overwrites counts with those that a later report has.
-    pub fn update(&mut self, later: Usage) {
-        self.input_tokens = self.input_tokens.max(later.input_tokens);
-        self.output_tokens = self.output_tokens.max(later.output_tokens);
-        self.cached_tokens = self.cached_tokens.max(later.cached_tokens);
-    }
-
-    /// Adds the tokens of another turn.
-    pub fn add(&mut self, other: Usage) {
-        self.input_tokens = self.input_tokens.saturating_add(other.input_tokens);
-        self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
-        self.cached_tokens = self.cached_tokens.saturating_add(other.cached_tokens);
-    }
 }
 
 /// Where a provider sends its chunks. Sending waits for the receiver.

@@ -11,7 +11,7 @@ pub mod wire;
 pub mod providers;
 pub mod budget;
 pub mod hooks;
-pub mod event;
+pub use orchestrator_wire::chat_event as event;
 pub mod exchange;
 pub mod publish;
 pub mod control;

@@ -1,8 +1,6 @@
 //! The calls of the client. Each has an ID until its one result is written.
 
-use crate::event_line::EventLine;
 use crate::line::{LineError, RejectedLine};
-use crate::ready::{Announced, Ready};
 use crate::under_way::{Input, UnderWay};
 use crate::writer::Writer;
 use broker_protocol::{Channel, ErrorKind, Failed, Opened, Roots, Wants, ZonePath, limit};
@@ -15,7 +13,9 @@ use orchestrator_tools::registry;
 use orchestrator_wire::approval::Answer;
 use orchestrator_wire::client_tool::Registration;
 use orchestrator_wire::error::ErrorBody;
+use orchestrator_wire::event_line::EventLine;
 use orchestrator_wire::json;
+use orchestrator_wire::ready::{Announced, Ready};
 use serde::Serialize;
 use serde_json::Value;
 use std::cell::{Cell, RefCell};

@@ -2,8 +2,6 @@
 #![forbid(unsafe_code)]
 
 mod line;
-pub mod ready;
-pub mod event_line;
 mod under_way;
 pub mod writer;
 pub mod calls;

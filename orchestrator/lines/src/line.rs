@@ -1,5 +1,4 @@
-//! One line of a session's input. `op` names the operation. A line without `op` is recognised by the key that only one operation
-//! has.
+//! One line of a session's input: it is parsed, held against its limits, and becomes an operation.
 
 use broker_protocol::{ErrorKind, Failed, PathError, Wants};
 use orchestrator_engine::execution::Reply;
@@ -9,9 +8,13 @@ use orchestrator_tools::input_error::FieldError;
 use orchestrator_wire::approval::Answer;
 use orchestrator_wire::client_tool::Registration;
 use orchestrator_wire::json;
+use orchestrator_wire::session_command::{
+    ApproveFields, CallFields, CancelFields, ErrorFields, GrantsFields, HistoryFields, KEYS,
+    OpName, RegisterFields, ReportedError, ResultFields, RevokeFields, StdinFields, ToolsFields,
+    UndoFields, UnregisterFields, WantsFields,
+};
 use schemars::JsonSchema;
-use serde::de::{DeserializeOwned, Error as _};
-use serde::{Deserialize, Deserializer};
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use thiserror::Error;
 
@@ -84,174 +87,6 @@ pub enum Op {
         part: Option<usize>,
         result: Result<Reply, Failed>,
     },
-}
-
-/// The ops by name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum OpName {
-    Call,
-    Stdin,
-    Cancel,
-    Approve,
-    Grants,
-    Revoke,
-    History,
-    Undo,
-    Register,
-    Unregister,
-    Tools,
-    Result,
-    Error,
-}
-
-/// Keys that identify a line without `op`; the first one present decides.
-const KEYS: [(&str, OpName); 15] = [
-    ("tool", OpName::Call),
-    ("cancel", OpName::Cancel),
-    ("grants", OpName::Grants),
-    ("revoke", OpName::Revoke),
-    ("history", OpName::History),
-    ("undo", OpName::Undo),
-    ("approve", OpName::Approve),
-    ("register", OpName::Register),
-    ("unregister", OpName::Unregister),
-    ("tools", OpName::Tools),
-    ("result", OpName::Result),
-    ("error", OpName::Error),
-    ("stdin", OpName::Stdin),
-    ("stdinBase64", OpName::Stdin),
-    ("stdinEnd", OpName::Stdin),
-];
-
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct CallFields {
-    tool: String,
-    #[serde(default = "no_fields")]
-    input: Value,
-    #[serde(default, deserialize_with = "by_name")]
-    wants: WantsFields,
-}
-
-/// What a call wants beyond what its session has.
-#[derive(Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-struct WantsFields {
-    /// Hosts to reach, each as `NAME:PORT`.
-    hosts: Vec<String>,
-    /// Files and directories of the machine to read, by absolute paths without links.
-    read: Vec<String>,
-    /// Directories of the machine to write in.
-    write: Vec<String>,
-}
-
-/// Accepts only an object. Serde would also accept an array with the fields in order, and an empty array as no fields.
-fn by_name<'de, D: Deserializer<'de>, T: DeserializeOwned>(from: D) -> Result<T, D::Error> {
-    let fields = Map::deserialize(from)?;
-    serde_json::from_value(Value::Object(fields)).map_err(D::Error::custom)
-}
-
-fn no_fields() -> Value {
-    Value::Object(Map::new())
-}
-
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct StdinFields {
-    stdin: Option<String>,
-    stdin_base64: Option<String>,
-    #[serde(default)]
-    stdin_end: bool,
-}
-
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct CancelFields {
-    cancel: Option<bool>,
-}
-
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct ApproveFields {
-    approve: Answer,
-    #[schemars(range(max = u64::MAX))]
-    part: Option<usize>,
-}
-
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct GrantsFields {
-    grants: Option<bool>,
-}
-
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct RevokeFields {
-    #[schemars(range(max = u64::MAX))]
-    revoke: u64,
-}
-
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct HistoryFields {
-    history: Option<bool>,
-    #[schemars(range(max = u32::MAX))]
-    limit: Option<u32>,
-}
-
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct UndoFields {
-    #[schemars(range(max = u64::MAX))]
-    undo: u64,
-    path: String,
-    #[serde(default)]
-    force: bool,
-}
-
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct RegisterFields {
-    #[serde(deserialize_with = "by_name")]
-    register: Registration,
-}
-
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct UnregisterFields {
-    unregister: String,
-}
-
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct ToolsFields {
-    tools: Option<bool>,
-}
-
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct ResultFields {
-    result: String,
-    structured: Option<Map<String, Value>>,
-    #[schemars(range(max = u64::MAX))]
-    part: Option<usize>,
-}
-
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct ErrorFields {
-    #[serde(deserialize_with = "by_name")]
-    error: ReportedError,
-    #[schemars(range(max = u64::MAX))]
-    part: Option<usize>,
-}
-
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct ReportedError {
-    code: Option<String>,
-    message: String,
 }
 
 /// Why a line is invalid or cannot be carried out.

@@ -1,10 +1,13 @@
 //! Violations: attempts of calls to get outside their permissions, and how many of them end a session.
 
 use broker_protocol::Trust;
+#[cfg(feature = "schema")]
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// A violation, for the client and for records.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct SecurityEvent {
     /// Always `sandbox_violation` so far.

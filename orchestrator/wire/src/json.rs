@@ -9,17 +9,22 @@ use orchestrator_engine::event::MetadataJson;
 use orchestrator_results::error_body::ErrorBody;
 use orchestrator_results::metadata::{Details, Metadata};
 use orchestrator_results::result::error_and_result;
+#[cfg(feature = "schema")]
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::borrow::Cow;
 
 /// The result of a call.
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ResultLine<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<&'a Value>,
+    #[cfg_attr(feature = "schema", schemars(extend("const" = "result")))]
     event: &'static str,
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["success", "error"])))]
     status: &'static str,
     /// Always valid UTF-8.
     result: Cow<'a, str>,
@@ -34,9 +39,11 @@ pub struct ResultLine<'a> {
 }
 
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 struct MetadataLine<'a> {
     #[serde(flatten)]
+    #[cfg_attr(feature = "schema", schemars(with = "serde_json::Map<String, Value>"))]
     call: MetadataJson<'a>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     orchestrator_missing: &'static [String],
@@ -109,6 +116,7 @@ pub fn failed_result(id: Option<&Value>, tool: &str, failed: &Failed) -> Value {
 
 /// A grant that lasts for a session.
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 pub struct GrantJson<'a> {
     grant: u64,
     rule: &'a str,

@@ -4,6 +4,12 @@
 pub mod approval;
 pub mod client_tool;
 pub mod json;
+pub mod approver;
+pub mod session_command;
+pub mod ready;
+pub mod event_line;
+pub mod usage;
+pub mod chat_event;
 pub use orchestrator_results::error_body as error;
 
 #[cfg(test)]

@@ -6,55 +6,25 @@ use orchestrator_launch::stdio::line_reader::{Lines, Next};
 use orchestrator_launch::stdio::print;
 use orchestrator_launch::stdio::streams::Input;
 use orchestrator_results::proposal::{self, Proposal};
-use orchestrator_wire::approval::{Answer, AnswerName, ApprovalRequest, NotOffered};
+use orchestrator_wire::approval::{AnswerName, ApprovalRequest, NotOffered};
+use orchestrator_wire::approver::{ApproverCommand, ApproverEvent, OpenedJson, PendingLine};
 use orchestrator_wire::error::{ErrorBody, ErrorCode};
 use orchestrator_wire::json::GrantJson;
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 use thiserror::Error;
 
-/// A pending call, as a line.
-#[derive(Serialize)]
-pub struct PendingLine<'a> {
-    event: &'static str,
-    session: &'a str,
-    call: u64,
-    approval: ApprovalRequest,
-    tool: &'a str,
-    input: Value,
-    about: &'a [String],
-    body: &'a [String],
-    bytes: usize,
-}
-
-impl<'a> PendingLine<'a> {
-    /// The line for a pending call.
-    pub fn new(pending: &'a PendingCall) -> Self {
-        let Proposal { about, body, bytes } = &pending.proposal;
-        Self {
-            event: "approval",
-            session: &pending.key.0,
-            call: pending.key.1,
-            approval: ApprovalRequest::new(&pending.challenge, pending.request.asked_as(), None),
-            tool: pending.request.asked_as(),
-            input: proposal::input(&pending.request),
-            about,
-            body,
-            bytes: *bytes,
-        }
+/// The line for a pending call.
+pub fn pending_line(pending: &PendingCall) -> PendingLine<'_> {
+    let Proposal { about, body, bytes } = &pending.proposal;
+    PendingLine {
+        session: &pending.key.0,
+        call: pending.key.1,
+        approval: ApprovalRequest::new(&pending.challenge, pending.request.asked_as(), None),
+        tool: pending.request.asked_as(),
+        input: proposal::input(&pending.request),
+        about,
+        body,
+        bytes: *bytes,
     }
-}
-
-/// A line from that program.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ApproverLine {
-    session: String,
-    call: Option<u64>,
-    approve: Option<Answer>,
-    #[serde(default)]
-    grants: bool,
-    revoke: Option<u64>,
 }
 
 /// The answers that an approver may give: it is no client of the session, and ends nothing in it.
@@ -113,28 +83,34 @@ impl ApproverLineError {
 
 fn reject(error: &ApproverLineError) -> Result<(), Failed> {
     let error = ErrorBody::new(error.code(), error.to_string());
-    print::json(&json!({ "event": "notice", "error": error }))
+    print::json(&ApproverEvent::Notice { error })
 }
 
 fn report(event: QueueEvent, waiting: &mut Vec<PendingCall>) -> Result<(), Failed> {
     match event {
         QueueEvent::SessionOpened(session, opened) => {
-            let opened = json!({
-                "project": opened.project,
-                "central": opened.central,
-                "profile": opened.profile,
-                "policy": opened.policy.to_string(),
-                "tier": opened.tier.name(),
-            });
-            print::json(&json!({ "event": "session", "session": session, "opened": opened }))
+            let opened = OpenedJson {
+                project: &opened.project,
+                central: &opened.central,
+                profile: &opened.profile,
+                policy: opened.policy.to_string(),
+                tier: opened.tier.name(),
+            };
+            print::json(&ApproverEvent::Session {
+                session: &session,
+                opened,
+            })
         }
         QueueEvent::SessionEnded(session, error) => {
             waiting.retain(|pending| pending.key.0 != session);
             let error = ErrorBody::from(&Failed::from(error));
-            print::json(&json!({ "event": "over", "session": session, "error": error }))
+            print::json(&ApproverEvent::Over {
+                session: &session,
+                error,
+            })
         }
         QueueEvent::Pending(pending) => {
-            print::json(&PendingLine::new(&pending))?;
+            print::json(&ApproverEvent::Approval(pending_line(&pending)))?;
             waiting.push(*pending);
             Ok(())
         }
@@ -146,17 +122,21 @@ fn report(event: QueueEvent, waiting: &mut Vec<PendingCall>) -> Result<(), Faile
                 Decision::Expired => "expired",
                 Decision::Cancelled => "cancelled",
             };
-            print::json(
-                &json!({ "event": "ended", "session": session, "call": call, "decision": decision }),
-            )
+            print::json(&ApproverEvent::Ended {
+                session: &session,
+                call,
+                decision,
+            })
         }
-        QueueEvent::Rejected(session, rejected) => print::json(&json!({
-            "event": "not_taken", "session": session, "call": rejected.call, "notTaken": rejected.fault.name(),
-        })),
-        QueueEvent::Grants(session, standing) => {
-            let grants: Vec<GrantJson> = standing.iter().map(GrantJson::from).collect();
-            print::json(&json!({ "event": "grants", "session": session, "grants": grants }))
-        }
+        QueueEvent::Rejected(session, rejected) => print::json(&ApproverEvent::NotTaken {
+            session: &session,
+            call: rejected.call,
+            not_taken: rejected.fault.name(),
+        }),
+        QueueEvent::Grants(session, standing) => print::json(&ApproverEvent::Grants {
+            session: &session,
+            grants: standing.iter().map(GrantJson::from).collect(),
+        }),
     }
 }
 
@@ -168,9 +148,9 @@ fn follow(
     if line.iter().all(u8::is_ascii_whitespace) {
         return Ok(());
     }
-    let line: ApproverLine = serde_json::from_slice(line)?;
+    let line: ApproverCommand = serde_json::from_slice(line)?;
     match line {
-        ApproverLine {
+        ApproverCommand {
             session,
             call: Some(call),
             approve: Some(answer),
@@ -183,7 +163,7 @@ fn follow(
             let answer = answer.among(ANSWERS)?;
             queue.answer(meant.ok_or(ApproverLineError::NotWaiting)?, answer.into());
         }
-        ApproverLine {
+        ApproverCommand {
             session,
             call: None,
             approve: None,
@@ -192,7 +172,7 @@ fn follow(
         } => {
             queue.grants(&session, None);
         }
-        ApproverLine {
+        ApproverCommand {
             session,
             call: None,
             approve: None,

@@ -1,12 +1,12 @@
 //! The events of a run for front ends, with the names used on the wire: one enum for a terminal, a pipe and a socket.
 
-use crate::budget::Context;
-use crate::chunk::{Stop, Usage};
+use crate::approval::ApprovalRequest;
+use crate::error::{ErrorBody, ErrorCode};
+use crate::usage::{Context, Stop, Usage};
 use broker_protocol::Findings;
 use orchestrator_engine::hooks::HookRan;
 use orchestrator_results::violation::SecurityEvent;
-use orchestrator_wire::approval::ApprovalRequest;
-use orchestrator_wire::error::{ErrorBody, ErrorCode};
+#[cfg(feature = "schema")]
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -29,7 +29,8 @@ pub struct Event {
 }
 
 /// What happened. Texts of others in it have no known secret and no unsafe character any more.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(tag = "type", content = "payload", rename_all_fields = "camelCase")]
 pub enum Body {
     /// The run begins.
@@ -84,7 +85,6 @@ pub enum Body {
     Security {
         tool_id: String,
         #[serde(flatten)]
-        #[schemars(with = "SecurityEventForm")]
         event: SecurityEvent,
     },
     /// A hook of the user ran for a call or a session.
@@ -126,27 +126,9 @@ pub enum Body {
     },
 }
 
-/// The form of a [`SecurityEvent`], for the schema. What runs a single command links the event and no schemas.
-#[derive(JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[expect(dead_code, reason = "only its schema is used")]
-struct SecurityEventForm {
-    /// Always `sandbox_violation` so far.
-    #[serde(rename = "type")]
-    kind: &'static str,
-    /// The tool's canonical name.
-    tool: String,
-    /// What the call tried.
-    message: String,
-    /// How many the session has seen, with this one.
-    violations: u32,
-    /// How many end the session; absent where none does.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    max_violations: Option<u32>,
-}
-
 /// The question whether a call may run.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Confirm {
     pub tool_id: String,
@@ -169,7 +151,8 @@ pub struct Confirm {
 }
 
 /// What a command printed.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(untagged, rename_all_fields = "camelCase")]
 pub enum Output {
     Text { chunk: String },
@@ -177,7 +160,8 @@ pub enum Output {
 }
 
 /// The result of a call.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ToolResult {
     pub tool_id: String,
@@ -199,7 +183,8 @@ pub struct ToolResult {
 }
 
 /// Why the loop intervened, or what is missing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Notice {
     /// The context is nearly full: the model answers without tools.
@@ -227,7 +212,8 @@ pub enum Notice {
 }
 
 /// Why a run has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum EndReason {
     /// The model has finished its answer.

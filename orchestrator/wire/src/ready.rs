@@ -3,6 +3,8 @@
 use broker_protocol::{Channel, LayerState, Open, Opened, Trust, ZonePath};
 use policies::choice::Found;
 use policies::{Choice, EffectivePolicy, PolicyError};
+#[cfg(feature = "schema")]
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Version of the lines of `lazaret session`. It is raised when a client written for the previous version would be misled.
@@ -24,6 +26,7 @@ pub struct Announced {
 }
 
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 pub struct Ready<'a> {
     protocol: u32,
     /// The program's version, for people and bug reports: which lines a client may send depends on `protocol`.
@@ -32,6 +35,7 @@ pub struct Ready<'a> {
 }
 
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
 struct SessionJson<'a> {
     id: &'a str,

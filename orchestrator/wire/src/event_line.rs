@@ -1,5 +1,8 @@
 //! Every line that `lazaret session` writes.
 
+use crate::approval::ApprovalRequest;
+use crate::error::ErrorBody;
+use crate::json::{GrantJson, ResultLine};
 use crate::ready::Ready;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -7,14 +10,14 @@ use broker_protocol::SessionGrant;
 use orchestrator_engine::hooks::HookRan;
 use orchestrator_engine::{Body, Event};
 use orchestrator_results::violation::SecurityEvent;
-use orchestrator_wire::approval::ApprovalRequest;
-use orchestrator_wire::error::ErrorBody;
-use orchestrator_wire::json::{GrantJson, ResultLine};
+#[cfg(feature = "schema")]
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
 /// A line. `id` is the client's ID of the call or request.
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(
     tag = "event",
     rename_all = "snake_case",
