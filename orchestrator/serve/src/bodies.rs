@@ -1,8 +1,9 @@
 //! The bodies of HTTP requests and responses. The API description is generated from the same types.
 
-use crate::incoming::{RequestError, RunOptions, Send, TrustLevel, is_content, non_empty};
+use crate::incoming::{RequestError, checked, is_content};
 use orchestrator_agent::provider::Model;
 use orchestrator_tools::scope_file;
+use orchestrator_wire::chat_command::{RunOptions, Send, TrustLevel, non_empty};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -137,12 +138,11 @@ impl RunRequest {
         }
         is_content("prompt", &self.prompt)?;
         options.model = options.model.or(self.model_key);
-        Send {
+        checked(Send {
             content: self.prompt,
             options,
             ..Send::default()
-        }
-        .checked()
+        })
     }
 }
 

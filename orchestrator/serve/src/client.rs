@@ -3,14 +3,16 @@
 use crate::access;
 use crate::case::WireCase;
 use crate::client_tools::ClientTools;
-use crate::incoming::{ClientMessage, Request, RequestError, Send};
+use crate::incoming::{Request, RequestError, tool_result};
 use crate::outbox::Outbox;
-use crate::packet::{Packet, ServerMessage};
+use crate::packet::Packet;
 use crate::run::{Answers, Beginner, start};
 use crate::service::Service;
 use orchestrator_agent::event::{Body, Event, now};
 use orchestrator_text::sanitize::Sanitizer;
+use orchestrator_wire::chat_command::{ClientMessage, Send};
 use orchestrator_wire::error::ErrorBody;
+use orchestrator_wire::server_message::ServerMessage;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
@@ -160,7 +162,7 @@ impl Client {
             ClientMessage::Unregister(tool) => self.tools.unregister(&tool.name)?,
             ClientMessage::ToolAnswer(answer) => {
                 let id = answer.execution_id.clone();
-                self.tools.answer(&id, answer.result()?)?;
+                self.tools.answer(&id, tool_result(answer)?)?;
             }
         }
         Ok(MessageSubject::default())

@@ -3,13 +3,14 @@
 use crate::case::WireCase;
 use crate::incoming::{RequestError, brief};
 use crate::outbox::Outbox;
-use crate::packet::{Packet, ServerMessage};
+use crate::packet::Packet;
 use broker_protocol::{ErrorKind, Failed};
 use orchestrator_engine::Session;
 use orchestrator_engine::execution::{Execution, Executions, Reply};
 use orchestrator_engine::{NewTool, Origin};
 use orchestrator_tools::registry::{self, Registry};
 use orchestrator_wire::client_tool::Registration;
+use orchestrator_wire::server_message::ServerMessage;
 use serde_json::Value;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};

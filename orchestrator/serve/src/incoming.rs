@@ -1,23 +1,22 @@
-//! The messages of clients: each is a type with its limits. The description of the wire is generated from the same types.
+//! The messages of clients, held against their limits. The types are those of `orchestrator-wire`, from which the description is generated.
 
 use crate::case::{self, WireCase};
 use crate::once;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use broker_protocol::{ErrorKind, Failed, Trust};
+use broker_protocol::{ErrorKind, Failed};
 use orchestrator_agent::message::{Message, Part, ToolAnswer, ToolCall};
 use orchestrator_engine::execution::Reply;
 use orchestrator_tools::input::{explain_by, schema_of};
 use orchestrator_wire::approval::Answer;
-use orchestrator_wire::client_tool::Registration;
+use orchestrator_wire::chat_command::{
+    Approve, ClientMessage, HistoryCall, HistoryMessage, Role, Send, ToolReply,
+};
 use orchestrator_wire::error::ErrorCode;
-use policies::value::TrustName;
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Deserializer};
-use serde_json::{Map, Value};
-use std::borrow::Cow;
-use std::path::PathBuf;
+use serde_json::Value;
 use thiserror::Error;
 
 /// Maximum bytes of a message or of a request's body.
@@ -32,235 +31,6 @@ const HISTORY_MAX: usize = 2_000;
 const PATH_MAX: usize = 4096;
 /// Maximum bytes of the instructions for one run.
 const INSTRUCTIONS_MAX: usize = 64 << 10;
-
-/// A message of a WebSocket, by its type.
-#[derive(Debug, JsonSchema)]
-#[schemars(untagged)]
-pub enum ClientMessage {
-    /// `chat:send`: say something, and begin a run.
-    Send(Box<Send>),
-    /// `chat:cancel`: end a run, or only the calls under way in it.
-    Cancel(Cancel),
-    /// `chat:tool-approve`: answer the question whether a call may run.
-    Approve(Approve),
-    /// `chat:resume`: hear a conversation again, with what was missed.
-    Resume(Resume),
-    /// `chat:trust`: change how much is asked.
-    Trust(SetTrust),
-    /// `tool:register`: offer a tool of the client's own to the runs that it begins, from the next one on.
-    Register(Registration),
-    /// `tool:unregister`: take back a tool of the client's own.
-    Unregister(Unregister),
-    /// `tool:answer`: the answer to a `tool:execute`.
-    ToolAnswer(ToolReply),
-}
-
-/// Sends a prompt to a model, which begins a run.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Send {
-    /// What the user says, at most 1 MiB.
-    #[schemars(length(min = 1))]
-    pub content: String,
-    #[serde(flatten)]
-    pub options: RunOptions,
-    /// Earlier messages; they replace those that the server keeps.
-    #[serde(default)]
-    pub history: Option<Vec<HistoryMessage>>,
-    /// Whether to send pieces of inputs as the model writes them.
-    #[serde(default)]
-    pub input_deltas: bool,
-}
-
-/// The fields by which `chat:send` and a run over HTTP say where and how a run works. Whoever flattens them in refuses unknown ones.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct RunOptions {
-    /// The conversation to continue; absent, a new one. Letters, digits, `.`, `_` and `-`.
-    #[serde(default, deserialize_with = "non_empty")]
-    pub conversation_id: Option<String>,
-    /// The project root: an absolute path. Absent, that of the start; where there is none, no tool works on files.
-    #[serde(default, deserialize_with = "non_empty")]
-    pub project: Option<PathBuf>,
-    /// What the session is narrowed to: `tool_permissions` as in a scope file.
-    #[serde(default)]
-    pub scope: Option<Map<String, Value>>,
-    /// Which calls need approval; if absent, as in the conversation or else the settings.
-    #[serde(default)]
-    pub trust: Option<TrustLevel>,
-    /// The policy profile; absent, that of the start.
-    #[serde(default, deserialize_with = "non_empty")]
-    pub profile: Option<String>,
-    /// The provider; absent, that of the start.
-    #[serde(default, deserialize_with = "non_empty")]
-    pub provider: Option<String>,
-    /// The model; absent, the configured one, else the smallest that can chat.
-    #[serde(default, deserialize_with = "non_empty")]
-    pub model: Option<String>,
-    /// The key for the provider. It is held in memory only.
-    #[serde(default, deserialize_with = "non_empty")]
-    pub api_key: Option<String>,
-    /// Instructions for this run, besides the configured ones.
-    #[serde(default, deserialize_with = "non_empty")]
-    pub system_prompt: Option<String>,
-    /// What the run is for: `engineering`, `research`, or a pack of the configuration.
-    #[serde(default, deserialize_with = "non_empty")]
-    pub pack: Option<String>,
-}
-
-/// A message of a history.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct HistoryMessage {
-    /// Its author: user, assistant or tool.
-    pub role: Role,
-    /// The text; of a tool, its result.
-    #[serde(default, deserialize_with = "or_default")]
-    pub content: String,
-    /// The calls that a model has asked for.
-    #[serde(default, alias = "tool_calls", deserialize_with = "or_default")]
-    pub tool_calls: Vec<HistoryCall>,
-    /// Of a tool's result: the call.
-    #[serde(default, alias = "tool_call_id")]
-    pub tool_call_id: Option<String>,
-    /// Of a tool's result: the tool.
-    #[serde(default, alias = "tool_name")]
-    pub tool_name: Option<String>,
-    /// Of a tool's result: whether it is an error.
-    #[serde(default, alias = "is_error")]
-    pub is_error: bool,
-}
-
-/// The author of a message in a history.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Role {
-    User,
-    Assistant,
-    Tool,
-}
-
-/// One call of a message in a history.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct HistoryCall {
-    /// The name of the call in the conversation.
-    pub id: String,
-    /// The tool, as the model named it.
-    pub name: String,
-    /// What it was called with.
-    #[serde(default, deserialize_with = "or_default")]
-    pub input: Map<String, Value>,
-}
-
-/// Ends the run of a conversation, or its calls.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Cancel {
-    /// The conversation whose run is to end.
-    pub conversation_id: String,
-    /// Whether only the calls in progress end, and the run continues.
-    #[serde(default)]
-    pub tools_only: bool,
-}
-
-/// Answers an approval question: `answer`, or `approved`.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Approve {
-    /// The call, as `chat:tool-confirm` names it.
-    pub tool_id: String,
-    /// The conversation; absent, that whose call waits under this id, if it is only one.
-    #[serde(default, deserialize_with = "non_empty")]
-    pub conversation_id: Option<String>,
-    /// The answer that the question gets.
-    #[serde(default)]
-    pub answer: Option<Answer>,
-    /// `true` is `once`, `false` is `no`.
-    #[serde(default)]
-    pub approved: Option<bool>,
-    /// The place in a batch, as in the question.
-    #[serde(default)]
-    pub part: Option<usize>,
-    /// What the question was about, as in it: an answer to anything else is rejected.
-    #[serde(default, deserialize_with = "non_empty")]
-    pub digest: Option<String>,
-    /// Accepted for compatibility and ignored.
-    #[serde(default, deserialize_with = "non_empty")]
-    pub message_id: Option<String>,
-}
-
-/// Requests the events of a conversation.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Resume {
-    /// The conversation whose events are requested.
-    pub conversation_id: String,
-    /// The `sequence` of the last event that the client has; absent, it has none.
-    #[serde(default)]
-    pub after: u64,
-}
-
-/// Changes the trust of a conversation.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct SetTrust {
-    /// The conversation that it is for.
-    pub conversation_id: String,
-    /// How much is asked from now on. While a run is under way it only counts at once where it asks more.
-    pub trust: TrustLevel,
-}
-
-/// Withdraws a tool of the client.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Unregister {
-    /// The tool's name, as it was registered.
-    pub name: String,
-}
-
-/// The answer to a `tool:execute`: `content`, or `error`.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct ToolReply {
-    /// The call, as `tool:execute` names it.
-    pub execution_id: String,
-    /// What the model reads, as text.
-    #[serde(default)]
-    pub content: Option<String>,
-    /// The same in base64, if it is not text.
-    #[serde(default)]
-    pub content_base64: Option<String>,
-    /// The facts that are recorded beside it.
-    #[serde(default)]
-    pub structured: Option<Value>,
-    /// Why the call failed, as the model gets it.
-    #[serde(default)]
-    pub error: Option<String>,
-}
-
-/// How much is asked before a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
-pub struct TrustLevel(pub Trust);
-
-impl TryFrom<String> for TrustLevel {
-    type Error = policies::value::ValueError;
-
-    fn try_from(name: String) -> Result<Self, Self::Error> {
-        TrustName::try_from(name).map(|name| Self(name.0))
-    }
-}
-
-impl JsonSchema for TrustLevel {
-    fn schema_name() -> Cow<'static, str> {
-        "Trust".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "enum": Trust::ALL.map(Trust::name) })
-    }
-}
 
 /// Why a message or a request is invalid or cannot be carried out.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -435,7 +205,7 @@ type Reader = fn(Value, WireCase) -> Result<ClientMessage, RequestError>;
 const MESSAGES: [(&str, Reader); 8] = [
     ("chat:send", |payload, case| {
         Ok(ClientMessage::Send(Box::new(
-            read::<Send>(payload, case)?.checked()?,
+            read(payload, case).and_then(checked)?,
         )))
     }),
     ("chat:cancel", |payload, case| {
@@ -514,24 +284,6 @@ pub fn read<T: DeserializeOwned + JsonSchema>(
     })
 }
 
-/// An optional string, for which the empty one means none: clients with typed settings send every field.
-///
-/// # Errors
-/// If it is no string.
-pub fn non_empty<'de, D: Deserializer<'de>, T: From<String>>(
-    from: D,
-) -> Result<Option<T>, D::Error> {
-    let text = Option::<String>::deserialize(from)?;
-    Ok(text.filter(|text| !text.is_empty()).map(T::from))
-}
-
-/// A value for which `null` means the default, as the lists of typed clients without members.
-fn or_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
-    from: D,
-) -> Result<T, D::Error> {
-    Option::<T>::deserialize(from).map(Option::unwrap_or_default)
-}
-
 /// The beginning of a name that a client sent.
 pub fn brief(text: &str) -> String {
     text.chars().take(64).collect()
@@ -557,54 +309,51 @@ pub fn is_content(field: &str, text: &str) -> Result<(), RequestError> {
     }
 }
 
-impl Send {
-    /// Checks it against every limit.
-    ///
-    /// # Errors
-    /// The first limit that it exceeds.
-    pub fn checked(self) -> Result<Self, RequestError> {
-        let invalid = |field, message: String| Err(RequestError::field(field, message));
-        if self
-            .options
-            .conversation_id
-            .as_deref()
-            .is_some_and(|id| !is_id(id))
-        {
-            return Err(RequestError::Id);
-        }
-        is_content("content", &self.content)?;
-        if self
-            .history
-            .as_ref()
-            .is_some_and(|history| history.len() > HISTORY_MAX)
-        {
-            return invalid("history", format!("at most {HISTORY_MAX} messages"));
-        }
-        if self
-            .options
-            .system_prompt
-            .as_ref()
-            .is_some_and(|text| text.len() > INSTRUCTIONS_MAX)
-        {
-            return invalid("systemPrompt", format!("at most {INSTRUCTIONS_MAX} bytes"));
-        }
-        if let Some(project) = &self.options.project
-            && (!project.is_absolute() || project.as_os_str().len() > PATH_MAX)
-        {
-            return invalid(
-                "project",
-                format!("an absolute path of at most {PATH_MAX} bytes"),
-            );
-        }
-        Ok(self)
+/// The same message, held against every limit.
+///
+/// # Errors
+/// The first limit that it exceeds.
+pub fn checked(send: Send) -> Result<Send, RequestError> {
+    let invalid = |field, message: String| Err(RequestError::field(field, message));
+    if send
+        .options
+        .conversation_id
+        .as_deref()
+        .is_some_and(|id| !is_id(id))
+    {
+        return Err(RequestError::Id);
     }
+    is_content("content", &send.content)?;
+    if send
+        .history
+        .as_ref()
+        .is_some_and(|history| history.len() > HISTORY_MAX)
+    {
+        return invalid("history", format!("at most {HISTORY_MAX} messages"));
+    }
+    if send
+        .options
+        .system_prompt
+        .as_ref()
+        .is_some_and(|text| text.len() > INSTRUCTIONS_MAX)
+    {
+        return invalid("systemPrompt", format!("at most {INSTRUCTIONS_MAX} bytes"));
+    }
+    if let Some(project) = &send.options.project
+        && (!project.is_absolute() || project.as_os_str().len() > PATH_MAX)
+    {
+        return invalid(
+            "project",
+            format!("an absolute path of at most {PATH_MAX} bytes"),
+        );
+    }
+    Ok(send)
+}
 
-    /// The history, converted for the loop.
-    pub fn take_history(&mut self) -> Option<Vec<Message>> {
-        self.history
-            .take()
-            .map(|history| messages(history).collect())
-    }
+/// The history of a message, converted for the loop.
+pub fn take_history(send: &mut Send) -> Option<Vec<Message>> {
+    let history = send.history.take()?;
+    Some(messages(history).collect())
 }
 
 /// Consecutive results are the answers to one message.
@@ -612,102 +361,99 @@ fn messages(history: Vec<HistoryMessage>) -> impl Iterator<Item = Message> {
     let mut messages: Vec<Message> = Vec::new();
     for one in history {
         match (one.role, messages.last_mut()) {
-            (Role::Tool, Some(Message::Tools { answers })) => answers.push(one.answer()),
+            (Role::Tool, Some(Message::Tools { answers })) => answers.push(tool_answer(one)),
             (Role::Tool, _) => messages.push(Message::Tools {
-                answers: vec![one.answer()],
+                answers: vec![tool_answer(one)],
             }),
             (Role::User, _) => messages.push(Message::user(one.content)),
-            (Role::Assistant, _) => messages.push(one.said_by_model()),
+            (Role::Assistant, _) => messages.push(said_by_model(one)),
         }
     }
     messages.into_iter()
 }
 
-impl HistoryMessage {
-    fn answer(self) -> ToolAnswer {
-        ToolAnswer {
-            full: None,
-            found_bytes: 0,
-            id: self.tool_call_id.unwrap_or_default(),
-            name: self.tool_name.unwrap_or_default(),
-            text: self.content,
-            is_error: self.is_error,
+fn tool_answer(message: HistoryMessage) -> ToolAnswer {
+    ToolAnswer {
+        full: None,
+        found_bytes: 0,
+        id: message.tool_call_id.unwrap_or_default(),
+        name: message.tool_name.unwrap_or_default(),
+        text: message.content,
+        is_error: message.is_error,
+        image: None,
+    }
+}
+
+fn said_by_model(message: HistoryMessage) -> Message {
+    let text = Some(Part::Text {
+        text: message.content,
+    })
+    .filter(|part| {
+        *part
+            != Part::Text {
+                text: String::new(),
+            }
+    });
+    let call = |call: HistoryCall| {
+        Part::ToolCall(ToolCall {
+            id: call.id,
+            name: call.name,
+            input: Value::Object(call.input),
+        })
+    };
+    Message::Assistant {
+        parts: text
+            .into_iter()
+            .chain(message.tool_calls.into_iter().map(call))
+            .collect(),
+    }
+}
+
+/// The answer of a message, from either field.
+///
+/// # Errors
+/// If there is none, or there are two.
+pub fn approval_answer(approve: &Approve) -> Result<Answer, RequestError> {
+    match (approve.answer, approve.approved) {
+        (Some(answer), None) => Ok(answer),
+        (None, Some(true)) => Ok(Answer::Once),
+        (None, Some(false)) => Ok(Answer::No),
+        (None, None) => Err(RequestError::Invalid(
+            "one of answer and approved is needed".to_owned(),
+        )),
+        (Some(_), Some(_)) => Err(RequestError::Invalid(
+            "answer and approved: give only one of them".to_owned(),
+        )),
+    }
+}
+
+/// The answer of a tool.
+///
+/// # Errors
+/// If it contains no answer, or two.
+pub fn tool_result(reply: ToolReply) -> Result<Result<Reply, Failed>, RequestError> {
+    let structured = reply.structured;
+    match (reply.content, reply.content_base64, reply.error) {
+        (Some(text), None, None) => Ok(Ok(Reply {
+            text: text.into_bytes(),
+            structured,
             image: None,
-        }
-    }
-
-    fn said_by_model(self) -> Message {
-        let text = Some(Part::Text { text: self.content }).filter(|part| {
-            *part
-                != Part::Text {
-                    text: String::new(),
-                }
-        });
-        let call = |call: HistoryCall| {
-            Part::ToolCall(ToolCall {
-                id: call.id,
-                name: call.name,
-                input: Value::Object(call.input),
-            })
-        };
-        Message::Assistant {
-            parts: text
-                .into_iter()
-                .chain(self.tool_calls.into_iter().map(call))
-                .collect(),
-        }
-    }
-}
-
-impl Approve {
-    /// The answer, from either field.
-    ///
-    /// # Errors
-    /// If there is none, or there are two.
-    pub fn answer(&self) -> Result<Answer, RequestError> {
-        match (self.answer, self.approved) {
-            (Some(answer), None) => Ok(answer),
-            (None, Some(true)) => Ok(Answer::Once),
-            (None, Some(false)) => Ok(Answer::No),
-            (None, None) => Err(RequestError::Invalid(
-                "one of answer and approved is needed".to_owned(),
-            )),
-            (Some(_), Some(_)) => Err(RequestError::Invalid(
-                "answer and approved: give only one of them".to_owned(),
-            )),
-        }
-    }
-}
-
-impl ToolReply {
-    /// The tool's answer.
-    ///
-    /// # Errors
-    /// If it contains no answer, or two.
-    pub fn result(self) -> Result<Result<Reply, Failed>, RequestError> {
-        let structured = self.structured;
-        match (self.content, self.content_base64, self.error) {
-            (Some(text), None, None) => Ok(Ok(Reply {
-                text: text.into_bytes(),
+        })),
+        (None, Some(text), None) => {
+            let wrong = |_| RequestError::field("contentBase64", "not base64");
+            Ok(Ok(Reply {
+                text: STANDARD.decode(text).map_err(wrong)?,
                 structured,
                 image: None,
-            })),
-            (None, Some(text), None) => {
-                let wrong = |_| RequestError::field("contentBase64", "not base64");
-                Ok(Ok(Reply {
-                    text: STANDARD.decode(text).map_err(wrong)?,
-                    structured,
-                    image: None,
-                }))
-            }
-            (None, None, Some(message)) => Ok(Err(Failed {
-                kind: ErrorKind::Io,
-                message,
-            })),
-            _ => Err(RequestError::Invalid(
-                "one of content, contentBase64 and error is needed".to_owned(),
-            )),
+            }))
         }
+        (None, None, Some(message)) => Ok(Err(Failed {
+            kind: ErrorKind::Io,
+            message,
+        })),
+        _ => Err(RequestError::Invalid(
+            "one of content, contentBase64 and error is needed".to_owned(),
+        )),
     }
 }
 
@@ -858,7 +604,7 @@ mod tests {
     #[test]
     fn a_boolean_answers_a_question_and_two_answers_do_not() {
         let answer = |payload: Value| match parse("chat:tool-approve", payload) {
-            Ok(ClientMessage::Approve(approve)) => approve.answer().ok(),
+            Ok(ClientMessage::Approve(approve)) => approval_answer(&approve).ok(),
             _ => None,
         };
         assert_eq!(
@@ -907,7 +653,7 @@ mod tests {
         else {
             panic!()
         };
-        let messages = send.take_history().unwrap();
+        let messages = take_history(&mut send).unwrap();
         assert_eq!(messages.len(), 4);
         assert!(matches!(&messages[1], Message::Assistant { parts } if parts.len() == 2));
         assert!(

@@ -5,7 +5,7 @@ use crate::bodies::{
     CancelRequest, CurrentSettings, Health, KeyRequest, KeyState, Models, RunRequest, Settings,
 };
 use crate::case::WireCase;
-use crate::incoming::{Approve, Cancel, MESSAGE_MAX, RequestError, read};
+use crate::incoming::{MESSAGE_MAX, RequestError, read};
 use crate::once;
 use crate::outbox::outbox;
 use crate::response::{Events, Reply, error_reply, events_reply, json_reply, refused};
@@ -19,6 +19,7 @@ use http_body_util::{BodyExt, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::{HeaderMap, Method, Request, Response, StatusCode, header};
 use orchestrator_agent::error::ProviderError;
+use orchestrator_wire::chat_command::{Approve, Cancel};
 use orchestrator_wire::error::ErrorCode;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;

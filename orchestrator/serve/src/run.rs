@@ -4,7 +4,7 @@
 use crate::backends::{self, Refused};
 use crate::client_tools::{ClientTools, attach};
 use crate::conversation::{ConversationState, LiveRun, OpenSession};
-use crate::incoming::{RequestError, Send};
+use crate::incoming::{RequestError, take_history};
 use crate::opener::{Opening, SessionOrder};
 use crate::outbox::Outbox;
 use crate::runs::RunResult;
@@ -27,6 +27,7 @@ use orchestrator_text::sanitize::Sanitizer;
 use orchestrator_tools::Config;
 use orchestrator_tools::scope_file;
 use orchestrator_wire::approval::Answer;
+use orchestrator_wire::chat_command::Send;
 use orchestrator_wire::error::ErrorBody;
 use serde_json::{Map, Value, json};
 use std::rc::Rc;
@@ -179,7 +180,7 @@ fn plan(
     if options.trust.is_some() {
         state.trust.set(Some(trust));
     }
-    let history = send.take_history();
+    let history = take_history(&mut send);
     let provider_name = provider_name.to_owned();
     Ok(RunPlan {
         order,

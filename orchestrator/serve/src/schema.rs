@@ -4,14 +4,16 @@ use crate::bodies::{
     CancelRequest, ConversationDetail, ConversationStatus, CurrentSettings, Health, KeyRequest,
     KeyState, RunRequest, Settings,
 };
-use crate::incoming::{Approve, Cancel, Resume, Send, SetTrust, ToolReply, Unregister};
-use crate::packet::ServerMessage;
 use crate::response::ErrorReply;
 use crate::route_table::{API_ENDPOINTS, ApiEndpoint};
 use crate::runs::{RunResult, RunStatus};
 use orchestrator_agent::event::Body;
 use orchestrator_agent::provider::Model;
+use orchestrator_wire::chat_command::{
+    Approve, Cancel, Resume, Send, SetTrust, ToolReply, Unregister,
+};
 use orchestrator_wire::client_tool::Registration;
+use orchestrator_wire::server_message::ServerMessage;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};

@@ -4,10 +4,10 @@ use crate::backends::Backends;
 use crate::bodies::{ConversationDetail, ConversationStatus, RunPrompt};
 use crate::case::WireCase;
 use crate::conversation::{ConversationState, LiveRun, OpenSession};
-use crate::incoming::{Approve, Cancel, RequestError, Resume, SetTrust, brief, is_id};
+use crate::incoming::{RequestError, approval_answer, brief, is_id};
 use crate::opener::Opener;
 use crate::outbox::Outbox;
-use crate::packet::{Packet, ServerMessage};
+use crate::packet::Packet;
 use crate::runs::Runs;
 use crate::token::new_id;
 use broker_protocol::Trust;
@@ -22,6 +22,8 @@ use orchestrator_mcp_server::{Http, Listing};
 use orchestrator_text::redact::Redactor;
 use orchestrator_text::sanitize::Sanitizer;
 use orchestrator_tools::catalogue::Category;
+use orchestrator_wire::chat_command::{Approve, Cancel, Resume, SetTrust};
+use orchestrator_wire::server_message::ServerMessage;
 use serde_json::Value;
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
@@ -271,7 +273,7 @@ impl Service {
     /// # Errors
     /// If no call waits for this answer, or several do, or it is a yes to what was not shown.
     pub async fn approve(&self, approve: &Approve) -> Result<Rc<LiveRun>, RequestError> {
-        let answer = approve.answer()?;
+        let answer = approval_answer(approve)?;
         let run = match &approve.conversation_id {
             Some(id) => self.running(id)?.1,
             None => self.waiting(&approve.tool_id)?,

@@ -10,6 +10,8 @@ pub mod ready;
 pub mod event_line;
 pub mod usage;
 pub mod chat_event;
+pub mod chat_command;
+pub mod server_message;
 pub use orchestrator_results::error_body as error;
 
 #[cfg(test)]
