@@ -19,6 +19,7 @@ use crate::log::Log;
 use crate::man::Man;
 use crate::mcp::Mcp;
 use crate::policy::Policy;
+use crate::schema::WireSchema;
 use crate::serve::Serve;
 use crate::session::Session;
 use crate::tools::Tools;
@@ -93,7 +94,7 @@ const fn entry<C: FrontEnd>() -> CommandEntry {
 }
 
 /// All commands, as help lists them.
-const COMMANDS: [CommandEntry; 29] = [
+const COMMANDS: [CommandEntry; 30] = [
     entry::<Run>(),
     entry::<Why>(),
     entry::<Call>(),
@@ -121,6 +122,7 @@ const COMMANDS: [CommandEntry; 29] = [
     entry::<Audit>(),
     entry::<Log>(),
     entry::<Warm>(),
+    entry::<WireSchema>(),
     entry::<Completions>(),
     entry::<Man>(),
 ];

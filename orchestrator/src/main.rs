@@ -18,6 +18,7 @@ mod mcp;
 mod chat;
 mod chat_hooks;
 mod socket_file;
+mod schema;
 mod serve;
 mod policy;
 mod credential;

@@ -12,6 +12,8 @@ pub mod usage;
 pub mod chat_event;
 pub mod chat_command;
 pub mod server_message;
+#[cfg(feature = "schema")]
+pub mod schema;
 pub use orchestrator_results::error_body as error;
 
 #[cfg(test)]
