@@ -46,6 +46,8 @@ export interface SessionOptions {
   /** Answers approvals; without it the answer is no. */
   onApproval?: (approval: Approval) => Answer | Promise<Answer>;
   onSecurityEvent?: (event: SecurityEvent) => void;
+  /** Hears that a hook of the user ran for a call: `hook`, `event`, `outcome`, `message` … as `lazaret session` writes it. */
+  onHook?: (ran: Readonly<Record<string, unknown>>) => void;
   /** What is wrong and no error of a call; without it a warning of the process. */
   onWarning?: (message: string) => void;
 }

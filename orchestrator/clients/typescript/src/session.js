@@ -346,6 +346,9 @@ export class Session {
       case "security_event":
         this.#takeSecurityEvent(line.securityEvent);
         break;
+      case "hook":
+        this.#takeHook(line.hook);
+        break;
       case "ready":
         this.#takeReady(line);
         break;
@@ -409,6 +412,14 @@ export class Session {
       this.#options.onSecurityEvent?.(event);
     } catch (error) {
       this.#warn(`the callback for security events failed: ${error}`);
+    }
+  }
+
+  #takeHook(ran) {
+    try {
+      this.#options.onHook?.(ran);
+    } catch (error) {
+      this.#warn(`the callback for hooks failed: ${error}`);
     }
   }
 

@@ -33,6 +33,7 @@ from .types import (
     Approval,
     ApprovalHandler,
     Completed,
+    HookHandler,
     Minutes,
     OutputHandler,
     Result,
@@ -136,6 +137,7 @@ class AsyncSession:
         log: bool = True,
         on_approval: ApprovalHandler | None = None,
         on_security_event: SecurityHandler | None = None,
+        on_hook: HookHandler | None = None,
         environment: Mapping[str, str] | None = None,
         program: str | os.PathLike[str] | Sequence[str] | None = None,
     ) -> None:
@@ -164,6 +166,7 @@ class AsyncSession:
         self._environment = environment
         self._on_approval = on_approval
         self._on_security_event = on_security_event
+        self._on_hook = on_hook
         self._program: Program
         self._opened: asyncio.Future[SessionInfo] | None = None
         self._reader: asyncio.Task[None] | None = None
@@ -477,6 +480,8 @@ class AsyncSession:
             self._execute(call, line)
         elif event == "security_event":
             self._take_security_event(line["securityEvent"])
+        elif event == "hook":
+            self._take_hook(line["hook"])
         elif event == "ready":
             self._take_ready(line)
         elif event == "fault":
@@ -542,6 +547,14 @@ class AsyncSession:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+    def _take_hook(self, ran: Mapping[str, Any]) -> None:
+        if self._on_hook is None:
+            return
+        try:
+            self._on_hook(ran)
+        except Exception:
+            _log.exception("the callback for hooks failed")
 
     async def _approve(self, call: AsyncCall, line: Mapping[str, Any]) -> None:
         asked = line["approval"]

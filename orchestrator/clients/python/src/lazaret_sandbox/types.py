@@ -204,6 +204,8 @@ ToolHandler = Callable[[Mapping[str, Any]], Union[str, ToolReply, Awaitable[Unio
 ApprovalHandler = Callable[[Approval], Union[Answer, Awaitable[Answer]]]
 OutputHandler = Callable[[Stream, bytes], Union[None, Awaitable[None]]]
 SecurityHandler = Callable[[SecurityEvent], None]
+HookHandler = Callable[[Mapping[str, Any]], None]
+"""Hears that a hook of the user ran for a call: `hook`, `event`, `outcome`, `message` … as `lazaret session` writes it."""
 
 
 @dataclass(frozen=True)
