@@ -117,9 +117,9 @@ async fn list(mut queue: ApprovalQueue, json: bool) -> Result<u8, Failed> {
         }
     }
     if json {
-        waiting
-            .iter()
-            .try_for_each(|pending| print::json(&ApproverEvent::Approval(pending_line(pending))))?;
+        waiting.iter().try_for_each(|pending| {
+            print::json(&ApproverEvent::Approval(Box::new(pending_line(pending))))
+        })?;
     } else {
         let line = |pending| {
             format!(

@@ -23,7 +23,7 @@ pub enum ApproverEvent<'a> {
         opened: OpenedJson<'a>,
     },
     /// A call waits for an answer.
-    Approval(PendingLine<'a>),
+    Approval(Box<PendingLine<'a>>),
     /// A call waits no more.
     Ended {
         session: &'a str,

@@ -110,7 +110,7 @@ fn report(event: QueueEvent, waiting: &mut Vec<PendingCall>) -> Result<(), Faile
             })
         }
         QueueEvent::Pending(pending) => {
-            print::json(&ApproverEvent::Approval(pending_line(&pending)))?;
+            print::json(&ApproverEvent::Approval(Box::new(pending_line(&pending))))?;
             waiting.push(*pending);
             Ok(())
         }
