@@ -361,6 +361,22 @@ class FakePrograms(unittest.TestCase):
         session = self.opened(f"print('{{\"event\":\"new\",\"id\":1}}'); print({answer!r}, flush=True)\nsys.stdin.read()")
         self.assertEqual(session.call("bash", {"command": "true"}).text, "fine")
 
+    def test_hooks_are_heard_and_a_callback_that_fails_ends_nothing(self) -> None:
+        ran = '{"event":"hook","id":1,"hook":{"hook":"guard","event":"before_tool","outcome":"allowed"}}'
+        answer = '{"event":"result","id":1,"status":"success","result":"fine","metadata":{}}'
+        script = f"import sys\nprint({READY % 1!r}, flush=True)\nsys.stdin.readline()\nprint({ran!r}); print({answer!r}, flush=True)"
+        heard: list[Mapping[str, Any]] = []
+
+        def hear(hook: Mapping[str, Any]) -> None:
+            heard.append(hook)
+            raise RuntimeError("not today")
+
+        session = lazaret_sandbox.Session(program=fake(script + "\nsys.stdin.read()"), on_hook=hear)
+        self.addCleanup(session.close)
+        with self.assertLogs("lazaret_sandbox", "ERROR"):
+            self.assertEqual(session.open().call("bash", {"command": "true"}).text, "fine")
+        self.assertEqual([hook["hook"] for hook in heard], ["guard"])
+
     def test_a_call_that_is_too_long_is_refused_here(self) -> None:
         session = self.opened("sys.stdin.read()")
         for given in ({"command": "x" * (32 << 20)}, {"command": "\ud800"}):

@@ -185,9 +185,9 @@ const READY = JSON.stringify({
 });
 
 /** A session with a program that is not `lazaret`: it says that it is ready, and after the first line what `after` does. */
-async function fake(t, after, ready = READY) {
+async function fake(t, after, ready = READY, options = {}) {
   const script = `console.log(${JSON.stringify(ready)}); process.stdin.once("data", () => { ${after} });`;
-  const session = await lazaret.Session.open({ program: [process.execPath, "-e", script] });
+  const session = await lazaret.Session.open({ program: [process.execPath, "-e", script], ...options });
   t.after(() => session.close());
   return session;
 }
@@ -220,4 +220,20 @@ test("another version of the lines is refused, and events that are new are passe
   const session = await fake(t, `console.log('{"event":"new","id":1}'); console.log(${JSON.stringify(JSON.stringify(answer))})`);
   assert.equal((await session.call("bash", { command: "true" })).text, "fine");
   await assert.rejects(session.call("bash", { command: "x".repeat(32 << 20) }), RangeError);
+});
+
+test("hooks are heard, and a callback that fails ends nothing", async (t) => {
+  const lines = [
+    { event: "hook", id: 1, hook: { hook: "guard", event: "before_tool", outcome: "allowed" } },
+    { event: "result", id: 1, status: "success", result: "fine", metadata: {} },
+  ];
+  const heard = [];
+  const onHook = (ran) => {
+    heard.push(ran.hook);
+    throw new Error("not today");
+  };
+  const after = lines.map((line) => `console.log(${JSON.stringify(JSON.stringify(line))});`).join("");
+  const session = await fake(t, after, READY, { onHook });
+  assert.equal((await session.call("bash", { command: "true" })).text, "fine");
+  assert.deepEqual(heard, ["guard"]);
 });
