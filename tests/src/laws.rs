@@ -3,6 +3,7 @@
 
 pub mod advice;
 pub mod imports;
+pub mod of_tests;
 pub mod pages;
 pub mod source;
 pub mod type_names;
@@ -904,6 +905,14 @@ pub fn openings(root: &Path) -> Result<usize, String> {
 /// If a file cannot be read.
 pub fn shared_type_names(root: &Path) -> Result<type_names::SharedNames, String> {
     type_names::shared(root, &sources(root))
+}
+
+/// Tests that return early, by name with their file.
+///
+/// # Errors
+/// If a file cannot be read.
+pub fn early_returns(root: &Path) -> Result<BTreeMap<String, String>, String> {
+    of_tests::early_returns(root, &sources(root))
 }
 
 /// Every Rust file of the workspace, without duplicates: a member may lie inside another.

@@ -13,8 +13,10 @@ use nix::unistd::{ForkResult, Pid};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// How long sessions that the last tests have ended may take to end.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long sessions that the last tests have ended may take to end, in seconds, where [`PATIENCE`] says nothing else.
+const PATIENCE_S: u64 = 60;
+/// For a run that a test expects to fail: it waits for nothing else.
+pub const PATIENCE: &str = "LAZARET_LEFTOVERS_S";
 
 /// Runs `tests`, waits for its end, and looks at what is left. To be called while this process has one thread.
 pub fn watch(tests: impl FnOnce() -> ExitCode) -> ExitCode {
@@ -72,7 +74,10 @@ fn left() -> Vec<Process> {
         left.retain(is_ours);
         left
     };
-    until(PATIENCE, || ours().is_empty());
+    let given = std::env::var(PATIENCE).ok();
+    let patience = given.and_then(|given| given.parse().ok());
+    let patience = Duration::from_secs(patience.unwrap_or(PATIENCE_S));
+    until(patience, || ours().is_empty());
     ours()
 }
 

@@ -2,7 +2,8 @@
 
 pub mod suite;
 mod gate;
-mod leftovers;
+pub mod leftovers;
+mod not_run;
 pub mod place;
 pub mod world;
 pub mod git_oracle;
@@ -30,6 +31,7 @@ pub mod sys;
 
 pub use chance::Chance;
 pub use git_oracle::GitView;
+pub use not_run::not_run;
 pub use place::{Place, User};
 pub use process::{Finished, LIMIT, run, run_with_input};
 pub use serving::Serving;

@@ -279,11 +279,22 @@ fn install(from: &Path, programs: &[&str], to: &Path) {
 
 /// Whether a program exists where cells have their programs. If not, prints its Debian package.
 pub fn is_installed(program: &str, package: &str) -> bool {
-    let found = ["/usr/bin", "/usr/local/bin"]
-        .iter()
-        .any(|folder| Path::new(folder).join(program).exists());
+    let found = has(program);
     if !found {
         eprintln!("{program} is not here, so it is not tried: apt-get install {package}");
     }
     found
+}
+
+/// A test that needs the program is not run where cells do not have it.
+pub fn need(program: &str, package: &str) {
+    if !has(program) {
+        crate::not_run::not_run(format!("no {program}: apt-get install {package}"));
+    }
+}
+
+fn has(program: &str) -> bool {
+    ["/usr/bin", "/usr/local/bin"]
+        .iter()
+        .any(|folder| Path::new(folder).join(program).exists())
 }

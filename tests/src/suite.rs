@@ -5,10 +5,12 @@
 
 use crate::gate::Gate;
 use crate::leftovers;
+use crate::not_run::{self, NotRun};
 use crate::place::{Place, User};
 use crate::programs;
 use broker_protocol::Tier;
 use libtest_mimic::{Arguments, Failed, Trial};
+use nix::unistd::geteuid;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
@@ -24,6 +26,8 @@ pub struct Test {
     path: &'static str,
     run: Run,
     own_process: bool,
+    /// For a test that mounts, or acts as users other than its place's.
+    needs_root: bool,
     /// The only tier and the only kind of user that the test is for, if it is not for all.
     tier: Option<Tier>,
     user: Option<User>,
@@ -43,6 +47,7 @@ impl Test {
             path,
             run,
             own_process: false,
+            needs_root: false,
             tier: None,
             user: None,
         }
@@ -79,6 +84,12 @@ impl Test {
     /// Runs only as root.
     pub const fn root_only(mut self) -> Self {
         self.user = Some(User::Root);
+        self
+    }
+
+    /// Runs, as any user, only where root runs the tests.
+    pub const fn needs_root(mut self) -> Self {
+        self.needs_root = true;
         self
     }
 
@@ -119,10 +130,14 @@ impl Test {
         test: impl Fn() + Send + 'static,
     ) -> Trial {
         let alone = self.own_process && std::env::var_os(OWN_PROCESS).is_none();
+        let needs_root = self.needs_root;
         let (thread, gate) = (name.clone(), gate.cloned());
         Trial::test(name, move || {
             let _begun = gate.as_ref().map(|gate| gate.enter());
-            if alone {
+            if needs_root && !geteuid().is_root() {
+                not_run::count(thread, "only root can do this");
+                Ok(())
+            } else if alone {
                 run_alone(&thread)
             } else {
                 in_own_thread(thread, test)
@@ -133,6 +148,8 @@ impl Test {
 
 /// Set in a process that runs a single test.
 const OWN_PROCESS: &str = "LAZARET_OWN_PROCESS";
+/// The exit code of such a process whose test was not run.
+const NOT_RUN_CODE: u8 = 77;
 
 fn run_alone(name: &str) -> Result<(), Failed> {
     let mut command = Command::new(std::env::current_exe().expect("a running program has a path"));
@@ -147,7 +164,10 @@ fn run_alone(name: &str) -> Result<(), Failed> {
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr),
     );
-    if output.status.success() {
+    if output.status.code() == Some(NOT_RUN_CODE.into()) {
+        not_run::count(name.to_owned(), errors.trim());
+        Ok(())
+    } else if output.status.success() {
         Ok(())
     } else {
         Err(format!("{}\n{out}{errors}", output.status).into())
@@ -156,13 +176,20 @@ fn run_alone(name: &str) -> Result<(), Failed> {
 
 /// The thread has the test's name, which a panic prints with its location in the code.
 fn in_own_thread(name: String, test: impl Fn() + Send + 'static) -> Result<(), Failed> {
-    let run =
-        move || catch_unwind(AssertUnwindSafe(test)).map_err(|panic| message(&*panic).to_owned());
     let thread = thread::Builder::new()
-        .name(name)
-        .spawn(run)
+        .name(name.clone())
+        .spawn(move || catch_unwind(AssertUnwindSafe(test)))
         .map_err(|error| error.to_string())?;
-    Ok(thread.join().expect("the panic was caught")?)
+    let Err(panic) = thread.join().expect("the panic was caught") else {
+        return Ok(());
+    };
+    match panic.downcast::<NotRun>() {
+        Ok(reason) => {
+            not_run::count(name, reason.0);
+            Ok(())
+        }
+        Err(panic) => Err(message(&*panic).into()),
+    }
 }
 
 fn message(panic: &(dyn std::any::Any + Send)) -> &str {
@@ -204,7 +231,12 @@ fn start(first: &str, arguments: &Arguments, gate: Option<&Arc<Gate>>) -> ExitCo
         .into_iter()
         .flat_map(|test| test.trials(gate))
         .collect();
-    libtest_mimic::run(arguments, trials).exit_code()
+    let conclusion = libtest_mimic::run(arguments, trials);
+    let alone = std::env::var_os(OWN_PROCESS).is_some();
+    if not_run::list() > 0 && alone && !conclusion.has_failed() {
+        return ExitCode::from(NOT_RUN_CODE);
+    }
+    conclusion.exit_code()
 }
 
 /// Registers a function that takes a [`Place`] as a test that runs in every place, or in those that its options choose:

@@ -621,6 +621,45 @@ fn a_type_name_has_one_meaning() {
     assert_eq!(after["Planted"].len(), 2, "types of tests count");
 }
 
+/// Tests that return early, with what some machines lack: their harness counts no test as not run.
+const EARLY_RETURNS: [(&str, &str); 4] = [
+    (
+        "a_name_server_that_changes_its_answer_gets_nobody_elsewhere",
+        "namespaces",
+    ),
+    (
+        "a_number_that_was_given_again_is_another_process",
+        "`pidfd_getfd`",
+    ),
+    (
+        "policy_file_of_another_owner_is_refused",
+        "root, who gives files away",
+    ),
+    (
+        "unlistable_directory_is_closed_and_an_unlistable_root_opens_no_session",
+        "a user who is not root, who lists everything",
+    ),
+];
+
+once_test!(a_test_that_is_not_run_is_counted);
+/// And not called passed, as one is that returns.
+fn a_test_that_is_not_run_is_counted() {
+    let all = laws::early_returns(programs::workspace()).unwrap();
+    let known: BTreeSet<&str> = EARLY_RETURNS.iter().map(|(name, _)| *name).collect();
+    let found: BTreeSet<&str> = all.keys().map(String::as_str).collect();
+    assert_eq!(found, known, "{all:#?}");
+    let copy = Copy::new();
+    copy.keep_members(&["policies/guard"]);
+    copy.write(
+        "policies/guard/src/planted.rs",
+        "place_test!(a, root_only);\nfn a(place: Place) { if lacks() { return; } }\n\
+         mod tests {\n#[tokio::test]\nasync fn b() { local(async { let Some(x) = c() else { return println!(\"none\") }; }) }\n}\n\
+         #[test]\nfn d() { let e = || { return }; fn f() { return }; }\nfn g() { return }\n",
+    );
+    let planted = laws::early_returns(&copy.root).unwrap();
+    assert_eq!(planted.into_keys().collect::<Vec<_>>(), ["a", "b"]);
+}
+
 once_test!(the_table);
 /// The crates that the laws are about.
 fn the_table() {

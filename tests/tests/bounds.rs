@@ -514,10 +514,6 @@ place_test!(
 /// machine's load.
 fn the_calls_of_a_call_do_not_grow_with_the_repositories(place: Place) {
     const CALLS: usize = 10;
-    if !Path::new("/usr/bin/strace").exists() {
-        println!("strace is not installed: not counted");
-        return;
-    }
     let mut costs = Vec::new();
     for repositories_there in [0, 1, 64] {
         let world = World::new(place);
@@ -577,10 +573,6 @@ place_test!(
 /// The project is walked once in the tier that cannot be known before namespaces are refused, too. Only calls that list a
 /// directory count: how often a process waits depends on the machine's load.
 fn the_flat_tier_opens_with_the_calls_of_the_namespaced_tier(place: Place) {
-    if !Path::new("/usr/bin/strace").exists() {
-        println!("strace is not installed: not counted");
-        return;
-    }
     let tree = "mkdir -p d/{0..9}/{0..9}/{0..5} && for d in d/*/*/*; do touch $d/{1..5}; done";
     let opens = |tier| {
         let world = World::new(Place { tier, ..place });

@@ -2,7 +2,9 @@
 //! kernel, the host's own name, a project behind a link, a tracer of its own process.
 
 use broker_protocol::{Bash, Open, Request, Tier};
+use lazaret_tests::not_run;
 use lazaret_tests::process::{self, until};
+use lazaret_tests::programs::need;
 use lazaret_tests::sys::{IpcPair, SharedSegment};
 use lazaret_tests::wire::{Broker, opening, shell};
 use lazaret_tests::{LIMIT, Place, Session, User, World, place_test, run};
@@ -10,7 +12,6 @@ use serde_json::{Value, json};
 use std::net::UdpSocket;
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::process::Command;
 
 place_test!(shared_memory_is_the_sessions_own);
 fn shared_memory_is_the_sessions_own(place: Place) {
@@ -99,7 +100,7 @@ fn a_32_bit_program_is_named(place: Place) {
     // The control: this machine runs it.
     let control = run(&mut world.host(&program), LIMIT);
     if control.code() != 7 {
-        return;
+        not_run("this machine runs no program of 32 bits");
     }
     let mut session = Session::open(&world);
     for line in ["./old", "true; ./old"] {
@@ -248,7 +249,7 @@ fn leaks_are_found_by_tracing_the_own_process(place: Place) {
     let script = "gcc -fsanitize=leak -o leak leak.c && ./leak";
     let control = world.on_host(script);
     if !control.errors().contains("detected memory leaks") {
-        return;
+        not_run(format!("no leak is found outside: {}", control.errors()));
     }
     let finished = world.in_cell(script);
     assert!(
@@ -577,14 +578,12 @@ fn interfaces_are_those_of_a_network_of_its_own(place: Place) {
     let node = "node -p 'Object.entries(os.networkInterfaces()).map(([n, all]) => [n, all.map(a => [a.cidr, a.mac, a.internal])]).join()'";
     let loopback = "lo,127.0.0.1/8,00:00:00:00:00:00,true,::1/128,00:00:00:00:00:00,true\n";
     assert_eq!(world.in_cell(node).success(), loopback);
-    let Ok(true) = Command::new("javac")
-        .arg("-version")
-        .output()
-        .map(|done| done.status.success())
-    else {
-        println!("{place}: no javac; Java is not run");
-        return;
-    };
+}
+
+place_test!(java_sees_the_interfaces_of_a_network_of_its_own);
+fn java_sees_the_interfaces_of_a_network_of_its_own(place: Place) {
+    need("javac", "default-jdk-headless");
+    let world = World::new(place);
     let java = "import java.net.*; public class N { public static void main(String[] a) throws Exception {
         for (NetworkInterface n : java.util.Collections.list(NetworkInterface.getNetworkInterfaces()))
             System.out.println(n.getName() + n.getIndex() + n.isUp() + n.isLoopback() + n.getMTU()); } }";

@@ -5,7 +5,7 @@ use broker_protocol::Tier;
 use lazaret_tests::container::{self, Runtime};
 use lazaret_tests::place::{CONTAINER_VARIABLE, Privilege};
 use lazaret_tests::process::run;
-use lazaret_tests::{LIMIT, Place, Session, World, once_test, programs};
+use lazaret_tests::{LIMIT, Place, Session, World, once_test, place_test, programs};
 use nix::unistd::geteuid;
 use serde_json::{Value, json};
 use std::fs;
@@ -120,13 +120,13 @@ fn the_shipped_profile_is_dockers_and_one_rule() {
     assert_eq!(rule["names"], json!(container::added()));
 }
 
-once_test!(each_call_of_the_shipped_profile_is_needed);
+place_test!(
+    each_call_of_the_shipped_profile_is_needed,
+    namespaced_only,
+    ordinary_only
+);
 /// With all of them a session is namespaced and whole; without any it is flat, and so still whole.
-fn each_call_of_the_shipped_profile_is_needed() {
-    let namespaced = Place::ordinary()
-        .into_iter()
-        .find(|place| place.tier == Tier::Namespaced);
-    let Some(place) = namespaced else { return };
+fn each_call_of_the_shipped_profile_is_needed(place: Place) {
     let calls = container::added();
     let without = calls.iter().map(|call| format!("shipped-{call}"));
     let all = without.chain(["docker".to_owned()]);

@@ -199,10 +199,7 @@ fn an_index_of_python_is_read_and_written_with_the_token(place: Place) {
 place_test!(cargo_publishes_and_yanks_and_adds_no_owner);
 fn cargo_publishes_and_yanks_and_adds_no_owner(place: Place) {
     let registries = Tokens::start(place);
-    let Some(cargo) = cargo_alone::copy(&registries.0.world) else {
-        println!("{place}: no cargo; not run");
-        return;
-    };
+    let cargo = cargo_alone::copy(&registries.0.world);
     let cargo = cargo.display().to_string();
     let manifest = "[package]\nname = \"own\"\nversion = \"0.1.0\"\nedition = \"2021\"\nlicense = \"MIT\"\ndescription = \"d\"\n";
     registries.0.world.put("Cargo.toml", manifest);

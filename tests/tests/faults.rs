@@ -9,7 +9,8 @@ use lazaret_tests::process::{self, Process, until};
 use lazaret_tests::wire::{Received, file_read, shell};
 use lazaret_tests::world::long_sleep;
 use lazaret_tests::{
-    Broker, Chance, LIMIT, Place, Session, World, once_test, place_test, programs, suite, sys,
+    Broker, Chance, LIMIT, Place, Session, World, leftovers, once_test, place_test, programs,
+    suite, sys,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -474,11 +475,17 @@ fn a_process_that_a_test_leaves_fails_the_run() {
                 .status
                 .success()
         );
-        return;
+    } else {
+        see_the_run_fail(LEAVES, NAME);
     }
+}
+
+/// Starts the test `name` again, which leaves what `variable` says.
+fn see_the_run_fail(variable: &str, name: &str) {
     let run = |left: &str| {
         let mut again = Command::new(std::env::current_exe().unwrap());
-        again.args(["--exact", NAME]).env(LEAVES, left);
+        again.args(["--exact", name]).env(variable, left);
+        again.env(leftovers::PATIENCE, "2");
         process::run(again.env("LAZARET_BIN", programs::folder()), LIMIT)
     };
     let (filter, marker) = (programs::path("without-namespaces"), long_sleep());

@@ -1,7 +1,6 @@
 //! Rules for requests by host, method and path: what no rule allows does not reach its server, however a cell spells it, and what would
 //! allow it is said. The servers are the test's own, with TLS and without.
 
-use broker_protocol::Tier;
 use lazaret_tests::approval::audited;
 use lazaret_tests::registries::Registries;
 use lazaret_tests::tls_host::TlsHost;
@@ -384,11 +383,11 @@ fn a_denial_names_rule_method_path_and_reason_and_a_hosts_own_answer_is_none(pla
     );
 }
 
-place_test!(why_reports_what_the_gateway_refused_during_the_command);
+place_test!(
+    why_reports_what_the_gateway_refused_during_the_command,
+    namespaced_only
+);
 fn why_reports_what_the_gateway_refused_during_the_command(place: Place) {
-    if place.tier != Tier::Namespaced {
-        return;
-    }
     let hosts = Hosts::start(place);
     let why = || {
         let mut command = hosts.world.configured("why");

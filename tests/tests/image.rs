@@ -236,14 +236,10 @@ fn an_image_is_not_changed(place: Place) {
 
 place_test!(
     set_user_id_programs_and_devices_of_an_image_do_nothing,
-    namespaced_only
+    namespaced_only,
+    needs_root
 );
 fn set_user_id_programs_and_devices_of_an_image_do_nothing(place: Place) {
-    if !geteuid().is_root() {
-        return eprintln!(
-            "only root makes programs of root's and devices: those of an image are not tried"
-        );
-    }
     let world = World::new(place);
     let image = Image::new(&world);
     let (id, device) = (image.at("usr/bin/id"), image.at("usr/null"));

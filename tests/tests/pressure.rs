@@ -12,7 +12,7 @@ use lazaret_tests::wire::{Received, opening, shell, yes};
 use lazaret_tests::world::long_sleep;
 use lazaret_tests::{Broker, Chance, LIMIT, Mount, Place, Session, World, place_test, suite};
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::{Pid, geteuid};
+use nix::unistd::Pid;
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::process::ExitCode;
@@ -480,13 +480,9 @@ fn a_pulled_socket_ends_everything(place: Place) {
     }
 }
 
-place_test!(a_full_disk_is_an_error_with_a_name, own_process);
+place_test!(a_full_disk_is_an_error_with_a_name, own_process, needs_root);
 /// A file system that is full: an error with its name, the old file whole, and room again is enough.
 fn a_full_disk_is_an_error_with_a_name(place: Place) {
-    if !geteuid().is_root() {
-        println!("not run: a small file system to fill can be mounted by root only");
-        return;
-    }
     let world = World::new(place);
     let _disks = small_disks(&world);
     let (mut broker, _) = Broker::open(&world);

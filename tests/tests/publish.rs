@@ -6,7 +6,6 @@ use lazaret_tests::approval::audited;
 use lazaret_tests::process::{Running, below, until};
 use lazaret_tests::sidecar::Sidecar;
 use lazaret_tests::{Finished, LIMIT, Place, Serving, Session, World, place_test, run};
-use nix::unistd::geteuid;
 use serde_json::{Value, json};
 use std::collections::HashSet;
 use std::io::Write;
@@ -224,11 +223,8 @@ fn clients_use_a_published_server_as_one_outside(place: Place) {
     assert!(verdicts(&world).len() < 20, "{:?}", verdicts(&world));
 }
 
-place_test!(another_users_program_is_not_led_in);
+place_test!(another_users_program_is_not_led_in, needs_root);
 fn another_users_program_is_not_led_in(place: Place) {
-    if !geteuid().is_root() {
-        return;
-    }
     let (machine, cell) = (free_port(), free_port());
     let world = world(place, "", &format!("publish = ['{machine}:{cell}']"));
     let mut session = session(&world);

@@ -5,7 +5,9 @@
 
 use lazaret_tests::approval::audited;
 use lazaret_tests::connect_proxy::ConnectProxy;
+use lazaret_tests::not_run;
 use lazaret_tests::process::until;
+use lazaret_tests::programs::need;
 use lazaret_tests::tls_host::TlsHost;
 use lazaret_tests::{Finished, LIMIT, Place, Serving, Session, User, World, place_test, run};
 use nix::sys::signal::{Signal, kill};
@@ -438,13 +440,13 @@ struct Database {
 }
 
 impl Database {
-    /// One of an ordinary user's, as it runs as no other; `None` where it is not installed.
-    fn start(place: Place) -> Option<Self> {
+    /// One of an ordinary user's, as it runs as no other.
+    fn start(place: Place) -> Self {
         let user = User::Ordinary;
         let world = World::new(Place { user, ..place });
         let programs = world.on_host("command -v psql initdb postgres | wc -l");
         if programs.success() != "3\n" {
-            return None;
+            not_run("no PostgreSQL in the path: apt-get install postgresql");
         }
         let data = world.outside.join("database");
         let at = data.display();
@@ -473,11 +475,11 @@ impl Database {
             world.on_host(&asked).code() == 0
         };
         assert!(until(LIMIT, ready), "PostgreSQL does not start");
-        Some(Self {
+        Self {
             port,
             _world: world,
             server,
-        })
+        }
     }
 }
 
@@ -491,10 +493,7 @@ impl Drop for Database {
 
 place_test!(a_database_is_used_by_its_own_client);
 fn a_database_is_used_by_its_own_client(place: Place) {
-    let Some(database) = Database::start(place) else {
-        println!("{place}: no PostgreSQL; psql is not run");
-        return;
-    };
+    let database = Database::start(place);
     let ask = "psql -w -h db.example -U lazaret -d postgres -Atc 'select 6 * 7'";
     let pattern = Hosts::new(place, database.port, "allow = ['*.example']");
     assert_ne!(pattern.cell(ask).code(), 0, "the control");
@@ -507,8 +506,8 @@ fn a_database_is_used_by_its_own_client(place: Place) {
     assert!(other.errors().contains(said), "{}", other.errors());
 }
 
-place_test!(java_and_ssh_reach_a_host_without_settings);
-fn java_and_ssh_reach_a_host_without_settings(place: Place) {
+place_test!(ssh_reaches_a_host_without_settings);
+fn ssh_reaches_a_host_without_settings(place: Place) {
     let server = Server::start();
     let hosts = Hosts::new(place, server.port, "allow = ['git.example:22']");
     let ssh = "timeout 5 ssh -o StrictHostKeyChecking=no -o BatchMode=yes git.example true";
@@ -518,14 +517,13 @@ fn java_and_ssh_reach_a_host_without_settings(place: Place) {
     // The server is none of ssh's, but it has heard of it.
     hosts.cell(ssh);
     assert!(server.take().starts_with(b"SSH-2.0-"));
-    if !Command::new("javac")
-        .arg("-version")
-        .output()
-        .is_ok_and(|done| done.status.success())
-    {
-        println!("{place}: no javac; Java is not run");
-        return;
-    }
+}
+
+place_test!(java_reaches_a_host_without_settings);
+fn java_reaches_a_host_without_settings(place: Place) {
+    need("javac", "default-jdk-headless");
+    let server = Server::start();
+    let hosts = Hosts::new(place, server.port, "allow = ['git.example:22']");
     let java = "public class S { public static void main(String[] a) throws Exception {
         try (var s = new java.net.Socket(\"git.example\", 22)) {
             System.out.println(new String(s.getInputStream().readNBytes(5)) + s.getPort()); } } }";

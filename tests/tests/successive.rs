@@ -148,12 +148,12 @@ fn a_first_process_serves_several_calls(place: Place) {
     assert!((1..=2).contains(&seen.len()), "{seen:?}");
 }
 
-place_test!(a_first_process_that_was_changed_serves_no_call_more);
+place_test!(
+    a_first_process_that_was_changed_serves_no_call_more,
+    namespaced_only
+);
+/// In the flat tier no call changes another process.
 fn a_first_process_that_was_changed_serves_no_call_more(place: Place) {
-    if place.tier == Tier::Flat {
-        // There no call changes another process.
-        return;
-    }
     let world = World::new(place);
     let mut session = Session::open(&world);
     let usual = nice(session.pid()).unwrap();

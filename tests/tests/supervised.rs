@@ -3,6 +3,7 @@
 
 use crate::kept_world::{KeptWorld, cell};
 use broker_protocol::Tier;
+use lazaret_tests::not_run;
 use lazaret_tests::place::Privilege;
 use lazaret_tests::process::Running;
 use lazaret_tests::{LIMIT, Place, World, place_test, run};
@@ -589,12 +590,8 @@ fn the_users_keys_are_not_listed(place: Place) {
     let listed = run(kept.restore().host("cat").arg("/proc/keys"), LIMIT).text();
     if !listed.contains(name) {
         // Some machines and containers have no keys; there is nothing to hide then.
-        eprintln!(
-            "{place}: no key can be added: {}{}",
-            added.text(),
-            added.errors()
-        );
-        return;
+        let (text, errors) = (added.text(), added.errors());
+        not_run(format!("no key can be added: {text}{errors}"));
     }
     for script in KEY_LISTS {
         let control = kept.restore().on_host(script);

@@ -4,7 +4,7 @@
 
 use broker_protocol::Tier;
 use lazaret_tests::process::{Running, until};
-use lazaret_tests::programs::is_installed;
+use lazaret_tests::programs::need;
 use lazaret_tests::{LIMIT, Place, Session, World, place_test, run, suite};
 use serde_json::json;
 use std::fs;
@@ -70,24 +70,32 @@ fn terminals_of_ones_own_work(place: Place) {
     let world = World::new(place);
     world.put("works.py", WORKS);
     world.in_cell("python3 works.py").success();
-    if is_installed("script", "bsdutils") {
-        let printed = world.in_cell("script -qec 'tty; exit 5' /dev/null; echo $?");
-        let text = printed.success();
-        assert!(
-            text.starts_with("/dev/pts/") && text.ends_with("\n5\n"),
-            "{text}\n{}",
-            printed.errors()
-        );
-    }
-    if !is_installed("tmux", "tmux") {
-        return;
-    }
+}
+
+place_test!(script_has_a_terminal);
+fn script_has_a_terminal(place: Place) {
+    need("script", "bsdutils");
+    let _one = alone();
+    let printed = World::new(place).in_cell("script -qec 'tty; exit 5' /dev/null; echo $?");
+    let text = printed.success();
+    assert!(
+        text.starts_with("/dev/pts/") && text.ends_with("\n5\n"),
+        "{text}\n{}",
+        printed.errors()
+    );
+}
+
+place_test!(tmux_has_a_terminal);
+fn tmux_has_a_terminal(place: Place) {
+    need("tmux", "tmux");
+    let _one = alone();
+    let world = World::new(place);
     let tmux = "export TMUX_TMPDIR=$TMPDIR; tmux new-session -d 'tty > t.new; mv t.new t'
             until [ -e t ]; do sleep 0.1; done; cat t";
     assert!(world.in_cell(tmux).success().starts_with("/dev/pts/"));
 }
 
-place_test!(terminals_are_limited);
+place_test!(terminals_are_limited, flat_only);
 /// Some at one time, many one after the other, and an end of all: the machine keeps its own.
 fn terminals_are_limited(place: Place) {
     let _one = alone();
@@ -113,9 +121,6 @@ try:
 except OSError as error: assert error.errno in (24, 28), error
 print(len(slaves))
 ";
-    if place.tier != Tier::Flat {
-        return;
-    }
     let world = World::new(place);
     world.put("many.py", script);
     let mut session = Session::open(&world);
@@ -207,13 +212,10 @@ runpy.run_path('reach.py')",
     holder.child.wait().unwrap();
 }
 
-place_test!(a_number_does_not_become_a_terminal_of_the_host);
+place_test!(a_number_does_not_become_a_terminal_of_the_host, flat_only);
 /// A number means another terminal when the first is gone: of the host, while the cell has had one with that number.
 fn a_number_does_not_become_a_terminal_of_the_host(place: Place) {
     let _one = alone();
-    if place.tier != Tier::Flat {
-        return;
-    }
     let world = World::new(place);
     world.put("reach.py", REACH);
     world.put("holder.py", HOLDER);
@@ -225,8 +227,7 @@ while not os.path.exists('go'): time.sleep(0.02)
 sys.argv[1:] = [name]; runpy.run_path('reach.py')
 ";
     world.put("wait.py", wait);
-    // Others may take the number first.
-    for _ in 0..10 {
+    let is_given_again = |_| {
         let inside = Running::start(&mut world.cell("python3 wait.py"));
         let mine = world.project.join("mine");
         assert!(until(LIMIT, || mine.exists()));
@@ -247,9 +248,11 @@ sys.argv[1:] = [name]; runpy.run_path('reach.py')
         for file in ["mine", "go"] {
             fs::remove_file(world.project.join(file)).unwrap();
         }
-        if same {
-            return;
-        }
-    }
-    panic!("the host never got the number that the cell had had");
+        same
+    };
+    // Others may take the number first.
+    assert!(
+        (0..10).any(is_given_again),
+        "the host never got the number that the cell had had"
+    );
 }

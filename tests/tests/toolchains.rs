@@ -100,11 +100,8 @@ fn a_program_in_a_closed_directory_is_named_without_an_option(place: Place) {
     );
 }
 
-place_test!(why_names_a_program_of_path);
+place_test!(why_names_a_program_of_path, namespaced_only);
 fn why_names_a_program_of_path(place: Place) {
-    if place.tier != Tier::Namespaced {
-        return;
-    }
     let world = World::new(place);
     let tools = world.outside.join("tools");
     program(&world, &tools.join("lz-tool"));
@@ -249,10 +246,7 @@ const GIT_DEPENDENCY: &str = r#"mkdir -p $D/src src; cd $D; git init -q -b main;
 place_test!(cargo_fetches_git_dependencies);
 fn cargo_fetches_git_dependencies(place: Place) {
     let world = World::new(place);
-    let Some(cargo) = cargo_alone::copy(&world) else {
-        println!("{place}: no cargo; not run");
-        return;
-    };
+    let cargo = cargo_alone::copy(&world);
     let dependency = world.outside.join("d");
     let set_up = format!("D={}; MORE=f; {GIT_DEPENDENCY}", dependency.display());
     world.set_up(&set_up);
@@ -277,10 +271,7 @@ fn cargo_fetches_git_dependencies(place: Place) {
 place_test!(a_git_dependency_with_a_protected_file_fails_and_names_it);
 fn a_git_dependency_with_a_protected_file_fails_and_names_it(place: Place) {
     let world = World::new(place);
-    let Some(cargo) = cargo_alone::copy(&world) else {
-        println!("{place}: no cargo; not run");
-        return;
-    };
+    let cargo = cargo_alone::copy(&world);
     let dependency = world.outside.join("d");
     world.set_up(&format!(
         "D={}; MORE=.envrc; {GIT_DEPENDENCY}",
@@ -312,10 +303,7 @@ const REGISTRY: &str = r#"mkdir -p lz-dep-0.1.0/src reg/index/lz/-d src; echo > 
 place_test!(vendoring_a_crate_with_a_protected_file_fails_whole_and_names_it);
 fn vendoring_a_crate_with_a_protected_file_fails_whole_and_names_it(place: Place) {
     let world = World::new(place);
-    let Some(cargo) = cargo_alone::copy(&world) else {
-        println!("{place}: no cargo; not run");
-        return;
-    };
+    let cargo = cargo_alone::copy(&world);
     world.set_up(REGISTRY);
     let vendor = "cargo --offline --config local.toml vendor --respect-source-config";
     let refused = run_cargo(&world, &cargo, vendor);

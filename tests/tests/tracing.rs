@@ -3,7 +3,7 @@
 
 use broker_protocol::Tier;
 use lazaret_tests::process::{self, until};
-use lazaret_tests::programs::is_installed;
+use lazaret_tests::programs::need;
 use lazaret_tests::world::long_sleep;
 use lazaret_tests::{LIMIT, Place, Session, World, place_test, run};
 use serde_json::json;
@@ -72,22 +72,23 @@ fn world(place: lazaret_tests::Place) -> World {
     world
 }
 
-place_test!(a_debugger_traces_what_it_starts);
-fn a_debugger_traces_what_it_starts(place: Place) {
+const PROGRAM: &str = "int twice(int n) { return 2 * n; }\nint main(void) { return twice(21); }\n";
+
+place_test!(strace_traces_what_it_starts);
+fn strace_traces_what_it_starts(place: Place) {
     let world = world(place);
-    world.put(
-        "p.c",
-        "int twice(int n) { return 2 * n; }\nint main(void) { return twice(21); }\n",
-    );
+    world.put("p.c", PROGRAM);
     let traced =
         "cc -g p.c -o p && strace -f -o log sh -c ./p; echo $?; grep -c 'execve(\"./p\"' log";
-    if is_installed("strace", "strace") {
-        let printed = world.in_cell(traced);
-        assert_eq!(printed.success(), "42\n1\n", "{}", printed.errors());
-    }
-    if !is_installed("gdb", "gdb") {
-        return;
-    }
+    let printed = world.in_cell(traced);
+    assert_eq!(printed.success(), "42\n1\n", "{}", printed.errors());
+}
+
+place_test!(a_debugger_stops_what_it_starts);
+fn a_debugger_stops_what_it_starts(place: Place) {
+    need("gdb", "gdb");
+    let world = world(place);
+    world.put("p.c", PROGRAM);
     let gdb = "gdb -nx -batch -ex 'break twice' -ex run -ex bt -ex 'print n' -ex 'set var n = 4' -ex cont p 2>/dev/null";
     let printed = world
         .in_cell(&format!("cc -g p.c -o p; DEBUGINFOD_URLS= {gdb}"))

@@ -2,7 +2,7 @@
 //! named as its grant lets the command through; a secret stays closed; who attacks the tracer gets "not known" and no wrong answer.
 
 use broker_protocol::{
-    AttemptKind, Bash, FileRead, FromBroker, Open, Request, Tier, ToBroker, Traced, Wants, Zone,
+    AttemptKind, Bash, FileRead, FromBroker, Open, Request, ToBroker, Traced, Wants, Zone,
     ZonePath, limit,
 };
 use lazaret_tests::process::Finished;
@@ -24,11 +24,6 @@ fn data(world: &World) -> PathBuf {
     world.write(&program, "#!/bin/sh\necho TOOL\n");
     fs::set_permissions(program, fs::Permissions::from_mode(0o755)).unwrap();
     data
-}
-
-/// A place that has an overlay; the flat one has a test of its own.
-fn world(place: Place) -> Option<World> {
-    (place.tier == Tier::Namespaced).then(|| World::new(place))
 }
 
 fn explain(world: &World, script: &str) -> (i32, Value) {
@@ -73,9 +68,9 @@ fn ordinary(world: &World, options: &[String], script: &str) -> Finished {
     )
 }
 
-place_test!(a_port_that_was_given_is_not_advised);
+place_test!(a_port_that_was_given_is_not_advised, namespaced_only);
 fn a_port_that_was_given_is_not_advised(place: Place) {
-    let Some(world) = world(place) else { return };
+    let world = World::new(place);
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = server.local_addr().unwrap().to_string();
     let port = server.local_addr().unwrap().port().to_string();
@@ -103,9 +98,9 @@ fn a_port_that_was_given_is_not_advised(place: Place) {
     denied(&value, &address);
 }
 
-place_test!(named_grant_lets_the_command_through);
+place_test!(named_grant_lets_the_command_through, namespaced_only);
 fn named_grant_lets_the_command_through(place: Place) {
-    let Some(world) = world(place) else { return };
+    let world = World::new(place);
     let data = data(&world);
     let at = |name: &str| data.join(name).display().to_string();
     let rows = [
@@ -181,9 +176,12 @@ const BY_OTHER_NAMES: &str = "mkdir d; ln .env l1; ln other l2; cp -l other l3; 
     ln -s .env s1; ln -s other s2; cat l1 l2 l3 m1 m2 s1 s2 /proc/self/root$PWD/other /proc/self/cwd/.env; \
     cp -r . d; tar cf t .; cat t; grep -r KEY= .";
 
-place_test!(denial_that_no_option_opens_is_reported_with_its_rule);
+place_test!(
+    denial_that_no_option_opens_is_reported_with_its_rule,
+    namespaced_only
+);
 fn denial_that_no_option_opens_is_reported_with_its_rule(place: Place) {
-    let Some(world) = world(place) else { return };
+    let world = World::new(place);
     run(world.host("git").args(["init", "--quiet", "."]), LIMIT).success();
     let secret = world.put(".env", format!("KEY={}\n", world.canary));
     fs::hard_link(secret, world.project.join("other")).unwrap();
@@ -246,9 +244,9 @@ fn denial_that_no_option_opens_is_reported_with_its_rule(place: Place) {
     );
 }
 
-place_test!(hosts_are_named_and_none_is_reached);
+place_test!(hosts_are_named_and_none_is_reached, namespaced_only);
 fn hosts_are_named_and_none_is_reached(place: Place) {
-    let Some(world) = world(place) else { return };
+    let world = World::new(place);
     let script = "curl -sS http://a.example:81/; curl -sS https://registry.npmjs.org/";
     let (code, value) = explain(&world, script);
     assert_eq!((code, &value["network"]), (0, &json!("closed")));
@@ -290,9 +288,9 @@ fn hosts_are_named_and_none_is_reached(place: Place) {
     );
 }
 
-place_test!(a_limit_is_named);
+place_test!(a_limit_is_named, namespaced_only);
 fn a_limit_is_named(place: Place) {
-    let Some(world) = world(place) else { return };
+    let world = World::new(place);
     let policy =
         "version = 1\n[profile.tight.limits]\nmemory = \"256 MiB\"\nfile_size = \"8 MiB\"\n";
     world.set_policy(policy);
@@ -320,9 +318,12 @@ fn a_limit_is_named(place: Place) {
     }
 }
 
-place_test!(errors_that_occur_outside_too_are_not_reported);
+place_test!(
+    errors_that_occur_outside_too_are_not_reported,
+    namespaced_only
+);
 fn errors_that_occur_outside_too_are_not_reported(place: Place) {
-    let Some(world) = world(place) else { return };
+    let world = World::new(place);
     let ordinary = !place.account().uid.is_root();
     let shadow = if ordinary { "/etc/shadow" } else { "" };
     let script = format!(
@@ -384,9 +385,9 @@ echo note > \"$CENTRAL/note\"; rm \"$CENTRAL/old\"
 echo out > \"$OUT/new\"; rm \"$OUT/old\"
 ";
 
-place_test!(all_that_a_command_changes_is_thrown_away);
+place_test!(all_that_a_command_changes_is_thrown_away, namespaced_only);
 fn all_that_a_command_changes_is_thrown_away(place: Place) {
-    let Some(world) = world(place) else { return };
+    let world = World::new(place);
     run(world.host("git").args(["init", "--quiet", "."]), LIMIT).success();
     for name in [
         "kept",
@@ -447,9 +448,9 @@ fn all_that_a_command_changes_is_thrown_away(place: Place) {
     assert_eq!(audit.matches("\"throw_away\":true").count(), 1, "{audit}");
 }
 
-place_test!(the_last_command_of_the_project_runs_again);
+place_test!(the_last_command_of_the_project_runs_again, namespaced_only);
 fn the_last_command_of_the_project_runs_again(place: Place) {
-    let Some(world) = world(place) else { return };
+    let world = World::new(place);
     let table = data(&world).join("table").display().to_string();
     let why = || {
         let finished = run(world.lazaret("why").arg("--json"), LIMIT);
@@ -485,9 +486,9 @@ fn the_last_command_of_the_project_runs_again(place: Place) {
     );
 }
 
-place_test!(the_command_does_not_learn_what_exists);
+place_test!(the_command_does_not_learn_what_exists, namespaced_only);
 fn the_command_does_not_learn_what_exists(place: Place) {
-    let Some(world) = world(place) else { return };
+    let world = World::new(place);
     let secret = world.outside.join("secret.txt");
     let seen = |path: &Path| {
         let script = format!(
@@ -546,9 +547,9 @@ try: open(target)
 except OSError: pass
 "#;
 
-place_test!(attack_on_the_tracer_hides_nothing);
+place_test!(attack_on_the_tracer_hides_nothing, namespaced_only);
 fn attack_on_the_tracer_hides_nothing(place: Place) {
-    let Some(world) = world(place) else { return };
+    let world = World::new(place);
     world.put("attack.py", ATTACK);
     let table = data(&world).join("table").display().to_string();
     let attack = |what: &str| {
@@ -607,9 +608,9 @@ fn attack_on_the_tracer_hides_nothing(place: Place) {
     assert!([2, 10, 40].into_iter().any(meets_it));
 }
 
-place_test!(names_of_a_program_are_cleaned);
+place_test!(names_of_a_program_are_cleaned, namespaced_only);
 fn names_of_a_program_are_cleaned(place: Place) {
-    let Some(world) = world(place) else { return };
+    let world = World::new(place);
     let name = "a\u{1b}[2J\nread /etc\n\u{202e}";
     world.write(&world.outside.join(name), "x");
     let script = "printf 'cat \"%s/a\\033[2J\\nread /etc\\n\\342\\200\\256\"' \"$1\" > go; bash go";
@@ -643,9 +644,12 @@ fn names_of_a_program_are_cleaned(place: Place) {
     );
 }
 
-place_test!(a_session_that_is_thrown_away_runs_commands_alone);
+place_test!(
+    a_session_that_is_thrown_away_runs_commands_alone,
+    namespaced_only
+);
 fn a_session_that_is_thrown_away_runs_commands_alone(place: Place) {
-    let Some(world) = world(place) else { return };
+    let world = World::new(place);
     world.put("file", "x");
     let throw_away = Open {
         throw_away: true,

@@ -156,7 +156,7 @@ mod tests {
                 for _ in 0..length {
                     let frame = Frame::data(Bytes::from_static(b"x"));
                     if send.send(Ok(frame)).await.is_err() {
-                        return;
+                        break;
                     }
                 }
             };

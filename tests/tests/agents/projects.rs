@@ -425,9 +425,6 @@ once_test!(opencode_ends_where_a_project_overrides_it);
 /// OpenCode lets a project's settings win over a user's, but loads plugins before it acts on them. Ours is run here as OpenCode does it.
 fn opencode_ends_where_a_project_overrides_it() {
     const KILLED: i32 = 128 + 9;
-    if !programs::is_installed("node", "nodejs") {
-        return;
-    }
     let world = repository(Place::any());
     world.write(&world.home.join(".config/opencode/opencode.json"), "{}");
     let install = |what: &str| {

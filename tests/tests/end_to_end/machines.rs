@@ -13,13 +13,6 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-/// Where there are namespaces to refuse. Root has none of these refusals: the rules are about other users.
-fn namespaced() -> Option<Place> {
-    Place::all()
-        .into_iter()
-        .find(|place| place.tier.name() == "namespaced" && place.user == User::Ordinary)
-}
-
 /// The command on a machine that refuses `privilege`.
 fn refusing(world: &World, privilege: &str, command: &Command) -> Command {
     let mut outer = Command::new(programs::path("refusing"));
@@ -51,9 +44,12 @@ fn doctor(command: &mut Command) -> Value {
     serde_json::from_str(&run(command, LIMIT).success()).unwrap()
 }
 
-once_test!(a_session_is_flat_and_whole_where_one_privilege_is_refused);
-fn a_session_is_flat_and_whole_where_one_privilege_is_refused() {
-    let Some(place) = namespaced() else { return };
+place_test!(
+    a_session_is_flat_and_whole_where_one_privilege_is_refused,
+    namespaced_only,
+    ordinary_only
+);
+fn a_session_is_flat_and_whole_where_one_privilege_is_refused(place: Place) {
     let world = World::new(place);
     let mut session = Session::open(&world);
     assert_eq!(session.ready["tier"], "namespaced", "the control");
@@ -103,10 +99,13 @@ fn a_session_is_flat_and_whole_where_one_privilege_is_refused() {
     }
 }
 
-once_test!(session_on_an_initramfs_is_flat_and_says_why);
+place_test!(
+    session_on_an_initramfs_is_flat_and_says_why,
+    namespaced_only,
+    ordinary_only
+);
 /// `pivot_root` answers `EINVAL` there, which is no denial. The filter answers as the kernel does.
-fn session_on_an_initramfs_is_flat_and_says_why() {
-    let Some(place) = namespaced() else { return };
+fn session_on_an_initramfs_is_flat_and_says_why(place: Place) {
     let world = World::new(place);
     let there = |words: &[&str]| {
         let mut command = world.lazaret(words[0]);
@@ -138,9 +137,12 @@ fn session_on_an_initramfs_is_flat_and_says_why() {
     );
 }
 
-once_test!(machine_that_refuses_gets_advice_on_its_settings);
-fn machine_that_refuses_gets_advice_on_its_settings() {
-    let Some(place) = namespaced() else { return };
+place_test!(
+    machine_that_refuses_gets_advice_on_its_settings,
+    namespaced_only,
+    ordinary_only
+);
+fn machine_that_refuses_gets_advice_on_its_settings(place: Place) {
     let world = World::new(place);
     let page = run(
         &mut refusing(&world, "mount", &world.lazaret("doctor")),

@@ -1,5 +1,6 @@
 //! Criterion 2 of the main job: ordinary projects work in a cell.
 
+use lazaret_tests::not_run;
 use lazaret_tests::world::unique;
 use lazaret_tests::{LIMIT, Place, Session, User, World, once_test, place_test, programs, run};
 use serde_json::json;
@@ -259,36 +260,30 @@ fn closed_files_above_the_project_are_missing(place: Place) {
     assert_eq!(fs::read_to_string(&beside).unwrap(), world.canary);
 }
 
-once_test!(this_workspace_is_tested_with_the_rust_profile);
-/// This workspace itself, in the places whose user can run a toolchain; the others are counted as not run.
-fn this_workspace_is_tested_with_the_rust_profile() {
-    let mut ran = 0;
-    for place in Place::all() {
-        let Some(variables) = toolchain(place) else {
-            println!("{place}: no cargo that this user can run; not run");
-            continue;
-        };
-        let world = World::new(place);
-        copy_workspace(&world);
-        let mut command = world.lazaret("run");
-        command.envs(variables);
-        command.args(["--profile", "rust", "--timeout", "600", "--"]);
-        // The member with the fewest dependencies: it is shown that cargo works here, with scripts that run at build time. Of its tests
-        // those run that want nothing which the cell refuses.
-        command.args(["cargo", "test", "-p", "executor-sys", "--offline"]);
-        // No later build reads any of it.
-        command.args(["--config", "profile.dev.incremental=false", "--"]);
-        command.args(["--skip", "opened_way", "--skip", "stale_temporaries"]);
-        let finished = run(&mut command, Duration::from_secs(600));
-        let text = finished.success();
-        assert!(
-            text.contains("test result: ok"),
-            "{place}: {text}{}",
-            finished.errors()
-        );
-        ran += 1;
-    }
-    println!("ran in {ran} places");
+place_test!(this_workspace_is_tested_with_the_rust_profile);
+/// This workspace itself, where the place's user can run a toolchain.
+fn this_workspace_is_tested_with_the_rust_profile(place: Place) {
+    let Some(variables) = toolchain(place) else {
+        not_run("no cargo that this user can run");
+    };
+    let world = World::new(place);
+    copy_workspace(&world);
+    let mut command = world.lazaret("run");
+    command.envs(variables);
+    command.args(["--profile", "rust", "--timeout", "600", "--"]);
+    // The member with the fewest dependencies: it is shown that cargo works here, with scripts that run at build time. Of its tests
+    // those run that want nothing which the cell refuses.
+    command.args(["cargo", "test", "-p", "executor-sys", "--offline"]);
+    // No later build reads any of it.
+    command.args(["--config", "profile.dev.incremental=false", "--"]);
+    command.args(["--skip", "opened_way", "--skip", "stale_temporaries"]);
+    let finished = run(&mut command, Duration::from_secs(600));
+    let text = finished.success();
+    assert!(
+        text.contains("test result: ok"),
+        "{text}{}",
+        finished.errors()
+    );
 }
 
 /// Variables with which the place's user runs cargo: a toolchain of its own, this process's, the official Rust image's, the system's.

@@ -1,6 +1,5 @@
 //! Protected names: `.env` and its kind, for file tools in both tiers and for the shell where the tier can.
 
-use broker_protocol::Tier;
 use lazaret_tests::{LIMIT, Place, Session, World, once_test, place_test, run};
 use serde_json::json;
 use std::path::Path;
@@ -71,11 +70,9 @@ fn file_tools_neither_read_nor_change_them(place: Place) {
     assert_untouched(&world, "the file tools");
 }
 
-place_test!(the_shell_neither_reads_nor_changes_them);
+place_test!(the_shell_neither_reads_nor_changes_them, namespaced_only);
+/// Said in SECURITY: names inside a zone are held by mounts.
 fn the_shell_neither_reads_nor_changes_them(place: Place) {
-    if place.tier == Tier::Flat {
-        return; // Said in SECURITY: names inside a zone are held by mounts.
-    }
     let world = world_with_secrets(place);
     for script in [
         "cat .env sub/.env .env.local",

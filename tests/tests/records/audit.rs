@@ -8,7 +8,7 @@ use lazaret_tests::wire::{Received, file_read, opening, shell};
 use lazaret_tests::world::long_sleep;
 use lazaret_tests::{Broker, LIMIT, Place, Session, World, once_test, place_test, process, run};
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::{Pid, geteuid};
+use nix::unistd::Pid;
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -270,13 +270,10 @@ fn until_audit_fault(broker: &mut Broker, request: &Request, max: u64) -> u64 {
 
 place_test!(
     a_full_disk_ends_the_session_and_leaves_a_whole_chain,
-    own_process
+    own_process,
+    needs_root
 );
 fn a_full_disk_ends_the_session_and_leaves_a_whole_chain(place: Place) {
-    if !geteuid().is_root() {
-        println!("not run: only root makes a small disk");
-        return;
-    }
     let world = World::new(place);
     let disk = SmallDisk::mount(&world, "64k");
     let (mut broker, _) = Broker::open(&world);
@@ -673,13 +670,10 @@ fn a_policy_keeps_records_for_a_time_and_nobody_shortens_it() {
 
 place_test!(
     a_disk_with_little_room_is_named_before_it_is_full,
-    own_process
+    own_process,
+    needs_root
 );
 fn a_disk_with_little_room_is_named_before_it_is_full(place: Place) {
-    if !geteuid().is_root() {
-        println!("not run: only root makes a small disk");
-        return;
-    }
     let world = World::new(place);
     let disk = SmallDisk::mount(&world, "80m");
     let mut session = Session::open(&world);

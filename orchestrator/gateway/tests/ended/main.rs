@@ -1,11 +1,10 @@
-//! Connections that are decrypted, with real TLS on both sides: hosts made here, and clients that nobody here wrote where they are
-//! installed. The README's claims are tested here, and what went wrong in other proxies of this kind.
+//! Connections that are decrypted, with real TLS on both sides: hosts made here, and clients that nobody here wrote. The README's claims are tested here, and what went wrong in other proxies of this kind.
 
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::disallowed_methods,
-    reason = "tests start clients, write files, and say where they cannot go on"
+    reason = "tests start clients and write files"
 )]
 
 mod world;

@@ -1,0 +1,98 @@
+//! Tests that return before they have shown anything.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use syn::visit::Visit;
+use syn::{Attribute, ExprClosure, ExprReturn, Item, ItemFn, ItemMod};
+
+/// The tests that return early, by name, with their file.
+///
+/// # Errors
+/// If a file cannot be read.
+pub fn early_returns(
+    root: &Path,
+    files: &BTreeSet<PathBuf>,
+) -> Result<BTreeMap<String, String>, String> {
+    let mut all = BTreeMap::new();
+    for file in files {
+        let name = file.strip_prefix(root).unwrap_or(file).display();
+        let text = fs::read_to_string(file).map_err(|error| format!("{name}: {error}"))?;
+        // To parse is what takes time.
+        if !text.contains("return") || !(text.contains("test]") || text.contains("_test!")) {
+            continue;
+        }
+        let parsed = syn::parse_file(&text).map_err(|error| format!("{name}: {error}"))?;
+        let mut tests = Tests::default();
+        tests.of(&parsed.items);
+        let found = tests.returning.into_iter();
+        all.extend(found.map(|test| (test, name.to_string())));
+    }
+    Ok(all)
+}
+
+#[derive(Default)]
+struct Tests {
+    returning: Vec<String>,
+}
+
+impl Tests {
+    fn of(&mut self, items: &[Item]) {
+        let registered: BTreeSet<String> = items.iter().filter_map(registered).collect();
+        for item in items {
+            match item {
+                Item::Fn(item) if is_test(item) || registered.contains(&name(item)) => {
+                    let mut body = Body::default();
+                    body.visit_block(&item.block);
+                    if body.returns {
+                        self.returning.push(name(item));
+                    }
+                }
+                Item::Mod(ItemMod {
+                    content: Some((_, items)),
+                    ..
+                }) => self.of(items),
+                _ => {}
+            }
+        }
+    }
+}
+
+fn name(item: &ItemFn) -> String {
+    item.sig.ident.to_string()
+}
+
+fn is_test(item: &ItemFn) -> bool {
+    let last = |attribute: &Attribute| {
+        let last = attribute.path().segments.last()?;
+        Some(last.ident == "test")
+    };
+    item.attrs
+        .iter()
+        .any(|attribute| last(attribute) == Some(true))
+}
+
+fn registered(item: &Item) -> Option<String> {
+    let Item::Macro(item) = item else { return None };
+    let called = item.mac.path.segments.last()?.ident.to_string();
+    let first = item.mac.tokens.clone().into_iter().next()?;
+    ["place_test", "once_test"]
+        .contains(&&*called)
+        .then(|| first.to_string())
+}
+
+/// The body of a test, without its closures and functions, which return for themselves.
+#[derive(Default)]
+struct Body {
+    returns: bool,
+}
+
+impl<'ast> Visit<'ast> for Body {
+    fn visit_expr_return(&mut self, _: &'ast ExprReturn) {
+        self.returns = true;
+    }
+
+    fn visit_expr_closure(&mut self, _: &'ast ExprClosure) {}
+
+    fn visit_item(&mut self, _: &'ast Item) {}
+}
