@@ -915,6 +915,14 @@ pub fn early_returns(root: &Path) -> Result<BTreeMap<String, String>, String> {
     of_tests::early_returns(root, &sources(root))
 }
 
+/// Lines of tests that wait for a time.
+///
+/// # Errors
+/// If a file cannot be read.
+pub fn waits(root: &Path) -> Result<Vec<String>, String> {
+    of_tests::waits(root, &sources(root))
+}
+
 /// Every Rust file of the workspace, without duplicates: a member may lie inside another.
 fn sources(root: &Path) -> BTreeSet<PathBuf> {
     members(root)

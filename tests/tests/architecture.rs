@@ -25,6 +25,9 @@ const OPENINGS_MAX: usize = 640;
 /// Most names that several types of the workspace have.
 const SHARED_NAMES_MAX: usize = 214;
 
+/// Most lines of tests that wait for a time, which may become fewer only.
+const WAITS_MAX: usize = 67;
+
 /// A law that the real tree keeps.
 struct Law {
     check: fn(&Path) -> Violations,
@@ -658,6 +661,23 @@ fn a_test_that_is_not_run_is_counted() {
     );
     let planted = laws::early_returns(&copy.root).unwrap();
     assert_eq!(planted.into_keys().collect::<Vec<_>>(), ["a", "b"]);
+}
+
+once_test!(tests_await_events);
+/// What waits for a time is the harness, which looks again and again; a test of a time limit; or one that nothing comes.
+fn tests_await_events() {
+    let all = laws::waits(programs::workspace()).unwrap();
+    let number = all.len();
+    assert!(
+        number <= WAITS_MAX,
+        "{number} lines of tests wait for a time, and not {WAITS_MAX} at most: {all:#?}"
+    );
+    let copy = Copy::new();
+    copy.keep_members(&["policies/guard"]);
+    let waits = "fn a() { std::thread::sleep(b) }\nasync fn c() { tokio::time::sleep(d).await }\n// thread::sleep(e)\n";
+    let planted = format!("{waits}mod tests {{\n{waits}}}\n");
+    copy.write("policies/guard/src/planted.rs", &planted);
+    assert_eq!(laws::waits(&copy.root).unwrap().len(), 2);
 }
 
 once_test!(the_table);

@@ -1,5 +1,6 @@
-//! Tests that return before they have shown anything.
+//! Tests that return before they have shown anything, and those that wait for a time where an event could be awaited.
 
+use super::source::code_only;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -95,4 +96,38 @@ impl<'ast> Visit<'ast> for Body {
     fn visit_expr_closure(&mut self, _: &'ast ExprClosure) {}
 
     fn visit_item(&mut self, _: &'ast Item) {}
+}
+
+/// The lines of tests and of their harness that wait for a time, as `FILE:LINE`. Those in scripts of other languages are none.
+///
+/// # Errors
+/// If a file cannot be read.
+pub fn waits(root: &Path, files: &BTreeSet<PathBuf>) -> Result<Vec<String>, String> {
+    let mut all = Vec::new();
+    for file in files {
+        let path = file.strip_prefix(root).unwrap_or(file);
+        let name = path.display();
+        let text = fs::read_to_string(file).map_err(|error| format!("{name}: {error}"))?;
+        let mut of_tests = is_of_tests(path);
+        for (number, line) in code_only(&text).lines().enumerate() {
+            of_tests |= line.starts_with("mod tests {");
+            if of_tests && calls_sleep(line) {
+                all.push(format!("{name}:{}", number + 1));
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// Measurements (`tests/src/bin`) are no tests.
+fn is_of_tests(path: &Path) -> bool {
+    let within = |folder: &str| path.iter().any(|part| part == folder);
+    !path.starts_with("tests/src/bin") && (within("tests") || within("tests.rs"))
+}
+
+/// Only those of the standard library and of the runtime: tests have a function of that name that makes a request.
+fn calls_sleep(line: &str) -> bool {
+    ["thread::sleep(", "time::sleep("]
+        .iter()
+        .any(|call| line.contains(call))
 }
