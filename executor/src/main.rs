@@ -14,6 +14,7 @@ mod plan;
 mod pool;
 mod ready_cells;
 mod call;
+mod company;
 mod central_root;
 mod input;
 mod running_command;
@@ -65,6 +66,7 @@ Usage:
   lazaret-executor ready                 build a session's sandbox, then serve one client; both come over standard input
   lazaret-executor start PROGRAM ARG...  become a server of the user's, in a process session of its own and outside any cell
   lazaret-executor gc                    remove caches of projects that no session uses; the request comes over standard input
+  lazaret-executor company PATH...       serve `[gateway]` of the policy to the gateway of one `lazaret`; commands can write below PATH
   lazaret-executor listen --socket PATH  serve every client that connects to PATH, each in a process of its own
   lazaret-executor --help | --version
 
@@ -81,6 +83,7 @@ enum Task {
     Spawner,
     Ready,
     Gc,
+    Company(Vec<PathBuf>),
     Start(Vec<CString>),
     Listen(PathBuf),
     Print(String),
@@ -114,6 +117,9 @@ fn parse(arguments: Vec<OsString>) -> Result<Task, String> {
         ["ready"] => Ok(Task::Ready),
         ["gc"] => Ok(Task::Gc),
         ["start", ..] => server(&arguments[1..]).map(Task::Start),
+        ["company", ..] => Ok(Task::Company(
+            arguments[1..].iter().map(PathBuf::from).collect(),
+        )),
         ["listen", "--socket", _] => Ok(Task::Listen(PathBuf::from(&arguments[2]))),
         ["--help" | "-h" | "help"] => Ok(Task::Print(HELP.into())),
         ["--version" | "-V"] => Ok(Task::Print(format!(
@@ -171,6 +177,8 @@ fn run(task: Task) -> io::Result<()> {
             warm::serve(line, user(ablation)?, &surroundings)
         }
         Task::Gc => gc::answer(inherited()?, &user(ablation)?),
+        // Standard output is for the answer to who starts it.
+        Task::Company(written) => company::serve(fd::inherited(0)?, &user(ablation)?, &written),
         Task::Start(command) => {
             descriptors::null_stdio(2).map_err(other)?;
             match spawn::become_server(&command)? {}

@@ -185,9 +185,9 @@ const LINKED: Linked = Linked {
 };
 
 /// Names the search engines of the environment too, and begins the network.
-fn begin_network(control: UnixStream, webs: Vec<WebTable>) -> io::Result<()> {
+fn begin_network(control: UnixStream, webs: Vec<WebTable>, company: bool) -> io::Result<()> {
     SearchEngines::from_environment().name_hosts();
-    orchestrator_http::begin(control, webs)
+    orchestrator_http::begin(control, webs, company)
 }
 
 fn hooks(files: &Files) -> Result<UserHooks, Failed> {

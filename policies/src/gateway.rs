@@ -241,7 +241,7 @@ impl GatewayTable {
     }
 }
 
-/// How connections of cells leave this machine.
+/// How connections of cells, and of `lazaret` itself, leave this machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct GatewaySettings {
     /// Files of authorities that hosts are verified by, besides the machine's.
@@ -250,7 +250,7 @@ pub struct GatewaySettings {
     pub proxy: Option<ProxySettings>,
 }
 
-/// The proxy of all connections of cells.
+/// The proxy of all these connections.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ProxySettings {
     pub choice: ProxyChoice,

@@ -9,6 +9,7 @@ mod agents;
 mod approval;
 mod bounds;
 mod chat;
+mod client_proxy;
 mod clients;
 mod compatibility;
 mod containers;

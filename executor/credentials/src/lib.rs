@@ -12,4 +12,5 @@ mod session;
 pub use certificates::Certificates;
 pub use company::CompanyError;
 pub use held::{Credentials, Delivery};
-pub use session::{FindError, NewCredentials, SessionCredentials, WrittenPaths};
+pub use session::{ClientCompany, FindError, NewCredentials, SessionCredentials, WrittenPaths};
+pub use source::Owner;

@@ -10,7 +10,7 @@ use executor_spec::linked_repository::LinkedRepository;
 use executor_spec::scratch::Scratch;
 use executor_spec::variables::Variables;
 use executor_spec::zones::Zones;
-use policies::EffectivePolicy;
+use policies::{EffectivePolicy, GatewaySettings};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
@@ -53,6 +53,31 @@ pub struct GatewayCompany {
     /// Certificates in PEM form, one after the other.
     pub authorities: String,
     pub proxy: Option<ProxySpec>,
+}
+
+/// A company's network for what `lazaret` asks for itself: of no session, and with no credential but the proxy's login.
+#[derive(Debug)]
+pub struct ClientCompany {
+    pub held: Credentials,
+    pub company: GatewayCompany,
+}
+
+impl ClientCompany {
+    /// Finds it as [`NewCredentials::find`] does.
+    ///
+    /// # Errors
+    /// `[gateway]` of the policy cannot be used, or the kernel has no random bytes.
+    pub fn find(settings: &GatewaySettings, owner: &Owner) -> Result<Self, FindError> {
+        let company = Company::find(settings, owner)?;
+        let mut held = Credentials::default();
+        held.add_notices(company.notices);
+        let proxy = company.proxy.map(|proxy| proxy_spec(proxy, &mut held));
+        let company = GatewayCompany {
+            authorities: company.authorities.concat(),
+            proxy: proxy.transpose()?,
+        };
+        Ok(Self { held, company })
+    }
 }
 
 /// Credentials and files of a session that stands.

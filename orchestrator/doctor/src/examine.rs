@@ -84,7 +84,8 @@ impl FrontEnd for Doctor {
         // An error in the policy is what the session's opening reports.
         let network = options.policy().ok().map(|policy| {
             let variable = |name: &str| std::env::var(name).ok();
-            CommandNetwork::of(&options.endpoint().program(), &policy, variable).ask()
+            let network = CommandNetwork::of(&options.endpoint().program(), &policy, variable);
+            network.ask().tried(prepared.try_company())
         });
         let support = self
             .support_bundle

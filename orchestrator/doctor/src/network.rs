@@ -2,6 +2,7 @@
 //! files and the login can be used is seen when the examined session opens.
 
 use crate::proxy::{self, ProxyReport, Target};
+use orchestrator_launch::network::OwnNetworkError;
 use policies::gateway::{DirectPlace, GatewayFault, ProxyAddress, ProxyChoice};
 use policies::{CredentialSource, EffectivePolicy, GatewaySettings, ProxySettings};
 use serde_json::{Value, json};
@@ -19,6 +20,8 @@ pub struct CommandNetwork {
     /// The proxy and what it is asked for.
     way: Option<(ProxyAddress, Target)>,
     asked: Option<ProxyReport>,
+    /// Why no request of `lazaret` itself goes out: what `[gateway]` names cannot be used.
+    unusable: Option<String>,
 }
 
 impl CommandNetwork {
@@ -51,6 +54,7 @@ impl CommandNetwork {
             proxy: proxy.map(|proxy| describe(proxy, variable)),
             way: None,
             asked: None,
+            unusable: None,
         }
     }
 
@@ -60,6 +64,14 @@ impl CommandNetwork {
         let way = self.way.as_ref();
         let asked = way.map(|(address, target)| proxy::ask(address, target));
         Self { asked, ..self }
+    }
+
+    /// The same, with what came of trying to use it for requests of `lazaret` itself.
+    pub fn tried(self, tried: Result<(), OwnNetworkError>) -> Self {
+        Self {
+            unusable: tried.err().map(|error| error.to_string()),
+            ..self
+        }
     }
 
     /// Whether the policy sets anything that a session has to open with to be tried.
@@ -84,16 +96,21 @@ impl CommandNetwork {
         let asked = self.asked.iter().map(|asked| {
             let lost = asked
                 .fault()
-                .map(|_| "lost: commands reach no host through it");
+                .map(|_| "lost: neither commands nor `lazaret` reach a host through it");
             ("proxy answers", asked.describe(), lost)
         });
         let authorities = self.authorities.iter();
         let authorities = authorities.map(|path| ("authorities", path.display().to_string(), None));
+        let unusable = self.unusable.iter().map(|why| {
+            let lost = "lost: providers, the web tools and MCP servers with an address";
+            ("own requests", why.clone(), Some(lost))
+        });
         missing
             .into_iter()
             .chain(proxy)
             .chain(asked)
             .chain(authorities)
+            .chain(unusable)
             .collect()
     }
 
@@ -103,6 +120,10 @@ impl CommandNetwork {
             "proxy": self.proxy,
             "proxyAnswers": self.asked.as_ref().map(ProxyReport::json),
             "authorities": self.authorities,
+            "ownRequests": self.unusable.as_ref().map_or(
+                json!({ "ok": true }),
+                |why| json!({ "ok": false, "why": why }),
+            ),
         })
     }
 }

@@ -5,8 +5,10 @@
 
 mod accept;
 mod admit;
+mod company;
 mod exchange;
 mod in_process;
+mod reach;
 #[cfg(test)]
 mod tests;
 
@@ -18,8 +20,11 @@ use crate::resolver::System;
 use crate::serve::{GatewayError, confined_runtime, control_socket};
 use accept::{accept, begin};
 use admit::ClientNetwork;
+use company::{CompanyNetwork, CompanyWork};
 use nix::sys::prctl;
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 
 /// Serves the `lazaret` at the other end of standard input, until it is gone.
@@ -34,7 +39,30 @@ pub fn serve() -> Result<(), GatewayError> {
     let Some(begin) = begin(&mut socket)? else {
         return Ok(());
     };
+    let company = match begin.company {
+        true => Some(company_of(io::stdout().as_fd())?),
+        false => None,
+    };
     let runtime = confined_runtime(confine::confine_of_client)?;
     let net = ClientNetwork::new(AllowedHosts::Begun(begin), System);
-    Ok(runtime.block_on(accept(socket, Rc::new(net)))?)
+    runtime.block_on(async move {
+        let (net, work) = net.with_company(company)?;
+        let accepted = accept(socket, Rc::new(net));
+        match work.map(CompanyWork::run) {
+            None => Ok(accepted.await?),
+            Some(work) => tokio::select! {
+                accepted = accepted => Ok(accepted?),
+                // Without the login that it may still need, it reaches nothing.
+                ended = work => ended,
+            },
+        }
+    })
+}
+
+/// What comes over standard output, which is a socket where a company's network is told.
+fn company_of(output: BorrowedFd<'_>) -> Result<CompanyNetwork, GatewayError> {
+    let socket = UnixStream::from(output.try_clone_to_owned()?);
+    socket.peer_addr().map_err(|_| GatewayError::NoCompany)?;
+    socket.set_nonblocking(false)?;
+    CompanyNetwork::read(socket)
 }

@@ -66,7 +66,9 @@ impl Control {
             return Ok(None);
         };
         let descriptors = match &frame {
-            ToGateway::Serve(_) | ToGateway::Value { .. } => self
+            // How many there have to be depends on whom it is for.
+            ToGateway::Serve(_) => self.descriptors.pop_front().unwrap_or_default(),
+            ToGateway::Value { .. } => self
                 .descriptors
                 .pop_front()
                 .ok_or(ControlError::OutOfTurn("a frame without its descriptors"))?,

@@ -38,6 +38,8 @@ pub enum GatewayError {
     Hosts,
     #[error("the authorities of the policy cannot be read")]
     Roots,
+    #[error("what `[gateway]` of the policy says was not told")]
+    NoCompany,
     #[error("the proxy of the policy cannot be used: {0}")]
     Proxy(#[from] ProxyError),
     #[error("{0}")]
@@ -158,7 +160,7 @@ fn read_value(descriptors: Vec<OwnedFd>) -> io::Result<Vec<u8>> {
 }
 
 /// Handles the broker's frames until it is gone.
-async fn hear(
+pub async fn hear(
     mut control: Control,
     leases: &watch::Sender<Vec<Lease>>,
     ended: Option<&Ended>,

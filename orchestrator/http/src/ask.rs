@@ -28,6 +28,8 @@ pub struct Begin {
     pub webs: Vec<WebTable>,
     /// The hosts of the user's own settings.
     pub named: Vec<HostOrigin>,
+    /// Whether the gateway is told of a company's network, over a socket that it has for that.
+    pub company: bool,
 }
 
 /// A scheme, host and port.

@@ -102,13 +102,17 @@ impl ClientGateway {
 }
 
 /// Tells the gateway at the other end of `control` what it serves, and makes it this process's: for the hosts that settings have named,
-/// and for policies with the tables `webs`.
+/// and for policies with the tables `webs`; by way of a `company`'s network, of which it is told by another process.
 ///
 /// # Errors
 /// If it has ended, or there is too much of it.
-pub fn begin(control: UnixStream, webs: Vec<WebTable>) -> io::Result<()> {
-    let named = named_hosts();
-    let gateway = ClientGateway::begin(control, &Begin { webs, named });
+pub fn begin(control: UnixStream, webs: Vec<WebTable>, company: bool) -> io::Result<()> {
+    let begin = Begin {
+        webs,
+        named: named_hosts(),
+        company,
+    };
+    let gateway = ClientGateway::begin(control, &begin);
     gateway.map_err(io::Error::other)?.install();
     Ok(())
 }

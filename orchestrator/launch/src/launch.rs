@@ -44,7 +44,10 @@
 use crate::endpoint::Endpoint;
 use crate::groups::Options;
 use crate::hooks::UserHooks;
-use crate::network::{self, BeginNetwork};
+use crate::network::{self, BeginNetwork, NetworkPolicy, OwnNetworkError};
+use crate::origin::executor;
+use crate::policy_files::PolicyFiles;
+use crate::project::Project;
 use crate::row::CommandRow;
 use crate::runlog::RunLog;
 use crate::runtime::runtime;
@@ -208,7 +211,13 @@ impl Launch {
     pub fn confine<C: FrontEnd>(self, needs: Needs) -> Confined {
         let needs = C::ROW.bound(needs);
         if needs.web {
-            network::begin(self.files(), self.linked.begin_network, Vec::new);
+            let project = Project::choose(None, None).ok();
+            let way = NetworkPolicy {
+                policy: &PolicyFiles::read(self.files()),
+                executor: executor(),
+                project: project.as_ref().map(|project| &*project.root),
+            };
+            network::begin(self.files(), self.linked.begin_network, way, Vec::new);
         }
         self.unconfined.confine(&needs);
         Confined::without_log(C::ROW.name)
@@ -274,6 +283,23 @@ impl Prepared {
         self.options.endpoint().lasting(self.files())
     }
 
+    fn network(&self) -> NetworkPolicy<'_> {
+        let project = self.options.project().ok();
+        NetworkPolicy {
+            policy: self.options.files(),
+            executor: self.options.executor(),
+            project: project.map(|project| &*project.root),
+        }
+    }
+
+    /// Tries whether what `[gateway]` of the policy names can be used for requests of this program's own.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    pub fn try_company(&self) -> Result<(), OwnNetworkError> {
+        self.network().company(self.files()).map(drop)
+    }
+
     /// Begins the run log, starts the gateway of a command with a network, and confines this process to what its command's row allows
     /// of `needs`, permanently.
     pub fn confine(self, needs: Needs) -> Confined {
@@ -281,7 +307,7 @@ impl Prepared {
         let needs = self.row.bound(needs);
         if needs.web {
             let webs = || self.options.files().webs();
-            network::begin(self.files(), self.begin_network, webs);
+            network::begin(self.files(), self.begin_network, self.network(), webs);
         }
         self.unconfined.confine(&needs);
         Confined { log }

@@ -22,7 +22,7 @@ pub mod project;
 pub mod session_options;
 pub mod warm;
 mod runtime;
-mod network;
+pub mod network;
 pub mod launch;
 
 pub use session_options::{Opening, SessionOptions};

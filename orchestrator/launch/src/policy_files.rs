@@ -10,7 +10,8 @@ use policies::resolve::DEFAULT;
 use policies::value::AUTO;
 use policies::web::WebTable;
 use policies::{
-    Choice, EffectivePolicy, Host, Policies, PolicyError, Source, SourceKind, directories, source,
+    Choice, EffectivePolicy, GatewaySettings, Host, Policies, PolicyError, Source, SourceKind,
+    directories, source,
 };
 use std::cell::OnceCell;
 use std::ffi::OsString;
@@ -120,6 +121,18 @@ impl PolicyFiles {
             }
         }
         webs
+    }
+
+    /// Whether a file says by which way connections leave this machine, or what else certificates are believed by.
+    ///
+    /// # Errors
+    /// The files cannot be used.
+    pub fn has_company(&self) -> Result<bool, PolicyError> {
+        if self.is_unchanged() {
+            return Ok(false);
+        }
+        let settings = self.policies()?.gateway(&self.host)?;
+        Ok(settings != GatewaySettings::default())
     }
 
     /// The same, or `None` if it must be `default` as shipped, which allows no hosts and keeps no state.

@@ -1,4 +1,4 @@
-//! Starts the executor, for commands with a network the gateway, for `doctor --attack` the self-attack, for `doctor` git, for `run` on a terminal what writes the user's
+//! Starts the executor, for commands with a network the gateway (and an executor that tells it of a company's network), for `doctor --attack` the self-attack, for `doctor` git, for `run` on a terminal what writes the user's
 //! policy, for `serve` what removes its socket, for `chat` and `serve` a model's server through the executor, for `mcp` what examines
 //! projects, and for `acp` the agent: the only place of the orchestrator that starts another program.
 
@@ -146,7 +146,8 @@ fn find(
     Err(ExecutorError::NotFound { tried })
 }
 
-/// Starts the installed gateway, which makes our connections. Returns our end of its standard input; it ends when that closes.
+/// Starts the installed gateway, which makes our connections. Returns our end of its standard input; it ends when that closes. Its
+/// standard output is the socket of `company`, over which it is told of a company's network.
 ///
 /// # Errors
 /// If it is not installed, or cannot be started.
@@ -154,19 +155,52 @@ fn find(
     clippy::disallowed_methods,
     reason = "this is the one file that starts a program"
 )]
-pub fn start_gateway(_: &Files) -> io::Result<UnixStream> {
+pub fn start_gateway(_: &Files, company: Option<&UnixStream>) -> io::Result<UnixStream> {
     for program in candidates(GATEWAY)? {
+        let (ours, theirs) = UnixStream::pair()?;
         let mut command = Command::new(program);
         command.arg("client").env_clear();
         for name in OF_GATEWAY {
             command.envs(std::env::var_os(name).map(|value| (name, value)));
         }
-        match start_connected(&mut command) {
+        let output = company.map(UnixStream::try_clone).transpose()?;
+        let output = output.map_or_else(Stdio::null, |socket| OwnedFd::from(socket).into());
+        command.stdin(OwnedFd::from(theirs)).stdout(output);
+        match command.process_group(0).spawn() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            started => return started,
+            started => return started.map(|_| ours),
         }
     }
     Err(io::ErrorKind::NotFound.into())
+}
+
+/// Starts `executor`, or the installed one, to tell a gateway of the company's network that the policy names, where commands can write
+/// below `written`. Returns the gateway's end of their socket, and what the executor says of it.
+///
+/// # Errors
+/// If it cannot be started.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this is the one file that starts a program"
+)]
+pub fn start_company(
+    _: &Files,
+    executor: Option<&Path>,
+    written: &[PathBuf],
+) -> io::Result<(UnixStream, String)> {
+    let (ours, theirs) = UnixStream::pair()?;
+    let mut command = Command::new(program(executor));
+    command
+        .arg("company")
+        .args(written)
+        .stdin(OwnedFd::from(theirs))
+        .stdout(Stdio::piped())
+        .process_group(0);
+    let mut started = without_keys(&mut command).spawn()?;
+    let answer = started.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
+    let mut text = String::new();
+    answer.take(ANSWER_MAX).read_to_string(&mut text)?;
+    Ok((ours, text))
 }
 
 /// The installed program of the self-attack.

@@ -1,6 +1,7 @@
 //! Servers with an address: spoken to as their protocols have it, held to bounds, and sent nowhere by what they say.
 
 use super::scene::{answer_of, call, mcp, names, servers, session, settings, world};
+use lazaret_tests::connect_proxy::ConnectProxy;
 use lazaret_tests::process::{self, Running};
 use lazaret_tests::{LIMIT, Place, World, once_test, place_test};
 use serde_json::{Value, json};
@@ -290,6 +291,39 @@ fn a_repository_names_public_addresses_alone() {
         mcp(&world, &["status"]).text().contains("there: 6 tools"),
         "control: the user may"
     );
+}
+
+once_test!(a_server_is_reached_through_the_policys_proxy);
+fn a_server_is_reached_through_the_policys_proxy() {
+    let (world, remote) = with("friendly");
+    let proxy = ConnectProxy::open();
+    let has_tools = || mcp(&world, &["status"]).text().contains("there: 6 tools");
+    assert!(has_tools() && proxy.take().is_empty(), "the control");
+    world.set_policy(format!("version = 1\n[gateway]\n{}\n", proxy.line()));
+    assert!(has_tools());
+    let targets = proxy.targets();
+    let own = format!("127.0.0.1:{}", remote.port);
+    assert!(
+        !targets.is_empty() && targets.iter().all(|one| *one == own),
+        "{targets:?}"
+    );
+    assert_eq!(
+        answer_of(&world, "mcp__there__echo", json!({ "text": "x" })),
+        "x"
+    );
+    assert!(!proxy.take().is_empty());
+    let (asked, refusing) = (
+        remote.requests().len(),
+        ConnectProxy::answering("HTTP/1.1 403 Not by us\r\n\r\n"),
+    );
+    world.set_policy(format!("version = 1\n[gateway]\n{}\n", refusing.line()));
+    let refused = mcp(&world, &["status"]);
+    assert!(
+        refused.text().contains("403 `Not by us`"),
+        "{}",
+        refused.text()
+    );
+    assert_eq!(remote.requests().len(), asked);
 }
 
 once_test!(a_scope_without_a_network_reaches_none);

@@ -1,6 +1,9 @@
 //! At which addresses a host may be reached: by who named it.
 
-use crate::ended::{HostTls, Roots};
+use super::company::{CompanyNetwork, CompanyWork};
+use crate::ended::{Ended, HostTls, Roots};
+use crate::relay::Proxy;
+use crate::serve::GatewayError;
 use orchestrator_http::ask::{Begin, By, HostOrigin, NetworkFault};
 use orchestrator_reach::ReachError;
 use orchestrator_reach::guard::{self, Resolve};
@@ -10,6 +13,7 @@ use policies::address::{Class, class};
 use policies::web::not_public;
 use std::cell::OnceCell;
 use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
 
 /// What this gateway serves, which no connection changes.
 #[derive(Debug)]
@@ -23,8 +27,13 @@ pub enum AllowedHosts {
 /// What all connections of a `lazaret` share.
 pub struct ClientNetwork<R> {
     allowed: AllowedHosts,
-    resolver: R,
+    pub(super) resolver: R,
     tls: OnceCell<HostTls>,
+    /// The company's, besides the machine's.
+    authorities: Roots,
+    pub(super) proxy: Option<Proxy>,
+    /// What has the proxy's login.
+    pub(super) login: Option<Rc<Ended>>,
 }
 
 impl<R> ClientNetwork<R> {
@@ -33,12 +42,37 @@ impl<R> ClientNetwork<R> {
             allowed,
             resolver,
             tls: OnceCell::new(),
+            authorities: Roots::default(),
+            proxy: None,
+            login: None,
         }
     }
 
-    /// TLS with the machine's certificates, which are read when they are first needed.
+    /// The same by way of a company's network, and what works for that beside it. Needs a runtime.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(super) fn with_company(
+        self,
+        company: Option<CompanyNetwork>,
+    ) -> Result<(Self, Option<CompanyWork>), GatewayError> {
+        let Some(mut company) = company else {
+            return Ok((self, None));
+        };
+        let work = company.begin()?;
+        let net = Self {
+            authorities: company.authorities,
+            proxy: company.proxy,
+            login: work.as_ref().map(CompanyWork::login),
+            ..self
+        };
+        Ok((net, work))
+    }
+
+    /// TLS with the machine's certificates, which are read when they are first needed, and the company's.
     pub fn tls(&self) -> &HostTls {
-        self.tls.get_or_init(|| HostTls::new(Roots::of_machine()))
+        let roots = || Roots::of_machine_and(&self.authorities);
+        self.tls.get_or_init(|| HostTls::new(roots()))
     }
 }
 
@@ -63,6 +97,38 @@ impl AllowedHosts {
 }
 
 impl<R: Resolve> ClientNetwork<R> {
+    /// Refuses what `by` does not allow, whatever its addresses are.
+    pub(super) fn foresee(&self, by: &By, target: &Target) -> Result<(), NetworkFault> {
+        match by {
+            By::Model(policy) | By::ModelOfImage(policy) => {
+                self.allowed.check_policy(policy)?;
+                Ok(guard::foresee(policy, target)?)
+            }
+            By::Settings | By::User => self.allowed.check_named(target),
+            By::Stranger | By::ServerOf(_) => Ok(()),
+        }
+    }
+
+    /// Whether a proxy may be told the name of `target` where it has no address here. What only addresses decide is refused then: what a
+    /// stranger names, and what goes without TLS.
+    pub(super) fn allows_unseen(&self, by: &By, target: &Target) -> bool {
+        let (host, port) = (target.host(), target.port());
+        match by {
+            By::Model(policy) => {
+                policy.allows(host, port) && (!target.is_plain() || policy.allows_plain(host, port))
+            }
+            By::ModelOfImage(policy) => policy.allows(host, port) && !target.is_plain(),
+            By::Settings => true,
+            By::User => !target.is_plain(),
+            By::Stranger => false,
+            By::ServerOf(server) => {
+                *server == HostOrigin::of(target.url())
+                    && self.allowed.check_named(target).is_ok()
+                    && !target.is_plain()
+            }
+        }
+    }
+
     /// The addresses of `target`, all of which are checked.
     pub(super) async fn admit(
         &self,
@@ -223,5 +289,53 @@ mod tests {
         }
         refused("http://localhost/", "127.0.0.1", NamedBy::Stranger);
         assert_eq!(judged("http://localhost/", &["127.0.0.1"], local), Ok(()));
+    }
+
+    #[test]
+    fn what_only_addresses_decide_is_told_to_no_proxy_unseen() {
+        let policy = |own: &str| {
+            Box::new(WebPolicy {
+                own: toml::from_str(own).unwrap(),
+                bounds: vec![],
+            })
+        };
+        let named = |url: &str| HostOrigin::of(Target::parse(url).unwrap().url());
+        let net = ClientNetwork::new(
+            AllowedHosts::Begun(Begin {
+                named: vec![named("https://mcp.example/"), named("http://mcp.example/")],
+                ..Begin::default()
+            }),
+            crate::System,
+        );
+        let open = || policy("allow = ['*']");
+        let private = || policy("allow = []\nprivate = ['a.example:443']");
+        let server = || By::ServerOf(named("https://mcp.example/"));
+        for (by, url, allowed) in [
+            (By::Settings, "https://a.example/", true),
+            (By::Settings, "http://a.example/", true),
+            (By::User, "https://a.example/", true),
+            (By::User, "http://a.example/", false),
+            (By::Model(open()), "https://a.example/", true),
+            (By::Model(open()), "http://a.example/", false),
+            (By::Model(private()), "https://a.example/", false),
+            (By::ModelOfImage(open()), "https://a.example/", true),
+            (By::ModelOfImage(open()), "http://a.example/", false),
+            (By::Stranger, "https://a.example/", false),
+            (server(), "https://a.example/", false),
+            (server(), "https://mcp.example/", true),
+            (
+                By::ServerOf(named("http://mcp.example/")),
+                "http://mcp.example/",
+                false,
+            ),
+            (
+                By::ServerOf(named("https://other.example/")),
+                "https://other.example/",
+                false,
+            ),
+        ] {
+            let target = Target::parse(url).unwrap();
+            assert_eq!(net.allows_unseen(&by, &target), allowed, "{by:?} {url}");
+        }
     }
 }

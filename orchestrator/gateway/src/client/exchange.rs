@@ -3,7 +3,6 @@
 use super::admit::ClientNetwork;
 use crate::ended::Protocol;
 use crate::ended::limits::HEAD;
-use crate::relay::{ConnectError, first_of};
 use http_body_util::{Either, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1::{self, SendRequest};
@@ -82,7 +81,7 @@ impl<R: Resolve + 'static> ClientExchange<R> {
     }
 
     async fn locate(&self) -> Result<Response<HostOrFault>, NetworkFault> {
-        self.net.admit(&self.by, &self.target).await?;
+        self.net.check(&self.by, &self.target).await?;
         Ok(Response::new(Either::Right(Full::default())))
     }
 
@@ -128,11 +127,9 @@ impl<R: Resolve + 'static> ClientExchange<R> {
         Ok(response)
     }
 
-    /// Connects to a checked address. Each connection is checked anew: a name may have moved.
     async fn dial(&self) -> Result<SendRequest<Incoming>, NetworkFault> {
-        let addresses = self.net.admit(&self.by, &self.target).await?;
         let failed = |why: String| NetworkFault::Connect(why);
-        let tcp = first_of(&addresses).await.map_err(unconnected)?;
+        let tcp = self.net.connect(&self.by, &self.target).await?;
         if self.target.is_plain() {
             return over(tcp).await;
         }
@@ -159,16 +156,6 @@ async fn over(
     // Its error is that of the request on it.
     spawn_local(async move { drop(connection.await) });
     Ok(send)
-}
-
-fn unconnected(error: ConnectError) -> NetworkFault {
-    match error {
-        ConnectError::Reach(error) => NetworkFault::Reach(error),
-        ConnectError::NoAnswer(why) => NetworkFault::Connect(why),
-        ConnectError::Proxy { .. } | ConnectError::TimedOut(_) => {
-            NetworkFault::Connect(error.to_string())
-        }
-    }
 }
 
 /// Takes out what concerns the connection alone, and what only the gateway says.

@@ -112,6 +112,7 @@ fn unnamed_hosts_are_not_reached() {
     let begin = Begin {
         webs: vec![opened.own.clone()],
         named: vec![HostOrigin::of(&server.url)],
+        ..Begin::default()
     };
     let model = |policy: &WebPolicy| By::Model(Box::new(policy.clone()));
     let image = |policy: &WebPolicy| By::ModelOfImage(Box::new(policy.clone()));

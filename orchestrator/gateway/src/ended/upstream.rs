@@ -49,6 +49,14 @@ impl Roots {
         }
     }
 
+    /// Those of this machine, and those of a policy that `company` has. Reads files.
+    pub fn of_machine_and(company: &Self) -> Self {
+        Self {
+            company: company.company.clone(),
+            ..Self::of_machine()
+        }
+    }
+
     /// The same and those of the policy, in PEM form.
     ///
     /// # Errors

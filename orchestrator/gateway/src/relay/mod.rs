@@ -18,7 +18,8 @@ use orchestrator_reach::guard::{self, Resolve};
 use pace::Pace;
 use place::Place;
 use policies::WebPolicy;
-pub use proxy::{Proxy, ProxyError};
+use proxy::PolicyJudge;
+pub use proxy::{Proxy, ProxyError, TargetJudge};
 use published::Published;
 use std::cell::Cell;
 use std::io;
@@ -404,9 +405,8 @@ impl<R: Resolve + 'static> Relay<R> {
                 return connect::first_of(&addresses).await;
             };
             let ended = self.ended.as_deref();
-            proxy
-                .connect((&policy, &self.resolver), target, ended)
-                .await
+            let judge = PolicyJudge(&policy, &self.resolver);
+            proxy.connect((&judge, &self.resolver), target, ended).await
         };
         timeout(Duration::from_secs(CONNECT_S.into()), work)
             .await

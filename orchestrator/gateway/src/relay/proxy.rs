@@ -45,6 +45,52 @@ pub enum ProxyError {
     Direct(#[from] GatewayFault),
 }
 
+/// Who judges the target of a connection.
+pub trait TargetJudge {
+    type Error: From<ConnectError>;
+
+    /// Refuses what is refused at whatever address it is.
+    fn foresee(&self, target: &Target) -> Result<(), Self::Error>;
+
+    /// Whether the proxy may be told its name where this machine finds no address for it.
+    fn allows_unseen(&self, target: &Target) -> bool;
+
+    /// Its addresses, all of which are checked.
+    #[allow(async_fn_in_trait, reason = "whoever calls it is on the same thread")]
+    async fn admit(&self, target: &Target) -> Result<Vec<SocketAddr>, Self::Error>;
+
+    fn is_unresolved(error: &Self::Error) -> bool;
+}
+
+/// A session's policy, and how names are resolved.
+pub struct PolicyJudge<'a, R>(pub &'a WebPolicy, pub &'a R);
+
+impl<R: Resolve> TargetJudge for PolicyJudge<'_, R> {
+    type Error = ConnectError;
+
+    fn foresee(&self, target: &Target) -> Result<(), ConnectError> {
+        Ok(guard::foresee(self.0, target)?)
+    }
+
+    /// A name that only `private` has is allowed at private addresses alone, which have to be seen.
+    fn allows_unseen(&self, target: &Target) -> bool {
+        self.0.allows(target.host(), target.port())
+    }
+
+    async fn admit(&self, target: &Target) -> Result<Vec<SocketAddr>, ConnectError> {
+        Ok(guard::admit(self.0, self.1, target).await?)
+    }
+
+    fn is_unresolved(error: &ConnectError) -> bool {
+        match error {
+            ConnectError::Reach(error) => matches!(error, ReachError::Unresolved(_)),
+            ConnectError::NoAnswer(_) | ConnectError::Proxy { .. } | ConnectError::TimedOut(_) => {
+                false
+            }
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Route {
     Direct(Vec<SocketAddr>),
@@ -80,47 +126,57 @@ impl TryFrom<&ProxySpec> for Proxy {
 }
 
 impl Proxy {
-    /// Connects to a target that `policy` allows, by the proxy or without it. `ended` has the proxy's login.
-    pub async fn connect(
+    /// Connects to a target that `judge` allows, by the proxy or without it. `ended` has the proxy's login.
+    pub async fn connect<J: TargetJudge>(
         &self,
-        (policy, resolver): (&WebPolicy, &impl Resolve),
+        (judge, resolver): (&J, &impl Resolve),
         target: &Target,
         ended: Option<&Ended>,
-    ) -> Result<TcpStream, ConnectError> {
-        if self.names {
-            // Before the target: lookups of names that nobody answers here occupy the few threads for them.
-            let _ = self.addresses(resolver).await;
-        }
-        match self.route(policy, resolver, target).await? {
-            Route::Direct(addresses) => connect::first_of(&addresses).await,
+    ) -> Result<TcpStream, J::Error> {
+        match self.route(judge, resolver, target).await? {
+            Route::Direct(addresses) => Ok(connect::first_of(&addresses).await?),
             Route::Tunnel(targets) => {
                 let tunnel = self.first_tunnel(resolver, &targets, ended).await;
-                tunnel.map_err(|fault| ConnectError::Proxy {
+                let tunnel = tunnel.map_err(|fault| ConnectError::Proxy {
                     proxy: format!("{}:{}", self.place.host(), self.place.port()),
                     fault,
-                })
+                });
+                Ok(tunnel?)
             }
         }
     }
 
+    /// Whether a target is allowed, without a connection to it.
+    pub async fn check<J: TargetJudge>(
+        &self,
+        (judge, resolver): (&J, &impl Resolve),
+        target: &Target,
+    ) -> Result<(), J::Error> {
+        self.route(judge, resolver, target).await.map(drop)
+    }
+
     /// Judges the target, and decides which way leads to it. A name that the proxy is told is resolved here too: what this machine knows
     /// to be private stays closed. One that it cannot resolve, as behind many proxies, is the proxy's matter.
-    async fn route(
+    async fn route<J: TargetJudge>(
         &self,
-        policy: &WebPolicy,
+        judge: &J,
         resolver: &impl Resolve,
         target: &Target,
-    ) -> Result<Route, ReachError> {
-        guard::foresee(policy, target)?;
+    ) -> Result<Route, J::Error> {
+        if self.names {
+            // Before the target: lookups of names that nobody answers here occupy the few threads for them.
+            let _ = self.addresses(resolver).await;
+        }
+        judge.foresee(target)?;
         let (host, port) = (target.host(), target.port());
         let is_direct = self.direct.iter().any(|direct| direct.names(host, port));
-        // A name that only `private` has is allowed at private addresses alone, which have to be seen.
         let by_name =
-            self.names && !is_direct && target.address().is_none() && policy.allows(host, port);
-        let admitted = guard::admit(policy, resolver, target);
+            self.names && !is_direct && target.address().is_none() && judge.allows_unseen(target);
+        let admitted = judge.admit(target);
         let addresses = if by_name {
             match timeout(RESOLVED, admitted).await {
-                Ok(Err(ReachError::Unresolved(_))) | Err(_) => Vec::new(),
+                Err(_) => Vec::new(),
+                Ok(Err(error)) if J::is_unresolved(&error) => Vec::new(),
                 Ok(admitted) => admitted?,
             }
         } else {

@@ -62,7 +62,14 @@ fn run<T>(work: impl Future<Output = T>) -> T {
 }
 
 fn route(proxy: &Proxy, own: &str, place: &str) -> Result<Route, ReachError> {
-    run(proxy.route(&policy(own), &names(), &target(place)))
+    let (policy, names) = (policy(own), names());
+    let judged = run(proxy.route(&PolicyJudge(&policy, &names), &names, &target(place)));
+    judged.map_err(|error| match error {
+        ConnectError::Reach(error) => error,
+        ConnectError::NoAnswer(_) | ConnectError::Proxy { .. } | ConnectError::TimedOut(_) => {
+            panic!("{error}")
+        }
+    })
 }
 
 fn tunnel(targets: &[&str]) -> Result<Route, ReachError> {
@@ -181,7 +188,8 @@ fn whole(text: &str) -> Vec<Vec<u8>> {
 }
 
 async fn ask(proxy: &Proxy, ended: Option<&Ended>) -> Result<TcpStream, ProxyFault> {
-    let of = (&policy(ALL), &names());
+    let (policy, names) = (policy(ALL), names());
+    let of = (&PolicyJudge(&policy, &names), &names);
     match proxy.connect(of, &target("a.example:443"), ended).await {
         Ok(tunnel) => Ok(tunnel),
         Err(ConnectError::Proxy { fault, .. }) => Err(fault),

@@ -1,0 +1,100 @@
+//! `[gateway]` of the policy for the requests of one `lazaret`: told by a process of the executor, which has read and checked it, over a socket
+//! that `lazaret` does not have. The proxy's login comes over it too, when it is first needed.
+
+use crate::control::{Control, ControlError};
+use crate::ended::{Ended, Roots};
+use crate::relay::Proxy;
+use crate::reports::Reports;
+use crate::serve::{GatewayError, hear};
+use broker_protocol::gateway::{GatewaySpec, ToGateway};
+use std::os::unix::net::UnixStream;
+use std::rc::Rc;
+use tokio::sync::watch;
+
+/// A company's part of the network, as it was told.
+pub struct CompanyNetwork {
+    pub authorities: Roots,
+    pub proxy: Option<Proxy>,
+    spec: GatewaySpec,
+    control: Option<Control>,
+}
+
+/// What works beside the connections.
+pub struct CompanyWork {
+    control: Control,
+    reports: Reports,
+    ended: Rc<Ended>,
+}
+
+impl CompanyNetwork {
+    /// Reads what comes over `socket`.
+    ///
+    /// # Errors
+    /// Nothing comes, or what cannot be used.
+    pub fn read(socket: UnixStream) -> Result<Self, GatewayError> {
+        let mut control = Control::new(socket);
+        let frame = loop {
+            match control.frame()? {
+                Some(received) => break received.frame,
+                None if control.receive()? => {}
+                None => return Err(GatewayError::NoCompany),
+            }
+        };
+        let ToGateway::Serve(spec) = frame else {
+            return Err(ControlError::OutOfTurn("another first frame than Serve").into());
+        };
+        Ok(Self {
+            control: Some(control),
+            ..Self::of(spec)?
+        })
+    }
+
+    fn of(spec: GatewaySpec) -> Result<Self, GatewayError> {
+        let too_large = |_| ControlError::OutOfTurn("more than a policy may have");
+        spec.check().map_err(too_large)?;
+        let authorities = Roots::default().with_company(&spec.authorities);
+        Ok(Self {
+            authorities: authorities.map_err(|_| GatewayError::Roots)?,
+            proxy: spec.proxy.as_ref().map(Proxy::try_from).transpose()?,
+            spec,
+            control: None,
+        })
+    }
+
+    /// What has the proxy's login, and what gets it. Needs a runtime.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn begin(&mut self) -> Result<Option<CompanyWork>, GatewayError> {
+        let Some(control) = self.control.take() else {
+            return Ok(None);
+        };
+        let reports = Reports::new(control.socket().try_clone().map_err(ControlError::Io)?)?;
+        let tell = reports.clone();
+        // It ends no TLS: there is no credential but the login, which has no host.
+        let ended = Ended::new(&self.spec, Roots::default(), move |frame| tell.send(&frame));
+        Ok(Some(CompanyWork {
+            control,
+            reports,
+            ended: Rc::new(ended?),
+        }))
+    }
+}
+
+impl CompanyWork {
+    pub fn login(&self) -> Rc<Ended> {
+        self.ended.clone()
+    }
+
+    /// Asks for the login and takes it, until who gives it is gone.
+    ///
+    /// # Errors
+    /// What cannot be read of it.
+    pub async fn run(self) -> Result<(), GatewayError> {
+        let (leases, _in_force) = watch::channel(Vec::new());
+        tokio::select! {
+            () = self.reports.write() => Ok(()),
+            heard = hear(self.control, &leases, Some(&self.ended)) => heard,
+        }
+    }
+}
