@@ -52,6 +52,8 @@ pub enum FindingKind {
     UnreadableIndex,
     /// A name that commands may not create, in git's index.
     IndexedName,
+    /// A name that git takes for changed, and no command may change.
+    PassedOver,
     /// A file whose changes git does not show (`assume-unchanged`, `skip-worktree`).
     HiddenChange,
     /// A file with names that git does not show (`info/exclude`).
@@ -83,7 +85,7 @@ pub enum FindingKind {
 
 impl FindingKind {
     /// Every kind, in order.
-    pub const ALL: [FindingKind; 22] = [
+    pub const ALL: [FindingKind; 23] = [
         FindingKind::Unchecked,
         FindingKind::NotTaken,
         FindingKind::Quarantined,
@@ -92,6 +94,7 @@ impl FindingKind {
         FindingKind::IndexSetAside,
         FindingKind::UnreadableIndex,
         FindingKind::IndexedName,
+        FindingKind::PassedOver,
         FindingKind::HiddenChange,
         FindingKind::Exclude,
         FindingKind::Repository,
@@ -119,6 +122,7 @@ impl FindingKind {
             FindingKind::IndexSetAside => "index_set_aside",
             FindingKind::UnreadableIndex => "unreadable_index",
             FindingKind::IndexedName => "indexed_name",
+            FindingKind::PassedOver => "passed_over",
             FindingKind::HiddenChange => "hidden_change",
             FindingKind::Exclude => "exclude",
             FindingKind::Repository => "repository",

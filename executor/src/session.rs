@@ -294,7 +294,7 @@ impl Session {
                 .for_each(|denial| denied.push_new(denial));
         }
         self.found.extend(found);
-        self.checks.add_misplaced(&finished.refusals);
+        self.checks.add_refusals(&finished.refusals, &self.spec);
         let (outcome, usage) = finished.outcome(profile);
         call.end_denied(outcome, usage, denied);
     }
@@ -408,7 +408,7 @@ impl Session {
     /// Takes in what was found by a command for which no call waits, and what it has misplaced.
     pub fn take_refusals(&mut self, refusals: &[Refusal]) {
         self.found.extend(describe_refusals(refusals, &self.spec).1);
-        self.checks.add_misplaced(refusals);
+        self.checks.add_refusals(refusals, &self.spec);
     }
 }
 

@@ -1,6 +1,7 @@
 //! Turns a refusal of a cell's first process into a denial for the user and the model: the rule that refused, why, and what would allow it.
 //! In the broker, from the session's own policy: only the object and the kind of rule come from the cell, and they are only displayed.
 
+use broker_protocol::paste::shell_word;
 use broker_protocol::{
     AttemptKind, Barrier, Denial, Finding, FindingKind, Layer, PolicyRule, Remedy, Tier, Zone,
     ZonePath,
@@ -34,10 +35,11 @@ pub fn describe_refusals(refusals: &[Refusal], spec: &SandboxSpec) -> (Vec<Denia
     let others = refusals
         .iter()
         .filter(|refusal| refusal.misplaced().is_none());
-    (refused.collect(), others.filter_map(found).collect())
+    let found = others.filter_map(|refusal| found(refusal).or_else(|| passed_over(refusal, spec)));
+    (refused.collect(), found.collect())
 }
 
-/// The denial that describes a refusal to the user of the session; `None` for what was found after the call ([`found`]).
+/// The denial that describes a refusal to the user of the session; `None` for what was found after the call.
 pub fn describe(refusal: &Refusal, spec: &SandboxSpec) -> Option<Denial> {
     let Refusal {
         kind, cause, count, ..
@@ -47,7 +49,16 @@ pub fn describe(refusal: &Refusal, spec: &SandboxSpec) -> Option<Denial> {
         (Cause::Outside, AttemptKind::Read) => outside(refusal.path(), spec),
         (Cause::Outside, _) => unchangeable(refusal, spec),
         (Cause::Repository, _) => repository(refusal, spec),
-        (Cause::Misplaced | Cause::LeftThere | Cause::Unknown | Cause::Unchecked, _) => {
+        (
+            Cause::Misplaced
+            | Cause::LeftThere
+            | Cause::Unknown
+            | Cause::Unchecked
+            | Cause::NotWritten
+            | Cause::NotRemoved
+            | Cause::AsWritten,
+            _,
+        ) => {
             return None;
         }
         (Cause::Shared | Cause::SharedTooLarge, _) => shared(refusal, spec),
@@ -141,7 +152,10 @@ pub fn found(refusal: &Refusal) -> Option<Finding> {
         | Cause::Network
         | Cause::Process
         | Cause::Shared
-        | Cause::SharedTooLarge => return None,
+        | Cause::SharedTooLarge
+        | Cause::NotWritten
+        | Cause::NotRemoved
+        | Cause::AsWritten => return None,
     };
     let target = refusal
         .misplaced()
@@ -152,6 +166,43 @@ pub fn found(refusal: &Refusal) -> Option<Finding> {
         Some(advice) => found.with_advice(advice),
         None => found,
     })
+}
+
+/// A name that a git operation has passed over; `None` for anything else.
+fn passed_over(refusal: &Refusal, spec: &SandboxSpec) -> Option<Finding> {
+    let state = match refusal.cause {
+        Cause::NotWritten => "not written",
+        Cause::NotRemoved => "not removed",
+        Cause::Protected
+        | Cause::Repository
+        | Cause::Outside
+        | Cause::Network
+        | Cause::Process
+        | Cause::Shared
+        | Cause::SharedTooLarge
+        | Cause::Misplaced
+        | Cause::LeftThere
+        | Cause::Unknown
+        | Cause::Unchecked
+        | Cause::AsWritten => return None,
+    };
+    let why = "No command may change it, so git has passed it over in an operation that is done otherwise: it is as it was, and differs from \
+               what git has. `git commit -a` or `git add -A` would take in the difference.";
+    let denial = protected(refusal, spec);
+    let way = match (&denial.lease, &denial.remedy) {
+        (Some(_), _) => ", or with a lease of it, or with it opened in your policy".to_owned(),
+        (None, remedy @ (Remedy::Policy(_) | Remedy::Option(_))) => format!(", or {remedy}"),
+        (None, Remedy::Advice(_) | Remedy::Nothing) => String::new(),
+    };
+    let name =
+        place(refusal.path(), spec).map_or_else(|| text(refusal), |(_, name)| name.to_owned());
+    let word = shell_word(&name);
+    let advice = format!(
+        "commit nothing of it; look at `git diff -- {word}` and run `git checkout -- {word}` (or remove it) outside the sandbox{way}"
+    );
+    let found = Finding::new(FindingKind::PassedOver, by_zone(refusal, spec), why);
+    let found = found.with_state(state).with_advice(advice);
+    Some(found.with_unnamed(u64::from(refusal.count).saturating_sub(1)))
 }
 
 /// The refusal's path from its zone on, if it has one.
@@ -173,6 +224,9 @@ fn shared(refusal: &Refusal, spec: &SandboxSpec) -> Denial {
         | Cause::LeftThere
         | Cause::Unknown
         | Cause::Unchecked
+        | Cause::NotWritten
+        | Cause::NotRemoved
+        | Cause::AsWritten
         | Cause::Protected
         | Cause::Outside
         | Cause::Network

@@ -2,6 +2,7 @@
 //! repositories. What git tracks is asked of a worker. Nothing waits for its answer but the calls that had ended before.
 
 use crate::asking::{PendingQuestions, StartWorker};
+use crate::passed_over::PassedOverNames;
 use crate::quarantine::Misplaced;
 use crate::root_modes::RootModes;
 use crate::watch::{Look, RepositoryWatch};
@@ -25,6 +26,7 @@ pub struct ProjectChecks {
     pub modes: RootModes,
     pub watch: Option<RepositoryWatch>,
     misplaced: Misplaced,
+    passed_over: PassedOverNames,
     /// Whether anything may have changed the zones since the last check: a command, or a call that writes.
     has_worked: bool,
     /// Whether commands have ended for which no call waits.
@@ -66,6 +68,7 @@ impl ProjectChecks {
             modes,
             watch,
             misplaced: Misplaced::default(),
+            passed_over: PassedOverNames::default(),
             has_worked: false,
             is_due: false,
             lock: None,
@@ -86,9 +89,10 @@ impl ProjectChecks {
         self.has_worked = true;
     }
 
-    /// Takes in what a command has misplaced.
-    pub fn add_misplaced(&mut self, refusals: &[Refusal]) {
+    /// Takes in what a command has misplaced, and what its git has passed over.
+    pub fn add_refusals(&mut self, refusals: &[Refusal], spec: &SandboxSpec) {
         self.misplaced.add(refusals);
+        self.passed_over.add(refusals, &spec.project);
     }
 
     /// A command has ended for which no call waits.
@@ -199,6 +203,9 @@ impl ProjectChecks {
         // Before anything else: nothing is found in a root that cannot be entered.
         let mut findings = self.modes.give_back();
         findings.extend(self.misplaced.take(spec, lock.as_ref()));
+        let watch = self.watch.as_ref();
+        let has_committed = || watch.is_some_and(RepositoryWatch::have_references_changed);
+        findings.extend(self.passed_over.check(&spec.project, has_committed));
         let repositories = self.watch.as_mut().map(|watch| {
             lock.iter().for_each(|lock| watch.restore(lock));
             let is_restored = lock.is_some() || !has_kept;

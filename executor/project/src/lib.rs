@@ -34,6 +34,7 @@ mod kept_repositories;
 mod left_files;
 mod locks;
 mod other_repositories;
+mod passed_over;
 mod pending_settings;
 mod project_repository;
 mod quarantine;

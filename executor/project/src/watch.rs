@@ -105,6 +105,12 @@ impl RepositoryWatch {
         self.others.restore();
     }
 
+    /// Whether a reference of the project's repository has changed since the last check, as with each commit.
+    pub fn have_references_changed(&self) -> bool {
+        let tracked = self.tracked.as_ref();
+        tracked.is_some_and(TrackedSecrets::have_references_changed)
+    }
+
     /// Looks at what commands have left since the last look; `is_restored`: whether what makes
     /// directories repositories was. `alone`: no command is running any
     /// more. What git tracks is asked of a worker, and [`end`](Self::end) takes its answers.

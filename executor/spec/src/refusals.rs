@@ -13,8 +13,11 @@ pub const REFUSALS_MAX: usize = 16;
 pub const TARGET_MAX: usize = 400;
 /// Maximum number of misplaced objects that are taken after one call: as many as a finding can name.
 pub const MISPLACED_MAX: usize = limit::FOUND_OBJECTS;
-/// Maximum number of refusals that are sent: with what is misplaced, and one each for what is left, what could not be examined, and what was not noted.
-pub const MESSAGES_MAX: usize = REFUSALS_MAX + MISPLACED_MAX + 3;
+/// Maximum number of names that git operations have passed over and that are named: of those that differ, and of those that do not.
+pub const PASSED_OVER_NAMED_MAX: usize = limit::FOUND_OBJECTS;
+/// Maximum number of refusals that are sent: with what is misplaced or passed over, and one each for what is left, what could not be
+/// examined, and what was not noted.
+pub const MESSAGES_MAX: usize = REFUSALS_MAX + MISPLACED_MAX + 2 * PASSED_OVER_NAMED_MAX + 3;
 /// Bytes of an encoded refusal before its target.
 const HEAD: usize = 6;
 /// Bytes of the longest message of a refusal.
@@ -61,10 +64,16 @@ pub enum Cause {
     SharedTooLarge,
     /// A repository would come about in a directory that no call of the session has made.
     Repository,
+    /// Git was told that it has written the file, which is as it was, or missing.
+    NotWritten,
+    /// Git was told that it has removed the file, which is there.
+    NotRemoved,
+    /// Git was told what is so: the file says what git has written, or is missing where git has removed it.
+    AsWritten,
 }
 
 impl Cause {
-    const ALL: [Cause; 11] = [
+    const ALL: [Cause; 14] = [
         Cause::Protected,
         Cause::Outside,
         Cause::Network,
@@ -76,6 +85,9 @@ impl Cause {
         Cause::Shared,
         Cause::SharedTooLarge,
         Cause::Repository,
+        Cause::NotWritten,
+        Cause::NotRemoved,
+        Cause::AsWritten,
     ];
 }
 

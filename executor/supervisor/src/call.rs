@@ -12,6 +12,7 @@ use crate::loopback_line::LoopbackLine;
 use crate::netlink_sockets::NetlinkSockets;
 use crate::new_names::NewNames;
 use crate::object::{errno, is};
+use crate::passed_over::PassedOver;
 use crate::rules::AccessRules;
 use crate::settings_locks::SettingsLocks;
 use crate::shared_segments::SharedSegments;
@@ -43,6 +44,7 @@ pub struct Call<'a> {
     pub terminals: &'a Terminals,
     pub worktrees: &'a Worktrees,
     pub settings_locks: &'a SettingsLocks,
+    pub passed_over: &'a PassedOver,
     pub empty_directories: &'a EmptyDirectories,
     pub loopback: &'a RefCell<Loopback>,
     /// The way to the loopback of the session's other cells, if these have no network namespace.

@@ -27,6 +27,8 @@ mod names;
 mod metadata;
 mod repository;
 mod settings_locks;
+mod passed_over;
+mod passing_over;
 mod made_directories;
 mod worktrees;
 mod written_links;

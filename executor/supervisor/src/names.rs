@@ -165,7 +165,11 @@ impl Call<'_> {
             return Err(Errno::ENOENT);
         }
         let real = found.real(&self.rules.areas)?;
-        self.admit(Write, &real, self.may_remove(&real)?)?;
+        let verdict = self.may_remove(&real)?;
+        if let Some(passed) = self.pass_over_removal(&found, &real, verdict) {
+            return Ok(passed);
+        }
+        self.admit(Write, &real, verdict)?;
         unlinkat(&found.parent, &found.name_for_kernel(), how)
             .map_err(self.refused_by_kernel(&real))?;
         Ok(Answer::Value(0))

@@ -38,6 +38,10 @@ impl OpenFlags {
         self.flags.contains(flag)
     }
 
+    pub fn closes_on_exec(&self) -> bool {
+        self.has(OFlag::O_CLOEXEC)
+    }
+
     fn writes(&self) -> bool {
         self.flags & OFlag::O_ACCMODE != OFlag::O_RDONLY
             || self.has(OFlag::O_TRUNC)
@@ -105,7 +109,7 @@ impl Call<'_> {
             match found {
                 Found {
                     object: Some(_), ..
-                } if new => return Err(Errno::EEXIST),
+                } if new => return self.pass_over_present(&found, how).ok_or(Errno::EEXIST),
                 Found {
                     object: Some(object),
                     slash,
@@ -258,6 +262,9 @@ impl Call<'_> {
         let new = New::Object(ObjectKind::File);
         let verdict = self.may_appear(found, &real, new)?;
         if let Verdict::Refuse(rule) = self.rules.enforce(verdict) {
+            if let Some(passed) = self.pass_over_file(&real, how, verdict) {
+                return Ok(passed);
+            }
             let refused = self.refused(Write, &real, rule);
             return self
                 .rules
@@ -273,6 +280,7 @@ impl Call<'_> {
         let made = made.map_err(self.refused_by_kernel(&real))?;
         self.check_made(found, &real, new)?;
         self.rules.remember(&real, &made)?;
+        self.note_index_lock(found, &real, &made);
         self.note_name(&real, ObjectKind::File, verdict, None, || {
             identity_of(&made)
         });
@@ -292,6 +300,17 @@ impl Call<'_> {
             .with_mask(|| open(zone, flags, how.mode))
             .map_err(|_| refused)?;
         Ok(Answer::Descriptor(made, how.has(OFlag::O_CLOEXEC)))
+    }
+
+    /// A file without a name in a directory, where the caller makes a new one. It can be read too.
+    pub fn without_name(&self, directory: &OwnedFd, how: OpenFlags) -> Result<OwnedFd> {
+        let makes = how.has(OFlag::O_CREAT | OFlag::O_EXCL) && !how.has(OFlag::O_TMPFILE);
+        if !makes || how.flags & OFlag::O_ACCMODE == OFlag::O_RDONLY {
+            return Err(Errno::EACCES);
+        }
+        let flags = OFlag::O_RDWR | OFlag::O_TMPFILE | OFlag::O_EXCL | OFlag::O_CLOEXEC;
+        self.caller
+            .with_mask(|| openat(directory, ".", flags, how.mode))
     }
 
     pub fn truncate(&self, path: u64, length: u64) -> Result<Answer> {

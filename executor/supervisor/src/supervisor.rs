@@ -11,6 +11,7 @@ use crate::loopback::Loopback;
 use crate::loopback_line::LoopbackLine;
 use crate::netlink_sockets::NetlinkSockets;
 use crate::new_names::NewNames;
+use crate::passed_over::PassedOver;
 use crate::rules::AccessRules;
 use crate::settings_locks::SettingsLocks;
 use crate::shared_segments::SharedSegments;
@@ -44,6 +45,8 @@ pub struct Supervisor<'a> {
     worktrees: Worktrees,
     /// The locks that its git has on settings.
     settings_locks: SettingsLocks,
+    /// Names that its git operations leave as they are.
+    passed_over: PassedOver,
     empty_directories: EmptyDirectories,
     /// The cell's sockets of TCP.
     loopback: RefCell<Loopback>,
@@ -94,6 +97,7 @@ impl<'a> Supervisor<'a> {
             terminals,
             worktrees,
             settings_locks: SettingsLocks::default(),
+            passed_over: PassedOver::default(),
             empty_directories,
             loopback,
             line,
@@ -118,6 +122,7 @@ impl<'a> Supervisor<'a> {
             terminals,
             worktrees,
             settings_locks,
+            passed_over,
             empty_directories,
             loopback,
             line,
@@ -143,6 +148,7 @@ impl<'a> Supervisor<'a> {
             terminals,
             worktrees,
             settings_locks,
+            passed_over,
             empty_directories,
             loopback,
             line,
@@ -192,6 +198,8 @@ impl<'a> Supervisor<'a> {
                 .borrow_mut()
                 .note(kind, cause, target.as_bytes());
         }
+        let passed_over = self.passed_over.report(self.rules);
+        self.refusals.borrow_mut().lead_with(passed_over);
         let misplaced = self.new_names.borrow_mut().examine(self.rules);
         self.refusals.borrow_mut().lead_with(misplaced);
     }

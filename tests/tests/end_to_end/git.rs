@@ -426,7 +426,7 @@ fn branches_come_and_go_with_names_that_a_shell_may_make(place: Place) {
 }
 
 place_test!(a_checkout_leaves_out_what_the_host_acts_on_by_name);
-/// A checkout that would make what the host acts on goes on without that, and says which names they are.
+/// A checkout that would make what the host acts on goes on without that, and its result says which names they are.
 fn a_checkout_leaves_out_what_the_host_acts_on_by_name(place: Place) {
     let world = repository(place);
     let printed = in_cell(&world, "git checkout -q refused; git status --porcelain");
@@ -435,9 +435,12 @@ fn a_checkout_leaves_out_what_the_host_acts_on_by_name(place: Place) {
         .map(|name| format!(" D {name}\n"))
         .collect();
     assert_eq!(printed.text(), missing, "{}", printed.errors());
+    let first = format!(
+        "found: passed over: {} (not written)",
+        missing[3..].lines().next().unwrap()
+    );
+    assert!(printed.errors().contains(&first), "{}", printed.errors());
     for name in REFUSED {
-        let why = format!("unable to create file {name}: Permission denied");
-        assert!(printed.errors().contains(&why), "{}", printed.errors());
         assert!(!world.project.join(name).exists(), "{name}");
     }
     let printed = in_cell(
@@ -462,7 +465,7 @@ fn a_checkout_does_not_change_what_was_there(place: Place) {
     world.set_up("git checkout -q made");
     let printed = in_cell(&world, "git checkout -q main");
     assert!(
-        printed.errors().contains("unable to unlink '.buckconfig'"),
+        printed.errors().contains(".buckconfig (not removed)"),
         "{}",
         printed.errors()
     );
@@ -515,15 +518,16 @@ fn repositories_are_made_and_cloned(place: Place) {
     );
     let printed = in_cell(&world, "git clone -q -b refused . cloned");
     assert!(
-        printed.code() != 0
+        printed.code() == 0
             && printed
                 .errors()
-                .contains(".vscode/settings.json: Permission denied"),
+                .contains("passed over: cloned/.claude/settings.json (not written)"),
         "{}",
         printed.errors()
     );
     assert_eq!(
-        world.set_up("cd cloned; cat file; git log --format=%s; ls -A .vscode"),
+        world
+            .set_up("cd cloned; cat file; git log --format=%s; ls -A .vscode 2> /dev/null || true"),
         "one\nnames\none\n"
     );
 }

@@ -4,6 +4,7 @@ mod bash;
 mod command_line;
 mod files;
 mod undo;
+mod whole_git;
 mod background;
 mod protected;
 mod secrets;
