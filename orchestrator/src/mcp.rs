@@ -24,8 +24,7 @@ use orchestrator_launch::stdio::print;
 use orchestrator_launch::stdio::signals::Signals;
 use orchestrator_launch::stdio::streams::{Input, Output, unusable};
 use orchestrator_mcp_client::{Available, SessionServers};
-use orchestrator_mcp_server::{Listing, SessionRequest, Settings};
-use orchestrator_text::known::redactor;
+use orchestrator_mcp_server::{Listing, SessionOpener, Settings, open_sessions};
 use orchestrator_tools::Config;
 use orchestrator_tools::catalogue::{Category, TOOLS};
 use orchestrator_tools::registry::{Entry, Registry};
@@ -152,7 +151,6 @@ impl FrontEnd for Mcp {
             examiner,
             named,
             listing: settings.tools.clone(),
-            current: None,
         };
         let reason = |served: &Result<u8, Failed>| match served {
             Ok(exit::OK) => "the input ended",
@@ -234,38 +232,17 @@ struct McpOpener {
     named: Result<Option<PathBuf>, Failed>,
     /// The tools that the client is offered.
     listing: Listing,
-    current: Option<Current>,
 }
 
-/// The session of the roots that the client named last.
-struct Current {
-    roots: Vec<PathBuf>,
-    session: Session,
-    servers: SessionServers,
-}
+impl SessionOpener for McpOpener {
+    type Order = Vec<PathBuf>;
+    type Companion = SessionServers;
 
-impl McpOpener {
-    /// Answers requests until all senders are gone.
-    async fn run(mut self, mut requests: mpsc::UnboundedReceiver<SessionRequest>) {
-        while let Some(SessionRequest { roots, reply }) = requests.recv().await {
-            let session = self.session(roots).await.map_err(|failed| Failed {
-                message: redactor().text(&failed.message).into_owned(),
-                ..failed
-            });
-            // The client may be gone.
-            let _ = reply.send(session);
-        }
+    fn order(&self, roots: Vec<PathBuf>) -> Result<Vec<PathBuf>, Failed> {
+        Ok(roots)
     }
 
-    /// The session for these roots of the client: the current one, if the roots are unchanged.
-    async fn session(&mut self, roots: Vec<PathBuf>) -> Result<Session, Failed> {
-        if let Some(current) = self
-            .current
-            .as_ref()
-            .filter(|current| current.roots == roots)
-        {
-            return Ok(current.session.clone());
-        }
+    async fn open(&mut self, roots: &Vec<PathBuf>) -> Result<(Session, SessionServers), Failed> {
         let named = self.named.clone()?;
         let options = match named.as_ref().or(roots.first()) {
             Some(root) if self.options.named_project().is_none() => {
@@ -292,18 +269,15 @@ impl McpOpener {
             ..config
         });
         servers.follow_with(&session, self.relist(&session));
-        // The session of a new project replaces the current one, which ends with its last call.
-        let next = Current {
-            roots,
-            session: session.clone(),
-            servers,
-        };
-        if let Some(before) = self.current.replace(next) {
-            before.servers.close().await;
-        }
-        Ok(session)
+        Ok((session, servers))
     }
 
+    async fn close(&self, servers: SessionServers) {
+        servers.close().await;
+    }
+}
+
+impl McpOpener {
     /// Replaces the list that clients have when the tools of `session` have changed.
     fn relist(&self, session: &Session) -> impl Fn() + 'static {
         let (session, listing) = (session.clone(), self.listing.clone());
@@ -359,7 +333,7 @@ async fn serve(
     let (sessions, requests) = mpsc::unbounded_channel();
     tokio::task::spawn_local(read_lines(Lines::new(input), read));
     settings.tools.set(opener.list(listed).await);
-    tokio::task::spawn_local(opener.run(requests));
+    tokio::task::spawn_local(open_sessions(opener, requests));
     tokio::task::spawn_local(log.write_later(PAUSE));
     // Where nobody reads the lines, they end, and with them the server.
     let writing = output.write_lines(written);

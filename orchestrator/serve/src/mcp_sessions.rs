@@ -5,88 +5,56 @@ use crate::service::Service;
 use broker_protocol::{ErrorKind, Failed};
 use orchestrator_engine::Session;
 use orchestrator_mcp_client::SessionServers;
-use orchestrator_mcp_server::{Clients, SessionRequest};
+use orchestrator_mcp_server::{Clients, SessionOpener, open_sessions};
 use std::path::PathBuf;
 use std::rc::Rc;
-use tokio::sync::mpsc::UnboundedReceiver;
 
 /// Opens sessions for clients as they connect, until the server ends.
 pub async fn open_for(service: Rc<Service>, mut clients: Clients) {
     while let Some(requests) = clients.recv().await {
-        tokio::task::spawn_local(open_for_one(service.clone(), requests));
+        tokio::task::spawn_local(open_sessions(OpenerForClient(service.clone()), requests));
     }
 }
 
-/// The session of a client, with the servers in it.
-struct Current {
-    order: SessionOrder,
-    session: Session,
-    servers: SessionServers,
-}
+struct OpenerForClient(Rc<Service>);
 
-/// The same for one client. The session ends with its client.
-async fn open_for_one(service: Rc<Service>, mut requests: UnboundedReceiver<SessionRequest>) {
-    let mut current: Option<Current> = None;
-    while let Some(SessionRequest { roots, reply }) = requests.recv().await {
-        let order = order(&service, roots);
-        let opened = match current.take() {
-            Some(open) if open.order == order => Ok(open),
-            before => {
-                if let Some(Current { servers, .. }) = before {
-                    tokio::task::spawn_local(async move { servers.close().await });
-                }
-                open(&service, order).await
-            }
+impl SessionOpener for OpenerForClient {
+    type Order = SessionOrder;
+    type Companion = SessionServers;
+
+    fn order(&self, roots: Vec<PathBuf>) -> Result<SessionOrder, Failed> {
+        let opener = &self.0.opener;
+        let order = SessionOrder {
+            // If the server was started for one project, clients cannot choose another.
+            project: roots
+                .into_iter()
+                .next()
+                .filter(|_| opener.project().is_none()),
+            scope: None,
+            profile: None,
+            trust: self.0.trust.get(),
         };
-        // The client may be gone.
-        let _ = reply.send(
-            opened
-                .as_ref()
-                .map(|open| open.session.clone())
-                .map_err(Clone::clone),
-        );
-        current = opened.ok();
-    }
-    if let Some(Current { servers, .. }) = current {
-        servers.close().await;
-    }
-}
-
-fn order(service: &Service, roots: Vec<PathBuf>) -> SessionOrder {
-    // If the server was started for one project, clients cannot choose another.
-    let project = roots
-        .into_iter()
-        .next()
-        .filter(|_| service.opener.project().is_none());
-    SessionOrder {
-        project,
-        scope: None,
-        profile: None,
-        trust: service.trust.get(),
-    }
-}
-
-async fn open(service: &Service, order: SessionOrder) -> Result<Current, Failed> {
-    if !service.opener.has_project(&order) {
-        return Err(Failed {
+        if opener.has_project(&order) {
+            return Ok(order);
+        }
+        Err(Failed {
             kind: ErrorKind::InvalidInput,
             message:
                 "no project: `lazaret serve` was started without --project, and the client names no root"
                     .into(),
-        });
+        })
     }
-    let opening = Opening::prepare(&*service.opener, &order).await;
-    let Opening {
-        config, servers, ..
-    } = opening.map_err(|failed| Failed {
-        message: service.redactor.text(&failed.message).into_owned(),
-        ..failed
-    })?;
-    let session = Session::start(config);
-    servers.follow(&session);
-    Ok(Current {
-        order,
-        session,
-        servers,
-    })
+
+    async fn open(&mut self, order: &SessionOrder) -> Result<(Session, SessionServers), Failed> {
+        let Opening {
+            config, servers, ..
+        } = Opening::prepare(&*self.0.opener, order).await?;
+        let session = Session::start(config);
+        servers.follow(&session);
+        Ok((session, servers))
+    }
+
+    async fn close(&self, servers: SessionServers) {
+        servers.close().await;
+    }
 }

@@ -14,5 +14,5 @@ mod http;
 
 pub use http::{AnswerBody, BODY_MAX, Clients, Http, Refused};
 pub use listing::Listing;
-pub use projects::{SessionRequest, Sessions};
+pub use projects::{SessionOpener, SessionRequest, Sessions, open_sessions};
 pub use server::{Settings, serve};

@@ -8,12 +8,13 @@ use crate::log::Level;
 use broker_protocol::{ErrorKind, Failed};
 use orchestrator_engine::Session;
 use orchestrator_text::escape;
+use orchestrator_text::known::redactor;
 use rmcp::model::LoggingLevel;
 use rmcp::{Peer, RoleServer};
 use serde_json::json;
 use std::path::PathBuf;
 use std::time::Duration;
-use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::sync::{Mutex, oneshot};
 use tokio::time::timeout;
 
@@ -34,6 +35,64 @@ pub struct SessionRequest {
 
 /// Sends requests for sessions.
 pub type Sessions = UnboundedSender<SessionRequest>;
+
+/// Opens the sessions of one client, for the project that it works on.
+pub trait SessionOpener {
+    /// What a session is opened for: with an equal one, the session stays.
+    type Order: PartialEq;
+    /// What ends with a session.
+    type Companion;
+
+    /// The order of a client with these roots.
+    ///
+    /// # Errors
+    /// If no session can be for them.
+    fn order(&self, roots: Vec<PathBuf>) -> Result<Self::Order, Failed>;
+
+    fn open(
+        &mut self,
+        order: &Self::Order,
+    ) -> impl Future<Output = Result<(Session, Self::Companion), Failed>>;
+
+    fn close(&self, companion: Self::Companion) -> impl Future<Output = ()>;
+}
+
+/// Answers a client's requests until it is gone. A session for another project replaces the client's, which ends with its last call.
+pub async fn open_sessions(
+    mut opener: impl SessionOpener,
+    mut requests: UnboundedReceiver<SessionRequest>,
+) {
+    let mut current = None;
+    while let Some(SessionRequest { roots, reply }) = requests.recv().await {
+        let session = answer(&mut opener, roots, &mut current).await;
+        // The client may be gone.
+        let _ = reply.send(session.map_err(|failed| Failed {
+            message: redactor().text(&failed.message).into_owned(),
+            ..failed
+        }));
+    }
+    if let Some((_, _, companion)) = current {
+        opener.close(companion).await;
+    }
+}
+
+async fn answer<O: SessionOpener>(
+    opener: &mut O,
+    roots: Vec<PathBuf>,
+    current: &mut Option<(O::Order, Session, O::Companion)>,
+) -> Result<Session, Failed> {
+    let order = opener.order(roots)?;
+    if let Some((of, session, _)) = current
+        && *of == order
+    {
+        return Ok(session.clone());
+    }
+    let (session, companion) = opener.open(&order).await?;
+    if let Some((_, _, before)) = current.replace((order, session.clone(), companion)) {
+        opener.close(before).await;
+    }
+    Ok(session)
+}
 
 /// The session of the client's project.
 pub struct Projects {
