@@ -110,7 +110,7 @@ impl Options {
     /// # Errors
     /// If a variable is invalid, or is not believed.
     pub fn under_environment(self) -> Result<(Self, Environment), Failed> {
-        check_variables(self.central.as_deref(), || {
+        let chosen = check_variables(self.central.as_deref(), || {
             Project::choose(self.project.as_deref(), self.cwd.as_deref()).ok()
         })?;
         let variables = EnvironmentVariables {
@@ -131,6 +131,7 @@ impl Options {
             let environment = Environment {
                 narrow_project: project,
                 profile: profile.filter(|_| self.profile.is_none()),
+                project: chosen,
                 ..Environment::default()
             };
             // A session without a trust asks for nothing, so any trust narrows.
@@ -183,19 +184,21 @@ impl Options {
     }
 }
 
-/// Checks the variables that name programs and directories of ours, which `project` may have set.
+/// Checks the variables that name programs and directories of ours, which `project` may have set. Returns the project, if it had to
+/// be chosen for that.
 pub(super) fn check_variables(
     central: Option<&Path>,
     project: impl FnOnce() -> Option<Project>,
-) -> Result<(), Failed> {
+) -> Result<Option<Project>, Failed> {
     if !is_any_named() {
-        return Ok(());
+        return Ok(None);
     }
     let project = project();
     let root = project.as_ref().map(|project| project.root.as_path());
     Origins::of(root, central)
         .check_environment()
-        .map_err(|error| Failed::invalid(error.to_string()))
+        .map_err(|error| Failed::invalid(error.to_string()))?;
+    Ok(project)
 }
 
 impl Environment {

@@ -18,6 +18,7 @@ impl SessionOptions {
         check_variables(self.given.central.as_deref(), || {
             self.project().ok().cloned()
         })
+        .map(drop)
     }
 
     /// The project `found`, or the part of it that the environment names.
