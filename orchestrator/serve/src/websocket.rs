@@ -17,20 +17,18 @@ use hyper::upgrade::Upgraded;
 use hyper::{HeaderMap, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use orchestrator_wire::error::ErrorCode;
-use sha1::{Digest, Sha1};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error, Message};
 use tracing::Instrument;
 
-/// Appended to the key before hashing (RFC 6455, section 1.3).
-const KEY_SUFFIX: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 /// Messages a second that are read from one client. Faster ones wait in the network.
 const MESSAGES_PER_SECOND: u32 = 50;
 /// How often to send a ping.
@@ -112,12 +110,9 @@ fn key(headers: &HeaderMap) -> Option<HeaderValue> {
 }
 
 fn answer(key: &HeaderValue) -> HeaderValue {
-    let digest = Sha1::new()
-        .chain_update(key.as_bytes())
-        .chain_update(KEY_SUFFIX)
-        .finalize();
     // Base64 is always a valid header value.
-    HeaderValue::from_str(&STANDARD.encode(digest)).unwrap_or(HeaderValue::from_static(""))
+    HeaderValue::from_str(&derive_accept_key(key.as_bytes()))
+        .unwrap_or(HeaderValue::from_static(""))
 }
 
 async fn serve(service: Rc<Service>, upgraded: Upgraded) {
