@@ -8,8 +8,8 @@ use orchestrator_launch::exit;
 use orchestrator_launch::groups::{DirectoryOptions, Options};
 use orchestrator_launch::launch::{FrontEnd, Launch};
 use orchestrator_launch::row::CommandRow;
+use orchestrator_launch::stdio::pages;
 use orchestrator_launch::stdio::print;
-use orchestrator_terminal::pages;
 use std::io;
 
 const EXAMPLES: &str = "\

@@ -12,10 +12,10 @@ use orchestrator_launch::groups::{EndpointOptions, NetworkOptions, ProfileOption
 use orchestrator_launch::launch::{Confined, ErrorForm, FrontEnd, Launch, Prepared};
 use orchestrator_launch::row::CommandRow;
 use orchestrator_launch::session_options::SessionOptions;
+use orchestrator_launch::stdio::pages;
 use orchestrator_launch::stdio::print;
 use orchestrator_mcp_client::settings::{Kind, Server, Share, Speech, Whose};
 use orchestrator_mcp_client::{Report, SessionServers, edit, find, named, read, store};
-use orchestrator_terminal::pages;
 use orchestrator_text::escape;
 use serde_json::{Map, Value, json};
 use std::io;

@@ -8,19 +8,17 @@ use orchestrator_confine::Files;
 use orchestrator_launch::exit;
 use orchestrator_launch::start::git;
 use orchestrator_launch::state_directory;
-use orchestrator_launch::stdio::print;
+use orchestrator_launch::stdio::{pages, print};
 use orchestrator_text::time;
 use serde::Serialize;
 use std::fs::OpenOptions;
-use std::io::{self, BufRead, IsTerminal, Read, Write};
+use std::io::{self, IsTerminal, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Maximum bytes of a settings file to read.
 const FILE_MAX: u64 = 1 << 20;
-/// Maximum length of an answer, in bytes.
-const ANSWER_MAX: u64 = 100;
 
 /// A gap that the host could close.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -156,10 +154,8 @@ pub fn fix(files: &Files) -> Result<u8, Failed> {
             print::result(format!("{}: {}\n", hint.closes, hint.remedy()).as_bytes())?;
             continue;
         };
-        print::result(
-            format!("{}\n  {}\nrun this? [y/N] ", hint.closes, hint.remedy()).as_bytes(),
-        )?;
-        if !is_yes()? {
+        print::result(format!("{}\n  {}\n", hint.closes, hint.remedy()).as_bytes())?;
+        if !pages::confirm("run this?")? {
             continue;
         }
         if let Some(backup) = back_up()? {
@@ -170,13 +166,6 @@ pub fn fix(files: &Files) -> Result<u8, Failed> {
         print::result(b"done\n")?;
     }
     Ok(exit::OK)
-}
-
-fn is_yes() -> Result<bool, Failed> {
-    let mut answer = String::new();
-    let read = io::stdin().lock().take(ANSWER_MAX).read_line(&mut answer);
-    read.map_err(|error| Failed::internal(format!("cannot read the answer: {error}")))?;
-    Ok(matches!(answer.trim(), "y" | "yes"))
 }
 
 /// Copies the user's git settings, if any, to a new file beside them.

@@ -7,9 +7,9 @@ use orchestrator_config_edit::credential::{self, Change, NewCredential, NewSourc
 use orchestrator_launch::groups::Options;
 use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch, Prepared};
 use orchestrator_launch::row::CommandRow;
+use orchestrator_launch::stdio::pages;
 use orchestrator_launch::stdio::print;
 use orchestrator_launch::{exit, state_directory};
-use orchestrator_terminal::pages;
 use policies::credential_table::presets;
 use serde_json::json;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,6 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
-pub mod pages;
 pub mod chat_screen;
 pub mod chat_follow;
 pub mod chat_command;

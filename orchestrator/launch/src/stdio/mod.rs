@@ -5,6 +5,7 @@ pub mod line_reader;
 pub mod print;
 pub mod signals;
 pub mod terminal;
+pub mod pages;
 pub mod job;
 pub mod feed;
 pub mod typed;

@@ -1,7 +1,7 @@
 //! What a person has to read before a question: shown page by page, so that nothing has scrolled away when the question comes.
 
+use crate::stdio::{print, terminal};
 use broker_protocol::Failed;
-use orchestrator_launch::stdio::{print, terminal};
 use orchestrator_text::escape;
 use std::io::{self, BufRead, IsTerminal, Read};
 
