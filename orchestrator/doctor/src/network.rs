@@ -66,7 +66,7 @@ impl CommandNetwork {
         Self { asked, ..self }
     }
 
-    /// The same, with what came of trying to use it for requests of `lazaret` itself.
+    /// Adds the result of trying to use it for requests of `lazaret` itself.
     pub fn tried(self, tried: Result<(), OwnNetworkError>) -> Self {
         Self {
             unusable: tried.err().map(|error| error.to_string()),

@@ -59,7 +59,7 @@ pub fn serve() -> Result<(), GatewayError> {
     })
 }
 
-/// What comes over standard output, which is a socket where a company's network is told.
+/// Reads standard output, which is a socket where a company's network is told.
 fn company_of(output: BorrowedFd<'_>) -> Result<CompanyNetwork, GatewayError> {
     let socket = UnixStream::from(output.try_clone_to_owned()?);
     socket.peer_addr().map_err(|_| GatewayError::NoCompany)?;

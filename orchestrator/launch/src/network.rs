@@ -24,14 +24,14 @@ pub enum OwnNetworkError {
     Policy(#[from] PolicyError),
     #[error("`lazaret-executor` cannot be started, which reads `[gateway]` of the policy: {0}")]
     Executor(io::Error),
-    /// What the executor says.
+    /// In the words of the executor.
     #[error("{0}")]
     Company(String),
     #[error("`lazaret-executor` does not say what is in `[gateway]` of the policy")]
     Unsaid,
 }
 
-/// What decides by which way the requests of this process go.
+/// Facts that decide by which way the requests of this process go.
 pub(crate) struct NetworkPolicy<'p> {
     pub policy: &'p PolicyFiles,
     /// The executor, if it is not the installed one.

@@ -32,7 +32,7 @@ pub struct ClientNetwork<R> {
     /// The company's, besides the machine's.
     authorities: Roots,
     pub(super) proxy: Option<Proxy>,
-    /// What has the proxy's login.
+    /// Holds the proxy's login.
     pub(super) login: Option<Rc<Ended>>,
 }
 
@@ -48,7 +48,7 @@ impl<R> ClientNetwork<R> {
         }
     }
 
-    /// The same by way of a company's network, and what works for that beside it. Needs a runtime.
+    /// Goes by way of a company's network; returns the work for that beside it too. Needs a runtime.
     ///
     /// # Errors
     /// The kernel's.

@@ -19,7 +19,7 @@ pub struct CompanyNetwork {
     control: Option<Control>,
 }
 
-/// What works beside the connections.
+/// Work beside the connections.
 pub struct CompanyWork {
     control: Control,
     reports: Reports,
@@ -61,7 +61,7 @@ impl CompanyNetwork {
         })
     }
 
-    /// What has the proxy's login, and what gets it. Needs a runtime.
+    /// Begins to hold the proxy's login, and to ask for it. Needs a runtime.
     ///
     /// # Errors
     /// The kernel's.
@@ -89,7 +89,7 @@ impl CompanyWork {
     /// Asks for the login and takes it, until who gives it is gone.
     ///
     /// # Errors
-    /// What cannot be read of it.
+    /// A frame cannot be read.
     pub async fn run(self) -> Result<(), GatewayError> {
         let (leases, _in_force) = watch::channel(Vec::new());
         tokio::select! {
