@@ -63,6 +63,9 @@ pub enum Coverage {
     Call,
     /// The requested leases, for every call. The rule's own question is answered for this call alone.
     Wants,
+    /// None: the question is about a request that a program of the running call sends. Requests under the same rule, for the same host, by
+    /// the same method and path, that change the same objects. Nobody has allowed it by starting the call.
+    Request,
     /// No other call: this one receives input while it runs, which no digest covers. The grant counts as [`Extent::Once`].
     Once,
 }
@@ -74,6 +77,7 @@ impl Coverage {
             Coverage::Rule => "rule",
             Coverage::Call => "call",
             Coverage::Wants => "wants",
+            Coverage::Request => "request",
             Coverage::Once => "once",
         }
     }

@@ -6,6 +6,7 @@
 use crate::lease::Lease;
 use crate::limit::{self, TooLarge, at_most};
 use crate::network::{ConnectionReport, HostList};
+use crate::request::CallId;
 use serde::{Deserialize, Serialize};
 
 /// A frame to the gateway.
@@ -32,6 +33,12 @@ pub enum ToGateway {
         credential: u16,
         /// As a sentence: at most [`limit::DENIAL_TEXT`] bytes.
         why: String,
+    },
+    /// Answers [`FromGateway::Asked`].
+    Answered {
+        /// The number that the question had.
+        question: u32,
+        answer: RequestAnswer,
     },
 }
 
@@ -150,7 +157,51 @@ pub struct RequestRule {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RuleAction {
     Allow,
+    /// The request waits until somebody has allowed it ([`FromGateway::Asked`]).
+    Ask,
     Deny,
+}
+
+/// A request that waits for an answer, as people are asked about it. All texts are the program's words.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldRequest {
+    /// The gateway's number for it.
+    pub question: u32,
+    /// The call whose program has sent it; 0 if no client waits for one.
+    pub call: CallId,
+    /// The rule that asks, by its place in all lists of [`GatewaySpec::rules`] together.
+    pub rule: u16,
+    /// The host in its canonical form, as in [`ConnectionReport`].
+    pub host: String,
+    pub port: u16,
+    /// At most [`limit::METHOD`] letters.
+    pub method: String,
+    /// With its query: at most [`limit::RULE_PATH`] visible characters of ASCII.
+    pub path: String,
+    /// What it would change, as far as its body says that: at most [`limit::EFFECTS`] lines of [`limit::DENIAL_TEXT`] bytes.
+    pub effects: Vec<RequestEffect>,
+}
+
+/// One thing that a request would change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RequestEffect {
+    /// What is changed, such as a reference of git: a yes for the session is for the same objects.
+    pub object: String,
+    /// How, such as from one commit to another.
+    pub change: String,
+}
+
+/// Whether a request that waits goes to its host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum RequestAnswer {
+    Granted,
+    Refused,
+    /// No answer came in time.
+    Expired,
+    /// It is of no call for which a client waits, or the call has ended.
+    NoCall,
+    /// The call was refused such a request before, or has asked about too many.
+    TooMany,
 }
 
 /// A session's certificate authority. The broker stores it for a gateway's successor, and reads the certificate only.
@@ -177,6 +228,8 @@ pub enum FromGateway {
     },
     /// Uses of a credential, counted.
     Used(CredentialReport),
+    /// A request waits for an answer: at most one of a call at a time.
+    Asked(HeldRequest),
 }
 
 /// Uses of one credential with one result, for the audit.
@@ -346,6 +399,30 @@ impl RequestRule {
     }
 }
 
+impl HeldRequest {
+    /// Checks every limit that the type itself does not enforce.
+    ///
+    /// # Errors
+    /// The field at fault.
+    pub fn check(&self) -> Result<(), TooLarge> {
+        check_method(&self.method)?;
+        at_most("path", self.path.len(), limit::RULE_PATH, "bytes")?;
+        if !self.path.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(TooLarge {
+                field: "path",
+                rule: "visible ASCII".into(),
+            });
+        }
+        at_most("effects", self.effects.len(), limit::EFFECTS, "entries")?;
+        for RequestEffect { object, change } in &self.effects {
+            for text in [object, change] {
+                at_most("effects", text.len(), limit::DENIAL_TEXT, "bytes")?;
+            }
+        }
+        check_place(&self.host, self.port, 1)
+    }
+}
+
 impl Authority {
     /// Checks every limit that the type itself does not enforce.
     ///
@@ -368,22 +445,31 @@ impl CredentialReport {
     /// # Errors
     /// The field at fault.
     pub fn check(&self) -> Result<(), TooLarge> {
-        at_most("method", self.method.len(), limit::METHOD, "bytes")?;
-        if !self.method.bytes().all(|byte| byte.is_ascii_uppercase()) {
-            return Err(TooLarge {
-                field: "method",
-                rule: "letters in upper case".into(),
-            });
-        }
-        // The other fields are those of a report on a connection.
-        let connection = ConnectionReport {
-            host: self.host.clone(),
-            port: self.port,
-            verdict: crate::ConnectionVerdict::Allowed,
-            count: self.count,
-            why: None,
-            private: None,
-        };
-        connection.check()
+        check_method(&self.method)?;
+        check_place(&self.host, self.port, self.count)
     }
+}
+
+fn check_method(method: &str) -> Result<(), TooLarge> {
+    at_most("method", method.len(), limit::METHOD, "bytes")?;
+    if method.bytes().all(|byte| byte.is_ascii_uppercase()) {
+        return Ok(());
+    }
+    Err(TooLarge {
+        field: "method",
+        rule: "letters in upper case".into(),
+    })
+}
+
+/// What has a place has the limits of a report on a connection.
+fn check_place(host: &str, port: u16, count: u32) -> Result<(), TooLarge> {
+    let connection = ConnectionReport {
+        host: host.to_owned(),
+        port,
+        verdict: crate::ConnectionVerdict::Allowed,
+        count,
+        why: None,
+        private: None,
+    };
+    connection.check()
 }

@@ -135,6 +135,8 @@ pub const RULE_PATHS: usize = 32;
 pub const RULE_PATH: usize = 512;
 /// Methods that one rule may name.
 pub const RULE_METHODS: usize = 16;
+/// Things that a request would change, as a question about it lists them.
+pub const EFFECTS: usize = 32;
 /// Bytes of a rule's reason.
 pub const RULE_WHY: usize = 160;
 

@@ -7,12 +7,14 @@
 
 use crate::approvers::Approvers;
 use crate::fault::failed;
+use crate::outgoing::{self, Answered, AskedByCalls, OutgoingRequest};
 use crate::poll::{Token, Waited};
 use broker_protocol::approval::{ASKED_BYTES, STANDING};
+use broker_protocol::gateway::{HeldRequest, RequestAnswer, RequestRule};
 use broker_protocol::{
     CallId, Challenge, Channel, Coverage, Decision, Digest, ErrorKind, Extent, Failed,
-    FromApprover, FromBroker, Grant, GrantFault, Lease, Nonce, Outcome, Request, SessionGrant,
-    Stdin, ToApprover, Ungranted, Wants, ZonePath, content, frame, limit,
+    FromApprover, FromBroker, Grant, GrantFault, Lease, Nonce, Outcome, Request, Risk,
+    SessionGrant, Stdin, ToApprover, Ungranted, Wants, ZonePath, content, frame, limit,
 };
 use executor_leases::{LeasedPath, Leases, Missing};
 use executor_spec::sandbox::SandboxSpec;
@@ -35,6 +37,8 @@ pub struct Approvals {
     session: Nonce,
     /// The questions that wait, by call.
     open: BTreeMap<CallId, OpenQuestion>,
+    /// The questions about requests of their programs that calls have asked.
+    asked: AskedByCalls,
     standing: Vec<SessionGrant>,
     /// Grants of hosts and paths that end.
     pub leases: Leases,
@@ -45,7 +49,7 @@ pub struct Approvals {
     approvers: Option<Approvers>,
 }
 
-/// A question waiting for an answer. Nothing of its call has started.
+/// A question waiting for an answer. Nothing of its call has started, unless it is about a request of the call's program.
 #[derive(Debug)]
 struct OpenQuestion {
     challenge: Challenge,
@@ -55,6 +59,8 @@ struct OpenQuestion {
     cost: usize,
     /// The opened objects at the paths in the question.
     paths: Vec<LeasedPath>,
+    /// The request of the call's program that it is about, if it is not about the call.
+    outgoing: Option<OutgoingRequest>,
 }
 
 #[derive(Debug)]
@@ -81,6 +87,8 @@ pub enum ApprovalEvent {
         call: CallId,
     },
     Reply(FromBroker),
+    /// A request of a call's program goes to its host, or does not.
+    Answered(Answered),
 }
 
 impl Approvals {
@@ -99,6 +107,7 @@ impl Approvals {
             timeout: Duration::from_secs(policy.timeout_s.unwrap_or(requested).into()),
             session: nonce()?,
             open: BTreeMap::new(),
+            asked: AskedByCalls::default(),
             standing: Vec::new(),
             leases: Leases::default(),
             last: 0,
@@ -122,7 +131,8 @@ impl Approvals {
                 Some(self.digest(request, &encoded, &Missing::default(), spec))
             }
             // The call needs an approval; a request that cannot be encoded fails there, with this reason.
-            (Coverage::Call, Err(_)) | (Coverage::Once | Coverage::Wants, _) => return false,
+            (Coverage::Call, Err(_))
+            | (Coverage::Once | Coverage::Wants | Coverage::Request, _) => return false,
         };
         self.has_standing(&question.rule, request.asked_as(), &programs, only)
     }
@@ -203,10 +213,81 @@ impl Approvals {
             deadline,
             cost,
             paths: missing.paths,
+            outgoing: None,
         };
         self.send_all(&open.message(call));
         self.open.insert(call, open);
         Ok(challenge)
+    }
+
+    /// Creates the question about a request of a running call's program.
+    ///
+    /// # Errors
+    /// The answer, if there is one already.
+    pub fn ask_outgoing(
+        &mut self,
+        request: &HeldRequest,
+        rule: &RequestRule,
+        policy: Digest,
+    ) -> Result<Challenge, RequestAnswer> {
+        let asked = OutgoingRequest::new(request, rule);
+        if self.has_standing(&rule.name, outgoing::TOOL, &[], Some(asked.scope)) {
+            return Err(RequestAnswer::Granted);
+        }
+        // A client knows questions by their calls.
+        if self.open.contains_key(&request.call) {
+            return Err(RequestAnswer::TooMany);
+        }
+        if !self.asked.may_ask(request.call, request.rule) {
+            return Err(RequestAnswer::TooMany);
+        }
+        let challenge = Challenge {
+            digest: outgoing::digest(request, rule, (&self.session.0, policy)),
+            covers: Coverage::Request,
+            programs: Vec::new(),
+            nonce: nonce().map_err(|_| RequestAnswer::TooMany)?,
+            rule: rule.name.clone(),
+            why: outgoing::described(request, rule),
+            risk: Risk::High,
+            expires_s: u32::try_from(self.timeout.as_secs()).unwrap_or(u32::MAX),
+            channel: self.channel,
+            wants: Wants::default(),
+        };
+        let open = OpenQuestion {
+            challenge: challenge.clone(),
+            tool: outgoing::TOOL.to_owned(),
+            deadline: Instant::now() + self.timeout,
+            cost: 0,
+            paths: Vec::new(),
+            outgoing: Some(asked),
+        };
+        self.send_all(&open.message(request.call));
+        self.open.insert(request.call, open);
+        Ok(challenge)
+    }
+
+    /// What approvers are shown of a request of this call's program, if a question about one is open.
+    pub fn outgoing(&self, call: CallId) -> Option<&Request> {
+        let outgoing = self.open.get(&call)?.outgoing.as_ref()?;
+        Some(&outgoing.shown)
+    }
+
+    /// Ends what a call has asked about its programs' requests: it is over.
+    pub fn end_outgoing(&mut self, call: CallId) -> Option<ApprovalEvent> {
+        let is_open = self.outgoing(call).is_some();
+        let ended = is_open.then(|| self.end(call, Decision::Cancelled));
+        self.asked.end(call);
+        ended
+    }
+
+    /// Ends all questions about requests: the gateway that held them is gone.
+    pub fn forget_outgoing(&mut self) -> Vec<ApprovalEvent> {
+        let open = self.open.iter().filter(|(_, open)| open.outgoing.is_some());
+        let calls: Vec<CallId> = open.map(|(call, _)| *call).collect();
+        let ended = calls
+            .into_iter()
+            .map(|call| self.end(call, Decision::Cancelled));
+        ended.collect()
     }
 
     /// The digest of a call's canonical form; `encoded` includes its link targets. Each part has its length before it, so no two match.
@@ -311,8 +392,12 @@ impl Approvals {
             challenge,
             tool,
             paths,
+            outgoing,
             ..
         } = open;
+        if let Some(outgoing) = outgoing {
+            return Ok(self.grant_outgoing(grant, outgoing));
+        }
         let Challenge {
             rule,
             digest,
@@ -323,9 +408,8 @@ impl Approvals {
         } = challenge;
         let (extent, only) = match (grant.extent, covers) {
             (extent, Coverage::Wants) => (extent, None),
-            (Extent::Once | Extent::Minutes(_), _) | (Extent::Session, Coverage::Once) => {
-                (Extent::Once, None)
-            }
+            (Extent::Once | Extent::Minutes(_), _)
+            | (Extent::Session, Coverage::Once | Coverage::Request) => (Extent::Once, None),
             (Extent::Session, Coverage::Rule) => (Extent::Session, None),
             (Extent::Session, Coverage::Call) => (Extent::Session, Some(digest)),
         };
@@ -359,6 +443,37 @@ impl Approvals {
         ))
     }
 
+    /// Grants a request of a call's program: once, or for the session those that change the same objects.
+    fn grant_outgoing(&mut self, grant: &Grant, granted: OutgoingRequest) -> ApprovalEvent {
+        let extent = match grant.extent {
+            Extent::Once | Extent::Minutes(_) => Extent::Once,
+            Extent::Session => Extent::Session,
+        };
+        if extent == Extent::Session {
+            self.last += 1;
+            self.standing.push(SessionGrant {
+                grant: self.last,
+                rule: granted.name,
+                tool: outgoing::TOOL.to_owned(),
+                calls: 1,
+                programs: Vec::new(),
+                only: Some(granted.scope),
+                opens: None,
+                ends_s: None,
+            });
+        }
+        let decision = Decision::Granted(extent);
+        self.send_all(&ToApprover::Ended {
+            call: grant.call,
+            decision,
+        });
+        ApprovalEvent::Answered(Answered {
+            call: grant.call,
+            question: granted.question,
+            decision,
+        })
+    }
+
     fn take_refusal(
         &mut self,
         call: CallId,
@@ -377,7 +492,7 @@ impl Approvals {
         }
         match grant.extent {
             Extent::Session if self.standing.len() >= STANDING => match open.challenge.covers {
-                Coverage::Rule | Coverage::Call => Err(GrantFault::TooMany),
+                Coverage::Rule | Coverage::Call | Coverage::Request => Err(GrantFault::TooMany),
                 Coverage::Once | Coverage::Wants => Ok(()),
             },
             Extent::Session | Extent::Minutes(_) | Extent::Once => Ok(()),
@@ -422,8 +537,19 @@ impl Approvals {
 
     /// Closes the question of a call that will not run.
     fn end(&mut self, call: CallId, decision: Decision) -> ApprovalEvent {
-        self.open.remove(&call);
+        let open = self.open.remove(&call);
         self.send_all(&ToApprover::Ended { call, decision });
+        if let Some(outgoing) = open.and_then(|open| open.outgoing) {
+            match decision {
+                Decision::Refused | Decision::Expired => self.asked.refuse(call, outgoing.rule),
+                Decision::Granted(_) | Decision::Cancelled => {}
+            }
+            return ApprovalEvent::Answered(Answered {
+                call,
+                question: outgoing.question,
+                decision,
+            });
+        }
         let (kind, message) = match decision {
             Decision::Expired => {
                 let timeout_s = self.timeout.as_secs();
@@ -656,7 +782,6 @@ fn nonce() -> io::Result<Nonce> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use broker_protocol::Risk;
 
     fn approvals(channel: Channel) -> Approvals {
         let policy = policies::Approval {
@@ -688,6 +813,7 @@ mod tests {
             deadline,
             cost: 1,
             paths: vec![],
+            outgoing: None,
         };
         approvals.open.insert(call, open);
         challenge

@@ -22,6 +22,7 @@ mod files;
 mod gc;
 mod background;
 mod approvals;
+mod outgoing;
 mod approvers;
 mod kept_texts;
 mod missing_program;

@@ -117,6 +117,7 @@ fn command(call: CallId, bash: Bash, spec: &SandboxSpec, capture: u64) -> Comman
     };
     CommandPlan {
         cell: CellPlan {
+            call: if bash.background { 0 } else { call },
             arguments,
             terminal,
             directory: directory.display().to_string(),
@@ -150,6 +151,7 @@ fn service(wanted: Service, spec: &SandboxSpec) -> CommandPlan {
     let (shell, arguments) = arguments(command);
     CommandPlan {
         cell: CellPlan {
+            call: 0,
             arguments,
             terminal: None,
             directory,

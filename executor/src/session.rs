@@ -325,9 +325,7 @@ impl Session {
                 ended.push(*id);
             }
         }
-        ended
-            .iter()
-            .for_each(|call| self.approvals.leases.end_call(*call));
+        self.end_questions(&ended)?;
         let alone = ended.len() == self.calls.len() && self.background.count() == 0;
         if let Some(refusals) = self.background.take_ended() {
             self.take_refusals(&refusals);

@@ -77,11 +77,14 @@ impl Session {
                 Ok(())
             }
             ApprovalEvent::Preview { approver, call } => {
-                if let Some(request) = self.calls.get(&call).and_then(Call::asked) {
+                let asked = self.calls.get(&call).and_then(Call::asked);
+                let asked = asked.or_else(|| self.approvals.outgoing(call)).cloned();
+                if let Some(request) = &asked {
                     self.approvals.send_request(approver, call, request);
                 }
                 self.preview(Some(approver), call, None)
             }
+            ApprovalEvent::Answered(answered) => self.answer_request(&answered),
             ApprovalEvent::Reply(frame) => {
                 self.outbox.push(frame);
                 Ok(())

@@ -1,8 +1,9 @@
 //! What a session does with its gateway: connections of cells are recorded and reported, repeated refusals as a number.
 
+use crate::outgoing::Answered;
 use crate::session::Session;
-use broker_protocol::gateway::CredentialReport;
-use broker_protocol::{ConnectionReport, Failed, FromBroker};
+use broker_protocol::gateway::{CredentialReport, HeldRequest, RequestAnswer, RequestRule};
+use broker_protocol::{CallId, ConnectionReport, Failed, FromBroker};
 use executor_audit::record::Record;
 use executor_credentials::Delivery;
 use executor_peers::{Gateway, GatewayEvent};
@@ -41,7 +42,7 @@ impl Session {
             return Ok(());
         }
         let events = gateway.receive();
-        self.report_lost();
+        self.report_lost()?;
         let now = Instant::now();
         for event in events {
             match event {
@@ -51,6 +52,7 @@ impl Session {
                     }
                 }
                 GatewayEvent::Used(report) => self.used(&report)?,
+                GatewayEvent::Asked(request, rule) => self.ask_about(&request, &rule)?,
                 GatewayEvent::Authority(authority) => self
                     .credentials
                     .complete(&authority)
@@ -64,14 +66,73 @@ impl Session {
         Ok(())
     }
 
-    /// Reports gateways that have ended. Their successors have no values yet.
-    fn report_lost(&mut self) {
+    /// Reports gateways that have ended; whether any has. Their successors have no values yet.
+    fn report_lost(&mut self) -> Result<bool, Failed> {
         let found = self.gateway.as_mut().map(Gateway::take_found);
         let found = found.unwrap_or_default();
-        if !found.is_empty() {
-            self.credentials.held.forget_starts();
-        }
+        let is_lost = !found.is_empty();
         self.found.extend(found);
+        if is_lost {
+            self.credentials.held.forget_starts();
+            // The connections that waited for these answers are cut.
+            let ended = self.approvals.forget_outgoing();
+            ended
+                .into_iter()
+                .try_for_each(|event| self.take_approval(event))?;
+        }
+        Ok(is_lost)
+    }
+
+    /// Asks about a request of a running command's program. The program waits; nobody else does.
+    fn ask_about(&mut self, request: &HeldRequest, rule: &RequestRule) -> Result<(), Failed> {
+        // Whoever waits for a service has not asked for what it does now.
+        let call = self.calls.get_mut(&request.call);
+        let call = call.filter(|call| call.command().is_some_and(|one| !one.plan().service));
+        let Some(call) = call else {
+            self.answer_gateway(request.question, RequestAnswer::NoCall);
+            return Ok(());
+        };
+        let policy = self.spec.policy.digest;
+        let challenge = match self.approvals.ask_outgoing(request, rule, policy) {
+            Ok(challenge) => challenge,
+            Err(answer) => {
+                self.answer_gateway(request.question, answer);
+                return Ok(());
+            }
+        };
+        let about = self.audit.redacted(&challenge.why);
+        let record = Record::request_asked((request.call, request.question), &rule.name, &about);
+        call.outbox.push(FromBroker::Asked {
+            call: request.call,
+            challenge,
+        });
+        Ok(self.audit.append(&record)?)
+    }
+
+    /// Ends what these calls have asked about and been granted: they are over.
+    pub fn end_questions(&mut self, ended: &[CallId]) -> Result<(), Failed> {
+        ended.iter().try_for_each(|call| {
+            self.approvals.leases.end_call(*call);
+            let event = self.approvals.end_outgoing(*call);
+            event.map_or(Ok(()), |event| self.take_approval(event))
+        })
+    }
+
+    /// Records the answer to the question about a request, and then passes it on.
+    pub fn answer_request(&mut self, answered: &Answered) -> Result<(), Failed> {
+        let (of, decision) = ((answered.call, answered.question), answered.decision);
+        self.audit.append(&Record::request_answered(of, decision))?;
+        // A successor counts its own questions.
+        if !self.report_lost()? {
+            self.answer_gateway(answered.question, answered.answer());
+        }
+        Ok(())
+    }
+
+    fn answer_gateway(&mut self, question: u32, answer: RequestAnswer) {
+        if let Some(gateway) = &mut self.gateway {
+            gateway.answer(question, answer);
+        }
     }
 
     /// Sends the gateway the value of a credential, or why there is none.
@@ -113,7 +174,7 @@ impl Session {
     pub fn tick_gateway(&mut self, now: Instant) -> Result<(), Failed> {
         if let Some(gateway) = &mut self.gateway {
             gateway.tick(now);
-            self.report_lost();
+            self.report_lost()?;
         }
         let late = self.credentials.held.tick(now);
         late.into_iter().for_each(|value| self.deliver(value));

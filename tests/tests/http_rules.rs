@@ -453,10 +453,6 @@ fn a_rule_that_cannot_hold_is_an_error_with_its_line(place: Place) {
             "host = 'other.example'\naction = 'deny'",
             "is none of the hosts of this profile",
         ),
-        (
-            "host = 'localhost'\naction = 'ask'",
-            "`ask` is not supported",
-        ),
         ("host = 'localhost'", "has `host` and `action`"),
         (
             "host = 'localhost'\naction = 'deny'\npaths = ['/%2e']",

@@ -33,6 +33,7 @@ mod network;
 mod credentials;
 mod credentials_in_use;
 mod credential_presets;
+mod http_asks;
 mod http_rules;
 mod new_repositories;
 mod objects;

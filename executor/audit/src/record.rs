@@ -6,8 +6,8 @@
 
 use broker_protocol::gateway::CredentialReport;
 use broker_protocol::{
-    CallId, ConnectionReport, Digest, Ended, ErrorKind, Extent, Failed, LayerSet, Lease, Opened,
-    Outcome, Request, Spill, Tier, Usage, ZonePath, frame,
+    CallId, ConnectionReport, Decision, Digest, Ended, ErrorKind, Extent, Failed, LayerSet, Lease,
+    Opened, Outcome, Request, Spill, Tier, Usage, ZonePath, frame,
 };
 use policies::secret::Secret;
 use sha2::{Digest as _, Sha256};
@@ -188,6 +188,30 @@ impl Record {
             .text("method", &report.method)
             .text("verdict", report.verdict.name())
             .value("count", report.count)
+    }
+
+    /// A question about a request of a call's program, by the gateway's number.
+    pub fn request_asked((call, question): (CallId, u32), rule: &str, about: &str) -> Self {
+        Self::new("request_asked")
+            .value("call", call)
+            .value("question", question)
+            .text("rule", rule)
+            .text("about", about)
+    }
+
+    /// Its answer.
+    pub fn request_answered((call, question): (CallId, u32), decision: Decision) -> Self {
+        let (name, extent) = match decision {
+            Decision::Granted(extent) => ("granted", Some(extent.name())),
+            Decision::Refused => ("refused", None),
+            Decision::Expired => ("expired", None),
+            Decision::Cancelled => ("cancelled", None),
+        };
+        Self::new("request_answered")
+            .value("call", call)
+            .value("question", question)
+            .text("answer", name)
+            .optional("grant", extent)
     }
 
     /// A lease begins; `what` is its host or path without secrets.

@@ -230,6 +230,7 @@ impl<'a> Slot<'a> {
         let arguments = ["/bin/bash", "-c", "true"].map(|word| ByteBuf::from(word.as_bytes()));
         let (directory, environment, unset) = ("/".into(), Vec::new(), Vec::new());
         let plan = CellPlan {
+            call: 0,
             arguments: arguments.into(),
             terminal: None,
             directory,
@@ -350,6 +351,10 @@ impl Cell<'_> {
         if let Some(supervisor) = self.supervisor.as_ref().filter(|_| plan.terminal.is_some()) {
             supervisor.has_terminal();
         }
+        self.slot
+            .access
+            .iter()
+            .for_each(|access| access.begin_call(plan.call));
         let started = self
             .slot
             .own_devices(stdio)

@@ -89,6 +89,7 @@ impl<'s> Spawner<'s> {
     /// The program of a plan, as arguments for `execve`.
     pub fn program(&self, plan: &CellPlan) -> io::Result<Program<'_>> {
         let CellPlan {
+            call: _,
             arguments,
             terminal,
             directory,

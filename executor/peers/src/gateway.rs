@@ -2,7 +2,10 @@
 //! A gateway that ends, talks nonsense or takes nothing is replaced, so many times; then cells have no network any more.
 
 use crate::connection::Connection;
-use broker_protocol::gateway::{Authority, CredentialReport, FromGateway, GatewaySpec, ToGateway};
+use broker_protocol::gateway::{
+    Authority, CredentialReport, FromGateway, GatewaySpec, HeldRequest, RequestAnswer, RequestRule,
+    RuleAction, ToGateway,
+};
 use broker_protocol::{ConnectionReport, Finding, FindingKind, FrameError, Lease};
 use executor_spec::variables::Variables;
 use executor_sys::process::{self, Child};
@@ -67,6 +70,8 @@ pub enum GatewayEvent {
     Wanted {
         credential: u16,
     },
+    /// Answered by [`Gateway::answer`]: a request, and the session's rule that asks about it.
+    Asked(HeldRequest, Box<RequestRule>),
 }
 
 /// The gateway that serves a session, if one is left.
@@ -129,6 +134,14 @@ impl Gateway {
     pub fn deliver(&mut self, credential: u16, value: Result<OwnedFd, String>) {
         if let Some(process) = &mut self.process {
             let sent = process.deliver(credential, value);
+            self.or_replace(sent);
+        }
+    }
+
+    /// Sends the answer to a question about a request.
+    pub fn answer(&mut self, question: u32, answer: RequestAnswer) {
+        if let Some(process) = &mut self.process {
+            let sent = process.send(&ToGateway::Answered { question, answer });
             self.or_replace(sent);
         }
     }
@@ -346,6 +359,14 @@ impl Process {
                 }
                 Ok(Some(GatewayEvent::Used(report)))
             }
+            FromGateway::Asked(request) => {
+                request.check().map_err(|_| Lost::Nonsense)?;
+                let mut rules = start.spec.rules.iter().flatten();
+                let rule = rules.nth(request.rule.into());
+                let rule = rule.filter(|rule| rule.action == RuleAction::Ask);
+                let rule = Box::new(rule.ok_or(Lost::Nonsense)?.clone());
+                Ok(Some(GatewayEvent::Asked(request, rule)))
+            }
             FromGateway::Wanted { credential } => {
                 if !is_known(credential) {
                     return Err(Lost::Nonsense);
@@ -490,6 +511,16 @@ mod tests {
             verdict: broker_protocol::gateway::CredentialVerdict::Used,
             count: 1,
         };
+        let asked = HeldRequest {
+            question: 1,
+            call: 1,
+            rule: 0,
+            host: "a.example".into(),
+            port: 443,
+            method: "GET".into(),
+            path: "/".into(),
+            effects: vec![],
+        };
         let large = Authority {
             certificate: "x".repeat(broker_protocol::limit::CERTIFICATE + 1),
             key: vec![],
@@ -502,6 +533,8 @@ mod tests {
             // No credential has this place.
             framed(&FromGateway::Wanted { credential: 0 }),
             framed(&FromGateway::Used(report)),
+            // No rule asks.
+            framed(&FromGateway::Asked(asked)),
             framed(&FromGateway::Serving(Some(large))),
         ] {
             let mut spoken = spoken();

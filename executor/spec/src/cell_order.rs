@@ -1,6 +1,6 @@
 //! Orders to a cell: one call's work as data, with the program's descriptors 0, 1 and 2; and what steers a running program, one byte each.
 
-use broker_protocol::{Variable, frame, limit};
+use broker_protocol::{CallId, Variable, frame, limit};
 use executor_sys::idle::IdleTrim;
 use executor_sys::message;
 use nix::sys::memfd::{MFdFlags, memfd_create};
@@ -36,6 +36,8 @@ pub enum Steering {
 /// One call's work: everything that the session's spec leaves open.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CellPlan {
+    /// The call whose end a client waits for; 0 if none does.
+    pub call: CallId,
     /// The program and its arguments.
     pub arguments: Vec<ByteBuf>,
     /// `TERM` for the terminal on descriptor 0, if it is one.

@@ -6,9 +6,11 @@
 //! listens on an address of the machine's loopback drawn for the session, and any program of the machine can connect to that.
 //!
 //! The cells' supervisors make each connection, and announce it first by its own address, with what it is for: no program can. The gateway
-//! serves no other. So one that was announced and did not come about says nothing of the next one from the same address.
+//! serves no other. The call comes with it, because questions about what leaves are asked of those who wait for that call. So one that was announced and did not come about says nothing of the next one from the same address.
 
+use broker_protocol::CallId;
 use executor_sys::{message, random};
+use std::cell::Cell;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener};
 use std::num::NonZeroU16;
@@ -47,6 +49,8 @@ pub struct RelayGate {
     /// Its address on the loopback where supervisors connect.
     pub address: SocketAddrV4,
     announcements: OwnedFd,
+    /// The call whose programs connect now: each cell's supervisor has its own copy of this.
+    call: Cell<CallId>,
 }
 
 impl RelaySockets {
@@ -91,12 +95,18 @@ impl RelaySockets {
             listener: shared.then_some(listener),
             address,
             announcements,
+            call: Cell::default(),
         };
         (gate, published)
     }
 }
 
 impl RelayGate {
+    /// Connections are those of this call's programs from now on.
+    pub fn begin_call(&self, call: CallId) {
+        self.call.set(call);
+    }
+
     /// Announces a connection by its own address, before it begins.
     ///
     /// # Errors
@@ -108,7 +118,8 @@ impl RelayGate {
             Purpose::Host(host, port) => (port.get(), host),
         };
         let [at, port] = [from.port(), port].map(u16::to_be_bytes);
-        let announcement = [&from.ip().octets()[..], &at, &port, host.as_bytes()].concat();
+        let (ip, call) = (from.ip().octets(), self.call.get().to_be_bytes());
+        let announcement = [&ip[..], &at, &port, &call, host.as_bytes()].concat();
         message::send(self.announcements.as_fd(), &announcement, &[])
     }
 
@@ -143,11 +154,16 @@ mod tests {
         let (gate, _) = sockets.into_gate(true);
         let from = SocketAddrV4::new(Ipv4Addr::new(127, 1, 2, 3), 0x0405);
         let port = NonZeroU16::new(0x1538).unwrap();
-        for (purpose, rest) in [
-            (Purpose::Request, &[0, 0][..]),
-            (Purpose::Machine(port), &[0x15, 0x38]),
-            (Purpose::Host("a.example", port), b"\x15\x38a.example"),
+        for (call, purpose, rest) in [
+            (0, Purpose::Request, &b"\0\0\0\0\0\0\0\0\0\0"[..]),
+            (1, Purpose::Machine(port), b"\x15\x38\0\0\0\0\0\0\0\x01"),
+            (
+                u64::MAX,
+                Purpose::Host("a.example", port),
+                b"\x15\x38\xff\xff\xff\xff\xff\xff\xff\xffa.example",
+            ),
         ] {
+            gate.begin_call(call);
             gate.announce(from, purpose).unwrap();
             let mut message = [0; 32];
             let (length, _) = message::receive(theirs.as_fd(), &mut message).unwrap();

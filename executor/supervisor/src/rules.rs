@@ -9,7 +9,7 @@ use crate::object::{Handle, errno};
 use crate::pty::PtyClient;
 use crate::socket_rules::SocketRules;
 use crate::written_links::WrittenLinks;
-use broker_protocol::{AttemptKind, Layer};
+use broker_protocol::{AttemptKind, CallId, Layer};
 use executor_layers::seccomp::Supervision;
 use executor_spec::caller_access::CallerAccess;
 use executor_spec::created::{CreatedFiles, RenameLock};
@@ -246,6 +246,11 @@ impl AccessRules {
 
     pub(crate) fn loopback_addresses(&self) -> Option<[Ipv4Addr; 2]> {
         self.loopback_addresses
+    }
+
+    /// A cell's program begins, for this call.
+    pub fn begin_call(&self, call: CallId) {
+        self.relay.iter().for_each(|gate| gate.begin_call(call));
     }
 
     pub(crate) fn relay(&self) -> Option<&RelayGate> {

@@ -9,7 +9,7 @@ use crate::hooks::{HookEvent, HookedCall, Occasion};
 use crate::pending::{Approval, PendingReplies};
 use crate::publish::{Gone, Publisher, RawEvent};
 use crate::spans;
-use broker_protocol::{Challenge, Extent, FileAnswer, GrantFault};
+use broker_protocol::{Challenge, Coverage, Extent, FileAnswer, GrantFault};
 use orchestrator_results::profile::Profile;
 use serde_json::Value;
 use std::cell::{Cell, OnceCell, RefCell};
@@ -198,7 +198,9 @@ impl Caller {
         rejected: Option<GrantFault>,
         before: Option<&FileAnswer>,
     ) -> Approval {
-        let is_again = challenge.wants.is_empty() && rejected.is_none();
+        let is_again = challenge.wants.is_empty()
+            && challenge.covers != Coverage::Request
+            && rejected.is_none();
         let is_allowed = is_again && self.allowed.borrow().contains(&challenge.rule);
         let approval = match is_allowed {
             true => Approval::Yes(Extent::Once),

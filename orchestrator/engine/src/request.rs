@@ -1,5 +1,6 @@
 //! One request to the executor from start to end: publishes its output and answers its questions.
 
+use crate::Approval;
 use crate::caller::Caller;
 use crate::context::Live;
 use crate::engine::Engine;
@@ -16,6 +17,7 @@ use orchestrator_results::render::Finished;
 use orchestrator_results::result::ToolResult;
 use orchestrator_results::subject::Subject;
 use orchestrator_text::numbered::LineForm;
+use std::pin::Pin;
 use tracing::{Instrument, Span};
 
 /// A request that has ended.
@@ -173,19 +175,23 @@ struct Question {
     is_open: bool,
 }
 
+/// A question that was put, until it is answered. A command may go on meanwhile, if the question is about what its program sends.
+type PutQuestion<'c> = Pin<Box<dyn Future<Output = Approval> + 'c>>;
+
 /// Follows a request until it ends.
 async fn follow(
     running: &mut RunningRequest,
     caller: &Caller,
     changes_file: bool,
 ) -> Result<Finished, Failed> {
-    let mut question: Option<Question> = None;
+    let (mut question, mut put): (Option<Question>, Option<PutQuestion>) = (None, None);
     loop {
-        match next(running, question.as_mut(), caller).await {
+        match next(running, question.as_mut(), &mut put, caller).await {
             RequestEvent::Asked(challenge) if challenge.channel == Channel::Separate => {
                 caller.ask(&challenge, None, None).await;
             }
             RequestEvent::Asked(challenge) => {
+                put = None;
                 let looks = caller.context.shows_changes && changes_file;
                 if looks {
                     running.request_preview();
@@ -202,6 +208,8 @@ async fn follow(
                     (question.before, question.is_open) = (before, true);
                 }
             }
+            // The request of its program has been answered without us, or nobody waits for the answer any more.
+            RequestEvent::Rejected(GrantFault::NotWaiting) => (question, put) = (None, None),
             RequestEvent::Rejected(fault) => {
                 if let Some(question) = &mut question {
                     (question.rejected, question.is_open) = (Some(fault), true);
@@ -226,15 +234,25 @@ async fn follow(
 }
 
 /// The next event. Meanwhile, puts a pending question and sends its answer.
-async fn next(
+async fn next<'c>(
     running: &mut RunningRequest,
     question: Option<&mut Question>,
-    caller: &Caller,
+    put: &mut Option<PutQuestion<'c>>,
+    caller: &'c Caller,
 ) -> RequestEvent {
     if let Some(question) = question.filter(|question| question.is_open) {
+        let approval = put.get_or_insert_with(|| {
+            let (challenge, rejected) = (question.challenge.clone(), question.rejected);
+            let before = question.before.take();
+            Box::pin(async move {
+                let before = before.as_deref();
+                caller.approve(&challenge, rejected, before).await
+            })
+        });
         tokio::select! {
             event = running.next() => return event,
-            approval = caller.approve(&question.challenge, question.rejected, question.before.as_deref()) => {
+            approval = approval => {
+                *put = None;
                 question.is_open = false;
                 running.answer(&question.challenge, approval);
             }

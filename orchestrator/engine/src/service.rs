@@ -4,8 +4,8 @@
 use crate::executor::{Connection, Control, Dial, Greeting, RequestEvent, RunningRequest};
 use crate::pending::Approval;
 use broker_protocol::{
-    Channel, ConnectionReport, Ended, Extent, Failed, Findings, Open, Opened, Outcome, Request,
-    Service, Wants,
+    Channel, ConnectionReport, Coverage, Ended, Extent, Failed, Findings, Open, Opened, Outcome,
+    Request, Service, Wants,
 };
 use orchestrator_results::render::Finished;
 
@@ -87,6 +87,10 @@ impl RunningService {
                 }
                 RequestEvent::Asked(challenge) if challenge.channel == Channel::Separate => {
                     return ServiceEvent::WaitsForApproval;
+                }
+                // Whoever has configured the program has not asked for this.
+                RequestEvent::Asked(challenge) if challenge.covers == Coverage::Request => {
+                    self.running.answer(&challenge, Approval::No);
                 }
                 RequestEvent::Asked(challenge) => {
                     self.running.answer(&challenge, Approval::Yes(Extent::Once));

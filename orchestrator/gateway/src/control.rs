@@ -72,7 +72,9 @@ impl Control {
                 .descriptors
                 .pop_front()
                 .ok_or(ControlError::OutOfTurn("a frame without its descriptors"))?,
-            ToGateway::Leases(_) | ToGateway::NoValue { .. } => Vec::new(),
+            ToGateway::Leases(_) | ToGateway::NoValue { .. } | ToGateway::Answered { .. } => {
+                Vec::new()
+            }
         };
         Ok(Some(Received { frame, descriptors }))
     }

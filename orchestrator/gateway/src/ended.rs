@@ -5,9 +5,11 @@
 //! program nor the host.
 
 use authority::Certifier;
-use broker_protocol::gateway::{Authority, FromGateway, GatewaySpec};
+use broker_protocol::CallId;
+use broker_protocol::gateway::{Authority, FromGateway, GatewaySpec, RequestAnswer};
 use carry::Connection;
 use host::EndedHost;
+use questions::Questions;
 use reports::Reports;
 use rules::Rules;
 use session::Session;
@@ -39,6 +41,9 @@ mod streams;
 mod tasks;
 mod host;
 mod reports;
+mod effects;
+mod held;
+mod questions;
 pub(crate) mod limits;
 
 pub use authority::AuthorityError;
@@ -94,8 +99,9 @@ impl Ended {
             None => Some(Certifier::new(names.into_iter())?),
         };
         let session = Session {
-            values: Values::new(spec.credentials.len(), times, tell),
+            values: Values::new(spec.credentials.len(), times, tell.clone()),
             credentials: spec.credentials.clone(),
+            questions: Questions::new(tell),
             reports,
             times,
             tls: Rc::new(HostTls::new(roots)),
@@ -140,6 +146,11 @@ impl Ended {
         }
     }
 
+    /// Takes the answer to a question about a request.
+    pub fn answer(&self, question: u32, answer: RequestAnswer) {
+        self.session.questions.answer(question, answer);
+    }
+
     /// The proxy's login, which the broker is asked for when it is first needed.
     ///
     /// # Errors
@@ -159,7 +170,7 @@ impl Ended {
         self.session.reports.flush();
     }
 
-    /// Carries a connection of a program to a place that [`Ended::is_for`] names, until it ends. `first` was read from it already;
+    /// Carries a connection of a program, of this call, to a place that [`Ended::is_for`] names, until it ends. `first` was read from it already;
     /// `connect` opens a connection to the place, as the relay's rules allow. Without TLS a credential is never used; what comes passes as it
     /// is, unless rules name the host. Dropped, it ends all that belongs to the connection.
     ///
@@ -167,7 +178,7 @@ impl Ended {
     /// Why it ended before its time.
     pub async fn carry<C, E>(
         &self,
-        program: TcpStream,
+        (program, call): (TcpStream, CallId),
         first: Vec<u8>,
         (host, port): (&str, u16),
         connect: C,
@@ -187,7 +198,7 @@ impl Ended {
                 why: "it is the host of no credential and no rule".into(),
             });
         };
-        let connection = Connection::new(self.session.clone(), host, connect);
+        let connection = Connection::new(self.session.clone(), host, connect, call);
         connection.carry(program, first).await
     }
 }

@@ -183,6 +183,10 @@ pub async fn hear(
                     deliver(credential, value.map_err(|error| error.to_string()))?;
                 }
                 ToGateway::NoValue { credential, why } => deliver(credential, Err(why))?,
+                ToGateway::Answered { question, answer } => {
+                    let ended = ended.ok_or(ControlError::OutOfTurn("an answer to nobody"))?;
+                    ended.answer(question, answer);
+                }
             }
         }
         socket.readable().await?;

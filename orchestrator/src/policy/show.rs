@@ -124,6 +124,7 @@ fn request_json(rule: &HttpRule) -> Value {
         "paths": request.paths,
         "action": match request.action {
             RuleAction::Allow => "allow",
+            RuleAction::Ask => "ask",
             RuleAction::Deny => "deny",
         },
         "why": request.why,

@@ -32,9 +32,7 @@ pub enum HttpFault {
         max = limit::RULE_PATH
     )]
     Path,
-    #[error("`ask` is not supported: a rule's action is \"allow\" or \"deny\"")]
-    Ask,
-    #[error("a rule's action is \"allow\" or \"deny\"")]
+    #[error("a rule's action is \"allow\", \"ask\" or \"deny\"")]
     Action,
     #[error("`why` has 1 to {max} characters, on one line", max = limit::RULE_WHY)]
     Why,
@@ -120,7 +118,7 @@ impl TryFrom<String> for Action {
         match text.as_str() {
             "allow" => Ok(Self(RuleAction::Allow)),
             "deny" => Ok(Self(RuleAction::Deny)),
-            "ask" => Err(HttpFault::Ask),
+            "ask" => Ok(Self(RuleAction::Ask)),
             _ => Err(HttpFault::Action),
         }
     }
@@ -235,7 +233,7 @@ impl HttpRow {
     }
 }
 
-/// Shipped rules by which clients read a host and change nothing.
+/// Shipped rules by which clients read a host and change nothing, or change what somebody has allowed.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HttpPreset {
@@ -244,8 +242,16 @@ pub struct HttpPreset {
 }
 
 /// The files of `policies/http`, by name.
-const FILES: [(&str, &str); 3] = [
+const FILES: [(&str, &str); 5] = [
+    (
+        "github-write-asks",
+        include_str!("../../http/github-write-asks.toml"),
+    ),
     ("github-read", include_str!("../../http/github-read.toml")),
+    (
+        "npm-publish-asks",
+        include_str!("../../http/npm-publish-asks.toml"),
+    ),
     ("npm-read", include_str!("../../http/npm-read.toml")),
     ("pypi-read", include_str!("../../http/pypi-read.toml")),
 ];
@@ -423,7 +429,7 @@ mod tests {
             for row in &preset.rule {
                 assert_eq!(row.check(), Ok(()), "{name}");
                 for rule in row.rules(&Origin::default()) {
-                    let denies = rule.request.action == RuleAction::Deny;
+                    let denies = rule.request.action != RuleAction::Allow;
                     let writes = |method: &String| ["PUT", "DELETE", "PATCH"].contains(&&**method);
                     assert!(denies || !rule.request.methods.is_empty(), "{name}");
                     assert!(!rule.request.methods.iter().any(writes), "{name}");
@@ -442,6 +448,7 @@ mod tests {
         for good in [
             "host = 'a.example'\naction = 'allow'",
             "host = 'a.example:443'\naction = 'deny'\nmethods = ['OPTIONS']\npaths = ['/', '/*/b/**']\nwhy = 'w'",
+            "host = 'a.example'\naction = 'ask'",
             "preset = 'npm-read'",
             "preset = 'npm-read'\nhost = 'npm.corp'",
         ] {
@@ -451,10 +458,9 @@ mod tests {
             ("host = 'a.example'", "has `host` and `action`"),
             ("action = 'deny'", "has `host` and `action`"),
             (
-                "host = 'a.example'\naction = 'ask'",
-                "`ask` is not supported",
+                "host = 'a.example'\naction = ''",
+                "\"allow\", \"ask\" or \"deny\"",
             ),
-            ("host = 'a.example'\naction = ''", "\"allow\" or \"deny\""),
             ("host = '*.example'\naction = 'deny'", "one NAME"),
             ("host = '1.2.3.4'\naction = 'deny'", "one NAME"),
             ("host = 'A.example'\naction = 'deny'", "one NAME"),

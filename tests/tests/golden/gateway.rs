@@ -39,12 +39,14 @@ fn every_variant_of_the_gateways_border_has_an_example() {
         ToGateway::Leases(_) => 1,
         ToGateway::Value { .. } => 2,
         ToGateway::NoValue { .. } => 3,
+        ToGateway::Answered { .. } => 4,
     };
     let from = |frame: &FromGateway| match frame {
         FromGateway::Serving(_) => 0,
         FromGateway::Connected(_) => 1,
         FromGateway::Wanted { .. } => 2,
         FromGateway::Used(_) => 3,
+        FromGateway::Asked(_) => 4,
     };
     let attach = |attach: &Attach| match attach {
         Attach::Bearer => 0,
@@ -57,13 +59,13 @@ fn every_variant_of_the_gateways_border_has_an_example() {
         seen.dedup();
         assert_eq!(seen, (0..count).collect::<Vec<_>>());
     };
-    has_all(to_gateway().iter().map(|(_, frame)| to(frame)).collect(), 4);
+    has_all(to_gateway().iter().map(|(_, frame)| to(frame)).collect(), 5);
     has_all(
         from_gateway()
             .iter()
             .map(|(_, frame)| from(frame))
             .collect(),
-        4,
+        5,
     );
     has_all(
         credentials()
@@ -76,9 +78,10 @@ fn every_variant_of_the_gateways_border_has_an_example() {
         .into_iter()
         .filter_map(|(_, frame)| match frame {
             FromGateway::Used(report) => Some(report.verdict),
-            FromGateway::Serving(_) | FromGateway::Connected(_) | FromGateway::Wanted { .. } => {
-                None
-            }
+            FromGateway::Serving(_)
+            | FromGateway::Connected(_)
+            | FromGateway::Wanted { .. }
+            | FromGateway::Asked(_) => None,
         });
     assert_eq!(verdicts.collect::<Vec<_>>(), CredentialVerdict::ALL);
     assert_eq!(spec().check(), Ok(()));
@@ -156,7 +159,11 @@ fn spec() -> GatewaySpec {
             direct: vec!["*.corp".into()],
             login: Some(3),
         }),
-        rules: vec![vec![rule(RuleAction::Allow), rule(RuleAction::Deny)]],
+        rules: vec![vec![
+            rule(RuleAction::Allow),
+            rule(RuleAction::Ask),
+            rule(RuleAction::Deny),
+        ]],
         connect: vec![5432],
         publish: vec![3000, 3000],
         announced: true,
@@ -171,7 +178,16 @@ fn to_gateway() -> Vec<(&'static str, ToGateway)> {
         key: None,
     };
     let why = "its file is gone".to_owned();
+    let answered = |answer| ToGateway::Answered {
+        question: 3,
+        answer,
+    };
     vec![
+        ("granted", answered(RequestAnswer::Granted)),
+        ("refused", answered(RequestAnswer::Refused)),
+        ("expired", answered(RequestAnswer::Expired)),
+        ("no call", answered(RequestAnswer::NoCall)),
+        ("too many", answered(RequestAnswer::TooMany)),
         ("serve", ToGateway::Serve(GatewaySpec::default())),
         ("serve, with all", ToGateway::Serve(spec())),
         ("leases", ToGateway::Leases(vec![lease])),
@@ -206,6 +222,19 @@ fn from_gateway() -> Vec<(&'static str, FromGateway)> {
         };
         (verdict.name(), FromGateway::Used(report))
     });
+    let asked = HeldRequest {
+        question: 3,
+        call: 7,
+        rule: 1,
+        host: "a.example".into(),
+        port: 443,
+        method: "POST".into(),
+        path: "/o/r/git-receive-pack".into(),
+        effects: vec![RequestEffect {
+            object: "refs/heads/main".into(),
+            change: "new".into(),
+        }],
+    };
     let others = [
         ("serving", FromGateway::Serving(None)),
         (
@@ -215,6 +244,7 @@ fn from_gateway() -> Vec<(&'static str, FromGateway)> {
         ("connected", FromGateway::Connected(connected)),
         ("connected, refused", FromGateway::Connected(refused)),
         ("wanted", FromGateway::Wanted { credential: 1 }),
+        ("asked", FromGateway::Asked(asked)),
     ];
     others.into_iter().chain(used).collect()
 }

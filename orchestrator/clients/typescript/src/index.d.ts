@@ -88,7 +88,7 @@ export interface Approval {
   readonly expiresS: number;
   readonly channel: "relay";
   /** What the answer `session` allows: the calls of the rule, this call again, what it wants, or only once. */
-  readonly session: "rule" | "call" | "wants" | "once";
+  readonly session: "rule" | "call" | "wants" | "request" | "once";
   /** That in words; null for `once`. */
   readonly forSession: string | null;
   /** What a yes additionally opens. */

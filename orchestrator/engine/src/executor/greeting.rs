@@ -4,8 +4,8 @@
 use crate::executor::connection::Connection;
 use crate::executor::error::ExecutorError;
 use broker_protocol::{
-    Bash, Challenge, Channel, Decoder, Extent, Findings, FromBroker, Grant, Hello, Machine, Open,
-    Opened, Outcome, Request, ToBroker, encode,
+    Bash, Challenge, Channel, Coverage, Decoder, Extent, Findings, FromBroker, Grant, Hello,
+    Machine, Open, Opened, Outcome, Request, ToBroker, encode,
 };
 use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
@@ -147,7 +147,10 @@ impl Greeting {
                 FromBroker::Done {
                     call: 1, outcome, ..
                 } => return Ok((opened, outcome)),
-                FromBroker::Asked { call: 1, challenge } if challenge.channel == Channel::Relay => {
+                FromBroker::Asked { call: 1, challenge }
+                    if challenge.channel == Channel::Relay
+                        && challenge.covers != Coverage::Request =>
+                {
                     let Challenge { digest, nonce, .. } = challenge;
                     let grant = Grant {
                         call: 1,
@@ -156,6 +159,12 @@ impl Greeting {
                         extent: Extent::Once,
                     };
                     greeted.send(&ToBroker::Grant(grant)).await?;
+                }
+                FromBroker::Asked { call: 1, challenge }
+                    if challenge.channel == Channel::Relay
+                        && challenge.covers == Coverage::Request =>
+                {
+                    greeted.send(&ToBroker::Refuse { call: 1 }).await?;
                 }
                 // What was found is for results; a single command of ours has none.
                 FromBroker::Asked { call: 1, .. } | FromBroker::Found(_) => {}

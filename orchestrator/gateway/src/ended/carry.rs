@@ -12,6 +12,7 @@ use super::session::{Session, plain};
 use super::streams::{Activity, Rewound, Watched};
 use super::tasks::TaskOwner;
 use super::upstream::{Connect, Dialer, Protocol, Stream, Upstream};
+use broker_protocol::CallId;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -70,16 +71,18 @@ pub struct Connection {
     session: Rc<Session>,
     host: Rc<EndedHost>,
     connect: Connect,
+    call: CallId,
     activity: Arc<Activity>,
     tasks: TaskOwner,
 }
 
 impl Connection {
-    pub fn new(session: Rc<Session>, host: Rc<EndedHost>, connect: Connect) -> Self {
+    pub fn new(session: Rc<Session>, host: Rc<EndedHost>, connect: Connect, call: CallId) -> Self {
         Self {
             session,
             host,
             connect,
+            call,
             activity: Activity::new(),
             tasks: TaskOwner::default(),
         }
@@ -223,6 +226,7 @@ impl Connection {
             host: self.host.clone(),
             upstream: Rc::new(upstream),
             scheme,
+            call: self.call,
             activity: self.activity.clone(),
             tasks: self.tasks.0.clone(),
             is_upgrading: false.into(),

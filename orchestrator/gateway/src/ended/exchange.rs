@@ -13,7 +13,8 @@ use super::upstream::{Protocol, RequestBody, SendError, Upstream};
 use super::uses::Wanted;
 use super::values::Value;
 use super::websocket;
-use broker_protocol::gateway::CredentialVerdict;
+use broker_protocol::CallId;
+use broker_protocol::gateway::{CredentialVerdict, RequestRule};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::{Body, Incoming};
 use hyper::header::{
@@ -37,6 +38,8 @@ pub struct Exchange {
     pub host: Rc<EndedHost>,
     pub upstream: Rc<Upstream>,
     pub scheme: Scheme,
+    /// The call whose programs have connected, if a client waits for it.
+    pub call: CallId,
     pub activity: Arc<Activity>,
     pub tasks: Tasks,
     /// Whether the request that is under way may make the connection a WebSocket: then its end for HTTP is no end.
@@ -73,8 +76,9 @@ impl Exchange {
         let program = hyper::upgrade::on(&mut request);
         let (mut head, body) = request.into_parts();
         head::check(&head, self.at(), self.scheme)?;
-        self.judge(&head)?;
+        let asking = self.judge(&head)?;
         let decision = self.decide(&head)?;
+        let body = self.allowed(asking, &head, body).await?;
         let is_upgrade = self.is_upgrade(&head, &decision)?;
         self.prepare(&mut head, is_upgrade)?;
         let is_alone = !is_upgrade && !body.is_end_stream() && self.must_be_last();
@@ -107,8 +111,8 @@ impl Exchange {
         (&self.host.host, self.host.port)
     }
 
-    /// Whether the rules let the request go to the host at all.
-    fn judge(&self, head: &Parts) -> Result<(), Refusal> {
+    /// Whether the rules let the request go to the host at all, and which of them ask about it.
+    fn judge(&self, head: &Parts) -> Result<Vec<&(u16, RequestRule)>, Refusal> {
         let place = self.host.place();
         let wanted = Wanted::new(&place, head.method.as_str(), &head.uri, &head.headers);
         self.host.rules.judge(&wanted, self.host.port)
@@ -218,7 +222,7 @@ impl Exchange {
     async fn send(
         &self,
         head: Parts,
-        body: Incoming,
+        body: RequestBody,
         attached: Option<&Attached>,
     ) -> Result<Response<Incoming>, Refusal> {
         let is_read = matches!(head.method, Method::GET | Method::HEAD) && body.is_end_stream();
@@ -227,7 +231,7 @@ impl Exchange {
         let body = if body.is_end_stream() && is_read {
             RequestBody::Empty
         } else {
-            RequestBody::Program(body)
+            body
         };
         let response = self.send_once(head, body, value).await?;
         let Some(attached) = attached.filter(|_| is_stale(&response)) else {

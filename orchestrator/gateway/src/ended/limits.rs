@@ -28,6 +28,15 @@ pub const REMEMBERED: usize = 4;
 /// Maximum length of a host's answer `401` that is read so that the request can be sent again.
 pub const REFUSAL_BODY: usize = 64 * 1024;
 
+/// Maximum number of requests that wait until somebody has allowed them.
+pub const HELD_REQUESTS: usize = 64;
+/// Bytes of all their bodies that are read before that.
+pub const HELD_BYTES: usize = 32 << 20;
+/// Bytes of one body that are read, where what it changes stands in its beginning or the whole is short.
+pub const EFFECTS_PREFIX: usize = 64 * 1024;
+/// Bytes of a body that publishes a package: it is read to its end, as a name may stand twice.
+pub const PUBLISHED: usize = 16 << 20;
+
 /// Limits in time. Tests shorten them.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {

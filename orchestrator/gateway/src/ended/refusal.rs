@@ -1,7 +1,9 @@
 //! Answers of ours to a request: why, and what would change it. No answer of a host is ever called ours, and each of ours begins with
 //! `lazaret:`.
 
+use super::effects::UnreadBody;
 use broker_protocol::ConnectionVerdict;
+use broker_protocol::gateway::RequestAnswer;
 use hyper::StatusCode;
 use thiserror::Error;
 
@@ -52,6 +54,32 @@ pub enum Refusal {
         path: String,
         at: String,
     },
+    /// A rule asks about it, and nobody has allowed it.
+    #[error(
+        "the rule at {at} asks about {method} {path} at {place}{}; {}",
+        because(.why.as_deref()),
+        not_allowed(*.answer)
+    )]
+    NotAllowed {
+        place: String,
+        method: String,
+        path: String,
+        at: String,
+        why: Option<String>,
+        answer: RequestAnswer,
+    },
+    /// A rule asks about it, and a question could not say what it changes.
+    #[error(
+        "the rule at {at} asks about {method} {path} at {place}, and what that changes cannot be shown: {unread}; only a change of that \
+         rule, or a request that can be shown, helps"
+    )]
+    Unread {
+        place: String,
+        method: String,
+        path: String,
+        at: String,
+        unread: UnreadBody,
+    },
     /// It would make new credentials.
     #[error(
         "{method} {path} at {place} makes or shows new credentials, and the policy of credential `{credential}` refuses that; \
@@ -88,6 +116,23 @@ pub enum Refusal {
     Encoded { place: String },
 }
 
+/// Why a request was not allowed, and what helps.
+fn not_allowed(answer: RequestAnswer) -> &'static str {
+    match answer {
+        RequestAnswer::Granted => "it was allowed",
+        RequestAnswer::Refused => "the user has not allowed it: ask before you try it another way",
+        RequestAnswer::Expired => {
+            "nobody has allowed it in time: ask for an answer, then run it again"
+        }
+        RequestAnswer::NoCall => {
+            "it is of no command whose end somebody waits for, so nobody can be asked: run it in the foreground"
+        }
+        RequestAnswer::TooMany => {
+            "this call has asked about too much, or such a request was not allowed before: ask the user, then run it again in a new call"
+        }
+    }
+}
+
 fn because(why: Option<&str>) -> String {
     why.map_or_else(String::new, |why| {
         format!(", because: {}", why.trim_end_matches('.'))
@@ -100,6 +145,8 @@ impl Refusal {
         match self {
             Self::Denied { .. }
             | Self::NoRule { .. }
+            | Self::NotAllowed { .. }
+            | Self::Unread { .. }
             | Self::Foreign { .. }
             | Self::Minting { .. }
             | Self::Upgrade { .. }
@@ -122,6 +169,8 @@ impl Refusal {
             Self::Unsupported(_) => StatusCode::NOT_IMPLEMENTED,
             Self::Denied { .. }
             | Self::NoRule { .. }
+            | Self::NotAllowed { .. }
+            | Self::Unread { .. }
             | Self::Foreign { .. }
             | Self::Minting { .. }
             | Self::Upgrade { .. } => StatusCode::FORBIDDEN,

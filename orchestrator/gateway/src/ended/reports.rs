@@ -198,7 +198,10 @@ mod tests {
         let heard = told.clone();
         let tell = move |frame| match frame {
             FromGateway::Connected(report) => heard.borrow_mut().push(report),
-            FromGateway::Serving(_) | FromGateway::Wanted { .. } | FromGateway::Used(_) => {}
+            FromGateway::Serving(_)
+            | FromGateway::Wanted { .. }
+            | FromGateway::Used(_)
+            | FromGateway::Asked(_) => {}
         };
         let reports = Reports::new(Times::default(), Rc::new(tell));
         let place = ("a.example", 443);

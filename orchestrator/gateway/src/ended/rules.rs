@@ -10,14 +10,21 @@ const SHOWN: usize = 128;
 
 /// The rules of one host, in the lists of a session: each list must allow a request.
 #[derive(Clone, Debug, Default)]
-pub struct Rules(Vec<Vec<RequestRule>>);
+pub struct Rules(Vec<Vec<NumberedRule>>);
+
+/// A rule with its place in all lists of the session together.
+type NumberedRule = (u16, RequestRule);
 
 impl Rules {
     /// Those that name `host`, at whatever port.
     pub fn of(lists: &[Vec<RequestRule>], host: &str) -> Self {
+        let mut numbers = 0..;
         let own = lists.iter().map(|list| {
-            let rules = list.iter().filter(|rule| rule.host == host);
-            rules.cloned().collect::<Vec<_>>()
+            let rules = list.iter().zip(numbers.by_ref());
+            let rules = rules.filter(|(rule, _)| rule.host == host);
+            rules
+                .map(|(rule, number)| (number, rule.clone()))
+                .collect::<Vec<_>>()
         });
         Self(own.filter(|list| !list.is_empty()).collect())
     }
@@ -26,29 +33,41 @@ impl Rules {
         self.0.is_empty()
     }
 
-    /// Judges a request to `port`.
+    /// Judges a request to `port`. Returns the rules that ask about it, of each list one at most.
     ///
     /// # Errors
     /// A rule denies it, or a list that names its host has no rule for it.
-    pub fn judge(&self, wanted: &Wanted, port: u16) -> Result<(), Refusal> {
-        self.0.iter().try_for_each(|list| {
-            let here = list
-                .iter()
-                .filter(|rule| rule.port.is_none_or(|own| own == port));
-            for rule in here {
-                match rule.action {
-                    RuleAction::Allow if wanted.is_allowed_by(rule) => return Ok(()),
-                    RuleAction::Deny if wanted.is_denied_by(rule) => {
-                        return Err(denied(wanted, rule));
-                    }
-                    RuleAction::Allow | RuleAction::Deny => {}
-                }
-            }
-            // A list without a rule for the host is none of these.
-            list.first()
-                .map_or(Ok(()), |first| Err(without_rule(wanted, first)))
-        })
+    pub fn judge(&self, wanted: &Wanted, port: u16) -> Result<Vec<&NumberedRule>, Refusal> {
+        let judged = self.0.iter().map(|list| judge_by(list, wanted, port));
+        let asking: Result<Vec<_>, _> = judged.collect();
+        Ok(asking?.into_iter().flatten().collect())
     }
+}
+
+/// Judges a request by one list. Returns the rule that asks about it.
+fn judge_by<'r>(
+    list: &'r [NumberedRule],
+    wanted: &Wanted,
+    port: u16,
+) -> Result<Option<&'r NumberedRule>, Refusal> {
+    let is_here = |rule: &&NumberedRule| rule.1.port.is_none_or(|own| own == port);
+    for numbered @ (_, rule) in list.iter().filter(is_here) {
+        match rule.action {
+            RuleAction::Allow if wanted.is_allowed_by(rule) => return Ok(None),
+            RuleAction::Deny if wanted.is_denied_by(rule) => return Err(denied(wanted, rule)),
+            // A server may read it as what is asked about, and no question could say what it is.
+            RuleAction::Ask if wanted.is_denied_by(rule) => {
+                return match wanted.is_allowed_by(rule) {
+                    true => Ok(Some(numbered)),
+                    false => Err(without_rule(wanted, rule)),
+                };
+            }
+            RuleAction::Allow | RuleAction::Ask | RuleAction::Deny => {}
+        }
+    }
+    // A list without a rule for the host is none of these.
+    let first = list.first();
+    first.map_or(Ok(None), |(_, first)| Err(without_rule(wanted, first)))
 }
 
 fn denied(wanted: &Wanted, rule: &RequestRule) -> Refusal {
@@ -70,7 +89,7 @@ fn without_rule(wanted: &Wanted, first: &RequestRule) -> Refusal {
     }
 }
 
-fn beginning(text: &str) -> String {
+pub fn beginning(text: &str) -> String {
     text.chars().take(SHOWN).collect()
 }
 
@@ -103,18 +122,22 @@ mod tests {
         lists: &[Vec<RequestRule>],
         (method, uri): (&str, &str),
         header: Option<(&'static str, &str)>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<Vec<u16>, Refusal> {
         let mut headers = HeaderMap::new();
         if let Some((name, value)) = header {
             headers.insert(name, value.parse().unwrap());
         }
         let uri = uri.parse().unwrap();
         let wanted = Wanted::new("a.example:443", method, &uri, &headers);
-        Rules::of(lists, "a.example").judge(&wanted, 443)
+        let rules = Rules::of(lists, "a.example");
+        rules.judge(&wanted, 443).map(|asking| {
+            let numbers = asking.into_iter().map(|(number, _)| *number);
+            numbers.collect()
+        })
     }
 
     fn passes(lists: &[Vec<RequestRule>], method: &str, uri: &str) -> bool {
-        judge_with(lists, (method, uri), None).is_ok()
+        judge_with(lists, (method, uri), None).is_ok_and(|asking| asking.is_empty())
     }
 
     #[test]
@@ -255,5 +278,35 @@ mod tests {
         // A rule that names no method denies all, those too that no rule allows unless it names them.
         let all = [vec![deny(&[], &["/admin"]), allow(&["OPTIONS"], &[])]];
         assert!(passes(&all, "OPTIONS", "/x") && !passes(&all, "OPTIONS", "/admin"));
+    }
+
+    #[test]
+    fn a_rule_that_asks_fits_every_spelling_and_lets_one_through() {
+        let ask = |paths: &[&str]| rule(RuleAction::Ask, &["POST"], paths);
+        let lists = [
+            vec![allow(&[], &[])],
+            vec![deny(&[], &["/no"]), ask(&["/push", "/no"]), allow(&[], &[])],
+        ];
+        let judged = |method, uri| judge_with(&lists, (method, uri), None);
+        assert_eq!(judged("POST", "/push?a=b"), Ok(vec![2]));
+        assert_eq!(judged("GET", "/push"), Ok(vec![]), "the control");
+        assert_eq!(judged("POST", "/other"), Ok(vec![]), "the control");
+        assert!(judged("POST", "/no").is_err());
+        // The rule after it would allow all of these.
+        for path in [
+            "/%70ush",
+            "/Push",
+            "//push",
+            "/x/../push",
+            "/push;a",
+            "/push.json",
+        ] {
+            assert!(judged("POST", path).is_err(), "{path}");
+        }
+        assert!(judged("post", "/push").is_err());
+        let header = Some(("x-http-method-override", "POST"));
+        assert!(judge_with(&lists, ("GET", "/push"), header).is_err());
+        let both = [vec![ask(&[])], vec![deny(&[], &["/x"]), ask(&["/push"])]];
+        assert_eq!(judge_with(&both, ("POST", "/push"), None), Ok(vec![0, 2]));
     }
 }

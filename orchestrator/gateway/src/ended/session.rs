@@ -3,6 +3,7 @@
 use super::authority::Certifier;
 use super::host::EndedHost;
 use super::limits::Times;
+use super::questions::Questions;
 use super::reports::Reports;
 use super::rules::Rules;
 use super::upstream::HostTls;
@@ -16,6 +17,7 @@ pub struct Session {
     pub credentials: Vec<CredentialSpec>,
     pub values: Values,
     pub reports: Rc<Reports>,
+    pub questions: Questions,
     pub times: Times,
     pub tls: Rc<HostTls>,
     pub certifier: Option<Certifier>,

@@ -1,6 +1,7 @@
 //! The connections to the host for one connection of a program: opened when it is, used for no other, and gone with it.
 
 use super::authority::address;
+use super::held::HeldBody;
 use super::limits::{CONNECTION_WINDOW, HEAD, PARALLEL, RESETS, SEND_BUFFER, STREAM_WINDOW, Times};
 use super::streams::{Activity, Watched};
 use super::tasks::Tasks;
@@ -226,6 +227,8 @@ fn is_protocol(error: &io::Error) -> bool {
 /// The body of a request to the host.
 pub enum RequestBody {
     Program(Incoming),
+    /// One whose beginning was read before.
+    Held(HeldBody),
     Empty,
 }
 
@@ -239,6 +242,7 @@ impl Body for RequestBody {
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         match self.get_mut() {
             Self::Program(body) => Pin::new(body).poll_frame(cx),
+            Self::Held(body) => body.poll(cx),
             Self::Empty => Poll::Ready(None),
         }
     }
@@ -246,6 +250,7 @@ impl Body for RequestBody {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Program(body) => body.is_end_stream(),
+            Self::Held(body) => body.is_end(),
             Self::Empty => true,
         }
     }
@@ -253,6 +258,7 @@ impl Body for RequestBody {
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Program(body) => body.size_hint(),
+            Self::Held(body) => body.size(),
             Self::Empty => SizeHint::with_exact(0),
         }
     }

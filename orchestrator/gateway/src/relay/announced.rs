@@ -1,6 +1,7 @@
 //! Connections that the cells' supervisors have announced, by their local addresses, and what each is for.
 
 use crate::relay::place::Place;
+use broker_protocol::CallId;
 use policies::web::HOST_MAX;
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -10,8 +11,8 @@ use std::os::unix::net::UnixDatagram;
 /// Maximum number of announced connections that have not arrived; beyond it, all are dropped.
 const ANNOUNCED_MAX: usize = 1024;
 
-/// Maximum bytes of an announcement: an address with its port, a port, a host's name.
-const ANNOUNCEMENT_MAX: usize = 8 + HOST_MAX;
+/// Maximum bytes of an announcement: an address with its port, a port, a call, a host's name.
+const ANNOUNCEMENT_MAX: usize = 16 + HOST_MAX;
 
 /// What a connection of a cell is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +29,7 @@ pub enum Purpose {
 #[derive(Debug)]
 pub struct Announced {
     socket: UnixDatagram,
-    waiting: HashMap<SocketAddr, Purpose>,
+    waiting: HashMap<SocketAddr, (Purpose, CallId)>,
     /// Whether no others are served.
     only: bool,
 }
@@ -42,9 +43,9 @@ impl Announced {
         }
     }
 
-    /// What a connection from `peer` is for; `None` if it may not be served. Each announcement counts once; it always precedes its
+    /// What a connection from `peer` is for, and of which call it is, if a client waits for that; `None` if it may not be served. Each announcement counts once; it always precedes its
     /// connection.
-    pub fn take(&mut self, peer: SocketAddr) -> Option<Purpose> {
+    pub fn take(&mut self, peer: SocketAddr) -> Option<(Purpose, CallId)> {
         // One byte more shows that it is too long.
         let mut message = [0; ANNOUNCEMENT_MAX + 1];
         while let Ok(length @ 1..) = self.socket.recv(&mut message) {
@@ -57,13 +58,14 @@ impl Announced {
             self.waiting.insert(from, purpose);
         }
         let announced = self.waiting.remove(&peer);
-        announced.or((!self.only).then_some(Purpose::Request))
+        announced.or((!self.only).then_some((Purpose::Request, 0)))
     }
 }
 
 /// Which connection is announced, and what for.
-fn read(announcement: &[u8]) -> Option<(SocketAddr, Purpose)> {
-    let (head, host) = announcement.split_first_chunk::<8>()?;
+fn read(announcement: &[u8]) -> Option<(SocketAddr, (Purpose, CallId))> {
+    let (head, rest) = announcement.split_first_chunk::<8>()?;
+    let (call, host) = rest.split_first_chunk::<8>()?;
     let [a, b, c, d, high, low, to_high, to_low] = *head;
     let from = SocketAddr::from(([a, b, c, d], u16::from_be_bytes([high, low])));
     let port = NonZeroU16::new(u16::from_be_bytes([to_high, to_low]));
@@ -77,7 +79,7 @@ fn read(announcement: &[u8]) -> Option<(SocketAddr, Purpose)> {
         }
         (Some(_), _) => return None,
     };
-    Some((from, purpose))
+    Some((from, (purpose, CallId::from_be_bytes(*call))))
 }
 
 #[cfg(test)]
@@ -90,6 +92,13 @@ mod tests {
         (ours, Announced::new(theirs, only))
     }
 
+    /// The announcement of a request of this call.
+    fn request(call: u8) -> [u8; 16] {
+        let mut announcement = [127, 1, 2, 3, 4, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        announcement[15] = call;
+        announcement
+    }
+
     fn peer() -> SocketAddr {
         "127.1.2.3:1029".parse().unwrap()
     }
@@ -98,17 +107,18 @@ mod tests {
     fn a_connection_is_what_its_announcement_says() {
         for only in [true, false] {
             let (ours, mut announced) = pair(only);
-            let unannounced = (!only).then_some(Purpose::Request);
+            let unannounced = (!only).then_some((Purpose::Request, 0));
             assert_eq!(announced.take(peer()), unannounced);
-            ours.send(&[127, 1, 2, 3, 4, 5, 0, 0]).unwrap();
-            assert_eq!(announced.take(peer()), Some(Purpose::Request));
-            ours.send(&[127, 1, 2, 3, 4, 5, 0x15, 0x38]).unwrap();
+            ours.send(&request(7)).unwrap();
+            assert_eq!(announced.take(peer()), Some((Purpose::Request, 7)));
+            ours.send(b"\x7f\x01\x02\x03\x04\x05\x15\x38\0\0\0\0\0\0\0\x08")
+                .unwrap();
             let port = NonZeroU16::new(5432).unwrap();
-            assert_eq!(announced.take(peer()), Some(Purpose::Machine(port)));
-            ours.send(b"\x7f\x01\x02\x03\x04\x05\x15\x38DB.example")
+            assert_eq!(announced.take(peer()), Some((Purpose::Machine(port), 8)));
+            ours.send(b"\x7f\x01\x02\x03\x04\x05\x15\x38\0\0\0\0\0\0\0\x09DB.example")
                 .unwrap();
             let place = Place::new("db.example", 5432).unwrap();
-            assert_eq!(announced.take(peer()), Some(Purpose::Host(place)));
+            assert_eq!(announced.take(peer()), Some((Purpose::Host(place), 9)));
             assert_eq!(announced.take(peer()), unannounced, "it counts once");
         }
     }
@@ -116,33 +126,36 @@ mod tests {
     #[test]
     fn the_newest_announcement_of_an_address_counts() {
         let (ours, mut announced) = pair(true);
-        ours.send(b"\x7f\x01\x02\x03\x04\x05\x15\x38old.example")
+        ours.send(b"\x7f\x01\x02\x03\x04\x05\x15\x38\0\0\0\0\0\0\0\x09old.example")
             .unwrap();
-        ours.send(&[127, 1, 2, 3, 4, 5, 0, 0]).unwrap();
-        assert_eq!(announced.take(peer()), Some(Purpose::Request));
+        ours.send(&request(3)).unwrap();
+        assert_eq!(announced.take(peer()), Some((Purpose::Request, 3)));
     }
 
     #[test]
     fn malformed_announcement_opens_nothing() {
-        let head = b"\x7f\x01\x02\x03\x04\x05\x00\x50".as_slice();
+        let head = b"\x7f\x01\x02\x03\x04\x05\x00\x50\0\0\0\0\0\0\0\x01".as_slice();
         let long = "a".repeat(63);
         let longest = [&*long, &long, &long, &"a".repeat(61)].join(".");
         assert_eq!(longest.len(), HOST_MAX);
         let (ours, mut announced) = pair(true);
         ours.send(&[head, longest.as_bytes()].concat()).unwrap();
-        assert!(matches!(announced.take(peer()), Some(Purpose::Host(_))));
+        assert!(matches!(
+            announced.take(peer()),
+            Some((Purpose::Host(_), 1))
+        ));
         for wrong in [
-            &head[..7],
+            &head[..15],
             &[head, longest.as_bytes(), b"a"].concat(),
             &[head, b"a b"].concat(),
             &[head, b"\xff"].concat(),
-            b"\x7f\x01\x02\x03\x04\x05\x00\x00a.example",
+            b"\x7f\x01\x02\x03\x04\x05\x00\x00\0\0\0\0\0\0\0\x01a.example",
         ] {
             ours.send(wrong).unwrap();
             assert_eq!(announced.take(peer()), None, "{wrong:?}");
         }
         ours.send(b"\xff").unwrap();
-        ours.send(&[127, 1, 2, 3, 4, 5, 0, 0]).unwrap();
-        assert_eq!(announced.take(peer()), Some(Purpose::Request));
+        ours.send(&request(3)).unwrap();
+        assert_eq!(announced.take(peer()), Some((Purpose::Request, 3)));
     }
 }

@@ -11,7 +11,7 @@ use crate::resolver::System;
 use announced::{Announced, Purpose};
 use answer::{Refusal, socks_reply};
 use broker_protocol::gateway::FromGateway;
-use broker_protocol::{ConnectionReport, ConnectionVerdict, Lease};
+use broker_protocol::{CallId, ConnectionReport, ConnectionVerdict, Lease};
 pub use connect::{ConnectError, first_of};
 use leased::Hosts;
 use orchestrator_reach::guard::{self, Resolve};
@@ -184,14 +184,16 @@ impl<R: Resolve + 'static> Relay<R> {
             let place = relay.places.clone().acquire_owned().await.ok();
             match listener.accept().await {
                 Ok((program, peer)) => {
-                    let Some(purpose) = announced.take(peer) else {
+                    let Some((purpose, call)) = announced.take(peer) else {
                         continue;
                     };
                     let relay = relay.clone();
                     connections.spawn_local(async move {
                         match purpose {
-                            Purpose::Request => relay.carry(program).await,
-                            Purpose::Host(place) => relay.carry_to_host(program, place).await,
+                            Purpose::Request => relay.carry(program, call).await,
+                            Purpose::Host(place) => {
+                                relay.carry_to_host((program, call), place).await
+                            }
                             Purpose::Machine(port) => relay.carry_to_machine(program, port).await,
                         }
                         drop(place);
@@ -204,7 +206,7 @@ impl<R: Resolve + 'static> Relay<R> {
     }
 
     /// Serves one connection until it ends.
-    async fn carry(self: Rc<Self>, mut program: TcpStream) {
+    async fn carry(self: Rc<Self>, mut program: TcpStream, call: CallId) {
         // A failure only makes small messages slower.
         let _ = program.set_nodelay(true);
         let request = timeout(
@@ -238,7 +240,8 @@ impl<R: Resolve + 'static> Relay<R> {
                     .await;
                 let greeting = request.greeting();
                 if program.write_all(&greeting).await.is_ok() {
-                    self.pass(program, host, request.wanted, request.rest).await;
+                    self.pass((program, call), host, request.wanted, request.rest)
+                        .await;
                 }
             }
             Err(error) => {
@@ -250,7 +253,7 @@ impl<R: Resolve + 'static> Relay<R> {
 
     /// Carries a connection to a host that its program has connected to by an address of the session's, as what `CONNECT` would open for it.
     /// A program whose connection fails sees it reset: for it the connection was made already.
-    async fn carry_to_host(self: Rc<Self>, program: TcpStream, place: Place) {
+    async fn carry_to_host(self: Rc<Self>, (program, call): (TcpStream, CallId), place: Place) {
         // A failure only makes small messages slower.
         let _ = program.set_nodelay(true);
         self.pace.turn().await;
@@ -265,7 +268,7 @@ impl<R: Resolve + 'static> Relay<R> {
                 let place = Some(&wanted.place);
                 self.tell(place, ConnectionVerdict::Allowed, (None, None))
                     .await;
-                self.pass(program, host, wanted, Vec::new()).await;
+                self.pass((program, call), host, wanted, Vec::new()).await;
             }
             Err(error) => {
                 let _ = program.set_zero_linger();
@@ -278,7 +281,7 @@ impl<R: Resolve + 'static> Relay<R> {
     /// Carries the bytes of a connection that was allowed, as long as it is.
     async fn pass(
         self: Rc<Self>,
-        program: TcpStream,
+        (program, call): (TcpStream, CallId),
         host: TcpStream,
         wanted: Wanted,
         rest: Vec<u8>,
@@ -293,7 +296,10 @@ impl<R: Resolve + 'static> Relay<R> {
         });
         let passes = async {
             match ended {
-                Some(ended) => self.decrypt(&ended, program, host, (first, &wanted)).await,
+                Some(ended) => {
+                    self.decrypt(&ended, (program, call), host, (first, &wanted))
+                        .await
+                }
                 None => {
                     // An address has no name that a program could ask for by TLS.
                     let is_named = is_tunnel && place.target().address().is_none();
@@ -357,7 +363,7 @@ impl<R: Resolve + 'static> Relay<R> {
     async fn decrypt(
         self: &Rc<Self>,
         ended: &Ended,
-        program: TcpStream,
+        (program, call): (TcpStream, CallId),
         host: TcpStream,
         (first, wanted): (Vec<u8>, &Wanted),
     ) {
@@ -369,7 +375,12 @@ impl<R: Resolve + 'static> Relay<R> {
         };
         let place = &wanted.place;
         let carried = ended
-            .carry(program, first, (place.host(), place.port()), connect)
+            .carry(
+                (program, call),
+                first,
+                (place.host(), place.port()),
+                connect,
+            )
             .await;
         match carried {
             Ok(()) | Err(CarryError::Gone | CarryError::Idle) => {}

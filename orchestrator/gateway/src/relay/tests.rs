@@ -441,8 +441,15 @@ fn unannounced_connection_is_not_served() {
     let SocketAddr::V4(name) = socket.1 else {
         panic!("{:?}", socket.1)
     };
-    ours.send(&[&name.ip().octets()[..], &name.port().to_be_bytes(), &[0; 2]].concat())
-        .unwrap();
+    ours.send(
+        &[
+            &name.ip().octets()[..],
+            &name.port().to_be_bytes(),
+            &[0; 10],
+        ]
+        .concat(),
+    )
+    .unwrap();
     let mut program = (socket.0)(relay.at);
     program.write_all(request.as_bytes()).unwrap();
     program.shutdown(std::net::Shutdown::Write).unwrap();
@@ -463,7 +470,7 @@ fn a_port_of_this_machine_is_served_if_the_policy_opens_it() {
             panic!("{name:?}")
         };
         let announcement = [name.port().to_be_bytes(), port.to_be_bytes()].concat();
-        ours.send(&[&name.ip().octets()[..], &announcement].concat())
+        ours.send(&[&name.ip().octets()[..], &announcement, &[0; 8]].concat())
             .unwrap();
         let mut program = connect(relay.at);
         let mut answer = Vec::new();

@@ -16,4 +16,5 @@ mod protocols;
 mod certificates;
 mod clients;
 mod limits;
+mod asks;
 mod rules;

@@ -36,6 +36,8 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 pub const PLACEHOLDER: &str = "ghp_PLACEHOLDERPLACEHOLDER";
 pub const OTHER: &str = "sk-OTHEROTHEROTHEROTHER";
 pub const VALUE: &str = "gho_the/real+Value.0123456789";
+/// The call of all connections.
+pub const CALL: u64 = 7;
 pub const HTTP1: &[u8] = b"http/1.1";
 pub const HTTP2: &[u8] = b"h2";
 
@@ -459,7 +461,7 @@ async fn serve_proxy(
                 program.write_all(greeting).await.unwrap();
                 let connect = async move || TcpStream::connect(host).await;
                 let ended = tokio::select! {
-                    ended = ended.carry(program, vec![], (name, port), connect) => ended,
+                    ended = ended.carry((program, CALL), vec![], (name, port), connect) => ended,
                     () = withdrawn.notified() => Ok(()),
                 };
                 carried.set(carried.get() + 1);

@@ -1,7 +1,7 @@
 //! Calls that a person typed: typing the command has approved the call. If another channel takes answers, this reports which.
 
 use crate::stdio::print;
-use broker_protocol::{Challenge, Channel, Extent, Failed, Request};
+use broker_protocol::{Challenge, Channel, Coverage, Extent, Failed, Request};
 use orchestrator_engine::{
     Approval, ApprovalQuestion, Body, Call, CallContext, CallHandle, CallResult, FoundIn,
     Invocation, Part, Session,
@@ -47,6 +47,11 @@ pub async fn answer(
     question: &ApprovalQuestion,
     extent: Extent,
 ) {
+    if question.challenge.covers == Coverage::Request {
+        // Whoever typed the command has not seen what its program sends.
+        refuse(call, part, question).await;
+        return;
+    }
     let approval = match (question.challenge.channel, question.rejected) {
         (Channel::Separate, _) => return print::problem(&waiting(&question.challenge)),
         (Channel::Relay, None) if question.challenge.wants.is_empty() => {
@@ -69,8 +74,12 @@ pub async fn refuse(call: &CallHandle, part: Option<Part>, question: &ApprovalQu
             false
         }
         Channel::Relay => {
+            let not = match challenge.covers {
+                Coverage::Request => "not sent",
+                Coverage::Rule | Coverage::Call | Coverage::Wants | Coverage::Once => "not run",
+            };
             print::problem(&format!(
-                "not run: it needs an approval, and nobody can give one here: {} (rule `{}`); allow it in the policy, or take \
+                "{not}: it needs an approval, and nobody can give one here: {} (rule `{}`); allow it in the policy, or take \
                  answers from `lazaret approve` with approval.channel = \"separate\"",
                 challenge.why, challenge.rule
             ));

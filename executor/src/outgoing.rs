@@ -1,0 +1,250 @@
+//! Requests of programs that a rule of the policy asks about. The gateway holds them; here they are asked about as calls are, on the same
+//! channel, under the call whose program has sent them.
+//!
+//! What the gateway says of a request is the program's words. The rule is the broker's own.
+
+use broker_protocol::gateway::{HeldRequest, RequestAnswer, RequestEffect, RequestRule};
+use broker_protocol::{CallId, Decision, Digest, Effect, Request, Risk};
+use sha2::{Digest as _, Sha256};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The name of such requests as a tool's, for grants and approvers.
+pub const TOOL: &str = "request";
+/// Most questions of one call.
+pub const QUESTIONS_MAX: u32 = 16;
+
+/// The questions that calls have asked, until they end.
+#[derive(Debug, Default)]
+pub struct AskedByCalls(BTreeMap<CallId, AskedByCall>);
+
+#[derive(Debug, Default)]
+struct AskedByCall {
+    count: u32,
+    /// The rules, by their places, about which nobody has said yes: they ask no more in this call.
+    refused: BTreeSet<u16>,
+}
+
+impl AskedByCalls {
+    /// Whether a call may have one more question about this rule; it is counted.
+    pub fn may_ask(&mut self, call: CallId, rule: u16) -> bool {
+        let asked = self.0.entry(call).or_default();
+        let may = asked.count < QUESTIONS_MAX && !asked.refused.contains(&rule);
+        asked.count += u32::from(may);
+        may
+    }
+
+    pub fn refuse(&mut self, call: CallId, rule: u16) {
+        let asked = self.0.entry(call).or_default();
+        asked.refused.insert(rule);
+    }
+
+    pub fn end(&mut self, call: CallId) {
+        self.0.remove(&call);
+    }
+}
+
+/// A request about which a question is open.
+#[derive(Debug)]
+pub struct OutgoingRequest {
+    /// The gateway's number for it.
+    pub question: u32,
+    /// The rule's place.
+    pub rule: u16,
+    /// The rule's name.
+    pub name: String,
+    /// What a grant for the session covers.
+    pub scope: Digest,
+    /// What approvers are shown.
+    pub shown: Request,
+}
+
+impl OutgoingRequest {
+    pub fn new(request: &HeldRequest, rule: &RequestRule) -> Self {
+        Self {
+            question: request.question,
+            rule: request.rule,
+            name: rule.name.clone(),
+            scope: scope(request, rule),
+            shown: Request::Effect(Effect::Added {
+                tool: TOOL.to_owned(),
+                risk: Risk::High,
+                input: described(request, rule),
+            }),
+        }
+    }
+}
+
+/// What somebody has answered about a request.
+#[derive(Debug)]
+pub struct Answered {
+    pub call: CallId,
+    pub question: u32,
+    pub decision: Decision,
+}
+
+impl Answered {
+    /// As the gateway hears it.
+    pub fn answer(&self) -> RequestAnswer {
+        match self.decision {
+            Decision::Granted(_) => RequestAnswer::Granted,
+            Decision::Refused => RequestAnswer::Refused,
+            Decision::Expired => RequestAnswer::Expired,
+            Decision::Cancelled => RequestAnswer::NoCall,
+        }
+    }
+}
+
+/// The question, for people.
+pub fn described(request: &HeldRequest, rule: &RequestRule) -> String {
+    let HeldRequest {
+        host,
+        port,
+        method,
+        path,
+        effects,
+        ..
+    } = request;
+    let mut text = format!("its program wants to send {method} {path} to {host}:{port}");
+    for (number, RequestEffect { object, change }) in effects.iter().enumerate() {
+        let before = if number == 0 { ": " } else { "; " };
+        text.extend([before, object]);
+        if !change.is_empty() {
+            text.extend([" (", change, ")"]);
+        }
+    }
+    if let Some(why) = &rule.why {
+        text.extend([". ", why]);
+    }
+    text
+}
+
+/// What a grant for the session covers: requests under this rule, for the same place, by the same method and path, that change the same
+/// objects, in whatever way.
+fn scope(request: &HeldRequest, rule: &RequestRule) -> Digest {
+    let port = request.port.to_string();
+    let fixed = [
+        "lazaret request 1",
+        &rule.name,
+        &request.host,
+        &port,
+        &request.method,
+        &request.path,
+    ];
+    let objects = request.effects.iter().map(|effect| &*effect.object);
+    hashed(fixed.into_iter().chain(objects))
+}
+
+/// The digest of a request in all its parts.
+pub fn digest(
+    request: &HeldRequest,
+    rule: &RequestRule,
+    (session, policy): (&[u8], Digest),
+) -> Digest {
+    let mut hash = Sha256::new();
+    hash.update(session);
+    hash.update(policy.0);
+    hash.update(request.call.to_le_bytes());
+    hash.update(scope(request, rule).0);
+    let changes = request.effects.iter().map(|effect| &*effect.change);
+    hash.update(hashed(changes).0);
+    Digest(hash.finalize().into())
+}
+
+/// Each part has its length before it, so no two lists match.
+fn hashed<'t>(parts: impl Iterator<Item = &'t str>) -> Digest {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update((part.len() as u64).to_le_bytes());
+        hash.update(part);
+    }
+    Digest(hash.finalize().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use broker_protocol::gateway::RuleAction;
+
+    fn request(object: &str, change: &str) -> HeldRequest {
+        HeldRequest {
+            question: 1,
+            call: 7,
+            rule: 0,
+            host: "a.example".into(),
+            port: 443,
+            method: "POST".into(),
+            path: "/o/r/git-receive-pack".into(),
+            effects: vec![RequestEffect {
+                object: object.into(),
+                change: change.into(),
+            }],
+        }
+    }
+
+    fn rule() -> RequestRule {
+        RequestRule {
+            host: "a.example".into(),
+            port: None,
+            methods: vec![],
+            paths: vec![],
+            action: RuleAction::Ask,
+            why: Some("Because.".into()),
+            name: "p:1".into(),
+        }
+    }
+
+    #[test]
+    fn a_grant_for_the_session_covers_the_same_objects_and_a_digest_the_whole() {
+        let (rule, session) = (rule(), ([1; 16].as_slice(), Digest([2; 32])));
+        let (a, b) = (
+            request("refs/heads/a", "from 1 to 2"),
+            request("refs/heads/a", "from 2 to 3"),
+        );
+        assert_eq!(scope(&a, &rule), scope(&b, &rule));
+        assert_ne!(digest(&a, &rule, session), digest(&b, &rule, session));
+        let other = request("refs/heads/b", "from 1 to 2");
+        assert_ne!(scope(&a, &rule), scope(&other, &rule));
+        for change in [
+            HeldRequest {
+                path: "/x".into(),
+                ..a.clone()
+            },
+            HeldRequest {
+                host: "b.example".into(),
+                ..a.clone()
+            },
+            HeldRequest {
+                port: 80,
+                ..a.clone()
+            },
+            HeldRequest {
+                method: "PUT".into(),
+                ..a.clone()
+            },
+            HeldRequest {
+                effects: vec![],
+                ..a.clone()
+            },
+        ] {
+            assert_ne!(scope(&a, &rule), scope(&change, &rule), "{change:?}");
+        }
+        let text = described(&a, &rule);
+        assert_eq!(
+            text,
+            "its program wants to send POST /o/r/git-receive-pack to a.example:443: refs/heads/a (from 1 to 2). Because."
+        );
+    }
+
+    #[test]
+    fn questions_of_a_call_are_bounded_and_a_no_is_for_its_rule() {
+        let mut asked = AskedByCalls::default();
+        for _ in 1..=QUESTIONS_MAX {
+            assert!(asked.may_ask(7, 0));
+        }
+        assert!(!asked.may_ask(7, 0) && asked.may_ask(8, 0));
+        asked.refuse(8, 0);
+        assert!(!asked.may_ask(8, 0) && asked.may_ask(8, 1));
+        asked.end(8);
+        assert!(asked.may_ask(8, 0));
+    }
+}

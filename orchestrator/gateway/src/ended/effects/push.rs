@@ -1,0 +1,226 @@
+//! The beginning of a `git push` ("gitprotocol-pack", "Reference Update Request and Packfile Transfer"): which references it changes.
+
+use super::{UnreadBody, cut};
+use broker_protocol::gateway::RequestEffect;
+use broker_protocol::limit;
+
+/// What the first bytes of the request say; `None` if they do not say all. No effects if nothing is pushed: git sends such a request
+/// before a large one.
+pub fn read(bytes: &[u8]) -> Result<Option<Vec<RequestEffect>>, UnreadBody> {
+    let (mut rest, mut effects, mut options) = (bytes, Vec::new(), false);
+    loop {
+        match line(&mut rest)? {
+            PacketLine::More => return Ok(None),
+            PacketLine::Flush => break,
+            PacketLine::Data(data) => {
+                let (text, capabilities) = split(data);
+                if text.starts_with(b"push-cert") {
+                    return Err(UnreadBody::Signed);
+                }
+                if let Some(id) = text.strip_prefix(b"shallow ") {
+                    identifier(id.trim_ascii_end())?;
+                    continue;
+                }
+                let capabilities = capabilities.unwrap_or_default();
+                options |= capabilities
+                    .split(|byte| byte.is_ascii_whitespace())
+                    .any(|one| one == b"push-options");
+                add(&mut effects, command(text)?)?;
+            }
+        }
+    }
+    while options {
+        match line(&mut rest)? {
+            PacketLine::More => return Ok(None),
+            PacketLine::Flush => break,
+            PacketLine::Data(data) => {
+                let option = format!("option {}", text(data)?);
+                let change = String::new();
+                let object = cut(option);
+                add(&mut effects, RequestEffect { object, change })?;
+            }
+        }
+    }
+    // What follows no commands, a server could take for some.
+    if effects.is_empty() && !rest.is_empty() {
+        return Err(UnreadBody::Push);
+    }
+    Ok(Some(effects))
+}
+
+fn add(effects: &mut Vec<RequestEffect>, one: RequestEffect) -> Result<(), UnreadBody> {
+    if effects.len() == limit::EFFECTS {
+        return Err(UnreadBody::Many);
+    }
+    effects.push(one);
+    Ok(())
+}
+
+enum PacketLine<'b> {
+    /// There is more of it to come.
+    More,
+    Flush,
+    Data(&'b [u8]),
+}
+
+/// The next line, with its length of four digits before it.
+fn line<'b>(rest: &mut &'b [u8]) -> Result<PacketLine<'b>, UnreadBody> {
+    let Some((digits, after)) = rest.split_first_chunk::<4>() else {
+        return Ok(PacketLine::More);
+    };
+    let digits = digits.iter().map(|&digit| char::from(digit).to_digit(16));
+    let digits: Option<Vec<u32>> = digits.collect();
+    let length = digits.ok_or(UnreadBody::Push)?;
+    let length = length
+        .iter()
+        .fold(0, |all, digit| all * 16 + *digit as usize);
+    match length {
+        0 => {
+            *rest = after;
+            Ok(PacketLine::Flush)
+        }
+        // Other marks than a flush have no place here.
+        1..=4 => Err(UnreadBody::Push),
+        length => match after.split_at_checked(length - 4) {
+            Some((data, after)) => {
+                *rest = after;
+                Ok(PacketLine::Data(data))
+            }
+            None => Ok(PacketLine::More),
+        },
+    }
+}
+
+/// A line without its capabilities, and those.
+fn split(data: &[u8]) -> (&[u8], Option<&[u8]>) {
+    match data.iter().position(|byte| *byte == 0) {
+        Some(at) => (&data[..at], Some(&data[at + 1..])),
+        None => (data, None),
+    }
+}
+
+/// `OLD NEW NAME`.
+fn command(line: &[u8]) -> Result<RequestEffect, UnreadBody> {
+    let mut parts = line.splitn(3, |byte| *byte == b' ');
+    let mut next = || parts.next().ok_or(UnreadBody::Push);
+    let (old, new, name) = (identifier(next()?)?, identifier(next()?)?, text(next()?)?);
+    if name.is_empty() || name.contains(char::is_whitespace) || name.len() > limit::DENIAL_TEXT {
+        return Err(UnreadBody::Push);
+    }
+    let is_zero = |id: &str| id.bytes().all(|digit| digit == b'0');
+    let change = match (is_zero(old), is_zero(new)) {
+        (true, false) => format!("new, at {new}"),
+        (false, true) => format!("deleted, was {old}"),
+        (false, false) => format!("from {old} to {new}"),
+        (true, true) => return Err(UnreadBody::Push),
+    };
+    Ok(RequestEffect {
+        object: name.to_owned(),
+        change,
+    })
+}
+
+fn identifier(id: &[u8]) -> Result<&str, UnreadBody> {
+    let is_one = matches!(id.len(), 40 | 64) && id.iter().all(u8::is_ascii_hexdigit);
+    let id = std::str::from_utf8(id).ok().filter(|_| is_one);
+    id.ok_or(UnreadBody::Push)
+}
+
+/// A text that ends with its line.
+fn text(bytes: &[u8]) -> Result<&str, UnreadBody> {
+    let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
+    let text = std::str::from_utf8(bytes).ok();
+    let text = text.filter(|text| !text.contains(char::is_control));
+    text.ok_or(UnreadBody::Push)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packet(data: &str) -> String {
+        format!("{:04x}{data}", data.len() + 4)
+    }
+
+    fn id(digit: char) -> String {
+        digit.to_string().repeat(40)
+    }
+
+    fn change(old: char, new: char, name: &str) -> String {
+        format!("{} {} {name}", id(old), id(new))
+    }
+
+    #[test]
+    fn references_are_shown_with_old_and_new_commits() {
+        let capabilities = "\0 report-status agent=git/2.47";
+        let body = [
+            packet(&format!("shallow {}\n", id('e'))),
+            packet(&(change('a', 'b', "refs/heads/main") + capabilities)),
+            packet(&change('0', 'c', "refs/tags/v1")),
+            packet(&change('d', '0', "refs/heads/old")),
+            "0000PACK".into(),
+        ]
+        .concat();
+        let read = read(body.as_bytes()).unwrap().unwrap();
+        let want = [
+            (
+                "refs/heads/main",
+                format!("from {} to {}", id('a'), id('b')),
+            ),
+            ("refs/tags/v1", format!("new, at {}", id('c'))),
+            ("refs/heads/old", format!("deleted, was {}", id('d'))),
+        ];
+        let want = want.map(|(object, change)| RequestEffect {
+            object: object.into(),
+            change,
+        });
+        assert_eq!(read, want);
+        // Each beginning without the end of the list says that more is to come.
+        let end = body.find("0000PACK").unwrap() + 4;
+        for length in 0..end {
+            assert_eq!(
+                super::read(&body.as_bytes()[..length]),
+                Ok(None),
+                "{length}"
+            );
+        }
+        assert_eq!(super::read(b"0000"), Ok(Some(vec![])));
+        assert_eq!(super::read(b"0000PACK"), Err(UnreadBody::Push));
+    }
+
+    #[test]
+    fn options_of_a_push_are_shown() {
+        let command = change('a', 'b', "refs/heads/main") + "\0report-status push-options";
+        let body = [
+            packet(&command),
+            "0000".into(),
+            packet("merge_request.create"),
+            "0000".into(),
+        ];
+        let effects = read(body.concat().as_bytes()).unwrap().unwrap();
+        assert_eq!(effects[1].object, "option merge_request.create");
+        assert_eq!(read(body[..3].concat().as_bytes()), Ok(None));
+    }
+
+    #[test]
+    fn what_no_git_sends_is_not_read() {
+        for (wrong, want) in [
+            (packet("x"), UnreadBody::Push),
+            ("zzzz".into(), UnreadBody::Push),
+            ("0001".into(), UnreadBody::Push),
+            ("0004".into(), UnreadBody::Push),
+            (packet(&change('0', '0', "refs/heads/x")), UnreadBody::Push),
+            (packet(&change('a', 'b', "")), UnreadBody::Push),
+            (packet(&change('a', 'b', "refs/\x1b[2J")), UnreadBody::Push),
+            (packet(&change('g', 'b', "refs/heads/x")), UnreadBody::Push),
+            (packet("push-cert\0push-options\n"), UnreadBody::Signed),
+        ] {
+            let body = wrong.clone() + "0000";
+            assert_eq!(read(body.as_bytes()), Err(want), "{wrong}");
+        }
+        let many = |count| packet(&change('a', 'b', "refs/heads/x")).repeat(count) + "0000";
+        let read_many = |count| read(many(count).as_bytes());
+        assert!(read_many(limit::EFFECTS).is_ok());
+        assert_eq!(read_many(limit::EFFECTS + 1), Err(UnreadBody::Many));
+    }
+}

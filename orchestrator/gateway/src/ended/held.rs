@@ -1,0 +1,196 @@
+//! A request that rules ask about: as much of its body is read as says what it changes, the question is asked, and the body goes on from
+//! its beginning.
+
+use super::effects::{self, BodyKind, Effects, UnreadBody};
+use super::exchange::Exchange;
+use super::questions::Questions;
+use super::refusal::Refusal;
+use super::rules::beginning;
+use super::upstream::RequestBody;
+use broker_protocol::gateway::{HeldRequest, RequestAnswer, RequestEffect, RequestRule};
+use broker_protocol::limit;
+use http_body_util::BodyExt;
+use hyper::HeaderMap;
+use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
+use hyper::http::request::Parts;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+/// A body whose beginning was read.
+pub struct HeldBody {
+    first: Option<Bytes>,
+    rest: Option<Incoming>,
+    trailers: Option<HeaderMap>,
+}
+
+impl HeldBody {
+    pub fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        if let Some(first) = self.first.take() {
+            return Poll::Ready(Some(Ok(Frame::data(first))));
+        }
+        match &mut self.rest {
+            Some(rest) => Pin::new(rest).poll_frame(cx),
+            None => Poll::Ready(self.trailers.take().map(|all| Ok(Frame::trailers(all)))),
+        }
+    }
+
+    pub fn is_end(&self) -> bool {
+        self.first.is_none()
+            && self.trailers.is_none()
+            && self.rest.as_ref().is_none_or(Body::is_end_stream)
+    }
+
+    pub fn size(&self) -> SizeHint {
+        let held = self.first.as_ref().map_or(0, Bytes::len) as u64;
+        let rest = self.rest.as_ref().map(Body::size_hint);
+        let rest = rest.unwrap_or_else(|| SizeHint::with_exact(0));
+        let mut sum = SizeHint::new();
+        sum.set_lower(rest.lower().saturating_add(held));
+        if let Some(upper) = rest.upper() {
+            sum.set_upper(upper.saturating_add(held));
+        }
+        sum
+    }
+}
+
+/// The beginning of a body that is being read.
+struct BodyBeginning<'q> {
+    bytes: Vec<u8>,
+    /// Its bytes among those of all held bodies.
+    counted: Vec<super::questions::Counted<'q>>,
+    trailers: Option<HeaderMap>,
+    is_whole: bool,
+}
+
+impl BodyBeginning<'_> {
+    /// Reads more of it.
+    async fn more(&mut self, body: &mut Incoming) -> Result<Option<Bytes>, UnreadBody> {
+        match body.frame().await {
+            None => self.is_whole = true,
+            Some(Err(_)) => return Err(UnreadBody::Short),
+            Some(Ok(frame)) => match frame.into_data() {
+                Ok(data) => return Ok(Some(data)),
+                Err(frame) => {
+                    self.trailers = frame.into_trailers().ok();
+                    self.is_whole = true;
+                }
+            },
+        }
+        Ok(None)
+    }
+
+    fn into_body(self, rest: Incoming) -> HeldBody {
+        HeldBody {
+            first: Some(Bytes::from(self.bytes)).filter(|bytes| !bytes.is_empty()),
+            rest: (!self.is_whole).then_some(rest),
+            trailers: self.trailers,
+        }
+    }
+}
+
+impl Exchange {
+    /// The body of a request that all rules in `asking` let go on, once somebody has allowed it.
+    ///
+    /// # Errors
+    /// Nobody has, or what it changes cannot be read.
+    pub async fn allowed(
+        &self,
+        asking: Vec<&(u16, RequestRule)>,
+        head: &Parts,
+        body: Incoming,
+    ) -> Result<RequestBody, Refusal> {
+        let Some((_, first)) = asking.first() else {
+            return Ok(RequestBody::Program(body));
+        };
+        let unread = |unread| Refusal::Unread {
+            place: self.host.place(),
+            method: beginning(head.method.as_str()),
+            path: beginning(head.uri.path()),
+            at: first.name.clone(),
+            unread,
+        };
+        let questions = &self.session.questions;
+        let (effects, body) = read(questions, head, body).await.map_err(unread)?;
+        let Some(effects) = effects else {
+            return Ok(body);
+        };
+        let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
+        if path.len() > limit::RULE_PATH || head.method.as_str().len() > limit::METHOD {
+            return Err(unread(UnreadBody::Long(limit::RULE_PATH)));
+        }
+        for (number, rule) in asking {
+            let request = HeldRequest {
+                question: 0,
+                call: self.call,
+                rule: *number,
+                host: self.host.host.clone(),
+                port: self.host.port,
+                method: head.method.as_str().to_owned(),
+                path: path.to_owned(),
+                effects: effects.clone(),
+            };
+            let answer = questions.ask(request).await;
+            if answer != RequestAnswer::Granted {
+                return Err(Refusal::NotAllowed {
+                    place: self.host.place(),
+                    method: beginning(head.method.as_str()),
+                    path: beginning(head.uri.path()),
+                    at: rule.name.clone(),
+                    why: rule.why.clone(),
+                    answer,
+                });
+            }
+        }
+        Ok(body)
+    }
+}
+
+/// Reads what a request changes, and as much of its body as says that; `None` if it changes nothing.
+async fn read(
+    questions: &Questions,
+    head: &Parts,
+    mut body: Incoming,
+) -> Result<(Option<Vec<RequestEffect>>, RequestBody), UnreadBody> {
+    let kind = BodyKind::of(head);
+    let Some(most) = kind.most() else {
+        return Ok((Some(Vec::new()), RequestBody::Program(body)));
+    };
+    let mut beginning = BodyBeginning {
+        bytes: Vec::new(),
+        counted: Vec::new(),
+        trailers: None,
+        is_whole: false,
+    };
+    loop {
+        let read = effects::read(kind, &head.headers, &beginning.bytes, beginning.is_whole)?;
+        let effects = match read {
+            Effects::More => {
+                // What comes at once may pass the limit: it is no more than the connection holds anyway.
+                if beginning.bytes.len() > most {
+                    return Err(UnreadBody::Long(most));
+                }
+                if let Some(data) = beginning.more(&mut body).await? {
+                    beginning.counted.push(questions.hold(data.len())?);
+                    beginning.bytes.extend_from_slice(&data);
+                }
+                continue;
+            }
+            // Of a request without commands nothing may follow that a server could take for some.
+            Effects::Nothing if kind == BodyKind::Push && !beginning.is_whole => {
+                match beginning.more(&mut body).await? {
+                    Some(data) if !data.is_empty() => return Err(UnreadBody::Push),
+                    Some(_) | None => continue,
+                }
+            }
+            Effects::Nothing => None,
+            Effects::Some(effects) => Some(effects),
+        };
+        let counted = std::mem::take(&mut beginning.counted);
+        let held = beginning.into_body(body);
+        drop(counted);
+        return Ok((effects, RequestBody::Held(held)));
+    }
+}

@@ -1,0 +1,133 @@
+//! Rules that ask: a request is held until the broker's answer, by both protocols, and its body arrives as it was sent.
+
+use crate::world::*;
+use broker_protocol::gateway::{FromGateway, HeldRequest, RequestAnswer, RequestRule, RuleAction};
+use http_body_util::BodyExt;
+use hyper::Request;
+use std::time::Duration;
+use tokio::task::spawn_local;
+use tokio::time::sleep;
+
+fn asking(paths: &[&str]) -> Setup {
+    let rule = RequestRule {
+        host: "a.example".into(),
+        port: None,
+        methods: vec!["POST".into()],
+        paths: paths.iter().map(|&path| path.into()).collect(),
+        action: RuleAction::Ask,
+        why: None,
+        name: "policy.toml:7".into(),
+    };
+    Setup {
+        credentials: vec![],
+        rules: vec![vec![rule]],
+        handler: handler(|request| async move {
+            let body = request.into_body().collect().await.unwrap().to_bytes();
+            text(format!(
+                "{} {}",
+                body.len(),
+                body.iter().map(|&b| u64::from(b)).sum::<u64>()
+            ))
+        }),
+        ..Setup::default()
+    }
+}
+
+/// The question with this place among all, once it is there.
+async fn question(world: &World, at: usize) -> HeldRequest {
+    loop {
+        let told = world.told.borrow().clone();
+        let asked = told.into_iter().filter_map(|frame| match frame {
+            FromGateway::Asked(request) => Some(request),
+            _ => None,
+        });
+        if let Some(request) = asked.into_iter().nth(at) {
+            return request;
+        }
+        sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[test]
+fn a_request_is_held_until_its_answer_by_both_protocols() {
+    local(async {
+        for protocol in [HTTP1, HTTP2] {
+            let world = World::new(Setup {
+                protocols: vec![protocol],
+                ..asking(&["/a", "/b"])
+            })
+            .await;
+            let mut http2 = world.http2().await;
+            for (number, (path, answer, want)) in [
+                ("/a", RequestAnswer::Granted, 200),
+                ("/a", RequestAnswer::Refused, 403),
+                ("/b", RequestAnswer::Expired, 403),
+            ]
+            .into_iter()
+            .enumerate()
+            {
+                let request = Request::post(format!("https://a.example{path}"));
+                let sent = http2.send_request(request.body(full("xyz")).unwrap());
+                let sent = spawn_local(sent);
+                let asked = question(&world, number).await;
+                assert_eq!((&*asked.path, asked.call, asked.rule), (path, CALL, 0));
+                assert_eq!(world.seen.borrow().len(), usize::from(number > 0));
+                world.ended.answer(asked.question, answer);
+                assert_eq!(sent.await.unwrap().unwrap().status(), want, "{path}");
+            }
+            assert_eq!(world.seen.borrow().len(), 1);
+        }
+    });
+}
+
+#[test]
+fn a_push_arrives_as_it_was_sent_and_a_request_without_commands_is_no_question() {
+    local(async {
+        let world = World::new(asking(&["/**"])).await;
+        let mut http2 = world.http2().await;
+        let send = |body: Vec<u8>| {
+            let request = Request::post("https://a.example/o/r/git-receive-pack");
+            http2.send_request(request.body(full(body)).unwrap())
+        };
+        let mut send = send;
+        assert_eq!(send(b"0000".to_vec()).await.unwrap().status(), 200);
+        assert_eq!(world.told.borrow().len(), 0, "nothing is pushed");
+        assert_eq!(send(b"0000PACK".to_vec()).await.unwrap().status(), 403);
+        let id = |digit: &str| digit.repeat(40);
+        let line = format!("{} {} refs/heads/x\0report-status", id("a"), id("b"));
+        let mut body = format!("{:04x}{line}0000PACK", line.len() + 4).into_bytes();
+        body.extend((0..3_000_000u32).map(|number| (number % 251) as u8));
+        let (length, sum) = (body.len(), body.iter().map(|&b| u64::from(b)).sum::<u64>());
+        let sent = spawn_local(send(body));
+        let asked = question(&world, 0).await;
+        assert_eq!(asked.effects[0].object, "refs/heads/x");
+        world.ended.answer(asked.question, RequestAnswer::Granted);
+        let answer = sent.await.unwrap().unwrap();
+        let answer = answer.into_body().collect().await.unwrap().to_bytes();
+        assert_eq!(answer, format!("{length} {sum}").as_bytes());
+    });
+}
+
+#[test]
+fn a_body_that_does_not_say_in_time_what_it_changes_is_refused() {
+    local(async {
+        let world = World::new(asking(&["/**"])).await;
+        let mut http2 = world.http2().await;
+        let mut post = |path: &str, body: Vec<u8>| {
+            let request = Request::post(format!("https://a.example{path}"));
+            let sent = http2.send_request(request.body(full(body)).unwrap());
+            async move { sent.await.unwrap().status() }
+        };
+        // Shallow lines without an end.
+        let line = format!("0034shallow {}", "a".repeat(40));
+        let long = line.repeat(20_000).into_bytes();
+        assert_eq!(post("/o/r/git-receive-pack", long).await, 403);
+        let long = format!("{{\"query\":\"{{ a }}{}\"}}", " ".repeat(2_000_000));
+        assert_eq!(post("/graphql", long.into_bytes()).await, 403);
+        assert_eq!(
+            post("/graphql", b"{\"query\":\"{ a }\"}".to_vec()).await,
+            200
+        );
+        assert_eq!(world.seen.borrow().len(), 1, "the control");
+    });
+}
