@@ -76,8 +76,11 @@ fn answer_once(gateway: &mut Connection, held: &mut Credentials) -> io::Result<b
     while let Some(frame) = gateway.next_frame().map_err(io::Error::other)? {
         match frame {
             FromGateway::Wanted { credential } => values.extend(held.want(credential, now)),
-            // Those are for the records of a session.
-            FromGateway::Serving(_) | FromGateway::Connected(_) | FromGateway::Used(_) => {}
+            // Those are of sessions, and this gateway has no rules that ask.
+            FromGateway::Serving(_)
+            | FromGateway::Connected(_)
+            | FromGateway::Used(_)
+            | FromGateway::Asked(_) => {}
         }
     }
     values
