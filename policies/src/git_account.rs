@@ -1,5 +1,5 @@
-//! Account settings that git in a cell needs: whose commits it makes, which filters files go through, and which settings
-//! have no effect there.
+//! Account settings that git in a cell needs: whose commits it makes, which files it ignores, how the user likes it to work, which filters
+//! files go through, and which settings have no effect there.
 //!
 //! Comes from files of the user's. What decides a name is read strictly: a commit under the wrong name would be worse than none. What is
 //! only named or closed is read by its lines, and rather finds one too many.
@@ -7,13 +7,118 @@
 use crate::git_config::{plain, plain_settings};
 use std::collections::BTreeSet;
 
-/// One thing that a file says about the identity, in its order.
+/// Maximum bytes of a preference.
+const PREFERENCE_MAX: usize = 200;
+
+/// Settings, in lower case, by which people like git to work, and whose values are words, numbers or names of branches. None names a
+/// program, a file, a host or another setting's section, and none makes git write its index or its objects in another form.
+/// Source: git, Documentation/config/*.adoc.
+const PREFERENCES: [&str; 63] = [
+    "am.threeway",
+    "apply.whitespace",
+    "blame.date",
+    "branch.autosetupmerge",
+    "branch.autosetuprebase",
+    "branch.sort",
+    "checkout.defaultremote",
+    "checkout.guess",
+    "clone.defaultremotename",
+    "color.ui",
+    "column.ui",
+    "commit.cleanup",
+    "commit.status",
+    "commit.verbose",
+    "core.abbrev",
+    "core.autocrlf",
+    "core.eol",
+    "core.quotepath",
+    "core.safecrlf",
+    "core.whitespace",
+    "diff.algorithm",
+    "diff.colormoved",
+    "diff.context",
+    "diff.indentheuristic",
+    "diff.interhunkcontext",
+    "diff.mnemonicprefix",
+    "diff.noprefix",
+    "diff.relative",
+    "diff.renamelimit",
+    "diff.renames",
+    "diff.submodule",
+    "fetch.prune",
+    "fetch.prunetags",
+    "grep.linenumber",
+    "grep.patterntype",
+    "init.defaultbranch",
+    "log.abbrevcommit",
+    "log.date",
+    "log.decorate",
+    "log.follow",
+    "merge.conflictstyle",
+    "merge.ff",
+    "merge.renamelimit",
+    "merge.renames",
+    "merge.stat",
+    "pull.ff",
+    "pull.rebase",
+    "push.autosetupremote",
+    "push.default",
+    "push.followtags",
+    "push.useforceifincludes",
+    "rebase.abbreviatecommands",
+    "rebase.autosquash",
+    "rebase.autostash",
+    "rebase.missingcommitscheck",
+    "rebase.stat",
+    "rebase.updaterefs",
+    "stash.showpatch",
+    "stash.showstat",
+    "status.branch",
+    "status.short",
+    "status.showuntrackedfiles",
+    "tag.sort",
+];
+
+/// A file of the account's with a pattern on each line, by the setting that names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PatternFile {
+    /// `core.excludesFile`
+    Ignore,
+    /// `core.attributesFile`
+    Attributes,
+}
+
+impl PatternFile {
+    /// As people write it.
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::Ignore => "core.excludesFile",
+            Self::Attributes => "core.attributesFile",
+        }
+    }
+}
+
+/// One thing that a file says to git in cells, in its order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum IdentitySetting {
+pub enum AccountSetting {
     /// `user.name`
     Name(String),
     /// `user.email`
     Email(String),
+    /// `key`, in lower case, is one of those by which people like git to work.
+    Preference {
+        /// The section and the name.
+        key: &'static str,
+        /// Without quotes and comment.
+        value: String,
+    },
+    /// Patterns of files count here too.
+    Patterns {
+        /// Which ones.
+        kind: PatternFile,
+        /// The path as the setting has it, which may be empty; `None` if more of the format would have to be understood.
+        path: Option<String>,
+    },
     /// Another file counts here: always, or under a condition (`gitdir:~/work/`).
     Include {
         /// As git reads it, if it is not met always.
@@ -23,26 +128,64 @@ pub enum IdentitySetting {
     },
 }
 
-/// Identity settings in a file; `None` if more of the format would have to be understood.
-pub fn git_identity(bytes: &[u8]) -> Option<Vec<IdentitySetting>> {
+/// Settings for cells in a file; `None` if more of the format would have to be understood.
+pub fn git_account(bytes: &[u8]) -> Option<Vec<AccountSetting>> {
     let mut settings = Vec::new();
     plain_settings(bytes, |section, name, value| {
         match (section, name) {
-            (("user", None), "name") => settings.push(IdentitySetting::Name(plain(value)?)),
-            (("user", None), "email") => settings.push(IdentitySetting::Email(plain(value)?)),
-            (("include", None), "path") => settings.push(IdentitySetting::Include {
+            (("user", None), "name") => settings.push(AccountSetting::Name(plain(value)?)),
+            (("user", None), "email") => settings.push(AccountSetting::Email(plain(value)?)),
+            (("include", None), "path") => settings.push(AccountSetting::Include {
                 condition: None,
                 path: plain(value)?,
             }),
-            (("includeif", Some(condition)), "path") => settings.push(IdentitySetting::Include {
+            (("includeif", Some(condition)), "path") => settings.push(AccountSetting::Include {
                 condition: Some(condition.to_owned()),
                 path: plain(value)?,
             }),
-            (_, _) => {}
+            ((section, None), name) => settings.extend(preference(section, name, value)),
+            ((_, Some(_)), _) => {}
         }
         Some(())
     })?;
     Some(settings)
+}
+
+/// Settings for cells in a file that [`git_account`] does not understand: without the identity, and without what counts under conditions.
+pub fn git_preferences(bytes: &[u8]) -> Vec<AccountSetting> {
+    let text = String::from_utf8_lossy(bytes);
+    let mut settings = Vec::new();
+    by_line(&text, |section, name, value| match (section, name) {
+        ("include", "path") => settings.extend(plain(value).map(|path| AccountSetting::Include {
+            condition: None,
+            path,
+        })),
+        (section, name) => settings.extend(preference(section, name, value)),
+    });
+    settings
+}
+
+/// A setting by which people like git to work, or one with patterns.
+fn preference(section: &str, name: &str, value: &str) -> Option<AccountSetting> {
+    let key = format!("{section}.{name}");
+    let kinds = [PatternFile::Ignore, PatternFile::Attributes];
+    if let Some(kind) = kinds
+        .into_iter()
+        .find(|kind| kind.key().eq_ignore_ascii_case(&key))
+    {
+        let path = plain(value);
+        return Some(AccountSetting::Patterns { kind, path });
+    }
+    let at = PREFERENCES.binary_search(&key.as_str()).ok()?;
+    let is_quoted = value.contains(['"', '\\']);
+    let end = value.find(['#', ';']).filter(|_| !is_quoted);
+    let value = plain(value[..end.unwrap_or(value.len())].trim_end())?;
+    let is_word = |c: char| c.is_alphanumeric() || " -_./,:+=".contains(c);
+    let is_fit = value.len() <= PREFERENCE_MAX && value.chars().all(is_word);
+    is_fit.then(|| AccountSetting::Preference {
+        key: PREFERENCES[at],
+        value,
+    })
 }
 
 /// The paths of all files that a file includes, under whatever condition.
@@ -117,10 +260,10 @@ pub fn git_filter_drivers(bytes: &[u8]) -> BTreeSet<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::IdentitySetting::{Email, Include, Name};
+    use super::AccountSetting::{Email, Include, Name, Patterns, Preference};
     use super::*;
 
-    fn include(condition: Option<&str>, path: &str) -> IdentitySetting {
+    fn include(condition: Option<&str>, path: &str) -> AccountSetting {
         Include {
             condition: condition.map(str::to_owned),
             path: path.to_owned(),
@@ -158,8 +301,54 @@ mod tests {
             ("[user]\nname = \"A\" # x\n", None),
             ("[user] name = A\n", None),
         ] {
-            assert_eq!(git_identity(text.as_bytes()), want, "{text}");
+            assert_eq!(git_account(text.as_bytes()), want, "{text}");
         }
+    }
+
+    fn likes(key: &'static str, value: &str) -> AccountSetting {
+        Preference {
+            key,
+            value: value.to_owned(),
+        }
+    }
+
+    #[test]
+    fn preferences_are_those_that_run_and_open_nothing() {
+        assert!(PREFERENCES.is_sorted());
+        let text = "[init]\n\tdefaultBranch = main # x\n[Pull]\nREBASE=\"true\"\n[core]\n\tpager = less\n\teditor = vim\n\tautocrlf = input ; x\n\
+            [push \"x\"]\n\tdefault = current\n[tag]\n\tsort = $(x)\n[alias]\n\tx = !y\n[url \"a\"]\n\tinsteadOf = b\n";
+        let want = [
+            likes("init.defaultbranch", "main"),
+            likes("pull.rebase", "true"),
+            likes("core.autocrlf", "input"),
+        ];
+        assert_eq!(git_account(text.as_bytes()).unwrap(), want);
+        let limited = |length: usize| {
+            let text = format!("[branch]\nsort = {}\n", "x".repeat(length));
+            git_account(text.as_bytes()).unwrap().len()
+        };
+        assert_eq!(
+            [limited(PREFERENCE_MAX), limited(PREFERENCE_MAX + 1)],
+            [1, 0]
+        );
+    }
+
+    /// Most people's settings have an alias that is hard to read.
+    #[test]
+    fn what_a_strict_reading_gives_up_still_says_what_is_ignored() {
+        let text = "[user]\n\tname = A\n[alias]\n\tx = \"!f() { \\\n\t}\"\n[core]\n\texcludesFile = ~/i\n\tattributesfile = \"a\\\\b\"\n\
+            [include]\npath = m\n[includeIf \"onbranch:m\"]\npath = n\n";
+        assert_eq!(git_account(text.as_bytes()), None);
+        let patterns = |kind, path: Option<&str>| Patterns {
+            kind,
+            path: path.map(str::to_owned),
+        };
+        let want = [
+            patterns(PatternFile::Ignore, Some("~/i")),
+            patterns(PatternFile::Attributes, None),
+            include(None, "m"),
+        ];
+        assert_eq!(git_preferences(text.as_bytes()), want);
     }
 
     #[test]

@@ -47,7 +47,8 @@ pub use error::PolicyError;
 pub use facts::{Facts, Param, Touch};
 pub use gateway::{GatewaySettings, ProxySettings};
 pub use git_account::{
-    IdentitySetting, git_commit_settings, git_filter_drivers, git_identity, git_includes,
+    AccountSetting, PatternFile, git_account, git_commit_settings, git_filter_drivers,
+    git_includes, git_preferences,
 };
 pub use git_config::{GIT_CONFIG_MAX, git_config_worktree, is_harmless_git_config, names_no_path};
 pub use host::{Host, HostPath, HostPathError};

@@ -1,18 +1,24 @@
-//! Gives git in cells what it needs of the account's settings: the name and the email of commits, and which filters files go through.
+//! Gives git in cells what it needs of the account's settings: the name and the email of commits, the files that it ignores, how the user
+//! likes it to work, and which filters files go through.
 //! Maintenance that a command starts by itself is set to end with the command: in the background it would be killed with its cell.
 //!
 //! Most repositories have none of their own, and without them `git commit` fails. The rest of the account's settings stays where it is:
 //! it may hold tokens and names of programs. Where those settings include others for some repositories only, cells get files of their own
 //! under the same conditions, so that git decides for each repository as it does outside. Where a file does not say plainly who commits,
-//! cells get no name: a commit under the wrong name would be worse than none.
+//! cells get no name: a commit under the wrong name would be worse than none. The rest is then read by its lines.
+//!
+//! What the account ignores everywhere (`core.excludesFile`, `~/.config/git/ignore`) a command would commit with `git add -A`, and its
+//! attributes (`core.attributesFile`) say how lines end. So cells get copies of these files.
 //!
 //! A filter that git does not know it leaves out without a word, and commits what should have been filtered: the content of large files,
 //! or of files that are to be encrypted. So git-lfs is set up as `git lfs install` does it, and git stops at any other filter of the account.
 
+use crate::git_patterns::{PATTERNS_MAX, user_patterns};
 use crate::git_settings::text;
 use executor_spec::sandbox::{HomeFiles, Rooted};
 use policies::{
-    IdentitySetting, git_commit_settings, git_filter_drivers, git_identity, git_includes,
+    AccountSetting, PatternFile, git_account, git_commit_settings, git_filter_drivers,
+    git_includes, git_preferences,
 };
 use std::collections::BTreeSet;
 use std::fs;
@@ -29,8 +35,8 @@ const DEPTH_MAX: usize = 10;
 /// Maximum number of files that are read.
 const READ_MAX: usize = 256;
 
-/// Gives git in cells the identity that these settings of an account with this home have, and their filters, unless the policy shows
-/// the file itspec. Records which settings have no effect in cells.
+/// Gives git in cells the identity that these settings of an account with this home have, its patterns, preferences and filters, unless
+/// the policy shows the file itself. Records which settings have no effect in cells.
 pub fn give_git_settings(new: &mut HomeFiles, spec: &Rooted, home: &Path, settings: &[PathBuf]) {
     let all = with_includes(home, settings);
     let unseen = all.iter().filter(|(file, _)| !spec.shows(file));
@@ -41,15 +47,25 @@ pub fn give_git_settings(new: &mut HomeFiles, spec: &Rooted, home: &Path, settin
     if spec.shows(&place) {
         return;
     }
-    let Identity { own, included } = Identity::of(home, settings).unwrap_or_default();
+    let ForCells {
+        own,
+        included,
+        patterns,
+        without_effect,
+    } = ForCells::of(home, settings);
+    new.without_effect.extend(without_effect);
     let filters = filters(all.iter().map(|(_, text)| text.as_slice()));
     let content = MAINTENANCE.to_owned() + &own + &filters;
     new.files.push((FILE.into(), content.into_bytes()));
     let included = included.into_iter().enumerate();
-    new.files.extend(included.map(|(at, text)| {
-        let file = Path::new(FILE).with_file_name(included_name(at));
-        (file, text.into_bytes())
-    }));
+    let beside = |name: String| Path::new(FILE).with_file_name(name);
+    new.files
+        .extend(included.map(|(at, text)| (beside(included_name(at)), text.into_bytes())));
+    let patterns = patterns
+        .into_iter()
+        .map(|(name, text)| (beside(name), text));
+    new.files
+        .extend(patterns.filter(|(file, _)| !spec.shows(&spec.scratch.home.join(file))));
 }
 
 /// These files that exist, with all that they include.
@@ -97,43 +113,78 @@ fn included_name(at: usize) -> String {
     format!("identity-{at}")
 }
 
-/// The author whose commits git makes.
+/// The name under which git looks for a file of patterns where no setting names one.
+fn pattern_name(kind: PatternFile) -> &'static str {
+    match kind {
+        PatternFile::Ignore => "ignore",
+        PatternFile::Attributes => "attributes",
+    }
+}
+
+/// What cells get of an account's settings.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Identity {
+struct ForCells {
     /// The settings of the file itself.
     own: String,
     /// What they include under conditions, by the number in the file's name.
     included: Vec<String>,
+    /// Files of patterns, each with its name beside the settings.
+    patterns: Vec<(String, Vec<u8>)>,
+    /// Settings that name patterns which cells cannot get.
+    without_effect: BTreeSet<&'static str>,
 }
 
 /// The part of an account's settings that cells need.
 struct Reading<'a> {
     home: &'a Path,
+    /// Where the account's git has its files beside those of the home.
+    configuration: PathBuf,
+    /// Whether settings that are not understood end it. If not, it takes no identity.
+    is_strict: bool,
     read: usize,
-    included: Vec<String>,
+    got: ForCells,
 }
 
-impl Identity {
-    /// From the settings in these files, of which later ones are stronger; `None` if they do not say it plainly.
-    fn of(home: &Path, files: &[PathBuf]) -> Option<Self> {
-        let (read, included) = (0, Vec::new());
-        let mut reading = Reading {
-            home,
-            read,
-            included,
-        };
-        let own = files
-            .iter()
-            .map(|file| reading.rendered(file, 0))
-            .collect::<Option<String>>()?;
-        Some(Self {
-            own,
-            included: reading.included,
-        })
+impl ForCells {
+    /// From the settings in these files, of which later ones are stronger; without an identity if they do not say it plainly.
+    fn of(home: &Path, files: &[PathBuf]) -> Self {
+        let read = |is_strict| Reading::new(home, files, is_strict).all(files);
+        read(true).or_else(|| read(false)).unwrap_or_default()
     }
 }
 
-impl Reading<'_> {
+impl<'a> Reading<'a> {
+    fn new(home: &'a Path, files: &[PathBuf], is_strict: bool) -> Self {
+        let named = files.iter().find(|file| file.ends_with("git/config"));
+        let configuration = named.and_then(|file| file.parent()).map(Path::to_owned);
+        Self {
+            home,
+            configuration: configuration.unwrap_or_else(|| home.join(".config/git")),
+            is_strict,
+            read: 0,
+            got: ForCells::default(),
+        }
+    }
+
+    fn all(mut self, files: &[PathBuf]) -> Option<ForCells> {
+        for kind in [PatternFile::Ignore, PatternFile::Attributes] {
+            let name = pattern_name(kind);
+            let text = self.patterns(kind, &self.configuration.join(name));
+            if !text.is_empty() {
+                self.got.patterns.push((name.to_owned(), text));
+            }
+        }
+        for file in files {
+            let own = self.rendered(file, 0);
+            let is_given_up = own.is_none() && self.is_strict;
+            self.got.own.push_str(&own.unwrap_or_default());
+            if is_given_up {
+                return None;
+            }
+        }
+        Some(self.got)
+    }
+
     /// A file as cells get it; empty if it says nothing.
     fn rendered(&mut self, file: &Path, depth: usize) -> Option<String> {
         self.read += 1;
@@ -143,30 +194,81 @@ impl Reading<'_> {
         let Some(text) = text(file).ok()? else {
             return Some(String::new());
         };
+        let settings = match self.is_strict {
+            true => git_account(&text)?,
+            false => git_preferences(&text),
+        };
         let mut rendered = String::new();
-        for setting in git_identity(&text)? {
-            let lines = match setting {
-                IdentitySetting::Name(name) => format!("[user]\n\tname = \"{name}\"\n"),
-                IdentitySetting::Email(email) => format!("[user]\n\temail = \"{email}\"\n"),
-                IdentitySetting::Include { condition, path } => {
-                    let below = self.rendered(&resolved(self.home, file, &path)?, depth + 1)?;
-                    match condition {
-                        None => below,
-                        Some(_) if below.is_empty() => below,
-                        Some(condition) => self.under(&condition, file, below)?,
-                    }
-                }
-            };
-            rendered.push_str(&lines);
+        for setting in settings {
+            match self.setting(setting, file, depth) {
+                Some(lines) => rendered.push_str(&lines),
+                None if self.is_strict => return None,
+                None => {}
+            }
         }
         Some(rendered)
+    }
+
+    /// The lines for a setting in `file`.
+    fn setting(&mut self, setting: AccountSetting, file: &Path, depth: usize) -> Option<String> {
+        Some(match setting {
+            AccountSetting::Name(name) => format!("[user]\n\tname = \"{name}\"\n"),
+            AccountSetting::Email(email) => format!("[user]\n\temail = \"{email}\"\n"),
+            AccountSetting::Preference { key, value } => {
+                let (section, name) = key.split_once('.')?;
+                format!("[{section}]\n\t{name} = \"{value}\"\n")
+            }
+            AccountSetting::Patterns { kind, path } => {
+                self.named_patterns(kind, path.as_deref(), file)
+            }
+            AccountSetting::Include { condition, path } => {
+                let below = self.rendered(&resolved(self.home, file, &path)?, depth + 1)?;
+                match condition {
+                    None => below,
+                    Some(_) if below.is_empty() => below,
+                    Some(condition) => self.under(&condition, file, below)?,
+                }
+            }
+        })
+    }
+
+    /// A setting that names a copy of the patterns.
+    fn named_patterns(&mut self, kind: PatternFile, path: Option<&str>, file: &Path) -> String {
+        // Git takes one that is neither from the directory in which it is started.
+        let is_clear = |path: &&str| path.starts_with(['/', '~']);
+        let named = path
+            .filter(is_clear)
+            .and_then(|path| resolved(self.home, file, path));
+        let text = match named {
+            Some(named) => self.patterns(kind, &named),
+            None if path == Some("") => Vec::new(),
+            None => self.none(kind),
+        };
+        let name = format!("{}-{}", pattern_name(kind), self.got.patterns.len());
+        let (_, key) = kind.key().split_once('.').unwrap_or_default();
+        let lines = format!("[core]\n\t{key} = \"~/.config/git/{name}\"\n");
+        self.got.patterns.push((name, text));
+        lines
+    }
+
+    /// The patterns in a file of the user's, without those for which there is no room.
+    fn patterns(&mut self, kind: PatternFile, file: &Path) -> Vec<u8> {
+        let has_room = self.got.patterns.len() < PATTERNS_MAX;
+        user_patterns(self.home, &self.configuration, file)
+            .filter(|text| has_room || text.is_empty())
+            .unwrap_or_else(|| self.none(kind))
+    }
+
+    fn none(&mut self, kind: PatternFile) -> Vec<u8> {
+        self.got.without_effect.insert(kind.key());
+        Vec::new()
     }
 
     /// The include of `below` under a condition that `file` states.
     fn under(&mut self, condition: &str, file: &Path, below: String) -> Option<String> {
         let condition = condition_of(condition, self.home, file)?;
-        self.included.push(below);
-        let name = included_name(self.included.len() - 1);
+        self.got.included.push(below);
+        let name = included_name(self.got.included.len() - 1);
         Some(format!("[includeIf \"{condition}\"]\n\tpath = {name}\n"))
     }
 }
@@ -218,8 +320,8 @@ mod tests {
         Folder(tempfile::tempdir().unwrap())
     }
 
-    fn of(files: &[PathBuf]) -> Option<Identity> {
-        Identity::of(Path::new(HOME), files)
+    fn of(files: &[PathBuf]) -> ForCells {
+        ForCells::of(Path::new(HOME), files)
     }
 
     #[test]
@@ -246,14 +348,15 @@ mod tests {
             "/none".into(),
         ];
         let want = "[user]\n\tname = \"A\"\n[user]\n\temail = \"a\"\n[user]\n\temail = \"b\"\n";
-        assert_eq!(of(&files).unwrap().own, want);
+        assert_eq!(of(&files).own, want);
         assert_eq!(
             of(&[folder.put("c", "[core]\nbare = false\n")]),
-            Some(Identity::default())
+            ForCells::default()
         );
+        let unclear = folder.put("d", "[user]\nname = \\\nx\n[pull]\nff = only\n");
         assert_eq!(
-            of(&[files[0].clone(), folder.put("d", "[user]\nname = \\\nx\n")]),
-            None
+            of(&[files[0].clone(), unclear]).own,
+            "[pull]\n\tff = \"only\"\n"
         );
     }
 
@@ -274,7 +377,7 @@ mod tests {
             "[user]\nemail = a\n[includeIf \"gitdir:~/work/\"]\npath = work\n[includeIf \"gitdir/i:./x/\"]\npath = work\n\
              [includeIf \"onbranch:m\"]\npath = nothing\n[include]\npath = work\n",
         );
-        let found = of(&[file]).unwrap();
+        let found = of(&[file]);
         let email = |email: &str| format!("[user]\n\temail = \"{email}\"\n");
         let own = email("a")
             + "[includeIf \"gitdir:/home/u/work/\"]\n\tpath = identity-0\n"
@@ -285,10 +388,34 @@ mod tests {
     }
 
     #[test]
+    fn patterns_are_copied_up_to_a_number_and_others_are_named() {
+        let folder = folder();
+        let ignored = folder.put("i", "*.log\n");
+        let setting = format!("[core]\nexcludesFile = {}\n", ignored.display());
+        let found = of(&[folder.put("c", &setting)]);
+        assert_eq!(
+            found.patterns,
+            [("ignore-0".to_owned(), b"*.log\n".to_vec())]
+        );
+        let want = "[core]\n\texcludesFile = \"~/.config/git/ignore-0\"\n";
+        assert_eq!((found.own.as_str(), found.without_effect.len()), (want, 0));
+        for (count, lost) in [(PATTERNS_MAX, 0), (PATTERNS_MAX + 1, 1)] {
+            let found = of(&[folder.put("c", &setting.repeat(count))]);
+            let copied = found.patterns.iter().filter(|(_, text)| !text.is_empty());
+            assert_eq!(
+                (copied.count(), found.without_effect.len()),
+                (PATTERNS_MAX, lost)
+            );
+        }
+        let relative = of(&[folder.put("c", "[core]\nattributesFile = x\n")]);
+        assert!(relative.without_effect.contains("core.attributesFile"));
+    }
+
+    #[test]
     fn includes_have_an_end() {
         let folder = folder();
         let file = folder.put("c", "[user]\nname = A\n[include]\npath = c\n");
-        assert_eq!(of(std::slice::from_ref(&file)), None);
+        assert_eq!(of(std::slice::from_ref(&file)), ForCells::default());
         assert_eq!(with_includes(Path::new(HOME), &[file]).len(), 1);
     }
 

@@ -1,8 +1,8 @@
 //! Makes git in cells ignore files of the project that are closed for reading, and secrets of which commands see a mask or the content.
 //!
 //! `git add -A` and `git stash -u` read every file that is neither tracked nor ignored, and fail at the first
-//! unreadable one. So the home of cells contains git's user-level ignore file (`.config/git/ignore`) with the
-//! names of these files, each by its path in its repository. Tracked files are unaffected, and `git add NAME`
+//! unreadable one. So each ignore file in the home of cells (`.config/git/ignore`, and the copies of what the user's settings name) ends with
+//! the names of these files, each by its path in its repository. Tracked files are unaffected, and `git add NAME`
 //! and `git status --ignored` show the rule. The host's git uses another home, and does not see the file.
 
 use executor_spec::sandbox::{Found, HomeFiles, Rooted, View, ViewKind};
@@ -19,8 +19,8 @@ const FILE: &str = ".config/git/ignore";
 const MAX: usize = 256 << 10;
 const HEAD: &[u8] = b"# Closed in cells of Lazaret; git passes over them here, and nowhere else.\n";
 
-/// Makes git in cells ignore what is hidden in the project. If the policy shows a file of the
-/// user's at this place, its content is kept at the beginning.
+/// Makes git in cells ignore what is hidden in the project, besides what the ignore files of `home` say. If the policy shows a file of
+/// the user's at this place, its content is kept at the beginning.
 pub fn ignore_hidden(home: &mut HomeFiles, spec: &Rooted, found: &Found) {
     let hidden = found
         .pins
@@ -31,6 +31,24 @@ pub fn ignore_hidden(home: &mut HomeFiles, spec: &Rooted, found: &Found) {
     let readable = found.secrets.iter().map(|secret| secret.path.as_path());
     let lines = lines(&spec.project, hidden.chain(readable), is_repository);
     if lines.is_empty() {
+        return;
+    }
+    let is_ignore_file = |path: &Path| {
+        path.parent() == Path::new(FILE).parent()
+            && path
+                .file_name()
+                .is_some_and(|name| name.as_bytes().starts_with(b"ignore"))
+    };
+    for (_, content) in home
+        .files
+        .iter_mut()
+        .filter(|(path, _)| is_ignore_file(path))
+    {
+        content.push(b'\n');
+        content.extend_from_slice(HEAD);
+        content.extend_from_slice(&lines);
+    }
+    if home.files.iter().any(|(path, _)| path == Path::new(FILE)) {
         return;
     }
     let place = spec.scratch.home.join(FILE);

@@ -9,6 +9,7 @@ mod links;
 pub mod git_settings;
 pub mod git_identity;
 pub mod git_ignore;
+mod git_patterns;
 pub mod home_links;
 pub mod grant_exceptions;
 pub mod masks;

@@ -11,6 +11,7 @@ use broker_protocol::{Finding, FindingKind};
 use executor_spec::created::RenameLock;
 use executor_spec::protected_objects::ProtectedObjects;
 use executor_spec::sandbox::{Rooted, SandboxSpec};
+use policies::PatternFile;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -207,16 +208,27 @@ impl RepositoryWatch {
     fn commit_settings(&mut self, spec: &SandboxSpec) -> Option<Finding> {
         let mut keys = spec.without_effect.iter();
         let first = keys.next()?;
+        let patterns = [PatternFile::Ignore, PatternFile::Attributes].map(PatternFile::key);
         let has_changed = self.changes.has(self.all.len());
         let tracked = self.tracked.as_ref().filter(|_| has_changed);
         if self.is_told || !tracked.is_some_and(TrackedSecrets::have_references_changed) {
             return None;
         }
         self.is_told = true;
-        let why = "Your git's settings say this, and git in the sandbox does not know it: what commands commit or tag is not signed \
-                   for you, and hooks of yours do not run.";
-        let advice =
-            "before you push, sign such commits or run your hooks on them outside the sandbox";
+        let has_patterns = patterns.iter().any(|key| spec.without_effect.contains(key));
+        let (why, advice) = match has_patterns {
+            false => (
+                "Your git's settings say this, and git in the sandbox does not know it: what commands commit or tag is not signed \
+                 for you, and hooks of yours do not run.",
+                "before you push, sign such commits or run your hooks on them outside the sandbox",
+            ),
+            true => (
+                "Your git's settings say this, and git in the sandbox does not know it: what commands commit or tag is not signed \
+                 for you, hooks of yours do not run, and files that such a list of yours names are treated as if it did not.",
+                "look at such commits before you push; a list counts in the sandbox if it is a file of at most 64 KiB, without links on \
+                 the way but in your home directory itself",
+            ),
+        };
         let mut found = Finding::new(FindingKind::CommitSetting, *first, why).with_advice(advice);
         keys.for_each(|key| found.add_object(*key));
         Some(found)

@@ -129,6 +129,93 @@ fn the_identity_is_that_of_each_place(place: Place) {
     assert_eq!(printed.success(), want, "{}", printed.errors());
 }
 
+place_test!(what_the_user_ignores_everywhere_is_not_committed);
+/// By git's default file and by one that a setting names, also where the settings hold more than a strict reading understands.
+fn what_the_user_ignores_everywhere_is_not_committed(place: Place) {
+    let named = "[core]\n\texcludesFile = ~/lists/ignore\n\tattributesFile = ~/lists/attributes\n";
+    let unclear = "[alias]\n\tx = \"!f() { \\\n\t}; f\"\n";
+    for (settings, directory) in [
+        (String::new(), ".config/git"),
+        (named.to_owned(), "lists"),
+        (unclear.to_owned() + named, "lists"),
+    ] {
+        let world = repository(place);
+        world.write(&world.home.join(".gitconfig"), &settings);
+        let directory = world.home.join(directory);
+        world.write(&directory.join("ignore"), "*.log\n");
+        world.write(&directory.join("attributes"), "*.odd binary\n");
+        world.put(".env", "TOKEN=x\n");
+        let script = "echo x > a.log; echo x > b.txt; git add -A; git diff --cached --name-only; git check-attr diff x.odd; git reset -q";
+        let printed = in_cell(&world, script);
+        assert_eq!(
+            printed.success(),
+            "b.txt\nx.odd: diff: unset\n",
+            "{settings}{}",
+            printed.errors()
+        );
+        assert!(
+            world.set_up(script).contains("b.txt\nx.odd: diff: unset\n"),
+            "the control"
+        );
+    }
+}
+
+place_test!(preferences_of_the_users_git_hold_in_cells);
+/// Those that name programs or hosts do not, and may hold tokens.
+fn preferences_of_the_users_git_hold_in_cells(place: Place) {
+    let world = World::new(place);
+    world.write(
+        &world.home.join(".gitconfig"),
+        format!(
+            "[init]\n\tdefaultBranch = trunk\n[pull]\n\trebase = true\n[core]\n\tpager = touch sprung\n\tabbrev = 12\n\
+             [alias]\n\tx = !touch sprung\n[url \"https://{0}@h.invalid/\"]\n\tinsteadOf = h:\n[tag]\n\tsort = {0}()\n",
+            world.canary
+        ),
+    );
+    let script = "git init -q n; cd n; git symbolic-ref HEAD; git config pull.rebase; git config core.abbrev
+        git config core.pager || echo none; git config alias.x || echo none; git config tag.sort || echo none; git config --list";
+    let printed = in_cell(&world, script);
+    let text = printed.success();
+    let want = "refs/heads/trunk\ntrue\n12\nnone\nnone\nnone\n";
+    assert!(
+        text.starts_with(want) && !text.contains(&world.canary),
+        "{text}"
+    );
+}
+
+place_test!(no_link_of_a_command_is_followed_to_the_users_ignore_file);
+/// Cells get a copy of it: a link in place of one that lies in a project would show them any file of the user's.
+fn no_link_of_a_command_is_followed_to_the_users_ignore_file(place: Place) {
+    let world = repository(place);
+    let (key, list) = (world.home.join("key"), world.project.join("lists/ignore"));
+    world.write(&key, &world.canary);
+    world.put("lists/ignore", "*.log\n");
+    world.set_up(&format!("ln -s {} ~/linked", list.display()));
+    let read = "cat ~/.config/git/ignore*; git check-ignore a.log";
+    for named in [list.display().to_string(), "~/linked".to_owned()] {
+        world.set_up("rm -f lists/ignore; echo '*.log' > lists/ignore");
+        let settings = format!("[core]\n\texcludesFile = {named}\n");
+        world.write(&world.home.join(".gitconfig"), settings);
+        assert!(
+            in_cell(&world, read).success().ends_with("a.log\n"),
+            "the control"
+        );
+        in_cell(&world, &format!("ln -sf {} lists/ignore", key.display())).success();
+        assert!(
+            world.set_up("cat lists/ignore").contains(&world.canary),
+            "the control"
+        );
+        let printed = in_cell(&world, &format!("{read}; :"));
+        assert!(!printed.text().contains(&world.canary), "{named}");
+        let commit = in_cell(&world, "git commit -q --allow-empty -m x");
+        assert!(
+            commit.errors().contains("core.excludesFile"),
+            "{}",
+            commit.errors()
+        );
+    }
+}
+
 place_test!(the_identity_of_the_environment_is_that_of_commits);
 fn the_identity_of_the_environment_is_that_of_commits(place: Place) {
     let world = World::new(place);
