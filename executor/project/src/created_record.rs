@@ -2,10 +2,11 @@
 //! `.lazaret/created` of the central root, so that a later session continues where an earlier one stopped.
 //!
 //! A file is recorded with its path, its identity (device, inode, birth time) and the digest of its content, a directory with
-//! those of everything in it. What somebody else has changed or replaced since does not match: it is closed again, and dropped
+//! those of everything in it, the parts of a worktree (`made_worktrees.rs`) with what they have to say. What somebody else has changed or replaced since does not match: it is closed again, and dropped
 //! from the record. No cell writes the record, as `.lazaret` is a protected name; an unreadable record counts as empty.
 
 use crate::discovery;
+use crate::made_worktrees::worktrees_of;
 use crate::protected::Discovery;
 use crate::record_file;
 use broker_protocol::{Digest, frame};
@@ -77,8 +78,10 @@ impl CreatedRecord {
         let committed = created.count();
         let directory = record_file::directory(spec);
         let (mut known, mut released) = (BTreeMap::new(), BTreeMap::new());
+        let entries: Vec<Entry> = directory.iter().flat_map(read).collect();
+        open_worktrees(spec, found, &created, &entries, &mut released);
         let named: BTreeSet<&Path> = found.named.iter().map(PathBuf::as_path).collect();
-        for entry in directory.iter().flat_map(read) {
+        for entry in entries {
             let path = spec.project.join(OsStr::from_bytes(&entry.path));
             let still = |path: &PathBuf| {
                 named.contains(path.as_path())
@@ -174,6 +177,20 @@ impl CreatedRecord {
                 entries.insert(entry.path.clone(), entry);
             }
         }
+        for worktree in worktrees_of(&spec.project) {
+            let all = worktree
+                .all()
+                .map(|path| Entry::of_worktree(path, &spec.project));
+            // The worktree's own `.git` has no protected name: it is one by what the others say.
+            if let [Some(directory), Some(common), Some(own)] = all
+                && made.contains(&directory.identity)
+                && made.contains(&common.identity)
+                && entries.len() + 3 <= ENTRIES_MAX
+            {
+                let all = [directory, common, own];
+                entries.extend(all.map(|entry| (entry.path.clone(), entry)));
+            }
+        }
         // Entries of a concurrent session.
         let others = read(directory)
             .into_iter()
@@ -187,6 +204,22 @@ impl CreatedRecord {
 }
 
 impl Entry {
+    /// The entry for a part of a worktree, whose content was looked at.
+    fn of_worktree(path: &Path, project: &Path) -> Option<Self> {
+        let (file, metadata) = inspect(path).ok()?;
+        let is_one = metadata.is_dir() || metadata.is_file() && metadata.nlink() == 1;
+        Some(Self {
+            path: path
+                .strip_prefix(project)
+                .ok()?
+                .as_os_str()
+                .as_bytes()
+                .to_vec(),
+            identity: CreatedFiles::identity(&file).filter(|_| is_one)?,
+            digest: Digest::of(b"worktree"),
+        })
+    }
+
     /// The entry for `path`, if it may be recorded: a file with one name or a directory, with no
     /// other protected name above or below it, with only rules that let commands create it, and unchanged since `until`.
     fn of(
@@ -216,6 +249,34 @@ impl Entry {
             identity: CreatedFiles::identity(&file)?,
             digest,
         })
+    }
+}
+
+/// Adds to `created` each worktree all of whose parts are recorded, and removes those from what is closed: commands may remove them, and
+/// change nothing in them that is closed when new.
+fn open_worktrees(
+    spec: &Rooted,
+    found: &mut Discovery,
+    created: &CreatedFiles,
+    entries: &[Entry],
+    released: &mut BTreeMap<PathBuf, ObjectId>,
+) {
+    let recorded = |path: &Path| {
+        let entry = Entry::of_worktree(path, &spec.project)?;
+        let (file, metadata) = inspect(path).ok()?;
+        entries
+            .contains(&entry)
+            .then(|| (path.to_owned(), file, (metadata.dev(), metadata.ino())))
+    };
+    for worktree in worktrees_of(&spec.project) {
+        let parts: Option<Vec<_>> = worktree.all().into_iter().map(recorded).collect();
+        for (path, file, id) in parts.into_iter().flatten() {
+            if created.add(file).is_ok() {
+                found.objects.places.remove(&path);
+                found.objects.ways.remove(&path);
+                released.insert(path, id);
+            }
+        }
     }
 }
 

@@ -12,6 +12,7 @@ pub mod git_ignore;
 mod git_patterns;
 pub mod home_links;
 pub mod grant_exceptions;
+mod made_worktrees;
 pub mod masks;
 pub mod central_owner;
 pub mod caches;

@@ -216,6 +216,40 @@ fn no_link_of_a_command_is_followed_to_the_users_ignore_file(place: Place) {
     }
 }
 
+place_test!(worktree_that_commands_made_can_be_removed_later);
+/// In a later session too, and in it commands change no more of one than in the session that made it.
+fn worktree_that_commands_made_can_be_removed_later(place: Place) {
+    let world = repository(place);
+    in_cell(&world, "for n in a b c; do git worktree add -q $n; done").success();
+    world.set_up("git worktree add -q mine");
+    let try_all = "for f in a/.git .git/worktrees/a/commondir; do { echo x > $f; } 2>/dev/null && echo \"wrote $f\"; done
+        for f in config hooks config.worktree; do { echo x > .git/worktrees/a/$f; } 2>/dev/null && echo \"made $f\"; done; :";
+    assert_eq!(in_cell(&world, try_all).success(), "");
+    let printed = in_cell(
+        &world,
+        "git worktree remove a; git worktree list | wc -l; ls -d a .git/worktrees/a 2>&1 | grep -c cannot",
+    );
+    assert_eq!(printed.success(), "4\n2\n", "{}", printed.errors());
+    assert_eq!(
+        world.set_up("git worktree prune -n; git worktree list | wc -l; git -C b status --short"),
+        "4\n"
+    );
+    // What the user has changed since is theirs, as what they have made.
+    world.set_up("git worktree move b moved");
+    for theirs in ["moved", "mine"] {
+        assert!(
+            in_cell(&world, &format!("rm {theirs}/.git")).code() != 0,
+            "{theirs}"
+        );
+        world.set_up(&format!("git -C {theirs} status --short"));
+    }
+    in_cell(
+        &world,
+        "git worktree remove --force c && git worktree add -q d && git worktree remove d",
+    )
+    .success();
+}
+
 place_test!(the_identity_of_the_environment_is_that_of_commits);
 fn the_identity_of_the_environment_is_that_of_commits(place: Place) {
     let world = World::new(place);
