@@ -20,6 +20,7 @@ use orchestrator_launch::groups::{Options, WorkOptions};
 use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch, Prepared};
 use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
 use orchestrator_launch::session_options::Opening;
+use orchestrator_launch::state_directory::home;
 use orchestrator_launch::stdio::{print, typed};
 use orchestrator_results::error_body::ErrorBody;
 use orchestrator_text::known::redactor;
@@ -178,14 +179,16 @@ impl Why {
         };
         let found = confined.run(reason, find(config, request, is_verbose, reached.as_ref()));
         match found {
-            Ok((result, profile, findings)) => self.print(
-                &Rerun {
+            Ok((result, profile, findings)) => {
+                let ended = result.ended;
+                let rerun = Rerun {
                     command,
                     profile,
-                    ended: result.ended,
-                },
-                &Findings { logged, ..findings },
-            ),
+                    ended,
+                };
+                let findings = fitting(&rerun, Findings { logged, ..findings });
+                self.print(&rerun, &findings)
+            }
             // When opening a session, only this can be missing entirely.
             Err(failed) if failed.kind == ErrorKind::NotFound => {
                 logged
@@ -234,6 +237,15 @@ impl Why {
             (false, false) => UNKNOWN,
         })
     }
+}
+
+/// Without what is no matter: what the command gets otherwise, and advice to one that succeeded.
+fn fitting(rerun: &Rerun, mut findings: Findings) -> Findings {
+    findings.drop_given(&home(), &rerun.words());
+    if rerun.ended == Some(Ended::Exited(0)) {
+        findings.advise_nothing();
+    }
+    findings
 }
 
 fn unavailable(failed: &Failed) -> String {

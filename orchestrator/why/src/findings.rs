@@ -20,6 +20,17 @@ impl Grant {
     }
 }
 
+/// The user's files for git, below the home, whose content its git in cells gets as far as it is good for it.
+const GIVEN: [&str; 4] = [
+    ".gitconfig",
+    ".config/git/config",
+    ".config/git/ignore",
+    ".config/git/attributes",
+];
+
+/// In place of what would open it.
+const DID_WITHOUT: &str = "the command succeeded without it";
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     pub denial: Denial,
@@ -111,6 +122,32 @@ impl Findings {
             Some(known) => known.denial.count = known.denial.count.saturating_add(denial.count),
             None => self.list.push(Finding { denial, grant }),
         }
+    }
+
+    /// Takes back all advice: the command succeeded without what was closed to it.
+    pub fn advise_nothing(&mut self) {
+        for Finding { denial, grant } in &mut self.list {
+            *grant = None;
+            denial.lease = None;
+            denial.remedy = Remedy::Advice(DID_WITHOUT.to_owned());
+        }
+    }
+
+    /// Drops the attempts to read what git in a cell gets otherwise, unless the command names it.
+    pub fn drop_given(&mut self, home: &Path, words: &[String]) {
+        let is_given = |finding: &Finding| {
+            let what = &finding.denial.what;
+            let below = Path::new(&what.target).strip_prefix(home);
+            let given = below.is_ok_and(|below| GIVEN.iter().any(|file| below == Path::new(file)));
+            let is_named = || {
+                let name = Path::new(&what.target).file_name().unwrap_or_default();
+                words
+                    .iter()
+                    .any(|word| word.contains(&*name.to_string_lossy()))
+            };
+            what.kind == AttemptKind::Read && given && !is_named()
+        };
+        self.list.retain(|finding| !is_given(finding));
     }
 
     fn add_only_here(&mut self, target: &str) {
@@ -223,6 +260,38 @@ mod tests {
             ["--read /a", "--read /b", "--read /bc", "--write /d/e"]
         );
         assert_eq!(findings.list[0].denial.count, 2);
+    }
+
+    #[test]
+    fn settings_of_git_that_cells_get_otherwise_are_no_denials() {
+        let found = |words: &[&str]| {
+            let mut findings = Findings::default();
+            for path in [
+                "/h/.gitconfig",
+                "/h/.config/git/ignore",
+                "/h/x/.gitconfig",
+                "/h/.npmrc",
+            ] {
+                findings.add(read(path));
+            }
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            findings.drop_given(Path::new("/h"), &words);
+            findings
+        };
+        let targets = |findings: &Findings| -> Vec<String> {
+            let all = findings.list.iter();
+            all.map(|one| one.denial.what.target.clone()).collect()
+        };
+        let mut left = found(&["git", "log"]);
+        assert_eq!(targets(&left), ["/h/x/.gitconfig", "/h/.npmrc"]);
+        let named = found(&["bash", "-c", "cat ~/.gitconfig"]);
+        assert_eq!(
+            targets(&named),
+            ["/h/.gitconfig", "/h/x/.gitconfig", "/h/.npmrc"]
+        );
+        left.advise_nothing();
+        assert!(left.grants().is_empty());
+        assert!(left.list[0].denial.to_string().contains(DID_WITHOUT));
     }
 
     #[test]

@@ -21,7 +21,7 @@ pub struct Rerun {
 }
 
 impl Rerun {
-    fn words(&self) -> Vec<String> {
+    pub fn words(&self) -> Vec<String> {
         match &self.command {
             Command::Shell(line) => vec!["bash".into(), "-c".into(), line.clone()],
             Command::Arguments(words) => words
