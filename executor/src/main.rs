@@ -24,6 +24,7 @@ mod background;
 mod approvals;
 mod outgoing;
 mod approvers;
+mod kept_offline;
 mod kept_texts;
 mod missing_program;
 mod image;

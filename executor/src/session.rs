@@ -7,6 +7,7 @@ use crate::background::BackgroundProcesses;
 use crate::call::{Call, CallEnd, CallState};
 use crate::fault::{protocol, unencoded};
 use crate::files::{Files, WorkerJob};
+use crate::kept_offline::kept_offline;
 use crate::kept_texts::KeptTexts;
 use crate::missing_program::Profiles;
 use crate::plan::{Work, plan};
@@ -290,6 +291,9 @@ impl Session {
         if profile.is_none() {
             let programs = self.profiles.in_search_path(&finished, &self.spec);
             programs
+                .into_iter()
+                .for_each(|denial| denied.push_new(denial));
+            kept_offline(&finished, &self.spec.policy)
                 .into_iter()
                 .for_each(|denial| denied.push_new(denial));
         }

@@ -2,7 +2,7 @@
 //! found.
 
 use broker_protocol::Tier;
-use lazaret_tests::{Finished, LIMIT, Place, World, cargo_alone, place_test, run};
+use lazaret_tests::{Finished, LIMIT, Place, Session, World, cargo_alone, place_test, run};
 use serde_json::Value;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -224,6 +224,60 @@ fn package_managers_do_not_wait_for_a_network_that_is_not_there(place: Place) {
             );
         }
     }
+}
+
+place_test!(a_package_manager_that_the_profile_keeps_offline_is_named_its_option);
+/// It asks for no host, so none is refused. Its output is nobody's: the client here prints nothing.
+fn a_package_manager_that_the_profile_keeps_offline_is_named_its_option(place: Place) {
+    let world = World::new(place);
+    for (client, variable) in [("pip", "PIP_NO_INDEX"), ("cargo", "CARGO_NET_OFFLINE")] {
+        let path = world.project.join("bin").join(client);
+        let script = format!("#!/bin/sh\ntest -n \"$1\" || test -z \"${variable}\"\n");
+        world.write(&path, &script);
+        fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+    }
+    let errors = |options: &[&str], script: &str, code: i32| {
+        let finished = world.in_cell_with(options, script);
+        assert_eq!(finished.code(), code, "{script}: {}", finished.errors());
+        finished.errors()
+    };
+    for (profile, client, preset) in [("python", "pip", "pypi"), ("dev", "cargo", "crates")] {
+        let options = ["--profile", profile];
+        let line = format!("with --allow-net {preset}]");
+        let failed = errors(&options, &format!("bin/{client}"), 1);
+        assert_eq!(failed.matches(&line).count(), 1, "{failed}");
+        assert!(
+            failed.contains("lazaret: offline: The profile `"),
+            "{failed}"
+        );
+        // Not after what worked, what another program failed at, or with hosts.
+        for (options, script, code) in [
+            (&options[..], format!("bin/{client} works"), 0),
+            (&options, "false".to_owned(), 1),
+            (
+                &[&options[..], &["--allow-net", preset]].concat(),
+                format!("bin/{client} && false"),
+                1,
+            ),
+            (
+                &["--profile", "default"],
+                format!("bin/{client} && false"),
+                1,
+            ),
+        ] {
+            let silent = errors(options, &script, code);
+            assert!(!silent.contains("--allow-net"), "{script}: {silent}");
+        }
+    }
+    let mut options = world.configured("session");
+    let mut session = Session::start(options.args(["--profile", "python"]));
+    let answer = session.bash("bin/pip");
+    let denied = &answer.result["metadata"]["denied"][0];
+    assert_eq!(denied["remedy"]["option"], "--allow-net pypi", "{denied}");
+    assert_eq!(denied["by"]["rule"], "offline:PIP_NO_INDEX", "{denied}");
+    let error = answer.result["error"]["message"].as_str().unwrap();
+    assert!(error.contains("with --allow-net pypi"), "{error}");
+    assert!(session.bash("bin/pip works").ok());
 }
 
 /// `lazaret run` of a script in which `cargo` is that program.

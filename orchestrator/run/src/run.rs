@@ -5,8 +5,8 @@ use crate::out::{Lost, Out};
 use crate::refused_connections::RefusedConnections;
 use crate::shell_directory::WorkingDirectory;
 use broker_protocol::{
-    Barrier, Bash, Channel, Command, Ended, ErrorKind, Extent, Failed, Open, Opened, Request,
-    Signal, Stdin, Terminal, ZonePath, limit,
+    Barrier, Bash, Channel, Command, Denial, Ended, ErrorKind, Extent, Failed, Open, Opened,
+    Request, Signal, Stdin, Terminal, ZonePath, limit,
 };
 use clap::Args;
 use nix::libc::{
@@ -590,10 +590,13 @@ impl Run {
     }
 
     fn report_denials(&self, result: &CallResult) {
-        // Denied hosts are printed separately, once, for every caller.
-        let mut denials = result
-            .all_denials()
-            .list()
+        // Denied hosts are printed separately, once, for every caller; so is a registry that the profile keeps programs from.
+        let all = result.all_denials().list();
+        let is_kept = |denial: &&Denial| matches!(denial.by, Barrier::Hosts(Some(_)));
+        for denial in all.iter().filter(is_kept) {
+            print::problem(&format!("offline: {} [{}]", denial.why, denial.remedy));
+        }
+        let mut denials = all
             .iter()
             .filter(|denial| !matches!(denial.by, Barrier::Hosts(_) | Barrier::Gateway));
         if self.is_verbose || self.tells_denials && result.error.is_some() {

@@ -51,6 +51,9 @@ pub enum NetworkError {
 pub struct Preset {
     pub why: String,
     pub allow: Vec<HostPattern>,
+    /// The variables that keep clients of the registry from asking it, each with the names of those clients.
+    #[serde(default)]
+    pub offline: BTreeMap<String, Vec<String>>,
 }
 
 /// Read when the first is needed: most sessions need none.
@@ -71,6 +74,19 @@ pub fn preset_of(host: &str, port: u16) -> Option<&'static str> {
     let has =
         |(_, preset): &(&str, &Preset)| preset.allow.iter().any(|own| own.matches(host, port));
     presets().find(has).map(|(name, _)| name)
+}
+
+/// The preset that `client` would need if `variable` did not keep it offline, with a host of it.
+pub fn preset_kept_from(
+    variable: &str,
+    client: &str,
+) -> Option<(&'static str, &'static HostPattern)> {
+    // Python's have its version in their names: `pip3.13`.
+    let plain = client.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
+    let has = |clients: &Vec<String>| clients.iter().any(|own| own == plain);
+    let (name, preset) =
+        presets().find(|(_, preset)| preset.offline.get(variable).is_some_and(has))?;
+    Some((name, preset.allow.first()?))
 }
 
 /// The name of a preset that exists.
@@ -547,6 +563,9 @@ mod tests {
                 );
             }
         }
+        let (preset, host) = preset_kept_from("PIP_NO_INDEX", "pip3.13").unwrap();
+        assert_eq!((preset, host.text()), ("pypi", "pypi.org:443"));
+        assert!(preset_kept_from("UV_OFFLINE", "pip").is_none());
         assert_eq!(preset_of("registry.npmjs.org", 443), Some("npm"));
         assert_eq!(preset_of("registry.npmjs.org", 80), None);
         for publishing in ["upload.pypi.org", "crates.io", "api.github.com"] {

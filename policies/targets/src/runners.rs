@@ -126,6 +126,11 @@ pub fn base_name(program: &str) -> &str {
     program.rsplit('/').next().unwrap_or(program)
 }
 
+/// Whether a program is one that runs what its arguments say.
+pub fn is_runner(program: &str) -> bool {
+    RUNNERS.contains(&base_name(program))
+}
+
 /// Why a command may run something else than its program, as far as its words are known.
 pub(crate) fn runs_others(words: &[Option<String>]) -> Option<&'static str> {
     let (Some(program), arguments) = words.split_first()? else {

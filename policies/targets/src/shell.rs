@@ -6,7 +6,7 @@
 //!
 //! Bash's grammar is in its manual, section 3; the cases here are those that people and models write.
 
-pub use crate::runners::base_name;
+pub use crate::runners::{base_name, is_runner};
 
 use crate::runners::{VARIABLE, runs_others, sets_variables, variable_runs};
 use broker_protocol::Command;
