@@ -532,7 +532,11 @@ fn a_person_at_a_terminal_is_asked_and_the_command_runs_again(place: Place) {
         let mut terminal = start(&script);
         terminal.expect(&question, LIMIT);
         if let Some(invalid) = invalid {
-            terminal.answer(invalid, &question);
+            terminal.answer(
+                invalid,
+                "that is no answer to this question: `y` or `o` once",
+            );
+            terminal.expect(&question, LIMIT);
         }
         terminal.insist(answer, Terminal::has_ended);
         assert_eq!(
@@ -552,7 +556,7 @@ fn a_person_at_a_terminal_is_asked_and_the_command_runs_again(place: Place) {
         let is_discarded = !terminal.shows("pong", Duration::from_secs(2));
         if is_discarded {
             assert_eq!(server.hits(), 0);
-            terminal.answer("once\n", "pong");
+            terminal.answer("y\n", "pong");
         }
         assert!(terminal.finish(LIMIT).success(), "{}", terminal.screen());
         assert!(terminal.is_restored());

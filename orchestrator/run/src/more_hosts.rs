@@ -18,6 +18,10 @@ const ANSWER_MAX: usize = 4096;
 /// How long a question is shown before an answer counts: by then, replies that the command's output drew from the terminal have come.
 const SHOWN: Duration = Duration::from_millis(400);
 
+/// Says which answers there are, after another one.
+const UNKNOWN: &str =
+    "that is no answer to this question: `y` or `o` once, `s` for this session, `n` no";
+
 /// Maximum bytes of the writer's report.
 const LINE_MAX: u64 = 8192;
 
@@ -53,7 +57,8 @@ impl HostAnswer {
                 .unwrap_or(line.len()),
         );
         match (word.to_ascii_lowercase().as_slice(), rest.trim_ascii()) {
-            (b"o" | b"once", b"") => Some(HostAnswer::Once),
+            // The questions of `lazaret chat` and `approve` take the same words.
+            (b"o" | b"once" | b"y" | b"yes", b"") => Some(HostAnswer::Once),
             (b"s" | b"session", b"") => Some(HostAnswer::Session),
             (b"a" | b"always", rest) if rest == name.as_bytes() => Some(HostAnswer::Always),
             (b"" | b"n" | b"no", b"") => Some(HostAnswer::No),
@@ -217,9 +222,12 @@ async fn question(opens: &Leased, always: Option<&str>) -> HostAnswer {
         sleep(SHOWN).await;
         terminal::discard_input();
         match line().await.map(|line| HostAnswer::of(&line, name)) {
-            Ok(Some(HostAnswer::Always)) if !can_write => {}
+            Ok(Some(HostAnswer::Always)) if !can_write => print::problem(UNKNOWN),
             Ok(Some(answer)) => return answer,
-            Ok(None) => {}
+            Ok(None) if can_write => print::problem(&format!(
+                "{UNKNOWN}, or `always {name}`, with the name, for good"
+            )),
+            Ok(None) => print::problem(UNKNOWN),
             Err(_) => return HostAnswer::No,
         }
     }
@@ -273,7 +281,9 @@ mod tests {
             (" session \n", Some(HostAnswer::Session)),
             ("\n", Some(HostAnswer::No)),
             ("no\n", Some(HostAnswer::No)),
-            ("yes\n", None),
+            ("y\n", Some(HostAnswer::Once)),
+            ("yes\n", Some(HostAnswer::Once)),
+            ("y a.example:443\n", None),
             ("\u{1b}[?1;2c\n", None),
             ("os\n", None),
             ("a\n", None),

@@ -230,7 +230,8 @@ fn parse(word: &str, confirm: &Confirm) -> Option<Answer> {
     match word {
         "n" | "no" => Some(Answer::No),
         "q" | "quit" => Some(Answer::NoAndStop),
-        "y" | "yes" => Some(Answer::Once),
+        // The question of `lazaret run` takes the same words.
+        "y" | "yes" | "o" | "once" => Some(Answer::Once),
         "s" | "session" => (confirm.asked.session != "once").then_some(Answer::Session),
         other => {
             let minutes = other.strip_prefix("m ")?.trim().parse::<u16>().ok()?;

@@ -107,7 +107,7 @@ impl Dialog {
             b' ' => view.forward(rows),
             b'b' => view.back(rows),
             b'e' => view.end(),
-            b'y' => return self.answer(Approval::Yes(Extent::Once), queue),
+            b'y' | b'o' => return self.answer(Approval::Yes(Extent::Once), queue),
             b's' => return self.answer(Approval::Yes(Extent::Session), queue),
             b'n' => return self.answer(Approval::No, queue),
             _ => return false,

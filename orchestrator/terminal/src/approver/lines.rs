@@ -95,7 +95,7 @@ fn word(line: &[u8], name: &str) -> Word {
             .unwrap_or(line.len()),
     );
     match (word, of.trim_ascii()) {
-        (b"once" | b"yes" | b"y", of) if of == name.as_bytes() => {
+        (b"once" | b"o" | b"yes" | b"y", of) if of == name.as_bytes() => {
             Word::Answer(Approval::Yes(Extent::Once))
         }
         (b"session" | b"s", of) if of == name.as_bytes() => {
