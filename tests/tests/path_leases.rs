@@ -733,6 +733,18 @@ fn paths_given_at_the_start_are_granted(place: Place) {
             refused.errors()
         );
     }
+    // What is not there is told so, by its whole name.
+    let nothing = data.parent().unwrap().join("nothing-there");
+    for option in ["--read", "--write"] {
+        let refused = lazaret(&[option, &format!("{path}/../nothing-there")], "true");
+        let errors = refused.errors();
+        assert!(
+            refused.code() == 125
+                && errors.contains(&nothing.display().to_string())
+                && !errors.contains("must be absolute"),
+            "{errors}"
+        );
+    }
     // What is closed is so here too.
     let keys = world.home.join(".ssh");
     let refused = lazaret(&["--read", keys.to_str().unwrap()], "true");

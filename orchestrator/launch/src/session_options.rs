@@ -17,7 +17,7 @@ use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::rc::Rc;
 use thiserror::Error;
 
@@ -451,17 +451,29 @@ fn named(paths: &[PathBuf]) -> Result<Vec<String>, Failed> {
     let named = |path: &PathBuf| {
         let real = match GrantError::check(path) {
             // A server for clients can no longer resolve paths; the executor reports errors.
-            Err(GrantError::Unresolved { .. }) => {
-                std::path::absolute(path).map_err(|source| GrantError::Unresolved {
+            Err(GrantError::Unresolved { .. }) => std::path::absolute(path)
+                .map(without_parent)
+                .map_err(|source| GrantError::Unresolved {
                     path: path.clone(),
                     source,
-                })
-            }
+                }),
             checked => checked,
         };
         text(real?)
     };
     paths.iter().map(named).collect()
+}
+
+/// An absolute path to nothing without `..`: its error is that there is nothing, and not how it was typed.
+fn without_parent(path: PathBuf) -> PathBuf {
+    if !path.components().any(|part| part == Component::ParentDir) {
+        return path;
+    }
+    let parent = path.parent().and_then(|parent| parent.canonicalize().ok());
+    match (parent, path.file_name()) {
+        (Some(parent), Some(name)) => parent.join(name),
+        (Some(_) | None, Some(_) | None) => path,
+    }
 }
 
 /// The text of a file that the user named. A file that is too long is not read to its end.
