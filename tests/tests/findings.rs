@@ -143,6 +143,24 @@ fn sixteen_locks_hide_no_finding(place: Place) {
     assert_eq!(on_host(&world, "ls .git | grep -c 'lock$'"), "16\n");
 }
 
+place_test!(a_commit_graph_is_named_with_the_command_that_removes_it);
+fn a_commit_graph_is_named_with_the_command_that_removes_it(place: Place) {
+    let world = world(place);
+    let mut session = Session::open(&world);
+    let answer = session.bash("git commit-graph write --reachable");
+    answer.success();
+    let advice = finding(&answer, "history")["advice"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let (command, _) = advice.trim_start_matches('`').split_once('`').unwrap();
+    let graph = world.project.join(".git/objects/info/commit-graph");
+    assert!(graph.exists());
+    on_host(&world, command);
+    assert!(!graph.exists(), "{advice}");
+    on_host(&world, "git log");
+}
+
 place_test!(a_cut_result_of_a_batch_keeps_its_findings);
 fn a_cut_result_of_a_batch_keeps_its_findings(place: Place) {
     let world = world(place);

@@ -10,6 +10,7 @@ use crate::head::head_references;
 use crate::locks::Locks;
 use crate::replacements::Replacements;
 use crate::repository_changes::with_existing_parent;
+use broker_protocol::paste::shell_word;
 use broker_protocol::{Finding, FindingKind};
 use executor_sys::file::open_without_links;
 use executor_sys::opened_way::unlock;
@@ -278,10 +279,9 @@ fn left_in(path: &Path, left: Left) -> Option<Finding> {
             Some(removed(FindingKind::Autostash, &why))
         }
         Left::History => {
-            let why = "A command wrote it (`git gc` and `git fetch` do so too). It can make your git show a history or objects that differ \
-                       from the real ones.";
-            let advice = "for a commit graph, compare with `git -c core.commitGraph=false log`; remove it if nothing needs it";
-            Some(of_repository(FindingKind::History, path, why).with_advice(advice))
+            let why = "A command wrote it, as `git gc` and `git fetch` do; your git can show another history by it than the real one.";
+            let found = of_repository(FindingKind::History, path, why);
+            Some(found.with_advice(history_advice(path)))
         }
         Left::Exclude => {
             let why = "A command changed it: your `git status` does not show files that it names, also new ones.";
@@ -322,6 +322,22 @@ pub fn set_aside(path: &Path) -> String {
         Ok(aside) => format!("kept as {}", aside.display()),
         Err(_) if remove(path).is_ok() => "removed".to_owned(),
         Err(_) => "could NOT be taken away".to_owned(),
+    }
+}
+
+/// How to be rid of a file that changes what history git shows. A graph of commits is only a cache; without the others objects can be
+/// missing.
+fn history_advice(path: &Path) -> String {
+    let is_graph = |path: &&Path| {
+        let name = path.file_name();
+        name.is_some_and(|name| name == "commit-graph" || name == "commit-graphs")
+    };
+    match path.ancestors().take(2).find(is_graph) {
+        Some(graph) => format!(
+            "`rm -r {}` removes it, and git needs none",
+            shell_word(&graph.to_string_lossy())
+        ),
+        None => "remove it if nothing needs it".to_owned(),
     }
 }
 
