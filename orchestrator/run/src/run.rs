@@ -55,8 +55,12 @@ Examples:
                                       without -n, the first wc would get the list
   lazaret run -- bash                 on a terminal: a shell with job control
 
-The first Ctrl-C goes to the command, the second one ends it: SIGTERM, and two
-seconds later, or with the third Ctrl-C, SIGKILL.
+On a terminal each Ctrl-C goes to the command, as outside: a shell, a REPL or an agent
+decides what it does. SIGTERM to this program, and SIGHUP when the terminal is closed,
+go to the command as well; SIGKILL to this program ends whatever ignores them.
+
+With --no-tty or -n, or where this is no terminal, the first Ctrl-C goes to the command,
+the second one ends it: SIGTERM, and two seconds later, or with the third, SIGKILL.
 
 On a terminal, a command that fails after it was refused a host of the internet is
 followed by a question: allow it once, for this session or always (in your policy
