@@ -73,6 +73,10 @@ impl FrontEnd for Approve {
         exit: "0 at the end; 1 with --list where a session takes no answers of this process; 2 wrong arguments; 125 lazaret failed",
     };
 
+    fn wrong_arguments() -> ErrorForm {
+        ErrorForm::Fault
+    }
+
     fn errors(&self) -> ErrorForm {
         ErrorForm::fault(self.json)
     }

@@ -73,6 +73,10 @@ impl FrontEnd for Call {
                tool; 3 violation; 124 time limit; 125 lazaret failed; 126 refused by policy",
     };
 
+    fn wrong_arguments() -> ErrorForm {
+        ErrorForm::result(true, "call")
+    }
+
     fn errors(&self) -> ErrorForm {
         ErrorForm::result(self.json, &self.tool)
     }

@@ -39,7 +39,7 @@ use orchestrator_confine::Files;
 use orchestrator_doctor::Doctor;
 use orchestrator_launch::groups::WorkOptions;
 use orchestrator_launch::hooks::UserHooks;
-use orchestrator_launch::launch::{FrontEnd, Launch, Linked};
+use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch, Linked};
 use orchestrator_launch::row::{CommandRow, wrapped};
 use orchestrator_launch::stdio::print;
 use orchestrator_launch::{exit, start};
@@ -81,6 +81,8 @@ struct CommandEntry {
     /// Its subcommands that have options of their own.
     nested: &'static [CommandRow],
     augment: fn(clap::Command) -> clap::Command,
+    /// How wrong arguments are reported as JSON.
+    wrong_arguments: fn() -> ErrorForm,
     main: fn(&mut ArgMatches, Launch) -> Result<u8, Failed>,
 }
 
@@ -89,6 +91,7 @@ const fn entry<C: FrontEnd>() -> CommandEntry {
         row: C::ROW,
         nested: C::NESTED,
         augment: C::augment,
+        wrong_arguments: C::wrong_arguments,
         main: carry_out::<C>,
     }
 }
@@ -306,7 +309,19 @@ fn usage(words: &[OsString], chosen: Option<&CommandEntry>, error: clap::Error) 
             _ => ExitCode::SUCCESS,
         };
     }
+    if let Some(entry) = chosen.filter(|_| asks_for_json(words)) {
+        let text = error.to_string();
+        let text = text.trim_start_matches("error: ");
+        let message = text.split("\n\n").next().unwrap_or(text).to_owned();
+        errors::print_failed(&(entry.wrong_arguments)(), &Failed::invalid(message));
+    }
     ExitCode::from(chosen.map_or(exit::USAGE, |entry| entry.row.usage))
+}
+
+/// Whether the options of a command that cannot be read have `--json` among them.
+fn asks_for_json(words: &[OsString]) -> bool {
+    let mut options = words.iter().skip(2).take_while(|word| *word != "--");
+    options.any(|word| word == "--json")
 }
 
 /// What to say of an option that other commands have.

@@ -56,6 +56,10 @@ impl FrontEnd for History {
         exit: "0; 2 wrong arguments; 125 lazaret failed; 126 refused by policy",
     };
 
+    fn wrong_arguments() -> ErrorForm {
+        ErrorForm::result(true, "history")
+    }
+
     fn errors(&self) -> ErrorForm {
         ErrorForm::result(self.json, "history")
     }

@@ -1,6 +1,7 @@
 //! `lazaret log`: shows the logs of earlier runs. It opens no session.
 
-use broker_protocol::Failed;
+use crate::errors;
+use broker_protocol::{ErrorKind, Failed};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use orchestrator_agent::run_lines;
@@ -120,9 +121,13 @@ impl Log {
 
     fn show(&self, run: &str, wanted: &Wanted) -> Result<u8, Failed> {
         let Some(lines) = runlog_files::lines(run).map_err(unreadable)? else {
-            print::problem(&format!(
-                "there is no run {run:?}; `lazaret log list` has them"
-            ));
+            let message = format!("there is no run {run:?}; `lazaret log list` has them");
+            print::problem(&message);
+            let failed = Failed {
+                kind: ErrorKind::NotFound,
+                message,
+            };
+            errors::print_failed(&self.errors(), &failed);
             return Ok(exit::FAILED);
         };
         lines

@@ -140,6 +140,10 @@ impl FrontEnd for Undo {
                violation; 125 lazaret failed; 126 refused by policy",
     };
 
+    fn wrong_arguments() -> ErrorForm {
+        ErrorForm::result(true, "undo")
+    }
+
     fn errors(&self) -> ErrorForm {
         ErrorForm::result(self.json, "undo")
     }

@@ -108,7 +108,7 @@ impl<'w> Warm<'w> {
 
     fn status(&self) -> Value {
         let finished = run(
-            program(self.world, "lazaret").args(["warm", "status"]),
+            program(self.world, "lazaret").args(["warm", "status", "--json"]),
             LIMIT,
         );
         serde_json::from_str(&finished.success()).unwrap()
@@ -176,12 +176,21 @@ fn the_second_command_is_warm_and_says_so(place: Place) {
     let records = opened(&world);
     let is_marked: Vec<bool> = records.iter().map(|it| it["warm"] == true).collect();
     assert_eq!(is_marked, [false, false, true, true], "{records:#?}");
-    run(program(&world, "lazaret").args(["warm", "stop"]), LIMIT).success();
+    let text = run(program(&world, "lazaret").args(["warm", "status"]), LIMIT).success();
+    let project = world.project.display().to_string();
+    assert!(
+        text.contains(&project) && text.contains("2 warm and"),
+        "{text}"
+    );
+    let stopped = run(program(&world, "lazaret").args(["warm", "stop"]), LIMIT);
+    assert_eq!(stopped.success(), "stopped\n");
     assert!(until(LIMIT, || !socket(&world).exists()));
     assert!(!is_warm(&script(&world, "true")));
-    assert_eq!(
-        run(program(&world, "lazaret").args(["warm", "status"]), LIMIT).code(),
-        1
+    let none = run(program(&world, "lazaret").args(["warm", "status"]), LIMIT);
+    assert!(
+        none.code() == 1 && none.errors().contains("`lazaret warm &` starts one"),
+        "{}",
+        none.errors()
     );
 }
 

@@ -76,6 +76,11 @@ pub trait FrontEnd: Args + 'static {
         ErrorForm::Text
     }
 
+    /// The same where the arguments are wrong and `--json` is among them: which command of it was meant is not known then.
+    fn wrong_arguments() -> ErrorForm {
+        ErrorForm::Object
+    }
+
     /// Carries it out; returns the exit code.
     ///
     /// # Errors

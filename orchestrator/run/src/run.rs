@@ -690,6 +690,10 @@ async fn end_signal(signals: &mut Signals, job: Job) -> i32 {
 }
 
 /// Our standard input, if the command has one, with the terminal in the mode that the command needs.
+    fn wrong_arguments() -> ErrorForm {
+        ErrorForm::result(true, "bash")
+    }
+
 fn own_input(request: &Request) -> io::Result<(Option<Input>, Option<Raw>)> {
     let Request::Bash(Bash { stdin, .. }) = request else {
         return Ok((None, None));

@@ -153,6 +153,10 @@ impl FrontEnd for Chat {
                time limit; 125 lazaret failed; 128+N if signal N ended it (130 cancelled)",
     };
 
+    fn wrong_arguments() -> ErrorForm {
+        ErrorForm::Chat
+    }
+
     fn errors(&self) -> ErrorForm {
         ErrorForm::chat(self.json)
     }

@@ -1,9 +1,11 @@
 //! `lazaret policy explain`: prints the verdict on a call and which rule it comes from.
 
+use crate::errors;
 use crate::policy::decision::{decision, refused, verdict_name};
 use crate::policy::sessions::policy;
 use broker_protocol::{Command as Run, ErrorKind, Failed, Open, Request, Risk, Roots, ZonePath};
 use orchestrator_launch::exit;
+use orchestrator_launch::launch::ErrorForm;
 use orchestrator_launch::session_options::{Opening, SessionOptions};
 use orchestrator_launch::stdio::print;
 use orchestrator_tools::batch::nested;
@@ -30,6 +32,7 @@ pub fn explain(
         Ok(calls) => calls,
         Err(failed) => {
             print::problem(&failed.message);
+            errors::print_failed(&ErrorForm::object(json), &failed);
             return Ok(exit::USAGE);
         }
     };

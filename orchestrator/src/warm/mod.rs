@@ -6,8 +6,8 @@
 
 mod standing;
 
-use crate::socket_file;
-use broker_protocol::Failed;
+use crate::{errors, socket_file};
+use broker_protocol::{ErrorKind, Failed};
 use clap::{Args, Subcommand};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
@@ -16,7 +16,7 @@ use nix::sys::socket::{getsockopt, sockopt};
 use nix::unistd::Uid;
 use orchestrator_confine::Files;
 use orchestrator_launch::exit;
-use orchestrator_launch::launch::{FrontEnd, Launch};
+use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch};
 use orchestrator_launch::row::CommandRow;
 use orchestrator_launch::stdio::print;
 use orchestrator_launch::warm::{self, Knock, KnockFor, Proof};
@@ -59,10 +59,17 @@ pub struct Warm {
 
 #[derive(Subcommand)]
 enum WarmAction {
-    /// Print what stands ready, as one JSON object
-    Status,
+    /// Print what stands ready
+    Status(Answered),
     /// End it; commands that run go on
-    Stop,
+    Stop(Answered),
+}
+
+#[derive(Args)]
+struct Answered {
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
 }
 
 impl FrontEnd for Warm {
@@ -73,8 +80,10 @@ impl FrontEnd for Warm {
 
     fn main(self, launch: Launch) -> Result<u8, Failed> {
         match self.action {
-            Some(WarmAction::Status) => ask(KnockFor::Status),
-            Some(WarmAction::Stop) => ask(KnockFor::Stop),
+            Some(WarmAction::Status(Answered { json })) => ask(KnockFor::Status, json, status_rows),
+            Some(WarmAction::Stop(Answered { json })) => {
+                ask(KnockFor::Stop, json, |_| "stopped\n".to_owned())
+            }
             None => {
                 let idle = Duration::from_secs(60 * u64::from(self.idle));
                 serve(launch.files(), idle)
@@ -85,8 +94,8 @@ impl FrontEnd for Warm {
     }
 }
 
-/// Asks the one that runs, and prints its answer.
-fn ask(asked: KnockFor) -> Result<u8, Failed> {
+/// Asks the one that runs, and prints its answer: as JSON, or as `text` has it.
+fn ask(asked: KnockFor, json: bool, text: fn(&Value) -> String) -> Result<u8, Failed> {
     let answer = || {
         let path = warm::socket_path().ok_or(io::ErrorKind::NotFound)?;
         let mut answer = Vec::new();
@@ -96,12 +105,49 @@ fn ask(asked: KnockFor) -> Result<u8, Failed> {
         Ok::<_, io::Error>(serde_json::from_slice::<Value>(&answer)?)
     };
     match answer() {
-        Ok(answer) => print::json(&answer).map(|()| exit::OK),
+        Ok(answer) if json => print::json(&answer).map(|()| exit::OK),
+        Ok(answer) => print::result(text(&answer).as_bytes()).map(|()| exit::OK),
         Err(error) => {
-            print::problem(&format!("no `lazaret warm` answers: {error}"));
+            let message = match error.kind() {
+                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+                    "no `lazaret warm` runs; `lazaret warm &` starts one".to_owned()
+                }
+                _ => format!("no `lazaret warm` answers: {error}"),
+            };
+            print::problem(&message);
+            let failed = Failed {
+                kind: ErrorKind::NotFound,
+                message,
+            };
+            errors::print_failed(&ErrorForm::object(json), &failed);
             Ok(exit::FAILED)
         }
     }
+}
+
+/// A row for each session of a status.
+fn status_rows(status: &Value) -> String {
+    let sessions = status["sessions"].as_array().map_or(&[][..], Vec::as_slice);
+    if sessions.is_empty() {
+        return "no command has run yet that another sandbox would be built for\n".to_owned();
+    }
+    let text = |value: &Value| print::row(value.as_str().unwrap_or_default());
+    let rows = sessions.iter().map(|session| {
+        let why = match &session["why"] {
+            Value::String(why) => format!("; last cold start: {}", print::row(why)),
+            _ => String::new(),
+        };
+        format!(
+            "{:<5}  {}  profile {}, {} running, {} warm and {} cold starts{why}\n",
+            text(&session["state"]),
+            text(&session["project"]),
+            text(&session["profile"]),
+            session["running"],
+            session["served"],
+            session["cold"],
+        )
+    });
+    rows.collect()
 }
 
 /// Serves clients until it is stopped.

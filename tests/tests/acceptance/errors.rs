@@ -68,6 +68,40 @@ fn each_command_prints_its_error_as_json(place: Place) {
         &["show", "--json", "--profile", "no-such"],
     );
     check(&known, &printed["error"], "invalid_input");
+    // Wrong arguments too, and with the exit code that they have without it.
+    for (command, words, exit) in [
+        ("run", &["--json", "--bogus", "--", "ls"][..], 125),
+        ("run", &["--json"], 125),
+        ("undo", &["--json", "x"], 2),
+        ("history", &["--json", "--bogus"], 2),
+        ("policy", &["explain", "--json", "bash", "{}"], 2),
+        ("doctor", &["--json", "--bogus"], 2),
+    ] {
+        let (code, printed) = line(world.lazaret(command), words);
+        assert_eq!(code, exit, "{command}: {printed}");
+        check(&known, &printed["error"], "invalid_input");
+    }
+    let (_, chat) = line(
+        world.lazaret("chat"),
+        &["--json", "--provider", "nope", "hi"],
+    );
+    assert_eq!(chat["type"], "chat:error", "{chat}");
+    check(&known, &chat["payload"], "invalid_input");
+    for (words, code) in [
+        (
+            &["audit", "verify", "--json", "--head", "zz"][..],
+            "invalid_input",
+        ),
+        (&["log", "show", "--json", "nosuch"], "not_found"),
+        (&["warm", "status", "--json"], "not_found"),
+    ] {
+        let (_, printed) = line(world.program("lazaret"), words);
+        check(&known, &printed["error"], code);
+    }
+    // An option of the command that is run is none of ours.
+    let bare = ["--bogus", "--", "ls", "--json"];
+    let theirs = run(world.lazaret("run").args(bare), LIMIT);
+    assert_eq!((theirs.code(), theirs.text().as_str()), (125, ""));
     // The control: without --json the error is a text alone.
     let text = run(
         world
