@@ -13,16 +13,43 @@ pub enum Framework {
     Npm,
 }
 
-/// Chosen where the tests are, by a shell in the cell: who asks has no right to look. Simple commands and no `exec`, so that a
-/// policy's rules can tell what may run. Only a missing program is 127: what reads that code suggests a profile that has the program.
-const AUTO: &str = "if [ -f Cargo.toml ]; then cargo test --no-fail-fast; \
-                    elif [ -f package.json ]; then npm test; \
-                    elif [ -f pyproject.toml ] || [ -f pytest.ini ] || [ -f setup.py ] || [ -f setup.cfg ] || [ -f tox.ini ] \
-                    || [ -d tests ]; then \
-                    if python3 -m pytest --version >/dev/null 2>&1; then python3 -m pytest -q --color=no; \
-                    elif [ -d tests ] && [ ! -f tests/__init__.py ]; then python3 -m unittest discover -s tests; \
-                    else python3 -m unittest discover; fi; \
-                    else echo 'no Cargo.toml, package.json or Python project here' >&2; exit 1; fi";
+/// Directories of a project with a Python of its own, which has what its tests import. A link out of it is its Python too, where a cell
+/// does not show the target: then that is the error, and not what another Python lacks.
+const OWN_PYTHONS: [&str; 2] = [".venv/bin/python", "venv/bin/python"];
+
+/// Chosen where the tests are, by a shell in the cell: who asks has no right to look. Simple commands, no `exec` and no variable as a
+/// program, so that a policy's rules can tell what may run. Only a missing program of a toolchain is 127: what reads that code suggests a
+/// profile that has the program, and a script of npm that lacks one ends with 127 too.
+fn auto() -> String {
+    let python = with_python(|python| {
+        format!(
+            "if {python} -m pytest --version >/dev/null 2>&1 || [ -f pytest.ini ] || [ -f .pytest.ini ] || [ -f conftest.py ] \
+             || [ -f tests/conftest.py ] || grep -qs '^\\[tool[.]pytest' pyproject.toml || grep -qs '^\\[pytest\\]' tox.ini \
+             || grep -qs '^\\[tool:pytest\\]' setup.cfg; then {python} -m pytest -q --color=no; \
+             elif [ -d tests ] && [ ! -f tests/__init__.py ]; then {python} -m unittest discover -s tests; \
+             else {python} -m unittest discover; fi"
+        )
+    });
+    format!(
+        "if [ -f Cargo.toml ]; then cargo test --no-fail-fast; \
+         elif [ -f package.json ]; then if type npm >/dev/null 2>&1; then npm test || exit 1; else npm test; fi; \
+         elif [ -f pyproject.toml ] || [ -f pytest.ini ] || [ -f setup.py ] || [ -f setup.cfg ] || [ -f tox.ini ] \
+         || [ -f conftest.py ] || [ -d tests ]; then {python}; \
+         else echo 'no Cargo.toml, package.json or Python project here' >&2; exit 1; fi"
+    )
+}
+
+/// A command line with the project's own Python, or else the system's.
+fn with_python(line: impl Fn(&str) -> String) -> String {
+    let own = OWN_PYTHONS.iter().map(|python| {
+        format!(
+            "if [ -x {python} ] || [ -L {python} ]; then {}; el",
+            line(python)
+        )
+    });
+    // Each `el` makes the next `if` an `elif`, and the last one an `else`.
+    format!("{}se {}; fi", own.collect::<String>(), line("python3"))
+}
 
 impl Framework {
     /// The tool that runs them.
@@ -61,8 +88,10 @@ impl Framework {
             )
         };
         match self {
-            Framework::Auto => Command::Shell(AUTO.to_owned()),
-            Framework::Pytest => words(&["python3", "-m", "pytest", "-q", "--color=no"]),
+            Framework::Auto => Command::Shell(auto()),
+            Framework::Pytest => Command::Shell(with_python(|python| {
+                format!("{python} -m pytest -q --color=no")
+            })),
             Framework::Cargo => words(&["cargo", "test", "--no-fail-fast"]),
             Framework::Npm => words(&["npm", "test"]),
         }

@@ -4,7 +4,8 @@ use lazaret_tests::process::{assert_gone, with_marker};
 use lazaret_tests::world::long_sleep;
 use lazaret_tests::{LIMIT, Place, Session, World, once_test, place_test, run};
 use serde_json::{Value, json};
-use std::os::unix::fs::symlink;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::time::{Duration, Instant};
 
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/tools.json");
@@ -632,6 +633,18 @@ fn tests_run_in_a_cell_and_are_counted(place: Place) {
         "{}",
         answer.result
     );
+    a_python_project_is_tested_with_its_own(&world, &mut session);
+    // A script that lacks a program lacks none of a toolchain.
+    world.put(
+        "js/package.json",
+        r#"{"name":"x","scripts":{"test":"no-such-program"}}"#,
+    );
+    let script = session.call("run_tests", json!({"path": "js"}));
+    assert!(
+        !script.ok() && !script.result.to_string().contains("try `--profile"),
+        "{}",
+        script.result
+    );
     let none = session.call("run_tests", json!({"path": "central:"}));
     // 127 would mean a missing program, for which a profile is suggested.
     assert_eq!(none.exit_code(), Some(1), "{}", none.result);
@@ -640,6 +653,47 @@ fn tests_run_in_a_cell_and_are_counted(place: Place) {
         "{}",
         none.result
     );
+}
+
+/// The project's Python here says how it was called: with pytest where the project is configured for it, by whatever file.
+fn a_python_project_is_tested_with_its_own(world: &World, session: &mut Session) {
+    let python = "#!/bin/sh\n[ \"$3\" = --version ] && exit 1\necho \"own $*\"\n";
+    for (at, (directory, file, content, called)) in [
+        (
+            ".venv",
+            "pyproject.toml",
+            "[tool.pytest.ini_options]\n",
+            "pytest",
+        ),
+        ("venv", "tox.ini", "[pytest]\n", "pytest"),
+        (".venv", "setup.cfg", "[tool:pytest]\n", "pytest"),
+        (".venv", "conftest.py", "", "pytest"),
+        (".venv", "pytest.ini", "", "pytest"),
+        (
+            ".venv",
+            "pyproject.toml",
+            "[project]\n",
+            "unittest discover",
+        ),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let project = format!("own{at}");
+        let program = format!("{project}/{directory}/bin/python");
+        world.put(&program, python);
+        world.put(&format!("{project}/{file}"), content);
+        let program = world.project.join(program);
+        fs::set_permissions(program, fs::Permissions::from_mode(0o755)).unwrap();
+        let answer = session.call("run_tests", json!({ "path": project }));
+        let text = answer.success();
+        assert!(text.contains(&format!("own -m {called}")), "{file}: {text}");
+        let pytest = session.call(
+            "run_tests",
+            json!({ "path": project, "framework": "pytest" }),
+        );
+        assert!(pytest.success().contains("own -m pytest -q"), "{file}");
+    }
 }
 
 place_test!(a_profile_cuts_at_its_bounds_and_the_whole_is_in_a_file);
