@@ -82,7 +82,7 @@ pub struct PolicyRule {
 /// Changes that would allow a denied access.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Remedy {
-    /// A key of the user's policy, as it is written there.
+    /// Lines for the user's policy, which can be appended to it.
     Policy(String),
     /// An option of the command line.
     Option(String),
@@ -135,6 +135,23 @@ impl Denial {
             why,
             Remedy::by_scope(),
         )
+    }
+
+    /// Cleans every text for one row. Lines for a policy stay lines: what a program chose can begin none in them.
+    pub fn clean(&mut self, clean: impl Fn(&str) -> String) {
+        let lines = match &self.remedy {
+            Remedy::Policy(lines) => {
+                let lines: Vec<String> = lines.lines().map(&clean).collect();
+                Some(Remedy::Policy(lines.join("\n")))
+            }
+            Remedy::Option(_) | Remedy::Advice(_) | Remedy::Nothing => None,
+        };
+        self.texts_mut()
+            .into_iter()
+            .for_each(|text| *text = clean(text));
+        if let Some(lines) = lines {
+            self.remedy = lines;
+        }
     }
 
     fn texts(&self) -> Vec<String> {
@@ -234,7 +251,8 @@ impl fmt::Display for PolicyRule {
 impl fmt::Display for Remedy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Remedy::Policy(line) => write!(f, "in your policy: {line}"),
+            // On rows of their own, to be copied.
+            Remedy::Policy(lines) => write!(f, "in your policy:\n{lines}\n"),
             Remedy::Option(option) => write!(f, "with {option}"),
             Remedy::Advice(text) => f.write_str(text),
             Remedy::Nothing => f.write_str("no option allows this"),
@@ -423,6 +441,18 @@ mod tests {
         let want = "read .env (2 times): It holds secrets. [layer protected-names, rule protect:.env (shipped \
                     protected:7); no option allows this]";
         assert_eq!(text, want);
+        let mut lines = Denial {
+            remedy: Remedy::Policy("[profile.mine]\nopen = ['a']".into()),
+            ..denial("two\nrows")
+        };
+        lines.clean(|text| text.replace('\n', "\\n"));
+        assert!(
+            lines
+                .to_string()
+                .ends_with("; in your policy:\n[profile.mine]\nopen = ['a']\n]"),
+            "{lines}"
+        );
+        assert_eq!(lines.what.target, "two\\nrows");
         let names: std::collections::HashSet<_> = AttemptKind::ALL.map(AttemptKind::name).into();
         assert_eq!(names.len(), AttemptKind::ALL.len());
     }

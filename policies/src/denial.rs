@@ -26,8 +26,8 @@ const HARMLESS: &str = "a command can write it to a new file and move that there
 const OUTSIDE_THE_SANDBOX: &str =
     "no option allows this; the user can run outside the sandbox what makes it";
 
-/// A profile of the user's own, in examples of what to write.
-const OWN_PROFILE: &str = "mine";
+/// A profile of the user's own, in examples of what to write; the second where the first is in use.
+const OWN_PROFILES: [&str; 2] = ["mine", "mine-more"];
 
 impl EffectivePolicy {
     /// The denial of a request that is refused.
@@ -41,7 +41,7 @@ impl EffectivePolicy {
         let (kind, target) = attempt(request);
         let remedy = match (rule.as_str(), kind) {
             // A path that is granted for a while is granted to commands alone.
-            (OUTSIDE, AttemptKind::Read) => self.remedy_by_grant(Path::new(&target)),
+            (OUTSIDE, AttemptKind::Read) => self.remedy_by_grant(Path::new(&target), None),
             (rule, AttemptKind::Read) if rule.starts_with("protect:") => {
                 self.remedy_to_reveal(Path::new(&target)).unwrap_or(remedy)
             }
@@ -195,7 +195,7 @@ impl EffectivePolicy {
 
     /// The denial of more than the limit `key` gives, with an `example` of a value that gives more.
     pub fn denied_by_key(&self, target: &str, key: &str, why: String, example: &str) -> Denial {
-        let remedy = self.own_profile(&format!("limits = {{ {key} = {example} }}"));
+        let remedy = self.remedy_by_keys(&format!("limits = {{ {key} = {example} }}"), None);
         Denial::new(
             AttemptKind::Use,
             target,
@@ -207,24 +207,16 @@ impl EffectivePolicy {
 
     /// The remedy that lets commands read a path of the host.
     pub fn remedy_to_read(&self, path: &Path) -> Remedy {
-        match (
-            self.remedy_by_grant(path),
-            self.remedy_by_lease(Access::Read, path, "--read"),
-        ) {
-            (Remedy::Policy(text), Some(lease)) => Remedy::Policy(format!("{text}; {lease}")),
-            (grant, _) => grant,
-        }
+        let lease = self.remedy_by_lease(Access::Read, path, "--read");
+        self.remedy_by_grant(path, lease)
     }
 
     /// The remedy that lets commands and file tools change a file at this path of a root, if a profile may open its name.
     pub fn remedy_to_open(&self, path: &str) -> Option<Remedy> {
         let path = path.strip_prefix("central:").unwrap_or(path);
         let name = self.name_to_open(path)?;
-        let Remedy::Policy(keys) = self.own_profile(&format!("open = ['{name}']")) else {
-            return None;
-        };
-        let allow = allow_command(path).map_or_else(String::new, |line| format!("; or {line}"));
-        Some(Remedy::Policy(format!("{keys}{allow}")))
+        let allow = allow_command(path).map(|line| format!("or {line}"));
+        Some(self.remedy_by_keys(&format!("open = ['{name}']"), allow))
     }
 
     /// The name that a profile opens so that the file at this path can be changed, if a profile may open what protects it.
@@ -258,7 +250,7 @@ impl EffectivePolicy {
         let seen = match self.secrets.of(name) {
             SecretMode::Hide => "commands do not see it either",
             SecretMode::Mask => {
-                "commands that read it see its keys, with placeholders for the values"
+                "commands that read it see its keys, with placeholders for the values, if its lines are NAME=VALUE, and nothing of it otherwise"
             }
             SecretMode::Show => "commands can read it",
         };
@@ -275,7 +267,7 @@ impl EffectivePolicy {
     }
 
     /// The line to write to see a path of the host, read-only, in commands and file tools.
-    fn remedy_by_grant(&self, path: &Path) -> Remedy {
+    fn remedy_by_grant(&self, path: &Path, or: Option<String>) -> Remedy {
         // By its own name a secret is one anywhere.
         let name = path
             .strip_prefix("/")
@@ -290,7 +282,7 @@ impl EffectivePolicy {
             return Remedy::Advice("no option opens it, because it contains secrets".into());
         }
         let path = toml_string(&path.to_string_lossy());
-        self.own_profile(&format!("grants = [{{ path = {path} }}]"))
+        self.remedy_by_keys(&format!("grants = [{{ path = {path} }}]"), or)
     }
 
     /// The remedy that lets commands write at a path of the host that is no session's.
@@ -338,11 +330,18 @@ impl EffectivePolicy {
         ))
     }
 
-    /// A profile is defined once: what a shipped one lacks, one of the user's own has, which extends it.
-    fn own_profile(&self, keys: &str) -> Remedy {
+    /// The lines for a policy that give a session `keys` beside those of its profile, in a form that can be appended to any policy, after
+    /// tables too. A profile is defined once: what a shipped one lacks, one of the user's own has, which extends it. `or` is another
+    /// way; as a comment, with the option that selects the profile, it leaves the lines what they are.
+    pub fn remedy_by_keys(&self, keys: &str, or: Option<String>) -> Remedy {
         let base = &self.profile;
+        let own = OWN_PROFILES[usize::from(base == OWN_PROFILES[0])];
+        let is_one_row = |text: &String| !text.chars().any(char::is_control);
+        let or = or
+            .filter(is_one_row)
+            .map_or_else(String::new, |or| format!("; {or}"));
         Remedy::Policy(format!(
-            "profile.{OWN_PROFILE} = {{ extends = '{base}', {keys} }}, then --profile {OWN_PROFILE}"
+            "[profile.{own}] # then --profile {own}{or}\nextends = '{base}'\n{keys}"
         ))
     }
 }
@@ -456,20 +455,22 @@ why = 'Licences stay.'
 ";
 
     fn policy(profile: &str, scope: Option<&Scope>) -> EffectivePolicy {
+        let policy = of_text(OWN.to_owned(), profile);
+        policy.narrow(scope, Trust::Autonomous).unwrap()
+    }
+
+    fn of_text(text: String, profile: &str) -> EffectivePolicy {
         let source = Source {
             name: "/u/policy.toml".into(),
             kind: SourceKind::User,
-            text: OWN.into(),
+            text,
         };
         let host = Host {
             home: "/home/u".into(),
             ..Host::default()
         };
-        let policy = Policies::load(vec![source])
-            .unwrap()
-            .resolve(profile, &host)
-            .unwrap();
-        policy.narrow(scope, Trust::Autonomous).unwrap()
+        let policies = Policies::load(vec![source]).unwrap();
+        policies.resolve(profile, &host).unwrap()
     }
 
     fn read(path: &str) -> Request {
@@ -605,16 +606,36 @@ why = 'Licences stay.'
         );
         let long = policy.denied_time(90, false);
         assert_eq!(long.by, Barrier::Limit("timeout_max_s".into()));
-        // What is to be written is a policy.
-        let Remedy::Policy(line) = policy.denied_use(Limit::Memory).remedy else {
-            panic!()
+    }
+
+    #[test]
+    fn each_remedy_can_be_appended_to_a_policy_with_tables() {
+        let of = |text: &str, profile: &str| {
+            let policy = of_text(text.to_owned(), profile);
+            let mut remedies = vec![
+                policy.denied_use(Limit::Memory).remedy,
+                policy.denied_time(limit::TIMEOUT_S, false).remedy,
+                policy.remedy_to_read(Path::new("/srv/it's")),
+                policy.remedy_to_read(Path::new("/srv/two\nrows")),
+                policy.remedy_by_keys("sockets = ['/run/x']", None),
+            ];
+            remedies.extend(policy.remedy_to_open(".vscode/settings.json"));
+            remedies
         };
-        let (toml, _) = line.split_once(", then").unwrap();
-        crate::model::PolicyFile::parse("p", &format!("version = 1\n{toml}\n")).unwrap();
-        let Remedy::Policy(line) = policy.remedy_to_read(Path::new("/srv/it's")) else {
-            panic!()
-        };
-        let (toml, _) = line.split_once(", then").unwrap();
-        crate::model::PolicyFile::parse("p", &format!("version = 1\n{toml}\n")).unwrap();
+        let with_own = format!("{OWN}\n[profile.mine]\n");
+        for (text, profile, own) in [(OWN, "tight", "mine"), (&with_own, "mine", "mine-more")] {
+            for remedy in of(text, profile) {
+                let Remedy::Policy(lines) = &remedy else {
+                    panic!("{remedy:?}")
+                };
+                // As it is shown, too: after the rest of the denial, with indented rows.
+                let shown = remedy.to_string().replace('\n', "\n  ");
+                let shown = shown.strip_prefix("in your policy:\n").unwrap();
+                for lines in [lines.as_str(), shown] {
+                    let policy = of_text(format!("{text}\n[profile.other.limits]\n{lines}\n"), own);
+                    assert_eq!(policy.profile, own, "{lines}");
+                }
+            }
+        }
     }
 }

@@ -242,7 +242,9 @@ fn user_reads(world: &World, key: &Key, row: &Row) -> String {
     assert_ne!(finished.code(), 0, "{}: {}", row.name, finished.errors());
     let errors = finished.errors();
     // What was chosen is told first, and is another in each world.
-    let lines = errors
+    // Lines of one message after the first are indented.
+    let joined = errors.replace("\n  ", "\u{2028}");
+    let lines = joined
         .lines()
         .filter_map(|line| line.strip_prefix("lazaret: "));
     let lines: Vec<_> = lines
@@ -253,7 +255,7 @@ fn user_reads(world: &World, key: &Key, row: &Row) -> String {
         })
         .filter(|line| !line.contains(" is hidden and not masked: "))
         .collect();
-    lines.join(" ")
+    lines.join(" ").replace('\u{2028}', "\n")
 }
 
 /// The error that a model reads, and what programs are given.
@@ -301,7 +303,8 @@ fn general(world: &World, key: &Key, text: &str) -> String {
                 rest.trim_start_matches(|c: char| c.is_ascii_digit())
             ),
         });
-    lines.collect::<String>().replace('|', "\\|")
+    let text = lines.collect::<String>();
+    text.replace('|', "\\|").replace('\n', "<br>")
 }
 
 fn section(place: Place) -> String {

@@ -1,7 +1,7 @@
 //! Turns a refusal of a cell's first process into a denial for the user and the model: the rule that refused, why, and what would allow it.
 //! In the broker, from the session's own policy: only the object and the kind of rule come from the cell, and they are only displayed.
 
-use broker_protocol::paste::shell_word;
+use broker_protocol::paste::{shell_word, toml_string};
 use broker_protocol::{
     AttemptKind, Barrier, Denial, Finding, FindingKind, Layer, PolicyRule, Remedy, Tier, Zone,
     ZonePath,
@@ -547,7 +547,10 @@ fn unreached(refusal: &Refusal, spec: &SandboxSpec) -> Denial {
     let path = refusal.path();
     if path.is_absolute() {
         let why = "The socket's server was not started by a command of this session.";
-        let remedy = Remedy::Policy(format!("sockets = ['{}'] in the profile", path.display()));
+        let socket = toml_string(&path.to_string_lossy());
+        let remedy = spec
+            .policy
+            .remedy_by_keys(&format!("sockets = [{socket}]"), None);
         return Denial::new(
             refusal.kind,
             text(refusal),

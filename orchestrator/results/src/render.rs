@@ -9,7 +9,7 @@ use crate::rendered::Rendered;
 use crate::result::ToolResult;
 use crate::subject::Subject;
 use broker_protocol::{
-    Denial, Edited, ErrorKind, Failed, FileAnswer, FileReply, LayerSet, Outcome, Ran, Roots, Usage,
+    Edited, ErrorKind, Failed, FileAnswer, FileReply, LayerSet, Outcome, Ran, Roots, Usage,
     Written, Zone, ZonePath,
 };
 use orchestrator_text::clean;
@@ -75,14 +75,8 @@ impl Renderer<'_> {
         result.metadata.usage = usage.into();
         result.metadata.layers = layers.iter().map(|layer| layer.name()).collect();
         result.metadata.denied = denied;
-        for text in result
-            .metadata
-            .denied
-            .list_mut()
-            .iter_mut()
-            .flat_map(Denial::texts_mut)
-        {
-            *text = escape::one_line(text);
+        for denial in result.metadata.denied.list_mut() {
+            denial.clean(escape::one_line);
         }
         result.tell_denials();
         result

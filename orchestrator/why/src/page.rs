@@ -60,10 +60,7 @@ fn for_program(text: &str) -> String {
 
 fn changed(denial: &Denial, change: fn(&str) -> String) -> Denial {
     let mut denial = denial.clone();
-    denial
-        .texts_mut()
-        .into_iter()
-        .for_each(|text| *text = change(text));
+    denial.clean(change);
     denial
 }
 
@@ -257,7 +254,7 @@ fn write_one(page: &mut String, Finding { denial, grant }: &Finding) {
     let opens = match grant.as_ref().filter(|grant| grant.is_of_paths()) {
         Some(grant) => format!("with {}", option(grant)),
         // For a host, this includes the preset, and how to open it permanently.
-        None => remedy.to_string(),
+        None => remedy.to_string().trim_end().replace('\n', "\n  "),
     };
     let _ = writeln!(page, "\n{what}{times}\n  {by}: {why}\n  {opens}");
 }
