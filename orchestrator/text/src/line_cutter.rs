@@ -1,6 +1,6 @@
 //! Cuts bytes that arrive in pieces into lines of a bounded length.
 //!
-//! Why not `LinesCodec` of `tokio_util`: its lines are strings, so one byte that is not UTF-8 fails the stream, where a client gets an
+//! Why not the `LinesCodec` that Cargo has: its lines are strings, so one byte that is not UTF-8 fails the stream, where a client gets an
 //! answer for the line and the next one counts; it ends no line with CR, as server-sent events may; and the beginning of a line that is
 //! too long is lost, which a log keeps.
 
