@@ -82,14 +82,14 @@ const PREFERENCES: [&str; 63] = [
 /// A file of the account's with a pattern on each line, by the setting that names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PatternFile {
-    /// `core.excludesFile`
+    /// What git ignores in every repository: `core.excludesFile`.
     Ignore,
-    /// `core.attributesFile`
+    /// What attributes files have in every repository: `core.attributesFile`.
     Attributes,
 }
 
 impl PatternFile {
-    /// As people write it.
+    /// The key in the spelling that people know.
     pub fn key(self) -> &'static str {
         match self {
             Self::Ignore => "core.excludesFile",
@@ -109,12 +109,12 @@ pub enum AccountSetting {
     Preference {
         /// The section and the name.
         key: &'static str,
-        /// Without quotes and comment.
+        /// The value without quotes and comment.
         value: String,
     },
     /// Patterns of files count here too.
     Patterns {
-        /// Which ones.
+        /// The setting that names the file.
         kind: PatternFile,
         /// The path as the setting has it, which may be empty; `None` if more of the format would have to be understood.
         path: Option<String>,

@@ -8,18 +8,17 @@
 use crate::discovery;
 use crate::made_worktrees::worktrees_of;
 use crate::protected::Discovery;
-use crate::record_file;
+use crate::record_file::{self, read_short};
 use broker_protocol::{Digest, frame};
 use executor_spec::created::CreatedFiles;
 use executor_spec::protected_objects::ObjectId;
 use executor_spec::sandbox::Rooted;
-use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
 use policies_guard::{Matcher, WhenNew};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs::{self, File, Metadata};
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -322,18 +321,6 @@ fn changed(metadata: &Metadata) -> SystemTime {
 /// The digest of a regular file's content.
 fn content(path: &Path) -> Option<Digest> {
     read_short(path, FILE_MAX).map(|bytes| Digest::of(&bytes))
-}
-
-/// The content of a regular file of at most `max` bytes, to whose path no link belongs.
-pub fn read_short(path: &Path, max: u64) -> Option<Vec<u8>> {
-    let how = OpenHow::new()
-        .flags(OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC)
-        .resolve(ResolveFlag::RESOLVE_NO_SYMLINKS);
-    let file = File::from(openat2(nix::fcntl::AT_FDCWD, path, how).ok()?);
-    let metadata = file.metadata().ok()?;
-    let mut bytes = Vec::new();
-    file.take(max + 1).read_to_end(&mut bytes).ok()?;
-    (metadata.is_file() && bytes.len() as u64 <= max).then_some(bytes)
 }
 
 /// Adds `path`, and what is below it, to what is closed no more.

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 /// Maximum bytes of a file.
 const PATTERN_BYTES_MAX: usize = 64 << 10;
-/// Maximum number of files.
+/// Maximum number of files of which cells get copies.
 pub(crate) const PATTERNS_MAX: usize = 8;
 
 /// The content of `file`, empty if it does not exist; `None` if cells cannot get it.

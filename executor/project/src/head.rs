@@ -1,6 +1,6 @@
 //! Reads `HEAD` of a repository, and the references to which it leads.
 
-use crate::created_record::read_short;
+use crate::record_file::read_short;
 use policies_guard::{GIT_HEAD_MAX, follow_head};
 use std::convert::Infallible;
 use std::ffi::OsStr;

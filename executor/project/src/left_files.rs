@@ -4,10 +4,11 @@
 //! *Does not*: check repositories created after the session opened; those for which there is no room are closed for writing
 //! (`crate::discovery`). Until the call has ended, programs act on a file that a command writes.
 
-use crate::created_record::{inspect, is_recent, read_short, state};
+use crate::created_record::{inspect, is_recent, state};
 use crate::finding::of_repository;
 use crate::head::head_references;
 use crate::locks::Locks;
+use crate::record_file::read_short;
 use crate::replacements::Replacements;
 use crate::repository_changes::with_existing_parent;
 use broker_protocol::paste::shell_word;

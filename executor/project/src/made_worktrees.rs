@@ -4,7 +4,7 @@
 //! A worktree consists of `.git/worktrees/NAME` and the file `.git` in its own directory, which name each other. Nothing else counts as
 //! one: files that say anything else were changed since, and stay closed.
 
-use crate::created_record::read_short;
+use crate::record_file::read_short;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -16,14 +16,14 @@ const MADE_WORKTREES_MAX: usize = 256;
 /// What protects a worktree, beside the names in it that commands may change anyway.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WorktreeParts {
-    /// `.git/worktrees/NAME`
+    /// The directory in the repository: `.git/worktrees/NAME`.
     pub directory: PathBuf,
     /// `commondir` in it, and the `.git` of the worktree.
     pub links: [PathBuf; 2],
 }
 
 impl WorktreeParts {
-    /// All of them.
+    /// What has to be recorded, all of it.
     pub fn all(&self) -> [&Path; 3] {
         let [common, own] = &self.links;
         [&self.directory, common, own]

@@ -9,6 +9,19 @@ use policies::Access;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
+use std::path::Path;
+
+/// The content of a regular file of at most `max` bytes, to whose path no link belongs.
+pub fn read_short(path: &Path, max: u64) -> Option<Vec<u8>> {
+    let how = OpenHow::new()
+        .flags(OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC)
+        .resolve(ResolveFlag::RESOLVE_NO_SYMLINKS);
+    let file = File::from(openat2(nix::fcntl::AT_FDCWD, path, how).ok()?);
+    let metadata = file.metadata().ok()?;
+    let mut bytes = Vec::new();
+    file.take(max + 1).read_to_end(&mut bytes).ok()?;
+    (metadata.is_file() && bytes.len() as u64 <= max).then_some(bytes)
+}
 
 /// The directory of these files; `None` if the session may not write in its central root.
 pub fn directory(spec: &Rooted) -> Option<OwnedFd> {

@@ -1,7 +1,8 @@
 //! Objects that a repository's git shows in place of others (`git replace`): names and values before a call and after it.
 
-use crate::created_record::{inspect, is_recent, read_short, state};
+use crate::created_record::{inspect, is_recent, state};
 use crate::finding::of_repository;
+use crate::record_file::read_short;
 use broker_protocol::{Finding, FindingKind};
 use std::collections::BTreeMap;
 use std::fs;
