@@ -10,10 +10,10 @@ use lazaret_tests::world::long_sleep;
 use lazaret_tests::{Broker, LIMIT, Place, Terminal, World, once_test, place_test, programs, run};
 use serde_json::json;
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixStream;
-use std::process::Command as Program;
+use std::process::{Command as Program, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long what was not allowed gets to show itself all the same.
@@ -1114,6 +1114,40 @@ fn a_cell_cannot_reach_the_socket(place: Place) {
         !printed.contains("GOT") && printed.contains("Error"),
         "{printed}"
     );
+}
+
+place_test!(a_signal_ends_the_wait_for_an_approver);
+fn a_signal_ends_the_wait_for_an_approver(place: Place) {
+    let world = World::new(place);
+    set_policy(&world, SEPARATE);
+    let mut command = dressed(&world, world.lazaret("run"));
+    command.args(["--trust", "guided", "--", "touch", "ran"]);
+    let mut child = command
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut errors = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("waiting for `lazaret approve`") {
+        line.clear();
+        assert_ne!(errors.read_line(&mut line).unwrap(), 0, "it has ended");
+    }
+    let pid = nix::unistd::Pid::from_raw(child.id() as i32);
+    nix::sys::signal::kill(pid, nix::sys::signal::SIGTERM).unwrap();
+    let mut ended = None;
+    until(LIMIT, || {
+        ended = child.try_wait().unwrap();
+        ended.is_some()
+    });
+    let mut rest = String::new();
+    errors.read_to_string(&mut rest).unwrap();
+    assert_eq!(ended.and_then(|ended| ended.code()), Some(130), "{rest}");
+    assert!(
+        rest.contains("ended the call before it was allowed"),
+        "{rest}"
+    );
+    assert!(!world.project.join("ran").exists());
 }
 
 place_test!(an_approver_gives_each_answer_but_the_one_that_ends_calls);

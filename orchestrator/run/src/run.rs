@@ -119,6 +119,9 @@ pub struct Run {
     /// Whether the reason why the command does not run was already printed.
     #[arg(skip)]
     is_explained: Cell<bool>,
+    /// Whether an approver was asked and no output has come since: there may be no command yet to pass a signal to.
+    #[arg(skip)]
+    is_waiting: Cell<bool>,
     #[arg(skip)]
     job: Job,
     #[command(flatten)]
@@ -174,6 +177,7 @@ impl Run {
             tells_denials: true,
             is_verbose: false,
             is_explained: Cell::default(),
+            is_waiting: Cell::default(),
             job: Job::default(),
             work: WorkOptions::default(),
         };
@@ -416,7 +420,38 @@ impl Run {
         tokio::select! {
             result = self.follow(&mut call, more.extent(), out, raw.as_ref()) => result,
             never = feed(&handle, input) => match never {},
-            never = pass_signals(signals, &handle, raw.as_ref()) => match never {},
+            never = self.pass_signals(signals, &handle, raw.as_ref()) => match never {},
+        }
+    }
+
+    /// Forwards signals meant for the command. Never returns: the end of the call ends it.
+    async fn pass_signals(
+        &self,
+        signals: &mut Signals,
+        call: &CallHandle,
+        raw: Option<&Raw>,
+    ) -> Infallible {
+        let mut interrupted = false;
+        loop {
+            match signals.next().await {
+                // Without a command to pass it to, the signal ends the wait; an approved one that is silent is ended by it all the same.
+                SIGINT | SIGTERM | SIGHUP | SIGQUIT if self.is_waiting.get() => call.cancel(),
+                SIGINT if interrupted => call.cancel(),
+                SIGINT => {
+                    interrupted = true;
+                    call.signal(Signal::Interrupt);
+                }
+                SIGTERM => call.signal(Signal::Terminate),
+                SIGHUP => call.signal(Signal::Hangup),
+                SIGQUIT => call.signal(Signal::Quit),
+                SIGTSTP => call.signal(Signal::Suspend),
+                SIGWINCH => resize(call, raw),
+                _ => {
+                    // Continues after a stop. If the terminal cannot be set again it is gone, and that arrives as the end of the input.
+                    let _ = raw.map(Raw::reenter);
+                    resize(call, raw);
+                }
+            }
         }
     }
 
@@ -514,6 +549,7 @@ impl Run {
         while let Some(event) = call.next().await {
             match &*event.body {
                 Body::Output { stderr, bytes } => {
+                    self.is_waiting.set(false);
                     let is_written = out.write(*stderr, bytes).await;
                     if !is_written && !std::mem::replace(&mut is_lost, true) {
                         call.handle.cancel();
@@ -524,15 +560,19 @@ impl Run {
                     let _ = self.job.suspend(raw);
                     call.handle.signal(Signal::Continue);
                 }
-                Body::ApprovalWanted(question) => match self.caller {
-                    Caller::Person => {
-                        typed::answer(&call.handle, event.part, question, extent).await
+                Body::ApprovalWanted(question) => {
+                    self.is_waiting
+                        .set(question.challenge.channel == Channel::Separate);
+                    match self.caller {
+                        Caller::Person => {
+                            typed::answer(&call.handle, event.part, question, extent).await
+                        }
+                        Caller::Program { .. } => {
+                            self.is_explained
+                                .set(typed::refuse(&call.handle, event.part, question).await);
+                        }
                     }
-                    Caller::Program { .. } => {
-                        self.is_explained
-                            .set(typed::refuse(&call.handle, event.part, question).await);
-                    }
-                },
+                }
                 Body::Hook(ran) => say_hook(ran),
                 Body::Result(result) => return Ok(result.clone()),
                 _ => {}
@@ -650,6 +690,10 @@ impl FrontEnd for Run {
                be granted); 126 refused by policy, or not executable; 127 program not found",
     };
 
+    fn wrong_arguments() -> ErrorForm {
+        ErrorForm::result(true, "bash")
+    }
+
     fn errors(&self) -> ErrorForm {
         ErrorForm::result(self.json, "bash")
     }
@@ -690,10 +734,6 @@ async fn end_signal(signals: &mut Signals, job: Job) -> i32 {
 }
 
 /// Our standard input, if the command has one, with the terminal in the mode that the command needs.
-    fn wrong_arguments() -> ErrorForm {
-        ErrorForm::result(true, "bash")
-    }
-
 fn own_input(request: &Request) -> io::Result<(Option<Input>, Option<Raw>)> {
     let Request::Bash(Bash { stdin, .. }) = request else {
         return Ok((None, None));
@@ -705,30 +745,6 @@ fn own_input(request: &Request) -> io::Result<(Option<Input>, Option<Raw>)> {
             Ok((Some(Input::stdin()?), Some(Raw::enter()?)))
         }
         Stdin::Terminal(_) => Ok((Some(Input::stdin()?), None)),
-    }
-}
-
-/// Forwards signals meant for the command. Never returns: the end of the call ends it.
-async fn pass_signals(signals: &mut Signals, call: &CallHandle, raw: Option<&Raw>) -> Infallible {
-    let mut interrupted = false;
-    loop {
-        match signals.next().await {
-            SIGINT if interrupted => call.cancel(),
-            SIGINT => {
-                interrupted = true;
-                call.signal(Signal::Interrupt);
-            }
-            SIGTERM => call.signal(Signal::Terminate),
-            SIGHUP => call.signal(Signal::Hangup),
-            SIGQUIT => call.signal(Signal::Quit),
-            SIGTSTP => call.signal(Signal::Suspend),
-            SIGWINCH => resize(call, raw),
-            _ => {
-                // Continues after a stop. If the terminal cannot be set again it is gone, and that arrives as the end of the input.
-                let _ = raw.map(Raw::reenter);
-                resize(call, raw);
-            }
-        }
     }
 }
 
@@ -765,6 +781,7 @@ fn code(ended: Option<Ended>, error: Option<ErrorKind>, lost: Option<&Lost>) -> 
                 | ErrorKind::ApprovalTimeout
                 | ErrorKind::Violation,
             ) => exit::REFUSED,
+            Some(ErrorKind::Cancelled) => signalled(SIGINT),
             _ => exit::LAZARET,
         },
     }
@@ -801,6 +818,7 @@ mod tests {
         for (kind, want) in [
             (ErrorKind::DeniedPolicy, 126),
             (ErrorKind::Violation, 126),
+            (ErrorKind::Cancelled, 130),
             (ErrorKind::ExecutorLost, 125),
             (ErrorKind::Internal, 125),
         ] {
