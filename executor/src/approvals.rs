@@ -7,7 +7,6 @@
 
 use crate::approvers::Approvers;
 use crate::fault::failed;
-use crate::outgoing::{self, Answered, AskedByCalls, OutgoingRequest};
 use crate::poll::{Token, Waited};
 use broker_protocol::approval::{ASKED_BYTES, STANDING};
 use broker_protocol::gateway::{HeldRequest, RequestAnswer, RequestRule};
@@ -17,6 +16,7 @@ use broker_protocol::{
     SessionGrant, Stdin, ToApprover, Ungranted, Wants, ZonePath, content, frame, limit,
 };
 use executor_leases::{LeasedPath, Leases, Missing};
+use executor_peers::outgoing::{self, Answered, AskedByCalls, OutgoingRequest};
 use executor_spec::sandbox::SandboxSpec;
 use executor_sys::random;
 use policies::Question;
@@ -266,7 +266,7 @@ impl Approvals {
         Ok(challenge)
     }
 
-    /// What approvers are shown of a request of this call's program, if a question about one is open.
+    /// The view for approvers of a request of this call's program, if a question about one is open.
     pub fn outgoing(&self, call: CallId) -> Option<&Request> {
         let outgoing = self.open.get(&call)?.outgoing.as_ref()?;
         Some(&outgoing.shown)

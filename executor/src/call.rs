@@ -3,7 +3,6 @@
 use crate::background::BackgroundProcesses;
 use crate::fault::{check_chunk, failed, protocol};
 use crate::files::LeasedFile;
-use crate::input::Input;
 use crate::pending_leases::PendingLeases;
 use crate::poll::{Token, Waited};
 use crate::pool::Started;
@@ -12,6 +11,7 @@ use broker_protocol::{
     CallId, Captured, Denials, Ended, ErrorKind, Failed, FileAnswer, FromBroker, LeftRunning,
     Outcome, Ran, Request, Signal, Stdin, Usage, Wants, ZonePath, frame, limit,
 };
+use executor_cell::input::Input;
 use nix::poll::PollFlags;
 use std::time::Instant;
 

@@ -5,7 +5,6 @@
 //! things: the description of the sandbox, compared field by field, and the machine's objects that the warden has mounted or opened,
 //! compared by identity. The memory that supervisors share is filled anew. If anything differs, a sandbox is built as ever.
 
-use crate::central_root;
 use crate::sandbox::{
     Beside, OpenError, PlannedSandbox, Sandbox, SessionPaths, Started, TakenOver, plan, policy_of,
     read_policies, tier_here, worker_spec, zones_of,
@@ -14,6 +13,7 @@ use crate::user::User;
 use broker_protocol::{Digest, Open};
 use executor_cell::account::Capacity;
 use executor_project::AnsweringWorker;
+use executor_project::central_root;
 use executor_project::machine_state::{self, MachineState};
 use executor_spec::known_directories::DirectoryMemory;
 use executor_spec::readable_secret::Seen;

@@ -1,11 +1,11 @@
 //! What a session does with its gateway: connections of cells are recorded and reported, repeated refusals as a number.
 
-use crate::outgoing::Answered;
 use crate::session::Session;
 use broker_protocol::gateway::{CredentialReport, HeldRequest, RequestAnswer, RequestRule};
 use broker_protocol::{CallId, ConnectionReport, Failed, FromBroker};
 use executor_audit::record::Record;
 use executor_credentials::Delivery;
+use executor_peers::outgoing::Answered;
 use executor_peers::{Gateway, GatewayEvent};
 use std::io;
 use std::time::{Duration, Instant};

@@ -199,7 +199,6 @@ impl Record {
             .text("about", about)
     }
 
-    /// Its answer.
     pub fn request_answered((call, question): (CallId, u32), decision: Decision) -> Self {
         let (name, extent) = match decision {
             Decision::Granted(extent) => ("granted", Some(extent.name())),

@@ -3,6 +3,9 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod account;
+pub mod input;
+pub mod streams;
+pub mod suspend;
 mod warden;
 mod published;
 mod warden_handle;

@@ -4,6 +4,7 @@
 pub mod approver_peer;
 pub mod connection;
 pub mod gateway;
+pub mod outgoing;
 pub mod published;
 pub mod repeats;
 pub mod surroundings;

@@ -7,7 +7,7 @@
 //! under the same conditions, so that git decides for each repository as it does outside. Where a file does not say plainly who commits,
 //! cells get no name: a commit under the wrong name would be worse than none. The rest is then read by its lines.
 //!
-//! What the account ignores everywhere (`core.excludesFile`, `~/.config/git/ignore`) a command would commit with `git add -A`, and its
+//! Files that the account ignores everywhere (`core.excludesFile`, `~/.config/git/ignore`) a command would commit with `git add -A`, and its
 //! attributes (`core.attributesFile`) say how lines end. So cells get copies of these files.
 //!
 //! A filter that git does not know it leaves out without a word, and commits what should have been filtered: the content of large files,
@@ -121,7 +121,7 @@ fn pattern_name(kind: PatternFile) -> &'static str {
     }
 }
 
-/// What cells get of an account's settings.
+/// The part of an account's settings that cells get.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct ForCells {
     /// The settings of the file itself.

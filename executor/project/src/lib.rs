@@ -18,6 +18,7 @@ pub mod central_owner;
 pub mod caches;
 pub mod capture;
 pub mod central_directory;
+pub mod central_root;
 pub mod own_state;
 pub mod network;
 pub mod image;

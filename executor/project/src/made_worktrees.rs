@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 /// Maximum number of worktrees that are looked at.
 const MADE_WORKTREES_MAX: usize = 256;
 
-/// What protects a worktree, beside the names in it that commands may change anyway.
+/// The protection of a worktree, beside the names in it that commands may change anyway.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WorktreeParts {
     /// The directory in the repository: `.git/worktrees/NAME`.
@@ -23,7 +23,7 @@ pub(crate) struct WorktreeParts {
 }
 
 impl WorktreeParts {
-    /// What has to be recorded, all of it.
+    /// The whole content of the record.
     pub fn all(&self) -> [&Path; 3] {
         let [common, own] = &self.links;
         [&self.directory, common, own]

@@ -1,4 +1,4 @@
-//! What a cell's first process refused during a tool call, for its result: the object, the kind of access, the rule.
+//! Refusals by a cell's first process during a tool call, for its result: the object, the kind of access, the rule.
 //! Noted where a system call is refused; what was found of new names when the program had ended comes before.
 
 use crate::known_directories::IDENTITY_LEN;

@@ -4,7 +4,7 @@
 //! with protected names that are open when new, such as `.env.1`, directories that hold them, and repositories; of too many, the newest
 //! are set aside.
 
-use executor_project::discovery;
+use crate::discovery;
 use executor_spec::also_closed::{AlsoClosed, WhyClosed};
 use executor_spec::birth_time::born;
 use executor_spec::undo_directory::{self, QUARANTINE};

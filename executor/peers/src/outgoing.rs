@@ -1,7 +1,7 @@
 //! Requests of programs that a rule of the policy asks about. The gateway holds them; here they are asked about as calls are, on the same
 //! channel, under the call whose program has sent them.
 //!
-//! What the gateway says of a request is the program's words. The rule is the broker's own.
+//! The gateway repeats the program's words about a request. The rule is the broker's own.
 
 use broker_protocol::gateway::{HeldRequest, RequestAnswer, RequestEffect, RequestRule};
 use broker_protocol::{CallId, Decision, Digest, Effect, Request, Risk};
@@ -48,13 +48,10 @@ impl AskedByCalls {
 pub struct OutgoingRequest {
     /// The gateway's number for it.
     pub question: u32,
-    /// The rule's place.
     pub rule: u16,
-    /// The rule's name.
     pub name: String,
-    /// What a grant for the session covers.
+    /// The requests that a grant for the session covers.
     pub scope: Digest,
-    /// What approvers are shown.
     pub shown: Request,
 }
 
@@ -74,7 +71,7 @@ impl OutgoingRequest {
     }
 }
 
-/// What somebody has answered about a request.
+/// The answer of somebody about a request.
 #[derive(Debug)]
 pub struct Answered {
     pub call: CallId,
@@ -94,7 +91,6 @@ impl Answered {
     }
 }
 
-/// The question, for people.
 pub fn described(request: &HeldRequest, rule: &RequestRule) -> String {
     let HeldRequest {
         host,
@@ -118,7 +114,7 @@ pub fn described(request: &HeldRequest, rule: &RequestRule) -> String {
     text
 }
 
-/// What a grant for the session covers: requests under this rule, for the same place, by the same method and path, that change the same
+/// The requests that a grant for the session covers: under this rule, for the same place, by the same method and path, that change the same
 /// objects, in whatever way.
 fn scope(request: &HeldRequest, rule: &RequestRule) -> Digest {
     let port = request.port.to_string();
