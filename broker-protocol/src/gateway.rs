@@ -34,7 +34,6 @@ pub enum ToGateway {
         /// As a sentence: at most [`limit::DENIAL_TEXT`] bytes.
         why: String,
     },
-    /// Answers [`FromGateway::Asked`].
     Answered {
         /// The number that the question had.
         question: u32,
@@ -178,14 +177,14 @@ pub struct HeldRequest {
     pub method: String,
     /// With its query: at most [`limit::RULE_PATH`] visible characters of ASCII.
     pub path: String,
-    /// What it would change, as far as its body says that: at most [`limit::EFFECTS`] lines of [`limit::DENIAL_TEXT`] bytes.
+    /// Its changes, as far as its body says them: at most [`limit::EFFECTS`] lines of [`limit::DENIAL_TEXT`] bytes.
     pub effects: Vec<RequestEffect>,
 }
 
 /// One thing that a request would change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestEffect {
-    /// What is changed, such as a reference of git: a yes for the session is for the same objects.
+    /// The changed object, such as a reference of git: a yes for the session is for the same objects.
     pub object: String,
     /// How, such as from one commit to another.
     pub change: String,
@@ -461,7 +460,7 @@ fn check_method(method: &str) -> Result<(), TooLarge> {
     })
 }
 
-/// What has a place has the limits of a report on a connection.
+/// A place has the limits of a report on a connection.
 fn check_place(host: &str, port: u16, count: u32) -> Result<(), TooLarge> {
     let connection = ConnectionReport {
         host: host.to_owned(),

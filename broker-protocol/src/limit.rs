@@ -144,7 +144,6 @@ pub const RULE_WHY: usize = 160;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{field}: {rule}")]
 pub struct TooLarge {
-    /// The field at fault.
     pub field: &'static str,
     /// The limit on this field.
     pub rule: String,

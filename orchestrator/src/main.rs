@@ -12,7 +12,6 @@ mod tools;
 mod session;
 mod login;
 mod server_options;
-mod server_reports;
 mod servers;
 mod mcp;
 mod chat;

@@ -3,7 +3,7 @@
 use crate::chat::choice::{self, ModelOptions};
 use crate::chat::config::{AgentConfig, Engines};
 use crate::chat::conversation_hooks;
-use crate::chat::run_lines;
+use crate::chat::run_lines::run_lines;
 use crate::mcp;
 use crate::socket_file;
 use crate::tool_options::{ToolOptions, ViolationOptions, registry};

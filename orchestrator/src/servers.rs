@@ -2,7 +2,6 @@
 
 use crate::login;
 use crate::server_options::{ServerPlace, row};
-use crate::server_reports::{self, check_shown, show};
 use broker_protocol::Failed;
 use clap::{Args, Subcommand};
 use orchestrator_config_edit::files;
@@ -14,6 +13,7 @@ use orchestrator_launch::row::CommandRow;
 use orchestrator_launch::session_options::SessionOptions;
 use orchestrator_launch::stdio::pages;
 use orchestrator_launch::stdio::print;
+use orchestrator_mcp_client::server_reports::{self, check_shown, show};
 use orchestrator_mcp_client::settings::{Kind, Server, Share, Speech, Whose};
 use orchestrator_mcp_client::{Report, SessionServers, edit, find, named, read, store};
 use orchestrator_text::escape;

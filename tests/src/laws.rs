@@ -211,6 +211,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "orchestrator-wire",
         &[
             "broker-protocol",
+            "policies",
             "orchestrator-text",
             "orchestrator-confine",
             "orchestrator-results",
@@ -333,7 +334,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "policies",
             "orchestrator-text",
             "orchestrator-confine",
-            "orchestrator-agent",
+            "orchestrator-http",
         ],
     ),
     (
@@ -356,6 +357,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "broker-protocol",
             "policies",
             "orchestrator-text",
+            "orchestrator-http",
             "orchestrator-engine",
             "orchestrator-wire",
             "orchestrator-tools",

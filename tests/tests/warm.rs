@@ -524,7 +524,8 @@ fn what_is_too_long_to_be_said_starts_cold(place: Place) {
     // What says more than it may is not heard.
     let mut stranger = UnixStream::connect(socket(&world)).unwrap();
     let said = u32::try_from(KNOCK_MAX + 1).unwrap().to_le_bytes();
-    stranger.write_all(&said).unwrap();
+    // It may have closed by then.
+    let _ = stranger.write_all(&said);
     let heard = stranger.read(&mut [0]);
     assert!(!heard.is_ok_and(|bytes| bytes > 0));
     assert!(is_warm(&script(&world, "true")), "{:#}", warm.status());

@@ -551,9 +551,14 @@ place_test!(attack_on_the_tracer_hides_nothing, namespaced_only);
 fn attack_on_the_tracer_hides_nothing(place: Place) {
     let world = World::new(place);
     // A command that succeeds gets no advice.
-    world.put("attack.py", format!("{ATTACK}
+    world.put(
+        "attack.py",
+        format!(
+            "{ATTACK}
 raise SystemExit(1)
-"));
+"
+        ),
+    );
     let table = data(&world).join("table").display().to_string();
     let attack = |what: &str| {
         let words = ["-v", "--json", "--", "python3", "attack.py", what, &table];

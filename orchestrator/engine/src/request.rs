@@ -1,10 +1,10 @@
 //! One request to the executor from start to end: publishes its output and answers its questions.
 
-use crate::Approval;
 use crate::caller::Caller;
 use crate::context::Live;
 use crate::engine::Engine;
 use crate::executor::{Connection, HadPaths, RequestEvent, RunningRequest};
+use crate::pending::Approval;
 use crate::publish::{Gone, RawEvent};
 use crate::spans;
 use broker_protocol::{

@@ -43,6 +43,7 @@ mod host;
 mod reports;
 mod effects;
 mod held;
+mod held_body;
 mod questions;
 pub(crate) mod limits;
 

@@ -76,7 +76,7 @@ pub trait FrontEnd: Args + 'static {
         ErrorForm::Text
     }
 
-    /// The same where the arguments are wrong and `--json` is among them: which command of it was meant is not known then.
+    /// Its form where the arguments are wrong and `--json` is among them: which command of it was meant is not known then.
     fn wrong_arguments() -> ErrorForm {
         ErrorForm::Object
     }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RunRequest {
-    /// What the user says, at most 1 MiB.
+    /// The user's text, at most 1 MiB.
     pub prompt: String,
     #[serde(flatten)]
     pub options: RunOptions,
@@ -30,7 +30,7 @@ pub struct RunRequest {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
-    /// Which calls need approval if a client sets no trust.
+    /// The calls that need approval if a client sets no trust.
     pub trust: TrustLevel,
 }
 

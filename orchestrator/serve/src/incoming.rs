@@ -309,7 +309,7 @@ pub fn is_content(field: &str, text: &str) -> Result<(), RequestError> {
     }
 }
 
-/// The same message, held against every limit.
+/// This message, held against every limit.
 ///
 /// # Errors
 /// The first limit that it exceeds.

@@ -1,6 +1,6 @@
-//! Which paths there are, by which methods: once, for the answers, the descriptions and the log.
+//! The paths, with their methods: once, for the answers, the descriptions and the log.
 
-/// What a request asks for.
+/// The wish of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ApiEndpoint {
     Health,
@@ -45,7 +45,7 @@ pub const API_ENDPOINTS: [(&str, &str, ApiEndpoint); 19] = [
     ("DELETE", "/mcp", ApiEndpoint::Mcp),
 ];
 
-/// What a path and a method lead to.
+/// The answer to a path and a method.
 #[derive(Debug, PartialEq, Eq)]
 pub enum RouteMatch<'p> {
     Endpoint {

@@ -6,6 +6,7 @@ mod command;
 mod ended;
 pub mod model_server;
 mod replay;
+pub mod run_lines;
 mod talk;
 mod turns;
 pub mod models;
@@ -20,8 +21,6 @@ use orchestrator_agent::conversation::Conversation;
 use orchestrator_agent::hooks::SessionHooks;
 use orchestrator_agent::limits::{Limits, TIMEOUT_MAX_S, TURN_TIMEOUT_MAX_S, TURNS_MAX};
 use orchestrator_agent::packs::Pack;
-use orchestrator_agent::publish::Listener;
-use orchestrator_agent::run_lines::AgentLines;
 use orchestrator_agent::settings::Settings;
 use orchestrator_agent::transcript::{BYTES_MAX, Recorded, Transcript};
 use orchestrator_confine::{Files, Needs};
@@ -31,7 +30,6 @@ use orchestrator_launch::endpoint::Endpoint;
 use orchestrator_launch::groups::{Options, WorkOptions};
 use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch, Prepared};
 use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
-use orchestrator_launch::runlog::RunLog;
 use orchestrator_launch::stdio::print;
 use orchestrator_launch::stdio::streams::Input;
 use orchestrator_launch::{SessionOptions, exit};
@@ -48,13 +46,6 @@ use std::rc::Rc;
 
 // A transcript is read whole.
 const _: () = assert!(transcripts::READ_MAX >= BYTES_MAX);
-
-/// Records runs of the agent in the log of this run.
-pub fn run_lines(log: Rc<RunLog>) -> Rc<dyn Listener> {
-    Rc::new(AgentLines(move |kind, payload| {
-        log.add_of_run(kind, payload)
-    }))
-}
 
 const EXAMPLES: &str = "\
 Examples:

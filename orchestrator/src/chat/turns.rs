@@ -4,7 +4,7 @@ use crate::chat::choice::Chosen;
 use crate::chat::command;
 use crate::chat::config::Engines;
 use crate::chat::ended::{code, provider_failed, say_limit};
-use crate::chat::run_lines;
+use crate::chat::run_lines::run_lines;
 use crate::chat::talk::Talk;
 use broker_protocol::{Failed, Trust};
 use nix::libc::{SIGHUP, SIGINT, SIGTERM};

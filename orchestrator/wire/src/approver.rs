@@ -1,4 +1,4 @@
-//! What `lazaret approve --json` and the program that asks the user say to each other: one object a line.
+//! The messages between `lazaret approve --json` and the program that asks the user: one object a line.
 
 use crate::approval::{Answer, ApprovalRequest};
 use crate::error::ErrorBody;
@@ -47,7 +47,6 @@ pub enum ApproverEvent<'a> {
     Notice { error: ErrorBody },
 }
 
-/// A pending call.
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 pub struct PendingLine<'a> {
@@ -56,15 +55,15 @@ pub struct PendingLine<'a> {
     pub approval: ApprovalRequest,
     pub tool: &'a str,
     pub input: Value,
-    /// What the call is about, in words.
+    /// The call's subject, in words.
     pub about: &'a [String],
-    /// What it would do, line by line.
+    /// Its effect, line by line.
     pub body: &'a [String],
     /// How many bytes its input has.
     pub bytes: usize,
 }
 
-/// What holds in a session whose calls ask here.
+/// The layers and limits of a session whose calls ask here.
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 pub struct OpenedJson<'a> {

@@ -1,4 +1,4 @@
-//! What a client of `lazaret serve` may say over its WebSocket: each message is a type.
+//! The messages of a client of `lazaret serve` over its WebSocket: each message is a type.
 
 use crate::approval::Answer;
 use crate::client_tool::Registration;
@@ -40,7 +40,7 @@ pub enum ClientMessage {
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Send {
-    /// What the user says, at most 1 MiB.
+    /// The user's text, at most 1 MiB.
     #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
     pub content: String,
     #[serde(flatten)]
@@ -64,10 +64,10 @@ pub struct RunOptions {
     /// The project root: an absolute path. Absent, that of the start; where there is none, no tool works on files.
     #[serde(default, deserialize_with = "non_empty")]
     pub project: Option<PathBuf>,
-    /// What the session is narrowed to: `tool_permissions` as in a scope file.
+    /// The narrower permissions of the session: `tool_permissions` as in a scope file.
     #[serde(default)]
     pub scope: Option<Map<String, Value>>,
-    /// Which calls need approval; if absent, as in the conversation or else the settings.
+    /// The calls that need approval; if absent, as in the conversation or else the settings.
     #[serde(default)]
     pub trust: Option<TrustLevel>,
     /// The policy profile; absent, that of the start.
@@ -85,7 +85,7 @@ pub struct RunOptions {
     /// Instructions for this run, besides the configured ones.
     #[serde(default, deserialize_with = "non_empty")]
     pub system_prompt: Option<String>,
-    /// What the run is for: `engineering`, `research`, or a pack of the configuration.
+    /// The run's purpose: `engineering`, `research`, or a pack of the configuration.
     #[serde(default, deserialize_with = "non_empty")]
     pub pack: Option<String>,
 }
@@ -133,7 +133,7 @@ pub struct HistoryCall {
     pub id: String,
     /// The tool, as the model named it.
     pub name: String,
-    /// What it was called with.
+    /// Its input, as it was called.
     #[serde(default, deserialize_with = "or_default")]
     pub input: Map<String, Value>,
 }
@@ -216,10 +216,10 @@ pub struct Unregister {
 pub struct ToolReply {
     /// The call, as `tool:execute` names it.
     pub execution_id: String,
-    /// What the model reads, as text.
+    /// The model's part, as text.
     #[serde(default)]
     pub content: Option<String>,
-    /// The same in base64, if it is not text.
+    /// In base64, if it is not text.
     #[serde(default)]
     pub content_base64: Option<String>,
     /// The facts that are recorded beside it.

@@ -14,7 +14,7 @@ use serde_json::Value;
 pub struct Registration {
     /// 1 to 64 letters, digits, `_` or `-`, not beginning with `mcp__`.
     pub name: String,
-    /// What it does, for the model.
+    /// Its purpose, in words for the model.
     pub description: String,
     /// Its input, as JSON Schema 2020-12.
     #[serde(alias = "input_schema")]

@@ -88,7 +88,7 @@ fn fields(op: OpName, schemas: &mut SchemaGenerator) -> Value {
     }
 }
 
-/// What every event of a run has besides its own fields.
+/// The fields that every event of a run has besides its own.
 fn chat_event(events: &Value) -> Value {
     let text = json!({ "type": "string" });
     let payload = json!({

@@ -1,4 +1,4 @@
-//! What `lazaret serve` says over its WebSocket besides the events of runs.
+//! The messages of `lazaret serve` over its WebSocket besides the events of runs.
 
 use crate::error::ErrorBody;
 #[cfg(feature = "schema")]
@@ -15,7 +15,7 @@ pub enum ServerMessage {
     #[serde(rename = "server:hello")]
     Hello {
         version: &'static str,
-        /// Which calls need approval if a client sets no trust.
+        /// The calls that need approval if a client sets no trust.
         trust: &'static str,
         provider: String,
         /// The project of conversations that name none.

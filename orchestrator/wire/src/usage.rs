@@ -4,7 +4,6 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Why an answer ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -17,14 +16,12 @@ pub enum Stop {
     Refused,
 }
 
-/// Tokens of a turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(rename_all = "camelCase", default)]
 pub struct Usage {
     /// Tokens of the request, those of the vendor's cache among them.
     pub input_tokens: u64,
-    /// Tokens of the answer.
     pub output_tokens: u64,
     /// Those of the request that were in the vendor's cache.
     pub cached_tokens: u64,

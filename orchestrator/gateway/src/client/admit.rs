@@ -32,7 +32,6 @@ pub struct ClientNetwork<R> {
     /// The company's, besides the machine's.
     authorities: Roots,
     pub(super) proxy: Option<Proxy>,
-    /// Holds the proxy's login.
     pub(super) login: Option<Rc<Ended>>,
 }
 

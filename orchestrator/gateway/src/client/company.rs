@@ -19,7 +19,6 @@ pub struct CompanyNetwork {
     control: Option<Control>,
 }
 
-/// Work beside the connections.
 pub struct CompanyWork {
     control: Control,
     reports: Reports,

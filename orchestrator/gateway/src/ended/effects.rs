@@ -1,9 +1,10 @@
-//! What a request would change, read from its body for a question about it. Only what every server reads alike is shown: the question
+//! The changes that a request would make, read from its body for a question about it. Only what every server reads alike is shown: the question
 //! would otherwise be about something else than what arrives.
 
 mod document;
 mod json;
 mod push;
+mod unread;
 
 use super::limits::{EFFECTS_PREFIX, PUBLISHED};
 use broker_protocol::gateway::RequestEffect;
@@ -13,35 +14,13 @@ use hyper::Method;
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap};
 use hyper::http::request::Parts;
 use serde_json::Value;
-use thiserror::Error;
+use unread::cut;
 
-/// Why a body does not say what the request would change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Error)]
-pub enum UnreadBody {
-    #[error("its body is encoded")]
-    Encoded,
-    #[error("what says it in its body is longer than {0} bytes")]
-    Long(usize),
-    #[error("its body ends too early")]
-    Short,
-    #[error("its body is none that a git client sends")]
-    Push,
-    #[error("a signed push is not read")]
-    Signed,
-    #[error("it names more than {} references", limit::EFFECTS)]
-    Many,
-    #[error("its body is no JSON that all servers read alike")]
-    Json,
-    #[error("its body is no single document of GraphQL")]
-    GraphQl,
-    #[error("too much waits for answers already")]
-    Crowded,
-}
+pub use unread::UnreadBody;
 
 /// Requests whose bodies say what they change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyKind {
-    /// A `git push`.
     Push,
     GraphQl,
     PullRequest,
@@ -69,7 +48,7 @@ impl BodyKind {
     }
 
     /// Most bytes of the body that are read for the question; `None` for none.
-    pub fn most(self) -> Option<usize> {
+    pub fn read_max(self) -> Option<usize> {
         match self {
             Self::Push | Self::GraphQl | Self::PullRequest => Some(EFFECTS_PREFIX),
             Self::Publish => Some(PUBLISHED),
@@ -78,12 +57,11 @@ impl BodyKind {
     }
 }
 
-/// What a body says.
+/// The content of a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effects {
     /// Its beginning does not say it yet.
     More,
-    /// The request changes nothing.
     Nothing,
     Some(Vec<RequestEffect>),
 }
@@ -168,18 +146,6 @@ fn named(text: String) -> RequestEffect {
         object: cut(text),
         change: String::new(),
     }
-}
-
-/// A text of the program's, cut at its limit.
-fn cut(mut text: String) -> String {
-    const MARK: &str = "…";
-    if text.len() > limit::DENIAL_TEXT {
-        let ends = (0..=limit::DENIAL_TEXT - MARK.len()).rev();
-        let end = ends.into_iter().find(|at| text.is_char_boundary(*at));
-        text.truncate(end.unwrap_or(0));
-        text.push_str(MARK);
-    }
-    text
 }
 
 #[cfg(test)]

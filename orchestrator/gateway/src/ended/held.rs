@@ -3,6 +3,7 @@
 
 use super::effects::{self, BodyKind, Effects, UnreadBody};
 use super::exchange::Exchange;
+use super::held_body::HeldBody;
 use super::questions::Questions;
 use super::refusal::Refusal;
 use super::rules::beginning;
@@ -11,50 +12,8 @@ use broker_protocol::gateway::{HeldRequest, RequestAnswer, RequestEffect, Reques
 use broker_protocol::limit;
 use http_body_util::BodyExt;
 use hyper::HeaderMap;
-use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
+use hyper::body::{Bytes, Incoming};
 use hyper::http::request::Parts;
-use std::pin::Pin;
-use std::task::{Context, Poll};
-
-/// A body whose beginning was read.
-pub struct HeldBody {
-    first: Option<Bytes>,
-    rest: Option<Incoming>,
-    trailers: Option<HeaderMap>,
-}
-
-impl HeldBody {
-    pub fn poll(
-        &mut self,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        if let Some(first) = self.first.take() {
-            return Poll::Ready(Some(Ok(Frame::data(first))));
-        }
-        match &mut self.rest {
-            Some(rest) => Pin::new(rest).poll_frame(cx),
-            None => Poll::Ready(self.trailers.take().map(|all| Ok(Frame::trailers(all)))),
-        }
-    }
-
-    pub fn is_end(&self) -> bool {
-        self.first.is_none()
-            && self.trailers.is_none()
-            && self.rest.as_ref().is_none_or(Body::is_end_stream)
-    }
-
-    pub fn size(&self) -> SizeHint {
-        let held = self.first.as_ref().map_or(0, Bytes::len) as u64;
-        let rest = self.rest.as_ref().map(Body::size_hint);
-        let rest = rest.unwrap_or_else(|| SizeHint::with_exact(0));
-        let mut sum = SizeHint::new();
-        sum.set_lower(rest.lower().saturating_add(held));
-        if let Some(upper) = rest.upper() {
-            sum.set_upper(upper.saturating_add(held));
-        }
-        sum
-    }
-}
 
 /// The beginning of a body that is being read.
 struct BodyBeginning<'q> {
@@ -66,7 +25,6 @@ struct BodyBeginning<'q> {
 }
 
 impl BodyBeginning<'_> {
-    /// Reads more of it.
     async fn more(&mut self, body: &mut Incoming) -> Result<Option<Bytes>, UnreadBody> {
         match body.frame().await {
             None => self.is_whole = true,
@@ -155,7 +113,7 @@ async fn read(
     mut body: Incoming,
 ) -> Result<(Option<Vec<RequestEffect>>, RequestBody), UnreadBody> {
     let kind = BodyKind::of(head);
-    let Some(most) = kind.most() else {
+    let Some(most) = kind.read_max() else {
         return Ok((Some(Vec::new()), RequestBody::Program(body)));
     };
     let mut beginning = BodyBeginning {

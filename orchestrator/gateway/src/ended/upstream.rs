@@ -1,7 +1,7 @@
 //! The connections to the host for one connection of a program: opened when it is, used for no other, and gone with it.
 
 use super::authority::address;
-use super::held::HeldBody;
+use super::held_body::HeldBody;
 use super::limits::{CONNECTION_WINDOW, HEAD, PARALLEL, RESETS, SEND_BUFFER, STREAM_WINDOW, Times};
 use super::streams::{Activity, Watched};
 use super::tasks::Tasks;

@@ -17,6 +17,7 @@ pub mod login;
 mod live;
 mod tool_changes;
 mod servers;
+pub mod server_reports;
 mod session_servers;
 mod available;
 

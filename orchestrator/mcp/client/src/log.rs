@@ -14,7 +14,6 @@ pub const LINE_MAX: usize = 2000;
 #[derive(Debug)]
 pub struct Ring {
     lines: VecDeque<String>,
-    /// Standard error.
     cutter: LineCutter,
     changed: bool,
 }

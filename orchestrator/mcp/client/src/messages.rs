@@ -1,6 +1,5 @@
 //! A server's lines as protocol messages, parsed within bounds, which are checked before memory is allocated.
 
-use crate::state::{UNASKED_BYTES, UNASKED_MESSAGES};
 use rmcp::RoleClient;
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
@@ -12,6 +11,10 @@ use tokio::sync::mpsc::{Receiver, Sender};
 pub const MESSAGE_MAX: usize = 8 << 20;
 /// Maximum number of values in one message: once parsed, each takes some forty bytes, whatever it is.
 pub const VALUES_MAX: usize = 100_000;
+
+/// Messages, and bytes of all streams, that a server may send between calls.
+pub const UNASKED_MESSAGES: u32 = 10_000;
+pub const UNASKED_BYTES: u64 = 64 << 20;
 
 /// Maximum bytes of a session ID or an event ID, which we send back.
 pub const ID_MAX: usize = 4096;

@@ -1,13 +1,9 @@
 //! The state shared by the tasks that serve a server: whether it is gone, and how much it has sent unsolicited.
 
-use crate::messages::Excess;
+use crate::messages::{Excess, UNASKED_BYTES, UNASKED_MESSAGES};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use tokio::sync::Notify;
-
-/// Messages, and bytes of all streams, that a server may send between calls.
-pub const UNASKED_MESSAGES: u32 = 10_000;
-pub const UNASKED_BYTES: u64 = 64 << 20;
 
 /// The state of a running server.
 #[derive(Debug, Default)]

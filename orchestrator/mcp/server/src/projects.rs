@@ -38,9 +38,9 @@ pub type Sessions = UnboundedSender<SessionRequest>;
 
 /// Opens the sessions of one client, for the project that it works on.
 pub trait SessionOpener {
-    /// What a session is opened for: with an equal one, the session stays.
+    /// The purpose of a session: with an equal one, the session stays.
     type Order: PartialEq;
-    /// What ends with a session.
+    /// Everything that ends with a session.
     type Companion;
 
     /// The order of a client with these roots.

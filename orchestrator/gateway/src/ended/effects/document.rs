@@ -1,13 +1,11 @@
 //! A document of GraphQL, as far as it must be read to know whether it changes something ("GraphQL", sections 2.1 and 2.3).
 
-/// A document of GraphQL.
 #[derive(Debug)]
 pub struct GraphQlDocument {
     /// Whether it has an operation that is no query.
     pub is_mutation: bool,
     /// The names at the first level of its operations and fragments.
     pub fields: Vec<String>,
-    /// In one line.
     pub text: String,
 }
 
@@ -84,13 +82,13 @@ impl Depth {
     }
 }
 
-/// What follows a comment.
+/// The text behind a comment.
 fn comment(rest: &str) -> &str {
     let end = rest.find(['\n', '\r']).unwrap_or(rest.len());
     &rest[end..]
 }
 
-/// What follows a string.
+/// The text behind a string.
 fn string(rest: &str) -> Option<&str> {
     if let Some(mut block) = rest.strip_prefix("\"\"\"") {
         loop {

@@ -1,6 +1,6 @@
 //! JSON in which no name stands twice: of two, servers take the one or the other.
 
-use super::{UnreadBody, cut};
+use super::unread::{UnreadBody, cut};
 use broker_protocol::gateway::RequestEffect;
 use broker_protocol::limit;
 use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -127,7 +127,7 @@ impl<'de> Visitor<'de> for StrictVisitor {
     }
 }
 
-/// What a body says of a package, without its files.
+/// The package that a body describes, without its files.
 #[derive(Default)]
 struct PublishedPackage {
     name: Option<String>,

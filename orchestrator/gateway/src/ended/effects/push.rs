@@ -1,10 +1,10 @@
 //! The beginning of a `git push` ("gitprotocol-pack", "Reference Update Request and Packfile Transfer"): which references it changes.
 
-use super::{UnreadBody, cut};
+use super::unread::{UnreadBody, cut};
 use broker_protocol::gateway::RequestEffect;
 use broker_protocol::limit;
 
-/// What the first bytes of the request say; `None` if they do not say all. No effects if nothing is pushed: git sends such a request
+/// The commands in the first bytes of the request; `None` if they do not say all. No effects if nothing is pushed: git sends such a request
 /// before a large one.
 pub fn read(bytes: &[u8]) -> Result<Option<Vec<RequestEffect>>, UnreadBody> {
     let (mut rest, mut effects, mut options) = (bytes, Vec::new(), false);
@@ -99,7 +99,6 @@ fn split(data: &[u8]) -> (&[u8], Option<&[u8]>) {
     }
 }
 
-/// `OLD NEW NAME`.
 fn command(line: &[u8]) -> Result<RequestEffect, UnreadBody> {
     let mut parts = line.splitn(3, |byte| *byte == b' ');
     let mut next = || parts.next().ok_or(UnreadBody::Push);

@@ -1,10 +1,10 @@
 //! What servers list, for the person who has to accept it: in full where it is not as it was accepted.
 
+use crate::Report;
+use crate::pins::{Difference, ListedTool};
 use broker_protocol::Failed;
 use orchestrator_launch::exit;
 use orchestrator_launch::stdio::{print, terminal};
-use orchestrator_mcp_client::Report;
-use orchestrator_mcp_client::pins::{Difference, ListedTool};
 use orchestrator_text::{diff, escape};
 use serde_json::{Value, json};
 use std::io::{self, IsTerminal};
@@ -190,7 +190,7 @@ pub fn check_shown(report: &Report) -> Result<(), Failed> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use orchestrator_mcp_client::pins::Changes;
+    use crate::pins::Changes;
 
     fn tool(description: &str, schema: Value) -> ListedTool {
         ListedTool {
