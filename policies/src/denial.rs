@@ -335,13 +335,13 @@ impl EffectivePolicy {
     /// way; as a comment, with the option that selects the profile, it leaves the lines what they are.
     pub fn remedy_by_keys(&self, keys: &str, or: Option<String>) -> Remedy {
         let base = &self.profile;
-        let own = OWN_PROFILES[usize::from(base == OWN_PROFILES[0])];
+        let name = OWN_PROFILES[usize::from(base == OWN_PROFILES[0])];
         let is_one_row = |text: &String| !text.chars().any(char::is_control);
-        let or = or
+        let more = or
             .filter(is_one_row)
             .map_or_else(String::new, |or| format!("; {or}"));
         Remedy::Policy(format!(
-            "[profile.{own}] # then --profile {own}{or}\nextends = '{base}'\n{keys}"
+            "[profile.{name}] # then --profile {name}{more}\nextends = '{base}'\n{keys}"
         ))
     }
 }

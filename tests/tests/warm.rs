@@ -389,7 +389,9 @@ fn another_session_is_never_served_from_what_stands_ready(place: Place) {
     let variable = run(variable.env("LC_ALL", "C"), LIMIT);
     assert!(!is_warm(&variable), "{}", variable.errors());
     let mut limited = Command::new("bash");
-    limited.args(["-c", "ulimit -n 512; umask 077; exec \"$@\"", "bash"]);
+    // Nothing but limits and umask differs: not the environment.
+    let changed = "ulimit -n 512; umask 077; exec env -u _ -u OLDPWD -u PWD -u SHLVL \"$@\"";
+    limited.args(["-c", changed, "bash"]);
     let plain = command(&world, &world.project, &["--", "bash", "-c", "umask"]);
     limited.arg(plain.get_program()).args(plain.get_args());
     limited

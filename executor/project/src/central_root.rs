@@ -16,7 +16,7 @@ use nix::fcntl::{
 };
 use nix::sys::stat::{FchmodatFlags, Mode, fchmod, fchmodat, fstat, fstatat, mkdirat};
 use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
-use policies_guard::{Matcher, WhenNew};
+use policies_guard::Matcher;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 #[cfg(test)]
@@ -131,10 +131,7 @@ fn open_to_owner(parent: &OwnedFd, name: &OsStr) -> nix::Result<()> {
 fn may_be_made([project, central]: [&Path; 2], names: &Matcher) -> io::Result<Vec<PathBuf>> {
     let found = discovery::discover([project, central], None, None, names, usize::MAX);
     let found = found.map_err(io::Error::other)?;
-    let is_closed_when_new = |path: &Path| {
-        let closings = names.closings(path.as_os_str().as_bytes());
-        closings.iter().any(|(_, new)| *new != WhenNew::Open)
-    };
+    let is_closed_when_new = |path: &Path| names.is_closed_when_new(path.as_os_str().as_bytes());
     let mut made: BTreeMap<PathBuf, bool> = BTreeMap::new();
     for pin in &found.pins {
         let below = pin.path.strip_prefix(project).ok();

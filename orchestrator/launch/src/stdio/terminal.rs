@@ -2,7 +2,7 @@
 //! always restored afterwards.
 
 use nix::sys::termios::{SetArg, Termios, cfmakeraw, tcgetattr, tcsetattr};
-use std::io;
+use std::io::{self, IsTerminal};
 use std::sync::Mutex;
 use terminal_size::{Height, Width, terminal_size_of};
 
@@ -70,6 +70,11 @@ pub fn discard_input() {
 pub fn size() -> (u16, u16) {
     let known = terminal_size_of(io::stdout()).or_else(|| terminal_size_of(io::stdin()));
     known.map_or((24, 80), |(Width(columns), Height(rows))| (rows, columns))
+}
+
+/// Columns of the terminal that standard output is; `None` if it is none.
+pub fn output_columns() -> Option<usize> {
+    io::stdout().is_terminal().then(|| usize::from(size().1))
 }
 
 /// The terminal's type, if the value of `TERM` is valid.

@@ -7,7 +7,6 @@ use orchestrator_launch::exit;
 use orchestrator_launch::stdio::{print, terminal};
 use orchestrator_text::{diff, escape};
 use serde_json::{Value, json};
-use std::io::{self, IsTerminal};
 
 /// Maximum bytes of a tool's description and indented schema that a person is shown. What is longer cannot be accepted.
 const SHOWN_MAX: usize = 128 << 10;
@@ -82,9 +81,7 @@ fn paragraph(report: &Report) -> String {
             escape::line(&report.changes.describe())
         ));
     }
-    let columns = io::stdout()
-        .is_terminal()
-        .then(|| usize::from(terminal::size().1));
+    let columns = terminal::output_columns();
     text.extend(
         report
             .differences
