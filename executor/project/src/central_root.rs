@@ -177,7 +177,7 @@ fn make_holder(from: &OwnedFd, project: &Path, central: &Path) -> io::Result<(Ow
 #[cfg(test)]
 mod tests {
     use super::*;
-    use policies_guard::{ProtectedName, Protection};
+    use policies_guard::{ProtectedName, Protection, WhenNew};
     use std::fs::Permissions;
     use std::os::unix::fs::PermissionsExt;
     use std::time::Duration;
