@@ -51,10 +51,8 @@ impl Questions {
             if let Some(answer) = self.take(&request) {
                 return answer;
             }
-            if !self.is_open(request.call) {
-                if !self.open(request.clone()) {
-                    return RequestAnswer::TooMany;
-                }
+            if !self.is_open(request.call) && !self.open(request.clone()) {
+                return RequestAnswer::TooMany;
             }
             self.changed.notified().await;
         }

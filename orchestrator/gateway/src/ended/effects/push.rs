@@ -29,23 +29,29 @@ pub fn read(bytes: &[u8]) -> Result<Option<Vec<RequestEffect>>, UnreadBody> {
             }
         }
     }
-    while options {
-        match line(&mut rest)? {
-            PacketLine::More => return Ok(None),
-            PacketLine::Flush => break,
-            PacketLine::Data(data) => {
-                let option = format!("option {}", text(data)?);
-                let change = String::new();
-                let object = cut(option);
-                add(&mut effects, RequestEffect { object, change })?;
-            }
-        }
+    if options && !add_options(&mut rest, &mut effects)? {
+        return Ok(None);
     }
     // What follows no commands, a server could take for some.
     if effects.is_empty() && !rest.is_empty() {
         return Err(UnreadBody::Push);
     }
     Ok(Some(effects))
+}
+
+/// Adds the push's options; false if there is more of them to come.
+fn add_options(rest: &mut &[u8], effects: &mut Vec<RequestEffect>) -> Result<bool, UnreadBody> {
+    loop {
+        match line(rest)? {
+            PacketLine::More => return Ok(false),
+            PacketLine::Flush => return Ok(true),
+            PacketLine::Data(data) => {
+                let object = cut(format!("option {}", text(data)?));
+                let change = String::new();
+                add(effects, RequestEffect { object, change })?;
+            }
+        }
+    }
 }
 
 fn add(effects: &mut Vec<RequestEffect>, one: RequestEffect) -> Result<(), UnreadBody> {
