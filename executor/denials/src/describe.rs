@@ -198,7 +198,7 @@ fn passed_over(refusal: &Refusal, spec: &SandboxSpec) -> Option<Finding> {
         place(refusal.path(), spec).map_or_else(|| text(refusal), |(_, name)| name.to_owned());
     let word = shell_word(&name);
     let advice = format!(
-        "commit nothing of it; look at `git diff -- {word}` and run `git checkout -- {word}` (or remove it) outside the sandbox{way}"
+        "commit nothing of it; look at `git diff -- {word}` outside the sandbox: `git checkout -- {word}` there replaces your file by git's{way}"
     );
     let found = Finding::new(FindingKind::PassedOver, by_zone(refusal, spec), why);
     let found = found.with_state(state).with_advice(advice);

@@ -45,7 +45,8 @@ pub(crate) fn user_patterns(home: &Path, configuration: &Path, file: &Path) -> O
     if kind.is_char_device() && end == Path::new("/dev/null") {
         return Some(Vec::new());
     }
-    let file = File::open(&path).ok().filter(|_| kind.is_file())?;
+    // Looked at first: to open a pipe would wait for its writer.
+    let file = kind.is_file().then(|| File::open(&path))?.ok()?;
     let mut text = Vec::new();
     file.take(PATTERN_BYTES_MAX as u64 + 1)
         .read_to_end(&mut text)
@@ -67,6 +68,8 @@ mod tests {
         fs::write(at("most"), vec![b'x'; PATTERN_BYTES_MAX]).unwrap();
         fs::write(at("more"), vec![b'x'; PATTERN_BYTES_MAX + 1]).unwrap();
         fs::create_dir(at("d")).unwrap();
+        nix::unistd::mkfifo(&at("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert_eq!(read("pipe"), None, "nobody waits for its writer");
         assert_eq!(read("most").map(|text| text.len()), Some(PATTERN_BYTES_MAX));
         assert_eq!([read("more"), read("d")], [None, None]);
         assert_eq!(
