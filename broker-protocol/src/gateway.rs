@@ -197,7 +197,7 @@ pub enum RequestAnswer {
     Refused,
     /// No answer came in time.
     Expired,
-    /// It is of no call for which a client waits, or the call has ended.
+    /// No client waits for its call, or the call has ended.
     NoCall,
     /// The call was refused such a request before, or has asked about too many.
     TooMany,

@@ -10,6 +10,7 @@ use broker_protocol::gateway::{FromGateway, GatewaySpec, ToGateway};
 use executor_credentials::{ClientCompany, Credentials, Delivery, Owner};
 use executor_layers::descriptors;
 use executor_peers::Connection;
+use executor_peers::gateway::send_value;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io::{self, Write};
@@ -85,7 +86,8 @@ fn answer_once(gateway: &mut Connection, held: &mut Credentials) -> io::Result<b
     }
     values
         .into_iter()
-        .try_for_each(|value| deliver(gateway, value))?;
+        .try_for_each(|one| send_value(gateway, one.credential, one.value))
+        .map_err(io::Error::other)?;
     // It asks for one value at a time, and reads what it has asked for.
     Ok(!gateway.is_full())
 }
@@ -111,15 +113,4 @@ fn wait(gateway: &Connection, held: &Credentials) -> io::Result<()> {
 fn has_input(fd: BorrowedFd<'_>) -> bool {
     let mut one = [PollFd::new(fd, PollFlags::POLLIN)];
     poll(&mut one, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
-}
-
-fn deliver(gateway: &mut Connection, Delivery { credential, value }: Delivery) -> io::Result<()> {
-    let sent = match value {
-        Ok(value) => {
-            gateway.attach(vec![value]);
-            gateway.send(&ToGateway::Value { credential })
-        }
-        Err(why) => gateway.send(&ToGateway::NoValue { credential, why }),
-    };
-    sent.map_err(io::Error::other)
 }

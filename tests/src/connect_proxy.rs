@@ -6,6 +6,16 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
+/// Answers that open no tunnel, each with what users are told of it.
+pub const REFUSALS: [(&str, &str); 3] = [
+    (
+        "HTTP/1.1 403 Not on our list\r\n\r\n",
+        "answered 403 `Not on our list`",
+    ),
+    ("HTTP/1.1 407 Login\r\n\r\n", "`proxy_from` in `[gateway]`"),
+    ("SSH-2.0-other\r\n", "does not answer with HTTP"),
+];
+
 /// A proxy that serves until it is dropped.
 pub struct ConnectProxy {
     pub port: u16,

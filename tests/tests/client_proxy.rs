@@ -1,6 +1,6 @@
 //! A company's network, for what `lazaret` itself asks for: which of its requests go through the proxy, what that is told, and what is believed.
 
-use lazaret_tests::connect_proxy::ConnectProxy;
+use lazaret_tests::connect_proxy::{ConnectProxy, REFUSALS};
 use lazaret_tests::model_server::{ModelServer, Reply};
 use lazaret_tests::process::Finished;
 use lazaret_tests::tls_host::TlsHost;
@@ -173,14 +173,7 @@ fn a_login_is_shown_to_the_proxy_for_requests_of_lazaret(place: Place) {
 place_test!(a_proxy_that_refuses_is_named_to_the_user);
 fn a_proxy_that_refuses_is_named_to_the_user(place: Place) {
     let asking = Asking::new(place);
-    for (answer, want) in [
-        (
-            "HTTP/1.1 403 Not on our list\r\n\r\n",
-            "answered 403 `Not on our list`",
-        ),
-        ("HTTP/1.1 407 Login\r\n\r\n", "`proxy_from` in `[gateway]`"),
-        ("SSH-2.0-other\r\n", "does not answer with HTTP"),
-    ] {
+    for (answer, want) in REFUSALS {
         let proxy = ConnectProxy::answering(answer);
         asking.define(&proxy.line());
         let name = format!("the proxy 127.0.0.1:{} ", proxy.port);

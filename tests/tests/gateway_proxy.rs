@@ -1,7 +1,7 @@
 //! A company's proxy: which connections of cells go through it, what it is told, and what it can do.
 
 use lazaret_tests::approval::audited;
-use lazaret_tests::connect_proxy::ConnectProxy;
+use lazaret_tests::connect_proxy::{ConnectProxy, REFUSALS};
 use lazaret_tests::session::Answer;
 use lazaret_tests::{LIMIT, Place, Serving, Session, World, place_test, run};
 use serde_json::Value;
@@ -166,14 +166,7 @@ fn a_proxys_login_is_shown_to_the_proxy_alone(place: Place) {
 place_test!(a_refusal_names_the_proxy_and_what_it_said);
 fn a_refusal_names_the_proxy_and_what_it_said(place: Place) {
     let company = Company::new(place);
-    for (answer, want) in [
-        (
-            "HTTP/1.1 403 Not on our list\r\n\r\n",
-            "answered 403 `Not on our list`",
-        ),
-        ("HTTP/1.1 407 Login\r\n\r\n", "`proxy_from` in `[gateway]`"),
-        ("SSH-2.0-other\r\n", "does not answer with HTTP"),
-    ] {
+    for (answer, want) in REFUSALS {
         let proxy = ConnectProxy::answering(answer);
         company.define(&proxy.line());
         let mut session = company.session("net", &[]);

@@ -285,13 +285,8 @@ impl Process {
     }
 
     fn deliver(&mut self, credential: u16, value: Result<OwnedFd, String>) -> Result<(), Lost> {
-        match value {
-            Ok(value) => {
-                self.connection.attach(vec![value]);
-                self.send(&ToGateway::Value { credential })
-            }
-            Err(why) => self.send(&ToGateway::NoValue { credential, why }),
-        }
+        send_value(&mut self.connection, credential, value).map_err(|_| Lost::Nonsense)?;
+        self.flush()
     }
 
     /// Sends as much as it takes now.
@@ -396,6 +391,24 @@ impl Drop for Process {
     fn drop(&mut self) {
         // If this fails, it has already exited.
         let _ = process::pidfd_signal(self.pidfd.as_fd(), libc::SIGKILL);
+    }
+}
+
+/// Queues the value of a credential, or why there is none.
+///
+/// # Errors
+/// The frame is over its limit.
+pub fn send_value(
+    gateway: &mut Connection,
+    credential: u16,
+    value: Result<OwnedFd, String>,
+) -> Result<(), FrameError> {
+    match value {
+        Ok(value) => {
+            gateway.attach(vec![value]);
+            gateway.send(&ToGateway::Value { credential })
+        }
+        Err(why) => gateway.send(&ToGateway::NoValue { credential, why }),
     }
 }
 

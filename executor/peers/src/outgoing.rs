@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The name of such requests as a tool's, for grants and approvers.
 pub const TOOL: &str = "request";
-/// Most questions of one call.
+/// Maximum number of questions of a call; further requests are refused.
 pub const QUESTIONS_MAX: u32 = 16;
 
 /// The questions that calls have asked, until they end.

@@ -44,7 +44,7 @@ impl PassedOverNames {
         }
     }
 
-    /// Those that earlier calls have passed over and that are as they were, if a commit may have come about since (`has_committed`).
+    /// Names that earlier calls have passed over and that are as they were, if a commit may have come about since (`has_committed`).
     pub fn check(
         &mut self,
         project: &Path,
