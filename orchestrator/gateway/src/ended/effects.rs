@@ -111,6 +111,11 @@ pub fn read(
 fn graphql(bytes: &[u8]) -> Result<Effects, UnreadBody> {
     let value = json::strict(bytes)?;
     let object = value.as_object().ok_or(UnreadBody::GraphQl)?;
+    // A server may act on other keys in place of the document: a number or digest of one that it keeps.
+    let is_known = |key: &String| matches!(&key[..], "query" | "variables" | "operationName");
+    if !object.keys().all(is_known) {
+        return Err(UnreadBody::GraphQl);
+    }
     let query = object.get("query").and_then(Value::as_str);
     let document =
         GraphQlDocument::read(query.ok_or(UnreadBody::GraphQl)?).ok_or(UnreadBody::GraphQl)?;
@@ -216,6 +221,8 @@ mod tests {
         for wrong in [
             r#"[{"query":"{ a }"}]"#,
             r#"{"extensions":{"persistedQuery":{}}}"#,
+            r#"{"query":"{ a }","documentId":"1"}"#,
+            r#"{"query":"{ a }","extensions":{"persistedQuery":{}}}"#,
         ] {
             assert_eq!(whole(BodyKind::GraphQl, wrong), Err(UnreadBody::GraphQl));
         }

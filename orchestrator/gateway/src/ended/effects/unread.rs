@@ -20,7 +20,7 @@ pub enum UnreadBody {
     Many,
     #[error("its body is no JSON that all servers read alike")]
     Json,
-    #[error("its body is no single document of GraphQL")]
+    #[error("its body is no single document of GraphQL with variables alone")]
     GraphQl,
     #[error("too much waits for answers already")]
     Crowded,
