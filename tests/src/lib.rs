@@ -4,6 +4,7 @@ pub mod suite;
 mod gate;
 pub mod leftovers;
 mod not_run;
+mod slowest;
 pub mod place;
 pub mod world;
 pub mod git_oracle;

@@ -8,6 +8,7 @@ use crate::leftovers;
 use crate::not_run::{self, NotRun};
 use crate::place::{Place, User};
 use crate::programs;
+use crate::slowest;
 use broker_protocol::Tier;
 use libtest_mimic::{Arguments, Failed, Trial};
 use nix::unistd::geteuid;
@@ -137,10 +138,11 @@ impl Test {
             if needs_root && !geteuid().is_root() {
                 not_run::count(thread, "only root can do this");
                 Ok(())
-            } else if alone {
-                run_alone(&thread)
             } else {
-                in_own_thread(thread, test)
+                slowest::timed(thread.clone(), || match alone {
+                    true => run_alone(&thread),
+                    false => in_own_thread(thread, test),
+                })
             }
         })
     }
@@ -232,6 +234,7 @@ fn start(first: &str, arguments: &Arguments, gate: Option<&Arc<Gate>>) -> ExitCo
         .flat_map(|test| test.trials(gate))
         .collect();
     let conclusion = libtest_mimic::run(arguments, trials);
+    slowest::list();
     let alone = std::env::var_os(OWN_PROCESS).is_some();
     if not_run::list() > 0 && alone && !conclusion.has_failed() {
         return ExitCode::from(NOT_RUN_CODE);
