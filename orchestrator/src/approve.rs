@@ -89,13 +89,14 @@ impl FrontEnd for Approve {
         let directories =
             directories::approvals(&state_directory::home(), uid, &state_directory::variable);
         let confined = launch.confine_approver::<Self>(&directories);
+        let proof = confined.proof();
         confined.run(|_| "the answers have ended", async {
             let queue = ApprovalQueue::new(directories);
             match (self.list, self.json) {
                 (true, json) => return list(queue, json).await,
                 (false, true) => json::serve(queue).await?,
                 (false, false) if io::stdin().is_terminal() && io::stdout().is_terminal() => {
-                    keys::serve(queue).await?;
+                    keys::serve(queue, proof).await?;
                 }
                 (false, false) => lines::serve(queue).await?,
             }

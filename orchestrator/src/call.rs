@@ -4,7 +4,7 @@ use crate::result;
 use crate::tool_options::ToolOptions;
 use broker_protocol::{Failed, Open};
 use clap::Args;
-use orchestrator_confine::Needs;
+use orchestrator_confine::{ConfinementProof, Needs};
 use orchestrator_engine::executor::Greeting;
 use orchestrator_engine::{CallContext, CallResult, FoundIn, Invocation, Session};
 use orchestrator_launch::exit;
@@ -124,7 +124,8 @@ impl FrontEnd for Call {
             subscribers: vec![confined.log()],
             ..config
         };
-        let result = confined.run(call_ended, self.perform(config, &servers, input))?;
+        let work = self.perform(config, &servers, input, confined.proof());
+        let result = confined.run(call_ended, work)?;
         result::report(&result, self.json)
     }
 }
@@ -149,15 +150,21 @@ impl Call {
         mut config: Config,
         servers: &SessionServers,
         input: Value,
+        proof: ConfinementProof,
     ) -> Result<Arc<CallResult>, Failed> {
         servers.attach(config.tools.registry()).await;
-        let result = self.call(config, input).await;
+        let result = self.call(config, input, proof).await;
         servers.close().await;
         result
     }
 
-    async fn call(&self, config: Config, input: Value) -> Result<Arc<CallResult>, Failed> {
-        let session = Session::start(config);
+    async fn call(
+        &self,
+        config: Config,
+        input: Value,
+        proof: ConfinementProof,
+    ) -> Result<Arc<CallResult>, Failed> {
+        let session = Session::start(config, proof);
         session.open().await?;
         let takes_input = input.get("stdin") == Some(&Value::Bool(true));
         let stdin = takes_input

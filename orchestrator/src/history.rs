@@ -67,8 +67,9 @@ impl FrontEnd for History {
     fn main(self, launch: Launch) -> Result<u8, Failed> {
         let prepared = launch.prepare::<Self>(Options::of(&self.place).and(&self.log))?;
         let (config, confined) = session(prepared)?;
+        let proof = confined.proof();
         let listed = confined.run(call_ended, async {
-            let session = Session::start(config);
+            let session = Session::start(config, proof);
             session.open().await?;
             let wanted = Wanted { limit: self.limit };
             typed::ask(&session, "history", Request::History(wanted)).await

@@ -82,8 +82,9 @@ impl FrontEnd for Login {
             write: vec![directory],
             ..Needs::default()
         });
+        let proof = confined.proof();
         confined.run(|_| "the login has ended", async {
-            let mut signals = Signals::listen(&[SIGINT, SIGTERM])?;
+            let mut signals = Signals::listen(&[SIGINT, SIGTERM], proof)?;
             tokio::select! {
                 done = log_in(&server, address, &place, callback) => done,
                 number = signals.next() => Ok(exit::SIGNAL + number as u8),

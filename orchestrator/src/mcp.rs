@@ -7,7 +7,7 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 use orchestrator_config_edit::CLIENTS;
 use orchestrator_config_edit::agent_settings;
-use orchestrator_confine::Needs;
+use orchestrator_confine::{ConfinementProof, Needs};
 use orchestrator_engine::Session;
 use orchestrator_launch::endpoint::Endpoint;
 use orchestrator_launch::examiner::Examiner;
@@ -139,7 +139,7 @@ impl FrontEnd for Mcp {
             write: servers.directories(),
             ..Needs::default()
         });
-        let log = confined.log();
+        let (log, proof) = (confined.log(), confined.proof());
         let opener = McpOpener {
             max_violations: self.violations.max(options.trust()),
             tools: self.tools,
@@ -147,6 +147,7 @@ impl FrontEnd for Mcp {
             endpoint,
             hooks,
             log: log.clone(),
+            proof,
             servers,
             examiner,
             named,
@@ -226,6 +227,7 @@ struct McpOpener {
     hooks: UserHooks,
     max_violations: Option<u32>,
     log: Rc<RunLog>,
+    proof: ConfinementProof,
     servers: Available,
     examiner: Examiner,
     /// The project that Claude Code says it is in, if that is believed.
@@ -262,12 +264,13 @@ impl SessionOpener for McpOpener {
         let guard = |open: &Open| self.hooks.guard(open, Rc::new(self.endpoint.clone()));
         let mut config = self.tools.config(opening, Ok(policy), guard)?;
         servers.attach(config.tools.registry()).await;
-        let session = Session::start(Config {
+        let config = Config {
             executor: Some(Box::new(self.endpoint.clone())),
             max_violations: self.max_violations,
             subscribers: vec![self.log.clone()],
             ..config
-        });
+        };
+        let session = Session::start(config, self.proof);
         servers.follow_with(&session, self.relist(&session));
         Ok((session, servers))
     }
@@ -327,7 +330,10 @@ async fn serve(
         Input::stdin().map_err(unusable)?,
         Output::stdout().map_err(unusable)?,
     );
-    let mut signals = Signals::listen(&[nix::libc::SIGTERM, nix::libc::SIGINT, nix::libc::SIGHUP])?;
+    let mut signals = Signals::listen(
+        &[nix::libc::SIGTERM, nix::libc::SIGINT, nix::libc::SIGHUP],
+        opener.proof,
+    )?;
     let (read, incoming) = mpsc::channel(WAITING);
     let (outgoing, written) = mpsc::channel(WAITING);
     let (sessions, requests) = mpsc::unbounded_channel();

@@ -252,7 +252,7 @@ impl FrontEnd for Serve {
             write,
             ..Needs::default()
         });
-        let log = confined.log();
+        let (log, proof) = (confined.log(), confined.proof());
         let case = match self.wire_case {
             CaseName::Camel => WireCase::Camel,
             CaseName::Snake => WireCase::Snake,
@@ -263,6 +263,7 @@ impl FrontEnd for Serve {
         });
         let sources = Sources {
             opener,
+            proof,
             backends,
             mcp,
             offered,
@@ -434,7 +435,7 @@ fn browsable(mut address: SocketAddr) -> SocketAddr {
 
 /// Waits until the server has to stop, and ends its runs; returns the exit code.
 async fn ended(service: &Service, parent: &Parent, ends_with_input: bool) -> Result<u8, Failed> {
-    let mut signals = Signals::listen(&[SIGTERM, SIGINT, SIGHUP])?;
+    let mut signals = Signals::listen(&[SIGTERM, SIGINT, SIGHUP], service.proof)?;
     let input = Input::stdin().map_err(unusable)?;
     // A terminal belongs to a person, who stops us with Ctrl-C; the end of /dev/null means nothing.
     let watched = ends_with_input && !Input::is_null() && !io::stdin().is_terminal();

@@ -5,6 +5,7 @@ use broker_protocol::{
     CallId, ErrorKind, Failed, History, Request, Roots, Undo as Wanted, Zone, ZonePath, limit,
 };
 use clap::Args;
+use orchestrator_confine::ConfinementProof;
 use orchestrator_engine::{Config, Session};
 use orchestrator_launch::exit;
 use orchestrator_launch::groups::{LogOption, Options, PlaceOptions};
@@ -155,14 +156,15 @@ impl FrontEnd for Undo {
             Ok(_) => "the calls have ended",
             Err(_) => "no session could be opened",
         };
-        confined.run(reason, self.perform(config))
+        let proof = confined.proof();
+        confined.run(reason, self.perform(config, proof))
     }
 }
 
 impl Undo {
     /// Undoes all selected changes, newest first, and stops at the first that is not undone.
-    async fn perform(&self, config: Config) -> Result<u8, Failed> {
-        let session = Session::start(config);
+    async fn perform(&self, config: Config, proof: ConfinementProof) -> Result<u8, Failed> {
+        let session = Session::start(config, proof);
         let opened = session.open().await?;
         let roots = Roots {
             project: opened.project,

@@ -265,6 +265,40 @@ fn each_crate_has_the_shape_that_it_should() {
     assert!(found.is_empty(), "{found:#?}");
 }
 
+/// Where a manifest turns on what only tests may have, outside of its `[dev-dependencies]`.
+fn product_has_test_support(manifest: &str) -> bool {
+    let mut table = "";
+    manifest.lines().any(|line| {
+        if line.starts_with('[') {
+            table = line;
+        }
+        let is_definition = line == "test-support = []";
+        let is_used = line.contains("test-support") && !line.starts_with('#');
+        is_used && !(is_definition && table == "[features]") && table != "[dev-dependencies]"
+    })
+}
+
+#[test]
+fn product_is_built_without_test_support() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let read = |folder: &String| fs::read_to_string(root.join(folder).join("Cargo.toml")).unwrap();
+    let mut crates = crates();
+    crates.push("..".to_owned());
+    crates.retain(|folder| product_has_test_support(&read(folder)));
+    assert!(crates.is_empty(), "{crates:?}");
+    // The checks bite.
+    let line = "orchestrator-confine = { workspace = true, features = [\"test-support\"] }";
+    assert!(product_has_test_support(&format!(
+        "[dependencies]\n{line}\n"
+    )));
+    assert!(product_has_test_support(
+        "[features]\ndefault = [\"test-support\"]\n"
+    ));
+    assert!(!product_has_test_support(&format!(
+        "[features]\ntest-support = []\n[dev-dependencies]\n{line}\n"
+    )));
+}
+
 #[test]
 fn each_check_bites() {
     let planted = [

@@ -7,7 +7,7 @@ use crate::terminals::Terminals;
 use broker_protocol::{Failed, limit};
 use clap::Args;
 use orchestrator_config_edit::agent_settings;
-use orchestrator_confine::Needs;
+use orchestrator_confine::{ConfinementProof, Needs};
 use orchestrator_engine::Session;
 use orchestrator_launch::groups::{
     ChoiceOptions, LogOption, NetworkOptions, Options, PathOptions, ProjectOption, VerboseOption,
@@ -166,8 +166,8 @@ impl FrontEnd for Acp {
             Ok(AcpEnd::Signal(_)) => "a signal ended it",
             Err(_) => "the streams could not be used",
         };
-        let log = confined.log();
-        let served = confined.run(reason, serve(config, root, timeout_s, agent, log));
+        let (log, proof) = (confined.log(), confined.proof());
+        let served = confined.run(reason, serve(config, root, timeout_s, agent, log, proof));
         served.map(|end| match end {
             AcpEnd::Editor => exit::OK,
             AcpEnd::Agent => {
@@ -210,6 +210,7 @@ async fn serve(
     timeout_s: u32,
     agent: UnixStream,
     log: Rc<RunLog>,
+    proof: ConfinementProof,
 ) -> Result<AcpEnd, Failed> {
     let (input, output) = (
         Input::stdin().map_err(unusable)?,
@@ -217,11 +218,14 @@ async fn serve(
     );
     let theirs = Input::of(agent.as_fd()).map_err(unusable)?;
     let ours = Output::of(agent.as_fd()).map_err(unusable)?;
-    let mut signals = Signals::listen(&[nix::libc::SIGTERM, nix::libc::SIGINT, nix::libc::SIGHUP])?;
+    let mut signals = Signals::listen(
+        &[nix::libc::SIGTERM, nix::libc::SIGINT, nix::libc::SIGHUP],
+        proof,
+    )?;
     let (editor, to_editor) = mpsc::channel(WAITING);
     let (to_agent, of_agent) = mpsc::channel(WAITING);
     let links = Rc::new(Links::new(editor.clone(), to_agent));
-    let session = Session::start(config);
+    let session = Session::start(config, proof);
     let calls = Rc::new(Calls::new(session.clone(), links.clone()));
     let proxy = Rc::new(Proxy {
         links,

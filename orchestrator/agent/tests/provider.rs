@@ -16,6 +16,7 @@ use orchestrator_agent::provider::{Model, Prompt, Provider};
 use orchestrator_agent::publish::EVENTS;
 use orchestrator_agent::run::End;
 use orchestrator_agent::settings::Settings;
+use orchestrator_confine::ConfinementProof;
 use orchestrator_engine::{HookGuard, Session};
 use orchestrator_text::redact::Redactor;
 use orchestrator_tools::Config;
@@ -166,7 +167,8 @@ fn run(
         .start_paused(true)
         .build_local(LocalOptions::default());
     runtime.unwrap().block_on(async {
-        let session = Session::start(Config::new(open, redactor, HookGuard::NoHooks));
+        let config = Config::new(open, redactor, HookGuard::NoHooks);
+        let session = Session::start(config, ConfinementProof::of_test());
         let agent = Agent::new(session, provider, settings, None, redactor);
         let mut conversation = Conversation::default();
         let (sender, mut received) = mpsc::channel(EVENTS);

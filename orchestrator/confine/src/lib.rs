@@ -146,9 +146,17 @@ pub struct Files(());
 #[derive(Debug)]
 pub struct Unconfined(Files);
 
-/// Proof that this process has confined itself: whatever listens to a model or a stranger requires it.
-#[derive(Debug)]
-pub struct Confined(());
+/// Proof that this process has confined itself: the runtime, sessions and signals require it.
+#[derive(Clone, Copy, Debug)]
+pub struct ConfinementProof(());
+
+#[cfg(feature = "test-support")]
+impl ConfinementProof {
+    /// For tests against brokers of their own, in a process that stays as it is.
+    pub fn of_test() -> Self {
+        Self(())
+    }
+}
 
 impl Unconfined {
     /// This process, at its start. The command line's start alone calls it (`clippy.toml`): everybody else is lent [`Files`].
@@ -162,7 +170,7 @@ impl Unconfined {
     }
 
     /// Confines this process permanently. What is missing is in [`in_force`].
-    pub fn confine(self, needs: &Needs) -> Confined {
+    pub fn confine(self, needs: &Needs) -> ConfinementProof {
         IN_FORCE.get_or_init(|| {
             let _ = allow_descriptors();
             match has_one_thread() {
@@ -174,14 +182,17 @@ impl Unconfined {
                 },
             }
         });
-        Confined(())
+        ConfinementProof(())
     }
 
     /// Confines an approver to its terminal and to the sockets in or below the parents of `directories`: a directory itself may be
     /// created later. It installs no filter: a session's client is recognised by its filters, and an approver must have fewer.
     ///
     /// Also returns Landlock's ABI, or why it is not in force.
-    pub fn confine_approver(self, directories: &[PathBuf]) -> (Confined, Result<u32, String>) {
+    pub fn confine_approver(
+        self,
+        directories: &[PathBuf],
+    ) -> (ConfinementProof, Result<u32, String>) {
         let in_force = has_one_thread().and_then(|()| {
             let parents = directories.iter().filter_map(|path| path.parent());
             let rules: Vec<_> = parents
@@ -190,7 +201,7 @@ impl Unconfined {
                 .collect();
             restrict(ruleset(false, rules))
         });
-        (Confined(()), in_force)
+        (ConfinementProof(()), in_force)
     }
 }
 

@@ -10,6 +10,7 @@ use crate::registration::{NewTool, Registered};
 use crate::task;
 use crate::tools::Tools;
 use broker_protocol::{Denial, ErrorKind, Failed, Opened, SessionGrant, Signal, Traced, Trust};
+use orchestrator_confine::ConfinementProof;
 use serde_json::Value;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -43,8 +44,8 @@ pub struct CallHandle {
 
 impl Session {
     /// Starts the task that owns the session. It ends when all handles are dropped and all calls have ended. Needs a local runtime;
-    /// the handle may leave its thread.
-    pub fn start<T: Tools + 'static>(config: Config<T>) -> Self {
+    /// the handle may leave its thread. What calls a session hears a model or a stranger, so its process has confined itself.
+    pub fn start<T: Tools + 'static>(config: Config<T>, _: ConfinementProof) -> Self {
         let (commands, received) = mpsc::unbounded_channel();
         let (numbers, over) = (Arc::<AtomicU64>::default(), Arc::<AtomicBool>::default());
         let (engine, tools) = Engine::new(config, numbers.clone(), over.clone());

@@ -1,7 +1,7 @@
 //! A start in its one order, held by types: [`Launch`] → [`Prepared`] → [`Confined`].
 //!
 //! What reads files or starts programs needs the [`Files`] that only [`Prepared`] lends. Confinement consumes it. Only [`Confined`]
-//! has a runtime, and so sessions, signals and the network; and only it has the run log.
+//! has a runtime, and so the network; and only it has the run log, and lends the proof that sessions and signals require.
 //!
 //! ```
 //! use broker_protocol::Failed;
@@ -25,6 +25,61 @@
 //!     let text = read_text(prepared.files(), "prompt".as_ref())?;
 //!     prepared.run(|_| "it has ended", async { Ok(drop(text)) })
 //! }
+//! ```
+//!
+//! Only what is confined has the proof that a session and signals require:
+//!
+//! ```
+//! # use broker_protocol::Failed;
+//! # use orchestrator_engine::{Config, Session, Tools};
+//! # use orchestrator_launch::launch::Confined;
+//! # use orchestrator_launch::stdio::signals::Signals;
+//! fn start<T: Tools + 'static>(confined: &Confined, config: Config<T>) -> Result<Session, Failed> {
+//!     let _signals = Signals::listen(&[15], confined.proof())?;
+//!     Ok(Session::start(config, confined.proof()))
+//! }
+//! ```
+//!
+//! ```compile_fail,E0599
+//! # use broker_protocol::Failed;
+//! # use orchestrator_engine::{Config, Session, Tools};
+//! # use orchestrator_launch::launch::Prepared;
+//! # use orchestrator_launch::stdio::signals::Signals;
+//! fn start<T: Tools + 'static>(confined: &Prepared, config: Config<T>) -> Result<Session, Failed> {
+//!     let _signals = Signals::listen(&[15], confined.proof())?;
+//!     Ok(Session::start(config, confined.proof()))
+//! }
+//! ```
+//!
+//! Neither does without it:
+//!
+//! ```compile_fail,E0061
+//! # use broker_protocol::Failed;
+//! # use orchestrator_engine::{Config, Session, Tools};
+//! # use orchestrator_launch::launch::Confined;
+//! # use orchestrator_launch::stdio::signals::Signals;
+//! fn start<T: Tools + 'static>(confined: &Confined, config: Config<T>) -> Result<Session, Failed> {
+//!     let _signals = Signals::listen(&[15], confined.proof())?;
+//!     Ok(Session::start(config))
+//! }
+//! ```
+//!
+//! ```compile_fail,E0061
+//! # use broker_protocol::Failed;
+//! # use orchestrator_engine::{Config, Session, Tools};
+//! # use orchestrator_launch::launch::Confined;
+//! # use orchestrator_launch::stdio::signals::Signals;
+//! fn start<T: Tools + 'static>(confined: &Confined, config: Config<T>) -> Result<Session, Failed> {
+//!     let _signals = Signals::listen(&[15])?;
+//!     Ok(Session::start(config, confined.proof()))
+//! }
+//! ```
+//!
+//! Nobody else can make one:
+//!
+//! ```compile_fail,E0423
+//! # use orchestrator_confine::ConfinementProof;
+//! let proof = ConfinementProof(());
 //! ```
 //!
 //! After it there are no files:
@@ -55,7 +110,7 @@ use crate::session_options::{Environment, ScopeParser, SessionOptions};
 use crate::stdio::print;
 use broker_protocol::Failed;
 use clap::Args;
-use orchestrator_confine::{Files, Needs, Unconfined};
+use orchestrator_confine::{ConfinementProof, Files, Needs, Unconfined};
 use orchestrator_engine::executor::ExecutorError;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -224,17 +279,16 @@ impl Launch {
             };
             network::begin(self.files(), self.linked.begin_network, way, Vec::new);
         }
-        self.unconfined.confine(&needs);
-        Confined::without_log(C::ROW.name)
+        Confined::without_log(C::ROW.name, self.unconfined.confine(&needs))
     }
 
     /// Confines an approver to its terminal and to the sockets below the parents of `directories`.
     pub fn confine_approver<C: FrontEnd>(self, directories: &[PathBuf]) -> Confined {
-        let (_, in_force) = self.unconfined.confine_approver(directories);
+        let (proof, in_force) = self.unconfined.confine_approver(directories);
         if let Err(why) = in_force {
             print::problem(&format!("this program could not confine itself: {why}"));
         }
-        Confined::without_log(C::ROW.name)
+        Confined::without_log(C::ROW.name, proof)
     }
 }
 
@@ -314,19 +368,21 @@ impl Prepared {
             let webs = || self.options.files().webs();
             network::begin(self.files(), self.begin_network, self.network(), webs);
         }
-        self.unconfined.confine(&needs);
-        Confined { log }
+        let proof = self.unconfined.confine(&needs);
+        Confined { log, proof }
     }
 }
 
 /// A process that has confined itself, and may begin to work.
 pub struct Confined {
     log: Rc<RunLog>,
+    proof: ConfinementProof,
 }
 
 impl Confined {
-    fn without_log(command: &'static str) -> Self {
+    fn without_log(command: &'static str, proof: ConfinementProof) -> Self {
         Self {
+            proof,
             log: Rc::new(RunLog::begin(command, true, print::problem)),
         }
     }
@@ -334,6 +390,11 @@ impl Confined {
     /// The log of this run.
     pub fn log(&self) -> Rc<RunLog> {
         self.log.clone()
+    }
+
+    /// Required by sessions and by what listens to signals.
+    pub fn proof(&self) -> ConfinementProof {
+        self.proof
     }
 
     /// Does `work`, then ends the log with the reason of its result.
@@ -345,7 +406,7 @@ impl Confined {
         reason: impl FnOnce(&Result<T, Failed>) -> &'static str,
         work: impl Future<Output = Result<T, Failed>>,
     ) -> Result<T, Failed> {
-        let done = runtime()?.block_on(work);
+        let done = runtime(self.proof)?.block_on(work);
         self.log.end(reason(&done));
         done
     }

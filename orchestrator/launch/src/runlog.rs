@@ -96,7 +96,7 @@ impl Subscriber for RunLog {
 
 impl RunLog {
     /// Begins the log of a run of `command`, or none if it is `off`. An error that prevents writing is reported to `complain`, once.
-    pub fn begin(command: &'static str, off: bool, complain: fn(&str)) -> Self {
+    pub(crate) fn begin(command: &'static str, off: bool, complain: fn(&str)) -> Self {
         let file = if off {
             None
         } else {

@@ -238,7 +238,7 @@ impl Run {
             socket: endpoint.socket().map(Path::to_owned),
             ..Needs::default()
         });
-        let log = confined.log();
+        let (log, proof) = (confined.log(), confined.proof());
         let refused = Rc::new(RefusedConnections::default());
         let root = PathBuf::from(&open.project);
         let more = MoreHosts::new(self.asks().then(|| refused.clone()), writer, root);
@@ -249,8 +249,14 @@ impl Run {
         };
         confined.run(|_| "the command was not run", async {
             tokio::task::spawn_local(log.clone().write_later(Duration::ZERO));
-            let session = Session::start(config);
-            let code = self.perform(&session, request, reporter, more).await;
+            let signals = Signals::listen(
+                &[SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGWINCH, SIGCONT, SIGTSTP],
+                proof,
+            )?;
+            let session = Session::start(config, proof);
+            let code = self
+                .perform(&session, request, reporter, more, signals)
+                .await;
             refused.report();
             let code = code?;
             log.end(ENDED);
@@ -351,9 +357,8 @@ impl Run {
         request: Request,
         reporter: Option<WorkingDirectory>,
         mut more: MoreHosts,
+        mut signals: Signals,
     ) -> Result<u8, Failed> {
-        let mut signals =
-            Signals::listen(&[SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGWINCH, SIGCONT, SIGTSTP])?;
         let mut out = self
             .out(reporter)
             .map_err(|error| Failed::internal(format!("cannot use the output: {error}")))?;

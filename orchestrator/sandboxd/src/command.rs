@@ -12,7 +12,7 @@ use crate::server::{SandboxProtocol, SandboxServer};
 use crate::tools::FileTools;
 use broker_protocol::Failed;
 use clap::Args;
-use orchestrator_confine::Needs;
+use orchestrator_confine::{ConfinementProof, Needs};
 use orchestrator_engine::{Config, Session};
 use orchestrator_launch::exit;
 use orchestrator_launch::groups::{
@@ -215,7 +215,7 @@ impl FrontEnd for Sandboxd {
             socket,
             ..Needs::default()
         });
-        let log = confined.log();
+        let (log, proof) = (confined.log(), confined.proof());
         let config = Config {
             executor: Some(Box::new(endpoint)),
             subscribers: vec![log.clone()],
@@ -226,20 +226,24 @@ impl FrontEnd for Sandboxd {
             Err(_) => "it cannot serve",
         };
         let drain = Duration::from_secs(self.drain);
-        confined.run(reason, serve(config, ports, root, variables, drain, log))
+        let work = serve((config, proof), ports, root, variables, drain, log);
+        confined.run(reason, work)
     }
 }
 
 async fn serve(
-    config: Config<FileTools>,
+    (config, proof): (Config<FileTools>, ConfinementProof),
     ports: SandboxPorts,
     root: Rc<ProjectRoot>,
     variables: BTreeMap<String, String>,
     drain: Duration,
     log: Rc<RunLog>,
 ) -> Result<u8, Failed> {
-    let mut signals = Signals::listen(&[nix::libc::SIGTERM, nix::libc::SIGINT, nix::libc::SIGHUP])?;
-    let session = Session::start(config);
+    let mut signals = Signals::listen(
+        &[nix::libc::SIGTERM, nix::libc::SIGINT, nix::libc::SIGHUP],
+        proof,
+    )?;
+    let session = Session::start(config, proof);
     tokio::select! {
         opened = session.open() => drop(opened?),
         number = signals.next() => return Ok(exit::SIGNAL + number as u8),

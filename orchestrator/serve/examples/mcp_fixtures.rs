@@ -11,6 +11,7 @@ use orchestrator_agent::event::Event;
 use orchestrator_agent::hooks::SessionHooks;
 use orchestrator_agent::publish::Listener;
 use orchestrator_agent::settings::Settings;
+use orchestrator_confine::ConfinementProof;
 use orchestrator_engine::hooks::HookGuard;
 use orchestrator_mcp_client::SessionServers;
 use orchestrator_mcp_server::{Http, Listing};
@@ -57,6 +58,7 @@ fn main() {
     let backends = Backends::new(Default::default(), "none".to_owned(), redactor());
     let mcp = Http::serving(|place| Ok(Fixtures { _place: place }));
     let sources = Sources {
+        proof: ConfinementProof::of_test(),
         opener: Box::new(NoSessions),
         backends,
         mcp,

@@ -49,7 +49,7 @@ impl SessionOpener for OpenerForClient {
         let Opening {
             config, servers, ..
         } = Opening::prepare(&*self.0.opener, order).await?;
-        let session = Session::start(config);
+        let session = Session::start(config, self.0.proof);
         servers.follow(&session);
         Ok((session, servers))
     }

@@ -331,10 +331,11 @@ async fn session(
         problems,
     } = opening.map_err(ProviderError::no_session)?;
     let hooks = service.opener.hooks(&config.guard);
-    let session = Session::start(Config {
+    let config = Config {
         tools: config.tools.with_models(),
         ..config
-    });
+    };
+    let session = Session::start(config, service.proof);
     servers.follow(&session);
     let order = order.clone();
     let trust = order.trust;

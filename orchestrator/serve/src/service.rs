@@ -18,6 +18,7 @@ use orchestrator_agent::packs::Pack;
 use orchestrator_agent::publish::Listener;
 use orchestrator_agent::settings::Settings;
 use orchestrator_agent::transcript::Transcript;
+use orchestrator_confine::ConfinementProof;
 use orchestrator_mcp_server::{Http, Listing};
 use orchestrator_text::redact::Redactor;
 use orchestrator_text::sanitize::Sanitizer;
@@ -51,6 +52,8 @@ const SWEEP: Duration = Duration::from_secs(60);
 pub struct Sources {
     /// Opens the sessions of conversations.
     pub opener: Box<dyn Opener>,
+    /// For those sessions.
+    pub proof: ConfinementProof,
     /// The providers of models.
     pub backends: Backends,
     pub mcp: Http,
@@ -69,6 +72,8 @@ pub type Transcripts = Box<dyn Fn(&str) -> Option<Rc<Transcript>>>;
 pub struct Service {
     /// Opens the sessions of conversations.
     pub opener: Box<dyn Opener>,
+    /// For those sessions.
+    pub proof: ConfinementProof,
     /// The providers of models.
     pub backends: Backends,
     pub mcp: Http,
@@ -110,6 +115,7 @@ impl Service {
     ) -> Rc<Self> {
         let Sources {
             opener,
+            proof,
             backends,
             mcp,
             offered,
@@ -118,6 +124,7 @@ impl Service {
         } = sources;
         Rc::new(Self {
             opener,
+            proof,
             backends,
             mcp,
             offered,

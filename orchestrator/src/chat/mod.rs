@@ -203,7 +203,7 @@ impl FrontEnd for Chat {
             subscribers: vec![confined.log()],
             ..config
         };
-        let log = confined.log();
+        let (log, proof) = (confined.log(), confined.proof());
         let reason = |ended: &Result<u8, Failed>| match ended {
             Ok(_) => "the chat has ended",
             Err(_) => "the chat has failed",
@@ -212,7 +212,7 @@ impl FrontEnd for Chat {
             telemetry.start();
             let mut config = config;
             servers.attach(config.tools.registry()).await;
-            let ended = talk(config, beginning, (hooks.clone(), &servers), &log).await;
+            let ended = talk(config, beginning, (hooks.clone(), &servers), &log, proof).await;
             if let Some(hooks) = hooks {
                 hooks.end().await;
             }

@@ -14,6 +14,7 @@ use orchestrator_agent::event::EndReason;
 use orchestrator_agent::hooks::SessionHooks;
 use orchestrator_agent::settings::Settings;
 use orchestrator_agent::transcript::Transcript;
+use orchestrator_confine::ConfinementProof;
 use orchestrator_engine::Session;
 use orchestrator_launch::exit;
 use orchestrator_launch::hooks::UserHooks;
@@ -57,8 +58,9 @@ pub async fn talk(
     beginning: Beginning,
     (hooks, servers): (Option<Rc<SessionHooks>>, &SessionServers),
     log: &Rc<RunLog>,
+    proof: ConfinementProof,
 ) -> Result<u8, Failed> {
-    let mut signals = Signals::listen(&[SIGINT, SIGTERM, SIGHUP])?;
+    let mut signals = Signals::listen(&[SIGINT, SIGTERM, SIGHUP], proof)?;
     let Beginning {
         chosen,
         mut settings,
@@ -79,7 +81,7 @@ pub async fn talk(
         },
         number = signals.next() => return Ok(exit::SIGNAL + number as u8),
     };
-    let session = Session::start(config);
+    let session = Session::start(config, proof);
     servers.follow(&session);
     let agent = Agent::new(
         session,
@@ -111,6 +113,7 @@ pub async fn talk(
         true => Some(Prompt::new(
             Lines::new(Input::stdin().map_err(unusable)?),
             prompt,
+            proof,
         )?),
         false => None,
     };

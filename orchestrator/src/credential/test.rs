@@ -238,6 +238,7 @@ fn try_each(prepared: Prepared, credential: Credential) -> Result<Vec<HostOutcom
     };
     let greeting = Greeting::open(&options.endpoint(), open.clone())?;
     let confined = prepared.confine(Needs::default());
+    let proof = confined.proof();
     let refused = Rc::new(Refused::default());
     let config = Config {
         greeting: Some(greeting),
@@ -245,7 +246,7 @@ fn try_each(prepared: Prepared, credential: Credential) -> Result<Vec<HostOutcom
         ..Config::<()>::new(open, redactor(), HookGuard::ByPerson)
     };
     let work = async {
-        let session = Session::start(config);
+        let session = Session::start(config, proof);
         session.open().await?;
         let mut outcomes = Vec::new();
         for host in &credential.hosts {

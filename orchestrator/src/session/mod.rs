@@ -3,9 +3,9 @@
 use crate::tool_options::{ToolOptions, ViolationOptions};
 use broker_protocol::{Failed, Open};
 use clap::Args;
-use orchestrator_confine::Needs;
+use orchestrator_confine::{ConfinementProof, Needs};
 use orchestrator_engine::executor::Dial;
-use orchestrator_engine::{HookGuard, Session as Engine};
+use orchestrator_engine::{HookGuard, Session as EngineSession};
 use orchestrator_launch::endpoint::Endpoint;
 use orchestrator_launch::exit;
 use orchestrator_launch::groups::{Options, WorkOptions};
@@ -138,7 +138,7 @@ impl FrontEnd for Session {
             write: servers.directories(),
             ..Needs::default()
         });
-        let log = confined.log();
+        let (log, proof) = (confined.log(), confined.proof());
         let reason = |served: &Result<SessionEnd, Failed>| match served {
             Ok(end) => end.reason(),
             Err(_) => "no session could be opened",
@@ -152,16 +152,17 @@ impl FrontEnd for Session {
             };
             let mut config = config;
             servers.attach(config.tools.registry()).await;
-            let session = Engine::start(Config {
+            let config = Config {
                 executor,
                 subscribers: vec![log.clone()],
                 ..config
-            });
+            };
+            let session = EngineSession::start(config, proof);
             servers.follow(&session);
             let (calls, executions) = Calls::new(session, writer, announced, self.tools.is_raw());
             let handing_out = calls.clone();
             tokio::task::spawn_local(async move { handing_out.hand_out(executions).await });
-            let served = serve(calls, &parent, &log).await;
+            let served = serve(calls, &parent, &log, proof).await;
             servers.close().await;
             telemetry.end().await;
             served
@@ -230,9 +231,17 @@ impl SessionEnd {
     }
 }
 
-async fn serve(calls: Rc<Calls>, parent: &Parent, log: &Rc<RunLog>) -> Result<SessionEnd, Failed> {
+async fn serve(
+    calls: Rc<Calls>,
+    parent: &Parent,
+    log: &Rc<RunLog>,
+    proof: ConfinementProof,
+) -> Result<SessionEnd, Failed> {
     let mut lines = Lines::new(Input::stdin().map_err(unusable)?);
-    let mut signals = Signals::listen(&[nix::libc::SIGTERM, nix::libc::SIGINT, nix::libc::SIGHUP])?;
+    let mut signals = Signals::listen(
+        &[nix::libc::SIGTERM, nix::libc::SIGINT, nix::libc::SIGHUP],
+        proof,
+    )?;
     let opened = tokio::select! {
         opened = calls.open() => opened,
         end = SessionEnd::from_outside(&mut signals, parent) => return Ok(end),

@@ -11,6 +11,7 @@ use crate::line_editor::keys::{Key, KeyDecoder};
 use crate::line_editor::layout::{Drawing, Prefix};
 use broker_protocol::Failed;
 use nix::libc::{SIGCONT, SIGWINCH};
+use orchestrator_confine::ConfinementProof;
 use orchestrator_launch::stdio::job::Job;
 use orchestrator_launch::stdio::line_reader::Lines;
 use orchestrator_launch::stdio::print;
@@ -76,7 +77,11 @@ impl Prompt {
     ///
     /// # Errors
     /// If signals cannot be watched.
-    pub fn new(lines: Lines, before: Option<BeforeConfined>) -> Result<Self, Failed> {
+    pub fn new(
+        lines: Lines,
+        before: Option<BeforeConfined>,
+        proof: ConfinementProof,
+    ) -> Result<Self, Failed> {
         // A terminal that cannot move its cursor, or cannot be set to raw mode, edits lines itself.
         let can_draw = terminal::term() != "dumb";
         let raw = before
@@ -91,7 +96,7 @@ impl Prompt {
         raw.give_back().map_err(unusable)?;
         let (file, texts) = before.history.unzip();
         let editor = LineEditor::new(History::of(texts.unwrap_or_default()), complete);
-        let window = Signals::listen(&[SIGWINCH, SIGCONT])?;
+        let window = Signals::listen(&[SIGWINCH, SIGCONT], proof)?;
         let (decoder, waiting) = (KeyDecoder::default(), VecDeque::new());
         let editing = Some(Editing {
             raw,

@@ -9,7 +9,7 @@ use broker_protocol::{
     Stdin, ZonePath, limit,
 };
 use clap::Args;
-use orchestrator_confine::Needs;
+use orchestrator_confine::{ConfinementProof, Needs};
 use orchestrator_engine::executor::Greeting;
 use orchestrator_engine::{
     Body, CallContext, CallResult, Config, FoundIn, HookGuard, Invocation, Live, Session,
@@ -177,7 +177,13 @@ impl Why {
             Ok(_) => "the command has ended",
             Err(_) => "the command was not run",
         };
-        let found = confined.run(reason, find(config, request, is_verbose, reached.as_ref()));
+        let work = find(
+            (config, confined.proof()),
+            request,
+            is_verbose,
+            reached.as_ref(),
+        );
+        let found = confined.run(reason, work);
         match found {
             Ok((result, profile, findings)) => {
                 let ended = result.ended;
@@ -272,12 +278,12 @@ fn remedy_of(host: &str, policy: Option<&EffectivePolicy>) -> HostRemedy {
 
 /// Runs the command in its session, and lets the executor explain its failed calls. An ordinary run would have the policy `reached`.
 async fn find(
-    config: Config,
+    (config, proof): (Config, ConfinementProof),
     request: Request,
     verbose: bool,
     reached: Option<&EffectivePolicy>,
 ) -> Result<(Arc<CallResult>, String, Findings), Failed> {
-    let session = Session::start(config);
+    let session = Session::start(config, proof);
     let opened = session.open().await?;
     let (result, trace) = run(&session, request, verbose).await?;
     let trace = match result.ended {

@@ -1,6 +1,7 @@
 //! Signals received by this program.
 
 use broker_protocol::Failed;
+use orchestrator_confine::ConfinementProof;
 use std::future::poll_fn;
 use std::task::Poll;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -10,7 +11,7 @@ pub struct Signals(Vec<(i32, Signal)>);
 
 impl Signals {
     /// Listens to the signals with these numbers. Needs the runtime.
-    pub fn listen(numbers: &[i32]) -> Result<Self, Failed> {
+    pub fn listen(numbers: &[i32], _: ConfinementProof) -> Result<Self, Failed> {
         let listen = |number: &i32| Ok((*number, signal(SignalKind::from_raw(*number))?));
         let listening = numbers.iter().map(listen).collect::<std::io::Result<_>>();
         listening

@@ -9,6 +9,7 @@ use crate::approver::queue::{ApprovalQueue, QueueEvent};
 use crate::approver::screen::Screen;
 use broker_protocol::{Extent, Failed};
 use nix::libc::{SIGCONT, SIGWINCH};
+use orchestrator_confine::ConfinementProof;
 use orchestrator_engine::Approval;
 use orchestrator_launch::stdio::print;
 use orchestrator_launch::stdio::signals::Signals;
@@ -25,7 +26,7 @@ const FOOT: usize = 3;
 const SMALLEST: (usize, usize) = (8, 40);
 
 /// Shows calls one after the other until the user leaves.
-pub async fn serve(queue: ApprovalQueue) -> Result<(), Failed> {
+pub async fn serve(queue: ApprovalQueue, proof: ConfinementProof) -> Result<(), Failed> {
     let terminal =
         |error: std::io::Error| Failed::internal(format!("cannot use the terminal: {error}"));
     let input = Input::stdin().map_err(terminal)?;
@@ -36,7 +37,8 @@ pub async fn serve(queue: ApprovalQueue) -> Result<(), Failed> {
         since: Instant::now(),
         message: String::new(),
     };
-    let served = dialog.serve(queue, &input, &raw).await;
+    let signals = Signals::listen(&[SIGWINCH, SIGCONT], proof)?;
+    let served = dialog.serve(queue, &input, &raw, signals).await;
     print::result(b"\x1b[2J\x1b[H")?;
     served
 }
@@ -57,8 +59,8 @@ impl Dialog {
         mut queue: ApprovalQueue,
         input: &Input,
         raw: &Raw,
+        mut signals: Signals,
     ) -> Result<(), Failed> {
-        let mut signals = Signals::listen(&[SIGWINCH, SIGCONT])?;
         let mut keys = [0; 64];
         self.show()?;
         loop {

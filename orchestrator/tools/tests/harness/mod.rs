@@ -11,6 +11,7 @@ use broker_protocol::{
     Zone, ZonePath,
 };
 use fake_broker::Peer;
+use orchestrator_confine::ConfinementProof;
 use orchestrator_engine::executor::{Dial, ExecutorError};
 use orchestrator_engine::{
     Approval, Body, Call, CallContext, CallResult, Event, HookGuard, Invocation, Session,
@@ -149,7 +150,10 @@ pub fn with_scripts<T>(
         .enable_all()
         .build_local(LocalOptions::default())
         .unwrap();
-    let result = runtime.block_on(async { test(Session::start(config), records).await });
+    let result = runtime.block_on(async {
+        let session = Session::start(config, ConfinementProof::of_test());
+        test(session, records).await
+    });
     drop(runtime);
     for thread in threads.lock().unwrap().drain(..) {
         if let Err(panic) = thread.join() {
