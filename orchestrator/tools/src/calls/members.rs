@@ -4,8 +4,8 @@
 //! except those that change files: these run one after the other in call order, since two changes of one file must not overlap. All
 //! are checked before the first one runs. Each is allowed, refused, put to the user and counted separately.
 
-use super::lookup::{PlannedCall, PlannedWork, plan, shown_name};
 use super::perform::perform;
+use super::planning::{PlannedCall, PlannedWork, plan, shown_name};
 use super::toolbox::Toolbox;
 use crate::batch::{join, nested, refused};
 use crate::plan::{Invocation, Plan};

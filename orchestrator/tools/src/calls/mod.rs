@@ -1,7 +1,7 @@
 //! The calls of tools, as the engine asks for them: looked up, planned, carried out.
 
 mod hooked;
-mod lookup;
+mod planning;
 mod members;
 mod outside;
 mod perform;
@@ -14,10 +14,10 @@ pub use toolbox::Toolbox;
 use crate::plan::Plan;
 use crate::registry::Entry;
 use broker_protocol::{Failed, Scope};
-use lookup::{PlannedCall, PlannedWork, plan};
 use orchestrator_engine::tools::{Calling, Found};
 use orchestrator_engine::{MemberCall, NewTool, Registered, Tool, Tools, UnknownTool, Work, spans};
 use orchestrator_results::result::ToolResult;
+use planning::{PlannedCall, PlannedWork, plan};
 use serde_json::Value;
 use std::rc::Rc;
 

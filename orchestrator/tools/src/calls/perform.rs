@@ -1,6 +1,6 @@
 //! Carries out one planned call that is not a batch.
 
-use super::lookup::{PlannedCall, PlannedWork};
+use super::planning::{PlannedCall, PlannedWork};
 use super::toolbox::Toolbox;
 use super::{outside, state, view};
 use crate::batch::nested;
