@@ -469,7 +469,14 @@ const MAY_USE: &[(&str, &[&str])] = &[
     // `policies` and its guard are used to fuzz their parsers; the programs are tested from outside.
     (
         "lazaret-tests",
-        &["broker-protocol", "policies", "policies-guard"],
+        &[
+            "broker-protocol",
+            "policies",
+            "policies-guard",
+            // For the features that other crates' tests want of them.
+            "orchestrator-confine",
+            "orchestrator-gateway",
+        ],
     ),
 ];
 

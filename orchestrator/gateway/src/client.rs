@@ -7,19 +7,20 @@ mod accept;
 mod admit;
 mod company;
 mod exchange;
+#[cfg(any(test, feature = "test-support"))]
 mod in_process;
 mod reach;
 #[cfg(test)]
 mod tests;
 
-pub use admit::AllowedHosts;
+#[cfg(feature = "test-support")]
 pub use in_process::in_process;
 
 use crate::confine;
 use crate::resolver::System;
 use crate::serve::{GatewayError, confined_runtime, control_socket};
 use accept::{accept, begin};
-use admit::ClientNetwork;
+use admit::{AllowedHosts, ClientNetwork};
 use company::{CompanyNetwork, CompanyWork};
 use nix::sys::prctl;
 use std::io;

@@ -16,6 +16,7 @@ use tokio::runtime::{Builder, LocalOptions};
 ///
 /// # Errors
 /// No thread, or no socket.
+#[cfg(feature = "test-support")]
 pub fn in_process<R: Resolve + Send + 'static>(resolver: R) -> io::Result<ClientGateway> {
     on_thread(resolver, &Begin::default(), |_| AllowedHosts::All)
 }

@@ -1,6 +1,6 @@
 //! Requests through a gateway, against real servers on this machine.
 
-use super::AllowedHosts;
+use super::admit::AllowedHosts;
 use super::in_process::on_thread;
 use crate::System;
 use orchestrator_http::ask::{ASK_MAX, BEGIN_MAX, Begin, By, HostOrigin, NetworkFault};
