@@ -33,6 +33,7 @@ use orchestrator_mcp_client::{Available, SessionServers};
 use orchestrator_mcp_server::{Http, Listing};
 use orchestrator_records::transcripts;
 use orchestrator_serve::WireCase;
+use orchestrator_serve::backends::Backends;
 use orchestrator_serve::guard::{Guard, OriginError, check_origin};
 use orchestrator_serve::opener::{Opener, SessionOrder, ToolList, without_project};
 use orchestrator_serve::server::{self, Listening, RATE};
@@ -156,6 +157,15 @@ enum CaseName {
     Snake,
 }
 
+impl From<CaseName> for WireCase {
+    fn from(name: CaseName) -> Self {
+        match name {
+            CaseName::Camel => Self::Camel,
+            CaseName::Snake => Self::Snake,
+        }
+    }
+}
+
 impl Serve {
     fn options(&self) -> Options {
         Options::of(&self.choice)
@@ -184,24 +194,97 @@ impl FrontEnd for Serve {
 
     fn main(self, launch: Launch) -> Result<u8, Failed> {
         if self.openapi || self.asyncapi {
-            let described = if self.openapi {
-                orchestrator_serve::open_api()
-            } else {
-                orchestrator_serve::async_api()
-            };
-            print::json(&described)?;
-            return Ok(exit::OK);
+            return self.describe();
         }
         if let (true, Some(path)) = (self.remove_socket, &self.unix) {
-            return socket_file::remove_later(path)
-                .map(|()| exit::OK)
-                .map_err(|error| {
-                    Failed::internal(format!("cannot remove {}: {error}", path.display()))
-                });
+            return remove_socket(path);
         }
         let prepared = launch.prepare::<Self>(self.options())?;
         let (options, files) = (prepared.options(), prepared.files());
         let parent = Parent::now(!self.outlive_parent);
+        let runs = self.configured_runs(files, options)?;
+        let mut telemetry = self.telemetry.begin(print::problem)?;
+        let offer = ConversationDefaults::new(&self, &prepared, runs.engines, runs.hooks)?;
+        let offered = Listing::default();
+        let (mcp, clients) =
+            Http::new(self.mcp_settings(options, &offer.policy, offered.clone())?);
+        let token = Token::fresh()
+            .map_err(|error| Failed::internal(format!("no random bytes: {error}")))?;
+        let listening = self.bind()?;
+        let remover = |path| remover(files, path);
+        let _remover = self.unix.as_deref().map(remover).transpose()?;
+        print::json(&announced(&listening, &token, self.ui)?)?;
+        let trust = options.trust().unwrap_or(Trust::Guided);
+        let needs = self.needs(&offer)?;
+        let confined = prepared.confine(needs);
+        let (log, proof) = (confined.log(), confined.proof());
+        let opener = Box::new(ConversationSessions {
+            offer,
+            log: log.clone(),
+        });
+        let sources = Sources {
+            opener,
+            proof,
+            backends: runs.backends,
+            mcp,
+            offered,
+            record: run_lines(log.clone()),
+            transcripts: self.begin_transcripts(),
+        };
+        let case = self.wire_case.into();
+        let service = Service::new(sources, runs.settings, runs.packs, case, trust, redactor());
+        let guard = Guard {
+            token,
+            origins: self.allow_origin,
+            page: self.ui,
+        };
+        let ends = !self.outlive_parent;
+        let reason = |served: &Result<u8, Failed>| match served {
+            Ok(_) => "it was ended",
+            Err(_) => "it cannot serve",
+        };
+        confined.run(reason, async {
+            tokio::task::spawn_local(log.clone().write_later(PAUSE));
+            telemetry.start();
+            let served = tokio::select! {
+                failed = server::serve(service.clone(), guard, self.rate, listening, clients) => match failed {
+                    Ok(never) => match never {},
+                    Err(error) => Err(Failed::internal(format!("cannot serve: {error}"))),
+                },
+                code = ended(&service, &parent, ends) => code,
+            };
+            telemetry.end().await;
+            served
+        })
+    }
+}
+
+/// What `agent.toml` and the options set for runs.
+struct ConfiguredRuns {
+    backends: Backends,
+    settings: Settings,
+    packs: Vec<Pack>,
+    engines: Engines,
+    hooks: UserHooks,
+}
+
+impl Serve {
+    /// Prints what the server speaks, and serves nothing.
+    fn describe(&self) -> Result<u8, Failed> {
+        let described = if self.openapi {
+            orchestrator_serve::open_api()
+        } else {
+            orchestrator_serve::async_api()
+        };
+        print::json(&described)?;
+        Ok(exit::OK)
+    }
+
+    fn configured_runs(
+        &self,
+        files: &Files,
+        options: &SessionOptions,
+    ) -> Result<ConfiguredRuns, Failed> {
         let config = AgentConfig::read(files)?;
         self.model.ensure_available(files, &config, options)?;
         let backends = self.model.backends(files, &config)?;
@@ -229,75 +312,28 @@ impl FrontEnd for Serve {
             },
             None => settings,
         };
-        let mut telemetry = self.telemetry.begin(print::problem)?;
-        let offer = ConversationDefaults::new(&self, &prepared, engines, hooks)?;
-        let offered = Listing::default();
-        let (mcp, clients) =
-            Http::new(self.mcp_settings(options, &offer.policy, offered.clone())?);
-        let token = Token::fresh()
-            .map_err(|error| Failed::internal(format!("no random bytes: {error}")))?;
-        let listening = self.bind()?;
-        let remover = |path| remover(files, path);
-        let _remover = self.unix.as_deref().map(remover).transpose()?;
-        print::json(&announced(&listening, &token, self.ui)?)?;
-        let socket = offer.endpoint.socket().map(Path::to_owned);
-        let trust = options.trust().unwrap_or(Trust::Guided);
+        Ok(ConfiguredRuns {
+            backends,
+            settings,
+            packs: config.packs,
+            engines,
+            hooks,
+        })
+    }
+
+    fn needs(&self, offer: &ConversationDefaults) -> Result<Needs, Failed> {
         let mut write = offer.servers.directories();
         if self.transcripts {
             write.push(transcripts::prepare()?);
         }
-        let confined = prepared.confine(Needs {
+        Ok(Needs {
             web: true,
-            socket,
+            socket: offer.endpoint.socket().map(Path::to_owned),
             write,
             ..Needs::default()
-        });
-        let (log, proof) = (confined.log(), confined.proof());
-        let case = match self.wire_case {
-            CaseName::Camel => WireCase::Camel,
-            CaseName::Snake => WireCase::Snake,
-        };
-        let opener = Box::new(ConversationSessions {
-            offer,
-            log: log.clone(),
-        });
-        let sources = Sources {
-            opener,
-            proof,
-            backends,
-            mcp,
-            offered,
-            record: run_lines(log.clone()),
-            transcripts: self.begin_transcripts(),
-        };
-        let service = Service::new(sources, settings, config.packs, case, trust, redactor());
-        let guard = Guard {
-            token,
-            origins: self.allow_origin,
-            page: self.ui,
-        };
-        let ends = !self.outlive_parent;
-        let reason = |served: &Result<u8, Failed>| match served {
-            Ok(_) => "it was ended",
-            Err(_) => "it cannot serve",
-        };
-        confined.run(reason, async {
-            tokio::task::spawn_local(log.clone().write_later(PAUSE));
-            telemetry.start();
-            let served = tokio::select! {
-                failed = server::serve(service.clone(), guard, self.rate, listening, clients) => match failed {
-                    Ok(never) => match never {},
-                    Err(error) => Err(Failed::internal(format!("cannot serve: {error}"))),
-                },
-                code = ended(&service, &parent, ends) => code,
-            };
-            telemetry.end().await;
-            served
         })
     }
-}
 
-impl Serve {
     /// What begins the transcript of a conversation.
     fn begin_transcripts(&self) -> Transcripts {
         if !self.transcripts {
@@ -375,6 +411,12 @@ fn default_address() -> SocketAddr {
 /// An Origin that a page may have, as browsers write it.
 fn origin(text: &str) -> Result<String, OriginError> {
     check_origin(text).map(|()| text.to_owned())
+}
+
+fn remove_socket(path: &Path) -> Result<u8, Failed> {
+    socket_file::remove_later(path)
+        .map(|()| exit::OK)
+        .map_err(|error| Failed::internal(format!("cannot remove {}: {error}", path.display())))
 }
 
 /// Starts who removes our socket when we are gone.

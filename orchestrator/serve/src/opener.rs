@@ -35,7 +35,7 @@ pub trait Opener {
     /// The user's MCP servers for the session that `open` requests, not attached yet.
     fn servers(&self, order: &SessionOrder, open: &Open) -> SessionServers;
 
-    /// What is asked when the conversation in a session with this guard begins and ends.
+    /// The hooks for the conversation's beginning and end, in a session with this guard.
     fn hooks(&self, guard: &HookGuard) -> Option<Rc<SessionHooks>>;
 
     /// Whether a session for `order` has a project. Without one, no tool works on files or runs commands.

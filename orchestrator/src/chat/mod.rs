@@ -13,7 +13,7 @@ pub mod models;
 
 use crate::chat::choice::{Chosen, ModelOptions};
 use crate::chat::config::AgentConfig;
-use crate::chat::turns::{Beginning, talk};
+use crate::chat::turns::{Beginning, converse};
 use crate::tool_options::{ToolOptions, ViolationOptions};
 use broker_protocol::{Failed, Open, Trust, limit};
 use clap::{ArgAction, Args};
@@ -23,19 +23,20 @@ use orchestrator_agent::limits::{Limits, TIMEOUT_MAX_S, TURN_TIMEOUT_MAX_S, TURN
 use orchestrator_agent::packs::Pack;
 use orchestrator_agent::settings::Settings;
 use orchestrator_agent::transcript::{BYTES_MAX, Recorded, Transcript};
-use orchestrator_confine::{Files, Needs};
+use orchestrator_confine::{ConfinementProof, Files, Needs};
 use orchestrator_engine::HookGuard;
 use orchestrator_engine::executor::Dial;
 use orchestrator_launch::endpoint::Endpoint;
 use orchestrator_launch::groups::{Options, WorkOptions};
 use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch, Prepared};
 use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
+use orchestrator_launch::runlog::RunLog;
 use orchestrator_launch::stdio::print;
 use orchestrator_launch::stdio::streams::Input;
 use orchestrator_launch::{SessionOptions, exit};
 use orchestrator_mcp_client::SessionServers;
 use orchestrator_records::transcripts;
-use orchestrator_telemetry::ExportOptions;
+use orchestrator_telemetry::{ExportOptions, Telemetry};
 use orchestrator_terminal::chat_prompt::{BeforeConfined, TEXT_MAX};
 use orchestrator_text::known::redactor;
 use orchestrator_tools::{Config, scope_file};
@@ -165,39 +166,11 @@ impl FrontEnd for Chat {
         let (options, files) = (prepared.options(), prepared.files());
         let trust = options.trust().unwrap_or(Trust::Guided);
         let beginning = self.read(files, options, trust)?;
-        let mut telemetry = self.export.begin(print::problem)?;
-        let mut opening = options.open()?;
-        let policy = options.policy();
-        opening.open.network = options.network(policy.as_ref().ok(), false);
-        opening.open.answer_s = Some(limit::ANSWER_OF_PERSON_S);
-        opening.open.file_leases = true;
-        let endpoint = prepared.lasting()?;
-        let guard = |open: &Open| beginning.hooks.guard(open, Rc::new(endpoint.clone()));
-        let config = self.tools.config(opening, policy, guard)?;
-        let config = Config {
-            tools: config
-                .tools
-                .with_models()
-                .with_web(|web| beginning.engines.of(web)),
-            max_violations: self.violations.max(options.trust()),
-            ..config
-        };
+        let telemetry = self.export.begin(print::problem)?;
+        let (config, endpoint) = self.session(&prepared, &beginning)?;
         let mut servers = SessionServers::of(files, &config.open, print::problem);
         servers.reach(Rc::new(endpoint.clone()));
-        let socket = Endpoint::socket(&endpoint).map(Path::to_owned);
-        let mut write = servers.directories();
-        // `/resume` reads and writes transcripts of other conversations.
-        write.extend(
-            (beginning.prompt.is_some() && beginning.transcript.is_some())
-                .then(transcripts::directory),
-        );
-        let confined = prepared.confine(Needs {
-            web: true,
-            socket,
-            write,
-            ..Needs::default()
-        });
-        let hooks = conversation_hooks(&config.guard);
+        let confined = prepared.confine(needs(&endpoint, &servers, &beginning));
         let config = Config {
             executor: Some(Box::new(endpoint) as Box<dyn Dial>),
             subscribers: vec![confined.log()],
@@ -208,22 +181,45 @@ impl FrontEnd for Chat {
             Ok(_) => "the chat has ended",
             Err(_) => "the chat has failed",
         };
-        confined.run(reason, async {
-            telemetry.start();
-            let mut config = config;
-            servers.attach(config.tools.registry()).await;
-            let ended = talk(config, beginning, (hooks.clone(), &servers), &log, proof).await;
-            if let Some(hooks) = hooks {
-                hooks.end().await;
-            }
-            servers.close().await;
-            telemetry.end().await;
-            ended
-        })
+        let chat = hold(telemetry, config, beginning, servers, (&log, proof));
+        confined.run(reason, chat)
     }
 }
 
-/// What is asked when a conversation begins and ends, in the session with this guard.
+fn needs(endpoint: &Endpoint, servers: &SessionServers, beginning: &Beginning) -> Needs {
+    let mut write = servers.directories();
+    // `/resume` reads and writes transcripts of other conversations.
+    let resumes = beginning.prompt.is_some() && beginning.transcript.is_some();
+    write.extend(resumes.then(transcripts::directory));
+    Needs {
+        web: true,
+        socket: endpoint.socket().map(Path::to_owned),
+        write,
+        ..Needs::default()
+    }
+}
+
+/// The chat from its first prompt to its end, with its servers, hooks and spans.
+async fn hold(
+    mut telemetry: Telemetry,
+    mut config: Config,
+    beginning: Beginning,
+    servers: SessionServers,
+    (log, proof): (&Rc<RunLog>, ConfinementProof),
+) -> Result<u8, Failed> {
+    telemetry.start();
+    let hooks = conversation_hooks(&config.guard);
+    servers.attach(config.tools.registry()).await;
+    let ended = converse(config, beginning, (hooks.clone(), &servers), log, proof).await;
+    if let Some(hooks) = hooks {
+        hooks.end().await;
+    }
+    servers.close().await;
+    telemetry.end().await;
+    ended
+}
+
+/// The hooks for a conversation's beginning and end, in the session with this guard.
 pub fn conversation_hooks(guard: &HookGuard) -> Option<Rc<SessionHooks>> {
     let hooks = guard.hooks()?.clone();
     Some(Rc::new(SessionHooks::new(hooks, print::problem)))
@@ -254,6 +250,30 @@ impl Chat {
     fn prompt_of_person(&self, is_recorded: bool) -> Option<BeforeConfined> {
         self.is_interactive()
             .then(|| BeforeConfined::new(is_recorded))
+    }
+
+    /// What the session of this chat is started with, and its executor.
+    fn session(
+        &self,
+        prepared: &Prepared,
+        beginning: &Beginning,
+    ) -> Result<(Config, Endpoint), Failed> {
+        let options = prepared.options();
+        let mut opening = options.open()?;
+        let policy = options.policy();
+        opening.open.network = options.network(policy.as_ref().ok(), false);
+        opening.open.answer_s = Some(limit::ANSWER_OF_PERSON_S);
+        opening.open.file_leases = true;
+        let endpoint = prepared.lasting()?;
+        let guard = |open: &Open| beginning.hooks.guard(open, Rc::new(endpoint.clone()));
+        let config = self.tools.config(opening, policy, guard)?;
+        let tools = config.tools.with_models();
+        let config = Config {
+            tools: tools.with_web(|web| beginning.engines.of(web)),
+            max_violations: self.violations.max(options.trust()),
+            ..config
+        };
+        Ok((config, endpoint))
     }
 
     /// Reads everything that the chat needs.

@@ -53,7 +53,7 @@ pub struct Beginning {
 }
 
 /// Talks until the user ends the chat, or answers once; returns the exit code.
-pub async fn talk(
+pub async fn converse(
     config: Config,
     beginning: Beginning,
     (hooks, servers): (Option<Rc<SessionHooks>>, &SessionServers),
@@ -67,7 +67,7 @@ pub async fn talk(
         transcript,
         conversation,
         id,
-        mut first,
+        first,
         trust,
         json,
         prompt,
@@ -93,48 +93,82 @@ pub async fn talk(
     .with_hooks(hooks)
     .with_record(run_lines(log.clone()));
     tokio::task::spawn_local(log.clone().write_later(PAUSE));
-    let (sessions, undone) = (BTreeSet::new(), BTreeSet::new());
-    let mut talk = Talk {
+    let talk = Talk {
         agent,
         transcript,
         conversation,
         id,
         messages: 0,
         trust,
-        sessions,
-        undone,
+        sessions: BTreeSet::new(),
+        undone: BTreeSet::new(),
     };
-    let mut front = match json {
+    let turns = Turns {
+        talk,
+        front: front(json)?,
+        person: person(json, prompt, proof)?,
+        signals,
+    };
+    turns.take(first, interactive, max_turns).await
+}
+
+fn front(json: bool) -> Result<Front, Failed> {
+    Ok(match json {
         true => Front::Json(Output::stdout().map_err(unusable)?),
         false => Front::Text(Screen::new().map_err(unusable)?),
-    };
-    // Only a person who sees the question may answer it.
-    let mut person = match io::stdin().is_terminal() && io::stderr().is_terminal() && !json {
-        true => Some(Prompt::new(
-            Lines::new(Input::stdin().map_err(unusable)?),
-            prompt,
-            proof,
-        )?),
-        false => None,
-    };
-    loop {
-        let text = match first.take() {
-            Some(text) => text,
-            None => match next(&mut talk, &mut front, person.as_mut(), &mut signals).await? {
+    })
+}
+
+/// The person who answers questions, if one sees them.
+fn person(
+    json: bool,
+    prompt: Option<BeforeConfined>,
+    proof: ConfinementProof,
+) -> Result<Option<Prompt>, Failed> {
+    if json || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+        return Ok(None);
+    }
+    let lines = Lines::new(Input::stdin().map_err(unusable)?);
+    Prompt::new(lines, prompt, proof).map(Some)
+}
+
+/// A chat whose model and session are ready.
+struct Turns {
+    talk: Talk,
+    front: Front,
+    person: Option<Prompt>,
+    signals: Signals,
+}
+
+impl Turns {
+    /// Runs on each message of the user: after `first`, if there is one, those that a person types.
+    async fn take(
+        mut self,
+        mut first: Option<String>,
+        interactive: bool,
+        max_turns: u32,
+    ) -> Result<u8, Failed> {
+        let (front, signals) = (&mut self.front, &mut self.signals);
+        loop {
+            let text = match first.take() {
                 Some(text) => text,
-                None => return Ok(exit::OK),
-            },
-        };
-        let answers = person
-            .as_mut()
-            .map_or(Answers::Nobody, |person| Answers::Person(person.lines()));
-        let (end, signal) = talk.run(text, &mut front, answers, &mut signals).await?;
-        say_limit(&end, max_turns);
-        let is_last = !interactive
-            || signal.is_some_and(|number| number != SIGINT)
-            || end.reason == EndReason::Violations;
-        if is_last {
-            return Ok(code(&end, signal));
+                None => match next(&mut self.talk, front, self.person.as_mut(), signals).await? {
+                    Some(text) => text,
+                    None => return Ok(exit::OK),
+                },
+            };
+            let answers = self
+                .person
+                .as_mut()
+                .map_or(Answers::Nobody, |person| Answers::Person(person.lines()));
+            let (end, signal) = self.talk.run(text, front, answers, signals).await?;
+            say_limit(&end, max_turns);
+            let is_last = !interactive
+                || signal.is_some_and(|number| number != SIGINT)
+                || end.reason == EndReason::Violations;
+            if is_last {
+                return Ok(code(&end, signal));
+            }
         }
     }
 }
