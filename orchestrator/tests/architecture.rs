@@ -171,7 +171,7 @@ const FORBIDDEN: [(&str, &[&str]); 22] = [
     ),
 ];
 
-/// What is named by a few files only: the name, and each file by its crate and module.
+/// Names that a few files only may have: the name, and each file by its crate and module.
 const ALONE: [(&str, &[(&str, &str)]); 4] = [
     // What works has confined itself, but for the question to the desktop keyring, which comes before.
     (

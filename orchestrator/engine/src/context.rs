@@ -52,7 +52,7 @@ pub struct Part {
     pub index: usize,
 }
 
-/// What is sent of a command's output as it is produced.
+/// Whether a command's output is sent as it is produced, and in which form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Live {
     Off,

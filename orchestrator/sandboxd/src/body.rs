@@ -67,7 +67,7 @@ pub fn with_length(mut response: Response<ReplyBody>, length: u64) -> Response<R
 /// A body that a task produces. Dropping it closes the channel.
 pub struct Produced {
     frames: mpsc::Receiver<Result<Frame<Bytes>, Incomplete>>,
-    /// What is left of its length, if that is known.
+    /// The rest of its length, if that is known.
     left: Option<u64>,
 }
 

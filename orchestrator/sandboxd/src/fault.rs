@@ -4,7 +4,7 @@ use broker_protocol::{ErrorKind, Failed, PathError};
 use hyper::StatusCode;
 use thiserror::Error;
 
-/// What is wrong: the only part on which a decision depends.
+/// The kind of fault: the only part on which a decision depends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
     InvalidArgument,

@@ -72,7 +72,7 @@ pub fn file(body: &[u8], boundary: &str) -> Result<UploadedFile, SandboxFault> {
     )))
 }
 
-/// What is before and after the first `mark`.
+/// The bytes before and after the first `mark`.
 fn after<'b>(bytes: &'b [u8], mark: &[u8]) -> Option<(&'b [u8], &'b [u8])> {
     let at = bytes
         .windows(mark.len())

@@ -75,7 +75,7 @@ impl Ring {
             .map(String::as_str)
     }
 
-    /// Whether something was added since the last call.
+    /// Whether lines were added since the last call.
     pub fn take_changed(&mut self) -> bool {
         std::mem::take(&mut self.changed)
     }

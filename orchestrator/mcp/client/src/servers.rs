@@ -89,7 +89,7 @@ struct Managed {
     changed_tools: (usize, mpsc::UnboundedSender<ToolChange>),
 }
 
-/// What is needed to reach a server.
+/// The means to reach a server.
 enum Means {
     Program(Box<ServerCell>),
     Address(Address),
