@@ -79,7 +79,7 @@ impl Calls {
                 Body::ApprovalWanted(question)
                     if question.challenge.channel == Channel::Separate => {}
                 Body::ApprovalWanted(question) => asking = self.ask(of, &call, question),
-                Body::ApprovalGiven { .. } | Body::Started { .. } => drop(asking.take()),
+                Body::ApprovalGiven { .. } | Body::RequestSent { .. } => drop(asking.take()),
                 // The agent reads in its result what became of a call; an editor has no place for more.
                 Body::Hook(ran) => print::unheard_hook(ran),
                 Body::Result(result) => return Some(result.clone()),

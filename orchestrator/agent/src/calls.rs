@@ -398,7 +398,7 @@ impl Run<'_> {
             CallBody::ToolRegistered { .. }
             | CallBody::ToolUnregistered { .. }
             | CallBody::Requested { .. }
-            | CallBody::Started { .. }
+            | CallBody::RequestSent { .. }
             | CallBody::Suspended
             | CallBody::Connection(_)
             | CallBody::Result(_) => {}

@@ -6,10 +6,10 @@ use crate::conclude::conclude;
 use crate::context::{CallContext, Invocation};
 use crate::engine::{EndCall, Engine};
 use crate::event::Event;
-use crate::guard::{self, Wanted};
+use crate::guard;
 use crate::request::{self, cancelled};
 use crate::spans;
-use crate::tools::{Found, Tools, UnknownTool};
+use crate::tools::{CallTarget, Found, Tools, UnknownTool, shown_name};
 use crate::work::Work;
 use broker_protocol::{ErrorKind, Failed};
 use orchestrator_results::profile::WHOLE;
@@ -26,9 +26,6 @@ use tokio::time::sleep_until;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Span};
 
-/// Maximum characters that are shown of a name without a tool.
-const SHOWN_NAME: usize = 128;
-
 /// Makes the ordered call and publishes its events.
 pub(crate) async fn serve(engine: Rc<Engine>, tools: Rc<dyn Tools>, order: CallOrder) {
     let CallOrder {
@@ -42,15 +39,18 @@ pub(crate) async fn serve(engine: Rc<Engine>, tools: Rc<dyn Tools>, order: CallO
     let (wanted, subject) = match invocation {
         Invocation::Tool { name, input } => {
             let found = tools.find(&name);
-            let subject = (shown_name(&found, &name), input.clone());
-            (Wanted::Tool(found, input), subject)
+            let subject = (
+                shown_name(found.as_ref().ok().map(|tool| tool.name()), &name),
+                input.clone(),
+            );
+            (CallTarget::Tool(found, input), subject)
         }
         Invocation::Request(request) => {
             let subject = (request.tool().to_owned(), proposal::input(&request));
-            (Wanted::Request(request), subject)
+            (CallTarget::Request(request), subject)
         }
     };
-    let is_known = !matches!(wanted, Wanted::Tool(Err(_), _));
+    let is_known = !matches!(wanted, CallTarget::Tool(Err(_), _));
     let span = spans::call(
         &parent,
         number,
@@ -95,7 +95,7 @@ fn end_call(cancel: CancellationToken, steering: Rc<Steering>) -> EndCall {
 }
 
 /// Makes the call and announces it.
-async fn work(engine: &Engine, caller: &Caller, wanted: Wanted) -> ToolResult {
+async fn work(engine: &Engine, caller: &Caller, wanted: CallTarget) -> ToolResult {
     let result = tokio::select! {
         // The request goes out first: the executor works on it while the call is announced.
         biased;
@@ -143,10 +143,10 @@ fn at_deadline(deadline: Option<Instant>, mut result: ToolResult) -> ToolResult 
 }
 
 /// Makes the call when there is a place for it, and lets hooks judge it and its result.
-async fn run(engine: &Engine, caller: &Caller, mut wanted: Wanted) -> ToolResult {
+async fn run(engine: &Engine, caller: &Caller, mut wanted: CallTarget) -> ToolResult {
     let failed = |error| ToolResult::failed(caller.tool.clone(), error);
     // Once permitted, such a call no longer occupies the executor, so the executor does not bound how many run.
-    let leaves = matches!(&wanted, Wanted::Tool(Ok(tool), _) if tool.leaves_executor());
+    let leaves = matches!(&wanted, CallTarget::Tool(Ok(tool), _) if tool.leaves_executor());
     let _place = match leaves {
         true => tokio::select! {
             biased;
@@ -181,7 +181,7 @@ async fn run(engine: &Engine, caller: &Caller, mut wanted: Wanted) -> ToolResult
     result
 }
 
-async fn connected(engine: &Engine, caller: &Caller, wanted: Wanted) -> ToolResult {
+async fn connected(engine: &Engine, caller: &Caller, wanted: CallTarget) -> ToolResult {
     let failed = |error| ToolResult::failed(caller.tool.clone(), error);
     let connection = tokio::select! {
         biased;
@@ -194,7 +194,7 @@ async fn connected(engine: &Engine, caller: &Caller, wanted: Wanted) -> ToolResu
     };
     Span::current().record("tier", connection.opened().tier.name());
     match wanted {
-        Wanted::Tool(found, input) => {
+        CallTarget::Tool(found, input) => {
             let work = Work {
                 engine,
                 connection: &connection,
@@ -202,7 +202,7 @@ async fn connected(engine: &Engine, caller: &Caller, wanted: Wanted) -> ToolResu
             };
             tool(work, found, input).await
         }
-        Wanted::Request(wanted) => {
+        CallTarget::Request(wanted) => {
             request::result(engine, &connection, caller, wanted, LineForm::Plain, &WHOLE).await
         }
     }
@@ -214,13 +214,5 @@ async fn tool(work: Work<'_>, found: Found, input: Value) -> ToolResult {
         (Ok(()), Err(UnknownTool { tool, why })) => ToolResult::failed(tool, why),
         (Err(over), Ok(tool)) => ToolResult::failed(tool.name().to_owned(), over),
         (Err(over), Err(unknown)) => ToolResult::failed(unknown.tool, over),
-    }
-}
-
-/// A tool's canonical name, or the beginning of the given name if there is no such tool.
-pub(crate) fn shown_name(found: &Found, given: &str) -> String {
-    match found {
-        Ok(tool) => tool.name().to_owned(),
-        Err(_) => given.chars().take(SHOWN_NAME).collect(),
     }
 }

@@ -85,7 +85,7 @@ impl Caller {
     }
 
     /// From here on, questions show this input. Hooks are asked once about a call.
-    pub fn is_rewritten(&self, input: Value) {
+    pub fn rewrite_input(&self, input: Value) {
         let _ = self.rewritten.set(input);
     }
 

@@ -65,7 +65,7 @@ pub enum Body {
         input: Value,
     },
     /// A request of the call was sent to the executor, which may still ask about it or refuse it.
-    Started {
+    RequestSent {
         /// The number of the request in the audit.
         number: CallId,
     },

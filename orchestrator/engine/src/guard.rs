@@ -9,7 +9,7 @@ use crate::hooks::{
 };
 use crate::publish::RawEvent;
 use crate::request::cancelled;
-use crate::tools::{Found, Tool};
+use crate::tools::{CallTarget, Tool};
 use broker_protocol::{Bash, Command, ErrorKind, Failed, Request};
 use orchestrator_results::proposal;
 use orchestrator_results::result::{ToolResult, error_and_result};
@@ -18,12 +18,6 @@ use orchestrator_text::shell_words;
 use orchestrator_text::utf8::beginning;
 use serde_json::Value;
 use std::collections::BTreeSet;
-
-/// The target of a call, after the lookup.
-pub(crate) enum Wanted {
-    Tool(Found, Value),
-    Request(Request),
-}
 
 /// Maximum bytes of a result that a hook receives.
 const RESULT_MAX: usize = 256 << 10;
@@ -53,7 +47,7 @@ struct HookQuestions<'c> {
 pub(crate) async fn before(
     engine: &Engine,
     caller: &Caller,
-    wanted: &mut Wanted,
+    wanted: &mut CallTarget,
 ) -> Result<Option<GuardedCall>, Failed> {
     let Some(hooks) = engine.guard.hooks() else {
         return Ok(None);
@@ -66,9 +60,9 @@ pub(crate) async fn before(
     };
     let (tools, input) = match wanted {
         // It is refused anyway.
-        Wanted::Tool(Err(_), _) => return Ok(None),
-        Wanted::Tool(Ok(tool), input) => questions.of_tool(&**tool, input).await?,
-        Wanted::Request(request) => questions.of_request(request).await?,
+        CallTarget::Tool(Err(_), _) => return Ok(None),
+        CallTarget::Tool(Ok(tool), input) => questions.of_tool(&**tool, input).await?,
+        CallTarget::Request(request) => questions.of_request(request).await?,
     };
     Ok(Some(GuardedCall {
         tool: caller.tool.clone(),
@@ -157,7 +151,7 @@ impl HookQuestions<'_> {
         }
         if is_changed {
             input.clone_from(&form);
-            self.caller.is_rewritten(form.clone());
+            self.caller.rewrite_input(form.clone());
         }
         Ok((tools, form))
     }
@@ -181,7 +175,7 @@ impl HookQuestions<'_> {
             request
                 .check()
                 .map_err(|error| Failed::invalid(error.to_string()))?;
-            self.caller.is_rewritten(proposal::input(request));
+            self.caller.rewrite_input(proposal::input(request));
         }
         Ok((BTreeSet::from([tool]), form))
     }

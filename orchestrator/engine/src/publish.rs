@@ -73,7 +73,7 @@ pub(crate) enum RawEvent<'a> {
         tool: &'a str,
         input: &'a Value,
     },
-    Started(CallId),
+    RequestSent(CallId),
     Hook(&'a HookRan),
     Suspended,
     Output {
@@ -258,7 +258,7 @@ impl Publisher {
                     input,
                 }
             }
-            RawEvent::Started(number) => Body::Started { number },
+            RawEvent::RequestSent(number) => Body::RequestSent { number },
             RawEvent::Hook(ran) => Body::Hook(hook_ran(ran, sanitizer)),
             RawEvent::Suspended => Body::Suspended,
             RawEvent::Output { stderr, bytes } => {

@@ -13,7 +13,7 @@ use broker_protocol::{
 };
 use orchestrator_results::metadata::Metadata;
 use orchestrator_results::profile::Profile;
-use orchestrator_results::render::Finished;
+use orchestrator_results::render::FinishedRequest;
 use orchestrator_results::result::ToolResult;
 use orchestrator_results::subject::Subject;
 use orchestrator_text::numbered::LineForm;
@@ -24,7 +24,7 @@ use tracing::{Instrument, Span};
 pub struct EndedRequest {
     pub number: CallId,
     pub subject: Subject,
-    pub finished: Result<Finished, Failed>,
+    pub finished: Result<FinishedRequest, Failed>,
     /// Hosts granted to it beyond those of the session.
     pub leased: Vec<String>,
 }
@@ -136,13 +136,12 @@ async fn make(
     Span::current().record("audit_call", number);
     caller.started(running.control());
     // If the front end is gone, the call ends anyway.
-    let _ = caller.publish(RawEvent::Started(number)).await;
+    let _ = caller.publish(RawEvent::RequestSent(number)).await;
     let finished = follow(&mut running, caller, changes_file).await;
     if let Ok(finished) = &finished {
         Span::current().record("wall_us", finished.usage.wall_us);
     }
-    let cancelled =
-        |ran: &Finished| matches!(&ran.outcome, Outcome::Ran(ran) if ran.ended == Ended::Cancelled);
+    let cancelled = |ran: &FinishedRequest| matches!(&ran.outcome, Outcome::Ran(ran) if ran.ended == Ended::Cancelled);
     let cancelled = finished.as_ref().is_ok_and(cancelled);
     let leased = command.map(|paths| match paths {
         HadPaths::NotOver if cancelled => HadPaths::All,
@@ -183,7 +182,7 @@ async fn follow(
     running: &mut RunningRequest,
     caller: &Caller,
     changes_file: bool,
-) -> Result<Finished, Failed> {
+) -> Result<FinishedRequest, Failed> {
     let (mut question, mut put): (Option<Question>, Option<PutQuestion>) = (None, None);
     loop {
         match next(running, question.as_mut(), &mut put, caller).await {

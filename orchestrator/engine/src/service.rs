@@ -7,7 +7,7 @@ use broker_protocol::{
     Channel, ConnectionReport, Coverage, Ended, Extent, Failed, Findings, Open, Opened, Outcome,
     Request, Service, Wants,
 };
-use orchestrator_results::render::Finished;
+use orchestrator_results::render::FinishedRequest;
 
 /// A long-lived program. Dropping it ends it and its session.
 pub struct RunningService {
@@ -27,7 +27,7 @@ pub enum ServiceEvent {
     /// The policy requires approval from another channel (`lazaret approve`); the program has not started.
     WaitsForApproval,
     /// It has ended or could not start: the last event.
-    Ended(Box<Result<Finished, Failed>>),
+    Ended(Box<Result<FinishedRequest, Failed>>),
 }
 
 #[derive(Clone)]
@@ -114,7 +114,7 @@ impl RunningService {
 }
 
 /// How a program ended, as words to follow its name.
-pub fn how_ended(ended: &Result<Finished, Failed>) -> String {
+pub fn how_ended(ended: &Result<FinishedRequest, Failed>) -> String {
     let finished = match ended {
         Ok(finished) => finished,
         Err(failed) => return format!("is lost: {}", failed.message),

@@ -3,11 +3,14 @@
 
 use crate::registration::{NewTool, Registered};
 use crate::work::Work;
-use broker_protocol::{ErrorKind, Failed, Scope};
+use broker_protocol::{ErrorKind, Failed, Request, Scope};
 use orchestrator_results::result::ToolResult;
 use serde_json::Value;
 use std::pin::Pin;
 use std::rc::Rc;
+
+/// Maximum characters that are shown of a name without a tool.
+const SHOWN_NAME: usize = 128;
 
 pub trait Tools {
     /// The tool with this name or alias.
@@ -68,12 +71,26 @@ pub type Calling<'c> = Pin<Box<dyn Future<Output = ToolResult> + 'c>>;
 /// The result of looking up a name.
 pub type Found = Result<Rc<dyn Tool>, UnknownTool>;
 
+/// The target of a call, after the lookup.
+pub(crate) enum CallTarget {
+    Tool(Found, Value),
+    Request(Request),
+}
+
 /// Why there is no tool for a name.
 #[derive(Debug)]
 pub struct UnknownTool {
     /// The tool, if its name is known all the same. An unknown name may be anything, even a secret.
     pub tool: String,
     pub why: Failed,
+}
+
+/// A tool's canonical name, or the beginning of the given name if there is no such tool.
+pub fn shown_name(canonical: Option<&str>, given: &str) -> String {
+    match canonical {
+        Some(name) => name.to_owned(),
+        None => given.chars().take(SHOWN_NAME).collect(),
+    }
 }
 
 fn none() -> Failed {

@@ -9,7 +9,7 @@ use orchestrator_engine::executor::Dial;
 use orchestrator_engine::hooks::{HookAnswer, HookAnswering, HookEvent, HookRunner, Occasion};
 use orchestrator_engine::service::{RunningService, ServiceEvent, how_ended};
 use orchestrator_launch::hooks::{HookSource, UserHooks};
-use orchestrator_results::render::Finished;
+use orchestrator_results::render::FinishedRequest;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -189,7 +189,7 @@ async fn hear(running: &mut RunningService) -> Result<Vec<u8>, String> {
     }
 }
 
-fn is_good(ended: &Result<Finished, Failed>) -> bool {
+fn is_good(ended: &Result<FinishedRequest, Failed>) -> bool {
     let outcome = ended.as_ref().map(|finished| &finished.outcome);
     matches!(outcome, Ok(Outcome::Ran(ran)) if ran.ended == Ended::Exited(0))
 }

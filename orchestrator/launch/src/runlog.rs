@@ -276,7 +276,7 @@ impl RunLog {
                 json!({ "host": host, "port": port, "verdict": verdict.name(), "why": why, "count": count }),
             ),
             Body::Result(result) => call_result(result),
-            Body::Started { .. } | Body::Suspended | Body::Output { .. } => return None,
+            Body::RequestSent { .. } | Body::Suspended | Body::Output { .. } => return None,
         })
     }
 }

@@ -165,7 +165,7 @@ impl Calls {
                     self.announce(opened).await;
                     continue;
                 }
-                Body::Started { .. } => under_way.drop_permit(),
+                Body::RequestSent { .. } => under_way.drop_permit(),
                 // From here on the ID is free: a client that has read the result may reuse it at once.
                 Body::Result(_) if event.part.is_none() => {
                     drop(self.by_id.borrow_mut().remove(key))
@@ -178,12 +178,12 @@ impl Calls {
             if let Some(line) = EventLine::new(id, &event) {
                 self.write(&line).await;
             }
-            self.answer_if_nobody_can(&event, under_way).await;
+            self.follow_question(&event, under_way).await;
         }
     }
 
-    /// Answers no to a question that only the client could answer, once its input has ended.
-    async fn answer_if_nobody_can(&self, event: &Event, under_way: &UnderWay) {
+    /// Keeps the list of open questions. Answers no to one that only the client could answer, once its input has ended.
+    async fn follow_question(&self, event: &Event, under_way: &UnderWay) {
         let part = event.part.map(|part| part.index);
         match &*event.body {
             Body::ApprovalWanted(question) if question.challenge.channel == Channel::Relay => {

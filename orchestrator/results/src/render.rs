@@ -19,7 +19,7 @@ use orchestrator_text::redact::{Piece, Redactor};
 
 /// How a request ended, as the executor reports it.
 #[derive(Debug)]
-pub struct Finished {
+pub struct FinishedRequest {
     pub outcome: Outcome,
     /// A file tool's answer.
     pub answer: Option<FileAnswer>,
@@ -47,8 +47,12 @@ pub struct Renderer<'a> {
 
 impl Renderer<'_> {
     /// The result of a request for `subject`.
-    pub fn render(&self, subject: &Subject, finished: Result<Finished, Failed>) -> ToolResult {
-        let Finished {
+    pub fn render(
+        &self,
+        subject: &Subject,
+        finished: Result<FinishedRequest, Failed>,
+    ) -> ToolResult {
+        let FinishedRequest {
             outcome,
             answer,
             usage,
@@ -195,7 +199,7 @@ mod tests {
     };
     use serde_json::{Value, json};
 
-    fn rendered(subject: &Subject, finished: Finished, profile: &Profile) -> ToolResult {
+    fn rendered(subject: &Subject, finished: FinishedRequest, profile: &Profile) -> ToolResult {
         let redactor = Redactor::new(vec![]).unwrap();
         Renderer {
             roots: &roots(),
@@ -226,7 +230,7 @@ mod tests {
     fn result(outcome: Outcome, file: Option<FileAnswer>, path: &str) -> ToolResult {
         let layers = LayerSet::default().with(Layer::Seccomp);
         let (usage, denied) = (Usage::default(), Denials::default());
-        let finished = Finished {
+        let finished = FinishedRequest {
             outcome,
             answer: file,
             usage,
@@ -379,7 +383,7 @@ mod tests {
             },
             ..ran(Ended::Exited(0), b"", b"", omitted)
         };
-        let finished = Finished {
+        let finished = FinishedRequest {
             outcome: Outcome::Ran(ran),
             answer: None,
             usage: Usage::default(),
@@ -416,7 +420,7 @@ mod tests {
     fn compact(reply: FileReply) -> (String, Option<(Option<u64>, u64)>) {
         let (outcome, answer) = (Outcome::Answered, Some(Ok(reply)));
         let (usage, layers, denied) = (Usage::default(), LayerSet::default(), Denials::default());
-        let finished = Finished {
+        let finished = FinishedRequest {
             outcome,
             answer,
             usage,

@@ -30,7 +30,7 @@ pub struct SandboxCall {
 /// An event of a call that concerns its client.
 pub enum CallEvent {
     /// The executor has its request: signals reach it from now on.
-    Started,
+    RequestSent,
     Output {
         stderr: bool,
         bytes: Vec<u8>,
@@ -145,7 +145,7 @@ impl SandboxCall {
                     let (stderr, bytes) = (*stderr, bytes.clone());
                     return Ok(CallEvent::Output { stderr, bytes });
                 }
-                Body::Started { .. } => return Ok(CallEvent::Started),
+                Body::RequestSent { .. } => return Ok(CallEvent::RequestSent),
                 Body::Result(result) => return Ok(CallEvent::Ended(result.clone())),
                 Body::ApprovalWanted(question)
                     if question.challenge.channel == Channel::Separate => {}

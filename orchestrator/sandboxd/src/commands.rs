@@ -152,7 +152,7 @@ pub async fn run(
         match call.next().await? {
             CallEvent::Output { stderr, bytes } => streams[usize::from(stderr)].push(&bytes),
             CallEvent::Ended(result) => break result,
-            CallEvent::Started => {}
+            CallEvent::RequestSent => {}
         }
     };
     let how = how(&result)?;

@@ -116,7 +116,7 @@ async fn report(
             () = send.closed() => return Err(Incomplete),
         };
         match event {
-            Ok(CallEvent::Started) => {
+            Ok(CallEvent::RequestSent) => {
                 // Not before: a signal of a client that knows the number would be lost.
                 let init = InitEvent { process_id: number };
                 tell(send, ProcessEvent::Init(init)).await?;

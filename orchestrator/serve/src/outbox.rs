@@ -98,7 +98,7 @@ impl Outbox {
     }
 
     /// Waits until fewer than [`PACE`] bytes wait for the client, or it is gone.
-    async fn has_room(&self) {
+    async fn wait_for_room(&self) {
         tokio::select! {
             // Released at once: this only waits until there is that much room.
             _ = self.room.acquire_many(PACE as u32) => {}
@@ -128,7 +128,11 @@ pub async fn any_has_room(clients: &[Outbox]) {
     if clients.is_empty() {
         return;
     }
-    let first = select_all(clients.iter().map(|client| Box::pin(client.has_room())));
+    let first = select_all(
+        clients
+            .iter()
+            .map(|client| Box::pin(client.wait_for_room())),
+    );
     if timeout(STALL, first).await.is_err() {
         clients.iter().for_each(Outbox::give_up);
     }

@@ -9,7 +9,7 @@ use orchestrator_agent::run::End;
 use orchestrator_agent::transcript::Transcript;
 use orchestrator_launch::stdio::print;
 use orchestrator_launch::stdio::signals::Signals;
-use orchestrator_terminal::chat_follow::{Answers, Front, follow, obey};
+use orchestrator_terminal::chat_follow::{Answers, Front, follow, obey_signals};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use tokio::sync::mpsc;
@@ -57,7 +57,7 @@ impl Talk {
         tokio::pin!(work);
         let (signal, (end, followed)) = tokio::select! {
             done = &mut work => (None, done),
-            number = obey(signals, &control) => (Some(number), work.await),
+            number = obey_signals(signals, &control) => (Some(number), work.await),
         };
         if let Some(error) = self
             .transcript

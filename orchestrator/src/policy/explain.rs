@@ -10,7 +10,7 @@ use orchestrator_launch::session_options::{Opening, SessionOptions};
 use orchestrator_launch::stdio::print;
 use orchestrator_tools::batch::nested;
 use orchestrator_tools::catalogue::{BATCH, canonical};
-use orchestrator_tools::plan::{Invocation, Plan, PlanContext};
+use orchestrator_tools::plan::{MemberInvocation, Plan, PlanContext};
 use orchestrator_tools::registry::{Entry, Registry};
 use orchestrator_web::foresee;
 use policies::shell::{self, Unit};
@@ -132,7 +132,7 @@ pub fn decidable(
     }
     if let Plan::Batch(calls) = plan {
         let mut all = vec![first];
-        for Invocation { tool, input } in calls {
+        for MemberInvocation { tool, input } in calls {
             if canonical(&tool) == Some(BATCH) {
                 return Err(nested());
             }

@@ -243,7 +243,7 @@ fn parse(word: &str, confirm: &Confirm) -> Option<Answer> {
 
 /// Handles signals: the first Ctrl-C cancels the calls in progress, or the run if there are none; a second one, and every other
 /// signal, cancels the run. Returns the number of the signal that ended the run, and only then.
-pub async fn obey(signals: &mut Signals, control: &Control) -> i32 {
+pub async fn obey_signals(signals: &mut Signals, control: &Control) -> i32 {
     let mut interrupted = false;
     loop {
         let number = signals.next().await;

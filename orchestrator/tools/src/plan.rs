@@ -96,7 +96,7 @@ pub enum Plan {
     /// A test suite: a command whose output is parsed.
     Tests { framework: Framework, command: Bash },
     /// Several calls at once.
-    Batch(Vec<Invocation>),
+    Batch(Vec<MemberInvocation>),
     /// A call about the agent itself, carried out by the front end after the executor permits it.
     Agent(AgentCall),
     /// No request: a thought.
@@ -107,7 +107,7 @@ pub enum Plan {
 
 /// A call within a batch.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Invocation {
+pub struct MemberInvocation {
     /// The tool's name as it was given.
     pub tool: String,
     pub input: Value,

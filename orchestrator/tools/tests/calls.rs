@@ -81,7 +81,7 @@ fn a_call_that_is_dropped_is_cancelled_and_its_result_recorded() {
     };
     with(script, config(), async |session, records| {
         let mut call = start(&session, "bash", json!({"command": "x"}));
-        while !matches!(&*call.next().await.unwrap().body, Body::Started { .. }) {}
+        while !matches!(&*call.next().await.unwrap().body, Body::RequestSent { .. }) {}
         drop(call);
         while records
             .words()

@@ -118,7 +118,7 @@ impl<'a> EventLine<'a> {
             Body::Result(_)
             | Body::SessionOpened(_)
             | Body::Requested { .. }
-            | Body::Started { .. }
+            | Body::RequestSent { .. }
             | Body::Suspended
             | Body::ApprovalGiven { .. }
             | Body::ToolRegistered { .. }

@@ -11,7 +11,7 @@ use broker_protocol::{
     FromBroker, Grant, GrantFault, Lease, Opened, Outcome, Request, Roots, SessionGrant, Signal,
     Spill, ToBroker, Traced, Wants, content, encode, frame, limit,
 };
-use orchestrator_results::render::Finished;
+use orchestrator_results::render::FinishedRequest;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::io::{self, Read, Write};
@@ -50,7 +50,7 @@ pub enum RequestEvent {
     /// The answer was rejected; it waits for another one.
     Rejected(GrantFault),
     /// It has ended by itself, or because the executor is gone.
-    Ended(Box<Result<Finished, Failed>>),
+    Ended(Box<Result<FinishedRequest, Failed>>),
 }
 
 /// An open session with the executor.
@@ -317,7 +317,7 @@ impl Default for Slot {
 }
 
 impl Slot {
-    fn push_end(&self, ended: Result<Finished, Failed>) {
+    fn push_end(&self, ended: Result<FinishedRequest, Failed>) {
         self.ended.set(true);
         self.input_room.notify_one();
         self.push(RequestEvent::Ended(Box::new(ended)));
@@ -483,7 +483,7 @@ impl Link {
                 let slot = self.slot(call)?;
                 self.state.borrow_mut().calls.remove(&call);
                 let answer = slot.take_answer(&outcome).map_err(Failed::from);
-                slot.push_end(answer.map(|answer| Finished {
+                slot.push_end(answer.map(|answer| FinishedRequest {
                     outcome,
                     answer,
                     usage,

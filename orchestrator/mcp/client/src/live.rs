@@ -19,7 +19,7 @@ use orchestrator_engine::explain;
 use orchestrator_engine::service::{RunningService, ServiceEvent, ServiceInput, how_ended};
 use orchestrator_results::denials;
 use orchestrator_results::findings;
-use orchestrator_results::render::Finished;
+use orchestrator_results::render::FinishedRequest;
 use orchestrator_text::line_cutter::{CutLine, LineCutter, Terminator};
 use orchestrator_text::redact::Redactor;
 use rmcp::model::{
@@ -60,7 +60,7 @@ pub const PAGES_MAX: usize = 64;
 pub const TOOL_NAME_MAX: usize = 128;
 pub const TOOLS_BYTES_MAX: usize = 2 << 20;
 
-/// What is known about a server, whether it runs or not.
+/// The knowledge about a server, whether it runs or not.
 pub struct Watched {
     pub name: String,
     pub log: RefCell<Ring>,
@@ -116,7 +116,7 @@ pub struct Live {
     pump: Aborted,
 }
 
-/// What is needed to end a server, and to explain why it does not answer.
+/// The means to end a server, and to explain why it does not answer.
 enum Means {
     Program(ServiceInput),
     Address(Remote),
@@ -673,7 +673,7 @@ async fn take(
 }
 
 /// How a program ended, as text; what its cell denied goes to the log.
-fn how(ended: &Result<Finished, Failed>, found: &Findings, watched: &Watched) -> String {
+fn how(ended: &Result<FinishedRequest, Failed>, found: &Findings, watched: &Watched) -> String {
     if let Some(lines) = findings::lines(found) {
         lines.lines().for_each(|line| watched.note(line));
     }

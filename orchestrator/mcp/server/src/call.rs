@@ -142,7 +142,7 @@ impl Caller<'_> {
                 }
                 Body::Result(_)
                 | Body::Requested { .. }
-                | Body::Started { .. }
+                | Body::RequestSent { .. }
                 | Body::Suspended
                 | Body::ApprovalGiven { .. }
                 | Body::ToolRegistered { .. }

@@ -5,12 +5,14 @@
 //! are checked before the first one runs. Each is allowed, refused, put to the user and counted separately.
 
 use super::perform::perform;
-use super::planning::{PlannedCall, PlannedWork, plan, shown_name};
+use super::planning::{PlannedCall, PlannedWork, plan};
 use super::toolbox::Toolbox;
 use crate::batch::{join, nested, refused};
-use crate::plan::{Invocation, Plan};
+use crate::plan::{MemberInvocation, Plan};
+use crate::registry::Entry;
 use broker_protocol::{ErrorKind, Failed};
 use futures_util::future::join_all;
+use orchestrator_engine::tools::shown_name;
 use orchestrator_engine::{Work, spans};
 use orchestrator_results::result::ToolResult;
 use serde_json::Value;
@@ -28,7 +30,7 @@ struct BatchMember {
 pub(crate) async fn batch(
     toolbox: &Toolbox,
     work: Work<'_>,
-    invocations: Vec<Invocation>,
+    invocations: Vec<MemberInvocation>,
 ) -> ToolResult {
     // Before the calls in it.
     work.announce().await;
@@ -58,11 +60,11 @@ pub(crate) async fn batch(
 fn members(
     toolbox: &Toolbox,
     work: Work<'_>,
-    invocations: Vec<Invocation>,
+    invocations: Vec<MemberInvocation>,
 ) -> Result<Vec<BatchMember>, Box<ToolResult>> {
-    let member = |(index, Invocation { tool, input }): (usize, Invocation)| {
+    let member = |(index, MemberInvocation { tool, input }): (usize, MemberInvocation)| {
         let found = toolbox.get(&tool);
-        let tool = shown_name(&found, &tool);
+        let tool = shown_name(found.as_ref().ok().map(Entry::name), &tool);
         let planned = spans::validation().in_scope(|| plan(work, found, input.clone()));
         match planned {
             Ok(PlannedCall {

@@ -9,7 +9,7 @@ use broker_protocol::{CallId, Effect, ErrorKind, Failed, Outcome, Request, limit
 use orchestrator_engine::execution::{Execution, Executions, Reply};
 use orchestrator_engine::{Work, spans};
 use orchestrator_results::metadata::Details;
-use orchestrator_results::render::Finished;
+use orchestrator_results::render::FinishedRequest;
 use orchestrator_results::result::{ForeignText, ToolResult};
 use orchestrator_results::subject::Subject;
 use orchestrator_web::WebError;
@@ -102,7 +102,7 @@ async fn request_permission(work: Work<'_>, effect: Effect) -> Result<CallId, Bo
         .check()
         .map_err(|error| failed(InputError::from(error).into()))?;
     let ended = work.run(request).await?;
-    if let Ok(Finished {
+    if let Ok(FinishedRequest {
         outcome: Outcome::Granted,
         ..
     }) = &ended.finished

@@ -1,7 +1,6 @@
 //! From a tool and an input to a planned call: checks the input and the scope.
 
 use crate::input_error::FieldError;
-use crate::name;
 use crate::plan::{Plan, PlanContext};
 use crate::registry::{ClientTool, Entry, RegistryError};
 use crate::timeouts::AskedTimes;
@@ -86,13 +85,5 @@ fn planned(work: Work<'_>, entry: Entry, input: Value) -> Result<PlannedCall, Fa
                 changes_files,
             })
         }
-    }
-}
-
-/// A tool's canonical name, or the beginning of the given name if there is no such tool.
-pub(crate) fn shown_name(found: &Result<Entry, RegistryError>, given: &str) -> String {
-    match found {
-        Ok(entry) => entry.name().to_owned(),
-        Err(_) => given.chars().take(2 * name::MAX).collect(),
     }
 }

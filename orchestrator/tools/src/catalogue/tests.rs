@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::aliases::NOT_SUPPORTED;
-use crate::plan::Invocation;
+use crate::plan::MemberInvocation;
 use crate::state::{StateCommand, goal, memory};
 use broker_protocol::{
     BackgroundKill, BackgroundLog, Command, Effect, ErrorKind, Failed, Request, Roots, Stdin, limit,
@@ -892,7 +892,7 @@ fn forms_of_other_systems_become_ours() {
         json!({"paths": ["a", "b"], "startLine": 2, "endLine": 3}),
     );
     let lines = |path: &str| json!({"path": path, "startLine": 2, "endLine": 3});
-    let call = |input| Invocation {
+    let call = |input| MemberInvocation {
         tool: "file_read".into(),
         input,
     };

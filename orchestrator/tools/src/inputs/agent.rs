@@ -4,7 +4,7 @@ use super::web::target;
 use crate::agent_call::{AgentCall, HotSwap, ReadReasoning};
 use crate::input::{ToolInput, seconds};
 use crate::input_error::{FieldError, InputError};
-use crate::plan::{Invocation, Plan, PlanContext};
+use crate::plan::{MemberInvocation, Plan, PlanContext};
 use crate::subagent::Subagent;
 use broker_protocol::{Bash, Framework, Stdin};
 use orchestrator_reach::target::is_web_address;
@@ -48,7 +48,7 @@ struct BatchCall {
 
 impl ToolInput for Batch {
     fn plan(self, _: &PlanContext<'_>) -> Result<Plan, InputError> {
-        let call = |call: BatchCall| Invocation {
+        let call = |call: BatchCall| MemberInvocation {
             tool: call.tool_name,
             input: call.parameters.into(),
         };

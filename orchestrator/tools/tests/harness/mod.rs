@@ -78,7 +78,7 @@ pub fn word(event: &Event) -> String {
         Body::ToolRegistered { tool, .. } => format!("registered {tool}"),
         Body::ToolUnregistered { tool, .. } => format!("unregistered {tool}"),
         Body::Requested { tool, .. } => format!("requested {tool}"),
-        Body::Started { .. } => "started".to_owned(),
+        Body::RequestSent { .. } => "started".to_owned(),
         Body::Hook(ran) => format!("hook {} {}", ran.hook, ran.event.name()),
         Body::Suspended => "suspended".to_owned(),
         Body::Output { bytes, .. } => format!("output {}", String::from_utf8_lossy(bytes)),
