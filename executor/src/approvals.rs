@@ -5,21 +5,26 @@
 //! will run, and with the nonce of its one question; and with the channel `separate`, only from an approver
 //! ([`Approvers`]). What runs is the request stored with its call, never one that came with the answer.
 
+mod approver_frames;
+mod outgoing_questions;
+mod request_view;
+
+pub use request_view::changed_file;
+
 use crate::approvers::Approvers;
 use crate::fault::failed;
-use crate::poll::{Token, Waited};
 use broker_protocol::approval::{ASKED_BYTES, STANDING};
-use broker_protocol::gateway::{HeldRequest, RequestAnswer, RequestRule};
 use broker_protocol::{
-    CallId, Challenge, Channel, Coverage, Decision, Digest, ErrorKind, Extent, Failed,
-    FromApprover, FromBroker, Grant, GrantFault, Lease, Nonce, Outcome, Request, Risk,
-    SessionGrant, Stdin, ToApprover, Ungranted, Wants, ZonePath, content, frame, limit,
+    CallId, Challenge, Channel, Coverage, Decision, Digest, ErrorKind, Extent, Failed, FromBroker,
+    Grant, GrantFault, Lease, Nonce, Outcome, Request, SessionGrant, ToApprover, Ungranted, Wants,
+    ZonePath, frame, limit,
 };
 use executor_leases::{LeasedPath, Leases, Missing};
 use executor_peers::outgoing::{self, Answered, AskedByCalls, OutgoingRequest};
 use executor_spec::sandbox::SandboxSpec;
 use executor_sys::random;
 use policies::Question;
+use request_view::{cost, coverage, working_directory};
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
 use std::io;
@@ -218,76 +223,6 @@ impl Approvals {
         self.send_all(&open.message(call));
         self.open.insert(call, open);
         Ok(challenge)
-    }
-
-    /// Creates the question about a request of a running call's program.
-    ///
-    /// # Errors
-    /// The answer, if there is one already.
-    pub fn ask_outgoing(
-        &mut self,
-        request: &HeldRequest,
-        rule: &RequestRule,
-        policy: Digest,
-    ) -> Result<Challenge, RequestAnswer> {
-        let asked = OutgoingRequest::new(request, rule);
-        if self.has_standing(&rule.name, outgoing::TOOL, &[], Some(asked.scope)) {
-            return Err(RequestAnswer::Granted);
-        }
-        // A client knows questions by their calls.
-        if self.open.contains_key(&request.call) {
-            return Err(RequestAnswer::TooMany);
-        }
-        if !self.asked.may_ask(request.call, request.rule) {
-            return Err(RequestAnswer::TooMany);
-        }
-        let challenge = Challenge {
-            digest: outgoing::digest(request, rule, (&self.session.0, policy)),
-            covers: Coverage::Request,
-            programs: Vec::new(),
-            nonce: nonce().map_err(|_| RequestAnswer::TooMany)?,
-            rule: rule.name.clone(),
-            why: outgoing::described(request, rule),
-            risk: Risk::High,
-            expires_s: u32::try_from(self.timeout.as_secs()).unwrap_or(u32::MAX),
-            channel: self.channel,
-            wants: Wants::default(),
-        };
-        let open = OpenQuestion {
-            challenge: challenge.clone(),
-            tool: outgoing::TOOL.to_owned(),
-            deadline: Instant::now() + self.timeout,
-            cost: 0,
-            paths: Vec::new(),
-            outgoing: Some(asked),
-        };
-        self.send_all(&open.message(request.call));
-        self.open.insert(request.call, open);
-        Ok(challenge)
-    }
-
-    /// The view for approvers of a request of this call's program, if a question about one is open.
-    pub fn outgoing(&self, call: CallId) -> Option<&Request> {
-        let outgoing = self.open.get(&call)?.outgoing.as_ref()?;
-        Some(&outgoing.shown)
-    }
-
-    /// Ends what a call has asked about its programs' requests: it is over.
-    pub fn end_outgoing(&mut self, call: CallId) -> Option<ApprovalEvent> {
-        let is_open = self.outgoing(call).is_some();
-        let ended = is_open.then(|| self.end(call, Decision::Cancelled));
-        self.asked.end(call);
-        ended
-    }
-
-    /// Ends all questions about requests: the gateway that held them is gone.
-    pub fn forget_outgoing(&mut self) -> Vec<ApprovalEvent> {
-        let open = self.open.iter().filter(|(_, open)| open.outgoing.is_some());
-        let calls: Vec<CallId> = open.map(|(call, _)| *call).collect();
-        let ended = calls
-            .into_iter()
-            .map(|call| self.end(call, Decision::Cancelled));
-        ended.collect()
     }
 
     /// The digest of a call's canonical form; `encoded` includes its link targets. Each part has its length before it, so no two match.
@@ -583,108 +518,6 @@ impl Approvals {
             .collect()
     }
 
-    /// Adds every descriptor that the approvers wait for.
-    pub fn wait_for<'s>(&'s self, waited: &mut Waited<'s>) {
-        if let Some(approvers) = &self.approvers {
-            waited.add_input(Token::Approvers, approvers.fd());
-            approvers
-                .fds()
-                .for_each(|(number, fd, flags)| waited.add(Token::Approver(number), fd, flags));
-        }
-    }
-
-    /// Accepts new connections of approvers.
-    pub fn admit(&mut self) {
-        self.approvers.iter_mut().for_each(Approvers::admit);
-    }
-
-    /// Writes as much as the approvers' sockets accept now.
-    pub fn flush(&mut self) {
-        self.approvers.iter_mut().for_each(Approvers::flush);
-    }
-
-    /// Handles the frames that an approver has sent.
-    pub fn receive(&mut self, number: u64) -> Vec<ApprovalEvent> {
-        let frames = self
-            .approvers
-            .as_mut()
-            .map(|approvers| approvers.receive(number))
-            .unwrap_or_default();
-        frames
-            .into_iter()
-            .filter_map(|frame| self.take(number, frame))
-            .collect()
-    }
-
-    /// Lists every frame of an approver, and what handles it.
-    fn take(&mut self, number: u64, frame: FromApprover) -> Option<ApprovalEvent> {
-        let taken = match frame {
-            FromApprover::Look { call } => {
-                let begun = self
-                    .approvers
-                    .as_mut()
-                    .is_some_and(|all| all.begin_preview(number, call));
-                return begun.then_some(ApprovalEvent::Preview {
-                    approver: number,
-                    call,
-                });
-            }
-            FromApprover::Grant(grant) => self.take_grant(&grant, Channel::Separate),
-            FromApprover::Refuse { call, nonce } => {
-                self.take_refusal(call, nonce, Channel::Separate)
-            }
-            FromApprover::Hello(_) => {
-                let open: Vec<_> = self
-                    .open
-                    .iter()
-                    .map(|(call, open)| open.message(*call))
-                    .collect();
-                open.iter().for_each(|message| self.send(number, message));
-                return None;
-            }
-            FromApprover::Grants => return self.send_standing(number, None),
-            FromApprover::Revoke { grant } => return self.send_standing(number, Some(grant)),
-        };
-        taken
-            .map_err(|not| self.send(number, &ToApprover::Ungranted(not)))
-            .ok()
-    }
-
-    fn send_standing(&mut self, number: u64, revoked: Option<u64>) -> Option<ApprovalEvent> {
-        let standing = self.list(revoked);
-        self.send(number, &ToApprover::Grants(standing));
-        None
-    }
-
-    /// Sends an approver a whole request; content that does not fit in a frame goes before it.
-    pub fn send_request(&mut self, number: u64, call: CallId, request: &Request) {
-        let mut request = request.clone();
-        // A request that waits has been checked.
-        let pieces = content::split(&mut request).unwrap_or_default();
-        for bytes in pieces {
-            self.send(number, &ToApprover::Content { call, bytes });
-        }
-        self.send(number, &ToApprover::Request { call, request });
-    }
-
-    /// Forwards a piece of the file that a call would change. It is not parsed.
-    pub fn preview_part(&mut self, number: u64, call: CallId, bytes: Vec<u8>) {
-        self.send(number, &ToApprover::Before { call, bytes });
-    }
-
-    /// The preview of a call is complete.
-    pub fn end_preview(&mut self, number: u64, call: CallId) {
-        if let Some(approvers) = &mut self.approvers {
-            approvers.end_preview(number, call);
-        }
-    }
-
-    fn send(&mut self, number: u64, message: &ToApprover) {
-        if let Some(approvers) = &mut self.approvers {
-            approvers.send(number, message);
-        }
-    }
-
     fn send_all(&mut self, message: &ToApprover) {
         if let Some(approvers) = &mut self.approvers {
             approvers.send_all(message);
@@ -702,230 +535,9 @@ impl OpenQuestion {
     }
 }
 
-/// The file whose content before and after shows the effect of a call.
-pub fn changed_file(request: &Request) -> Option<&ZonePath> {
-    match request {
-        Request::FileWrite(write) => Some(&write.path),
-        Request::FileEdit(edit) => Some(&edit.path),
-        Request::Bash(_)
-        | Request::Service(_)
-        | Request::FileRead(_)
-        | Request::FileList(_)
-        | Request::Glob(_)
-        | Request::Grep(_)
-        | Request::BackgroundList
-        | Request::BackgroundLog(_)
-        | Request::BackgroundKill(_)
-        | Request::History(_)
-        | Request::Undo(_)
-        | Request::FileBytes(_)
-        | Request::State(_)
-        | Request::Effect(_) => None,
-    }
-}
-
-/// What a grant for the session would allow if it answers `question` about `request`, and for which programs.
-fn coverage(question: &Question, request: &Request, wants: &Wants) -> (Coverage, Vec<String>) {
-    if !wants.is_empty() {
-        return (Coverage::Wants, Vec::new());
-    }
-    match (takes_input(request), question.whole) {
-        (true, _) => (Coverage::Once, Vec::new()),
-        (false, true) => match named_programs(request) {
-            Some(programs) => (Coverage::Rule, programs),
-            None => (Coverage::Call, Vec::new()),
-        },
-        (false, false) => (Coverage::Call, Vec::new()),
-    }
-}
-
-/// The programs that a command names, if that is certain; none for other calls, and for a test suite, which is known by its command.
-fn named_programs(request: &Request) -> Option<Vec<String>> {
-    match request.command() {
-        Some(bash) if request.asked_as() == "bash" => policies::command::programs(&bash.command),
-        Some(_) | None => Some(Vec::new()),
-    }
-}
-
-/// The working directory in a request that runs a program.
-fn working_directory(request: &Request) -> Option<Option<&ZonePath>> {
-    match request {
-        Request::Service(service) => Some(service.directory.as_ref()),
-        request => request.command().map(|bash| bash.directory.as_ref()),
-    }
-}
-
-/// Whether the client sends input while the request runs.
-fn takes_input(request: &Request) -> bool {
-    let feeds = |stdin: &Stdin| match stdin {
-        Stdin::Null => false,
-        Stdin::Stream | Stdin::Terminal(_) => true,
-    };
-    matches!(request, Request::Service(_))
-        || request.command().is_some_and(|bash| feeds(&bash.stdin))
-}
-
-/// Bytes that a call may hold: its request, and the input that its client may send at once.
-fn cost(request: &Request, encoded: usize) -> usize {
-    encoded
-        + if takes_input(request) {
-            limit::INPUT_WINDOW as usize
-        } else {
-            0
-        }
-}
-
 fn nonce() -> io::Result<Nonce> {
     random::bytes().map(Nonce)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn approvals(channel: Channel) -> Approvals {
-        let policy = policies::Approval {
-            timeout_s: Some(1),
-            channel,
-            ..policies::Approval::default()
-        };
-        Approvals::new(&policy, None, None).unwrap()
-    }
-
-    /// Asks a question outside any session.
-    fn ask(approvals: &mut Approvals, call: CallId, rule: &str) -> Challenge {
-        let challenge = Challenge {
-            digest: Digest([call as u8; 32]),
-            nonce: nonce().unwrap(),
-            rule: rule.into(),
-            why: String::new(),
-            risk: Risk::Low,
-            expires_s: 1,
-            channel: approvals.channel,
-            covers: Coverage::Rule,
-            programs: Vec::new(),
-            wants: Wants::default(),
-        };
-        let (deadline, tool) = (Instant::now() + approvals.timeout, "file_read".into());
-        let open = OpenQuestion {
-            challenge: challenge.clone(),
-            tool,
-            deadline,
-            cost: 1,
-            paths: vec![],
-            outgoing: None,
-        };
-        approvals.open.insert(call, open);
-        challenge
-    }
-
-    fn yes(call: CallId, challenge: &Challenge) -> Grant {
-        Grant {
-            call,
-            digest: challenge.digest,
-            nonce: challenge.nonce,
-            extent: Extent::Once,
-        }
-    }
-
-    #[test]
-    fn an_answer_counts_by_its_channel_nonce_and_digest_and_once() {
-        for channel in [Channel::Relay, Channel::Separate] {
-            let other = if channel == Channel::Relay {
-                Channel::Separate
-            } else {
-                Channel::Relay
-            };
-            let mut approvals = approvals(channel);
-            let challenge = ask(&mut approvals, 1, "r");
-            let honest = yes(1, &challenge);
-            let fault = |approvals: &mut Approvals, grant: Grant, from| {
-                approvals
-                    .take_grant(&grant, from)
-                    .map(drop)
-                    .map_err(|not| not.fault)
-            };
-            assert_eq!(
-                fault(&mut approvals, honest, other),
-                Err(GrantFault::OtherChannel)
-            );
-            let forged = Grant {
-                nonce: Nonce([0; 16]),
-                ..honest
-            };
-            assert_eq!(
-                fault(&mut approvals, forged, channel),
-                Err(GrantFault::OtherQuestion)
-            );
-            let swapped = Grant {
-                digest: Digest([9; 32]),
-                ..honest
-            };
-            assert_eq!(
-                fault(&mut approvals, swapped, channel),
-                Err(GrantFault::OtherCall)
-            );
-            assert_eq!(approvals.violations, 3);
-            assert_eq!(fault(&mut approvals, honest, channel), Ok(()));
-            assert_eq!(
-                fault(&mut approvals, honest, channel),
-                Err(GrantFault::NotWaiting)
-            );
-        }
-    }
-
-    #[test]
-    fn time_runs_out_before_the_poll_returns_too() {
-        let mut approvals = approvals(Channel::Relay);
-        let challenge = ask(&mut approvals, 1, "r");
-        approvals.open.get_mut(&1).unwrap().deadline = Instant::now();
-        let late = approvals
-            .take_grant(&yes(1, &challenge), Channel::Relay)
-            .map(drop);
-        assert_eq!(late.map_err(|not| not.fault), Err(GrantFault::NotWaiting));
-        let expired = approvals.expire(Instant::now());
-        assert!(matches!(expired[..], [ApprovalEvent::Ended(1, _)]));
-        assert!(approvals.expire(Instant::now()).is_empty() && approvals.deadline().is_none());
-    }
-
-    #[test]
-    fn a_lasting_grant_answers_its_rule_for_its_tool() {
-        let mut approvals = approvals(Channel::Relay);
-        let challenge = ask(&mut approvals, 1, "r");
-        let grant = Grant {
-            extent: Extent::Session,
-            ..yes(1, &challenge)
-        };
-        approvals
-            .take_grant(&grant, Channel::Relay)
-            .map(drop)
-            .unwrap();
-        assert!(approvals.has_standing("r", "file_read", &[], None));
-        assert!(
-            !approvals.has_standing("q", "file_read", &[], None)
-                && !approvals.has_standing("r", "bash", &[], None)
-        );
-        assert!(!approvals.has_standing("r", "file_read", &[], Some(challenge.digest)));
-        assert_eq!(approvals.standing[0].calls, 2);
-        approvals.grants(Some(1));
-        assert!(!approvals.has_standing("r", "file_read", &[], None));
-    }
-
-    #[test]
-    fn a_lasting_grant_in_doubt_answers_its_very_call() {
-        let mut approvals = approvals(Channel::Relay);
-        let challenge = ask(&mut approvals, 1, "r");
-        approvals.open.get_mut(&1).unwrap().challenge.covers = Coverage::Call;
-        let grant = Grant {
-            extent: Extent::Session,
-            ..yes(1, &challenge)
-        };
-        approvals
-            .take_grant(&grant, Channel::Relay)
-            .map(drop)
-            .unwrap();
-        assert!(approvals.has_standing("r", "file_read", &[], Some(challenge.digest)));
-        assert!(!approvals.has_standing("r", "file_read", &[], None));
-        assert!(!approvals.has_standing("r", "file_read", &[], Some(Digest([9; 32]))));
-    }
-}
+mod tests;

@@ -1,0 +1,79 @@
+//! Questions about requests that the programs of running calls make.
+
+use super::{ApprovalEvent, Approvals, OpenQuestion, nonce};
+use broker_protocol::gateway::{HeldRequest, RequestAnswer, RequestRule};
+use broker_protocol::{CallId, Challenge, Coverage, Decision, Digest, Request, Risk, Wants};
+use executor_peers::outgoing::{self, OutgoingRequest};
+use std::time::Instant;
+
+impl Approvals {
+    /// Creates the question about a request of a running call's program.
+    ///
+    /// # Errors
+    /// The answer, if there is one already.
+    pub fn ask_outgoing(
+        &mut self,
+        request: &HeldRequest,
+        rule: &RequestRule,
+        policy: Digest,
+    ) -> Result<Challenge, RequestAnswer> {
+        let asked = OutgoingRequest::new(request, rule);
+        if self.has_standing(&rule.name, outgoing::TOOL, &[], Some(asked.scope)) {
+            return Err(RequestAnswer::Granted);
+        }
+        // A client knows questions by their calls.
+        if self.open.contains_key(&request.call) {
+            return Err(RequestAnswer::TooMany);
+        }
+        if !self.asked.may_ask(request.call, request.rule) {
+            return Err(RequestAnswer::TooMany);
+        }
+        let challenge = Challenge {
+            digest: outgoing::digest(request, rule, (&self.session.0, policy)),
+            covers: Coverage::Request,
+            programs: Vec::new(),
+            nonce: nonce().map_err(|_| RequestAnswer::TooMany)?,
+            rule: rule.name.clone(),
+            why: outgoing::described(request, rule),
+            risk: Risk::High,
+            expires_s: u32::try_from(self.timeout.as_secs()).unwrap_or(u32::MAX),
+            channel: self.channel,
+            wants: Wants::default(),
+        };
+        let open = OpenQuestion {
+            challenge: challenge.clone(),
+            tool: outgoing::TOOL.to_owned(),
+            deadline: Instant::now() + self.timeout,
+            cost: 0,
+            paths: Vec::new(),
+            outgoing: Some(asked),
+        };
+        self.send_all(&open.message(request.call));
+        self.open.insert(request.call, open);
+        Ok(challenge)
+    }
+
+    /// The view for approvers of a request of this call's program, if a question about one is open.
+    pub fn outgoing(&self, call: CallId) -> Option<&Request> {
+        let outgoing = self.open.get(&call)?.outgoing.as_ref()?;
+        Some(&outgoing.shown)
+    }
+
+    /// Ends what a call has asked about its programs' requests: it is over.
+    pub fn end_outgoing(&mut self, call: CallId) -> Option<ApprovalEvent> {
+        let is_open = self.outgoing(call).is_some();
+        let ended = is_open.then(|| self.end(call, Decision::Cancelled));
+        self.asked.end(call);
+        ended
+    }
+
+    /// Ends all questions about requests: the gateway that held them is gone.
+    pub fn forget_outgoing(&mut self) -> Vec<ApprovalEvent> {
+        let open = self.open.iter().filter(|(_, open)| open.outgoing.is_some());
+        let calls: Vec<CallId> = open.map(|(call, _)| *call).collect();
+        let ended = calls
+            .into_iter()
+            .map(|call| self.end(call, Decision::Cancelled));
+        ended.collect()
+    }
+}
