@@ -22,7 +22,7 @@ outside cells. A file that changes has to be accepted again.";
 /// Accept what a project sets for agents, as it is now
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Accept {
+pub(crate) struct Accept {
     /// Do not ask
     #[arg(long)]
     yes: bool,

@@ -54,7 +54,7 @@ terminal = false."#;
 /// Shows each call with its invisible characters escaped, and for a file what would change.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Approve {
+pub(crate) struct Approve {
     /// List what waits, and end
     #[arg(long)]
     list: bool,

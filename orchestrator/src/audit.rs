@@ -34,7 +34,7 @@ const INTERVAL: Duration = Duration::from_millis(200);
 /// anew: save the hash that `verify` prints somewhere else, and give it with --head later.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Audit {
+pub(crate) struct Audit {
     #[command(subcommand)]
     action: Action,
 }

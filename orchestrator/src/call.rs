@@ -44,7 +44,7 @@ The tools and their input: `lazaret tools`.";
 /// written or edited is read first, as a session would have to.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Call {
+pub(crate) struct Call {
     #[command(flatten)]
     tools: ToolOptions,
     /// Print the whole result as one JSON object
@@ -131,7 +131,7 @@ impl FrontEnd for Call {
 }
 
 /// Why the run log of a single call ends.
-pub fn call_ended<T>(done: &Result<T, Failed>) -> &'static str {
+pub(crate) fn call_ended<T>(done: &Result<T, Failed>) -> &'static str {
     match done {
         Ok(_) => "the call has ended",
         Err(_) => "no session could be opened",

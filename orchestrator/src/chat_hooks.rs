@@ -40,7 +40,7 @@ command.";
 /// Your hooks: programs that are told of calls, whoever makes them, and may stop or change them
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
-pub struct ChatHooks {
+pub(crate) struct ChatHooks {
     #[command(subcommand)]
     command: HooksCommand,
 }

@@ -130,7 +130,7 @@ const COMMANDS: [CommandEntry; 30] = [
     entry::<Man>(),
 ];
 
-pub fn main() -> ExitCode {
+pub(crate) fn main() -> ExitCode {
     if start::is_shell() {
         return orchestrator_run::guarded_shell(LINKED);
     }

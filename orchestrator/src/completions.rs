@@ -17,7 +17,7 @@ Examples:
 /// Print completions for a shell
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Completions {
+pub(crate) struct Completions {
     /// The shell that completes command lines
     shell: Shell,
 }

@@ -32,7 +32,7 @@ the chain is whole. It names the end of what was removed, so `audit verify` goes
 /// Remove the caches of projects that are gone or no longer used, and old records if you say so
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Gc {
+pub(crate) struct Gc {
     /// Also those that no session has used for so many days
     #[arg(long, value_name = "N", default_value_t = 90)]
     days: u32,

@@ -30,7 +30,7 @@ what it restores.";
 /// List what the file tools have changed, newest first
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
-pub struct History {
+pub(crate) struct History {
     /// Print the list as one JSON object
     #[arg(long)]
     json: bool,
@@ -79,7 +79,7 @@ impl FrontEnd for History {
 }
 
 /// The configuration of a session that is used for requests only.
-pub fn session(prepared: Prepared) -> Result<(Config, Confined), Failed> {
+pub(crate) fn session(prepared: Prepared) -> Result<(Config, Confined), Failed> {
     let open = prepared.options().open()?.open;
     let greeting = Greeting::open(&prepared.options().endpoint(), open.clone())?;
     let confined = prepared.confine(Needs::default());

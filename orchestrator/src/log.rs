@@ -28,7 +28,7 @@ Examples:
 /// known secrets taken out. There are at most 200 runs, each of at most 8 MiB; the oldest go.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Log {
+pub(crate) struct Log {
     #[command(subcommand)]
     action: Action,
     /// Print JSON: an array of runs, or the lines as they are

@@ -37,7 +37,7 @@ const PERSON: Duration = Duration::from_secs(600);
 
 What it gives is kept in the state directory, for you alone, renewed when it
 ends, and sent to that server only; `lazaret mcp logout` forgets it.")]
-pub struct Login {
+pub(crate) struct Login {
     /// The server's name
     name: String,
     #[command(flatten)]
@@ -46,7 +46,7 @@ pub struct Login {
 
 /// Forget the login at a server
 #[derive(Args)]
-pub struct Logout {
+pub(crate) struct Logout {
     /// The server's name
     name: String,
     #[command(flatten)]

@@ -15,7 +15,7 @@ Examples:
 /// Print a command's manual page
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Man {
+pub(crate) struct Man {
     /// The command, such as `run` or `mcp add`; the page of `lazaret` itself if absent
     words: Vec<String>,
 }

@@ -59,7 +59,7 @@ there; if neither is possible, the call is refused, with what would allow it.";
 /// Its subcommands manage other MCP servers, whose tools sessions use.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Mcp {
+pub(crate) struct Mcp {
     #[command(subcommand)]
     servers: Option<ServersCommand>,
     #[command(flatten)]
@@ -197,7 +197,7 @@ impl Mcp {
 }
 
 /// The instructions for a client's model: where its calls run.
-pub fn instructions(policy: &EffectivePolicy, has_network: bool) -> String {
+pub(crate) fn instructions(policy: &EffectivePolicy, has_network: bool) -> String {
     let network = if has_network {
         "reach only the hosts that the policy names"
     } else {

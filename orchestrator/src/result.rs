@@ -11,7 +11,7 @@ use std::io::{self, IsTerminal};
 const CONTENT: [&str; 2] = ["bash", "file_read"];
 
 /// Prints the result of a call; returns the exit code.
-pub fn report(result: &CallResult, json: bool) -> Result<u8, Failed> {
+pub(crate) fn report(result: &CallResult, json: bool) -> Result<u8, Failed> {
     if json {
         print::json(&ResultLine::for_model(None, result))?;
     } else {
@@ -35,7 +35,7 @@ pub fn report(result: &CallResult, json: bool) -> Result<u8, Failed> {
 }
 
 /// Prints why a call of `tool` could not be made; returns the exit code.
-pub fn report_failed(tool: &str, failed: &Failed, json: bool) -> Result<u8, Failed> {
+pub(crate) fn report_failed(tool: &str, failed: &Failed, json: bool) -> Result<u8, Failed> {
     if json {
         print::json(&failed_result(None, tool, failed))?;
     } else {

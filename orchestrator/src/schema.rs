@@ -17,7 +17,7 @@ Examples:
 /// Print the JSON Schema of what programs read and write
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
-pub struct WireSchema {}
+pub(crate) struct WireSchema {}
 
 impl FrontEnd for WireSchema {
     const ROW: CommandRow = CommandRow::of_files("schema", "0");

@@ -80,7 +80,7 @@ Ends when its input ends, if that is a pipe, and when its parent process ends.
 /// Serve an application on this machine: chats over WebSocket and HTTP
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Serve {
+pub(crate) struct Serve {
     /// The address to listen on; port 0 for any
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:3008")]
     listen: SocketAddr,

@@ -7,7 +7,7 @@ use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
 
 /// What selects the project whose servers are meant.
 #[derive(Args)]
-pub struct ServerPlace {
+pub(crate) struct ServerPlace {
     #[command(flatten)]
     directory: DirectoryOptions,
     #[command(flatten)]
@@ -15,13 +15,13 @@ pub struct ServerPlace {
 }
 
 impl ServerPlace {
-    pub fn options(&self) -> Options {
+    pub(crate) fn options(&self) -> Options {
         Options::of(&self.directory).and(&self.verbose)
     }
 }
 
 /// The row of a command that starts servers.
-pub const fn row(name: &'static str, exit: &'static str) -> CommandRow {
+pub(crate) const fn row(name: &'static str, exit: &'static str) -> CommandRow {
     CommandRow {
         name,
         sessions: Sessions::None,

@@ -45,7 +45,7 @@ description changes later is not called until `lazaret mcp accept NAME`.";
 
 /// The subcommands about servers; without one, serve a client.
 #[derive(Subcommand)]
-pub enum ServersCommand {
+pub(crate) enum ServersCommand {
     Add(Box<Add>),
     List(List),
     Remove(Remove),
@@ -59,7 +59,7 @@ pub enum ServersCommand {
 /// Write a server into ~/.config/lazaret/mcp.json, start it and record its tools
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Add {
+pub(crate) struct Add {
     /// Its name: letters, digits, `-` and single `_`
     name: String,
     /// A variable of its environment; may be given more than once
@@ -95,7 +95,7 @@ pub struct Add {
 
 /// List the servers and how each runs, without starting one
 #[derive(Args)]
-pub struct List {
+pub(crate) struct List {
     /// Print a JSON array
     #[arg(long)]
     json: bool,
@@ -105,14 +105,14 @@ pub struct List {
 
 /// Remove a server from ~/.config/lazaret/mcp.json, with its recorded tools and its log
 #[derive(Args)]
-pub struct Remove {
+pub(crate) struct Remove {
     /// Its name
     name: String,
 }
 
 /// Start every server and print its tools, those in full that are not as they were accepted
 #[derive(Args)]
-pub struct Status {
+pub(crate) struct Status {
     /// Print a JSON array
     #[arg(long)]
     json: bool,
@@ -124,7 +124,7 @@ pub struct Status {
 
 /// Print the last 1,000 lines of a server's standard error, its invalid lines, and how it ended
 #[derive(Args)]
-pub struct Log {
+pub(crate) struct Log {
     /// Its name
     name: String,
     #[command(flatten)]
@@ -133,7 +133,7 @@ pub struct Log {
 
 /// Show what is new or changed of a server's tools, and accept it; without a name, the servers of the repository's .mcp.json
 #[derive(Args)]
-pub struct Accept {
+pub(crate) struct Accept {
     /// Its name
     name: Option<String>,
     /// Accept without asking first
@@ -146,7 +146,7 @@ pub struct Accept {
 }
 
 /// Their rows.
-pub const NESTED: [CommandRow; 8] = [
+pub(crate) const NESTED: [CommandRow; 8] = [
     Add::ROW,
     List::ROW,
     Remove::ROW,
@@ -158,7 +158,7 @@ pub const NESTED: [CommandRow; 8] = [
 ];
 
 impl ServersCommand {
-    pub fn errors(&self) -> ErrorForm {
+    pub(crate) fn errors(&self) -> ErrorForm {
         match self {
             Self::List(list) => list.errors(),
             Self::Status(status) => status.errors(),
@@ -172,7 +172,7 @@ impl ServersCommand {
     }
 
     /// Runs the subcommand; returns the exit code.
-    pub fn main(self, launch: Launch) -> Result<u8, Failed> {
+    pub(crate) fn main(self, launch: Launch) -> Result<u8, Failed> {
         match self {
             ServersCommand::Add(add) => add.main(launch),
             ServersCommand::List(list) => list.main(launch),
@@ -552,6 +552,6 @@ impl Accept {
 }
 
 /// Whether a person accepts what was shown, if it was to its end; with `yes` no question is asked.
-pub fn is_accepted(yes: bool, is_shown: bool) -> Result<bool, Failed> {
+pub(crate) fn is_accepted(yes: bool, is_shown: bool) -> Result<bool, Failed> {
     Ok(yes || is_shown && pages::confirm("Accept?")?)
 }

@@ -11,7 +11,7 @@ use std::path::Path;
 ///
 /// # Errors
 /// Somebody listens there, others may write in its directory, or those of the file system.
-pub fn bind(path: &Path) -> io::Result<UnixListener> {
+pub(crate) fn bind(path: &Path) -> io::Result<UnixListener> {
     let metadata = fs::symlink_metadata(path);
     if metadata
         .as_ref()
@@ -45,7 +45,7 @@ pub fn bind(path: &Path) -> io::Result<UnixListener> {
 ///
 /// # Errors
 /// There is none, or those of the file system.
-pub fn remove_later(path: &Path) -> io::Result<()> {
+pub(crate) fn remove_later(path: &Path) -> io::Result<()> {
     // The number alone may be another file's by then; the time of its last change is not.
     let identity = |path| {
         fs::symlink_metadata(path)

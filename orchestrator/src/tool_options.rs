@@ -15,7 +15,7 @@ use policies::{EffectivePolicy, PolicyError};
 /// Options of the commands that call tools.
 #[derive(Args, Clone)]
 #[command(next_help_heading = "Tools")]
-pub struct ToolOptions {
+pub(crate) struct ToolOptions {
     /// How much of a result a model is shown [default: standard; in `chat` and `serve`, compact if the model has a small context]
     #[arg(long, value_name = "NAME", value_enum)]
     model_profile: Option<ProfileName>,
@@ -29,7 +29,7 @@ pub struct ToolOptions {
 
 /// When a session ends that breaks its limits.
 #[derive(Args, Clone, Copy)]
-pub struct ViolationOptions {
+pub(crate) struct ViolationOptions {
     /// Number of violations that end the session or the run; 0 for no limit [default: 3, or 1 if the trust is autonomous; without
     /// --trust, `session` and `mcp` have no limit]
     #[arg(long, value_name = "N")]
@@ -38,7 +38,7 @@ pub struct ViolationOptions {
 
 impl ViolationOptions {
     /// The limit of a session with `trust`; `None` if there is none.
-    pub fn max(self, trust: Option<Trust>) -> Option<u32> {
+    pub(crate) fn max(self, trust: Option<Trust>) -> Option<u32> {
         let max = self
             .max_violations
             .unwrap_or(trust.map_or(0, violation::default_max));
@@ -58,7 +58,7 @@ enum ProfileName {
 impl ToolOptions {
     /// The configuration of the session in `opening`: its tools, its access to the web, as much captured output as will be shown, and
     /// what guards its calls.
-    pub fn config(
+    pub(crate) fn config(
         &self,
         opening: Opening,
         policy: Result<EffectivePolicy, PolicyError>,
@@ -92,28 +92,31 @@ impl ToolOptions {
     }
 
     /// Disables more tools.
-    pub fn disable<'t>(&mut self, tools: impl Iterator<Item = &'t str>) {
+    pub(crate) fn disable<'t>(&mut self, tools: impl Iterator<Item = &'t str>) {
         self.disable.extend(tools.map(str::to_owned));
     }
 
     /// The tools that are disabled.
-    pub fn disabled(&self) -> &[String] {
+    pub(crate) fn disabled(&self) -> &[String] {
         &self.disable
     }
 
     /// Whether the user has said how much is shown.
-    pub fn says_profile(&self) -> bool {
+    pub(crate) fn says_profile(&self) -> bool {
         self.model_profile.is_some()
     }
 
     /// Whether to keep unsafe characters in results.
-    pub fn is_raw(&self) -> bool {
+    pub(crate) fn is_raw(&self) -> bool {
         self.raw_output
     }
 }
 
 /// Every tool except those that are disabled and those that `policy` denies.
-pub fn registry(disabled: &[String], policy: Option<EffectivePolicy>) -> Result<Registry, Failed> {
+pub(crate) fn registry(
+    disabled: &[String],
+    policy: Option<EffectivePolicy>,
+) -> Result<Registry, Failed> {
     let mut registry = Registry::under(policy);
     for tool in disabled {
         registry

@@ -24,7 +24,7 @@ use std::rc::Rc;
     after_help = "Examples:\n  lazaret tools --json | jq '.[].name'\n  lazaret tools --scope agent.yaml\n\n\
                         `subagent` is for `chat` and `serve`, which have models."
 )]
-pub struct Tools {
+pub(crate) struct Tools {
     /// Print a JSON array with the schema of each tool's input
     #[arg(long)]
     json: bool,

@@ -41,7 +41,7 @@ one change cannot be undone, those before it stay.";
 /// Undo changes of file tools
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Undo {
+pub(crate) struct Undo {
     /// Undo even if the file changed since
     #[arg(long)]
     force: bool,
@@ -230,7 +230,7 @@ fn way_on(changes: &[Changed], change: u64) -> Option<String> {
 }
 
 /// The request to undo a change. It carries the path beside the number, because the broker decides on paths.
-pub fn request(
+pub(crate) fn request(
     roots: &Roots,
     changes: &[Changed],
     change: u64,

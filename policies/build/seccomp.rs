@@ -10,10 +10,10 @@ use std::{env, fs};
 
 /// Lists that make one program, each with the files it is made of. What one list lets pass, the next is asked about: the
 /// kernel would ask each of several programs, for every call and whenever one is installed.
-pub type Lists<'a> = &'a [&'a [&'a str]];
+pub(crate) type Lists<'a> = &'a [&'a [&'a str]];
 
 /// Writes `filters.rs` into the build's folder: for each program a static of `instruction`s.
-pub fn write(programs: &[(&str, Lists)], instruction: &str) {
+pub(crate) fn write(programs: &[(&str, Lists)], instruction: &str) {
     let manifest = variable("CARGO_MANIFEST_DIR");
     // Crates of ours lie beside `policies` or deeper.
     let mut above = Path::new(&manifest)
@@ -41,7 +41,7 @@ pub fn write(programs: &[(&str, Lists)], instruction: &str) {
         let steps: String = program.iter().map(step).collect();
         let length = program.len();
         code += &format!("/// Compiled from `{from}.json` of `policies/seccomp`.\n");
-        code += &format!("pub static {name}: [{instruction}; {length}] = [\n{steps}];\n");
+        code += &format!("pub(crate) static {name}: [{instruction}; {length}] = [\n{steps}];\n");
     }
     let out = PathBuf::from(variable("OUT_DIR")).join("filters.rs");
     fs::write(&out, code).unwrap_or_else(|error| panic!("cannot write {}: {error}", out.display()));
@@ -52,7 +52,7 @@ fn bpf(code: u16, jt: u8, jf: u8, k: u32) -> sock_filter {
 }
 
 /// The program of `lists` in `folder`.
-pub fn program(folder: &Path, lists: Lists, arch: &str) -> BpfProgram {
+pub(crate) fn program(folder: &Path, lists: Lists, arch: &str) -> BpfProgram {
     chain(arch, lists.iter().map(|files| compile(folder, files, arch)))
 }
 

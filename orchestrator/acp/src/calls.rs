@@ -16,7 +16,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use tokio::task::AbortHandle;
 
-pub struct Calls {
+pub(crate) struct Calls {
     session: Session,
     links: Rc<Links>,
     asker: Arc<str>,
@@ -32,7 +32,7 @@ impl Drop for EditorQuestion {
 }
 
 impl Calls {
-    pub fn new(session: Session, links: Rc<Links>) -> Self {
+    pub(crate) fn new(session: Session, links: Rc<Links>) -> Self {
         Self {
             session,
             links,
@@ -42,7 +42,7 @@ impl Calls {
 
     /// Starts a call. With `live`, its output arrives as events that are safe to show. Otherwise its result keeps unsafe
     /// characters, because an agent writes back what it has read of a file.
-    pub fn start(&self, tool: &str, input: Value, live: bool) -> Call {
+    pub(crate) fn start(&self, tool: &str, input: Value, live: bool) -> Call {
         let live = if live { Live::Sanitized } else { Live::Off };
         let found = if live == Live::Off {
             FoundIn::LaterResult
@@ -65,7 +65,7 @@ impl Calls {
     }
 
     /// Follows a call for the agent's session `of` to its result; `None` if our session has ended.
-    pub async fn follow(
+    pub(crate) async fn follow(
         &self,
         of: &str,
         mut call: Call,
@@ -117,7 +117,12 @@ impl Calls {
     }
 
     /// Makes a call and waits for its result.
-    pub async fn make(&self, of: &str, tool: &str, input: Value) -> Result<Arc<CallResult>, Error> {
+    pub(crate) async fn make(
+        &self,
+        of: &str,
+        tool: &str,
+        input: Value,
+    ) -> Result<Arc<CallResult>, Error> {
         let call = self.start(tool, input, false);
         let result = self.follow(of, call, |_| {}).await.ok_or_else(ended)?;
         match &result.error {
@@ -128,7 +133,7 @@ impl Calls {
 }
 
 /// Our session has ended: no more calls are possible.
-pub fn ended() -> Error {
+pub(crate) fn ended() -> Error {
     failure(ErrorCode::InternalError, "the session has ended")
 }
 

@@ -10,7 +10,7 @@ use serde_json::json;
 use std::path::Path;
 
 /// Reads a text, or some of its lines. If it is cut or a secret was removed, that is an error: an agent would write it back as the whole.
-pub async fn read(
+pub(crate) async fn read(
     calls: &Calls,
     request: ReadTextFileRequest,
 ) -> Result<ReadTextFileResponse, Error> {
@@ -59,7 +59,7 @@ pub async fn read(
     Ok(ReadTextFileResponse::new(text))
 }
 
-pub async fn write(
+pub(crate) async fn write(
     calls: &Calls,
     request: WriteTextFileRequest,
 ) -> Result<WriteTextFileResponse, Error> {
@@ -81,7 +81,7 @@ pub async fn write(
 }
 
 /// ACP has only absolute paths; our own form with a zone is not accepted.
-pub fn absolute(path: &Path) -> Result<(), Error> {
+pub(crate) fn absolute(path: &Path) -> Result<(), Error> {
     if path.is_absolute() {
         return Ok(());
     }

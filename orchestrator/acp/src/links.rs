@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 const OURS: &str = "lazaret-";
 
 /// Sends to the editor and the agent. If one of them does not read, we do not read from it either.
-pub struct Links {
+pub(crate) struct Links {
     editor: mpsc::Sender<Vec<u8>>,
     agent: mpsc::Sender<Vec<u8>>,
     asked: RefCell<HashMap<String, oneshot::Sender<Option<Value>>>>,
@@ -19,7 +19,7 @@ pub struct Links {
 }
 
 impl Links {
-    pub fn new(editor: mpsc::Sender<Vec<u8>>, agent: mpsc::Sender<Vec<u8>>) -> Self {
+    pub(crate) fn new(editor: mpsc::Sender<Vec<u8>>, agent: mpsc::Sender<Vec<u8>>) -> Self {
         Self {
             editor,
             agent,
@@ -29,17 +29,17 @@ impl Links {
     }
 
     /// Sends a line to the editor. If the editor is gone, the task that reads from it notices.
-    pub async fn to_editor(&self, line: Vec<u8>) {
+    pub(crate) async fn to_editor(&self, line: Vec<u8>) {
         let _ = self.editor.send(line).await;
     }
 
     /// Sends a line to the agent, in the same way.
-    pub async fn to_agent(&self, line: Vec<u8>) {
+    pub(crate) async fn to_agent(&self, line: Vec<u8>) {
         let _ = self.agent.send(line).await;
     }
 
     /// Sends a request to the editor; returns its result, if it has one. Dropping the future stops waiting.
-    pub async fn ask_editor(&self, method: &str, params: impl Serialize) -> Option<Value> {
+    pub(crate) async fn ask_editor(&self, method: &str, params: impl Serialize) -> Option<Value> {
         self.last.set(self.last.get() + 1);
         let id = format!("{OURS}{}", self.last.get());
         let (reply, answer) = oneshot::channel();
@@ -52,7 +52,7 @@ impl Links {
     }
 
     /// Takes an answer of the editor to our own request; returns it if it is for the agent.
-    pub fn take_answer(&self, message: Message) -> Option<Message> {
+    pub(crate) fn take_answer(&self, message: Message) -> Option<Message> {
         let Kind::Response { id } = &message.kind else {
             return Some(message);
         };
@@ -71,6 +71,6 @@ impl Links {
 }
 
 /// Whether an ID could be ours: then the editor could not tell an agent's request from ours.
-pub fn is_ours(id: &Value) -> bool {
+pub(crate) fn is_ours(id: &Value) -> bool {
     id.as_str().is_some_and(|id| id.starts_with(OURS))
 }

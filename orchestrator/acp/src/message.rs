@@ -5,21 +5,21 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum Kind {
+pub(crate) enum Kind {
     Request { id: Value },
     Notification,
     Response { id: Value },
 }
 
 #[derive(Clone, Debug)]
-pub struct Message {
+pub(crate) struct Message {
     pub kind: Kind,
     pub method: String,
     body: Map<String, Value>,
 }
 
 impl Message {
-    pub fn parse(line: &[u8]) -> Result<Self, Error> {
+    pub(crate) fn parse(line: &[u8]) -> Result<Self, Error> {
         let value = serde_json::from_slice(line)
             .map_err(|error| failure(ErrorCode::ParseError, format!("this is no JSON: {error}")))?;
         let Value::Object(body) = value else {
@@ -42,38 +42,38 @@ impl Message {
     }
 
     /// The parameters; `null` if there are none.
-    pub fn params(&self) -> &Value {
+    pub(crate) fn params(&self) -> &Value {
         self.body.get("params").unwrap_or(&Value::Null)
     }
 
     /// The parameters, mutable; `null` if there were none.
-    pub fn params_mut(&mut self) -> &mut Value {
+    pub(crate) fn params_mut(&mut self) -> &mut Value {
         self.body.entry("params").or_insert(Value::Null)
     }
 
     /// The result of a response; `None` if it is an error.
-    pub fn into_result(mut self) -> Option<Value> {
+    pub(crate) fn into_result(mut self) -> Option<Value> {
         self.body.remove("result")
     }
 
     /// The message as a line. It is serialized from what we parsed: of a duplicate name, only the last value.
-    pub fn into_line(self) -> Vec<u8> {
+    pub(crate) fn into_line(self) -> Vec<u8> {
         line(&Value::Object(self.body))
     }
 }
 
 /// The error in the response to a request.
-pub fn failure(code: ErrorCode, message: impl Into<String>) -> Error {
+pub(crate) fn failure(code: ErrorCode, message: impl Into<String>) -> Error {
     Error::new(code.into(), message)
 }
 
 /// A request as a line.
-pub fn request(id: &str, method: &str, params: impl Serialize) -> Vec<u8> {
+pub(crate) fn request(id: &str, method: &str, params: impl Serialize) -> Vec<u8> {
     line(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }))
 }
 
 /// The response to a request as a line. An agent gets back the very ID that it chose, of whatever type.
-pub fn response(id: &Value, answer: Result<ClientResponse, Error>) -> Vec<u8> {
+pub(crate) fn response(id: &Value, answer: Result<ClientResponse, Error>) -> Vec<u8> {
     line(&match answer {
         Ok(result) => json!({ "jsonrpc": "2.0", "id": id, "result": result }),
         Err(error) => json!({ "jsonrpc": "2.0", "id": id, "error": error }),

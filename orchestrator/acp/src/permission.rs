@@ -17,7 +17,10 @@ const SESSION: &str = "session";
 
 /// The parameters of a question; `None` if its input is too long to be shown completely: nobody can approve what they have not
 /// seen.
-pub fn question(session: &str, question: &ApprovalQuestion) -> Option<RequestPermissionRequest> {
+pub(crate) fn question(
+    session: &str,
+    question: &ApprovalQuestion,
+) -> Option<RequestPermissionRequest> {
     let rows = question.rows()?;
     let challenge = &question.challenge;
     let (tool, why, rule, risk) = (
@@ -68,7 +71,7 @@ pub fn question(session: &str, question: &ApprovalQuestion) -> Option<RequestPer
 }
 
 /// Only an explicit yes is a yes.
-pub fn approval(answer: Option<Value>) -> Approval {
+pub(crate) fn approval(answer: Option<Value>) -> Approval {
     let answer = answer.and_then(|answer| RequestPermissionResponse::deserialize(answer).ok());
     let Some(RequestPermissionOutcome::Selected(selected)) = answer.map(|answer| answer.outcome)
     else {

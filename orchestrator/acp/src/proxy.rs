@@ -31,7 +31,7 @@ const OPENING: [&str; 4] = [
 ];
 
 /// The proxy between an editor and an agent.
-pub struct Proxy {
+pub(crate) struct Proxy {
     pub links: Rc<Links>,
     pub calls: Rc<Calls>,
     pub terminals: Terminals,
@@ -40,7 +40,7 @@ pub struct Proxy {
 
 impl Proxy {
     /// Handles the editor's messages until its input ends.
-    pub async fn hear_editor(&self, mut lines: Lines) {
+    pub(crate) async fn hear_editor(&self, mut lines: Lines) {
         while let Some(message) = next_message(&mut lines).await {
             let message = message.map_err(|error| response(&Value::Null, Err(error)));
             match message.and_then(|message| self.of_editor(message)) {
@@ -107,7 +107,7 @@ impl Proxy {
     }
 
     /// Handles the agent's messages until its input ends.
-    pub async fn hear_agent(self: Rc<Self>, mut lines: Lines) {
+    pub(crate) async fn hear_agent(self: Rc<Self>, mut lines: Lines) {
         let answering = Arc::new(Semaphore::new(ANSWERING));
         while let Some(message) = next_message(&mut lines).await {
             let message = match message {

@@ -30,7 +30,7 @@ struct EditorTerminal {
 }
 
 /// The terminals of the agent.
-pub struct Terminals {
+pub(crate) struct Terminals {
     calls: Rc<Calls>,
     /// The time limit of a command, in seconds: the policy's maximum, since the agent has its own.
     timeout_s: u32,
@@ -39,7 +39,7 @@ pub struct Terminals {
 }
 
 impl Terminals {
-    pub fn new(calls: Rc<Calls>, timeout_s: u32) -> Self {
+    pub(crate) fn new(calls: Rc<Calls>, timeout_s: u32) -> Self {
         Self {
             calls,
             timeout_s,
@@ -48,7 +48,10 @@ impl Terminals {
         }
     }
 
-    pub fn create(&self, create: CreateTerminalRequest) -> Result<CreateTerminalResponse, Error> {
+    pub(crate) fn create(
+        &self,
+        create: CreateTerminalRequest,
+    ) -> Result<CreateTerminalResponse, Error> {
         if self.by_id.borrow().len() == TERMINALS {
             let message =
                 format!("there are {TERMINALS} terminals; release those that are not needed");
@@ -73,7 +76,7 @@ impl Terminals {
         Ok(CreateTerminalResponse::new(id))
     }
 
-    pub fn output(
+    pub(crate) fn output(
         &self,
         session: &SessionId,
         id: &TerminalId,
@@ -84,7 +87,7 @@ impl Terminals {
         Ok(TerminalOutputResponse::new(output, truncated).exit_status(status))
     }
 
-    pub async fn wait(
+    pub(crate) async fn wait(
         &self,
         session: &SessionId,
         id: &TerminalId,
@@ -99,13 +102,13 @@ impl Terminals {
     }
 
     /// `terminal/kill`: its output can still be read.
-    pub fn kill(&self, session: &SessionId, id: &TerminalId) -> Result<(), Error> {
+    pub(crate) fn kill(&self, session: &SessionId, id: &TerminalId) -> Result<(), Error> {
         self.find(session, id)?.handle.cancel();
         Ok(())
     }
 
     /// `terminal/release`: kills and removes it.
-    pub fn release(&self, session: &SessionId, id: &TerminalId) -> Result<(), Error> {
+    pub(crate) fn release(&self, session: &SessionId, id: &TerminalId) -> Result<(), Error> {
         self.kill(session, id)?;
         self.by_id.borrow_mut().remove(id);
         Ok(())

@@ -33,7 +33,7 @@ enum Next {
 
 impl Run<'_> {
     /// Continues until the end. Boxed, because a subagent is a run within a run.
-    pub fn go<'b>(
+    pub(crate) fn go<'b>(
         &'b self,
         conversation: &'b mut Conversation,
         progress: &'b mut Progress,

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 impl Run<'_> {
     /// Carries out what `call` asks for.
-    pub async fn answer_agent_call(&self, call: &ToolCall, asked: Execution) {
+    pub(crate) async fn answer_agent_call(&self, call: &ToolCall, asked: Execution) {
         let answer = match asked.tool.as_str() {
             READ_REASONING => self.read_reasoning(asked.input),
             HOT_SWAP => self.order_swap(asked.input),
@@ -29,7 +29,7 @@ impl Run<'_> {
     }
 
     /// Makes the conversation's thoughts readable for `calls`, if one of them may read them.
-    pub fn reflect(&self, calls: &[ToolCall], conversation: &Conversation) {
+    pub(crate) fn reflect(&self, calls: &[ToolCall], conversation: &Conversation) {
         let reads = |call: &ToolCall| {
             matches!(canonical(&call.name), Some(READ_REASONING | BATCH)) && self.is_main
         };
@@ -65,7 +65,7 @@ impl Run<'_> {
     }
 
     /// Makes the swap that a call has ordered, if any has.
-    pub fn swap(&self, conversation: &mut Conversation, progress: &mut Progress) {
+    pub(crate) fn swap(&self, conversation: &mut Conversation, progress: &mut Progress) {
         let Some(swap) = self.reflection.borrow_mut().swap.take() else {
             return;
         };

@@ -45,7 +45,7 @@ pub(crate) struct Called {
 
 impl Run<'_> {
     /// Carries out `calls`. For some of them, `malformed` has the reason why their input is invalid.
-    pub async fn carry_out(
+    pub(crate) async fn carry_out(
         &self,
         calls: &[ToolCall],
         malformed: &BTreeMap<String, String>,

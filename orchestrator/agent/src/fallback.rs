@@ -29,7 +29,7 @@ pub(crate) enum Poor {
 }
 
 impl Poor {
-    pub fn text(self) -> &'static str {
+    pub(crate) fn text(self) -> &'static str {
         match self {
             Poor::NoToolCalls => "it has used no tool",
             Poor::MalformedArgs => "its calls are malformed",

@@ -8,7 +8,7 @@ use orchestrator_engine::hooks::{HookAnswer, HookEvent, HookRan, Occasion, quote
 
 impl Run<'_> {
     /// Begins the session, if it has not begun; returns the user's text with the texts of hooks for the model.
-    pub async fn begin_session(&self, text: String) -> Result<String, ProviderError> {
+    pub(crate) async fn begin_session(&self, text: String) -> Result<String, ProviderError> {
         let Some(hooks) = self
             .parts
             .hooks

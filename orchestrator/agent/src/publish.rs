@@ -38,7 +38,7 @@ pub(crate) struct Publisher {
 
 impl Publisher {
     /// Sends an event once the front end has room.
-    pub async fn publish(&self, body: Body) {
+    pub(crate) async fn publish(&self, body: Body) {
         let body = self.sanitize(body);
         let event = Event {
             conversation: self.conversation.clone(),
@@ -56,7 +56,7 @@ impl Publisher {
     }
 
     /// Records one side of an exchange with a model.
-    pub fn record(&self, provider: &str, model: &str, attempt: u32, side: Side) {
+    pub(crate) fn record(&self, provider: &str, model: &str, attempt: u32, side: Side) {
         let exchange = Exchange {
             conversation: self.conversation.clone(),
             message: self.message.clone(),
@@ -72,11 +72,11 @@ impl Publisher {
     }
 
     /// A stream that sanitizes a text in pieces.
-    pub fn stream(&self) -> SanitizedStream {
+    pub(crate) fn stream(&self) -> SanitizedStream {
         self.sanitizer.stream(Unsafe::Remove)
     }
 
-    pub fn redactor(&self) -> &'static Redactor {
+    pub(crate) fn redactor(&self) -> &'static Redactor {
         self.sanitizer.redactor()
     }
 

@@ -31,7 +31,7 @@ pub(crate) struct Thoughts {
 }
 
 impl Thoughts {
-    pub fn of(conversation: &Conversation) -> Self {
+    pub(crate) fn of(conversation: &Conversation) -> Self {
         let mut all = conversation.archived.clone();
         let archived = all.len();
         all.extend(conversation.messages.iter().filter_map(thought));
@@ -39,7 +39,7 @@ impl Thoughts {
     }
 
     /// Those that are asked for, newest first, each with its number.
-    pub fn read(&self, asked: &ReadReasoning) -> Result<String, String> {
+    pub(crate) fn read(&self, asked: &ReadReasoning) -> Result<String, String> {
         let numbered = || self.all.iter().enumerate().map(|(at, text)| (at + 1, text));
         if let Some(id) = asked.trace_id {
             let found = numbered().find(|(number, _)| *number == id as usize);

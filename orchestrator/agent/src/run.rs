@@ -83,7 +83,7 @@ pub struct End {
 }
 
 impl Progress {
-    pub fn new(budget: Budget) -> Self {
+    pub(crate) fn new(budget: Budget) -> Self {
         Self {
             budget,
             repeats: Repeats::default(),
@@ -100,7 +100,7 @@ impl Progress {
     }
 
     /// Whether the model may be asked once more, at most `max` times.
-    pub fn reprompt(&mut self, max: u32) -> bool {
+    pub(crate) fn reprompt(&mut self, max: u32) -> bool {
         self.reprompts += 1;
         self.reprompts <= max
     }
@@ -120,7 +120,7 @@ impl End {
 
 impl Run<'_> {
     /// The budget of the context of `model`.
-    pub fn budget(&self, model: &Model) -> Budget {
+    pub(crate) fn budget(&self, model: &Model) -> Budget {
         let settings = &self.parts.settings;
         let budget = Budget::new(
             model.context_window,
@@ -130,7 +130,7 @@ impl Run<'_> {
         budget.with_prompt(&self.system.borrow(), &self.tools)
     }
 
-    pub fn say(&self, conversation: &mut Conversation, message: Message) {
+    pub(crate) fn say(&self, conversation: &mut Conversation, message: Message) {
         if self.is_main
             && let Some(transcript) = &self.parts.transcript
         {
@@ -140,7 +140,7 @@ impl Run<'_> {
     }
 
     /// Publishes that a session is open.
-    pub async fn announce(&self, opened: &Opened) {
+    pub(crate) async fn announce(&self, opened: &Opened) {
         let body = Body::Session {
             session: opened.session.clone(),
             project: opened.project.clone(),

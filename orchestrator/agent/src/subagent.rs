@@ -31,7 +31,7 @@ addresses, for what you claim. Nobody sees anything but your last message.";
 
 impl Run<'_> {
     /// Answers a question that `call` has asked. If nobody waits for the answer any more, the calls in progress are cancelled first.
-    pub async fn answer_question(&self, call: &ToolCall, question: Execution) {
+    pub(crate) async fn answer_question(&self, call: &ToolCall, question: Execution) {
         let Execution {
             input, mut reply, ..
         } = question;

@@ -48,7 +48,7 @@ pub(crate) struct TurnEnd {
 
 impl ModelTurn<'_> {
     /// Requests the answer to `prompt`. IDs of its calls are added to `taken`.
-    pub async fn run(&self, prompt: &Prompt<'_>, taken: &CallIds) -> TurnEnd {
+    pub(crate) async fn run(&self, prompt: &Prompt<'_>, taken: &CallIds) -> TurnEnd {
         let deadline = Instant::now() + self.limit;
         let mut attempt = 1;
         let mut prompt = *prompt;

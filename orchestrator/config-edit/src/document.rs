@@ -39,7 +39,7 @@ pub enum EditError {
 }
 
 /// A text in one of the formats.
-pub trait Document {
+pub(crate) trait Document {
     /// All keys with their values; `None` if the text has none.
     fn whole(&self) -> Option<Value>;
     /// The value of a key, if it is there.
@@ -58,7 +58,7 @@ pub trait Document {
 }
 
 /// The error for a key whose value has another type.
-pub fn shape(path: &[&str], expected: &'static str) -> EditError {
+pub(crate) fn shape(path: &[&str], expected: &'static str) -> EditError {
     EditError::Shape {
         path: path.join("."),
         expected,
@@ -67,14 +67,14 @@ pub fn shape(path: &[&str], expected: &'static str) -> EditError {
 
 /// What parsers do not preserve: the byte order mark, and carriage returns at line ends.
 #[derive(Clone, Copy)]
-pub struct Frame {
+pub(crate) struct Frame {
     mark: bool,
     returns: bool,
 }
 
 impl Frame {
     /// Returns the text without mark and carriage returns, and what was removed.
-    pub fn take(text: &str) -> Result<(Self, String), EditError> {
+    pub(crate) fn take(text: &str) -> Result<(Self, String), EditError> {
         let plain = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
         let ends = plain.matches("\r\n").count();
         if ends > 0 && ends != plain.matches('\n').count() {
@@ -89,7 +89,7 @@ impl Frame {
     }
 
     /// Restores the mark and line ends that were removed.
-    pub fn put(self, text: &str) -> String {
+    pub(crate) fn put(self, text: &str) -> String {
         let mark = if self.mark { BYTE_ORDER_MARK } else { "" };
         let text = if self.returns {
             text.replace('\n', "\r\n")
@@ -101,4 +101,4 @@ impl Frame {
 }
 
 /// Written by some editors at the beginning of files.
-pub const BYTE_ORDER_MARK: &str = "\u{feff}";
+pub(crate) const BYTE_ORDER_MARK: &str = "\u{feff}";

@@ -32,7 +32,7 @@ pub enum GainError {
 }
 
 /// One more entry of a profile.
-pub enum Gain {
+pub(crate) enum Gain {
     Network(WebPolicy),
     Read(PathBuf),
     /// Files of secrets with this name are shown.
@@ -43,7 +43,7 @@ pub enum Gain {
 
 impl Gain {
     /// What the user means by `opens`. In `project` commands read everything else, so a path there is one of a file whose name is closed.
-    pub fn of(
+    pub(crate) fn of(
         opens: &Leased,
         old: &EffectivePolicy,
         project: Option<&Path>,
@@ -74,7 +74,7 @@ impl Gain {
     }
 
     /// What the user can write instead.
-    pub fn advice(&self, opens: &Leased) -> String {
+    pub(crate) fn advice(&self, opens: &Leased) -> String {
         let what = opens.parts().1;
         match self {
             Self::Network(_) => format!("add {what} to `network.allow` of the profile yourself"),
@@ -87,7 +87,7 @@ impl Gain {
     }
 
     /// The names that it opens: a name counts in every project.
-    pub fn describe(&self, opens: &Leased) -> String {
+    pub(crate) fn describe(&self, opens: &Leased) -> String {
         match self {
             Self::Network(_) | Self::Read(_) => opens.parts().1.to_owned(),
             Self::Secret(name) => {
@@ -98,7 +98,7 @@ impl Gain {
     }
 
     /// Adds it to `profile` in a policy file.
-    pub fn add(
+    pub(crate) fn add(
         &self,
         text: &str,
         opens: &Leased,
@@ -122,7 +122,7 @@ impl Gain {
         }
     }
 
-    pub fn is_nothing(&self, policy: &EffectivePolicy) -> bool {
+    pub(crate) fn is_nothing(&self, policy: &EffectivePolicy) -> bool {
         match self {
             Self::Network(expected) => texts(expected) == texts(&policy.network),
             Self::Read(path) => policy.read.contains(path),
@@ -132,7 +132,7 @@ impl Gain {
     }
 
     /// Whether `now` is `before` with exactly this. Without `is_meant` it is another profile, which extends the one that `was`.
-    pub fn is_all(
+    pub(crate) fn is_all(
         &self,
         before: &EffectivePolicy,
         now: &EffectivePolicy,
@@ -183,7 +183,7 @@ fn openable(policy: &EffectivePolicy, path: &str) -> Option<String> {
 }
 
 /// What the user can write for `opens`, before it is known which entry that is.
-pub fn advice(opens: &Leased, what: &str) -> String {
+pub(crate) fn advice(opens: &Leased, what: &str) -> String {
     let list = match opens {
         Leased::Host(_) => "network.allow",
         Leased::Read(_) => "read",
@@ -227,7 +227,7 @@ fn with_gain(network: &WebPolicy, expected: &WebPolicy, was: &WebPolicy) -> WebP
 }
 
 /// Whether two policies are equal; the order of hosts does not matter.
-pub fn is_same(expected: &EffectivePolicy, now: &EffectivePolicy) -> bool {
+pub(crate) fn is_same(expected: &EffectivePolicy, now: &EffectivePolicy) -> bool {
     let rest = |policy: &WebPolicy| WebPolicy {
         own: WebTable {
             allow: None,

@@ -7,11 +7,11 @@ use serde::de::IgnoredAny;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-pub struct Json(CstRootNode);
+pub(crate) struct Json(CstRootNode);
 
 impl Json {
     /// Parses a text in one of the JSON formats.
-    pub fn read(format: Format, text: &str) -> Result<Self, EditError> {
+    pub(crate) fn read(format: Format, text: &str) -> Result<Self, EditError> {
         if text.starts_with(BYTE_ORDER_MARK) {
             let why =
                 "it begins with a byte order mark, which readers of JSON refuse; save it without";

@@ -4,14 +4,14 @@ use crate::document::{Document, EditError, shape};
 use serde_json::Value;
 
 /// The key that stands for the whole text.
-pub const KEY: &str = "text";
+pub(crate) const KEY: &str = "text";
 
 /// The whole text of such a file.
-pub struct Text(String);
+pub(crate) struct Text(String);
 
 impl Text {
     /// Any text has this form.
-    pub fn read(text: &str) -> Self {
+    pub(crate) fn read(text: &str) -> Self {
         Self(text.to_owned())
     }
 

@@ -4,10 +4,10 @@ use crate::document::{Document, EditError, Frame, shape};
 use serde_json::{Map, Value};
 use toml_edit::{Array, ArrayOfTables, DocumentMut, InlineTable, Item, Table, TableLike};
 
-pub struct Toml(DocumentMut, Frame);
+pub(crate) struct Toml(DocumentMut, Frame);
 
 impl Toml {
-    pub fn read(text: &str) -> Result<Self, EditError> {
+    pub(crate) fn read(text: &str) -> Result<Self, EditError> {
         let (frame, text) = Frame::take(text)?;
         let read = text
             .parse()
@@ -232,7 +232,7 @@ pub fn set_key(text: &str, path: &[&str], value: &str, comment: &str) -> Result<
 ///
 /// # Errors
 /// If the text is not TOML, or has something else in its place.
-pub fn set_inline(
+pub(crate) fn set_inline(
     text: &str,
     path: &[&str],
     (key, value): (&str, Value),

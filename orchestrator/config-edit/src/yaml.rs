@@ -4,7 +4,7 @@
 use crate::document::{Document, EditError, Frame, shape};
 use serde_json::Value;
 
-pub struct Yaml {
+pub(crate) struct Yaml {
     lines: Vec<String>,
     /// Whether the last line ends with a line break.
     ended: bool,
@@ -20,7 +20,7 @@ struct Block {
 }
 
 impl Yaml {
-    pub fn read(text: &str) -> Result<Self, EditError> {
+    pub(crate) fn read(text: &str) -> Result<Self, EditError> {
         let (frame, text) = Frame::take(text)?;
         let read = Self {
             frame,

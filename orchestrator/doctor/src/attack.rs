@@ -87,7 +87,7 @@ impl AttackReport {
 }
 
 /// Attacks and prints the results; returns our exit code.
-pub fn main(prepared: Prepared, as_json: bool) -> Result<u8, Failed> {
+pub(crate) fn main(prepared: Prepared, as_json: bool) -> Result<u8, Failed> {
     let attacked = attack(prepared);
     match &attacked {
         Ok((opened, reports)) if as_json => print::json(&to_json(opened, reports))?,

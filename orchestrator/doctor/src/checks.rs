@@ -9,7 +9,7 @@ use serde::Serialize;
 
 /// One row of the list, which a program finds by its id.
 #[derive(Debug, PartialEq, Eq, Serialize)]
-pub struct Check {
+pub(crate) struct Check {
     /// `KIND/NAME`. It is never given to something else.
     id: String,
     state: CheckState,
@@ -39,7 +39,7 @@ impl Check {
 }
 
 /// The rows: layers, `lazaret` itself, the session, the network, the host's own settings.
-pub fn list(
+pub(crate) fn list(
     (machine, tried): (&Machine, &Result<Tried, Failed>),
     own: Option<&Confinement>,
     network: Option<&CommandNetwork>,
@@ -75,7 +75,7 @@ fn state(is_there: bool) -> CheckState {
 }
 
 /// A layer of this machine, as the sessions of its tier use it.
-pub enum LayerUse<'r> {
+pub(crate) enum LayerUse<'r> {
     InForce(&'r str),
     /// Sessions of this tier do without it on purpose.
     Unused {
@@ -89,7 +89,7 @@ pub enum LayerUse<'r> {
 }
 
 impl<'r> LayerUse<'r> {
-    pub fn of(report: &'r LayerReport, tier: Tier) -> Self {
+    pub(crate) fn of(report: &'r LayerReport, tier: Tier) -> Self {
         match &report.state {
             LayerState::InForce(detail) => Self::InForce(detail),
             LayerState::Missing { why, lost } if report.layer.is_unused_in(tier) => {

@@ -22,7 +22,7 @@ const FILE_MAX: u64 = 1 << 20;
 
 /// A gap that the host could close.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Hint {
+pub(crate) struct Hint {
     /// The name of the setting in the host's program.
     pub setting: &'static str,
     /// What it would close.
@@ -34,7 +34,7 @@ pub struct Hint {
 
 impl Hint {
     /// What to do, as text or as a command.
-    pub fn remedy(&self) -> String {
+    pub(crate) fn remedy(&self) -> String {
         self.git.map_or_else(
             || format!("set `{}` in the program's own settings", self.setting),
             |words| {
@@ -52,7 +52,7 @@ impl Hint {
 }
 
 /// What this machine's user could still close.
-pub fn hints(files: &Files) -> Vec<Hint> {
+pub(crate) fn hints(files: &Files) -> Vec<Hint> {
     let one = |name: &str| git(files, &["config", "--global", "--get-all", name]).ok();
     let mut hints: Vec<Hint> = one("safe.bareRepository")
         .map(|values| git_hints(&values))
@@ -139,7 +139,7 @@ fn read(path: &Path) -> Option<String> {
 }
 
 /// Asks about each setting that can be changed here, and changes those that the user accepts; returns the exit code.
-pub fn fix(files: &Files) -> Result<u8, Failed> {
+pub(crate) fn fix(files: &Files) -> Result<u8, Failed> {
     if !(io::stdin().is_terminal() && io::stdout().is_terminal()) {
         return Err(Failed::invalid(
             "--fix asks before each change, and needs a terminal for it",

@@ -8,7 +8,7 @@ const NUMBER_MAX: usize = 64;
 
 /// The settings that may deny namespaces, with what the remedy has to name.
 #[derive(Debug, Default)]
-pub struct NamespaceSettings {
+pub(crate) struct NamespaceSettings {
     /// `user.max_user_namespaces` is 0.
     none_allowed: bool,
     /// Debian's `kernel.unprivileged_userns_clone` is 0.
@@ -21,7 +21,7 @@ pub struct NamespaceSettings {
 
 impl NamespaceSettings {
     /// The settings of this machine.
-    pub fn read(executor: PathBuf) -> Self {
+    pub(crate) fn read(executor: PathBuf) -> Self {
         let is = |name: &str, value: &str| {
             let path = Path::new("/proc/sys").join(name);
             source::read_named(&path, NUMBER_MAX).is_ok_and(|text| text.trim() == value)
@@ -35,7 +35,7 @@ impl NamespaceSettings {
     }
 
     /// How to enable namespaces, as lines for a shell.
-    pub fn remedy(&self) -> String {
+    pub(crate) fn remedy(&self) -> String {
         let mut ways = Vec::new();
         if self.none_allowed {
             ways.push(

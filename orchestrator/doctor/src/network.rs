@@ -12,7 +12,7 @@ const PROGRAM: &str = "lazaret-gateway";
 
 /// The network of commands on this machine.
 #[derive(Debug)]
-pub struct CommandNetwork {
+pub(crate) struct CommandNetwork {
     /// The gateway's program, if it is not where the executor looks for it.
     missing: Option<PathBuf>,
     authorities: Vec<PathBuf>,
@@ -26,7 +26,7 @@ pub struct CommandNetwork {
 
 impl CommandNetwork {
     /// For an executor at this path. `variable` reads the environment, which is this program's: a broker elsewhere has its own.
-    pub fn of(
+    pub(crate) fn of(
         executor: &Path,
         policy: &EffectivePolicy,
         variable: impl Fn(&str) -> Option<String>,
@@ -60,14 +60,14 @@ impl CommandNetwork {
 
     /// Asks the proxy, if there is one, whether it opens a tunnel to a host that the policy names. Before this process gives up its
     /// network.
-    pub fn ask(self) -> Self {
+    pub(crate) fn ask(self) -> Self {
         let way = self.way.as_ref();
         let asked = way.map(|(address, target)| proxy::ask(address, target));
         Self { asked, ..self }
     }
 
     /// Adds the result of trying to use it for requests of `lazaret` itself.
-    pub fn tried(self, tried: Result<(), OwnNetworkError>) -> Self {
+    pub(crate) fn tried(self, tried: Result<(), OwnNetworkError>) -> Self {
         Self {
             unusable: tried.err().map(|error| error.to_string()),
             ..self
@@ -75,12 +75,12 @@ impl CommandNetwork {
     }
 
     /// Whether the policy sets anything that a session has to open with to be tried.
-    pub fn is_set(&self) -> bool {
+    pub(crate) fn is_set(&self) -> bool {
         self.proxy.is_some() || !self.authorities.is_empty()
     }
 
     /// Rows of a name and a text, and what is lost if one is missing.
-    pub fn rows(&self) -> Vec<(&'static str, String, Option<&'static str>)> {
+    pub(crate) fn rows(&self) -> Vec<(&'static str, String, Option<&'static str>)> {
         let missing = self.missing.as_ref().map(|path| {
             let lost = "lost: commands have no network; install it beside `lazaret-executor`";
             (
@@ -114,7 +114,7 @@ impl CommandNetwork {
             .collect()
     }
 
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         json!({
             "program": { "missing": self.missing },
             "proxy": self.proxy,

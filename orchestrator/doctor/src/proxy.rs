@@ -19,7 +19,7 @@ const ADDRESSES_MAX: usize = 4;
 
 /// What the proxy is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
+pub(crate) struct Target {
     /// The first host with a port that the profile names and that is not connected to directly.
     host: Option<(String, u16)>,
     /// Whether the proxy is told the name.
@@ -29,7 +29,7 @@ pub struct Target {
 
 /// The answer of a proxy, or why there is none.
 #[derive(Debug)]
-pub struct ProxyReport {
+pub(crate) struct ProxyReport {
     /// The host that the tunnel was asked for.
     target: Option<String>,
     outcome: Result<ProxyAnswer, ProxyFault>,
@@ -48,7 +48,7 @@ enum ProxyAnswer {
 
 /// Why commands reach no host through the proxy.
 #[derive(Debug, Error)]
-pub enum ProxyFault {
+pub(crate) enum ProxyFault {
     #[error("its name has no address here: {0}")]
     Unresolved(io::Error),
     #[error("it cannot be connected to: {0}")]
@@ -71,7 +71,11 @@ pub enum ProxyFault {
 
 impl Target {
     /// The host that a proxy of this policy can be asked for.
-    pub fn of(policy: &EffectivePolicy, proxy: &ProxySettings, direct: &[DirectPlace]) -> Self {
+    pub(crate) fn of(
+        policy: &EffectivePolicy,
+        proxy: &ProxySettings,
+        direct: &[DirectPlace],
+    ) -> Self {
         let allowed = policy.network.own.allow.iter().flatten();
         let mut hosts = allowed.filter_map(|pattern| {
             let (host, port) = pattern.one()?;
@@ -102,7 +106,7 @@ impl Target {
 }
 
 /// Asks the proxy at this address.
-pub fn ask(address: &ProxyAddress, target: &Target) -> ProxyReport {
+pub(crate) fn ask(address: &ProxyAddress, target: &Target) -> ProxyReport {
     ProxyReport {
         target: target
             .host
@@ -177,11 +181,11 @@ fn status(answer: &[u8]) -> Option<u16> {
 }
 
 impl ProxyReport {
-    pub fn fault(&self) -> Option<&ProxyFault> {
+    pub(crate) fn fault(&self) -> Option<&ProxyFault> {
         self.outcome.as_ref().err()
     }
 
-    pub fn describe(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         let asked = self.target.as_ref();
         let asked = asked.map_or(String::new(), |target| format!(" (asked for {target})"));
         match &self.outcome {
@@ -196,7 +200,7 @@ impl ProxyReport {
         }
     }
 
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         json!({
             "target": self.target,
             "ok": self.outcome.is_ok(),

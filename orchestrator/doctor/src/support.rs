@@ -37,7 +37,7 @@ const PROGRAMS: [&str; 7] = [
 ];
 
 /// The sections beside the doctor's own; `executor` is the executor's program.
-pub fn gather(files: &Files, executor: &Path) -> Value {
+pub(crate) fn gather(files: &Files, executor: &Path) -> Value {
     json!({
         "version": broker_protocol::release(option_env!("LAZARET_COMMIT")),
         "system": system(),
@@ -50,7 +50,7 @@ pub fn gather(files: &Files, executor: &Path) -> Value {
 }
 
 /// `report` with the user's home directory as `~`: its name is often a person's.
-pub fn without_home(report: Value) -> Value {
+pub(crate) fn without_home(report: Value) -> Value {
     let home = policy_files::host().home.display().to_string();
     replaced(report, &home)
 }
@@ -112,7 +112,7 @@ fn policies_of(files: &Files) -> Value {
 }
 
 /// Of the doctor's report what is for others: no text that may quote a policy file or name a file of a project.
-pub fn for_others(report: &Value) -> Value {
+pub(crate) fn for_others(report: &Value) -> Value {
     let session = &report["session"];
     let length = |name: &str| session[name].as_array().map(Vec::len);
     let checks = report["checks"].as_array();

@@ -58,7 +58,7 @@ enum Input {
 }
 
 impl Caller {
-    pub fn new(
+    pub(crate) fn new(
         engine: &Engine,
         number: u64,
         context: CallContext,
@@ -85,12 +85,12 @@ impl Caller {
     }
 
     /// From here on, questions show this input. Hooks are asked once about a call.
-    pub fn rewrite_input(&self, input: Value) {
+    pub(crate) fn rewrite_input(&self, input: Value) {
         let _ = self.rewritten.set(input);
     }
 
     /// The ID of the call for hooks.
-    pub fn shown_id(&self) -> String {
+    pub(crate) fn shown_id(&self) -> String {
         match &self.context.client_id {
             Some(Value::String(id)) => id.clone(),
             Some(id) => id.to_string(),
@@ -99,7 +99,7 @@ impl Caller {
     }
 
     /// What hooks are told of the call.
-    pub fn occasion(&self, event: HookEvent, call: HookedCall) -> Occasion {
+    pub(crate) fn occasion(&self, event: HookEvent, call: HookedCall) -> Occasion {
         Occasion {
             event,
             conversation_id: self.context.conversation.as_deref().map(str::to_owned),
@@ -108,12 +108,12 @@ impl Caller {
     }
 
     /// How much of the result is shown.
-    pub fn profile(&self, engine: &Engine) -> &'static Profile {
+    pub(crate) fn profile(&self, engine: &Engine) -> &'static Profile {
         self.context.profile.unwrap_or(engine.profile)
     }
 
     /// The caller of one call in this batch.
-    pub fn member(&self, engine: &Engine, index: usize, tool: String, input: Value) -> Self {
+    pub(crate) fn member(&self, engine: &Engine, index: usize, tool: String, input: Value) -> Self {
         let part = Some(Part {
             batch: self.number,
             index,
@@ -135,13 +135,13 @@ impl Caller {
     }
 
     /// Publishes an event of the call. A call is announced before its first event.
-    pub async fn publish(&self, event: RawEvent<'_>) -> Result<(), Gone> {
+    pub(crate) async fn publish(&self, event: RawEvent<'_>) -> Result<(), Gone> {
         self.announce().await;
         self.publisher.publish(event).await
     }
 
     /// Announces the call, unless it was announced before.
-    pub async fn announce(&self) {
+    pub(crate) async fn announce(&self) {
         if self.announced.replace(true) {
             return;
         }
@@ -162,13 +162,13 @@ impl Caller {
     }
 
     /// Announces the call, then never completes; for `select!`.
-    pub async fn announce_only(&self) -> Infallible {
+    pub(crate) async fn announce_only(&self) -> Infallible {
         self.announce().await;
         pending().await
     }
 
     /// Registers a started request. If the call is already cancelled, cancels the request.
-    pub fn started(&self, control: Control) {
+    pub(crate) fn started(&self, control: Control) {
         if self.context.cancel.is_cancelled() {
             control.cancel();
         }
@@ -177,7 +177,7 @@ impl Caller {
     }
 
     /// Answers a question of the executor: as before if the same rule was already approved, else as the client answers.
-    pub async fn approve(
+    pub(crate) async fn approve(
         &self,
         challenge: &Challenge,
         rejected: Option<GrantFault>,
@@ -227,7 +227,7 @@ impl Caller {
     }
 
     /// Publishes a question; `before` is the file that the call would change.
-    pub async fn ask(
+    pub(crate) async fn ask(
         &self,
         challenge: &Challenge,
         rejected: Option<GrantFault>,
@@ -255,7 +255,7 @@ impl Caller {
 
 impl Steering {
     /// Carries out steering commands of the front end. Never returns: the end of the call ends it.
-    pub async fn follow(&self, mut words: mpsc::UnboundedReceiver<Steer>) -> Infallible {
+    pub(crate) async fn follow(&self, mut words: mpsc::UnboundedReceiver<Steer>) -> Infallible {
         while let Some(word) = words.recv().await {
             match word {
                 Steer::Input(chunk) => self.queue(Input::Chunk(chunk)),
@@ -277,7 +277,7 @@ impl Steering {
     }
 
     /// Feeds the main request as fast as it accepts input. Never returns.
-    pub async fn feed(&self) -> Infallible {
+    pub(crate) async fn feed(&self) -> Infallible {
         loop {
             let control = self.controls.borrow().first().cloned();
             let next = control
@@ -292,12 +292,12 @@ impl Steering {
     }
 
     /// Cancels the requests in progress; those that start later see the cancellation themselves.
-    pub fn cancel(&self) {
+    pub(crate) fn cancel(&self) {
         self.controls.borrow().iter().for_each(Control::cancel);
     }
 
     /// The same without time for commands to end by themselves, if they were cancelled before.
-    pub fn cancel_again(&self) {
+    pub(crate) fn cancel_again(&self) {
         self.controls
             .borrow()
             .iter()

@@ -104,7 +104,7 @@ pub(crate) struct Engine {
 
 impl Engine {
     /// The engine of a session, and the tools that its calls are made with.
-    pub fn new<T>(
+    pub(crate) fn new<T>(
         config: Config<T>,
         numbers: Arc<AtomicU64>,
         over: Arc<AtomicBool>,
@@ -140,12 +140,12 @@ impl Engine {
     }
 
     /// The number of a call within a batch.
-    pub fn next_number(&self) -> u64 {
+    pub(crate) fn next_number(&self) -> u64 {
         self.numbers.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// A renderer of results for a model that is shown as much as `profile` says.
-    pub fn renderer<'a>(
+    pub(crate) fn renderer<'a>(
         &self,
         connection: &'a Connection,
         profile: &'static Profile,
@@ -158,7 +158,7 @@ impl Engine {
     }
 
     /// The scope's time limit, in seconds, for a call of `tool` that the orchestrator carries out.
-    pub fn scope_timeout_s(&self, tool: &str) -> u32 {
+    pub(crate) fn scope_timeout_s(&self, tool: &str) -> u32 {
         let permissions = self.scope.iter().flat_map(|scope| &scope.permissions);
         let longest = permissions
             .filter(|one| one.tool == tool)
@@ -167,7 +167,7 @@ impl Engine {
     }
 
     /// Refuses every call once the violations have ended the session.
-    pub fn check_open(&self) -> Result<(), Failed> {
+    pub(crate) fn check_open(&self) -> Result<(), Failed> {
         let Some(violations) = self.fatal_violations() else {
             return Ok(());
         };
@@ -180,7 +180,7 @@ impl Engine {
     }
 
     /// The number of violations, if it ends the session.
-    pub fn fatal_violations(&self) -> Option<u32> {
+    pub(crate) fn fatal_violations(&self) -> Option<u32> {
         let violations = self.violations.get();
         self.max_violations
             .filter(|max| violations >= *max)
@@ -188,12 +188,12 @@ impl Engine {
     }
 
     /// Other paths of the project root.
-    pub fn names(&self) -> &[String] {
+    pub(crate) fn names(&self) -> &[String] {
         &self.open.names
     }
 
     /// Counts a violation. If the limit is reached, cancels every other call.
-    pub fn count_violation(&self, call: u64, tool: &str, message: &str) -> SecurityEvent {
+    pub(crate) fn count_violation(&self, call: u64, tool: &str, message: &str) -> SecurityEvent {
         let count = self.violations.get() + 1;
         self.violations.set(count);
         if self.fatal_violations().is_some() {
@@ -208,7 +208,7 @@ impl Engine {
     }
 
     /// A connection that is alive, as far as is known. If a new one is opened, `publisher` announces it.
-    pub async fn connection(&self, publisher: &Publisher) -> Result<Rc<Connection>, Failed> {
+    pub(crate) async fn connection(&self, publisher: &Publisher) -> Result<Rc<Connection>, Failed> {
         match self.alive() {
             Some(connection) => Ok(connection),
             // Apart: every call carries the state of what it might do, and few do this.
@@ -259,14 +259,14 @@ impl Engine {
         }
     }
 
-    pub async fn opened(&self) -> Result<Opened, Failed> {
+    pub(crate) async fn opened(&self) -> Result<Opened, Failed> {
         let connection = self.connection(&self.hub.of_session()).await?;
         Ok(connection.opened().clone())
     }
 
     /// Lowers the trust from the next call on. This opens another session, since the executor holds a session to the trust it was
     /// opened with. Calls in progress continue in theirs.
-    pub fn lower_trust(&self, trust: Trust) {
+    pub(crate) fn lower_trust(&self, trust: Trust) {
         // If no session can be opened again, the trust stays: lowering it takes effect only through the executor.
         if trust < self.trust.get() && self.executor.is_some() {
             self.trust.set(trust);
@@ -275,7 +275,7 @@ impl Engine {
         }
     }
 
-    pub fn alive(&self) -> Option<Rc<Connection>> {
+    pub(crate) fn alive(&self) -> Option<Rc<Connection>> {
         self.connection
             .borrow()
             .as_ref()
@@ -283,7 +283,7 @@ impl Engine {
             .cloned()
     }
 
-    pub async fn grants(&self, revoke: Option<u64>) -> Result<Vec<SessionGrant>, Failed> {
+    pub(crate) async fn grants(&self, revoke: Option<u64>) -> Result<Vec<SessionGrant>, Failed> {
         let connection = self.connection(&self.hub.of_session()).await?;
         let standing = connection.standing_grants(None).await?;
         match revoke {
@@ -302,13 +302,13 @@ impl Engine {
     }
 
     /// Which of these failed calls the cell denied, in a throw-away session.
-    pub async fn explain(&self, traced: Vec<Traced>) -> Result<Vec<Option<Denial>>, Failed> {
+    pub(crate) async fn explain(&self, traced: Vec<Traced>) -> Result<Vec<Option<Denial>>, Failed> {
         let connection = self.alive().ok_or(ExecutorError::Lost)?;
         connection.explain(traced).await
     }
 
     /// Revokes the grants for `tool`: the next tool with that name is a different one. A lost session has no grants.
-    pub async fn revoke_grants(&self, tool: &str) {
+    pub(crate) async fn revoke_grants(&self, tool: &str) {
         let Some(connection) = self.alive() else {
             return;
         };

@@ -15,7 +15,7 @@ pub enum Approval {
 }
 
 /// The replies that one call, or the calls of one batch, wait for.
-pub struct PendingReplies<A> {
+pub(crate) struct PendingReplies<A> {
     /// By the place in the batch; holds the answer once there is one.
     waiting: RefCell<BTreeMap<Option<usize>, Option<A>>>,
     answered: Notify,
@@ -32,7 +32,7 @@ impl<A> Default for PendingReplies<A> {
 
 impl<A> PendingReplies<A> {
     /// Delivers `answer` to the call at `part`, or to the only one that waits; false if none waits for it.
-    pub fn answer(&self, part: Option<usize>, answer: A) -> bool {
+    pub(crate) fn answer(&self, part: Option<usize>, answer: A) -> bool {
         let mut waiting = self.waiting.borrow_mut();
         let mut meant = waiting
             .iter_mut()
@@ -46,7 +46,7 @@ impl<A> PendingReplies<A> {
     }
 
     /// Begins to wait. Dropping the returned value ends it; later answers are rejected.
-    pub fn open(&self, part: Option<usize>) -> PendingReply<'_, A> {
+    pub(crate) fn open(&self, part: Option<usize>) -> PendingReply<'_, A> {
         self.waiting.borrow_mut().insert(part, None);
         PendingReply {
             replies: self,
@@ -56,13 +56,13 @@ impl<A> PendingReplies<A> {
 }
 
 /// One that is waited for.
-pub struct PendingReply<'a, A> {
+pub(crate) struct PendingReply<'a, A> {
     replies: &'a PendingReplies<A>,
     part: Option<usize>,
 }
 
 impl<A> PendingReply<'_, A> {
-    pub async fn wait(self) -> A {
+    pub(crate) async fn wait(self) -> A {
         loop {
             let answer = self
                 .replies

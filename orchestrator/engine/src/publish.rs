@@ -107,13 +107,13 @@ fn without_secrets(before: &FileAnswer, sanitizer: Sanitizer) -> FileAnswer {
 
 impl Hub {
     /// A publisher of the session's own events.
-    pub fn of_session(self: &Rc<Self>) -> Publisher {
+    pub(crate) fn of_session(self: &Rc<Self>) -> Publisher {
         Publisher::new(self.clone(), 0, None, &CallContext::new("".into()))
     }
 }
 
 impl Publisher {
-    pub fn new(
+    pub(crate) fn new(
         hub: Rc<Hub>,
         number: u64,
         client: Option<mpsc::Sender<Event>>,
@@ -137,7 +137,7 @@ impl Publisher {
     }
 
     /// Sanitizes `raw` and passes the event on. Returns when the front end has room; for output, when it has been consumed.
-    pub async fn publish(&self, raw: RawEvent<'_>) -> Result<(), Gone> {
+    pub(crate) async fn publish(&self, raw: RawEvent<'_>) -> Result<(), Gone> {
         let is_output = matches!(raw, RawEvent::Output { .. });
         let exact = self.for_client(&raw);
         let Some(body) = self.sanitize(raw) else {
@@ -162,14 +162,14 @@ impl Publisher {
     }
 
     /// Sanitizes and records an event for which no front end waits.
-    pub fn record(&self, raw: RawEvent<'_>) {
+    pub(crate) fn record(&self, raw: RawEvent<'_>) {
         if let Some(body) = self.sanitize(raw) {
             drop(self.event(body));
         }
     }
 
     /// Publishes what both streams still hold back.
-    pub async fn finish_output(&self) {
+    pub(crate) async fn finish_output(&self) {
         for stderr in [false, true] {
             let bytes = self.streams.borrow_mut()[usize::from(stderr)].finish();
             if bytes.is_empty() {

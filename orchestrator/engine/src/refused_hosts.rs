@@ -26,7 +26,7 @@ pub(crate) struct Listening {
 
 impl RefusedHosts {
     /// Registers a command that begins.
-    pub fn listen(self: &Rc<Self>) -> Listening {
+    pub(crate) fn listen(self: &Rc<Self>) -> Listening {
         let number = self.last.get() + 1;
         self.last.set(number);
         self.commands
@@ -39,7 +39,7 @@ impl RefusedHosts {
     }
 
     /// Adds what the gateway refused, with the remedy that would open the host.
-    pub fn hear(&self, report: &ConnectionReport, remedy: impl FnOnce() -> Remedy) {
+    pub(crate) fn hear(&self, report: &ConnectionReport, remedy: impl FnOnce() -> Remedy) {
         let mut commands = self.commands.borrow_mut();
         let several = commands.len() > 1;
         let Some(denial) = denial(report, several, remedy) else {
@@ -53,7 +53,7 @@ impl RefusedHosts {
 
 impl Listening {
     /// The refusals so far.
-    pub fn refused(&self) -> Denials {
+    pub(crate) fn refused(&self) -> Denials {
         self.hosts
             .commands
             .borrow_mut()

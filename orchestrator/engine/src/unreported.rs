@@ -18,12 +18,12 @@ pub(crate) struct Unreported {
 
 impl Unreported {
     /// Also takes what a connection receives, as long as it is used.
-    pub fn listen(&self, received: Received) {
+    pub(crate) fn listen(&self, received: Received) {
         self.received.borrow_mut().push(received);
     }
 
     /// All of it, for a result, with texts of one line each.
-    pub fn take(&self) -> Findings {
+    pub(crate) fn take(&self) -> Findings {
         let mut all = self.returned.take();
         let mut received = self.received.borrow_mut();
         received
@@ -34,7 +34,7 @@ impl Unreported {
     }
 
     /// Puts back what nobody has received with a result.
-    pub fn put_back(&self, found: Findings) {
+    pub(crate) fn put_back(&self, found: Findings) {
         self.returned.borrow_mut().append(found);
     }
 }

@@ -23,7 +23,7 @@ const MEMORY: u64 = 512 << 20;
 ///
 /// # Errors
 /// The kernel's.
-pub fn end_with_parent() -> io::Result<()> {
+pub(crate) fn end_with_parent() -> io::Result<()> {
     Ok(prctl::set_pdeathsig(Signal::SIGKILL)?)
 }
 
@@ -31,7 +31,7 @@ pub fn end_with_parent() -> io::Result<()> {
 ///
 /// # Errors
 /// A layer that is missing.
-pub fn confine() -> io::Result<()> {
+pub(crate) fn confine() -> io::Result<()> {
     confine_by(orchestrator_confine::confine_gateway)
 }
 
@@ -39,7 +39,7 @@ pub fn confine() -> io::Result<()> {
 ///
 /// # Errors
 /// A layer that is missing.
-pub fn confine_of_client() -> io::Result<()> {
+pub(crate) fn confine_of_client() -> io::Result<()> {
     confine_by(orchestrator_confine::confine_client_gateway)
 }
 

@@ -29,13 +29,13 @@ pub enum ControlError {
 
 /// A frame of the broker with the descriptors that it carries.
 #[derive(Debug)]
-pub struct Received {
+pub(crate) struct Received {
     pub frame: ToGateway,
     pub descriptors: Vec<OwnedFd>,
 }
 
 /// The receiving side of the control socket.
-pub struct Control {
+pub(crate) struct Control {
     socket: UnixStream,
     decoder: Decoder,
     /// Descriptors of frames that are not complete yet. The kernel returns those of one message at a time.
@@ -44,7 +44,7 @@ pub struct Control {
 }
 
 impl Control {
-    pub fn new(socket: UnixStream) -> Self {
+    pub(crate) fn new(socket: UnixStream) -> Self {
         Self {
             socket,
             decoder: Decoder::new(),
@@ -53,7 +53,7 @@ impl Control {
         }
     }
 
-    pub fn socket(&self) -> &UnixStream {
+    pub(crate) fn socket(&self) -> &UnixStream {
         &self.socket
     }
 
@@ -61,7 +61,7 @@ impl Control {
     ///
     /// # Errors
     /// It is no frame, or lacks its descriptors.
-    pub fn frame(&mut self) -> Result<Option<Received>, ControlError> {
+    pub(crate) fn frame(&mut self) -> Result<Option<Received>, ControlError> {
         let Some(frame) = self.decoder.next()? else {
             return Ok(None);
         };
@@ -83,7 +83,7 @@ impl Control {
     ///
     /// # Errors
     /// `WouldBlock` if there is nothing, on a socket that does not block.
-    pub fn receive(&mut self) -> io::Result<bool> {
+    pub(crate) fn receive(&mut self) -> io::Result<bool> {
         let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let mut parts = [IoSliceMut::new(&mut self.buffer)];

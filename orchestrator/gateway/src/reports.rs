@@ -18,7 +18,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 
 /// Sends frames in order. What the socket does not take waits, and whoever has to be sure waits with it.
 #[derive(Clone)]
-pub struct Reports(Rc<Queue>);
+pub(crate) struct Reports(Rc<Queue>);
 
 struct Queue {
     socket: UnixStream,
@@ -33,7 +33,7 @@ impl Reports {
     ///
     /// # Errors
     /// If it cannot be made non-blocking.
-    pub fn new(socket: UnixStream) -> io::Result<Self> {
+    pub(crate) fn new(socket: UnixStream) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         Ok(Self(Rc::new(Queue {
             socket,
@@ -44,7 +44,7 @@ impl Reports {
     }
 
     /// Sends a frame now, or as soon as the broker takes it.
-    pub fn send(&self, frame: &FromGateway) {
+    pub(crate) fn send(&self, frame: &FromGateway) {
         let mut waiting = self.0.waiting.borrow_mut();
         let waits = !waiting.is_empty();
         // Every frame of ours fits: its parts have limits.
@@ -54,7 +54,7 @@ impl Reports {
     }
 
     /// Waits until all frames are sent.
-    pub async fn sent(&self) {
+    pub(crate) async fn sent(&self) {
         while !self.0.waiting.borrow().is_empty() {
             self.0.drained.notified().await;
         }
@@ -63,7 +63,7 @@ impl Reports {
     }
 
     /// Writes what waits, for ever. One task of the program does this.
-    pub async fn write(&self) {
+    pub(crate) async fn write(&self) {
         loop {
             self.0.dirty.notified().await;
             while self.0.write(&mut self.0.waiting.borrow_mut()) {

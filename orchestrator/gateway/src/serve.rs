@@ -89,7 +89,7 @@ pub fn serve() -> Result<(), GatewayError> {
 }
 
 /// Gives up the standard streams and, by `confine`, all rights that serving does not need; returns what runs it then.
-pub fn confined_runtime(
+pub(crate) fn confined_runtime(
     confine: impl FnOnce() -> io::Result<()>,
 ) -> Result<LocalRuntime, GatewayError> {
     // Standard error stays until nothing can fail any more.
@@ -116,7 +116,7 @@ fn null_device() -> io::Result<File> {
 }
 
 /// Takes the socket over from standard input.
-pub fn control_socket() -> Result<UnixStream, GatewayError> {
+pub(crate) fn control_socket() -> Result<UnixStream, GatewayError> {
     let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     // Whoever starts this program by hand has no broker there.
     socket.peer_addr().map_err(|_| GatewayError::NotStarted)?;
@@ -160,7 +160,7 @@ fn read_value(descriptors: Vec<OwnedFd>) -> io::Result<Vec<u8>> {
 }
 
 /// Handles the broker's frames until it is gone.
-pub async fn hear(
+pub(crate) async fn hear(
     mut control: Control,
     leases: &watch::Sender<Vec<Lease>>,
     ended: Option<&Ended>,

@@ -16,7 +16,7 @@ use url::{Position, Url};
 /// Maximum number of connections to one host that are kept for later requests.
 const IDLE_MAX: usize = 4;
 /// Maximum bytes of an answer's head. The gateway's limit for a host is the same.
-pub const HEAD_MAX: usize = 64 << 10;
+pub(crate) const HEAD_MAX: usize = 64 << 10;
 
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("lazaret/", env!("CARGO_PKG_VERSION")));
 

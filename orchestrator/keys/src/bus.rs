@@ -14,12 +14,12 @@ use zbus::wire::DynamicDeserialize;
 use zbus::{Connection, DBusError, DynamicType, Message};
 
 /// The bus itself, as a destination and as a sender.
-pub const BUS: &str = "org.freedesktop.DBus";
+pub(crate) const BUS: &str = "org.freedesktop.DBus";
 /// How long to wait when a bus is too busy to accept a connection.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// An object of a process on the bus.
-pub struct Remote<'a> {
+pub(crate) struct Remote<'a> {
     /// The unique name of its process, which no other process can take.
     pub owner: &'a str,
     pub path: &'a str,
@@ -28,7 +28,7 @@ pub struct Remote<'a> {
 
 /// Connects to the first of `places` where somebody listens, and authenticates; `None` if nobody listens. The library gets a
 /// socket, not an address: with an address it would do more than we want.
-pub async fn connect(places: &[PathBuf]) -> Result<Option<Connection>, KeyringError> {
+pub(crate) async fn connect(places: &[PathBuf]) -> Result<Option<Connection>, KeyringError> {
     for place in places {
         let Some(stream) = reach(place).await? else {
             continue;
@@ -73,7 +73,7 @@ async fn reach(place: &Path) -> Result<Option<UnixStream>, KeyringError> {
 
 /// Calls a method. Accepts an answer only from the called process: the bus sets the sender, but the library compares only the
 /// serial number of the call.
-pub async fn call<T: for<'d> DynamicDeserialize<'d>>(
+pub(crate) async fn call<T: for<'d> DynamicDeserialize<'d>>(
     connection: &Connection,
     to: &Remote<'_>,
     member: &str,

@@ -10,7 +10,7 @@ const PLACES_MAX: usize = 8;
 
 /// The sockets that the environment names, in their order; none where there is no bus. One in the abstract namespace begins with a
 /// zero byte. Other transports than Unix sockets are left out: over them a key would leave this machine, or a program would be started.
-pub fn of_environment(variable: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
+pub(crate) fn of_environment(variable: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
     let runtime = variable("XDG_RUNTIME_DIR")
         .map(PathBuf::from)
         .filter(|folder| folder.is_absolute());

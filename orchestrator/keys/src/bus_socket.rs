@@ -11,11 +11,11 @@ use zbus::connection::socket::{ReadHalf, Split, WriteHalf};
 use zbus::export::async_trait::async_trait;
 
 /// Most bytes that a bus may send for a key: they are hundreds, and thousands with the longest secret.
-pub const RECEIVED_MAX: usize = 64 << 10;
+pub(crate) const RECEIVED_MAX: usize = 64 << 10;
 
 /// A connected socket. More than it takes is an error of the kind [`ErrorKind::FileTooLarge`].
 #[derive(Debug)]
-pub struct BusSocket(pub UnixStream);
+pub(crate) struct BusSocket(pub UnixStream);
 
 impl Socket for BusSocket {
     type ReadHalf = BusReader;
@@ -34,7 +34,7 @@ impl Socket for BusSocket {
 }
 
 #[derive(Debug)]
-pub struct BusReader {
+pub(crate) struct BusReader {
     stream: OwnedReadHalf,
     /// How many bytes may still come.
     left: usize,
@@ -59,7 +59,7 @@ impl ReadHalf for BusReader {
 }
 
 #[derive(Debug)]
-pub struct BusWriter(OwnedWriteHalf);
+pub(crate) struct BusWriter(OwnedWriteHalf);
 
 #[async_trait]
 impl WriteHalf for BusWriter {

@@ -10,7 +10,7 @@ use std::path::Path;
 const MAX: u64 = 8 << 10;
 
 /// The content of the file, if only this user can access it.
-pub fn read(path: &Path) -> Result<String, KeyFileError> {
+pub(crate) fn read(path: &Path) -> Result<String, KeyFileError> {
     let file = open(path)?;
     let metadata = file.metadata()?;
     if !metadata.is_file() {

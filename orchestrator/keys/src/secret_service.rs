@@ -14,13 +14,13 @@ const SERVICE_PATH: &str = "/org/freedesktop/secrets";
 const SERVICE_INTERFACE: &str = "org.freedesktop.Secret.Service";
 const ITEM_INTERFACE: &str = "org.freedesktop.Secret.Item";
 /// Maximum bytes of a secret: a header holds no longer key.
-pub const SECRET_MAX: usize = 4096;
+pub(crate) const SECRET_MAX: usize = 4096;
 /// The path that means no object.
 const NO_OBJECT: &str = "/";
 
 /// The secret of the one item with `attributes`; `None` if there is no bus at `places`, no service or no item. The runtime uses
 /// only this thread, and ends with the call.
-pub fn secret(
+pub(crate) fn secret(
     places: &[PathBuf],
     attributes: &BTreeMap<&str, &str>,
     limit: Duration,

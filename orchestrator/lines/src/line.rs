@@ -39,7 +39,7 @@ const KINDS: [ErrorKind; 7] = [
 
 /// A parsed line.
 #[derive(Debug, PartialEq)]
-pub struct Line {
+pub(crate) struct Line {
     /// The client's ID of the call that the line is about.
     pub id: Value,
     /// The requested operation.
@@ -48,7 +48,7 @@ pub struct Line {
 
 /// The operation that a line requests.
 #[derive(Debug, PartialEq)]
-pub enum Op {
+pub(crate) enum Op {
     Call {
         tool: String,
         input: Value,
@@ -161,7 +161,7 @@ impl From<LineError> for RejectedLine {
 }
 
 /// Parses a line.
-pub fn parse(line: &[u8]) -> Result<Line, RejectedLine> {
+pub(crate) fn parse(line: &[u8]) -> Result<Line, RejectedLine> {
     let mut fields = object(line)?;
     let id = fields.remove("id").filter(is_id).ok_or(LineError::Id)?;
     match op_name(&mut fields).and_then(|name| op(name, fields, line)) {

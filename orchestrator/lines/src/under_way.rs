@@ -12,7 +12,7 @@ type ReplyTo = oneshot::Sender<Result<Reply, Failed>>;
 
 /// The standard input of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Input {
+pub(crate) enum Input {
     /// The call was started without `stdin`.
     None,
     Open,
@@ -20,7 +20,7 @@ pub enum Input {
 }
 
 /// A call without a result yet. What it waits for is keyed by the place of its call in a batch.
-pub struct UnderWay {
+pub(crate) struct UnderWay {
     pub handle: CallHandle,
     input: Cell<Input>,
     /// Bounds how many lines wait for the executor.
@@ -32,7 +32,7 @@ pub struct UnderWay {
 }
 
 impl UnderWay {
-    pub fn new(handle: CallHandle, input: Input, permit: OwnedSemaphorePermit) -> Self {
+    pub(crate) fn new(handle: CallHandle, input: Input, permit: OwnedSemaphorePermit) -> Self {
         Self {
             handle,
             input: Cell::new(input),
@@ -44,48 +44,48 @@ impl UnderWay {
     }
 
     /// The executor has the call.
-    pub fn drop_permit(&self) {
+    pub(crate) fn drop_permit(&self) {
         self.permit.take();
     }
 
-    pub fn input(&self) -> Input {
+    pub(crate) fn input(&self) -> Input {
         self.input.get()
     }
 
-    pub fn end_input(&self) {
+    pub(crate) fn end_input(&self) {
         self.input.set(Input::Ended);
         self.handle.end_input();
     }
 
     /// An event of one of its calls has arrived.
-    pub fn set_batch(&self) {
+    pub(crate) fn set_batch(&self) {
         self.is_batch.set(true);
     }
 
     /// Whether it has calls of its own, as far as their events tell.
-    pub fn is_batch(&self) -> bool {
+    pub(crate) fn is_batch(&self) -> bool {
         self.is_batch.get()
     }
 
-    pub fn asked(&self, part: Option<usize>) {
+    pub(crate) fn asked(&self, part: Option<usize>) {
         self.questions.borrow_mut().insert(part);
     }
 
-    pub fn answered(&self, part: Option<usize>) {
+    pub(crate) fn answered(&self, part: Option<usize>) {
         self.questions.borrow_mut().remove(&part);
     }
 
-    pub fn open_questions(&self) -> Vec<Option<usize>> {
+    pub(crate) fn open_questions(&self) -> Vec<Option<usize>> {
         self.questions.borrow().iter().copied().collect()
     }
 
     /// Registers that the client has to carry out the call at `part`.
-    pub fn executing(&self, part: Option<usize>, reply: ReplyTo) {
+    pub(crate) fn executing(&self, part: Option<usize>, reply: ReplyTo) {
         self.executing.borrow_mut().insert(part, reply);
     }
 
     /// Delivers the client's answer to the call at `part`, or to the only one that waits; false if none waits for it.
-    pub fn executed(&self, part: Option<usize>, result: Result<Reply, Failed>) -> bool {
+    pub(crate) fn executed(&self, part: Option<usize>, result: Result<Reply, Failed>) -> bool {
         let mut executing = self.executing.borrow_mut();
         executing.retain(|_, reply| !reply.is_closed());
         let mut meant = executing
@@ -101,7 +101,7 @@ impl UnderWay {
     }
 
     /// Fails pending executions, which the client can no longer answer.
-    pub fn fail_executions(&self, failed: &Failed) {
+    pub(crate) fn fail_executions(&self, failed: &Failed) {
         for (_, reply) in self.executing.take() {
             // The call may have been cancelled meanwhile.
             let _ = reply.send(Err(failed.clone()));

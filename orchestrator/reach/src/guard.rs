@@ -120,7 +120,7 @@ mod tests {
     use policies::web::WebTable;
     use std::cell::{Cell, RefCell};
 
-    pub fn policy(own: &str) -> WebPolicy {
+    pub(super) fn policy(own: &str) -> WebPolicy {
         let own: WebTable = toml::from_str(own).unwrap();
         WebPolicy {
             own,

@@ -7,7 +7,7 @@ use orchestrator_text::escape::file_name;
 use orchestrator_text::time::utc;
 
 /// A process that was started.
-pub fn started(started: &Started, roots: &Roots) -> Rendered {
+pub(crate) fn started(started: &Started, roots: &Roots) -> Rendered {
     let log = started.log.as_ref().map(|log| roots.absolute(log));
     let output = log.as_ref().map_or(String::new(), |log| {
         format!("; its output goes to {}", file_name(log))
@@ -24,7 +24,7 @@ pub fn started(started: &Started, roots: &Roots) -> Rendered {
 }
 
 /// A list, one process a line.
-pub fn listed(processes: &[Background], roots: &Roots) -> Rendered {
+pub(crate) fn listed(processes: &[Background], roots: &Roots) -> Rendered {
     let lines: Vec<String> = processes
         .iter()
         .map(|process| line(process, roots))
@@ -42,7 +42,7 @@ pub fn listed(processes: &[Background], roots: &Roots) -> Rendered {
 }
 
 /// A process that was killed or had ended by itself.
-pub fn killed(process: &Background, roots: &Roots) -> Rendered {
+pub(crate) fn killed(process: &Background, roots: &Roots) -> Rendered {
     let text = format!("background process {}: {}", process.id, state(process));
     Rendered::new(
         text,
@@ -53,7 +53,7 @@ pub fn killed(process: &Background, roots: &Roots) -> Rendered {
 }
 
 /// A piece of a process's output, unchanged.
-pub fn logged(logged: Logged) -> Rendered {
+pub(crate) fn logged(logged: Logged) -> Rendered {
     let Logged {
         from,
         bytes,

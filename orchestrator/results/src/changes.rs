@@ -10,7 +10,7 @@ use orchestrator_text::time::utc;
 const SHORT: usize = 8;
 
 /// The note in the result of a change that cannot be undone.
-pub fn undo_note(change: Option<u64>) -> &'static str {
+pub(crate) fn undo_note(change: Option<u64>) -> &'static str {
     if change.is_some() {
         ""
     } else {
@@ -19,7 +19,7 @@ pub fn undo_note(change: Option<u64>) -> &'static str {
 }
 
 /// A list with one change a line, newest first.
-pub fn listed(changes: &Changes) -> Rendered {
+pub(crate) fn listed(changes: &Changes) -> Rendered {
     let mut lines: Vec<String> = changes.changes.iter().map(line).collect();
     if lines.is_empty() {
         lines.push("no changes".to_owned());
@@ -39,7 +39,7 @@ pub fn listed(changes: &Changes) -> Rendered {
 }
 
 /// A change that has been undone.
-pub fn undone(undone: &Undone, path: &ZonePath, absolute: String) -> Rendered {
+pub(crate) fn undone(undone: &Undone, path: &ZonePath, absolute: String) -> Rendered {
     let path = file_name(&path.to_string());
     let change = undone.change.map_or(undo_note(None).to_owned(), |change| {
         format!(" (change {change})")

@@ -8,7 +8,7 @@ use orchestrator_text::redact::{Piece, Redactor};
 use orchestrator_text::utf8::{continued, unfinished};
 
 /// The text of a command's result, its error and its metadata.
-pub fn ran(
+pub(crate) fn ran(
     subject: &Subject,
     ran: Ran,
     roots: &Roots,

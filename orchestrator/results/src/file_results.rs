@@ -16,7 +16,7 @@ use orchestrator_text::truncate::{Bound, counted};
 use orchestrator_text::utf8::unfinished;
 
 /// Renders the reply of a file tool that worked at a path.
-pub struct FileRenderer<'a> {
+pub(crate) struct FileRenderer<'a> {
     pub path: ZonePath,
     /// The absolute path on this machine.
     pub absolute: String,
@@ -25,7 +25,7 @@ pub struct FileRenderer<'a> {
 }
 
 impl FileRenderer<'_> {
-    pub fn render(self, reply: FileReply, roots: &Roots) -> Rendered {
+    pub(crate) fn render(self, reply: FileReply, roots: &Roots) -> Rendered {
         match reply {
             FileReply::Read(read) => self.read(read),
             FileReply::Written(written) => self.written(&written),

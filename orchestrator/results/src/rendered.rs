@@ -4,7 +4,7 @@ use crate::metadata::{Details, Truncation};
 
 /// The text, what it leaves out, and the metadata of this tool.
 #[derive(Debug)]
-pub struct Rendered {
+pub(crate) struct Rendered {
     pub text: Vec<u8>,
     pub truncation: Option<Truncation>,
     pub details: Details,
@@ -12,7 +12,7 @@ pub struct Rendered {
 
 impl Rendered {
     /// A text from which nothing is left out.
-    pub fn new(text: impl Into<Vec<u8>>, details: Details) -> Self {
+    pub(crate) fn new(text: impl Into<Vec<u8>>, details: Details) -> Self {
         Self {
             text: text.into(),
             truncation: None,

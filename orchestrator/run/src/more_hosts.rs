@@ -26,7 +26,7 @@ const UNKNOWN: &str =
 const LINE_MAX: u64 = 8192;
 
 /// What the person at the terminal has granted.
-pub struct MoreHosts {
+pub(crate) struct MoreHosts {
     /// What the command was denied; `None` if nobody is asked.
     refused: Option<Rc<RefusedConnections>>,
     wants: Wants,
@@ -69,7 +69,7 @@ impl HostAnswer {
 
 impl MoreHosts {
     /// No grants yet. `refused` collects what the command could not reach; `writer` receives permanent grants.
-    pub fn new(
+    pub(crate) fn new(
         refused: Option<Rc<RefusedConnections>>,
         writer: Option<UnixStream>,
         project: PathBuf,
@@ -84,22 +84,22 @@ impl MoreHosts {
     }
 
     /// Whether a person sees the command's errors and can answer.
-    pub fn can_ask() -> bool {
+    pub(crate) fn can_ask() -> bool {
         io::stdin().is_terminal() && io::stderr().is_terminal()
     }
 
     /// What the command wants in its next run.
-    pub fn wants(&self) -> Wants {
+    pub(crate) fn wants(&self) -> Wants {
         self.wants.clone()
     }
 
     /// How far the person's approval extends.
-    pub fn extent(&self) -> Extent {
+    pub(crate) fn extent(&self) -> Extent {
         self.extent
     }
 
     /// Asks about each host and path that a failed command was denied; returns whether to run it again.
-    pub async fn ask(&mut self, result: &CallResult) -> bool {
+    pub(crate) async fn ask(&mut self, result: &CallResult) -> bool {
         let Some(refused) = self.refused.clone() else {
             return false;
         };

@@ -5,7 +5,7 @@ use orchestrator_launch::stdio::streams::Output;
 use std::io;
 
 /// Where the output goes.
-pub enum Out {
+pub(crate) enum Out {
     /// Our own standard streams.
     Here {
         out: Output,
@@ -21,7 +21,7 @@ pub enum Out {
 
 /// Why output cannot be written.
 #[derive(Debug)]
-pub enum Lost {
+pub(crate) enum Lost {
     /// Nobody reads it any more. A reader that has read enough says so in this way, so it is no failure.
     Closed,
     /// The output is incomplete, although somebody wants it.
@@ -51,7 +51,7 @@ impl Lost {
 
 impl Out {
     /// Our own standard streams. Needs the runtime.
-    pub fn here(reporter: Option<WorkingDirectory>) -> io::Result<Self> {
+    pub(crate) fn here(reporter: Option<WorkingDirectory>) -> io::Result<Self> {
         Ok(Self::Here {
             out: Output::stdout()?,
             err: Output::stderr()?,
@@ -61,7 +61,7 @@ impl Out {
     }
 
     /// Why the output is incomplete, if it is.
-    pub fn lost(&self) -> Option<&Lost> {
+    pub(crate) fn lost(&self) -> Option<&Lost> {
         match self {
             Self::Here { lost, .. } => lost.as_ref(),
             Self::Nowhere => None,
@@ -69,7 +69,7 @@ impl Out {
     }
 
     /// Writes output of the command, unless some was lost before; returns whether all of it so far was written.
-    pub async fn write(&mut self, stderr: bool, bytes: &[u8]) -> bool {
+    pub(crate) async fn write(&mut self, stderr: bool, bytes: &[u8]) -> bool {
         let Self::Here {
             out,
             err,
@@ -90,7 +90,7 @@ impl Out {
     }
 
     /// The command has ended: writes the output that was held back.
-    pub async fn finish(&mut self) {
+    pub(crate) async fn finish(&mut self) {
         if let Self::Here {
             out,
             reporter,

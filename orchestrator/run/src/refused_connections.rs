@@ -12,7 +12,7 @@ const SHOWN: usize = 8;
 
 /// Collects the reasons of refused connections, without duplicates.
 #[derive(Default)]
-pub struct RefusedConnections {
+pub(crate) struct RefusedConnections {
     reasons: RefCell<BTreeSet<String>>,
     /// Hosts that are on no list and could be granted, as `NAME:PORT`.
     leasable: RefCell<BTreeSet<String>>,
@@ -60,18 +60,18 @@ fn is_shown(verdict: ConnectionVerdict) -> bool {
 
 impl RefusedConnections {
     /// The hosts that the user could grant.
-    pub fn leasable(&self) -> Vec<String> {
+    pub(crate) fn leasable(&self) -> Vec<String> {
         self.leasable.borrow().iter().cloned().collect()
     }
 
     /// Clears the list, since the command runs again.
-    pub fn forget(&self) {
+    pub(crate) fn forget(&self) {
         self.reasons.borrow_mut().clear();
         self.leasable.borrow_mut().clear();
     }
 
     /// Prints the reasons after the command has ended.
-    pub fn report(&self) {
+    pub(crate) fn report(&self) {
         let reasons = self.reasons.borrow();
         for why in reasons.iter().take(SHOWN) {
             print::problem(&format!("refused: {why}"));

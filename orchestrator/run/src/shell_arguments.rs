@@ -7,7 +7,7 @@ use std::path::Path;
 
 /// The arguments with which to start bash.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     arguments: Vec<OsString>,
     /// The index of the command string.
     script: Option<usize>,
@@ -20,7 +20,7 @@ impl Arguments {
     /// Parses our own arguments. A single argument that is neither an option nor a script is a command string: a program may put our
     /// name as a prefix before a command line meant for a shell. A login shell is not started as one: the files it would read set the
     /// host's `PATH`, but a cell's environment comes from the policy.
-    pub fn parse(given: Vec<OsString>, is_script: impl Fn(&Path) -> bool) -> Self {
+    pub(crate) fn parse(given: Vec<OsString>, is_script: impl Fn(&Path) -> bool) -> Self {
         if let [only] = given.as_slice()
             && !is_option(only)
             && !(is_word(only) && is_script(Path::new(only)))
@@ -63,14 +63,14 @@ impl Arguments {
     }
 
     /// The command line: `bash` and its arguments.
-    pub fn words(&self) -> Vec<OsString> {
+    pub(crate) fn words(&self) -> Vec<OsString> {
         std::iter::once("bash".into())
             .chain(self.arguments.iter().cloned())
             .collect()
     }
 
     /// The index of the command string among the words, if there is one.
-    pub fn script(&self) -> Option<usize> {
+    pub(crate) fn script(&self) -> Option<usize> {
         self.script.map(|at| at + 1)
     }
 }
@@ -78,7 +78,7 @@ impl Arguments {
 /// Whether a shell run with this word alone reads it as a script, as bash does. A program with a path is no such file: a prefix
 /// may stand before one in any language, and as a command line it starts by its own first line, a shell's script as well. Nor is a
 /// file called like a command (`ls`, `cd`): who allows that command has not allowed what a project calls so.
-pub fn is_script(word: &Path) -> bool {
+pub(crate) fn is_script(word: &Path) -> bool {
     let Ok(metadata) = word.metadata() else {
         return false;
     };

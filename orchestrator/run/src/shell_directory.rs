@@ -25,7 +25,7 @@ const OUTPUT: u8 = 19;
 const MARK: u8 = 1;
 
 /// Removes the shell's report from its output and writes it to the file.
-pub struct WorkingDirectory {
+pub(crate) struct WorkingDirectory {
     project: PathBuf,
     /// `None` if it cannot be created; the report is removed from the output anyway.
     file: Option<File>,
@@ -40,7 +40,7 @@ pub struct WorkingDirectory {
 impl WorkingDirectory {
     /// If `script` ends like Claude Code's, returns the script to run instead and the writer of the file. The file is created here
     /// and names the current directory. A file in the project is left to the command itself.
-    pub fn of(script: &str, project: &Path) -> Option<(String, Self)> {
+    pub(crate) fn of(script: &str, project: &Path) -> Option<(String, Self)> {
         std::env::var_os(CLAUDE_CODE)?;
         let directory = std::env::var_os("CLAUDE_CODE_TMPDIR")
             .map(PathBuf::from)
@@ -72,7 +72,7 @@ impl WorkingDirectory {
     }
 
     /// The part of the standard output to pass on, after the next `bytes`.
-    pub fn filter(&mut self, bytes: &[u8]) -> Vec<u8> {
+    pub(crate) fn filter(&mut self, bytes: &[u8]) -> Vec<u8> {
         self.held.extend_from_slice(bytes);
         let mut passed = Vec::new();
         loop {
@@ -96,7 +96,7 @@ impl WorkingDirectory {
     }
 
     /// Writes the file after the command has ended; returns held bytes that are no report.
-    pub fn finish(mut self) -> Vec<u8> {
+    pub(crate) fn finish(mut self) -> Vec<u8> {
         if let (Some(file), Some(directory)) = (&mut self.file, self.reported.as_deref()) {
             // Checked now, when the command can change nothing any more. Without the file, Claude Code starts the next command
             // where it started this one.

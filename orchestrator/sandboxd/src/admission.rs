@@ -16,7 +16,7 @@ const ADMITTED_MAX: usize = 64;
 /// Requests that wait for that; further ones are refused.
 const WAITING_MAX: usize = 256;
 
-pub struct Admission {
+pub(crate) struct Admission {
     places: Arc<Semaphore>,
     waiting: Cell<usize>,
 }
@@ -44,7 +44,7 @@ impl Admission {
     ///
     /// # Errors
     /// Too many wait already.
-    pub async fn admit(&self) -> Result<OwnedSemaphorePermit, SandboxFault> {
+    pub(crate) async fn admit(&self) -> Result<OwnedSemaphorePermit, SandboxFault> {
         let full = || {
             let message = format!("{WAITING_MAX} requests wait already; try again later");
             SandboxFault::new(FaultKind::Exhausted, message)
@@ -70,7 +70,10 @@ impl Drop for WaitingRequest<'_> {
 }
 
 /// The response, which holds `place` until it is sent.
-pub fn placed(response: Response<ReplyBody>, place: OwnedSemaphorePermit) -> Response<ReplyBody> {
+pub(crate) fn placed(
+    response: Response<ReplyBody>,
+    place: OwnedSemaphorePermit,
+) -> Response<ReplyBody> {
     response.map(|body| {
         Box::pin(Placed {
             body,

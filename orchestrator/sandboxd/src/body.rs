@@ -24,25 +24,29 @@ const PIECES_MAX: usize = 1;
 /// A response's body that ends before it is complete: the connection ends, so that no client takes the part for the whole.
 #[derive(Debug, Error)]
 #[error("the response could not be completed")]
-pub struct Incomplete;
+pub(crate) struct Incomplete;
 
 /// The body of a response.
-pub type ReplyBody = Pin<Box<dyn Body<Data = Bytes, Error = Incomplete>>>;
+pub(crate) type ReplyBody = Pin<Box<dyn Body<Data = Bytes, Error = Incomplete>>>;
 
-pub fn full(bytes: impl Into<Bytes>) -> ReplyBody {
+pub(crate) fn full(bytes: impl Into<Bytes>) -> ReplyBody {
     let never = |never: Infallible| match never {};
     Box::pin(Full::new(bytes.into()).map_err(never))
 }
 
 /// A response with `value` as JSON.
-pub fn json(status: StatusCode, value: &impl Serialize) -> Response<ReplyBody> {
+pub(crate) fn json(status: StatusCode, value: &impl Serialize) -> Response<ReplyBody> {
     // Serialization fails for no type of ours: their keys are strings.
     let bytes = serde_json::to_vec(value).unwrap_or_default();
     reply(status, "application/json", full(bytes))
 }
 
 /// A response of this type.
-pub fn reply(status: StatusCode, media_type: &'static str, body: ReplyBody) -> Response<ReplyBody> {
+pub(crate) fn reply(
+    status: StatusCode,
+    media_type: &'static str,
+    body: ReplyBody,
+) -> Response<ReplyBody> {
     let mut response = Response::new(body);
     *response.status_mut() = status;
     let media_type = HeaderValue::from_static(media_type);
@@ -51,21 +55,21 @@ pub fn reply(status: StatusCode, media_type: &'static str, body: ReplyBody) -> R
 }
 
 /// A response without a body.
-pub fn empty(status: StatusCode) -> Response<ReplyBody> {
+pub(crate) fn empty(status: StatusCode) -> Response<ReplyBody> {
     let mut response = Response::new(full(Bytes::new()));
     *response.status_mut() = status;
     response
 }
 
 /// Announces the length of a body that is produced piece by piece.
-pub fn with_length(mut response: Response<ReplyBody>, length: u64) -> Response<ReplyBody> {
+pub(crate) fn with_length(mut response: Response<ReplyBody>, length: u64) -> Response<ReplyBody> {
     let length = HeaderValue::from(length);
     response.headers_mut().insert(CONTENT_LENGTH, length);
     response
 }
 
 /// A body that a task produces. Dropping it closes the channel.
-pub struct Produced {
+pub(crate) struct Produced {
     frames: mpsc::Receiver<Result<Frame<Bytes>, Incomplete>>,
     /// The rest of its length, if that is known.
     left: Option<u64>,
@@ -73,7 +77,7 @@ pub struct Produced {
 
 impl Produced {
     /// What sends the frames, and the body; with the length of all data if that is known.
-    pub fn channel(
+    pub(crate) fn channel(
         length: Option<u64>,
     ) -> (mpsc::Sender<Result<Frame<Bytes>, Incomplete>>, ReplyBody) {
         let (send, frames) = mpsc::channel(PIECES_MAX);
@@ -108,7 +112,7 @@ impl Body for Produced {
 ///
 /// # Errors
 /// It is larger, breaks off, or takes too long.
-pub async fn collect<B>(body: B, most: usize) -> Result<Vec<u8>, SandboxFault>
+pub(crate) async fn collect<B>(body: B, most: usize) -> Result<Vec<u8>, SandboxFault>
 where
     B: Body<Data = Bytes> + Unpin,
 {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-pub struct SandboxCalls {
+pub(crate) struct SandboxCalls {
     session: Session,
     asker: Arc<str>,
     places: Arc<Semaphore>,
@@ -21,14 +21,14 @@ pub struct SandboxCalls {
 }
 
 /// A call in progress. Dropping it cancels it.
-pub struct SandboxCall {
+pub(crate) struct SandboxCall {
     call: Call,
     calls: Rc<SandboxCalls>,
     _place: OwnedSemaphorePermit,
 }
 
 /// An event of a call that concerns its client.
-pub enum CallEvent {
+pub(crate) enum CallEvent {
     /// The executor has its request: signals reach it from now on.
     RequestSent,
     Output {
@@ -39,7 +39,7 @@ pub enum CallEvent {
 }
 
 impl SandboxCalls {
-    pub fn new(session: Session) -> Rc<Self> {
+    pub(crate) fn new(session: Session) -> Rc<Self> {
         Rc::new(Self {
             session,
             asker: "sandboxd".into(),
@@ -53,7 +53,7 @@ impl SandboxCalls {
     ///
     /// # Errors
     /// No more calls are made.
-    pub async fn make(
+    pub(crate) async fn make(
         self: &Rc<Self>,
         invocation: Invocation,
         live: bool,
@@ -89,7 +89,7 @@ impl SandboxCalls {
     ///
     /// # Errors
     /// As [`Self::make`].
-    pub async fn result(
+    pub(crate) async fn result(
         self: &Rc<Self>,
         invocation: Invocation,
     ) -> Result<Arc<CallResult>, SandboxFault> {
@@ -103,7 +103,7 @@ impl SandboxCalls {
 
     /// # Errors
     /// No calls are made any more.
-    pub fn check_open(&self) -> Result<(), SandboxFault> {
+    pub(crate) fn check_open(&self) -> Result<(), SandboxFault> {
         match self.ending.get() || self.session.is_over() {
             true => Err(ending()),
             false => Ok(()),
@@ -111,24 +111,24 @@ impl SandboxCalls {
     }
 
     /// From now on no call is made; those under way go on.
-    pub fn refuse(&self) {
+    pub(crate) fn refuse(&self) {
         self.ending.set(true);
     }
 
     /// Ends the calls under way: their processes get SIGTERM and two seconds.
-    pub fn cancel(&self) {
+    pub(crate) fn cancel(&self) {
         let under_way = self.under_way.borrow();
         under_way.values().for_each(CallHandle::cancel);
     }
 
     /// How many calls are under way.
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.under_way.borrow().len()
     }
 }
 
 impl SandboxCall {
-    pub fn handle(&self) -> &CallHandle {
+    pub(crate) fn handle(&self) -> &CallHandle {
         &self.call.handle
     }
 
@@ -137,7 +137,7 @@ impl SandboxCall {
     ///
     /// # Errors
     /// The session has ended.
-    pub async fn next(&mut self) -> Result<CallEvent, SandboxFault> {
+    pub(crate) async fn next(&mut self) -> Result<CallEvent, SandboxFault> {
         loop {
             let event = self.call.next().await.ok_or_else(ending)?;
             match &*event.body {

@@ -14,11 +14,11 @@ use tokio::time::Instant;
 
 /// Bytes of each stream that an answer has: both together fit into the four MiB of a gRPC message. What a command prints beyond is
 /// dropped, and standard error says how much.
-pub const OUTPUT_MAX: usize = 1 << 20;
+pub(crate) const OUTPUT_MAX: usize = 1 << 20;
 
 /// A command as a client describes it.
 #[derive(Debug)]
-pub struct CommandOrder {
+pub(crate) struct CommandOrder {
     pub command: Command,
     /// `None` for the project root.
     pub directory: Option<ZonePath>,
@@ -28,7 +28,7 @@ pub struct CommandOrder {
 
 /// A command that has ended.
 #[derive(Debug)]
-pub struct EndedCommand {
+pub(crate) struct EndedCommand {
     pub stdout: Vec<u8>,
     pub stderr: Vec<u8>,
     pub how: HowEnded,
@@ -36,7 +36,7 @@ pub struct EndedCommand {
 
 /// How a command ended by itself, or was ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HowEnded {
+pub(crate) enum HowEnded {
     Exited(i32),
     Signalled(i32),
     /// At its time limit, or that of its silence.
@@ -71,7 +71,7 @@ impl Printed {
 }
 
 /// The request of `order`. Its streams stay apart, except those of a terminal.
-pub fn request_of(order: CommandOrder, stdin: Stdin) -> Request {
+pub(crate) fn request_of(order: CommandOrder, stdin: Stdin) -> Request {
     let split = !matches!(stdin, Stdin::Terminal(_));
     Request::Bash(Bash {
         command: order.command,
@@ -97,7 +97,7 @@ fn whole_seconds(time: Duration) -> u32 {
 ///
 /// # Errors
 /// A name is none of a variable, or there is no program.
-pub fn arguments<'v>(
+pub(crate) fn arguments<'v>(
     words: &[String],
     variables: impl IntoIterator<Item = (&'v String, &'v String)>,
 ) -> Result<Command, SandboxFault> {
@@ -135,7 +135,7 @@ pub fn arguments<'v>(
 ///
 /// # Errors
 /// It was not run, or somebody else ended it.
-pub async fn run(
+pub(crate) async fn run(
     calls: &Rc<SandboxCalls>,
     order: CommandOrder,
 ) -> Result<EndedCommand, SandboxFault> {
@@ -178,7 +178,7 @@ pub async fn run(
 }
 
 /// What a reader of standard error has to know of a result that its command cannot have printed.
-pub fn notes(result: &CallResult) -> impl Iterator<Item = String> {
+pub(crate) fn notes(result: &CallResult) -> impl Iterator<Item = String> {
     let found = findings::lines(result.findings());
     let denied = result.denials().next().is_some();
     let why = result
@@ -193,7 +193,7 @@ pub fn notes(result: &CallResult) -> impl Iterator<Item = String> {
 ///
 /// # Errors
 /// It was not run, or was cancelled.
-pub fn how(result: &Arc<CallResult>) -> Result<HowEnded, SandboxFault> {
+pub(crate) fn how(result: &Arc<CallResult>) -> Result<HowEnded, SandboxFault> {
     let fault = |kind| {
         let message = result.error.as_ref().map(|failed| failed.message.clone());
         SandboxFault::new(kind, message.unwrap_or_default())

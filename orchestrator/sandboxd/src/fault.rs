@@ -6,7 +6,7 @@ use thiserror::Error;
 
 /// The kind of fault: the only part on which a decision depends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FaultKind {
+pub(crate) enum FaultKind {
     InvalidArgument,
     PermissionDenied,
     NotFound,
@@ -25,13 +25,13 @@ pub enum FaultKind {
 /// The answer to a request that failed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{message}")]
-pub struct SandboxFault {
+pub(crate) struct SandboxFault {
     pub kind: FaultKind,
     pub message: String,
 }
 
 impl SandboxFault {
-    pub fn new(kind: FaultKind, message: impl Into<String>) -> Self {
+    pub(crate) fn new(kind: FaultKind, message: impl Into<String>) -> Self {
         Self {
             kind,
             message: message.into(),
@@ -39,19 +39,19 @@ impl SandboxFault {
     }
 
     /// The address is none of the protocol's.
-    pub fn no_route() -> Self {
+    pub(crate) fn no_route() -> Self {
         Self::new(FaultKind::NotFound, "there is no such route")
     }
 
     /// The client requested something impossible.
-    pub fn invalid(message: impl Into<String>) -> Self {
+    pub(crate) fn invalid(message: impl Into<String>) -> Self {
         Self::new(FaultKind::InvalidArgument, message)
     }
 }
 
 impl FaultKind {
     /// The code in the body of a REST error: those that the protocol names, and gRPC's for the others.
-    pub fn code(self) -> &'static str {
+    pub(crate) fn code(self) -> &'static str {
         match self {
             FaultKind::InvalidArgument | FaultKind::TooLarge => "INVALID_ARGUMENT",
             FaultKind::PermissionDenied => "PERMISSION_DENIED",
@@ -67,7 +67,7 @@ impl FaultKind {
     }
 
     /// The status of an HTTP response.
-    pub fn status(self) -> StatusCode {
+    pub(crate) fn status(self) -> StatusCode {
         match self {
             FaultKind::InvalidArgument => StatusCode::BAD_REQUEST,
             FaultKind::PermissionDenied => StatusCode::FORBIDDEN,
@@ -84,7 +84,7 @@ impl FaultKind {
     }
 
     /// The number of a gRPC status.
-    pub fn grpc(self) -> u8 {
+    pub(crate) fn grpc(self) -> u8 {
         match self {
             FaultKind::InvalidArgument => 3,
             FaultKind::DeadlineExceeded => 4,

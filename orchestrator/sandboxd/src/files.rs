@@ -16,11 +16,11 @@ use std::sync::Arc;
 use tokio::sync::{Mutex, Semaphore, SemaphorePermit, mpsc};
 
 /// Bytes of a file that a client may write: those of a `file_write`.
-pub const UPLOAD_MAX: usize = limit::WRITE;
+pub(crate) const UPLOAD_MAX: usize = limit::WRITE;
 /// Uploads whose bytes are in memory at once; further ones wait.
 const UPLOADS_MAX: usize = 8;
 /// Bytes of a file that are read at once: what waits of each answer.
-pub const PIECE: u32 = 256 << 10;
+pub(crate) const PIECE: u32 = 256 << 10;
 /// Links of one directory that are followed for a list; it leaves out further ones.
 const LINKS_MAX: usize = 64;
 
@@ -55,27 +55,27 @@ const OUTSIDE: i32 = 45;
 const NOT_EMPTY: i32 = 46;
 
 /// The files of the project.
-pub struct ProjectFiles {
+pub(crate) struct ProjectFiles {
     calls: Rc<SandboxCalls>,
     uploads: Semaphore,
     /// Held while a file is read and written: a write replaces only what the session has seen.
     writing: Mutex<()>,
 }
 
-pub enum Looked {
+pub(crate) enum Looked {
     File(FilePiece),
     Directory(Vec<SandboxEntry>),
 }
 
 /// The beginning of a file, or more.
-pub struct FilePiece {
+pub(crate) struct FilePiece {
     pub bytes: Vec<u8>,
     /// Bytes of the whole file.
     pub size: u64,
 }
 
 impl ProjectFiles {
-    pub fn new(calls: Rc<SandboxCalls>) -> Rc<Self> {
+    pub(crate) fn new(calls: Rc<SandboxCalls>) -> Rc<Self> {
         Rc::new(Self {
             calls,
             uploads: Semaphore::new(UPLOADS_MAX),
@@ -139,7 +139,11 @@ impl ProjectFiles {
     ///
     /// # Errors
     /// There is nothing, or it may not be read.
-    pub async fn inspect(&self, path: &ZonePath, limit: u32) -> Result<Looked, SandboxFault> {
+    pub(crate) async fn inspect(
+        &self,
+        path: &ZonePath,
+        limit: u32,
+    ) -> Result<Looked, SandboxFault> {
         match self.piece(path, 0, limit).await? {
             Ok(piece) => Ok(Looked::File(piece)),
             // It is there, and no regular file.
@@ -154,7 +158,7 @@ impl ProjectFiles {
 
     /// The entries of a directory that a client sees: files and directories, and links that lead to one, as what they lead to.
     /// Links that lead nowhere or out of what may be read are left out.
-    pub async fn listed(
+    pub(crate) async fn listed(
         &self,
         directory: &ZonePath,
         entries: Vec<SandboxEntry>,
@@ -190,7 +194,7 @@ impl ProjectFiles {
     ///
     /// # Errors
     /// It may not be known.
-    pub async fn exists(&self, path: &ZonePath) -> Result<bool, SandboxFault> {
+    pub(crate) async fn exists(&self, path: &ZonePath) -> Result<bool, SandboxFault> {
         match self.inspect(path, 1).await {
             Ok(Looked::File(_) | Looked::Directory(_)) => Ok(true),
             Err(fault) if fault.kind == FaultKind::NotFound => Ok(false),
@@ -201,7 +205,7 @@ impl ProjectFiles {
     }
 
     /// The content of a file that begins with `first`: read piece by piece, as its client takes it.
-    pub fn content(self: &Rc<Self>, path: ZonePath, first: FilePiece) -> ReplyBody {
+    pub(crate) fn content(self: &Rc<Self>, path: ZonePath, first: FilePiece) -> ReplyBody {
         let size = first.size;
         let (send, body) = Produced::channel(Some(size));
         let files = self.clone();
@@ -240,7 +244,7 @@ impl ProjectFiles {
     }
 
     /// The right to have the bytes of an upload in memory.
-    pub async fn upload(&self) -> Option<SemaphorePermit<'_>> {
+    pub(crate) async fn upload(&self) -> Option<SemaphorePermit<'_>> {
         // The semaphore is never closed, so this succeeds in the end.
         self.uploads.acquire().await.ok()
     }
@@ -249,7 +253,7 @@ impl ProjectFiles {
     ///
     /// # Errors
     /// It is not written, or has not got its permission bits, which is said.
-    pub async fn write(
+    pub(crate) async fn write(
         &self,
         path: &ZonePath,
         content: Vec<u8>,
@@ -302,7 +306,11 @@ impl ProjectFiles {
     ///
     /// # Errors
     /// There is nothing, it is a directory that is not empty, or it may not be removed.
-    pub async fn remove(&self, path: &ZonePath, recursive: bool) -> Result<(), SandboxFault> {
+    pub(crate) async fn remove(
+        &self,
+        path: &ZonePath,
+        recursive: bool,
+    ) -> Result<(), SandboxFault> {
         let all = if recursive { "all" } else { "" };
         let line = ["sh", "-c", REMOVE, "sh", path.relative(), all];
         let denied = |message: &str| Err(SandboxFault::new(FaultKind::PermissionDenied, message));

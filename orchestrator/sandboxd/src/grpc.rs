@@ -12,7 +12,7 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 /// Bytes of a request's message: what clients and servers of gRPC have as their own default.
-pub const MESSAGE_MAX: usize = 4 << 20;
+pub(crate) const MESSAGE_MAX: usize = 4 << 20;
 /// Bytes before a message: whether it is compressed, and its length.
 const PREFIX: usize = 5;
 /// Digits of a time limit.
@@ -31,7 +31,9 @@ const ESCAPED: &AsciiSet = &CONTROLS.add(b'%');
 ///
 /// # Errors
 /// It is none, is compressed, or is too large.
-pub async fn message<M: Message + Default>(request: Request<Incoming>) -> Result<M, SandboxFault> {
+pub(crate) async fn message<M: Message + Default>(
+    request: Request<Incoming>,
+) -> Result<M, SandboxFault> {
     let encoding = request.headers().get("grpc-encoding");
     if encoding.is_some_and(|encoding| encoding != "identity") {
         let message = "messages are not compressed here";
@@ -55,7 +57,7 @@ fn decoded<M: Message + Default>(body: &[u8]) -> Result<M, SandboxFault> {
 }
 
 /// A message with its prefix.
-pub fn encoded(message: &impl Message) -> Bytes {
+pub(crate) fn encoded(message: &impl Message) -> Bytes {
     let length = message.encoded_len() as u32;
     let mut bytes = Vec::with_capacity(PREFIX + message.encoded_len());
     bytes.push(0);
@@ -68,7 +70,7 @@ pub fn encoded(message: &impl Message) -> Bytes {
 ///
 /// # Errors
 /// It is not written as gRPC has it.
-pub fn timeout(headers: &HeaderMap) -> Result<Option<Duration>, SandboxFault> {
+pub(crate) fn timeout(headers: &HeaderMap) -> Result<Option<Duration>, SandboxFault> {
     let Some(value) = headers.get("grpc-timeout") else {
         return Ok(None);
     };
@@ -93,7 +95,7 @@ pub fn timeout(headers: &HeaderMap) -> Result<Option<Duration>, SandboxFault> {
     parsed.map(Some).ok_or_else(wrong)
 }
 
-pub fn trailers(result: &Result<(), SandboxFault>) -> HeaderMap {
+pub(crate) fn trailers(result: &Result<(), SandboxFault>) -> HeaderMap {
     let mut trailers = HeaderMap::new();
     let number = result.as_ref().err().map_or(0, |fault| fault.kind.grpc());
     trailers.insert(STATUS, HeaderValue::from(u16::from(number)));
@@ -112,14 +114,14 @@ pub fn trailers(result: &Result<(), SandboxFault>) -> HeaderMap {
 }
 
 /// A response whose messages and end come as `body` has them.
-pub fn streamed(body: ReplyBody) -> Response<ReplyBody> {
+pub(crate) fn streamed(body: ReplyBody) -> Response<ReplyBody> {
     let mut response = Response::new(body);
     response.headers_mut().insert(CONTENT_TYPE, TYPE);
     response
 }
 
 /// A response with one message, or with an error alone.
-pub fn unary(result: Result<Bytes, SandboxFault>) -> Response<ReplyBody> {
+pub(crate) fn unary(result: Result<Bytes, SandboxFault>) -> Response<ReplyBody> {
     match result {
         Ok(message) => {
             let never = |never: Infallible| match never {};
@@ -137,14 +139,14 @@ pub fn unary(result: Result<Bytes, SandboxFault>) -> Response<ReplyBody> {
 }
 
 /// A request that is none of gRPC.
-pub fn other_protocol() -> Response<ReplyBody> {
+pub(crate) fn other_protocol() -> Response<ReplyBody> {
     let mut response = Response::new(full(Bytes::from_static(b"this port speaks gRPC\n")));
     *response.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
     response
 }
 
 /// Whether a request is one of gRPC.
-pub fn is_grpc(headers: &HeaderMap) -> bool {
+pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
     let media_type = headers.get(CONTENT_TYPE);
     media_type.is_some_and(|value| value.as_bytes().starts_with(TYPE.as_bytes()))
 }

@@ -7,13 +7,13 @@ use hyper::http::request::Parts;
 use std::net::IpAddr;
 
 /// Maximum bytes of a request's head.
-pub const HEAD_MAX: usize = 32 << 10;
+pub(crate) const HEAD_MAX: usize = 32 << 10;
 
 /// Checks the head of a request at a port that is, or is not, of the loopback alone.
 ///
 /// # Errors
 /// A browser sends it, or it is too large.
-pub fn check(head: &Parts, loopback: bool) -> Result<(), SandboxFault> {
+pub(crate) fn check(head: &Parts, loopback: bool) -> Result<(), SandboxFault> {
     let denied = |message: &str| Err(SandboxFault::new(FaultKind::PermissionDenied, message));
     let headers = head.headers.iter();
     let bytes: usize = headers

@@ -25,7 +25,7 @@ const TIMED_OUT: i32 = 124;
 const LIMITED: i32 = 137;
 
 /// What the requests of this protocol need.
-pub struct LegacyRoutes {
+pub(crate) struct LegacyRoutes {
     pub calls: Rc<SandboxCalls>,
     pub files: Rc<ProjectFiles>,
     pub root: Rc<ProjectRoot>,
@@ -39,7 +39,7 @@ struct ExecuteCommand {
 }
 
 impl LegacyRoutes {
-    pub async fn answer(&self, request: Request<Incoming>) -> Response<ReplyBody> {
+    pub(crate) async fn answer(&self, request: Request<Incoming>) -> Response<ReplyBody> {
         self.routed(request)
             .await
             .unwrap_or_else(|fault| refusal(&fault))
@@ -192,7 +192,7 @@ fn listed(entry: &SandboxEntry) -> Value {
 }
 
 /// An error as this protocol has it: what is wrong with a body is a list.
-pub fn refusal(fault: &SandboxFault) -> Response<ReplyBody> {
+pub(crate) fn refusal(fault: &SandboxFault) -> Response<ReplyBody> {
     match fault.kind {
         FaultKind::InvalidArgument => {
             let detail = value!([{ "type": "value_error", "msg": fault.message }]);

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 /// A command, its variables, and where it starts.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct ProcessConfig {
+pub(crate) struct ProcessConfig {
     #[prost(string, repeated, tag = "1")]
     pub command: Vec<String>,
     #[prost(map = "string, string", tag = "2")]
@@ -15,7 +15,7 @@ pub struct ProcessConfig {
 
 /// The size of a terminal.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct Pty {
+pub(crate) struct Pty {
     #[prost(uint32, tag = "1")]
     pub cols: u32,
     #[prost(uint32, tag = "2")]
@@ -23,7 +23,7 @@ pub struct Pty {
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct StartRequest {
+pub(crate) struct StartRequest {
     #[prost(message, optional, tag = "1")]
     pub config: Option<ProcessConfig>,
     #[prost(message, optional, tag = "2")]
@@ -32,25 +32,25 @@ pub struct StartRequest {
 
 /// The process's number, by which further requests name it.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct InitEvent {
+pub(crate) struct InitEvent {
     #[prost(int32, tag = "1")]
     pub process_id: i32,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct ExitEvent {
+pub(crate) struct ExitEvent {
     #[prost(int32, tag = "1")]
     pub exit_code: i32,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct StartResponse {
+pub(crate) struct StartResponse {
     #[prost(oneof = "ProcessEvent", tags = "1, 2, 3, 4")]
     pub event: Option<ProcessEvent>,
 }
 
 #[derive(Clone, PartialEq, prost::Oneof)]
-pub enum ProcessEvent {
+pub(crate) enum ProcessEvent {
     #[prost(message, tag = "1")]
     Init(InitEvent),
     #[prost(bytes = "vec", tag = "2")]
@@ -62,13 +62,13 @@ pub enum ProcessEvent {
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct ExecuteRequest {
+pub(crate) struct ExecuteRequest {
     #[prost(message, optional, tag = "1")]
     pub config: Option<ProcessConfig>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct ExecuteResponse {
+pub(crate) struct ExecuteResponse {
     #[prost(int32, tag = "1")]
     pub exit_code: i32,
     #[prost(bytes = "vec", tag = "2")]
@@ -79,10 +79,10 @@ pub struct ExecuteResponse {
 
 /// `google.protobuf.Empty`, and each answer that has nothing in it.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct EmptyMessage {}
+pub(crate) struct EmptyMessage {}
 
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct WriteStdinRequest {
+pub(crate) struct WriteStdinRequest {
     #[prost(int32, tag = "1")]
     pub process_id: i32,
     #[prost(oneof = "StdinPayload", tags = "2, 3")]
@@ -90,7 +90,7 @@ pub struct WriteStdinRequest {
 }
 
 #[derive(Clone, PartialEq, prost::Oneof)]
-pub enum StdinPayload {
+pub(crate) enum StdinPayload {
     #[prost(bytes = "vec", tag = "2")]
     Input(Vec<u8>),
     #[prost(message, tag = "3")]
@@ -98,7 +98,7 @@ pub enum StdinPayload {
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct SendSignalRequest {
+pub(crate) struct SendSignalRequest {
     #[prost(int32, tag = "1")]
     pub process_id: i32,
     /// The number that the signal has in Linux.
@@ -107,7 +107,7 @@ pub struct SendSignalRequest {
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct ResizeTtyRequest {
+pub(crate) struct ResizeTtyRequest {
     #[prost(int32, tag = "1")]
     pub process_id: i32,
     #[prost(uint32, tag = "2")]

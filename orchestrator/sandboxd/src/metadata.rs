@@ -14,7 +14,7 @@ const SENSITIVE: [&str; 6] = ["CRED", "AUTH", "BEARER", "PRIVATE", "CERT", "KEY"
 const VARIABLES_MAX: usize = 256;
 
 /// The variables of `environment` that clients see.
-pub fn visible(
+pub(crate) fn visible(
     environment: impl IntoIterator<Item = (OsString, OsString)>,
     redactor: &Redactor,
 ) -> BTreeMap<String, String> {

@@ -3,7 +3,7 @@
 use crate::fault::SandboxFault;
 
 /// Bytes that such a body may have beyond its file: boundaries, headers, other fields.
-pub const OVERHEAD_MAX: usize = 64 * 1024;
+pub(crate) const OVERHEAD_MAX: usize = 64 * 1024;
 /// Bytes of a boundary (RFC 2046, 5.1.1).
 const BOUNDARY_MAX: usize = 70;
 /// Parts that are looked at.
@@ -11,7 +11,7 @@ const PARTS_MAX: usize = 64;
 
 /// The part called `file`.
 #[derive(Debug, PartialEq, Eq)]
-pub struct UploadedFile {
+pub(crate) struct UploadedFile {
     /// The name that the client gave it, if it did.
     pub name: Option<String>,
     pub content: Vec<u8>,
@@ -21,7 +21,7 @@ pub struct UploadedFile {
 ///
 /// # Errors
 /// It is a form without a usable boundary.
-pub fn boundary(media_type: &str) -> Result<Option<String>, SandboxFault> {
+pub(crate) fn boundary(media_type: &str) -> Result<Option<String>, SandboxFault> {
     let mut parts = media_type.split(';');
     let kind = parts.next().unwrap_or_default().trim();
     if !kind.eq_ignore_ascii_case("multipart/form-data") {
@@ -42,7 +42,7 @@ pub fn boundary(media_type: &str) -> Result<Option<String>, SandboxFault> {
 ///
 /// # Errors
 /// There is none, or the body is no form.
-pub fn file(body: &[u8], boundary: &str) -> Result<UploadedFile, SandboxFault> {
+pub(crate) fn file(body: &[u8], boundary: &str) -> Result<UploadedFile, SandboxFault> {
     let broken = || SandboxFault::invalid("the form is broken");
     // So that the first delimiter looks like the others.
     let delimiter = [b"\r\n--", boundary.as_bytes()].concat();

@@ -6,10 +6,10 @@ use percent_encoding::percent_decode_str;
 
 /// The project root, as an absolute path.
 #[derive(Debug)]
-pub struct ProjectRoot(String);
+pub(crate) struct ProjectRoot(String);
 
 impl ProjectRoot {
-    pub fn new(absolute: String) -> Self {
+    pub(crate) fn new(absolute: String) -> Self {
         Self(absolute)
     }
 
@@ -17,7 +17,7 @@ impl ProjectRoot {
     ///
     /// # Errors
     /// It leads out of the project, or is no path.
-    pub fn path(&self, text: &str) -> Result<ZonePath, SandboxFault> {
+    pub(crate) fn path(&self, text: &str) -> Result<ZonePath, SandboxFault> {
         let below = text
             .strip_prefix(self.0.as_str())
             .filter(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -29,7 +29,7 @@ impl ProjectRoot {
     ///
     /// # Errors
     /// As above; or it is not UTF-8.
-    pub fn encoded(&self, text: &str) -> Result<ZonePath, SandboxFault> {
+    pub(crate) fn encoded(&self, text: &str) -> Result<ZonePath, SandboxFault> {
         self.path(&decoded(text)?)
     }
 }
@@ -38,7 +38,7 @@ impl ProjectRoot {
 ///
 /// # Errors
 /// It is not UTF-8.
-pub fn decoded(text: &str) -> Result<String, SandboxFault> {
+pub(crate) fn decoded(text: &str) -> Result<String, SandboxFault> {
     let decoded = percent_decode_str(text).decode_utf8();
     decoded
         .map(|text| text.into_owned())
@@ -49,7 +49,7 @@ pub fn decoded(text: &str) -> Result<String, SandboxFault> {
 ///
 /// # Errors
 /// It is not UTF-8.
-pub fn parameter(query: Option<&str>, name: &str) -> Result<Option<String>, SandboxFault> {
+pub(crate) fn parameter(query: Option<&str>, name: &str) -> Result<Option<String>, SandboxFault> {
     let pairs = query.unwrap_or_default().split('&');
     let values = pairs.filter_map(|pair| {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));

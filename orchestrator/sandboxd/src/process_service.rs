@@ -23,16 +23,16 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 /// Requests whose message is in memory before it is carried out; further ones wait.
-pub const MESSAGES_MAX: usize = 32;
+pub(crate) const MESSAGES_MAX: usize = 32;
 /// A terminal whose client names no size.
 const TERMINAL: (u16, u16) = (24, 80);
 /// What the paths of its methods begin with.
-pub const SERVICE: &str = "/process.v1.ProcessService/";
+pub(crate) const SERVICE: &str = "/process.v1.ProcessService/";
 /// What a terminal is for its programs.
 const TERM: &str = "xterm-256color";
 
 /// What the requests of this protocol need.
-pub struct ProcessRoutes {
+pub(crate) struct ProcessRoutes {
     pub calls: Rc<SandboxCalls>,
     pub root: Rc<ProjectRoot>,
     pub processes: Rc<SandboxProcesses>,
@@ -40,7 +40,7 @@ pub struct ProcessRoutes {
 }
 
 impl ProcessRoutes {
-    pub async fn answer(&self, request: Request<Incoming>) -> Response<ReplyBody> {
+    pub(crate) async fn answer(&self, request: Request<Incoming>) -> Response<ReplyBody> {
         if request.method() != Method::POST || !grpc::is_grpc(request.headers()) {
             return grpc::other_protocol();
         }

@@ -17,14 +17,14 @@ use tokio::sync::{Mutex, Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
 /// Processes at once: half of the calls that a session may have, so that other calls always have a place.
-pub const PROCESSES_MAX: usize = limit::CALLS / 2;
+pub(crate) const PROCESSES_MAX: usize = limit::CALLS / 2;
 /// Pieces of a process's input that it has not read yet, each of [`limit::CHUNK`] bytes; a request with more waits.
 const INPUT_MAX: usize = 16;
 
 type Frames = mpsc::Sender<Result<Frame<Bytes>, Incomplete>>;
 
 /// A process of a client.
-pub struct SandboxProcess {
+pub(crate) struct SandboxProcess {
     handle: CallHandle,
     has_terminal: bool,
     room: Arc<Semaphore>,
@@ -37,7 +37,7 @@ pub struct SandboxProcess {
 
 /// The processes that are alive.
 #[derive(Default)]
-pub struct SandboxProcesses {
+pub(crate) struct SandboxProcesses {
     by_number: RefCell<HashMap<i32, Rc<SandboxProcess>>>,
     last: Cell<i32>,
 }
@@ -47,7 +47,7 @@ impl SandboxProcesses {
     ///
     /// # Errors
     /// There are [`PROCESSES_MAX`].
-    pub fn check_room(&self) -> Result<(), SandboxFault> {
+    pub(crate) fn check_room(&self) -> Result<(), SandboxFault> {
         if self.by_number.borrow().len() < PROCESSES_MAX {
             return Ok(());
         }
@@ -59,7 +59,7 @@ impl SandboxProcesses {
     ///
     /// # Errors
     /// There is none any more, or there never was.
-    pub fn find(&self, number: i32) -> Result<Rc<SandboxProcess>, SandboxFault> {
+    pub(crate) fn find(&self, number: i32) -> Result<Rc<SandboxProcess>, SandboxFault> {
         let found = self.by_number.borrow().get(&number).cloned();
         found.ok_or_else(|| {
             let message = format!("there is no process {number}");
@@ -68,7 +68,7 @@ impl SandboxProcesses {
     }
 
     /// Follows the process of `call`; the body has its events. It ends if the client takes no more of them.
-    pub fn follow(self: &Rc<Self>, call: SandboxCall, has_terminal: bool) -> ReplyBody {
+    pub(crate) fn follow(self: &Rc<Self>, call: SandboxCall, has_terminal: bool) -> ReplyBody {
         let number = self.free_number();
         let process = Rc::new(SandboxProcess {
             handle: call.handle().clone(),
@@ -176,7 +176,7 @@ impl SandboxProcess {
     ///
     /// # Errors
     /// Another request is doing that and waits; or the input has ended, or the process.
-    pub async fn feed(&self, bytes: &[u8]) -> Result<(), SandboxFault> {
+    pub(crate) async fn feed(&self, bytes: &[u8]) -> Result<(), SandboxFault> {
         let ended = self.input()?;
         if *ended {
             let message = "the standard input has ended";
@@ -200,7 +200,7 @@ impl SandboxProcess {
     ///
     /// # Errors
     /// A request that feeds it still waits.
-    pub fn end_input(&self) -> Result<(), SandboxFault> {
+    pub(crate) fn end_input(&self) -> Result<(), SandboxFault> {
         *self.input()? = true;
         self.handle.end_input();
         Ok(())
@@ -215,12 +215,12 @@ impl SandboxProcess {
     }
 
     /// Sends a signal to its process group.
-    pub fn signal(&self, signal: Signal) {
+    pub(crate) fn signal(&self, signal: Signal) {
         self.handle.signal(signal);
     }
 
     /// Kills it and all that it has started.
-    pub fn kill(&self) {
+    pub(crate) fn kill(&self) {
         self.killed.set(true);
         // The second time, nothing of it gets any time to end by itself.
         self.handle.cancel();
@@ -231,7 +231,7 @@ impl SandboxProcess {
     ///
     /// # Errors
     /// It has none.
-    pub fn resize(&self, rows: u16, columns: u16) -> Result<(), SandboxFault> {
+    pub(crate) fn resize(&self, rows: u16, columns: u16) -> Result<(), SandboxFault> {
         if !self.has_terminal {
             let message = "the process has no terminal";
             return Err(SandboxFault::new(FaultKind::FailedPrecondition, message));

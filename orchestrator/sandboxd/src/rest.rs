@@ -20,7 +20,7 @@ use std::time::Instant;
 const FILES: &str = "/v1/files";
 
 /// What the requests of this protocol need.
-pub struct RestRoutes {
+pub(crate) struct RestRoutes {
     pub calls: Rc<SandboxCalls>,
     pub files: Rc<ProjectFiles>,
     pub root: Rc<ProjectRoot>,
@@ -30,7 +30,7 @@ pub struct RestRoutes {
 }
 
 impl RestRoutes {
-    pub async fn answer(&self, request: Request<Incoming>) -> Response<ReplyBody> {
+    pub(crate) async fn answer(&self, request: Request<Incoming>) -> Response<ReplyBody> {
         self.routed(request)
             .await
             .unwrap_or_else(|fault| refusal(&fault))
@@ -182,7 +182,7 @@ fn listed(entry: &SandboxEntry) -> Value {
 }
 
 /// An error as this protocol has it.
-pub fn refusal(fault: &SandboxFault) -> Response<ReplyBody> {
+pub(crate) fn refusal(fault: &SandboxFault) -> Response<ReplyBody> {
     let body = value!({ "code": fault.kind.code(), "message": fault.message });
     json(fault.kind.status(), &body)
 }

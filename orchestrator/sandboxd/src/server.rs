@@ -44,7 +44,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// A protocol, with what its requests need.
 #[derive(Clone)]
-pub enum SandboxProtocol {
+pub(crate) enum SandboxProtocol {
     Legacy(Rc<LegacyRoutes>),
     Rest(Rc<RestRoutes>),
     Process(Rc<ProcessRoutes>),
@@ -52,7 +52,7 @@ pub enum SandboxProtocol {
 
 /// The connections of all ports.
 #[derive(Clone, Default)]
-pub struct SandboxServer {
+pub(crate) struct SandboxServer {
     closing: CancellationToken,
     tasks: TaskTracker,
     admission: Rc<Admission>,
@@ -82,7 +82,7 @@ impl SandboxServer {
     ///
     /// # Errors
     /// The port cannot be watched.
-    pub fn serve(
+    pub(crate) fn serve(
         &self,
         listener: std::net::TcpListener,
         protocol: SandboxProtocol,
@@ -114,7 +114,7 @@ impl SandboxServer {
     }
 
     /// Lets each connection end its requests under way, and waits for that.
-    pub async fn close(&self, at_most: Duration) {
+    pub(crate) async fn close(&self, at_most: Duration) {
         self.closing.cancel();
         self.tasks.close();
         // What takes longer ends with this process.

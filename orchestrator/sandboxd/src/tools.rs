@@ -15,10 +15,10 @@ use std::rc::Rc;
 
 /// The tools, none of which a client calls by name.
 #[derive(Default)]
-pub struct FileTools;
+pub(crate) struct FileTools;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FileTool {
+pub(crate) enum FileTool {
     /// A piece of a file; the metadata has the size of the whole.
     Piece,
     /// The entries of a directory, as JSON.
@@ -26,7 +26,7 @@ pub enum FileTool {
 }
 
 #[derive(Debug, Deserialize, Serialize)]
-pub struct FileInput {
+pub(crate) struct FileInput {
     pub path: String,
     /// First byte of the piece.
     pub offset: u64,
@@ -35,7 +35,7 @@ pub struct FileInput {
 
 /// An entry of a directory.
 #[derive(Debug, Deserialize, Serialize)]
-pub struct SandboxEntry {
+pub(crate) struct SandboxEntry {
     pub name: String,
     pub kind: EntryKind,
     pub size: u64,
@@ -44,7 +44,7 @@ pub struct SandboxEntry {
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
-pub enum EntryKind {
+pub(crate) enum EntryKind {
     File,
     Directory,
     Link,
@@ -54,7 +54,7 @@ pub enum EntryKind {
 impl FileTool {
     const ALL: [FileTool; 2] = [FileTool::Piece, FileTool::Entries];
 
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             FileTool::Piece => "file_bytes",
             FileTool::Entries => "file_list",

@@ -17,7 +17,7 @@ const OTHER: &str = "*";
 const FLOOD: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug)]
-pub struct Connection {
+pub(crate) struct Connection {
     /// The connection's number in this run of the server.
     pub number: u64,
     pub arrival: Arrival,
@@ -27,13 +27,13 @@ pub struct Connection {
 
 /// Counts requests that exceeded the rate and were not reported individually.
 #[derive(Debug, Default)]
-pub struct Flood {
+pub(crate) struct Flood {
     last: Cell<Option<Instant>>,
     unreported: Cell<u64>,
 }
 
 /// The span of a request, from its head to the head of its response.
-pub fn request(connection: Connection, method: &Method, route: Option<&str>) -> Span {
+pub(crate) fn request(connection: Connection, method: &Method, route: Option<&str>) -> Span {
     let span = tracing::info_span!(
         "http.request",
         otel.kind = "server",
@@ -68,7 +68,7 @@ fn known(method: &Method) -> &str {
 }
 
 /// Records the head of a response. Called within the span of its request.
-pub fn answered(status: StatusCode, code: Option<ErrorCode>, begun: Instant, flood: &Flood) {
+pub(crate) fn answered(status: StatusCode, code: Option<ErrorCode>, begun: Instant, flood: &Flood) {
     let Some(unreported) = flood.take(status) else {
         return;
     };
@@ -94,7 +94,7 @@ pub fn answered(status: StatusCode, code: Option<ErrorCode>, begun: Instant, flo
 }
 
 /// The span of a message on a WebSocket.
-pub fn message() -> Span {
+pub(crate) fn message() -> Span {
     tracing::info_span!(
         "websocket.message",
         otel.kind = "server",
@@ -104,7 +104,7 @@ pub fn message() -> Span {
 }
 
 /// Records the outcome of a message. Called within its span; `kind` is the client's type for it.
-pub fn taken(kind: &str, error: Option<&'static str>, begun: Instant) {
+pub(crate) fn taken(kind: &str, error: Option<&'static str>, begun: Instant) {
     Span::current().record("kind", incoming::known(kind).unwrap_or(OTHER));
     let duration_ms = begun.elapsed().as_millis() as u64;
     match error {

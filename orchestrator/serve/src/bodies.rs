@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// The request for a run over HTTP. A new conversation is dropped after the run.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct RunRequest {
+pub(crate) struct RunRequest {
     /// The user's text, at most 1 MiB.
     pub prompt: String,
     #[serde(flatten)]
@@ -29,7 +29,7 @@ pub struct RunRequest {
 /// Settings that a client can change while the server runs.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Settings {
+pub(crate) struct Settings {
     /// The calls that need approval if a client sets no trust.
     pub trust: TrustLevel,
 }
@@ -37,7 +37,7 @@ pub struct Settings {
 /// A key to check with its provider.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct KeyRequest {
+pub(crate) struct KeyRequest {
     /// The provider; absent, that of the start.
     #[serde(default, deserialize_with = "non_empty")]
     pub provider: Option<String>,
@@ -48,7 +48,7 @@ pub struct KeyRequest {
 
 /// Whether a provider accepts a key.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct KeyState {
+pub(crate) struct KeyState {
     /// `valid`, `invalid`, or `unknown` where the provider cannot be asked.
     pub state: &'static str,
     /// What the provider has said.
@@ -58,7 +58,7 @@ pub struct KeyState {
 
 /// The state of the server.
 #[derive(Serialize, JsonSchema)]
-pub struct Health {
+pub(crate) struct Health {
     pub status: &'static str,
     pub version: &'static str,
     /// The number of runs in progress.
@@ -67,7 +67,7 @@ pub struct Health {
 
 /// The default settings of runs and conversations.
 #[derive(Serialize, JsonSchema)]
-pub struct CurrentSettings {
+pub(crate) struct CurrentSettings {
     pub trust: &'static str,
     pub provider: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -108,7 +108,7 @@ pub struct RunPrompt {
 
 /// The models that a provider has.
 #[derive(Serialize)]
-pub struct Models {
+pub(crate) struct Models {
     pub provider: String,
     pub models: Vec<Model>,
 }
@@ -116,7 +116,7 @@ pub struct Models {
 /// Which part of a run to end.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct CancelRequest {
+pub(crate) struct CancelRequest {
     /// Whether only the calls in progress end, and the run continues.
     #[serde(default)]
     pub tools_only: bool,
@@ -127,7 +127,7 @@ impl RunRequest {
     ///
     /// # Errors
     /// It is beyond a limit, or contradicts itself.
-    pub fn into_send(self) -> Result<Send, RequestError> {
+    pub(crate) fn into_send(self) -> Result<Send, RequestError> {
         let mut options = self.options;
         if self.network_allowed == Some(false) {
             if options.scope.is_some() {

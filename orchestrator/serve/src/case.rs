@@ -90,7 +90,7 @@ fn to_snake(name: &str) -> String {
 ///
 /// # Errors
 /// A name that occurs in both cases: another reader could use the other value.
-pub fn read(payload: Value) -> Result<Value, String> {
+pub(crate) fn read(payload: Value) -> Result<Value, String> {
     let Value::Object(fields) = payload else {
         return Ok(payload);
     };

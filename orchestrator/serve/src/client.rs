@@ -19,7 +19,7 @@ use std::time::Instant;
 use tracing::Instrument;
 
 /// A client with a connection.
-pub struct Client {
+pub(crate) struct Client {
     service: Rc<Service>,
     outbox: Outbox,
     tools: Rc<ClientTools>,
@@ -34,7 +34,7 @@ struct MessageSubject {
 
 impl Client {
     /// A client that receives through `outbox`.
-    pub fn new(service: Rc<Service>, outbox: Outbox) -> Self {
+    pub(crate) fn new(service: Rc<Service>, outbox: Outbox) -> Self {
         let tools = ClientTools::new(outbox.clone(), service.case);
         Self {
             service,
@@ -44,7 +44,7 @@ impl Client {
     }
 
     /// Sends the first message to the client.
-    pub async fn greet(&self) {
+    pub(crate) async fn greet(&self) {
         self.send(&ServerMessage::Hello {
             version: env!("CARGO_PKG_VERSION"),
             trust: self.service.trust.get().name(),
@@ -55,7 +55,7 @@ impl Client {
     }
 
     /// Carries out a message, and answers it if the client wants an answer.
-    pub async fn take(&self, text: &str) {
+    pub(crate) async fn take(&self, text: &str) {
         self.answer(text).instrument(access::message()).await;
     }
 
@@ -127,7 +127,7 @@ impl Client {
     }
 
     /// Answers a binary message.
-    pub async fn reject_bytes(&self) {
+    pub(crate) async fn reject_bytes(&self) {
         self.reject(
             "",
             None,
@@ -183,7 +183,7 @@ impl Client {
     }
 
     /// Ends what waits for this client after its connection has closed.
-    pub fn close(&self) {
+    pub(crate) fn close(&self) {
         self.tools.close();
     }
 

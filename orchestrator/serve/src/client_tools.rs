@@ -25,7 +25,7 @@ const TOOLS_MAX: usize = 128;
 const EXECUTIONS_MAX: usize = 256;
 
 /// The tools of a client, and its calls that are not answered yet.
-pub struct ClientTools {
+pub(crate) struct ClientTools {
     outbox: Outbox,
     case: WireCase,
     offered: RefCell<BTreeMap<String, Registration>>,
@@ -46,7 +46,7 @@ pub struct Attached {
 
 impl ClientTools {
     /// Starts without tools. Calls are sent to `outbox`.
-    pub fn new(outbox: Outbox, case: WireCase) -> Rc<Self> {
+    pub(crate) fn new(outbox: Outbox, case: WireCase) -> Rc<Self> {
         Rc::new(Self {
             outbox,
             case,
@@ -62,7 +62,7 @@ impl ClientTools {
     ///
     /// # Errors
     /// If a session would reject it, or there are too many.
-    pub fn register(&self, tool: Registration) -> Result<(), RequestError> {
+    pub(crate) fn register(&self, tool: Registration) -> Result<(), RequestError> {
         if self.offered.borrow().len() >= TOOLS_MAX {
             return Err(RequestError::Tool(format!(
                 "at most {TOOLS_MAX} tools of one client"
@@ -83,7 +83,7 @@ impl ClientTools {
     ///
     /// # Errors
     /// If this client offers no such tool.
-    pub fn unregister(&self, name: &str) -> Result<(), RequestError> {
+    pub(crate) fn unregister(&self, name: &str) -> Result<(), RequestError> {
         if self.offered.borrow_mut().remove(name).is_none() {
             return Err(RequestError::Tool(format!(
                 "this client offers no tool {:?}",
@@ -99,14 +99,18 @@ impl ClientTools {
     ///
     /// # Errors
     /// If nothing waits for it.
-    pub fn answer(&self, id: &str, result: Result<Reply, Failed>) -> Result<(), RequestError> {
+    pub(crate) fn answer(
+        &self,
+        id: &str,
+        result: Result<Reply, Failed>,
+    ) -> Result<(), RequestError> {
         let unknown = || RequestError::NotExecuting(brief(id));
         let waiting = self.waiting.borrow_mut().remove(id).ok_or_else(unknown)?;
         waiting.send(result).map_err(|_| unknown())
     }
 
     /// Fails everything that waits for the client, which is gone.
-    pub fn close(&self) {
+    pub(crate) fn close(&self) {
         for (_, waiting) in self.waiting.borrow_mut().drain() {
             // The call may have ended by itself.
             let _ = waiting.send(Err(gone()));
@@ -175,7 +179,7 @@ impl ClientTools {
 }
 
 /// Registers the tools of `client`, and of no other client, in `session`.
-pub async fn attach(
+pub(crate) async fn attach(
     session: &Session,
     conversation: &Arc<str>,
     before: Option<Attached>,

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 /// Opens sessions for clients as they connect, until the server ends.
-pub async fn open_for(service: Rc<Service>, mut clients: Clients) {
+pub(crate) async fn open_for(service: Rc<Service>, mut clients: Clients) {
     while let Some(requests) = clients.recv().await {
         tokio::task::spawn_local(open_sessions(OpenerForClient(service.clone()), requests));
     }

@@ -8,7 +8,7 @@ use std::fmt;
 ///
 /// # Errors
 /// If it is no JSON, or has a duplicate name.
-pub fn check(text: &[u8]) -> Result<(), serde_json::Error> {
+pub(crate) fn check(text: &[u8]) -> Result<(), serde_json::Error> {
     serde_json::from_slice::<Once>(text).map(drop)
 }
 

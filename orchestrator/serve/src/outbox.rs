@@ -33,13 +33,13 @@ pub struct Outbox {
 }
 
 /// The packets that wait for one client, for the task that sends them.
-pub struct Queue {
+pub(crate) struct Queue {
     queue: UnboundedReceiver<Waiting>,
     given_up: CancellationToken,
 }
 
 /// A packet, with the room that it occupies until it is sent.
-pub struct Waiting {
+pub(crate) struct Waiting {
     /// The packet that is to be sent.
     pub packet: Rc<Packet>,
     _room: OwnedSemaphorePermit,
@@ -50,7 +50,7 @@ pub struct Waiting {
 pub struct Gone;
 
 /// An outbox for a client, with its queue.
-pub fn outbox() -> (Outbox, Queue) {
+pub(crate) fn outbox() -> (Outbox, Queue) {
     let (queue, waiting) = unbounded_channel();
     let (room, given_up) = (Arc::new(Semaphore::new(BYTES)), CancellationToken::new());
     let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
@@ -124,7 +124,7 @@ fn room_of(packet: &Packet) -> u32 {
 }
 
 /// Waits until one of `clients` has room for more. If none has within [`STALL`], all are disconnected.
-pub async fn any_has_room(clients: &[Outbox]) {
+pub(crate) async fn any_has_room(clients: &[Outbox]) {
     if clients.is_empty() {
         return;
     }
@@ -140,7 +140,7 @@ pub async fn any_has_room(clients: &[Outbox]) {
 
 impl Queue {
     /// The next packet; `None` when all senders are gone or the client is disconnected.
-    pub async fn next(&mut self) -> Option<Waiting> {
+    pub(crate) async fn next(&mut self) -> Option<Waiting> {
         tokio::select! {
             biased;
             () = self.given_up.cancelled() => None,
@@ -149,7 +149,7 @@ impl Queue {
     }
 
     /// The same for a future that is polled by hand. It notices a disconnected client only with the next packet.
-    pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Waiting>> {
+    pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Waiting>> {
         if self.given_up.is_cancelled() {
             Poll::Ready(None)
         } else {
@@ -158,7 +158,7 @@ impl Queue {
     }
 
     /// Waits until the client is disconnected for not reading.
-    pub async fn given_up(&self) {
+    pub(crate) async fn given_up(&self) {
         self.given_up.cancelled().await;
     }
 }

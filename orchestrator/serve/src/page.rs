@@ -18,7 +18,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; c
 
 /// A file of the page.
 #[derive(Debug)]
-pub struct Asset {
+pub(crate) struct Asset {
     path: &'static str,
     media_type: &'static str,
     body: &'static str,
@@ -76,12 +76,12 @@ const ASSETS: [Asset; 9] = [
 ];
 
 /// The file of the page with this path.
-pub fn asset(path: &str) -> Option<&'static Asset> {
+pub(crate) fn asset(path: &str) -> Option<&'static Asset> {
     ASSETS.iter().find(|asset| asset.path == path)
 }
 
 /// The response to a request for a file of the page.
-pub fn reply(method: &Method, asset: &'static Asset) -> Response<Reply> {
+pub(crate) fn reply(method: &Method, asset: &'static Asset) -> Response<Reply> {
     if method != Method::GET {
         let mut response = error_reply(
             StatusCode::METHOD_NOT_ALLOWED,

@@ -14,7 +14,7 @@ const ADDRESSES_MAX: usize = 1024;
 
 /// Whether a request is authorised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Requester {
+pub(crate) enum Requester {
     /// It had the token and came from an allowed source.
     Known,
     /// It was refused, or requests something that needs no token.
@@ -23,7 +23,7 @@ pub enum Requester {
 
 /// The buckets of all addresses.
 #[derive(Debug)]
-pub struct Rates {
+pub(crate) struct Rates {
     per_second: f64,
     buckets: RefCell<HashMap<(Option<IpAddr>, Requester), Bucket>>,
 }
@@ -36,7 +36,7 @@ struct Bucket {
 
 impl Rates {
     /// Allows `per_second` requests a second for each address, and four times as many in a burst.
-    pub fn new(per_second: u32) -> Self {
+    pub(crate) fn new(per_second: u32) -> Self {
         Self {
             per_second: f64::from(per_second.max(1)),
             buckets: RefCell::default(),
@@ -47,7 +47,11 @@ impl Rates {
     ///
     /// # Errors
     /// How long to wait before the next request, if there were too many.
-    pub fn take(&self, address: Option<IpAddr>, requester: Requester) -> Result<(), Duration> {
+    pub(crate) fn take(
+        &self,
+        address: Option<IpAddr>,
+        requester: Requester,
+    ) -> Result<(), Duration> {
         let now = Instant::now();
         let mut buckets = self.buckets.borrow_mut();
         if buckets.len() >= ADDRESSES_MAX {

@@ -25,7 +25,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 const ALIVE: Duration = Duration::from_secs(15);
 
 /// The body of a response.
-pub enum Reply {
+pub(crate) enum Reply {
     /// The whole body; `None` once it has been taken.
     Whole(Option<Bytes>),
     /// Events of a run as they happen.
@@ -37,7 +37,7 @@ pub enum Reply {
 impl Reply {
     /// Removes known secrets: an error may quote the request, and a provider may choose any names for its models. Events were
     /// already sanitized.
-    pub fn redacted(self, redactor: &Redactor) -> Self {
+    pub(crate) fn redacted(self, redactor: &Redactor) -> Self {
         let Self::Whole(Some(bytes)) = self else {
             return self;
         };
@@ -54,7 +54,7 @@ impl Reply {
 }
 
 /// The events of a run, as server-sent events.
-pub struct Events {
+pub(crate) struct Events {
     queue: Queue,
     ended: Option<oneshot::Receiver<RunResult>>,
     alive: Interval,
@@ -63,7 +63,7 @@ pub struct Events {
 
 impl Events {
     /// The events in `queue`, and finally the result of the run.
-    pub fn new(queue: Queue, ended: oneshot::Receiver<RunResult>) -> Self {
+    pub(crate) fn new(queue: Queue, ended: oneshot::Receiver<RunResult>) -> Self {
         let mut alive = interval(ALIVE);
         alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
         alive.reset();
@@ -155,7 +155,7 @@ impl Body for Reply {
 }
 
 /// A JSON response that must not be cached.
-pub fn json_reply(status: StatusCode, value: &impl Serialize) -> Response<Reply> {
+pub(crate) fn json_reply(status: StatusCode, value: &impl Serialize) -> Response<Reply> {
     let mut response = Response::new(Reply::Whole(Some(json!(value).to_string().into())));
     *response.status_mut() = status;
     for (name, value) in [
@@ -175,12 +175,12 @@ const ROOM_AFTER_S: u64 = 5;
 
 /// The body of an error response.
 #[derive(Serialize, JsonSchema)]
-pub struct ErrorReply {
+pub(crate) struct ErrorReply {
     error: ErrorBody,
 }
 
 /// An error response; if a limit was reached, it also tells when to retry.
-pub fn error_reply(status: StatusCode, code: ErrorCode, message: &str) -> Response<Reply> {
+pub(crate) fn error_reply(status: StatusCode, code: ErrorCode, message: &str) -> Response<Reply> {
     let error = ErrorBody::new(code, message);
     let mut response = json_reply(status, &ErrorReply { error });
     response.extensions_mut().insert(code);
@@ -193,12 +193,12 @@ pub fn error_reply(status: StatusCode, code: ErrorCode, message: &str) -> Respon
 }
 
 /// The response to a request that is not carried out.
-pub fn refused(error: &RequestError) -> Response<Reply> {
+pub(crate) fn refused(error: &RequestError) -> Response<Reply> {
     error_reply(status(error), error.code(), &error.to_string())
 }
 
 /// The response to a request that exceeds the rate; the next one may come `after`.
-pub fn too_often(after: Duration) -> Response<Reply> {
+pub(crate) fn too_often(after: Duration) -> Response<Reply> {
     let mut response = refused(&RequestError::TooOften);
     let seconds = after.as_secs_f64().ceil().max(1.0) as u64;
     response
@@ -208,7 +208,7 @@ pub fn too_often(after: Duration) -> Response<Reply> {
 }
 
 /// A response of events that must not be cached.
-pub fn events_reply(events: Events) -> Response<Reply> {
+pub(crate) fn events_reply(events: Events) -> Response<Reply> {
     let mut response = Response::new(Reply::Events(Box::new(events)));
     for (name, value) in [
         (header::CONTENT_TYPE, "text/event-stream"),

@@ -2,7 +2,7 @@
 
 /// The wish of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ApiEndpoint {
+pub(crate) enum ApiEndpoint {
     Health,
     Models,
     Tools,
@@ -23,7 +23,7 @@ pub enum ApiEndpoint {
 }
 
 /// `{id}` stands for any one part of a path.
-pub const API_ENDPOINTS: [(&str, &str, ApiEndpoint); 19] = [
+pub(crate) const API_ENDPOINTS: [(&str, &str, ApiEndpoint); 19] = [
     ("GET", "/health", ApiEndpoint::Health),
     ("GET", "/models", ApiEndpoint::Models),
     ("GET", "/tools", ApiEndpoint::Tools),
@@ -47,7 +47,7 @@ pub const API_ENDPOINTS: [(&str, &str, ApiEndpoint); 19] = [
 
 /// The answer to a path and a method.
 #[derive(Debug, PartialEq, Eq)]
-pub enum RouteMatch<'p> {
+pub(crate) enum RouteMatch<'p> {
     Endpoint {
         endpoint: ApiEndpoint,
         /// The part of the path that is an ID, if it has one.
@@ -59,7 +59,7 @@ pub enum RouteMatch<'p> {
 }
 
 /// Where a request with this method leads. A slash at the end of the path makes no difference.
-pub fn find<'p>(method: &str, path: &'p str) -> RouteMatch<'p> {
+pub(crate) fn find<'p>(method: &str, path: &'p str) -> RouteMatch<'p> {
     let mut methods = Vec::new();
     for (allowed, pattern, endpoint) in API_ENDPOINTS {
         let Some(id) = matched(pattern, path) else {
@@ -77,7 +77,7 @@ pub fn find<'p>(method: &str, path: &'p str) -> RouteMatch<'p> {
 }
 
 /// The pattern of a path, with `*` in place of its ID, for the log; `None` if it does not exist.
-pub fn pattern(path: &str) -> Option<String> {
+pub(crate) fn pattern(path: &str) -> Option<String> {
     let known = API_ENDPOINTS
         .iter()
         .find(|(_, pattern, _)| matched(pattern, path).is_some());

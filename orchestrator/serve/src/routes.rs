@@ -35,7 +35,7 @@ const BODY: Duration = Duration::from_secs(30);
 type Read<T> = Result<T, Box<Response<Reply>>>;
 
 /// Answers a request that has passed the guard.
-pub async fn answer(service: Rc<Service>, request: Request<Incoming>) -> Response<Reply> {
+pub(crate) async fn answer(service: Rc<Service>, request: Request<Incoming>) -> Response<Reply> {
     let path = request.uri().path().to_owned();
     match route_table::find(request.method().as_str(), &path) {
         RouteMatch::Endpoint { endpoint, id } => {

@@ -43,7 +43,7 @@ const NO_PROJECT: &str = "No project was named, so there are no tools for files 
                           user, who can name one.";
 
 /// The client that begins a run, and what it brings.
-pub struct Beginner {
+pub(crate) struct Beginner {
     /// Listens from the beginning. A run without listeners is ended.
     pub outbox: Outbox,
     /// Tools that the client offers to it.
@@ -56,7 +56,7 @@ pub struct Beginner {
 
 /// Who answers the approval questions of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answers {
+pub(crate) enum Answers {
     /// Clients, which may disconnect and return.
     Clients,
     /// Nobody: the answer to each question is no, and the run ends when its client is gone.
@@ -64,7 +64,7 @@ pub enum Answers {
 }
 
 /// A run that has begun.
-pub struct Started {
+pub(crate) struct Started {
     /// The conversation that it belongs to.
     pub conversation: Arc<str>,
     /// Its ID, which its events carry as `messageId`.
@@ -88,7 +88,7 @@ struct RunPlan {
 ///
 /// # Errors
 /// If the request cannot be fulfilled: then nothing has begun, and there will be no events.
-pub fn start(
+pub(crate) fn start(
     service: &Rc<Service>,
     send: Send,
     beginner: Beginner,

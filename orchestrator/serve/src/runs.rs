@@ -69,7 +69,7 @@ impl RunStatus {
 
 /// The result of a run over HTTP.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct RunResult {
+pub(crate) struct RunResult {
     /// Always `final`, for compatibility with other systems.
     pub action: &'static str,
     /// The text of the last answer.

@@ -43,7 +43,7 @@ const WRITE: usize = 64 << 10;
 type Socket = WebSocketStream<TokioIo<Upgraded>>;
 
 /// The response to an upgrade request; the connection then runs in a task of its own.
-pub fn upgrade(service: Rc<Service>, mut request: Request<Incoming>) -> Response<Reply> {
+pub(crate) fn upgrade(service: Rc<Service>, mut request: Request<Incoming>) -> Response<Reply> {
     let Some(key) = key(request.headers()) else {
         let message =
             "a WebSocket of version 13: Connection: upgrade, Upgrade: websocket, a key of 16 bytes";

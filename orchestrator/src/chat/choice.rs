@@ -24,7 +24,7 @@ use std::rc::Rc;
 /// Options of the commands that speak to a model.
 #[derive(Args, Clone, Default)]
 #[command(next_help_heading = "Model")]
-pub struct ModelOptions {
+pub(crate) struct ModelOptions {
     /// claude, openai, openai-chat, ollama, or mock, which plays a script
     /// [default: by agent.toml, then by the key in the environment, then ollama]
     #[arg(long, value_name = "NAME", value_parser = PROVIDERS)]
@@ -48,7 +48,7 @@ pub struct ModelOptions {
 const PROVIDERS: [&str; 5] = ["claude", "openai", "openai-chat", "ollama", "mock"];
 
 /// A provider with its settings.
-pub struct Chosen {
+pub(crate) struct Chosen {
     pub provider: Rc<dyn Provider>,
     /// Its settings; those of the command line come first.
     pub config: ProviderConfig,
@@ -58,7 +58,7 @@ pub struct Chosen {
 
 impl ModelOptions {
     /// The provider. Reads keys and scripts. From then on no string of ours holds the key.
-    pub fn choose(&self, files: &Files, settings: &AgentConfig) -> Result<Chosen, Failed> {
+    pub(crate) fn choose(&self, files: &Files, settings: &AgentConfig) -> Result<Chosen, Failed> {
         let name = self
             .provider
             .clone()
@@ -93,7 +93,7 @@ impl ModelOptions {
 
 impl ModelOptions {
     /// Has the provider's server started if the settings say how, and it does not run.
-    pub fn ensure_available(
+    pub(crate) fn ensure_available(
         &self,
         files: &Files,
         settings: &AgentConfig,
@@ -116,7 +116,7 @@ impl ModelOptions {
 }
 
 /// The fallback when a model's answers are too poor, if `settings` name one. Reads keys.
-pub fn fallback(files: &Files, settings: &AgentConfig) -> Result<Option<Fallback>, Failed> {
+pub(crate) fn fallback(files: &Files, settings: &AgentConfig) -> Result<Option<Fallback>, Failed> {
     let Some(FallbackConfig {
         when,
         provider,
@@ -147,7 +147,11 @@ pub fn fallback(files: &Files, settings: &AgentConfig) -> Result<Option<Fallback
 impl ModelOptions {
     /// All providers, for clients that name one; the options apply to the default provider, used when none is named. Reads keys and
     /// scripts.
-    pub fn backends(&self, files: &Files, settings: &AgentConfig) -> Result<Backends, Failed> {
+    pub(crate) fn backends(
+        &self,
+        files: &Files,
+        settings: &AgentConfig,
+    ) -> Result<Backends, Failed> {
         let default = self
             .provider
             .clone()
@@ -233,7 +237,7 @@ impl ModelOptions {
 
 impl Chosen {
     /// The model's name: the configured one, else the smallest model that can chat.
-    pub async fn model(&self) -> Result<String, ProviderError> {
+    pub(crate) async fn model(&self) -> Result<String, ProviderError> {
         if let Some(model) = &self.config.model {
             return Ok(model.clone());
         }

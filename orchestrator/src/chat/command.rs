@@ -20,7 +20,7 @@ use std::rc::Rc;
 const LISTED: usize = 20;
 
 /// Carries out a command to the chat; returns the text to print.
-pub async fn obey(talk: &mut Talk, command: Command) -> String {
+pub(super) async fn obey(talk: &mut Talk, command: Command) -> String {
     let done = match command {
         Command::Help => Ok(HELP.to_owned()),
         Command::Model(None) => models(talk).await.map_err(|error| error.to_string()),

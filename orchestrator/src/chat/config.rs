@@ -26,7 +26,7 @@ const MAX: usize = 256 << 10;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct AgentConfig {
+pub(crate) struct AgentConfig {
     /// The provider to use if none is named.
     pub provider: Option<String>,
     /// Instructions for every run.
@@ -49,7 +49,7 @@ pub struct AgentConfig {
 /// Search engines for `web_search`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct SearchConfig {
+pub(crate) struct SearchConfig {
     /// The address of a SearXNG instance.
     pub searxng_url: Option<String>,
     /// A file of mode 0600 with the key for Brave.
@@ -58,13 +58,13 @@ pub struct SearchConfig {
 
 /// The search engines with their key.
 #[derive(Clone)]
-pub struct Engines {
+pub(crate) struct Engines {
     searxng: Option<String>,
     brave: Option<Key>,
 }
 
 impl SearchConfig {
-    pub fn engines(&self, files: &Files) -> Result<Engines, Failed> {
+    pub(crate) fn engines(&self, files: &Files) -> Result<Engines, Failed> {
         let key = |file: &PathBuf| find::in_file(files, BRAVE_KEY, file);
         let brave = self.brave_key_file.as_ref().map(key).transpose();
         self.searxng_url
@@ -80,7 +80,7 @@ impl SearchConfig {
 
 impl Engines {
     /// The client with these engines.
-    pub fn of(&self, web: WebClient) -> WebClient {
+    pub(crate) fn of(&self, web: WebClient) -> WebClient {
         let brave = self.brave.as_ref().map(|key| key.expose().to_owned());
         web.or_engines(self.searxng.clone(), brave)
     }
@@ -89,7 +89,7 @@ impl Engines {
 /// Another provider, and when it takes over a run.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct FallbackConfig {
+pub(crate) struct FallbackConfig {
     pub when: FallbackWhen,
     /// The provider; it is configured by its table in `providers`.
     pub provider: String,
@@ -100,7 +100,7 @@ pub struct FallbackConfig {
 /// The settings of one provider.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct ProviderConfig {
+pub(crate) struct ProviderConfig {
     pub base_url: Option<String>,
     /// The model to use if none is named.
     pub model: Option<String>,
@@ -116,7 +116,7 @@ pub struct ProviderConfig {
 
 impl AgentConfig {
     /// Reads the file, if it exists.
-    pub fn read(_: &Files) -> Result<Self, Failed> {
+    pub(crate) fn read(_: &Files) -> Result<Self, Failed> {
         let path = path();
         let wrong = |error: String| Failed::invalid(format!("{}: {error}", path.display()));
         if hooks::are_absent(&path) {
@@ -135,7 +135,7 @@ impl AgentConfig {
     }
 
     /// The hooks for the sessions of a front end. The user hears which of them are not run.
-    pub fn hooks(&self, files: &Files) -> Result<UserHooks, Failed> {
+    pub(crate) fn hooks(&self, files: &Files) -> Result<UserHooks, Failed> {
         let hooks = self.read_hooks(files)?;
         hooks
             .problems()
@@ -144,7 +144,7 @@ impl AgentConfig {
     }
 
     /// The hooks with their programs.
-    pub fn read_hooks(&self, files: &Files) -> Result<Rc<Hooks>, Failed> {
+    pub(crate) fn read_hooks(&self, files: &Files) -> Result<Rc<Hooks>, Failed> {
         let path = path();
         let folder = path.parent().unwrap_or(&path);
         let hooks = Hooks::read(files, self.hooks.clone(), folder);
@@ -153,7 +153,7 @@ impl AgentConfig {
             .map_err(|error| Failed::invalid(format!("{}: {error}", path.display())))
     }
 
-    pub fn of(&self, provider: &str) -> ProviderConfig {
+    pub(crate) fn of(&self, provider: &str) -> ProviderConfig {
         self.providers.get(provider).cloned().unwrap_or_default()
     }
 }

@@ -18,7 +18,7 @@ const NO_TOOLS: u8 = 4;
 const OUT_OF_TURNS: u8 = 5;
 
 /// Prints why a run could not begin; returns the exit code.
-pub fn provider_failed(error: &ProviderError, form: &ErrorForm) -> u8 {
+pub(super) fn provider_failed(error: &ProviderError, form: &ErrorForm) -> u8 {
     print::problem(&format!("{}: {error}", error.code().name()));
     let message = Sanitizer::new(redactor()).text(&error.to_string());
     let body = error.body();
@@ -39,7 +39,7 @@ fn code_of(error: &ProviderError) -> u8 {
 }
 
 /// Says that a run came to a limit of its own, where it did. Each run of a conversation may.
-pub fn say_limit(end: &End, turns: u32) {
+pub(super) fn say_limit(end: &End, turns: u32) {
     let limit = match end.reason {
         EndReason::TurnLimit => format!("there were {turns} turns, as many as --max-turns allows"),
         EndReason::ContextBudget => "the context is full".to_owned(),
@@ -59,7 +59,7 @@ pub fn say_limit(end: &End, turns: u32) {
 }
 
 /// The exit code of a run.
-pub fn code(end: &End, signal: Option<i32>) -> u8 {
+pub(super) fn code(end: &End, signal: Option<i32>) -> u8 {
     if let Some(number) = signal {
         return exit::SIGNAL + number as u8;
     }

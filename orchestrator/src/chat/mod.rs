@@ -1,15 +1,15 @@
 //! `lazaret chat`: a model that uses tools in cells.
 
-pub mod config;
-pub mod choice;
+pub(crate) mod config;
+pub(crate) mod choice;
 mod command;
 mod ended;
-pub mod model_server;
+pub(crate) mod model_server;
 mod replay;
-pub mod run_lines;
+pub(crate) mod run_lines;
 mod talk;
 mod turns;
-pub mod models;
+pub(crate) mod models;
 
 use crate::chat::choice::{Chosen, ModelOptions};
 use crate::chat::config::AgentConfig;
@@ -69,7 +69,7 @@ the run. Hooks of agent.toml receive calls, and may stop or change them:
 /// The model's text goes to standard output; what its tools do is shown on standard error if that is a terminal.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Chat {
+pub(crate) struct Chat {
     /// The first prompt [default: standard input, if it is not a terminal]
     #[arg(value_name = "PROMPT")]
     prompt: Option<String>,
@@ -220,7 +220,7 @@ async fn hold(
 }
 
 /// The hooks for a conversation's beginning and end, in the session with this guard.
-pub fn conversation_hooks(guard: &HookGuard) -> Option<Rc<SessionHooks>> {
+pub(crate) fn conversation_hooks(guard: &HookGuard) -> Option<Rc<SessionHooks>> {
     let hooks = guard.hooks()?.clone();
     Some(Rc::new(SessionHooks::new(hooks, print::problem)))
 }

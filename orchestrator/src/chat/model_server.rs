@@ -23,7 +23,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 ///
 /// # Errors
 /// The settings are invalid, or the executor cannot be started. A server that does not listen in time is reported when it is used.
-pub fn ensure_available(
+pub(crate) fn ensure_available(
     files: &Files,
     vendor: Vendor,
     config: &ProviderConfig,

@@ -19,7 +19,7 @@ use orchestrator_launch::stdio::print;
   lazaret models --provider openai --json | jq '.[].id'
 
 `?` means unknown.")]
-pub struct Models {
+pub(crate) struct Models {
     #[command(flatten)]
     model: ModelOptions,
     /// Print a JSON array

@@ -9,7 +9,7 @@ use orchestrator_records::transcripts;
 use serde_json::Value;
 
 /// Prints the events of the conversation `id`; returns the exit code.
-pub fn main(id: &str, json: bool) -> Result<u8, Failed> {
+pub(super) fn main(id: &str, json: bool) -> Result<u8, Failed> {
     let recorded = Recorded::read(&transcripts::recorded(id)?);
     let mut out = String::new();
     for event in &recorded.events {

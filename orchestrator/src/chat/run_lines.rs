@@ -6,7 +6,7 @@ use orchestrator_launch::runlog::RunLog;
 use std::rc::Rc;
 
 /// Records runs of the agent in the log of this run.
-pub fn run_lines(log: Rc<RunLog>) -> Rc<dyn Listener> {
+pub(crate) fn run_lines(log: Rc<RunLog>) -> Rc<dyn Listener> {
     Rc::new(AgentLines(move |kind, payload| {
         log.add_of_run(kind, payload)
     }))

@@ -15,7 +15,7 @@ use std::rc::Rc;
 use tokio::sync::mpsc;
 
 /// A conversation of several runs.
-pub struct Talk {
+pub(super) struct Talk {
     pub agent: Agent,
     pub transcript: Option<Rc<Transcript>>,
     pub conversation: Conversation,
@@ -31,7 +31,7 @@ pub struct Talk {
 
 impl Talk {
     /// One run, from the user's message to its end; returns the signal that ended it, if any.
-    pub async fn run(
+    pub(super) async fn run(
         &mut self,
         text: String,
         front: &mut Front,

@@ -35,7 +35,7 @@ use std::io::{self, IsTerminal};
 use std::rc::Rc;
 
 /// Everything that a chat reads before we confine ourselves.
-pub struct Beginning {
+pub(super) struct Beginning {
     pub chosen: Chosen,
     pub settings: Settings,
     pub transcript: Option<Rc<Transcript>>,
@@ -53,7 +53,7 @@ pub struct Beginning {
 }
 
 /// Talks until the user ends the chat, or answers once; returns the exit code.
-pub async fn converse(
+pub(super) async fn converse(
     config: Config,
     beginning: Beginning,
     (hooks, servers): (Option<Rc<SessionHooks>>, &SessionServers),

@@ -23,7 +23,7 @@ const KNOWN: [(&str, &[&str]); 1] = [("github", &["gh", "auth", "token"])];
 ///
 /// What would be written is printed, and written only after a yes. The old text stays beside the file. Nothing reads the value.
 #[derive(Args)]
-pub struct Add {
+pub(super) struct Add {
     /// The credential's name in the policy files
     name: String,
     /// What it is for: hosts, requests and variables [default: the preset of its name]
@@ -48,7 +48,7 @@ pub struct Add {
 
 /// Remove one from your policy file, and from its profiles
 #[derive(Args)]
-pub struct Remove {
+pub(super) struct Remove {
     /// The credential's name in the policy files
     name: String,
     /// Write without asking anybody first

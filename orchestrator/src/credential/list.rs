@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 ///
 /// No program is started and no file opened, so a source that is there may still give no value: `lazaret credential test` tries it.
 #[derive(Args)]
-pub struct List {
+pub(super) struct List {
     /// Print a JSON array in place of text
     #[arg(long)]
     json: bool,
@@ -110,7 +110,7 @@ impl Listed {
 }
 
 /// Describes a source to people, in a few words.
-pub fn describe(from: &CredentialSource) -> String {
+pub(super) fn describe(from: &CredentialSource) -> String {
     match from {
         CredentialSource::Command(words) => format!("the command `{}`", words.join(" ")),
         CredentialSource::File(path) => format!("the file {}", path.display()),

@@ -22,7 +22,7 @@ use orchestrator_launch::row::CommandRow;
                   lazaret credential add npm --file ~/.config/tokens/npm\n  lazaret credential test github\n  \
                   lazaret credential remove github"
 )]
-pub struct Credential {
+pub(crate) struct Credential {
     #[command(subcommand)]
     command: CredentialCommand,
 }

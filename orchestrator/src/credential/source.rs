@@ -11,7 +11,7 @@ use thiserror::Error;
 
 /// Why a source gives no value.
 #[derive(Debug, Error)]
-pub enum SourceFault {
+pub(super) enum SourceFault {
     #[error("{path}: {why}", path = .0.display(), why = .1)]
     Unseen(PathBuf, io::Error),
     #[error("{path} is no regular file", path = .0.display())]
@@ -29,7 +29,7 @@ pub enum SourceFault {
 }
 
 /// Looks at a source. The executor looks again when it is used, and also refuses one where commands can write.
-pub fn check(
+pub(super) fn check(
     from: &CredentialSource,
     variable: &dyn Fn(&str) -> Option<OsString>,
 ) -> Result<(), SourceFault> {
@@ -69,7 +69,7 @@ fn file(path: &Path) -> Result<(), SourceFault> {
 }
 
 /// Whether there is a program of this name, or at this full path.
-pub fn program(name: &str, path: Option<OsString>) -> bool {
+pub(super) fn program(name: &str, path: Option<OsString>) -> bool {
     let is_program = |path: &Path| {
         fs::metadata(path).is_ok_and(|found| found.is_file() && found.mode() & 0o111 != 0)
     };

@@ -39,7 +39,7 @@ const OURS: &str = "lazaret: ";
 /// The request is a GET of the first plain path that its `uses` name for a host, made by `curl` in a cell. A status in the answer shows
 /// that the value was sent; whether the host looks at it for this path is the host's matter.
 #[derive(Args)]
-pub struct Test {
+pub(super) struct Test {
     /// The credential's name in the policy files
     name: String,
     /// Print a JSON array in place of text

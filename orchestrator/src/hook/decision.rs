@@ -20,7 +20,7 @@ const PROJECT: [&str; 3] = [
     "QWEN_PROJECT_DIR",
 ];
 
-pub struct Judge {
+pub(super) struct Judge {
     options: SessionOptions,
     /// The directory that the agent works in, and the project that it claims.
     agent: Caller,
@@ -43,7 +43,7 @@ impl Judge {
     ///
     /// # Errors
     /// There is no policy, or no `lazaret-bash` beside us.
-    pub fn new(prepared: &Prepared, client: &str) -> Result<Self, Failed> {
+    pub(super) fn new(prepared: &Prepared, client: &str) -> Result<Self, Failed> {
         let options = prepared.options().clone();
         options.policy().map_err(Failed::from)?;
         let own = std::env::current_exe().map_err(|error| {
@@ -78,7 +78,7 @@ impl Judge {
         })
     }
 
-    pub fn decide(&self, call: &ShellCall) -> Decision {
+    pub(super) fn decide(&self, call: &ShellCall) -> Decision {
         let checked = self.settings.clone();
         let project = match checked.and_then(|()| self.project(call.directory.as_deref())) {
             Ok(project) => project,

@@ -41,7 +41,7 @@ it is, or the repository around the working directory.";
 /// Answer an agent's hook: run its shell commands in cells
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Hook {
+pub(crate) struct Hook {
     /// The agent
     #[arg(value_name = "AGENT")]
     agent: Agent,
@@ -152,7 +152,7 @@ impl Hook {
 }
 
 /// The exit code that every agent takes as a refusal, whatever is on standard output. Agents ignore a failure with other codes.
-pub const REFUSED: u8 = exit::USAGE;
+pub(crate) const REFUSED: u8 = exit::USAGE;
 
 /// Makes a panic a refusal: agents would ignore the exit code of a panic.
 fn end_panics_with_a_no(shape: &'static Shape) {

@@ -43,7 +43,7 @@ const UNASKED: &str = "  no longer asks: it calls the tools of Lazaret without a
 /// Change the settings of an agent or editor so that its tools run in cells
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Install {
+pub(crate) struct Install {
     /// The client
     #[arg(value_name = "CLIENT", value_parser = PossibleValuesParser::new(CLIENTS.iter().map(|client| client.name)))]
     client: String,
@@ -59,7 +59,7 @@ pub struct Install {
 
 /// Take back what `install` has changed
 #[derive(Args)]
-pub struct Uninstall {
+pub(crate) struct Uninstall {
     /// The client
     #[arg(value_name = "CLIENT", value_parser = PossibleValuesParser::new(CLIENTS.iter().map(|client| client.name)))]
     client: String,
@@ -69,7 +69,7 @@ pub struct Uninstall {
 
 /// Show what is installed where, and what each client still does by itself
 #[derive(Args)]
-pub struct Status {
+pub(crate) struct Status {
     /// Print a JSON array
     #[arg(long)]
     json: bool,

@@ -19,7 +19,7 @@ const TIME: Duration = Duration::from_millis(200);
 
 /// A change of a file.
 #[derive(Debug)]
-pub struct Change {
+pub(super) struct Change {
     pub path: PathBuf,
     /// `None` if the file does not exist.
     pub before: Option<String>,
@@ -29,7 +29,7 @@ pub struct Change {
 
 impl Change {
     /// The change as a unified diff without the keys in the file; empty if nothing changes.
-    pub fn diff(&self) -> String {
+    pub(super) fn diff(&self) -> String {
         let [before, after] =
             [&self.before, &self.after].map(|text| text.as_deref().unwrap_or_default());
         if before == after {
@@ -56,24 +56,24 @@ impl Change {
         )
     }
 
-    pub fn is_none(&self) -> bool {
+    pub(super) fn is_none(&self) -> bool {
         self.before == self.after
     }
 
-    pub fn write(&self) -> Result<(), Failed> {
+    pub(super) fn write(&self) -> Result<(), Failed> {
         files::replace(&self.path, self.before.as_deref(), self.after.as_deref()).map_err(|error| {
             Failed::internal(format!("cannot write {}: {error}", self.path.display()))
         })
     }
 
-    pub fn undo(&self) -> Result<(), Failed> {
+    pub(super) fn undo(&self) -> Result<(), Failed> {
         files::replace(&self.path, self.after.as_deref(), self.before.as_deref()).map_err(|error| {
             Failed::internal(format!("cannot restore {}: {error}", self.path.display()))
         })
     }
 }
 
-pub fn to_install(recipe: &Recipe) -> Result<Vec<Change>, Failed> {
+pub(super) fn to_install(recipe: &Recipe) -> Result<Vec<Change>, Failed> {
     let change = |file: &FileRecipe| {
         let path = place(file);
         let before = read(&path)?;
@@ -93,7 +93,7 @@ pub fn to_install(recipe: &Recipe) -> Result<Vec<Change>, Failed> {
 }
 
 /// The changes that revert an installation.
-pub fn to_uninstall(recipe: &Recipe, record: &Record) -> Result<Vec<Change>, Failed> {
+pub(super) fn to_uninstall(recipe: &Recipe, record: &Record) -> Result<Vec<Change>, Failed> {
     let change = |(file, changed): (&FileRecipe, &Changed)| {
         let Changed {
             path,
@@ -132,7 +132,7 @@ fn is_empty(format: Format, text: &str) -> bool {
 }
 
 /// How many of a recipe's edits are in the settings, and how many it has.
-pub fn present(recipe: &Recipe, record: Option<&Record>) -> Result<(usize, usize), Failed> {
+pub(super) fn present(recipe: &Recipe, record: Option<&Record>) -> Result<(usize, usize), Failed> {
     let mut count = (0, 0);
     for (at, file) in recipe.files.iter().enumerate() {
         let path = record
@@ -149,7 +149,7 @@ pub fn present(recipe: &Recipe, record: Option<&Record>) -> Result<(usize, usize
 
 /// The programs that a client is to start, with a server's name that no repository can know: one that had the same name could take the
 /// place of ours, and be called unasked.
-pub fn new_programs() -> Result<Programs, Failed> {
+pub(super) fn new_programs() -> Result<Programs, Failed> {
     let random = new_id(USUAL_SERVER).map_err(|error| {
         Failed::internal(format!("cannot choose a name for the server: {error}"))
     })?;
@@ -162,7 +162,7 @@ pub fn new_programs() -> Result<Programs, Failed> {
 }
 
 /// The programs, with the name that a person would write for the server.
-pub fn programs() -> Result<Programs, Failed> {
+pub(super) fn programs() -> Result<Programs, Failed> {
     let own = std::env::current_exe().map_err(|error| {
         Failed::internal(format!(
             "cannot determine the path of the lazaret program: {error}"
@@ -183,7 +183,7 @@ pub fn programs() -> Result<Programs, Failed> {
 }
 
 /// Whether a client is installed on this machine, judged by its settings.
-pub fn is_here(client: &Client) -> bool {
+pub(super) fn is_here(client: &Client) -> bool {
     client
         .signs
         .iter()
@@ -191,7 +191,7 @@ pub fn is_here(client: &Client) -> bool {
 }
 
 /// The files by which a client is detected.
-pub fn signs(client: &Client) -> String {
+pub(super) fn signs(client: &Client) -> String {
     client
         .signs
         .iter()
@@ -201,7 +201,7 @@ pub fn signs(client: &Client) -> String {
 }
 
 /// The way with this name.
-pub fn way(client: &Client, name: Option<&str>) -> Result<Way, Failed> {
+pub(super) fn way(client: &Client, name: Option<&str>) -> Result<Way, Failed> {
     let Some(name) = name else {
         return Ok(client.ways.first().copied().unwrap_or(Way::Server));
     };

@@ -14,7 +14,7 @@ use std::path::Path;
 const LINE_MAX: u64 = 8192;
 
 /// Opens `named`, or each line of standard input, to the profile that a session here would have; returns the exit code.
-pub fn main(prepared: &Prepared, named: Option<&str>) -> Result<u8, Failed> {
+pub(super) fn main(prepared: &Prepared, named: Option<&str>) -> Result<u8, Failed> {
     let files = prepared.files();
     let profile = prepared
         .options()

@@ -19,7 +19,7 @@ struct CheckedFile {
 }
 
 /// Checks `files`, or the files in use, and prints their problems.
-pub fn check(prepared: &Prepared, files: &[PathBuf], json: bool) -> Result<u8, Failed> {
+pub(super) fn check(prepared: &Prepared, files: &[PathBuf], json: bool) -> Result<u8, Failed> {
     let host = policy_files::host();
     let checked: Vec<CheckedFile> = match files {
         [] => vec![check_in_use(prepared, &host)?],

@@ -6,7 +6,11 @@ use policies::{EffectivePolicy, Facts, Judgement, Verdict, judge};
 
 /// The decision on a call of `tool`, for which the executor would see `facts`. The scope and the rules both have to permit the
 /// call; a tool that never needs approval is decided by the scope alone.
-pub fn decision<'a>(policy: &'a EffectivePolicy, tool: &str, facts: &Facts) -> Judgement<'a> {
+pub(super) fn decision<'a>(
+    policy: &'a EffectivePolicy,
+    tool: &str,
+    facts: &Facts,
+) -> Judgement<'a> {
     if policy
         .scope
         .as_ref()
@@ -27,7 +31,7 @@ pub fn decision<'a>(policy: &'a EffectivePolicy, tool: &str, facts: &Facts) -> J
 }
 
 /// The decision on a call that the orchestrator itself refuses, before or after it asks the executor.
-pub fn refused<'a>(failed: &Failed) -> Judgement<'a> {
+pub(super) fn refused<'a>(failed: &Failed) -> Judgement<'a> {
     let violation = failed.kind == ErrorKind::Violation;
     let (rule, why) = (failed.kind.name().to_owned(), failed.message.clone());
     let verdict = Verdict::Deny(Refused {
@@ -44,7 +48,7 @@ pub fn refused<'a>(failed: &Failed) -> Judgement<'a> {
 }
 
 /// A verdict as one word.
-pub fn verdict_name(verdict: &Verdict) -> &'static str {
+pub(super) fn verdict_name(verdict: &Verdict) -> &'static str {
     match verdict {
         Verdict::Allow => "allow",
         Verdict::Ask(_) => "ask",

@@ -18,7 +18,7 @@ use policies::{EffectivePolicy, Facts, Judgement, Verdict, WebPolicy};
 use serde_json::{Value, json};
 
 /// Prints the verdict on a call; for a batch, on each call in it.
-pub fn explain(
+pub(super) fn explain(
     options: &SessionOptions,
     tool: &str,
     input: &str,
@@ -49,14 +49,14 @@ pub fn explain(
 }
 
 /// Where calls of a session would work.
-pub struct CallPlace {
+pub(super) struct CallPlace {
     roots: Roots,
     names: Vec<String>,
     directory: Option<ZonePath>,
 }
 
 impl CallPlace {
-    pub fn of(options: &SessionOptions) -> Result<Self, Failed> {
+    pub(super) fn of(options: &SessionOptions) -> Result<Self, Failed> {
         let Opening {
             open, directory, ..
         } = options.open()?;
@@ -73,7 +73,7 @@ impl CallPlace {
         })
     }
 
-    pub fn context(&self) -> PlanContext<'_> {
+    pub(super) fn context(&self) -> PlanContext<'_> {
         PlanContext {
             roots: &self.roots,
             names: &self.names,
@@ -84,7 +84,7 @@ impl CallPlace {
 }
 
 /// A call as far as the decision needs it.
-pub struct DecidableCall {
+pub(super) struct DecidableCall {
     tool: String,
     risk: Risk,
     /// The request to the executor, if the call makes one.
@@ -94,7 +94,7 @@ pub struct DecidableCall {
 }
 
 impl DecidableCall {
-    pub fn facts(&self) -> Facts<'_> {
+    pub(super) fn facts(&self) -> Facts<'_> {
         self.request
             .as_ref()
             .map_or_else(|| Facts::bare(&self.tool, self.risk), Facts::of)
@@ -102,7 +102,7 @@ impl DecidableCall {
 }
 
 /// Returns a call, followed by the calls in it.
-pub fn decidable(
+pub(super) fn decidable(
     tool: &str,
     input: Value,
     context: &PlanContext<'_>,
@@ -145,7 +145,7 @@ pub fn decidable(
 }
 
 /// The verdict on a call, and its origin.
-pub struct Explanation<'a> {
+pub(super) struct Explanation<'a> {
     tool: &'a str,
     facts: &'a Facts<'a>,
     policy: &'a EffectivePolicy,
@@ -166,7 +166,11 @@ fn all_to_json(explanations: &[Explanation]) -> Value {
 }
 
 impl<'a> Explanation<'a> {
-    pub fn new(call: &'a DecidableCall, facts: &'a Facts<'a>, policy: &'a EffectivePolicy) -> Self {
+    pub(super) fn new(
+        call: &'a DecidableCall,
+        facts: &'a Facts<'a>,
+        policy: &'a EffectivePolicy,
+    ) -> Self {
         let decision = decision(policy, &call.tool, facts);
         // The scope is checked before the path, and a host only after the executor has permitted the call.
         let judgement = match (&decision.verdict, &call.refused) {

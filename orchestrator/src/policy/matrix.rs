@@ -10,7 +10,7 @@ use orchestrator_tools::catalogue::{TOOLS, policy_name};
 use policies::{EffectivePolicy, Facts};
 use serde_json::{Value, json};
 
-pub fn matrix(options: &SessionOptions, json: bool) -> Result<u8, Failed> {
+pub(super) fn matrix(options: &SessionOptions, json: bool) -> Result<u8, Failed> {
     let policy = policy(options)?;
     let rows = TOOLS
         .iter()

@@ -8,7 +8,7 @@ mod decision;
 mod check;
 mod explain;
 mod matrix;
-pub mod show;
+pub(crate) mod show;
 mod allow;
 mod test;
 
@@ -33,7 +33,7 @@ use std::path::PathBuf;
                         lazaret policy show --profile rust --json\n  \
                         lazaret policy allow registry.npmjs.org:443 --profile node"
 )]
-pub struct Policy {
+pub(crate) struct Policy {
     #[command(subcommand)]
     command: PolicyCommand,
     #[command(flatten)]

@@ -5,13 +5,13 @@ use orchestrator_launch::session_options::SessionOptions;
 use policies::EffectivePolicy;
 
 /// The policy of a session with these options. If no trust is requested, it is the policy of a session opened without choosing one.
-pub fn policy(options: &SessionOptions) -> Result<EffectivePolicy, Failed> {
+pub(super) fn policy(options: &SessionOptions) -> Result<EffectivePolicy, Failed> {
     let policy = options.policy().map_err(Failed::from)?;
     narrowed(policy, options.scope()?.as_ref(), options.trust())
 }
 
 /// The policy of a session that asks for this scope and trust.
-pub fn narrowed(
+pub(super) fn narrowed(
     policy: EffectivePolicy,
     scope: Option<&Scope>,
     trust: Option<Trust>,

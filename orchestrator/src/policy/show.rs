@@ -14,7 +14,7 @@ use policies::{Access, Credential, CredentialSource, EffectivePolicy, GatewaySet
 use policies_guard::{Protection, WhenNew};
 use serde_json::{Value, json};
 
-pub fn show(options: &SessionOptions, json: bool) -> Result<u8, Failed> {
+pub(crate) fn show(options: &SessionOptions, json: bool) -> Result<u8, Failed> {
     let policy = policy(options)?;
     let value = to_json(&policy);
     match json {
@@ -162,7 +162,7 @@ fn credential_json(credential: &Credential) -> Value {
 }
 
 /// A credential's source, as a policy file writes it.
-pub fn source_json(source: &CredentialSource) -> Value {
+pub(crate) fn source_json(source: &CredentialSource) -> Value {
     match source {
         CredentialSource::Command(words) => json!({ "command": words }),
         CredentialSource::File(path) => json!({ "file": path }),

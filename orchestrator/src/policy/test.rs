@@ -58,7 +58,7 @@ struct Session<'o> {
     place: Result<CallPlace, Failed>,
 }
 
-pub fn test(prepared: &Prepared, file: &Path, json: bool) -> Result<u8, Failed> {
+pub(super) fn test(prepared: &Prepared, file: &Path, json: bool) -> Result<u8, Failed> {
     let text = read_text(prepared.files(), file)?;
     let name = file.display().to_string();
     let expectations = parse(&name, &text)?;

@@ -63,7 +63,7 @@ the calls under way and end the session."#;
 /// Speak JSON lines: many calls at once in one session
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Session {
+pub(crate) struct Session {
     #[command(flatten)]
     tools: ToolOptions,
     #[command(flatten)]

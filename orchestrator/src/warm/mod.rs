@@ -49,7 +49,7 @@ const STATUS_MAX: u64 = 256 << 10;
 /// Of a project, profile and environment that a command was run with; at most eight. Runs until it is stopped.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Warm {
+pub(crate) struct Warm {
     #[command(subcommand)]
     action: Option<WarmAction>,
     /// End what nobody has asked for in so many minutes

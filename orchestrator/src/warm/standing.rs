@@ -14,7 +14,7 @@ use std::process::Child;
 use std::time::{Duration, Instant};
 
 /// Most sessions that something stands ready for. With one more, that goes which nobody has asked for the longest.
-pub const SESSIONS_MAX: usize = 8;
+pub(super) const SESSIONS_MAX: usize = 8;
 /// Maximum bytes of a message of a broker.
 const MESSAGE_MAX: usize = 2048;
 /// After a client was served, or had to start its own executor, the machine is left to its command for so long, or until it ends.
@@ -56,7 +56,7 @@ struct AskedSession {
 }
 
 /// All of these sessions, with their brokers.
-pub struct ReadyBrokers {
+pub(super) struct ReadyBrokers {
     sessions: Vec<AskedSession>,
     /// Brokers whose line has closed, until they have ended.
     ending: Vec<Child>,
@@ -202,7 +202,7 @@ impl AskedSession {
 
 impl ReadyBrokers {
     /// None yet; each ends when nobody has asked for its session for `idle`.
-    pub fn new(idle: Duration) -> Self {
+    pub(super) fn new(idle: Duration) -> Self {
         Self {
             sessions: Vec::new(),
             ending: Vec::new(),
@@ -211,7 +211,7 @@ impl ReadyBrokers {
     }
 
     /// Serves a client, or remembers what it wants for the next. Where it wants nothing that can be, it hears of that from its own executor.
-    pub fn take(&mut self, wanted: WantedBroker, client: &UnixStream) {
+    pub(super) fn take(&mut self, wanted: WantedBroker, client: &UnixStream) {
         if let Some(session) = self.sessions.iter_mut().find(|it| it.wanted == wanted) {
             return session.take(client);
         }
@@ -233,7 +233,7 @@ impl ReadyBrokers {
     }
 
     /// Does what is due, and hears what brokers have said.
-    pub fn turn(&mut self, files: &Files) {
+    pub(super) fn turn(&mut self, files: &Files) {
         let mut ended = Vec::new();
         for session in &mut self.sessions {
             // Each message is read by itself; the next one wakes us again.
@@ -262,12 +262,12 @@ impl ReadyBrokers {
     }
 
     /// Descriptors to wait for besides new clients.
-    pub fn lines(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+    pub(super) fn lines(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.sessions.iter().flat_map(AskedSession::lines)
     }
 
     /// How long to wait at most.
-    pub fn patience(&self) -> Duration {
+    pub(super) fn patience(&self) -> Duration {
         const ENDING: Duration = Duration::from_millis(200);
         let due = self.sessions.iter().filter(|it| it.standing.is_none());
         let due = due.filter_map(|it| it.due);
@@ -281,7 +281,7 @@ impl ReadyBrokers {
     }
 
     /// The answer to `lazaret warm status`: each session with its state and counts.
-    pub fn json(&self) -> Value {
+    pub(super) fn json(&self) -> Value {
         let sessions: Vec<Value> = self.sessions.iter().map(AskedSession::json).collect();
         json!({ "sessions": sessions })
     }

@@ -21,12 +21,12 @@ const FOR_EXPORT: &str = "otel.";
 pub(crate) struct Fields(Vec<(&'static str, Value)>);
 
 impl Fields {
-    pub fn iter(&self) -> impl Iterator<Item = (&'static str, &Value)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&'static str, &Value)> {
         self.0.iter().map(|(name, value)| (*name, value))
     }
 
     /// Takes from `inner` the fields that are missing or different here.
-    pub fn update(&mut self, inner: &Fields) {
+    pub(crate) fn update(&mut self, inner: &Fields) {
         inner
             .0
             .iter()

@@ -48,7 +48,7 @@ struct Files {
 
 impl LogFile {
     /// Opens a log. A later error that prevents writing is reported to `complain`, once.
-    pub fn open(path: &Path, complain: fn(&str)) -> Result<Self, TelemetryError> {
+    pub(crate) fn open(path: &Path, complain: fn(&str)) -> Result<Self, TelemetryError> {
         let sink = match path.as_os_str() == STANDARD_ERROR {
             true => Sink::StandardError,
             false => Sink::Files(Files::open(path, BYTES_MAX)?),
@@ -64,7 +64,7 @@ impl LogFile {
     }
 
     /// Writes a line, which ends with a line break.
-    pub fn write(&self, line: &[u8]) {
+    pub(crate) fn write(&self, line: &[u8]) {
         // A thread that panicked here has left complete lines.
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let dropped = state.dropped;

@@ -13,11 +13,11 @@ pub(crate) fn open(name: &'static str, _: Url) -> Result<(Export, Identity), Tel
 }
 
 impl Export {
-    pub fn start(&mut self) {
+    pub(crate) fn start(&mut self) {
         match *self {}
     }
 
-    pub async fn end(self) {
+    pub(crate) async fn end(self) {
         match self {}
     }
 }

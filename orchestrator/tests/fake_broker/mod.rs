@@ -7,7 +7,7 @@ mod peer;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 #[allow(unused_imports)]
-pub use peer::{PATIENCE, Peer, opened, shell};
+pub(crate) use peer::{PATIENCE, Peer, opened, shell};
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -21,10 +21,10 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// What a connection meets.
-pub type Script = Box<dyn FnOnce(&mut Peer) + Send>;
+pub(crate) type Script = Box<dyn FnOnce(&mut Peer) + Send>;
 
 /// A broker at a socket of its own.
-pub struct Broker {
+pub(crate) struct Broker {
     /// A folder of its own.
     pub folder: PathBuf,
     thread: Option<JoinHandle<()>>,
@@ -32,12 +32,12 @@ pub struct Broker {
 
 impl Broker {
     /// Serves one connection by `script`.
-    pub fn start(script: impl FnOnce(&mut Peer) + Send + 'static) -> Self {
+    pub(crate) fn start(script: impl FnOnce(&mut Peer) + Send + 'static) -> Self {
         Self::serving(vec![Box::new(script)])
     }
 
     /// Serves one connection after the other, each by its script.
-    pub fn serving(scripts: Vec<Script>) -> Self {
+    pub(crate) fn serving(scripts: Vec<Script>) -> Self {
         static LAST: AtomicU32 = AtomicU32::new(0);
         let folder = loop {
             let number = LAST.fetch_add(1, Ordering::Relaxed);
@@ -64,12 +64,12 @@ impl Broker {
     }
 
     /// Where it listens.
-    pub fn socket(&self) -> PathBuf {
+    pub(crate) fn socket(&self) -> PathBuf {
         self.folder.join("socket")
     }
 
     /// `lazaret COMMAND` with this broker.
-    pub fn lazaret(&self, command: &str) -> Command {
+    pub(crate) fn lazaret(&self, command: &str) -> Command {
         let mut lazaret = Command::new(env!("CARGO_BIN_EXE_lazaret"));
         lazaret
             .arg(command)
@@ -87,14 +87,14 @@ impl Broker {
     }
 
     /// `lazaret session` with this broker, past its first line.
-    pub fn session(&self) -> Client {
+    pub(crate) fn session(&self) -> Client {
         let mut client = Client::start(&mut self.lazaret("session"));
         assert_eq!(client.receive()["event"], "ready");
         client
     }
 
     /// Waits for the scripts; a panic in one is a panic here.
-    pub fn join(mut self) {
+    pub(crate) fn join(mut self) {
         if let Err(panic) = self.thread.take().unwrap().join() {
             std::panic::resume_unwind(panic);
         }
@@ -108,14 +108,14 @@ impl Drop for Broker {
 }
 
 /// A client of `lazaret session`.
-pub struct Client {
+pub(crate) struct Client {
     pub child: Child,
     pub stdin: Option<ChildStdin>,
     pub stdout: BufReader<ChildStdout>,
 }
 
 impl Client {
-    pub fn start(command: &mut Command) -> Self {
+    pub(crate) fn start(command: &mut Command) -> Self {
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -133,12 +133,12 @@ impl Client {
     }
 
     /// Sends one line.
-    pub fn send(&mut self, line: impl std::fmt::Display) {
+    pub(crate) fn send(&mut self, line: impl std::fmt::Display) {
         writeln!(self.stdin.as_mut().unwrap(), "{line}").unwrap();
     }
 
     /// Receives one line; null at the end.
-    pub fn receive(&mut self) -> Value {
+    pub(crate) fn receive(&mut self) -> Value {
         let mut line = String::new();
         self.stdout.read_line(&mut line).unwrap();
         if line.is_empty() {
@@ -149,7 +149,7 @@ impl Client {
     }
 
     /// Waits until lazaret can write no more, because nobody reads.
-    pub fn await_full_output(&self) {
+    pub(crate) fn await_full_output(&self) {
         let ours = format!("/proc/self/fd/{}", self.stdout.get_ref().as_raw_fd());
         let writer = fs::OpenOptions::new().write(true).open(ours).unwrap();
         let end = Instant::now() + PATIENCE;
@@ -164,7 +164,7 @@ impl Client {
     }
 
     /// Ends the input; returns what still comes, and the exit code.
-    pub fn end(mut self) -> (Vec<Value>, i32) {
+    pub(crate) fn end(mut self) -> (Vec<Value>, i32) {
         drop(self.stdin.take());
         let rest =
             std::iter::from_fn(|| Some(self.receive()).filter(|line| !line.is_null())).collect();

@@ -11,7 +11,7 @@ const RUN_MAX: usize = 16;
 
 /// A text in this form, and where its bytes were.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Folded<'a> {
+pub(crate) struct Folded<'a> {
     /// The bytes that are left.
     pub bytes: Cow<'a, [u8]>,
     /// For each place where bytes were removed: the position after it in `bytes`, and how many were removed up to there.
@@ -21,7 +21,7 @@ pub struct Folded<'a> {
 
 impl Folded<'_> {
     /// Where the byte at `at` was, or the end of the whole text.
-    pub fn start(&self, at: usize) -> usize {
+    pub(crate) fn start(&self, at: usize) -> usize {
         if at >= self.bytes.len() {
             return self.length;
         }
@@ -30,18 +30,18 @@ impl Folded<'_> {
     }
 
     /// The end, in the whole text, of what ends before `at`.
-    pub fn end(&self, at: usize) -> usize {
+    pub(crate) fn end(&self, at: usize) -> usize {
         at.checked_sub(1).map_or(0, |last| self.start(last) + 1)
     }
 }
 
 /// Folds a text that is complete.
-pub fn fold(bytes: &[u8]) -> Folded<'_> {
+pub(crate) fn fold(bytes: &[u8]) -> Folded<'_> {
     folded(bytes, false)
 }
 
 /// Folds a text that may go on: an incomplete character at its end may become one that is removed.
-pub fn fold_open(bytes: &[u8]) -> Folded<'_> {
+pub(crate) fn fold_open(bytes: &[u8]) -> Folded<'_> {
     folded(bytes, true)
 }
 

@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 /// `value` and its forms of at least `min` bytes, without duplicates.
-pub fn forms(value: &[u8], min: usize) -> BTreeSet<Vec<u8>> {
+pub(crate) fn forms(value: &[u8], min: usize) -> BTreeSet<Vec<u8>> {
     let lossy = String::from_utf8_lossy(value).into_owned();
     let cleaned = |mut cleaner: Cleaner| cleaner.clean(value).into_owned();
     let bases: BTreeSet<Vec<u8>> = [

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 /// A SHA-256 in hexadecimal digits.
 pub(crate) const DIGEST: &str = "^[0-9a-fA-F]{64}$";
 /// The key of an entry.
-pub const KEY: &str = "^[A-Za-z0-9._-]{1,64}$";
+pub(crate) const KEY: &str = "^[A-Za-z0-9._-]{1,64}$";
 
 /// Whether `schema` accepts `value`; `None` if only the validator can tell.
 pub(crate) fn accepts(schema: &Value, value: &Value) -> Option<bool> {

@@ -30,7 +30,7 @@ const BELOW: [&str; 5] = [
 
 /// The steps of one schema.
 #[derive(Debug)]
-pub struct SchemaCost {
+pub(crate) struct SchemaCost {
     /// How many steps a value takes, by its depth.
     by_depth: Vec<u64>,
     branches: bool,
@@ -38,7 +38,7 @@ pub struct SchemaCost {
 
 /// The schema has too many parts that refer to each other.
 #[derive(Debug, PartialEq, Eq)]
-pub struct TooComplex;
+pub(crate) struct TooComplex;
 
 /// A part of the schema that is a schema itself.
 #[derive(Default)]
@@ -67,7 +67,7 @@ type CheckCounts = BTreeMap<usize, u64>;
 
 impl SchemaCost {
     /// Counts the steps of `schema`, all of whose references lead to its own `$defs`; a pattern counts as `pattern_steps`.
-    pub fn new(schema: &Value, pattern_steps: u64) -> Result<Self, TooComplex> {
+    pub(crate) fn new(schema: &Value, pattern_steps: u64) -> Result<Self, TooComplex> {
         let (parts, definitions) = (Vec::new(), BTreeMap::new());
         let mut parts = Subschemas {
             root: schema,
@@ -94,7 +94,7 @@ impl SchemaCost {
     }
 
     /// The maximum number of steps for `input`.
-    pub fn of(&self, input: &Value) -> u64 {
+    pub(crate) fn of(&self, input: &Value) -> u64 {
         self.steps(input, 0)
     }
 
@@ -122,7 +122,7 @@ impl SchemaCost {
     }
 
     /// Whether several parts of the schema apply to the same value.
-    pub fn branches(&self) -> bool {
+    pub(crate) fn branches(&self) -> bool {
         self.branches
     }
 }

@@ -15,17 +15,17 @@ use std::cell::Cell;
 use std::fmt;
 
 /// Maximum number of a page's elements, and of its attributes, that a selector is matched against.
-pub const ELEMENTS_MAX: usize = 200_000;
+pub(crate) const ELEMENTS_MAX: usize = 200_000;
 
 /// Maximum steps of matching: each element, attribute and piece of text that is read. A sensible selector needs a few for each
 /// element.
-pub const STEPS_MAX: u64 = 20_000_000;
+pub(crate) const STEPS_MAX: u64 = 20_000_000;
 /// Bytes of text that count as one step.
 const TEXT_STEP: usize = 32;
 
 /// The elements of a page.
 #[derive(Debug)]
-pub struct Elements {
+pub(crate) struct Elements {
     nodes: Vec<Node>,
     attributes: Vec<(Box<str>, Box<str>)>,
     /// Steps left. At zero, an element has no relatives and no attributes, so that all matching ends.
@@ -48,11 +48,11 @@ struct Node {
 
 /// A page has more elements or attributes than may be matched.
 #[derive(Debug)]
-pub struct TooMany;
+pub(crate) struct TooMany;
 
 impl Elements {
     /// An empty list. Matching ends when `stop` is set.
-    pub fn new(stop: &Stop) -> Self {
+    pub(crate) fn new(stop: &Stop) -> Self {
         let steps = Cell::new(STEPS_MAX);
         Self {
             nodes: Vec::new(),
@@ -63,7 +63,7 @@ impl Elements {
     }
 
     /// Whether no steps are left: then the result of matching is invalid.
-    pub fn is_exhausted(&self) -> bool {
+    pub(crate) fn is_exhausted(&self) -> bool {
         self.steps.get() == 0
     }
 
@@ -79,7 +79,7 @@ impl Elements {
     }
 
     /// Adds the next token of the page; `outline` holds the open elements.
-    pub fn take(&mut self, token: &Token, outline: &mut Outline) -> Result<(), TooMany> {
+    pub(crate) fn take(&mut self, token: &Token, outline: &mut Outline) -> Result<(), TooMany> {
         match token {
             Token::StartTag(tag) => self.start(tag, outline),
             Token::EndTag(tag) => {
@@ -132,14 +132,14 @@ impl Elements {
     }
 
     /// Each element, in order.
-    pub fn iter(&self) -> impl Iterator<Item = ElementRef<'_>> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = ElementRef<'_>> {
         (0..self.nodes.len()).map(|at| ElementRef { elements: self, at })
     }
 }
 
 /// One element of a page.
 #[derive(Clone, Copy, Debug)]
-pub struct ElementRef<'a> {
+pub(crate) struct ElementRef<'a> {
     elements: &'a Elements,
     at: usize,
 }
@@ -293,15 +293,15 @@ impl Element for ElementRef<'_> {
 
 /// Selectors for HTML: one namespace, and only features that depend on the page, not on a user who interacts with it.
 #[derive(Clone, Debug)]
-pub struct Html;
+pub(crate) struct Html;
 
 /// A name or value in a selector.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Name(Box<str>);
+pub(crate) struct Name(Box<str>);
 
 /// Only structural pseudo-classes are supported, and no pseudo-elements.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Never {}
+pub(crate) enum Never {}
 
 impl SelectorImpl for Html {
     type ExtraMatchingData<'a> = ();

@@ -43,7 +43,7 @@ pub struct Page {
 }
 
 /// Fetches a page. The caller limits the time.
-pub async fn fetch(reach: &Reach, fetch: &Fetch) -> Result<Page, WebError> {
+pub(crate) async fn fetch(reach: &Reach, fetch: &Fetch) -> Result<Page, WebError> {
     let policy = reach.policy()?;
     let mut target = fetch.target.clone();
     for _ in 0..=REDIRECTS_MAX {
@@ -59,7 +59,7 @@ pub async fn fetch(reach: &Reach, fetch: &Fetch) -> Result<Page, WebError> {
 
 /// Fetches an image. The caller limits the time. The first bytes determine its type; of the server's media type, only that it is an
 /// image counts.
-pub async fn image(reach: &Reach, target: &Target) -> Result<Image, WebError> {
+pub(crate) async fn image(reach: &Reach, target: &Target) -> Result<Image, WebError> {
     let by = By::ModelOfImage(Box::new(reach.policy()?.clone()));
     let response = http::get(&reach.gateway(), by, target, http::accepting(IMAGES)).await?;
     if let Some(to) = redirection(&response, target)? {
@@ -87,7 +87,7 @@ pub async fn image(reach: &Reach, target: &Target) -> Result<Image, WebError> {
 }
 
 /// An image may come without TLS only from this machine: then all `addresses` of its host have to be local.
-pub fn may_be_plain(
+pub(crate) fn may_be_plain(
     target: &Target,
     addresses: impl IntoIterator<Item = IpAddr>,
 ) -> Result<(), WebError> {

@@ -10,10 +10,10 @@ use orchestrator_reach::target::Target;
 use std::io::{self, Write};
 
 /// Maximum bytes of a response to read, after decompression.
-pub const BODY_MAX: usize = 2 << 20;
+pub(crate) const BODY_MAX: usize = 2 << 20;
 
 /// Requests `target`, which `by` named; returns the head of the response.
-pub async fn get(
+pub(crate) async fn get(
     gateway: &ClientGateway,
     by: By,
     target: &Target,
@@ -24,7 +24,7 @@ pub async fn get(
 }
 
 /// The body of a response, decompressed.
-pub struct Body {
+pub(crate) struct Body {
     pub bytes: Vec<u8>,
     /// Whether the body is complete.
     pub complete: bool,
@@ -32,7 +32,7 @@ pub struct Body {
 
 /// Reads at most `max` bytes of `response`, decompressed as they arrive, and no more than `max` compressed bytes, which may
 /// decompress to nothing at all.
-pub async fn read(mut response: Response, max: usize) -> Result<Body, HttpError> {
+pub(crate) async fn read(mut response: Response, max: usize) -> Result<Body, HttpError> {
     let mut unpacker = Unpacker::new(is_packed(&response)?, max);
     let mut room = max;
     while let Some(chunk) = response
@@ -175,7 +175,7 @@ impl Unpacker {
 }
 
 /// Request headers that accept this media type and the one kind of compression.
-pub fn accepting(media: &'static str) -> HeaderMap {
+pub(crate) fn accepting(media: &'static str) -> HeaderMap {
     let headers = [(ACCEPT, media), (ACCEPT_ENCODING, "gzip")];
     headers
         .into_iter()

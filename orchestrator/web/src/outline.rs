@@ -8,7 +8,7 @@ const DEPTH: usize = 512;
 
 /// The open elements, outermost first.
 #[derive(Default)]
-pub struct Outline {
+pub(crate) struct Outline {
     open: Vec<Open>,
     /// How many elements of each name are open.
     counts: HashMap<Box<[u8]>, u32>,
@@ -23,17 +23,17 @@ struct Open {
 
 impl Outline {
     /// How many elements are open.
-    pub fn depth(&self) -> usize {
+    pub(crate) fn depth(&self) -> usize {
         self.open.len()
     }
 
     /// The number of the innermost open element.
-    pub fn innermost(&self) -> Option<usize> {
+    pub(crate) fn innermost(&self) -> Option<usize> {
         self.open.last().map(|open| open.element)
     }
 
     /// Ends elements that lack their end tag and cannot contain a `name`.
-    pub fn before(&mut self, name: &[u8]) {
+    pub(crate) fn before(&mut self, name: &[u8]) {
         while self
             .open
             .last()
@@ -44,7 +44,7 @@ impl Outline {
     }
 
     /// Opens an element, unless it is a void element.
-    pub fn open(&mut self, name: &[u8], self_closing: bool, element: usize) {
+    pub(crate) fn open(&mut self, name: &[u8], self_closing: bool, element: usize) {
         if is_void(name) || self_closing {
             return;
         }
@@ -60,7 +60,7 @@ impl Outline {
     }
 
     /// The index, from the outermost, of the element that an end tag ends; `None` if it ends none.
-    pub fn ended_by(&mut self, name: &[u8]) -> Option<usize> {
+    pub(crate) fn ended_by(&mut self, name: &[u8]) -> Option<usize> {
         if self.beyond > 0 {
             self.beyond -= 1;
             return None;
@@ -70,7 +70,7 @@ impl Outline {
     }
 
     /// Ends all elements from index `depth` on.
-    pub fn truncate(&mut self, depth: usize) {
+    pub(crate) fn truncate(&mut self, depth: usize) {
         for open in self.open.drain(depth..) {
             if let Some(count) = self.counts.get_mut(&open.name) {
                 *count -= 1;
@@ -80,7 +80,7 @@ impl Outline {
 }
 
 /// Elements without content and end tag (HTML, 13.1.2).
-pub fn is_void(name: &[u8]) -> bool {
+pub(crate) fn is_void(name: &[u8]) -> bool {
     const VOID: [&[u8]; 14] = [
         b"area", b"base", b"br", b"col", b"embed", b"hr", b"img", b"input", b"link", b"meta",
         b"param", b"source", b"track", b"wbr",
@@ -89,7 +89,7 @@ pub fn is_void(name: &[u8]) -> bool {
 }
 
 /// Line breaks before and after an element that begins a line of its own.
-pub fn breaks_around(name: &[u8]) -> usize {
+pub(crate) fn breaks_around(name: &[u8]) -> usize {
     match name {
         b"p" | b"h1" | b"h2" | b"h3" | b"h4" | b"h5" | b"h6" | b"blockquote" | b"pre"
         | b"table" | b"article" | b"section" | b"figure" | b"hr" | b"dl" => 2,

@@ -5,7 +5,7 @@ use orchestrator_http::ClientGateway;
 use policies::{PolicyError, WebPolicy};
 
 /// Access to the web within a policy.
-pub struct Reach {
+pub(crate) struct Reach {
     /// The policy, or why there is none.
     policy: Result<WebPolicy, PolicyError>,
     /// Another gateway than this process's.
@@ -13,19 +13,22 @@ pub struct Reach {
 }
 
 impl Reach {
-    pub fn new(policy: Result<WebPolicy, PolicyError>, gateway: Option<ClientGateway>) -> Self {
+    pub(crate) fn new(
+        policy: Result<WebPolicy, PolicyError>,
+        gateway: Option<ClientGateway>,
+    ) -> Self {
         Self { policy, gateway }
     }
 
     /// The gateway. Clients are made before this process has one.
-    pub fn gateway(&self) -> ClientGateway {
+    pub(crate) fn gateway(&self) -> ClientGateway {
         self.gateway
             .clone()
             .unwrap_or_else(ClientGateway::of_process)
     }
 
     /// The policy; without it nothing can be reached.
-    pub fn policy(&self) -> Result<&WebPolicy, WebError> {
+    pub(crate) fn policy(&self) -> Result<&WebPolicy, WebError> {
         self.policy
             .as_ref()
             .map_err(|error| WebError::Policy(error.to_string()))

@@ -107,7 +107,7 @@ pub struct SearchResults {
 }
 
 /// Whether the policy allows searches at all.
-pub fn may_search(policy: &WebPolicy) -> Result<(), WebError> {
+pub(crate) fn may_search(policy: &WebPolicy) -> Result<(), WebError> {
     if policy.searches() {
         Ok(())
     } else {
@@ -116,7 +116,7 @@ pub fn may_search(policy: &WebPolicy) -> Result<(), WebError> {
 }
 
 /// Queries one engine after the other.
-pub async fn search(
+pub(crate) async fn search(
     reach: &Reach,
     engines: &SearchEngines,
     search: &Search,

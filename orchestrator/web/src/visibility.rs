@@ -12,10 +12,10 @@ mod declarations;
 mod sheet;
 mod style;
 
-pub use declarations::Reason;
+pub(crate) use declarations::Reason;
 
 /// Tracks which open elements are hidden.
-pub struct Visibility {
+pub(crate) struct Visibility {
     outline: Outline,
     styles: Styles,
     /// What was in force before each element that changes it, with the number of elements around it.
@@ -54,7 +54,7 @@ impl InheritedStyle {
 
 impl Visibility {
     /// Uses the styles that are embedded in `page`.
-    pub fn new(page: &str) -> Self {
+    pub(crate) fn new(page: &str) -> Self {
         Self {
             outline: Outline::default(),
             styles: Styles::of_page(page),
@@ -64,12 +64,12 @@ impl Visibility {
     }
 
     /// Why text that comes now is hidden, if it is.
-    pub fn hidden_by(&self) -> Option<Reason> {
+    pub(crate) fn hidden_by(&self) -> Option<Reason> {
         self.state.reason()
     }
 
     /// Opens an element; returns why the element itself is hidden.
-    pub fn start(&mut self, tag: &StartTag<()>) -> Option<Reason> {
+    pub(crate) fn start(&mut self, tag: &StartTag<()>) -> Option<Reason> {
         self.outline.before(&tag.name);
         self.restore();
         let state = self.state.within(own(tag, &mut self.styles));
@@ -88,7 +88,7 @@ impl Visibility {
     }
 
     /// Closes the elements that an end tag ends.
-    pub fn end(&mut self, name: &[u8]) {
+    pub(crate) fn end(&mut self, name: &[u8]) {
         if let Some(depth) = self.outline.ended_by(name) {
             self.outline.truncate(depth);
             self.restore();

@@ -11,7 +11,7 @@ pub struct Stop(Arc<AtomicBool>);
 
 /// The runtime did not run the work, because the program is ending.
 #[derive(Debug)]
-pub struct Unfinished;
+pub(crate) struct Unfinished;
 
 impl Stop {
     /// Makes the work end at its next step.
@@ -35,7 +35,7 @@ impl Drop for StopOnDrop {
 }
 
 /// Runs `work` on another thread. Dropping the future ends the work.
-pub async fn aside<T: Send + 'static>(
+pub(crate) async fn aside<T: Send + 'static>(
     work: impl FnOnce(&Stop) -> T + Send + 'static,
 ) -> Result<T, Unfinished> {
     let stop = Stop::default();

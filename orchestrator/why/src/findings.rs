@@ -8,14 +8,14 @@ use std::path::Path;
 
 /// An option of `lazaret run` that opens something.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Grant {
+pub(crate) struct Grant {
     pub option: &'static str,
     pub value: String,
 }
 
 impl Grant {
     /// Whether it opens a path of this machine.
-    pub fn is_of_paths(&self) -> bool {
+    pub(crate) fn is_of_paths(&self) -> bool {
         self.option != HOST
     }
 }
@@ -32,7 +32,7 @@ const GIVEN: [&str; 4] = [
 const DID_WITHOUT: &str = "the command succeeded without it";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
+pub(crate) struct Finding {
     pub denial: Denial,
     /// The option that opens it, if one does.
     pub grant: Option<Grant>,
@@ -40,7 +40,7 @@ pub struct Finding {
 
 /// A refusal of the gateway in the run log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LoggedRefusal {
+pub(crate) struct LoggedRefusal {
     /// The host as `HOST:PORT`, for people.
     pub place: String,
     pub why: String,
@@ -48,10 +48,10 @@ pub struct LoggedRefusal {
 }
 
 /// What would open a host; `None` if an ordinary run of the command reaches it.
-pub type HostRemedy = Option<Remedy>;
+pub(crate) type HostRemedy = Option<Remedy>;
 
 #[derive(Debug, Default)]
-pub struct Findings {
+pub(crate) struct Findings {
     pub list: Vec<Finding>,
     /// The policy profile that would show the program which was not found.
     pub profile: Option<String>,
@@ -70,7 +70,12 @@ pub struct Findings {
 impl Findings {
     /// Adds what the executor itself has denied. If the trace is `whole`, it is better for paths, since it also tells which the
     /// user could not access either. `hosts` tells what would open a denied host.
-    pub fn add_own(&mut self, denied: &Denials, whole: bool, hosts: &dyn Fn(&str) -> HostRemedy) {
+    pub(crate) fn add_own(
+        &mut self,
+        denied: &Denials,
+        whole: bool,
+        hosts: &dyn Fn(&str) -> HostRemedy,
+    ) {
         self.more += denied.more();
         for denial in denied.list() {
             let target = &denial.what.target;
@@ -99,7 +104,7 @@ impl Findings {
     }
 
     /// Adds a denial. The trace also contains the executor's own denials; of attempts that one grant opens, each kind counts.
-    pub fn add(&mut self, denial: Denial) {
+    pub(crate) fn add(&mut self, denial: Denial) {
         // This run reaches no port, so the option that opens it would be named although it was given.
         if own_port(&denial).is_some_and(|port| self.connect.contains(&port)) {
             return self.add_only_here(&denial.what.target);
@@ -125,7 +130,7 @@ impl Findings {
     }
 
     /// Takes back all advice: the command succeeded without what was closed to it.
-    pub fn advise_nothing(&mut self) {
+    pub(crate) fn advise_nothing(&mut self) {
         for Finding { denial, grant } in &mut self.list {
             *grant = None;
             denial.lease = None;
@@ -134,7 +139,7 @@ impl Findings {
     }
 
     /// Drops the attempts to read what git in a cell gets otherwise, unless the command names it.
-    pub fn drop_given(&mut self, home: &Path, words: &[String]) {
+    pub(crate) fn drop_given(&mut self, home: &Path, words: &[String]) {
         let is_given = |finding: &Finding| {
             let what = &finding.denial.what;
             let below = Path::new(&what.target).strip_prefix(home);
@@ -156,7 +161,7 @@ impl Findings {
     }
 
     /// The fewest options that open everything that options can open. A path inside another granted path is included in that one.
-    pub fn grants(&self) -> Vec<Grant> {
+    pub(crate) fn grants(&self) -> Vec<Grant> {
         let all: BTreeSet<Grant> = self
             .list
             .iter()

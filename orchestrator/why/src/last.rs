@@ -10,7 +10,7 @@ use std::path::Path;
 
 /// A command from the log, with its circumstances.
 #[derive(Debug)]
-pub struct LastCommand {
+pub(crate) struct LastCommand {
     pub command: Command,
     pub profile: String,
     pub directory: Option<ZonePath>,
@@ -29,7 +29,7 @@ const REFUSED_MAX: usize = 64;
 ///
 /// # Errors
 /// If there is none, the logs cannot be read, or the command is not recorded exactly.
-pub fn find(project: &Path) -> Result<LastCommand, Failed> {
+pub(crate) fn find(project: &Path) -> Result<LastCommand, Failed> {
     let unreadable =
         |error: io::Error| Failed::internal(format!("the logs cannot be read: {error}"));
     for run in runlog_files::ids().map_err(unreadable)?.into_iter().rev() {

@@ -14,14 +14,14 @@ use std::path::Path;
 const APART: usize = 5;
 
 /// What was run, and how it ended.
-pub struct Rerun {
+pub(crate) struct Rerun {
     pub command: Command,
     pub profile: String,
     pub ended: Option<Ended>,
 }
 
 impl Rerun {
-    pub fn words(&self) -> Vec<String> {
+    pub(crate) fn words(&self) -> Vec<String> {
         match &self.command {
             Command::Shell(line) => vec!["bash".into(), "-c".into(), line.clone()],
             Command::Arguments(words) => words
@@ -64,7 +64,7 @@ fn changed(denial: &Denial, change: fn(&str) -> String) -> Denial {
     denial
 }
 
-pub fn text(rerun: &Rerun, findings: &Findings) -> String {
+pub(crate) fn text(rerun: &Rerun, findings: &Findings) -> String {
     let words: Vec<_> = rerun
         .words()
         .iter()
@@ -104,7 +104,7 @@ pub fn text(rerun: &Rerun, findings: &Findings) -> String {
 }
 
 /// A refusal of the gateway in the run log, on one line.
-pub fn logged(refusal: &LoggedRefusal) -> String {
+pub(crate) fn logged(refusal: &LoggedRefusal) -> String {
     clean(&format!(
         "{}: {} [gateway; {}]",
         refusal.place, refusal.why, refusal.advice
@@ -259,7 +259,7 @@ fn write_one(page: &mut String, Finding { denial, grant }: &Finding) {
     let _ = writeln!(page, "\n{what}{times}\n  {by}: {why}\n  {opens}");
 }
 
-pub fn json(rerun: &Rerun, findings: &Findings) -> Value {
+pub(crate) fn json(rerun: &Rerun, findings: &Findings) -> Value {
     let denied = findings.list.iter().map(|Finding { denial, grant }| {
         let mut value = json!(DenialJson::from(&changed(denial, for_program)));
         value["grant"] = grant.as_ref().map_or(Value::Null, |grant| {

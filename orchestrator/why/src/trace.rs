@@ -12,7 +12,7 @@ const THINGS_MAX: usize = 1024;
 
 /// Why something may be missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Gap {
+pub(crate) enum Gap {
     /// A process was not traced, or the command traces processes itself.
     Untraced,
     /// A process's memory could not be read.
@@ -30,7 +30,7 @@ pub enum Gap {
 }
 
 impl Gap {
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Gap::Untraced => "untraced",
             Gap::Unread => "unread",
@@ -43,7 +43,7 @@ impl Gap {
     }
 
     /// Describes to people what is unknown.
-    pub fn describe(self) -> &'static str {
+    pub(crate) fn describe(self) -> &'static str {
         match self {
             Gap::Untraced => {
                 "a process of the command was not traced, or traces others itself: what those were denied is not known"
@@ -65,7 +65,7 @@ impl Gap {
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Trace {
+pub(crate) struct Trace {
     pub things: Vec<(Traced, u32)>,
     pub gaps: Vec<Gap>,
 }
@@ -94,17 +94,17 @@ struct TraceEnd {
 
 /// The report while it is received.
 #[derive(Default)]
-pub struct Report(Vec<u8>);
+pub(crate) struct Report(Vec<u8>);
 
 impl Report {
     /// Adds bytes. Bytes beyond the bound are dropped, and the report counts as cut.
-    pub fn push(&mut self, bytes: &[u8]) {
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
         let room = BYTES_MAX - self.0.len();
         self.0.extend_from_slice(&bytes[..bytes.len().min(room)]);
     }
 
     /// Parses the report if its last line has `key`. Otherwise, the part that arrived is used as far as possible.
-    pub fn read(self, key: &str) -> Trace {
+    pub(crate) fn read(self, key: &str) -> Trace {
         let lines = || {
             self.0
                 .split_inclusive(|byte| *byte == b'\n')
@@ -142,7 +142,7 @@ impl Trace {
     }
 
     /// The same for a tracer that did not exit by itself.
-    pub fn cut(mut self) -> Self {
+    pub(crate) fn cut(mut self) -> Self {
         if !self.gaps.contains(&Gap::Cut) {
             self.gaps.push(Gap::Cut);
         }
@@ -150,7 +150,7 @@ impl Trace {
     }
 
     /// The failed calls, in pieces that the executor explains at once.
-    pub fn pieces(&self) -> impl Iterator<Item = &[(Traced, u32)]> {
+    pub(crate) fn pieces(&self) -> impl Iterator<Item = &[(Traced, u32)]> {
         self.things.chunks(limit::TRACED)
     }
 }

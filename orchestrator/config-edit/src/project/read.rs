@@ -13,9 +13,9 @@ use std::path::Path;
 use thiserror::Error;
 
 /// Maximum bytes of a file, and of all files of a directory.
-pub const FILE_MAX: u64 = 1 << 20;
+pub(super) const FILE_MAX: u64 = 1 << 20;
 /// Maximum number of entries of a directory, with those of its directories.
-pub const ENTRIES_MAX: usize = 512;
+pub(super) const ENTRIES_MAX: usize = 512;
 /// Maximum depth of directories in one.
 const DEPTH_MAX: usize = 6;
 
@@ -45,7 +45,7 @@ pub enum Unread {
 }
 
 /// An object at a path in a project.
-pub enum Entry {
+pub(super) enum Entry {
     File(String),
     Directory,
     /// Something that cannot be examined.
@@ -85,7 +85,7 @@ impl fmt::Display for Digest {
 
 /// A directory whose files are examined.
 #[derive(Debug)]
-pub struct Opened(OwnedFd);
+pub(super) struct Opened(OwnedFd);
 
 impl Opened {
     /// Opens it; `None` if there is none, or if its user, and so an agent, may not look into it.
@@ -93,19 +93,19 @@ impl Opened {
         clippy::disallowed_methods,
         reason = "what the user's agent reads, before a session opens"
     )]
-    pub fn of(path: &Path) -> Option<Self> {
+    pub(super) fn of(path: &Path) -> Option<Self> {
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         open(path, flags, Mode::empty()).ok().map(Self)
     }
 
     /// Whether it has an entry of this name, whatever that is.
-    pub fn has(&self, name: &str) -> bool {
+    pub(super) fn has(&self, name: &str) -> bool {
         fstatat(&self.0, name, AtFlags::AT_SYMLINK_NOFOLLOW).is_ok()
     }
 
     /// The object at `path`; `None` if there is nothing, or nothing that an agent of the same user could read. A directory has to be of
     /// the kind that is read as one.
-    pub fn entry(&self, path: &str, kind: &Kind) -> Option<Entry> {
+    pub(super) fn entry(&self, path: &str, kind: &Kind) -> Option<Entry> {
         let file = match open_below(&self.0, Path::new(path)) {
             Ok(file) => file,
             Err(Unread::Kernel(Errno::ENOENT | Errno::ENOTDIR | Errno::EACCES)) => return None,
@@ -125,7 +125,11 @@ impl Opened {
     ///
     /// # Errors
     /// One of them cannot be read, or there are too many.
-    pub fn files_below(&self, path: &str, ending: &str) -> Result<Vec<(String, Vec<u8>)>, Unread> {
+    pub(super) fn files_below(
+        &self,
+        path: &str,
+        ending: &str,
+    ) -> Result<Vec<(String, Vec<u8>)>, Unread> {
         let top = open_below(&self.0, Path::new(path))?;
         let mut room = ReadBudget {
             entries: ENTRIES_MAX,

@@ -26,7 +26,7 @@ const CONNECTIONS_MAX: usize = 512;
 const BEGINNING: Duration = Duration::from_secs(15);
 
 /// The first frame; `None` if `lazaret` is gone before it.
-pub fn begin(socket: &mut UnixStream) -> Result<Option<Begin>, GatewayError> {
+pub(super) fn begin(socket: &mut UnixStream) -> Result<Option<Begin>, GatewayError> {
     let mut length = [0; 4];
     match socket.read_exact(&mut length) {
         Ok(()) => {}
@@ -47,7 +47,7 @@ pub fn begin(socket: &mut UnixStream) -> Result<Option<Begin>, GatewayError> {
 ///
 /// # Errors
 /// Those of the socket, but that it would block.
-pub async fn accept<R: Resolve + 'static>(
+pub(super) async fn accept<R: Resolve + 'static>(
     control: UnixStream,
     net: Rc<ClientNetwork<R>>,
 ) -> io::Result<()> {

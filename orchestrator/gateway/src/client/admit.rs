@@ -17,7 +17,7 @@ use std::rc::Rc;
 
 /// What this gateway serves, which no connection changes.
 #[derive(Debug)]
-pub enum AllowedHosts {
+pub(super) enum AllowedHosts {
     /// What `lazaret` named before it confined itself.
     Begun(Begin),
     /// All that may be named. For tests, in whose process nothing is confined.
@@ -26,7 +26,7 @@ pub enum AllowedHosts {
 }
 
 /// What all connections of a `lazaret` share.
-pub struct ClientNetwork<R> {
+pub(super) struct ClientNetwork<R> {
     allowed: AllowedHosts,
     pub(super) resolver: R,
     tls: OnceCell<HostTls>,
@@ -37,7 +37,7 @@ pub struct ClientNetwork<R> {
 }
 
 impl<R> ClientNetwork<R> {
-    pub fn new(allowed: AllowedHosts, resolver: R) -> Self {
+    pub(super) fn new(allowed: AllowedHosts, resolver: R) -> Self {
         Self {
             allowed,
             resolver,
@@ -70,7 +70,7 @@ impl<R> ClientNetwork<R> {
     }
 
     /// TLS with the machine's certificates, which are read when they are first needed, and the company's.
-    pub fn tls(&self) -> &HostTls {
+    pub(super) fn tls(&self) -> &HostTls {
         let roots = || Roots::of_machine_and(&self.authorities);
         self.tls.get_or_init(|| HostTls::new(roots()))
     }

@@ -12,14 +12,14 @@ use std::rc::Rc;
 use tokio::sync::watch;
 
 /// A company's part of the network, as it was told.
-pub struct CompanyNetwork {
+pub(super) struct CompanyNetwork {
     pub authorities: Roots,
     pub proxy: Option<Proxy>,
     spec: GatewaySpec,
     control: Option<Control>,
 }
 
-pub struct CompanyWork {
+pub(super) struct CompanyWork {
     control: Control,
     reports: Reports,
     ended: Rc<Ended>,
@@ -30,7 +30,7 @@ impl CompanyNetwork {
     ///
     /// # Errors
     /// Nothing comes, or what cannot be used.
-    pub fn read(socket: UnixStream) -> Result<Self, GatewayError> {
+    pub(super) fn read(socket: UnixStream) -> Result<Self, GatewayError> {
         let mut control = Control::new(socket);
         let frame = loop {
             match control.frame()? {
@@ -64,7 +64,7 @@ impl CompanyNetwork {
     ///
     /// # Errors
     /// The kernel's.
-    pub fn begin(&mut self) -> Result<Option<CompanyWork>, GatewayError> {
+    pub(super) fn begin(&mut self) -> Result<Option<CompanyWork>, GatewayError> {
         let Some(control) = self.control.take() else {
             return Ok(None);
         };
@@ -81,7 +81,7 @@ impl CompanyNetwork {
 }
 
 impl CompanyWork {
-    pub fn login(&self) -> Rc<Ended> {
+    pub(super) fn login(&self) -> Rc<Ended> {
         self.ended.clone()
     }
 
@@ -89,7 +89,7 @@ impl CompanyWork {
     ///
     /// # Errors
     /// A frame cannot be read.
-    pub async fn run(self) -> Result<(), GatewayError> {
+    pub(super) async fn run(self) -> Result<(), GatewayError> {
         let (leases, _in_force) = watch::channel(Vec::new());
         tokio::select! {
             () = self.reports.write() => Ok(()),

@@ -42,7 +42,7 @@ const OF_CONNECTION: [HeaderName; 6] = [
 
 type HostOrFault = Either<Incoming, Full<Bytes>>;
 
-pub struct ClientExchange<R> {
+pub(super) struct ClientExchange<R> {
     net: Rc<ClientNetwork<R>>,
     by: By,
     target: Target,
@@ -50,7 +50,7 @@ pub struct ClientExchange<R> {
 }
 
 impl<R: Resolve + 'static> ClientExchange<R> {
-    pub fn new(net: Rc<ClientNetwork<R>>, by: By, target: Target) -> Self {
+    pub(super) fn new(net: Rc<ClientNetwork<R>>, by: By, target: Target) -> Self {
         Self {
             net,
             by,
@@ -60,7 +60,7 @@ impl<R: Resolve + 'static> ClientExchange<R> {
     }
 
     /// Answers the requests on `stream` until `lazaret` closes it, or an answer breaks off.
-    pub async fn serve(self: Rc<Self>, stream: UnixStream) -> io::Result<()> {
+    pub(super) async fn serve(self: Rc<Self>, stream: UnixStream) -> io::Result<()> {
         let service = service_fn(|request| {
             let exchange = self.clone();
             async move { Ok::<_, Infallible>(exchange.answer(request).await) }

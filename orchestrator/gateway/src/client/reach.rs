@@ -14,7 +14,11 @@ struct ByJudge<'a, R>(&'a ClientNetwork<R>, &'a By);
 
 impl<R: Resolve> ClientNetwork<R> {
     /// Connects to `target`, which `by` has named. Each connection is checked anew: a name may have moved.
-    pub async fn connect(&self, by: &By, target: &Target) -> Result<TcpStream, NetworkFault> {
+    pub(super) async fn connect(
+        &self,
+        by: &By,
+        target: &Target,
+    ) -> Result<TcpStream, NetworkFault> {
         let judge = ByJudge(self, by);
         let Some(proxy) = &self.proxy else {
             let addresses = judge.admit(target).await?;
@@ -25,7 +29,7 @@ impl<R: Resolve> ClientNetwork<R> {
     }
 
     /// Whether `by` may reach `target`.
-    pub async fn check(&self, by: &By, target: &Target) -> Result<(), NetworkFault> {
+    pub(super) async fn check(&self, by: &By, target: &Target) -> Result<(), NetworkFault> {
         let judge = ByJudge(self, by);
         match &self.proxy {
             None => judge.admit(target).await.map(drop),

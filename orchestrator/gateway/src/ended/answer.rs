@@ -14,7 +14,7 @@ use thiserror::Error;
 
 /// Why an answer ends early.
 #[derive(Debug, Error)]
-pub enum Cut {
+pub(super) enum Cut {
     #[error("the answer contained the value of a credential")]
     Echoed,
     #[error(transparent)]
@@ -22,13 +22,13 @@ pub enum Cut {
 }
 
 /// The body of an answer.
-pub enum Answer {
+pub(super) enum Answer {
     Host(Searched),
     Text(Option<Bytes>),
 }
 
 /// A body of the host, searched.
-pub struct Searched {
+pub(super) struct Searched {
     body: Incoming,
     host: Rc<EndedHost>,
     /// Whose use and by which method, for the report of an echo.
@@ -39,7 +39,7 @@ pub struct Searched {
 }
 
 impl Searched {
-    pub fn new(body: Incoming, host: Rc<EndedHost>, of: (Option<u16>, String)) -> Self {
+    pub(super) fn new(body: Incoming, host: Rc<EndedHost>, of: (Option<u16>, String)) -> Self {
         Self {
             body,
             host,
@@ -147,7 +147,7 @@ impl Body for Answer {
 }
 
 /// Our answer to a request that goes no further.
-pub fn refused(refusal: &Refusal) -> Response<Answer> {
+pub(super) fn refused(refusal: &Refusal) -> Response<Answer> {
     let mut response = Response::new(Answer::Text(Some(refusal.text().into())));
     *response.status_mut() = refusal.status();
     response.headers_mut().insert(

@@ -25,7 +25,7 @@ const SIGNATURES: [&str; 7] = [
 const NO_PASSWORD: [&[u8]; 2] = [b"", b"x-oauth-basic"];
 
 /// The credentials of one host, and those of the session.
-pub struct Credentials<'a> {
+pub(super) struct Credentials<'a> {
     pub all: &'a [CredentialSpec],
     /// Those of this host, by their places in `all`.
     pub here: &'a [u16],
@@ -34,7 +34,7 @@ pub struct Credentials<'a> {
 
 /// The result for one request.
 #[derive(Debug, Default)]
-pub struct Decision {
+pub(super) struct Decision {
     /// The credential that it gets.
     pub attach: Option<Attachment>,
     /// Credentials whose placeholders stay in it as text.
@@ -45,7 +45,7 @@ pub struct Decision {
 
 /// How a request gets a credential.
 #[derive(Debug)]
-pub struct Attachment {
+pub(super) struct Attachment {
     /// By its place in the session's credentials.
     pub credential: u16,
     pub verdict: CredentialVerdict,
@@ -61,14 +61,14 @@ enum Form {
 }
 
 /// A request that is refused, and the credential that it was about.
-pub type RefusedUse = (u16, Box<Refusal>);
+pub(super) type RefusedUse = (u16, Box<Refusal>);
 
 impl Credentials<'_> {
     /// Decides on a request.
     ///
     /// # Errors
     /// It is refused.
-    pub fn decide(&self, head: &Parts) -> Result<Decision, RefusedUse> {
+    pub(super) fn decide(&self, head: &Parts) -> Result<Decision, RefusedUse> {
         let wanted = Wanted::new(self.place, head.method.as_str(), &head.uri, &head.headers);
         self.refuse_minting(head, &wanted)?;
         self.refuse_foreign(head)?;
@@ -179,7 +179,7 @@ impl Credentials<'_> {
 
 impl Attachment {
     /// Puts the value into the head. `None` if no header can hold it.
-    pub fn put(&self, headers: &mut HeaderMap, value: &[u8]) -> Option<()> {
+    pub(super) fn put(&self, headers: &mut HeaderMap, value: &[u8]) -> Option<()> {
         let text = match &self.form {
             Form::Scheme(scheme) => Zeroizing::new([scheme.as_bytes(), b" ", value].concat()),
             Form::Basic(user) => {

@@ -43,7 +43,7 @@ pub enum AuthorityError {
 }
 
 /// The authority and the certificates that it has made.
-pub struct Certifier {
+pub(super) struct Certifier {
     issuer: Issuer<'static, KeyPair>,
     not_before: u64,
     public: Authority,
@@ -56,7 +56,7 @@ impl Certifier {
     ///
     /// # Errors
     /// See [`AuthorityError`].
-    pub fn new<'a>(hosts: impl Iterator<Item = &'a str>) -> Result<Self, AuthorityError> {
+    pub(super) fn new<'a>(hosts: impl Iterator<Item = &'a str>) -> Result<Self, AuthorityError> {
         let id: [u8; ID] = random()?;
         let now = SystemTime::now()
             .duration_since(UNIX_EPOCH)
@@ -81,7 +81,7 @@ impl Certifier {
     ///
     /// # Errors
     /// See [`AuthorityError`].
-    pub fn of(public: Authority) -> Result<Self, AuthorityError> {
+    pub(super) fn of(public: Authority) -> Result<Self, AuthorityError> {
         let bytes = Zeroizing::new(public.key.clone());
         let (form, rest) = bytes.split_first().ok_or(AuthorityError::Form)?;
         let (id, rest) = rest.split_first_chunk().ok_or(AuthorityError::Form)?;
@@ -109,7 +109,7 @@ impl Certifier {
     }
 
     /// What cells believe, and what a successor needs.
-    pub fn public(&self) -> &Authority {
+    pub(super) fn public(&self) -> &Authority {
         &self.public
     }
 
@@ -117,7 +117,7 @@ impl Certifier {
     ///
     /// # Errors
     /// See [`AuthorityError`].
-    pub fn certificate(&self, host: &str) -> Result<Arc<CertifiedKey>, AuthorityError> {
+    pub(super) fn certificate(&self, host: &str) -> Result<Arc<CertifiedKey>, AuthorityError> {
         if let Some(made) = self.made.borrow().get(host) {
             return Ok(made.clone());
         }
@@ -213,7 +213,7 @@ fn constraints<'a>(hosts: impl Iterator<Item = &'a str>) -> NameConstraints {
 }
 
 /// The address that `host` is, in the notation of policies.
-pub fn address(host: &str) -> Option<IpAddr> {
+pub(super) fn address(host: &str) -> Option<IpAddr> {
     let inner = host
         .strip_prefix('[')
         .and_then(|host| host.strip_suffix(']'));

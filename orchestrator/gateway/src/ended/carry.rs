@@ -67,7 +67,7 @@ pub enum CarryError {
 }
 
 /// A connection of a program to a host.
-pub struct Connection {
+pub(super) struct Connection {
     session: Rc<Session>,
     host: Rc<EndedHost>,
     connect: Connect,
@@ -77,7 +77,12 @@ pub struct Connection {
 }
 
 impl Connection {
-    pub fn new(session: Rc<Session>, host: Rc<EndedHost>, connect: Connect, call: CallId) -> Self {
+    pub(super) fn new(
+        session: Rc<Session>,
+        host: Rc<EndedHost>,
+        connect: Connect,
+        call: CallId,
+    ) -> Self {
         Self {
             session,
             host,
@@ -89,7 +94,7 @@ impl Connection {
     }
 
     /// Carries it until it ends.
-    pub async fn carry(self, program: TcpStream, first: Vec<u8>) -> Result<(), CarryError> {
+    pub(super) async fn carry(self, program: TcpStream, first: Vec<u8>) -> Result<(), CarryError> {
         let times = self.session.times;
         let program = Rewound::new(first, Watched::new(program, self.activity.clone()));
         tokio::select! {

@@ -16,11 +16,11 @@ use hyper::http::request::Parts;
 use serde_json::Value;
 use unread::cut;
 
-pub use unread::UnreadBody;
+pub(super) use unread::UnreadBody;
 
 /// Requests whose bodies say what they change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BodyKind {
+pub(super) enum BodyKind {
     Push,
     GraphQl,
     PullRequest,
@@ -30,7 +30,7 @@ pub enum BodyKind {
 }
 
 impl BodyKind {
-    pub fn of(head: &Parts) -> Self {
+    pub(super) fn of(head: &Parts) -> Self {
         let parts: Vec<&str> = head.uri.path().split('/').skip(1).collect();
         let is_json = head.headers.get(CONTENT_TYPE).is_some_and(|value| {
             let value = value.as_bytes().to_ascii_lowercase();
@@ -48,7 +48,7 @@ impl BodyKind {
     }
 
     /// Most bytes of the body that are read for the question; `None` for none.
-    pub fn read_max(self) -> Option<usize> {
+    pub(super) fn read_max(self) -> Option<usize> {
         match self {
             Self::Push | Self::GraphQl | Self::PullRequest => Some(EFFECTS_PREFIX),
             Self::Publish => Some(PUBLISHED),
@@ -59,7 +59,7 @@ impl BodyKind {
 
 /// The content of a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Effects {
+pub(super) enum Effects {
     /// Its beginning does not say it yet.
     More,
     Nothing,
@@ -70,7 +70,7 @@ pub enum Effects {
 ///
 /// # Errors
 /// Why they say nothing certain.
-pub fn read(
+pub(super) fn read(
     kind: BodyKind,
     headers: &HeaderMap,
     bytes: &[u8],

@@ -33,7 +33,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 /// The exchange of one connection of a program with its host.
-pub struct Exchange {
+pub(super) struct Exchange {
     pub session: Rc<Session>,
     pub host: Rc<EndedHost>,
     pub upstream: Rc<Upstream>,
@@ -61,7 +61,7 @@ impl Exchange {
     ///
     /// # Errors
     /// Never.
-    pub async fn answer(
+    pub(super) async fn answer(
         self: Rc<Self>,
         request: Request<Incoming>,
     ) -> Result<Response<Answer>, Infallible> {

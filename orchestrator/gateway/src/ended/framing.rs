@@ -21,7 +21,7 @@ const CHUNK_LINE: usize = 1024;
 const HEADERS: usize = 100;
 
 /// Reads that hold back heads.
-pub struct Framed<S> {
+pub(super) struct Framed<S> {
     inner: S,
     state: State,
     /// A head that is not whole yet.
@@ -49,7 +49,7 @@ enum State {
 
 impl<S> Framed<S> {
     /// A request's head has to be whole `begin` after its first byte.
-    pub fn new(inner: S, begin: Duration, upgraded: Arc<AtomicBool>) -> Self {
+    pub(super) fn new(inner: S, begin: Duration, upgraded: Arc<AtomicBool>) -> Self {
         Self {
             inner,
             state: State::Head,

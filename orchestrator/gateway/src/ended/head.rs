@@ -11,7 +11,7 @@ use hyper::http::uri::Authority;
 
 /// How requests come to a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scheme {
+pub(super) enum Scheme {
     Https,
     /// Without TLS, which only rules look into.
     Http,
@@ -41,7 +41,11 @@ const OF_CONNECTION: [&str; 3] = ["keep-alive", "proxy-connection", "proxy-autho
 ///
 /// # Errors
 /// Why it is refused.
-pub fn check(head: &Parts, (host, port): (&str, u16), scheme: Scheme) -> Result<(), Refusal> {
+pub(super) fn check(
+    head: &Parts,
+    (host, port): (&str, u16),
+    scheme: Scheme,
+) -> Result<(), Refusal> {
     if head.method == Method::CONNECT {
         return Err(Refusal::Unsupported(
             "a CONNECT inside of a connection to a host",
@@ -104,7 +108,7 @@ fn is_place(asked: &str, (host, port): (&str, u16), scheme: Scheme) -> bool {
 }
 
 /// `Host` of a request to this place.
-pub fn authority((host, port): (&str, u16), scheme: Scheme) -> String {
+pub(super) fn authority((host, port): (&str, u16), scheme: Scheme) -> String {
     if port == scheme.port() {
         host.to_owned()
     } else {
@@ -113,7 +117,7 @@ pub fn authority((host, port): (&str, u16), scheme: Scheme) -> String {
 }
 
 /// Takes out of a head what concerns one connection only: framing is written anew on the other side.
-pub fn strip(headers: &mut HeaderMap) {
+pub(super) fn strip(headers: &mut HeaderMap) {
     // Not those that `Connection` names: a program may not have headers removed that say what a request means.
     for name in OF_CONNECTION {
         headers.remove(name);
@@ -135,7 +139,7 @@ pub fn strip(headers: &mut HeaderMap) {
 }
 
 /// Whether a head asks to become a WebSocket, or says that it has.
-pub fn is_websocket(headers: &HeaderMap) -> bool {
+pub(super) fn is_websocket(headers: &HeaderMap) -> bool {
     let lists = |name: HeaderName, token: &str| {
         headers.get_all(name).iter().any(|value| {
             value.to_str().is_ok_and(|value| {

@@ -54,7 +54,7 @@ impl Exchange {
     ///
     /// # Errors
     /// Nobody has, or what it changes cannot be read.
-    pub async fn allowed(
+    pub(super) async fn allowed(
         &self,
         asking: Vec<&(u16, RequestRule)>,
         head: &Parts,

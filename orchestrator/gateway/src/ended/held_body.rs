@@ -6,14 +6,14 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 /// A body whose beginning was read.
-pub struct HeldBody {
+pub(super) struct HeldBody {
     pub first: Option<Bytes>,
     pub rest: Option<Incoming>,
     pub trailers: Option<HeaderMap>,
 }
 
 impl HeldBody {
-    pub fn poll(
+    pub(super) fn poll(
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
@@ -26,13 +26,13 @@ impl HeldBody {
         }
     }
 
-    pub fn is_end(&self) -> bool {
+    pub(super) fn is_end(&self) -> bool {
         self.first.is_none()
             && self.trailers.is_none()
             && self.rest.as_ref().is_none_or(Body::is_end_stream)
     }
 
-    pub fn size(&self) -> SizeHint {
+    pub(super) fn size(&self) -> SizeHint {
         let held = self.first.as_ref().map_or(0, Bytes::len) as u64;
         let rest = self.rest.as_ref().map(Body::size_hint);
         let rest = rest.unwrap_or_else(|| SizeHint::with_exact(0));

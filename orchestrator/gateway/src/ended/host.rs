@@ -9,7 +9,7 @@ use broker_protocol::ConnectionVerdict;
 use broker_protocol::gateway::{CredentialSpec, CredentialVerdict};
 use std::cell::RefCell;
 use std::rc::Rc;
-pub struct EndedHost {
+pub(super) struct EndedHost {
     pub host: String,
     pub port: u16,
     /// By their places in the session's credentials.
@@ -20,7 +20,7 @@ pub struct EndedHost {
 }
 
 impl EndedHost {
-    pub fn new(host: String, port: u16, rules: Rules, reports: Rc<Reports>) -> Self {
+    pub(super) fn new(host: String, port: u16, rules: Rules, reports: Rc<Reports>) -> Self {
         Self {
             rules,
             host,
@@ -30,10 +30,10 @@ impl EndedHost {
             needles: RefCell::default(),
         }
     }
-    pub fn place(&self) -> String {
+    pub(super) fn place(&self) -> String {
         format!("{}:{}", self.host, self.port)
     }
-    pub fn count(&self, credential: u16, method: &str, verdict: CredentialVerdict) {
+    pub(super) fn count(&self, credential: u16, method: &str, verdict: CredentialVerdict) {
         let place = (&*self.host, self.port);
         self.reports.count(credential, place, method, verdict);
         if verdict == CredentialVerdict::Echoed {
@@ -47,7 +47,7 @@ impl EndedHost {
     }
 
     /// Tells the people who run the command of a refusal, if it is one that they can do something about.
-    pub fn tell(&self, refusal: &Refusal) {
+    pub(super) fn tell(&self, refusal: &Refusal) {
         if let Some(verdict) = refusal.verdict() {
             let place = (&*self.host, self.port);
             self.reports.refuse(place, verdict, &refusal.to_string());
@@ -55,12 +55,12 @@ impl EndedHost {
     }
 
     /// The values that its answers are searched for at present.
-    pub fn needles(&self) -> Rc<Needles> {
+    pub(super) fn needles(&self) -> Rc<Needles> {
         self.needles.borrow().clone()
     }
 
     /// Takes over the values that are known now.
-    pub fn learn(&self, all: &[CredentialSpec], values: &Values) {
+    pub(super) fn learn(&self, all: &[CredentialSpec], values: &Values) {
         let known = self.credentials.iter().flat_map(|&credential| {
             let placeholder = &all[usize::from(credential)].placeholder;
             let known = values.known(credential).into_iter();

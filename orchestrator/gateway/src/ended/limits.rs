@@ -3,39 +3,39 @@
 use std::time::Duration;
 
 /// Maximum length of a request's head, and of trailers, in bytes. Hosts' answers have the same.
-pub const HEAD: usize = 64 * 1024;
+pub(crate) const HEAD: usize = 64 * 1024;
 /// Maximum number of requests at a time on one connection of HTTP/2.
-pub const STREAMS: u32 = 100;
+pub(crate) const STREAMS: u32 = 100;
 /// Maximum number of streams that a program may reset before anything was done for them.
-pub const RESETS: usize = 20;
+pub(crate) const RESETS: usize = 20;
 /// Maximum number of streams that are reset because of a program's errors.
-pub const ERRORS: usize = 256;
+pub(crate) const ERRORS: usize = 256;
 /// Bytes that may wait to be written, for each stream.
-pub const SEND_BUFFER: usize = 64 * 1024;
+pub(crate) const SEND_BUFFER: usize = 64 * 1024;
 /// Bytes that a peer may send before they are read: of one stream, of a connection.
-pub const STREAM_WINDOW: u32 = 256 * 1024;
-pub const CONNECTION_WINDOW: u32 = 1 << 20;
+pub(crate) const STREAM_WINDOW: u32 = 256 * 1024;
+pub(crate) const CONNECTION_WINDOW: u32 = 1 << 20;
 /// Maximum number of connections of HTTP/1.1 to the host for one of HTTP/2 from a program.
-pub const PARALLEL: usize = 16;
+pub(crate) const PARALLEL: usize = 16;
 /// Maximum number of requests that wait for one value.
-pub const WAITING: usize = 64;
+pub(crate) const WAITING: usize = 64;
 /// Minimum length of a value, in bytes: a shorter one would be found in answers that do not contain it.
-pub const VALUE_MIN: usize = 8;
+pub(crate) const VALUE_MIN: usize = 8;
 /// The end of a value that is searched for, in bytes: long ones begin alike and end differently.
-pub const SEARCHED: usize = 256;
+pub(crate) const SEARCHED: usize = 256;
 /// Values of one credential that are searched for: the present one and earlier ones.
-pub const REMEMBERED: usize = 4;
+pub(crate) const REMEMBERED: usize = 4;
 /// Maximum length of a host's answer `401` that is read so that the request can be sent again.
-pub const REFUSAL_BODY: usize = 64 * 1024;
+pub(crate) const REFUSAL_BODY: usize = 64 * 1024;
 
 /// Maximum number of requests that wait until somebody has allowed them.
-pub const HELD_REQUESTS: usize = 64;
+pub(crate) const HELD_REQUESTS: usize = 64;
 /// Bytes of all their bodies that are read before that.
-pub const HELD_BYTES: usize = 32 << 20;
+pub(crate) const HELD_BYTES: usize = 32 << 20;
 /// Bytes of one body that are read, where what it changes stands in its beginning or the whole is short.
-pub const EFFECTS_PREFIX: usize = 64 * 1024;
+pub(crate) const EFFECTS_PREFIX: usize = 64 * 1024;
 /// Bytes of a body that publishes a package: it is read to its end, as a name may stand twice.
-pub const PUBLISHED: usize = 16 << 20;
+pub(crate) const PUBLISHED: usize = 16 << 20;
 
 /// Limits in time. Tests shorten them.
 #[derive(Clone, Copy, Debug)]

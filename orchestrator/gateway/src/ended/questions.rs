@@ -11,7 +11,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use tokio::sync::Notify;
 
-pub struct Questions {
+pub(super) struct Questions {
     asked: RefCell<Vec<HeldQuestion>>,
     last: Cell<u32>,
     waiting: Cell<usize>,
@@ -27,7 +27,7 @@ struct HeldQuestion {
 }
 
 impl Questions {
-    pub fn new(tell: Rc<dyn Fn(FromGateway)>) -> Self {
+    pub(super) fn new(tell: Rc<dyn Fn(FromGateway)>) -> Self {
         Self {
             asked: RefCell::default(),
             last: Cell::new(0),
@@ -39,7 +39,7 @@ impl Questions {
     }
 
     /// Asks about a request, and waits for the answer.
-    pub async fn ask(&self, request: HeldRequest) -> RequestAnswer {
+    pub(super) async fn ask(&self, request: HeldRequest) -> RequestAnswer {
         if request.call == 0 {
             return RequestAnswer::NoCall;
         }
@@ -59,7 +59,7 @@ impl Questions {
     }
 
     /// Takes the answer to a question. One that nobody has asked is dropped.
-    pub fn answer(&self, question: u32, answer: RequestAnswer) {
+    pub(super) fn answer(&self, question: u32, answer: RequestAnswer) {
         let mut asked = self.asked.borrow_mut();
         let of = asked
             .iter_mut()
@@ -74,7 +74,7 @@ impl Questions {
     ///
     /// # Errors
     /// As many as may be are held already.
-    pub fn hold(&self, bytes: usize) -> Result<Counted<'_>, UnreadBody> {
+    pub(super) fn hold(&self, bytes: usize) -> Result<Counted<'_>, UnreadBody> {
         match self.held.get() + bytes <= HELD_BYTES {
             true => Ok(Counted::new(&self.held, bytes)),
             false => Err(UnreadBody::Crowded),
@@ -124,7 +124,7 @@ impl Questions {
 }
 
 /// A part of a number, until it is dropped.
-pub struct Counted<'a> {
+pub(super) struct Counted<'a> {
     of: &'a Cell<usize>,
     part: usize,
 }

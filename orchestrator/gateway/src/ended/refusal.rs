@@ -9,7 +9,7 @@ use thiserror::Error;
 
 /// Why a request does not reach its host, or its answer does not reach the program.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum Refusal {
+pub(super) enum Refusal {
     /// It names another host than the connection was made to.
     #[error(
         "this connection is to {place}, and the request names `{asked}`; make a connection to that host"
@@ -141,7 +141,7 @@ fn because(why: Option<&str>) -> String {
 
 impl Refusal {
     /// The verdict for those who run the command; `None` if the request or the host is at fault, and no policy.
-    pub fn verdict(&self) -> Option<ConnectionVerdict> {
+    pub(super) fn verdict(&self) -> Option<ConnectionVerdict> {
         match self {
             Self::Denied { .. }
             | Self::NoRule { .. }
@@ -162,7 +162,7 @@ impl Refusal {
     }
 
     /// The status of the answer.
-    pub fn status(&self) -> StatusCode {
+    pub(super) fn status(&self) -> StatusCode {
         match self {
             Self::Misdirected { .. } => StatusCode::MISDIRECTED_REQUEST,
             Self::Malformed(_) | Self::BrokenBody { .. } => StatusCode::BAD_REQUEST,
@@ -180,7 +180,7 @@ impl Refusal {
             | Self::Encoded { .. } => StatusCode::BAD_GATEWAY,
         }
     }
-    pub fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         let text: String = format!("lazaret: {self}")
             .chars()
             .map(|c| if c.is_control() { '?' } else { c })

@@ -75,7 +75,7 @@ impl<K: Clone + Eq + Hash> Tally<K> {
     }
 }
 
-pub struct Reports {
+pub(super) struct Reports {
     uses: Tally<Kind>,
     refused: Tally<Refused>,
     /// Whether what is counted will be reported.
@@ -85,7 +85,7 @@ pub struct Reports {
 }
 
 impl Reports {
-    pub fn new(times: Times, tell: Rc<dyn Fn(FromGateway)>) -> Rc<Self> {
+    pub(super) fn new(times: Times, tell: Rc<dyn Fn(FromGateway)>) -> Rc<Self> {
         Rc::new(Self {
             uses: Tally::new(),
             refused: Tally::new(),
@@ -94,7 +94,7 @@ impl Reports {
             tell,
         })
     }
-    pub fn count(
+    pub(super) fn count(
         self: &Rc<Self>,
         credential: u16,
         (host, port): (&str, u16),
@@ -119,7 +119,7 @@ impl Reports {
     }
 
     /// Reports a refusal to the people who run the command. `why` names what would allow it.
-    pub fn refuse(
+    pub(super) fn refuse(
         self: &Rc<Self>,
         (host, port): (&str, u16),
         verdict: ConnectionVerdict,
@@ -152,7 +152,7 @@ impl Reports {
     }
 
     /// Reports all that was counted.
-    pub fn flush(&self) {
+    pub(super) fn flush(&self) {
         self.is_pending.set(false);
         for (kind, count) in self.uses.take() {
             self.send(kind, count);

@@ -10,14 +10,14 @@ const SHOWN: usize = 128;
 
 /// The rules of one host, in the lists of a session: each list must allow a request.
 #[derive(Clone, Debug, Default)]
-pub struct Rules(Vec<Vec<NumberedRule>>);
+pub(super) struct Rules(Vec<Vec<NumberedRule>>);
 
 /// A rule with its place in all lists of the session together.
 type NumberedRule = (u16, RequestRule);
 
 impl Rules {
     /// Those that name `host`, at whatever port.
-    pub fn of(lists: &[Vec<RequestRule>], host: &str) -> Self {
+    pub(super) fn of(lists: &[Vec<RequestRule>], host: &str) -> Self {
         let mut numbers = 0..;
         let own = lists.iter().map(|list| {
             let rules = list.iter().zip(numbers.by_ref());
@@ -29,7 +29,7 @@ impl Rules {
         Self(own.filter(|list| !list.is_empty()).collect())
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
@@ -37,7 +37,7 @@ impl Rules {
     ///
     /// # Errors
     /// A rule denies it, or a list that names its host has no rule for it.
-    pub fn judge(&self, wanted: &Wanted, port: u16) -> Result<Vec<&NumberedRule>, Refusal> {
+    pub(super) fn judge(&self, wanted: &Wanted, port: u16) -> Result<Vec<&NumberedRule>, Refusal> {
         let judged = self.0.iter().map(|list| judge_by(list, wanted, port));
         let asking: Result<Vec<_>, _> = judged.collect();
         Ok(asking?.into_iter().flatten().collect())
@@ -89,7 +89,7 @@ fn without_rule(wanted: &Wanted, first: &RequestRule) -> Refusal {
     }
 }
 
-pub fn beginning(text: &str) -> String {
+pub(super) fn beginning(text: &str) -> String {
     text.chars().take(SHOWN).collect()
 }
 

@@ -20,7 +20,7 @@ const ESCAPED: usize = 3;
 
 /// The values of one host's credentials, in all forms that are searched for.
 #[derive(Default)]
-pub struct Needles {
+pub(super) struct Needles {
     forms: Vec<Finder<'static>>,
     /// The whole values, each with the placeholder that stands for it.
     values: Vec<(Rc<Value>, String)>,
@@ -28,7 +28,7 @@ pub struct Needles {
 }
 
 impl Needles {
-    pub fn new(values: Vec<(Rc<Value>, String)>) -> Self {
+    pub(super) fn new(values: Vec<(Rc<Value>, String)>) -> Self {
         let mut forms: Vec<Zeroizing<Vec<u8>>> = Vec::new();
         for (value, _) in &values {
             let bytes = &value.bytes[value.bytes.len().saturating_sub(SEARCHED)..];
@@ -49,7 +49,7 @@ impl Needles {
     }
 
     /// Whether `bytes` contain a value.
-    pub fn are_in(&self, bytes: &[u8]) -> bool {
+    pub(super) fn are_in(&self, bytes: &[u8]) -> bool {
         if self.forms.is_empty() {
             return false;
         }
@@ -93,7 +93,7 @@ impl Needles {
     }
 
     /// Puts placeholders in the place of values in headers.
-    pub fn clean(&self, headers: &mut HeaderMap) {
+    pub(super) fn clean(&self, headers: &mut HeaderMap) {
         for value in headers.values_mut() {
             if self.are_in(value.as_bytes()) {
                 *value = self.cleaned(value);
@@ -200,11 +200,11 @@ fn decoded_tail(tail: &[u8]) -> (Zeroizing<Vec<u8>>, Vec<usize>, usize) {
     (decoded, starts, whole)
 }
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Found;
+pub(super) struct Found;
 
 /// The search of one stream.
 #[derive(Default)]
-pub struct Search {
+pub(super) struct Search {
     held: Vec<u8>,
 }
 
@@ -213,7 +213,7 @@ impl Search {
     ///
     /// # Errors
     /// A value: nothing more may be passed on.
-    pub fn pass(&mut self, needles: &Needles, next: Bytes) -> Result<Bytes, Found> {
+    pub(super) fn pass(&mut self, needles: &Needles, next: Bytes) -> Result<Bytes, Found> {
         let mut bytes = if self.held.is_empty() {
             next
         } else {
@@ -230,12 +230,12 @@ impl Search {
     }
 
     /// The bytes that were held, at the end of the stream: the value did not come.
-    pub fn finish(&mut self) -> Bytes {
+    pub(super) fn finish(&mut self) -> Bytes {
         std::mem::take(&mut self.held).into()
     }
 
     /// How many bytes are held.
-    pub fn held(&self) -> usize {
+    pub(super) fn held(&self) -> usize {
         self.held.len()
     }
 }

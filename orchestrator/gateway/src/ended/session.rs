@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 /// Credentials, their values and their hosts.
-pub struct Session {
+pub(super) struct Session {
     pub credentials: Vec<CredentialSpec>,
     pub values: Values,
     pub reports: Rc<Reports>,
@@ -28,13 +28,13 @@ pub struct Session {
 
 impl Session {
     /// Whether rules decide on the requests to a host.
-    pub fn has_rules(&self, host: &str) -> bool {
+    pub(super) fn has_rules(&self, host: &str) -> bool {
         let mut rules = self.rules.iter().flatten();
         rules.any(|rule| rule.host == plain(host))
     }
 
     /// A host whose connections are decrypted: it has a credential or a rule.
-    pub fn host(&self, host: &str, port: u16) -> Option<Rc<EndedHost>> {
+    pub(super) fn host(&self, host: &str, port: u16) -> Option<Rc<EndedHost>> {
         if let Some(known) = self.hosts.get(&(host.to_owned(), port)) {
             return Some(known.clone());
         }
@@ -44,7 +44,7 @@ impl Session {
     }
 
     /// A credential's name in the policy.
-    pub fn name(&self, credential: u16) -> &str {
+    pub(super) fn name(&self, credential: u16) -> &str {
         self.credentials
             .get(usize::from(credential))
             .map_or("", |spec| &spec.name)
@@ -52,6 +52,6 @@ impl Session {
 }
 
 /// A host without the dot at its end, with which the same host is meant.
-pub fn plain(host: &str) -> &str {
+pub(super) fn plain(host: &str) -> &str {
     host.strip_suffix('.').unwrap_or(host)
 }

@@ -10,14 +10,14 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, sleep_until};
 
 /// The last byte on any of a connection's streams.
-pub struct Activity {
+pub(super) struct Activity {
     begun: Instant,
     last: AtomicU64,
     is_upgraded: AtomicBool,
 }
 
 impl Activity {
-    pub fn new() -> Arc<Self> {
+    pub(super) fn new() -> Arc<Self> {
         Arc::new(Self {
             begun: Instant::now(),
             last: AtomicU64::new(0),
@@ -31,12 +31,12 @@ impl Activity {
     }
 
     /// From now on the connection may be idle for longer.
-    pub fn upgrade(&self) {
+    pub(super) fn upgrade(&self) {
         self.is_upgraded.store(true, Ordering::Relaxed);
     }
 
     /// Returns when there was no byte for `idle`, or for `upgraded` if the connection is a WebSocket.
-    pub async fn ended(&self, idle: Duration, upgraded: Duration) {
+    pub(super) async fn ended(&self, idle: Duration, upgraded: Duration) {
         loop {
             let limit = if self.is_upgraded.load(Ordering::Relaxed) {
                 upgraded
@@ -54,13 +54,13 @@ impl Activity {
 }
 
 /// A stream whose bytes are noted.
-pub struct Watched<S> {
+pub(super) struct Watched<S> {
     inner: S,
     activity: Arc<Activity>,
 }
 
 impl<S> Watched<S> {
-    pub fn new(inner: S, activity: Arc<Activity>) -> Self {
+    pub(super) fn new(inner: S, activity: Arc<Activity>) -> Self {
         Self { inner, activity }
     }
 }
@@ -112,18 +112,18 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
 }
 
 /// A stream that begins with bytes that were read from it already.
-pub struct Rewound<S> {
+pub(super) struct Rewound<S> {
     first: Vec<u8>,
     inner: S,
 }
 
 impl<S: AsyncRead + Unpin> Rewound<S> {
-    pub fn new(first: Vec<u8>, inner: S) -> Self {
+    pub(super) fn new(first: Vec<u8>, inner: S) -> Self {
         Self { first, inner }
     }
 
     /// Reads on until `enough` of the first bytes are there, or the stream has ended. They will be read again.
-    pub async fn peek(&mut self, enough: impl Fn(&[u8]) -> bool) -> io::Result<&[u8]> {
+    pub(super) async fn peek(&mut self, enough: impl Fn(&[u8]) -> bool) -> io::Result<&[u8]> {
         while !enough(&self.first) {
             if self.inner.read_buf(&mut self.first).await? == 0 {
                 break;

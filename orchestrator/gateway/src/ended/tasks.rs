@@ -7,10 +7,10 @@ use tokio::task::JoinSet;
 
 /// Starts tasks of one connection on the local runtime.
 #[derive(Clone, Default)]
-pub struct Tasks(Rc<RefCell<JoinSet<()>>>);
+pub(super) struct Tasks(Rc<RefCell<JoinSet<()>>>);
 
 impl Tasks {
-    pub fn spawn(&self, task: impl Future<Output = ()> + 'static) {
+    pub(super) fn spawn(&self, task: impl Future<Output = ()> + 'static) {
         let mut tasks = self.0.borrow_mut();
         while tasks.try_join_next().is_some() {}
         tasks.spawn_local(task);
@@ -30,7 +30,7 @@ where
 
 /// Ends all tasks when it is dropped. Tasks have clones of [`Tasks`] themselves, so that this cannot be left to those.
 #[derive(Default)]
-pub struct TaskOwner(pub Tasks);
+pub(super) struct TaskOwner(pub Tasks);
 
 impl Drop for TaskOwner {
     fn drop(&mut self) {

@@ -70,20 +70,20 @@ impl Roots {
 }
 
 /// Settings of TLS to hosts, made when they are first needed.
-pub struct HostTls {
+pub(crate) struct HostTls {
     roots: Roots,
     config: OnceCell<ClientConfig>,
 }
 
 impl HostTls {
-    pub fn new(roots: Roots) -> Self {
+    pub(crate) fn new(roots: Roots) -> Self {
         Self {
             roots,
             config: OnceCell::new(),
         }
     }
 
-    pub fn offering(&self, protocols: &[Protocol]) -> Result<Arc<ClientConfig>, String> {
+    pub(crate) fn offering(&self, protocols: &[Protocol]) -> Result<Arc<ClientConfig>, String> {
         let mut config = match self.config.get() {
             Some(config) => config.clone(),
             None => {
@@ -114,13 +114,13 @@ impl HostTls {
     }
 }
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Protocol {
+pub(crate) enum Protocol {
     Http1,
     Http2,
 }
 
 impl Protocol {
-    pub fn name(self) -> &'static [u8] {
+    pub(crate) fn name(self) -> &'static [u8] {
         match self {
             Self::Http1 => b"http/1.1",
             Self::Http2 => b"h2",
@@ -129,11 +129,11 @@ impl Protocol {
 }
 
 /// Opens TCP connections to the host, as the relay's rules allow.
-pub type Connect = Rc<dyn Fn() -> Pin<Box<dyn Future<Output = Result<TcpStream, String>>>>>;
+pub(super) type Connect = Rc<dyn Fn() -> Pin<Box<dyn Future<Output = Result<TcpStream, String>>>>>;
 
 /// Why a request has no answer. Texts are for people.
 #[derive(Debug)]
-pub enum SendError {
+pub(super) enum SendError {
     /// There is no connection to the host.
     Unreachable(String),
     /// The body ended before its end.
@@ -154,7 +154,7 @@ impl From<hyper::Error> for SendError {
 
 /// Opens connections to one host.
 #[derive(Clone)]
-pub struct Dialer {
+pub(super) struct Dialer {
     pub connect: Connect,
     /// Absent for a host without TLS.
     pub tls: Option<Rc<HostTls>>,
@@ -165,7 +165,7 @@ pub struct Dialer {
 }
 
 /// A connection, with TLS or without.
-pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
+pub(super) trait Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Stream for S {}
 
@@ -225,7 +225,7 @@ fn is_protocol(error: &io::Error) -> bool {
 }
 
 /// The body of a request to the host.
-pub enum RequestBody {
+pub(super) enum RequestBody {
     Program(Incoming),
     /// One whose beginning was read before.
     Held(HeldBody),
@@ -265,7 +265,7 @@ impl Body for RequestBody {
 }
 
 /// The host's side of one connection of a program.
-pub struct Upstream {
+pub(super) struct Upstream {
     dialer: Dialer,
     kind: Kind,
     /// Told when the paired connection has ended.
@@ -283,7 +283,7 @@ enum Kind {
 
 impl Upstream {
     /// Opens the first connection. `wanted` are the protocols that the program speaks, of which one is for one request at a time.
-    pub async fn open(dialer: Dialer, wanted: &[Protocol]) -> Self {
+    pub(super) async fn open(dialer: Dialer, wanted: &[Protocol]) -> Self {
         let ended = Rc::new(Notify::new());
         let parallel = wanted.contains(&Protocol::Http2);
         let offered: &[Protocol] = if parallel {
@@ -328,7 +328,7 @@ impl Upstream {
             }
         }
     }
-    pub fn protocol(&self) -> Protocol {
+    pub(super) fn protocol(&self) -> Protocol {
         match &self.kind {
             Kind::Http1 { .. } | Kind::Unreachable(_) => Protocol::Http1,
             Kind::Http2(_) => Protocol::Http2,
@@ -336,7 +336,7 @@ impl Upstream {
     }
 
     /// Why the host could not be reached.
-    pub fn unreachable(&self) -> Option<&str> {
+    pub(super) fn unreachable(&self) -> Option<&str> {
         match &self.kind {
             Kind::Unreachable(why) => Some(why),
             Kind::Http1 { .. } | Kind::Http2(_) => None,
@@ -344,7 +344,7 @@ impl Upstream {
     }
 
     /// Returns when the host has ended the connection that belongs to the program's.
-    pub async fn ended(&self) {
+    pub(super) async fn ended(&self) {
         self.ended.notified().await;
     }
 
@@ -352,7 +352,7 @@ impl Upstream {
     ///
     /// # Errors
     /// Why there is no answer.
-    pub async fn send(
+    pub(super) async fn send(
         self: &Rc<Self>,
         request: Request<RequestBody>,
     ) -> Result<Response<Incoming>, SendError> {

@@ -21,7 +21,7 @@ const METHOD_PARAMETER: &str = "_method";
 const PATHS: [&str; 3] = ["x-original-url", "x-rewrite-url", "x-original-uri"];
 
 /// A request, as uses are written.
-pub struct Wanted<'a> {
+pub(super) struct Wanted<'a> {
     pub place: &'a str,
     pub path: &'a str,
     /// As it is sent, and those that servers may take instead.
@@ -32,7 +32,7 @@ pub struct Wanted<'a> {
 
 impl<'a> Wanted<'a> {
     /// The request of this head.
-    pub fn new(place: &'a str, method: &str, uri: &'a Uri, headers: &HeaderMap) -> Self {
+    pub(super) fn new(place: &'a str, method: &str, uri: &'a Uri, headers: &HeaderMap) -> Self {
         let said = |names: &'static [&'static str]| {
             let is_one =
                 move |name: &HeaderName| names.contains(&&*name.as_str().replace('_', "-"));
@@ -63,7 +63,7 @@ impl<'a> Wanted<'a> {
     }
 
     /// Whether it is one of `uses`, and whether that is one that needs no placeholder.
-    pub fn fits(&self, uses: &[CredentialUse]) -> Option<Unasked> {
+    pub(super) fn fits(&self, uses: &[CredentialUse]) -> Option<Unasked> {
         // Methods are written in upper case (RFC 9110, section 9.1); some servers take others for them.
         let is_upper = |method: &String| method.bytes().all(|byte| byte.is_ascii_uppercase());
         if !is_plain(self.path) || !self.paths.is_empty() || !self.methods.iter().all(is_upper) {
@@ -80,7 +80,7 @@ impl<'a> Wanted<'a> {
     }
 
     /// Whether `uses` refuse it, however its path is spelled.
-    pub fn is_refused(&self, uses: &[CredentialUse]) -> bool {
+    pub(super) fn is_refused(&self, uses: &[CredentialUse]) -> bool {
         let paths = self.paths.iter().map(String::as_str);
         let spellings: Vec<String> = paths.chain([self.path]).flat_map(spellings).collect();
         let methods = self
@@ -98,12 +98,12 @@ impl<'a> Wanted<'a> {
         })
     }
 
-    pub fn method(&self) -> &str {
+    pub(super) fn method(&self) -> &str {
         self.methods.first().map_or("", String::as_str)
     }
 
     /// Whether a rule that allows fits it, in whichever of these forms a server reads it.
-    pub fn is_allowed_by(&self, rule: &RequestRule) -> bool {
+    pub(super) fn is_allowed_by(&self, rule: &RequestRule) -> bool {
         let is_named = |method: &String| match rule.methods.is_empty() {
             true => !OFF.contains(&method.as_str()),
             false => rule.methods.contains(method),
@@ -119,7 +119,7 @@ impl<'a> Wanted<'a> {
     }
 
     /// Whether a rule that denies fits it, in any of these forms.
-    pub fn is_denied_by(&self, rule: &RequestRule) -> bool {
+    pub(super) fn is_denied_by(&self, rule: &RequestRule) -> bool {
         let methods = self
             .methods
             .iter()
@@ -153,7 +153,7 @@ impl<'a> Wanted<'a> {
 
 /// Whether a request gets the credential although it has no placeholder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unasked(pub bool);
+pub(super) struct Unasked(pub bool);
 
 /// Methods that only who names them means.
 const OFF: [&str; 5] = ["TRACE", "TRACK", "DEBUG", "CONNECT", "OPTIONS"];

@@ -12,13 +12,13 @@ use tokio::time::{Instant, timeout};
 use zeroize::Zeroizing;
 
 /// One value of a credential.
-pub struct Value {
+pub(super) struct Value {
     pub bytes: Zeroizing<Vec<u8>>,
     number: u32,
 }
 
 /// The values of a session's credentials, in their order.
-pub struct Values {
+pub(super) struct Values {
     slots: Vec<Slot>,
     times: Times,
     tell: Rc<dyn Fn(FromGateway)>,
@@ -45,7 +45,7 @@ enum State {
 }
 
 impl Values {
-    pub fn new(count: usize, times: Times, tell: Rc<dyn Fn(FromGateway)>) -> Self {
+    pub(super) fn new(count: usize, times: Times, tell: Rc<dyn Fn(FromGateway)>) -> Self {
         Self {
             slots: (0..count).map(|_| Slot::default()).collect(),
             times,
@@ -57,7 +57,7 @@ impl Values {
     ///
     /// # Errors
     /// Why there is none, for people.
-    pub async fn get(&self, credential: u16) -> Result<Rc<Value>, String> {
+    pub(super) async fn get(&self, credential: u16) -> Result<Rc<Value>, String> {
         let slot = self.slot(credential)?;
         if !slot.is_asked.get() {
             match slot.state.borrow().clone() {
@@ -76,7 +76,7 @@ impl Values {
     }
 
     /// Called when the host has refused `value`: asks for another one, if none was asked for lately.
-    pub fn refused(&self, credential: u16, value: &Value) {
+    pub(super) fn refused(&self, credential: u16, value: &Value) {
         let Ok(slot) = self.slot(credential) else {
             return;
         };
@@ -86,7 +86,7 @@ impl Values {
     }
 
     /// The value that follows a refused one, if it is another.
-    pub async fn after(&self, credential: u16, value: &Value) -> Option<Rc<Value>> {
+    pub(super) async fn after(&self, credential: u16, value: &Value) -> Option<Rc<Value>> {
         self.refused(credential, value);
         let slot = self.slot(credential).ok()?;
         if slot.is_asked.get() {
@@ -99,7 +99,7 @@ impl Values {
     }
 
     /// Takes a value from the broker, or why there is none. A final line feed is no part of it.
-    pub fn deliver(&self, credential: u16, answer: Result<Vec<u8>, String>) {
+    pub(super) fn deliver(&self, credential: u16, answer: Result<Vec<u8>, String>) {
         let Ok(slot) = self.slot(credential) else {
             return;
         };
@@ -113,7 +113,7 @@ impl Values {
     }
 
     /// The values that answers of the credential's hosts are searched for.
-    pub fn known(&self, credential: u16) -> Vec<Rc<Value>> {
+    pub(super) fn known(&self, credential: u16) -> Vec<Rc<Value>> {
         self.slot(credential).map_or_else(
             |_| vec![],
             |slot| slot.known.borrow().iter().cloned().collect(),

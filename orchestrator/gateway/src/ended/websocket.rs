@@ -13,7 +13,11 @@ const READ: usize = 16 * 1024;
 ///
 /// # Errors
 /// The host sent the value of a credential.
-pub async fn carry(program: Upgraded, host: Upgraded, place: &EndedHost) -> Result<(), Found> {
+pub(super) async fn carry(
+    program: Upgraded,
+    host: Upgraded,
+    place: &EndedHost,
+) -> Result<(), Found> {
     let (mut from_program, mut to_program) = split(TokioIo::new(program));
     let (mut from_host, mut to_host) = split(TokioIo::new(host));
     let up = async {

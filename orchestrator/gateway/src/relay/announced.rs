@@ -16,7 +16,7 @@ const ANNOUNCEMENT_MAX: usize = 16 + HOST_MAX;
 
 /// What a connection of a cell is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Purpose {
+pub(super) enum Purpose {
     /// A request to the relay.
     Request,
     /// A port of this machine's loopback, without a request.
@@ -27,7 +27,7 @@ pub enum Purpose {
 
 /// The connections announced by supervisors, by their local addresses.
 #[derive(Debug)]
-pub struct Announced {
+pub(super) struct Announced {
     socket: UnixDatagram,
     waiting: HashMap<SocketAddr, (Purpose, CallId)>,
     /// Whether no others are served.
@@ -35,7 +35,7 @@ pub struct Announced {
 }
 
 impl Announced {
-    pub fn new(socket: UnixDatagram, only: bool) -> Self {
+    pub(super) fn new(socket: UnixDatagram, only: bool) -> Self {
         Self {
             socket,
             waiting: HashMap::new(),
@@ -45,7 +45,7 @@ impl Announced {
 
     /// What a connection from `peer` is for, and of which call it is, if a client waits for that; `None` if it may not be served. Each announcement counts once; it always precedes its
     /// connection.
-    pub fn take(&mut self, peer: SocketAddr) -> Option<(Purpose, CallId)> {
+    pub(super) fn take(&mut self, peer: SocketAddr) -> Option<(Purpose, CallId)> {
         // One byte more shows that it is too long.
         let mut message = [0; ANNOUNCEMENT_MAX + 1];
         while let Ok(length @ 1..) = self.socket.recv(&mut message) {

@@ -12,7 +12,7 @@ use std::fmt;
 
 /// Why a program does not get a connection.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub(super) enum Refusal {
     /// It sent no valid request.
     Wanted(WantedError),
     /// Its request did not arrive within this many seconds.
@@ -23,7 +23,7 @@ pub enum Refusal {
 
 impl Refusal {
     /// The verdict for the records.
-    pub fn verdict(&self) -> ConnectionVerdict {
+    pub(super) fn verdict(&self) -> ConnectionVerdict {
         match self {
             Refusal::Wanted(_) | Refusal::Slow(_) => ConnectionVerdict::Malformed,
             Refusal::Place(_, ConnectError::Reach(ReachError::Host { .. })) => {
@@ -38,7 +38,7 @@ impl Refusal {
     }
 
     /// Why, for the records; without [`Refusal::private`].
-    pub fn why(&self) -> String {
+    pub(super) fn why(&self) -> String {
         match self {
             Refusal::Place(_, error @ ConnectError::Reach(ReachError::Address { .. })) => {
                 error.to_string()
@@ -48,7 +48,7 @@ impl Refusal {
     }
 
     /// The entry of `private` that would open an address that is not public.
-    pub fn private(&self) -> Option<String> {
+    pub(super) fn private(&self) -> Option<String> {
         match self {
             Refusal::Place(place, ConnectError::Reach(ReachError::Address { address, .. })) => {
                 Some(PrivatePlace::text_to_open(
@@ -62,7 +62,7 @@ impl Refusal {
     }
 
     /// An HTTP response, after which the connection ends.
-    pub fn http(&self) -> Vec<u8> {
+    pub(super) fn http(&self) -> Vec<u8> {
         let (code, name) = match self {
             Refusal::Wanted(WantedError::TooLong) => (431, "Request Header Fields Too Large"),
             Refusal::Wanted(_) => (400, "Bad Request"),
@@ -84,7 +84,7 @@ impl Refusal {
     }
 
     /// A SOCKS 5 reply, after which the connection ends.
-    pub fn socks(&self) -> Vec<u8> {
+    pub(super) fn socks(&self) -> Vec<u8> {
         let number = match self {
             Refusal::Wanted(_) | Refusal::Slow(_) => SocksError::Malformed as u8,
             Refusal::Place(
@@ -99,7 +99,7 @@ impl Refusal {
 }
 
 /// A SOCKS 5 reply. It does not reveal our own address to the cell.
-pub fn socks_reply(number: u8) -> Vec<u8> {
+pub(super) fn socks_reply(number: u8) -> Vec<u8> {
     vec![5, number, 0, 1, 0, 0, 0, 0, 0, 0]
 }
 

@@ -30,7 +30,7 @@ pub enum ConnectError {
 }
 
 /// Connects to the first address that answers.
-pub async fn first_of(addresses: &[SocketAddr]) -> Result<TcpStream, ConnectError> {
+pub(crate) async fn first_of(addresses: &[SocketAddr]) -> Result<TcpStream, ConnectError> {
     let mut last = "it has no address".to_owned();
     for address in addresses {
         match timeout(Duration::from_secs(ADDRESS_S), TcpStream::connect(address)).await {

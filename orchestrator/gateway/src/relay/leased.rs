@@ -14,19 +14,19 @@ use tokio::time::timeout;
 const KNOWN: Duration = Duration::from_secs(2);
 
 /// The hosts of a session's cells.
-pub struct Hosts {
+pub(crate) struct Hosts {
     policy: WebPolicy,
     leases: watch::Receiver<Vec<Lease>>,
 }
 
 impl Hosts {
     /// The hosts that `policy` allows, and those that are leased.
-    pub fn new(policy: WebPolicy, leases: watch::Receiver<Vec<Lease>>) -> Self {
+    pub(crate) fn new(policy: WebPolicy, leases: watch::Receiver<Vec<Lease>>) -> Self {
         Self { policy, leases }
     }
 
     /// The hosts that a connection with `key` may reach now.
-    pub async fn of(&self, key: Option<Nonce>) -> WebPolicy {
+    pub(crate) async fn of(&self, key: Option<Nonce>) -> WebPolicy {
         if key.is_some() {
             let mut leases = self.leases.clone();
             // A key that never arrives is invalid, or its call has ended: it opens nothing.
@@ -55,7 +55,7 @@ impl Hosts {
     }
 
     /// Returns when a connection to `place` has to end because its lease has ended.
-    pub async fn withdrawn(&self, place: &Place, key: Option<Nonce>) {
+    pub(crate) async fn withdrawn(&self, place: &Place, key: Option<Nonce>) {
         if guard::foresee(&self.policy, place.target()).is_ok() {
             return pending().await;
         }

@@ -12,14 +12,14 @@ use announced::{Announced, Purpose};
 use answer::{Refusal, socks_reply};
 use broker_protocol::gateway::FromGateway;
 use broker_protocol::{CallId, ConnectionReport, ConnectionVerdict, Lease};
-pub use connect::{ConnectError, first_of};
+pub(crate) use connect::{ConnectError, first_of};
 use leased::Hosts;
 use orchestrator_reach::guard::{self, Resolve};
 use pace::Pace;
 use place::Place;
 use policies::WebPolicy;
 use proxy::PolicyJudge;
-pub use proxy::{Proxy, ProxyError, TargetJudge};
+pub(crate) use proxy::{Proxy, ProxyError, TargetJudge};
 use published::Published;
 use std::cell::Cell;
 use std::io;
@@ -69,7 +69,7 @@ const GOODBYE_MAX: u64 = 1 << 20;
 
 /// The sockets of a session's relay, as received from the broker.
 #[derive(Debug)]
-pub struct RelaySockets {
+pub(crate) struct RelaySockets {
     listener: TcpListener,
     announced: Announced,
     published: Option<Published>,
@@ -81,7 +81,7 @@ impl RelaySockets {
     ///
     /// # Errors
     /// If they are no sockets.
-    pub fn new(
+    pub(crate) fn new(
         mut descriptors: Vec<OwnedFd>,
         only: bool,
         published: &[u16],
@@ -108,7 +108,7 @@ impl RelaySockets {
 }
 
 /// Forwards the connections of a session's cells.
-pub struct Relay<R = System> {
+pub(crate) struct Relay<R = System> {
     hosts: Hosts,
     resolver: R,
     reports: Reports,
@@ -127,7 +127,7 @@ pub struct Relay<R = System> {
 
 impl Relay {
     /// Reaches what `policy` allows and what is leased, through this machine's resolver. Connections to the hosts of `ended` are its.
-    pub fn new(
+    pub(crate) fn new(
         policy: WebPolicy,
         leases: watch::Receiver<Vec<Lease>>,
         reports: Reports,
@@ -159,7 +159,7 @@ impl<R: Resolve + 'static> Relay<R> {
     }
 
     /// The same for cells that reach these ports of this machine.
-    pub fn with_ports(self, ports: Vec<u16>) -> Self {
+    pub(crate) fn with_ports(self, ports: Vec<u16>) -> Self {
         Self { ports, ..self }
     }
 
@@ -167,7 +167,7 @@ impl<R: Resolve + 'static> Relay<R> {
     ///
     /// # Errors
     /// If the socket cannot be watched.
-    pub async fn serve(self, sockets: RelaySockets) -> io::Result<()> {
+    pub(crate) async fn serve(self, sockets: RelaySockets) -> io::Result<()> {
         let RelaySockets {
             listener,
             mut announced,

@@ -9,7 +9,7 @@ const BURST: u32 = 512;
 /// Interval between connections after a burst: 50 a second.
 const INTERVAL: Duration = Duration::from_millis(20);
 
-pub struct Pace {
+pub(super) struct Pace {
     /// When the bucket will be full again: each turn moves it by [`INTERVAL`].
     full: Cell<Instant>,
 }
@@ -23,12 +23,12 @@ impl Default for Pace {
 }
 
 impl Pace {
-    pub async fn turn(&self) {
+    pub(super) async fn turn(&self) {
         sleep_until(self.next(Instant::now())).await;
     }
 
     /// Whether there is a turn now, which is taken then.
-    pub fn has_turn(&self) -> bool {
+    pub(super) fn has_turn(&self) -> bool {
         let (full, now) = (self.full.get(), Instant::now());
         let has = self.next(now) <= now;
         if !has {

@@ -46,7 +46,7 @@ pub enum ProxyError {
 }
 
 /// Who judges the target of a connection.
-pub trait TargetJudge {
+pub(crate) trait TargetJudge {
     type Error: From<ConnectError>;
 
     /// Refuses what is refused at whatever address it is.
@@ -63,7 +63,7 @@ pub trait TargetJudge {
 }
 
 /// A session's policy, and how names are resolved.
-pub struct PolicyJudge<'a, R>(pub &'a WebPolicy, pub &'a R);
+pub(super) struct PolicyJudge<'a, R>(pub &'a WebPolicy, pub &'a R);
 
 impl<R: Resolve> TargetJudge for PolicyJudge<'_, R> {
     type Error = ConnectError;
@@ -99,7 +99,7 @@ enum Route {
 }
 
 #[derive(Debug)]
-pub struct Proxy {
+pub(crate) struct Proxy {
     place: Place,
     names: bool,
     direct: Vec<DirectPlace>,
@@ -127,7 +127,7 @@ impl TryFrom<&ProxySpec> for Proxy {
 
 impl Proxy {
     /// Connects to a target that `judge` allows, by the proxy or without it. `ended` has the proxy's login.
-    pub async fn connect<J: TargetJudge>(
+    pub(crate) async fn connect<J: TargetJudge>(
         &self,
         (judge, resolver): (&J, &impl Resolve),
         target: &Target,
@@ -147,7 +147,7 @@ impl Proxy {
     }
 
     /// Whether a target is allowed, without a connection to it.
-    pub async fn check<J: TargetJudge>(
+    pub(crate) async fn check<J: TargetJudge>(
         &self,
         (judge, resolver): (&J, &impl Resolve),
         target: &Target,

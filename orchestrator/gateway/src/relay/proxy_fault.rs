@@ -3,11 +3,11 @@
 use thiserror::Error;
 
 /// Maximum bytes of all heads that a proxy sends before a tunnel stands.
-pub const HEAD_MAX: usize = 16 * 1024;
+pub(super) const HEAD_MAX: usize = 16 * 1024;
 /// Maximum number of headers in one of them.
-pub const HEADERS_MAX: usize = 100;
+pub(super) const HEADERS_MAX: usize = 100;
 /// Maximum number of interim answers.
-pub const INTERIM_MAX: usize = 8;
+pub(super) const INTERIM_MAX: usize = 8;
 
 /// Why a proxy opens no tunnel.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

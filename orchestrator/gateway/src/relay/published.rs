@@ -31,7 +31,7 @@ const ANSWER: Duration = Duration::from_secs(10);
 
 /// The published ports of a session.
 #[derive(Debug)]
-pub struct Published {
+pub(super) struct Published {
     /// Each with its port in the session.
     pub(super) listeners: Vec<(TcpListener, u16)>,
     pub(super) ways: Ways,
@@ -51,7 +51,7 @@ impl Published {
     ///
     /// # Errors
     /// They are no sockets; nobody says whose a connection is.
-    pub fn new(listeners: Vec<OwnedFd>, ports: &[u16], line: OwnedFd) -> io::Result<Self> {
+    pub(super) fn new(listeners: Vec<OwnedFd>, ports: &[u16], line: OwnedFd) -> io::Result<Self> {
         let listeners = listeners.into_iter().map(TcpListener::from);
         let listeners: Vec<_> = listeners.zip(ports.iter().copied()).collect();
         for (listener, _) in &listeners {

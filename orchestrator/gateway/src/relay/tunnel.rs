@@ -20,7 +20,7 @@ const COPIED: usize = 256 * 1024;
 const PIPED: usize = 1 << 20;
 
 /// What a program sends first, and the name that it may ask for by TLS.
-pub struct Beginning<'a> {
+pub(super) struct Beginning<'a> {
     /// Bytes that were read from the program already.
     pub first: Vec<u8>,
     /// The host that the connection was allowed for; absent, any name may be asked for.
@@ -28,7 +28,7 @@ pub struct Beginning<'a> {
 }
 
 /// When a connection without bytes ends.
-pub struct Idle<C> {
+pub(super) struct Idle<C> {
     /// After this long, if others may need its place: a quiet one may be a session of a database or a log that is followed.
     pub limit: Duration,
     /// How often to look whether they do.
@@ -53,7 +53,7 @@ impl<C: Fn() -> bool> Idle<C> {
 
 /// Forwards bytes until both ends are closed, one fails, or too long passes without any. Returns the name that the program's TLS asks for
 /// if the connection was allowed for another host: then the host has received nothing.
-pub async fn pass(
+pub(super) async fn pass(
     program: &TcpStream,
     host: &TcpStream,
     beginning: Beginning<'_>,

@@ -10,7 +10,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use thiserror::Error;
 
 /// Maximum bytes of a request's head.
-pub const HEAD_MAX: usize = 16 * 1024;
+pub(super) const HEAD_MAX: usize = 16 * 1024;
 /// Maximum number of a request's headers.
 const HEADERS_MAX: usize = 100;
 
@@ -27,7 +27,7 @@ const FOR_THE_RELAY: [&str; 8] = [
 ];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub(super) struct Wanted {
     pub place: Place,
     /// The first bytes for the host: for a plain request its head, as the host expects it.
     pub first: Vec<u8>,
@@ -39,7 +39,7 @@ pub struct Wanted {
 
 /// Why a request is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum WantedError {
+pub(super) enum WantedError {
     #[error("the request is not one of HTTP/1.1")]
     NotHttp,
     #[error("the head of the request has more than {HEAD_MAX} bytes or {HEADERS_MAX} headers")]
@@ -54,7 +54,7 @@ pub enum WantedError {
 ///
 /// # Errors
 /// If it cannot become a valid request.
-pub fn http(bytes: &[u8]) -> Result<Option<(Wanted, usize)>, WantedError> {
+pub(super) fn http(bytes: &[u8]) -> Result<Option<(Wanted, usize)>, WantedError> {
     let mut headers = [EMPTY_HEADER; HEADERS_MAX];
     let mut request = httparse::Request::new(&mut headers);
     let length = match request.parse(bytes) {
@@ -117,7 +117,7 @@ fn key(headers: &[Header]) -> Option<Nonce> {
 }
 
 /// Whether the empty line that ends a head ends after the first `seen` bytes.
-pub fn has_end(bytes: &[u8], seen: usize) -> bool {
+pub(super) fn has_end(bytes: &[u8], seen: usize) -> bool {
     let new = &bytes[seen.saturating_sub(2)..];
     new.windows(2).any(|pair| pair == b"\n\n") || new.windows(3).any(|three| three == b"\n\r\n")
 }
@@ -176,7 +176,7 @@ fn head(line: String, headers: &[Header]) -> Vec<u8> {
 /// Why a SOCKS 5 message is refused, with the number of the reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum SocksError {
+pub(super) enum SocksError {
     /// General failure: the message is malformed.
     Malformed = 1,
     /// Not `CONNECT`: the program wants UDP, or wants to accept connections.
@@ -186,7 +186,7 @@ pub enum SocksError {
 }
 
 /// Parses a greeting: whether the client offers to go without a password, and the greeting's length.
-pub fn socks_greeting(bytes: &[u8]) -> Option<(bool, usize)> {
+pub(super) fn socks_greeting(bytes: &[u8]) -> Option<(bool, usize)> {
     let [_, count, methods @ ..] = bytes else {
         return None;
     };
@@ -199,7 +199,7 @@ pub fn socks_greeting(bytes: &[u8]) -> Option<(bool, usize)> {
 ///
 /// # Errors
 /// The reply to the invalid request.
-pub fn socks_request(bytes: &[u8]) -> Result<Option<(Place, usize)>, SocksError> {
+pub(super) fn socks_request(bytes: &[u8]) -> Result<Option<(Place, usize)>, SocksError> {
     let [5, command, 0, kind, rest @ ..] = bytes else {
         return if bytes.len() < 4 {
             Ok(None)

@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// A folder that is gone with the test.
-pub struct Folder(pub PathBuf);
+pub(crate) struct Folder(pub PathBuf);
 
 impl Folder {
-    pub fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         let path =
             std::env::temp_dir().join(format!("lazaret-ended-{}-{name}", std::process::id()));
         let _ = std::fs::remove_dir_all(&path);
@@ -20,7 +20,7 @@ impl Folder {
         Self(path)
     }
 
-    pub fn file(&self, name: &str, text: &str) -> PathBuf {
+    pub(crate) fn file(&self, name: &str, text: &str) -> PathBuf {
         let path = self.0.join(name);
         std::fs::write(&path, text).unwrap();
         path
@@ -34,7 +34,12 @@ impl Drop for Folder {
 }
 
 /// Runs a program, which must be installed, with nothing of this one's environment.
-pub fn run(program: &str, arguments: &[&str], variables: &[(&str, &str)], at: &Path) -> Output {
+pub(crate) fn run(
+    program: &str,
+    arguments: &[&str],
+    variables: &[(&str, &str)],
+    at: &Path,
+) -> Output {
     let output = Command::new(program)
         .args(arguments)
         .env_clear()
@@ -47,7 +52,7 @@ pub fn run(program: &str, arguments: &[&str], variables: &[(&str, &str)], at: &P
     output.unwrap_or_else(|error| panic!("{program}: {error}"))
 }
 
-pub fn pem(der: &[u8]) -> String {
+pub(crate) fn pem(der: &[u8]) -> String {
     use base64::Engine;
     let text = base64::engine::general_purpose::STANDARD.encode(der);
     format!("-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n")

@@ -213,7 +213,7 @@ fn a_large_upload_streams_and_arrives_whole() {
 }
 
 /// A host that becomes a WebSocket and sends back what it gets, after `first`.
-pub fn websocket(first: &'static str) -> Setup {
+pub(crate) fn websocket(first: &'static str) -> Setup {
     Setup {
         protocols: vec![HTTP1],
         handler: handler(move |mut request| async move {
@@ -243,7 +243,7 @@ pub fn websocket(first: &'static str) -> Setup {
     }
 }
 
-pub fn upgrade(path: &str, protocol: &str) -> String {
+pub(crate) fn upgrade(path: &str, protocol: &str) -> String {
     format!(
         "GET {path} HTTP/1.1\r\nHost: a.example\r\n{}Connection: Upgrade\r\nUpgrade: {protocol}\r\n\
          Sec-WebSocket-Extensions: permessage-deflate\r\n\r\n",
@@ -251,7 +251,7 @@ pub fn upgrade(path: &str, protocol: &str) -> String {
     )
 }
 
-pub async fn read_head(stream: &mut (impl AsyncReadExt + Unpin)) -> String {
+pub(crate) async fn read_head(stream: &mut (impl AsyncReadExt + Unpin)) -> String {
     let (mut head, mut byte) = (Vec::new(), [0]);
     while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte).await.is_ok_and(|n| n > 0) {
         head.push(byte[0]);

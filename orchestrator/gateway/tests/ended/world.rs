@@ -33,21 +33,21 @@ use tokio::task::{LocalSet, spawn_local};
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-pub const PLACEHOLDER: &str = "ghp_PLACEHOLDERPLACEHOLDER";
-pub const OTHER: &str = "sk-OTHEROTHEROTHEROTHER";
-pub const VALUE: &str = "gho_the/real+Value.0123456789";
+pub(crate) const PLACEHOLDER: &str = "ghp_PLACEHOLDERPLACEHOLDER";
+pub(crate) const OTHER: &str = "sk-OTHEROTHEROTHEROTHER";
+pub(crate) const VALUE: &str = "gho_the/real+Value.0123456789";
 /// The call of all connections.
-pub const CALL: u64 = 7;
-pub const HTTP1: &[u8] = b"http/1.1";
-pub const HTTP2: &[u8] = b"h2";
+pub(crate) const CALL: u64 = 7;
+pub(crate) const HTTP1: &[u8] = b"http/1.1";
+pub(crate) const HTTP2: &[u8] = b"h2";
 
-pub type Body = UnsyncBoxBody<Bytes, Infallible>;
+pub(crate) type Body = UnsyncBoxBody<Bytes, Infallible>;
 type Answering = Pin<Box<dyn Future<Output = Response<Body>>>>;
 type Handler = Rc<dyn Fn(Request<Incoming>) -> Answering>;
 
 /// A request as the host got it.
 #[derive(Clone, Debug)]
-pub struct Seen {
+pub(crate) struct Seen {
     pub uri: String,
     pub headers: HeaderMap,
     pub version: hyper::Version,
@@ -56,14 +56,14 @@ pub struct Seen {
 }
 
 impl Seen {
-    pub fn header(&self, name: &str) -> Option<String> {
+    pub(crate) fn header(&self, name: &str) -> Option<String> {
         let value = self.headers.get(name)?;
         Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
     }
 }
 
 /// Everything that a test can set.
-pub struct Setup {
+pub(crate) struct Setup {
     pub credentials: Vec<CredentialSpec>,
     pub rules: Vec<Vec<RequestRule>>,
     /// The host's, by its preference.
@@ -94,7 +94,7 @@ impl Default for Setup {
     }
 }
 
-pub fn usable(methods: &[&str], path: &str) -> CredentialUse {
+pub(crate) fn usable(methods: &[&str], path: &str) -> CredentialUse {
     CredentialUse {
         host: None,
         methods: methods.iter().map(|&method| method.into()).collect(),
@@ -138,36 +138,36 @@ fn other() -> CredentialSpec {
     }
 }
 
-pub fn handler<F>(answer: impl Fn(Request<Incoming>) -> F + 'static) -> Handler
+pub(crate) fn handler<F>(answer: impl Fn(Request<Incoming>) -> F + 'static) -> Handler
 where
     F: Future<Output = Response<Body>> + 'static,
 {
     Rc::new(move |request| Box::pin(answer(request)))
 }
 
-pub fn full(bytes: impl Into<Bytes>) -> Body {
+pub(crate) fn full(bytes: impl Into<Bytes>) -> Body {
     Full::new(bytes.into()).boxed_unsync()
 }
 
-pub fn text(text: impl Into<Bytes>) -> Response<Body> {
+pub(crate) fn text(text: impl Into<Bytes>) -> Response<Body> {
     Response::new(full(text))
 }
 
-pub fn status(status: u16) -> Response<Body> {
+pub(crate) fn status(status: u16) -> Response<Body> {
     let mut response = text("no");
     *response.status_mut() = status.try_into().unwrap();
     response
 }
 
 /// Sends a body while it is read.
-pub struct BodySender(mpsc::Sender<Frame<Bytes>>);
+pub(crate) struct BodySender(mpsc::Sender<Frame<Bytes>>);
 
 impl BodySender {
-    pub async fn data(&self, data: impl Into<Bytes>) {
+    pub(crate) async fn data(&self, data: impl Into<Bytes>) {
         let _ = self.0.send(Frame::data(data.into())).await;
     }
 
-    pub async fn trailers(&self, trailers: HeaderMap) {
+    pub(crate) async fn trailers(&self, trailers: HeaderMap) {
         let _ = self.0.send(Frame::trailers(trailers)).await;
     }
 }
@@ -187,12 +187,12 @@ impl hyper::body::Body for Streamed {
 }
 
 /// A body that is sent while it is read.
-pub fn channel() -> (BodySender, Body) {
+pub(crate) fn channel() -> (BodySender, Body) {
     let (send, receive) = mpsc::channel(4);
     (BodySender(send), Streamed(receive).boxed_unsync())
 }
 
-pub struct World {
+pub(crate) struct World {
     pub ended: Rc<Ended>,
     pub told: Rc<RefCell<Vec<FromGateway>>>,
     pub seen: Rc<RefCell<Vec<Seen>>>,
@@ -203,7 +203,7 @@ pub struct World {
 }
 
 /// Runs a test on one thread.
-pub fn local(test: impl Future<Output = ()>) {
+pub(crate) fn local(test: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -217,7 +217,7 @@ pub fn local(test: impl Future<Output = ()>) {
 }
 
 impl World {
-    pub async fn new(setup: Setup) -> Self {
+    pub(crate) async fn new(setup: Setup) -> Self {
         let seen = Rc::<RefCell<Vec<Seen>>>::default();
         let (host, root) = serve_host(&setup, seen.clone()).await;
         let roots = if setup.is_trusted { vec![root] } else { vec![] };
@@ -270,17 +270,17 @@ impl World {
     }
 
     /// Drops all connections, as the relay does when their lease has ended.
-    pub fn withdraw(&self) {
+    pub(crate) fn withdraw(&self) {
         self.withdrawn.notify_waiters();
     }
 
-    pub fn wanted(&self) -> usize {
+    pub(crate) fn wanted(&self) -> usize {
         let told = self.told.borrow();
         let is_wanted = |frame: &&FromGateway| matches!(frame, FromGateway::Wanted { .. });
         told.iter().filter(is_wanted).count()
     }
 
-    pub fn reports(&self) -> Vec<CredentialReport> {
+    pub(crate) fn reports(&self) -> Vec<CredentialReport> {
         self.ended.flush();
         let told = self.told.borrow();
         let reports = told.iter().filter_map(|frame| match frame {
@@ -291,18 +291,18 @@ impl World {
     }
 
     /// How many uses ended like this.
-    pub fn count(&self, verdict: CredentialVerdict) -> u32 {
+    pub(crate) fn count(&self, verdict: CredentialVerdict) -> u32 {
         let reports = self.reports();
         let alike = reports.iter().filter(|report| report.verdict == verdict);
         alike.map(|report| report.count).sum()
     }
 
-    pub fn last(&self) -> Seen {
+    pub(crate) fn last(&self) -> Seen {
         self.seen.borrow().last().expect("a request").clone()
     }
 
     /// A connection to the session's relay, after its answer to `CONNECT`.
-    pub async fn tunnel(&self, place: &str) -> TcpStream {
+    pub(crate) async fn tunnel(&self, place: &str) -> TcpStream {
         let mut stream = TcpStream::connect(self.proxy).await.unwrap();
         let head = format!("CONNECT {place} HTTP/1.1\r\nHost: {place}\r\n\r\n");
         stream.write_all(head.as_bytes()).await.unwrap();
@@ -313,7 +313,7 @@ impl World {
     }
 
     /// TLS to `place`, with `name` in the hello.
-    pub async fn try_tls(
+    pub(crate) async fn try_tls(
         &self,
         place: &str,
         name: &str,
@@ -326,13 +326,13 @@ impl World {
         connect(&authority.certificate, name, alpn, stream).await
     }
 
-    pub async fn tls(&self, alpn: &[&[u8]]) -> TlsStream<TcpStream> {
+    pub(crate) async fn tls(&self, alpn: &[&[u8]]) -> TlsStream<TcpStream> {
         let stream = self.try_tls("a.example:443", "a.example", alpn);
         stream.await.unwrap()
     }
 
     /// Sends `text` by HTTP/1.1 and reads until the end. The request must end the connection.
-    pub async fn http1(&self, text: &str) -> String {
+    pub(crate) async fn http1(&self, text: &str) -> String {
         let mut stream = self.tls(&[HTTP1]).await;
         stream.write_all(text.as_bytes()).await.unwrap();
         let mut answer = Vec::new();
@@ -342,17 +342,20 @@ impl World {
     }
 
     /// One request of HTTP/1.1: its line, its headers, each with its line end.
-    pub async fn get(&self, path: &str, headers: &str) -> String {
+    pub(crate) async fn get(&self, path: &str, headers: &str) -> String {
         let head = format!("GET {path} HTTP/1.1\r\nHost: a.example\r\n");
         self.http1(&format!("{head}{headers}Connection: close\r\n\r\n"))
             .await
     }
 
-    pub async fn http2(&self) -> http2::SendRequest<Body> {
+    pub(crate) async fn http2(&self) -> http2::SendRequest<Body> {
         self.http2_over(self.tls(&[HTTP2]).await).await
     }
 
-    pub async fn http2_over(&self, stream: TlsStream<TcpStream>) -> http2::SendRequest<Body> {
+    pub(crate) async fn http2_over(
+        &self,
+        stream: TlsStream<TcpStream>,
+    ) -> http2::SendRequest<Body> {
         let (send, connection) = http2::Builder::new(Local)
             .handshake(TokioIo::new(stream))
             .await
@@ -365,7 +368,7 @@ impl World {
 }
 
 #[derive(Clone)]
-pub struct Local;
+pub(crate) struct Local;
 
 impl<F: Future + 'static> hyper::rt::Executor<F> for Local {
     fn execute(&self, future: F) {
@@ -375,7 +378,7 @@ impl<F: Future + 'static> hyper::rt::Executor<F> for Local {
     }
 }
 
-pub fn bearer() -> String {
+pub(crate) fn bearer() -> String {
     format!("Authorization: Bearer {PLACEHOLDER}\r\n")
 }
 
@@ -475,7 +478,10 @@ async fn serve_proxy(
 }
 
 /// TLS for `a.example` by a program that believes one authority.
-pub async fn client(authority: &str, stream: TcpStream) -> std::io::Result<TlsStream<TcpStream>> {
+pub(crate) async fn client(
+    authority: &str,
+    stream: TcpStream,
+) -> std::io::Result<TlsStream<TcpStream>> {
     connect(authority, "a.example".into(), vec![], stream).await
 }
 

@@ -38,7 +38,7 @@ const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 
 /// Why a server with an address did not answer.
 #[derive(Debug, Error)]
-pub enum RemoteError {
+pub(crate) enum RemoteError {
     #[error("{0}")]
     Http(#[from] HttpError),
     #[error("{0}")]
@@ -57,7 +57,7 @@ type Failure = StreamableHttpError<RemoteError>;
 
 /// A server with an address. All clones are the same server.
 #[derive(Clone)]
-pub struct Remote(Arc<Inner>);
+pub(crate) struct Remote(Arc<Inner>);
 
 struct Inner {
     host: NamedHost,
@@ -69,7 +69,7 @@ struct Inner {
 
 impl Remote {
     /// The server for `host`'s target, with these headers in every request.
-    pub fn new(host: NamedHost, headers: HeaderMap, state: Arc<ServerState>) -> Self {
+    pub(crate) fn new(host: NamedHost, headers: HeaderMap, state: Arc<ServerState>) -> Self {
         let (trouble, challenge) = (Mutex::default(), Mutex::default());
         Self(Arc::new(Inner {
             host,
@@ -81,12 +81,12 @@ impl Remote {
     }
 
     /// The host that requests go to.
-    pub fn host(&self) -> &NamedHost {
+    pub(crate) fn host(&self) -> &NamedHost {
         &self.0.host
     }
 
     /// The last problem, as text.
-    pub fn trouble(&self) -> Option<String> {
+    pub(crate) fn trouble(&self) -> Option<String> {
         self.0
             .trouble
             .lock()
@@ -95,7 +95,7 @@ impl Remote {
     }
 
     /// The server's challenge when it refused us for a missing or insufficient login; empty if it sent none.
-    pub fn challenge(&self) -> Option<String> {
+    pub(crate) fn challenge(&self) -> Option<String> {
         self.0
             .challenge
             .lock()
@@ -104,7 +104,7 @@ impl Remote {
     }
 
     /// Sends a request to its host, unless the server was given up. A response with `401` or `403` is an error.
-    pub async fn send(
+    pub(crate) async fn send(
         &self,
         request: HostRequest,
         token: Option<String>,
@@ -162,7 +162,7 @@ impl Remote {
     }
 
     /// The events of an answer. Exceeding a bound ends the server, not only the stream: the library would request that again.
-    pub fn events(&self, response: Response) -> BoxStream<'static, Result<Sse, SseError>> {
+    pub(crate) fn events(&self, response: Response) -> BoxStream<'static, Result<Sse, SseError>> {
         let reader = EventReader {
             server: self.clone(),
             response,

@@ -47,7 +47,7 @@ use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::timeout;
 
 /// How long a server may take to be ready: start, initialization and list of tools.
-pub const CONNECT: Duration = Duration::from_secs(30);
+pub(crate) const CONNECT: Duration = Duration::from_secs(30);
 /// How long it may take to read a message. After that it is treated as lost.
 const READS: Duration = Duration::from_secs(30);
 /// How long it may take to end after its input has ended.
@@ -55,13 +55,13 @@ const ENDING: Duration = Duration::from_secs(2);
 /// How many messages may wait in each direction.
 const WAITING: usize = 64;
 /// Limits of a server: number of tools, pages of a list, bytes of a tool's name, and bytes of all descriptions and schemas.
-pub const TOOLS_MAX: usize = 256;
-pub const PAGES_MAX: usize = 64;
-pub const TOOL_NAME_MAX: usize = 128;
-pub const TOOLS_BYTES_MAX: usize = 2 << 20;
+pub(crate) const TOOLS_MAX: usize = 256;
+pub(crate) const PAGES_MAX: usize = 64;
+pub(crate) const TOOL_NAME_MAX: usize = 128;
+pub(crate) const TOOLS_BYTES_MAX: usize = 2 << 20;
 
 /// The knowledge about a server, whether it runs or not.
-pub struct Watched {
+pub(crate) struct Watched {
     pub name: String,
     pub log: RefCell<Ring>,
     /// Removes secrets from what it prints.
@@ -70,7 +70,7 @@ pub struct Watched {
 
 impl Watched {
     /// Writes a line of our own into its log.
-    pub fn note(&self, line: &str) {
+    pub(crate) fn note(&self, line: &str) {
         // It may quote the server, whose text must not begin a line of ours.
         self.log.borrow_mut().push(&format!(
             "[lazaret] {}",
@@ -79,7 +79,7 @@ impl Watched {
     }
 
     /// Logs a connection that failed or was refused.
-    pub fn connection(&self, report: &ConnectionReport) {
+    pub(crate) fn connection(&self, report: &ConnectionReport) {
         if let Some(why) = explain(report) {
             let ConnectionReport {
                 host,
@@ -108,7 +108,7 @@ impl Watched {
 }
 
 /// A running server. Dropping it ends it.
-pub struct Live {
+pub(crate) struct Live {
     watched: Rc<Watched>,
     client: RunningClient<RoleClient, Handler>,
     means: Means,
@@ -127,7 +127,7 @@ impl Live {
     ///
     /// # Errors
     /// If it does not answer in time, violates the protocol, or exceeds a bound.
-    pub async fn connect(
+    pub(crate) async fn connect(
         service: RunningService,
         watched: Rc<Watched>,
         root: Option<String>,
@@ -167,7 +167,7 @@ impl Live {
     ///
     /// # Errors
     /// The same as for `connect`.
-    pub async fn reach(
+    pub(crate) async fn reach(
         remote: Remote,
         speech: Speech,
         login: Option<AuthorizationManager>,
@@ -222,7 +222,7 @@ impl Live {
     }
 
     /// Whether it still runs.
-    pub fn is_alive(&self) -> bool {
+    pub(crate) fn is_alive(&self) -> bool {
         self.state.why_gone().is_none() && !self.client.is_transport_closed()
     }
 
@@ -230,7 +230,7 @@ impl Live {
     ///
     /// # Errors
     /// If it exceeds a bound, or is gone.
-    pub async fn list(&self) -> Result<Vec<ListedTool>, Failed> {
+    pub(crate) async fn list(&self) -> Result<Vec<ListedTool>, Failed> {
         list(&self.client, &self.state)
             .await
             .map_err(|error| self.listing(error))
@@ -244,7 +244,11 @@ impl Live {
     ///
     /// # Errors
     /// Errors of the tool, or that the server is gone.
-    pub async fn call(&self, tool: String, input: Map<String, Value>) -> Result<Reply, Failed> {
+    pub(crate) async fn call(
+        &self,
+        tool: String,
+        input: Map<String, Value>,
+    ) -> Result<Reply, Failed> {
         self.state.asked();
         let request = CallToolRequestParams::new(tool).with_arguments(input);
         let gone = self.state.gone.notified();
@@ -263,7 +267,7 @@ impl Live {
     }
 
     /// Its challenge when it refused us for a missing login, if it has an address.
-    pub fn challenge(&self) -> Option<String> {
+    pub(crate) fn challenge(&self) -> Option<String> {
         match &self.means {
             Means::Program(_) => None,
             Means::Address(remote) => remote.challenge(),
@@ -271,7 +275,7 @@ impl Live {
     }
 
     /// Ends it: closes its input, and ends its cell if it does not end by itself. A server with an address is told that the session ends.
-    pub async fn close(self) {
+    pub(crate) async fn close(self) {
         let Self {
             client,
             means,

@@ -47,7 +47,7 @@ const RELIST: Duration = Duration::from_secs(5);
 const ACCEPTED: Duration = Duration::from_secs(2);
 
 /// The servers of a session.
-pub struct Servers {
+pub(crate) struct Servers {
     all: Vec<Rc<Managed>>,
     executions: Executions,
     received: cell::Cell<Option<mpsc::UnboundedReceiver<Execution>>>,
@@ -113,7 +113,7 @@ impl Drop for Watch {
 
 impl Servers {
     /// The servers of the session in `session`. Reads their pins, so it has to come before we confine ourselves.
-    pub fn new(servers: Vec<Server>, session: &Open, redactor: &'static Redactor) -> Self {
+    pub(crate) fn new(servers: Vec<Server>, session: &Open, redactor: &'static Redactor) -> Self {
         let (executions, received) = mpsc::unbounded_channel();
         let (sender, changed_tools) = mpsc::unbounded_channel();
         let mut all = Vec::new();
@@ -131,13 +131,17 @@ impl Servers {
     }
 
     /// Whether there are none.
-    pub fn are_none(&self) -> bool {
+    pub(crate) fn are_none(&self) -> bool {
         self.all.is_empty()
     }
 
     /// Starts the servers whose tools are not known yet, in parallel, and registers the tools of all servers in `registry`. Those
     /// that fail are left out; returns why.
-    pub async fn register(&self, dial: &Rc<dyn Dial>, registry: &mut Registry) -> Vec<Failed> {
+    pub(crate) async fn register(
+        &self,
+        dial: &Rc<dyn Dial>,
+        registry: &mut Registry,
+    ) -> Vec<Failed> {
         let mut opening = JoinSet::new();
         for managed in self
             .all
@@ -156,7 +160,7 @@ impl Servers {
     }
 
     /// The names of the registered tools, in their order.
-    pub fn names(&self) -> BTreeSet<String> {
+    pub(crate) fn names(&self) -> BTreeSet<String> {
         self.names.borrow().keys().cloned().collect()
     }
 
@@ -192,7 +196,7 @@ impl Servers {
     }
 
     /// Carries out calls of the tools, each as a task of its own, until the returned value is dropped. Needs a local runtime.
-    pub fn serve(self: &Rc<Self>, dial: Rc<dyn Dial>) -> Option<Watch> {
+    pub(crate) fn serve(self: &Rc<Self>, dial: Rc<dyn Dial>) -> Option<Watch> {
         let mut received = self.received.take()?;
         let servers = self.clone();
         Some(Watch(spawn_local(async move {
@@ -292,7 +296,7 @@ impl Servers {
     }
 
     /// Starts all servers in parallel and reports the state of each.
-    pub async fn report(&self, dial: &Rc<dyn Dial>) -> Vec<Report> {
+    pub(crate) async fn report(&self, dial: &Rc<dyn Dial>) -> Vec<Report> {
         let mut asked = JoinSet::new();
         for (at, managed) in self.all.iter().enumerate() {
             let (managed, dial, executions) =
@@ -311,7 +315,7 @@ impl Servers {
     ///
     /// # Errors
     /// If the server had no list, or the pins cannot be written.
-    pub fn accept(&self, report: &Report) -> Result<(), Failed> {
+    pub(crate) fn accept(&self, report: &Report) -> Result<(), Failed> {
         report.tools.as_ref().map_err(Failed::clone)?;
         let managed = self
             .all
@@ -325,7 +329,7 @@ impl Servers {
     }
 
     /// Ends all servers in parallel, and writes their logs.
-    pub async fn close(&self) {
+    pub(crate) async fn close(&self) {
         let mut closing = JoinSet::new();
         for managed in &self.all {
             let managed = managed.clone();

@@ -17,7 +17,7 @@ use tokio::task::{JoinHandle, spawn_local};
 const WAITING: usize = 64;
 
 /// Opens the stream of `server`. Reading and posting end with the task.
-pub fn connect(server: Remote, state: Arc<ServerState>) -> (Messages, JoinHandle<()>) {
+pub(crate) fn connect(server: Remote, state: Arc<ServerState>) -> (Messages, JoinHandle<()>) {
     let (incoming, received) = mpsc::channel(WAITING);
     let (outgoing, sent) = mpsc::channel(WAITING);
     let task = spawn_local(async move {

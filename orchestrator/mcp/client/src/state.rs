@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 
 /// The state of a running server.
 #[derive(Debug, Default)]
-pub struct ServerState {
+pub(crate) struct ServerState {
     end: OnceLock<String>,
     /// Wakes tasks that wait for its end.
     pub gone: Notify,
@@ -17,18 +17,18 @@ pub struct ServerState {
 
 impl ServerState {
     /// Records why it is gone; the first reason counts.
-    pub fn end(&self, why: String) {
+    pub(crate) fn end(&self, why: String) {
         let _ = self.end.set(why);
         self.gone.notify_waiters();
     }
 
     /// Why it is gone, if it is.
-    pub fn why_gone(&self) -> Option<&str> {
+    pub(crate) fn why_gone(&self) -> Option<&str> {
         self.end.get().map(String::as_str)
     }
 
     /// Resets the counters, since a call was made or answered.
-    pub fn asked(&self) {
+    pub(crate) fn asked(&self) {
         self.messages.store(0, Ordering::Relaxed);
         self.bytes.store(0, Ordering::Relaxed);
     }
@@ -37,7 +37,7 @@ impl ServerState {
     ///
     /// # Errors
     /// If that is more than it may send unsolicited.
-    pub fn count(&self, messages: usize, bytes: usize) -> Result<(), Excess> {
+    pub(crate) fn count(&self, messages: usize, bytes: usize) -> Result<(), Excess> {
         let messages = u32::try_from(messages).unwrap_or(u32::MAX);
         let messages = self
             .messages

@@ -44,7 +44,7 @@ pub(crate) struct Notices(RefCell<VecDeque<String>>);
 
 impl Notices {
     /// Adds the text of one change.
-    pub fn add(&self, text: String) {
+    pub(crate) fn add(&self, text: String) {
         let mut texts = self.0.borrow_mut();
         if texts.len() >= TEXTS_MAX {
             texts.pop_front();
@@ -53,7 +53,7 @@ impl Notices {
     }
 
     /// Takes all texts, in the order in which they came.
-    pub fn take(&self) -> Vec<String> {
+    pub(crate) fn take(&self) -> Vec<String> {
         self.0.borrow_mut().drain(..).collect()
     }
 }

@@ -3,11 +3,11 @@
 use thiserror::Error;
 
 /// Maximum bytes of a text after replacing its variables.
-pub const TEXT_MAX: usize = 128 * 1024;
+pub(crate) const TEXT_MAX: usize = 128 * 1024;
 
 /// Why variables in a text cannot be replaced.
 #[derive(Debug, PartialEq, Eq, Error)]
-pub enum VariableError {
+pub(crate) enum VariableError {
     #[error("the variable {0} is not set")]
     Missing(String),
     #[error("with its variables it has more than {TEXT_MAX} bytes")]
@@ -27,7 +27,7 @@ enum Piece<'t> {
 ///
 /// # Errors
 /// If a variable without a default is not set, or the text becomes too long.
-pub fn replace(
+pub(crate) fn replace(
     text: &str,
     value: &dyn Fn(&str) -> Option<String>,
 ) -> Result<String, VariableError> {
@@ -51,7 +51,7 @@ pub fn replace(
 }
 
 /// The names of the variables in a text.
-pub fn names(text: &str) -> Vec<String> {
+pub(crate) fn names(text: &str) -> Vec<String> {
     let name = |piece: Piece| match piece {
         Piece::Text(_) => None,
         Piece::Variable { name, .. } => Some(name.to_owned()),

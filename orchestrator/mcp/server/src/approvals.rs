@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// Who answers a question.
 #[derive(Debug)]
-pub enum Answerer {
+pub(crate) enum Answerer {
     /// The client's user was asked; the answer goes to the call by itself.
     User,
     /// It is answered elsewhere; holds what to report meanwhile.
@@ -24,10 +24,10 @@ pub enum Answerer {
 
 /// Pending questions to the client's user, polled by the call that asks: only from that call's own task does `rmcp` send them on
 /// the stream of the call's request.
-pub type Asking = FuturesUnordered<Pin<Box<dyn Future<Output = ()> + Send>>>;
+pub(crate) type Asking = FuturesUnordered<Pin<Box<dyn Future<Output = ()> + Send>>>;
 
 /// Asks the question. A pending question to the user is added to `asking`.
-pub async fn ask(
+pub(crate) async fn ask(
     peer: &Peer<RoleServer>,
     call: &CallHandle,
     part: Option<usize>,

@@ -30,7 +30,7 @@ const METADATA: &str = "lazaret/metadata";
 const NOT_FOR_MODELS: [&str; 4] = ["call", "layers", "tool", "usage"];
 
 /// What a call needs from its server.
-pub struct Caller<'a> {
+pub(crate) struct Caller<'a> {
     pub asker: &'a Arc<str>,
     pub log: &'a Level,
     pub outputs: &'a Outputs,
@@ -41,14 +41,14 @@ pub struct Caller<'a> {
 }
 
 /// The result of a call that was made, or whose tool does not exist.
-pub enum Called {
+pub(crate) enum Called {
     Result(CallToolResult),
     /// The message of a tool that does not exist.
     NoTool(String),
 }
 
 impl Caller<'_> {
-    pub async fn call(
+    pub(crate) async fn call(
         &self,
         session: &Session,
         name: String,
@@ -200,7 +200,7 @@ impl Caller<'_> {
 }
 
 /// The result if no session could make the call.
-pub fn no_session(error: &Failed) -> CallToolResult {
+pub(crate) fn no_session(error: &Failed) -> CallToolResult {
     let structured = json!({
         "status": "error",
         "result": "",

@@ -14,7 +14,7 @@ const LOGGER: &str = "lazaret";
 
 /// The minimum level of messages to send.
 #[derive(Debug)]
-pub struct Level(AtomicU8);
+pub(crate) struct Level(AtomicU8);
 
 impl Default for Level {
     fn default() -> Self {
@@ -24,12 +24,12 @@ impl Default for Level {
 
 impl Level {
     /// Sets the minimum level.
-    pub fn set(&self, level: LoggingLevel) {
+    pub(crate) fn set(&self, level: LoggingLevel) {
         self.0.store(rank(level), Ordering::Relaxed);
     }
 
     /// Sends a message. If the client is gone, it misses nothing.
-    pub async fn send(&self, peer: &Peer<RoleServer>, level: LoggingLevel, data: Value) {
+    pub(crate) async fn send(&self, peer: &Peer<RoleServer>, level: LoggingLevel, data: Value) {
         if rank(level) >= self.0.load(Ordering::Relaxed) {
             let message = LoggingMessageNotificationParam::new(level, data).with_logger(LOGGER);
             let _ = peer.notify_logging_message(message).await;

@@ -95,13 +95,13 @@ async fn answer<O: SessionOpener>(
 }
 
 /// The session of the client's project.
-pub struct Projects {
+pub(crate) struct Projects {
     sessions: Sessions,
     current: Mutex<Option<Session>>,
 }
 
 impl Projects {
-    pub fn new(sessions: Sessions) -> Self {
+    pub(crate) fn new(sessions: Sessions) -> Self {
         Self {
             sessions,
             current: Mutex::default(),
@@ -109,7 +109,11 @@ impl Projects {
     }
 
     /// The session, opened for the first call.
-    pub async fn session(&self, peer: &Peer<RoleServer>, log: &Level) -> Result<Session, Failed> {
+    pub(crate) async fn session(
+        &self,
+        peer: &Peer<RoleServer>,
+        log: &Level,
+    ) -> Result<Session, Failed> {
         let mut current = self.current.lock().await;
         if let Some(session) = &*current {
             return Ok(session.clone());
@@ -129,7 +133,7 @@ impl Projects {
     }
 
     /// Called when the client's roots have changed: the next call asks for them again. Calls in progress continue in their session.
-    pub async fn forget(&self) {
+    pub(crate) async fn forget(&self) {
         *self.current.lock().await = None;
     }
 }

@@ -21,11 +21,11 @@ const READ_MAX: usize = 4 << 20;
 
 /// The outputs that calls of this client have saved.
 #[derive(Default)]
-pub struct Outputs(Mutex<VecDeque<String>>);
+pub(crate) struct Outputs(Mutex<VecDeque<String>>);
 
 impl Outputs {
     /// Remembers the output that a result has saved, if any; returns it as a resource.
-    pub fn note(&self, metadata: &Value) -> Option<Resource> {
+    pub(crate) fn note(&self, metadata: &Value) -> Option<Resource> {
         let full = [&metadata["spill"]["path"], &metadata["truncated"]["full"]];
         let name = full
             .into_iter()
@@ -44,7 +44,7 @@ impl Outputs {
     }
 
     /// All resources that can be read.
-    pub fn list(&self) -> Vec<Resource> {
+    pub(crate) fn list(&self) -> Vec<Resource> {
         let history = Resource::new(HISTORY, "history")
             .with_description(
                 "What the file tools have changed, newest first; `lazaret undo` takes the numbers.",
@@ -61,7 +61,7 @@ impl Outputs {
 }
 
 /// The template for resources that are not listed.
-pub fn template() -> ResourceTemplate {
+pub(crate) fn template() -> ResourceTemplate {
     ResourceTemplate::new(format!("{OUTPUT}{{name}}"), "output")
         .with_description("Output of a call that was too long for its result, as it was saved.")
         .with_mime_type("text/plain")
@@ -86,7 +86,7 @@ fn output_name(path: &str) -> Option<String> {
 ///
 /// # Errors
 /// The errors of the call that reads it.
-pub async fn read(
+pub(crate) async fn read(
     session: &Session,
     asker: &Arc<str>,
     uri: &str,

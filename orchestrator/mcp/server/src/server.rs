@@ -31,7 +31,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
 /// Supported versions. The one after them has no roots, log or requests to the client, which projects and approvals need.
-pub const VERSIONS: [ProtocolVersion; 4] = [
+pub(crate) const VERSIONS: [ProtocolVersion; 4] = [
     ProtocolVersion::V_2024_11_05,
     ProtocolVersion::V_2025_03_26,
     ProtocolVersion::V_2025_06_18,
@@ -71,7 +71,7 @@ pub async fn serve(
 }
 
 /// What every client is offered.
-pub struct Offer {
+pub(crate) struct Offer {
     tools: Listing,
     output: Arc<JsonObject>,
     instructions: String,
@@ -79,7 +79,7 @@ pub struct Offer {
 }
 
 impl Offer {
-    pub fn new(settings: Settings) -> Arc<Self> {
+    pub(crate) fn new(settings: Settings) -> Arc<Self> {
         Arc::new(Self {
             tools: settings.tools,
             output: tools::output_schema(),
@@ -89,7 +89,7 @@ impl Offer {
     }
 
     /// The server of one client; it requests sessions through `sessions`. If there may be several clients, `place` is its permit.
-    pub fn server(
+    pub(crate) fn server(
         self: Arc<Self>,
         sessions: Sessions,
         place: Option<OwnedSemaphorePermit>,
@@ -108,7 +108,7 @@ impl Offer {
 }
 
 /// The server of one client.
-pub struct Server {
+pub(crate) struct Server {
     offer: Arc<Offer>,
     projects: Projects,
     asker: Arc<str>,

@@ -16,7 +16,7 @@ const KEEP_STATE: [&str; 7] = [
 ];
 
 /// The tool in one entry of a list of tools.
-pub fn tool(listed: &Value) -> Option<Tool> {
+pub(crate) fn tool(listed: &Value) -> Option<Tool> {
     let name = listed["name"].as_str()?;
     let Value::Object(input) = &listed["inputSchema"] else {
         return None;
@@ -45,7 +45,7 @@ fn annotations(name: &str, risk: &Value, category: &Value) -> ToolAnnotations {
 }
 
 /// The schema of every tool's structured result.
-pub fn output_schema() -> Arc<JsonObject> {
+pub(crate) fn output_schema() -> Arc<JsonObject> {
     let schema = json!({
         "type": "object",
         "properties": {

@@ -16,10 +16,10 @@ use tokio::sync::mpsc::{Receiver, Sender};
 /// The receiver of our messages is gone.
 #[derive(Debug, Error)]
 #[error("nobody reads the output")]
-pub struct Closed;
+pub(crate) struct Closed;
 
 /// Lines from a client and to it.
-pub struct Lines {
+pub(crate) struct Lines {
     incoming: Receiver<Vec<u8>>,
     outgoing: Sender<Vec<u8>>,
     /// Requests that have no answer yet.
@@ -67,7 +67,7 @@ impl UnderWay {
 }
 
 impl Lines {
-    pub fn new(incoming: Receiver<Vec<u8>>, outgoing: Sender<Vec<u8>>) -> Self {
+    pub(crate) fn new(incoming: Receiver<Vec<u8>>, outgoing: Sender<Vec<u8>>) -> Self {
         Self {
             incoming,
             outgoing,

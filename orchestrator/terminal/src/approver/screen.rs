@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 /// The pending calls; the first one is on the screen.
 #[derive(Default)]
-pub struct Screen {
+pub(super) struct Screen {
     waiting: VecDeque<PendingCall>,
     /// The sessions seen so far.
     sessions: BTreeSet<String>,
@@ -15,12 +15,12 @@ pub struct Screen {
 
 impl Screen {
     /// The call on the screen.
-    pub fn first(&self) -> Option<&PendingCall> {
+    pub(super) fn first(&self) -> Option<&PendingCall> {
         self.waiting.front()
     }
 
     /// The name of the call on the screen for lines: its number, and its session if there were several.
-    pub fn name(&self) -> Option<String> {
+    pub(super) fn name(&self) -> Option<String> {
         let (session, call) = &self.first()?.key;
         Some(if self.sessions.len() > 1 {
             format!("{call} {session}")
@@ -30,12 +30,12 @@ impl Screen {
     }
 
     /// How many calls wait behind it.
-    pub fn more(&self) -> usize {
+    pub(super) fn more(&self) -> usize {
         self.waiting.len().saturating_sub(1)
     }
 
     /// Applies an event; returns whether another call is on the screen now, and what to print.
-    pub fn update(&mut self, event: QueueEvent) -> (bool, Option<String>) {
+    pub(super) fn update(&mut self, event: QueueEvent) -> (bool, Option<String>) {
         let before: Option<CallKey> = self.first().map(|first| first.key.clone());
         let message = match event {
             QueueEvent::Pending(pending) => {

@@ -8,7 +8,7 @@ pub const TEXT_MAX: usize = 1 << 20;
 
 /// A text with a cursor.
 #[derive(Debug, Default)]
-pub struct Buffer {
+pub(crate) struct Buffer {
     text: String,
     at: usize,
     killed: String,
@@ -16,7 +16,7 @@ pub struct Buffer {
 
 /// Destinations of the cursor.
 #[derive(Clone, Copy, Debug)]
-pub enum To {
+pub(crate) enum To {
     Left,
     Right,
     /// The beginning of the previous word.
@@ -31,32 +31,32 @@ pub enum To {
 }
 
 impl Buffer {
-    pub fn text(&self) -> &str {
+    pub(crate) fn text(&self) -> &str {
         &self.text
     }
 
-    pub fn cursor(&self) -> usize {
+    pub(crate) fn cursor(&self) -> usize {
         self.at
     }
 
-    pub fn is_at_end(&self) -> bool {
+    pub(crate) fn is_at_end(&self) -> bool {
         self.at == self.text.len()
     }
 
     /// Replaces the text, with the cursor at its end.
-    pub fn set(&mut self, text: String) {
+    pub(crate) fn set(&mut self, text: String) {
         self.at = text.len();
         self.text = text;
     }
 
-    pub fn take(&mut self) -> String {
+    pub(crate) fn take(&mut self) -> String {
         self.at = 0;
         std::mem::take(&mut self.text)
     }
 
     /// Inserts `text` at the cursor; false if the result would be too long.
     #[must_use]
-    pub fn insert(&mut self, text: &str) -> bool {
+    pub(crate) fn insert(&mut self, text: &str) -> bool {
         if self.text.len() + text.len() > TEXT_MAX {
             return false;
         }
@@ -67,7 +67,7 @@ impl Buffer {
 
     /// Inserts a typed character at the cursor; one that would be invisible there is ignored.
     #[must_use]
-    pub fn type_char(&mut self, c: char) -> bool {
+    pub(crate) fn type_char(&mut self, c: char) -> bool {
         let before = self.text[..self.at].chars().next_back();
         let both: String = before.into_iter().chain([c]).collect();
         let stays = Cleaner::default()
@@ -77,19 +77,19 @@ impl Buffer {
     }
 
     /// Moves the cursor; false if it cannot move there.
-    pub fn go(&mut self, to: To) -> bool {
+    pub(crate) fn go(&mut self, to: To) -> bool {
         let at = self.place(to);
         std::mem::replace(&mut self.at, at) != at
     }
 
     /// Deletes one character before or after the cursor; false if there is none.
-    pub fn delete(&mut self, to: To) -> bool {
+    pub(crate) fn delete(&mut self, to: To) -> bool {
         let place = self.place(to);
         !self.remove(place).is_empty()
     }
 
     /// Deletes the text between the cursor and `to`, and keeps it for [`Self::yank`]; false if that is empty.
-    pub fn kill(&mut self, to: To) -> bool {
+    pub(crate) fn kill(&mut self, to: To) -> bool {
         let place = match (to, self.place(to)) {
             // At the end of a line, deletes the line break.
             (To::LineEnd, place) if place == self.at => self.place(To::Right),
@@ -104,7 +104,7 @@ impl Buffer {
     }
 
     #[must_use]
-    pub fn yank(&mut self) -> bool {
+    pub(crate) fn yank(&mut self) -> bool {
         let killed = self.killed.clone();
         self.insert(&killed)
     }

@@ -9,11 +9,11 @@ use crate::line_editor::layout::Drawing;
 const NEEDLE_MAX: usize = 200;
 
 /// Possible completions of a text.
-pub type Complete = fn(&str) -> Vec<String>;
+pub(crate) type Complete = fn(&str) -> Vec<String>;
 
 /// What has to be done after a key.
 #[derive(Debug, PartialEq, Eq)]
-pub enum EditStep {
+pub(crate) enum EditStep {
     /// Draw what there is now.
     Draw,
     /// The finished text; the next one begins empty.
@@ -24,7 +24,7 @@ pub enum EditStep {
 }
 
 /// Edits one text after the other, key by key.
-pub struct LineEditor {
+pub(crate) struct LineEditor {
     buffer: Buffer,
     history: History,
     /// The history entry shown; after the last one comes the new text.
@@ -47,7 +47,7 @@ struct HistorySearch {
 }
 
 impl LineEditor {
-    pub fn new(history: History, complete: Complete) -> Self {
+    pub(crate) fn new(history: History, complete: Complete) -> Self {
         Self {
             buffer: Buffer::default(),
             place: history.len(),
@@ -61,13 +61,13 @@ impl LineEditor {
     }
 
     /// Adds a text to the history; returns whether it was added.
-    pub fn remember(&mut self, text: &str) -> bool {
+    pub(crate) fn remember(&mut self, text: &str) -> bool {
         let is_kept = self.history.add(text);
         self.place = self.history.len();
         is_kept
     }
 
-    pub fn draw(&self, size: (usize, usize)) -> Drawing {
+    pub(crate) fn draw(&self, size: (usize, usize)) -> Drawing {
         let searching = self.search.as_ref().map(|search| {
             let none = if search.found.is_none() && !search.needle.is_empty() {
                 "nothing with"
@@ -81,11 +81,11 @@ impl LineEditor {
     }
 
     /// What stays on the screen of a submitted text.
-    pub fn drawn_text(text: &str, size: (usize, usize)) -> Drawing {
+    pub(crate) fn drawn_text(text: &str, size: (usize, usize)) -> Drawing {
         Drawing::new(text, text.len(), None, size)
     }
 
-    pub fn press(&mut self, key: Key) -> EditStep {
+    pub(crate) fn press(&mut self, key: Key) -> EditStep {
         self.remark = None;
         let was_interrupted = std::mem::take(&mut self.interrupted);
         match self.search.take() {

@@ -3,16 +3,16 @@
 use crate::line_editor::keys::cleaned;
 use std::collections::VecDeque;
 
-pub const ENTRIES_MAX: usize = 1000;
+pub(crate) const ENTRIES_MAX: usize = 1000;
 /// Maximum bytes of a text that is kept.
-pub const ENTRY_MAX: usize = 16 << 10;
+pub(crate) const ENTRY_MAX: usize = 16 << 10;
 
 #[derive(Debug, Default)]
-pub struct History(VecDeque<String>);
+pub(crate) struct History(VecDeque<String>);
 
 impl History {
     /// A history from a file. Another program may have written it, so entries are cleaned like a paste.
-    pub fn of(entries: impl IntoIterator<Item = String>) -> Self {
+    pub(crate) fn of(entries: impl IntoIterator<Item = String>) -> Self {
         let mut history = Self::default();
         entries.into_iter().for_each(|entry| {
             history.add(&cleaned(&entry));
@@ -21,7 +21,7 @@ impl History {
     }
 
     /// Adds a text and returns whether it did: not if it begins with a space (as in shells), repeats the last one, or is too long.
-    pub fn add(&mut self, text: &str) -> bool {
+    pub(crate) fn add(&mut self, text: &str) -> bool {
         let is_kept = !text.is_empty()
             && !text.starts_with(char::is_whitespace)
             && text.len() <= ENTRY_MAX
@@ -35,16 +35,16 @@ impl History {
         is_kept
     }
 
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
-    pub fn get(&self, place: usize) -> Option<&str> {
+    pub(crate) fn get(&self, place: usize) -> Option<&str> {
         self.0.get(place).map(String::as_str)
     }
 
     /// The newest entry before `end` that contains `needle`.
-    pub fn find(&self, needle: &str, end: usize) -> Option<usize> {
+    pub(crate) fn find(&self, needle: &str, end: usize) -> Option<usize> {
         (0..end.min(self.len()))
             .rev()
             .find(|place| self.0[*place].contains(needle))

@@ -9,14 +9,14 @@ use orchestrator_text::clean::Cleaner;
 use std::time::{Duration, Instant};
 
 /// How long no byte may come after a paste before Enter counts as a key.
-pub const QUIET: Duration = Duration::from_millis(50);
+pub(crate) const QUIET: Duration = Duration::from_millis(50);
 /// Maximum bytes of a sequence; a longer one is ignored.
 const SEQUENCE_MAX: usize = 32;
 const PASTE_END: &[u8] = b"\x1b[201~";
 
 /// A key, by its function.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Key {
+pub(crate) enum Key {
     /// One visible character, or one that joins others.
     Char(char),
     /// A whole pasted text, cleaned.
@@ -59,7 +59,7 @@ pub enum Key {
 
 /// Splits bytes into keys, in whatever pieces they arrive.
 #[derive(Debug, Default)]
-pub struct KeyDecoder {
+pub(crate) struct KeyDecoder {
     state: EscapeState,
     /// Until when Enter is not a key, after a paste.
     paste_until: Option<Instant>,
@@ -86,7 +86,7 @@ enum EscapeState {
 
 impl KeyDecoder {
     /// The keys completed by `bytes`, which were read at once.
-    pub fn push(&mut self, bytes: &[u8], now: Instant) -> Vec<Key> {
+    pub(crate) fn push(&mut self, bytes: &[u8], now: Instant) -> Vec<Key> {
         if matches!(self.state, EscapeState::Paste { .. }) && bytes == b"\x03" {
             // The end of the paste was lost; the user must still be able to type.
             self.state = EscapeState::Text;
@@ -105,12 +105,12 @@ impl KeyDecoder {
     }
 
     /// Whether the bytes so far may be a complete key or the beginning of another.
-    pub fn is_within_key(&self) -> bool {
+    pub(crate) fn is_within_key(&self) -> bool {
         !matches!(self.state, EscapeState::Text | EscapeState::Paste { .. })
     }
 
     /// The key that the bytes so far form, since no more came.
-    pub fn end_key(&mut self) -> Option<Key> {
+    pub(crate) fn end_key(&mut self) -> Option<Key> {
         match std::mem::take(&mut self.state) {
             EscapeState::Escape => Some(Key::Escape),
             paste @ EscapeState::Paste { .. } => {
@@ -293,7 +293,7 @@ impl KeyDecoder {
 }
 
 /// A text without escape sequences, control and invisible characters; its line breaks become `\n`, however the terminal sends them.
-pub fn cleaned(text: &str) -> String {
+pub(crate) fn cleaned(text: &str) -> String {
     let text = text.replace("\r\n", "\n").replace('\r', "\n");
     String::from_utf8_lossy(&Cleaner::default().clean(text.as_bytes())).into_owned()
 }

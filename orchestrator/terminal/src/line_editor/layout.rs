@@ -13,7 +13,7 @@ const TAB: usize = 4;
 
 /// The prefix of a row, with [`PREFIX`] columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Prefix {
+pub(crate) enum Prefix {
     /// The first row of the text.
     First,
     /// The first row of a later line.
@@ -23,7 +23,7 @@ pub enum Prefix {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Row {
+pub(crate) struct Row {
     pub prefix: Prefix,
     pub text: String,
     /// Its width, including the prefix.
@@ -33,7 +33,7 @@ pub struct Row {
 /// The drawing: rows, and the cursor's row and byte in the text of that row. Not its column: terminals disagree about the width
 /// of an emoji of several characters, so printing the row up to the cursor positions it correctly in each.
 #[derive(Clone, Debug)]
-pub struct Drawing {
+pub(crate) struct Drawing {
     pub rows: Vec<Row>,
     pub cursor: (usize, usize),
 }
@@ -57,7 +57,7 @@ impl Row {
 impl Drawing {
     /// Lays out `text` with the cursor at byte `cursor`, and a remark below, for a window of this size. If it has too few rows,
     /// those around the cursor are drawn.
-    pub fn new(
+    pub(crate) fn new(
         text: &str,
         cursor: usize,
         remark: Option<&str>,
@@ -110,13 +110,13 @@ impl Drawing {
     }
 
     /// The text before the cursor in its row.
-    pub fn before_cursor(&self) -> (Prefix, &str) {
+    pub(crate) fn before_cursor(&self) -> (Prefix, &str) {
         let row = &self.rows[self.cursor.0];
         (row.prefix, &row.text[..self.cursor.1])
     }
 
     /// The cursor's row, counted from the first, after a terminal resized to `width` columns has rewrapped the rows.
-    pub fn cursor_row(&self, width: usize) -> usize {
+    pub(crate) fn cursor_row(&self, width: usize) -> usize {
         let width = width.max(1);
         let above = self.rows[..self.cursor.0]
             .iter()

@@ -77,6 +77,6 @@ impl ToolInput for WebFetch {
 }
 
 /// Parses the web address in a field.
-pub fn target(field: &str, url: &str) -> Result<Target, FieldError> {
+pub(super) fn target(field: &str, url: &str) -> Result<Target, FieldError> {
     Target::parse(url).map_err(|error| FieldError::expected(field, &error.to_string(), &json!(url)))
 }

@@ -49,7 +49,7 @@ impl From<StateError> for Failed {
 }
 
 /// The content of a file.
-pub trait StateFile: Default + Serialize + DeserializeOwned {
+pub(super) trait StateFile: Default + Serialize + DeserializeOwned {
     /// Its path below the central root.
     const PATH: &'static str;
 
@@ -61,7 +61,7 @@ pub trait StateFile: Default + Serialize + DeserializeOwned {
 }
 
 /// Parses a file and checks its bounds.
-pub fn parse<F: StateFile>(file: Option<&[u8]>) -> Result<F, StateError> {
+pub(super) fn parse<F: StateFile>(file: Option<&[u8]>) -> Result<F, StateError> {
     let Some(bytes) = file else {
         return Ok(F::default());
     };
@@ -87,7 +87,7 @@ pub fn parse<F: StateFile>(file: Option<&[u8]>) -> Result<F, StateError> {
 }
 
 /// The entries, without a change.
-pub fn listing<F: StateFile>(file: &F) -> StateEffect {
+pub(super) fn listing<F: StateFile>(file: &F) -> StateEffect {
     let (text, count) = file.listing();
     StateEffect {
         save: None,
@@ -97,7 +97,7 @@ pub fn listing<F: StateFile>(file: &F) -> StateEffect {
 }
 
 /// The entries, and the new content of the file.
-pub fn changed<F: StateFile>(file: &F) -> Result<StateEffect, StateError> {
+pub(super) fn changed<F: StateFile>(file: &F) -> Result<StateEffect, StateError> {
     let bytes = serde_json::to_vec_pretty(file).unwrap_or_default();
     if bytes.len() > limit::STATE {
         return Err(StateError::Full {
@@ -112,6 +112,6 @@ pub fn changed<F: StateFile>(file: &F) -> Result<StateEffect, StateError> {
 }
 
 /// Whether a text has more than `max` characters.
-pub fn is_long(text: &str, max: usize) -> bool {
+pub(super) fn is_long(text: &str, max: usize) -> bool {
     text.len() > max && text.chars().take(max + 1).count() > max
 }

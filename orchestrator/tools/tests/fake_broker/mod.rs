@@ -13,10 +13,10 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 /// How long a test waits for something that should happen at once.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The other end of a connection.
-pub struct Peer {
+pub(crate) struct Peer {
     stream: UnixStream,
     decoder: Decoder,
     /// Chunks of output sent so far, by call.
@@ -26,7 +26,7 @@ pub struct Peer {
 }
 
 impl Peer {
-    pub fn new(stream: UnixStream, number: u8) -> Self {
+    pub(crate) fn new(stream: UnixStream, number: u8) -> Self {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         Self {
             stream,
@@ -37,7 +37,7 @@ impl Peer {
     }
 
     /// The next message; none when lazaret is gone.
-    pub fn receive(&mut self) -> Option<ToBroker> {
+    pub(crate) fn receive(&mut self) -> Option<ToBroker> {
         let mut bytes = [0; 64 * 1024];
         loop {
             if let Some(message) = self.decoder.next().unwrap() {
@@ -52,7 +52,7 @@ impl Peer {
         }
     }
 
-    pub fn send(&mut self, message: &FromBroker) {
+    pub(crate) fn send(&mut self, message: &FromBroker) {
         let mut frame = Vec::new();
         encode(message, &mut frame).unwrap();
         match self.stream.write_all(&frame) {
@@ -63,7 +63,7 @@ impl Peer {
     }
 
     /// Whether lazaret stays and sends nothing but credit for so long: that it reads output is never too late.
-    pub fn is_quiet(&mut self, time: Duration) -> bool {
+    pub(crate) fn is_quiet(&mut self, time: Duration) -> bool {
         let end = Instant::now() + time;
         let mut bytes = [0; 64 * 1024];
         let quiet = loop {
@@ -89,7 +89,7 @@ impl Peer {
     }
 
     /// Greets and opens the session.
-    pub fn open(&mut self) -> Open {
+    pub(crate) fn open(&mut self) -> Open {
         let Some(ToBroker::Hello(hello)) = self.receive() else {
             panic!("no hello")
         };
@@ -103,14 +103,14 @@ impl Peer {
     }
 
     /// The next call.
-    pub fn call(&mut self) -> (CallId, Request) {
+    pub(crate) fn call(&mut self) -> (CallId, Request) {
         match self.receive() {
             Some(ToBroker::Call { call, request }) => (call, request),
             other => panic!("no call, but {other:?}"),
         }
     }
 
-    pub fn output(&mut self, call: CallId, stderr: bool, bytes: &[u8]) {
+    pub(crate) fn output(&mut self, call: CallId, stderr: bool, bytes: &[u8]) {
         let sequence = self.chunks.entry(call).or_default();
         let message = FromBroker::Output {
             call,
@@ -122,12 +122,12 @@ impl Peer {
         self.send(&message);
     }
 
-    pub fn done(&mut self, call: CallId, outcome: Outcome) {
+    pub(crate) fn done(&mut self, call: CallId, outcome: Outcome) {
         self.done_denied(call, outcome, Denials::default());
     }
 
     /// Ends a call that was denied something.
-    pub fn done_denied(&mut self, call: CallId, outcome: Outcome, denied: Denials) {
+    pub(crate) fn done_denied(&mut self, call: CallId, outcome: Outcome, denied: Denials) {
         let usage = Usage {
             wall_us: 7,
             ..Usage::default()
@@ -143,17 +143,17 @@ impl Peer {
     }
 
     /// Ends a command that printed `output`.
-    pub fn ended(&mut self, call: CallId, ended: Ended, output: &[u8]) {
+    pub(crate) fn ended(&mut self, call: CallId, ended: Ended, output: &[u8]) {
         self.done(call, ran(ended, output, Some(10)));
     }
 
     /// Ends a command that printed nothing and was denied something.
-    pub fn ended_denied(&mut self, call: CallId, ended: Ended, denied: Denials) {
+    pub(crate) fn ended_denied(&mut self, call: CallId, ended: Ended, denied: Denials) {
         self.done_denied(call, ran(ended, b"", Some(10)), denied);
     }
 
     /// Answers a file tool, in parts of `size`.
-    pub fn answer(&mut self, call: CallId, answer: &FileAnswer, size: usize) {
+    pub(crate) fn answer(&mut self, call: CallId, answer: &FileAnswer, size: usize) {
         for bytes in frame::encode_whole(answer).unwrap().chunks(size) {
             self.send(&FromBroker::Part {
                 call,
@@ -164,7 +164,7 @@ impl Peer {
     }
 
     /// Answers every bash call with what it was asked to run, until lazaret is gone.
-    pub fn echo(&mut self) {
+    pub(crate) fn echo(&mut self) {
         self.open();
         while let Some(message) = self.receive() {
             if let ToBroker::Call { call, request } = message {
@@ -175,7 +175,7 @@ impl Peer {
 }
 
 /// The shell command of a call.
-pub fn shell(request: &Request) -> &str {
+pub(crate) fn shell(request: &Request) -> &str {
     match request {
         Request::Bash(bash) => match &bash.command {
             broker_protocol::Command::Shell(text) => text,
@@ -186,7 +186,7 @@ pub fn shell(request: &Request) -> &str {
 }
 
 /// The session on the connection of this number.
-pub fn opened(number: u8) -> Opened {
+pub(crate) fn opened(number: u8) -> Opened {
     let in_force = LayerReport {
         layer: Layer::Seccomp,
         state: LayerState::InForce("all".into()),
@@ -217,7 +217,7 @@ pub fn opened(number: u8) -> Opened {
 }
 
 /// The outcome of a command that was bound to `timeout_s`.
-pub fn ran(ended: Ended, output: &[u8], timeout_s: Option<u32>) -> Outcome {
+pub(super) fn ran(ended: Ended, output: &[u8], timeout_s: Option<u32>) -> Outcome {
     let output = Captured {
         head: output.to_vec(),
         tail: vec![],

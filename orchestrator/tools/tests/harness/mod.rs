@@ -3,7 +3,7 @@
 #![allow(dead_code, clippy::unwrap_used)]
 
 #[path = "../fake_broker/mod.rs"]
-pub mod fake_broker;
+pub(crate) mod fake_broker;
 
 use broker_protocol::{
     CallId, Challenge, Channel, Coverage, Digest, Ended, ErrorKind, Failed, FileAnswer, FileReply,
@@ -29,10 +29,10 @@ use std::thread::{self, JoinHandle};
 use tokio::runtime::{Builder, LocalOptions};
 
 /// What a connection meets.
-pub type Script = Box<dyn FnOnce(&mut Peer) + Send>;
+pub(crate) type Script = Box<dyn FnOnce(&mut Peer) + Send>;
 
 /// A broker that serves one connection after the other, each by its script.
-pub struct Broker {
+pub(crate) struct Broker {
     waiting: Arc<Mutex<Vec<Script>>>,
     threads: Arc<Mutex<Vec<JoinHandle<()>>>>,
 }
@@ -55,7 +55,7 @@ impl Dial for Broker {
 
 /// What the records of a session have, one word for each event, and the events.
 #[derive(Default)]
-pub struct Records(pub RefCell<Vec<Event>>);
+pub(crate) struct Records(pub RefCell<Vec<Event>>);
 
 impl Subscriber for Records {
     fn hear(&self, event: &Event) {
@@ -64,12 +64,12 @@ impl Subscriber for Records {
 }
 
 impl Records {
-    pub fn words(&self) -> Vec<String> {
+    pub(crate) fn words(&self) -> Vec<String> {
         self.0.borrow().iter().map(word).collect()
     }
 }
 
-pub fn word(event: &Event) -> String {
+pub(crate) fn word(event: &Event) -> String {
     let of = event.part.map_or(String::new(), |part| {
         format!(" of {}.{}", part.batch, part.index)
     });
@@ -102,7 +102,7 @@ pub fn word(event: &Event) -> String {
 }
 
 /// A session whose policy asks nothing, with all tools and no web.
-pub fn config() -> Config {
+pub(crate) fn config() -> Config {
     let open = Open {
         project: "/p".into(),
         central: "/c".into(),
@@ -130,7 +130,7 @@ pub fn config() -> Config {
 }
 
 /// Runs `test` with a session of `config` and what its records have, against `scripts`.
-pub fn with_scripts<T>(
+pub(crate) fn with_scripts<T>(
     scripts: Vec<Script>,
     config: Config,
     test: impl AsyncFnOnce(Session, Rc<Records>) -> T,
@@ -164,7 +164,7 @@ pub fn with_scripts<T>(
 }
 
 /// The same with one script.
-pub fn with<T>(
+pub(crate) fn with<T>(
     script: impl FnOnce(&mut Peer) + Send + 'static,
     config: Config,
     test: impl AsyncFnOnce(Session, Rc<Records>) -> T,
@@ -173,30 +173,30 @@ pub fn with<T>(
 }
 
 /// A text that was to be saved, by the number of its call.
-pub type Saved = (CallId, Vec<u8>);
+pub(crate) type Saved = (CallId, Vec<u8>);
 
 /// What a broker that only answers has seen.
 #[derive(Clone, Default)]
-pub struct Seen {
+pub(crate) struct Seen {
     requests: Arc<Mutex<Vec<Request>>>,
     saved: Arc<Mutex<Vec<Saved>>>,
 }
 
 impl Seen {
-    pub fn requests(&self) -> Vec<Request> {
+    pub(crate) fn requests(&self) -> Vec<Request> {
         self.requests.lock().unwrap().clone()
     }
 
-    pub fn saved(&self) -> Vec<Saved> {
+    pub(crate) fn saved(&self) -> Vec<Saved> {
         self.saved.lock().unwrap().clone()
     }
 }
 
 /// How a request ends, and what a file tool answered.
-pub type Done = (Outcome, Option<FileAnswer>);
+pub(crate) type Done = (Outcome, Option<FileAnswer>);
 
 /// A script that answers every request by `answer`, and saves texts where `saves`.
-pub fn answering(
+pub(crate) fn answering(
     mut answer: impl FnMut(&Request) -> Done + Send + 'static,
     saves: bool,
 ) -> (impl FnOnce(&mut Peer) + Send + 'static, Seen) {
@@ -242,7 +242,7 @@ pub fn answering(
 }
 
 /// What a command is to run it prints, every file holds its path, and every effect is permitted.
-pub fn plain(request: &Request) -> Done {
+pub(crate) fn plain(request: &Request) -> Done {
     match request {
         Request::Bash(_) => ran(Ended::Exited(0), fake_broker::shell(request).as_bytes()),
         Request::FileRead(file) => answered(read(file.path.to_string().as_bytes())),
@@ -255,15 +255,15 @@ pub fn plain(request: &Request) -> Done {
     }
 }
 
-pub fn ran(ended: Ended, output: &[u8]) -> Done {
+pub(crate) fn ran(ended: Ended, output: &[u8]) -> Done {
     (fake_broker::ran(ended, output, None), None)
 }
 
-pub fn answered(answer: FileAnswer) -> Done {
+pub(crate) fn answered(answer: FileAnswer) -> Done {
     (Outcome::Answered, Some(answer))
 }
 
-pub fn read(content: &[u8]) -> FileAnswer {
+pub(crate) fn read(content: &[u8]) -> FileAnswer {
     Ok(FileReply::Read(Read {
         content: content.to_vec(),
         first_line: 1,
@@ -275,7 +275,7 @@ pub fn read(content: &[u8]) -> FileAnswer {
     }))
 }
 
-pub fn written() -> FileAnswer {
+pub(crate) fn written() -> FileAnswer {
     let sha256 = Digest([1; 32]);
     Ok(FileReply::Written(Written {
         bytes: 1,
@@ -286,7 +286,7 @@ pub fn written() -> FileAnswer {
     }))
 }
 
-pub fn failed(kind: ErrorKind) -> Failed {
+pub(crate) fn failed(kind: ErrorKind) -> Failed {
     Failed {
         kind,
         message: "m".into(),
@@ -294,7 +294,7 @@ pub fn failed(kind: ErrorKind) -> Failed {
 }
 
 /// A question that is answered through `channel`.
-pub fn question(channel: Channel) -> Challenge {
+pub(crate) fn question(channel: Channel) -> Challenge {
     Challenge {
         digest: Digest([0; 32]),
         nonce: Nonce([0; 16]),
@@ -310,7 +310,7 @@ pub fn question(channel: Channel) -> Challenge {
 }
 
 /// Starts a call of a tool.
-pub fn start(session: &Session, tool: &str, input: Value) -> Call {
+pub(crate) fn start(session: &Session, tool: &str, input: Value) -> Call {
     session.call(
         CallContext::new("test".into()),
         Invocation::Tool {
@@ -321,12 +321,12 @@ pub fn start(session: &Session, tool: &str, input: Value) -> Call {
 }
 
 /// Makes a call whose questions are allowed once.
-pub async fn call(session: &Session, tool: &str, input: Value) -> Arc<CallResult> {
+pub(crate) async fn call(session: &Session, tool: &str, input: Value) -> Arc<CallResult> {
     finish(start(session, tool, input)).await.1
 }
 
 /// Follows a call to its result; every event before it too.
-pub async fn finish(mut call: Call) -> (Vec<Event>, Arc<CallResult>) {
+pub(crate) async fn finish(mut call: Call) -> (Vec<Event>, Arc<CallResult>) {
     let mut events = Vec::new();
     while let Some(event) = call.next().await {
         match &*event.body {
@@ -344,14 +344,14 @@ pub async fn finish(mut call: Call) -> (Vec<Event>, Arc<CallResult>) {
     panic!("no result")
 }
 
-pub fn kind(result: &Arc<CallResult>) -> &'static str {
+pub(crate) fn kind(result: &Arc<CallResult>) -> &'static str {
     result.error.as_ref().map_or("", |error| error.kind.name())
 }
 
-pub fn text(result: &Arc<CallResult>) -> String {
+pub(crate) fn text(result: &Arc<CallResult>) -> String {
     String::from_utf8(result.text.clone()).unwrap()
 }
 
-pub fn metadata(result: &Arc<CallResult>) -> Value {
+pub(crate) fn metadata(result: &Arc<CallResult>) -> Value {
     serde_json::to_value(result.metadata()).unwrap()
 }

@@ -46,11 +46,11 @@ const PROPERTIES: [&str; 28] = [
 const MORE: [&str; 2] = ["visibility", "-webkit-text-fill-color"];
 
 /// Why an element is not displayed, in words for the mark.
-pub type Reason = &'static str;
+pub(crate) type Reason = &'static str;
 
 /// What an element says of its own text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StyleEffect {
+pub(super) enum StyleEffect {
     /// Nothing: what is around it decides.
     None,
     /// Neither it nor anything in it is displayed.
@@ -63,18 +63,18 @@ pub enum StyleEffect {
 
 /// A property's value, in lower case and with single spaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Declared {
+pub(super) struct Declared {
     value: String,
     important: bool,
 }
 
 /// The declarations of an element, by property.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Declarations(BTreeMap<&'static str, Declared>);
+pub(super) struct Declarations(BTreeMap<&'static str, Declared>);
 
 impl Declarations {
     /// Parses a style without braces.
-    pub fn parse(text: &str) -> Self {
+    pub(super) fn parse(text: &str) -> Self {
         let mut input = ParserInput::new(text);
         let mut input = Parser::new(&mut input);
         let mut all = Self::default();
@@ -97,7 +97,7 @@ impl Declarations {
     }
 
     /// Adds what `later` declares, which wins unless it is less important.
-    pub fn add(&mut self, later: &Self) {
+    pub(super) fn add(&mut self, later: &Self) {
         for (property, declared) in &later.0 {
             self.set(property, declared.clone());
         }
@@ -121,7 +121,7 @@ impl Declarations {
     }
 
     /// What they say of an element's text.
-    pub fn verdict(&self) -> StyleEffect {
+    pub(super) fn verdict(&self) -> StyleEffect {
         let checks: [(Reason, bool); 8] = [
             ("display: none", self.get("display") == "none"),
             (

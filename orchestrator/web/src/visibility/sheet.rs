@@ -6,7 +6,7 @@ use cssparser::{Parser, ParserInput, Token};
 
 /// The last part of a selector: what an element itself has to be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Compound {
+pub(super) struct Compound {
     /// The element's name, in lower case.
     pub tag: Option<String>,
     /// Its ID, if the selector names one.
@@ -19,7 +19,7 @@ pub struct Compound {
 
 /// A rule for one selector.
 #[derive(Debug)]
-pub struct Rule {
+pub(super) struct Rule {
     /// Which elements it is for.
     pub compound: Compound,
     /// The declarations that can hide or show it.
@@ -28,7 +28,7 @@ pub struct Rule {
 
 impl Compound {
     /// The weight of the selector: IDs, then classes, then names.
-    pub fn specificity(&self) -> (usize, usize, usize) {
+    pub(super) fn specificity(&self) -> (usize, usize, usize) {
         (
             usize::from(self.id.is_some()),
             self.classes.len(),
@@ -74,7 +74,7 @@ impl Compound {
 
 /// The rules of a style sheet that can hide an element, or show it again; at most `max`. Rules that may not apply, because of a
 /// condition or of other elements, count only if they hide.
-pub fn rules(text: &str, max: usize) -> Vec<Rule> {
+pub(super) fn rules(text: &str, max: usize) -> Vec<Rule> {
     let mut rules = Vec::new();
     let text = without_comments(text);
     let (mut rest, mut conditions) = (text.as_str(), 0_usize);

@@ -17,7 +17,7 @@ const STYLE_MAX: usize = 16 << 10;
 
 /// Knows the style of each element.
 #[derive(Default)]
-pub struct Styles {
+pub(super) struct Styles {
     rules: Vec<Rule>,
     /// The rules by what they need first: an ID (`#`), a class (`.`), a name, or nothing.
     by_need: HashMap<String, Vec<usize>>,
@@ -28,7 +28,7 @@ pub struct Styles {
 
 impl Styles {
     /// Reads all style sheets that are embedded in a page.
-    pub fn of_page(page: &str) -> Self {
+    pub(super) fn of_page(page: &str) -> Self {
         let mut styles = Self::default();
         // Most pages have none, and need not be read twice.
         let start = |part: &[u8]| part.eq_ignore_ascii_case(b"<style");
@@ -67,7 +67,7 @@ impl Styles {
     }
 
     /// What an element's styles say of its text.
-    pub fn of_element(&mut self, tag: &StartTag<()>) -> StyleEffect {
+    pub(super) fn of_element(&mut self, tag: &StartTag<()>) -> StyleEffect {
         let attribute = |name: &[u8]| {
             tag.attributes
                 .get(name)

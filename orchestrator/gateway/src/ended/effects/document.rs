@@ -1,7 +1,7 @@
 //! A document of GraphQL, as far as it must be read to know whether it changes something ("GraphQL", sections 2.1 and 2.3).
 
 #[derive(Debug)]
-pub struct GraphQlDocument {
+pub(super) struct GraphQlDocument {
     /// Whether it has an operation that is no query.
     pub is_mutation: bool,
     /// The names at the first level of its operations and fragments.
@@ -14,7 +14,7 @@ const FIELDS_MAX: usize = 16;
 
 impl GraphQlDocument {
     /// Reads one; `None` if it is none.
-    pub fn read(text: &str) -> Option<Self> {
+    pub(super) fn read(text: &str) -> Option<Self> {
         let mut document = Self {
             is_mutation: false,
             fields: Vec::new(),

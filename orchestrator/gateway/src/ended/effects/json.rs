@@ -10,13 +10,13 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 /// Reads a value that all servers read alike.
-pub fn strict(bytes: &[u8]) -> Result<Value, UnreadBody> {
+pub(super) fn strict(bytes: &[u8]) -> Result<Value, UnreadBody> {
     let read: Result<Strict, _> = serde_json::from_slice(bytes);
     read.map(|strict| strict.0).map_err(|_| UnreadBody::Json)
 }
 
 /// The package and the version that a body publishes; none if it is of another interface.
-pub fn published(bytes: &[u8]) -> Result<Vec<RequestEffect>, UnreadBody> {
+pub(super) fn published(bytes: &[u8]) -> Result<Vec<RequestEffect>, UnreadBody> {
     let read: Result<PublishedPackage, _> = serde_json::from_slice(bytes);
     let PublishedPackage {
         name,
@@ -42,7 +42,7 @@ pub fn published(bytes: &[u8]) -> Result<Vec<RequestEffect>, UnreadBody> {
 }
 
 /// Every single value in `value` with its path, one a line.
-pub fn leaves(path: &str, value: &Value, all: &mut Vec<String>) {
+pub(super) fn leaves(path: &str, value: &Value, all: &mut Vec<String>) {
     let join = |name: &str| match path {
         "" => name.to_owned(),
         path => format!("{path}.{name}"),

@@ -6,7 +6,7 @@ use broker_protocol::limit;
 
 /// The commands in the first bytes of the request; `None` if they do not say all. No effects if nothing is pushed: git sends such a request
 /// before a large one.
-pub fn read(bytes: &[u8]) -> Result<Option<Vec<RequestEffect>>, UnreadBody> {
+pub(super) fn read(bytes: &[u8]) -> Result<Option<Vec<RequestEffect>>, UnreadBody> {
     let (mut rest, mut effects, mut options) = (bytes, Vec::new(), false);
     loop {
         match line(&mut rest)? {

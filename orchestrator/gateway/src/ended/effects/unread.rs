@@ -5,7 +5,7 @@ use thiserror::Error;
 
 /// Why a body does not say what the request would change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Error)]
-pub enum UnreadBody {
+pub(crate) enum UnreadBody {
     #[error("its body is encoded")]
     Encoded,
     #[error("what says it in its body is longer than {0} bytes")]
@@ -27,7 +27,7 @@ pub enum UnreadBody {
 }
 
 /// A text of the program's, cut at its limit.
-pub fn cut(mut text: String) -> String {
+pub(super) fn cut(mut text: String) -> String {
     const MARK: &str = "…";
     if text.len() > limit::DENIAL_TEXT {
         let ends = (0..=limit::DENIAL_TEXT - MARK.len()).rev();
