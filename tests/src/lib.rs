@@ -1,4 +1,5 @@
 #![doc = include_str!("../README.md")]
+#![allow(unreachable_pub)]
 
 pub mod suite;
 mod gate;

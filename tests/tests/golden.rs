@@ -3,6 +3,7 @@
 //! A change of these bytes without a change of `VERSION` would let two programs of different releases misunderstand each
 //! other. When both have changed, `LAZARET_GOLDEN=write cargo test -p lazaret-tests --test golden` writes the file again.
 #![allow(clippy::unwrap_used)]
+#![allow(unreachable_pub)]
 
 #[path = "golden/approval.rs"]
 mod approval;

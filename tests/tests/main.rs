@@ -1,6 +1,7 @@
 //! The suites whose tests may run side by side. A test's name begins with its place and its suite, so that a filter chooses them:
 //! `cargo test -p lazaret-tests --test suites objects::`.
 #![allow(clippy::unwrap_used)]
+#![allow(unreachable_pub)]
 
 mod acceptance;
 mod acp;

@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
+#![allow(unreachable_pub)]
 
 mod release;
 mod programs;

@@ -2,6 +2,7 @@
 //!
 //! `GOT` is printed only when the thing was really had: a byte was read, a peer answered, a process started. The same
 //! program runs outside first (it must get it) and then in a cell (it must not): `tests/tests/escapes.rs`.
+#![allow(unreachable_pub)]
 
 mod sys;
 

@@ -3,6 +3,7 @@
 //!
 //! Plain spawning goes through the standard library, which uses `posix_spawn` here: an absolute program, no change of
 //! user or folder, nothing to do between fork and exec.
+#![allow(unreachable_pub)]
 
 mod clients;
 mod figures;

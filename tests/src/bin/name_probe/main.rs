@@ -2,6 +2,7 @@
 //! for below it, and says on which nobody has decided: neither is it protected, nor does `tests/names/open.toml` say why it is open.
 //! `--record` writes the names to `tests/names/PROGRAM.txt`, which an ordinary test checks.
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
+#![allow(unreachable_pub)]
 
 mod names;
 
