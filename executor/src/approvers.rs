@@ -1,7 +1,7 @@
 //! The second socket of a session whose policy has `approval.channel = "separate"`: approvers connect to it,
 //! see the waiting calls and answer them. The client's connection then carries no answers.
 //!
-//! The socket lies in a directory that only its user can enter and no cell sees. Each peer is checked ([`Client::admit`]).
+//! The socket lies in a directory that only its user can enter and no cell sees. Each peer is checked ([`ClientProcess::admit`]).
 //! Nothing here blocks: an approver that does not read is disconnected, and at most [`APPROVERS`] are connected at once.
 
 use crate::private_directory;
@@ -9,7 +9,7 @@ use crate::user::User;
 use broker_protocol::approval::{APPROVER_FRAME, APPROVERS};
 use broker_protocol::{CallId, ErrorKind, Failed, FromApprover, Hello, Opened, ToApprover, limit};
 use executor_peers::Connection;
-use executor_peers::approver_peer::Client;
+use executor_peers::approver_peer::ClientProcess;
 use executor_spec::sandbox::SandboxSpec;
 use executor_sys::process::euid;
 use executor_sys::random;
@@ -51,7 +51,7 @@ pub enum ApproversError {
 pub struct Approvers {
     listener: UnixListener,
     path: PathBuf,
-    client: Client,
+    client: ClientProcess,
     opened: Opened,
     connected: BTreeMap<u64, Approver>,
     last: u64,
@@ -73,8 +73,8 @@ impl Approvers {
         client: BorrowedFd,
         user: &User,
     ) -> Result<Self, ApproversError> {
-        let client =
-            Client::of(client, spec.policy.approval.terminal).map_err(ApproversError::Client)?;
+        let client = ClientProcess::of(client, spec.policy.approval.terminal)
+            .map_err(ApproversError::Client)?;
         let directory = directory(user);
         let overlaps = |path: &PathBuf| directory.starts_with(path) || path.starts_with(&directory);
         let mut visible = [&spec.project, &spec.central]

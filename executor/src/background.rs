@@ -6,7 +6,7 @@
 //! kept here, so that the end of a long log can be read. The cells end with the broker or the warden, as all cells do.
 
 use crate::poll::{Token, Waited};
-use crate::running_command::{Finished, RunningCommand};
+use crate::running_command::{FinishedCommand, RunningCommand};
 use broker_protocol::{
     Background, BackgroundLog, Broken, Ended, ErrorKind, Failed, FileAnswer, FileReply, Logged,
     Started, Usage, ZonePath, limit,
@@ -145,7 +145,7 @@ impl BackgroundProcesses {
     }
 
     /// Takes what a process has printed, and its end.
-    pub fn relay(&mut self, id: u64, buffer: &mut [u8]) {
+    pub fn read_output(&mut self, id: u64, buffer: &mut [u8]) {
         let Some(at) = self.all.iter().position(|process| process.id == id) else {
             return;
         };
@@ -153,7 +153,7 @@ impl BackgroundProcesses {
             return;
         };
         // Nothing of it is sent live.
-        if command.relay(id, usize::MAX, buffer, &mut Vec::new()) {
+        if command.read_output(id, usize::MAX, buffer, &mut Vec::new()) {
             let (process, refusals) = self.all.remove(at).end();
             self.all.insert(at, process);
             self.ended.get_or_insert_default().extend(refusals);
@@ -215,7 +215,7 @@ impl Process {
         let refusals;
         (self.state, refusals) = match self.state {
             ProcessState::Alive(command) => {
-                let Finished {
+                let FinishedCommand {
                     end: how,
                     usage,
                     plan,

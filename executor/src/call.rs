@@ -6,7 +6,7 @@ use crate::files::LeasedFile;
 use crate::pending_leases::PendingLeases;
 use crate::poll::{Token, Waited};
 use crate::pool::Started;
-use crate::running_command::{Finished, RunningCommand};
+use crate::running_command::{FinishedCommand, RunningCommand};
 use broker_protocol::{
     CallId, Captured, Denials, Ended, ErrorKind, Failed, FileAnswer, FromBroker, LeftRunning,
     Outcome, Ran, Request, Signal, Stdin, Usage, Wants, ZonePath, frame, limit,
@@ -275,11 +275,11 @@ impl Call {
     }
 
     /// Reads its command's output, at most `room` bytes of it live; returns the finished command when it is over.
-    pub fn relay(&mut self, room: usize, buffer: &mut [u8]) -> Option<Finished> {
+    pub fn read_output(&mut self, room: usize, buffer: &mut [u8]) -> Option<FinishedCommand> {
         let CallState::Running(command) = &mut self.state else {
             return None;
         };
-        let over = command.relay(self.id, room, buffer, &mut self.outbox);
+        let over = command.read_output(self.id, room, buffer, &mut self.outbox);
         if command.report_fd().is_none() {
             self.input.close();
         }

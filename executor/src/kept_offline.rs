@@ -1,7 +1,7 @@
 //! Package managers that a profile keeps offline: they ask for no host, so none is refused that a result could name. A failed command of
 //! theirs gets the option that opens their registry instead.
 
-use crate::running_command::Finished;
+use crate::running_command::FinishedCommand;
 use broker_protocol::{AttemptKind, Barrier, Command, Denial, Ended, PolicyRule, Remedy};
 use executor_denials::simple_commands;
 use executor_project::network::Reach;
@@ -10,7 +10,7 @@ use policies::{EffectivePolicy, network};
 
 /// The denials for package managers in `finished` whose registries its profile keeps them from. From its command line and the profile,
 /// never from its output: it can have failed for another reason, which the text allows for.
-pub fn kept_offline(finished: &Finished, policy: &EffectivePolicy) -> Vec<Denial> {
+pub fn kept_offline(finished: &FinishedCommand, policy: &EffectivePolicy) -> Vec<Denial> {
     let has_failed = match finished.end {
         Ok(Ended::Exited(code)) => code != 0,
         Ok(

@@ -1,7 +1,7 @@
 //! Programs that a cell lacks: the outcome names a profile that shows one, or else the option that shows what the user's `PATH` finds.
 
 use crate::authorise::opened_with;
-use crate::running_command::Finished;
+use crate::running_command::FinishedCommand;
 use crate::user::User;
 use broker_protocol::paste::shell_word;
 use broker_protocol::{AttemptKind, Barrier, Denial, Ended, Layer, Leased, Remedy, Tier, Wants};
@@ -30,7 +30,7 @@ impl Profiles {
     /// The profile with the fewest grants that shows a program which `finished` did not find under `policy`.
     pub fn with_missing_program(
         &self,
-        finished: &Finished,
+        finished: &FinishedCommand,
         policy: &EffectivePolicy,
     ) -> Option<String> {
         let is_missing = matches!(
@@ -62,7 +62,7 @@ impl Profiles {
 
     /// The programs of `finished` that a cell under `policy` does not show. Shell builtins look like that too, but lie in no directory of
     /// a `PATH`.
-    fn missing(&self, finished: &Finished, policy: &EffectivePolicy) -> Vec<String> {
+    fn missing(&self, finished: &FinishedCommand, policy: &EffectivePolicy) -> Vec<String> {
         // With an image, neither a profile nor an option can show programs of the machine.
         if policy.image.is_some() {
             return Vec::new();
@@ -80,7 +80,7 @@ impl Profiles {
     }
 
     /// Denials for programs that `finished` did not find, and the user's shell would, each with the option that shows it.
-    pub fn in_search_path(&self, finished: &Finished, spec: &SandboxSpec) -> Vec<Denial> {
+    pub fn in_search_path(&self, finished: &FinishedCommand, spec: &SandboxSpec) -> Vec<Denial> {
         let granted = |path: &Path| {
             let mut granted = finished.plan.granted.iter();
             granted.any(|granted| granted.shows(path))

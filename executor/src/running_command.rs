@@ -100,7 +100,7 @@ impl KeptLimits {
 
 /// A command that has ended.
 #[derive(Debug)]
-pub struct Finished {
+pub struct FinishedCommand {
     pub end: Result<Ended, Broken>,
     pub usage: Usage,
     pub plan: Box<CommandPlan>,
@@ -335,7 +335,7 @@ impl RunningCommand {
 
     /// Receives the cell's report, and reads output until `room` bytes of it are queued for the client: live output goes to
     /// `outbox` as frames of `call`. True when the command is over: its processes are dead and their output is read.
-    pub fn relay(
+    pub fn read_output(
         &mut self,
         call: CallId,
         mut room: usize,
@@ -456,7 +456,7 @@ impl RunningCommand {
     }
 
     /// Makes the result of a command that is over.
-    pub fn finish(self) -> Finished {
+    pub fn finish(self) -> FinishedCommand {
         let Self {
             cell,
             plan,
@@ -478,7 +478,7 @@ impl RunningCommand {
             // A cell killed by the broker on purpose counts as ended; only its usage is lost.
             let fault = self.fault.unwrap_or("the cell ended without a report");
             let end = ended.map_or_else(|| broken(fault), Ok);
-            return Finished {
+            return FinishedCommand {
                 end,
                 usage,
                 plan,
@@ -509,7 +509,7 @@ impl RunningCommand {
         let reusable =
             report.reusable && ended.is_none() && end.is_ok() && self.signals <= SIGNALS_MAX;
         let (unnamed, scratch_full) = (report.unnamed.into(), report.scratch_full);
-        Finished {
+        FinishedCommand {
             end,
             usage,
             plan,
@@ -522,7 +522,7 @@ impl RunningCommand {
     }
 }
 
-impl Finished {
+impl FinishedCommand {
     /// What was denied to the command, and what was found after it besides what it has misplaced.
     pub fn described(&self, spec: &SandboxSpec) -> (Denials, Vec<Finding>) {
         let (refused, found) = describe_refusals(&self.refusals, spec);

@@ -120,7 +120,7 @@ impl Session {
                     self.audit.complete(owed)?;
                     // To search what is leased can take long.
                     self.audit.release()?;
-                    return self.begin_leases(call, granted, approval);
+                    return self.begin_approved(call, granted, approval);
                 }
                 None => {
                     self.start(&mut call, granted, None)?;
@@ -237,7 +237,7 @@ impl Session {
         match &mut call.state {
             CallState::Running(command) => {
                 end(command, Ended::Cancelled);
-                self.relay(id, usize::MAX);
+                self.read_output(id, usize::MAX);
             }
             CallState::Waiting => {
                 self.pool.cancel(id);
@@ -266,12 +266,12 @@ impl Session {
     }
 
     /// Takes what a command has printed, and its end.
-    pub fn relay(&mut self, id: CallId, room: usize) {
+    pub fn read_output(&mut self, id: CallId, room: usize) {
         self.buffer.resize(limit::CHUNK, 0);
         let Some(call) = self.calls.get_mut(&id) else {
             return;
         };
-        let Some(mut finished) = call.relay(room, &mut self.buffer) else {
+        let Some(mut finished) = call.read_output(room, &mut self.buffer) else {
             return;
         };
         match finished.plan.is_waited_for() {

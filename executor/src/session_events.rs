@@ -20,7 +20,7 @@ impl Session {
                 Ok(())
             }
             Token::Gateway => self.hear_gateway(),
-            Token::Lease(id) => self.go_on_leasing(id),
+            Token::Lease(id) => self.go_on_approved(id),
             Token::Credential(credential) => {
                 let value = self.credentials.held.ready(credential);
                 value.into_iter().for_each(|value| self.deliver(value));
@@ -31,12 +31,12 @@ impl Session {
                 Ok(())
             }
             Token::Report(id) | Token::Output(id) => {
-                self.relay(id, room);
+                self.read_output(id, room);
                 Ok(())
             }
             Token::Background(id) => {
                 self.buffer.resize(limit::CHUNK, 0);
-                self.background.relay(id, &mut self.buffer);
+                self.background.read_output(id, &mut self.buffer);
                 Ok(())
             }
             Token::Approvers => {

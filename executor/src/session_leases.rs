@@ -27,7 +27,7 @@ use std::time::Instant;
 
 impl Session {
     /// Begins to prepare what an approved call gets. It starts when what is protected in its paths is known.
-    pub fn begin_leases(
+    pub fn begin_approved(
         &mut self,
         mut call: Call,
         granted: Granted,
@@ -45,11 +45,11 @@ impl Session {
         }
         let id = call.id;
         self.calls.insert(id, call);
-        self.go_on_leasing(id)
+        self.go_on_approved(id)
     }
 
     /// Starts an approved call once all its paths are held.
-    pub fn go_on_leasing(&mut self, id: CallId) -> Result<(), Failed> {
+    pub fn go_on_approved(&mut self, id: CallId) -> Result<(), Failed> {
         let Some(call) = self.calls.get_mut(&id) else {
             return Ok(());
         };
@@ -87,7 +87,7 @@ impl Session {
         };
         let due: Vec<_> = self.calls.values().filter(is_due).collect();
         let due: Vec<CallId> = due.into_iter().map(|call| call.id).collect();
-        due.into_iter().try_for_each(|id| self.go_on_leasing(id))
+        due.into_iter().try_for_each(|id| self.go_on_approved(id))
     }
 
     /// Begins the leases with which a session opens. No call exists yet that would have to wait.

@@ -67,8 +67,9 @@ pub fn run(
     record: Option<IpcRecord>,
     nnp: NoNewPrivileges,
 ) -> ! {
-    let prepared = rules.and_then(|rules| Slot::prepare(spec, rules, socket, line, record, nnp));
-    if let Err(error) = prepared.and_then(|slot| slot.serve()) {
+    let prepared =
+        rules.and_then(|rules| FirstProcess::prepare(spec, rules, socket, line, record, nnp));
+    if let Err(error) = prepared.and_then(|first| first.serve()) {
         let errno = error.source.raw_os_error().unwrap_or(libc::EPERM);
         let end = End::Unconfined {
             part: error.part,
@@ -89,7 +90,7 @@ pub fn run(
 }
 
 /// A confined first process, which serves one cell after another.
-struct Slot<'a> {
+struct FirstProcess<'a> {
     /// Receives the broker's orders and signals.
     socket: &'a OwnedFd,
     line: Option<&'a LoopbackLine>,
@@ -150,7 +151,7 @@ impl Sweep {
 
 /// The state of one call, apart from its processes.
 struct Cell<'c> {
-    slot: &'c Slot<'c>,
+    first: &'c FirstProcess<'c>,
     /// Supervises its program's calls.
     supervisor: Option<Supervisor<'c>>,
     /// The listener, once no process can call on it. Closing it makes the kernel free the filter, so that waits until after the report.
@@ -165,7 +166,7 @@ struct Cell<'c> {
     used: CpuAndMemory,
 }
 
-impl<'a> Slot<'a> {
+impl<'a> FirstProcess<'a> {
     fn prepare(
         spec: &'a SandboxSpec,
         rules: &'a SessionRules,
@@ -208,7 +209,7 @@ impl<'a> Slot<'a> {
         let state = ProcessState::now().at(Part::Processes, step)?;
         let spawner = Spawner::new(spec, confined);
         let scratch = Some(spec.scratch.tmp.as_path()).filter(|_| spec.has(Layer::MountNamespace));
-        let slot = Self {
+        let first = Self {
             socket,
             line,
             record: record.map(Rc::new),
@@ -221,8 +222,8 @@ impl<'a> Slot<'a> {
             state,
             scratch,
         };
-        slot.rehearse().at(Part::Processes, step)?;
-        Ok(slot)
+        first.rehearse().at(Part::Processes, step)?;
+        Ok(first)
     }
 
     /// Runs through an order before one arrives: the first touch of a page after a fork costs a page fault.
@@ -328,7 +329,7 @@ impl<'a> Slot<'a> {
         Ok((
             child,
             Cell {
-                slot: self,
+                first: self,
                 supervisor,
                 unused_listener: None,
                 streams: Vec::new(),
@@ -349,14 +350,14 @@ impl Cell<'_> {
     /// Carries out an order. None of its processes is left when this returns.
     fn carry_out(&mut self, child: PreparedChild, plan: &CellPlan, stdio: [OwnedFd; 3]) -> End {
         if let Some(supervisor) = self.supervisor.as_ref().filter(|_| plan.terminal.is_some()) {
-            supervisor.has_terminal();
+            supervisor.note_terminal();
         }
-        self.slot
+        self.first
             .access
             .iter()
             .for_each(|access| access.begin_call(plan.call));
         let started = self
-            .slot
+            .first
             .own_devices(stdio)
             .and_then(|stdio| self.start(child, plan, stdio));
         let end = match started {
@@ -381,14 +382,14 @@ impl Cell<'_> {
         plan: &CellPlan,
         stdio: [OwnedFd; 3],
     ) -> Result<Pid, SpawnError> {
-        let is_kept = plan.terminal.is_none() && self.slot.is_null(&stdio[0]);
+        let is_kept = plan.terminal.is_none() && self.first.is_null(&stdio[0]);
         let wait = || {
             if is_kept {
                 // Whatever has happened is found again in `watch`.
                 let _ = self.wait();
             }
         };
-        let started = self.slot.spawner.start(child, plan, &stdio, wait);
+        let started = self.first.spawner.start(child, plan, &stdio, wait);
         let [input, output @ ..] = stdio;
         if plan.terminal.is_none() {
             self.streams.extend(output);
@@ -417,10 +418,10 @@ impl Cell<'_> {
             };
             ended = ready.ended;
             if ended {
-                while let Ok(Some(_)) = self.slot.child_ends.read_signal() {}
+                while let Ok(Some(_)) = self.first.child_ends.read_signal() {}
             }
             if ready.ordered {
-                match cell_order::receive_steering(self.slot.socket) {
+                match cell_order::receive_steering(self.first.socket) {
                     Some(Steering::Signal(_)) if end.is_some() => {}
                     Some(Steering::Signal(signal)) => {
                         // The program is the leader of its own session and group; an error means that it has just ended.
@@ -428,7 +429,7 @@ impl Cell<'_> {
                     }
                     Some(Steering::Terminate) => {
                         terminates = true;
-                        self.slot.sweep.terminate();
+                        self.first.sweep.terminate();
                     }
                     Some(Steering::End) => return end.unwrap_or(End::Signalled(libc::SIGKILL)),
                     None => {}
@@ -470,8 +471,8 @@ impl Cell<'_> {
         let supervisor = self.supervisor.as_ref();
         let listener = supervisor.map(|supervisor| input(supervisor.listener().as_fd()));
         let own = [
-            input(self.slot.socket.as_fd()),
-            input(self.slot.child_ends.as_fd()),
+            input(self.first.socket.as_fd()),
+            input(self.first.child_ends.as_fd()),
         ];
         let line = supervisor.and_then(Supervisor::line).map(input);
         let mut fds: Vec<PollFd> = own.into_iter().chain(listener).chain(line).collect();
@@ -523,7 +524,7 @@ impl Cell<'_> {
 
     /// Kills all processes left in the cell, and waits until they are gone.
     fn sweep(&mut self) {
-        let sweep = self.slot.sweep;
+        let sweep = self.first.sweep;
         // All that is left descends from this process, so it checks for children first: that is
         // cheaper than a signal, for which the kernel walks all processes of the machine.
         let mut next = |next: fn() -> nix::Result<Option<process::ChildChange>>| {

@@ -23,7 +23,7 @@ const GENERATIONS: usize = 128;
 
 /// The client of a session, as a process.
 #[derive(Debug)]
-pub struct Client {
+pub struct ClientProcess {
     pub pid: i32,
     /// Its start time, which distinguishes it from a later process with its number.
     started: u64,
@@ -106,7 +106,7 @@ impl Process {
     }
 }
 
-impl Client {
+impl ClientProcess {
     /// The client connected to `socket`; `terminal` says whether an approver must have one. The
     /// process that started the client is recorded now: after its end nothing leads to it.
     pub fn of(socket: BorrowedFd, terminal: bool) -> io::Result<Self> {
@@ -231,11 +231,11 @@ mod tests {
         }
     }
 
-    fn client(terminal: bool) -> Client {
+    fn client(terminal: bool) -> ClientProcess {
         let own = Stat::of(std::process::id().cast_signed()).unwrap();
         // The process that started this test stands for the one that started a client.
         let driver = Some((own.parent, Stat::of(own.parent).unwrap().started));
-        Client {
+        ClientProcess {
             pid: 4_000_001,
             started: 7,
             driver,
@@ -264,7 +264,7 @@ mod tests {
         };
         assert!(matches!(check(member), Err(NotAdmitted::OfTheDriver)));
         // A later process with the same number is not the driver.
-        let later = Client {
+        let later = ClientProcess {
             driver: Some((driver, 1)),
             ..client(true)
         };
@@ -322,7 +322,7 @@ mod tests {
 
     #[test]
     fn filters_of_a_container_are_nobodys_own() {
-        let client = Client {
+        let client = ClientProcess {
             surroundings: 1,
             ..client(false)
         };

@@ -29,7 +29,7 @@ impl Call<'_> {
         // Programs like `mkdir -p` create each directory of a path, even those outside the zones: for existing ones they expect EEXIST.
         found.is_free()?;
         let real = found.real(&self.rules.areas)?;
-        let verdict = self.may_appear(&found, &real, New::Directory)?;
+        let verdict = self.judge_new(&found, &real, New::Directory)?;
         self.admit(Write, &real, self.rules.enforce(verdict))?;
         self.rules.remember_repository(&real)?;
         if self.rules.judge().is_closed_when_new(&real) {
@@ -60,7 +60,7 @@ impl Call<'_> {
             flags => (flags, ObjectKind::Other),
         };
         let real = found.real(&self.rules.areas)?;
-        let verdict = self.may_appear(&found, &real, New::Object(kind))?;
+        let verdict = self.judge_new(&found, &real, New::Object(kind))?;
         self.admit(Write, &real, self.rules.enforce(verdict))?;
         let (flags, mode) = (
             SFlag::from_bits_truncate(flags),
@@ -76,8 +76,8 @@ impl Call<'_> {
         Ok(Answer::Value(0))
     }
 
-    /// May a new name come about?
-    pub fn may_appear(&self, found: &Found, real: &Path, new: New) -> Result<Verdict> {
+    /// The judge on a name that a call is about to make.
+    pub fn judge_new(&self, found: &Found, real: &Path, new: New) -> Result<Verdict> {
         self.verdict_on(found, real, new, Moment::Before)
     }
 
@@ -136,7 +136,7 @@ impl Call<'_> {
         let new = New::Link {
             target: target.as_bytes(),
         };
-        let verdict = self.may_appear(&found, &real, new)?;
+        let verdict = self.judge_new(&found, &real, new)?;
         self.admit(Write, &real, self.rules.enforce(verdict))?;
         symlinkat(target.as_c_str(), &found.parent, &found.name_for_kernel())
             .map_err(self.refused_by_kernel(&real))?;
@@ -218,7 +218,7 @@ impl Call<'_> {
         self.admit(Write, &from, self.rules.verdict(link)?)?;
         // One without a name gets its first.
         let second = New::Second { kind, has_others };
-        let verdict = self.may_appear(&new, &to, second)?;
+        let verdict = self.judge_new(&new, &to, second)?;
         self.admit(Write, &to, self.rules.enforce(verdict))?;
         self.admit(Write, &to, self.rules.judge().may_cross(&from, &to))?;
         let path = by_descriptor(&object);

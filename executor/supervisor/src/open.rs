@@ -260,7 +260,7 @@ impl Call<'_> {
             return Ok(locked);
         }
         let new = New::Object(ObjectKind::File);
-        let verdict = self.may_appear(found, &real, new)?;
+        let verdict = self.judge_new(found, &real, new)?;
         if let Verdict::Refuse(rule) = self.rules.enforce(verdict) {
             if let Some(passed) = self.pass_over_file(&real, how, verdict) {
                 return Ok(passed);

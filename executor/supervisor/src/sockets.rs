@@ -106,7 +106,7 @@ impl Call<'_> {
         let _lock = self.rules.lock_renames()?;
         let path = found.real(&self.rules.areas)?;
         let new = New::Object(ObjectKind::Other);
-        let verdict = self.may_appear(&found, &path, new)?;
+        let verdict = self.judge_new(&found, &path, new)?;
         self.admit(AttemptKind::Write, &path, self.rules.enforce(verdict))?;
         let unix = UnixAddr::new(&found.name_for_kernel())?;
         let socket = self.unconnected_socket(socket, Errno::EINVAL)?;

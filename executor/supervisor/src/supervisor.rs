@@ -165,7 +165,7 @@ impl<'a> Supervisor<'a> {
     }
 
     /// Records that the program is given a terminal.
-    pub fn has_terminal(&self) {
+    pub fn note_terminal(&self) {
         self.terminals.any.set(true);
     }
 
