@@ -19,7 +19,7 @@ use broker_protocol::{
     Grant, GrantFault, Lease, Nonce, Outcome, Request, SessionGrant, ToApprover, Ungranted, Wants,
     ZonePath, frame, limit,
 };
-use executor_leases::{LeasedPath, Leases, Missing};
+use executor_leases::{LeasedPath, Leases, Missing, RULE};
 use executor_peers::outgoing::{self, Answered, AskedByCalls, OutgoingRequest};
 use executor_spec::sandbox::SandboxSpec;
 use executor_sys::random;
@@ -77,6 +77,18 @@ pub struct Approval {
     pub digest: Digest,
     /// The hosts and paths that it grants besides.
     pub missing: Missing,
+}
+
+impl Approval {
+    /// The user's, by opening the session with these leases: until it ends, and for no call more than for another.
+    pub fn at_opening(missing: Missing) -> Self {
+        Self {
+            rule: RULE.to_owned(),
+            extent: Extent::Session,
+            digest: Digest([0; 32]),
+            missing,
+        }
+    }
 }
 
 /// A result of questions and answers, for the session.

@@ -238,11 +238,15 @@ pub fn authorise(
         }
         Verdict::Deny(refused) => {
             audit.begin(call, &request, None);
-            let mut denied = Denials::default();
-            denied.push(spec.policy.denied_request(&request, &refused));
-            Ok(Authorised::Ended(Outcome::Refused(refused), denied))
+            Ok(denied(&spec.policy, &request, refused))
         }
     }
+}
+
+fn denied(policy: &EffectivePolicy, request: &Request, refused: Refused) -> Authorised {
+    let mut denied = Denials::default();
+    denied.push(policy.denied_request(request, &refused));
+    Authorised::Ended(Outcome::Refused(refused), denied)
 }
 
 /// Opens the objects at the paths that a session is, or could be, opened with.

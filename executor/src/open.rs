@@ -8,27 +8,29 @@ use crate::files::{Files, WorkerStart};
 use crate::kept_texts::KeptTexts;
 use crate::missing_program::Profiles;
 use crate::pool::Pool;
-use crate::ready::{self, Different, StandingSandbox};
+use crate::ready::{Different, StandingSandbox, WantedSandbox};
 use crate::sandbox::{
-    Beside, OpenError, Sandbox, SessionPaths, Started, build_in_a_tier, linked_repository,
-    policy_of, require, zones_of,
+    OpenError, Sandbox, SessionPaths, Started, build_in_a_tier, linked_repository, policy_of,
+    require, zones_of,
 };
 use crate::session::Session;
 use crate::user::User;
 use broker_protocol::content::Pieces;
 use broker_protocol::gateway::GatewaySpec;
-use broker_protocol::{Channel, Digest, Extent, Failed, Layer, Open, Opened, Wants, limit};
+use broker_protocol::{Channel, Failed, Layer, LayerSet, Open, Opened, Wants, limit};
+use executor_audit::audit::Audit;
 use executor_audit::record::{Record, SessionFacts};
 use executor_credentials::SessionCredentials;
+use executor_layers::cgroup::Cgroup;
 use executor_layers::probe;
-use executor_leases::RULE;
 use executor_peers::published::Published;
 use executor_peers::{Gateway, GatewayStart, Repeats, gateway, published};
+use executor_project::central_owner::RootLock;
 use executor_project::central_root;
 use executor_project::network::Online;
 use executor_project::protected::{self, ProtectError};
 use executor_project::throw_away;
-use executor_project::{ProjectChecks, RootModes, take_unreported};
+use executor_project::{CreatedRecord, ProjectChecks, RepositoryWatch, RootModes, take_unreported};
 use executor_spec::also_closed::AlsoClosed;
 use executor_spec::notices;
 use executor_spec::readable_secret::Seen;
@@ -40,6 +42,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 /// Opens a session for the client at the other end of `client`. What stands `ready` is used if it is what would be built now.
 pub fn open(
@@ -59,40 +62,86 @@ pub fn open(
     } else {
         None
     };
-    let mut changed: Vec<AlsoClosed> = central_root::unlock(&zones.central).into_iter().collect();
-    let session = SessionPaths {
-        zones: &zones,
-        names: &request.names,
-        writes: &request.write,
-        tracer: tracer.as_deref(),
-    };
-    let wanted = ready::WantedSandbox {
+    let wanted = WantedSandbox {
         request,
         policies: policies.digest(),
         policy: &policy,
         abi,
-        paths: session,
+        paths: SessionPaths {
+            zones: &zones,
+            names: &request.names,
+            writes: &request.write,
+            tracer: tracer.as_deref(),
+        },
     };
-    let (used, said) = match ready {
+    let (sandbox, built) = build(&wanted, ready, user)?;
+    let layers = match sandbox.started.beside.cgroup {
+        Some(_) => sandbox.spec.layers.with(Layer::Cgroup),
+        None => sandbox.spec.layers,
+    };
+    require(&policy, sandbox.spec.tier, layers, &user.ablation)?;
+    let mut parts = SessionParts::of(sandbox, layers, request)?;
+    let (wants, refused) = leased(request, &parts.spec, user);
+    let reported = Reported {
+        built: &built,
+        refused,
+        abi,
+    };
+    let opened = parts.describe(reported, user)?;
+    parts.record(&opened, request, &built)?;
+    let approvers = match parts.spec.policy.approval.channel {
+        Channel::Relay => None,
+        Channel::Separate => Some(Approvers::listen(
+            &parts.spec,
+            opened.clone(),
+            client,
+            user,
+        )?),
+    };
+    let profiles = Profiles {
+        policies,
+        user: user.clone(),
+    };
+    let session = parts.begin((request, wants), &opened, (approvers, published), profiles)?;
+    Ok((opened, session))
+}
+
+/// How a session's sandbox came about, apart from the sandbox.
+struct BuiltSandbox {
+    /// What was changed so that it could be built, and what it closes although the name does not show it.
+    also_closed: Vec<AlsoClosed>,
+    /// Why it is a flat one, where the machine decided that.
+    flat_because: Option<String>,
+    /// What people are told of one that stood ready.
+    ready_notice: Option<String>,
+    is_warm: bool,
+}
+
+/// Takes the sandbox that stands ready, or builds one. What cells have made too large or too many to be protected is set aside first.
+fn build(
+    wanted: &WantedSandbox,
+    ready: Option<StandingSandbox>,
+    user: &User,
+) -> Result<(Sandbox, BuiltSandbox), OpenError> {
+    let (policy, paths) = (wanted.policy, wanted.paths);
+    let zones = paths.zones;
+    let mut changed: Vec<AlsoClosed> = central_root::unlock(&zones.central).into_iter().collect();
+    let (used, ready_notice) = match ready {
         Some(ready) if changed.is_empty() => {
-            let (used, said) = ready.used_for(&wanted, user);
+            let (used, said) = ready.used_for(wanted, user);
             (used, Some(said))
         }
         Some(_) => (None, Some(Different::Central.to_string())),
         None => (None, None),
     };
     let is_warm = used.is_some();
-    let build = || build_in_a_tier(&policy, abi, session, user);
-    let built = match used {
-        Some(used) => Ok(used),
-        None => build(),
-    };
-    let (sandbox, refusal) = match built {
+    let build = || build_in_a_tier(policy, wanted.abi, paths, user);
+    let (mut sandbox, flat_because) = match used.map_or_else(build, Ok) {
         Err(OpenError::Protect(error @ ProtectError::CentralTooLarge { .. })) => {
             changed.push(central_root::set_aside(&zones.central).map_err(|_| error)?);
             build()?
         }
-        Err(OpenError::Protect(error @ ProtectError::TooMany { .. })) if tracer.is_none() => {
+        Err(OpenError::Protect(error @ ProtectError::TooMany { .. })) if paths.tracer.is_none() => {
             let aside =
                 central_root::set_aside_newest(&zones.project, &zones.central, &policy.matcher);
             changed.push(aside.map_err(|_| error)?);
@@ -100,162 +149,207 @@ pub fn open(
         }
         built => built?,
     };
-    let Sandbox {
-        spec,
-        started,
-        also_closed,
-        created,
-        watch,
-        root_lock,
-        credentials,
-    } = sandbox;
-    let also_closed: Vec<AlsoClosed> = changed.into_iter().chain(also_closed).collect();
-    let Started {
-        warden,
-        fds,
-        relay,
-        beside:
-            Beside {
-                cgroup,
-                worker,
-                capacity,
-                mut audit,
-                ..
-            },
-    } = started;
-    let layers = if cgroup.is_some() {
-        spec.layers.with(Layer::Cgroup)
-    } else {
-        spec.layers
+    changed.append(&mut sandbox.also_closed);
+    let built = BuiltSandbox {
+        also_closed: changed,
+        flat_because,
+        ready_notice,
+        is_warm,
     };
-    require(&policy, spec.tier, layers, &user.ablation)?;
-    let pool = Pool::new(warden, spec.policy.limits.clone(), capacity, request.spare);
-    let pool = pool.map_err(OpenError::Failed)?;
-    let facts = SessionFacts {
-        policy: spec.policy.digest,
-        tier: spec.tier,
-        layers,
-    };
-    let (wants, refused) = leased(request, &spec, user);
-    let notices = spec
-        .found()
-        .notices
-        .iter()
-        .chain(credentials.held.notices());
-    let ports = notices::ports(&spec.policy.ports);
-    let flat = refusal.as_deref().map(notices::flat);
-    let short = audit.short_of_room().map(|it| it.to_string());
-    let (closed, over_bounds) = protected::describe(&also_closed);
-    let opened = Opened {
-        session: audit.begin_session(facts)?,
-        project: spec.project.display().to_string(),
-        central: spec.central.display().to_string(),
-        profile: spec.policy.profile.clone(),
-        policy: spec.policy.digest,
-        tier: spec.tier,
-        also_closed: closed.into_iter().chain(refused).collect(),
-        over_bounds: u32::try_from(over_bounds).unwrap_or(u32::MAX),
-        notices: flat
-            .into_iter()
-            .chain(notices::hidden_nothing(&spec))
-            .chain(notices.cloned())
-            .chain(ports)
-            .chain(short)
-            .chain(said)
-            .collect(),
-        layers: probe::report(
+    Ok((sandbox, built))
+}
+
+/// What the client is told of a session beside what its parts say.
+struct Reported<'r> {
+    built: &'r BuiltSandbox,
+    /// Why paths that the profile reads are not leased.
+    refused: Vec<String>,
+    /// Landlock's.
+    abi: u32,
+}
+
+/// A sandbox taken to pieces, as its session needs them.
+struct SessionParts {
+    spec: SandboxSpec,
+    layers: LayerSet,
+    pool: Pool,
+    audit: Audit,
+    /// The first is the user namespace of cells that have mounts: it gives rights in the others.
+    fds: Vec<OwnedFd>,
+    relay: Vec<OwnedFd>,
+    /// As it is sent to the file worker.
+    worker: Vec<u8>,
+    cgroup: Option<Rc<Cgroup>>,
+    created: Option<CreatedRecord>,
+    watch: Option<RepositoryWatch>,
+    root_lock: Option<RootLock>,
+    credentials: SessionCredentials,
+}
+
+impl SessionParts {
+    fn of(sandbox: Sandbox, layers: LayerSet, request: &Open) -> Result<Self, OpenError> {
+        let Sandbox {
+            spec,
+            started,
+            also_closed: _,
+            created,
+            watch,
+            root_lock,
+            credentials,
+        } = sandbox;
+        let Started {
+            warden,
+            fds,
+            relay,
+            beside,
+        } = started;
+        let pool = Pool::new(
+            warden,
+            spec.policy.limits.clone(),
+            beside.capacity,
+            request.spare,
+        );
+        Ok(Self {
             layers,
-            (spec.tier, spec.caller_access, spec.policy.hides),
+            pool: pool.map_err(OpenError::Failed)?,
+            audit: beside.audit,
+            fds,
+            relay,
+            worker: beside.worker,
+            cgroup: beside.cgroup,
+            created,
+            watch,
+            root_lock,
+            credentials,
+            spec,
+        })
+    }
+
+    /// Begins the session in the audit, and describes it to the client.
+    fn describe(&mut self, reported: Reported, user: &User) -> Result<Opened, OpenError> {
+        let (spec, layers) = (&self.spec, self.layers);
+        let Reported {
+            built,
+            refused,
             abi,
-            refusal.as_deref(),
-            &user.ablation,
-        ),
-        network: spec
-            .policy
-            .has_network()
-            .then(|| policies::network::lists(&spec.policy.network)),
-    };
-    let roots = [&opened.project, &opened.central].map(|root| audit.redacted(root));
-    let record = Record::opened(&opened, [&roots[0], &roots[1]], layers, request.throw_away);
-    let record = if is_warm { record.warm() } else { record };
-    audit.append(
-        &record.with_opened(
-            &spec.policy.opened,
-            spec.found()
-                .secrets
-                .iter()
-                .filter(|file| file.seen == Seen::Real)
-                .count(),
-            spec.policy.hides,
-        ),
-    )?;
-    let approvers = match spec.policy.approval.channel {
-        Channel::Relay => None,
-        Channel::Separate => Some(Approvers::listen(&spec, opened.clone(), client, user)?),
-    };
-    let broken = |error: io::Error| OpenError::Failed(Failed::internal(error.to_string()));
-    // The first descriptor is the user namespace, which gives rights in the others.
-    let user_namespace = fds.first().filter(|_| spec.has(Layer::MountNamespace));
-    let user_namespace = user_namespace
-        .map(OwnedFd::try_clone)
-        .transpose()
-        .map_err(broken)?;
-    let forks = spec.has(Layer::PidNamespace);
-    let worker = WorkerStart {
-        program: user.worker.clone(),
-        spec: worker,
-        fds,
-        forks,
-        cgroup,
-        session: opened.session.clone(),
-    };
-    let gateway =
-        start_gateway(&spec, &credentials, (relay, published), user).map_err(OpenError::Gateway)?;
-    let missing = opened_with(&wants, &spec, user).map_err(OpenError::Lease)?;
-    let modes = RootModes::of(&spec);
-    let mut session = Session {
-        layers,
-        approvals: Approvals::new(&spec.policy.approval, request.answer_s, approvers)
-            .map_err(broken)?,
-        online: Online::of(&spec, &user.variables),
-        user_namespace,
-        pool,
-        files: Files::new(worker),
-        gateway,
-        repeats: Repeats::default(),
-        capture: request
-            .capture
-            .map_or(u64::MAX, Into::into)
-            .min(spec.policy.limits.capture),
-        found: take_unreported(&spec),
-        spec,
-        profiles: Profiles {
-            policies,
-            user: user.clone(),
-        },
-        audit,
-        background: BackgroundProcesses::default(),
-        created,
-        root_lock,
-        credentials,
-        checks: ProjectChecks::new(modes, watch),
-        kept: KeptTexts::default(),
-        calls: BTreeMap::new(),
-        content: Pieces::default(),
-        outbox: Vec::new(),
-        buffer: Vec::new(),
-    };
-    session.await_authority().map_err(OpenError::Gateway)?;
-    // What the user granted when opening the session is granted until it ends.
-    let granted = Approval {
-        rule: RULE.into(),
-        extent: Extent::Session,
-        digest: Digest([0; 32]),
-        missing,
-    };
-    let begun = session.begin_with(granted).map_err(OpenError::Failed)?;
-    begun.map_err(OpenError::Lease)?;
-    Ok((opened, session))
+        } = reported;
+        let flat = built.flat_because.as_deref();
+        let short = self.audit.short_of_room().map(|it| it.to_string());
+        let held = self.credentials.held.notices();
+        let notices = spec.found().notices.iter().chain(held).cloned();
+        let (closed, over_bounds) = protected::describe(&built.also_closed);
+        let facts = SessionFacts {
+            policy: spec.policy.digest,
+            tier: spec.tier,
+            layers,
+        };
+        let has_network = spec.policy.has_network();
+        Ok(Opened {
+            session: self.audit.begin_session(facts)?,
+            project: spec.project.display().to_string(),
+            central: spec.central.display().to_string(),
+            profile: spec.policy.profile.clone(),
+            policy: spec.policy.digest,
+            tier: spec.tier,
+            also_closed: closed.into_iter().chain(refused).collect(),
+            over_bounds: u32::try_from(over_bounds).unwrap_or(u32::MAX),
+            notices: (flat.map(notices::flat).into_iter())
+                .chain(notices::hidden_nothing(spec))
+                .chain(notices)
+                .chain(notices::ports(&spec.policy.ports))
+                .chain(short)
+                .chain(built.ready_notice.clone())
+                .collect(),
+            layers: probe::report(
+                layers,
+                (spec.tier, spec.caller_access, spec.policy.hides),
+                abi,
+                flat,
+                &user.ablation,
+            ),
+            network: has_network.then(|| policies::network::lists(&spec.policy.network)),
+        })
+    }
+
+    fn record(
+        &mut self,
+        opened: &Opened,
+        request: &Open,
+        built: &BuiltSandbox,
+    ) -> Result<(), OpenError> {
+        let policy = &self.spec.policy;
+        let roots = [&opened.project, &opened.central].map(|root| self.audit.redacted(root));
+        let [project, central] = &roots;
+        let roots = [project.as_ref(), central.as_ref()];
+        let record = Record::opened(opened, roots, self.layers, request.throw_away);
+        let record = if built.is_warm { record.warm() } else { record };
+        let secrets = &self.spec.found().secrets;
+        let revealed = secrets.iter().filter(|file| file.seen == Seen::Real);
+        let record = record.with_opened(&policy.opened, revealed.count(), policy.hides);
+        Ok(self.audit.append(&record)?)
+    }
+
+    /// Starts what runs beside the cells, and what the session is opened with.
+    fn begin(
+        self,
+        (request, wants): (&Open, Wants),
+        opened: &Opened,
+        (approvers, published): (Option<Approvers>, Vec<Published>),
+        profiles: Profiles,
+    ) -> Result<Session, OpenError> {
+        let user = &profiles.user;
+        let broken = |error: io::Error| OpenError::Failed(Failed::internal(error.to_string()));
+        let spec = self.spec;
+        let user_namespace = self.fds.first().filter(|_| spec.has(Layer::MountNamespace));
+        let user_namespace = user_namespace.map(OwnedFd::try_clone).transpose();
+        let user_namespace = user_namespace.map_err(broken)?;
+        let worker = WorkerStart {
+            program: user.worker.clone(),
+            spec: self.worker,
+            fds: self.fds,
+            forks: spec.has(Layer::PidNamespace),
+            cgroup: self.cgroup,
+            session: opened.session.clone(),
+        };
+        let sockets = (self.relay, published);
+        let gateway = start_gateway(&spec, &self.credentials, sockets, user);
+        let gateway = gateway.map_err(OpenError::Gateway)?;
+        let missing = opened_with(&wants, &spec, user).map_err(OpenError::Lease)?;
+        let modes = RootModes::of(&spec);
+        let approvals = Approvals::new(&spec.policy.approval, request.answer_s, approvers);
+        let capture = request.capture.map_or(u64::MAX, Into::into);
+        let mut session = Session {
+            layers: self.layers,
+            approvals: approvals.map_err(broken)?,
+            online: Online::of(&spec, &user.variables),
+            user_namespace,
+            pool: self.pool,
+            files: Files::new(worker),
+            gateway,
+            repeats: Repeats::default(),
+            capture: capture.min(spec.policy.limits.capture),
+            found: take_unreported(&spec),
+            spec,
+            profiles,
+            audit: self.audit,
+            background: BackgroundProcesses::default(),
+            created: self.created,
+            root_lock: self.root_lock,
+            credentials: self.credentials,
+            checks: ProjectChecks::new(modes, self.watch),
+            kept: KeptTexts::default(),
+            calls: BTreeMap::new(),
+            content: Pieces::default(),
+            outbox: Vec::new(),
+            buffer: Vec::new(),
+        };
+        session.await_authority().map_err(OpenError::Gateway)?;
+        let begun = session.begin_with(Approval::at_opening(missing));
+        begun
+            .map_err(OpenError::Failed)?
+            .map_err(OpenError::Lease)?;
+        Ok(session)
+    }
 }
 
 /// The leases that a session begins with: those requested, and what its profile reads. Of these, why each stays closed that cannot be

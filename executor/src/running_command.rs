@@ -464,37 +464,36 @@ impl RunningCommand {
             refusals,
             leftover,
             report,
-            mut usage,
+            usage,
             kept,
             ..
         } = self;
-        let leftover = leftover.unwrap_or_default();
         let broken = |message: &str| {
             Err(Broken {
                 message: message.to_owned(),
             })
         };
+        // A cell killed by the broker on purpose counts as ended; only its usage is lost.
+        let fault = self.fault.unwrap_or("the cell ended without a report");
+        let unreported = FinishedCommand {
+            end: ended.map_or_else(|| broken(fault), Ok),
+            usage,
+            plan,
+            cell: None,
+            refusals,
+            unnamed: 0,
+            scratch_full: false,
+            leftover: leftover.unwrap_or_default(),
+        };
         let Some(Ok(report)) = report else {
-            // A cell killed by the broker on purpose counts as ended; only its usage is lost.
-            let fault = self.fault.unwrap_or("the cell ended without a report");
-            let end = ended.map_or_else(|| broken(fault), Ok);
-            return FinishedCommand {
-                end,
-                usage,
-                plan,
-                cell: None,
-                refusals,
-                unnamed: 0,
-                scratch_full: false,
-                leftover,
-            };
+            return unreported;
         };
         let CpuAndMemory {
             user_us,
             system_us,
             peak_kib,
         } = report.used;
-        usage = Usage {
+        let usage = Usage {
             user_us,
             system_us,
             peak_kib,
@@ -508,16 +507,13 @@ impl RunningCommand {
         // A cell whose command the broker has ended sees its orders closed, and exits.
         let reusable =
             report.reusable && ended.is_none() && end.is_ok() && self.signals <= SIGNALS_MAX;
-        let (unnamed, scratch_full) = (report.unnamed.into(), report.scratch_full);
         FinishedCommand {
             end,
             usage,
-            plan,
             cell: reusable.then_some(cell),
-            refusals,
-            unnamed,
-            scratch_full,
-            leftover,
+            unnamed: report.unnamed.into(),
+            scratch_full: report.scratch_full,
+            ..unreported
         }
     }
 }

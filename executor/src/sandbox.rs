@@ -149,6 +149,15 @@ pub enum OpenError {
     Failed(Failed),
 }
 
+impl From<FindError> for OpenError {
+    fn from(error: FindError) -> Self {
+        match error {
+            FindError::Company(error) => OpenError::Company(error),
+            FindError::Io(error) => OpenError::Plan(error),
+        }
+    }
+}
+
 impl OpenError {
     /// Returns the failure as the client receives it.
     pub fn failed(&self) -> Failed {
@@ -500,6 +509,27 @@ pub struct TakenOver {
     pub answerer: Option<AnsweringWorker>,
 }
 
+/// The private storage of a session: what a sandbox that stood ready has, or a new one.
+fn scratch(
+    old: Option<&Scratch>,
+    layers: LayerSet,
+    (zones, temporary): (&Zones, &[&Path]),
+    user: &User,
+) -> Result<(Scratch, Option<NewScratch>), OpenError> {
+    if let Some(old) = old {
+        return Ok((old.clone(), None));
+    }
+    let unfit: Vec<&Path> = zones
+        .roots()
+        .into_iter()
+        .chain(temporary.iter().copied())
+        .collect();
+    let new = Scratch::make(layers, &unfit, &user.home, |name| user.variable(name));
+    let new = new.map_err(OpenError::Plan)?;
+    Ok((new.paths().clone(), Some(new)))
+}
+
+/// Finds out all that a session's sandbox is, before a process of it runs.
 pub fn plan(
     policy: &EffectivePolicy,
     (tier, abi): (Tier, u32),
@@ -514,36 +544,17 @@ pub fn plan(
     let (linked, refused) = linked_repository(policy, zones, user);
     let (policy, shown) = image::show(policy.clone(), layers, zones, linked.as_ref(), user)?;
     let temporary: Vec<&Path> = sandbox::temporary(tier, &policy).collect();
-    let unfit: Vec<&Path> = zones
-        .roots()
-        .into_iter()
-        .chain(temporary.iter().copied())
-        .collect();
     let mut taken_over = taken_over;
-    let new_scratch = match &taken_over {
-        Some(_) => None,
-        None => Some(
-            Scratch::make(layers, &unfit, &user.home, |name| user.variable(name))
-                .map_err(OpenError::Plan)?,
-        ),
-    };
-    let own = new_scratch.as_ref().map(NewScratch::paths);
-    let scratch = own.or(taken_over.as_ref().map(|it| &it.scratch));
-    let scratch = scratch
-        .cloned()
-        .ok_or_else(|| OpenError::Plan(io::ErrorKind::NotFound.into()))?;
+    let old = taken_over.as_ref().map(|taken| &taken.scratch);
+    let (scratch, new_scratch) = scratch(old, layers, (zones, &temporary), user)?;
     let written = WrittenPaths {
         zones,
         linked: linked.as_ref(),
         lent: paths.writes,
         temporary: &temporary,
     };
-    let credentials =
-        NewCredentials::find(&policy, written, &scratch, (&user.home, &user.variables));
-    let credentials = credentials.map_err(|error| match error {
-        FindError::Company(error) => OpenError::Company(error),
-        FindError::Io(error) => OpenError::Plan(error),
-    })?;
+    let of_user = (user.home.as_path(), &user.variables);
+    let credentials = NewCredentials::find(&policy, written, &scratch, of_user)?;
     let seen_by = (&scratch, layers.has(Layer::MountNamespace));
     let roots = Roots {
         environment: build_environment(&policy, user, seen_by, zones, &credentials),
@@ -564,10 +575,8 @@ pub fn plan(
     roots::keep_out_of_temporary(&rooted, user)?;
     make_own_directories(&rooted);
     let root_lock = central_owner::claim(&rooted.central, &rooted.project)?;
-    let answerer = OnceCell::new();
-    if let Some(waiting) = taken_over.as_mut().and_then(|it| it.answerer.take()) {
-        let _ = answerer.set(Ok(waiting));
-    }
+    let waiting = taken_over.as_mut().and_then(|it| it.answerer.take());
+    let answerer = waiting.map_or_else(OnceCell::new, |waiting| OnceCell::from(Ok(waiting)));
     let memory = taken_over.map(|it| (it.created, it.directories));
     let Discovered {
         found,

@@ -306,29 +306,11 @@ impl Session {
     /// Returns the frames that are ready for the client, and the last record that is completed once they are sent: the end of a call is in
     /// the audit before its frame is made.
     pub fn collect(&mut self) -> Result<(Vec<FromBroker>, Option<Owed>), Failed> {
-        for (id, started) in self.pool.take_started() {
-            let Some(call) = self.calls.get_mut(&id) else {
-                continue;
-            };
-            match started {
-                Ok(started) if started.command.plan().background => {
-                    let started = self.background.add(started.command);
-                    call.answer(&Ok(FileReply::Started(started)))?;
-                }
-                Ok(started) => call.start(started),
-                Err(broken) => call.end(Outcome::Broken(broken), Usage::default()),
-            }
-        }
+        self.begin_started()?;
         self.collect_from_worker()?;
         // What calls have left is looked at now, which can take long.
         self.audit.release()?;
-        let mut ended = Vec::new();
-        for (id, call) in &mut self.calls {
-            call.answer_kill(&self.background)?;
-            if let CallState::Ended(_) = call.state {
-                ended.push(*id);
-            }
-        }
+        let ended = self.ended_calls()?;
         self.end_questions(&ended)?;
         let alone = ended.len() == self.calls.len() && self.background.count() == 0;
         if let Some(refusals) = self.background.take_ended() {
@@ -362,6 +344,46 @@ impl Session {
         if is_over && !self.found.is_empty() {
             frames.push(FromBroker::Found(std::mem::take(&mut self.found)));
         }
+        let owed = self.report_ended(&ended, &mut frames)?;
+        Ok((frames, owed))
+    }
+
+    /// Gives calls the cells that have begun since.
+    fn begin_started(&mut self) -> Result<(), Failed> {
+        for (id, started) in self.pool.take_started() {
+            let Some(call) = self.calls.get_mut(&id) else {
+                continue;
+            };
+            match started {
+                Ok(started) if started.command.plan().background => {
+                    let started = self.background.add(started.command);
+                    call.answer(&Ok(FileReply::Started(started)))?;
+                }
+                Ok(started) => call.start(started),
+                Err(broken) => call.end(Outcome::Broken(broken), Usage::default()),
+            }
+        }
+        Ok(())
+    }
+
+    /// The calls that are over, those too that waited for the end of a background process.
+    fn ended_calls(&mut self) -> Result<Vec<CallId>, Failed> {
+        let mut ended = Vec::new();
+        for (id, call) in &mut self.calls {
+            call.answer_kill(&self.background)?;
+            if let CallState::Ended(_) = call.state {
+                ended.push(*id);
+            }
+        }
+        Ok(ended)
+    }
+
+    /// Records the ends of calls, each before its frame is made. The last record is completed once the frames are sent.
+    fn report_ended(
+        &mut self,
+        ended: &[CallId],
+        frames: &mut Vec<FromBroker>,
+    ) -> Result<Option<Owed>, Failed> {
         let mut owed = None;
         for CallEnd {
             call,
@@ -381,7 +403,7 @@ impl Session {
                 denied,
             });
         }
-        Ok((frames, owed))
+        Ok(owed)
     }
 
     /// Checks what calls have left; returns those of the `ended` ones that are reported now, and whether a check is complete. What has

@@ -25,6 +25,9 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Instant;
 
+/// In place of a call's number, where leases begin with their session.
+const OPENING: CallId = 0;
+
 impl Session {
     /// Begins to prepare what an approved call gets. It starts when what is protected in its paths is known.
     pub fn begin_approved(
@@ -92,7 +95,7 @@ impl Session {
 
     /// Begins the leases with which a session opens. No call exists yet that would have to wait.
     pub fn begin_with(&mut self, mut approval: Approval) -> Result<Result<(), Refused>, Failed> {
-        let mut paths = match self.prepare(0, &mut approval) {
+        let mut paths = match self.prepare(OPENING, &mut approval) {
             Ok(paths) => paths,
             Err(refused) => return Ok(Err(refused)),
         };
@@ -103,7 +106,7 @@ impl Session {
                 Err(refused) => return Ok(Err(refused)),
             }
         }
-        let leased = self.lease(0, approval, paths.held())?;
+        let leased = self.lease(OPENING, approval, paths.held())?;
         Ok(leased.map(drop))
     }
 
