@@ -25,7 +25,7 @@ use executor_denials::describe_refusals;
 use executor_peers::{Gateway, Repeats};
 use executor_project::central_owner::RootLock;
 use executor_project::network::Online;
-use executor_project::{CreatedRecord, ProjectChecks};
+use executor_project::{Commands, CreatedRecord, ProjectChecks};
 use executor_spec::refusals::Refusal;
 use executor_spec::sandbox::SandboxSpec;
 use std::collections::BTreeMap;
@@ -312,13 +312,16 @@ impl Session {
         self.audit.release()?;
         let ended = self.ended_calls()?;
         self.end_questions(&ended)?;
-        let alone = ended.len() == self.calls.len() && self.background.count() == 0;
+        let commands = match ended.len() == self.calls.len() && self.background.count() == 0 {
+            true => Commands::AreOver,
+            false => Commands::Run,
+        };
         if let Some(refusals) = self.background.take_ended() {
             self.take_refusals(&refusals);
             self.checks.background_ended();
             self.record_created();
         }
-        let (mut ended, has_checked) = self.check(ended, alone);
+        let (mut ended, has_checked) = self.check(ended, commands);
         let is_recorded = !ended.is_empty() || self.approvals.leases.have_ended();
         let can_record = is_recorded && self.audit.try_hold()?;
         if !can_record {
@@ -408,13 +411,13 @@ impl Session {
 
     /// Checks what calls have left; returns those of the `ended` ones that are reported now, and whether a check is complete. What has
     /// changed nothing itself waits for no worker.
-    fn check(&mut self, ended: Vec<CallId>, alone: bool) -> (Vec<CallId>, bool) {
+    fn check(&mut self, ended: Vec<CallId>, commands: Commands) -> (Vec<CallId>, bool) {
         let user = &self.profiles.user;
         let start = |of: &_| answerer_of(of, (&self.spec, user));
         // Those that were checked and have no record yet are not checked again.
         let left = |call: &&CallId| self.calls.get(call).is_some_and(|call| !call.is_checked);
         let due: Vec<CallId> = ended.iter().filter(left).copied().collect();
-        let (checked, found) = self.checks.check(&due, alone, (&self.spec, &start));
+        let (checked, found) = self.checks.check(&due, commands, (&self.spec, &start));
         let has_checked = found.is_some();
         self.found.extend(found.unwrap_or_default());
         for call in &checked {

@@ -367,10 +367,7 @@ impl Cell<'_> {
         };
         // The supervisor is dropped after them: without it, calls of processes still alive would fail with ENOSYS.
         self.sweep();
-        if let Some(supervisor) = &self.supervisor {
-            supervisor.tidy();
-            self.refusals = supervisor.take_refusals();
-        }
+        self.take_refusals();
         end
     }
 
@@ -439,6 +436,14 @@ impl Cell<'_> {
         }
     }
 
+    /// Takes what was refused, once no process is left that could call.
+    fn take_refusals(&mut self) {
+        if let Some(supervisor) = &self.supervisor {
+            supervisor.tidy();
+            self.refusals = supervisor.take_refusals();
+        }
+    }
+
     /// Answers a supervised call, if there is one.
     fn supervise(&mut self, ready: &Ready) {
         if ready.requested {
@@ -449,12 +454,7 @@ impl Cell<'_> {
         match &mut self.supervisor {
             // No process that could call is left.
             _ if ready.deserted => {
-                self.supervisor.iter().for_each(Supervisor::tidy);
-                self.refusals = self
-                    .supervisor
-                    .as_ref()
-                    .map(Supervisor::take_refusals)
-                    .unwrap_or_default();
+                self.take_refusals();
                 self.unused_listener = self.supervisor.take().map(Supervisor::into_listener);
             }
             Some(supervisor) if ready.called => supervisor.answer(),

@@ -2,6 +2,7 @@
 //! repositories. What git tracks is asked of a worker. Nothing waits for its answer but the calls that had ended before.
 
 use crate::asking::{PendingQuestions, StartWorker};
+use crate::commands::Commands;
 use crate::passed_over::PassedOverNames;
 use crate::quarantine::Misplaced;
 use crate::root_modes::RootModes;
@@ -47,8 +48,8 @@ struct LockTries {
 struct PendingCheck {
     /// The calls that had ended by then.
     calls: BTreeSet<CallId>,
-    /// Whether no command was running then.
-    alone: bool,
+    /// Whether one was running then.
+    commands: Commands,
     findings: Vec<Finding>,
     /// What waits for answers, if anything is known of repositories.
     repositories: Option<Look>,
@@ -100,12 +101,11 @@ impl ProjectChecks {
         self.is_due = true;
     }
 
-    /// Checks what the `ended` calls and others have left, as far as that is possible without waiting; `alone`: no command is running
-    /// any more. Returns the calls after which everything was checked, and what was found, if a check is complete.
+    /// Checks what the `ended` calls and others have left, as far as that is possible without waiting. Returns the calls after which everything was checked, and what was found, if a check is complete.
     pub fn check(
         &mut self,
         ended: &[CallId],
-        alone: bool,
+        commands: Commands,
         (spec, start): (&SandboxSpec, &StartWorker),
     ) -> (BTreeSet<CallId>, Option<Vec<Finding>>) {
         let (mut checked, mut findings) = (BTreeSet::new(), None);
@@ -124,7 +124,7 @@ impl ProjectChecks {
             if due.is_empty() && !self.is_due {
                 break;
             }
-            match self.begin(due, alone, spec) {
+            match self.begin(due, commands, spec) {
                 Some(begun) => self.pending = Some(begun),
                 None => break,
             }
@@ -146,7 +146,7 @@ impl ProjectChecks {
         // Those that could hold the lock have ended.
         let (next, until) = (Instant::now(), Instant::now());
         self.lock = Some(LockTries { next, until });
-        let Some(mut last) = self.begin(BTreeSet::new(), true, spec) else {
+        let Some(mut last) = self.begin(BTreeSet::new(), Commands::AreOver, spec) else {
             return Vec::new();
         };
         while !last.is_answered(start) {
@@ -174,14 +174,14 @@ impl ProjectChecks {
     fn begin(
         &mut self,
         calls: BTreeSet<CallId>,
-        alone: bool,
+        commands: Commands,
         spec: &SandboxSpec,
     ) -> Option<PendingCheck> {
         if !self.has_worked {
             self.is_due = false;
             return Some(PendingCheck {
                 calls,
-                alone,
+                commands,
                 findings: Vec::new(),
                 repositories: None,
             });
@@ -199,7 +199,7 @@ impl ProjectChecks {
             return None;
         }
         (self.lock, self.is_due) = (None, false);
-        self.has_worked = !alone;
+        self.has_worked = !commands.are_over();
         // Before anything else: nothing is found in a root that cannot be entered.
         let mut findings = self.modes.give_back();
         findings.extend(self.misplaced.take(spec, lock.as_ref()));
@@ -211,11 +211,11 @@ impl ProjectChecks {
             let is_restored = lock.is_some() || !has_kept;
             // Cells wait for it.
             drop(lock);
-            watch.begin(spec, alone, is_restored)
+            watch.begin(spec, commands, is_restored)
         });
         Some(PendingCheck {
             calls,
-            alone,
+            commands,
             findings,
             repositories,
         })
@@ -224,9 +224,12 @@ impl ProjectChecks {
     fn finish(&mut self, pending: PendingCheck, spec: &SandboxSpec) -> Vec<Finding> {
         let mut findings = pending.findings;
         // A command that has begun meanwhile may have changed anything.
-        let alone = pending.alone && !self.has_worked;
+        let commands = match self.has_worked {
+            true => Commands::Run,
+            false => pending.commands,
+        };
         if let (Some(watch), Some(look)) = (&mut self.watch, pending.repositories) {
-            findings.extend(watch.end(look, spec, alone));
+            findings.extend(watch.end(look, spec, commands));
         }
         findings
     }

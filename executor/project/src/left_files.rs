@@ -4,6 +4,7 @@
 //! *Does not*: check repositories created after the session opened; those for which there is no room are closed for writing
 //! (`crate::discovery`). Until the call has ended, programs act on a file that a command writes.
 
+use crate::commands::Commands;
 use crate::created_record::{inspect, is_recent, state};
 use crate::finding::of_repository;
 use crate::head::head_references;
@@ -134,8 +135,8 @@ impl LeftFiles {
         .collect()
     }
 
-    /// What calls have left or changed since the last check; `alone`: no command is running any more. Locks are added to `locks`.
-    pub fn update(&mut self, alone: bool, locks: &mut NewLocks) -> Vec<Finding> {
+    /// What calls have left or changed since the last check. Locks are added to `locks`.
+    pub fn update(&mut self, commands: Commands, locks: &mut NewLocks) -> Vec<Finding> {
         if self.is_absent() {
             return Vec::new();
         }
@@ -143,7 +144,7 @@ impl LeftFiles {
         let mut seen = BTreeMap::new();
         let mut findings = Vec::new();
         for (path, state, left) in present {
-            let waits = !alone && left.waits();
+            let waits = !commands.are_over() && left.waits();
             let before = self.seen.get(&path);
             match before {
                 Some(before) if waits => drop(seen.insert(path, *before)),
@@ -152,7 +153,7 @@ impl LeftFiles {
                 Some(_) | None => {
                     findings.extend(left_in(&path, left));
                     // It is judged again next time if its content may have changed by then without a trace.
-                    if !left.is_judged_by_content() || alone && !is_recent(&state) {
+                    if !left.is_judged_by_content() || commands.are_over() && !is_recent(&state) {
                         seen.insert(path, state);
                     }
                 }
@@ -162,7 +163,7 @@ impl LeftFiles {
         if self.has_references() && !self.is_made {
             findings.extend(self.replacements.update(&self.common));
         }
-        if alone && !self.is_made {
+        if commands.are_over() && !self.is_made {
             locks.add(&self.at, self.locks.update(&self.at));
         }
         findings

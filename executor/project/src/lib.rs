@@ -28,6 +28,7 @@ pub mod machine_state;
 mod questions;
 mod after_calls;
 mod asking;
+mod commands;
 mod committed_secrets;
 mod created_record;
 mod finding;
@@ -52,6 +53,7 @@ mod watch;
 
 pub use after_calls::ProjectChecks;
 pub use asking::StartWorker;
+pub use commands::Commands;
 pub use committed_secrets::{OpenedFiles, open_created_files};
 pub use created_record::CreatedRecord;
 pub use other_repositories::OtherRepositories;

@@ -5,6 +5,7 @@
 //! names it has. The user's come first, and what there was no time for is said and looked at first after the next call.
 
 use crate::asking::{FilesAsked, RepositoryQuestion, RepositoryReply};
+use crate::commands::Commands;
 use crate::created_record::{inspect, is_recent, state};
 use crate::finding::of_repository;
 use crate::kept_repositories::KeptRepository;
@@ -141,9 +142,12 @@ impl OtherRepositories {
         }
     }
 
-    /// What calls have left since the last check, except in their indexes; `alone`: no command is running any more. Those in which
-    /// nothing `has_changed` need no look.
-    pub fn update(&mut self, alone: bool, has_changed: &dyn Fn(&Path) -> bool) -> Vec<Finding> {
+    /// What calls have left since the last check, except in their indexes. Those in which nothing `has_changed` need no look.
+    pub fn update(
+        &mut self,
+        commands: Commands,
+        has_changed: &dyn Fn(&Path) -> bool,
+    ) -> Vec<Finding> {
         self.find_made();
         let until = Instant::now() + TIME;
         self.all
@@ -157,7 +161,7 @@ impl OtherRepositories {
                     other
                         .left
                         .iter_mut()
-                        .flat_map(|left| left.update(alone, &mut locks)),
+                        .flat_map(|left| left.update(commands, &mut locks)),
                 );
             }
         }
@@ -166,7 +170,7 @@ impl OtherRepositories {
     }
 
     /// Asks about each index that has changed, those below one root after each other.
-    pub fn questions(&self, alone: bool) -> Vec<IndexQuestion> {
+    pub fn questions(&self, commands: Commands) -> Vec<IndexQuestion> {
         let mut due: BTreeMap<&Path, Vec<IndexQuestion>> = BTreeMap::new();
         for other in self
             .all
@@ -174,7 +178,7 @@ impl OtherRepositories {
             .filter(|other| other.is_due && !other.is_left)
         {
             let before = other.index_state();
-            let is_due = before != other.index || alone && other.is_unsure;
+            let is_due = before != other.index || commands.are_over() && other.is_unsure;
             let root = self
                 .roots
                 .iter()
@@ -197,11 +201,11 @@ impl OtherRepositories {
         due.into_values().flatten().collect()
     }
 
-    /// Sets aside each index that has changed and that git must not use; `alone`: no command has run since that was asked.
+    /// Sets aside each index that has changed and that git must not use; `commands` says whether one has run since that was asked.
     pub fn judge_indexes(
         &mut self,
         answers: impl IntoIterator<Item = (IndexQuestion, RepositoryReply)>,
-        alone: bool,
+        commands: Commands,
         matcher: &Matcher,
     ) -> Vec<Finding> {
         let mut findings = Vec::new();
@@ -225,7 +229,7 @@ impl OtherRepositories {
                     continue;
                 }
             };
-            findings.extend(other.judge(before, answer, alone, matcher));
+            findings.extend(other.judge(before, answer, commands, matcher));
         }
         findings
     }
@@ -303,7 +307,7 @@ impl Other {
         &mut self,
         before: IndexState,
         answer: RepositoryAnswer,
-        alone: bool,
+        commands: Commands,
         matcher: &Matcher,
     ) -> Vec<Finding> {
         let mut findings = self.not_committed(&answer, matcher);
@@ -311,7 +315,7 @@ impl Other {
         let is_same = answer.shared == self.shared;
         self.shared = answer.shared;
         self.index = if is_same { before } else { self.index_state() };
-        self.is_unsure = !alone || self.index.iter().flatten().any(is_recent);
+        self.is_unsure = !commands.are_over() || self.index.iter().flatten().any(is_recent);
         if let Some(fault) = answer.fault {
             findings.push(refuse_index(&self.directory, &fault));
             self.index = self.index_state();

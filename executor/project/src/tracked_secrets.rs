@@ -13,6 +13,7 @@
 //! *Does not*: prevent git from doing what it is told, or see repositories inside the project or files created after the entry.
 
 use crate::asking::{FilesAsked, RepositoryQuestion};
+use crate::commands::Commands;
 use crate::created_record::is_recent;
 use crate::finding::of_repository;
 use crate::hidden_changes::HiddenChanges;
@@ -220,11 +221,11 @@ impl TrackedSecrets {
         (tracked_secrets, open, tainted)
     }
 
-    /// What to ask, if anything that determines what is tracked has changed; `alone`: no command is running any more. One that has a
-    /// file mapped changes it without a trace in its state.
-    pub fn question(&self, alone: bool) -> Option<TrackedQuestion> {
+    /// What to ask, if anything that determines what is tracked has changed. A command that has a file mapped changes it without a trace
+    /// in its state.
+    pub fn question(&self, commands: Commands) -> Option<TrackedQuestion> {
         let seen = self.repository.state(&self.tracked.shared);
-        let is_due = seen != self.seen || alone && self.is_unsure;
+        let is_due = seen != self.seen || commands.are_over() && self.is_unsure;
         is_due.then(|| TrackedQuestion {
             seen,
             asked: RepositoryQuestion {
@@ -235,12 +236,12 @@ impl TrackedSecrets {
     }
 
     /// Compares the answer with what was tracked before: returns what commands have caused since. `seen` is the state before it was
-    /// asked; `alone`: no command has run since then.
+    /// asked, and `commands` says whether one has run since then.
     pub fn update(
         &mut self,
         spec: &Rooted,
         (seen, answer): (TrackedState, Option<RepositoryAnswer>),
-        alone: bool,
+        commands: Commands,
     ) -> Vec<Finding> {
         let mut now = Tracked::of(answer, &self.closed, &spec.project);
         // From before the answer: what has changed meanwhile is seen next time. That of other shared files is known only now.
@@ -248,7 +249,7 @@ impl TrackedSecrets {
             true => seen,
             false => self.repository.state(&now.shared),
         };
-        self.is_unsure = !alone || self.seen.iter().flatten().any(is_recent);
+        self.is_unsure = !commands.are_over() || self.seen.iter().flatten().any(is_recent);
         let tainted = self.made_tracked(spec, &now);
         let mut findings: Vec<Finding> = tainted
             .iter()

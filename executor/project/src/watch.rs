@@ -2,6 +2,7 @@
 //! what calls have left there. Only those in which something has happened are looked at.
 
 use crate::asking::{PendingQuestions, RepositoryReply};
+use crate::commands::Commands;
 use crate::kept_repositories::KeptRepository;
 use crate::left_files::{LeftFiles, NewLocks};
 use crate::other_repositories::{IndexQuestion, OtherRepositories, TIME as OTHERS_TIME};
@@ -113,10 +114,9 @@ impl RepositoryWatch {
     }
 
     /// Looks at what commands have left since the last look; `is_restored`: whether what makes
-    /// directories repositories was. `alone`: no command is running any
-    /// more. What git tracks is asked of a worker, and [`end`](Self::end) takes its answers.
-    pub fn begin(&mut self, spec: &SandboxSpec, alone: bool, is_restored: bool) -> Look {
-        let mut watched = if alone && self.is_used {
+    /// directories repositories was. What git tracks is asked of a worker, and [`end`](Self::end) takes its answers.
+    pub fn begin(&mut self, spec: &SandboxSpec, commands: Commands, is_restored: bool) -> Look {
+        let mut watched = if commands.are_over() && self.is_used {
             self.watch()
         } else {
             BTreeSet::new()
@@ -128,8 +128,8 @@ impl RepositoryWatch {
         let (mut findings, mut locks) = (Vec::new(), NewLocks::default());
         let until = Instant::now() + TIME;
         for (place, repository) in self.all.iter_mut().enumerate() {
-            if self.changes.has(place) && (alone || Instant::now() < until) {
-                findings.extend(repository.left.update(alone, &mut locks));
+            if self.changes.has(place) && (commands.are_over() || Instant::now() < until) {
+                findings.extend(repository.left.update(commands, &mut locks));
             }
         }
         findings.extend(locks.finding());
@@ -137,7 +137,7 @@ impl RepositoryWatch {
         let last = self.all.len();
         let is_due = self.changes.has(last);
         let tracked = self.tracked.as_ref().filter(|_| is_due);
-        let tracked = tracked.and_then(|tracked| tracked.question(alone));
+        let tracked = tracked.and_then(|tracked| tracked.question(commands));
         let changed: BTreeSet<&Path> = (0..last)
             .filter(|place| self.changes.has(*place))
             .map(|place| self.all[place].left.directory())
@@ -149,8 +149,8 @@ impl RepositoryWatch {
             .collect();
         let has_changed =
             |directory: &Path| changed.contains(directory) || !known.contains(directory);
-        let of_others = self.others.update(alone, &has_changed);
-        let indexes = self.others.questions(alone);
+        let of_others = self.others.update(commands, &has_changed);
+        let indexes = self.others.questions(commands);
         let questions = tracked.iter().map(|question| &question.asked);
         let questions = questions.chain(indexes.iter().map(|question| &question.asked));
         let asking = PendingQuestions::new(questions.cloned(), OTHERS_TIME);
@@ -165,8 +165,8 @@ impl RepositoryWatch {
         }
     }
 
-    /// What commands have caused, with the answers of the worker; `alone`: no command has run since the look began.
-    pub fn end(&mut self, look: Look, spec: &SandboxSpec, alone: bool) -> Vec<Finding> {
+    /// What commands have caused, with the answers of the worker; `commands` says whether one has run since the look began.
+    pub fn end(&mut self, look: Look, spec: &SandboxSpec, commands: Commands) -> Vec<Finding> {
         let Look {
             asking,
             mut findings,
@@ -184,7 +184,7 @@ impl RepositoryWatch {
                     Some(RepositoryReply::Answered(answer)) => Some(*answer),
                     Some(RepositoryReply::Failed | RepositoryReply::NotAsked) | None => None,
                 };
-                findings.extend(tracked.update(spec, (question.seen, answer), alone));
+                findings.extend(tracked.update(spec, (question.seen, answer), commands));
             }
             findings.extend(tracked.in_submodules(spec));
             if tracked.watched() != before {
@@ -194,11 +194,11 @@ impl RepositoryWatch {
         let indexes = indexes.into_iter().zip(answers);
         let of_indexes = self
             .others
-            .judge_indexes(indexes, alone, &spec.policy.matcher);
+            .judge_indexes(indexes, commands, &spec.policy.matcher);
         findings.extend(self.others.unchecked());
         findings.extend(of_others);
         findings.extend(of_indexes);
-        if alone {
+        if commands.are_over() {
             self.changes.forget(|place| watched.contains(&place));
         }
         findings
