@@ -7,10 +7,11 @@ use crate::effective::{Access, EffectivePolicy};
 use crate::limits::Limits;
 use crate::secrets::SecretMode;
 use crate::source::SourceKind;
+use crate::value::PROFILE_NAME_MAX;
 use broker_protocol::paste::{shell_word, toml_string};
 use broker_protocol::{
-    AttemptKind, Barrier, Denial, Layer, Leased, Limit, PolicyRule, Refused, Remedy, Request, Zone,
-    limit,
+    AttemptKind, Barrier, Denial, Digest, Layer, Leased, Limit, PolicyRule, Refused, Remedy,
+    Request, Zone, limit,
 };
 use policies_guard::Origin;
 use policies_guard::names::{ProtectedName, Protection, WhenNew};
@@ -26,8 +27,8 @@ const HARMLESS: &str = "a command can write it to a new file and move that there
 const OUTSIDE_THE_SANDBOX: &str =
     "no option allows this; the user can run outside the sandbox what makes it";
 
-/// A profile of the user's own, in examples of what to write; the second where the first is in use.
-const OWN_PROFILES: [&str; 2] = ["mine", "mine-more"];
+/// Maximum length in bytes of either half of an advised profile's name: the profile that it extends, and what it adds.
+const NAME_HALF: usize = PROFILE_NAME_MAX / 2 - 1;
 
 impl EffectivePolicy {
     /// The denial of a request that is refused.
@@ -195,7 +196,7 @@ impl EffectivePolicy {
 
     /// The denial of more than the limit `key` gives, with an `example` of a value that gives more.
     pub fn denied_by_key(&self, target: &str, key: &str, why: String, example: &str) -> Denial {
-        let remedy = self.remedy_by_keys(&format!("limits = {{ {key} = {example} }}"), None);
+        let remedy = self.remedy_by_keys(&format!("limits = {{ {key} = {example} }}"), key, None);
         Denial::new(
             AttemptKind::Use,
             target,
@@ -216,7 +217,7 @@ impl EffectivePolicy {
         let path = path.strip_prefix("central:").unwrap_or(path);
         let name = self.name_to_open(path)?;
         let allow = allow_command(path).map(|line| format!("or {line}"));
-        Some(self.remedy_by_keys(&format!("open = ['{name}']"), allow))
+        Some(self.remedy_by_keys(&format!("open = ['{name}']"), &name, allow))
     }
 
     /// The name that a profile opens so that the file at this path can be changed, if a profile may open what protects it.
@@ -281,8 +282,9 @@ impl EffectivePolicy {
         {
             return Remedy::Advice("no option opens it, because it contains secrets".into());
         }
-        let path = toml_string(&path.to_string_lossy());
-        self.remedy_by_keys(&format!("grants = [{{ path = {path} }}]"), or)
+        let text = path.to_string_lossy();
+        let path = toml_string(&text);
+        self.remedy_by_keys(&format!("grants = [{{ path = {path} }}]"), &text, or)
     }
 
     /// The remedy that lets commands write at a path of the host that is no session's.
@@ -331,11 +333,12 @@ impl EffectivePolicy {
     }
 
     /// The lines for a policy that give a session `keys` beside those of its profile, in a form that can be appended to any policy, after
-    /// tables too. A profile is defined once: what a shipped one lacks, one of the user's own has, which extends it. `or` is another
-    /// way; as a comment, with the option that selects the profile, it leaves the lines what they are.
-    pub fn remedy_by_keys(&self, keys: &str, or: Option<String>) -> Remedy {
+    /// tables too. A profile is defined once: what a shipped one lacks, one of the user's own has, which extends it. It is called by
+    /// what it extends and is `about`, so that the lines of several denials can be appended in turn. `or` is another way; as a comment,
+    /// with the option that selects the profile, it leaves the lines what they are.
+    pub fn remedy_by_keys(&self, keys: &str, about: &str, or: Option<String>) -> Remedy {
         let base = &self.profile;
-        let name = OWN_PROFILES[usize::from(base == OWN_PROFILES[0])];
+        let name = own_profile(base, about);
         let is_one_row = |text: &String| !text.chars().any(char::is_control);
         let more = or
             .filter(is_one_row)
@@ -344,6 +347,29 @@ impl EffectivePolicy {
             "[profile.{name}] # then --profile {name}{more}\nextends = '{base}'\n{keys}"
         ))
     }
+}
+
+/// The name of a profile that extends `base` for what is `about`: a bare key of TOML, and another one for each of both.
+fn own_profile(base: &str, about: &str) -> String {
+    format!("{}-{}", half_of_name(base), half_of_name(about))
+}
+
+/// `text` as a part of a bare key. If it does not fit or has letters that a key has not, a digest of it stands at the end.
+fn half_of_name(text: &str) -> String {
+    const DIGEST: usize = 8;
+    let is_plain = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    let plain: String = text
+        .chars()
+        .map(|c| if is_plain(&c) { c } else { '-' })
+        .collect();
+    let plain = plain.trim_matches('-');
+    if text.is_ascii() && plain.len() <= NAME_HALF {
+        return plain.to_owned();
+    }
+    let digest = Digest::of(text.as_bytes()).to_string();
+    // The end of a path says more than its beginning.
+    let end = plain.len().saturating_sub(NAME_HALF - DIGEST - 1);
+    format!("{}-{}", &plain[end..], &digest[..DIGEST])
 }
 
 /// The command that opens the file at `path` to a profile for good, by its name.
@@ -608,34 +634,65 @@ why = 'Licences stay.'
         assert_eq!(long.by, Barrier::Limit("timeout_max_s".into()));
     }
 
+    /// The remedies of some denials under a profile of these policies.
+    fn remedies(text: &str, profile: &str) -> Vec<String> {
+        let policy = of_text(text.to_owned(), profile);
+        let mut remedies = vec![
+            policy.denied_use(Limit::Memory).remedy,
+            policy.denied_time(limit::TIMEOUT_S, false).remedy,
+            policy.remedy_to_read(Path::new("/srv/it's")),
+            policy.remedy_to_read(Path::new("/srv/two\nrows")),
+            policy.remedy_to_read(Path::new(&format!("/srv/{}/été", "long/".repeat(30)))),
+            policy.remedy_by_keys("sockets = ['/run/x']", "/run/x", None),
+        ];
+        remedies.extend(policy.remedy_to_open(".vscode/settings.json"));
+        let text = |remedy: Remedy| match remedy {
+            // As it is shown: after the rest of the denial, with indented rows.
+            Remedy::Policy(_) => {
+                let shown = remedy.to_string().replace('\n', "\n  ");
+                let shown = shown.strip_prefix("in your policy:\n");
+                shown.unwrap().to_owned()
+            }
+            other => panic!("{other:?}"),
+        };
+        remedies.into_iter().map(text).collect()
+    }
+
+    /// The profile that the lines of a remedy define.
+    fn defined(lines: &str) -> &str {
+        let name = lines.trim_start().strip_prefix("[profile.").unwrap();
+        name.split_once(']').unwrap().0
+    }
+
     #[test]
     fn each_remedy_can_be_appended_to_a_policy_with_tables() {
-        let of = |text: &str, profile: &str| {
-            let policy = of_text(text.to_owned(), profile);
-            let mut remedies = vec![
-                policy.denied_use(Limit::Memory).remedy,
-                policy.denied_time(limit::TIMEOUT_S, false).remedy,
-                policy.remedy_to_read(Path::new("/srv/it's")),
-                policy.remedy_to_read(Path::new("/srv/two\nrows")),
-                policy.remedy_by_keys("sockets = ['/run/x']", None),
-            ];
-            remedies.extend(policy.remedy_to_open(".vscode/settings.json"));
-            remedies
-        };
-        let with_own = format!("{OWN}\n[profile.mine]\n");
-        for (text, profile, own) in [(OWN, "tight", "mine"), (&with_own, "mine", "mine-more")] {
-            for remedy in of(text, profile) {
-                let Remedy::Policy(lines) = &remedy else {
-                    panic!("{remedy:?}")
-                };
-                // As it is shown, too: after the rest of the denial, with indented rows.
-                let shown = remedy.to_string().replace('\n', "\n  ");
-                let shown = shown.strip_prefix("in your policy:\n").unwrap();
-                for lines in [lines.as_str(), shown] {
-                    let policy = of_text(format!("{text}\n[profile.other.limits]\n{lines}\n"), own);
-                    assert_eq!(policy.profile, own, "{lines}");
-                }
+        let dotted = format!("{OWN}\n[profile.'a.b']\n[profile.{}]\n", "n".repeat(64));
+        for profile in ["tight", "a.b", &"n".repeat(64)] {
+            for lines in remedies(&dotted, profile) {
+                let text = format!("{dotted}\n[profile.other.limits]\n{lines}\n");
+                let own = defined(&lines);
+                assert_eq!(of_text(text, own).profile, own, "{lines}");
             }
+        }
+    }
+
+    #[test]
+    fn remedies_can_be_appended_in_turn() {
+        let all = remedies(OWN, "tight");
+        let text = format!("{OWN}\n{}\n", all.join("\n"));
+        for lines in &all {
+            assert_eq!(
+                of_text(text.clone(), defined(lines)).profile,
+                defined(lines)
+            );
+        }
+        // Each run uses the profile of the last remedy, and is denied something else, and at last the same again.
+        let (mut text, mut profile) = (OWN.to_owned(), "tight".to_owned());
+        for one in [0, 2, 5, 6, 0, 0] {
+            let lines = remedies(&text, &profile).swap_remove(one);
+            text = format!("{text}\n{lines}\n");
+            profile = defined(&lines).to_owned();
+            assert_eq!(of_text(text.clone(), &profile).profile, profile, "{lines}");
         }
     }
 }

@@ -83,8 +83,8 @@ fn rows() -> Vec<Row> {
         ),
         row(
             "/etc",
-            "cat /etc/shadow",
-            "/etc/shadow",
+            "cat /etc/login.defs",
+            "/etc/login.defs",
             ["mount-namespace", "landlock-files"],
         ),
         row(
@@ -439,6 +439,31 @@ fn nobody_learns_from_a_denial_what_exists(place: Place) {
     }
 }
 
+place_test!(
+    a_file_that_is_closed_to_the_user_anyway_is_no_denial,
+    ordinary_only
+);
+/// Only by public modes: of what lies in a directory that is closed to the user, nothing is told in either way.
+fn a_file_that_is_closed_to_the_user_anyway_is_no_denial(place: Place) {
+    let world = world(place);
+    let mut session = Session::open(&world);
+    let mut told = |path: &str| {
+        let answer = session.bash(&format!("cat {path}"));
+        assert!(!answer.ok(), "{path}: {}", answer.result);
+        let denied = answer.result["metadata"].get("denied");
+        denied.map(|denied| denied.to_string().replace(path, "PATH"))
+    };
+    assert_eq!(told("/etc/shadow"), None);
+    assert!(told("/etc/login.defs").is_some(), "the control");
+    // It belongs to the user, who could open it: that it has no mode now says nothing to others.
+    let own = world.outside.join("own");
+    world.write(&own, "x");
+    fs::set_permissions(&own, std::os::unix::fs::PermissionsExt::from_mode(0o000)).unwrap();
+    assert!(told(own.to_str().unwrap()).is_some(), "a user's directory");
+    let private = ["/root/.profile", "/root/,profile"].map(told);
+    assert_eq!(private[0], private[1]);
+}
+
 place_test!(limits_that_the_kernel_keeps_are_named_too);
 /// Limits that end no command, but make its own calls fail; and those that a shell only reports.
 fn limits_that_the_kernel_keeps_are_named_too(place: Place) {
@@ -517,6 +542,19 @@ fn denial_of_a_closed_object_says_why(place: Place) {
     assert!(
         other.contains("It is the same file as") && other.contains(".env"),
         "{other}"
+    );
+    world
+        .on_host("git -c user.name=x -c user.email=x@y commit -q --allow-empty -m x && git worktree add -q --detach tree")
+        .success();
+    let tree = run_verbose("git worktree remove tree");
+    assert!(
+        tree.contains("write tree/.git: Git finds a repository by it") && !tree.contains("tokens"),
+        "{tree}"
+    );
+    let below = run_verbose("echo x > .vscode");
+    assert!(
+        below.contains("write .vscode: A rule protects names below it (`.vscode/"),
+        "{below}"
     );
     if ordinary {
         let shut = run_verbose("ls shut");

@@ -1,13 +1,14 @@
 //! Turns a refusal of a cell's first process into a denial for the user and the model: the rule that refused, why, and what would allow it.
 //! In the broker, from the session's own policy: only the object and the kind of rule come from the cell, and they are only displayed.
 
+use crate::named::is_closed_outside_too;
 use broker_protocol::paste::{shell_word, toml_string};
 use broker_protocol::{
     AttemptKind, Barrier, Denial, Finding, FindingKind, Layer, PolicyRule, Remedy, Tier, Zone,
     ZonePath,
 };
 use executor_layers::zone_leases;
-use executor_spec::also_closed::WhyClosed;
+use executor_spec::also_closed::{AlsoClosed, WhyClosed};
 use executor_spec::refusals::{Cause, Refusal};
 use executor_spec::sandbox::SandboxSpec;
 use policies::{Access, network, remedy_of_name, rule_of_name};
@@ -39,45 +40,77 @@ pub fn describe_refusals(refusals: &[Refusal], spec: &SandboxSpec) -> (Vec<Denia
     (refused.collect(), found.collect())
 }
 
-/// The denial that describes a refusal to the user of the session; `None` for what was found after the call.
-pub fn describe(refusal: &Refusal, spec: &SandboxSpec) -> Option<Denial> {
-    let Refusal {
-        kind, cause, count, ..
-    } = refusal;
-    let denial = match (cause, kind) {
-        (Cause::Protected, _) => protected(refusal, spec),
-        (Cause::Outside, AttemptKind::Read) => outside(refusal.path(), spec),
-        (Cause::Outside, _) => unchangeable(refusal, spec),
-        (Cause::Repository, _) => repository(refusal, spec),
-        (
-            Cause::Misplaced
-            | Cause::LeftThere
-            | Cause::Unknown
-            | Cause::Unchecked
-            | Cause::NotWritten
-            | Cause::NotRemoved
-            | Cause::AsWritten,
-            _,
-        ) => {
-            return None;
+/// What people are told of a refusal.
+enum Account {
+    /// It was denied, as this describes it.
+    Denied(fn(&Refusal, &SandboxSpec) -> Denial),
+    /// It was found after the call: of this kind, for this reason, with advice.
+    Found(FindingKind, &'static str, Option<&'static str>),
+    /// A git operation has passed it over, and left it in this state.
+    PassedOver(&'static str),
+    /// The broker's checks alone go by it.
+    Nothing,
+}
+
+fn account(refusal: &Refusal) -> Account {
+    match (refusal.cause, refusal.kind) {
+        (Cause::Protected, _) => Account::Denied(protected),
+        (Cause::Outside, AttemptKind::Read) => {
+            Account::Denied(|refusal, spec| outside(refusal.path(), spec))
         }
-        (Cause::Shared | Cause::SharedTooLarge, _) => shared(refusal, spec),
-        (Cause::Network, _) => unreached(refusal, spec),
-        (Cause::Process, _) => {
-            let why = "In a cell this system call may not access another process's memory or descriptors.";
-            Denial::new(
-                *kind,
-                text(refusal),
-                Barrier::Layer(Layer::Seccomp, None),
-                why,
-                Remedy::Nothing,
-            )
+        (Cause::Outside, _) => Account::Denied(unchangeable),
+        (Cause::Repository, _) => Account::Denied(repository),
+        (Cause::Shared, _) => Account::Denied(|refusal, spec| shared(refusal, UNCOPIED, spec)),
+        (Cause::SharedTooLarge, _) => {
+            Account::Denied(|refusal, spec| shared(refusal, TOO_LARGE_TO_COPY, spec))
         }
+        (Cause::Network, _) => Account::Denied(unreached),
+        (Cause::Process, _) => Account::Denied(|refusal, _| other_process(refusal)),
+        (Cause::Unknown, _) => Account::Found(
+            FindingKind::Unexamined,
+            "The call made it, and Lazaret could not look at it again after the call. It may still be there.",
+            Some("look at it, if you did not expect it"),
+        ),
+        (Cause::Unchecked, _) => Account::Found(
+            FindingKind::Unchecked,
+            "Not all new files could be re-checked after the call (limit: 256 files, 50 ms of processor time, 1 s). Nothing was refused.",
+            None,
+        ),
+        (Cause::Misplaced | Cause::LeftThere, _) => Account::Found(
+            FindingKind::NotTaken,
+            "The call made it where no call may. It could NOT be taken away and may still be there.",
+            Some("remove it if you do not trust it"),
+        ),
+        (Cause::NotWritten, _) => Account::PassedOver("not written"),
+        (Cause::NotRemoved, _) => Account::PassedOver("not removed"),
+        (Cause::AsWritten, _) => Account::Nothing,
+    }
+}
+
+/// The denial that describes a refusal to the user of the session; `None` for what was found after the call, and for what the user could
+/// not read outside a cell either.
+pub(crate) fn describe(refusal: &Refusal, spec: &SandboxSpec) -> Option<Denial> {
+    let Account::Denied(describe) = account(refusal) else {
+        return None;
     };
+    let is_read = refusal.cause == Cause::Outside && refusal.kind == AttemptKind::Read;
+    if is_read && is_closed_outside_too(refusal.path()) {
+        return None;
+    }
     Some(Denial {
-        count: *count,
-        ..denial
+        count: refusal.count,
+        ..describe(refusal, spec)
     })
+}
+
+fn other_process(refusal: &Refusal) -> Denial {
+    Denial::new(
+        refusal.kind,
+        text(refusal),
+        Barrier::Layer(Layer::Seccomp, None),
+        "In a cell this system call may not access another process's memory or descriptors.",
+        Remedy::Nothing,
+    )
 }
 
 /// The denial for a repository over a directory that was there before, or in one that may be none.
@@ -130,32 +163,8 @@ fn elsewhere(directory: &Path) -> (String, Remedy) {
 
 /// What was found of new names that nobody has taken away; `None` for a refusal.
 pub fn found(refusal: &Refusal) -> Option<Finding> {
-    let (kind, why, advice) = match refusal.cause {
-        Cause::Unknown => (
-            FindingKind::Unexamined,
-            "The call made it, and Lazaret could not look at it again after the call. It may still be there.",
-            Some("look at it, if you did not expect it"),
-        ),
-        Cause::Unchecked => (
-            FindingKind::Unchecked,
-            "Not all new files could be re-checked after the call (limit: 256 files, 50 ms of processor time, 1 s). Nothing was refused.",
-            None,
-        ),
-        Cause::Misplaced | Cause::LeftThere => (
-            FindingKind::NotTaken,
-            "The call made it where no call may. It could NOT be taken away and may still be there.",
-            Some("remove it if you do not trust it"),
-        ),
-        Cause::Protected
-        | Cause::Repository
-        | Cause::Outside
-        | Cause::Network
-        | Cause::Process
-        | Cause::Shared
-        | Cause::SharedTooLarge
-        | Cause::NotWritten
-        | Cause::NotRemoved
-        | Cause::AsWritten => return None,
+    let Account::Found(kind, why, advice) = account(refusal) else {
+        return None;
     };
     let target = refusal
         .misplaced()
@@ -170,21 +179,8 @@ pub fn found(refusal: &Refusal) -> Option<Finding> {
 
 /// A name that a git operation has passed over; `None` for anything else.
 fn passed_over(refusal: &Refusal, spec: &SandboxSpec) -> Option<Finding> {
-    let state = match refusal.cause {
-        Cause::NotWritten => "not written",
-        Cause::NotRemoved => "not removed",
-        Cause::Protected
-        | Cause::Repository
-        | Cause::Outside
-        | Cause::Network
-        | Cause::Process
-        | Cause::Shared
-        | Cause::SharedTooLarge
-        | Cause::Misplaced
-        | Cause::LeftThere
-        | Cause::Unknown
-        | Cause::Unchecked
-        | Cause::AsWritten => return None,
+    let Account::PassedOver(state) = account(refusal) else {
+        return None;
     };
     let why = "No command may change it, so git has passed it over in an operation that is done otherwise: it is as it was, and differs from \
                what git has. `git commit -a` or `git add -A` would take in the difference.";
@@ -212,28 +208,12 @@ fn by_zone(refusal: &Refusal, spec: &SandboxSpec) -> String {
     path.map_or_else(|| text(refusal), |path| path.to_string())
 }
 
+/// Why a file with names elsewhere is not changed.
+const UNCOPIED: &str = "It has another name elsewhere (a hard link, as package stores make), and no copy could take its name here for the change: its directory takes none, or it was open when its name was removed.";
+const TOO_LARGE_TO_COPY: &str = "It has another name elsewhere (a hard link, as package stores make), and is too large to be copied for the change (256 MiB a file, 1 GiB a call, and the limits of the policy).";
+
 /// The denial for changing a file with names elsewhere.
-fn shared(refusal: &Refusal, spec: &SandboxSpec) -> Denial {
-    let why = match refusal.cause {
-        Cause::SharedTooLarge => {
-            "It has another name elsewhere (a hard link, as package stores make), and is too large to be copied for the change (256 MiB a file, 1 GiB a call, and the limits of the policy)."
-        }
-        Cause::Shared
-        | Cause::Repository
-        | Cause::Misplaced
-        | Cause::LeftThere
-        | Cause::Unknown
-        | Cause::Unchecked
-        | Cause::NotWritten
-        | Cause::NotRemoved
-        | Cause::AsWritten
-        | Cause::Protected
-        | Cause::Outside
-        | Cause::Network
-        | Cause::Process => {
-            "It has another name elsewhere (a hard link, as package stores make), and no copy could take its name here for the change: its directory takes none, or it was open when its name was removed."
-        }
-    };
+fn shared(refusal: &Refusal, why: &str, spec: &SandboxSpec) -> Denial {
     let advice = "replace it with a copy, outside the sandbox, or let the package manager copy (pnpm: package-import-method=copy, uv: link-mode=copy)";
     let by = Barrier::Layer(Layer::ProtectedNames, None);
     Denial::new(
@@ -246,7 +226,7 @@ fn shared(refusal: &Refusal, spec: &SandboxSpec) -> Denial {
 }
 
 /// The denial for reading `path`, which is not in the session's views.
-pub fn outside(path: &Path, spec: &SandboxSpec) -> Denial {
+pub(crate) fn outside(path: &Path, spec: &SandboxSpec) -> Denial {
     let layer = match spec.tier {
         Tier::Namespaced => Layer::MountNamespace,
         Tier::Flat => Layer::LandlockFiles,
@@ -306,7 +286,7 @@ pub fn outside(path: &Path, spec: &SandboxSpec) -> Denial {
 }
 
 /// The denial of a protected name at `path`.
-pub fn protected_at(kind: AttemptKind, path: &Path, spec: &SandboxSpec) -> Denial {
+pub(crate) fn protected_at(kind: AttemptKind, path: &Path, spec: &SandboxSpec) -> Denial {
     let target = path.as_os_str().as_bytes().to_vec();
     protected(
         &Refusal {
@@ -339,33 +319,58 @@ fn protected(refusal: &Refusal, spec: &SandboxSpec) -> Denial {
 
 fn by_name(refusal: &Refusal, relative: &str, target: String, spec: &SandboxSpec) -> Denial {
     match rule(relative.as_bytes(), spec) {
-        Some(name) => {
-            let by = Barrier::Layer(Layer::ProtectedNames, Some(rule_of_name(name)));
-            let remedy = match refusal.kind {
-                AttemptKind::Read => spec.policy.remedy_to_reveal(Path::new(&target)),
-                AttemptKind::Write => spec.policy.remedy_to_open(relative),
-                AttemptKind::Run
-                | AttemptKind::Metadata
-                | AttemptKind::Connect
-                | AttemptKind::Resolve
-                | AttemptKind::SystemCall
-                | AttemptKind::Use
-                | AttemptKind::Call => None,
-            };
-            let changes = refusal.kind == AttemptKind::Write;
-            let lease = Some(refusal.path()).filter(|_| changes);
-            let lease = lease.and_then(|path| zone_leases::to_change(path, spec));
-            Denial::new(
-                refusal.kind,
-                target,
-                by,
-                &*name.why,
-                remedy.unwrap_or_else(|| remedy_of_name(name)),
-            )
-            .with_lease(lease)
-        }
+        Some(NameRule::Of(name)) => by_rule(refusal, (relative, target), name, spec),
+        Some(NameRule::Below(name)) => by_rule_below(refusal, (relative, target), name),
         None => by_object(refusal, target, spec),
     }
+}
+
+/// The denial of a name by a rule on it.
+fn by_rule(
+    refusal: &Refusal,
+    (relative, target): (&str, String),
+    name: &ProtectedName,
+    spec: &SandboxSpec,
+) -> Denial {
+    let by = Barrier::Layer(Layer::ProtectedNames, Some(rule_of_name(name)));
+    let remedy = match refusal.kind {
+        AttemptKind::Read => spec.policy.remedy_to_reveal(Path::new(&target)),
+        AttemptKind::Write => spec.policy.remedy_to_open(relative),
+        AttemptKind::Run
+        | AttemptKind::Metadata
+        | AttemptKind::Connect
+        | AttemptKind::Resolve
+        | AttemptKind::SystemCall
+        | AttemptKind::Use
+        | AttemptKind::Call => None,
+    };
+    let lease = Some(refusal.path()).filter(|_| refusal.kind == AttemptKind::Write);
+    let lease = lease.and_then(|path| zone_leases::to_change(path, spec));
+    let remedy = remedy.unwrap_or_else(|| remedy_of_name(name));
+    Denial::new(refusal.kind, target, by, &*name.why, remedy).with_lease(lease)
+}
+
+/// The denial of a name below which a rule protects others. For a repository's own name that is no reason which explains anything: many
+/// rules are on names below it.
+fn by_rule_below(
+    refusal: &Refusal,
+    (relative, target): (&str, String),
+    name: &ProtectedName,
+) -> Denial {
+    if may_be_git_directory(relative.as_bytes()) {
+        let why = "Git finds a repository by it, and obeys that one's settings and hooks outside the sandbox. A command makes one only as git \
+                   does, and moves, replaces or removes none that was there before.";
+        let advice = "no option allows this; the user can do it outside the sandbox (for a worktree: `git worktree remove`)";
+        let by = Barrier::Layer(Layer::ProtectedNames, None);
+        let remedy = Remedy::Advice(advice.to_owned());
+        return Denial::new(refusal.kind, target, by, why, remedy);
+    }
+    let why = format!(
+        "A rule protects names below it (`{}`), so no command puts another object in its place. {}",
+        name.pattern, name.why
+    );
+    let by = Barrier::Layer(Layer::ProtectedNames, Some(rule_of_name(name)));
+    Denial::new(refusal.kind, target, by, why, remedy_of_name(name))
 }
 
 /// The denial for what is closed although its name does not show it.
@@ -376,81 +381,17 @@ fn by_object(refusal: &Refusal, target: String, spec: &SandboxSpec) -> Denial {
         .also_closed
         .iter()
         .find(|closed| path.starts_with(&closed.path));
-    let (why, remedy) = match closed.map(|closed| (&closed.why, closed.path.display())) {
-        Some((WhyClosed::Unlisted, path)) => (
-            "It cannot be listed, so Lazaret cannot tell whether it contains protected names.".to_owned(),
-            Remedy::Advice(format!("run `chmod u+rx` on {path} outside the sandbox, or remove it")),
-        ),
-        Some((WhyClosed::OtherNameOf(protected), _)) => {
-            (format!("It is the same file as {}, which is protected.", protected.display()), Remedy::Nothing)
-        }
-        Some((WhyClosed::TargetOf(link), _)) => (
-            format!("The link {}, which has a protected name, leads to it.", link.display()),
-            Remedy::Nothing,
-        ),
-        Some((WhyClosed::Setting { file, key }, _)) => (
-            format!(
-                "The setting {key} in {} names it, so the user's git acts on it outside the sandbox.",
-                file.display()
-            ),
-            Remedy::Nothing,
-        ),
-        Some((WhyClosed::Own, _)) => (
-            "Lazaret executes or obeys it, outside the sandbox and with your rights.".to_owned(),
-            Remedy::Advice("install Lazaret, or keep its settings, outside the project".to_owned()),
-        ),
-        Some((WhyClosed::HomeLink(link), _)) => (
-            format!("{} leads to it, so the user's programs act on it outside the sandbox.", link.display()),
-            Remedy::Advice(format!("change it outside the sandbox, or remove {}", link.display())),
-        ),
-        Some((WhyClosed::NotGranted(grant), path)) => (
-            format!(
-                "The profile shows {} without it: data of servers and tokens lie there.",
-                grant.display()
-            ),
-            Remedy::Advice(format!("if commands need it, grant {path} in a profile of your own")),
-        ),
-        Some((WhyClosed::Program, _)) => (
-            "It is a program in a repository's own directory, where the user's git may run it outside the sandbox.".to_owned(),
-            Remedy::Nothing,
-        ),
-        Some((WhyClosed::OverBound(first), path)) => {
-            let first = first.display();
-            (
-                format!(
-                    "{path} is closed as a whole: it contains more protected names (such as {first}) than can be closed one by one."
-                ),
-                Remedy::Nothing,
-            )
-        }
-        Some((WhyClosed::TooLarge, path)) => (
-            format!(
-                "{path} is closed as a whole: with it there are more files than Lazaret looks through when a session opens."
-            ),
-            Remedy::Advice("remove what is not needed in it, outside the sandbox".to_owned()),
-        ),
-        Some((WhyClosed::NotWatched, path)) => (
-            format!(
-                "The repository {path} is closed for writing: it is one too many to be looked at after each call."
-            ),
-            Remedy::Advice("remove repositories that are not needed, outside the sandbox".to_owned()),
-        ),
-        Some((WhyClosed::SetAside(_) | WhyClosed::ModeGivenBack, _)) => {
-            ("It is protected.".to_owned(), Remedy::Nothing)
-        }
-        Some((WhyClosed::Tracked(record), path)) => (
-            "A command of this project made git track it, so it stays closed as a secret.".to_owned(),
-            Remedy::Advice(format!("to open it, remove the line for {path} from {}", record.display())),
-        ),
-        Some((WhyClosed::NotLinked(why), _)) => {
-            (format!("The project's `.git` leads there, but {why}."), Remedy::Nothing)
-        }
+    let (why, remedy) = match closed {
+        Some(closed) => why_closed(closed),
         None if refusal.kind == AttemptKind::Write && is_head(path) => {
             let why = format!(
                 "Git has to find this repository, and prompts print its branch, which a shell may execute. Commands replace `HEAD` only as \
                  git does (`HEAD.lock`), with a commit or a branch in whose name there is no {SHELL_CHARACTERS} and no control character."
             );
-            (why, Remedy::Advice("choose another name for the branch".to_owned()))
+            (
+                why,
+                Remedy::Advice("choose another name for the branch".to_owned()),
+            )
         }
         None if refusal.kind == AttemptKind::Write && is_outside_git(path) => {
             elsewhere(path.parent().unwrap_or(path))
@@ -462,6 +403,62 @@ fn by_object(refusal: &Refusal, target: String, spec: &SandboxSpec) -> Denial {
     };
     let by = Barrier::Layer(Layer::ProtectedNames, None);
     Denial::new(refusal.kind, target, by, why, remedy)
+}
+
+/// Why an object is closed whose name does not show it, and what would open it.
+fn why_closed(closed: &AlsoClosed) -> (String, Remedy) {
+    let path = closed.path.display();
+    let nothing = |why: String| (why, Remedy::Nothing);
+    let advice = |why: String, advice: String| (why, Remedy::Advice(advice));
+    match &closed.why {
+        WhyClosed::Unlisted => advice(
+            "It cannot be listed, so Lazaret cannot tell whether it contains protected names.".into(),
+            format!("run `chmod u+rx` on {path} outside the sandbox, or remove it"),
+        ),
+        WhyClosed::OtherNameOf(protected) => {
+            nothing(format!("It is the same file as {}, which is protected.", protected.display()))
+        }
+        WhyClosed::TargetOf(link) => {
+            nothing(format!("The link {}, which has a protected name, leads to it.", link.display()))
+        }
+        WhyClosed::Setting { file, key } => nothing(format!(
+            "The setting {key} in {} names it, so the user's git acts on it outside the sandbox.",
+            file.display()
+        )),
+        WhyClosed::Own => advice(
+            "Lazaret executes or obeys it, outside the sandbox and with your rights.".into(),
+            "install Lazaret, or keep its settings, outside the project".into(),
+        ),
+        WhyClosed::HomeLink(link) => advice(
+            format!("{} leads to it, so the user's programs act on it outside the sandbox.", link.display()),
+            format!("change it outside the sandbox, or remove {}", link.display()),
+        ),
+        WhyClosed::NotGranted(grant) => advice(
+            format!("The profile shows {} without it: data of servers and tokens lie there.", grant.display()),
+            format!("if commands need it, grant {path} in a profile of your own"),
+        ),
+        WhyClosed::Program => nothing(
+            "It is a program in a repository's own directory, where the user's git may run it outside the sandbox.".into(),
+        ),
+        WhyClosed::OverBound(first) => nothing(format!(
+            "{path} is closed as a whole: it contains more protected names (such as {}) than can be closed one by one.",
+            first.display()
+        )),
+        WhyClosed::TooLarge => advice(
+            format!("{path} is closed as a whole: with it there are more files than Lazaret looks through when a session opens."),
+            "remove what is not needed in it, outside the sandbox".into(),
+        ),
+        WhyClosed::NotWatched => advice(
+            format!("The repository {path} is closed for writing: it is one too many to be looked at after each call."),
+            "remove repositories that are not needed, outside the sandbox".into(),
+        ),
+        WhyClosed::SetAside(_) | WhyClosed::ModeGivenBack => nothing("It is protected.".into()),
+        WhyClosed::Tracked(record) => advice(
+            "A command of this project made git track it, so it stays closed as a secret.".into(),
+            format!("to open it, remove the line for {path} from {}", record.display()),
+        ),
+        WhyClosed::NotLinked(why) => nothing(format!("The project's `.git` leads there, but {why}.")),
+    }
 }
 
 /// Whether this is the `HEAD` of a repository with the usual name.
@@ -483,15 +480,25 @@ fn is_outside_git(path: &Path) -> bool {
         && !is_in_git_directory(path.as_os_str().as_bytes())
 }
 
-/// The rule that protects a name of a zone, or the one for which it is in transit.
-fn rule<'s>(relative: &[u8], spec: &'s SandboxSpec) -> Option<&'s ProtectedName> {
+/// A rule by which a name is closed.
+enum NameRule<'s> {
+    /// On this name, or on the one to which it is in transit.
+    Of(&'s ProtectedName),
+    /// On names below it.
+    Below(&'s ProtectedName),
+}
+
+/// The rule that closes a name of a zone.
+fn rule<'s>(relative: &[u8], spec: &'s SandboxSpec) -> Option<NameRule<'s>> {
     let names = &spec.policy.matcher;
     let other = as_git_directory(relative);
     let paths = || std::iter::once(relative).chain(other.as_deref());
-    let by_name = paths().find_map(|path| names.protection(path));
-    by_name
-        .or_else(|| paths().find_map(|path| names.leads_to(path)))
-        .or_else(|| names.transit(relative).first().map(|target| target.name))
+    let of = paths().find_map(|path| names.protection(path));
+    let below = || paths().find_map(|path| names.leads_to(path));
+    let in_transit = || names.transit(relative).first().map(|target| target.name);
+    of.map(NameRule::Of)
+        .or_else(|| below().map(NameRule::Below))
+        .or_else(|| in_transit().map(NameRule::Of))
 }
 
 /// The zone that contains a path, and the path in it.
@@ -548,9 +555,11 @@ fn unreached(refusal: &Refusal, spec: &SandboxSpec) -> Denial {
     if path.is_absolute() {
         let why = "The socket's server was not started by a command of this session.";
         let socket = toml_string(&path.to_string_lossy());
-        let remedy = spec
-            .policy
-            .remedy_by_keys(&format!("sockets = [{socket}]"), None);
+        let remedy = spec.policy.remedy_by_keys(
+            &format!("sockets = [{socket}]"),
+            &path.to_string_lossy(),
+            None,
+        );
         return Denial::new(
             refusal.kind,
             text(refusal),

@@ -17,8 +17,9 @@ use std::path::Path;
 /// Checks whether commands may be leased a path for the rest of a session, or returns why not.
 pub type Leasable<'a> = &'a dyn Fn(Access, &Path) -> Result<(), String>;
 
-/// Directories where the cell's contents differ from the machine's whatever is granted.
-const OF_THE_KERNEL: [&str; 2] = ["/proc", "/dev"];
+/// Directories where the cell's contents differ from the machine's whatever is granted. Control groups among them: runtimes look there for
+/// their limits, do without, and would find those of other programs.
+const OF_THE_KERNEL: [&str; 3] = ["/proc", "/dev", "/sys/fs/cgroup"];
 
 /// Directories that a cell has for itself and the machine has too.
 const SCRATCH: [&str; 4] = ["/tmp", "/var/tmp", "/run", "/dev/shm"];
