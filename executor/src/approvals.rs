@@ -35,7 +35,7 @@ const ASKED_PATHS: usize = 4 * limit::WANTED_PATHS;
 
 /// The approvals of a session.
 #[derive(Debug)]
-pub struct Approvals {
+pub(crate) struct Approvals {
     channel: Channel,
     timeout: Duration,
     /// The nonce of this session, part of every digest.
@@ -69,7 +69,7 @@ struct OpenQuestion {
 }
 
 #[derive(Debug)]
-pub struct Approval {
+pub(crate) struct Approval {
     /// The rule that asked.
     pub rule: String,
     pub extent: Extent,
@@ -81,7 +81,7 @@ pub struct Approval {
 
 impl Approval {
     /// The user's, by opening the session with these leases: until it ends, and for no call more than for another.
-    pub fn at_opening(missing: Missing) -> Self {
+    pub(crate) fn at_opening(missing: Missing) -> Self {
         Self {
             rule: RULE.to_owned(),
             extent: Extent::Session,
@@ -93,7 +93,7 @@ impl Approval {
 
 /// A result of questions and answers, for the session.
 #[derive(Debug)]
-pub enum ApprovalEvent {
+pub(crate) enum ApprovalEvent {
     /// The call may run.
     Granted(CallId, Approval),
     /// The call will not run.
@@ -113,7 +113,7 @@ impl Approvals {
     ///
     /// # Errors
     /// The kernel has no random bytes.
-    pub fn new(
+    pub(crate) fn new(
         policy: &policies::Approval,
         answer_s: Option<u32>,
         approvers: Option<Approvers>,
@@ -134,7 +134,7 @@ impl Approvals {
     }
 
     /// Whether a grant for the session covers `request`, about which `question` would be asked. Counts this use of the grant.
-    pub fn covers(
+    pub(crate) fn covers(
         &mut self,
         question: &Question,
         request: &Request,
@@ -178,7 +178,7 @@ impl Approvals {
     ///
     /// # Errors
     /// Too many questions are pending, or our own machinery failed.
-    pub fn ask(
+    pub(crate) fn ask(
         &mut self,
         call: CallId,
         request: &Request,
@@ -279,13 +279,13 @@ impl Approvals {
     }
 
     /// Handles a yes from the client.
-    pub fn grant(&mut self, grant: &Grant) -> ApprovalEvent {
+    pub(crate) fn grant(&mut self, grant: &Grant) -> ApprovalEvent {
         self.take_grant(grant, Channel::Relay)
             .unwrap_or_else(|not| ApprovalEvent::Reply(FromBroker::Ungranted(not)))
     }
 
     /// Handles a no from the client, which names its own call by number alone.
-    pub fn refuse(&mut self, call: CallId) -> ApprovalEvent {
+    pub(crate) fn refuse(&mut self, call: CallId) -> ApprovalEvent {
         let nonce = self
             .open
             .get(&call)
@@ -295,7 +295,7 @@ impl Approvals {
     }
 
     /// Revokes a grant for the session, and lists the others. Calls that run under it continue; an unknown number is ignored.
-    pub fn grants(&mut self, revoked: Option<u64>) -> ApprovalEvent {
+    pub(crate) fn grants(&mut self, revoked: Option<u64>) -> ApprovalEvent {
         ApprovalEvent::Reply(FromBroker::Grants(self.list(revoked)))
     }
 
@@ -317,7 +317,11 @@ impl Approvals {
     ///
     /// # Errors
     /// The kernel has no random bytes.
-    pub fn new_leases(&mut self, call: CallId, approval: &Approval) -> io::Result<Vec<Lease>> {
+    pub(crate) fn new_leases(
+        &mut self,
+        call: CallId,
+        approval: &Approval,
+    ) -> io::Result<Vec<Lease>> {
         let leases = Leases::of(
             &approval.missing.wants,
             approval.extent,
@@ -478,7 +482,7 @@ impl Approvals {
     }
 
     /// Closes the question of a call that its client has cancelled.
-    pub fn cancel(&mut self, call: CallId) -> ApprovalEvent {
+    pub(crate) fn cancel(&mut self, call: CallId) -> ApprovalEvent {
         self.end(call, Decision::Cancelled)
     }
 
@@ -517,12 +521,12 @@ impl Approvals {
     }
 
     /// When the next question expires.
-    pub fn deadline(&self) -> Option<Instant> {
+    pub(crate) fn deadline(&self) -> Option<Instant> {
         self.open.values().map(|open| open.deadline).min()
     }
 
     /// Ends the questions that have expired.
-    pub fn expire(&mut self, now: Instant) -> Vec<ApprovalEvent> {
+    pub(crate) fn expire(&mut self, now: Instant) -> Vec<ApprovalEvent> {
         let late = self.open.iter().filter(|(_, open)| open.deadline <= now);
         let late: Vec<CallId> = late.map(|(call, _)| *call).collect();
         late.into_iter()

@@ -31,7 +31,7 @@ const QUEUE: usize = limit::REQUEST + limit::ANSWER;
 
 /// Why there is no second socket, and so no session.
 #[derive(Debug, Error)]
-pub enum ApproversError {
+pub(crate) enum ApproversError {
     /// The client cannot be distinguished from an approver.
     #[error("the client's process cannot be read: {0}")]
     Client(io::Error),
@@ -48,7 +48,7 @@ pub enum ApproversError {
 
 /// The second socket and the connected approvers.
 #[derive(Debug)]
-pub struct Approvers {
+pub(crate) struct Approvers {
     listener: UnixListener,
     path: PathBuf,
     client: ClientProcess,
@@ -67,7 +67,7 @@ struct Approver {
 
 impl Approvers {
     /// Listens for the approvers of a session whose client is at the other end of `client`.
-    pub fn listen(
+    pub(crate) fn listen(
         spec: &SandboxSpec,
         opened: Opened,
         client: BorrowedFd,
@@ -97,12 +97,12 @@ impl Approvers {
     }
 
     /// The socket that becomes readable for new approvers.
-    pub fn fd(&self) -> BorrowedFd<'_> {
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.listener.as_fd()
     }
 
     /// Each approver's socket, and the events to wait for.
-    pub fn fds(&self) -> impl Iterator<Item = (u64, BorrowedFd<'_>, PollFlags)> {
+    pub(crate) fn fds(&self) -> impl Iterator<Item = (u64, BorrowedFd<'_>, PollFlags)> {
         self.connected.iter().map(|(number, approver)| {
             let mut flags = PollFlags::empty();
             flags.set(PollFlags::POLLIN, !approver.connection.is_full());
@@ -112,7 +112,7 @@ impl Approvers {
     }
 
     /// Accepts new connections. A peer that may not answer is sent the reason and disconnected.
-    pub fn admit(&mut self) {
+    pub(crate) fn admit(&mut self) {
         for _ in 0..APPROVERS {
             let Ok((stream, _)) = self.listener.accept() else {
                 return;
@@ -146,7 +146,7 @@ impl Approvers {
     }
 
     /// Reads the frames of an approver; its hello is answered here. One that has left or broken the protocol is removed.
-    pub fn receive(&mut self, number: u64) -> Vec<FromApprover> {
+    pub(crate) fn receive(&mut self, number: u64) -> Vec<FromApprover> {
         let Some(approver) = self.connected.get_mut(&number) else {
             return Vec::new();
         };
@@ -159,7 +159,7 @@ impl Approvers {
         })
     }
 
-    pub fn send(&mut self, number: u64, message: &ToApprover) {
+    pub(crate) fn send(&mut self, number: u64, message: &ToApprover) {
         let full = self
             .connected
             .get_mut(&number)
@@ -170,13 +170,13 @@ impl Approvers {
     }
 
     /// Sends to every approver whose hello was received.
-    pub fn send_all(&mut self, message: &ToApprover) {
+    pub(crate) fn send_all(&mut self, message: &ToApprover) {
         self.connected
             .retain(|_, approver| !approver.greeted || approver.send(message));
     }
 
     /// Begins a preview for an approver; false, and the approver is disconnected, if it already receives one.
-    pub fn begin_preview(&mut self, number: u64, call: CallId) -> bool {
+    pub(crate) fn begin_preview(&mut self, number: u64, call: CallId) -> bool {
         let Some(approver) = self.connected.get_mut(&number) else {
             return false;
         };
@@ -194,7 +194,7 @@ impl Approvers {
     }
 
     /// Ends the preview of a call for an approver.
-    pub fn end_preview(&mut self, number: u64, call: CallId) {
+    pub(crate) fn end_preview(&mut self, number: u64, call: CallId) {
         if let Some(approver) = self.connected.get_mut(&number) {
             approver.preview = None;
         }
@@ -202,7 +202,7 @@ impl Approvers {
     }
 
     /// Writes as much as the sockets accept now.
-    pub fn flush(&mut self) {
+    pub(crate) fn flush(&mut self) {
         self.connected
             .retain(|_, approver| approver.connection.flush().is_ok());
     }

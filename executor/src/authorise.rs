@@ -19,20 +19,20 @@ use std::path::Path;
 
 /// The proof that a call was decided and recorded. There is one for each decision, and what uses it up takes it by value.
 #[derive(Debug)]
-pub struct Permit {
+pub(crate) struct Permit {
     call: CallId,
 }
 
 impl Permit {
     /// The work that is done with it.
-    pub fn for_work<T>(self, work: T) -> Granted<T> {
+    pub(crate) fn for_work<T>(self, work: T) -> Granted<T> {
         Granted { permit: self, work }
     }
 }
 
 /// A request, or the work planned for it, that may be carried out once.
 #[derive(Debug)]
-pub struct Granted<T = Request> {
+pub(crate) struct Granted<T = Request> {
     permit: Permit,
     work: T,
 }
@@ -50,35 +50,35 @@ impl Granted {
 }
 
 impl<T> Granted<T> {
-    pub fn call(&self) -> CallId {
+    pub(crate) fn call(&self) -> CallId {
         self.permit.call
     }
 
-    pub fn work(&self) -> &T {
+    pub(crate) fn work(&self) -> &T {
         &self.work
     }
 
-    pub fn work_mut(&mut self) -> &mut T {
+    pub(crate) fn work_mut(&mut self) -> &mut T {
         &mut self.work
     }
 
     /// Carries it out: the permit is gone with it.
-    pub fn into_work(self) -> T {
+    pub(crate) fn into_work(self) -> T {
         self.work
     }
 
-    pub fn into_parts(self) -> (Permit, T) {
+    pub(crate) fn into_parts(self) -> (Permit, T) {
         (self.permit, self.work)
     }
 }
 
 /// A read of the file that a waiting call would change, for an approver or the client. Decided as a read of that file, and recorded.
 #[derive(Debug)]
-pub struct GrantedPreview(PreviewParts);
+pub(crate) struct GrantedPreview(PreviewParts);
 
 /// What a granted preview consists of.
 #[derive(Debug)]
-pub struct PreviewParts {
+pub(crate) struct PreviewParts {
     pub approver: Option<u64>,
     pub call: CallId,
     pub read: Request,
@@ -88,14 +88,14 @@ pub struct PreviewParts {
 }
 
 impl GrantedPreview {
-    pub fn into_parts(self) -> PreviewParts {
+    pub(crate) fn into_parts(self) -> PreviewParts {
         self.0
     }
 }
 
 /// What an approver, or the client if there is none, wants to see of a waiting call.
 #[derive(Debug)]
-pub struct PreviewRequest<'c> {
+pub(crate) struct PreviewRequest<'c> {
     pub approver: Option<u64>,
     pub call: CallId,
     /// The request of the call.
@@ -111,7 +111,7 @@ pub struct PreviewRequest<'c> {
 ///
 /// # Errors
 /// The audit cannot be written.
-pub fn authorise_preview(
+pub(crate) fn authorise_preview(
     wanted: PreviewRequest,
     policy: &EffectivePolicy,
     audit: &mut Audit,
@@ -149,7 +149,7 @@ pub fn authorise_preview(
 
 /// The decision on a request.
 #[derive(Debug)]
-pub enum Authorised {
+pub(crate) enum Authorised {
     /// It runs; its record is to be completed as soon as it is on its way.
     Granted(Granted, Owed),
     /// It waits for an approval that answers this challenge.
@@ -160,7 +160,7 @@ pub enum Authorised {
 
 /// A call whose request is new, has been approved, or leads elsewhere by a link.
 #[derive(Debug)]
-pub struct Submission<'c> {
+pub(crate) struct Submission<'c> {
     pub call: CallId,
     /// The targets of links on its path, as far as they have been followed.
     pub real: &'c [ZonePath],
@@ -172,7 +172,7 @@ pub struct Submission<'c> {
 
 /// What the session has in progress.
 #[derive(Clone, Copy, Debug)]
-pub struct Load {
+pub(crate) struct Load {
     pub calls: usize,
     /// Background processes that are alive or waiting for a cell.
     pub background: usize,
@@ -182,7 +182,7 @@ pub struct Load {
 ///
 /// # Errors
 /// The audit cannot be written.
-pub fn authorise(
+pub(crate) fn authorise(
     submission: Submission,
     request: Request,
     load: Load,
@@ -253,7 +253,11 @@ fn denied(policy: &EffectivePolicy, request: &Request, refused: Refused) -> Auth
 ///
 /// # Errors
 /// One of them cannot be granted.
-pub fn opened_with(wants: &Wants, spec: &SandboxSpec, user: &User) -> Result<Missing, Refused> {
+pub(crate) fn opened_with(
+    wants: &Wants,
+    spec: &SandboxSpec,
+    user: &User,
+) -> Result<Missing, Refused> {
     in_places(spec, user, |places| Leases::opened_with(wants, places))
 }
 

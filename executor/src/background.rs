@@ -21,7 +21,7 @@ const COMMAND_MAX: usize = 1024;
 
 /// The background processes of a session.
 #[derive(Debug, Default)]
-pub struct BackgroundProcesses {
+pub(crate) struct BackgroundProcesses {
     /// Ordered by number, which is the order in which they began.
     all: Vec<Process>,
     last: u64,
@@ -56,7 +56,7 @@ enum ProcessState {
 
 impl BackgroundProcesses {
     /// How many are alive.
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.alive().count()
     }
 
@@ -68,7 +68,7 @@ impl BackgroundProcesses {
     }
 
     /// Those that are alive.
-    pub fn commands_mut(&mut self) -> impl Iterator<Item = &mut RunningCommand> {
+    pub(crate) fn commands_mut(&mut self) -> impl Iterator<Item = &mut RunningCommand> {
         self.all
             .iter_mut()
             .filter_map(|process| match &mut process.state {
@@ -78,12 +78,12 @@ impl BackgroundProcesses {
     }
 
     /// The refusals of those that have ended since the last time this was asked; `None` if none has.
-    pub fn take_ended(&mut self) -> Option<Vec<Refusal>> {
+    pub(crate) fn take_ended(&mut self) -> Option<Vec<Refusal>> {
         self.ended.take()
     }
 
     /// Adds a command that has just begun.
-    pub fn add(&mut self, mut command: Box<RunningCommand>) -> Started {
+    pub(crate) fn add(&mut self, mut command: Box<RunningCommand>) -> Started {
         self.last += 1;
         let log = command.plan_mut().output.open();
         let started = Started {
@@ -121,7 +121,7 @@ impl BackgroundProcesses {
     }
 
     /// Adds every descriptor that they wait for.
-    pub fn wait_for<'s>(&'s self, waited: &mut Waited<'s>) {
+    pub(crate) fn wait_for<'s>(&'s self, waited: &mut Waited<'s>) {
         for (id, command) in self.alive() {
             let fds = command.report_fd().into_iter().chain(command.output_fds());
             fds.for_each(|fd| waited.add_input(Token::Background(id), fd));
@@ -129,14 +129,14 @@ impl BackgroundProcesses {
     }
 
     /// When the next timeout is due.
-    pub fn deadline(&self) -> Option<Instant> {
+    pub(crate) fn deadline(&self) -> Option<Instant> {
         self.alive()
             .filter_map(|(_, command)| command.deadline())
             .min()
     }
 
     /// Handles the timeouts that are due.
-    pub fn tick(&mut self, now: Instant) {
+    pub(crate) fn tick(&mut self, now: Instant) {
         for process in &mut self.all {
             if let ProcessState::Alive(command) = &mut process.state {
                 command.tick(now);
@@ -145,7 +145,7 @@ impl BackgroundProcesses {
     }
 
     /// Takes what a process has printed, and its end.
-    pub fn read_output(&mut self, id: u64, buffer: &mut [u8]) {
+    pub(crate) fn read_output(&mut self, id: u64, buffer: &mut [u8]) {
         let Some(at) = self.all.iter().position(|process| process.id == id) else {
             return;
         };
@@ -161,7 +161,7 @@ impl BackgroundProcesses {
     }
 
     /// Ends a process, if it is alive.
-    pub fn kill(&mut self, id: u64) {
+    pub(crate) fn kill(&mut self, id: u64) {
         for process in self.all.iter_mut().filter(|process| process.id == id) {
             if let ProcessState::Alive(command) = &mut process.state {
                 command.end(Ended::Cancelled);
@@ -170,7 +170,7 @@ impl BackgroundProcesses {
     }
 
     /// The answer to a `background_kill`; `None` while the process is alive.
-    pub fn killed(&self, id: u64) -> Option<FileAnswer> {
+    pub(crate) fn killed(&self, id: u64) -> Option<FileAnswer> {
         match self.find(id) {
             Ok(process) if matches!(process.state, ProcessState::Alive(_)) => None,
             found => Some(found.map(|process| FileReply::Killed(process.describe()))),
@@ -178,14 +178,14 @@ impl BackgroundProcesses {
     }
 
     /// Lists all of them, including those that have ended.
-    pub fn list(&self) -> FileAnswer {
+    pub(crate) fn list(&self) -> FileAnswer {
         Ok(FileReply::Background(
             self.all.iter().map(Process::describe).collect(),
         ))
     }
 
     /// Returns a piece of a process's output.
-    pub fn log(&self, request: &BackgroundLog) -> FileAnswer {
+    pub(crate) fn log(&self, request: &BackgroundLog) -> FileAnswer {
         let (output, alive) = match &self.find(request.id)?.state {
             ProcessState::Alive(command) => (&command.plan().output, true),
             ProcessState::Ended { output, .. } => (output, false),

@@ -16,7 +16,7 @@ use nix::poll::PollFlags;
 use std::time::Instant;
 
 #[derive(Debug)]
-pub struct Call {
+pub(crate) struct Call {
     pub id: CallId,
     pub started: Instant,
     pub state: CallState,
@@ -42,7 +42,7 @@ pub struct Call {
 }
 
 #[derive(Debug)]
-pub enum CallState {
+pub(crate) enum CallState {
     /// It waits for an approval.
     Asked(Request),
     /// It was approved, and what is protected in the paths that it gets is looked for.
@@ -61,7 +61,7 @@ pub enum CallState {
 
 /// A call that is over.
 #[derive(Debug)]
-pub struct CallEnd {
+pub(crate) struct CallEnd {
     pub call: CallId,
     pub outcome: Outcome,
     pub usage: Usage,
@@ -70,7 +70,7 @@ pub struct CallEnd {
 
 impl Call {
     /// Creates a new call without a request.
-    pub fn new(id: CallId, wants: Wants) -> Self {
+    pub(crate) fn new(id: CallId, wants: Wants) -> Self {
         let (started, state, input) = (Instant::now(), CallState::Waiting, Input::default());
         Self {
             id,
@@ -90,7 +90,7 @@ impl Call {
     }
 
     /// The request that waits for an approval, if it does.
-    pub fn asked(&self) -> Option<&Request> {
+    pub(crate) fn asked(&self) -> Option<&Request> {
         if let CallState::Asked(request) = &self.state {
             Some(request)
         } else {
@@ -99,7 +99,7 @@ impl Call {
     }
 
     /// Takes that request out, so that it can start.
-    pub fn take_asked(&mut self) -> Option<Request> {
+    pub(crate) fn take_asked(&mut self) -> Option<Request> {
         match std::mem::replace(&mut self.state, CallState::Waiting) {
             CallState::Asked(request) => Some(request),
             state => {
@@ -110,7 +110,7 @@ impl Call {
     }
 
     /// The leases that it waits for, if it does.
-    pub fn leasing(&self) -> Option<&PendingLeases> {
+    pub(crate) fn leasing(&self) -> Option<&PendingLeases> {
         if let CallState::Leasing(leases) = &self.state {
             Some(leases)
         } else {
@@ -119,7 +119,7 @@ impl Call {
     }
 
     /// When something of it is due.
-    pub fn deadline(&self) -> Option<Instant> {
+    pub(crate) fn deadline(&self) -> Option<Instant> {
         let leases = || self.leasing()?.paths.deadline();
         self.command()
             .and_then(RunningCommand::deadline)
@@ -127,7 +127,7 @@ impl Call {
     }
 
     /// Takes the request back from the file worker, to start again.
-    pub fn take_from_worker(&mut self) -> Option<Request> {
+    pub(crate) fn take_from_worker(&mut self) -> Option<Request> {
         match std::mem::replace(&mut self.state, CallState::Waiting) {
             CallState::Worker(request) => Some(request),
             state => {
@@ -138,7 +138,7 @@ impl Call {
     }
 
     /// The running command, if it is in a cell.
-    pub fn command(&self) -> Option<&RunningCommand> {
+    pub(crate) fn command(&self) -> Option<&RunningCommand> {
         if let CallState::Running(command) = &self.state {
             Some(command)
         } else {
@@ -146,7 +146,7 @@ impl Call {
         }
     }
 
-    pub fn command_mut(&mut self) -> Option<&mut RunningCommand> {
+    pub(crate) fn command_mut(&mut self) -> Option<&mut RunningCommand> {
         if let CallState::Running(command) = &mut self.state {
             Some(command)
         } else {
@@ -155,7 +155,7 @@ impl Call {
     }
 
     /// Adds every descriptor it waits for. While the client's queue is full, output is not read.
-    pub fn wait_for<'s>(&'s self, waited: &mut Waited<'s>, client_full: bool) {
+    pub(crate) fn wait_for<'s>(&'s self, waited: &mut Waited<'s>, client_full: bool) {
         if let Some((socket, flags)) = self.leasing().and_then(|leases| leases.paths.waits_for()) {
             waited.add(Token::Lease(self.id), socket, flags);
         }
@@ -176,7 +176,7 @@ impl Call {
     }
 
     /// Its command has been given a cell.
-    pub fn start(&mut self, started: Started) {
+    pub(crate) fn start(&mut self, started: Started) {
         let Started { command, stdin } = started;
         if let Some((rows, columns)) = self.size {
             command.resize(rows, columns);
@@ -187,7 +187,7 @@ impl Call {
     }
 
     /// Takes input. Input for a call that has none is dropped: the client cannot always know.
-    pub fn take_input(&mut self, bytes: &[u8]) -> Result<(), Failed> {
+    pub(crate) fn take_input(&mut self, bytes: &[u8]) -> Result<(), Failed> {
         check_chunk(bytes, "input")?;
         match self.state {
             CallState::Asked(_)
@@ -213,13 +213,13 @@ impl Call {
     }
 
     /// The client has closed the input.
-    pub fn end_input(&mut self) {
+    pub(crate) fn end_input(&mut self) {
         self.input.end();
         self.feed();
     }
 
     /// Writes as much input as the command accepts now.
-    pub fn feed(&mut self) {
+    pub(crate) fn feed(&mut self) {
         let bytes = self.input.feed();
         if bytes > 0 {
             self.outbox.push(FromBroker::InputCredit {
@@ -233,7 +233,7 @@ impl Call {
     }
 
     /// Sets the size of its terminal, if it has one.
-    pub fn resize(&mut self, rows: u16, columns: u16) {
+    pub(crate) fn resize(&mut self, rows: u16, columns: u16) {
         match &mut self.state {
             CallState::Running(command) => command.resize(rows, columns),
             CallState::Leasing(_) | CallState::Waiting => self.size = Some((rows, columns)),
@@ -250,7 +250,7 @@ impl Call {
         }
     }
 
-    pub fn signal(&mut self, signal: Signal) {
+    pub(crate) fn signal(&mut self, signal: Signal) {
         let number = match signal {
             Signal::Interrupt => libc::SIGINT,
             Signal::Terminate => libc::SIGTERM,
@@ -268,14 +268,18 @@ impl Call {
     }
 
     /// Gives credit for live output.
-    pub fn credit(&mut self, bytes: u32) {
+    pub(crate) fn credit(&mut self, bytes: u32) {
         if let Some(command) = self.command_mut() {
             command.give_credit(bytes);
         }
     }
 
     /// Reads its command's output, at most `room` bytes of it live; returns the finished command when it is over.
-    pub fn read_output(&mut self, room: usize, buffer: &mut [u8]) -> Option<FinishedCommand> {
+    pub(crate) fn read_output(
+        &mut self,
+        room: usize,
+        buffer: &mut [u8],
+    ) -> Option<FinishedCommand> {
         let CallState::Running(command) = &mut self.state else {
             return None;
         };
@@ -295,17 +299,17 @@ impl Call {
         Some(finished)
     }
 
-    pub fn end(&mut self, outcome: Outcome, usage: Usage) {
+    pub(crate) fn end(&mut self, outcome: Outcome, usage: Usage) {
         self.end_denied(outcome, usage, Denials::default());
     }
 
     /// Ends a call to which something was denied.
-    pub fn end_denied(&mut self, outcome: Outcome, usage: Usage, denied: Denials) {
+    pub(crate) fn end_denied(&mut self, outcome: Outcome, usage: Usage, denied: Denials) {
         self.state = CallState::Ended(Box::new((outcome, usage, denied)));
     }
 
     /// Cancels the call for the client; a command that has not begun does not start.
-    pub fn cancel(&mut self) {
+    pub(crate) fn cancel(&mut self) {
         let outcome = match &self.state {
             CallState::Waiting => Outcome::Ran(Ran {
                 ended: Ended::Cancelled,
@@ -327,7 +331,7 @@ impl Call {
     }
 
     /// Its end for the audit and the client, if it has ended.
-    pub fn into_end(self) -> Option<CallEnd> {
+    pub(crate) fn into_end(self) -> Option<CallEnd> {
         let CallState::Ended(end) = self.state else {
             return None;
         };
@@ -342,7 +346,7 @@ impl Call {
     }
 
     /// The end of a call whose client has left.
-    pub fn into_cancelled(mut self) -> Option<CallEnd> {
+    pub(crate) fn into_cancelled(mut self) -> Option<CallEnd> {
         self.end(
             failed(ErrorKind::Cancelled, "the client has left"),
             Usage::default(),
@@ -351,7 +355,7 @@ impl Call {
     }
 
     /// Answers a `background_kill` when its process has ended.
-    pub fn answer_kill(&mut self, background: &BackgroundProcesses) -> Result<(), Failed> {
+    pub(crate) fn answer_kill(&mut self, background: &BackgroundProcesses) -> Result<(), Failed> {
         match self.state {
             CallState::Killing(process) => background
                 .killed(process)
@@ -366,7 +370,7 @@ impl Call {
     }
 
     /// Ends it with an answer that the broker makes.
-    pub fn answer(&mut self, answer: &FileAnswer) -> Result<(), Failed> {
+    pub(crate) fn answer(&mut self, answer: &FileAnswer) -> Result<(), Failed> {
         let bytes =
             frame::encode_whole(answer).map_err(|error| Failed::internal(error.to_string()))?;
         let parts = bytes.chunks(limit::CHUNK).map(<[u8]>::to_vec);

@@ -22,7 +22,7 @@ use std::time::Instant;
 ///
 /// # Errors
 /// The kernel's, and frames that are none.
-pub fn serve(socket: OwnedFd, user: &User, written: &[PathBuf]) -> io::Result<()> {
+pub(crate) fn serve(socket: OwnedFd, user: &User, written: &[PathBuf]) -> io::Result<()> {
     let found = find(user, written);
     let answer = match &found {
         Ok(found) => format!("+{}", found.held.notices().join("\n")),

@@ -3,7 +3,7 @@
 use broker_protocol::{ErrorKind, Failed, Outcome, frame, limit};
 
 /// The client broke the protocol.
-pub fn protocol(message: impl Into<String>) -> Failed {
+pub(crate) fn protocol(message: impl Into<String>) -> Failed {
     Failed {
         kind: ErrorKind::Protocol,
         message: message.into(),
@@ -11,14 +11,14 @@ pub fn protocol(message: impl Into<String>) -> Failed {
 }
 
 /// The session cannot go on.
-pub fn lost(message: &str) -> Failed {
+pub(crate) fn lost(message: &str) -> Failed {
     Failed {
         kind: ErrorKind::ExecutorLost,
         message: format!("the session cannot go on: {message}"),
     }
 }
 
-pub fn failed(kind: ErrorKind, message: impl Into<String>) -> Outcome {
+pub(crate) fn failed(kind: ErrorKind, message: impl Into<String>) -> Outcome {
     Outcome::Failed(Failed {
         kind,
         message: message.into(),
@@ -26,7 +26,7 @@ pub fn failed(kind: ErrorKind, message: impl Into<String>) -> Outcome {
 }
 
 /// Refuses frame data larger than a chunk.
-pub fn check_chunk(bytes: &[u8], what: &str) -> Result<(), Failed> {
+pub(crate) fn check_chunk(bytes: &[u8], what: &str) -> Result<(), Failed> {
     let (got, max) = (bytes.len(), limit::CHUNK);
     if got <= max {
         return Ok(());
@@ -37,6 +37,6 @@ pub fn check_chunk(bytes: &[u8], what: &str) -> Result<(), Failed> {
 }
 
 /// The failure of a message that is too long for its frame: a bug of ours.
-pub fn unencoded(error: frame::FrameError) -> Failed {
+pub(crate) fn unencoded(error: frame::FrameError) -> Failed {
     Failed::internal(error.to_string())
 }

@@ -25,7 +25,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A job for the file worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WorkerJob {
+pub(crate) enum WorkerJob {
     Call(CallId),
     /// Reads, for an approver or, without one, for the client, the file that a waiting call would change. `followed`: a link has already
     /// led elsewhere.
@@ -48,7 +48,7 @@ impl WorkerJob {
 
 /// The result of a job, or part of it.
 #[derive(Debug, PartialEq, Eq)]
-pub enum WorkerEvent {
+pub(crate) enum WorkerEvent {
     /// Part of an answer.
     Part(WorkerJob, Vec<u8>),
     Ended(WorkerJob, Box<Outcome>, Usage),
@@ -58,7 +58,7 @@ pub enum WorkerEvent {
 
 /// What every worker of a session starts with.
 #[derive(Debug)]
-pub struct WorkerStart {
+pub(crate) struct WorkerStart {
     pub program: Rc<OwnProgram>,
     /// A [`WorkerSpec`](executor_spec::worker::WorkerSpec), encoded for the worker.
     pub spec: Vec<u8>,
@@ -92,7 +92,7 @@ impl WorkerStart {
 
 /// The file worker and its queue.
 #[derive(Debug)]
-pub struct Files {
+pub(crate) struct Files {
     start: WorkerStart,
     worker: Option<Process>,
     waiting: VecDeque<Waiting>,
@@ -113,7 +113,7 @@ struct Process {
 
 /// The file that a lease opens to a call.
 #[derive(Debug)]
-pub struct LeasedFile {
+pub(crate) struct LeasedFile {
     pub path: ZonePath,
     pub file: OwnedFd,
 }
@@ -139,7 +139,7 @@ struct Current {
 
 impl Files {
     /// No worker is started yet.
-    pub fn new(start: WorkerStart) -> Self {
+    pub(crate) fn new(start: WorkerStart) -> Self {
         Self {
             start,
             worker: None,
@@ -153,7 +153,7 @@ impl Files {
     ///
     /// # Errors
     /// It is too large.
-    pub fn submit(
+    pub(crate) fn submit(
         &mut self,
         granted: &Granted,
         real: &[ZonePath],
@@ -167,7 +167,7 @@ impl Files {
     ///
     /// # Errors
     /// It is too large.
-    pub fn preview(&mut self, preview: GrantedPreview) -> Result<(), frame::FrameError> {
+    pub(crate) fn preview(&mut self, preview: GrantedPreview) -> Result<(), frame::FrameError> {
         let PreviewParts {
             approver,
             call,
@@ -207,7 +207,7 @@ impl Files {
     }
 
     /// Whether enough waits for the worker.
-    pub fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.waiting
             .iter()
             .map(|waiting| waiting.request.len())
@@ -216,17 +216,17 @@ impl Files {
     }
 
     /// Whether there are events since the last call of [`take_events`](Self::take_events).
-    pub fn has_events(&self) -> bool {
+    pub(crate) fn has_events(&self) -> bool {
         !self.events.is_empty()
     }
 
     /// The events since the last call of this.
-    pub fn take_events(&mut self) -> Vec<WorkerEvent> {
+    pub(crate) fn take_events(&mut self) -> Vec<WorkerEvent> {
         std::mem::take(&mut self.events)
     }
 
     /// Adds the worker's socket: for reading unless the client's queue is full, for writing while something is unsent.
-    pub fn wait_for<'s>(&'s self, waited: &mut Waited<'s>, client_full: bool) {
+    pub(crate) fn wait_for<'s>(&'s self, waited: &mut Waited<'s>, client_full: bool) {
         let Some(worker) = &self.worker else { return };
         let unsent = self
             .current
@@ -239,12 +239,12 @@ impl Files {
     }
 
     /// When the current job exceeds its time limit.
-    pub fn deadline(&self) -> Option<Instant> {
+    pub(crate) fn deadline(&self) -> Option<Instant> {
         self.current.as_ref().map(|current| current.deadline)
     }
 
     /// Cancels `job`. If the worker is processing it, the worker is killed and the next job gets a new one.
-    pub fn cancel(&mut self, job: WorkerJob) {
+    pub(crate) fn cancel(&mut self, job: WorkerJob) {
         self.waiting.retain(|waiting| waiting.job != job);
         if self.current.take_if(|current| current.job == job).is_some() {
             self.worker = None;
@@ -253,7 +253,7 @@ impl Files {
     }
 
     /// Cancels the current job if its time is over.
-    pub fn tick(&mut self, now: Instant) {
+    pub(crate) fn tick(&mut self, now: Instant) {
         if let Some(late) = self
             .current
             .as_ref()
@@ -274,7 +274,7 @@ impl Files {
     }
 
     /// Lets the worker finish its current job, for at most `timeout`, so that a running write completes.
-    pub fn finish_current(&mut self, timeout: Duration) {
+    pub(crate) fn finish_current(&mut self, timeout: Duration) {
         let (until, mut buffer) = (Instant::now() + timeout, Vec::new());
         self.waiting.clear();
         while let (Some(_), Some(worker)) = (&self.current, &self.worker) {
@@ -288,7 +288,7 @@ impl Files {
     }
 
     /// Kills the worker, and takes no more jobs.
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         (self.worker, self.current) = (None, None);
         self.waiting.clear();
     }
@@ -341,7 +341,7 @@ impl Files {
 
     /// Sends what the worker accepts, and receives one message. An answer is not parsed, only bounded and
     /// matched to its job. The target of a link is a path, decoded and checked like those of clients.
-    pub fn receive(&mut self, buffer: &mut Vec<u8>) {
+    pub(crate) fn receive(&mut self, buffer: &mut Vec<u8>) {
         self.advance();
         let Some(worker) = &mut self.worker else {
             return;

@@ -23,7 +23,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-pub const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+pub(crate) const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// Maximum bytes of a request.
 const REQUEST_MAX: u64 = 64 << 10;
 /// Maximum number of central roots that are looked at, and of entries that a run removes, with its time.
@@ -46,7 +46,7 @@ const BEGUN: &[u8] = b".gc-";
 ///
 /// # Errors
 /// It is none, or the client has left.
-pub fn answer(socket: OwnedFd, user: &User) -> io::Result<()> {
+pub(crate) fn answer(socket: OwnedFd, user: &User) -> io::Result<()> {
     let mut socket = File::from(socket);
     let mut request = Vec::new();
     (&socket).take(REQUEST_MAX).read_to_end(&mut request)?;
@@ -73,7 +73,7 @@ fn prune_audit(days: u32, user: &User) -> Result<usize, OpenError> {
 }
 
 /// Removes, once a day, caches that no session has used for long; `central` is the root of the session that has just ended.
-pub fn by_age(central: &Path) {
+pub(crate) fn by_age(central: &Path) {
     // One that was named need not lie among others.
     let Some(projects) = central.parent().filter(|path| path.ends_with(PROJECTS)) else {
         return;

@@ -17,7 +17,7 @@ use thiserror::Error;
 /// Why an image cannot be the root that cells see.
 #[derive(Debug, Error)]
 #[error("the image {} cannot be the root of cells: {why}", .path.display())]
-pub struct ImageError {
+pub(crate) struct ImageError {
     path: PathBuf,
     why: String,
 }
@@ -25,7 +25,7 @@ pub struct ImageError {
 const WORLD_WRITABLE: u32 = 0o002;
 
 /// The policy with the profile's image, else the request's. A session may not replace the image of its profile.
-pub fn choose(
+pub(crate) fn choose(
     request: &Open,
     mut policy: EffectivePolicy,
     zones: &Zones,
@@ -103,7 +103,7 @@ fn overlap(one: &Path, other: &Path) -> bool {
 }
 
 /// What cells see of the policy's image, and the resulting policy.
-pub fn show(
+pub(crate) fn show(
     policy: EffectivePolicy,
     layers: LayerSet,
     zones: &Zones,

@@ -10,7 +10,7 @@ use policies::{EffectivePolicy, network};
 
 /// The denials for package managers in `finished` whose registries its profile keeps them from. From its command line and the profile,
 /// never from its output: it can have failed for another reason, which the text allows for.
-pub fn kept_offline(finished: &FinishedCommand, policy: &EffectivePolicy) -> Vec<Denial> {
+pub(crate) fn kept_offline(finished: &FinishedCommand, policy: &EffectivePolicy) -> Vec<Denial> {
     let has_failed = match finished.end {
         Ok(Ended::Exited(code)) => code != 0,
         Ok(

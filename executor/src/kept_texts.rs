@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::path::Path;
 
 #[derive(Debug)]
-pub struct KeptTexts {
+pub(crate) struct KeptTexts {
     permits: VecDeque<Permit>,
     /// Bytes that this session may still save.
     left: u64,
@@ -40,7 +40,7 @@ struct Text {
 
 /// A text saved to a file.
 #[derive(Debug)]
-pub struct KeptText {
+pub(crate) struct KeptText {
     call: CallId,
     tool: String,
     sha256: Digest,
@@ -58,7 +58,7 @@ impl Default for KeptTexts {
 
 impl KeptTexts {
     /// Permits a text for an effect. Returns the unfinished text of a permit that this replaces.
-    pub fn permit(&mut self, call: CallId, tool: &str) -> Option<KeptText> {
+    pub(crate) fn permit(&mut self, call: CallId, tool: &str) -> Option<KeptText> {
         let before = self.take(call);
         let oldest = if self.permits.len() >= limit::KEEPS {
             self.permits.pop_front()
@@ -74,7 +74,7 @@ impl KeptTexts {
     }
 
     /// Receives a piece of a text from the client. Its end is in the audit before it is answered.
-    pub fn receive(
+    pub(crate) fn receive(
         &mut self,
         (call, bytes, last): (CallId, &[u8], bool),
         spec: &SandboxSpec,
@@ -136,7 +136,7 @@ impl KeptTexts {
     }
 
     /// Ends all unfinished texts.
-    pub fn end(&mut self) -> Vec<KeptText> {
+    pub(crate) fn end(&mut self) -> Vec<KeptText> {
         self.permits.drain(..).filter_map(Permit::finish).collect()
     }
 }
@@ -160,7 +160,7 @@ impl Permit {
 
 impl KeptText {
     /// The audit record of this text.
-    pub fn record(&self) -> Record {
+    pub(crate) fn record(&self) -> Record {
         Record::kept(self.call, &self.tool, &self.spill, &self.sha256)
     }
 }

@@ -25,7 +25,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 ///
 /// # Errors
 /// The directory is not private, or the socket cannot be made.
-pub fn serve(path: &Path, user: &User) -> io::Result<()> {
+pub(crate) fn serve(path: &Path, user: &User) -> io::Result<()> {
     private_directory::make(path)?;
     let listener = ListenerOptions::new()
         .name(path.to_fs_name::<GenericFilePath>()?)
@@ -49,7 +49,7 @@ pub fn serve(path: &Path, user: &User) -> io::Result<()> {
 ///
 /// # Errors
 /// `clients` is no socket, or something other than a client arrives over it.
-pub fn serve_handed_over(clients: OwnedFd, user: &User) -> io::Result<()> {
+pub(crate) fn serve_handed_over(clients: OwnedFd, user: &User) -> io::Result<()> {
     prctl::set_name(c"lazaret-spawner")?;
     prctl::set_dumpable(false)?;
     process::resume_with_parents_death()?;
@@ -89,7 +89,7 @@ fn serve_apart(client: OwnedFd, user: &User) -> io::Result<()> {
 }
 
 /// Serves the one client at the other end of `socket`, if it belongs to this user.
-pub fn serve_client(socket: OwnedFd, user: User) -> io::Result<()> {
+pub(crate) fn serve_client(socket: OwnedFd, user: User) -> io::Result<()> {
     check_peer(&socket)?;
     leave_callers_terminal()?;
     serve::serve(socket, user, None)
@@ -99,7 +99,7 @@ pub fn serve_client(socket: OwnedFd, user: User) -> io::Result<()> {
 ///
 /// # Errors
 /// The kernel's (`prctl`).
-pub fn leave_callers_terminal() -> io::Result<()> {
+pub(crate) fn leave_callers_terminal() -> io::Result<()> {
     prctl::set_name(c"lazaret-executor")?;
     // Leaves the caller's terminal: its Control-C is for the client, which passes it on. In the client's session the kernel would
     // also hang up the broker when the client ends while a process of the group is stopped, as those that are being killed are. For
@@ -113,7 +113,7 @@ pub fn leave_callers_terminal() -> io::Result<()> {
 }
 
 /// Refuses a client with another user ID.
-pub fn check_peer(socket: &OwnedFd) -> io::Result<()> {
+pub(crate) fn check_peer(socket: &OwnedFd) -> io::Result<()> {
     let peer = getsockopt(&socket.as_fd(), PeerCredentials)?;
     if peer.uid() == euid() {
         return Ok(());

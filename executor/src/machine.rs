@@ -8,7 +8,7 @@ use executor_spec::caller_access::CallerAccess;
 use executor_supervisor::SelfTest;
 
 /// With the default profile.
-pub fn machine(user: &User) -> Machine {
+pub(crate) fn machine(user: &User) -> Machine {
     let (kernel, access) = (probe::kernel(), CallerAccess::probe());
     let abi = user.ablation.landlock_abi(kernel.landlock_abi);
     let refusal = probe::namespaces().err();
@@ -42,7 +42,7 @@ pub fn machine(user: &User) -> Machine {
 }
 
 /// The layers that a session applies on this kernel.
-pub fn layers(tier: Tier, landlock_abi: u32, ablation: &Ablation) -> LayerSet {
+pub(crate) fn layers(tier: Tier, landlock_abi: u32, ablation: &Ablation) -> LayerSet {
     probe::layers(tier, landlock_abi)
         .iter()
         .filter(|layer| !ablation.is_off(*layer))

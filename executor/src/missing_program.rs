@@ -21,14 +21,14 @@ const NOT_STARTED: i32 = 126;
 const PROGRAMS_MAX: usize = 8;
 
 /// The profiles of this user.
-pub struct Profiles {
+pub(crate) struct Profiles {
     pub policies: Policies,
     pub user: User,
 }
 
 impl Profiles {
     /// The profile with the fewest grants that shows a program which `finished` did not find under `policy`.
-    pub fn with_missing_program(
+    pub(crate) fn with_missing_program(
         &self,
         finished: &FinishedCommand,
         policy: &EffectivePolicy,
@@ -80,7 +80,11 @@ impl Profiles {
     }
 
     /// Denials for programs that `finished` did not find, and the user's shell would, each with the option that shows it.
-    pub fn in_search_path(&self, finished: &FinishedCommand, spec: &SandboxSpec) -> Vec<Denial> {
+    pub(crate) fn in_search_path(
+        &self,
+        finished: &FinishedCommand,
+        spec: &SandboxSpec,
+    ) -> Vec<Denial> {
         let granted = |path: &Path| {
             let mut granted = finished.plan.granted.iter();
             granted.any(|granted| granted.shows(path))
@@ -181,7 +185,7 @@ fn package_of(program: &Path) -> Option<PathBuf> {
 }
 
 /// A cell's `PATH` if it sees paths beyond its profile: `granted` tells which.
-pub fn search_path(
+pub(crate) fn search_path(
     spec: &SandboxSpec,
     user: &User,
     granted: impl Fn(&Path) -> bool,

@@ -45,7 +45,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 /// Opens a session for the client at the other end of `client`. What stands `ready` is used if it is what would be built now.
-pub fn open(
+pub(crate) fn open(
     request: &Open,
     policies: Policies,
     user: &User,

@@ -6,7 +6,7 @@ use executor_leases::PendingPaths;
 
 /// The leases of an approval, and the request that starts with them.
 #[derive(Debug)]
-pub struct PendingLeases {
+pub(crate) struct PendingLeases {
     pub granted: Granted,
     /// Its paths are taken out: they are searched.
     pub approval: Approval,

@@ -16,7 +16,7 @@ use std::rc::Rc;
 const BACKGROUND_KEPT: u64 = 2 * limit::LOG as u64;
 
 /// What carries a request out.
-pub enum Work {
+pub(crate) enum Work {
     /// A command, run by a cell.
     Command(Granted<Box<CommandPlan>>),
     File(Granted),
@@ -32,7 +32,7 @@ pub enum Work {
 
 /// A command's work, and how the broker handles it.
 #[derive(Debug)]
-pub struct CommandPlan {
+pub(crate) struct CommandPlan {
     /// The plan that its cell receives.
     pub cell: CellPlan,
     pub stdin: Stdin,
@@ -59,7 +59,7 @@ pub struct CommandPlan {
 }
 
 /// Plans a granted request; `capture` is the maximum of output bytes in a command's outcome.
-pub fn plan(granted: Granted, spec: &SandboxSpec, capture: u64) -> Work {
+pub(crate) fn plan(granted: Granted, spec: &SandboxSpec, capture: u64) -> Work {
     let call = granted.call();
     let (permit, request) = granted.into_parts();
     match request {
@@ -202,12 +202,12 @@ fn shell_arguments(text: &str) -> Vec<ByteBuf> {
 
 impl CommandPlan {
     /// Whether a client waits for its end, so that the next call's cell is prepared then.
-    pub fn is_waited_for(&self) -> bool {
+    pub(crate) fn is_waited_for(&self) -> bool {
         !self.background && !self.service
     }
 
     /// The client's command, if it is text.
-    pub fn command(&self) -> Option<Command> {
+    pub(crate) fn command(&self) -> Option<Command> {
         match self.words() {
             [text] if self.shell => String::from_utf8(text.to_vec()).ok().map(Command::Shell),
             words => Some(Command::Arguments(words.to_vec())),
@@ -215,7 +215,7 @@ impl CommandPlan {
     }
 
     /// The client's arguments; for a shell command too long for one argument, its pieces.
-    pub fn words(&self) -> &[ByteBuf] {
+    pub(crate) fn words(&self) -> &[ByteBuf] {
         match (
             self.shell,
             self.cell.arguments.get(self.tracer..).unwrap_or_default(),
@@ -240,7 +240,7 @@ fn time_limit(policy: &EffectivePolicy, bash: &Bash) -> Option<u32> {
 }
 
 /// A name unique in a central root that many sessions share, in sequence and concurrently.
-pub fn spill_name(call: CallId, suffix: &str) -> String {
+pub(crate) fn spill_name(call: CallId, suffix: &str) -> String {
     let now = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
         .unwrap_or_default();

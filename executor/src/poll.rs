@@ -5,7 +5,7 @@ use nix::poll::{PollFd, PollFlags};
 use std::os::fd::BorrowedFd;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Token {
+pub(crate) enum Token {
     /// A signal that asks the broker to end.
     End,
     Client,
@@ -32,18 +32,18 @@ pub enum Token {
 
 /// Descriptors to wait for, each with its meaning.
 #[derive(Default)]
-pub struct Waited<'s> {
+pub(crate) struct Waited<'s> {
     pub tokens: Vec<Token>,
     pub fds: Vec<PollFd<'s>>,
 }
 
 impl<'s> Waited<'s> {
-    pub fn add(&mut self, token: Token, fd: BorrowedFd<'s>, flags: PollFlags) {
+    pub(crate) fn add(&mut self, token: Token, fd: BorrowedFd<'s>, flags: PollFlags) {
         self.tokens.push(token);
         self.fds.push(PollFd::new(fd, flags));
     }
 
-    pub fn add_input(&mut self, token: Token, fd: BorrowedFd<'s>) {
+    pub(crate) fn add_input(&mut self, token: Token, fd: BorrowedFd<'s>) {
         self.add(token, fd, PollFlags::POLLIN);
     }
 }

@@ -24,7 +24,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
 #[derive(Debug)]
-pub struct Pool {
+pub(crate) struct Pool {
     warden: Warden,
     limits: Limits,
     capacity: Capacity,
@@ -82,14 +82,14 @@ impl Waiting {
 
 /// A command that has its cell.
 #[derive(Debug)]
-pub struct Started {
+pub(crate) struct Started {
     pub command: Box<RunningCommand>,
     pub stdin: Option<OwnedFd>,
 }
 
 impl Pool {
     /// Keeps `spare` cells ready between calls. A first one is requested of the warden already.
-    pub fn new(
+    pub(crate) fn new(
         warden: Warden,
         limits: Limits,
         capacity: Capacity,
@@ -119,7 +119,7 @@ impl Pool {
     }
 
     /// Gives a command to a cell, now or when one is ready.
-    pub fn submit(
+    pub(crate) fn submit(
         &mut self,
         granted: Granted<Box<CommandPlan>>,
         came: Instant,
@@ -182,14 +182,14 @@ impl Pool {
     }
 
     /// Withdraws a call that has no cell yet; false if it is not waiting here.
-    pub fn cancel(&mut self, call: CallId) -> bool {
+    pub(crate) fn cancel(&mut self, call: CallId) -> bool {
         let before = self.waiting.len();
         self.waiting.retain(|waiting| waiting.call != call);
         self.waiting.len() < before
     }
 
     /// Number of background processes waiting for a cell.
-    pub fn waiting_in_background(&self) -> usize {
+    pub(crate) fn waiting_in_background(&self) -> usize {
         self.waiting
             .iter()
             .filter(|waiting| waiting.plan.background)
@@ -197,12 +197,12 @@ impl Pool {
     }
 
     /// The calls that were given a cell since the last call of this.
-    pub fn take_started(&mut self) -> Vec<(CallId, Result<Started, Broken>)> {
+    pub(crate) fn take_started(&mut self) -> Vec<(CallId, Result<Started, Broken>)> {
         std::mem::take(&mut self.started)
     }
 
     /// A command that a client waited for has ended. Its cell, if reusable, is ready again.
-    pub fn command_ended(&mut self, cell: Option<CellHandle>) {
+    pub(crate) fn command_ended(&mut self, cell: Option<CellHandle>) {
         self.running = self.running.saturating_sub(1);
         self.refill = true;
         self.cells.command_ended();
@@ -294,7 +294,7 @@ impl Pool {
     }
 
     /// Starts commands for which a cell is now free, and makes ahead of time what the next call will need.
-    pub fn prepare(&mut self) -> Result<(), Failed> {
+    pub(crate) fn prepare(&mut self) -> Result<(), Failed> {
         let refill = std::mem::take(&mut self.refill);
         if refill && self.pipes.is_none() {
             // A failure is ignored: a command that needs pipes tries again, and reports the error.
@@ -326,12 +326,12 @@ impl Pool {
         self.warden.request(request).map_err(lost)
     }
 
-    pub fn fd(&self) -> BorrowedFd<'_> {
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.warden.socket.as_fd()
     }
 
     /// Handles the messages of the warden.
-    pub fn receive(&mut self) -> Result<(), Failed> {
+    pub(crate) fn receive(&mut self) -> Result<(), Failed> {
         match self.warden.receive() {
             Ok(WardenMessage::Cell(socket, pidfd)) => self.cells.add(CellHandle { socket, pidfd }),
             Ok(WardenMessage::LeasedCell(socket, pidfd)) => {
@@ -392,13 +392,13 @@ impl Pool {
     }
 
     /// When the next timeout is due.
-    pub fn deadline(&self) -> Option<Instant> {
+    pub(crate) fn deadline(&self) -> Option<Instant> {
         let idle = self.cells.deadline().filter(|_| self.running == 0);
         [idle, self.warden.deadline()].into_iter().flatten().min()
     }
 
     /// Handles the timeouts that are due.
-    pub fn tick(&mut self, now: Instant) -> Result<(), Failed> {
+    pub(crate) fn tick(&mut self, now: Instant) -> Result<(), Failed> {
         if self.running == 0 {
             self.cells.tick(now);
         }
@@ -412,7 +412,7 @@ impl Pool {
 
     /// Kills the warden. With it dies everything in the session if the warden is the first process of a PID namespace; otherwise its
     /// descendants become children of this process.
-    pub fn kill(&self) {
+    pub(crate) fn kill(&self) {
         self.warden.kill();
     }
 }

@@ -34,7 +34,7 @@ const AGE_MAX: Duration = Duration::from_secs(30 * 60);
 const WARM: &str = "warm: the sandbox stood ready, and is the one that would have been built";
 
 /// A sandbox that stands ready, with what it was made from.
-pub struct StandingSandbox {
+pub(crate) struct StandingSandbox {
     request: Open,
     policies: Digest,
     spec: SandboxSpec,
@@ -48,7 +48,7 @@ pub struct StandingSandbox {
 }
 
 /// A client's request with what is found out for it now.
-pub struct WantedSandbox<'w> {
+pub(crate) struct WantedSandbox<'w> {
     pub request: &'w Open,
     pub policies: Digest,
     pub policy: &'w EffectivePolicy,
@@ -58,7 +58,7 @@ pub struct WantedSandbox<'w> {
 
 /// Why no sandbox can stand ready for a request.
 #[derive(Debug, Error)]
-pub enum NotReady {
+pub(crate) enum NotReady {
     /// Each such session has something of its own.
     #[error(
         "a session with an image, leased paths, revealed files, placeholders for values of files of secrets, published ports, \
@@ -80,7 +80,7 @@ pub enum NotReady {
 
 /// Why a sandbox that stood ready is not the one that would be built now.
 #[derive(Debug, Error)]
-pub enum Different {
+pub(crate) enum Different {
     #[error("not warm: another session was asked for")]
     Request,
     #[error("not warm: the policy has changed")]
@@ -106,7 +106,7 @@ impl StandingSandbox {
     ///
     /// # Errors
     /// Why there can be none.
-    pub fn prepare(request: Open, user: &User) -> Result<Self, NotReady> {
+    pub(crate) fn prepare(request: Open, user: &User) -> Result<Self, NotReady> {
         if request.throw_away || request.image.is_some() || has_own_paths(&request) {
             return Err(NotReady::OfItsOwn);
         }
@@ -163,7 +163,7 @@ impl StandingSandbox {
     }
 
     /// Whether it is still what would be built now, for its own request.
-    pub fn still_holds(&mut self, user: &User) -> Result<(), Different> {
+    pub(crate) fn still_holds(&mut self, user: &User) -> Result<(), Different> {
         let request = self.request.clone();
         let policies = read_policies(user)?;
         let policy = policy_of(&request, &policies, user)?;
@@ -187,7 +187,7 @@ impl StandingSandbox {
     }
 
     /// The sandbox for this session, if it is the same; and what people are told.
-    pub fn used_for(
+    pub(crate) fn used_for(
         self,
         wanted: &WantedSandbox,
         user: &User,

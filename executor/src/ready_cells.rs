@@ -16,7 +16,7 @@ const AT_ONCE: Duration = Duration::from_millis(1);
 const LINGER: Duration = Duration::from_millis(250);
 
 #[derive(Debug)]
-pub struct ReadyCells {
+pub(crate) struct ReadyCells {
     /// The most recently used cell is last: it may still be preparing for its next call.
     ready: VecDeque<CellHandle>,
     /// How many are requested from the warden and have not arrived.
@@ -34,7 +34,7 @@ pub struct ReadyCells {
 
 impl ReadyCells {
     /// None yet; at most [`SPARE_MAX`] will be kept.
-    pub fn new(spare: u8) -> Self {
+    pub(crate) fn new(spare: u8) -> Self {
         let spare = spare.min(SPARE_MAX).into();
         Self {
             ready: VecDeque::new(),
@@ -48,54 +48,54 @@ impl ReadyCells {
 
     /// How many more to request, so that each waiting call has a cell, and the spare ones are ready
     /// when they should be: while nothing runs, or in a sequence of calls.
-    pub fn missing(&self, waiting: usize, idle: bool) -> usize {
+    pub(crate) fn missing(&self, waiting: usize, idle: bool) -> usize {
         let wanted = waiting + if idle || self.row { self.spare } else { 0 };
         wanted.saturating_sub(self.requested + self.ready.len())
     }
 
     /// A command begins whose call arrived at `came`.
-    pub fn command_begins(&mut self, came: Instant) {
+    pub(crate) fn command_begins(&mut self, came: Instant) {
         self.row = self
             .ended
             .is_some_and(|end| came.duration_since(end) < AT_ONCE);
     }
 
     /// A command has ended.
-    pub fn command_ended(&mut self) {
+    pub(crate) fn command_ended(&mut self) {
         self.ended = Some(Instant::now());
     }
 
     /// When unneeded cells are dropped, while nothing runs.
-    pub fn deadline(&self) -> Option<Instant> {
+    pub(crate) fn deadline(&self) -> Option<Instant> {
         self.ended
             .filter(|_| self.ready.len() > self.spare)
             .map(|end| end + LINGER)
     }
 
     /// Drops cells that are not needed any more.
-    pub fn tick(&mut self, now: Instant) {
+    pub(crate) fn tick(&mut self, now: Instant) {
         if self.deadline().is_some_and(|late| late <= now) {
             self.ready.truncate(self.spare);
         }
     }
 
-    pub fn requested(&mut self) {
+    pub(crate) fn requested(&mut self) {
         self.requested += 1;
     }
 
     /// A requested cell will not arrive.
-    pub fn lost_one(&mut self) {
+    pub(crate) fn lost_one(&mut self) {
         self.requested = self.requested.saturating_sub(1);
     }
 
     /// A requested cell has arrived.
-    pub fn add(&mut self, cell: CellHandle) {
+    pub(crate) fn add(&mut self, cell: CellHandle) {
         self.requested = self.requested.saturating_sub(1);
         self.ready.push_back(cell);
     }
 
     /// Takes a cell that waits for its order. Cells killed while they waited are skipped: no call was in them.
-    pub fn take(&mut self) -> Result<Option<CellHandle>, Failed> {
+    pub(crate) fn take(&mut self) -> Result<Option<CellHandle>, Failed> {
         while let Some(cell) = self.ready.pop_front() {
             if !cell.is_gone() {
                 self.gone = 0;
@@ -113,7 +113,7 @@ impl ReadyCells {
 
     /// Takes back the cell of a command that has ended. More than the spare ones are kept while
     /// other commands run, and one more in a sequence of calls.
-    pub fn take_back(&mut self, cell: CellHandle, busy: bool) {
+    pub(crate) fn take_back(&mut self, cell: CellHandle, busy: bool) {
         self.ready.push_back(cell);
         let kept = self.spare + usize::from(self.row && self.spare > 0);
         self.ready.truncate(if busy {

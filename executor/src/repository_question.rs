@@ -12,13 +12,13 @@ use std::io;
 use std::path::Path;
 
 /// Starts a worker for questions about the session's project.
-pub fn answerer(spec: &Rooted, user: &User) -> io::Result<AnsweringWorker> {
+pub(crate) fn answerer(spec: &Rooted, user: &User) -> io::Result<AnsweringWorker> {
     let repository = ProjectRepository::of(spec);
     start(&spec.project, repository.as_ref(), (spec, user))
 }
 
 /// Starts one for questions about a repository.
-pub fn answerer_of(
+pub(crate) fn answerer_of(
     of: &ProjectRepository,
     session: (&Rooted, &User),
 ) -> io::Result<AnsweringWorker> {

@@ -23,7 +23,7 @@ use thiserror::Error;
 
 /// Why roots cannot be used with a policy.
 #[derive(Debug, Error)]
-pub enum RootError {
+pub(crate) enum RootError {
     /// `why` includes what to do.
     #[error("the {} root {path:?} cannot be used: {why}", .zone.name())]
     Root {
@@ -44,7 +44,7 @@ pub enum RootError {
 }
 
 /// Refuses to show the records to a cell, by what its policy grants.
-pub fn hide_state(spec: &Rooted, user: &User) -> Result<(), RootError> {
+pub(crate) fn hide_state(spec: &Rooted, user: &User) -> Result<(), RootError> {
     let mut real = Real::default();
     let state = real.of(&user.state());
     let mut shows = |view: &&View| {
@@ -68,7 +68,7 @@ pub fn hide_state(spec: &Rooted, user: &User) -> Result<(), RootError> {
 
 /// Refuses a session whose commands write to the machine's `/tmp` where the user's home, a root or something of ours lies in it: to what
 /// has no name of its own there, `/tmp` is one tree.
-pub fn keep_out_of_temporary(spec: &Rooted, user: &User) -> Result<(), RootError> {
+pub(crate) fn keep_out_of_temporary(spec: &Rooted, user: &User) -> Result<(), RootError> {
     let mut real = Real::default();
     let (git, own) = (user.git(), [user.home.clone(), user.state(), data(user)]);
     let uid = geteuid().as_raw();
@@ -123,7 +123,11 @@ impl Real {
 }
 
 /// Resolves both roots, and refuses those that would open what must stay closed.
-pub fn resolve(request: &Open, policy: &EffectivePolicy, user: &User) -> Result<Zones, RootError> {
+pub(crate) fn resolve(
+    request: &Open,
+    policy: &EffectivePolicy,
+    user: &User,
+) -> Result<Zones, RootError> {
     // Checked before anything is created for it.
     let project = root(Zone::Project, &request.project, policy, user)?;
     let central = Path::new(&request.central);
@@ -217,7 +221,7 @@ fn is_for_roots(zone: Zone, below: &Path) -> bool {
 }
 
 /// Why an image may not lie at `path`: the same places are closed as to roots.
-pub fn closed(path: &Path, policy: &EffectivePolicy, user: &User) -> Option<String> {
+pub(crate) fn closed(path: &Path, policy: &EffectivePolicy, user: &User) -> Option<String> {
     protected_root(path, policy, user).or_else(|| closed_to_roots(path, user))
 }
 
@@ -274,7 +278,7 @@ fn may_hold_checkouts(path: &[u8], end: usize, names: &Matcher) -> bool {
 
 /// The user's outermost repository that contains a root: links and other names of files in it may
 /// make something in the root protected.
-pub fn around(root: &Path, user: &User) -> Option<PathBuf> {
+pub(crate) fn around(root: &Path, user: &User) -> Option<PathBuf> {
     let own = |path: &Path| {
         path.symlink_metadata()
             .is_ok_and(|metadata| metadata.uid() == geteuid().as_raw())
@@ -291,7 +295,7 @@ pub fn around(root: &Path, user: &User) -> Option<PathBuf> {
 
 /// Why no repository is opened at `path` for a project that lies elsewhere: the same places are
 /// closed as to roots, and the only protected name it may lie in is git's own.
-pub fn closed_to_repositories(
+pub(crate) fn closed_to_repositories(
     path: &Path,
     policy: &EffectivePolicy,
     user: &User,
@@ -332,7 +336,7 @@ fn is_checkout(path: &Path, policy: &EffectivePolicy) -> bool {
 
 /// Why commands may not be leased `access` to `path`. What is closed to roots is closed to leases;
 /// so is what the session has already under other rules: its zones, and its own storage.
-pub fn closed_to_leases(
+pub(crate) fn closed_to_leases(
     path: &Path,
     access: Access,
     spec: &SandboxSpec,

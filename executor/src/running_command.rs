@@ -40,7 +40,7 @@ const SIGNALS_MAX: u32 = 64;
 
 /// A command in its cell.
 #[derive(Debug)]
-pub struct RunningCommand {
+pub(crate) struct RunningCommand {
     cell: CellHandle,
     plan: Box<CommandPlan>,
     stdout: Option<OwnedFd>,
@@ -100,7 +100,7 @@ impl KeptLimits {
 
 /// A command that has ended.
 #[derive(Debug)]
-pub struct FinishedCommand {
+pub(crate) struct FinishedCommand {
     pub end: Result<Ended, Broken>,
     pub usage: Usage,
     pub plan: Box<CommandPlan>,
@@ -117,7 +117,7 @@ pub struct FinishedCommand {
 
 impl RunningCommand {
     /// Creates the state of a command whose order has just been sent.
-    pub fn new(
+    pub(crate) fn new(
         cell: CellHandle,
         stdout: OwnedFd,
         stderr: Option<OwnedFd>,
@@ -158,35 +158,35 @@ impl RunningCommand {
         }
     }
 
-    pub fn plan(&self) -> &CommandPlan {
+    pub(crate) fn plan(&self) -> &CommandPlan {
         &self.plan
     }
 
-    pub fn plan_mut(&mut self) -> &mut CommandPlan {
+    pub(crate) fn plan_mut(&mut self) -> &mut CommandPlan {
         &mut self.plan
     }
 
-    pub fn is_at_terminal(&self) -> bool {
+    pub(crate) fn is_at_terminal(&self) -> bool {
         matches!(self.plan.stdin, Stdin::Terminal(_))
     }
 
     /// Its cell's first process.
-    pub fn pidfd(&self) -> BorrowedFd<'_> {
+    pub(crate) fn pidfd(&self) -> BorrowedFd<'_> {
         self.cell.pidfd.as_fd()
     }
 
     /// Its resource usage so far.
-    pub fn usage(&self) -> Usage {
+    pub(crate) fn usage(&self) -> Usage {
         self.usage
     }
 
     /// The cell's socket, which becomes readable when the cell reports; `None` once it has.
-    pub fn report_fd(&self) -> Option<BorrowedFd<'_>> {
+    pub(crate) fn report_fd(&self) -> Option<BorrowedFd<'_>> {
         self.report.is_none().then(|| self.cell.socket.as_fd())
     }
 
     /// The streams to read now if the client accepts output.
-    pub fn output_fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+    pub(crate) fn output_fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         [false, true]
             .into_iter()
             .filter_map(|stderr| self.output_fd(stderr))
@@ -211,7 +211,7 @@ impl RunningCommand {
     }
 
     /// When the next timeout is due.
-    pub fn deadline(&self) -> Option<Instant> {
+    pub(crate) fn deadline(&self) -> Option<Instant> {
         let idle = self.clocks.idle.map(|idle| self.clocks.last_output + idle);
         let account = self.account.as_ref().map(Account::due);
         let watched = match (&self.report, self.ended) {
@@ -224,7 +224,7 @@ impl RunningCommand {
     }
 
     /// Handles the timeouts that are due.
-    pub fn tick(&mut self, now: Instant) {
+    pub(crate) fn tick(&mut self, now: Instant) {
         let over = |deadline: Option<Instant>| deadline.is_some_and(|deadline| deadline <= now);
         if self.ended.is_some() {
             self.tick_ended(now);
@@ -264,7 +264,7 @@ impl RunningCommand {
 
     /// Ends the command: its processes may end by themselves, and what has not in time is killed by the cell, which then reports.
     /// Ending it again kills at once.
-    pub fn end(&mut self, why: Ended) {
+    pub(crate) fn end(&mut self, why: Ended) {
         if self.report.is_some() || self.ended.is_some() {
             return self.end_at_once(why);
         }
@@ -277,7 +277,7 @@ impl RunningCommand {
     }
 
     /// Ends the command: the cell kills everything in it and reports.
-    pub fn end_at_once(&mut self, why: Ended) {
+    pub(crate) fn end_at_once(&mut self, why: Ended) {
         if self.report.is_some() {
             // It has ended by itself; a client that cancels it need not take the rest of its output.
             self.live = false;
@@ -296,7 +296,7 @@ impl RunningCommand {
     }
 
     /// Waits for the exit of its cell's first process; false if that has not come by then.
-    pub fn exits_until(&self, until: Instant) -> bool {
+    pub(crate) fn exits_until(&self, until: Instant) -> bool {
         loop {
             let left = until.saturating_duration_since(Instant::now());
             let left = PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO);
@@ -308,7 +308,7 @@ impl RunningCommand {
     }
 
     /// Sends a signal to the program. A cell that does not accept it is stuck, and lost.
-    pub fn signal(&mut self, signal: i32) {
+    pub(crate) fn signal(&mut self, signal: i32) {
         if self.report.is_some() || self.ended.is_some() {
             return;
         }
@@ -321,7 +321,7 @@ impl RunningCommand {
         }
     }
 
-    pub fn resize(&self, rows: u16, columns: u16) {
+    pub(crate) fn resize(&self, rows: u16, columns: u16) {
         if let (true, Some(terminal)) = (self.is_at_terminal(), &self.stdout) {
             // A terminal whose program has ended has no size to set.
             let _ = file::set_window_size(terminal.as_fd(), rows, columns);
@@ -329,13 +329,13 @@ impl RunningCommand {
     }
 
     /// Adds credit for live output, up to one window.
-    pub fn give_credit(&mut self, bytes: u32) {
+    pub(crate) fn give_credit(&mut self, bytes: u32) {
         self.credit = self.credit.saturating_add(bytes).min(limit::OUTPUT_WINDOW);
     }
 
     /// Receives the cell's report, and reads output until `room` bytes of it are queued for the client: live output goes to
     /// `outbox` as frames of `call`. True when the command is over: its processes are dead and their output is read.
-    pub fn read_output(
+    pub(crate) fn read_output(
         &mut self,
         call: CallId,
         mut room: usize,
@@ -450,13 +450,13 @@ impl RunningCommand {
     }
 
     /// The refusals of a command whose cell has exited.
-    pub fn refusals(&mut self) -> &[Refusal] {
+    pub(crate) fn refusals(&mut self) -> &[Refusal] {
         self.receive_report();
         &self.refusals
     }
 
     /// Makes the result of a command that is over.
-    pub fn finish(self) -> FinishedCommand {
+    pub(crate) fn finish(self) -> FinishedCommand {
         let Self {
             cell,
             plan,
@@ -520,7 +520,7 @@ impl RunningCommand {
 
 impl FinishedCommand {
     /// What was denied to the command, and what was found after it besides what it has misplaced.
-    pub fn described(&self, spec: &SandboxSpec) -> (Denials, Vec<Finding>) {
+    pub(crate) fn described(&self, spec: &SandboxSpec) -> (Denials, Vec<Finding>) {
         let (refused, found) = describe_refusals(&self.refusals, spec);
         (self.denied(refused, spec), found)
     }
@@ -606,7 +606,7 @@ impl FinishedCommand {
     }
 
     /// The outcome and the usage. `profile` names a profile that would provide a missing program.
-    pub fn outcome(self, profile: Option<String>) -> (Outcome, Usage) {
+    pub(crate) fn outcome(self, profile: Option<String>) -> (Outcome, Usage) {
         let ended = match self.end {
             Ok(ended) => ended,
             Err(broken) => return (Outcome::Broken(broken), self.usage),
@@ -642,7 +642,7 @@ fn named_processes(leftover: &Leftover) -> LeftRunning {
 }
 
 /// Why a cell with a failed layer has run nothing.
-pub fn unconfined(part: Part, errno: i32) -> String {
+pub(crate) fn unconfined(part: Part, errno: i32) -> String {
     let error = io::Error::from_raw_os_error(errno);
     format!("nothing was run: {part}: {error}")
 }

@@ -67,7 +67,7 @@ use thiserror::Error;
 
 /// Reasons why a session cannot be opened.
 #[derive(Debug, Error)]
-pub enum OpenError {
+pub(crate) enum OpenError {
     /// A policy is invalid, or has no such profile.
     #[error(transparent)]
     Policy(#[from] PolicyError),
@@ -160,7 +160,7 @@ impl From<FindError> for OpenError {
 
 impl OpenError {
     /// Returns the failure as the client receives it.
-    pub fn failed(&self) -> Failed {
+    pub(crate) fn failed(&self) -> Failed {
         let kind = match self {
             OpenError::Policy(error) => error.kind(),
             OpenError::Limit(_)
@@ -199,7 +199,7 @@ impl OpenError {
 type Records = (CreatedRecord, RepositoryWatch);
 
 /// A sandbox with its warden ready.
-pub struct Sandbox {
+pub(crate) struct Sandbox {
     pub spec: SandboxSpec,
     pub started: Started,
     pub also_closed: Vec<AlsoClosed>,
@@ -210,7 +210,7 @@ pub struct Sandbox {
 }
 
 /// Prepared while the warden gets ready.
-pub struct Beside {
+pub(crate) struct Beside {
     /// The group that bounds the session as a whole, where there is one, with the warden in it.
     pub cgroup: Option<Rc<Cgroup>>,
     pub self_test: Option<SelfTest>,
@@ -221,14 +221,14 @@ pub struct Beside {
 }
 
 /// Reads the policy files of this machine and user.
-pub fn read_policies(user: &User) -> Result<Policies, OpenError> {
+pub(crate) fn read_policies(user: &User) -> Result<Policies, OpenError> {
     let sources =
         source::read(&user.home, &|name| user.variable(name)).map_err(PolicyError::from)?;
     Ok(Policies::load(sources)?)
 }
 
 /// The policy of the session that a client requests.
-pub fn policy_of(
+pub(crate) fn policy_of(
     request: &Open,
     policies: &Policies,
     user: &User,
@@ -261,7 +261,7 @@ pub fn policy_of(
 }
 
 /// The zones of a session, and its policy with what depends on them.
-pub fn zones_of(
+pub(crate) fn zones_of(
     request: &Open,
     policy: EffectivePolicy,
     user: &User,
@@ -308,7 +308,7 @@ fn beside(spec: &SandboxSpec, warden: &mut Warden, user: &User) -> Result<Beside
 }
 
 /// The description that the file worker gets when it starts.
-pub fn worker_spec(spec: &SandboxSpec) -> Result<Vec<u8>, OpenError> {
+pub(crate) fn worker_spec(spec: &SandboxSpec) -> Result<Vec<u8>, OpenError> {
     let root = |zone| {
         let (path, access) = spec.zone(zone);
         RootSpec {
@@ -343,7 +343,7 @@ pub fn worker_spec(spec: &SandboxSpec) -> Result<Vec<u8>, OpenError> {
 
 /// Requires the layers that the policy requires, and those it expects as far as `tier` supports them. The two
 /// layers that every kernel of ours has are required whatever a policy says: without them there is no cell.
-pub fn require(
+pub(crate) fn require(
     policy: &EffectivePolicy,
     tier: Tier,
     layers: LayerSet,
@@ -368,7 +368,7 @@ pub fn require(
 
 /// The paths of a session that do not depend on its tier.
 #[derive(Clone, Copy)]
-pub struct SessionPaths<'p> {
+pub(crate) struct SessionPaths<'p> {
     pub zones: &'p Zones,
     /// Other paths of the project, as the client names them.
     pub names: &'p [String],
@@ -379,7 +379,7 @@ pub struct SessionPaths<'p> {
 
 /// The tier of sessions on this machine, as far as it is known before anything is built: then the projects are walked once. Why it is
 /// the flat one.
-pub fn tier_here() -> (Tier, Option<String>) {
+pub(crate) fn tier_here() -> (Tier, Option<String>) {
     match probe::may_refuse_namespaces().then(probe::namespaces) {
         Some(Err(refusal)) => (Tier::Flat, Some(refusal)),
         Some(Ok(())) | None => (Tier::Namespaced, None),
@@ -387,7 +387,7 @@ pub fn tier_here() -> (Tier, Option<String>) {
 }
 
 /// Builds a sandbox in the namespaced tier, or in the flat one where the machine denies this user namespaces; then returns what it denies.
-pub fn build_in_a_tier(
+pub(crate) fn build_in_a_tier(
     policy: &EffectivePolicy,
     abi: u32,
     paths: SessionPaths,
@@ -462,7 +462,7 @@ fn build(
 }
 
 /// A sandbox described in full, before a process of it runs.
-pub struct PlannedSandbox {
+pub(crate) struct PlannedSandbox {
     pub spec: SandboxSpec,
     pub also_closed: Vec<AlsoClosed>,
     pub created: Option<CreatedRecord>,
@@ -476,7 +476,7 @@ pub struct PlannedSandbox {
 }
 
 impl PlannedSandbox {
-    pub fn start(&self, user: &User) -> Result<Started, OpenError> {
+    pub(crate) fn start(&self, user: &User) -> Result<Started, OpenError> {
         if self.spec.scratch.host.is_some() {
             let written = home_files::write(&self.spec.scratch.home, &self.spec.home_files);
             written.map_err(OpenError::Plan)?;
@@ -484,7 +484,7 @@ impl PlannedSandbox {
         start(&self.spec, user)
     }
 
-    pub fn into_sandbox(self, started: Started) -> Result<Sandbox, OpenError> {
+    pub(crate) fn into_sandbox(self, started: Started) -> Result<Sandbox, OpenError> {
         let credentials = self.credentials.retain().map_err(OpenError::Plan)?;
         // From now on the warden removes it too.
         self.scratch.into_iter().for_each(NewScratch::retain);
@@ -501,7 +501,7 @@ impl PlannedSandbox {
 }
 
 /// Parts that a plan takes over from a sandbox that stands ready: the rest is found out anew.
-pub struct TakenOver {
+pub(crate) struct TakenOver {
     pub scratch: Scratch,
     /// The memory that its supervisors have, which is filled anew.
     pub created: Option<OwnedFd>,
@@ -530,7 +530,7 @@ fn scratch(
 }
 
 /// Finds out all that a session's sandbox is, before a process of it runs.
-pub fn plan(
+pub(crate) fn plan(
     policy: &EffectivePolicy,
     (tier, abi): (Tier, u32),
     paths: SessionPaths,
@@ -614,7 +614,7 @@ fn make_own_directories(rooted: &Rooted) {
 
 /// The project's repository, if it lies elsewhere and is to be opened, or why it stays closed. A scope that
 /// restricts commands to directories closes it: its objects contain all of the project's files.
-pub fn linked_repository(
+pub(crate) fn linked_repository(
     policy: &EffectivePolicy,
     zones: &Zones,
     user: &User,
@@ -658,7 +658,7 @@ fn command_directories(spec: &Rooted) -> Result<Option<Vec<ZonePath>>, OpenError
 }
 
 /// A warden that is ready, the descriptors it has sent, and what was prepared meanwhile.
-pub struct Started {
+pub(crate) struct Started {
     pub warden: Warden,
     /// For the file worker: the session's namespaces, the undo directory, and the memory of directories that calls have made.
     pub fds: Vec<OwnedFd>,

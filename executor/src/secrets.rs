@@ -25,14 +25,14 @@ const NAMED_MAX: usize = 20;
 /// A file that was to be revealed and is not.
 #[derive(Debug, Error)]
 #[error("--reveal {path}: {why}")]
-pub struct NotRevealed {
+pub(crate) struct NotRevealed {
     path: String,
     why: String,
 }
 
 /// Makes files of secrets readable: masked, or as they are where the policy says so. Returns them, and what people are
 /// told about these files.
-pub fn make_readable(
+pub(crate) fn make_readable(
     found: &mut Discovery,
     spec: &Rooted,
     user: &User,

@@ -74,7 +74,7 @@ enum FrameSubject {
 ///
 /// # Errors
 /// The socket cannot be used.
-pub fn serve(socket: OwnedFd, user: User, ready: Option<StandingSandbox>) -> io::Result<()> {
+pub(crate) fn serve(socket: OwnedFd, user: User, ready: Option<StandingSandbox>) -> io::Result<()> {
     let connection = Connection::new(socket)?;
     let mut broker = Broker {
         connection,

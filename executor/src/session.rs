@@ -31,7 +31,7 @@ use executor_spec::sandbox::SandboxSpec;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 
-pub struct Session {
+pub(crate) struct Session {
     pub spec: SandboxSpec,
     pub layers: LayerSet,
     pub profiles: Profiles,
@@ -69,7 +69,12 @@ pub struct Session {
 }
 
 impl Session {
-    pub fn call(&mut self, id: CallId, request: Request, wants: Wants) -> Result<(), Failed> {
+    pub(crate) fn call(
+        &mut self,
+        id: CallId,
+        request: Request,
+        wants: Wants,
+    ) -> Result<(), Failed> {
         if self.calls.contains_key(&id) {
             return Err(protocol(format!("the call {id} is under way already")));
         }
@@ -86,12 +91,12 @@ impl Session {
     }
 
     /// Takes a piece of the content of a call that will follow.
-    pub fn take_content(&mut self, id: CallId, bytes: &[u8]) -> Result<(), Failed> {
+    pub(crate) fn take_content(&mut self, id: CallId, bytes: &[u8]) -> Result<(), Failed> {
         self.content.add(id, bytes).map_err(misplaced)
     }
 
     /// Decides a call's request and passes it to what carries it out.
-    pub fn begin(
+    pub(crate) fn begin(
         &mut self,
         mut call: Call,
         request: Request,
@@ -144,7 +149,7 @@ impl Session {
     }
 
     /// Plans granted work, gives it its leases and passes it on; `key` opens the hosts that are leased to the call alone.
-    pub fn start(
+    pub(crate) fn start(
         &mut self,
         call: &mut Call,
         granted: Granted,
@@ -216,12 +221,12 @@ impl Session {
     }
 
     /// Ends a call. One that has ended in the meantime is already answered.
-    pub fn cancel(&mut self, id: CallId) -> Result<(), Failed> {
+    pub(crate) fn cancel(&mut self, id: CallId) -> Result<(), Failed> {
         self.cancel_with(id, RunningCommand::end)
     }
 
     /// The same without time for its command to end by itself.
-    pub fn cancel_at_once(&mut self, id: CallId) -> Result<(), Failed> {
+    pub(crate) fn cancel_at_once(&mut self, id: CallId) -> Result<(), Failed> {
         self.cancel_with(id, RunningCommand::end_at_once)
     }
 
@@ -259,14 +264,14 @@ impl Session {
     }
 
     /// Records what cells have created under protected names, before a client hears that one has ended.
-    pub fn record_created(&mut self) {
+    pub(crate) fn record_created(&mut self) {
         self.created
             .iter_mut()
             .for_each(|created| created.update(&self.spec));
     }
 
     /// Takes what a command has printed, and its end.
-    pub fn read_output(&mut self, id: CallId, room: usize) {
+    pub(crate) fn read_output(&mut self, id: CallId, room: usize) {
         self.buffer.resize(limit::CHUNK, 0);
         let Some(call) = self.calls.get_mut(&id) else {
             return;
@@ -305,7 +310,7 @@ impl Session {
 
     /// Returns the frames that are ready for the client, and the last record that is completed once they are sent: the end of a call is in
     /// the audit before its frame is made.
-    pub fn collect(&mut self) -> Result<(Vec<FromBroker>, Option<Owed>), Failed> {
+    pub(crate) fn collect(&mut self) -> Result<(Vec<FromBroker>, Option<Owed>), Failed> {
         self.begin_started()?;
         self.collect_from_worker()?;
         // What calls have left is looked at now, which can take long.
@@ -433,7 +438,7 @@ impl Session {
     }
 
     /// Takes in what was found by a command for which no call waits, and what it has misplaced.
-    pub fn take_refusals(&mut self, refusals: &[Refusal]) {
+    pub(crate) fn take_refusals(&mut self, refusals: &[Refusal]) {
         self.found.extend(describe_refusals(refusals, &self.spec).1);
         self.checks.add_refusals(refusals, &self.spec);
     }

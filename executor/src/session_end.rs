@@ -22,7 +22,7 @@ const LAST_WRITE: Duration = Duration::from_millis(300);
 
 impl Session {
     /// Ends the session. The returned directory must be removed afterwards.
-    pub fn close(mut self) -> Scratch {
+    pub(crate) fn close(mut self) -> Scratch {
         self.files.finish_current(LAST_WRITE);
         // With no command running, changes are the user's own, not a command's.
         let is_busy =

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 impl Session {
     /// Handles one ready descriptor. Reads at most `room` bytes of live output for the client.
-    pub fn ready(&mut self, token: Token, room: usize) -> Result<(), Failed> {
+    pub(crate) fn ready(&mut self, token: Token, room: usize) -> Result<(), Failed> {
         match token {
             // A check goes on when frames are collected, as after each event.
             Token::End | Token::Client | Token::Question => Ok(()),
@@ -56,7 +56,7 @@ impl Session {
     }
 
     /// Handles the result of an approval question.
-    pub fn take_approval(&mut self, event: ApprovalEvent) -> Result<(), Failed> {
+    pub(crate) fn take_approval(&mut self, event: ApprovalEvent) -> Result<(), Failed> {
         match event {
             ApprovalEvent::Granted(id, approval) => {
                 let Some(mut call) = self.calls.remove(&id) else {
@@ -94,7 +94,7 @@ impl Session {
 
     /// Adds every descriptor that this session waits for. Output is not read, and so cells block, while the client's queue is full. While
     /// another broker holds the audit, nothing is read of which there would be a record.
-    pub fn wait_for<'s>(&'s self, waited: &mut Waited<'s>, client_full: bool) {
+    pub(crate) fn wait_for<'s>(&'s self, waited: &mut Waited<'s>, client_full: bool) {
         let records = !self.audit.is_awaited();
         waited.add_input(Token::Warden, self.pool.fd());
         self.files.wait_for(waited, client_full || !records);
@@ -122,12 +122,12 @@ impl Session {
     }
 
     /// Whether so much is queued for the file worker that no more should be taken from the client.
-    pub fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.files.is_full()
     }
 
     /// When the next timeout of the session is due.
-    pub fn deadline(&self) -> Option<Instant> {
+    pub(crate) fn deadline(&self) -> Option<Instant> {
         let calls = self.calls.values().filter_map(Call::deadline);
         let others = [
             self.pool.deadline(),
@@ -145,7 +145,7 @@ impl Session {
     }
 
     /// Handles the timeouts that are due.
-    pub fn tick(&mut self, now: Instant) -> Result<(), Failed> {
+    pub(crate) fn tick(&mut self, now: Instant) -> Result<(), Failed> {
         if self.audit.is_awaited() {
             self.audit.try_hold()?;
         }

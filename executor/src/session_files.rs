@@ -10,7 +10,7 @@ use broker_protocol::{CallId, ErrorKind, Failed, FromBroker, Usage, ZonePath};
 const PLACES_MAX: usize = 4;
 
 impl Session {
-    pub fn collect_from_worker(&mut self) -> Result<(), Failed> {
+    pub(crate) fn collect_from_worker(&mut self) -> Result<(), Failed> {
         // Where a link leads is decided, and recorded.
         if !self.files.has_events() || !self.audit.try_hold()? {
             return Ok(());
@@ -55,7 +55,7 @@ impl Session {
     }
 
     /// Reads, for the client, the file that a waiting call would change, if the policy allows that without a question.
-    pub fn preview_for_client(&mut self, id: CallId) -> Result<(), Failed> {
+    pub(crate) fn preview_for_client(&mut self, id: CallId) -> Result<(), Failed> {
         let looked = self
             .calls
             .get_mut(&id)
@@ -103,7 +103,7 @@ impl Session {
 
     /// Reads the file that a waiting call would change, for an approver or, without one, for the client; at `target` if a link has led
     /// there since. Links that change meanwhile are not followed again.
-    pub fn preview(
+    pub(crate) fn preview(
         &mut self,
         approver: Option<u64>,
         id: CallId,

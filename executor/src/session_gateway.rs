@@ -15,7 +15,7 @@ const AUTHORITY: Duration = Duration::from_secs(10);
 
 impl Session {
     /// Waits until the first gateway has said whose certificates it makes: cells start after it.
-    pub fn await_authority(&mut self) -> io::Result<()> {
+    pub(crate) fn await_authority(&mut self) -> io::Result<()> {
         if !self.credentials.decrypts {
             return Ok(());
         }
@@ -34,7 +34,7 @@ impl Session {
     }
 
     /// Takes what the gateway has reported so far. While another broker holds the audit, connections wait in the gateway.
-    pub fn hear_gateway(&mut self) -> Result<(), Failed> {
+    pub(crate) fn hear_gateway(&mut self) -> Result<(), Failed> {
         let Some(gateway) = &mut self.gateway else {
             return Ok(());
         };
@@ -110,7 +110,7 @@ impl Session {
     }
 
     /// Ends what these calls have asked about and been granted: they are over.
-    pub fn end_questions(&mut self, ended: &[CallId]) -> Result<(), Failed> {
+    pub(crate) fn end_questions(&mut self, ended: &[CallId]) -> Result<(), Failed> {
         ended.iter().try_for_each(|call| {
             self.approvals.leases.end_call(*call);
             let event = self.approvals.end_outgoing(*call);
@@ -119,7 +119,7 @@ impl Session {
     }
 
     /// Records the answer to the question about a request, and then passes it on.
-    pub fn answer_request(&mut self, answered: &Answered) -> Result<(), Failed> {
+    pub(crate) fn answer_request(&mut self, answered: &Answered) -> Result<(), Failed> {
         let (of, decision) = ((answered.call, answered.question), answered.decision);
         self.audit.append(&Record::request_answered(of, decision))?;
         // A successor counts its own questions.
@@ -136,7 +136,7 @@ impl Session {
     }
 
     /// Sends the gateway the value of a credential, or why there is none.
-    pub fn deliver(&mut self, Delivery { credential, value }: Delivery) {
+    pub(crate) fn deliver(&mut self, Delivery { credential, value }: Delivery) {
         if let Some(gateway) = &mut self.gateway {
             gateway.deliver(credential, value);
         }
@@ -154,7 +154,7 @@ impl Session {
 
     /// Takes what the gateway has reported, and the refusals that were only counted: what belongs to a call that ends comes before its
     /// end, and none of it to a call that begins.
-    pub fn settle_connections(&mut self) -> Result<(), Failed> {
+    pub(crate) fn settle_connections(&mut self) -> Result<(), Failed> {
         self.hear_gateway()?;
         let counted = self.repeats.take();
         counted
@@ -163,7 +163,7 @@ impl Session {
     }
 
     /// Tells the gateway of the leases in force, and returns the frame that tells the client.
-    pub fn leases_changed(&mut self) -> FromBroker {
+    pub(crate) fn leases_changed(&mut self) -> FromBroker {
         if let Some(gateway) = &mut self.gateway {
             gateway.set_leases(self.approvals.leases.in_force());
         }
@@ -171,7 +171,7 @@ impl Session {
     }
 
     /// Handles the timeouts that are due.
-    pub fn tick_gateway(&mut self, now: Instant) -> Result<(), Failed> {
+    pub(crate) fn tick_gateway(&mut self, now: Instant) -> Result<(), Failed> {
         if let Some(gateway) = &mut self.gateway {
             gateway.tick(now);
             self.report_lost()?;

@@ -30,7 +30,7 @@ const OPENING: CallId = 0;
 
 impl Session {
     /// Begins to prepare what an approved call gets. It starts when what is protected in its paths is known.
-    pub fn begin_approved(
+    pub(crate) fn begin_approved(
         &mut self,
         mut call: Call,
         granted: Granted,
@@ -52,7 +52,7 @@ impl Session {
     }
 
     /// Starts an approved call once all its paths are held.
-    pub fn go_on_approved(&mut self, id: CallId) -> Result<(), Failed> {
+    pub(crate) fn go_on_approved(&mut self, id: CallId) -> Result<(), Failed> {
         let Some(call) = self.calls.get_mut(&id) else {
             return Ok(());
         };
@@ -82,7 +82,7 @@ impl Session {
     }
 
     /// Ends the leases whose time is over, and the waiting for a worker that does not answer in time.
-    pub fn tick_leases(&mut self, now: Instant) -> Result<(), Failed> {
+    pub(crate) fn tick_leases(&mut self, now: Instant) -> Result<(), Failed> {
         self.approvals.leases.expire(now);
         let is_due = |call: &&Call| {
             let leases = call.leasing();
@@ -94,7 +94,10 @@ impl Session {
     }
 
     /// Begins the leases with which a session opens. No call exists yet that would have to wait.
-    pub fn begin_with(&mut self, mut approval: Approval) -> Result<Result<(), Refused>, Failed> {
+    pub(crate) fn begin_with(
+        &mut self,
+        mut approval: Approval,
+    ) -> Result<Result<(), Refused>, Failed> {
         let mut paths = match self.prepare(OPENING, &mut approval) {
             Ok(paths) => paths,
             Err(refused) => return Ok(Err(refused)),
@@ -168,7 +171,7 @@ impl Session {
     }
 
     /// Gives a command its leases: hosts, with `key` if they are leased to this call alone; paths, if the same objects still lie there.
-    pub fn use_leases(
+    pub(crate) fn use_leases(
         &mut self,
         call: &mut Call,
         plan: &mut CommandPlan,
@@ -200,7 +203,11 @@ impl Session {
     }
 
     /// Gives a file tool the file that it may change by a lease alone, if the same object still lies there.
-    pub fn use_file_lease(&mut self, call: &mut Call, request: &Request) -> Result<(), Refused> {
+    pub(crate) fn use_file_lease(
+        &mut self,
+        call: &mut Call,
+        request: &Request,
+    ) -> Result<(), Refused> {
         let path = changed_file(request);
         let opens = path.and_then(|path| zone_leases::to_edit(path, &self.spec).zip(Some(path)));
         let Some((opens, path)) = opens else {
@@ -214,7 +221,7 @@ impl Session {
     }
 
     /// Records the leases that have ended, and returns the frame that tells the client.
-    pub fn ended_leases(&mut self) -> Result<Option<FromBroker>, Failed> {
+    pub(crate) fn ended_leases(&mut self) -> Result<Option<FromBroker>, Failed> {
         let ended = self.approvals.leases.take_ended();
         for (lease, how) in &ended {
             self.audit.append(&Record::lease_ended(lease.lease, *how))?;
@@ -234,7 +241,7 @@ impl Session {
     }
 
     /// Reports which of these failures the cell caused, in a throw-away session.
-    pub fn explain(&mut self, traced: &[Traced]) -> Result<(), Failed> {
+    pub(crate) fn explain(&mut self, traced: &[Traced]) -> Result<(), Failed> {
         if self.spec.tracer.is_none() {
             return Err(protocol("only a throw-away session explains traced calls"));
         }

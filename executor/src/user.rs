@@ -16,7 +16,7 @@ use std::rc::Rc;
 use executor_audit::audit::{Audit, AuditError};
 
 #[derive(Clone, Debug)]
-pub struct User {
+pub(crate) struct User {
     /// The environment that the executor was started with.
     pub variables: Variables,
     /// See [`directories::home`].
@@ -31,7 +31,7 @@ pub struct User {
 
 /// A program of ours next to this one.
 #[derive(Debug)]
-pub struct OwnProgram {
+pub(crate) struct OwnProgram {
     path: PathBuf,
     file: io::Result<OwnedFd>,
 }
@@ -50,7 +50,7 @@ impl OwnProgram {
     ///
     /// # Errors
     /// It is not where it must be.
-    pub fn file(&self) -> io::Result<BorrowedFd<'_>> {
+    pub(crate) fn file(&self) -> io::Result<BorrowedFd<'_>> {
         self.file.as_ref().map(AsFd::as_fd).map_err(|error| {
             let message = format!("{} cannot be opened: {error}", self.path.display());
             io::Error::new(error.kind(), message)
@@ -60,7 +60,7 @@ impl OwnProgram {
 
 impl User {
     /// The user of this process, with the variables of its environment.
-    pub fn of_process(variables: Variables, ablation: Ablation) -> io::Result<Self> {
+    pub(crate) fn of_process(variables: Variables, ablation: Ablation) -> io::Result<Self> {
         // Without a user database, as in a container, this returns an error.
         let account = Account::from_uid(Uid::effective())
             .ok()
@@ -77,26 +77,26 @@ impl User {
         })
     }
 
-    pub fn variable(&self, name: &str) -> Option<OsString> {
+    pub(crate) fn variable(&self, name: &str) -> Option<OsString> {
         self.variables.get(OsStr::new(name)).cloned()
     }
 
     /// The program that traces commands, if it lies next to this one.
-    pub fn tracer(&self) -> Option<PathBuf> {
+    pub(crate) fn tracer(&self) -> Option<PathBuf> {
         let path = self.worker.path.with_file_name("lazaret-trace");
         path.canonicalize().ok().filter(|path| path.is_file())
     }
 
-    pub fn state(&self) -> PathBuf {
+    pub(crate) fn state(&self) -> PathBuf {
         directories::state(&self.home, &|name| self.variable(name))
     }
 
     /// The directory of the audit.
-    pub fn audit(&self) -> PathBuf {
+    pub(crate) fn audit(&self) -> PathBuf {
         self.state().join("audit")
     }
 
-    pub fn open_audit(&self) -> Result<Audit, AuditError> {
+    pub(crate) fn open_audit(&self) -> Result<Audit, AuditError> {
         let directory = self.audit();
         Audit::open(&directory, secrets(&self.variables)).map_err(|error| {
             let advice = directories::advice(&directory, &self.home, &|name| self.variable(name));
@@ -105,7 +105,7 @@ impl User {
     }
 
     /// What the user's git reads everywhere, and what Lazaret does.
-    pub fn git(&self) -> UserGit {
+    pub(crate) fn git(&self) -> UserGit {
         let (home, files) = self.git_files();
         let own = directories::configuration(&self.home, &|name| self.variable(name));
         UserGit {
@@ -116,7 +116,7 @@ impl User {
     }
 
     /// The home of the user's git, and the files that it reads everywhere (git-config(1), FILES and ENVIRONMENT).
-    pub fn git_files(&self) -> (PathBuf, Vec<PathBuf>) {
+    pub(crate) fn git_files(&self) -> (PathBuf, Vec<PathBuf>) {
         let named = |name: &str| {
             self.variable(name)
                 .map(PathBuf::from)
@@ -133,7 +133,7 @@ impl User {
     }
 
     /// The values that profiles may refer to.
-    pub fn host(&self) -> Host {
+    pub(crate) fn host(&self) -> Host {
         let text = |value: &OsString| value.to_str().map(str::to_owned);
         let variables = self
             .variables

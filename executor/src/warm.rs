@@ -27,7 +27,7 @@ const REASON_MAX: usize = 1024;
 ///
 /// # Errors
 /// The line breaks its rules, or the client's socket cannot be used.
-pub fn serve(line: OwnedFd, user: User, surroundings: &Surroundings) -> io::Result<()> {
+pub(crate) fn serve(line: OwnedFd, user: User, surroundings: &Surroundings) -> io::Result<()> {
     listen::leave_callers_terminal()?;
     let mut description = vec![0; DESCRIPTION_MAX];
     let (length, _) = message::receive_waiting(line.as_fd(), &mut description)?;
