@@ -51,7 +51,7 @@ use std::rc::Rc;
 const USES_MAX: u32 = 64;
 
 /// The rules that all cells of a session use, made once.
-pub struct SessionRules {
+pub(crate) struct SessionRules {
     /// For the kernel: Landlock rulesets and filters.
     pub rulesets: Rulesets,
     /// For the first process, as the supervisor of its program.
@@ -59,7 +59,7 @@ pub struct SessionRules {
 }
 
 /// Runs a first process until it exits.
-pub fn run(
+pub(crate) fn run(
     spec: &SandboxSpec,
     rules: Result<&SessionRules, SetupError>,
     socket: &OwnedFd,

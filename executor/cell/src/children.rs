@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// A descriptor that is readable when a child has ended.
-pub fn end_signals() -> Result<SignalFd, SetupError> {
+pub(crate) fn end_signals() -> Result<SignalFd, SetupError> {
     let mut set = SigSet::empty();
     set.add(Signal::SIGCHLD);
     let step = || "signalfd".to_owned();
@@ -25,19 +25,19 @@ pub fn end_signals() -> Result<SignalFd, SetupError> {
 
 /// Detaches from a program that declared its parent its tracer (`PTRACE_TRACEME`) and whose parent is, or has become, ours: nobody here
 /// would resume it. It continues with the signal at which it stopped, except the one that the kernel made only for its tracer.
-pub fn detach(change: &ChildChange) {
+pub(crate) fn detach(change: &ChildChange) {
     if let ChildState::Stopped(signal) = change.state {
         process::ptrace_detach(change.pid, if signal == libc::SIGTRAP { 0 } else { signal });
     }
 }
 
 /// Stops, then kills, every descendant of this process: a stopped process cannot fork away meanwhile.
-pub fn kill_all() {
+pub(crate) fn kill_all() {
     kill_trees(proc::children(std::process::id() as i32));
 }
 
 /// Reaps the children that end by themselves, until none is left or `until`.
-pub fn end_by_themselves(until: Instant) {
+pub(crate) fn end_by_themselves(until: Instant) {
     while reap_all() && Instant::now() < until {
         sleep(PAUSE);
     }
@@ -71,13 +71,13 @@ fn reap_all() -> bool {
 }
 
 /// Asks every descendant of this process to end, stopped ones too: each goes on before what it leaves behind is out of reach.
-pub fn terminate_all() {
+pub(crate) fn terminate_all() {
     let roots = proc::children(std::process::id() as i32);
     signal_trees(roots, &[Signal::SIGTERM, Signal::SIGCONT]);
 }
 
 /// Kills the children of this process that are not in `known`, with their descendants.
-pub fn kill_unknown(known: &[i32]) {
+pub(crate) fn kill_unknown(known: &[i32]) {
     let mut unknown = proc::children(std::process::id() as i32);
     unknown.retain(|pid| !known.contains(pid));
     kill_trees(unknown);

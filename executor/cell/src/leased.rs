@@ -21,7 +21,7 @@ const ORDER_MAX: u64 = 16 << 20;
 ///
 /// # Errors
 /// The kernel's; `ESTALE` if another object lies at a path than was granted.
-pub fn receive(
+pub(crate) fn receive(
     spec: &SandboxSpec,
     rules: &mut SessionRules,
     fds: Vec<OwnedFd>,

@@ -30,14 +30,14 @@ const LIMITS: [Resource; 16] = [
 
 /// Priorities, processors and limits of this process.
 #[derive(PartialEq, Eq)]
-pub struct ProcessState {
+pub(crate) struct ProcessState {
     scheduling: ([u64; 7], libc::c_long),
     processors: CpuSet,
     limits: Vec<(rlim_t, rlim_t)>,
 }
 
 impl ProcessState {
-    pub fn now() -> io::Result<Self> {
+    pub(crate) fn now() -> io::Result<Self> {
         Ok(Self {
             scheduling: process::scheduling()?,
             processors: sched_getaffinity(Pid::from_raw(0))?,

@@ -12,23 +12,23 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// The gateway's line, and the ports that it may ask for.
-pub struct PublishedPorts {
+pub(crate) struct PublishedPorts {
     line: OwnedFd,
     ports: Vec<u16>,
 }
 
 impl PublishedPorts {
-    pub fn new(line: OwnedFd, ports: Vec<u16>) -> Self {
+    pub(crate) fn new(line: OwnedFd, ports: Vec<u16>) -> Self {
         Self { line, ports }
     }
 
     /// Readable when the gateway asks.
-    pub fn descriptor(&self) -> BorrowedFd<'_> {
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.line.as_fd()
     }
 
     /// The next message of the gateway. Any other than a request for a published port is dropped: the end of its descriptors answers it.
-    pub fn next(&self) -> Heard {
+    pub(crate) fn next(&self) -> Heard {
         let mut bytes = [0; Request::LENGTH];
         let (length, fds) = match message::receive(self.line.as_fd(), &mut bytes) {
             Ok((0, _)) => return Heard::Gone,
@@ -45,7 +45,7 @@ impl PublishedPorts {
 }
 
 /// A message of the gateway.
-pub enum Heard {
+pub(crate) enum Heard {
     /// A connection to a published port, with where the answer goes and the gateway's own socket.
     Connection(Request, [OwnedFd; 2]),
     Nothing,
@@ -54,7 +54,7 @@ pub enum Heard {
 }
 
 /// Connects to a port of this network's loopback and answers with the socket, whose handshake may go on.
-pub fn connect(request: Request, answer: &OwnedFd) {
+pub(crate) fn connect(request: Request, answer: &OwnedFd) {
     // The gateway may be gone.
     let _ = match connected(request) {
         Ok(socket) => reply(answer.as_fd(), 0, Some(socket.as_fd())),

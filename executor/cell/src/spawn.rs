@@ -16,14 +16,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// Starts the programs of one first process.
-pub struct Spawner<'s> {
+pub(crate) struct Spawner<'s> {
     spec: &'s SandboxSpec,
     confined: Confined,
     limits: Vec<(libc::c_uint, libc::rlimit)>,
 }
 
 impl<'s> Spawner<'s> {
-    pub fn new(spec: &'s SandboxSpec, confined: Confined) -> Self {
+    pub(crate) fn new(spec: &'s SandboxSpec, confined: Confined) -> Self {
         let limits = match spec.has(Layer::Rlimits) {
             true => limits::rlimits(&spec.policy.limits, spec.tier),
             false => Vec::new(),
@@ -36,7 +36,7 @@ impl<'s> Spawner<'s> {
     }
 
     /// Prepares the process that will become a program, and returns the listener for its supervised calls, if there are any.
-    pub fn prepare<'p>(
+    pub(crate) fn prepare<'p>(
         &self,
         stack: &'p mut SpawnStack,
         supervision: Supervision,
@@ -56,7 +56,7 @@ impl<'s> Spawner<'s> {
     }
 
     /// Turns the prepared process into the program of `plan`. `meanwhile` may only wait.
-    pub fn start(
+    pub(crate) fn start(
         &self,
         child: PreparedChild,
         plan: &CellPlan,
@@ -87,7 +87,7 @@ impl<'s> Spawner<'s> {
     }
 
     /// The program of a plan, as arguments for `execve`.
-    pub fn program(&self, plan: &CellPlan) -> io::Result<Program<'_>> {
+    pub(crate) fn program(&self, plan: &CellPlan) -> io::Result<Program<'_>> {
         let CellPlan {
             call: _,
             arguments,

@@ -33,7 +33,7 @@ pub enum Answer {
 
 /// The error with which a refusal of ours is answered: the only place where it becomes one of the kernel's. Programs expect `EPERM` for
 /// metadata; across file systems they copy.
-pub fn errno_of(rule: Rule, kind: AttemptKind) -> Errno {
+pub(crate) fn errno_of(rule: Rule, kind: AttemptKind) -> Errno {
     if rule.leads_to_a_copy() {
         Errno::EXDEV
     } else if kind == AttemptKind::Metadata {
@@ -44,7 +44,7 @@ pub fn errno_of(rule: Rule, kind: AttemptKind) -> Errno {
 }
 
 /// The same for a verdict, where nothing is noted for the result.
-pub fn unnoted(verdict: Verdict, kind: AttemptKind) -> Result<()> {
+pub(crate) fn unnoted(verdict: Verdict, kind: AttemptKind) -> Result<()> {
     match verdict {
         Verdict::Allow => Ok(()),
         Verdict::Refuse(rule) => Err(errno_of(rule, kind)),
@@ -273,7 +273,7 @@ fn has_writer(fd: &OwnedFd) -> Result<bool> {
 }
 
 /// Sets the status flags that the caller requested on a descriptor.
-pub fn set_flags(fd: &OwnedFd, flags: OFlag) -> Result<()> {
+pub(crate) fn set_flags(fd: &OwnedFd, flags: OFlag) -> Result<()> {
     fcntl(fd, FcntlArg::F_SETFL(flags)).map(drop)
 }
 

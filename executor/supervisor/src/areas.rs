@@ -16,7 +16,7 @@ use std::path::{Component, Path, PathBuf};
 
 /// The areas in which a cell may change files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Area {
+pub(crate) enum Area {
     Project,
     Central,
     /// The project's repository, if it lies elsewhere.
@@ -28,7 +28,7 @@ pub enum Area {
 }
 
 /// The areas of a session, and the paths that can be read outside them.
-pub struct Areas {
+pub(crate) struct Areas {
     /// Each area with its root. The first that contains a path counts.
     areas: Vec<(PathBuf, Area, Access)>,
     /// Where package managers keep their downloads.

@@ -33,7 +33,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
 
 /// A call that is made on behalf of its caller.
-pub struct Call<'a> {
+pub(crate) struct Call<'a> {
     pub rules: &'a AccessRules,
     /// The device of `/proc`.
     pub proc: u64,
@@ -62,7 +62,7 @@ pub struct Call<'a> {
 
 /// The kernel's notification of a call.
 #[derive(Clone, Copy)]
-pub struct Notified<'a> {
+pub(crate) struct Notified<'a> {
     pub listener: BorrowedFd<'a>,
     pub id: u64,
 }
@@ -74,12 +74,12 @@ impl Notified<'_> {
     }
 
     /// Gives the caller a copy of a descriptor, and returns its number there; the call is answered later.
-    pub fn give(self, fd: BorrowedFd, close_on_exec: bool) -> Result<i64> {
+    pub(crate) fn give(self, fd: BorrowedFd, close_on_exec: bool) -> Result<i64> {
         notify::give_fd(self.listener, self.id, fd, close_on_exec, Wake::Later).map_err(errno)
     }
 
     /// Puts a copy of a descriptor in the place of one of the caller's.
-    pub fn replace(self, fd: BorrowedFd, number: i32, close_on_exec: bool) -> Result<()> {
+    pub(crate) fn replace(self, fd: BorrowedFd, number: i32, close_on_exec: bool) -> Result<()> {
         let number = u32::try_from(number).map_err(|_| Errno::EBADF)?;
         notify::replace_fd(self.listener, self.id, fd, number, close_on_exec).map_err(errno)
     }
@@ -87,14 +87,14 @@ impl Notified<'_> {
 
 impl Call<'_> {
     /// Reads a string of the caller, and checks that the caller still waited when it was read.
-    pub fn string(&self, address: u64) -> Result<CString> {
+    pub(crate) fn string(&self, address: u64) -> Result<CString> {
         let string = self.caller.string(address)?;
         self.check()?;
         Ok(string)
     }
 
     /// Checks that what was read came from the caller: another process may have its number by now.
-    pub fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         if self.notified.is_waiting() {
             Ok(())
         } else {
@@ -103,7 +103,7 @@ impl Call<'_> {
     }
 
     /// Goes on with a call that the rules allow at a path, and notes and answers a refusal.
-    pub fn admit(&self, kind: AttemptKind, real: &Path, verdict: Verdict) -> Result<()> {
+    pub(crate) fn admit(&self, kind: AttemptKind, real: &Path, verdict: Verdict) -> Result<()> {
         match verdict {
             Verdict::Allow => Ok(()),
             Verdict::Refuse(rule) => Err(self.refused(kind, real, rule)),
@@ -111,7 +111,7 @@ impl Call<'_> {
     }
 
     /// Notes that a rule refused something at a path, and returns the answer. Where programs copy instead, nothing failed.
-    pub fn refused(&self, kind: AttemptKind, real: &Path, rule: Rule) -> Errno {
+    pub(crate) fn refused(&self, kind: AttemptKind, real: &Path, rule: Rule) -> Errno {
         if let Some(cause) = self.rules.cause(kind, real, rule) {
             self.note(kind, cause, real.as_os_str().as_bytes());
         }
@@ -119,7 +119,7 @@ impl Call<'_> {
     }
 
     /// Whether what is closed for reading is reported as missing: beside the roots, and in `/` a file.
-    pub fn is_missing(&self, real: &Path, stat: &FileStat) -> bool {
+    pub(crate) fn is_missing(&self, real: &Path, stat: &FileStat) -> bool {
         let in_root = real.parent() == Some(Path::new("/")) && !is(stat, libc::S_IFDIR);
         let outside = !self.rules.areas.own_root && !self.rules.areas.is_visible(real);
         self.rules.areas.is_missing(real) || in_root && outside
@@ -127,7 +127,7 @@ impl Call<'_> {
 
     /// Notes that the kernel refused a change outside what a cell may change: what the kernel
     /// refuses inside, it would refuse anybody.
-    pub fn refused_by_kernel(&self, real: &Path) -> impl Fn(Errno) -> Errno {
+    pub(crate) fn refused_by_kernel(&self, real: &Path) -> impl Fn(Errno) -> Errno {
         move |errno| {
             let closed = matches!(errno, Errno::EACCES | Errno::EPERM | Errno::EROFS);
             if closed && self.rules.is_outside(AttemptKind::Write, real) {
@@ -143,7 +143,7 @@ impl Call<'_> {
 
     /// Notes an attempt to create or change something below a directory that the cell does not show and so appears missing; for
     /// `map_err`. Where the session has its own tree, the root's file system contains only the parents of what is shown.
-    pub fn unseen(&self, path: &[u8]) -> impl Fn(Errno) -> Errno {
+    pub(crate) fn unseen(&self, path: &[u8]) -> impl Fn(Errno) -> Errno {
         let path = Path::new(OsStr::from_bytes(path));
         move |errno| {
             let plain = || {
@@ -170,11 +170,11 @@ impl Call<'_> {
         }
     }
 
-    pub fn note(&self, kind: AttemptKind, cause: Cause, target: &[u8]) {
+    pub(crate) fn note(&self, kind: AttemptKind, cause: Cause, target: &[u8]) {
         self.refusals.borrow_mut().note(kind, cause, target);
     }
 
-    pub fn search(&self) -> Search<'_> {
+    pub(crate) fn search(&self) -> Search<'_> {
         Search {
             caller: self.caller,
             rules: self.rules,
@@ -183,7 +183,7 @@ impl Call<'_> {
     }
 
     /// The file at a path.
-    pub fn object(&self, from: i32, path: u64, link: LastLink) -> Result<OwnedFd> {
+    pub(crate) fn object(&self, from: i32, path: u64, link: LastLink) -> Result<OwnedFd> {
         let path = self.string(path)?;
         let found = self.search().find(from, path.as_bytes(), link)?;
         found.object.ok_or(Errno::ENOENT)

@@ -16,11 +16,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
 /// Flags for a path descriptor, through which nothing can be read or written.
-pub const PATH_ONLY: OFlag = OFlag::O_PATH.union(OFlag::O_CLOEXEC);
+pub(crate) const PATH_ONLY: OFlag = OFlag::O_PATH.union(OFlag::O_CLOEXEC);
 
 /// The process that called last, held by a pidfd, so that a later process with its number is not taken for it.
 #[derive(Default)]
-pub struct KnownProcess(RefCell<Option<(i32, OwnedFd)>>);
+pub(crate) struct KnownProcess(RefCell<Option<(i32, OwnedFd)>>);
 
 impl KnownProcess {
     /// Copies a descriptor of the process whose first thread is `thread`. `None` if there is no such process or descriptor.
@@ -40,7 +40,7 @@ impl KnownProcess {
 
 /// A thread that waits for an answer.
 #[derive(Clone, Copy, Debug)]
-pub struct Caller {
+pub(crate) struct Caller {
     pub thread: i32,
     /// How to get at it.
     pub access: CallerAccess,
@@ -48,7 +48,7 @@ pub struct Caller {
 
 impl Caller {
     /// Reads up to `length` bytes at `address`; fewer if its memory ends.
-    pub fn bytes(&self, address: u64, length: usize) -> Result<Vec<u8>> {
+    pub(crate) fn bytes(&self, address: u64, length: usize) -> Result<Vec<u8>> {
         if address == 0 {
             return Err(Errno::EFAULT);
         }
@@ -65,7 +65,7 @@ impl Caller {
     }
 
     /// Writes all of `bytes` at `address`.
-    pub fn write(&self, address: u64, bytes: &[u8]) -> Result<()> {
+    pub(crate) fn write(&self, address: u64, bytes: &[u8]) -> Result<()> {
         let written = match self.access.memory {
             MemoryAccess::Calls => peer::write_memory(self.thread, address, bytes),
             MemoryAccess::File => {
@@ -79,7 +79,7 @@ impl Caller {
     }
 
     /// Reads exactly `N` 64-bit numbers at `address`.
-    pub fn numbers<const N: usize>(&self, address: u64) -> Result<[i64; N]> {
+    pub(crate) fn numbers<const N: usize>(&self, address: u64) -> Result<[i64; N]> {
         let bytes = self.bytes(address, N * 8)?;
         let mut numbers = [0; N];
         let mut chunks = bytes.chunks_exact(8);
@@ -94,7 +94,7 @@ impl Caller {
     }
 
     /// The C string at `address`, shorter than `PATH_MAX`.
-    pub fn string(&self, address: u64) -> Result<CString> {
+    pub(crate) fn string(&self, address: u64) -> Result<CString> {
         const MAX: usize = libc::PATH_MAX as usize;
         // Most paths are short.
         for length in [256, MAX] {
@@ -111,7 +111,7 @@ impl Caller {
     }
 
     /// The file behind its descriptor `fd`, or its working directory, as a path descriptor.
-    pub fn path_of(&self, fd: i32) -> Result<OwnedFd> {
+    pub(crate) fn path_of(&self, fd: i32) -> Result<OwnedFd> {
         let link = match fd {
             libc::AT_FDCWD => format!("/proc/{}/cwd", self.thread),
             fd => format!("/proc/{}/fd/{fd}", self.thread),
@@ -123,7 +123,7 @@ impl Caller {
     }
 
     /// The directory to which its relative paths refer: the one behind its descriptor `fd`, or its working directory.
-    pub fn directory(&self, fd: i32, known: &KnownProcess) -> Result<OwnedFd> {
+    pub(crate) fn directory(&self, fd: i32, known: &KnownProcess) -> Result<OwnedFd> {
         let may_take = fd >= 0 && self.access.sockets == SocketAccess::Taken;
         let copied = Some(fd)
             .filter(|_| may_take)
@@ -132,7 +132,7 @@ impl Caller {
     }
 
     /// A copy of its descriptor.
-    pub fn descriptor(&self, fd: i32) -> Result<OwnedFd> {
+    pub(crate) fn descriptor(&self, fd: i32) -> Result<OwnedFd> {
         match peer::descriptor(self.thread, fd).map_err(errno) {
             // Not the first thread of its process (`EINVAL`, `ENOENT` on later kernels). The
             // process is read only then: `status` costs more than all the rest of a call.
@@ -143,14 +143,14 @@ impl Caller {
         }
     }
 
-    pub fn process(&self) -> Result<i32> {
+    pub(crate) fn process(&self) -> Result<i32> {
         proc::figure(self.thread, "status", "Tgid")
             .map(|number| number as i32)
             .ok_or(Errno::ESRCH)
     }
 
     /// Runs `make` with its file mode mask.
-    pub fn with_mask<T>(&self, make: impl FnOnce() -> Result<T>) -> Result<T> {
+    pub(crate) fn with_mask<T>(&self, make: impl FnOnce() -> Result<T>) -> Result<T> {
         let mask = proc::line(format!("/proc/{}/status", self.thread), "Umask");
         let mask = mask
             .and_then(|text| libc::mode_t::from_str_radix(&text, 8).ok())
@@ -163,7 +163,10 @@ impl Caller {
 
     /// Its controlling terminal, if one of its first three descriptors is that, the terminal is the
     /// cell's own, or `made` knows its device.
-    pub fn terminal(&self, made: impl Fn(libc::dev_t) -> Option<OwnedFd>) -> Result<OwnedFd> {
+    pub(crate) fn terminal(
+        &self,
+        made: impl Fn(libc::dev_t) -> Option<OwnedFd>,
+    ) -> Result<OwnedFd> {
         let number = Stat::of(self.thread).map_err(|_| Errno::ESRCH)?.terminal;
         if number == 0 {
             return Err(Errno::ENXIO);
@@ -193,7 +196,7 @@ impl Caller {
 
 /// The memory of the process of `thread`, which must be this one's descendant. The kernel decides on that as it does for
 /// `process_vm_readv`.
-pub fn memory(thread: i32, write: bool) -> io::Result<File> {
+pub(crate) fn memory(thread: i32, write: bool) -> io::Result<File> {
     File::options()
         .read(true)
         .write(write)

@@ -9,11 +9,11 @@ const CALL_MAX: u64 = 1024 * 1024 * 1024;
 
 /// Bytes that were copied for one call.
 #[derive(Debug, Default)]
-pub struct CopiedBytes(Cell<u64>);
+pub(crate) struct CopiedBytes(Cell<u64>);
 
 impl CopiedBytes {
     /// Counts a copy of this many bytes, if the bounds and the policy's limit on what a call may write permit it.
-    pub fn take(&self, bytes: u64, written: Option<u64>) -> bool {
+    pub(crate) fn take(&self, bytes: u64, written: Option<u64>) -> bool {
         let total = self.0.get().saturating_add(bytes);
         let fits = bytes <= FILE_MAX && total <= CALL_MAX && written.is_none_or(|max| total <= max);
         if fits {

@@ -16,7 +16,7 @@ const HERE: i32 = libc::AT_FDCWD;
 
 impl Call<'_> {
     /// Makes the call: an error is the kernel's or the rules', or `EPERM` for a supervised call that is not handled here.
-    pub fn make(&self, notification: &Notification) -> Result<Answer> {
+    pub(crate) fn make(&self, notification: &Notification) -> Result<Answer> {
         let [a, b, c, d, e, _] = notification.arguments;
         // Descriptors and flags are 32 bits to the kernel.
         let fd = |register: u64| register as i32;

@@ -16,11 +16,11 @@ const EMPTY_MAX: usize = 512;
 
 /// Each as its parent directory and name, in the order in which they were created.
 #[derive(Default)]
-pub struct EmptyDirectories(RefCell<Vec<(OwnedFd, OsString)>>);
+pub(crate) struct EmptyDirectories(RefCell<Vec<(OwnedFd, OsString)>>);
 
 impl EmptyDirectories {
     /// Adds one that is about to be created.
-    pub fn add(&self, found: &Found) -> Result<Verdict> {
+    pub(crate) fn add(&self, found: &Found) -> Result<Verdict> {
         let mut all = self.0.borrow_mut();
         if all.len() >= EMPTY_MAX {
             return Ok(Verdict::Refuse(Rule::EmptyDirectories));
@@ -31,7 +31,7 @@ impl EmptyDirectories {
     }
 
     /// Removes those that are still empty.
-    pub fn remove(&self) {
+    pub(crate) fn remove(&self) {
         for (parent, name) in self.0.take().into_iter().rev() {
             // A missing directory needs no removal, and one that contains files the session may have stays.
             let _ = unlinkat(&parent, name.as_os_str(), UnlinkatFlags::RemoveDir);

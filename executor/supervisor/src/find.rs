@@ -22,7 +22,7 @@ const LINKS_MAX: usize = 40;
 const PROC_ROOT: u64 = 1;
 
 /// A name in a directory, and the object it refers to.
-pub struct Found {
+pub(crate) struct Found {
     pub parent: OwnedFd,
     /// The name, without a slash.
     pub name: Vec<u8>,
@@ -34,7 +34,7 @@ pub struct Found {
 
 impl Found {
     /// The name in the form that keeps the path's meaning for the kernel.
-    pub fn name_for_kernel(&self) -> PathBuf {
+    pub(crate) fn name_for_kernel(&self) -> PathBuf {
         let mut name = self.name.clone();
         if self.slash {
             name.push(b'/');
@@ -43,7 +43,7 @@ impl Found {
     }
 
     /// The name at its real path.
-    pub fn at<'n>(&'n self, path: &'n Path) -> DirectoryName<'n, Handle<'n>> {
+    pub(crate) fn at<'n>(&'n self, path: &'n Path) -> DirectoryName<'n, Handle<'n>> {
         let (parent, name) = (Handle::new(&self.parent), OsStr::from_bytes(&self.name));
         DirectoryName { parent, name, path }
     }
@@ -52,7 +52,7 @@ impl Found {
     ///
     /// # Errors
     /// `EEXIST` if something has it.
-    pub fn is_free(&self) -> Result<()> {
+    pub(crate) fn is_free(&self) -> Result<()> {
         match self.object {
             Some(_) => Err(Errno::EEXIST),
             None => Ok(()),
@@ -60,7 +60,7 @@ impl Found {
     }
 
     /// Its real path, for creating, moving or removing it.
-    pub fn real(&self, areas: &Areas) -> Result<PathBuf> {
+    pub(crate) fn real(&self, areas: &Areas) -> Result<PathBuf> {
         let directory = real(&self.parent)?;
         unnoted(
             areas.check_private(&self.parent, &directory)?,
@@ -71,7 +71,7 @@ impl Found {
 }
 
 /// Resolution of a path of `caller`.
-pub struct Search<'a> {
+pub(crate) struct Search<'a> {
     pub caller: Caller,
     pub rules: &'a AccessRules,
     /// The device of `/proc`.
@@ -80,13 +80,13 @@ pub struct Search<'a> {
 
 /// What becomes of a link that is the last name of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LastLink {
+pub(crate) enum LastLink {
     Follow,
     Keep,
 }
 
 impl LastLink {
-    pub fn follow_if(follows: bool) -> Self {
+    pub(crate) fn follow_if(follows: bool) -> Self {
         match follows {
             true => Self::Follow,
             false => Self::Keep,
@@ -95,14 +95,19 @@ impl LastLink {
 }
 
 /// The same as flags of `fstatat` and its relatives say it.
-pub fn last_link(flags: i32) -> LastLink {
+pub(crate) fn last_link(flags: i32) -> LastLink {
     LastLink::follow_if(flags & libc::AT_SYMLINK_NOFOLLOW == 0)
 }
 
 impl Search<'_> {
     /// The file at `path` and its real path, resolved by the kernel: a fast way for the most frequent paths. `None` if
     /// it must be resolved name by name: if it is missing, or means something else to the caller than to this process.
-    pub fn by_kernel(&self, from: i32, path: &[u8], link: LastLink) -> Option<(OwnedFd, PathBuf)> {
+    pub(crate) fn by_kernel(
+        &self,
+        from: i32,
+        path: &[u8],
+        link: LastLink,
+    ) -> Option<(OwnedFd, PathBuf)> {
         let mut flags = PATH_ONLY;
         flags.set(OFlag::O_NOFOLLOW, link == LastLink::Keep);
         let how = OpenHow::new()
@@ -134,7 +139,7 @@ impl Search<'_> {
     }
 
     /// The directory of the last name of `path`, and that name, where cells see a tree of their own and neither needs another look.
-    pub fn parent_of<'p>(
+    pub(crate) fn parent_of<'p>(
         &self,
         from: i32,
         path: &'p [u8],
@@ -153,7 +158,7 @@ impl Search<'_> {
     }
 
     /// The file at `path`, or the place where it would be created.
-    pub fn find(&self, from: i32, path: &[u8], link: LastLink) -> Result<Found> {
+    pub(crate) fn find(&self, from: i32, path: &[u8], link: LastLink) -> Result<Found> {
         if path.is_empty() {
             return Err(Errno::ENOENT);
         }

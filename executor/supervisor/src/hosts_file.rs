@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 /// The session's file, and where the machine has its own.
-pub struct HostsFile {
+pub(crate) struct HostsFile {
     memory: OwnedFd,
     /// Without links. It may be replaced while the session runs: what is there then is the machine's too.
     real: PathBuf,
@@ -23,7 +23,7 @@ impl HostsFile {
     ///
     /// # Errors
     /// The kernel has no memory for it.
-    pub fn of(spec: &SandboxSpec) -> Result<Option<Self>> {
+    pub(crate) fn of(spec: &SandboxSpec) -> Result<Option<Self>> {
         let shown = spec.has(Layer::MountNamespace);
         let Some(text) = hosts_file::text(spec).filter(|_| !shown) else {
             return Ok(None);
@@ -36,17 +36,17 @@ impl HostsFile {
     }
 
     /// Whether this path is the machine's file.
-    pub fn is_at(&self, path: &Path) -> bool {
+    pub(crate) fn is_at(&self, path: &Path) -> bool {
         path == self.real || path == Path::new(hosts_file::PATH)
     }
 
     /// What an open for reading gives.
-    pub fn open(&self, close_on_exec: bool) -> Result<Answer> {
+    pub(crate) fn open(&self, close_on_exec: bool) -> Result<Answer> {
         reopened(&self.memory).map(|file| Answer::Descriptor(file, close_on_exec))
     }
 
     /// What a cell must keep open.
-    pub fn descriptor(&self) -> BorrowedFd<'_> {
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.memory.as_fd()
     }
 }

@@ -15,21 +15,21 @@ use nix::errno::Errno;
 use nix::sys::stat::fstat;
 
 /// The one interface: its name, and its index on every machine.
-pub const NAME: &[u8] = b"lo";
-pub const INDEX: i32 = 1;
-pub const MTU: i32 = 65_536;
-pub const QUEUE: i32 = 1_000;
-pub const ADDRESS: [u8; 4] = [127, 0, 0, 1];
+pub(crate) const NAME: &[u8] = b"lo";
+pub(crate) const INDEX: i32 = 1;
+pub(crate) const MTU: i32 = 65_536;
+pub(crate) const QUEUE: i32 = 1_000;
+pub(crate) const ADDRESS: [u8; 4] = [127, 0, 0, 1];
 const MASK: [u8; 4] = [255, 0, 0, 0];
 
 /// `sizeof(struct ifreq)` and of the name at its beginning.
 const REQUEST_LEN: usize = 40;
 const NAME_LEN: usize = libc::IFNAMSIZ;
 /// `ARPHRD_LOOPBACK`.
-pub const LOOPBACK: u16 = 772;
+pub(crate) const LOOPBACK: u16 = 772;
 
 /// Whether a socket of this family and kind is one of UDP.
-pub fn is_datagram(family: i32, kind: i32) -> bool {
+pub(crate) fn is_datagram(family: i32, kind: i32) -> bool {
     /// `SOCK_TYPE_MASK` of the kernel.
     const KIND: i32 = 0xf;
     matches!(family, libc::AF_INET | libc::AF_INET6) && kind & KIND == libc::SOCK_DGRAM
@@ -37,14 +37,14 @@ pub fn is_datagram(family: i32, kind: i32) -> bool {
 
 impl Call<'_> {
     /// `socket` of UDP: a socket that can send nothing.
-    pub fn make_stand_in(&self, kind: i32) -> Result<Answer> {
+    pub(crate) fn make_stand_in(&self, kind: i32) -> Result<Answer> {
         let kind = libc::SOCK_STREAM | kind & libc::SOCK_NONBLOCK | kind & libc::SOCK_CLOEXEC;
         let made = socket::make(libc::AF_UNIX, kind, 0).map_err(errno)?;
         Ok(Answer::Descriptor(made, kind & libc::SOCK_CLOEXEC != 0))
     }
 
     /// `ioctl` of a socket that asks for interfaces.
-    pub fn interfaces(&self, fd: i32, request: u32, at: u64) -> Result<Answer> {
+    pub(crate) fn interfaces(&self, fd: i32, request: u32, at: u64) -> Result<Answer> {
         if !is(&fstat(&self.caller.path_of(fd)?)?, libc::S_IFSOCK) {
             return Err(Errno::ENOTTY);
         }

@@ -9,7 +9,7 @@ use nix::errno::Errno;
 
 impl Call<'_> {
     /// These calls; what is left is an older one.
-    pub fn make_ipc_or_old(&self, notification: &Notification) -> Result<Answer> {
+    pub(crate) fn make_ipc_or_old(&self, notification: &Notification) -> Result<Answer> {
         let [a, b, c, d, ..] = notification.arguments;
         // Keys, numbers, counts and flags are 32 bits to the kernel.
         let number = |register: u64| register as i32;

@@ -24,7 +24,7 @@ const NAMES_MAX: usize = 1024;
 
 /// What a cell's supervisor has made for its callers.
 #[derive(Default)]
-pub struct KeptSockets {
+pub(crate) struct KeptSockets {
     pub(crate) sockets: HashMap<u64, OwnedFd>,
     /// Which of these are being connected.
     pub(crate) connecting: Vec<u64>,
@@ -41,14 +41,14 @@ pub(crate) struct Watcher {
 }
 
 /// A socket of the caller.
-pub enum CallersSocket {
+pub(crate) enum CallersSocket {
     Copy(OwnedFd),
     /// One of which there is no copy, by its inode: connected, or received from elsewhere.
     Other(u64),
 }
 
 impl KeptSockets {
-    pub fn retain(&mut self, made: &OwnedFd) -> Result<()> {
+    pub(crate) fn retain(&mut self, made: &OwnedFd) -> Result<()> {
         if self.sockets.len() >= SOCKETS_MAX {
             self.drop_closed();
         }
@@ -61,7 +61,7 @@ impl KeptSockets {
     }
 
     /// Drops the sockets that no process of the cell has open.
-    pub fn drop_closed(&mut self) {
+    pub(crate) fn drop_closed(&mut self) {
         if !self.sockets.is_empty() {
             let open = open_sockets();
             self.sockets.retain(|inode, _| open.contains_key(inode));
@@ -69,7 +69,7 @@ impl KeptSockets {
     }
 
     /// Records that a socket is being connected. The copy is dropped when it is, and kept if that fails.
-    pub fn connects(&mut self, socket: u64) {
+    pub(crate) fn connects(&mut self, socket: u64) {
         if self.sockets.contains_key(&socket) {
             self.connecting.push(socket);
             self.drop_connected();
@@ -77,7 +77,7 @@ impl KeptSockets {
     }
 
     /// Drops the sockets that are connected by now.
-    pub fn drop_connected(&mut self) {
+    pub(crate) fn drop_connected(&mut self) {
         let Self {
             sockets,
             connecting,
@@ -103,7 +103,7 @@ impl KeptSockets {
     }
 
     /// The kernel's name of a socket that was connected here, or of its peer.
-    pub fn name(&self, socket: u64, end: SocketEnd) -> Option<Vec<u8>> {
+    pub(crate) fn name(&self, socket: u64, end: SocketEnd) -> Option<Vec<u8>> {
         let [own, peer] = self.connected.get(&socket)?;
         Some(match end {
             SocketEnd::Own => own.clone(),

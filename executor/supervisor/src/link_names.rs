@@ -23,7 +23,7 @@ const NAMES_MAX: usize = 64;
 const HEAD: usize = 18;
 
 /// Paths of files with several names. Changed only under the lock on names.
-pub struct LinkNames(File);
+pub(crate) struct LinkNames(File);
 
 /// One entry: the file's device and inode, and a path that it had.
 type Entry<'a> = ((u64, u64), &'a Path);
@@ -33,22 +33,22 @@ impl LinkNames {
     ///
     /// # Errors
     /// The kernel's (`memfd_create`).
-    pub fn new() -> Result<Self> {
+    pub(crate) fn new() -> Result<Self> {
         memfd_create("names", MFdFlags::MFD_CLOEXEC).map(|file| Self(file.into()))
     }
 
     /// The descriptor that a cell must keep open.
-    pub fn descriptor(&self) -> BorrowedFd<'_> {
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
 
     /// Adds a path of the file with this state. One that cannot be added counts as elsewhere.
-    pub fn add(&self, stat: &FileStat, path: &Path) {
+    pub(crate) fn add(&self, stat: &FileStat, path: &Path) {
         let _ = self.append(&encode((stat.st_dev, stat.st_ino), path));
     }
 
     /// The newest paths that the file with this state has had.
-    pub fn of(&self, stat: &FileStat) -> BTreeSet<PathBuf> {
+    pub(crate) fn of(&self, stat: &FileStat) -> BTreeSet<PathBuf> {
         let all = self.read().unwrap_or_default();
         let own = entries(&all).filter(|(file, _)| *file == (stat.st_dev, stat.st_ino));
         let paths: Vec<_> = own.map(|(_, path)| path).collect();
@@ -61,7 +61,7 @@ impl LinkNames {
     }
 
     /// Adds the new paths of what lies below a directory that was moved.
-    pub fn follow(&self, from: &Path, to: &Path) {
+    pub(crate) fn follow(&self, from: &Path, to: &Path) {
         let all = self.read().unwrap_or_default();
         let moved = entries(&all).filter_map(|(file, path)| {
             let below = path.strip_prefix(from).ok()?;

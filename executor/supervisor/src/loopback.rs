@@ -85,7 +85,7 @@ struct Handshake {
 ///
 /// # Errors
 /// The kernel's (`getrandom`).
-pub fn draw_addresses() -> io::Result<[Ipv4Addr; 2]> {
+pub(crate) fn draw_addresses() -> io::Result<[Ipv4Addr; 2]> {
     let [a, b, c] = random::bytes()?;
     // Outside 127.0.0.0/16, which services of the machine use, and not the last address, which is for broadcasts.
     Ok([c & !1, c | 1].map(|c| Ipv4Addr::new(127, 1 + a % 254, b, c)))
@@ -531,7 +531,7 @@ impl Bound {
 }
 
 /// Every socket that a process of the cell has open: inode, with a process and its descriptor number there.
-pub fn open_sockets() -> HashMap<u64, (i32, i32)> {
+pub(crate) fn open_sockets() -> HashMap<u64, (i32, i32)> {
     let mut sockets = HashMap::new();
     for process in proc::descendants(std::process::id() as i32, usize::MAX) {
         let Ok(open) = fs::read_dir(format!("/proc/{process}/fd")) else {

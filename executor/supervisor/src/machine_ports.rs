@@ -22,7 +22,7 @@ const NOWHERE: [u8; 16] = [0; 16];
 const REFUSED_MS: u8 = 20;
 
 /// Connects a socket to what the program calls `name`, by way of the relay.
-pub fn connect_by_relay(
+pub(crate) fn connect_by_relay(
     loopback: &mut Loopback,
     tcp: TcpSocket,
     name: SocketName,
@@ -47,7 +47,7 @@ fn reached(name: SocketName) -> SocketName {
 }
 
 /// Whether this address means the loopback, where a port of this machine may be.
-pub fn is_loopback(name: SocketName) -> bool {
+pub(crate) fn is_loopback(name: SocketName) -> bool {
     match name.v4() {
         Some(ip) => matches!(ip, Ipv4Addr::LOCALHOST | Ipv4Addr::UNSPECIFIED),
         None => matches!(

@@ -19,7 +19,7 @@ const END: u64 = (MADE_MAX * IDENTITY_LEN) as u64;
 const DIGEST_LEN: usize = 8;
 
 /// The directories that were there when the session opened, and those that its calls have made.
-pub struct MadeDirectories {
+pub(crate) struct MadeDirectories {
     there: File,
     made: File,
     /// Those that were in a leased path when the lease began.
@@ -27,7 +27,7 @@ pub struct MadeDirectories {
 }
 
 impl MadeDirectories {
-    pub fn of(memory: &DirectoryMemory) -> io::Result<Self> {
+    pub(crate) fn of(memory: &DirectoryMemory) -> io::Result<Self> {
         let DirectoryMemory {
             there,
             made,
@@ -40,17 +40,17 @@ impl MadeDirectories {
         })
     }
 
-    pub fn add_leased(&mut self, known: KnownDirectories) {
+    pub(crate) fn add_leased(&mut self, known: KnownDirectories) {
         self.leased.push(known);
     }
 
     /// The descriptors that a cell must keep open.
-    pub fn descriptors(&self) -> [BorrowedFd<'_>; 2] {
+    pub(crate) fn descriptors(&self) -> [BorrowedFd<'_>; 2] {
         [self.there.as_fd(), self.made.as_fd()]
     }
 
     /// Records a directory that a cell has just made, under the lock on names. Where one is not recorded, no repository comes about.
-    pub fn add(&self, made: impl AsFd) {
+    pub(crate) fn add(&self, made: impl AsFd) {
         let add = || {
             let identity = identity_of(made)?;
             if self.made.metadata().map_err(errno)?.len() >= END {
@@ -69,7 +69,7 @@ impl MadeDirectories {
     }
 
     /// Whether a call has made this directory, or it was untouched when the session opened, and none was at its path then.
-    pub fn is_new(&self, directory: impl AsFd, path: &Path) -> bool {
+    pub(crate) fn is_new(&self, directory: impl AsFd, path: &Path) -> bool {
         let Ok(identity) = identity_of(directory) else {
             return false;
         };
@@ -83,7 +83,7 @@ impl MadeDirectories {
     }
 
     /// Whether a directory was at this path when the session opened, or the lease began. If that is unknown, it was.
-    pub fn was_there(&self, path: &Path) -> bool {
+    pub(crate) fn was_there(&self, path: &Path) -> bool {
         let bytes = digest(path).to_le_bytes();
         let there = |all: Vec<u8>| all.chunks_exact(DIGEST_LEN).any(|one| one == bytes);
         self.leased.iter().any(|known| known.has(path)) || read(&self.there).map_or(true, there)

@@ -15,7 +15,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 impl Call<'_> {
     /// `socket`: of UDP and netlink in the flat tier, and of all kinds where copies are kept.
-    pub fn make_socket(&self, family: i32, kind: i32, protocol: i32) -> Result<Answer> {
+    pub(crate) fn make_socket(&self, family: i32, kind: i32, protocol: i32) -> Result<Answer> {
         if is_datagram(family, kind) && !self.rules.has_own_network() {
             return self.make_stand_in(kind);
         }
@@ -31,7 +31,7 @@ impl Call<'_> {
     }
 
     /// `inotify_init1`, where copies are kept.
-    pub fn make_watcher(&self, flags: i32) -> Result<Answer> {
+    pub(crate) fn make_watcher(&self, flags: i32) -> Result<Answer> {
         self.keeps()?;
         let made = file::watcher(flags).map_err(errno)?;
         let mut kept = self.kept.borrow_mut();
@@ -60,7 +60,7 @@ impl Call<'_> {
     }
 
     /// The socket behind a descriptor of the caller.
-    pub fn socket(&self, fd: i32) -> Result<CallersSocket> {
+    pub(crate) fn socket(&self, fd: i32) -> Result<CallersSocket> {
         if self.caller.access.sockets == SocketAccess::Taken {
             return self.caller.descriptor(fd).map(CallersSocket::Copy);
         }
@@ -84,7 +84,7 @@ impl Call<'_> {
     }
 
     /// The socket behind a descriptor of the caller; `errno` if there is no copy of it.
-    pub fn unconnected_socket(&self, fd: i32, errno: Errno) -> Result<OwnedFd> {
+    pub(crate) fn unconnected_socket(&self, fd: i32, errno: Errno) -> Result<OwnedFd> {
         match self.socket(fd)? {
             CallersSocket::Copy(socket) => Ok(socket),
             CallersSocket::Other(_) => Err(errno),
@@ -92,7 +92,7 @@ impl Call<'_> {
     }
 
     /// The watcher behind a descriptor of the caller.
-    pub fn watcher(&self, fd: i32) -> Result<OwnedFd> {
+    pub(crate) fn watcher(&self, fd: i32) -> Result<OwnedFd> {
         if self.caller.access.sockets == SocketAccess::Taken {
             return self.caller.descriptor(fd);
         }
@@ -113,7 +113,7 @@ impl Call<'_> {
 
     /// Closes a connected socket of the caller, of which there is no copy to shut down: a socket takes its place that can neither
     /// receive nor send. The kernel may not make the call, as the number may be a listener's by then.
-    pub fn shut_other(&self, fd: i32) -> Result<Answer> {
+    pub(crate) fn shut_other(&self, fd: i32) -> Result<Answer> {
         let (dead, _) = socketpair(
             AddressFamily::Unix,
             SockType::Stream,

@@ -21,7 +21,7 @@ const VALUE_MAX: u64 = 65536;
 
 /// The file whose metadata is changed.
 #[derive(Clone, Copy, Debug)]
-pub enum Target {
+pub(crate) enum Target {
     /// That of an open file.
     Fd(i32),
     /// A path, with flags of the `*at` calls.
@@ -30,7 +30,7 @@ pub enum Target {
 
 impl Call<'_> {
     /// `fchmodat2` and its relatives.
-    pub fn change_mode(&self, target: Target, mode: u64) -> Result<Answer> {
+    pub(crate) fn change_mode(&self, target: Target, mode: u64) -> Result<Answer> {
         let mode = Mode::from_bits_truncate(mode as libc::mode_t);
         if !self.settings_locks.is_empty()
             && let Target::Path(fd, path, flags) = target
@@ -58,7 +58,7 @@ impl Call<'_> {
     }
 
     /// `fchownat` and its relatives.
-    pub fn change_owner(&self, target: Target, owner: u64, group: u64) -> Result<Answer> {
+    pub(crate) fn change_owner(&self, target: Target, owner: u64, group: u64) -> Result<Answer> {
         let given = |number: u64| Some(number as u32).filter(|number| *number != u32::MAX);
         if self.rules.areas.own_root {
             // The session's own user is the only one there is. The kernel decides about any other change of it.
@@ -80,7 +80,11 @@ impl Call<'_> {
     }
 
     /// `utimensat` and its relatives; `None` means now.
-    pub fn change_times(&self, target: Target, times: Option<[(i64, i64); 2]>) -> Result<Answer> {
+    pub(crate) fn change_times(
+        &self,
+        target: Target,
+        times: Option<[(i64, i64); 2]>,
+    ) -> Result<Answer> {
         let object = self.marked(target)?;
         let times = times.unwrap_or([(0, libc::UTIME_NOW); 2]);
         let times = times.map(|(tv_sec, tv_nsec)| libc::timespec { tv_sec, tv_nsec });
@@ -89,7 +93,7 @@ impl Call<'_> {
     }
 
     /// `setxattr` and its relatives.
-    pub fn set_attribute(
+    pub(crate) fn set_attribute(
         &self,
         target: Target,
         name: u64,
@@ -115,7 +119,7 @@ impl Call<'_> {
     }
 
     /// `removexattr` and its relatives.
-    pub fn remove_attribute(&self, target: Target, name: u64) -> Result<Answer> {
+    pub(crate) fn remove_attribute(&self, target: Target, name: u64) -> Result<Answer> {
         let name = self.string(name)?;
         let path = self.attributes_of(target)?;
         file::remove_attribute(&path.1, &name).map_err(errno)?;
@@ -123,7 +127,7 @@ impl Call<'_> {
     }
 
     /// Reads 64-bit times: seconds and a fraction in units of `unit` nanoseconds.
-    pub fn times(&self, address: u64, unit: i64) -> Result<Option<[(i64, i64); 2]>> {
+    pub(crate) fn times(&self, address: u64, unit: i64) -> Result<Option<[(i64, i64); 2]>> {
         if address == 0 {
             return Ok(None);
         }
@@ -136,7 +140,7 @@ impl Call<'_> {
 
     /// `utime`, in whole seconds.
     #[cfg(target_arch = "x86_64")]
-    pub fn seconds(&self, address: u64) -> Result<Option<[(i64, i64); 2]>> {
+    pub(crate) fn seconds(&self, address: u64) -> Result<Option<[(i64, i64); 2]>> {
         if address == 0 {
             return Ok(None);
         }

@@ -23,7 +23,7 @@ use std::path::Path;
 
 impl Call<'_> {
     /// `mkdirat`.
-    pub fn make_directory(&self, from: i32, path: u64, mode: u64) -> Result<Answer> {
+    pub(crate) fn make_directory(&self, from: i32, path: u64, mode: u64) -> Result<Answer> {
         let _lock = self.rules.lock_renames()?;
         let found = self.name(from, path)?;
         // Programs like `mkdir -p` create each directory of a path, even those outside the zones: for existing ones they expect EEXIST.
@@ -50,7 +50,7 @@ impl Call<'_> {
     }
 
     /// `mknodat`: the filter passes files, FIFOs and sockets on to this.
-    pub fn make_node(&self, from: i32, path: u64, mode: u64) -> Result<Answer> {
+    pub(crate) fn make_node(&self, from: i32, path: u64, mode: u64) -> Result<Answer> {
         let _lock = self.rules.lock_renames()?;
         let found = self.name(from, path)?;
         found.is_free()?;
@@ -77,7 +77,7 @@ impl Call<'_> {
     }
 
     /// The judge on a name that a call is about to make.
-    pub fn judge_new(&self, found: &Found, real: &Path, new: New) -> Result<Verdict> {
+    pub(crate) fn judge_new(&self, found: &Found, real: &Path, new: New) -> Result<Verdict> {
         self.verdict_on(found, real, new, Moment::Before)
     }
 
@@ -87,7 +87,7 @@ impl Call<'_> {
     }
 
     /// Takes back a name that was just made, where a repository has come about with it.
-    pub fn check_made(&self, found: &Found, real: &Path, new: New) -> Result<()> {
+    pub(crate) fn check_made(&self, found: &Found, real: &Path, new: New) -> Result<()> {
         let shape = self.verdict_on(found, real, new, Moment::Made)?;
         let shape = self.rules.enforce(shape);
         if !shape.is_allowed() {
@@ -106,7 +106,7 @@ impl Call<'_> {
     /// Notes a name of this kind that was just made or, with `from`, moved there, if it must be looked at again when the call has
     /// ended. `verdict` is what the rules said about it. What existed before is noted only where they refused the new name: otherwise it
     /// may be the user's.
-    pub fn note_name(
+    pub(crate) fn note_name(
         &self,
         real: &Path,
         kind: ObjectKind,
@@ -126,7 +126,7 @@ impl Call<'_> {
     }
 
     /// `symlinkat`.
-    pub fn make_link(&self, target: u64, from: i32, path: u64) -> Result<Answer> {
+    pub(crate) fn make_link(&self, target: u64, from: i32, path: u64) -> Result<Answer> {
         let target = self.string(target)?;
         let _lock = self.rules.lock_renames()?;
         let found = self.name(from, path)?;
@@ -148,7 +148,7 @@ impl Call<'_> {
     }
 
     /// `unlinkat`.
-    pub fn remove(&self, from: i32, path: u64, flags: i32) -> Result<Answer> {
+    pub(crate) fn remove(&self, from: i32, path: u64, flags: i32) -> Result<Answer> {
         let _lock = self.rules.lock_renames()?;
         let path = self.string(path)?;
         let how = match flags {
@@ -195,7 +195,7 @@ impl Call<'_> {
     }
 
     /// `linkat`.
-    pub fn link(&self, old: (i32, u64), new: (i32, u64), flags: i32) -> Result<Answer> {
+    pub(crate) fn link(&self, old: (i32, u64), new: (i32, u64), flags: i32) -> Result<Answer> {
         let object = if flags & libc::AT_EMPTY_PATH != 0 && self.string(old.1)?.is_empty() {
             self.caller.path_of(old.0)?
         } else {
@@ -239,7 +239,7 @@ impl Call<'_> {
     }
 
     /// `renameat2`.
-    pub fn rename(&self, old: (i32, u64), new: (i32, u64), flags: u32) -> Result<Answer> {
+    pub(crate) fn rename(&self, old: (i32, u64), new: (i32, u64), flags: u32) -> Result<Answer> {
         let flags = RenameFlags::from_bits(flags).ok_or(Errno::EINVAL)?;
         // It leaves a device behind, which no program of a cell may make.
         if flags.contains(RenameFlags::RENAME_WHITEOUT) {

@@ -28,7 +28,7 @@ const NAME_LEN: usize = 12;
 
 impl Call<'_> {
     /// `socket` of `NETLINK_ROUTE`.
-    pub fn make_netlink(&self, kind: i32) -> Result<Answer> {
+    pub(crate) fn make_netlink(&self, kind: i32) -> Result<Answer> {
         let flags =
             SockFlag::SOCK_CLOEXEC | SockFlag::from_bits_truncate(kind & libc::SOCK_NONBLOCK);
         let (theirs, ours) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, flags)?;
@@ -46,7 +46,7 @@ impl Call<'_> {
     }
 
     /// `sendto` with the address of a socket of netlink.
-    pub fn send_netlink(&self, fd: i32, request: u64, length: u64) -> Result<Answer> {
+    pub(crate) fn send_netlink(&self, fd: i32, request: u64, length: u64) -> Result<Answer> {
         let netlink = self.netlink.borrow();
         let other = netlink.other_end(inode(&self.caller.path_of(fd)?)?);
         let other = other.ok_or(Errno::EINVAL)?;
@@ -64,7 +64,7 @@ impl Call<'_> {
     }
 
     /// The name of a socket that stands in for one of netlink: its owner's process.
-    pub fn netlink_name(&self, fd: i32) -> Option<Vec<u8>> {
+    pub(crate) fn netlink_name(&self, fd: i32) -> Option<Vec<u8>> {
         let netlink = self.netlink.borrow();
         if netlink.is_empty() {
             return None;

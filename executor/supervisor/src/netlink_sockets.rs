@@ -10,10 +10,10 @@ const SOCKETS_MAX: usize = 16;
 
 /// The other ends of the pairs, each by the inode of the caller's.
 #[derive(Default)]
-pub struct NetlinkSockets(Vec<(u64, OwnedFd)>);
+pub(crate) struct NetlinkSockets(Vec<(u64, OwnedFd)>);
 
 impl NetlinkSockets {
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
@@ -21,7 +21,7 @@ impl NetlinkSockets {
     ///
     /// # Errors
     /// `EMFILE` if the cell has as many.
-    pub fn add(&mut self, inode: u64, other: OwnedFd) -> Result<()> {
+    pub(crate) fn add(&mut self, inode: u64, other: OwnedFd) -> Result<()> {
         self.0.retain(|(_, other)| is_open(other));
         if self.0.len() >= SOCKETS_MAX {
             return Err(Errno::EMFILE);
@@ -31,7 +31,7 @@ impl NetlinkSockets {
     }
 
     /// The other end of a pair that is still open.
-    pub fn other_end(&self, inode: u64) -> Option<&OwnedFd> {
+    pub(crate) fn other_end(&self, inode: u64) -> Option<&OwnedFd> {
         let found = self
             .0
             .iter()

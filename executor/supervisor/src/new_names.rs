@@ -43,7 +43,7 @@ const TIME: Duration = Duration::from_secs(1);
 
 /// The names noted of one call.
 #[derive(Default)]
-pub struct NewNames {
+pub(crate) struct NewNames {
     notes: Vec<NewName>,
     /// Whether there were more than could be noted.
     is_full: bool,
@@ -51,7 +51,7 @@ pub struct NewNames {
     moves_directories: bool,
 }
 
-pub struct NewName {
+pub(crate) struct NewName {
     path: PathBuf,
     kind: ObjectKind,
     object: Identity,
@@ -73,7 +73,7 @@ enum State {
 
 impl NewNames {
     /// Adds a note, in place of one for the same path.
-    pub fn add(&mut self, new: NewName) {
+    pub(crate) fn add(&mut self, new: NewName) {
         self.notes.retain(|note| note.path != new.path);
         if self.notes.len() >= NOTES_MAX && !self.is_full {
             self.notes
@@ -92,7 +92,7 @@ impl NewNames {
     }
 
     /// Follows the notes when this call moves what they are about, or a directory above it.
-    pub fn follow(&mut self, from: &Path, to: &Path, exchange: bool, is_directory: bool) {
+    pub(crate) fn follow(&mut self, from: &Path, to: &Path, exchange: bool, is_directory: bool) {
         self.moves_directories |= is_directory;
         for note in &mut self.notes {
             let moved = |from, to: &Path| {
@@ -111,7 +111,7 @@ impl NewNames {
     }
 
     /// Judges what was noted, with the cell dead, by the rules for making it where it is now.
-    pub fn examine(&mut self, rules: &AccessRules) -> Vec<Refusal> {
+    pub(crate) fn examine(&mut self, rules: &AccessRules) -> Vec<Refusal> {
         let mut notes = std::mem::take(&mut self.notes);
         // Without one of these, what was not noted is where it may be.
         let mut are_missing =
@@ -207,7 +207,7 @@ fn path(note: &NewName) -> &[u8] {
 impl NewName {
     /// A note about an object of this kind that now has the name `path`, and had `from` before, if any; `verdict` is what the
     /// rules said about that.
-    pub fn new(
+    pub(crate) fn new(
         path: &Path,
         kind: ObjectKind,
         object: Identity,

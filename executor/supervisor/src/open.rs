@@ -20,13 +20,13 @@ const TRIES: usize = 40;
 
 /// The flags of an open, as the caller gave them.
 #[derive(Clone, Copy, Debug)]
-pub struct OpenFlags {
+pub(crate) struct OpenFlags {
     flags: OFlag,
     mode: Mode,
 }
 
 impl OpenFlags {
-    pub fn new(flags: u64, mode: u64) -> Self {
+    pub(crate) fn new(flags: u64, mode: u64) -> Self {
         let flags = OFlag::from_bits_retain(flags as i32);
         Self {
             flags,
@@ -38,7 +38,7 @@ impl OpenFlags {
         self.flags.contains(flag)
     }
 
-    pub fn closes_on_exec(&self) -> bool {
+    pub(crate) fn closes_on_exec(&self) -> bool {
         self.has(OFlag::O_CLOEXEC)
     }
 
@@ -86,7 +86,7 @@ impl OpenFlags {
 
 impl Call<'_> {
     /// `openat` and its older forms.
-    pub fn open(&self, from: i32, path: u64, how: OpenFlags) -> Result<Answer> {
+    pub(crate) fn open(&self, from: i32, path: u64, how: OpenFlags) -> Result<Answer> {
         // Unlike elsewhere the caller is not checked: one that is gone gets no descriptor, and opening for reading has no other effect.
         let path = self.caller.string(path)?;
         let plain = how.only_reads();
@@ -303,7 +303,7 @@ impl Call<'_> {
     }
 
     /// A file without a name in a directory, where the caller makes a new one. It can be read too.
-    pub fn without_name(&self, directory: &OwnedFd, how: OpenFlags) -> Result<OwnedFd> {
+    pub(crate) fn without_name(&self, directory: &OwnedFd, how: OpenFlags) -> Result<OwnedFd> {
         let makes = how.has(OFlag::O_CREAT | OFlag::O_EXCL) && !how.has(OFlag::O_TMPFILE);
         if !makes || how.flags & OFlag::O_ACCMODE == OFlag::O_RDONLY {
             return Err(Errno::EACCES);
@@ -313,7 +313,7 @@ impl Call<'_> {
             .with_mask(|| openat(directory, ".", flags, how.mode))
     }
 
-    pub fn truncate(&self, path: u64, length: u64) -> Result<Answer> {
+    pub(crate) fn truncate(&self, path: u64, length: u64) -> Result<Answer> {
         let object = self.object(libc::AT_FDCWD, path, LastLink::Follow)?;
         if !self.rules.fits(length as i64) {
             return Err(Errno::EFBIG);
@@ -330,7 +330,7 @@ impl Call<'_> {
     }
 
     /// `inotify_add_watch`.
-    pub fn watch(&self, inotify: i32, path: u64, mask: u32) -> Result<Answer> {
+    pub(crate) fn watch(&self, inotify: i32, path: u64, mask: u32) -> Result<Answer> {
         let link = LastLink::follow_if(mask & libc::IN_DONT_FOLLOW == 0);
         let object = self.object(libc::AT_FDCWD, path, link)?;
         let (stat, path) = (fstat(&object)?, real(&object)?);

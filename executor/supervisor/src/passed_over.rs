@@ -34,11 +34,11 @@ const NAMES_MAX: usize = 256;
 const INDEX_LOCKS_MAX: usize = 16;
 /// Maximum bytes that are compared with what git has written; a longer file counts as another one.
 const COMPARED_MAX: u64 = 256 << 10;
-pub const INDEX_LOCK: &str = "index.lock";
+pub(crate) const INDEX_LOCK: &str = "index.lock";
 
 /// The names of a call that were passed over, in order.
 #[derive(Default)]
-pub struct PassedOver {
+pub(crate) struct PassedOver {
     locks: RefCell<VecDeque<IndexLock>>,
     names: RefCell<Vec<PassedName>>,
 }
@@ -67,12 +67,12 @@ impl IndexLock {
 
 impl PassedOver {
     /// Whether no process has locked an index.
-    pub fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.locks.borrow().is_empty()
     }
 
     /// Adds the lock of an index that `process` has just made.
-    pub fn add_lock(&self, directory: &OwnedFd, lock: &OwnedFd, process: i32) -> Result<()> {
+    pub(crate) fn add_lock(&self, directory: &OwnedFd, lock: &OwnedFd, process: i32) -> Result<()> {
         let lock = IndexLock {
             directory: directory.try_clone().map_err(errno)?,
             lock: identity_of(lock)?,
@@ -88,7 +88,7 @@ impl PassedOver {
     }
 
     /// The directory of a lock that `process` holds.
-    pub fn directory_of(&self, process: i32) -> Option<OwnedFd> {
+    pub(crate) fn directory_of(&self, process: i32) -> Option<OwnedFd> {
         let all = self.locks.borrow();
         let mut own = all.iter().filter(|lock| lock.process == process);
         let held = own.find(|lock| lock.is_held())?;
@@ -96,7 +96,7 @@ impl PassedOver {
     }
 
     /// Notes what git has made of a name; whether there is room for it.
-    pub fn note(&self, path: &Path, written: Option<OwnedFd>) -> bool {
+    pub(crate) fn note(&self, path: &Path, written: Option<OwnedFd>) -> bool {
         let mut names = self.names.borrow_mut();
         if let Some(known) = names.iter_mut().find(|known| known.path == path) {
             known.written = written;
@@ -111,7 +111,7 @@ impl PassedOver {
     }
 
     /// Whether git has removed a name that is there.
-    pub fn has_removed(&self, path: &Path) -> bool {
+    pub(crate) fn has_removed(&self, path: &Path) -> bool {
         let names = self.names.borrow();
         let known = names.iter().find(|known| known.path == path);
         known.is_some_and(|known| known.written.is_none())
@@ -119,7 +119,7 @@ impl PassedOver {
 
     /// The outcome, with the call ended: the first that differ from what git has left, with the number of all others, and the
     /// first that do not.
-    pub fn report(&self, rules: &AccessRules) -> Vec<Refusal> {
+    pub(crate) fn report(&self, rules: &AccessRules) -> Vec<Refusal> {
         let names = self.names.take();
         let (mut differ, mut agree, mut unnamed) = (Vec::new(), Vec::new(), 0);
         for name in &names {

@@ -52,7 +52,7 @@ fn command_of_git(arguments: &[u8]) -> Option<&[u8]> {
 
 impl Call<'_> {
     /// Notes a lock of an index that the caller has just made. Where that fails, its operations meet refusals.
-    pub fn note_index_lock(&self, found: &Found, real: &Path, made: &OwnedFd) {
+    pub(crate) fn note_index_lock(&self, found: &Found, real: &Path, made: &OwnedFd) {
         if found.name == INDEX_LOCK.as_bytes()
             && self.rules.judge().is_in_git(real)
             && let Ok(process) = self.caller.process()
@@ -63,7 +63,7 @@ impl Call<'_> {
     }
 
     /// Answers the removal of a regular file without making it, if git works and the rules refuse it; `None` for any other removal.
-    pub fn pass_over_removal(
+    pub(crate) fn pass_over_removal(
         &self,
         found: &Found,
         real: &Path,
@@ -76,7 +76,7 @@ impl Call<'_> {
     }
 
     /// Opens a file without a name in place of one that git has removed and that is still there; `None` for any other.
-    pub fn pass_over_present(&self, found: &Found, how: OpenFlags) -> Option<Answer> {
+    pub(crate) fn pass_over_present(&self, found: &Found, how: OpenFlags) -> Option<Answer> {
         if self.passed_over.is_idle() {
             return None;
         }
@@ -88,7 +88,12 @@ impl Call<'_> {
     }
 
     /// Opens a file without a name in place of one that git makes and the rules refuse; `None` for any other.
-    pub fn pass_over_file(&self, real: &Path, how: OpenFlags, verdict: Verdict) -> Option<Answer> {
+    pub(crate) fn pass_over_file(
+        &self,
+        real: &Path,
+        how: OpenFlags,
+        verdict: Verdict,
+    ) -> Option<Answer> {
         self.file_without_name(&self.repository_of_git(real, verdict)?, real, how)
     }
 

@@ -27,7 +27,7 @@ use std::path::Path;
 
 impl Call<'_> {
     /// `stat` and its older and newer forms.
-    pub fn state(&self, path: u64, out: u64, flags: i32) -> Result<Answer> {
+    pub(crate) fn state(&self, path: u64, out: u64, flags: i32) -> Result<Answer> {
         let Some(object) = self.seen(path, last_link(flags))? else {
             return Ok(Answer::GoOn);
         };
@@ -37,7 +37,13 @@ impl Call<'_> {
     }
 
     /// `statx`; the kernel checks its mask and other flags.
-    pub fn extended_state(&self, path: u64, flags: i32, mask: u32, out: u64) -> Result<Answer> {
+    pub(crate) fn extended_state(
+        &self,
+        path: u64,
+        flags: i32,
+        mask: u32,
+        out: u64,
+    ) -> Result<Answer> {
         let Some(object) = self.seen(path, last_link(flags))? else {
             return Ok(Answer::GoOn);
         };
@@ -49,7 +55,7 @@ impl Call<'_> {
     }
 
     /// `access` and its relatives; real and effective user are the same here.
-    pub fn access(&self, path: u64, mode: i32) -> Result<Answer> {
+    pub(crate) fn access(&self, path: u64, mode: i32) -> Result<Answer> {
         let Some(object) = self.seen(path, LastLink::Follow)? else {
             return Ok(Answer::GoOn);
         };
@@ -59,7 +65,7 @@ impl Call<'_> {
     }
 
     /// `readlink`; a text that is too long is truncated, as by the kernel.
-    pub fn read_link(&self, path: u64, out: u64, room: u64) -> Result<Answer> {
+    pub(crate) fn read_link(&self, path: u64, out: u64, room: u64) -> Result<Answer> {
         let Some(object) = self.seen(path, LastLink::Keep)? else {
             return Ok(Answer::GoOn);
         };
@@ -77,7 +83,7 @@ impl Call<'_> {
     }
 
     /// `chdir` and `execve`.
-    pub fn go(&self, path: u64) -> Result<Answer> {
+    pub(crate) fn go(&self, path: u64) -> Result<Answer> {
         // For an address that cannot be read, the kernel returns the error.
         let Ok(path) = self.caller.string(path) else {
             return Ok(Answer::GoOn);

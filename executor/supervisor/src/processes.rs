@@ -44,7 +44,7 @@ impl AccessRules {
 impl Call<'_> {
     /// `ptrace` that attaches to a process: one of the cell. Its number is in a register, which nobody changes until the call goes on;
     /// if another process has that number by then, Landlock refuses it, as that is in no domain of the caller's.
-    pub fn attach(&self, process: i32) -> Result<Answer> {
+    pub(crate) fn attach(&self, process: i32) -> Result<Answer> {
         if is_ours(process) {
             Ok(Answer::GoOn)
         } else {

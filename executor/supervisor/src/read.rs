@@ -18,7 +18,7 @@ use std::path::{Component, Path, PathBuf};
 
 impl Call<'_> {
     /// Opens the file or directory at a path for reading, or returns that there is none. `None` if that is not decided here.
-    pub fn read(&self, from: i32, path: &[u8], flags: OFlag) -> Option<Result<Answer>> {
+    pub(crate) fn read(&self, from: i32, path: &[u8], flags: OFlag) -> Option<Result<Answer>> {
         let path = Path::new(OsStr::from_bytes(path));
         let (directory, above) = match path.is_absolute() {
             true => (None, PathBuf::from("/")),

@@ -47,7 +47,7 @@ impl Call<'_> {
     /// # Errors
     /// `EACCES` if the content is not harmless, or if the `config` that it would replace was not created by this
     /// session's cells: those settings are the user's, whatever they contain.
-    pub fn replace_in_repository(
+    pub(crate) fn replace_in_repository(
         &self,
         old: &Found,
         new: &Found,
@@ -91,7 +91,7 @@ impl Call<'_> {
     ///
     /// # Errors
     /// `EACCES` if the settings are not harmless, or if the file that they would replace was not created by this session's cells.
-    pub fn replace_package_config(
+    pub(crate) fn replace_package_config(
         &self,
         old: &Found,
         new: &Found,
@@ -172,7 +172,7 @@ impl Call<'_> {
     /// Handles opening, for writing, a file that links a worktree to its repository; `None` for any other file.
     ///
     /// The valid content is known before git writes it: so it is written here, and git's own bytes are discarded.
-    pub fn link_worktree(
+    pub(crate) fn link_worktree(
         &self,
         found: &Found,
         real: &Path,
@@ -203,7 +203,12 @@ impl Call<'_> {
     }
 
     /// Handles opening the lock file for `MERGE_RR`; `None` for any other file.
-    pub fn lock_rerere(&self, found: &Found, real: &Path, flags: OFlag) -> Result<Option<Answer>> {
+    pub(crate) fn lock_rerere(
+        &self,
+        found: &Found,
+        real: &Path,
+        flags: OFlag,
+    ) -> Result<Option<Answer>> {
         let is_lock = found.name == RERERE_LOCK.as_bytes()
             && self
                 .rules
@@ -242,7 +247,7 @@ impl Call<'_> {
 
 impl Call<'_> {
     /// Handles creating the lock of settings that no cell has made; `None` for any other file.
-    pub fn lock_settings(
+    pub(crate) fn lock_settings(
         &self,
         found: &Found,
         real: &Path,
@@ -275,7 +280,7 @@ impl Call<'_> {
     ///
     /// # Errors
     /// `EACCES` if what the program has written is not what the settings say.
-    pub fn keep_settings(
+    pub(crate) fn keep_settings(
         &self,
         old: &Found,
         new: &Found,
@@ -303,7 +308,7 @@ impl Call<'_> {
     }
 
     /// Handles giving such a lock the mode that it has; `None` for any other change.
-    pub fn keep_mode(&self, object: &OwnedFd, mode: Mode) -> Result<Option<Answer>> {
+    pub(crate) fn keep_mode(&self, object: &OwnedFd, mode: Mode) -> Result<Option<Answer>> {
         let has = Mode::from_bits_truncate(fstat(object)?.st_mode & 0o7777);
         Ok((has == mode && self.settings_locks.has(object)).then_some(Answer::Value(0)))
     }

@@ -11,7 +11,7 @@ use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
 
 /// A new file with this text.
-pub fn sealed(text: &[u8]) -> Result<OwnedFd> {
+pub(crate) fn sealed(text: &[u8]) -> Result<OwnedFd> {
     let memory = memfd_create(
         "sealed",
         MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING,
@@ -28,7 +28,7 @@ pub fn sealed(text: &[u8]) -> Result<OwnedFd> {
 }
 
 /// Opens it for reading, from its beginning.
-pub fn reopened(memory: &OwnedFd) -> Result<OwnedFd> {
+pub(crate) fn reopened(memory: &OwnedFd) -> Result<OwnedFd> {
     open(
         by_descriptor(memory).as_str(),
         OFlag::O_RDONLY | OFlag::O_CLOEXEC,

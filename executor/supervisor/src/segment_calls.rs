@@ -6,19 +6,19 @@ use nix::Result;
 use nix::errno::Errno;
 
 impl Call<'_> {
-    pub fn get_segment(&self, key: i32, size: u64, flags: i32) -> Result<Answer> {
+    pub(crate) fn get_segment(&self, key: i32, size: u64, flags: i32) -> Result<Answer> {
         let size = usize::try_from(size).map_err(|_| Errno::ENOSPC)?;
         let id = self.segments.borrow_mut().get(key, size, flags)?;
         Ok(Answer::Value(id.into()))
     }
 
-    pub fn attach_segment(&self, id: i32) -> Result<Answer> {
+    pub(crate) fn attach_segment(&self, id: i32) -> Result<Answer> {
         self.segments.borrow().check(id)?;
         Ok(Answer::GoOn)
     }
 
     /// Owner and mode cannot be changed: no other user has a part in it.
-    pub fn control_segment(&self, id: i32, command: i32, buffer: u64) -> Result<Answer> {
+    pub(crate) fn control_segment(&self, id: i32, command: i32, buffer: u64) -> Result<Answer> {
         let mut segments = self.segments.borrow_mut();
         segments.check(id)?;
         match command {

@@ -26,7 +26,7 @@ const SETTINGS: [&str; 2] = ["config", "config.worktree"];
 
 /// The last [`LOCKS_MAX`] of a call.
 #[derive(Default)]
-pub struct SettingsLocks(RefCell<VecDeque<SettingsLock>>);
+pub(crate) struct SettingsLocks(RefCell<VecDeque<SettingsLock>>);
 
 struct SettingsLock {
     /// Our file, with the name of a lock.
@@ -37,12 +37,12 @@ struct SettingsLock {
 
 impl SettingsLocks {
     /// Whether the call has none.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.borrow().is_empty()
     }
 
     /// Adds our file `lock`, for which the program writes to `written`.
-    pub fn add(&self, lock: impl AsFd, written: &OwnedFd) -> Result<()> {
+    pub(crate) fn add(&self, lock: impl AsFd, written: &OwnedFd) -> Result<()> {
         let lock = SettingsLock {
             lock: identity_of(lock)?,
             written: written.try_clone().map_err(errno)?,
@@ -56,13 +56,13 @@ impl SettingsLocks {
     }
 
     /// Whether this file is one of our locks.
-    pub fn has(&self, object: &OwnedFd) -> bool {
+    pub(crate) fn has(&self, object: &OwnedFd) -> bool {
         let all = self.0.borrow();
         identity_of(object).is_ok_and(|object| all.iter().any(|known| known.lock == object))
     }
 
     /// Removes the entry of this lock, and returns what the program has written.
-    pub fn take(&self, object: &OwnedFd) -> Option<OwnedFd> {
+    pub(crate) fn take(&self, object: &OwnedFd) -> Option<OwnedFd> {
         let object = identity_of(object).ok()?;
         let mut all = self.0.borrow_mut();
         let at = all.iter().position(|known| known.lock == object)?;

@@ -131,7 +131,7 @@ impl AccessRules {
 impl Call<'_> {
     /// The file to change in place of one with names elsewhere, and its path: a copy of its first `length` bytes, which has got its name.
     /// `may` asks the rules whether a file may be changed.
-    pub fn separate(
+    pub(crate) fn separate(
         &self,
         mut object: OwnedFd,
         kind: AttemptKind,
@@ -153,7 +153,7 @@ impl Call<'_> {
     }
 
     /// Refuses to change a file with names elsewhere that cannot be copied for it.
-    pub fn refuse_shared(&self, kind: AttemptKind, path: &Path) -> Errno {
+    pub(crate) fn refuse_shared(&self, kind: AttemptKind, path: &Path) -> Errno {
         self.note(kind, Cause::Shared, path.as_os_str().as_bytes());
         Errno::EPERM
     }

@@ -19,7 +19,7 @@ const MADE_MAX: u32 = 4096;
 
 /// The segments of a call.
 #[derive(Default)]
-pub struct SharedSegments {
+pub(crate) struct SharedSegments {
     list: Vec<Known>,
     made: u32,
 }
@@ -47,7 +47,7 @@ impl SharedSegments {
         Ok(id)
     }
 
-    pub fn get(&mut self, key: i32, size: usize, flags: i32) -> Result<i32> {
+    pub(crate) fn get(&mut self, key: i32, size: usize, flags: i32) -> Result<i32> {
         let known = self.list.iter().find(|known| known.key == key);
         match known.filter(|_| key != libc::IPC_PRIVATE) {
             Some(_) if flags & libc::IPC_CREAT != 0 && flags & libc::IPC_EXCL != 0 => {
@@ -66,18 +66,18 @@ impl SharedSegments {
     ///
     /// # Errors
     /// `EINVAL` if it is not.
-    pub fn check(&self, id: i32) -> Result<()> {
+    pub(crate) fn check(&self, id: i32) -> Result<()> {
         self.position(id).map(drop)
     }
 
-    pub fn remove(&mut self, id: i32) -> Result<()> {
+    pub(crate) fn remove(&mut self, id: i32) -> Result<()> {
         let at = self.position(id)?;
         drop(self.list.remove(at));
         Ok(())
     }
 
     /// The kernel's description of a segment, as programs of the call are to see it.
-    pub fn state(&self, id: i32) -> Result<Vec<u8>> {
+    pub(crate) fn state(&self, id: i32) -> Result<Vec<u8>> {
         let known = &self.list[self.position(id)?];
         known.segment.state(known.key).map_err(errno)
     }

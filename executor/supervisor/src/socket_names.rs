@@ -8,7 +8,7 @@ const NAMES_MAX: usize = 1024;
 
 /// Addresses of the sockets that a cell's programs have bound.
 #[derive(Default)]
-pub struct SocketNames(VecDeque<Name>);
+pub(crate) struct SocketNames(VecDeque<Name>);
 
 struct Name {
     /// Inode of the socket, not of its file.
@@ -21,7 +21,7 @@ struct Name {
 
 impl SocketNames {
     /// Remembers a socket that was just bound.
-    pub fn add(&mut self, inode: u64, bound: Vec<u8>, asked: Vec<u8>) {
+    pub(crate) fn add(&mut self, inode: u64, bound: Vec<u8>, asked: Vec<u8>) {
         self.0.retain(|name| name.inode != inode);
         if self.0.len() >= NAMES_MAX {
             self.0.pop_front();
@@ -35,7 +35,7 @@ impl SocketNames {
 
     /// The address to report to a program, given the kernel's. An accepted socket has its listener's address,
     /// and its peer sees that too: such addresses are recognised only if no two end in the same name.
-    pub fn asked(&self, inode: u64, kernel: Vec<u8>) -> Vec<u8> {
+    pub(crate) fn asked(&self, inode: u64, kernel: Vec<u8>) -> Vec<u8> {
         let mut same = self.0.iter().filter(|name| name.bound == kernel);
         let own = same.clone().find(|name| name.inode == inode);
         let only = same

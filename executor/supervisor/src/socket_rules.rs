@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 /// The sockets that the cells of a session may connect to.
-pub struct SocketRules {
+pub(crate) struct SocketRules {
     /// The sockets that its cells have bound.
     bound: CreatedFiles,
     /// Paths that the policy names, without links.
@@ -15,7 +15,7 @@ pub struct SocketRules {
 }
 
 impl SocketRules {
-    pub fn new(named: impl IntoIterator<Item = PathBuf>) -> Result<Self> {
+    pub(crate) fn new(named: impl IntoIterator<Item = PathBuf>) -> Result<Self> {
         Ok(Self {
             bound: CreatedFiles::new()?,
             named: named.into_iter().collect(),
@@ -23,21 +23,21 @@ impl SocketRules {
     }
 
     /// The same without the sockets that cells have bound: for a cell that shares none with the others.
-    pub fn separate(&self) -> Result<Self> {
+    pub(crate) fn separate(&self) -> Result<Self> {
         Self::new(self.named.iter().cloned())
     }
 
     /// The descriptor that a cell must keep open.
-    pub fn descriptor(&self) -> BorrowedFd<'_> {
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.bound.descriptor()
     }
 
     /// Records a socket that a cell has bound, under the lock on names.
-    pub fn add_bound(&self, object: impl AsFd) -> Result<()> {
+    pub(crate) fn add_bound(&self, object: impl AsFd) -> Result<()> {
         self.bound.add_newest(object)
     }
 
-    pub fn may_connect(&self, object: &OwnedFd, real: &Path) -> bool {
+    pub(crate) fn may_connect(&self, object: &OwnedFd, real: &Path) -> bool {
         self.bound.has(object) || self.named.contains(real)
     }
 }

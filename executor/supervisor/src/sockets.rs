@@ -31,7 +31,7 @@ const DNS: u16 = 53;
 
 impl Call<'_> {
     /// `connect`.
-    pub fn connect(&self, socket: i32, address: u64, length: u64) -> Result<Answer> {
+    pub(crate) fn connect(&self, socket: i32, address: u64, length: u64) -> Result<Answer> {
         let address = self.socket_address(address, length)?;
         self.note_lookup(&address);
         let path = match self.address(&address)? {
@@ -78,7 +78,7 @@ impl Call<'_> {
     }
 
     /// `bind`.
-    pub fn bind(&self, socket: i32, address: u64, length: u64) -> Result<Answer> {
+    pub(crate) fn bind(&self, socket: i32, address: u64, length: u64) -> Result<Answer> {
         let address = self.socket_address(address, length)?;
         if family(&address) == Some(libc::AF_NETLINK) && self.netlink_name(socket).is_some() {
             return Ok(Answer::Value(0));

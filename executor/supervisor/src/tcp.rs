@@ -141,21 +141,21 @@ impl SocketName {
 }
 
 /// The family of an address in the kernel's form.
-pub fn family(address: &[u8]) -> Option<i32> {
+pub(crate) fn family(address: &[u8]) -> Option<i32> {
     address
         .first_chunk()
         .map(|family| u16::from_ne_bytes(*family).into())
 }
 
 /// Whether a TCP socket has no handshake in progress.
-pub fn is_over(socket: &OwnedFd) -> bool {
+pub(crate) fn is_over(socket: &OwnedFd) -> bool {
     /// `TCP_SYN_SENT` and `TCP_SYN_RECV` (`net/tcp_states.h`).
     const UNDER_WAY: [u8; 2] = [2, 3];
     state(socket).is_ok_and(|state| !UNDER_WAY.contains(&state))
 }
 
 /// Whether it is a TCP socket without a connection: a handshake that has begun was refused.
-pub fn is_closed(socket: &OwnedFd) -> bool {
+pub(crate) fn is_closed(socket: &OwnedFd) -> bool {
     /// `TCP_CLOSE`.
     const CLOSED: u8 = 7;
     state(socket) == Ok(CLOSED)
@@ -167,12 +167,12 @@ fn state(socket: &OwnedFd) -> Result<u8> {
 }
 
 /// An option of a socket that is a number.
-pub fn number(socket: &OwnedFd, level: i32, option: i32) -> Result<i32> {
+pub(crate) fn number(socket: &OwnedFd, level: i32, option: i32) -> Result<i32> {
     socket::option(socket.as_fd(), level, option).map_err(errno)
 }
 
 /// The inode, which identifies a socket in any process.
-pub fn inode(socket: &OwnedFd) -> Result<u64> {
+pub(crate) fn inode(socket: &OwnedFd) -> Result<u64> {
     Ok(fstat(socket)?.st_ino)
 }
 

@@ -17,7 +17,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 impl Call<'_> {
     /// `bind` of a TCP socket.
-    pub fn bind_tcp(&self, socket: i32, address: &[u8]) -> Result<Answer> {
+    pub(crate) fn bind_tcp(&self, socket: i32, address: &[u8]) -> Result<Answer> {
         let tcp = self.unconnected_tcp(socket, Errno::EINVAL)?;
         let name = SocketName::read(tcp.family, address)?;
         let only = tcp.is_v6_only()?;
@@ -42,7 +42,7 @@ impl Call<'_> {
     }
 
     /// `listen`. An unbound TCP socket would be bound to all addresses of the machine.
-    pub fn listen(&self, socket: i32, backlog: i32) -> Result<Answer> {
+    pub(crate) fn listen(&self, socket: i32, backlog: i32) -> Result<Answer> {
         let tcp = match self.tcp(socket)? {
             Kind::Tcp(tcp) => tcp,
             Kind::Unix(unix) => {
@@ -68,7 +68,7 @@ impl Call<'_> {
     }
 
     /// `connect` of a TCP socket.
-    pub fn connect_tcp(&self, socket: i32, address: &[u8]) -> Result<Answer> {
+    pub(crate) fn connect_tcp(&self, socket: i32, address: &[u8]) -> Result<Answer> {
         // A listener that its program has closed must be closed.
         self.kept.borrow_mut().drop_closed();
         let tcp = self.unconnected_tcp(socket, Errno::EISCONN)?;
@@ -111,7 +111,7 @@ impl Call<'_> {
     }
 
     /// `shutdown` of more than the sending side.
-    pub fn shut_down(&self, fd: i32, how: i32) -> Result<Answer> {
+    pub(crate) fn shut_down(&self, fd: i32, how: i32) -> Result<Answer> {
         use nix::sys::socket::{Shutdown, shutdown};
         use std::os::fd::AsRawFd;
         let how = match how {
@@ -132,7 +132,7 @@ impl Call<'_> {
     }
 
     /// `getsockname` and `getpeername`: the cell's own name for a socket on its loopback; the program's for a Unix socket.
-    pub fn socket_name(
+    pub(crate) fn socket_name(
         &self,
         socket: i32,
         end: SocketEnd,
@@ -178,7 +178,7 @@ impl Call<'_> {
     }
 
     /// `SO_LINGER`, which must not make `close` block: the last to close a socket may be this process.
-    pub fn linger(&self, socket: i32, value: u64, length: i32) -> Result<Answer> {
+    pub(crate) fn linger(&self, socket: i32, value: u64, length: i32) -> Result<Answer> {
         if length < 8 {
             return Err(Errno::EINVAL);
         }

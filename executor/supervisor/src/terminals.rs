@@ -15,7 +15,7 @@ const MULTIPLEXER: libc::dev_t = libc::makedev(5, 2);
 
 /// The terminals of a cell that the supervisor knows.
 #[derive(Default)]
-pub struct Terminals {
+pub(crate) struct Terminals {
     /// Whether a process of the cell may have a controlling terminal.
     pub any: Cell<bool>,
     /// The slaves' device numbers, with the warden's number for each. Of several with one device number, the last counts.
@@ -24,7 +24,11 @@ pub struct Terminals {
 
 impl Terminals {
     /// Opens an end of a terminal of the cell's own, if the device is one or creates one.
-    pub fn open(&self, client: Option<&PtyClient>, device: libc::dev_t) -> Result<Option<OwnedFd>> {
+    pub(crate) fn open(
+        &self,
+        client: Option<&PtyClient>,
+        device: libc::dev_t,
+    ) -> Result<Option<OwnedFd>> {
         let Some(client) = client else {
             return Ok(None);
         };
@@ -45,7 +49,11 @@ impl Terminals {
     }
 
     /// The caller's controlling terminal.
-    pub fn controlling(&self, client: Option<&PtyClient>, caller: Caller) -> Result<OwnedFd> {
+    pub(crate) fn controlling(
+        &self,
+        client: Option<&PtyClient>,
+        caller: Caller,
+    ) -> Result<OwnedFd> {
         // The query costs more than all the rest.
         if !self.any.get() {
             return Err(Errno::ENXIO);

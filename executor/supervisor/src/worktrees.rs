@@ -21,11 +21,11 @@ const WORKTREES_MAX: usize = 16;
 
 /// The last [`WORKTREES_MAX`] of a call.
 #[derive(Default)]
-pub struct Worktrees(RefCell<VecDeque<OwnedFd>>);
+pub(crate) struct Worktrees(RefCell<VecDeque<OwnedFd>>);
 
 impl Worktrees {
     /// Adds `directory`, where `gitdir` is about to be created.
-    pub fn add(&self, directory: &OwnedFd) -> Result<()> {
+    pub(crate) fn add(&self, directory: &OwnedFd) -> Result<()> {
         let mut all = self.0.borrow_mut();
         if is_worktree(Some(&real(directory)?)) {
             all.push_back(directory.try_clone().map_err(errno)?);
@@ -38,7 +38,7 @@ impl Worktrees {
 
     /// The current path of the worktree's entry whose `gitdir` names this file. In scratch space names are
     /// not protected: no link in a zone may lead there. Git reads the path up to the end of a line.
-    pub fn repository_of(&self, link: &Path, rules: &AccessRules) -> Option<PathBuf> {
+    pub(crate) fn repository_of(&self, link: &Path, rules: &AccessRules) -> Option<PathBuf> {
         let found = |directory: &OwnedFd| {
             let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
             let gitdir = openat(directory, "gitdir", flags, Mode::empty()).ok()?;
@@ -61,7 +61,7 @@ impl Worktrees {
 }
 
 /// Whether this is `.git/worktrees/NAME`.
-pub fn is_worktree(directory: Option<&Path>) -> bool {
+pub(crate) fn is_worktree(directory: Option<&Path>) -> bool {
     directory
         .and_then(Path::parent)
         .is_some_and(|worktrees| worktrees.ends_with(".git/worktrees"))

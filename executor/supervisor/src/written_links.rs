@@ -18,15 +18,15 @@ use std::path::Path;
 const WRITTEN_MAX: u64 = 64 * 1024;
 
 /// A file in memory that the session's cells share, one path per line.
-pub struct WrittenLinks(File);
+pub(crate) struct WrittenLinks(File);
 
 impl WrittenLinks {
-    pub fn new() -> Result<Self> {
+    pub(crate) fn new() -> Result<Self> {
         memfd_create("links", MFdFlags::MFD_CLOEXEC).map(|file| Self(file.into()))
     }
 
     /// The descriptor that a cell must keep open.
-    pub fn descriptor(&self) -> BorrowedFd<'_> {
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
 
@@ -34,7 +34,7 @@ impl WrittenLinks {
     ///
     /// # Errors
     /// `ENOSPC` after [`WRITTEN_MAX`] bytes.
-    pub fn add(&self, path: &Path) -> Result<()> {
+    pub(crate) fn add(&self, path: &Path) -> Result<()> {
         let end = self.0.metadata().map_err(errno)?.len();
         let line = [path.as_os_str().as_bytes(), b"\n"].concat();
         if end + line.len() as u64 > WRITTEN_MAX {
@@ -44,7 +44,7 @@ impl WrittenLinks {
     }
 
     /// Whether a recorded path leads through `name`. An unreadable list counts as leading through every name.
-    pub fn lead_through(&self, name: &Path) -> bool {
+    pub(crate) fn lead_through(&self, name: &Path) -> bool {
         let read = || {
             let mut all = vec![0; self.0.metadata()?.len() as usize];
             self.0.read_exact_at(&mut all, 0).map(|()| all)
