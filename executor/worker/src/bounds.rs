@@ -8,55 +8,55 @@ use broker_protocol::limit;
 use std::time::{Duration, Instant};
 
 /// Links followed for one path: what the kernel allows (`MAXSYMLINKS` in `linux/namei.h`).
-pub const LINKS: usize = 40;
+pub(crate) const LINKS: usize = 40;
 /// Bytes read at once.
-pub const CHUNK: usize = 64 * 1024;
+pub(crate) const CHUNK: usize = 64 * 1024;
 /// Bytes of a file that a read by lines skips before its first line.
-pub const SKIPPED: u64 = 64 << 20;
+pub(crate) const SKIPPED: u64 = 64 << 20;
 /// Bytes of a file, after the part that is read, in which lines are counted.
-pub const COUNTED: u64 = 16 << 20;
+pub(crate) const COUNTED: u64 = 16 << 20;
 /// Maximum bytes of a file that are hashed to compare it with a digest.
-pub const HASHED: u64 = 64 << 20;
+pub(crate) const HASHED: u64 = 64 << 20;
 /// Maximum bytes of a replaced file that are held in memory, to be compared with what was read, and to be saved for undo.
-pub const KEPT: usize = 16 << 20;
+pub(crate) const KEPT: usize = 16 << 20;
 /// Maximum bytes of a file that is edited, before and after.
-pub const EDITED: usize = 4 << 20;
+pub(crate) const EDITED: usize = 4 << 20;
 /// Maximum number of directory entries that one walk reads.
-pub const ENTRIES: usize = 500_000;
+pub(crate) const ENTRIES: usize = 500_000;
 /// Maximum bytes of all names that one walk reads.
-pub const NAMES: usize = 32 << 20;
+pub(crate) const NAMES: usize = 32 << 20;
 /// Time limit for one walk, including the search in the files it finds.
-pub const TIME: Duration = Duration::from_secs(20);
+pub(crate) const TIME: Duration = Duration::from_secs(20);
 /// Time limit for counting what does not fit into an answer any more.
-pub const COUNTING: Duration = Duration::from_millis(250);
+pub(crate) const COUNTING: Duration = Duration::from_millis(250);
 /// Maximum bytes of all ignore files that apply to one directory; one that would exceed it is ignored.
-pub const IGNORED: usize = 64 * 1024;
+pub(crate) const IGNORED: usize = 64 * 1024;
 /// Maximum bytes of all paths that one search sorts by age; beyond it, the oldest are skipped.
-pub const SORTED: usize = 32 << 20;
+pub(crate) const SORTED: usize = 32 << 20;
 /// Maximum bytes of all files that one search reads.
-pub const SEARCHED: u64 = 1 << 30;
+pub(crate) const SEARCHED: u64 = 1 << 30;
 /// Maximum bytes of one line in a search; a file with a longer one is searched up to that line.
-pub const LINE: usize = 4 << 20;
+pub(crate) const LINE: usize = 4 << 20;
 /// Bytes on which a pattern runs between two checks of the clock, and so how much of one line is searched.
-pub const PIECE: usize = 32 * 1024;
+pub(crate) const PIECE: usize = 32 * 1024;
 /// Maximum bytes of a compiled pattern, and of the cache with which it runs.
-pub const PATTERN: usize = 8 << 20;
+pub(crate) const PATTERN: usize = 8 << 20;
 /// Maximum characters of a line in a search's answer.
-pub const SHOWN: usize = 300;
+pub(crate) const SHOWN: usize = 300;
 
 /// Maximum bytes of an encoded answer besides its entries.
 const FRAME: usize = 1024;
 
 /// The bytes still available in an answer.
-pub struct AnswerRoom(usize);
+pub(crate) struct AnswerRoom(usize);
 
 impl AnswerRoom {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(limit::ANSWER - FRAME)
     }
 
     /// Takes `bytes`, if that many are left.
-    pub fn take(&mut self, bytes: usize) -> bool {
+    pub(crate) fn take(&mut self, bytes: usize) -> bool {
         let left = self.0.checked_sub(bytes);
         self.0 = left.unwrap_or(self.0);
         left.is_some()
@@ -64,14 +64,14 @@ impl AnswerRoom {
 }
 
 /// What one walk may still use of its limits.
-pub struct WalkBudget {
+pub(crate) struct WalkBudget {
     entries: usize,
     names: usize,
     until: Instant,
 }
 
 impl WalkBudget {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             entries: ENTRIES,
             names: NAMES,
@@ -79,17 +79,17 @@ impl WalkBudget {
         }
     }
 
-    pub fn is_late(&self) -> bool {
+    pub(crate) fn is_late(&self) -> bool {
         Instant::now() >= self.until
     }
 
     /// From now on entries are only counted.
-    pub fn only_count(&mut self) {
+    pub(crate) fn only_count(&mut self) {
         self.until = self.until.min(Instant::now() + COUNTING);
     }
 
     /// Takes one entry with a name of `length` bytes, if the limits still allow it.
-    pub fn take(&mut self, length: usize) -> bool {
+    pub(crate) fn take(&mut self, length: usize) -> bool {
         match (self.entries.checked_sub(1), self.names.checked_sub(length)) {
             (Some(entries), Some(names)) => {
                 (self.entries, self.names) = (entries, names);

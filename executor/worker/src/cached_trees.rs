@@ -12,7 +12,7 @@ const TREE: u32 = 0o40_000;
 
 /// A cached tree that is not, byte for byte, the one of the entries.
 #[derive(Debug, PartialEq, Eq)]
-pub struct OtherTree {
+pub(crate) struct OtherTree {
     /// The directory, empty for the root.
     pub directory: Vec<u8>,
     cached: ObjectName,
@@ -22,7 +22,7 @@ pub struct OtherTree {
 
 impl OtherTree {
     /// Whether it still has the same files: an old tree may write modes in another form (`100664`).
-    pub fn has_same_files(&self, objects: &Objects) -> bool {
+    pub(crate) fn has_same_files(&self, objects: &Objects) -> bool {
         let mut known = HashMap::new();
         let usual = usual_form(objects, &self.cached, &mut known, DEPTH_MAX);
         usual.is_some() && usual == self.own
@@ -69,7 +69,7 @@ fn usual_mode(mode: u32) -> u32 {
 }
 
 /// Mode, name and object of a tree's first entry, and the rest of the tree.
-pub fn first_entry(tree: &[u8], width: usize) -> Option<[&[u8]; 4]> {
+pub(crate) fn first_entry(tree: &[u8], width: usize) -> Option<[&[u8]; 4]> {
     let space = tree.iter().position(|byte| *byte == b' ')?;
     let end = tree.iter().position(|byte| *byte == 0)?;
     let (object, rest) = tree.get(end + 1..)?.split_at_checked(width)?;
@@ -84,7 +84,7 @@ fn add(tree: &mut Vec<u8>, mode: u32, name: &[u8], object: &[u8]) {
 }
 
 /// An entry of an index.
-pub struct Blob<'i> {
+pub(crate) struct Blob<'i> {
     pub path: &'i [u8],
     pub mode: u32,
     pub object: &'i [u8],
@@ -94,7 +94,7 @@ pub struct Blob<'i> {
 
 /// Which of the cached trees in the extension `text` are not those of `blobs`; `None` if git may read it in another way, or there are
 /// too many directories.
-pub fn others<'i>(
+pub(crate) fn others<'i>(
     text: &[u8],
     blobs: impl Iterator<Item = Blob<'i>>,
     width: usize,

@@ -15,17 +15,17 @@ use nix::sys::stat::Mode;
 use std::fmt::Write as _;
 
 /// Maximum bytes of a line: a path of [`PATH_MAX`](broker_protocol::path::PATH_MAX) bytes, each escaped, and the rest.
-pub const LINE_MAX: usize = 3 * 4096 + 512;
+pub(crate) const LINE_MAX: usize = 3 * 4096 + 512;
 
 /// A file as it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FileState {
+pub(crate) struct FileState {
     pub digest: Digest,
     pub mode: Mode,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ChangeRecord {
+pub(crate) struct ChangeRecord {
     /// The session that made it: [`SESSION_LEN`] hexadecimal digits.
     pub session: String,
     pub call: CallId,
@@ -39,7 +39,7 @@ pub struct ChangeRecord {
 }
 
 impl ChangeRecord {
-    pub fn to_line(&self) -> String {
+    pub(crate) fn to_line(&self) -> String {
         let ChangeRecord {
             session,
             call,
@@ -60,7 +60,7 @@ impl ChangeRecord {
     }
 
     /// Parses a line; `None` if it is incomplete, or not ours.
-    pub fn parse(line: &[u8]) -> Option<Self> {
+    pub(crate) fn parse(line: &[u8]) -> Option<Self> {
         let line = std::str::from_utf8(line).ok()?.strip_suffix('\n')?;
         let mut words = line.splitn(8, ' ');
         let mut word = || words.next();

@@ -37,7 +37,7 @@ const PACKED_REFS_MAX: usize = 32 << 20;
 const INDEX_MAX: usize = 128 << 20;
 
 /// A project and its repository.
-pub struct Committed<'d> {
+pub(crate) struct Committed<'d> {
     pub project: &'d OwnedFd,
     /// The repository's common directory.
     pub common: &'d OwnedFd,
@@ -46,7 +46,7 @@ pub struct Committed<'d> {
 }
 
 impl Committed<'_> {
-    pub fn answer(&self, query: &RepositoryQuery) -> RepositoryAnswer {
+    pub(crate) fn answer(&self, query: &RepositoryQuery) -> RepositoryAnswer {
         let objects = Objects::new(self.common, OBJECTS_MAX);
         let mut trees = HashMap::new();
         let own = Path::new(&query.own);

@@ -7,7 +7,7 @@ use std::io::{self, ErrorKind, Read};
 
 /// Reads the first `max` bytes of `file`, and one more if there are more. `size` is the expected
 /// size: if it is right, one read is enough.
-pub fn read_up_to(mut file: impl Read, size: u64, max: usize) -> io::Result<Vec<u8>> {
+pub(crate) fn read_up_to(mut file: impl Read, size: u64, max: usize) -> io::Result<Vec<u8>> {
     let expected = usize::try_from(size).ok().filter(|size| *size <= max);
     let mut content = vec![0; expected.unwrap_or(max) + 1];
     let mut filled = 0;
@@ -30,12 +30,12 @@ pub fn read_up_to(mut file: impl Read, size: u64, max: usize) -> io::Result<Vec<
 }
 
 /// The digest of `content`.
-pub fn digest(content: &[u8]) -> Digest {
+pub(crate) fn digest(content: &[u8]) -> Digest {
     Digest(Sha256::digest(content).into())
 }
 
 /// The digest of a file of at most [`HASHED`] bytes; `None` if it is larger.
-pub fn file_digest(file: impl Read) -> io::Result<Option<Digest>> {
+pub(crate) fn file_digest(file: impl Read) -> io::Result<Option<Digest>> {
     let mut source = file.take(HASHED + 1);
     let mut hash = Sha256::new();
     let mut buffer = vec![0; CHUNK];

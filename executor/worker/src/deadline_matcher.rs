@@ -16,7 +16,7 @@ use thiserror::Error;
 /// The time for a search is over.
 #[derive(Debug, Error)]
 #[error("the time for the search is over")]
-pub struct DeadlineExceeded;
+pub(crate) struct DeadlineExceeded;
 
 impl From<NoError> for DeadlineExceeded {
     /// The pattern itself never fails.
@@ -26,7 +26,7 @@ impl From<NoError> for DeadlineExceeded {
 }
 
 /// A pattern that stops matching when its time is over.
-pub struct DeadlineMatcher {
+pub(crate) struct DeadlineMatcher {
     pattern: RegexMatcher,
     until: Cell<Instant>,
     /// Whether only part of a line was searched, without a match.
@@ -35,7 +35,7 @@ pub struct DeadlineMatcher {
 
 impl DeadlineMatcher {
     /// Limits matching of `pattern` to the time before `until`.
-    pub fn new(pattern: RegexMatcher, until: Instant) -> Self {
+    pub(crate) fn new(pattern: RegexMatcher, until: Instant) -> Self {
         Self {
             pattern,
             until: Cell::new(until),
@@ -44,17 +44,17 @@ impl DeadlineMatcher {
     }
 
     /// Whether only part of a line was searched, without a match, since the last call of this.
-    pub fn cut(&self) -> bool {
+    pub(crate) fn cut(&self) -> bool {
         self.cut.take()
     }
 
     /// Whether the time is over.
-    pub fn is_late(&self) -> bool {
+    pub(crate) fn is_late(&self) -> bool {
         Instant::now() >= self.until.get()
     }
 
     /// From now on matches are only counted.
-    pub fn only_count(&self) {
+    pub(crate) fn only_count(&self) {
         self.until
             .set(self.until.get().min(Instant::now() + COUNTING));
     }

@@ -25,7 +25,7 @@ use std::fs::File;
 
 impl FileCall<'_> {
     /// Answers `file_edit`.
-    pub fn edit(&self, request: &FileEdit) -> Result<Edited, WorkError> {
+    pub(crate) fn edit(&self, request: &FileEdit) -> Result<Edited, WorkError> {
         let path = &request.path;
         let found = self.open(path, READING, Intent::Write)?;
         let stat = regular(path, &found.file)?;

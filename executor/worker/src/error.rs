@@ -292,6 +292,6 @@ impl Intent {
 }
 
 /// `1 line`, `2 lines`.
-pub fn counted(count: u64, noun: &str) -> String {
+pub(crate) fn counted(count: u64, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }

@@ -31,7 +31,7 @@ const INTENT_TO_ADD: u16 = 0x2000;
 
 /// A name in an index.
 #[derive(Debug, PartialEq, Eq)]
-pub struct IndexEntry {
+pub(crate) struct IndexEntry {
     pub path: Vec<u8>,
     /// Whether `git status` ignores the file.
     pub hidden: bool,
@@ -43,7 +43,7 @@ pub struct IndexEntry {
 
 /// The part of an index that is in one file.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Index {
+pub(crate) struct Index {
     /// Its names, without those in the file on which it is based (`base`).
     pub entries: Vec<IndexEntry>,
     /// The object name in the name of the file on which it is based.
@@ -61,7 +61,7 @@ struct Start {
 }
 
 /// The content with either length of hashes; empty if it is no index, or cannot be parsed.
-pub fn read(bytes: &[u8]) -> Vec<Index> {
+pub(crate) fn read(bytes: &[u8]) -> Vec<Index> {
     [20, 32]
         .into_iter()
         .filter_map(|width| index_of(bytes, width))
@@ -69,7 +69,7 @@ pub fn read(bytes: &[u8]) -> Vec<Index> {
 }
 
 /// Whether git itself would add such a name to an index: it is below the work tree, and not in a repository's own directory.
-pub fn is_in_work_tree(path: &[u8]) -> bool {
+pub(crate) fn is_in_work_tree(path: &[u8]) -> bool {
     // An entry for a directory, in place of the names in it, ends with a slash.
     let path = path.strip_suffix(b"/").unwrap_or(path);
     path.split(|byte| *byte == b'/')

@@ -27,11 +27,11 @@ const ZLIB_MORE: usize = 1024;
 
 /// The name of an object: 20 bytes of SHA-1, or 32 of SHA-256.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct ObjectName(Vec<u8>);
+pub(crate) struct ObjectName(Vec<u8>);
 
 impl ObjectName {
     /// Parses a name written in hexadecimal.
-    pub fn parse(text: &[u8]) -> Option<Self> {
+    pub(crate) fn parse(text: &[u8]) -> Option<Self> {
         let digit = |byte: &u8| (*byte as char).to_digit(16).map(|digit| digit as u8);
         if !matches!(text.len(), 40 | 64) {
             return None;
@@ -43,11 +43,11 @@ impl ObjectName {
     }
 
     /// Of its bytes.
-    pub fn new(bytes: &[u8]) -> Self {
+    pub(crate) fn new(bytes: &[u8]) -> Self {
         Self(bytes.to_vec())
     }
 
-    pub fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         &self.0
     }
 
@@ -56,7 +56,7 @@ impl ObjectName {
     }
 
     /// That of an object of this kind and content, with `width` bytes.
-    pub fn of(kind: &str, content: &[u8], width: usize) -> Self {
+    pub(crate) fn of(kind: &str, content: &[u8], width: usize) -> Self {
         let header = format!("{kind} {}\0", content.len());
         Self(match width {
             20 => Sha1::new()
@@ -73,13 +73,13 @@ impl ObjectName {
     }
 
     /// Whether an object of this kind and content has this name.
-    pub fn is_of(&self, kind: &str, content: &[u8]) -> bool {
+    pub(crate) fn is_of(&self, kind: &str, content: &[u8]) -> bool {
         *self == Self::of(kind, content, self.0.len())
     }
 }
 
 /// The objects of a repository.
-pub struct Objects<'d> {
+pub(crate) struct Objects<'d> {
     common: &'d OwnedFd,
     /// Bytes that may still be read and unpacked.
     left: Cell<usize>,
@@ -87,7 +87,7 @@ pub struct Objects<'d> {
 
 impl<'d> Objects<'d> {
     /// The objects of the repository `common`, of which at most `bytes` are read and unpacked.
-    pub fn new(common: &'d OwnedFd, bytes: usize) -> Self {
+    pub(crate) fn new(common: &'d OwnedFd, bytes: usize) -> Self {
         Self {
             common,
             left: Cell::new(bytes),
@@ -95,7 +95,7 @@ impl<'d> Objects<'d> {
     }
 
     /// The content of an object of this kind; `None` if it is not found, too large, or does not match its name.
-    pub fn get(&self, name: &ObjectName, kind: &str) -> Option<Vec<u8>> {
+    pub(crate) fn get(&self, name: &ObjectName, kind: &str) -> Option<Vec<u8>> {
         let content = self.loose(name, kind).or_else(|| self.packed(name))?;
         name.is_of(kind, &content).then_some(content)
     }

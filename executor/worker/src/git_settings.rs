@@ -66,7 +66,7 @@ const COMMANDS: [&str; 19] = [
 ];
 
 /// What `text` names. A text that the library cannot parse is taken line by line: git may read it.
-pub fn settings(text: &[u8]) -> Vec<Setting> {
+pub(crate) fn settings(text: &[u8]) -> Vec<Setting> {
     let mut found = parsed(text).unwrap_or_else(|| lines(text));
     found.truncate(SETTINGS_MAX);
     found

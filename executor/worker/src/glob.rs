@@ -22,7 +22,7 @@ const ENTRY: usize = 8;
 
 impl FileCall<'_> {
     /// Answers `glob`.
-    pub fn glob(&self, request: &Glob) -> Result<Walked, WorkError> {
+    pub(crate) fn glob(&self, request: &Glob) -> Result<Walked, WorkError> {
         let (plain, pattern) = split(&request.pattern)?;
         let (matcher, dotted) = (compile(&pattern)?, dotted_parts(&pattern));
         let start = self.directory_at(&request.path)?;
@@ -72,7 +72,7 @@ impl FileCall<'_> {
     }
 
     /// When the file at `step` was last changed, if it is a file or a link to one.
-    pub fn modified(&self, step: &WalkStep) -> Option<(i64, i64)> {
+    pub(crate) fn modified(&self, step: &WalkStep) -> Option<(i64, i64)> {
         let location = match step.kind {
             ListedKind::File => &step.location,
             ListedKind::Link => &self.follow(&step.location).ok()?,
@@ -134,7 +134,7 @@ impl NewestFiles {
 }
 
 /// `below`, as a path from the root of the zone of `path`.
-pub fn named(path: &ZonePath, below: &Path) -> String {
+pub(crate) fn named(path: &ZonePath, below: &Path) -> String {
     match path.relative() {
         "" => below.to_string_lossy().into_owned(),
         path => format!("{path}/{}", below.to_string_lossy()),
@@ -142,7 +142,7 @@ pub fn named(path: &ZonePath, below: &Path) -> String {
 }
 
 /// Compiles a glob in which `*` stays within a name.
-pub fn compile(pattern: &str) -> Result<GlobMatcher, PatternError> {
+pub(crate) fn compile(pattern: &str) -> Result<GlobMatcher, PatternError> {
     let glob = GlobBuilder::new(pattern).literal_separator(true).build();
     glob.map(|glob| glob.compile_matcher())
         .map_err(|error| wrong(pattern, error.kind()))
@@ -210,7 +210,7 @@ fn dotted_parts(pattern: &str) -> GlobSet {
 }
 
 /// Whether `glob` matches the last name of `path` or all of it.
-pub fn matches_name_or_path(glob: &GlobMatcher, path: &Path) -> bool {
+pub(crate) fn matches_name_or_path(glob: &GlobMatcher, path: &Path) -> bool {
     path.file_name()
         .is_some_and(|name: &OsStr| glob.is_match(name))
         || glob.is_match(path)

@@ -36,7 +36,7 @@ const TEXT: usize = 8 + 1 + 8;
 
 impl FileCall<'_> {
     /// Answers `grep`.
-    pub fn grep(&self, request: &Grep) -> Result<Grepped, WorkError> {
+    pub(crate) fn grep(&self, request: &Grep) -> Result<Grepped, WorkError> {
         let mut search = GrepRun::new(request)?;
         let found = self.open(&request.path, LOOKING, Intent::Read)?;
         let stat = fstat(&found.file)
@@ -102,7 +102,7 @@ type Aged = ((i64, i64), Reverse<PathBuf>);
 
 /// Files by age, in a bounded number of bytes.
 #[derive(Default)]
-pub struct ByAge {
+pub(crate) struct ByAge {
     /// The oldest on top; of the same age, the last by path.
     files: BinaryHeap<Reverse<Aged>>,
     bytes: usize,
@@ -111,7 +111,7 @@ pub struct ByAge {
 }
 
 impl ByAge {
-    pub fn add(&mut self, modified: Option<(i64, i64)>, path: PathBuf) {
+    pub(crate) fn add(&mut self, modified: Option<(i64, i64)>, path: PathBuf) {
         let Some(modified) = modified else { return };
         self.bytes += path.as_os_str().len();
         self.files.push(Reverse((modified, Reverse(path))));
@@ -124,7 +124,7 @@ impl ByAge {
         }
     }
 
-    pub fn newest_first(self) -> impl Iterator<Item = PathBuf> {
+    pub(crate) fn newest_first(self) -> impl Iterator<Item = PathBuf> {
         self.files
             .into_sorted_vec()
             .into_iter()

@@ -19,7 +19,7 @@ use std::path::Path;
 const LOOKUPS_MAX: usize = 4096;
 
 /// The hidden names of an index: those with a file in the project or that git takes for unchanged, and the others.
-pub fn hidden<'e>(
+pub(crate) fn hidden<'e>(
     entries: impl Iterator<Item = &'e IndexEntry>,
     project: &OwnedFd,
 ) -> (HiddenNames, HiddenNames) {

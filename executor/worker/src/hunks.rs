@@ -20,16 +20,16 @@ struct Region {
 
 /// The regions that differ, in order and not touching; `None` if there are more than an answer holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Regions(Option<Vec<Region>>);
+pub(crate) struct Regions(Option<Vec<Region>>);
 
 impl Regions {
     /// For two equal files.
-    pub fn none() -> Self {
+    pub(crate) fn none() -> Self {
         Self(Some(Vec::new()))
     }
 
     /// For two files about which nothing is known: everything except what is equal at both ends.
-    pub fn between(old: &[u8], new: &[u8]) -> Self {
+    pub(crate) fn between(old: &[u8], new: &[u8]) -> Self {
         let same = |(a, b): &(&u8, &u8)| a == b;
         let start = old.iter().zip(new).take_while(same).count();
         let end = old[start..]
@@ -47,7 +47,7 @@ impl Regions {
     }
 
     /// The regions after one more edit, which replaced `old` bytes at each of `places` by `new` bytes.
-    pub fn then(self, places: impl Iterator<Item = usize>, old: usize, new: usize) -> Self {
+    pub(crate) fn then(self, places: impl Iterator<Item = usize>, old: usize, new: usize) -> Self {
         let Some(before) = self.0 else { return self };
         let (mut before, mut places) = (before.into_iter().peekable(), places.peekable());
         let mut regions: Vec<Region> = Vec::new();
@@ -93,7 +93,7 @@ impl Regions {
     }
 
     /// The changed lines of `old`, which has become `new`; `None` if there are more than an answer holds.
-    pub fn hunks(&self, old: &[u8], new: &[u8]) -> Option<Vec<Hunk>> {
+    pub(crate) fn hunks(&self, old: &[u8], new: &[u8]) -> Option<Vec<Hunk>> {
         let mut room = limit::HUNKS;
         let mut hunks = Vec::new();
         let (mut old_lines, mut new_lines) = (LineNumbers::of(old), LineNumbers::of(new));

@@ -24,7 +24,7 @@ use std::rc::Rc;
 
 /// The rules in force in one directory. A copy is cheap.
 #[derive(Clone, Default)]
-pub struct IgnoreRules(Option<Rc<Directory>>);
+pub(crate) struct IgnoreRules(Option<Rc<Directory>>);
 
 /// A directory with rules of its own.
 struct Directory {
@@ -46,7 +46,7 @@ const REPOSITORY: &str = ".git";
 
 impl IgnoreRules {
     /// Adds the rules of the directory `location`. `has` returns which names are, or may be, in it.
-    pub fn and_in(
+    pub(crate) fn and_in(
         self,
         worker: &FileCall,
         location: &Location,
@@ -80,7 +80,7 @@ impl IgnoreRules {
     }
 
     /// Whether the rules ignore `path`, which is relative to the zone's root.
-    pub fn ignore(&self, path: &Path, directory: bool) -> bool {
+    pub(crate) fn ignore(&self, path: &Path, directory: bool) -> bool {
         (0..FILES.len())
             .find_map(|file| self.verdict(file, path, directory))
             .unwrap_or(false)

@@ -16,14 +16,14 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 
-pub struct LeasedFile {
+pub(crate) struct LeasedFile {
     location: Location,
     file: File,
 }
 
 impl LeasedFile {
     /// The file that was granted at `path`.
-    pub fn new(path: &ZonePath, file: OwnedFd) -> Self {
+    pub(crate) fn new(path: &ZonePath, file: OwnedFd) -> Self {
         Self {
             location: path.into(),
             file: file.into(),
@@ -31,13 +31,13 @@ impl LeasedFile {
     }
 
     /// Whether it was granted at `location`.
-    pub fn is_at(&self, location: &Location) -> bool {
+    pub(crate) fn is_at(&self, location: &Location) -> bool {
         self.location == *location
     }
 
     /// Makes `content` of the file if it is still what was read: in the state `stamp`, and with the content `old`, where that is small
     /// enough to be put back.
-    pub fn replace(
+    pub(crate) fn replace(
         &self,
         path: &ZonePath,
         content: &[u8],

@@ -14,7 +14,7 @@ const ENTRY: usize = 8 + 4 + 8 + 4 + 8;
 
 impl FileCall<'_> {
     /// Answers `file_list`.
-    pub fn list(&self, request: &FileList) -> Result<Listed, WorkError> {
+    pub(crate) fn list(&self, request: &FileList) -> Result<Listed, WorkError> {
         let start = self.directory_at(&request.path)?;
         let options = WalkOptions {
             depth: request.depth.into(),

@@ -18,7 +18,7 @@ pub enum Intent {
     Write,
 }
 
-pub struct Names {
+pub(crate) struct Names {
     pub protected: Matcher,
     /// The paths that are protected although no name shows it.
     pub objects: ProtectedObjects,
@@ -30,7 +30,7 @@ pub struct Names {
 }
 
 impl Names {
-    pub fn new(spec: &WorkerSpec, tools: &FileToolsSpec) -> Result<Self, PolicyError> {
+    pub(crate) fn new(spec: &WorkerSpec, tools: &FileToolsSpec) -> Result<Self, PolicyError> {
         let (project, central) = (
             spec.project.path.clone().into(),
             tools.central.path.clone().into(),
@@ -51,23 +51,23 @@ impl Names {
     }
 
     /// Whether the absolute path `real` lies in a granted path besides the roots.
-    pub fn is_granted(&self, real: &Path) -> bool {
+    pub(crate) fn is_granted(&self, real: &Path) -> bool {
         self.granted.iter().any(|granted| real.starts_with(granted))
     }
 
     /// Whether links at `real` may lead to a granted path besides the roots.
-    pub fn leads_to_granted(&self, real: &Path) -> bool {
+    pub(crate) fn leads_to_granted(&self, real: &Path) -> bool {
         self.is_granted(real) || self.granted.iter().any(|granted| granted.starts_with(real))
     }
 
     /// Whether `real` is granted and in neither root, which have ways of their own.
-    pub fn is_granted_outside(&self, real: &Path) -> bool {
+    pub(crate) fn is_granted_outside(&self, real: &Path) -> bool {
         let in_root = real.starts_with(&self.project) || real.starts_with(&self.central);
         !in_root && self.is_granted(real)
     }
 
     /// Why `tool` may not touch a name in this session; `None` if it may.
-    pub fn out_of_scope(&self, tool: &str, location: &Location) -> Option<String> {
+    pub(crate) fn out_of_scope(&self, tool: &str, location: &Location) -> Option<String> {
         let path = location.path.as_os_str().as_bytes();
         let permitted = self
             .scope

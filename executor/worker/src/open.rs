@@ -21,14 +21,14 @@ use std::os::fd::OwnedFd;
 use std::path::{Component, Path, PathBuf};
 
 /// An open file, and the name under which it was found after following links.
-pub struct OpenFile {
+pub(crate) struct OpenFile {
     pub location: Location,
     pub file: OwnedFd,
 }
 
 impl FileCall<'_> {
     /// Opens what `path` names, following links inside the zones.
-    pub fn open(
+    pub(crate) fn open(
         &self,
         path: &ZonePath,
         flags: OFlag,
@@ -64,7 +64,10 @@ impl FileCall<'_> {
     }
 
     /// Resolves the target of a write to `path`, following links, and returns the state of the file there, if any.
-    pub fn locate(&self, path: &ZonePath) -> Result<(Location, Option<FileStat>), OpenError> {
+    pub(crate) fn locate(
+        &self,
+        path: &ZonePath,
+    ) -> Result<(Location, Option<FileStat>), OpenError> {
         let asked = Location::from(path);
         self.permit(path, &asked, Intent::Write)?;
         match self.stat(&asked) {
@@ -86,7 +89,7 @@ impl FileCall<'_> {
     }
 
     /// The state of the object at `location`, if any. A link at the end is not followed.
-    pub fn stat(&self, location: &Location) -> Result<Option<FileStat>, Errno> {
+    pub(crate) fn stat(&self, location: &Location) -> Result<Option<FileStat>, Errno> {
         match self
             .root(location.zone)
             .open_beneath(&location.path, LOOKING_AT_LINKS)
@@ -161,7 +164,7 @@ impl FileCall<'_> {
     }
 
     /// Resolves all existing links of `asked`. The result is only a name; it is opened like any other.
-    pub fn follow(&self, asked: &Location) -> Result<Location, FollowError> {
+    pub(crate) fn follow(&self, asked: &Location) -> Result<Location, FollowError> {
         let mut at = self.root(asked.zone).path.clone();
         let mut ahead = names(&asked.path);
         let mut links = 0;
@@ -235,7 +238,7 @@ fn granted(absolute: &Path) -> Option<Location> {
 
 /// Why links lead to nothing that may be opened.
 #[derive(Clone, Copy, Debug)]
-pub enum FollowError {
+pub(crate) enum FollowError {
     /// They leave the zones.
     Outside,
     /// They refer to each other without end.
@@ -284,13 +287,13 @@ fn cannot_locate(path: &ZonePath, errno: Errno) -> OpenError {
 }
 
 /// The state of `file`, if it is a regular file.
-pub fn regular(path: &ZonePath, file: &OwnedFd) -> Result<FileStat, OpenError> {
+pub(crate) fn regular(path: &ZonePath, file: &OwnedFd) -> Result<FileStat, OpenError> {
     let stat = fstat(file).map_err(|errno| SystemError::new("look at", path, errno))?;
     regular_stat(path, stat)
 }
 
 /// `stat`, if it is that of a regular file.
-pub fn regular_stat(path: &ZonePath, stat: FileStat) -> Result<FileStat, OpenError> {
+pub(crate) fn regular_stat(path: &ZonePath, stat: FileStat) -> Result<FileStat, OpenError> {
     if is(&stat, libc::S_IFREG) {
         return Ok(stat);
     }

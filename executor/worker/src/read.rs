@@ -16,7 +16,7 @@ use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Take};
 
 impl FileCall<'_> {
     /// Answers `file_read`.
-    pub fn read(&self, request: &FileRead) -> Result<broker_protocol::Read, WorkError> {
+    pub(crate) fn read(&self, request: &FileRead) -> Result<broker_protocol::Read, WorkError> {
         let found = self.open(&request.path, READING, Intent::Read)?;
         let stat = regular(&request.path, &found.file)?;
         let size = stat.st_size as u64;
@@ -37,7 +37,7 @@ impl FileCall<'_> {
     }
 
     /// Answers a request for bytes.
-    pub fn bytes(&self, request: &FileBytes) -> Result<broker_protocol::Bytes, WorkError> {
+    pub(crate) fn bytes(&self, request: &FileBytes) -> Result<broker_protocol::Bytes, WorkError> {
         let failed = |error| SystemError::new("read", &request.path, error);
         let found = self.open(&request.path, READING, Intent::Read)?;
         let size = regular(&request.path, &found.file)?.st_size as u64;

@@ -11,30 +11,30 @@ use std::path::{Path, PathBuf};
 
 /// Flags to open a file for reading: a FIFO does not make us block (though a waiting writer is
 /// released), and a terminal does not become our controlling one.
-pub const READING: OFlag = OFlag::O_RDONLY
+pub(crate) const READING: OFlag = OFlag::O_RDONLY
     .union(OFlag::O_NONBLOCK)
     .union(OFlag::O_NOCTTY);
 /// Flags to open a directory for reading.
-pub const LISTING: OFlag = OFlag::O_RDONLY.union(OFlag::O_DIRECTORY);
+pub(crate) const LISTING: OFlag = OFlag::O_RDONLY.union(OFlag::O_DIRECTORY);
 /// Flags to open a directory in order to act on its entries.
-pub const ENTERING: OFlag = OFlag::O_PATH.union(OFlag::O_DIRECTORY);
+pub(crate) const ENTERING: OFlag = OFlag::O_PATH.union(OFlag::O_DIRECTORY);
 /// Flags to open any object for its metadata only.
-pub const LOOKING: OFlag = OFlag::O_PATH;
+pub(crate) const LOOKING: OFlag = OFlag::O_PATH;
 /// The same, but a link at the end is the link itself.
-pub const LOOKING_AT_LINKS: OFlag = OFlag::O_PATH.union(OFlag::O_NOFOLLOW);
+pub(crate) const LOOKING_AT_LINKS: OFlag = OFlag::O_PATH.union(OFlag::O_NOFOLLOW);
 
 /// Maximum attempts at an open that the kernel asks to repeat.
 const ATTEMPTS: usize = 16;
 
 #[derive(Debug)]
-pub struct Root {
+pub(crate) struct Root {
     directory: OwnedFd,
     pub path: PathBuf,
     pub writable: bool,
 }
 
 #[derive(Debug)]
-pub struct Roots {
+pub(crate) struct Roots {
     pub project: Root,
     pub central: Root,
     /// The machine's tree as the worker sees it: `/`.
@@ -43,7 +43,7 @@ pub struct Roots {
 
 impl Root {
     /// Opens the directory `path`, which is absolute and has no links in it.
-    pub fn open(path: &str, writable: bool) -> io::Result<Self> {
+    pub(crate) fn open(path: &str, writable: bool) -> io::Result<Self> {
         let directory = open(
             path,
             ENTERING | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC,
@@ -56,18 +56,18 @@ impl Root {
         })
     }
 
-    pub fn descriptor(&self) -> &OwnedFd {
+    pub(crate) fn descriptor(&self) -> &OwnedFd {
         &self.directory
     }
 
     /// Opens `path` below this root.
-    pub fn open_beneath(&self, path: &Path, flags: OFlag) -> Result<OwnedFd, Errno> {
+    pub(crate) fn open_beneath(&self, path: &Path, flags: OFlag) -> Result<OwnedFd, Errno> {
         open_beneath(&self.directory, path, flags, Mode::empty())
     }
 }
 
 /// Opens `path` below `directory`, without following any link on the way.
-pub fn open_beneath(
+pub(crate) fn open_beneath(
     directory: &OwnedFd,
     path: &Path,
     flags: OFlag,
@@ -96,7 +96,7 @@ pub fn open_beneath(
 
 /// A name in a zone, which may contain bytes that are not UTF-8. `path` is relative to the zone's root.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Location {
+pub(crate) struct Location {
     pub zone: Zone,
     pub path: PathBuf,
 }
@@ -112,7 +112,7 @@ impl From<&ZonePath> for Location {
 
 impl Location {
     /// The location as text, if it is valid text.
-    pub fn to_zone_path(&self) -> Option<ZonePath> {
+    pub(crate) fn to_zone_path(&self) -> Option<ZonePath> {
         ZonePath::new(self.zone, self.path.to_str()?).ok()
     }
 }
@@ -129,12 +129,12 @@ impl fmt::Display for Location {
 }
 
 /// Whether `stat` is of this `kind` (`S_IFMT`).
-pub fn is(stat: &FileStat, kind: libc::mode_t) -> bool {
+pub(crate) fn is(stat: &FileStat, kind: libc::mode_t) -> bool {
     stat.st_mode & libc::S_IFMT == kind
 }
 
 /// The kind of file with this state, in words.
-pub fn kind(stat: &FileStat) -> &'static str {
+pub(crate) fn kind(stat: &FileStat) -> &'static str {
     match stat.st_mode & libc::S_IFMT {
         libc::S_IFREG => "a regular file",
         libc::S_IFDIR => "a directory",

@@ -19,14 +19,14 @@ use std::io::{self, Seek};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Maximum number of files remembered. Beyond it, the one read longest ago is dropped, and has to be read again.
-pub const FILES: usize = 4096;
+pub(crate) const FILES: usize = 4096;
 /// How long ago a file must have changed for its times to show the next change: file systems count
 /// in steps of up to two seconds (FAT), most in clock ticks.
 const SETTLED: Duration = Duration::from_secs(2);
 
 /// The metadata that changes when a file changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stamp {
+pub(crate) struct Stamp {
     file: (u64, u64),
     size: i64,
     modified: (i64, i64),
@@ -35,7 +35,7 @@ pub struct Stamp {
 
 impl Stamp {
     /// That of a file in the state `stat`.
-    pub fn of(stat: &FileStat) -> Self {
+    pub(crate) fn of(stat: &FileStat) -> Self {
         Self {
             file: (stat.st_dev, stat.st_ino),
             size: stat.st_size,
@@ -54,7 +54,7 @@ impl Stamp {
 
 /// What the session knows of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Known {
+pub(crate) enum Known {
     Whole(Digest),
     /// Part of its content, when the file was in this state.
     Part(Stamp),
@@ -62,7 +62,7 @@ pub enum Known {
 
 impl Known {
     /// What a read of some lines of `file`, in the state `stat`, tells the session; `None` if a later change could go unnoticed.
-    pub fn part(file: &mut File, stat: &FileStat) -> io::Result<Option<Self>> {
+    pub(crate) fn part(file: &mut File, stat: &FileStat) -> io::Result<Option<Self>> {
         let stamp = Stamp::of(stat);
         if stamp.is_settled(SystemTime::now()) {
             return Ok(Some(Known::Part(stamp)));
@@ -77,7 +77,7 @@ impl Known {
 
 /// Why a file must not be changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NotKnown {
+pub(crate) enum NotKnown {
     /// The session has not read it.
     Unread,
     /// It differs from what the session has read.
@@ -86,7 +86,7 @@ pub enum NotKnown {
 
 /// The files that the session knows.
 #[derive(Debug, Default)]
-pub struct Seen {
+pub(crate) struct Seen {
     files: HashMap<Location, (u64, Known)>,
     /// Counts what is noted.
     noted: u64,
@@ -94,7 +94,7 @@ pub struct Seen {
 
 impl Seen {
     /// Records what the session knows of the file at `location` now.
-    pub fn note(&mut self, location: Location, known: Known) {
+    pub(crate) fn note(&mut self, location: Location, known: Known) {
         self.noted += 1;
         if self.files.len() >= FILES && !self.files.contains_key(&location) {
             let oldest = self.files.iter().min_by_key(|(_, (noted, _))| *noted);
@@ -106,12 +106,12 @@ impl Seen {
     }
 
     /// Drops what was known of the file at `location`.
-    pub fn forget(&mut self, location: &Location) {
+    pub(crate) fn forget(&mut self, location: &Location) {
         self.files.remove(location);
     }
 
     /// Whether the session knows the file at `location` in this state and with this content. For a large file there is no digest.
-    pub fn check(
+    pub(crate) fn check(
         &self,
         location: &Location,
         stat: &FileStat,

@@ -11,7 +11,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 /// Receives what was split into messages, with the descriptors of the first; `None` when the broker is gone.
-pub fn receive_message(socket: &OwnedFd) -> io::Result<Option<(Vec<u8>, Vec<OwnedFd>)>> {
+pub(crate) fn receive_message(socket: &OwnedFd) -> io::Result<Option<(Vec<u8>, Vec<OwnedFd>)>> {
     receive(socket, &mut vec![0; MESSAGE_MAX])
 }
 
@@ -34,7 +34,7 @@ fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<Option<(Vec<u8>, V
 }
 
 /// Answers requests until the broker is gone.
-pub fn serve(worker: &Worker, socket: &OwnedFd) -> io::Result<()> {
+pub(crate) fn serve(worker: &Worker, socket: &OwnedFd) -> io::Result<()> {
     let mut buffer = vec![0; MESSAGE_MAX];
     let mut idle = IdleTrim::default();
     loop {
@@ -110,7 +110,7 @@ fn usage(before: &Usage, after: &Usage) -> [u8; USAGE_LEN] {
 }
 
 /// Sends the answer to a question, without usage figures.
-pub fn send_whole(socket: &OwnedFd, bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn send_whole(socket: &OwnedFd, bytes: &[u8]) -> io::Result<()> {
     send(socket, bytes, &[])
 }
 

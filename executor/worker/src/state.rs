@@ -8,7 +8,7 @@ use broker_protocol::{FileRead, FileReply, FileWrite, State};
 
 impl FileCall<'_> {
     /// Answers the request of a small tool.
-    pub fn state(&self, request: &State) -> Result<FileReply, WorkError> {
+    pub(crate) fn state(&self, request: &State) -> Result<FileReply, WorkError> {
         let path = request.path();
         match &request.change {
             None => self

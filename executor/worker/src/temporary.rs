@@ -22,7 +22,7 @@ use std::path::Path;
 const ATTEMPTS: usize = 16;
 
 /// A new file in `directory` that contains `content` and does not have its name yet.
-pub struct TemporaryFile<'a> {
+pub(crate) struct TemporaryFile<'a> {
     directory: &'a OwnedFd,
     content: &'a [u8],
     /// Its permissions; those of a new file if absent.
@@ -36,7 +36,7 @@ pub struct TemporaryFile<'a> {
 
 impl<'a> TemporaryFile<'a> {
     /// Writes `content` to a new file and to the disk.
-    pub fn new(
+    pub(crate) fn new(
         directory: &'a OwnedFd,
         content: &'a [u8],
         mode: Option<Mode>,
@@ -45,7 +45,7 @@ impl<'a> TemporaryFile<'a> {
     }
 
     /// Writes `content` to a new file that only its owner may read, and that a power cut may lose.
-    pub fn not_durable(directory: &'a OwnedFd, content: &'a [u8]) -> Result<Self, Errno> {
+    pub(crate) fn not_durable(directory: &'a OwnedFd, content: &'a [u8]) -> Result<Self, Errno> {
         Self::begin(directory, content, Some(private_file()), false)
     }
 
@@ -74,7 +74,7 @@ impl<'a> TemporaryFile<'a> {
     }
 
     /// The same, with a random name from the beginning.
-    pub fn with_name(
+    pub(crate) fn with_name(
         directory: &'a OwnedFd,
         content: &'a [u8],
         mode: Option<Mode>,
@@ -114,7 +114,7 @@ impl<'a> TemporaryFile<'a> {
     }
 
     /// Gives it `name`, which must be free; otherwise `EEXIST`.
-    pub fn create(self, name: &OsStr) -> Result<(), Errno> {
+    pub(crate) fn create(self, name: &OsStr) -> Result<(), Errno> {
         match self.link(name) {
             Err(errno) if self.name.is_none() && cannot_link(errno) => {
                 Self::with_name(self.directory, self.content, self.mode, self.durable)?.create(name)
@@ -126,7 +126,7 @@ impl<'a> TemporaryFile<'a> {
     }
 
     /// Gives it `name`, replacing the present file of that name.
-    pub fn replace(self, name: &OsStr) -> Result<(), Errno> {
+    pub(crate) fn replace(self, name: &OsStr) -> Result<(), Errno> {
         self.named()?.rename(name)
     }
 
@@ -206,7 +206,7 @@ fn new_file() -> Mode {
 }
 
 /// Permissions of what only its owner may read.
-pub fn private_file() -> Mode {
+pub(crate) fn private_file() -> Mode {
     Mode::S_IRUSR | Mode::S_IWUSR
 }
 

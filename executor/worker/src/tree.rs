@@ -97,12 +97,12 @@ impl Tree for ZoneTree<'_> {
 impl Worker {
     /// Whether a name is closed for `intent`, or nobody can tell. What is closed for reading is closed for writing too, and what lies below
     /// a closed name is closed with it.
-    pub fn is_closed(&self, location: &Location, intent: Intent) -> bool {
+    pub(crate) fn is_closed(&self, location: &Location, intent: Intent) -> bool {
         !matches!(self.verdict_on(location, intent), Ok(Verdict::Allow))
     }
 
     /// The verdict on a name that is going to be opened for `intent`.
-    pub fn verdict_on(&self, location: &Location, intent: Intent) -> io::Result<Verdict> {
+    pub(crate) fn verdict_on(&self, location: &Location, intent: Intent) -> io::Result<Verdict> {
         let (tree, at) = self.tree(location);
         judge(
             &tree,
@@ -116,7 +116,7 @@ impl Worker {
     }
 
     /// The verdict on a name in `directory` that comes about, or has.
-    pub fn verdict_on_new(
+    pub(crate) fn verdict_on_new(
         &self,
         location: &Location,
         directory: &OwnedFd,
@@ -133,7 +133,7 @@ impl Worker {
     }
 
     /// Why a rule closes a name for `intent`: a protected name says that itself.
-    pub fn why(&self, rule: Rule, location: &Location, intent: Intent) -> &str {
+    pub(crate) fn why(&self, rule: Rule, location: &Location, intent: Intent) -> &str {
         let (tree, at) = self.tree(location);
         let names = &self.names.protected;
         let closes = |protection| intent == Intent::Write || protection == Protection::All;
@@ -160,7 +160,7 @@ impl Worker {
     }
 
     /// The verdict on a change of a file that a lease opens.
-    pub fn verdict_on_leased(&self, location: &Location) -> Verdict {
+    pub(crate) fn verdict_on_leased(&self, location: &Location) -> Verdict {
         let (tree, at) = self.tree(location);
         Judge::of(&tree).may_be_leased(&at)
     }

@@ -21,7 +21,7 @@ const CHANGE: usize = 8 + (8 + SESSION_LEN) + 8 + 8 + 4 + 8 + 2 * 33;
 impl FileCall<'_> {
     /// Saves the state `before`, and that it becomes `after`, before `location` is written. Returns
     /// the number of the change; `None` if it cannot be saved, which does not prevent the write.
-    pub fn record_change(
+    pub(crate) fn record_change(
         &self,
         path: &ZonePath,
         location: &Location,
@@ -58,7 +58,7 @@ impl FileCall<'_> {
     }
 
     /// Runs `write`, whose change was saved as `kept`. A change that did not happen is dropped.
-    pub fn keeping<T>(
+    pub(crate) fn keeping<T>(
         &self,
         kept: Option<u64>,
         write: impl FnOnce() -> Result<T, WorkError>,
@@ -71,7 +71,7 @@ impl FileCall<'_> {
     }
 
     /// Answers `history`.
-    pub fn history(&self, request: &History) -> Result<Changes, WorkError> {
+    pub(crate) fn history(&self, request: &History) -> Result<Changes, WorkError> {
         let store = self.store.borrow();
         let failed = |errno| SystemError::new("look through", "the history", errno);
         let numbers = store.numbers().map_err(failed)?;
@@ -116,7 +116,7 @@ impl FileCall<'_> {
     }
 
     /// Answers `undo`.
-    pub fn undo(&self, request: &Undo) -> Result<Undone, WorkError> {
+    pub(crate) fn undo(&self, request: &Undo) -> Result<Undone, WorkError> {
         let Undo {
             change,
             ref path,

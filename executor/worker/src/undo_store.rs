@@ -41,7 +41,7 @@ const ATTEMPTS: usize = 64;
 
 /// The saved changes of one central root.
 #[derive(Debug)]
-pub struct UndoStore {
+pub(crate) struct UndoStore {
     /// The descriptor of `.lazaret`, if that exists.
     own: Option<OwnedFd>,
     budget: u64,
@@ -56,7 +56,7 @@ struct Folders {
 
 impl UndoStore {
     /// A store in `own` that uses at most `budget` bytes of disk space.
-    pub fn new(own: Option<OwnedFd>, budget: u64) -> Self {
+    pub(crate) fn new(own: Option<OwnedFd>, budget: u64) -> Self {
         Self {
             own,
             budget,
@@ -68,7 +68,11 @@ impl UndoStore {
     ///
     /// # Errors
     /// It does not fit into the budget (`EFBIG`), or the kernel refuses. Then nothing of it is saved.
-    pub fn save(&mut self, record: &ChangeRecord, content: Option<&[u8]>) -> Result<u64, Errno> {
+    pub(crate) fn save(
+        &mut self,
+        record: &ChangeRecord,
+        content: Option<&[u8]>,
+    ) -> Result<u64, Errno> {
         let cost = BLOCK + content.map_or(0, |content| blocks(content.len() as u64));
         if cost > self.budget || record.before.is_some() != content.is_some() {
             return Err(Errno::EFBIG);
@@ -97,7 +101,7 @@ impl UndoStore {
     }
 
     /// Drops a change that did not happen.
-    pub fn forget(&self, number: u64) {
+    pub(crate) fn forget(&self, number: u64) {
         // If it remains, its digests show that it did not happen.
         if let Ok(folders) = self.folders() {
             let _ = unlinkat(
@@ -109,7 +113,7 @@ impl UndoStore {
     }
 
     /// The numbers of all saved changes, newest first.
-    pub fn numbers(&self) -> Result<Vec<u64>, Errno> {
+    pub(crate) fn numbers(&self) -> Result<Vec<u64>, Errno> {
         match self.folders() {
             Err(Errno::ENOENT) => Ok(Vec::new()),
             folders => {
@@ -121,12 +125,12 @@ impl UndoStore {
     }
 
     /// The record of a change; `None` if there is none.
-    pub fn record(&self, number: u64) -> Option<ChangeRecord> {
+    pub(crate) fn record(&self, number: u64) -> Option<ChangeRecord> {
         self.folders().ok()?.record(number)
     }
 
     /// The content with this digest, if it is saved and matches the digest.
-    pub fn object(&self, wanted: Digest) -> Option<Vec<u8>> {
+    pub(crate) fn object(&self, wanted: Digest) -> Option<Vec<u8>> {
         let content = read_file(&self.folders().ok()?.objects, &wanted.to_string(), KEPT)?;
         (digest(&content) == wanted).then_some(content)
     }

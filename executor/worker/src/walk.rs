@@ -23,7 +23,7 @@ use std::vec;
 const REPOSITORY: &str = ".git";
 
 /// What a walk includes.
-pub struct WalkOptions<'a> {
+pub(crate) struct WalkOptions<'a> {
     /// Maximum number of levels below its start.
     pub depth: usize,
     /// Which names that begin with a dot it includes.
@@ -35,7 +35,7 @@ pub struct WalkOptions<'a> {
 }
 
 /// The state of a walk.
-pub struct Walk<'a> {
+pub(crate) struct Walk<'a> {
     worker: &'a FileCall<'a>,
     options: WalkOptions<'a>,
     budget: WalkBudget,
@@ -58,13 +58,13 @@ struct Level {
 }
 
 /// An entry of a directory.
-pub struct WalkEntry {
+pub(crate) struct WalkEntry {
     pub name: OsString,
     pub kind: ListedKind,
 }
 
 /// An entry that the walk has reached.
-pub struct WalkStep {
+pub(crate) struct WalkStep {
     /// Its path below the root of the zone, without links.
     pub location: Location,
     /// Its path below the start of the walk.
@@ -75,7 +75,7 @@ pub struct WalkStep {
 
 impl FileCall<'_> {
     /// The directory that `path` names, following links: where a walk may start.
-    pub fn directory_at(&self, path: &ZonePath) -> Result<Location, WorkError> {
+    pub(crate) fn directory_at(&self, path: &ZonePath) -> Result<Location, WorkError> {
         let found = self.open(path, LOOKING, Intent::Read)?;
         let stat = fstat(&found.file).map_err(|errno| SystemError::new("look at", path, errno))?;
         match is(&stat, libc::S_IFDIR) {
@@ -89,7 +89,7 @@ impl FileCall<'_> {
     }
 
     /// Starts a walk at the directory `start`, to which `path` led.
-    pub fn walk<'a>(
+    pub(crate) fn walk<'a>(
         &'a self,
         path: &ZonePath,
         start: Location,
@@ -129,17 +129,17 @@ impl<'a> Walk<'a> {
     }
 
     /// Whether something was omitted that should have been included.
-    pub fn cut(&self) -> bool {
+    pub(crate) fn cut(&self) -> bool {
         self.cut
     }
 
     /// From now on entries are only counted.
-    pub fn only_count(&mut self) {
+    pub(crate) fn only_count(&mut self) {
         self.budget.only_count();
     }
 
     /// Goes to the next entry.
-    pub fn next(&mut self) -> Option<WalkStep> {
+    pub(crate) fn next(&mut self) -> Option<WalkStep> {
         while let Some(level) = self.open.last_mut() {
             let Some(entry) = level.entries.next() else {
                 self.open.pop();

@@ -14,7 +14,7 @@ use std::ops::Deref;
 use std::os::fd::OwnedFd;
 
 /// The file tools on two roots. Only the roots' descriptors and what has been read are kept between calls.
-pub struct Worker {
+pub(crate) struct Worker {
     pub roots: Roots,
     pub names: Names,
     pub seen: RefCell<Seen>,
@@ -24,7 +24,7 @@ pub struct Worker {
 }
 
 /// One request, and on whose behalf it is carried out. The tools are its methods.
-pub struct FileCall<'w> {
+pub(crate) struct FileCall<'w> {
     worker: &'w Worker,
     pub context: CallContext,
     pub tool: &'w str,
@@ -41,7 +41,7 @@ impl Deref for FileCall<'_> {
 
 impl Worker {
     /// A worker on `roots`, which are opened before the process is confined. It saves up to `budget` bytes of changes in `undo`.
-    pub fn new(roots: Roots, names: Names, undo: Option<OwnedFd>, budget: u64) -> Self {
+    pub(crate) fn new(roots: Roots, names: Names, undo: Option<OwnedFd>, budget: u64) -> Self {
         Self {
             roots,
             names,
@@ -55,7 +55,7 @@ impl Worker {
     ///
     /// # Errors
     /// The place where links on its path lead, if that is not permitted: nothing was done there.
-    pub fn answer(
+    pub(crate) fn answer(
         &self,
         context: CallContext,
         request: &Request,
@@ -71,7 +71,7 @@ impl Worker {
         }
     }
 
-    pub fn call<'w>(&'w self, context: CallContext, tool: &'w str) -> FileCall<'w> {
+    pub(crate) fn call<'w>(&'w self, context: CallContext, tool: &'w str) -> FileCall<'w> {
         FileCall {
             worker: self,
             context,
@@ -80,7 +80,7 @@ impl Worker {
         }
     }
 
-    pub fn root(&self, zone: Zone) -> &Root {
+    pub(crate) fn root(&self, zone: Zone) -> &Root {
         match zone {
             Zone::Project => &self.roots.project,
             Zone::Central => &self.roots.central,
@@ -91,7 +91,7 @@ impl Worker {
 
 impl FileCall<'_> {
     /// The file that a lease opens to this call, if `location` is its place.
-    pub fn leased_at(&self, location: &Location) -> Option<&LeasedFile> {
+    pub(crate) fn leased_at(&self, location: &Location) -> Option<&LeasedFile> {
         self.leased.as_ref().filter(|leased| leased.is_at(location))
     }
 

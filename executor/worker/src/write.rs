@@ -33,7 +33,7 @@ const ATTEMPTS: usize = 32;
 const FILE: New = New::Object(ObjectKind::File);
 
 /// The present file at the target of a write.
-pub struct CurrentFile {
+pub(crate) struct CurrentFile {
     stat: FileStat,
     /// Its content, if that is small enough to be held in memory.
     pub content: Option<Vec<u8>>,
@@ -42,7 +42,7 @@ pub struct CurrentFile {
 
 impl CurrentFile {
     /// The file of `content`, in the state `stat`.
-    pub fn of(stat: FileStat, content: Vec<u8>) -> Self {
+    pub(crate) fn of(stat: FileStat, content: Vec<u8>) -> Self {
         Self {
             stat,
             digest: Some(digest(&content)),
@@ -51,7 +51,7 @@ impl CurrentFile {
     }
 
     /// Reads a file; if it is too large to be held in memory, hashes it instead if that is `wanted`.
-    pub fn read(path: &ZonePath, file: OwnedFd, wanted: bool) -> Result<Self, WorkError> {
+    pub(crate) fn read(path: &ZonePath, file: OwnedFd, wanted: bool) -> Result<Self, WorkError> {
         let failed = |error| SystemError::new("read", path, error);
         let stat = regular(path, &file)?;
         let file = File::from(file);
@@ -75,18 +75,18 @@ impl CurrentFile {
     }
 
     /// The metadata that it had when it was read.
-    pub fn stamp(&self) -> Stamp {
+    pub(crate) fn stamp(&self) -> Stamp {
         Stamp::of(&self.stat)
     }
 
-    pub fn mode(&self) -> Mode {
+    pub(crate) fn mode(&self) -> Mode {
         Mode::from_bits_truncate(self.stat.st_mode & 0o777)
     }
 }
 
 impl FileCall<'_> {
     /// Answers `file_write`.
-    pub fn write(&self, request: &FileWrite) -> Result<Written, WorkError> {
+    pub(crate) fn write(&self, request: &FileWrite) -> Result<Written, WorkError> {
         for _ in 1..ATTEMPTS {
             match self.write_once(request) {
                 // It was created between our check and our link; the next attempt replaces it.
@@ -157,7 +157,7 @@ impl FileCall<'_> {
     }
 
     /// Refuses to change a file that this session has not read. A caller that gives the digest of the content knows it.
-    pub fn admit(
+    pub(crate) fn admit(
         &self,
         path: &ZonePath,
         location: &Location,
@@ -182,7 +182,7 @@ impl FileCall<'_> {
 
     /// Replaces `before`, which is saved, by `content`, and records what is there now. Returns the
     /// number of the change, if it could be saved.
-    pub fn replace(
+    pub(crate) fn replace(
         &self,
         path: &ZonePath,
         location: Location,
@@ -197,7 +197,7 @@ impl FileCall<'_> {
     }
 
     /// Removes the file at `location`, if it is still `before`.
-    pub fn remove(
+    pub(crate) fn remove(
         &self,
         path: &ZonePath,
         location: &Location,
@@ -218,7 +218,7 @@ impl FileCall<'_> {
 
     /// Makes `content` the file at `location`, creating missing directories on the way. It keeps
     /// the mode of what it replaces; a new file has `mode`, or the default for new files.
-    pub fn put(
+    pub(crate) fn put(
         &self,
         path: &ZonePath,
         location: &Location,
@@ -379,7 +379,7 @@ fn now(directory: &OwnedFd, name: &OsStr) -> Option<Stamp> {
 }
 
 /// The error for a file that differs from what was read.
-pub fn changed(path: &ZonePath) -> WorkError {
+pub(crate) fn changed(path: &ZonePath) -> WorkError {
     WriteError::Changed {
         path: path.to_string(),
     }
