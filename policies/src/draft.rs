@@ -48,7 +48,7 @@ pub(crate) struct Draft {
 pub(crate) struct PathFault(HostPath, HostPathError);
 
 impl PathFault {
-    pub fn in_profile(self, profile: &str) -> PolicyError {
+    pub(crate) fn in_profile(self, profile: &str) -> PolicyError {
         PolicyError::Path {
             profile: profile.to_owned(),
             path: self.0.text().to_owned(),
@@ -85,7 +85,7 @@ pub(crate) fn placed(rows: &HttpRows, origin: impl Fn(usize) -> Origin) -> Vec<(
 
 impl Draft {
     /// Adds a profile. `origin` makes a line of a byte of its file.
-    pub fn add(
+    pub(crate) fn add(
         &mut self,
         profile: &Profile,
         origin: impl Fn(usize) -> Origin,

@@ -18,7 +18,7 @@ pub(crate) struct ShippedName {
 
 impl ShippedName {
     /// As it is read of `file`.
-    pub fn protected(&self, file: &str) -> ProtectedName {
+    pub(crate) fn protected(&self, file: &str) -> ProtectedName {
         ProtectedName {
             pattern: self.pattern.to_owned(),
             except: self

@@ -16,7 +16,7 @@ const TIMEOUT_S: u32 = 2;
 
 /// The result of one attack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Attempt {
+pub(crate) enum Attempt {
     Succeeded,
     /// The kernel refused it, with this error number.
     Refused(i32),
@@ -27,7 +27,7 @@ pub enum Attempt {
 }
 
 /// Tries every attack and writes a record of each result.
-pub fn run(targets: &Targets, records: &mut impl Write) -> io::Result<()> {
+pub(crate) fn run(targets: &Targets, records: &mut impl Write) -> io::Result<()> {
     for (index, attack) in ATTACKS.iter().enumerate() {
         let attempt = isolated(|| (attack.run)(targets)).unwrap_or(Attempt::Unknown);
         writeln!(records, "{index} {}", record(attempt))?;
@@ -38,7 +38,7 @@ pub fn run(targets: &Targets, records: &mut impl Write) -> io::Result<()> {
 }
 
 /// Tries every attack from this process, without a cell.
-pub fn control(targets: &Targets) -> io::Result<Vec<Attempt>> {
+pub(crate) fn control(targets: &Targets) -> io::Result<Vec<Attempt>> {
     let mut records = Vec::new();
     run(targets, &mut records)?;
     Ok(read_records(&records))
@@ -82,7 +82,7 @@ fn record(attempt: Attempt) -> String {
 }
 
 /// Reads the result of each attack from records; an attack without a record is unknown.
-pub fn read_records(bytes: &[u8]) -> Vec<Attempt> {
+pub(crate) fn read_records(bytes: &[u8]) -> Vec<Attempt> {
     let mut attempts = vec![Attempt::Unknown; ATTACKS.len()];
     for line in bytes.split_inclusive(|byte| *byte == b'\n') {
         if let Some((index, attempt)) = parse(line)

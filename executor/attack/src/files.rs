@@ -24,11 +24,11 @@ fn own(targets: &Targets, name: &str) -> PathBuf {
     path
 }
 
-pub fn read(targets: &Targets) -> io::Result<()> {
+pub(crate) fn read(targets: &Targets) -> io::Result<()> {
     targets.expect_secret(&fs::read(outside(targets, "secret"))?)
 }
 
-pub fn read_through_link(targets: &Targets) -> io::Result<()> {
+pub(crate) fn read_through_link(targets: &Targets) -> io::Result<()> {
     let link = own(targets, "link");
     symlink(outside(targets, "secret"), &link)?;
     let got = fs::read(&link);
@@ -36,18 +36,18 @@ pub fn read_through_link(targets: &Targets) -> io::Result<()> {
     targets.expect_secret(&got?)
 }
 
-pub fn list(targets: &Targets) -> io::Result<()> {
+pub(crate) fn list(targets: &Targets) -> io::Result<()> {
     fs::read_dir(&targets.outside).map(drop)
 }
 
-pub fn write(targets: &Targets) -> io::Result<()> {
+pub(crate) fn write(targets: &Targets) -> io::Result<()> {
     OpenOptions::new()
         .append(true)
         .open(outside(targets, "written"))?
         .write_all(b"attacked")
 }
 
-pub fn create(targets: &Targets) -> io::Result<()> {
+pub(crate) fn create(targets: &Targets) -> io::Result<()> {
     OpenOptions::new()
         .write(true)
         .create_new(true)
@@ -55,21 +55,21 @@ pub fn create(targets: &Targets) -> io::Result<()> {
         .map(drop)
 }
 
-pub fn move_in(targets: &Targets) -> io::Result<()> {
+pub(crate) fn move_in(targets: &Targets) -> io::Result<()> {
     let moved = own(targets, "moved");
     fs::rename(outside(targets, "moved"), &moved)?;
     fs::remove_file(moved)
 }
 
-pub fn link_in(targets: &Targets) -> io::Result<()> {
+pub(crate) fn link_in(targets: &Targets) -> io::Result<()> {
     fs::hard_link(outside(targets, "linked"), own(targets, "linked"))
 }
 
-pub fn change_mode(targets: &Targets) -> io::Result<()> {
+pub(crate) fn change_mode(targets: &Targets) -> io::Result<()> {
     fs::set_permissions(outside(targets, "mode"), Permissions::from_mode(0o666))
 }
 
-pub fn change_time(targets: &Targets) -> io::Result<()> {
+pub(crate) fn change_time(targets: &Targets) -> io::Result<()> {
     let (path, epoch) = (outside(targets, "time"), TimeSpec::new(0, 0));
     Ok(utimensat(
         AT_FDCWD,
@@ -81,7 +81,7 @@ pub fn change_time(targets: &Targets) -> io::Result<()> {
 }
 
 /// On a file of the attacker's own: it would wait for others to execute it.
-pub fn set_user_id(targets: &Targets) -> io::Result<()> {
+pub(crate) fn set_user_id(targets: &Targets) -> io::Result<()> {
     let program = own(targets, "program");
     fs::write(&program, "")?;
     let set = fs::set_permissions(&program, Permissions::from_mode(0o4755));

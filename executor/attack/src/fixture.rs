@@ -20,7 +20,7 @@ use std::process::exit;
 use std::time::{Duration, Instant};
 
 /// The bystander's socket in the directory.
-pub const SOCKET: &str = "socket";
+pub(crate) const SOCKET: &str = "socket";
 /// One file for each attack that changes one.
 const FILES: [&str; 6] = ["secret", "written", "moved", "linked", "mode", "time"];
 /// The control's own directory.
@@ -30,13 +30,13 @@ const DEATH_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The name of the bystander's abstract socket: the end of the directory's path, which is unique.
 /// The whole path may be too long for an address.
-pub fn abstract_name(directory: &Path) -> Vec<u8> {
+pub(crate) fn abstract_name(directory: &Path) -> Vec<u8> {
     let path = directory.as_os_str().as_encoded_bytes();
     [b"lazaret:", &path[path.len().saturating_sub(64)..]].concat()
 }
 
 #[derive(Debug)]
-pub struct Fixture {
+pub(crate) struct Fixture {
     directory: PathBuf,
     /// The bystander, forked after this was created, has it at the same address.
     secret: String,
@@ -54,7 +54,7 @@ struct Bystander {
 
 impl Fixture {
     /// Creates a fixture in a new directory in `parent`.
-    pub fn make(parent: &Path) -> io::Result<Self> {
+    pub(crate) fn make(parent: &Path) -> io::Result<Self> {
         let directory = mkdtemp(&parent.join("attack-XXXXXX"))?;
         // From here on, dropping the value cleans up.
         let mut fixture = Self {
@@ -72,7 +72,7 @@ impl Fixture {
     }
 
     /// What an attacker needs to know. Its own directory is that of the control.
-    pub fn targets(&self) -> Targets {
+    pub(crate) fn targets(&self) -> Targets {
         let bystander = self.bystander.as_ref();
         Targets {
             outside: self.directory.clone(),
@@ -89,31 +89,31 @@ impl Fixture {
         self.directory.join(name)
     }
 
-    pub fn is_written(&self) -> bool {
+    pub(crate) fn is_written(&self) -> bool {
         fs::read(self.path("written")).ok().as_deref() != Some(self.secret.as_bytes())
     }
 
-    pub fn has_new_file(&self) -> bool {
+    pub(crate) fn has_new_file(&self) -> bool {
         self.path("created").exists()
     }
 
-    pub fn has_lost_a_file(&self) -> bool {
+    pub(crate) fn has_lost_a_file(&self) -> bool {
         !self.path("moved").exists()
     }
 
-    pub fn has_a_linked_file(&self) -> bool {
+    pub(crate) fn has_a_linked_file(&self) -> bool {
         fs::metadata(self.path("linked")).map_or(true, |metadata| metadata.nlink() != 1)
     }
 
-    pub fn has_another_mode(&self) -> bool {
+    pub(crate) fn has_another_mode(&self) -> bool {
         fs::metadata(self.path("mode")).map_or(true, |metadata| metadata.mode() & 0o7777 != 0o600)
     }
 
-    pub fn has_another_time(&self) -> bool {
+    pub(crate) fn has_another_time(&self) -> bool {
         fs::metadata(self.path("time")).map_or(true, |metadata| metadata.mtime() == 0)
     }
 
-    pub fn bystander_is_dead(&self) -> bool {
+    pub(crate) fn bystander_is_dead(&self) -> bool {
         let until = Instant::now() + DEATH_TIMEOUT;
         self.bystander.as_ref().is_some_and(|bystander| {
             while !bystander.is_dead() && Instant::now() < until {

@@ -13,16 +13,16 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
-pub fn unshare_user(_: &Targets) -> io::Result<()> {
+pub(crate) fn unshare_user(_: &Targets) -> io::Result<()> {
     Ok(unshare(CloneFlags::CLONE_NEWUSER)?)
 }
 
-pub fn clone3_user(_: &Targets) -> io::Result<()> {
+pub(crate) fn clone3_user(_: &Targets) -> io::Result<()> {
     sys::clone3_user_namespace()
 }
 
 /// In a new mount namespace if one can be created, and unmounted at once.
-pub fn mount_tmpfs(targets: &Targets) -> io::Result<()> {
+pub(crate) fn mount_tmpfs(targets: &Targets) -> io::Result<()> {
     let _ = unshare(CloneFlags::CLONE_NEWNS)
         .or_else(|_| unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS));
     mount(
@@ -35,43 +35,43 @@ pub fn mount_tmpfs(targets: &Targets) -> io::Result<()> {
     Ok(umount2(&targets.own, MntFlags::MNT_DETACH)?)
 }
 
-pub fn enter_namespace(_: &Targets) -> io::Result<()> {
+pub(crate) fn enter_namespace(_: &Targets) -> io::Result<()> {
     Ok(setns(
         File::open("/proc/self/ns/uts")?,
         CloneFlags::CLONE_NEWUTS,
     )?)
 }
 
-pub fn io_uring(_: &Targets) -> io::Result<()> {
+pub(crate) fn io_uring(_: &Targets) -> io::Result<()> {
     sys::io_uring()
 }
 
-pub fn bpf(_: &Targets) -> io::Result<()> {
+pub(crate) fn bpf(_: &Targets) -> io::Result<()> {
     sys::bpf_map()
 }
 
-pub fn add_key(_: &Targets) -> io::Result<()> {
+pub(crate) fn add_key(_: &Targets) -> io::Result<()> {
     sys::add_key()
 }
 
-pub fn userfaultfd(_: &Targets) -> io::Result<()> {
+pub(crate) fn userfaultfd(_: &Targets) -> io::Result<()> {
     sys::userfaultfd()
 }
 
-pub fn perf(_: &Targets) -> io::Result<()> {
+pub(crate) fn perf(_: &Targets) -> io::Result<()> {
     sys::perf_event()
 }
 
-pub fn x32(_: &Targets) -> io::Result<()> {
+pub(crate) fn x32(_: &Targets) -> io::Result<()> {
     sys::x32()
 }
 
-pub fn int80(_: &Targets) -> io::Result<()> {
+pub(crate) fn int80(_: &Targets) -> io::Result<()> {
     sys::int80()
 }
 
 /// Into a new terminal; if none can be created, the call itself is tried on what there is.
-pub fn type_into_terminal(_: &Targets) -> io::Result<()> {
+pub(crate) fn type_into_terminal(_: &Targets) -> io::Result<()> {
     match terminal() {
         Ok((master, slave)) => {
             // Kept until this process ends: otherwise the terminal hangs up, and kills us before we can report the result.
@@ -96,7 +96,7 @@ fn terminal() -> io::Result<(nix::pty::PtyMaster, OwnedFd)> {
 }
 
 /// Any beyond standard input, output and error.
-pub fn use_descriptor(_: &Targets) -> io::Result<()> {
+pub(crate) fn use_descriptor(_: &Targets) -> io::Result<()> {
     const FIRST: i32 = 3;
     const MANY: i32 = 1024;
     if (FIRST..MANY).any(sys::is_open) {
@@ -106,7 +106,7 @@ pub fn use_descriptor(_: &Targets) -> io::Result<()> {
     }
 }
 
-pub fn read_variable(_: &Targets) -> io::Result<()> {
+pub(crate) fn read_variable(_: &Targets) -> io::Result<()> {
     if std::env::var_os(CANARY).is_some() {
         Ok(())
     } else {
@@ -114,7 +114,7 @@ pub fn read_variable(_: &Targets) -> io::Result<()> {
     }
 }
 
-pub fn use_capability(_: &Targets) -> io::Result<()> {
+pub(crate) fn use_capability(_: &Targets) -> io::Result<()> {
     for set in [
         CapSet::Effective,
         CapSet::Permitted,

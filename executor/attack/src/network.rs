@@ -12,12 +12,12 @@ use std::time::Duration;
 /// How long the bystander has to answer on its loopback.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
-pub fn tcp(targets: &Targets) -> io::Result<()> {
+pub(crate) fn tcp(targets: &Targets) -> io::Result<()> {
     TcpStream::connect((Ipv4Addr::LOCALHOST, targets.tcp)).map(drop)
 }
 
 /// A message may be sent into a network where nobody listens: only an answer counts.
-pub fn udp(targets: &Targets) -> io::Result<()> {
+pub(crate) fn udp(targets: &Targets) -> io::Result<()> {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
     socket.connect((Ipv4Addr::LOCALHOST, targets.udp))?;
     socket.set_read_timeout(Some(ANSWER_TIMEOUT))?;
@@ -28,21 +28,21 @@ pub fn udp(targets: &Targets) -> io::Result<()> {
 }
 
 /// Landlock's TCP rights do not cover MPTCP.
-pub fn mptcp(_: &Targets) -> io::Result<()> {
+pub(crate) fn mptcp(_: &Targets) -> io::Result<()> {
     sys::socket(libc::AF_INET, libc::SOCK_STREAM, libc::IPPROTO_MPTCP)
 }
 
-pub fn vsock(_: &Targets) -> io::Result<()> {
+pub(crate) fn vsock(_: &Targets) -> io::Result<()> {
     sys::socket(libc::AF_VSOCK, libc::SOCK_STREAM, 0)
 }
 
-pub fn abstract_socket(targets: &Targets) -> io::Result<()> {
+pub(crate) fn abstract_socket(targets: &Targets) -> io::Result<()> {
     let address = SocketAddr::from_abstract_name(fixture::abstract_name(&targets.outside))?;
     UnixStream::connect_addr(&address).map(drop)
 }
 
 /// By its whole path, unless that is too long for an address.
-pub fn socket_file(targets: &Targets) -> io::Result<()> {
+pub(crate) fn socket_file(targets: &Targets) -> io::Result<()> {
     let address = match SocketAddr::from_pathname(targets.outside.join(fixture::SOCKET)) {
         Ok(address) => address,
         Err(_) => {

@@ -9,18 +9,18 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
 
-pub fn read_environment(targets: &Targets) -> io::Result<()> {
+pub(crate) fn read_environment(targets: &Targets) -> io::Result<()> {
     targets.expect_secret(&fs::read(format!("/proc/{}/environ", targets.bystander))?)
 }
 
-pub fn read_memory(targets: &Targets) -> io::Result<()> {
+pub(crate) fn read_memory(targets: &Targets) -> io::Result<()> {
     let memory = File::open(format!("/proc/{}/mem", targets.bystander))?;
     let mut got = vec![0; targets.secret.len()];
     memory.read_exact_at(&mut got, targets.address)?;
     targets.expect_secret(&got)
 }
 
-pub fn trace(targets: &Targets) -> io::Result<()> {
+pub(crate) fn trace(targets: &Targets) -> io::Result<()> {
     let word = sys::peek(targets.bystander, targets.address)?.to_ne_bytes();
     if targets.secret.as_bytes().starts_with(&word) {
         Ok(())
@@ -30,7 +30,7 @@ pub fn trace(targets: &Targets) -> io::Result<()> {
 }
 
 /// The bystander's death is the evidence.
-pub fn kill(targets: &Targets) -> io::Result<()> {
+pub(crate) fn kill(targets: &Targets) -> io::Result<()> {
     if targets.bystander == std::process::id() as i32
         || targets.bystander == nix::unistd::getppid().as_raw()
     {

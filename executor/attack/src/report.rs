@@ -10,7 +10,7 @@ use serde::Serialize;
 
 /// One attack, as a line of JSON.
 #[derive(Debug, Serialize)]
-pub struct Report {
+pub(crate) struct Report {
     class: &'static str,
     attack: &'static str,
     /// The result without a cell, in one word.
@@ -26,7 +26,7 @@ pub struct Report {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Holds {
+pub(crate) enum Holds {
     /// It succeeds without a cell and fails in one.
     Yes,
     /// It fails in a cell, but on this machine also without one, so this proves nothing.
@@ -40,7 +40,7 @@ pub enum Holds {
 }
 
 /// Corrects results by the evidence outside, if an attack leaves any.
-pub fn judge(attempts: Vec<Attempt>, fixture: &Fixture) -> Vec<Attempt> {
+pub(crate) fn judge(attempts: Vec<Attempt>, fixture: &Fixture) -> Vec<Attempt> {
     let judged = attempts
         .into_iter()
         .zip(ATTACKS)
@@ -52,7 +52,11 @@ pub fn judge(attempts: Vec<Attempt>, fixture: &Fixture) -> Vec<Attempt> {
     judged.collect()
 }
 
-pub fn reports(control: Vec<Attempt>, inside: Vec<Attempt>, session: &Session) -> Vec<Report> {
+pub(crate) fn reports(
+    control: Vec<Attempt>,
+    inside: Vec<Attempt>,
+    session: &Session,
+) -> Vec<Report> {
     let rows = ATTACKS.iter().zip(control).zip(inside);
     rows.map(|((attack, control), inside)| {
         let known = attack.known(session);

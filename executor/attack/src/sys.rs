@@ -5,12 +5,12 @@ use nix::unistd::{ForkResult, Pid};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
-pub enum Fork {
+pub(crate) enum Fork {
     Child,
     Parent(Pid),
 }
 
-pub fn fork() -> io::Result<Fork> {
+pub(crate) fn fork() -> io::Result<Fork> {
     // SAFETY: this program has one thread, so no lock is held by a thread that the copy lacks.
     match unsafe { nix::unistd::fork() }? {
         ForkResult::Child => Ok(Fork::Child),
@@ -32,7 +32,7 @@ fn close(fd: c_long) {
 }
 
 /// Makes standard input and output copies of `fd`.
-pub fn redirect(fd: BorrowedFd) -> io::Result<()> {
+pub(crate) fn redirect(fd: BorrowedFd) -> io::Result<()> {
     (0..2).try_for_each(|target| {
         // SAFETY: no value of this program owns one of these.
         check(unsafe { libc::dup2(fd.as_raw_fd(), target) }.into()).map(drop)
@@ -40,25 +40,25 @@ pub fn redirect(fd: BorrowedFd) -> io::Result<()> {
 }
 
 /// Makes a socket, and closes it again.
-pub fn socket(family: c_int, kind: c_int, protocol: c_int) -> io::Result<()> {
+pub(crate) fn socket(family: c_int, kind: c_int, protocol: c_int) -> io::Result<()> {
     // SAFETY: takes numbers only.
     check(unsafe { libc::socket(family, kind | libc::SOCK_CLOEXEC, protocol) }.into()).map(close)
 }
 
 /// Whether a descriptor is open.
-pub fn is_open(fd: RawFd) -> bool {
+pub(crate) fn is_open(fd: RawFd) -> bool {
     // SAFETY: asks about a number; nothing is closed or changed.
     unsafe { libc::fcntl(fd, libc::F_GETFD) >= 0 }
 }
 
 /// Lets any process of this user trace this one, if the security module Yama requires that.
-pub fn allow_tracers() {
+pub(crate) fn allow_tracers() {
     // SAFETY: takes numbers only. Without Yama it fails, and is not needed.
     unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY, 0, 0, 0) };
 }
 
 /// Traces a process, reads a word of its memory, and detaches.
-pub fn peek(pid: c_int, address: u64) -> io::Result<c_long> {
+pub(crate) fn peek(pid: c_int, address: u64) -> io::Result<c_long> {
     // SAFETY: PTRACE_ATTACH and PTRACE_DETACH take no memory of ours, PTRACE_PEEKDATA an address in the other process;
     // its result is a word and not an error when errno stays 0. No status is asked for.
     unsafe {
@@ -77,7 +77,7 @@ pub fn peek(pid: c_int, address: u64) -> io::Result<c_long> {
 }
 
 /// Creates a child in a new user namespace, by the call whose flags a filter cannot see. It exits at once.
-pub fn clone3_user_namespace() -> io::Result<()> {
+pub(crate) fn clone3_user_namespace() -> io::Result<()> {
     // `struct clone_args` of `linux/sched.h`, first version: flags, pidfd, child_tid, parent_tid, exit_signal, stack,
     // stack_size, tls.
     let arguments = [
@@ -105,7 +105,7 @@ pub fn clone3_user_namespace() -> io::Result<()> {
     }
 }
 
-pub fn io_uring() -> io::Result<()> {
+pub(crate) fn io_uring() -> io::Result<()> {
     // `struct io_uring_params` is 120 bytes, which the kernel fills.
     let mut parameters = [0u64; 15];
     // SAFETY: the parameters have the size of the structure and live for the call.
@@ -113,7 +113,7 @@ pub fn io_uring() -> io::Result<()> {
 }
 
 /// Makes a BPF map: an array of one entry.
-pub fn bpf_map() -> io::Result<()> {
+pub(crate) fn bpf_map() -> io::Result<()> {
     const MAP_CREATE: c_int = 0;
     // Type array, key 4 bytes, value 8 bytes, one entry.
     let attributes: [u32; 4] = [2, 4, 8, 1];
@@ -130,7 +130,7 @@ pub fn bpf_map() -> io::Result<()> {
 }
 
 /// Adds a key to this process's keyring.
-pub fn add_key() -> io::Result<()> {
+pub(crate) fn add_key() -> io::Result<()> {
     const PROCESS_KEYRING: c_int = -2;
     let (kind, name) = (c"user".as_ptr(), c"lazaret".as_ptr());
     // SAFETY: type and description are C strings, the payload is given with its length; all live for the call.
@@ -148,14 +148,14 @@ pub fn add_key() -> io::Result<()> {
 }
 
 /// Opens a userfaultfd for faults of user mode.
-pub fn userfaultfd() -> io::Result<()> {
+pub(crate) fn userfaultfd() -> io::Result<()> {
     const USER_MODE_ONLY: c_int = 1;
     // SAFETY: takes numbers only.
     check(unsafe { libc::syscall(libc::SYS_userfaultfd, USER_MODE_ONLY) }).map(close)
 }
 
 /// Opens a counter of this process's task clock.
-pub fn perf_event() -> io::Result<()> {
+pub(crate) fn perf_event() -> io::Result<()> {
     // `struct perf_event_attr`, first version (64 bytes): type software, config task clock, without kernel and
     // hypervisor.
     let mut attributes = [0u64; 8];
@@ -177,7 +177,7 @@ pub fn perf_event() -> io::Result<()> {
 }
 
 /// Types a letter into a terminal, which becomes the controlling one if it can.
-pub fn push_key(terminal: BorrowedFd) -> io::Result<()> {
+pub(crate) fn push_key(terminal: BorrowedFd) -> io::Result<()> {
     let key = b'x';
     // SAFETY: TIOCSCTTY takes a number, and that it failed is seen by the next call; TIOCSTI reads one byte, which lives
     // for the call.
@@ -189,14 +189,14 @@ pub fn push_key(terminal: BorrowedFd) -> io::Result<()> {
 
 /// `getpid` by the x32 ABI: the same entry with bit 30 of the number set.
 #[cfg(target_arch = "x86_64")]
-pub fn x32() -> io::Result<()> {
+pub(crate) fn x32() -> io::Result<()> {
     // SAFETY: `getpid` takes no argument.
     check(unsafe { libc::syscall(0x4000_0000 | libc::SYS_getpid) }).map(drop)
 }
 
 /// `getpid` by the i386 entry, where it has number 20.
 #[cfg(target_arch = "x86_64")]
-pub fn int80() -> io::Result<()> {
+pub(crate) fn int80() -> io::Result<()> {
     let result: i64;
     // SAFETY: `getpid` takes no argument and writes no memory; the kernel keeps all registers but those named.
     unsafe {

@@ -5,7 +5,7 @@ use crate::targets::{Session, Targets};
 use crate::{files, kernel, network, processes};
 use std::io;
 
-pub struct Attack {
+pub(crate) struct Attack {
     /// What it reaches for.
     pub class: &'static str,
     pub name: &'static str,
@@ -26,7 +26,7 @@ struct Gap {
 
 impl Attack {
     /// Why a session is known not to hold this attack, if it is.
-    pub fn known(&self, session: &Session) -> Option<&'static str> {
+    pub(crate) fn known(&self, session: &Session) -> Option<&'static str> {
         let gap = self.gap.as_ref().filter(|_| session.tier == "flat")?;
         let missing = !session.layers.iter().any(|layer| layer == gap.layer);
         missing.then_some(gap.why)
@@ -78,7 +78,7 @@ const KERNEL: &str = "kernel";
 const INHERITED: &str = "inherited";
 
 /// Every attack. The last ends the bystander, which others need.
-pub const ATTACKS: &[Attack] = &[
+pub(crate) const ATTACKS: &[Attack] = &[
     Attack::new(FILES, "read a file outside", files::read).core(),
     Attack::new(FILES, "read it through a link", files::read_through_link).core(),
     Attack::new(FILES, "list a directory outside", files::list).core(),

@@ -5,10 +5,10 @@ use std::io;
 use std::path::PathBuf;
 
 /// A variable of the environment that whoever starts the executor and the outside run sets, and that no command may have.
-pub const CANARY: &str = "LAZARET_CANARY_SECRET";
+pub(crate) const CANARY: &str = "LAZARET_CANARY_SECRET";
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Targets {
+pub(crate) struct Targets {
     /// A directory outside both zones.
     pub outside: PathBuf,
     /// A directory that the attacker may write to. Each run fills in its own.
@@ -27,7 +27,7 @@ pub struct Targets {
 
 /// Facts about the session whose cell was attacked.
 #[derive(Debug, Deserialize)]
-pub struct Session {
+pub(crate) struct Session {
     pub tier: String,
     /// Names of the layers in force.
     pub layers: Vec<String>,
@@ -35,7 +35,7 @@ pub struct Session {
 
 impl Targets {
     /// Whether what was read is the secret.
-    pub fn expect_secret(&self, got: &[u8]) -> io::Result<()> {
+    pub(crate) fn expect_secret(&self, got: &[u8]) -> io::Result<()> {
         if got.starts_with(self.secret.as_bytes()) {
             Ok(())
         } else {
@@ -45,6 +45,6 @@ impl Targets {
 }
 
 /// The error of an attack that the kernel let pass and that found something else than it was after.
-pub fn nothing_got() -> io::Error {
+pub(crate) fn nothing_got() -> io::Error {
     io::Error::from_raw_os_error(libc::ENODATA)
 }

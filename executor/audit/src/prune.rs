@@ -17,7 +17,7 @@ use std::os::fd::AsFd;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Maximum number of files that are removed at once: the end of a session waits for it.
-pub const PRUNED_MAX: usize = 64;
+pub(crate) const PRUNED_MAX: usize = 64;
 /// Maximum bytes of a file: a record may begin just before the chain goes on elsewhere.
 const TEXT_MAX: u64 = FILE_MAX + chain::RECORD_MAX as u64;
 

@@ -37,7 +37,7 @@ const ADDED: [&str; 2] = ["NODE_EXTRA_CA_CERTS", "DENO_CERT"];
 /// Both files of a session that does not stand yet. Dropped, they have no name on the host any more.
 #[derive(Debug)]
 #[must_use]
-pub struct NewCertificates {
+pub(crate) struct NewCertificates {
     paths: CertificateFiles,
     files: [File; 2],
     /// The directory that is made for them alone: where mounts show them, no path needs to.
@@ -57,7 +57,7 @@ impl NewCertificates {
     ///
     /// # Errors
     /// They cannot be made.
-    pub fn make(
+    pub(crate) fn make(
         scratch: &Scratch,
         written: &[&Path],
         (home, ours): (&Path, &Variables),
@@ -113,12 +113,12 @@ impl NewCertificates {
     }
 
     /// The files, for the description of the session's cells.
-    pub fn paths(&self) -> &CertificateFiles {
+    pub(crate) fn paths(&self) -> &CertificateFiles {
         &self.paths
     }
 
     /// The variables by which programs find them.
-    pub fn variables(&self, own_root: bool) -> impl Iterator<Item = (OsString, OsString)> {
+    pub(crate) fn variables(&self, own_root: bool) -> impl Iterator<Item = (OsString, OsString)> {
         let [(_, all), (_, added)] = self.paths.seen(own_root);
         let set = |names: &'static [&str], path: PathBuf| {
             names
@@ -132,7 +132,7 @@ impl NewCertificates {
     ///
     /// # Errors
     /// The kernel's.
-    pub fn retain(&self) -> io::Result<Certificates> {
+    pub(crate) fn retain(&self) -> io::Result<Certificates> {
         let [all, added] = &self.files;
         Ok(Certificates {
             files: [all.try_clone()?, added.try_clone()?],

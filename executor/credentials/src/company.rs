@@ -64,7 +64,7 @@ impl Company {
     ///
     /// # Errors
     /// Something of it cannot be used.
-    pub fn find(settings: &GatewaySettings, owner: &Owner) -> Result<Self, CompanyError> {
+    pub(crate) fn find(settings: &GatewaySettings, owner: &Owner) -> Result<Self, CompanyError> {
         let mut company = Self::default();
         let mut length = 0;
         for path in &settings.authorities {

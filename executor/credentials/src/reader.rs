@@ -48,7 +48,7 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    pub fn start(command: &CommandSource) -> Result<Self, SourceError> {
+    pub(crate) fn start(command: &CommandSource) -> Result<Self, SourceError> {
         let program = command.program()?;
         let output = memory().map_err(io::Error::from)?;
         let (report, theirs) = pipe2(OFlag::O_CLOEXEC).map_err(io::Error::from)?;
@@ -76,16 +76,16 @@ impl Reader {
     }
 
     /// Readable when the program has ended.
-    pub fn fd(&self) -> BorrowedFd<'_> {
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.report.as_fd()
     }
 
-    pub fn deadline(&self) -> Instant {
+    pub(crate) fn deadline(&self) -> Instant {
         self.deadline
     }
 
     /// The value as a pipe's content, if the program has succeeded.
-    pub fn finish(self) -> Result<OwnedFd, SourceError> {
+    pub(crate) fn finish(self) -> Result<OwnedFd, SourceError> {
         let mut report = Report::default();
         let length = read(&self.report, &mut report).map_err(io::Error::from)?;
         let [kind, number @ ..] = report;

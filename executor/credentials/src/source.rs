@@ -92,7 +92,7 @@ pub(crate) struct CommandSource {
 
 impl Source {
     /// The source, if it is there.
-    pub fn of(from: &CredentialSource, owner: &Owner) -> Result<Self, SourceError> {
+    pub(crate) fn of(from: &CredentialSource, owner: &Owner) -> Result<Self, SourceError> {
         match from {
             CredentialSource::File(path) => FileSource::new(path.clone(), owner).map(Self::File),
             CredentialSource::Systemd(name) => {
@@ -107,7 +107,7 @@ impl Source {
 }
 
 impl FileSource {
-    pub fn new(path: PathBuf, owner: &Owner) -> Result<Self, SourceError> {
+    pub(crate) fn new(path: PathBuf, owner: &Owner) -> Result<Self, SourceError> {
         let source = Self {
             path,
             writable: owner.writable.clone(),
@@ -116,7 +116,7 @@ impl FileSource {
     }
 
     /// The file and its size, if it may be believed.
-    pub fn file(&self) -> Result<(OwnedFd, usize), SourceError> {
+    pub(crate) fn file(&self) -> Result<(OwnedFd, usize), SourceError> {
         let name = || self.path.display().to_string();
         let unopened = |error: io::Error| SourceError::Unopened(name(), error);
         let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
@@ -141,7 +141,7 @@ impl FileSource {
     }
 
     /// A pipe with its content.
-    pub fn open(&self) -> Result<OwnedFd, SourceError> {
+    pub(crate) fn open(&self) -> Result<OwnedFd, SourceError> {
         let (file, size) = self.file()?;
         let name = || self.path.display().to_string();
         match size {
@@ -180,12 +180,12 @@ impl CommandSource {
         })
     }
 
-    pub fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         self.path.display().to_string()
     }
 
     /// The program's path, if it may still be started.
-    pub fn program(&self) -> Result<CString, SourceError> {
+    pub(crate) fn program(&self) -> Result<CString, SourceError> {
         check_program(&self.path, &self.writable)?;
         let path = CString::new(self.path.as_os_str().as_bytes());
         path.map_err(|error| SourceError::Unopened(self.name(), error.into()))

@@ -50,7 +50,7 @@ pub struct Places<'a> {
 }
 
 /// Finds the file that a lease with this access would open at a path, if it lies in a zone; or why it may not be opened.
-pub type InZone<'a> = dyn Fn(&Path, Access) -> Result<Option<ZoneFile>, String> + 'a;
+pub(crate) type InZone<'a> = dyn Fn(&Path, Access) -> Result<Option<ZoneFile>, String> + 'a;
 
 /// A requested path, and the object there.
 #[derive(Debug)]

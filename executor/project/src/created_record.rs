@@ -356,7 +356,7 @@ fn write(directory: &OwnedFd, entries: &Vec<Entry>) -> io::Result<()> {
 }
 
 /// Opens a file without reading it, and returns its metadata.
-pub fn inspect(path: &Path) -> io::Result<(File, Metadata)> {
+pub(crate) fn inspect(path: &Path) -> io::Result<(File, Metadata)> {
     let file = File::options()
         .read(true)
         .custom_flags(libc::O_PATH | libc::O_NOFOLLOW)
@@ -369,7 +369,7 @@ pub fn inspect(path: &Path) -> io::Result<(File, Metadata)> {
 const TICK: Duration = Duration::from_millis(20);
 
 /// Whether a file of this state may change its content and not its state: it was changed a moment ago, or its clock is ahead.
-pub fn is_recent(state: &[i64; 7]) -> bool {
+pub(crate) fn is_recent(state: &[i64; 7]) -> bool {
     let [.., seconds, nanoseconds] = *state;
     let changed = Duration::new(
         seconds.max(0) as u64,
@@ -382,7 +382,7 @@ pub fn is_recent(state: &[i64; 7]) -> bool {
 }
 
 /// The metadata that changes with a file or its content, unless a process has it mapped, or it changed a moment ago.
-pub fn state(metadata: &Metadata) -> [i64; 7] {
+pub(crate) fn state(metadata: &Metadata) -> [i64; 7] {
     [
         metadata.dev() as i64,
         metadata.ino() as i64,

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// Reports what a command has left in a repository.
-pub fn of_repository(kind: FindingKind, path: &Path, why: &str) -> Finding {
+pub(crate) fn of_repository(kind: FindingKind, path: &Path, why: &str) -> Finding {
     Finding::new(
         kind,
         String::from_utf8_lossy(path.as_os_str().as_bytes()),

@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// `HEAD` in the directory `own`, and the references in `common` to which it leads one after the other; the last may not exist.
-pub fn head_references(own: &Path, common: &Path) -> Vec<PathBuf> {
+pub(crate) fn head_references(own: &Path, common: &Path) -> Vec<PathBuf> {
     let head = own.join("HEAD");
     let path = |reference: &[u8]| common.join(OsStr::from_bytes(reference));
     let followed = follow_head(|reference| {

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 /// The hidden names of an index.
 #[derive(Debug, Default)]
-pub struct HiddenChanges {
+pub(crate) struct HiddenChanges {
     /// Those with a file in the work tree.
     present: HiddenNames,
     /// Those without.
@@ -14,13 +14,17 @@ pub struct HiddenChanges {
 }
 
 impl HiddenChanges {
-    pub fn new(present: HiddenNames, left_out: HiddenNames) -> Self {
+    pub(crate) fn new(present: HiddenNames, left_out: HiddenNames) -> Self {
         Self { present, left_out }
     }
 
     /// Those that were not hidden `before`, as far as `is_counted` says. Where names without a file were hidden before, the user's
     /// checkout is sparse, and each checkout of a command hides others.
-    pub fn since(&self, before: &Self, is_counted: impl Fn(&[u8]) -> bool) -> Option<Finding> {
+    pub(crate) fn since(
+        &self,
+        before: &Self,
+        is_counted: impl Fn(&[u8]) -> bool,
+    ) -> Option<Finding> {
         let mut new = New::of(&self.present, &before.present, &is_counted);
         if before.left_out.count == 0 {
             // A name is not new because its file is gone.

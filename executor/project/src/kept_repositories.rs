@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 
 /// A directory that was a repository.
 #[derive(Debug)]
-pub struct KeptRepository {
+pub(crate) struct KeptRepository {
     path: PathBuf,
     /// Device, inode and birth time.
     identity: Vec<u8>,
@@ -34,7 +34,7 @@ pub struct KeptRepository {
 
 impl KeptRepository {
     /// The directory, if it is a repository.
-    pub fn of(path: &Path) -> Option<Self> {
+    pub(crate) fn of(path: &Path) -> Option<Self> {
         let directory = open_directory(path).ok()?;
         let head = head_of(&directory).ok()??;
         let identity = CreatedFiles::identity(&directory)?;
@@ -55,7 +55,7 @@ impl KeptRepository {
     ///
     /// # Errors
     /// The kernel's; `ESTALE` if another directory lies there.
-    pub fn restore(&mut self) -> Result<()> {
+    pub(crate) fn restore(&mut self) -> Result<()> {
         let directory = open_directory(&self.path)?;
         // Another directory is not the user's repository, and nothing is restored there.
         if CreatedFiles::identity(&directory).as_ref() != Some(&self.identity) {

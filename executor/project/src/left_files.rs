@@ -34,7 +34,7 @@ use std::path::{Path, PathBuf};
 
 /// One repository, and which of these files existed at the last check.
 #[derive(Debug)]
-pub struct LeftFiles {
+pub(crate) struct LeftFiles {
     at: PathBuf,
     /// The directory that has its references.
     common: PathBuf,
@@ -48,18 +48,18 @@ pub struct LeftFiles {
 
 impl LeftFiles {
     /// Covers a repository of git's. Files that exist now are the user's, except counters that are no numbers.
-    pub fn of_git(at: &Path) -> Self {
+    pub(crate) fn of_git(at: &Path) -> Self {
         Self::new(at.to_owned(), common_directory(at.to_owned()), true)
     }
 
     /// Covers the project's repository of Mercurial's, whether it exists or not.
-    pub fn of_mercurial(project: &Path) -> Self {
+    pub(crate) fn of_mercurial(project: &Path) -> Self {
         let at = project.join(".hg");
         Self::new(at.clone(), at, false)
     }
 
     /// Covers a repository that calls have made, with all that is in it.
-    pub fn of_made(at: &Path) -> Self {
+    pub(crate) fn of_made(at: &Path) -> Self {
         let common = common_directory(at.to_owned());
         Self {
             is_made: true,
@@ -101,17 +101,17 @@ impl LeftFiles {
         self.is_git && self.at == self.common
     }
 
-    pub fn directory(&self) -> &Path {
+    pub(crate) fn directory(&self) -> &Path {
         &self.at
     }
 
     /// Whether there is nothing to look at: no repository of Mercurial's. One lookup shows that.
-    pub fn is_absent(&self) -> bool {
+    pub(crate) fn is_absent(&self) -> bool {
         !self.is_git && !self.at.is_dir()
     }
 
     /// What must be watched so that every change of these files is noticed.
-    pub fn watched(&self) -> Vec<PathBuf> {
+    pub(crate) fn watched(&self) -> Vec<PathBuf> {
         let (directories, files): (&[&str], _) = if self.is_git {
             (&GIT_DIRECTORIES, &GIT[..])
         } else {
@@ -136,7 +136,7 @@ impl LeftFiles {
     }
 
     /// What calls have left or changed since the last check. Locks are added to `locks`.
-    pub fn update(&mut self, commands: Commands, locks: &mut NewLocks) -> Vec<Finding> {
+    pub(crate) fn update(&mut self, commands: Commands, locks: &mut NewLocks) -> Vec<Finding> {
         if self.is_absent() {
             return Vec::new();
         }
@@ -198,7 +198,7 @@ impl LeftFiles {
 
 /// The locks that calls have left in all repositories: one finding, however many there are.
 #[derive(Debug, Default)]
-pub struct NewLocks {
+pub(crate) struct NewLocks {
     named: Vec<PathBuf>,
     count: usize,
 }
@@ -211,7 +211,7 @@ impl NewLocks {
     }
 
     /// The findings about these files.
-    pub fn finding(self) -> Option<Finding> {
+    pub(crate) fn finding(self) -> Option<Finding> {
         let (first, others) = self.named.split_first()?;
         let why = "A command left this lock, which makes your next `git add` or `git commit` fail; or a git process of yours holds it.";
         let advice = "remove it if no git process of yours is running";
@@ -312,7 +312,7 @@ fn left_in(path: &Path, left: Left) -> Option<Finding> {
 }
 
 /// Renames a file within its directory, replacing an earlier one set aside. Returns what was done.
-pub fn set_aside(path: &Path) -> String {
+pub(crate) fn set_aside(path: &Path) -> String {
     let aside = || -> Result<PathBuf> {
         let (directory, mut name) = parent(path)?;
         let from = name.clone();

@@ -13,7 +13,7 @@ const LINKS_MAX: usize = 40;
 
 /// The result of resolving a path that begins in a directory without links.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Destination {
+pub(crate) struct Destination {
     /// The links on the way, each in its real directory.
     pub between: Vec<PathBuf>,
     /// Directories left through `..`, which need not exist: a link in place of one would lead elsewhere.
@@ -23,7 +23,7 @@ pub struct Destination {
 }
 
 /// Follows `path`, which is absolute or begins in `directory`.
-pub fn follow(directory: &Path, path: &Path) -> Destination {
+pub(crate) fn follow(directory: &Path, path: &Path) -> Destination {
     let mut here = directory.to_owned();
     let (mut between, mut left) = (Vec::new(), Vec::new());
     let mut ahead: VecDeque<OsString> = VecDeque::new();
@@ -72,7 +72,7 @@ fn put_in_front(ahead: &mut VecDeque<OsString>, here: &mut PathBuf, path: &Path)
 }
 
 /// The path that a file contains after `before`, without the line end.
-pub fn target_in(file: &Path, before: &[u8]) -> Option<PathBuf> {
+pub(crate) fn target_in(file: &Path, before: &[u8]) -> Option<PathBuf> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
     let file = File::options()
         .read(true)

@@ -16,14 +16,14 @@ const LOCKS_MAX: usize = 16;
 const LISTED_MAX: usize = 4096;
 /// The locks of one repository.
 #[derive(Debug, Default)]
-pub struct Locks {
+pub(crate) struct Locks {
     told_apart: BTreeMap<OsString, [i64; 7]>,
     others: usize,
 }
 
 impl Locks {
     /// Looks again. Returns those that are new or have changed as far as they are told apart, and the number of all that are.
-    pub fn update(&mut self, repository: &Path) -> (Vec<OsString>, usize) {
+    pub(crate) fn update(&mut self, repository: &Path) -> (Vec<OsString>, usize) {
         let mut now = Self::default();
         let mut entries = fs::read_dir(repository).into_iter().flatten();
         let listed = entries

@@ -24,7 +24,7 @@ pub(crate) struct WorktreeParts {
 
 impl WorktreeParts {
     /// The whole content of the record.
-    pub fn all(&self) -> [&Path; 3] {
+    pub(crate) fn all(&self) -> [&Path; 3] {
         let [common, own] = &self.links;
         [&self.directory, common, own]
     }

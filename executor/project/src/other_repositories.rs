@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// How long all of them may take after a call, and their indexes: some thousand on a busy machine.
-pub const TIME: Duration = Duration::from_secs(1);
+pub(crate) const TIME: Duration = Duration::from_secs(1);
 
 /// The state of an index and of the files on which it is based; `None` for a missing one.
 type IndexState = Vec<Option<[i64; 7]>>;
@@ -405,7 +405,7 @@ fn refuse_index(directory: &Path, fault: &IndexFault) -> Finding {
 }
 
 /// Why git must not use an index, to go on after "an index that".
-pub fn why_unusable(fault: &IndexFault) -> String {
+pub(crate) fn why_unusable(fault: &IndexFault) -> String {
     match fault {
         IndexFault::Outside(path) => format!(
             "contains the name `{}`, to which your `git restore` would write",

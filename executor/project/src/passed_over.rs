@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 const KEPT_MAX: usize = 256;
 
 #[derive(Debug, Default)]
-pub struct PassedOverNames(BTreeMap<PathBuf, Kept>);
+pub(crate) struct PassedOverNames(BTreeMap<PathBuf, Kept>);
 
 #[derive(Debug)]
 struct Kept {
@@ -24,7 +24,7 @@ struct Kept {
 impl PassedOverNames {
     /// Adds those among the refusals of a call that lie in the repository of `project` itself, and forgets those that git has again as
     /// they are.
-    pub fn add(&mut self, refusals: &[Refusal], project: &Path) {
+    pub(crate) fn add(&mut self, refusals: &[Refusal], project: &Path) {
         for refusal in refusals {
             let is_one = matches!(refusal.cause, Cause::NotWritten | Cause::NotRemoved);
             let path = refusal.path();
@@ -45,7 +45,7 @@ impl PassedOverNames {
     }
 
     /// Names that earlier calls have passed over and that are as they were, if a commit may have come about since (`has_committed`).
-    pub fn check(
+    pub(crate) fn check(
         &mut self,
         project: &Path,
         has_committed: impl FnOnce() -> bool,

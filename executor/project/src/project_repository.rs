@@ -62,7 +62,7 @@ impl ProjectRepository {
 }
 
 /// The state of each file that decides what is tracked; `None` for a missing one.
-pub type TrackedState = Vec<Option<[i64; 7]>>;
+pub(crate) type TrackedState = Vec<Option<[i64; 7]>>;
 
 fn state_of(path: &Path) -> Option<[i64; 7]> {
     inspect(path).ok().map(|(_, metadata)| state(&metadata))

@@ -40,7 +40,7 @@ const DIRECTORY: OFlag = OFlag::O_RDONLY
     .union(OFlag::O_CLOEXEC);
 /// What calls have misplaced and nobody has taken away yet.
 #[derive(Debug, Default)]
-pub struct Misplaced(Vec<MisplacedObject>);
+pub(crate) struct Misplaced(Vec<MisplacedObject>);
 
 #[derive(Debug, PartialEq, Eq)]
 struct MisplacedObject {
@@ -52,7 +52,7 @@ struct MisplacedObject {
 
 impl Misplaced {
     /// Adds what is misplaced among the refusals of a call.
-    pub fn add(&mut self, refusals: &[Refusal]) {
+    pub(crate) fn add(&mut self, refusals: &[Refusal]) {
         let objects = refusals.iter().filter_map(Refusal::misplaced);
         self.0
             .extend(objects.map(|(identity, path)| MisplacedObject {
@@ -69,13 +69,13 @@ impl Misplaced {
     }
 
     /// Whether there is nothing to be taken away.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Takes all of it away, under the lock on names. The roots must be open to their owner: nothing is found below one that cannot be
     /// entered. What cannot be taken now, as another command closes directories meanwhile, is tried again after the next call.
-    pub fn take(&mut self, spec: &SandboxSpec, lock: Option<&RenameLock>) -> Vec<Finding> {
+    pub(crate) fn take(&mut self, spec: &SandboxSpec, lock: Option<&RenameLock>) -> Vec<Finding> {
         let mut findings = Vec::new();
         self.0.retain_mut(|object| {
             let taken = take(&object.identity, &object.path, lock, spec);

@@ -12,7 +12,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 
 /// The content of a regular file of at most `max` bytes, to whose path no link belongs.
-pub fn read_short(path: &Path, max: u64) -> Option<Vec<u8>> {
+pub(crate) fn read_short(path: &Path, max: u64) -> Option<Vec<u8>> {
     let how = OpenHow::new()
         .flags(OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC)
         .resolve(ResolveFlag::RESOLVE_NO_SYMLINKS);
@@ -24,12 +24,12 @@ pub fn read_short(path: &Path, max: u64) -> Option<Vec<u8>> {
 }
 
 /// The directory of these files; `None` if the session may not write in its central root.
-pub fn directory(spec: &Rooted) -> Option<OwnedFd> {
+pub(crate) fn directory(spec: &Rooted) -> Option<OwnedFd> {
     undo_directory::open(&spec.central).filter(|_| spec.policy.central == Access::Write)
 }
 
 /// Reads the file `name`, and of one with more than `max` bytes one more than these; `None` if it cannot be read.
-pub fn read(directory: &OwnedFd, name: &str, max: usize) -> Option<Vec<u8>> {
+pub(crate) fn read(directory: &OwnedFd, name: &str, max: usize) -> Option<Vec<u8>> {
     let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
     let mut bytes = Vec::new();
     open(directory, name, flags)
@@ -44,7 +44,7 @@ pub fn read(directory: &OwnedFd, name: &str, max: usize) -> Option<Vec<u8>> {
 ///
 /// # Errors
 /// The kernel's. What was there stays.
-pub fn write(directory: &OwnedFd, name: &str, bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn write(directory: &OwnedFd, name: &str, bytes: &[u8]) -> io::Result<()> {
     let new = format!("{name}.new");
     let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_TRUNC | OFlag::O_NONBLOCK;
     open(directory, &new, flags)?.write_all(bytes)?;

@@ -23,7 +23,7 @@ type Values = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// The replacements in one repository at the last check.
 #[derive(Debug, Default)]
-pub struct Replacements {
+pub(crate) struct Replacements {
     /// `None` if there were more than are compared, or not all could be read.
     values: Option<Values>,
     /// Values from the file for all, and its state when they were read.
@@ -33,7 +33,7 @@ pub struct Replacements {
 
 impl Replacements {
     /// Reads those that are there now.
-    pub fn of(common: &Path) -> Self {
+    pub(crate) fn of(common: &Path) -> Self {
         let mut new = Self {
             packed: Some(Values::new()),
             ..Self::default()
@@ -43,12 +43,12 @@ impl Replacements {
     }
 
     /// The files that hold them.
-    pub fn files(common: &Path) -> [PathBuf; 2] {
+    pub(crate) fn files(common: &Path) -> [PathBuf; 2] {
         [DIRECTORY, PACKED].map(|name| common.join(name))
     }
 
     /// Compares them with those of the last check.
-    pub fn update(&mut self, common: &Path) -> Option<Finding> {
+    pub(crate) fn update(&mut self, common: &Path) -> Option<Finding> {
         let now = self.read(common);
         let before = std::mem::replace(&mut self.values, now);
         let why = match &self.values {

@@ -31,7 +31,7 @@ const MASK: u32 = libc::IN_OPEN
 
 /// The state of some repositories, by their numbers.
 #[derive(Debug)]
-pub struct RepositoryChanges {
+pub(crate) struct RepositoryChanges {
     inotify: Option<File>,
     /// The repositories to which each watch belongs.
     watches: HashMap<i32, BTreeSet<usize>>,
@@ -41,7 +41,7 @@ pub struct RepositoryChanges {
 
 impl RepositoryChanges {
     /// For so many repositories, none of which has been looked at.
-    pub fn new(count: usize) -> Self {
+    pub(crate) fn new(count: usize) -> Self {
         Self {
             inotify: None,
             watches: HashMap::new(),
@@ -51,7 +51,7 @@ impl RepositoryChanges {
     }
 
     /// Takes what the kernel has said since the last time.
-    pub fn receive(&mut self) {
+    pub(crate) fn receive(&mut self) {
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.resize(EVENTS, 0);
         while let Some(mut inotify) = self.inotify.as_ref() {
@@ -99,13 +99,13 @@ impl RepositoryChanges {
     }
 
     /// Whether anything may have happened in a repository.
-    pub fn has(&self, repository: usize) -> bool {
+    pub(crate) fn has(&self, repository: usize) -> bool {
         self.changed.get(repository).copied().unwrap_or(true)
     }
 
     /// Watches these files and directories of a repository, as far as they exist; without their parents nothing would say that one
     /// comes about. Returns whether all that exist are watched.
-    pub fn watch(&mut self, repository: usize, paths: &[PathBuf]) -> bool {
+    pub(crate) fn watch(&mut self, repository: usize, paths: &[PathBuf]) -> bool {
         if self.inotify.is_none() {
             self.inotify = file::watcher(libc::IN_NONBLOCK).ok().map(File::from);
         }
@@ -128,7 +128,7 @@ impl RepositoryChanges {
 
     /// Forgets what has happened so far, when no command is running and everything that had changed was looked at: what the look itself
     /// has caused counts for nothing. `watched` says which repositories will report further changes.
-    pub fn forget(&mut self, watched: impl Fn(usize) -> bool) {
+    pub(crate) fn forget(&mut self, watched: impl Fn(usize) -> bool) {
         let before = self.changed.clone();
         self.receive();
         for (repository, changed) in self.changed.iter_mut().enumerate() {
@@ -143,7 +143,7 @@ fn is_absent(error: &io::Error) -> bool {
 }
 
 /// A path, and the nearest directory above it that exists, in which it or a directory on the way to it would come about.
-pub fn with_existing_parent(path: &Path) -> [PathBuf; 2] {
+pub(crate) fn with_existing_parent(path: &Path) -> [PathBuf; 2] {
     let parent = path
         .ancestors()
         .skip(1)

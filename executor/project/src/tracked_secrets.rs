@@ -44,7 +44,7 @@ const HEADER: &str = "# Secrets that commands of this project have made git trac
 
 /// A question about the project's repository.
 #[derive(Debug)]
-pub struct TrackedQuestion {
+pub(crate) struct TrackedQuestion {
     /// The state before it is asked.
     pub seen: TrackedState,
     pub asked: RepositoryQuestion,
@@ -52,7 +52,7 @@ pub struct TrackedQuestion {
 
 /// The secrets of a session that git tracks.
 #[derive(Debug)]
-pub struct TrackedSecrets {
+pub(crate) struct TrackedSecrets {
     repository: ProjectRepository,
     /// The files that cells have created.
     created: CreatedFiles,
@@ -154,7 +154,7 @@ impl TrackedSecrets {
     /// Determines what is tracked when a session opens; `ask` answers for `files`, those with names
     /// of secrets. Returns those that commands may use, because they have their committed content
     /// and no command has caused that, and those that stay closed because one has.
-    pub fn open(
+    pub(crate) fn open(
         spec: &Rooted,
         repository: ProjectRepository,
         created: CreatedFiles,
@@ -223,7 +223,7 @@ impl TrackedSecrets {
 
     /// What to ask, if anything that determines what is tracked has changed. A command that has a file mapped changes it without a trace
     /// in its state.
-    pub fn question(&self, commands: Commands) -> Option<TrackedQuestion> {
+    pub(crate) fn question(&self, commands: Commands) -> Option<TrackedQuestion> {
         let seen = self.repository.state(&self.tracked.shared);
         let is_due = seen != self.seen || commands.are_over() && self.is_unsure;
         is_due.then(|| TrackedQuestion {
@@ -237,7 +237,7 @@ impl TrackedSecrets {
 
     /// Compares the answer with what was tracked before: returns what commands have caused since. `seen` is the state before it was
     /// asked, and `commands` says whether one has run since then.
-    pub fn update(
+    pub(crate) fn update(
         &mut self,
         spec: &Rooted,
         (seen, answer): (TrackedState, Option<RepositoryAnswer>),
@@ -276,14 +276,14 @@ impl TrackedSecrets {
     }
 
     /// Whether a reference that decides what is tracked has changed since the last check, as with each commit.
-    pub fn have_references_changed(&self) -> bool {
+    pub(crate) fn have_references_changed(&self) -> bool {
         let now = self.repository.state(&self.tracked.shared);
         // The index comes first.
         now.get(1..) != self.seen.get(1..)
     }
 
     /// What must be watched so that every change of what is tracked is noticed.
-    pub fn watched(&self) -> Vec<PathBuf> {
+    pub(crate) fn watched(&self) -> Vec<PathBuf> {
         let git = |path: &Vec<u8>| {
             self.repository
                 .project
@@ -304,7 +304,7 @@ impl TrackedSecrets {
     }
 
     /// Repositories that have come about where git has a submodule: a pull of the user's goes on into those.
-    pub fn in_submodules(&mut self, spec: &Rooted) -> Vec<Finding> {
+    pub(crate) fn in_submodules(&mut self, spec: &Rooted) -> Vec<Finding> {
         let new = self.new_in_submodules(spec);
         let findings = new
             .iter()
@@ -473,7 +473,7 @@ impl TrackedSecrets {
 }
 
 /// The path of a central root's record.
-pub fn record_path(central: &Path) -> PathBuf {
+pub(crate) fn record_path(central: &Path) -> PathBuf {
     central.join(undo_directory::NAME).join(NAME)
 }
 

@@ -15,7 +15,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 /// The directories in which calls may change names.
-pub struct SessionTree<'s>(pub &'s SandboxSpec);
+pub(crate) struct SessionTree<'s>(pub &'s SandboxSpec);
 
 impl<'s> SessionTree<'s> {
     fn roots(&self) -> impl Iterator<Item = &'s Path> {
@@ -32,7 +32,7 @@ impl<'s> SessionTree<'s> {
     }
 
     /// The root below which a path lies.
-    pub fn root_of(&self, at: &Path) -> Option<&'s Path> {
+    pub(crate) fn root_of(&self, at: &Path) -> Option<&'s Path> {
         self.roots().find(|root| at.starts_with(root))
     }
 }

@@ -4,7 +4,7 @@ use crate::process::Call;
 
 /// The position of a path among the arguments, and the access that is attempted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PathArgument {
+pub(crate) struct PathArgument {
     /// The argument that has the descriptor of its directory, if the call has one.
     pub directory: Option<usize>,
     pub path: usize,
@@ -44,7 +44,7 @@ fn opened(flags: u64) -> &'static str {
 }
 
 /// The paths of a call; empty if it takes none.
-pub fn paths(call: &Call) -> Vec<PathArgument> {
+pub(crate) fn paths(call: &Call) -> Vec<PathArgument> {
     let arguments = &call.arguments;
     match call.number {
         libc::SYS_openat => vec![at(0, 1, opened(arguments[2]))],
@@ -112,17 +112,17 @@ fn of_the_architecture(_: &Call) -> Vec<PathArgument> {
 }
 
 /// Whether a call creates a process that is not traced with its parent.
-pub fn leaves_the_trace(call: &Call) -> bool {
+pub(crate) fn leaves_the_trace(call: &Call) -> bool {
     call.number == libc::SYS_clone && call.arguments[0] & libc::CLONE_UNTRACED as u64 != 0
 }
 
 /// Whether a call tries to trace a process, which a traced process cannot.
-pub fn traces(call: &Call) -> bool {
+pub(crate) fn traces(call: &Call) -> bool {
     call.number == libc::SYS_ptrace
 }
 
 /// For display, the name of a call that cells refuse and programs are known to make; for any other, its number.
-pub fn name(number: i64) -> String {
+pub(crate) fn name(number: i64) -> String {
     let names = [
         (libc::SYS_unshare, "unshare"),
         (libc::SYS_setns, "setns"),

@@ -11,7 +11,7 @@ use std::io;
 ///
 /// # Errors
 /// The kernel's; where a session opens, it has Landlock.
-pub fn enter() -> io::Result<()> {
+pub(crate) fn enter() -> io::Result<()> {
     // A domain must handle at least one right. A domain that does not handle this one denies it,
     // and a kernel that does not know it gives it to no domain.
     let (right, ruleset) = match ruleset(AccessFs::Refer) {

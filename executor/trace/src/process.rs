@@ -13,7 +13,7 @@ const PAGE: u64 = 4096;
 
 /// A system call with its arguments and its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Call {
+pub(crate) struct Call {
     pub number: i64,
     pub arguments: [u64; 6],
     pub result: i64,
@@ -22,7 +22,7 @@ pub struct Call {
 impl Call {
     /// The call of a stopped process. The arguments are valid when it is about to begin, the result when it has ended.
     #[cfg(target_arch = "x86_64")]
-    pub fn of(pid: Pid) -> nix::Result<Self> {
+    pub(crate) fn of(pid: Pid) -> nix::Result<Self> {
         let r = ptrace::getregs(pid)?;
         let arguments = [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9];
         Ok(Self {
@@ -50,12 +50,12 @@ impl Call {
     }
 
     /// Whether it may be about to begin: the kernel then shows this as its result.
-    pub fn may_begin(&self) -> bool {
+    pub(crate) fn may_begin(&self) -> bool {
         self.result == -i64::from(libc::ENOSYS)
     }
 
     /// The error number that it returned.
-    pub fn error(&self) -> Option<i32> {
+    pub(crate) fn error(&self) -> Option<i32> {
         (-4095..0)
             .contains(&self.result)
             .then(|| -self.result as i32)
@@ -63,7 +63,7 @@ impl Call {
 }
 
 /// Reads the string at `address` of a process.
-pub fn string(pid: Pid, address: u64) -> io::Result<Vec<u8>> {
+pub(crate) fn string(pid: Pid, address: u64) -> io::Result<Vec<u8>> {
     let memory = File::open(format!("/proc/{pid}/mem"))?;
     let mut read = Vec::new();
     while read.len() < PATH_MAX {
@@ -86,7 +86,7 @@ pub fn string(pid: Pid, address: u64) -> io::Result<Vec<u8>> {
 }
 
 /// Makes a path absolute, which a process passed with the descriptor `directory`.
-pub fn absolute(pid: Pid, directory: i32, path: &[u8]) -> io::Result<Vec<u8>> {
+pub(crate) fn absolute(pid: Pid, directory: i32, path: &[u8]) -> io::Result<Vec<u8>> {
     if path.starts_with(b"/") {
         return Ok(path.to_vec());
     }

@@ -14,7 +14,7 @@ const PATH_MAX: usize = 512;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Met {
+pub(crate) enum Met {
     /// A path, with the access that was attempted.
     Path {
         /// `read`, `write`, `run` or `metadata`.
@@ -32,7 +32,7 @@ pub enum Met {
 /// Why the report may be incomplete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Gap {
+pub(crate) enum Gap {
     /// An untraced process was created, or the command traces processes itself.
     Untraced,
     /// Memory or directories of a process could not be read.
@@ -43,7 +43,7 @@ pub enum Gap {
     Full,
 }
 
-pub struct Report<W> {
+pub(crate) struct Report<W> {
     out: W,
     key: String,
     counts: HashMap<Met, (usize, u64)>,
@@ -60,7 +60,7 @@ struct End<'a> {
 
 impl<W: Write> Report<W> {
     /// A report whose last line has `key`.
-    pub fn new(out: W, key: String) -> Self {
+    pub(crate) fn new(out: W, key: String) -> Self {
         Self {
             out,
             key,
@@ -70,7 +70,7 @@ impl<W: Write> Report<W> {
     }
 
     /// Notes an item. A new one is written at once: the command may kill us.
-    pub fn note(&mut self, met: Met) -> io::Result<()> {
+    pub(crate) fn note(&mut self, met: Met) -> io::Result<()> {
         if let Some((_, count)) = self.counts.get_mut(&met) {
             *count += 1;
             return Ok(());
@@ -87,14 +87,14 @@ impl<W: Write> Report<W> {
     }
 
     /// Notes that something may be missing.
-    pub fn miss(&mut self, gap: Gap) {
+    pub(crate) fn miss(&mut self, gap: Gap) {
         if !self.gaps.contains(&gap) {
             self.gaps.push(gap);
         }
     }
 
     /// Writes the last line, which repeats all items.
-    pub fn end(self) -> io::Result<()> {
+    pub(crate) fn end(self) -> io::Result<()> {
         let Self {
             mut out,
             key,

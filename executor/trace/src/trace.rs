@@ -40,7 +40,7 @@ const KEY_MAX: u64 = 64;
 ///
 /// # Errors
 /// The command cannot be traced, or the report cannot be written.
-pub fn run(command: &[OsString]) -> io::Result<u8> {
+pub(crate) fn run(command: &[OsString]) -> io::Result<u8> {
     let mut key = String::new();
     io::stdin().take(KEY_MAX).read_to_string(&mut key)?;
     let report = File::from(io::stdout().as_fd().try_clone_to_owned()?);
