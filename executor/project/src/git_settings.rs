@@ -507,9 +507,12 @@ fn has_expansion(value: &[u8]) -> bool {
     value.iter().any(|byte| b"$`".contains(byte))
 }
 
-/// The files with which the user's git begins.
-fn sources(user: &UserGit, project: &Path, objects: &ProtectedObjects) -> Vec<Source> {
-    let mut repositories: BTreeSet<(PathBuf, PathBuf)> = BTreeSet::new();
+/// Repositories whose settings the user's git reads, each directory with its worktree.
+type Repositories = BTreeSet<(PathBuf, PathBuf)>;
+
+/// Those that are looked at after calls, and those to which a `.git` in the project or above it leads.
+fn known_repositories(project: &Path, objects: &ProtectedObjects) -> Repositories {
+    let mut repositories = Repositories::new();
     for repository in &objects.watched {
         repositories.insert((repository.clone(), worktree(repository)));
     }
@@ -525,6 +528,12 @@ fn sources(user: &UserGit, project: &Path, objects: &ProtectedObjects) -> Vec<So
     for directory in files.chain(project.ancestors()) {
         repositories.extend(own_directory(directory).map(|own| (own, directory.to_owned())));
     }
+    repositories
+}
+
+/// The files with which the user's git begins.
+fn sources(user: &UserGit, project: &Path, objects: &ProtectedObjects) -> Vec<Source> {
+    let mut repositories = known_repositories(project, objects);
     let mut worktrees: Vec<PathBuf> = repositories
         .iter()
         .map(|(_, worktree)| worktree.clone())

@@ -238,26 +238,29 @@ impl Pending {
                 socket,
                 object,
                 address,
-            } => {
-                let flags = OFlag::from_bits_retain(fcntl(&socket, FcntlArg::F_GETFL)?);
-                let waits = !flags.contains(OFlag::O_NONBLOCK);
-                if waits {
-                    set_flags(&socket, flags | OFlag::O_NONBLOCK)?;
-                }
-                let connected = connect(socket.as_raw_fd(), &address);
-                if waits {
-                    set_flags(&socket, flags)?;
-                }
-                match connected {
-                    Err(Errno::EAGAIN) if waits => Ok(Answer::Pending(Pending::Connection {
-                        socket,
-                        object,
-                        address,
-                    })),
-                    connected => connected.map(|()| Answer::Value(0)),
-                }
-            }
+            } => connect_or_wait(socket, object, address),
         }
+    }
+}
+
+/// Connects a socket to the server at `object`, or waits while that one's queue of connections is full.
+fn connect_or_wait(socket: OwnedFd, object: OwnedFd, address: UnixAddr) -> Result<Answer> {
+    let flags = OFlag::from_bits_retain(fcntl(&socket, FcntlArg::F_GETFL)?);
+    let waits = !flags.contains(OFlag::O_NONBLOCK);
+    if waits {
+        set_flags(&socket, flags | OFlag::O_NONBLOCK)?;
+    }
+    let connected = connect(socket.as_raw_fd(), &address);
+    if waits {
+        set_flags(&socket, flags)?;
+    }
+    match connected {
+        Err(Errno::EAGAIN) if waits => Ok(Answer::Pending(Pending::Connection {
+            socket,
+            object,
+            address,
+        })),
+        connected => connected.map(|()| Answer::Value(0)),
     }
 }
 

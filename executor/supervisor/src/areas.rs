@@ -45,42 +45,47 @@ pub(crate) struct Areas {
     pub(crate) own_root: bool,
 }
 
+/// The areas of a session without leases, in the order in which they are looked through.
+fn areas_of(spec: &SandboxSpec) -> Vec<(PathBuf, Area, Access)> {
+    let scratch = |path: &Path| (resolved(path), Area::Scratch, Access::Write);
+    let area = |zone| match zone {
+        Zone::Project => Some(Area::Project),
+        Zone::Central => Some(Area::Central),
+        Zone::Granted => None,
+    };
+    let directories = spec.command_directories().filter_map(|directory| {
+        let (root, access) = spec.zone(directory.zone());
+        Some((
+            root.join(directory.relative()),
+            area(directory.zone())?,
+            access,
+        ))
+    });
+    let zones = [Zone::Project, Zone::Central].into_iter();
+    let zones = zones.filter_map(|zone| {
+        Some((
+            spec.zone(zone).0.to_owned(),
+            area(zone)?,
+            spec.command_access(zone),
+        ))
+    });
+    let mut areas: Vec<_> = directories.chain(zones).collect();
+    let linked = spec.linked.iter();
+    areas.extend(
+        linked.map(|linked| (linked.common.clone(), Area::Repository, spec.policy.project)),
+    );
+    areas.extend([scratch(&spec.scratch.home), scratch(&spec.scratch.tmp)]);
+    let shared = spec.scratch.shared().map(|shared| resolved(&shared));
+    areas.extend(shared.as_deref().map(scratch));
+    // After everything that may lie in them.
+    let temporary = spec.temporary();
+    areas.extend(temporary.map(scratch));
+    areas
+}
+
 impl Areas {
     pub(crate) fn new(spec: &SandboxSpec) -> Self {
-        let scratch = |path: &Path| (resolved(path), Area::Scratch, Access::Write);
-        let area = |zone| match zone {
-            Zone::Project => Some(Area::Project),
-            Zone::Central => Some(Area::Central),
-            Zone::Granted => None,
-        };
-        let directories = spec.command_directories().filter_map(|directory| {
-            let (root, access) = spec.zone(directory.zone());
-            Some((
-                root.join(directory.relative()),
-                area(directory.zone())?,
-                access,
-            ))
-        });
-        let zones = [Zone::Project, Zone::Central].into_iter();
-        let zones = zones.filter_map(|zone| {
-            Some((
-                spec.zone(zone).0.to_owned(),
-                area(zone)?,
-                spec.command_access(zone),
-            ))
-        });
-        let mut areas: Vec<_> = directories.chain(zones).collect();
-        let linked = spec.linked.iter();
-        areas.extend(
-            linked.map(|linked| (linked.common.clone(), Area::Repository, spec.policy.project)),
-        );
-        areas.extend([scratch(&spec.scratch.home), scratch(&spec.scratch.tmp)]);
-        let shared = spec.scratch.shared().map(|shared| resolved(&shared));
-        areas.extend(shared.as_deref().map(scratch));
         let own_root = spec.has(Layer::MountNamespace);
-        // After everything that may lie in them.
-        let temporary = spec.temporary();
-        areas.extend(temporary.map(scratch));
         // Where the session has its own tree, mounts decide what is outside.
         let views = spec
             .views
@@ -109,7 +114,7 @@ impl Areas {
             around.filter(|around| *around != root).map(Path::to_owned)
         });
         Self {
-            areas,
+            areas: areas_of(spec),
             caches,
             views,
             replaced: replaced.collect(),

@@ -163,6 +163,12 @@ impl Search<'_> {
             return Err(Errno::ENOENT);
         }
         let slash = path.ends_with(b"/");
+        let place = |parent, name, object| Found {
+            parent,
+            name,
+            slash,
+            object,
+        };
         let mut left = names(path);
         let mut at = match self.directory_of(from, path) {
             Some(directory) => {
@@ -177,22 +183,9 @@ impl Search<'_> {
             let name = left.pop().unwrap_or_else(|| b".".to_vec());
             let last = left.is_empty();
             at = self.own_tmp(at, &name)?;
-            let found = openat(
-                &at,
-                OsStr::from_bytes(&name),
-                PATH_ONLY | OFlag::O_NOFOLLOW,
-                Mode::empty(),
-            );
-            let child = match found {
-                Err(Errno::ENOENT) if last => {
-                    return Ok(Found {
-                        parent: at,
-                        name,
-                        slash,
-                        object: None,
-                    });
-                }
-                found => found?,
+            let child = match itself(&at, &name) {
+                Err(Errno::ENOENT) if last => return Ok(place(at, name, None)),
+                child => child?,
             };
             let stat = fstat(&child)?;
             if is(&stat, libc::S_IFLNK) && (!last || link == LastLink::Follow || slash) {
@@ -209,13 +202,8 @@ impl Search<'_> {
                         continue;
                     }
                     Target::Object(object) if last => {
-                        let object = Some(self.own_tmp(object, b".")?);
-                        return Ok(Found {
-                            parent: at,
-                            name,
-                            slash,
-                            object,
-                        });
+                        let object = self.own_tmp(object, b".")?;
+                        return Ok(place(at, name, Some(object)));
                     }
                     Target::Object(object) => at = object,
                 }
@@ -223,13 +211,8 @@ impl Search<'_> {
             }
             self.check_process(&at, &name, &stat)?;
             if last {
-                let object = Some(self.own_tmp(child, b".")?);
-                return Ok(Found {
-                    parent: at,
-                    name,
-                    slash,
-                    object,
-                });
+                let object = self.own_tmp(child, b".")?;
+                return Ok(place(at, name, Some(object)));
             }
             at = child;
         }
@@ -309,4 +292,10 @@ fn names(path: &[u8]) -> Vec<Vec<u8>> {
         .split(|byte| *byte == b'/')
         .filter(|name| !name.is_empty());
     names.map(<[u8]>::to_vec).rev().collect()
+}
+
+/// The object with this name in a directory; a link is not followed.
+fn itself(directory: &OwnedFd, name: &[u8]) -> Result<OwnedFd> {
+    let flags = PATH_ONLY | OFlag::O_NOFOLLOW;
+    openat(directory, OsStr::from_bytes(name), flags, Mode::empty())
 }

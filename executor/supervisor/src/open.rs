@@ -156,40 +156,10 @@ impl Call<'_> {
     ) -> Result<Answer> {
         const TERMINAL: libc::dev_t = libc::makedev(5, 0);
         const TERMINALS: [u32; 9] = [5, 136, 137, 138, 139, 140, 141, 142, 143];
+        if let Some(answer) = self.replace_or_admit(&object, real, stat, how)? {
+            return Ok(answer);
+        }
         let close_on_exec = how.has(OFlag::O_CLOEXEC);
-        if is(stat, libc::S_IFCHR)
-            && let Some(terminal) = self.terminals.open(self.rules.pty(), stat.st_rdev)?
-        {
-            set_flags(&terminal, how.flags)?;
-            return Ok(Answer::Descriptor(terminal, close_on_exec));
-        }
-        let hosts_file = self.rules.hosts_file.as_ref().filter(|_| !how.writes());
-        if let Some(file) = hosts_file.filter(|file| file.is_at(real)) {
-            if how.has(OFlag::O_DIRECTORY) {
-                return Err(Errno::ENOTDIR);
-            }
-            return file.open(close_on_exec);
-        }
-        match self
-            .rules
-            .readable_secret(&object, real, stat)
-            .filter(|_| !how.writes())
-        {
-            Some(_) if how.has(OFlag::O_DIRECTORY) => return Err(Errno::ENOTDIR),
-            Some(secret) => {
-                if let Some(masked) = self.rules.in_place_of(secret, close_on_exec) {
-                    return masked;
-                }
-            }
-            None => {
-                let opens = self.may_open(&object, real, stat, how.writes())?;
-                // The kernel's own errors are reported as they are.
-                self.admit(how.kind(), real, opens).map_err(|refused| {
-                    let is_missing = !how.writes() && self.is_missing(real, stat);
-                    if is_missing { Errno::ENOENT } else { refused }
-                })?;
-            }
-        }
         let directory = is(stat, libc::S_IFDIR);
         if how.has(OFlag::O_DIRECTORY) && !directory {
             return Err(Errno::ENOTDIR);
@@ -226,6 +196,52 @@ impl Call<'_> {
             }
         });
         Ok(Answer::Descriptor(opened?, close_on_exec))
+    }
+
+    /// What is opened in the place of an object: a terminal of the call, the session's hosts, a view of a secret. Any other object must be
+    /// one that the rules let be opened.
+    fn replace_or_admit(
+        &self,
+        object: &OwnedFd,
+        real: &Path,
+        stat: &FileStat,
+        how: OpenFlags,
+    ) -> Result<Option<Answer>> {
+        let close_on_exec = how.has(OFlag::O_CLOEXEC);
+        if is(stat, libc::S_IFCHR)
+            && let Some(terminal) = self.terminals.open(self.rules.pty(), stat.st_rdev)?
+        {
+            set_flags(&terminal, how.flags)?;
+            return Ok(Some(Answer::Descriptor(terminal, close_on_exec)));
+        }
+        let hosts_file = self.rules.hosts_file.as_ref().filter(|_| !how.writes());
+        if let Some(file) = hosts_file.filter(|file| file.is_at(real)) {
+            if how.has(OFlag::O_DIRECTORY) {
+                return Err(Errno::ENOTDIR);
+            }
+            return file.open(close_on_exec).map(Some);
+        }
+        match self
+            .rules
+            .readable_secret(object, real, stat)
+            .filter(|_| !how.writes())
+        {
+            Some(_) if how.has(OFlag::O_DIRECTORY) => return Err(Errno::ENOTDIR),
+            Some(secret) => {
+                if let Some(masked) = self.rules.in_place_of(secret, close_on_exec) {
+                    return masked.map(Some);
+                }
+            }
+            None => {
+                let opens = self.may_open(object, real, stat, how.writes())?;
+                // The kernel's own errors are reported as they are.
+                self.admit(how.kind(), real, opens).map_err(|refused| {
+                    let is_missing = !how.writes() && self.is_missing(real, stat);
+                    if is_missing { Errno::ENOENT } else { refused }
+                })?;
+            }
+        }
+        Ok(None)
     }
 
     fn may_open(

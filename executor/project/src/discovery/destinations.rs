@@ -147,6 +147,18 @@ impl<'a> Search<'a> {
         counts_as
             .iter()
             .for_each(|counts_as| self.add_alias(&end, counts_as));
+        self.protect_end(from, (zone, end), protection, counts_as);
+        Ok(())
+    }
+
+    /// Protects the `end` of a way, and looks through it if it is a directory.
+    fn protect_end(
+        &mut self,
+        from: &Path,
+        (zone, end): (&'a Path, PathBuf),
+        protection: Option<Protection>,
+        counts_as: Vec<PathBuf>,
+    ) {
         let metadata = fs::symlink_metadata(&end);
         if let Some(protection) = protection {
             self.objects.places.insert(end.clone(), protection);
@@ -172,7 +184,6 @@ impl<'a> Search<'a> {
             // It does not exist, and may not be created.
             (Ok(_), None) | (Err(_), _) => {}
         }
-        Ok(())
     }
 
     /// A file that names the directory of the repository leads there like a link.
