@@ -1,10 +1,8 @@
 //! Files that the host creates or replaces while a call runs, as git and editors do when they save: no mount holds them, in neither tier.
 
-use crate::kept_world::KeptWorld;
-use lazaret_tests::process::Running;
+use crate::kept_world::{KeptWorld, during, waiting};
 use lazaret_tests::{LIMIT, Place, World, place_test, run};
 use std::fs;
-use std::process::Command;
 
 /// The user's files, and ways to have others in their places.
 const TAKEN: [(&str, &str); 14] = [
@@ -83,40 +81,31 @@ fn kept_world(place: Place) -> KeptWorld {
     KeptWorld::of(world)
 }
 
-/// Saves the user's files as editors do, while `command` waits.
-fn saved_during(world: &World, mut command: Command) -> String {
-    let mut running = Running::start(&mut command);
-    running.wait_for("ready\n", LIMIT);
-    let mut save = String::new();
+/// Saves the user's files as editors do.
+fn save(world: &World) {
     for name in REPLACED {
-        save += &format!("cp {name} {name}.new && mv {name}.new {name} && ");
+        world.set_up(&format!("cp {name} {name}.new && mv {name}.new {name}"));
     }
     for name in CREATED {
-        save += &format!("mkdir -p $(dirname {name}) && echo users > {name} && ");
+        world.set_up(&format!(
+            "mkdir -p $(dirname {name}) && echo users > {name}"
+        ));
     }
-    run(world.host("bash").args(["-c", &(save + "touch go")]), LIMIT).success();
-    running.finish(LIMIT).errors()
 }
 
 place_test!(file_saved_by_the_host_during_a_call_stays);
 fn file_saved_by_the_host_during_a_call_stays(place: Place) {
     let kept = kept_world(place);
     for (script, file) in TAKEN {
-        let waiting = format!("echo ready; until [ -e go ]; do sleep 0.02; done; {script}");
         let text = |world: &World| fs::read(world.project.join(file)).unwrap_or_default();
         let users = match CREATED.contains(&file) {
             true => b"users\n".to_vec(),
             false => text(kept.restore()),
         };
-        let control = kept.restore();
-        let mut command = control.host("bash");
-        command.args(["-c", &waiting]);
-        let said = saved_during(control, command);
-        assert_ne!(text(control), users, "the control of {script}\n{said}");
-        let world = kept.restore();
-        let said = saved_during(world, world.cell(&waiting));
-        let now = String::from_utf8_lossy(&text(world)).into_owned();
-        assert_eq!(now.as_bytes(), users, "{script}: {now}\n{said}");
+        kept.contains_by(script, |world, side| {
+            let said = during(world, side.bash(world, &waiting(script)), || save(world));
+            (text(world) != users, said)
+        });
     }
 }
 

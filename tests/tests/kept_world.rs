@@ -1,6 +1,7 @@
 //! A world for many attacks, one after the other: between them it is put back as it was, at the same paths. So its scene is made
 //! once, and git is asked once what it does before an attack.
 
+use lazaret_tests::process::Running;
 use lazaret_tests::world::unique;
 use lazaret_tests::{Finished, GitView, LIMIT, World, run};
 use std::collections::BTreeSet;
@@ -10,6 +11,27 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
+
+/// Where an attack is made: on the host, which shows that it works, or in a cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    Host,
+    Cell,
+}
+
+impl Side {
+    /// Bash with a script on this side.
+    pub fn bash(self, world: &World, script: &str) -> Command {
+        match self {
+            Side::Host => {
+                let mut command = world.host("bash");
+                command.args(["-c", script]);
+                command
+            }
+            Side::Cell => world.cell(script),
+        }
+    }
+}
 
 pub struct KeptWorld {
     world: World,
@@ -28,6 +50,11 @@ impl KeptWorld {
             kept,
             before: OnceLock::new(),
         }
+    }
+
+    /// The world as it is now.
+    pub fn world(&self) -> &World {
+        &self.world
     }
 
     /// The world as it was kept: with nothing of any command, and nothing that Lazaret has noted of one.
@@ -64,12 +91,28 @@ impl KeptWorld {
     /// Makes an attack, which must work without a cell and not in one; `worked` tells whether it has.
     #[track_caller]
     pub fn contains(&self, script: &str, worked: impl Fn(&World) -> bool) {
-        let control = self.restore();
-        let said = run(control.host("bash").args(["-c", script]), LIMIT).errors();
-        assert!(worked(control), "the control of {script}\n{said}");
-        let world = self.restore();
-        let said = self.cell(script).errors();
-        assert!(!worked(world), "{script}\n{said}");
+        self.contains_said(script, |world, _| worked(world));
+    }
+
+    /// Makes an attack that may show in what it prints.
+    #[track_caller]
+    pub fn contains_said(&self, script: &str, worked: impl Fn(&World, &Finished) -> bool) {
+        self.contains_by(script, |world, side| {
+            let said = match side {
+                Side::Host => world.on_host(script),
+                Side::Cell => self.cell(script),
+            };
+            (worked(world, &said), said)
+        });
+    }
+
+    /// Makes an attack on each side, in the world as it was kept. `attempt` returns whether it worked, and what was said.
+    #[track_caller]
+    pub fn contains_by(&self, attack: &str, attempt: impl Fn(&World, Side) -> (bool, Finished)) {
+        let (worked, said) = attempt(self.restore(), Side::Host);
+        assert!(worked, "the control of {attack}\n{}", said.errors());
+        let (worked, said) = attempt(self.restore(), Side::Cell);
+        assert!(!worked, "{attack}\n{}{}", said.text(), said.errors());
     }
 
     /// Whether all that a git could read here is as it was kept: not the records, which each session adds to.
@@ -142,6 +185,21 @@ fn copy(from: &Path, to: &Path) {
         LIMIT,
     )
     .success();
+}
+
+/// A script that begins when the host has acted.
+pub fn waiting(script: &str) -> String {
+    format!("echo ready; until [ -e go ]; do sleep 0.02; done; {script}")
+}
+
+/// Runs a command that says that it is ready, and goes on when `host` has acted.
+#[track_caller]
+pub fn during(world: &World, mut command: Command, host: impl FnOnce()) -> Finished {
+    let mut running = Running::start(&mut command);
+    running.wait_for("ready\n", LIMIT);
+    host();
+    world.put("go", "");
+    running.finish(LIMIT)
 }
 
 /// Runs a script in a cell, after which the user's git does what it did before.

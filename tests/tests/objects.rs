@@ -1,7 +1,7 @@
 //! Protected objects, whatever they are called and wherever links lead. Each attack runs as its control first,
 //! with no cell, and must work there.
 
-use crate::kept_world::KeptWorld;
+use crate::kept_world::{KeptWorld, Side};
 use broker_protocol::Tier;
 use lazaret_tests::not_run;
 use lazaret_tests::process::{Running, assert_gone, below, left_after, until};
@@ -29,18 +29,9 @@ impl Attack {
     fn is_contained(&self, place: Place) {
         let world = World::new(place);
         (self.scene)(&world);
-        let kept = KeptWorld::of(world);
-        let world = kept.restore();
-        let worked =
-            |said: Finished| (self.worked)(world, &format!("{}{}", said.text(), said.errors()));
-        let outside = world.on_host(self.script);
-        assert!(
-            worked(outside),
-            "the control does not work: {}",
-            self.script
-        );
-        kept.restore();
-        assert!(!worked(kept.cell(self.script)), "{}", self.script);
+        KeptWorld::of(world).contains_said(self.script, |world, said| {
+            (self.worked)(world, &format!("{}{}", said.text(), said.errors()))
+        });
     }
 }
 
@@ -239,28 +230,13 @@ const WAYS: [(&str, &str, &str); 8] = [
 
 place_test!(path_to_a_protected_object_cannot_be_redirected);
 fn path_to_a_protected_object_cannot_be_redirected(place: Place) {
-    let host = |world: &World, script: &str| world.on_host(script);
     for (scene, script, file) in WAYS {
         let world = World::new(place);
-        host(&world, scene).success();
-        let kept = KeptWorld::of(world);
-        let sprung = |in_cell: bool| {
-            let world = kept.restore();
-            let finished = if in_cell {
-                kept.cell(script)
-            } else {
-                host(world, script)
-            };
-            let found = host(world, &format!("cat {file}")).text();
-            (
-                found.contains("sprung"),
-                format!("{script}\n{}", finished.errors()),
-            )
-        };
-        let (worked, said) = sprung(false);
-        assert!(worked, "the control does not work: {said}");
-        let (worked, said) = sprung(true);
-        assert!(!worked, "{said}");
+        world.on_host(scene).success();
+        KeptWorld::of(world).contains(script, |world| {
+            let found = world.on_host(&format!("cat {file}"));
+            found.text().contains("sprung")
+        });
     }
 }
 
@@ -359,27 +335,18 @@ fn cell_in(world: &World, root: &str, script: &str) -> std::process::Command {
 
 place_test!(a_root_below_the_users_repository_opens_nothing_that_is_closed_there);
 fn a_root_below_the_users_repository_opens_nothing_that_is_closed_there(place: Place) {
-    let host = |world: &World, script: &str| world.on_host(script);
     for (scene, root, script, tell) in ROOTS {
         let world = World::new(place);
         repository(&world);
-        host(&world, &format!("mkdir src; {scene}")).success();
-        let kept = KeptWorld::of(world);
-        let sprung = |in_cell: bool| {
-            let world = kept.restore();
-            let finished = match in_cell {
-                true => in_cell_seen(world, cell_in(world, root, script), script),
-                false => host(world, &format!("cd {root} && {script}")),
+        world.on_host(&format!("mkdir src; {scene}")).success();
+        let attack = format!("cd {root} && {script}");
+        KeptWorld::of(world).contains_by(&attack, |world, side| {
+            let said = match side {
+                Side::Host => world.on_host(&attack),
+                Side::Cell => in_cell_seen(world, cell_in(world, root, script), script),
             };
-            let told = host(world, tell).text();
-            (told.contains("sprung"), finished.errors())
-        };
-        assert!(
-            sprung(false).0,
-            "the control does not work: {root}: {script}"
-        );
-        let (worked, said) = sprung(true);
-        assert!(!worked, "{root}: {script}: {said}");
+            (world.on_host(tell).text().contains("sprung"), said)
+        });
     }
     // An ordinary directory of the project is a root like any other.
     let world = World::new(place);
@@ -645,13 +612,7 @@ fn commit(place: Place) -> KeptWorld {
     KeptWorld::of(world)
 }
 
-fn springs(
-    kept: &KeptWorld,
-    scene: &dyn Fn(&World),
-    file: &str,
-    attack: &str,
-    in_cell: bool,
-) -> bool {
+fn springs(kept: &KeptWorld, scene: &dyn Fn(&World), file: &str, attack: &str, side: Side) -> bool {
     let world = kept.restore();
     // To git the files are new ones: before it looked into them, it would run what a setting names already here.
     run(
@@ -661,9 +622,9 @@ fn springs(
     .success();
     scene(world);
     let script = format!("F='{file}'; {PUT}; {attack}");
-    match in_cell {
-        true => in_cell_seen(world, world.cell(&script), &script),
-        false => world.on_host(&script),
+    match side {
+        Side::Host => world.on_host(&script),
+        Side::Cell => in_cell_seen(world, world.cell(&script), &script),
     };
     let script = format!("T='{}'; {USERS_GIT}", world.outside.display());
     world.on_host(&script);
@@ -765,7 +726,8 @@ fn files_named_by_the_users_git_settings_are_closed(place: Place) {
                 }
             };
             // Without a cell there is no tier: one is enough for each user.
-            let works = place.tier != Tier::Flat || springs(&kept, &scene, file, "true", false);
+            let works =
+                place.tier != Tier::Flat || springs(&kept, &scene, file, "true", Side::Host);
             assert!(works, "the control does not work: {settings}");
             let attack = if there {
                 format!("{BY_RENAME}; {BY_DIRECTORY}")
@@ -773,7 +735,7 @@ fn files_named_by_the_users_git_settings_are_closed(place: Place) {
                 BY_DIRECTORY.to_owned()
             };
             assert!(
-                !springs(&kept, &scene, file, &attack, true),
+                !springs(&kept, &scene, file, &attack, Side::Cell),
                 "{settings} there: {there}"
             );
         }
@@ -800,10 +762,10 @@ fn files_named_by_the_accounts_git_settings_are_closed(place: Place) {
             );
         };
         let file = "tools/git-hooks/pre-commit";
-        let works = springs(&kept, &scene, file, "true", false);
+        let works = springs(&kept, &scene, file, "true", Side::Host);
         assert!(works, "the control does not work: {named_by} {text}");
         assert!(
-            !springs(&kept, &scene, file, "true", true),
+            !springs(&kept, &scene, file, "true", Side::Cell),
             "{named_by} {text}"
         );
     }
@@ -817,10 +779,10 @@ fn files_named_by_the_accounts_git_settings_are_closed(place: Place) {
         .unwrap();
     };
     assert!(
-        springs(&kept, &scene, "dot/gitconfig", "true", false),
+        springs(&kept, &scene, "dot/gitconfig", "true", Side::Host),
         "the control does not work"
     );
-    assert!(!springs(&kept, &scene, "dot/gitconfig", "true", true));
+    assert!(!springs(&kept, &scene, "dot/gitconfig", "true", Side::Cell));
 }
 
 place_test!(paths_in_git_settings_are_listed_and_other_work_goes_on);

@@ -2,7 +2,7 @@
 //! repositories stay, no name gets into the way of the user's programs, and of Unix sockets a cell reaches its session's own.
 //! Each attack works without a cell first.
 
-use crate::kept_world::{KeptWorld, cell};
+use crate::kept_world::{KeptWorld, Side, cell, during, waiting};
 use lazaret_tests::process::Running;
 use lazaret_tests::{LIMIT, Place, Session, World, place_test, run};
 use serde_json::json;
@@ -340,13 +340,8 @@ fn the_users_git_waits_for_no_fifo(place: Place) {
     for (script, command) in FIFOS {
         // Git opens some of these without waiting in some versions: then the name alone tells.
         let fifo = "find .git .mailmap -type p 2>/dev/null | grep -q .";
-        let control = kept.restore();
-        control.on_host(script);
-        assert_eq!(control.on_host(fifo).code(), 0, "the control of {script}");
-        let world = kept.restore();
-        let said = kept.cell(script).errors();
-        assert_ne!(world.on_host(fifo).code(), 0, "{script}\n{said}");
-        assert!(!waits_for(100, world, command), "{script}\n{said}");
+        kept.contains(script, |world| world.on_host(fifo).code() == 0);
+        assert!(!waits_for(100, kept.world(), command), "{script}");
     }
     let control = kept.restore();
     control.on_host("mkfifo .git/packed-refs");
@@ -373,23 +368,16 @@ fn settings_are_replaced_only_where_the_session_has_made_them(place: Place) {
         kept.contains(script, planted);
     }
     // One that the host makes while a call runs is the host's.
-    let late = "echo ready; until [ -e go ]; do sleep 0.02; done; cd late
-        printf '[user]\\n\\tname = planted\\n' > .git/config.lock && mv -f .git/config.lock .git/config";
-    let during = |world: &World, mut command: Command| {
-        let mut running = Running::start(&mut command);
-        running.wait_for("ready\n", LIMIT);
-        world.on_host("git init -q late && touch go").success();
-        running.finish(LIMIT);
-        String::from_utf8_lossy(&world.get("late/.git/config")).contains("planted")
-    };
-    let control = kept.restore();
-    let mut command = control.host("bash");
-    command.args(["-c", late]);
-    assert!(during(control, command), "the control of what came late");
-    let world = kept.restore();
-    assert!(!during(world, world.cell(late)), "what came late");
+    let late = "cd late; printf '[user]\\n\\tname = planted\\n' > .git/config.lock && mv -f .git/config.lock .git/config";
+    kept.contains_by(late, |world, side| {
+        let said = during(world, side.bash(world, &waiting(late)), || {
+            world.on_host("git init -q late").success();
+        });
+        let text = world.get("late/.git/config");
+        (String::from_utf8_lossy(&text).contains("planted"), said)
+    });
     // Its own it may change, in a later call too.
-    let mut session = Session::open(world);
+    let mut session = Session::open(kept.world());
     session
         .bash("git init -q own && git -C own config user.name t")
         .success();
@@ -423,13 +411,14 @@ place_test!(no_name_gets_into_the_way_of_the_users_programs);
 fn no_name_gets_into_the_way_of_the_users_programs(place: Place) {
     let kept = KeptWorld::of(repository(place));
     for (script, after) in NAMES {
-        let control = kept.restore();
-        control.on_host(script);
-        assert_ne!(control.on_host(after).code(), 0, "the control of {script}");
-        let world = kept.restore();
-        let said = kept.cell(script).errors();
-        let after = after.replace("timeout 2", "timeout 100");
-        assert_eq!(world.on_host(&after).code(), 0, "{script}\n{said}");
+        kept.contains_by(script, |world, side| {
+            let (said, seconds) = match side {
+                Side::Host => (world.on_host(script), "timeout 2"),
+                Side::Cell => (kept.cell(script), "timeout 100"),
+            };
+            let after = after.replace("timeout 2", seconds);
+            (world.on_host(&after).code() != 0, said)
+        });
     }
 }
 
@@ -603,24 +592,19 @@ place_test!(a_worktree_leads_to_protected_settings_only);
 fn a_worktree_leads_to_protected_settings_only(place: Place) {
     let kept = KeptWorld::of(repository(place));
     for when in ["before", "after", "moved"] {
-        let sprung = |world: &World, mut command: Command| {
-            let mut running = Running::start(&mut command);
-            running.wait_for("ready\n", LIMIT);
-            let sprung = springs(world, "w");
-            world.put("go", "");
-            running.finish(LIMIT);
-            sprung
-        };
-        let control = kept.restore();
-        let mut command = control.host("python3");
-        command
-            .args(["-c", SWAP, when])
-            .env("SCRATCH", &control.outside);
-        assert!(sprung(control, command), "the control of {when}");
-        let world = kept.restore();
-        world.put("swap.py", SWAP);
-        let script = format!("SCRATCH=${{TMPDIR:-/tmp}} python3 swap.py {when}");
-        assert!(!sprung(world, world.cell(&script)), "{when}");
+        kept.contains_by(when, |world, side| {
+            world.put("swap.py", SWAP);
+            let scratch = match side {
+                Side::Host => world.outside.display().to_string(),
+                Side::Cell => "${TMPDIR:-/tmp}".into(),
+            };
+            let script = format!("SCRATCH={scratch} python3 swap.py {when}");
+            let mut sprung = false;
+            let said = during(world, side.bash(world, &script), || {
+                sprung = springs(world, "w");
+            });
+            (sprung, said)
+        });
     }
     let odd = "mkdir $'a\\nb' && cd $'a\\nb' && git init -q . && git -c user.name=t -c user.email=t@t commit -q --allow-empty -m x &&
         git worktree add -q ../w";
@@ -666,23 +650,14 @@ place_test!(files_on_their_way_to_a_protected_name_are_not_changed);
 fn files_on_their_way_to_a_protected_name_are_not_changed(place: Place) {
     let kept = KeptWorld::of(repository(place));
     for (script, file) in TRANSIT {
-        let planted = |world: &World, mut command: Command| {
-            let mut running = Running::start(&mut command);
-            running.wait_for("ready\n", LIMIT);
-            world.on_host("mkdir -p late && git init -q late").success();
-            world.put(file, "text of the host\n");
-            world.put("go", "");
-            running.finish(LIMIT);
+        kept.contains_by(script, |world, side| {
+            let said = during(world, side.bash(world, &waiting(script)), || {
+                world.on_host("mkdir -p late && git init -q late").success();
+                world.put(file, "text of the host\n");
+            });
             let text = fs::read_to_string(world.project.join(file)).unwrap_or_default();
-            text.contains("planted")
-        };
-        let control = kept.restore();
-        let waiting = format!("echo ready; until [ -e go ]; do sleep 0.02; done; {script}");
-        let mut command = control.host("bash");
-        command.args(["-c", &waiting]);
-        assert!(planted(control, command), "the control of {script}");
-        let world = kept.restore();
-        assert!(!planted(world, world.cell(&waiting)), "{script}");
+            (text.contains("planted"), said)
+        });
     }
     let own = "set -e; echo a > .bazelrc.12; echo b >> .bazelrc.12; mv .bazelrc.12 .bazelrc; echo c > x~; echo d >> x~; cat .bazelrc x~";
     kept.restore();

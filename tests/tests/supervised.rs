@@ -1,11 +1,10 @@
 //! Protected names, and the supervisor that makes calls in the program's place: what is refused, each tried without a cell
 //! first, and what must go on working. The flat tier supervises every path, the namespaced one what makes names.
 
-use crate::kept_world::{KeptWorld, cell};
+use crate::kept_world::{KeptWorld, cell, during, waiting};
 use broker_protocol::Tier;
 use lazaret_tests::not_run;
 use lazaret_tests::place::Privilege;
-use lazaret_tests::process::Running;
 use lazaret_tests::{LIMIT, Place, World, place_test, run};
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
@@ -82,17 +81,11 @@ place_test!(protected_files_are_not_read_by_any_name);
 fn protected_files_are_not_read_by_any_name(place: Place) {
     let kept = KeptWorld::of(fixture(place));
     for script in READS {
-        let world = kept.restore();
-        let inside = kept.cell(script);
-        let printed = inside.text() + &inside.errors();
-        assert!(!printed.contains(&world.canary), "{script}\n{printed}");
-        let fresh = kept.restore();
-        let control = fresh.on_host(script);
-        assert!(
-            control.text().contains(&fresh.canary),
-            "the control of {script}\n{}",
-            control.errors()
-        );
+        kept.contains_said(script, |world, said| {
+            [said.text(), said.errors()]
+                .iter()
+                .any(|printed| printed.contains(&world.canary))
+        });
     }
 }
 
@@ -360,55 +353,28 @@ const LATE: &[(&str, &str)] = &[
 
 place_test!(files_that_the_host_makes_during_a_call_are_not_changed);
 fn files_that_the_host_makes_during_a_call_are_not_changed(place: Place) {
-    let waiting =
-        |script: &str| format!("echo ready; until [ -e go ]; do sleep 0.02; done; {script}");
-    let planted = |world: &World, file: &str| {
-        fs::read_to_string(world.project.join(file)).is_ok_and(|text| text.contains("planted"))
-    };
-    let during = |world: &World, mut command: std::process::Command| {
-        let mut running = Running::start(&mut command);
-        running.wait_for("ready\n", LIMIT);
-        world.put("late/.npmrc", "a=1\n");
-        world.put("late/.git/hooks/pre-commit", "#!/bin/sh\n");
-        world.put("go", "");
-        running.finish(LIMIT)
-    };
     let kept = KeptWorld::of(fixture(place));
     for (script, file) in LATE {
-        let world = kept.restore();
-        let printed = during(world, world.cell(&waiting(script)));
-        assert!(!planted(world, file), "{script}\n{}", printed.errors());
-        let fresh = kept.restore();
-        let mut control = fresh.host("bash");
-        control.args(["-c", &waiting(script)]);
-        let printed = during(fresh, control);
-        assert!(
-            planted(fresh, file),
-            "the control of {script}\n{}",
-            printed.errors()
-        );
+        kept.contains_by(script, |world, side| {
+            let said = during(world, side.bash(world, &waiting(script)), || {
+                world.put("late/.npmrc", "a=1\n");
+                world.put("late/.git/hooks/pre-commit", "#!/bin/sh\n");
+            });
+            (is_planted(world, file), said)
+        });
     }
+}
+
+fn is_planted(world: &World, file: &str) -> bool {
+    fs::read(world.project.join(file))
+        .is_ok_and(|text| String::from_utf8_lossy(&text).contains("planted"))
 }
 
 place_test!(nothing_is_planted_in_protected_names);
 fn nothing_is_planted_in_protected_names(place: Place) {
     let kept = KeptWorld::of(fixture(place));
     for (script, file) in PLANTS {
-        let world = kept.restore();
-        let planted = || {
-            fs::read(world.project.join(file))
-                .is_ok_and(|text| String::from_utf8_lossy(&text).contains("planted"))
-        };
-        let printed = kept.cell(script).errors();
-        assert!(!planted(), "{script}\n{printed}");
-        let fresh = kept.restore();
-        let control = fresh.on_host(script);
-        let text = fs::read_to_string(fresh.project.join(file)).unwrap_or_default();
-        assert!(
-            text.contains("planted"),
-            "the control of {script}\n{}",
-            control.errors()
-        );
+        kept.contains(script, |world| is_planted(world, file));
     }
 }
 
@@ -594,19 +560,9 @@ fn the_users_keys_are_not_listed(place: Place) {
         not_run(format!("no key can be added: {text}{errors}"));
     }
     for script in KEY_LISTS {
-        let control = kept.restore().on_host(script);
-        assert!(
-            control.text().len() > 9,
-            "the control of {script}\n{}",
-            control.errors()
-        );
-        kept.restore();
-        let inside = kept.cell(script);
-        assert!(
-            ["", "b''\n"].contains(&inside.text().as_str()),
-            "{script}\n{}",
-            inside.text()
-        );
+        kept.contains_said(script, |_, said| {
+            !["", "b''\n"].contains(&said.text().as_str())
+        });
     }
 }
 
@@ -890,37 +846,23 @@ place_test!(
 );
 fn secrets_that_the_host_makes_during_a_call_are_not_read(place: Place) {
     // The directories have been read in before.
-    let waiting = |script: &str| {
-        format!(
-            "exec 9<late 8<keys; cat late/file keys/file; echo ready; until [ -e go ]; do sleep 0.02; done; {script}"
-        )
-    };
-    let during = |world: &World, mut command: std::process::Command| {
-        for name in ["late/file", "keys/file"] {
-            world.put(name, "x\n");
-        }
-        let mut running = Running::start(&mut command);
-        running.wait_for("ready\n", LIMIT);
-        world.put("late/.env", &world.canary);
-        fs::rename(world.project.join("keys"), world.project.join(".ssh")).unwrap();
-        world.put(".ssh/id", &world.canary);
-        world.put("go", "");
-        running.finish(LIMIT).text()
-    };
     let kept = KeptWorld::of(fixture(place));
     for script in LATE_READS {
-        let world = kept.restore();
-        let printed = during(world, world.cell(&waiting(script)));
-        assert!(!printed.contains(&world.canary), "{script}\n{printed}");
-        let fresh = kept.restore();
-        let mut control = fresh.host("bash");
-        control
-            .current_dir(&fresh.project)
-            .args(["-c", &waiting(script)]);
-        assert!(
-            during(fresh, control).contains(&fresh.canary),
-            "the control of {script}"
+        let attack = format!(
+            "exec 9<late 8<keys; cat late/file keys/file; {}",
+            waiting(script)
         );
+        kept.contains_by(script, |world, side| {
+            for name in ["late/file", "keys/file"] {
+                world.put(name, "x\n");
+            }
+            let said = during(world, side.bash(world, &attack), || {
+                world.put("late/.env", &world.canary);
+                fs::rename(world.project.join("keys"), world.project.join(".ssh")).unwrap();
+                world.put(".ssh/id", &world.canary);
+            });
+            (said.text().contains(&world.canary), said)
+        });
     }
 }
 
