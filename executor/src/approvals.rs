@@ -9,7 +9,7 @@ mod approver_frames;
 mod outgoing_questions;
 mod request_view;
 
-pub use request_view::changed_file;
+pub(crate) use request_view::changed_file;
 
 use crate::approvers::Approvers;
 use crate::fault::failed;

@@ -7,7 +7,7 @@ use broker_protocol::{CallId, Channel, FromApprover, Request, ToApprover, conten
 
 impl Approvals {
     /// Adds every descriptor that the approvers wait for.
-    pub fn wait_for<'s>(&'s self, waited: &mut Waited<'s>) {
+    pub(crate) fn wait_for<'s>(&'s self, waited: &mut Waited<'s>) {
         if let Some(approvers) = &self.approvers {
             waited.add_input(Token::Approvers, approvers.fd());
             approvers
@@ -17,17 +17,17 @@ impl Approvals {
     }
 
     /// Accepts new connections of approvers.
-    pub fn admit(&mut self) {
+    pub(crate) fn admit(&mut self) {
         self.approvers.iter_mut().for_each(Approvers::admit);
     }
 
     /// Writes as much as the approvers' sockets accept now.
-    pub fn flush(&mut self) {
+    pub(crate) fn flush(&mut self) {
         self.approvers.iter_mut().for_each(Approvers::flush);
     }
 
     /// Handles the frames that an approver has sent.
-    pub fn receive(&mut self, number: u64) -> Vec<ApprovalEvent> {
+    pub(crate) fn receive(&mut self, number: u64) -> Vec<ApprovalEvent> {
         let frames = self
             .approvers
             .as_mut()
@@ -80,7 +80,7 @@ impl Approvals {
     }
 
     /// Sends an approver a whole request; content that does not fit in a frame goes before it.
-    pub fn send_request(&mut self, number: u64, call: CallId, request: &Request) {
+    pub(crate) fn send_request(&mut self, number: u64, call: CallId, request: &Request) {
         let mut request = request.clone();
         // A request that waits has been checked.
         let pieces = content::split(&mut request).unwrap_or_default();
@@ -91,12 +91,12 @@ impl Approvals {
     }
 
     /// Forwards a piece of the file that a call would change. It is not parsed.
-    pub fn preview_part(&mut self, number: u64, call: CallId, bytes: Vec<u8>) {
+    pub(crate) fn preview_part(&mut self, number: u64, call: CallId, bytes: Vec<u8>) {
         self.send(number, &ToApprover::Before { call, bytes });
     }
 
     /// The preview of a call is complete.
-    pub fn end_preview(&mut self, number: u64, call: CallId) {
+    pub(crate) fn end_preview(&mut self, number: u64, call: CallId) {
         if let Some(approvers) = &mut self.approvers {
             approvers.end_preview(number, call);
         }

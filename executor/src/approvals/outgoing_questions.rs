@@ -11,7 +11,7 @@ impl Approvals {
     ///
     /// # Errors
     /// The answer, if there is one already.
-    pub fn ask_outgoing(
+    pub(crate) fn ask_outgoing(
         &mut self,
         request: &HeldRequest,
         rule: &RequestRule,
@@ -54,13 +54,13 @@ impl Approvals {
     }
 
     /// The view for approvers of a request of this call's program, if a question about one is open.
-    pub fn outgoing(&self, call: CallId) -> Option<&Request> {
+    pub(crate) fn outgoing(&self, call: CallId) -> Option<&Request> {
         let outgoing = self.open.get(&call)?.outgoing.as_ref()?;
         Some(&outgoing.shown)
     }
 
     /// Ends what a call has asked about its programs' requests: it is over.
-    pub fn end_outgoing(&mut self, call: CallId) -> Option<ApprovalEvent> {
+    pub(crate) fn end_outgoing(&mut self, call: CallId) -> Option<ApprovalEvent> {
         let is_open = self.outgoing(call).is_some();
         let ended = is_open.then(|| self.end(call, Decision::Cancelled));
         self.asked.end(call);
@@ -68,7 +68,7 @@ impl Approvals {
     }
 
     /// Ends all questions about requests: the gateway that held them is gone.
-    pub fn forget_outgoing(&mut self) -> Vec<ApprovalEvent> {
+    pub(crate) fn forget_outgoing(&mut self) -> Vec<ApprovalEvent> {
         let open = self.open.iter().filter(|(_, open)| open.outgoing.is_some());
         let calls: Vec<CallId> = open.map(|(call, _)| *call).collect();
         let ended = calls

@@ -4,7 +4,7 @@ use broker_protocol::{Coverage, Request, Stdin, Wants, ZonePath, limit};
 use policies::Question;
 
 /// The file whose content before and after shows the effect of a call.
-pub fn changed_file(request: &Request) -> Option<&ZonePath> {
+pub(crate) fn changed_file(request: &Request) -> Option<&ZonePath> {
     match request {
         Request::FileWrite(write) => Some(&write.path),
         Request::FileEdit(edit) => Some(&edit.path),

@@ -7,14 +7,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The folder of the recorded names, one file a program, and of `open.toml`.
-pub fn folder() -> PathBuf {
+pub(crate) fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("names")
 }
 
 /// What has been recorded of each program: its name and the names that it looks for.
 #[allow(dead_code, reason = "the ordinary test reads what the command records")]
 #[must_use]
-pub fn recorded() -> Vec<(String, BTreeSet<String>)> {
+pub(crate) fn recorded() -> Vec<(String, BTreeSet<String>)> {
     let files = fs::read_dir(folder())
         .into_iter()
         .flatten()
@@ -48,7 +48,7 @@ pub fn recorded() -> Vec<(String, BTreeSet<String>)> {
 /// The file is not of its form.
 #[must_use]
 #[allow(clippy::unwrap_used)]
-pub fn known_open() -> Vec<(String, String)> {
+pub(crate) fn known_open() -> Vec<(String, String)> {
     let text = fs::read_to_string(folder().join("open.toml")).unwrap();
     let table: toml::Table = text.parse().unwrap();
     let entries = table["open"].as_array().unwrap().iter().flat_map(|entry| {
@@ -67,7 +67,7 @@ pub fn known_open() -> Vec<(String, String)> {
 /// A protected name is no pattern.
 #[must_use]
 #[allow(clippy::unwrap_used)]
-pub fn undecided(
+pub(crate) fn undecided(
     names: &BTreeSet<String>,
     protected: &[ProtectedName],
     open: &[(String, String)],
@@ -108,7 +108,7 @@ fn is_at(pattern: &str, path: &str) -> bool {
 
 /// The names below `project` in what `strace -y -e trace=file` wrote: of each a path relative to it, digits of drawn names left out.
 #[must_use]
-pub fn looked_for(log: &str, project: &Path) -> BTreeSet<String> {
+pub(crate) fn looked_for(log: &str, project: &Path) -> BTreeSet<String> {
     log.lines()
         .flat_map(|line| of_line(line, project))
         .collect()
