@@ -4,15 +4,52 @@
 //! parent that only declares `mod child` does not import it. Test code does not count. Anything that cannot be read or found is an
 //! error: a circle could hide there.
 
+use super::source::Read;
 use proc_macro2::{TokenStream, TokenTree};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use syn::visit::{self, Visit};
-use syn::{Attribute, Item, ItemMod, UseTree};
+use syn::{Attribute, Item, UseTree};
 
 /// Module names from the crate's root to a module.
 type ModulePath = Vec<String>;
+
+/// A module as it is written: the paths in its code, and its modules that are not for tests.
+#[derive(Debug)]
+pub struct Outline {
+    paths: Vec<ModulePath>,
+    modules: Vec<Child>,
+}
+
+#[derive(Debug)]
+struct Child {
+    name: String,
+    /// The file that an attribute names.
+    file: Option<String>,
+    /// Of an inline module.
+    content: Option<Outline>,
+}
+
+impl Outline {
+    /// Reads the items of a module.
+    pub fn of(items: &[Item]) -> Self {
+        let mut names = PathNames::default();
+        items.iter().for_each(|item| names.visit_item(item));
+        let child = |item: &Item| match item {
+            Item::Mod(child) if !is_for_tests(&child.attrs) => Some(Child {
+                name: child.ident.to_string(),
+                file: path_attribute(&child.attrs),
+                content: child.content.as_ref().map(|(_, items)| Self::of(items)),
+            }),
+            _ => None,
+        };
+        Self {
+            paths: names.paths,
+            modules: items.iter().filter_map(child).collect(),
+        }
+    }
+}
 
 /// The files of a crate, and their imports of each other.
 #[derive(Debug, Default)]
@@ -56,51 +93,48 @@ impl Imports {
     ) -> Result<(), String> {
         let text =
             fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
-        let parsed =
-            syn::parse_file(&text).map_err(|error| format!("{}: {error}", file.display()))?;
+        static SEEN: Read<Outline> = Read::new();
+        let outline = SEEN.read(&text, |file| Outline::of(&file.items));
+        let outline = outline.as_ref().as_ref();
+        let outline = outline.map_err(|error| format!("{}: {error}", file.display()))?;
         self.files.push(file.to_owned());
-        self.add_items(&parsed.items, self.files.len() - 1, folder, module, paths)
+        self.add_module(outline, self.files.len() - 1, folder, module, paths)
     }
 
-    fn add_items(
+    fn add_module(
         &mut self,
-        items: &[Item],
+        outline: &Outline,
         file: usize,
         folder: &Path,
         module: ModulePath,
         paths: &mut Vec<(ModulePath, ModulePath)>,
     ) -> Result<(), String> {
         self.modules.insert(module.clone(), file);
-        let mut names = PathNames::default();
-        items.iter().for_each(|item| names.visit_item(item));
-        paths.extend(names.paths.into_iter().map(|path| (module.clone(), path)));
-        for item in items {
-            if let Item::Mod(child) = item
-                && !is_for_tests(&child.attrs)
-            {
-                self.add_module(child, file, folder, &module, paths)?;
-            }
+        let named = outline.paths.iter().cloned();
+        paths.extend(named.map(|path| (module.clone(), path)));
+        for child in &outline.modules {
+            self.add_child(child, file, folder, &module, paths)?;
         }
         Ok(())
     }
 
-    fn add_module(
+    fn add_child(
         &mut self,
-        child: &ItemMod,
+        child: &Child,
         file: usize,
         folder: &Path,
         parent: &ModulePath,
         paths: &mut Vec<(ModulePath, ModulePath)>,
     ) -> Result<(), String> {
-        let name = child.ident.to_string();
-        let module = [parent.as_slice(), std::slice::from_ref(&name)].concat();
-        let below = folder.join(&name);
-        if let Some((_, items)) = &child.content {
-            return self.add_items(items, file, &below, module, paths);
+        let name = &child.name;
+        let module = [parent.as_slice(), std::slice::from_ref(name)].concat();
+        let below = folder.join(name);
+        if let Some(outline) = &child.content {
+            return self.add_module(outline, file, &below, module, paths);
         }
         let beside = folder.join(format!("{name}.rs"));
-        let elsewhere =
-            path_attribute(&child.attrs).map(|path| self.files[file].with_file_name(path));
+        let elsewhere = child.file.as_ref();
+        let elsewhere = elsewhere.map(|path| self.files[file].with_file_name(path));
         let candidates = elsewhere.map_or(vec![beside, below.join("mod.rs")], |path| vec![path]);
         match candidates.iter().find(|path| path.exists()) {
             Some(found) => self.add_file(found, &below, module, paths),

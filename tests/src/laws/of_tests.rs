@@ -1,6 +1,6 @@
 //! Tests that return before they have shown anything, and those that wait for a time where an event could be awaited.
 
-use super::source::code_only;
+use super::source::{Read, code_only};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,6 +15,7 @@ pub fn early_returns(
     root: &Path,
     files: &BTreeSet<PathBuf>,
 ) -> Result<BTreeMap<String, String>, String> {
+    static SEEN: Read<Vec<String>> = Read::new();
     let mut all = BTreeMap::new();
     for file in files {
         let name = file.strip_prefix(root).unwrap_or(file).display();
@@ -23,13 +24,19 @@ pub fn early_returns(
         if !text.contains("return") || !(text.contains("test]") || text.contains("_test!")) {
             continue;
         }
-        let parsed = syn::parse_file(&text).map_err(|error| format!("{name}: {error}"))?;
-        let mut tests = Tests::default();
-        tests.of(&parsed.items);
-        let found = tests.returning.into_iter();
-        all.extend(found.map(|test| (test, name.to_string())));
+        let found = SEEN.read(&text, |file| returning(&file.items));
+        let found = found.as_ref().as_ref();
+        let found = found.map_err(|error| format!("{name}: {error}"))?.iter();
+        all.extend(found.map(|test| (test.clone(), name.to_string())));
     }
     Ok(all)
+}
+
+/// The tests among a file's items that return early.
+fn returning(items: &[Item]) -> Vec<String> {
+    let mut tests = Tests::default();
+    tests.of(items);
+    tests.returning
 }
 
 #[derive(Default)]

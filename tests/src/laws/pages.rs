@@ -1,7 +1,7 @@
 //! Pages in Markdown: their links lead to files and headings, and what they claim has a test.
 
 use super::Violations;
-use super::source::rust_files;
+use super::source::functions;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -97,15 +97,9 @@ pub fn claims_name_their_tests(root: &Path) -> Violations {
     if named.is_empty() {
         violations.push("SECURITY.md names no test".into());
     }
-    let code: String = rust_files(root)
-        .iter()
-        .filter_map(|file| fs::read_to_string(file).ok())
-        .collect();
-    for name in named {
-        if !code.contains(&format!("fn {name}(")) {
-            violations.push(format!("SECURITY.md: no test `{name}`"));
-        }
-    }
+    let tests = functions(root, &[""]);
+    let missing = named.into_iter().filter(|name| !tests.contains(*name));
+    violations.extend(missing.map(|name| format!("SECURITY.md: no test `{name}`")));
     let readme = fs::read_to_string(root.join("README.md")).unwrap_or_default();
     for line in readme.lines().filter(|line| line.starts_with('|')) {
         for cell in line
@@ -144,12 +138,7 @@ pub fn media_name_their_encoders_and_tests(root: &Path) -> Violations {
     if rows.len() < 10 {
         return vec![format!("{}: no table of media", MEDIA.0)];
     }
-    let mut sources = String::new();
-    for folder in ["orchestrator", "broker-protocol", "tests/tests"] {
-        for file in rust_files(&root.join(folder)) {
-            sources.push_str(&fs::read_to_string(file).unwrap_or_default());
-        }
-    }
+    let functions = functions(root, &["orchestrator", "broker-protocol", "tests/tests"]);
     let mut violations = Violations::new();
     for row in &rows {
         let tests: Vec<&str> = row
@@ -160,9 +149,7 @@ pub fn media_name_their_encoders_and_tests(root: &Path) -> Violations {
         if tests.is_empty() {
             violations.push(format!("{}: no test for {}", MEDIA.0, row[0]));
         }
-        let missing = tests
-            .iter()
-            .filter(|name| !sources.contains(&format!("fn {name}(")));
+        let missing = tests.iter().filter(|name| !functions.contains(**name));
         violations.extend(missing.map(|name| format!("{}: no test `{name}`", MEDIA.0)));
     }
     let encoders: BTreeSet<&str> = rows

@@ -1,9 +1,64 @@
-//! Rust files, and their code without comments and strings.
+//! Rust files, their code without comments and strings, and values made of their syntax. All of them are made once a text, since many laws
+//! and many copies of the tree read the same files.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
+
+/// A value, once somebody has made it.
+type Made<T> = Arc<OnceLock<Arc<T>>>;
+
+/// Values made of texts.
+pub(super) struct PerText<T>(LazyLock<Mutex<HashMap<String, Made<T>>>>);
+
+impl<T> PerText<T> {
+    pub(super) const fn new() -> Self {
+        Self(LazyLock::new(Mutex::default))
+    }
+
+    /// The value of a text. Whoever wants it meanwhile waits.
+    pub(super) fn get(&self, text: &str, make: impl FnOnce() -> T) -> Arc<T> {
+        let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let one = match made.get(text) {
+            Some(one) => one.clone(),
+            None => made.entry(text.to_owned()).or_default().clone(),
+        };
+        drop(made);
+        one.get_or_init(|| Arc::new(make())).clone()
+    }
+}
+
+/// What `read` makes of the syntax of files. The error is the parser's.
+pub(super) type Read<T> = PerText<Result<T, String>>;
+
+impl<T> PerText<Result<T, String>> {
+    /// Parses a text, if nobody has.
+    pub(super) fn read(&self, text: &str, read: fn(&syn::File) -> T) -> Arc<Result<T, String>> {
+        self.get(text, || {
+            let file = syn::parse_file(text).map_err(|error| error.to_string())?;
+            Ok(read(&file))
+        })
+    }
+}
+
+/// The names of the functions in some files and folders.
+pub fn functions(root: &Path, places: &[&str]) -> BTreeSet<String> {
+    static SEEN: PerText<Vec<String>> = PerText::new();
+    let named = |text: &str| {
+        let after = text.split("fn ").skip(1);
+        let names = after.filter_map(|rest| Some(rest.split_once('(')?.0));
+        let is_name = |name: &&str| name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+        names.filter(is_name).map(str::to_owned).collect()
+    };
+    let files = places
+        .iter()
+        .flat_map(|place| rust_files(&root.join(place)));
+    let texts = files.filter_map(|file| fs::read_to_string(file).ok());
+    texts
+        .flat_map(|text| SEEN.get(&text, || named(&text)).to_vec())
+        .collect()
+}
 
 /// The Rust files below a folder, except build output.
 pub fn rust_files(folder: &Path) -> Vec<PathBuf> {
@@ -20,17 +75,10 @@ pub fn rust_files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// The code without its comments and without the content of strings and characters; line numbers stay the same. Cached by text,
-/// since many laws and many copies read the same files.
-pub fn code_only(text: &str) -> Arc<str> {
-    static SEEN: LazyLock<Mutex<HashMap<String, Arc<str>>>> = LazyLock::new(Mutex::default);
-    let seen = || SEEN.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(code) = seen().get(text) {
-        return code.clone();
-    }
-    let code: Arc<str> = without_comments(text).into();
-    seen().insert(text.to_owned(), code.clone());
-    code
+/// The code without its comments and without the content of strings and characters; line numbers stay the same.
+pub fn code_only(text: &str) -> Arc<String> {
+    static SEEN: PerText<String> = PerText::new();
+    SEEN.get(text, || without_comments(text))
 }
 
 fn without_comments(text: &str) -> String {

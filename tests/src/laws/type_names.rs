@@ -1,5 +1,6 @@
 //! Names of types that mean several things in the products' code.
 
+use super::source::Read;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,11 +14,19 @@ pub type SharedNames = BTreeMap<String, Vec<String>>;
 #[derive(Default)]
 struct Types(Vec<String>);
 
+/// The types that a file defines.
+fn of(file: &syn::File) -> Vec<String> {
+    let mut types = Types::default();
+    types.visit_file(file);
+    types.0
+}
+
 /// The names that several types of `files` have.
 ///
 /// # Errors
 /// If a file cannot be read, or there is none.
 pub fn shared(root: &Path, files: &BTreeSet<PathBuf>) -> Result<SharedNames, String> {
+    static SEEN: Read<Vec<String>> = Read::new();
     let mut all = SharedNames::new();
     for file in files {
         let path = file.strip_prefix(root).unwrap_or(file);
@@ -26,11 +35,10 @@ pub fn shared(root: &Path, files: &BTreeSet<PathBuf>) -> Result<SharedNames, Str
         }
         let name = path.display().to_string();
         let text = fs::read_to_string(file).map_err(|error| format!("{name}: {error}"))?;
-        let parsed = syn::parse_file(&text).map_err(|error| format!("{name}: {error}"))?;
-        let mut types = Types::default();
-        types.visit_file(&parsed);
-        for one in types.0 {
-            all.entry(one).or_default().push(name.clone());
+        let types = SEEN.read(&text, of);
+        let types = types.as_ref().as_ref();
+        for one in types.map_err(|error| format!("{name}: {error}"))? {
+            all.entry(one.clone()).or_default().push(name.clone());
         }
     }
     if files.is_empty() {

@@ -1,5 +1,6 @@
 //! Names that no item may have, comments that only repeat a name, and comments that begin like a riddle.
 
+use super::source::Read;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -92,13 +93,14 @@ pub struct Findings {
 /// # Errors
 /// If a file cannot be read, or there is none.
 pub fn of(root: &Path, files: &BTreeSet<PathBuf>) -> Result<Findings, String> {
+    static SEEN: Read<Words> = Read::new();
     let mut found = Findings::default();
     for file in files {
         let name = file.strip_prefix(root).unwrap_or(file).display();
         let text = fs::read_to_string(file).map_err(|error| format!("{name}: {error}"))?;
-        let parsed = syn::parse_file(&text).map_err(|error| format!("{name}: {error}"))?;
-        let mut words = Words::default();
-        words.visit_file(&parsed);
+        let words = SEEN.read(&text, Words::of);
+        let words = words.as_ref().as_ref();
+        let words = words.map_err(|error| format!("{name}: {error}"))?;
         found.banned.extend(
             words
                 .banned
@@ -106,7 +108,7 @@ pub fn of(root: &Path, files: &BTreeSet<PathBuf>) -> Result<Findings, String> {
                 .map(|(item, instead)| format!("{name}: `{item}`: {instead}")),
         );
         found.filler += words.filler;
-        found.openings += words.openings + usize::from(is_riddle(&doc_of(&parsed.attrs)));
+        found.openings += words.openings;
     }
     if files.is_empty() {
         Err("no Rust file in the workspace".into())
@@ -116,6 +118,13 @@ pub fn of(root: &Path, files: &BTreeSet<PathBuf>) -> Result<Findings, String> {
 }
 
 impl Words {
+    fn of(file: &syn::File) -> Self {
+        let mut words = Self::default();
+        words.visit_file(file);
+        words.openings += usize::from(is_riddle(&doc_of(&file.attrs)));
+        words
+    }
+
     fn check(&mut self, name: &Ident) {
         let name = name.to_string();
         if let Some((_, instead)) = BANNED.iter().find(|(banned, _)| *banned == name) {
