@@ -41,7 +41,7 @@ pub fn describe_refusals(refusals: &[Refusal], spec: &SandboxSpec) -> (Vec<Denia
 }
 
 /// What people are told of a refusal.
-enum Account {
+enum RefusalReport {
     /// It was denied, as this describes it.
     Denied(fn(&Refusal, &SandboxSpec) -> Denial),
     /// It was found after the call: of this kind, for this reason, with advice.
@@ -52,45 +52,47 @@ enum Account {
     Nothing,
 }
 
-fn account(refusal: &Refusal) -> Account {
+fn report(refusal: &Refusal) -> RefusalReport {
     match (refusal.cause, refusal.kind) {
-        (Cause::Protected, _) => Account::Denied(protected),
+        (Cause::Protected, _) => RefusalReport::Denied(protected),
         (Cause::Outside, AttemptKind::Read) => {
-            Account::Denied(|refusal, spec| outside(refusal.path(), spec))
+            RefusalReport::Denied(|refusal, spec| outside(refusal.path(), spec))
         }
-        (Cause::Outside, _) => Account::Denied(unchangeable),
-        (Cause::Repository, _) => Account::Denied(repository),
-        (Cause::Shared, _) => Account::Denied(|refusal, spec| shared(refusal, UNCOPIED, spec)),
+        (Cause::Outside, _) => RefusalReport::Denied(unchangeable),
+        (Cause::Repository, _) => RefusalReport::Denied(repository),
+        (Cause::Shared, _) => {
+            RefusalReport::Denied(|refusal, spec| shared(refusal, UNCOPIED, spec))
+        }
         (Cause::SharedTooLarge, _) => {
-            Account::Denied(|refusal, spec| shared(refusal, TOO_LARGE_TO_COPY, spec))
+            RefusalReport::Denied(|refusal, spec| shared(refusal, TOO_LARGE_TO_COPY, spec))
         }
-        (Cause::Network, _) => Account::Denied(unreached),
-        (Cause::Process, _) => Account::Denied(|refusal, _| other_process(refusal)),
-        (Cause::Unknown, _) => Account::Found(
+        (Cause::Network, _) => RefusalReport::Denied(unreached),
+        (Cause::Process, _) => RefusalReport::Denied(|refusal, _| other_process(refusal)),
+        (Cause::Unknown, _) => RefusalReport::Found(
             FindingKind::Unexamined,
             "The call made it, and Lazaret could not look at it again after the call. It may still be there.",
             Some("look at it, if you did not expect it"),
         ),
-        (Cause::Unchecked, _) => Account::Found(
+        (Cause::Unchecked, _) => RefusalReport::Found(
             FindingKind::Unchecked,
             "Not all new files could be re-checked after the call (limit: 256 files, 50 ms of processor time, 1 s). Nothing was refused.",
             None,
         ),
-        (Cause::Misplaced | Cause::LeftThere, _) => Account::Found(
+        (Cause::Misplaced | Cause::LeftThere, _) => RefusalReport::Found(
             FindingKind::NotTaken,
             "The call made it where no call may. It could NOT be taken away and may still be there.",
             Some("remove it if you do not trust it"),
         ),
-        (Cause::NotWritten, _) => Account::PassedOver("not written"),
-        (Cause::NotRemoved, _) => Account::PassedOver("not removed"),
-        (Cause::AsWritten, _) => Account::Nothing,
+        (Cause::NotWritten, _) => RefusalReport::PassedOver("not written"),
+        (Cause::NotRemoved, _) => RefusalReport::PassedOver("not removed"),
+        (Cause::AsWritten, _) => RefusalReport::Nothing,
     }
 }
 
 /// The denial that describes a refusal to the user of the session; `None` for what was found after the call, and for what the user could
 /// not read outside a cell either.
 pub(crate) fn describe(refusal: &Refusal, spec: &SandboxSpec) -> Option<Denial> {
-    let Account::Denied(describe) = account(refusal) else {
+    let RefusalReport::Denied(describe) = report(refusal) else {
         return None;
     };
     let is_read = refusal.cause == Cause::Outside && refusal.kind == AttemptKind::Read;
@@ -163,7 +165,7 @@ fn elsewhere(directory: &Path) -> (String, Remedy) {
 
 /// What was found of new names that nobody has taken away; `None` for a refusal.
 pub fn found(refusal: &Refusal) -> Option<Finding> {
-    let Account::Found(kind, why, advice) = account(refusal) else {
+    let RefusalReport::Found(kind, why, advice) = report(refusal) else {
         return None;
     };
     let target = refusal
@@ -179,7 +181,7 @@ pub fn found(refusal: &Refusal) -> Option<Finding> {
 
 /// A name that a git operation has passed over; `None` for anything else.
 fn passed_over(refusal: &Refusal, spec: &SandboxSpec) -> Option<Finding> {
-    let Account::PassedOver(state) = account(refusal) else {
+    let RefusalReport::PassedOver(state) = report(refusal) else {
         return None;
     };
     let why = "No command may change it, so git has passed it over in an operation that is done otherwise: it is as it was, and differs from \

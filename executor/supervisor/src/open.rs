@@ -198,7 +198,7 @@ impl Call<'_> {
         Ok(Answer::Descriptor(opened?, close_on_exec))
     }
 
-    /// What is opened in the place of an object: a terminal of the call, the session's hosts, a view of a secret. Any other object must be
+    /// Opens what stands in the place of an object: a terminal of the call, the session's hosts, a view of a secret. Any other object must be
     /// one that the rules let be opened.
     fn replace_or_admit(
         &self,
