@@ -12,9 +12,10 @@ use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat, lstat};
 use nix::unistd::{Gid, Group, Uid, User, geteuid};
 use policies_guard::Origin;
 use serde::Serialize;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
@@ -108,13 +109,16 @@ pub enum FileFault {
     /// A policy file's name in a directory is not UTF-8.
     #[error("the name of a policy file in it is not UTF-8")]
     Name,
+    /// A directory of policy files had it a moment ago: without it, the policy would be weaker than any that was ever meant.
+    #[error("it was removed while the policy was read; try again")]
+    Gone,
 }
 
 fn part(directory: &bool) -> &'static str {
     if *directory { "its directory" } else { "it" }
 }
 
-/// The administrator's and the user's policy files, whether they exist or not, without those of [`parts`].
+/// The administrator's and the user's policy files, whether they exist or not, without those of `policy.d`.
 pub fn paths(home: &Path, variable: Variable) -> [(PathBuf, SourceKind); 2] {
     let user = configuration(home, variable).join("policy.toml");
     [
@@ -129,21 +133,46 @@ pub fn paths(home: &Path, variable: Variable) -> [(PathBuf, SourceKind); 2] {
 /// A file exists and cannot be used, or its existence cannot be determined.
 pub fn read(home: &Path, variable: Variable) -> Result<Vec<Source>, FileError> {
     let [system, user] = paths(home, variable);
-    let parts = parts(Path::new(SYSTEM_DIRECTORY))?;
-    let parts = parts.into_iter().map(|path| (path, SourceKind::System));
-    let mut sources = Vec::new();
-    for (path, kind) in std::iter::once(system).chain(parts).chain([user]) {
+    let read_one = |(path, kind): (PathBuf, SourceKind)| {
+        let name = path.display().to_string();
         match read_file(&path) {
-            Ok(Some(text)) => sources.push(Source {
+            Ok(text) => Ok(text.map(|text| Source { name, kind, text })),
+            Err(why) => Err(FileError { path, why }),
+        }
+    };
+    let mut sources: Vec<Source> = read_one(system)?.into_iter().collect();
+    sources.extend(read_parts(Path::new(SYSTEM_DIRECTORY))?);
+    sources.extend(read_one(user)?);
+    Ok(sources)
+}
+
+/// Reads the policy files in a directory, in the order of their names; none if the directory does not exist. All are read from one
+/// directory, also if another one takes its name meanwhile: no policy is a mixture of two.
+fn read_parts(directory: &Path) -> Result<Vec<Source>, FileError> {
+    let listed = list_parts(directory).map_err(|why| FileError {
+        path: directory.to_owned(),
+        why,
+    })?;
+    listed.map_or(Ok(Vec::new()), |listed| read_listed(directory, &listed))
+}
+
+fn read_listed(
+    directory: &Path,
+    (open, names): &(Dir, Vec<String>),
+) -> Result<Vec<Source>, FileError> {
+    let read_one = |name: &String| {
+        let path = directory.join(name);
+        let text = read_in(open, name.as_ref()).and_then(|text| text.ok_or(FileFault::Gone));
+        match text {
+            Ok(text) => Ok(Source {
                 name: path.display().to_string(),
-                kind,
+                kind: SourceKind::System,
                 text,
             }),
-            Ok(None) => {}
-            Err(why) => return Err(FileError { path, why }),
+            Err(why) => Err(FileError { path, why }),
         }
-    }
-    Ok(sources)
+    };
+    names.iter().map(read_one).collect()
 }
 
 /// The policy files in a directory, in the order of their names; none if the directory does not exist. What an editor or a package
@@ -152,17 +181,20 @@ pub fn read(home: &Path, variable: Variable) -> Result<Vec<Source>, FileError> {
 /// # Errors
 /// The directory exists and cannot be listed, others may write it, or it has too many policy files.
 pub fn parts(directory: &Path) -> Result<Vec<PathBuf>, FileError> {
-    list_parts(directory).map_err(|why| FileError {
+    let parts = list_parts(directory).map_err(|why| FileError {
         path: directory.to_owned(),
         why,
-    })
+    })?;
+    let names = parts.map_or(Vec::new(), |(_, names)| names);
+    Ok(names.iter().map(|name| directory.join(name)).collect())
 }
 
-fn list_parts(directory: &Path) -> Result<Vec<PathBuf>, FileFault> {
+/// The directory and the names of its policy files; `None` if it does not exist.
+fn list_parts(directory: &Path) -> Result<Option<(Dir, Vec<String>)>, FileFault> {
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
     let mut open = match Dir::open(directory, flags, Mode::empty()) {
         Ok(open) => open,
-        Err(Errno::ENOENT) if lstat(directory).is_err() => return Ok(Vec::new()),
+        Err(Errno::ENOENT) if lstat(directory).is_err() => return Ok(None),
         Err(errno) => return Err(errno.into()),
     };
     check(&fstat(&open)?, true)?;
@@ -179,7 +211,7 @@ fn list_parts(directory: &Path) -> Result<Vec<PathBuf>, FileFault> {
         names.push(String::from_utf8(name.to_vec()).map_err(|_| FileFault::Name)?);
     }
     names.sort_unstable();
-    Ok(names.iter().map(|name| directory.join(name)).collect())
+    Ok(Some((open, names)))
 }
 
 /// The text of the file at `path`; `None` if neither it nor a link of its name exists.
@@ -194,9 +226,14 @@ fn read_file(path: &Path) -> Result<Option<String>, FileFault> {
         Err(errno) => return Err(errno.into()),
     };
     check(&fstat(&directory)?, true)?;
-    match openat(&directory, name, READ, Mode::empty()) {
+    read_in(&directory, name)
+}
+
+/// The same of a file in a directory that is checked.
+fn read_in(directory: &impl AsFd, name: &OsStr) -> Result<Option<String>, FileFault> {
+    match openat(directory, name, READ, Mode::empty()) {
         Ok(file) => text(read_regular(file, FILE_MAX, |stat| check(stat, false))?).map(Some),
-        Err(Errno::ENOENT) if fstatat(&directory, name, AtFlags::AT_SYMLINK_NOFOLLOW).is_err() => {
+        Err(Errno::ENOENT) if fstatat(directory, name, AtFlags::AT_SYMLINK_NOFOLLOW).is_err() => {
             Ok(None)
         }
         Err(errno) => Err(errno.into()),
@@ -411,6 +448,32 @@ mod tests {
             mode: 0o757,
         };
         assert_eq!(names(parts(&directory)), Err(writable));
+    }
+
+    /// The directory that was listed is the one that is read; what goes from it meanwhile is missed.
+    #[test]
+    fn a_replaced_directory_mixes_no_policies() {
+        let folder = tempfile::tempdir().unwrap();
+        let [directory, aside] = ["policy.d", "aside"].map(|name| folder.path().join(name));
+        fs::create_dir(&directory).unwrap();
+        set_mode(&directory, 0o755);
+        for name in ["1.toml", "2.toml"] {
+            fs::write(directory.join(name), "old").unwrap();
+        }
+        let texts = |read: Result<Vec<Source>, FileError>| {
+            let read = read.map_err(|error| error.why);
+            read.map(|read| read.into_iter().map(|it| it.text).collect::<Vec<_>>())
+        };
+        let both = Ok(vec!["old".to_owned(); 2]);
+        assert_eq!(texts(read_parts(&directory)), both);
+        let listed = list_parts(&directory).unwrap().unwrap();
+        fs::rename(&directory, &aside).unwrap();
+        fs::create_dir(&directory).unwrap();
+        fs::write(directory.join("1.toml"), "new").unwrap();
+        assert_eq!(texts(read_listed(&directory, &listed)), both);
+        fs::remove_file(aside.join("2.toml")).unwrap();
+        let gone = Err(FileFault::Gone);
+        assert_eq!(texts(read_listed(&directory, &listed)), gone);
     }
 
     #[test]
