@@ -45,6 +45,7 @@ orchestrator-text: broker-protocol policies
 orchestrator-reach: policies
 orchestrator-http: policies orchestrator-reach
 orchestrator-confine:
+orchestrator-signature:
 orchestrator-gateway: broker-protocol policies orchestrator-reach orchestrator-http orchestrator-confine
 orchestrator-results: broker-protocol policies orchestrator-text
 # On a thread of its tests; the program is built without it.
@@ -59,7 +60,7 @@ orchestrator-run: broker-protocol policies orchestrator-text orchestrator-confin
     orchestrator-launch
 orchestrator-agent: broker-protocol policies orchestrator-text orchestrator-http orchestrator-confine orchestrator-results orchestrator-web
     orchestrator-engine orchestrator-wire orchestrator-tools
-orchestrator-records: broker-protocol policies orchestrator-text orchestrator-launch orchestrator-agent
+orchestrator-records: broker-protocol policies orchestrator-text orchestrator-signature orchestrator-launch orchestrator-agent
 orchestrator-config-edit: broker-protocol policies policies-guard orchestrator-text orchestrator-confine orchestrator-launch
 orchestrator-lines: broker-protocol policies orchestrator-results orchestrator-engine orchestrator-wire orchestrator-tools
     orchestrator-launch orchestrator-records
@@ -87,7 +88,7 @@ orchestrator: broker-protocol policies policies-guard orchestrator-text orchestr
     orchestrator-web orchestrator-engine orchestrator-wire orchestrator-tools orchestrator-launch orchestrator-run orchestrator-agent
     orchestrator-records orchestrator-config-edit orchestrator-lines orchestrator-mcp-server orchestrator-mcp-client orchestrator-hooks
     orchestrator-keys orchestrator-terminal orchestrator-serve orchestrator-telemetry orchestrator-doctor orchestrator-why
-    orchestrator-sandboxd orchestrator-acp
+    orchestrator-sandboxd orchestrator-acp orchestrator-signature
 # `policies` and its guard are used to fuzz their parsers, the last two for the features that other crates' tests want of them; the
 # programs are tested from outside.
 lazaret-tests: broker-protocol policies policies-guard orchestrator-confine orchestrator-gateway
