@@ -1,5 +1,6 @@
 //! `lazaret policy check`: checks whether files are valid policies or scopes.
 
+use crate::policy::install_bundle;
 use broker_protocol::{Failed, Request};
 use orchestrator_confine::Files;
 use orchestrator_launch::launch::Prepared;
@@ -81,7 +82,10 @@ fn check_in_use(prepared: &Prepared, host: &Host) -> Result<CheckedFile, Failed>
         names
     };
     let notes = check_sources(sources, host).and_then(|notes| options.scope().map(|_| notes));
-    let notes = notes.map(|notes| [options.files().notes(), notes].concat());
+    let notes = notes.and_then(|notes| {
+        let of_bundle = install_bundle::notes(prepared.files())?;
+        Ok([options.files().notes(), of_bundle, notes].concat())
+    });
     Ok(CheckedFile { file, notes })
 }
 
@@ -124,7 +128,7 @@ fn is_scope(file: &Path, text: &str) -> bool {
 }
 
 /// Checks that every profile resolves to a policy with `sources` and the shipped files.
-fn check_sources(sources: Vec<Source>, host: &Host) -> Result<Vec<String>, Failed> {
+pub fn check_sources(sources: Vec<Source>, host: &Host) -> Result<Vec<String>, Failed> {
     let policies = Policies::load(sources).map_err(Failed::from)?;
     let mut notes = Vec::new();
     for profile in policies.profiles() {

@@ -5,7 +5,9 @@
 
 mod sessions;
 mod decision;
+mod bundle;
 mod check;
+mod install_bundle;
 mod explain;
 mod matrix;
 pub(crate) mod show;
@@ -31,7 +33,9 @@ use std::path::PathBuf;
     after_help = "Examples:\n  lazaret policy check\n  lazaret policy check my-policy.toml agent.yaml\n  \
                         lazaret policy explain bash '{\"command\":\"rm -rf x\"}'\n  lazaret policy matrix --scope agent.yaml\n  lazaret policy test expected.toml\n  \
                         lazaret policy show --profile rust --json\n  \
-                        lazaret policy allow registry.npmjs.org:443 --profile node"
+                        lazaret policy allow registry.npmjs.org:443 --profile node\n  \
+                        lazaret policy bundle policy.d --number 7 --out fleet.toml\n  \
+                        sudo lazaret policy install-bundle fleet.toml"
 )]
 pub(crate) struct Policy {
     #[command(subcommand)]
@@ -103,6 +107,38 @@ enum PolicyCommand {
         #[arg(long, hide = true, conflicts_with = "host")]
         listen: bool,
     },
+    /// Make one file of a directory's policy files (*.toml) for the machines of a fleet, to be signed
+    ///
+    /// The files are checked. Sign the bundle by `ssh-keygen -Y sign -f KEY -n lazaret-policy BUNDLE`, with an Ed25519 key; the signature, BUNDLE.sig, goes
+    /// with it.
+    Bundle {
+        /// The directory with the policy files
+        #[arg(value_name = "DIRECTORY")]
+        from: PathBuf,
+        /// The bundle's number, greater than that of every earlier one: no machine goes back to a smaller one
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=bundle::NUMBER_MAX))]
+        number: u64,
+        /// The file to write, or to replace by a bundle with a greater number
+        #[arg(long, value_name = "BUNDLE")]
+        out: PathBuf,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+    /// As root, verify a bundle by the keys in /etc/lazaret/bundle.pub, and make its files those of /etc/lazaret/policy.d
+    ///
+    /// All of them take effect at once. BUNDLE.sig has to be beside it. A bundle with a smaller number than the last one is refused.
+    InstallBundle {
+        /// The bundle
+        #[arg(value_name = "BUNDLE")]
+        file: PathBuf,
+        /// Remove policy files in /etc/lazaret/policy.d that no bundle has brought
+        #[arg(long)]
+        replace: bool,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
     /// Print the policy of a session
     Show {
         /// Print one JSON object
@@ -126,7 +162,7 @@ impl FrontEnd for Policy {
     const ROW: CommandRow = CommandRow::of_files(
         "policy",
         "0, whatever the verdict, and if `allow` had nothing to write; 1 a file that was checked is wrong, or a verdict is not as `test` expects; 2 wrong input; 125 the \
-         policy itself cannot be used",
+         policy itself cannot be used; 126 a bundle is refused",
     );
 
     /// All subcommands have these options.
@@ -140,6 +176,8 @@ impl FrontEnd for Policy {
             | PolicyCommand::Explain { json, .. }
             | PolicyCommand::Matrix { json }
             | PolicyCommand::Test { json, .. }
+            | PolicyCommand::Bundle { json, .. }
+            | PolicyCommand::InstallBundle { json, .. }
             | PolicyCommand::Show { json } => ErrorForm::object(*json),
             PolicyCommand::Allow { .. } => ErrorForm::Text,
         }
@@ -155,6 +193,17 @@ impl FrontEnd for Policy {
             }
             PolicyCommand::Test { file, json } => test::test(&prepared, &file, json),
             PolicyCommand::Matrix { json } => matrix::matrix(options, json),
+            PolicyCommand::Bundle {
+                from,
+                number,
+                out,
+                json,
+            } => bundle::make(&prepared, (&from, &out), number, json),
+            PolicyCommand::InstallBundle {
+                file,
+                replace,
+                json,
+            } => install_bundle::install(&prepared, &file, replace, json),
             PolicyCommand::Allow { host, .. } => allow::main(&prepared, host.as_deref()),
             PolicyCommand::Show { json } => show::show(options, json),
         }

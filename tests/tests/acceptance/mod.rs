@@ -2,6 +2,7 @@
 
 mod application;
 mod approval;
+mod bundles;
 mod errors;
 mod policy;
 mod tools;
