@@ -277,6 +277,11 @@ pub struct Checked<'a> {
 }
 
 impl Checked<'_> {
+    /// The last record that was passed.
+    pub fn last(&self) -> Head {
+        self.last
+    }
+
     /// Calls `each` with the records that are there by now and were not passed before: line, content and hash. Returns the
     /// first flaw, which it does not pass.
     pub fn more(
@@ -341,7 +346,7 @@ fn pruned(record: &[u8], file: u64) -> Option<Head> {
 }
 
 /// Checks that `record` follows `last`; returns its hash and its content, or what is wrong.
-fn check_record(last: &Head, record: &[u8]) -> Result<(Digest, Value), String> {
+pub(crate) fn check_record(last: &Head, record: &[u8]) -> Result<(Digest, Value), String> {
     let hash = chain::check(last.hash, record).map_err(|error| error.to_string())?;
     let value: Value = serde_json::from_slice(record).map_err(|_| "it is not JSON")?;
     if value["seq"] != last.seq + 1 {

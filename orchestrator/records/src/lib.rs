@@ -4,5 +4,6 @@
 pub mod kept;
 pub mod audit_chain;
 pub mod ocsf;
+pub mod signed_head;
 pub mod transcripts;
 pub mod chat_history;

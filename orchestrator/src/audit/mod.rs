@@ -1,20 +1,25 @@
 //! `lazaret audit`: verifies and prints the executor's audit. It opens no session.
 
+mod export;
+mod key;
+mod verify_export;
+
 use broker_protocol::{Digest, Failed};
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
+use export::Export;
 use orchestrator_launch::exit;
 use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch};
 use orchestrator_launch::row::CommandRow;
 use orchestrator_launch::state_directory;
 use orchestrator_launch::stdio::print;
-use orchestrator_records::audit_chain::{self, Flaw, Verified};
-use orchestrator_records::ocsf;
+use orchestrator_records::audit_chain::{self, Verified};
 use orchestrator_text::time;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::io;
-use std::path::Path;
+use std::path::PathBuf;
 use std::time::Duration;
+use verify_export::VerifyExport;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -22,7 +27,9 @@ Examples:
   lazaret audit verify --head 2f1c…   a hash that you saved elsewhere
   lazaret audit show --session 4ad6 --json
   lazaret audit tail --follow
-  lazaret audit export --format ocsf --after 2f1c… --follow   to a log collector, from where it was";
+  lazaret audit export --format ocsf --after 2f1c… --follow   to a log collector, from where it was
+  lazaret audit key > audit.pub; lazaret audit export --sign > export.jsonl
+  lazaret audit verify-export export.jsonl --key audit.pub   on another machine";
 
 /// How often `--follow` reads the file again.
 const INTERVAL: Duration = Duration::from_millis(200);
@@ -65,27 +72,12 @@ enum Action {
     },
     /// Print every record for a log collector, one JSON object a line, as far as the chain is whole
     Export(Export),
-}
-
-#[derive(Args)]
-struct Export {
-    /// The form of a line
-    #[arg(long, value_enum, default_value_t = ExportFormat::Jsonl)]
-    format: ExportFormat,
-    /// Begin after the record with this hash: the last that was taken (`hash`, in OCSF `metadata.uid`)
-    #[arg(long, value_name = "HASH")]
-    after: Option<Digest>,
-    /// Go on with those that come
-    #[arg(short, long)]
-    follow: bool,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum ExportFormat {
-    /// The records as they are
-    Jsonl,
-    /// Open Cybersecurity Schema Framework 1.6.0, with the record in `raw_data`
-    Ocsf,
+    /// Print the public key by which `export --sign` signs, and make the key at the first time
+    ///
+    /// Keep it where the exports are verified: whoever can replace it there can make an export anew.
+    Key,
+    /// Check an export that was made with --sign, on any machine: nothing is missing, changed or added
+    VerifyExport(VerifyExport),
 }
 
 /// Which records, and how.
@@ -102,48 +94,57 @@ struct Show {
 impl FrontEnd for Audit {
     const ROW: CommandRow = CommandRow::of_files(
         "audit",
-        "0; verify and export: 1 if the audit is not as it was written, or is not there; 2 wrong arguments; 125 it cannot be read",
+        "0; verify, export and verify-export: 1 if the audit is not as it was written, or is not there, or not all of it is signed; 2 wrong \
+         arguments; 125 it cannot be read",
     );
 
     fn errors(&self) -> ErrorForm {
         match &self.action {
             Action::Verify { json, .. } => ErrorForm::object(*json),
             Action::Show(show) | Action::Tail { show, .. } => ErrorForm::object(show.json),
-            // Its lines are records only.
-            Action::Export(_) => ErrorForm::Text,
+            Action::VerifyExport(verify) => verify.errors(),
+            // Their lines are records or a key only.
+            Action::Export(_) | Action::Key => ErrorForm::Text,
         }
     }
 
-    fn main(self, _: Launch) -> Result<u8, Failed> {
-        let directory = state_directory::directory().join("audit");
-        let opened = audit_chain::Audit::open(directory.clone()).map_err(unreadable)?;
-        match (self.action, opened) {
-            (Action::Verify { json, .. }, None) => missing(&directory, json),
-            (Action::Verify { head, json }, Some(audit)) => {
-                report(&audit.verify(head).map_err(unreadable)?, json)
-            }
-            (Action::Show(_) | Action::Tail { .. }, None) => Ok(exit::OK),
-            (Action::Export(_), None) => missing(&directory, false),
-            (Action::Export(export), Some(audit)) => export.run(&audit),
-            (Action::Show(show), Some(audit)) => show.all(&audit),
-            (
-                Action::Tail {
-                    lines,
-                    follow,
-                    show,
-                },
-                Some(audit),
-            ) => show.last(&audit, lines, follow),
+    fn main(self, launch: Launch) -> Result<u8, Failed> {
+        match self.action {
+            Action::Key => key::show(),
+            Action::VerifyExport(verify) => verify.run(launch.files()),
+            Action::Verify { head, json } => match open()? {
+                Some(audit) => report(&audit.verify(head).map_err(unreadable)?, json),
+                None => missing(json),
+            },
+            Action::Export(export) => match open()? {
+                Some(audit) => export.run(&audit),
+                None => missing(false),
+            },
+            Action::Show(show) => open()?.map_or(Ok(exit::OK), |audit| show.all(&audit)),
+            Action::Tail {
+                lines,
+                follow,
+                show,
+            } => open()?.map_or(Ok(exit::OK), |audit| show.last(&audit, lines, follow)),
         }
     }
+}
+
+fn directory() -> PathBuf {
+    state_directory::directory().join("audit")
+}
+
+/// This user's audit, if there is one.
+fn open() -> Result<Option<audit_chain::Audit>, Failed> {
+    audit_chain::Audit::open(directory()).map_err(unreadable)
 }
 
 fn unreadable(error: io::Error) -> Failed {
     Failed::internal(format!("the audit cannot be read: {error}"))
 }
 
-fn missing(directory: &Path, json: bool) -> Result<u8, Failed> {
-    let why = format!("there is no audit in {}", directory.display());
+fn missing(json: bool) -> Result<u8, Failed> {
+    let why = format!("there is no audit in {}", directory().display());
     if json {
         print::json(
             &json!({ "whole": false, "records": 0, "bad": { "file": null, "line": 0, "why": why } }),
@@ -202,58 +203,6 @@ fn report(verified: &Verified, json: bool) -> Result<u8, Failed> {
     } else {
         exit::OK
     })
-}
-
-impl Export {
-    fn run(&self, audit: &audit_chain::Audit) -> Result<u8, Failed> {
-        // The hash that is given has to be there, or the collector would miss records without a word.
-        let mut wanted = match self.after {
-            Some(hash) => audit.begins_after(hash).map_err(unreadable)?,
-            None => true,
-        };
-        let mut print = |shown: &mut Result<(), Failed>, line: &[u8], record: &Value, hash| {
-            if !wanted {
-                wanted = self.after == Some(hash);
-            } else if shown.is_ok() {
-                *shown = self.print(line, record);
-            }
-        };
-        let mut shown = Ok(());
-        let each = |line: &[u8], record: &Value, hash| print(&mut shown, line, record, hash);
-        let verified = audit.verify_each(self.after, each).map_err(unreadable)?;
-        let mut flaw = verified.flaw;
-        let mut rest = audit.after(verified.last);
-        while self.follow && flaw.is_none() && shown.is_ok() {
-            std::thread::sleep(INTERVAL);
-            let each = |line: &[u8], record: &Value, hash| print(&mut shown, line, record, hash);
-            flaw = rest.more(each).map_err(unreadable)?;
-        }
-        shown?;
-        Ok(flaw.as_ref().map_or(exit::OK, refuse))
-    }
-
-    fn print(&self, line: &[u8], record: &Value) -> Result<(), Failed> {
-        let line = String::from_utf8_lossy(line);
-        match self.format {
-            ExportFormat::Jsonl => print::result(format!("{line}\n").as_bytes()),
-            ExportFormat::Ocsf => {
-                print::json(&ocsf::event(&line, record, env!("CARGO_PKG_VERSION")))
-            }
-        }
-    }
-}
-
-fn refuse(flaw: &Flaw) -> u8 {
-    let Flaw { file, line, why } = flaw;
-    let line = if *line > 0 {
-        format!(", line {line}")
-    } else {
-        String::new()
-    };
-    print::problem(&format!(
-        "the audit is not as it was written: {file}{line}: {why}; what was printed is whole"
-    ));
-    exit::FAILED
 }
 
 impl Show {

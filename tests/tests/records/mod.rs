@@ -3,5 +3,6 @@
 mod audit;
 mod tamper;
 mod runlog;
+mod signed;
 mod canary;
 mod written;
