@@ -247,9 +247,19 @@ fn nothing_of_one_command_reaches_the_next(place: Place) {
     let marker = long_sleep();
     let spoil = format!(
         "echo spoiled > \"$HOME/.bashrc\"; echo spoiled > /tmp/spoiled; echo spoiled > /dev/shm/spoiled; umask 0; cd /; \
-         (setsid sleep {marker} >/dev/null 2>&1 &) ; echo spoiled > left-{marker} 2>/dev/null; true"
+         (setsid sleep {marker} >/dev/null 2>&1 &) ; echo spoiled > left-{marker} 2>/dev/null; \
+         cat \"$HOME/.bashrc\" /tmp/spoiled /dev/shm/spoiled; umask"
     );
-    assert!(is_warm(&script(&world, &spoil)));
+    let spoiled = script(&world, &spoil);
+    assert!(is_warm(&spoiled));
+    // The control: the command itself sees all of it.
+    assert_eq!(
+        spoiled.text().matches("spoiled").count(),
+        3,
+        "{}",
+        spoiled.text()
+    );
+    assert!(spoiled.text().contains("0000"), "{}", spoiled.text());
     warm.wait(1);
     process::assert_gone(&marker, LIMIT);
     let next = script(
@@ -406,10 +416,15 @@ fn another_session_is_never_served_from_what_stands_ready(place: Place) {
     assert!(!is_warm(&limited), "{}", limited.errors());
     assert_eq!(limited.success().trim(), "0077");
     warm.wait(4);
-    world.set_policy("version = 1\n");
-    let policy = script(&world, "true");
-    policy.success();
+    // The control: what stands ready lets a command write.
+    assert!(is_warm(&script(&world, "echo x > written")));
+    warm.wait(4);
+    world.set_policy("version = 1\ndefault_profile = 'mine'\n[profile.mine]\nproject = 'read'\n");
+    let policy = script(&world, "echo y > written && echo GOT");
     assert!(policy.errors().contains(NOT_WARM), "{}", policy.errors());
+    assert!(!policy.text().contains("GOT"), "{}", policy.text());
+    world.set_policy("version = 1\n");
+    script(&world, "true").success();
     // The controls: each is served once it has asked.
     let ready = || is_warm(&run(&mut command(&world, &other, &cat), LIMIT));
     assert!(until(LIMIT, ready), "{:#}", warm.status());
@@ -565,6 +580,35 @@ fn a_description_over_the_limit_makes_nothing_ready(place: Place) {
     assert_eq!((said, ended.success()), (Some(b'x'), true));
     let (said, ended) = answer(DESCRIPTION_MAX);
     assert_eq!((said, ended.success()), (None, false));
+}
+
+place_test!(doctor_says_whether_something_stands_ready_for_this_login);
+fn doctor_says_whether_something_stands_ready_for_this_login(place: Place) {
+    let world = world(place);
+    let state = || {
+        let mut doctor = program(&world, "lazaret");
+        doctor.args(["doctor", "--json", "--project"]);
+        let report = run(doctor.arg(&world.project), LIMIT).success();
+        let report: Value = serde_json::from_str(&report).unwrap();
+        let checks = report["checks"].as_array().unwrap();
+        let row = checks
+            .iter()
+            .find(|row| row["id"] == "warm/serves")
+            .unwrap();
+        row["state"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(state(), "unused");
+    let warm = Warm::start(&world);
+    assert_eq!(state(), "ok");
+    let signal = |signal| {
+        let id = nix::unistd::Pid::from_raw(warm.child.id().cast_signed());
+        nix::sys::signal::kill(id, signal).unwrap();
+    };
+    signal(nix::sys::signal::Signal::SIGSTOP);
+    assert_eq!(state(), "advice");
+    signal(nix::sys::signal::Signal::SIGCONT);
+    drop(warm);
+    assert_eq!(state(), "unused");
 }
 
 place_test!(with_one_session_more_the_oldest_goes);

@@ -5,6 +5,7 @@ use crate::network::CommandNetwork;
 use broker_protocol::{Failed, LayerReport, LayerState, Machine, Tier};
 use orchestrator_confine::Confinement;
 use orchestrator_engine::executor::Tried;
+use orchestrator_launch::warm::WarmService;
 use serde::Serialize;
 
 /// One row of the list, which a program finds by its id.
@@ -43,7 +44,7 @@ pub(crate) fn list(
     (machine, tried): (&Machine, &Result<Tried, Failed>),
     own: Option<&Confinement>,
     network: Option<&CommandNetwork>,
-    hints: &[Hint],
+    (warm, hints): (&WarmService, &[Hint]),
 ) -> Vec<Check> {
     let layers = machine
         .layers
@@ -63,7 +64,31 @@ pub(crate) fn list(
         .iter()
         .map(|hint| Check::new("host", hint.setting, CheckState::Advice, hint.closes));
     let all = layers.chain(own).chain(session(tried)).chain(network);
-    all.chain(hints).collect()
+    let (state, text) = match warm {
+        WarmService::Absent => (CheckState::Unused, WARM_ABSENT),
+        WarmService::Serves => (CheckState::Ok, WARM_SERVES),
+        WarmService::OtherGroup => (CheckState::Advice, WARM_ELSEWHERE),
+        WarmService::Silent => (CheckState::Advice, WARM_SILENT),
+    };
+    let warm = Check::new("warm", "serves", state, text);
+    all.chain([warm]).chain(hints).collect()
+}
+
+const WARM_ABSENT: &str = "no `lazaret warm` runs; commands start as without it";
+const WARM_SERVES: &str = "`lazaret warm` runs for commands of this login";
+const WARM_ELSEWHERE: &str = "`lazaret warm` runs in another control group than this, as a service does, and serves no command from here; \
+    start it in the login whose commands it shall serve";
+const WARM_SILENT: &str =
+    "a `lazaret warm` listens and does not answer; `lazaret warm status` says why";
+
+/// The row for people: nothing of what is not there, and is not missed.
+pub fn warm_row(warm: &WarmService) -> Option<&'static str> {
+    match warm {
+        WarmService::Absent => None,
+        WarmService::Serves => Some(WARM_SERVES),
+        WarmService::OtherGroup => Some(WARM_ELSEWHERE),
+        WarmService::Silent => Some(WARM_SILENT),
+    }
 }
 
 fn state(is_there: bool) -> CheckState {
@@ -165,7 +190,12 @@ mod tests {
             closes: "c",
             git: None,
         };
-        let rows = list((&machine, &failed), None, None, &[hint]);
+        let rows = list(
+            (&machine, &failed),
+            None,
+            None,
+            (&WarmService::Absent, &[hint]),
+        );
         let rows: Vec<_> = rows
             .iter()
             .map(|row| (row.id.as_str(), row.state, row.text.as_str()))
@@ -175,6 +205,7 @@ mod tests {
             ("layer/landlock-network", CheckState::Unused, "l"),
             ("layer/cgroup", CheckState::Missing, "w"),
             ("session/opens", CheckState::Missing, "no profile `x`"),
+            ("warm/serves", CheckState::Unused, WARM_ABSENT),
             ("host/safe.directory", CheckState::Advice, "c"),
         ];
         assert_eq!(rows, want);

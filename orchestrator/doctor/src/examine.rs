@@ -18,6 +18,7 @@ use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch, Prepared};
 use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
 use orchestrator_launch::stdio::print::{self, Colour, paint};
 use orchestrator_launch::stdio::terminal;
+use orchestrator_launch::warm::WarmService;
 use orchestrator_results::findings;
 use orchestrator_wire::error::ErrorBody;
 use serde_json::{Value, json};
@@ -81,6 +82,7 @@ impl FrontEnd for Doctor {
         let hints = host_settings::hints(files);
         let settings = NamespaceSettings::read(options.endpoint().program());
         let notes = options.files().notes();
+        let warm = WarmService::find(files);
         // An error in the policy is what the session's opening reports.
         let network = options.policy().ok().map(|policy| {
             let variable = |name: &str| std::env::var(name).ok();
@@ -96,7 +98,8 @@ impl FrontEnd for Doctor {
             Ok((machine, opened)) if self.json || self.support_bundle => {
                 let own = confinement::in_force();
                 let mut report = to_json(machine, opened, own);
-                let checks = checks::list((machine, opened), own, network.as_ref(), &hints);
+                let checks =
+                    checks::list((machine, opened), own, network.as_ref(), (&warm, &hints));
                 report["checks"] = json!(checks);
                 report["hints"] = json!(hints);
                 report["policyNotes"] = json!(notes);
@@ -109,6 +112,7 @@ impl FrontEnd for Doctor {
                 let rows = network.iter().flat_map(CommandNetwork::rows);
                 page.extend(rows.map(|row| network_row(&row, style)));
                 page.extend(notes.iter().map(|note| note_row(note, style)));
+                page.extend(checks::warm_row(&warm).map(|text| warm_row(text, style)));
                 if machine.tier == Tier::Flat {
                     page.push_str(&settings.remedy());
                 }
@@ -285,6 +289,10 @@ fn network_row((name, text, lost): &(&str, String, Option<&str>), style: Style) 
 /// What to know about the policy files.
 fn note_row(note: &str, style: Style) -> String {
     format!("Policy: {}\n", style.wrap(&print::shown(note), 0))
+}
+
+fn warm_row(text: &str, style: Style) -> String {
+    format!("Warm: {}\n", style.wrap(text, 0))
 }
 
 /// What the user's own programs leave open.

@@ -131,6 +131,40 @@ pub fn socket_for(options: &SessionOptions) -> Option<PathBuf> {
     options.endpoint().socket().is_none().then_some(path)
 }
 
+/// What a command of this login would find.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WarmService {
+    /// None runs.
+    Absent,
+    Serves,
+    /// Brokers share the limits of the group of processes in which it was started, so a command of another group starts its own.
+    OtherGroup,
+    /// One listens that cannot be asked.
+    Silent,
+}
+
+impl WarmService {
+    /// Asks the one that listens, if one does.
+    pub fn find(_: &Files) -> Self {
+        let Some(path) = socket_path() else {
+            return Self::Absent;
+        };
+        let group = |process: &str| fs::read_to_string(format!("/proc/{process}/cgroup"));
+        let asked = knock(&path, KnockFor::Status).and_then(|mut stream| {
+            stream.read_exact(&mut [0])?;
+            let peer = getsockopt(&stream, sockopt::PeerCredentials)?;
+            Ok(group("self")? == group(&peer.pid().to_string())?)
+        });
+        match asked {
+            Ok(true) => Self::Serves,
+            Ok(false) => Self::OtherGroup,
+            // Nobody listens any more.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Self::Absent,
+            Err(_) => Self::Silent,
+        }
+    }
+}
+
 /// A broker that stood ready for the session of `open`, if there is one. Its sandbox is used if it is what would be built now.
 pub fn take(_: &Files, path: &Path, options: &SessionOptions, open: &Open) -> Option<UnixStream> {
     let asked = KnockFor::Session(Box::new(WantedBroker::of_process(options, open)?));
