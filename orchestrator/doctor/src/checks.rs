@@ -82,7 +82,7 @@ const WARM_SILENT: &str =
     "a `lazaret warm` listens and does not answer; `lazaret warm status` says why";
 
 /// The row for people: nothing of what is not there, and is not missed.
-pub fn warm_row(warm: &WarmService) -> Option<&'static str> {
+pub(crate) fn warm_row(warm: &WarmService) -> Option<&'static str> {
     match warm {
         WarmService::Absent => None,
         WarmService::Serves => Some(WARM_SERVES),

@@ -149,6 +149,7 @@ impl WarmService {
         let Some(path) = socket_path() else {
             return Self::Absent;
         };
+        #[expect(clippy::disallowed_methods, reason = "the kernel's, and no file")]
         let group = |process: &str| fs::read_to_string(format!("/proc/{process}/cgroup"));
         let asked = knock(&path, KnockFor::Status).and_then(|mut stream| {
             stream.read_exact(&mut [0])?;

@@ -19,7 +19,7 @@ const FILE_MAX: u64 = 1024;
 /// Why there is no key.
 #[derive(Debug, Error)]
 #[error("the key of the audit, {}: {why}", .path.display())]
-pub struct KeyFileError {
+pub(crate) struct KeyFileError {
     path: PathBuf,
     why: KeyFault,
 }
@@ -35,7 +35,7 @@ enum KeyFault {
 }
 
 /// This user's key, which is made if there is none.
-pub fn own() -> Result<AuditKey, Failed> {
+pub(crate) fn own() -> Result<AuditKey, Failed> {
     let directory = state_directory::directory();
     let path = directory.join(FILE);
     let key = of_file(&directory, &path).map_err(|why| KeyFileError { path, why });
@@ -43,7 +43,7 @@ pub fn own() -> Result<AuditKey, Failed> {
 }
 
 /// Prints the public key.
-pub fn show() -> Result<u8, Failed> {
+pub(crate) fn show() -> Result<u8, Failed> {
     let line = format!("{} lazaret-audit\n", own()?.public().line());
     print::result(line.as_bytes())?;
     Ok(exit::OK)
@@ -75,6 +75,7 @@ fn random() -> Result<AuditKey, KeyFault> {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "files of a test")]
 mod tests {
     use super::*;
     use std::fs;

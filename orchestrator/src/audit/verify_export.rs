@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 const KEYS_FILE_MAX: usize = 64 << 10;
 
 #[derive(Args)]
-pub struct VerifyExport {
+pub(crate) struct VerifyExport {
     /// The export, in either form; - for standard input
     #[arg(value_name = "FILE")]
     export: PathBuf,
@@ -41,11 +41,11 @@ struct WrongLine {
 }
 
 impl VerifyExport {
-    pub fn errors(&self) -> ErrorForm {
+    pub(crate) fn errors(&self) -> ErrorForm {
         ErrorForm::object(self.json)
     }
 
-    pub fn run(&self, files: &Files) -> Result<u8, Failed> {
+    pub(crate) fn run(&self, files: &Files) -> Result<u8, Failed> {
         let keys = read_text_up_to(files, &self.key, KEYS_FILE_MAX)?;
         let keys = trusted_keys(&keys)
             .map_err(|error| Failed::invalid(format!("{}: {error}", self.key.display())))?;

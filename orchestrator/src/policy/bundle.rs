@@ -22,19 +22,19 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 /// Maximum bytes of a bundle.
-pub const BUNDLE_MAX: usize = 1 << 20;
+pub(crate) const BUNDLE_MAX: usize = 1 << 20;
 /// The greatest number of a bundle, which is TOML's greatest.
-pub const NUMBER_MAX: u64 = i64::MAX as u64;
+pub(crate) const NUMBER_MAX: u64 = i64::MAX as u64;
 /// Maximum bytes of the name of a policy file in a bundle.
 const NAME_MAX: usize = 100;
 const FORMAT: u32 = 1;
 /// Where the files of a bundle are installed, and nothing else is.
-pub const DIRECTORY: &str = "/etc/lazaret/policy.d";
+pub(crate) const DIRECTORY: &str = "/etc/lazaret/policy.d";
 
 /// A bundle that is well-formed, whoever has made it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct PolicyBundle {
+pub(crate) struct PolicyBundle {
     format: u32,
     /// Greater than that of every earlier bundle.
     pub number: u64,
@@ -83,7 +83,7 @@ pub enum MakeError {
 
 /// A bundle that an administrator has signed: made by a verification only.
 #[derive(Debug)]
-pub struct SignedBundle {
+pub(crate) struct SignedBundle {
     pub bundle: PolicyBundle,
     pub by: TrustedKey,
 }
@@ -102,7 +102,7 @@ impl SignedBundle {
     ///
     /// # Errors
     /// [`UnsignedError`].
-    pub fn verified(
+    pub(crate) fn verified(
         text: &str,
         signature: &str,
         trusted: &[TrustedKey],
@@ -127,7 +127,7 @@ impl PolicyBundle {
 
     /// # Errors
     /// [`BundleError`].
-    pub fn parse(text: &str) -> Result<Self, BundleError> {
+    pub(crate) fn parse(text: &str) -> Result<Self, BundleError> {
         if text.len() > BUNDLE_MAX {
             return Err(BundleError::TooLarge);
         }
@@ -164,7 +164,7 @@ impl PolicyBundle {
     }
 
     /// Its files, as they are read once they are installed.
-    pub fn sources(&self) -> Vec<Source> {
+    pub(crate) fn sources(&self) -> Vec<Source> {
         let source = |(name, text): (&String, &String)| Source {
             name: format!("{DIRECTORY}/{name}"),
             kind: SourceKind::System,
@@ -185,7 +185,7 @@ fn is_name(name: &str) -> bool {
 }
 
 /// Makes a bundle of the policy files in a directory, after a check of them; prints how it is signed.
-pub fn make(
+pub(crate) fn make(
     prepared: &Prepared,
     (directory, out): (&Path, &Path),
     number: u64,

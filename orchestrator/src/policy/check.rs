@@ -128,7 +128,7 @@ fn is_scope(file: &Path, text: &str) -> bool {
 }
 
 /// Checks that every profile resolves to a policy with `sources` and the shipped files.
-pub fn check_sources(sources: Vec<Source>, host: &Host) -> Result<Vec<String>, Failed> {
+pub(crate) fn check_sources(sources: Vec<Source>, host: &Host) -> Result<Vec<String>, Failed> {
     let policies = Policies::load(sources).map_err(Failed::from)?;
     let mut notes = Vec::new();
     for profile in policies.profiles() {

@@ -98,7 +98,12 @@ enum InstallOutcome {
 }
 
 /// Verifies and installs a bundle.
-pub fn install(prepared: &Prepared, path: &Path, replace: bool, json: bool) -> Result<u8, Failed> {
+pub(crate) fn install(
+    prepared: &Prepared,
+    path: &Path,
+    replace: bool,
+    json: bool,
+) -> Result<u8, Failed> {
     match try_install(prepared, path, replace, json) {
         Err(failed) if failed.kind == ErrorKind::DeniedPolicy => {
             print::problem(&failed.message);
@@ -139,7 +144,7 @@ fn try_install(prepared: &Prepared, path: &Path, replace: bool, json: bool) -> R
 ///
 /// # Errors
 /// It is not signed by a key of this machine, or the files are not its.
-pub fn notes(_: &Files) -> Result<Vec<String>, Failed> {
+pub(crate) fn notes(_: &Files) -> Result<Vec<String>, Failed> {
     let place = BundlePlace::of_machine();
     let Some(kept) = place.kept()? else {
         return Ok(Vec::new());
@@ -413,19 +418,27 @@ impl From<InstallError> for Failed {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "files of a test")]
 mod tests {
     use super::*;
     use std::collections::BTreeMap;
     use tempfile::TempDir;
 
     /// A directory of settings of our own, and bundles for it. What is trusted is tested with the program.
-    struct Scratch(TempDir, BundlePlace);
+    struct Scratch {
+        place: BundlePlace,
+        _folder: TempDir,
+    }
 
     impl Scratch {
         fn new() -> Self {
             let folder = tempfile::tempdir().unwrap();
             let base = folder.path().to_owned();
-            Self(folder, BundlePlace { base })
+            let place = BundlePlace { base };
+            Self {
+                place,
+                _folder: folder,
+            }
         }
 
         fn install(&self, number: u64, files: &[(&str, &str)]) -> Result<InstallOutcome, String> {
@@ -441,12 +454,12 @@ mod tests {
                 text,
                 signature: "signature".into(),
             };
-            let installed = self.1.install(&signed, &offered, false);
+            let installed = self.place.install(&signed, &offered, false);
             installed.map_err(|error| error.to_string())
         }
 
         fn names(&self) -> Vec<String> {
-            let entries = fs::read_dir(self.1.parts()).unwrap();
+            let entries = fs::read_dir(self.place.parts()).unwrap();
             let mut names: Vec<String> = entries
                 .map(|entry| entry.unwrap().file_name().into_string().unwrap())
                 .collect();
@@ -478,7 +491,7 @@ mod tests {
         assert_eq!(scratch.names(), [".bundle", ".bundle.sig", "b.toml"]);
         assert!(scratch.install(8, &[("a.toml", "1")]).is_err());
         // Where the number cannot be read, it is not taken for none.
-        fs::write(scratch.1.parts().join(KEPT), "format = 1").unwrap();
+        fs::write(scratch.place.parts().join(KEPT), "format = 1").unwrap();
         let refused = scratch.install(10, &[("a.toml", "1")]).unwrap_err();
         assert!(refused.contains("number is not known"), "{refused}");
     }
@@ -486,13 +499,13 @@ mod tests {
     #[test]
     fn files_of_no_bundle_stay() {
         let scratch = Scratch::new();
-        fs::create_dir(scratch.1.parts()).unwrap();
-        let site = scratch.1.parts().join("site.toml");
+        fs::create_dir(scratch.place.parts()).unwrap();
+        let site = scratch.place.parts().join("site.toml");
         fs::write(&site, "").unwrap();
         assert!(scratch.install(1, &[("a.toml", "")]).is_err());
         fs::remove_file(&site).unwrap();
         scratch.install(1, &[("a.toml", "1")]).unwrap();
-        let own = scratch.1.parts().join("a.toml");
+        let own = scratch.place.parts().join("a.toml");
         // What is missing of the last bundle is no reason against the next one, nor against this one again.
         fs::remove_file(&own).unwrap();
         let again = scratch.install(1, &[("a.toml", "1")]);
