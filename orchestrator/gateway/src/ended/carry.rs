@@ -52,6 +52,11 @@ pub enum CarryError {
     /// The program does not believe the session's authority.
     #[error("the program does not believe this session's certificate authority")]
     NotTrusted,
+    /// The same without a word of TLS about it: Java's `HttpClient` closes the connection.
+    #[error(
+        "the program ended the connection when it had the certificate, as programs do that do not believe this session's certificate authority"
+    )]
+    LeftAtCertificate,
     /// The handshake with the program failed otherwise.
     #[error("the TLS handshake with the program failed: {0}")]
     Handshake(io::Error),
@@ -148,19 +153,21 @@ impl Connection {
         };
         let config = self.config(chosen)?;
         let handshake = async {
-            let stream = start.into_stream(config).await?;
+            let stream = start.into_stream(config).await.map_err(handshake_error)?;
             let mut stream = Rewound::new(Vec::new(), stream);
             let is_http2 = match chosen {
                 Some(Protocol::Http2) => true,
                 // Some begin HTTP/2 although they did not choose it.
-                Some(Protocol::Http1) | None => stream.peek(decides).await?.starts_with(PREFACE),
+                Some(Protocol::Http1) | None => {
+                    let first = stream.peek(decides).await;
+                    first.map_err(CarryError::Handshake)?.starts_with(PREFACE)
+                }
             };
-            io::Result::Ok((stream, is_http2))
+            Result::<_, CarryError>::Ok((stream, is_http2))
         };
         let (stream, is_http2) = timeout(begin, handshake)
             .await
-            .map_err(|_| CarryError::Handshake(io::ErrorKind::TimedOut.into()))?
-            .map_err(handshake_error)?;
+            .map_err(|_| CarryError::Handshake(io::ErrorKind::TimedOut.into()))??;
         let dialer = || self.dialer(Scheme::Https);
         let upstream = match upstream {
             Some(upstream) => upstream,
@@ -348,6 +355,16 @@ fn handshake_error(error: io::Error) -> CarryError {
             | AlertDescription::BadCertificate
             | AlertDescription::CertificateUnknown,
         )) => CarryError::NotTrusted,
+        // What is sent in between is the certificate and what belongs to it.
+        None if matches!(
+            error.kind(),
+            io::ErrorKind::UnexpectedEof
+                | io::ErrorKind::ConnectionReset
+                | io::ErrorKind::BrokenPipe
+        ) =>
+        {
+            CarryError::LeftAtCertificate
+        }
         Some(_) | None => CarryError::Handshake(error),
     }
 }

@@ -37,6 +37,38 @@ impl Scheme {
 /// Headers that concern one connection and not the request.
 const OF_CONNECTION: [&str; 3] = ["keep-alive", "proxy-connection", "proxy-authorization"];
 
+/// Headers that decide for whom a request is, from whom, or how it is read. Servers may count trailers as headers, after all checks.
+const NOT_IN_TRAILERS: [&str; 21] = [
+    "authorization",
+    "connection",
+    "content-encoding",
+    "content-length",
+    "content-range",
+    "content-type",
+    "cookie",
+    "expect",
+    "forwarded",
+    "host",
+    "max-forwards",
+    "proxy-authorization",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "x-forwarded-host",
+    "x-http-method-override",
+    "x-method-override",
+    "x-original-url",
+    "x-rewrite-url",
+];
+
+/// Takes out of trailers what no trailer may say.
+pub fn strip_trailers(trailers: &mut HeaderMap) {
+    for name in OF_CONNECTION.iter().chain(&NOT_IN_TRAILERS) {
+        trailers.remove(*name);
+    }
+}
+
 /// Checks that a request is for `host` and `port` and means one thing.
 ///
 /// # Errors
@@ -50,6 +82,9 @@ pub(super) fn check(
         return Err(Refusal::Unsupported(
             "a CONNECT inside of a connection to a host",
         ));
+    }
+    if head.method != Method::OPTIONS && !head.uri.path().starts_with('/') {
+        return Err(Refusal::Malformed("a path that does not begin with `/`"));
     }
     if head.headers.get_all(CONTENT_LENGTH).iter().count() > 1 {
         return Err(Refusal::Malformed("more than one Content-Length"));

@@ -1,6 +1,7 @@
 //! The connections to the host for one connection of a program: opened when it is, used for no other, and gone with it.
 
 use super::authority::address;
+use super::head;
 use super::held_body::HeldBody;
 use super::limits::{CONNECTION_WINDOW, HEAD, PARALLEL, RESETS, SEND_BUFFER, STREAM_WINDOW, Times};
 use super::streams::{Activity, Watched};
@@ -240,11 +241,18 @@ impl Body for RequestBody {
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        match self.get_mut() {
+        let polled = match self.get_mut() {
             Self::Program(body) => Pin::new(body).poll_frame(cx),
             Self::Held(body) => body.poll(cx),
             Self::Empty => Poll::Ready(None),
-        }
+        };
+        let stripped = |mut frame: Frame<Bytes>| {
+            if let Some(trailers) = frame.trailers_mut() {
+                head::strip_trailers(trailers);
+            }
+            frame
+        };
+        polled.map(|frame| frame.map(|frame| frame.map(stripped)))
     }
 
     fn is_end_stream(&self) -> bool {

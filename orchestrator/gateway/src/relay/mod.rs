@@ -385,7 +385,7 @@ impl<R: Resolve + 'static> Relay<R> {
         match carried {
             Ok(()) | Err(CarryError::Gone | CarryError::Idle) => {}
             Err(CarryError::Name { asked, .. }) => self.tell_name(place, &asked).await,
-            Err(error @ CarryError::NotTrusted) => {
+            Err(error @ (CarryError::NotTrusted | CarryError::LeftAtCertificate)) => {
                 let why = (
                     Some(format!("{}:{}: {error}", place.host(), place.port())),
                     None,

@@ -3,6 +3,9 @@
 use crate::world::*;
 use hyper::Request;
 use orchestrator_gateway::ended::CarryError;
+use rustls::crypto::ring;
+use rustls::{ClientConfig, ClientConnection, RootCertStore};
+use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 #[test]
@@ -180,6 +183,35 @@ fn a_program_that_does_not_believe_the_authority_is_named() {
         let errors = world.errors.borrow();
         assert!(
             matches!(&errors[..], [CarryError::NotTrusted]),
+            "{errors:?}"
+        );
+    });
+}
+
+/// Java's `HttpClient` says nothing, and closes the connection when it has seen the certificate.
+#[test]
+fn a_program_that_leaves_at_the_certificate_is_named() {
+    local(async {
+        let world = World::new(Setup::default()).await;
+        let mut stream = world.tunnel("a.example:443").await;
+        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(RootCertStore::empty())
+            .with_no_client_auth();
+        let name = "a.example".try_into().unwrap();
+        let mut tls = ClientConnection::new(Arc::new(config), name).unwrap();
+        let mut hello = Vec::new();
+        tls.write_tls(&mut hello).unwrap();
+        stream.write_all(&hello).await.unwrap();
+        assert!(stream.read(&mut [0; 64]).await.unwrap() > 0);
+        drop(stream);
+        while world.errors.borrow().is_empty() {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+        let errors = world.errors.borrow();
+        assert!(
+            matches!(&errors[..], [CarryError::LeftAtCertificate]),
             "{errors:?}"
         );
     });

@@ -16,5 +16,7 @@ mod protocols;
 mod certificates;
 mod clients;
 mod limits;
+mod frames;
 mod asks;
+mod held;
 mod rules;

@@ -3,6 +3,7 @@
 use crate::world::*;
 use broker_protocol::gateway::CredentialVerdict::{Attached, Passed, Refused, Used};
 use hyper::Request;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 #[test]
 fn a_placeholder_becomes_the_value_on_both_protocols() {
@@ -153,5 +154,78 @@ fn a_hosts_own_refusal_is_passed_on_as_it_is() {
         let answer = world.get("/api/x", &bearer()).await;
         assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
         assert!(answer.ends_with("no") && !answer.contains("lazaret"));
+    });
+}
+
+/// An agent that has listed its variables sends them to its model with every request from then on.
+#[test]
+fn requests_of_a_program_that_has_shown_its_placeholder_go_on() {
+    local(async {
+        let world = World::new(Setup {
+            handler: handler(|request| async move {
+                use http_body_util::BodyExt;
+                text(request.into_body().collect().await.unwrap().to_bytes())
+            }),
+            ..Setup::default()
+        })
+        .await;
+        let transcript = format!("GITHUB_TOKEN={PLACEHOLDER} OTHER={OTHER} ");
+        for turn in 1..=20 {
+            let (body, bearer) = (transcript.repeat(turn), bearer());
+            let length = body.len();
+            let answer = world
+                .http1(&format!(
+                    "POST /api/x HTTP/1.1\r\nHost: a.example\r\n{bearer}Content-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+                ))
+                .await;
+            assert!(answer.starts_with("HTTP/1.1 200"), "{turn}: {answer}");
+            assert!(answer.ends_with(&body), "{turn}: {answer}");
+            let sent = world.last().header("authorization").unwrap();
+            assert_eq!(sent, format!("Bearer {VALUE}"), "{turn}");
+        }
+    });
+}
+
+/// A signed address of a store elsewhere: nobody follows it here, and it leaves as it came.
+#[test]
+fn a_redirect_to_another_host_passes_and_takes_no_credential_along() {
+    local(async {
+        const SIGNED: &str = "https://b.example/blob?X-Amz-Signature=0123&sig=a%2Fb%3D";
+        let world = World::new(Setup {
+            handler: handler(|request| async move {
+                match request.uri().path() {
+                    "/api/blob" => {
+                        let mut response = status(307);
+                        let headers = response.headers_mut();
+                        headers.insert("location", SIGNED.parse().unwrap());
+                        response
+                    }
+                    _ => text("blob"),
+                }
+            }),
+            ..Setup::default()
+        })
+        .await;
+        let answer = world.get("/api/blob", &bearer()).await;
+        assert!(answer.starts_with("HTTP/1.1 307"), "{answer}");
+        assert!(answer.contains(SIGNED), "{answer}");
+        assert_eq!(world.seen.borrow().len(), 1, "it is not followed");
+        // The program follows it, as curl does: without what it sent before.
+        let mut stream = world
+            .try_tls("b.example:443", "b.example", &[HTTP1])
+            .await
+            .unwrap();
+        let path = SIGNED.strip_prefix("https://b.example").unwrap();
+        let text = format!("GET {path} HTTP/1.1\r\nHost: b.example\r\nConnection: close\r\n\r\n");
+        stream.write_all(text.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer).await;
+        assert!(answer.ends_with(b"blob"));
+        let seen = world.last();
+        assert_eq!(seen.uri, path);
+        assert_eq!(
+            (seen.header("authorization"), seen.header("x-api-key")),
+            (None, None)
+        );
     });
 }
