@@ -270,7 +270,9 @@ fn a_bundle_that_no_session_could_open_with_is_refused(place: Place) {
     let text = "format = 1\nnumber = 1\n[files]\n\"a.toml\" = \"version = 1\\ncolour = 1\\n\"\n";
     fs::write(administrator.at("bundle"), text).unwrap();
     administrator.sign("key", "lazaret-policy", "bundle");
-    machine.install(&administrator.at("bundle"), &[]).expect(2);
+    machine
+        .install(&administrator.at("bundle"), &[])
+        .expect(125);
     assert!(!machine.parts().exists());
 }
 
