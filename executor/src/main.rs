@@ -21,7 +21,6 @@ mod gc;
 mod background;
 mod approvals;
 mod approvers;
-mod kept_offline;
 mod kept_texts;
 mod missing_program;
 mod image;

@@ -7,8 +7,8 @@ use broker_protocol::{
 };
 use executor_cell::CellHandle;
 use executor_cell::account::{Account, Capacity};
-use executor_denials::describe_refusals;
-use executor_denials::named;
+use executor_denials::{describe_refusals, kept_offline, named};
+use executor_project::network::Reach;
 use executor_spec::cell_report::{End, Message, Report};
 use executor_spec::error::Part;
 use executor_spec::leftover::Leftover;
@@ -519,6 +519,24 @@ impl RunningCommand {
 }
 
 impl FinishedCommand {
+    /// The denials for package managers of a failed command that its profile keeps offline.
+    pub(crate) fn kept_offline(&self, policy: &EffectivePolicy) -> Vec<Denial> {
+        let has_failed = self.end.as_ref().is_ok_and(|ended| match ended {
+            Ended::Exited(code) => *code != 0,
+            Ended::Signalled(_)
+            | Ended::TimedOut
+            | Ended::Idle
+            | Ended::Cancelled
+            | Ended::Limited(_)
+            | Ended::NotStarted(_)
+            | Ended::NoDirectory(_) => false,
+        });
+        // A call with hosts of its own has unset the variables.
+        let is_online = Reach::of(policy) == Reach::Online || !self.plan.cell.unset.is_empty();
+        let command = self.plan.command().filter(|_| has_failed && !is_online);
+        command.map_or_else(Vec::new, |command| kept_offline(&command, policy))
+    }
+
     /// What was denied to the command, and what was found after it besides what it has misplaced.
     pub(crate) fn described(&self, spec: &SandboxSpec) -> (Denials, Vec<Finding>) {
         let (refused, found) = describe_refusals(&self.refusals, spec);

@@ -7,7 +7,6 @@ use crate::background::BackgroundProcesses;
 use crate::call::{Call, CallEnd, CallState};
 use crate::fault::{protocol, unencoded};
 use crate::files::{Files, WorkerJob};
-use crate::kept_offline::kept_offline;
 use crate::kept_texts::KeptTexts;
 use crate::missing_program::Profiles;
 use crate::plan::{Work, plan};
@@ -298,7 +297,8 @@ impl Session {
             programs
                 .into_iter()
                 .for_each(|denial| denied.push_new(denial));
-            kept_offline(&finished, &self.spec.policy)
+            finished
+                .kept_offline(&self.spec.policy)
                 .into_iter()
                 .for_each(|denial| denied.push_new(denial));
         }

@@ -1,6 +1,5 @@
 //! `lazaret log`: shows the logs of earlier runs. It opens no session.
 
-use crate::errors;
 use broker_protocol::{ErrorKind, Failed};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
@@ -11,6 +10,7 @@ use orchestrator_launch::row::CommandRow;
 use orchestrator_launch::runlog;
 use orchestrator_launch::runlog_files::{self, Outline};
 use orchestrator_launch::stdio::print;
+use orchestrator_lines::errors;
 use orchestrator_text::time;
 use serde_json::{Value, json};
 use std::io;

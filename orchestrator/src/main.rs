@@ -1,7 +1,6 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
-mod errors;
 mod result;
 mod tool_options;
 mod call;
@@ -19,7 +18,6 @@ mod chat_hooks;
 mod socket_file;
 mod schema;
 mod serve;
-mod policy;
 mod credential;
 mod hook;
 mod install;

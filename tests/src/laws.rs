@@ -80,6 +80,8 @@ orchestrator-doctor: broker-protocol policies orchestrator-text orchestrator-con
     orchestrator-records orchestrator-wire orchestrator-launch
 orchestrator-why: broker-protocol policies orchestrator-text orchestrator-confine orchestrator-results orchestrator-engine
     orchestrator-launch
+orchestrator-policy: broker-protocol policies policies-guard orchestrator-confine orchestrator-web orchestrator-tools
+    orchestrator-launch orchestrator-lines orchestrator-signature orchestrator-config-edit
 orchestrator-sandboxd: broker-protocol policies orchestrator-text orchestrator-confine orchestrator-results orchestrator-engine
     orchestrator-launch
 orchestrator-acp: broker-protocol policies orchestrator-text orchestrator-confine orchestrator-results orchestrator-engine
@@ -88,7 +90,7 @@ orchestrator: broker-protocol policies policies-guard orchestrator-text orchestr
     orchestrator-web orchestrator-engine orchestrator-wire orchestrator-tools orchestrator-launch orchestrator-run orchestrator-agent
     orchestrator-records orchestrator-config-edit orchestrator-lines orchestrator-mcp-server orchestrator-mcp-client orchestrator-hooks
     orchestrator-keys orchestrator-terminal orchestrator-serve orchestrator-telemetry orchestrator-doctor orchestrator-why
-    orchestrator-sandboxd orchestrator-acp orchestrator-signature
+    orchestrator-sandboxd orchestrator-acp orchestrator-signature orchestrator-policy
 # `policies` and its guard are used to fuzz their parsers, the last two for the features that other crates' tests want of them; the
 # programs are tested from outside.
 lazaret-tests: broker-protocol policies policies-guard orchestrator-confine orchestrator-gateway

@@ -26,7 +26,7 @@ const OPENINGS_MAX: usize = 640;
 const SHARED_NAMES_MAX: usize = 214;
 
 /// Most lines of tests that wait for a time, which may become fewer only.
-const WAITS_MAX: usize = 67;
+const WAITS_MAX: usize = 64;
 
 /// A law that the real tree keeps.
 struct Law {

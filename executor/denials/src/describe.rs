@@ -1,7 +1,7 @@
 //! Turns a refusal of a cell's first process into a denial for the user and the model: the rule that refused, why, and what would allow it.
 //! In the broker, from the session's own policy: only the object and the kind of rule come from the cell, and they are only displayed.
 
-use crate::named::is_closed_outside_too;
+use crate::host_modes::is_closed_outside_too;
 use broker_protocol::paste::{shell_word, toml_string};
 use broker_protocol::{
     AttemptKind, Barrier, Denial, Finding, FindingKind, Layer, PolicyRule, Remedy, Tier, Zone,
@@ -486,7 +486,6 @@ fn is_outside_git(path: &Path) -> bool {
 enum NameRule<'s> {
     /// On this name, or on the one to which it is in transit.
     Of(&'s ProtectedName),
-    /// On names below it.
     Below(&'s ProtectedName),
 }
 

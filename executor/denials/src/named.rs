@@ -6,14 +6,13 @@
 //! read it either and its name is public.
 
 use crate::describe::{outside, protected_at};
+use crate::host_modes::is_closed_outside_too;
 use broker_protocol::{AttemptKind, Barrier, Command, Denial, Layer, Remedy, Tier};
 use executor_spec::sandbox::{SandboxSpec, ViewKind};
-use nix::errno::Errno;
-use nix::unistd::{AccessFlags, access};
 use policies::shell::{SimpleCommand, Unit, base_name, units};
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 
 /// Maximum number of words of a command that are examined.
@@ -139,22 +138,6 @@ fn hidden(word: &str, path: &Path, spec: &SandboxSpec) -> Option<Denial> {
     }
     let is_hidden = word.starts_with('/') && is_path_of_host(path) && !is_shown(path, spec);
     (is_hidden && !is_closed_outside_too(path)).then(|| outside(path, spec))
-}
-
-/// Whether the user could not read the file outside a cell either: that a cell does not show it is not why a command failed, and no option
-/// would help. Only where the directories above are root's and everybody sees what lies in them, so that nothing is learnt of what lies
-/// in somebody's home.
-pub(crate) fn is_closed_outside_too(path: &Path) -> bool {
-    /// For all others: read and search.
-    const PUBLIC: u32 = 0o5;
-    let is_public = |directory: &Path| {
-        let metadata = directory.symlink_metadata();
-        metadata.is_ok_and(|it| it.is_dir() && it.uid() == 0 && it.mode() & PUBLIC == PUBLIC)
-    };
-    path.is_absolute()
-        && path.ancestors().skip(1).all(is_public)
-        && path.symlink_metadata().is_ok_and(|it| it.is_file())
-        && access(path, AccessFlags::R_OK) == Err(Errno::EACCES)
 }
 
 /// Whether the first component is a directory of the machine, which is no secret: a pattern such as `/x/d` is no path.

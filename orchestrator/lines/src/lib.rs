@@ -6,3 +6,4 @@ mod under_way;
 pub mod writer;
 pub mod calls;
 pub mod line_loop;
+pub mod errors;

@@ -142,7 +142,6 @@ impl<'k> ReadExport<'k> {
         Ok(())
     }
 
-    /// Records that were read.
     pub fn records(&self) -> u64 {
         self.records
     }

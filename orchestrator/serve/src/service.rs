@@ -52,7 +52,6 @@ const SWEEP: Duration = Duration::from_secs(60);
 pub struct Sources {
     /// Opens the sessions of conversations.
     pub opener: Box<dyn Opener>,
-    /// For those sessions.
     pub proof: ConfinementProof,
     /// The providers of models.
     pub backends: Backends,
@@ -72,7 +71,6 @@ pub type Transcripts = Box<dyn Fn(&str) -> Option<Rc<Transcript>>>;
 pub struct Service {
     /// Opens the sessions of conversations.
     pub opener: Box<dyn Opener>,
-    /// For those sessions.
     pub proof: ConfinementProof,
     /// The providers of models.
     pub backends: Backends,

@@ -1,6 +1,5 @@
 //! Strings of SSH's formats: four bytes of length, then the bytes.
 
-/// Appends a string.
 pub(crate) fn put(packet: &mut Vec<u8>, bytes: &[u8]) {
     // Ours are short.
     let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
@@ -8,7 +7,6 @@ pub(crate) fn put(packet: &mut Vec<u8>, bytes: &[u8]) {
     packet.extend_from_slice(bytes);
 }
 
-/// What is left to read.
 #[derive(Clone, Copy)]
 pub(crate) struct Reader<'p>(pub(crate) &'p [u8]);
 

@@ -8,7 +8,6 @@ use sha2::{Digest, Sha256};
 use std::fmt;
 use thiserror::Error;
 
-/// Most keys of a file.
 pub const KEYS_MAX: usize = 64;
 pub(crate) const ALGORITHM: &str = "ssh-ed25519";
 

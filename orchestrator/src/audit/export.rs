@@ -1,6 +1,7 @@
 //! `lazaret audit export`: prints the records for a log collector, with signed heads if asked.
 
-use crate::audit::{INTERVAL, key, unreadable};
+use crate::audit::key;
+use crate::audit::reading::{INTERVAL, unreadable};
 use broker_protocol::chain::Head;
 use broker_protocol::{Digest, Failed};
 use clap::{Args, ValueEnum};

@@ -1,5 +1,6 @@
 //! `lazaret audit`: verifies and prints the executor's audit. It opens no session.
 
+mod reading;
 mod export;
 mod key;
 mod verify_export;
@@ -14,11 +15,10 @@ use orchestrator_launch::state_directory;
 use orchestrator_launch::stdio::print;
 use orchestrator_records::audit_chain::{self, Verified};
 use orchestrator_text::time;
+use reading::{INTERVAL, unreadable};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
-use std::io;
 use std::path::PathBuf;
-use std::time::Duration;
 use verify_export::VerifyExport;
 
 const EXAMPLES: &str = "\
@@ -30,9 +30,6 @@ Examples:
   lazaret audit export --format ocsf --after 2f1c… --follow   to a log collector, from where it was
   lazaret audit key > audit.pub; lazaret audit export --sign > export.jsonl
   lazaret audit verify-export export.jsonl --key audit.pub   on another machine";
-
-/// How often `--follow` reads the file again.
-const INTERVAL: Duration = Duration::from_millis(200);
 
 /// Check and show what the executor wrote down
 ///
@@ -137,10 +134,6 @@ fn directory() -> PathBuf {
 /// This user's audit, if there is one.
 fn open() -> Result<Option<audit_chain::Audit>, Failed> {
     audit_chain::Audit::open(directory()).map_err(unreadable)
-}
-
-fn unreadable(error: io::Error) -> Failed {
-    Failed::internal(format!("the audit cannot be read: {error}"))
 }
 
 fn missing(json: bool) -> Result<u8, Failed> {

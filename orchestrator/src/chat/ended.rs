@@ -1,6 +1,5 @@
 //! Turns the end of a chat into an exit code.
 
-use crate::errors::print_error;
 use nix::libc::SIGINT;
 use orchestrator_agent::error::ProviderError;
 use orchestrator_agent::event::EndReason;
@@ -8,6 +7,7 @@ use orchestrator_agent::run::End;
 use orchestrator_launch::exit;
 use orchestrator_launch::launch::ErrorForm;
 use orchestrator_launch::stdio::print;
+use orchestrator_lines::errors::print_error;
 use orchestrator_text::known::redactor;
 use orchestrator_text::sanitize::Sanitizer;
 use orchestrator_wire::error::ErrorBody;

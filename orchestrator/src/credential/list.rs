@@ -1,7 +1,6 @@
 //! `lazaret credential list`: what policy files define, and whether the sources are there.
 
 use super::source;
-use crate::policy::show::source_json;
 use broker_protocol::Failed;
 use clap::Args;
 use orchestrator_launch::groups::Options;
@@ -9,6 +8,7 @@ use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch};
 use orchestrator_launch::row::CommandRow;
 use orchestrator_launch::stdio::print;
 use orchestrator_launch::{exit, policy_files, state_directory};
+use orchestrator_policy::show::source_json;
 use policies::{Credential, CredentialSource, Policies};
 use serde_json::{Value, json};
 

@@ -6,7 +6,7 @@
 
 mod standing;
 
-use crate::{errors, socket_file};
+use crate::socket_file;
 use broker_protocol::{ErrorKind, Failed};
 use clap::{Args, Subcommand};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -20,6 +20,7 @@ use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch};
 use orchestrator_launch::row::CommandRow;
 use orchestrator_launch::stdio::print;
 use orchestrator_launch::warm::{self, Knock, KnockFor, Proof};
+use orchestrator_lines::errors;
 use serde_json::Value;
 use standing::ReadyBrokers;
 use std::fs::{self, DirBuilder};

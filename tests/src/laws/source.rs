@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 
 /// A value, once somebody has made it.
-type Made<T> = Arc<OnceLock<Arc<T>>>;
+type FromText<T> = Arc<OnceLock<Arc<T>>>;
 
 /// Values made of texts.
-pub(super) struct PerText<T>(LazyLock<Mutex<HashMap<String, Made<T>>>>);
+pub(super) struct PerText<T>(LazyLock<Mutex<HashMap<String, FromText<T>>>>);
 
 impl<T> PerText<T> {
     pub(super) const fn new() -> Self {

@@ -63,7 +63,7 @@ const NOT_IN_TRAILERS: [&str; 21] = [
 ];
 
 /// Takes out of trailers what no trailer may say.
-pub fn strip_trailers(trailers: &mut HeaderMap) {
+pub(crate) fn strip_trailers(trailers: &mut HeaderMap) {
     for name in OF_CONNECTION.iter().chain(&NOT_IN_TRAILERS) {
         trailers.remove(*name);
     }

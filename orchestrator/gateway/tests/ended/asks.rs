@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::task::spawn_local;
 use tokio::time::sleep;
 
-pub fn asking(paths: &[&str]) -> Setup {
+pub(crate) fn asking(paths: &[&str]) -> Setup {
     let rule = RequestRule {
         host: "a.example".into(),
         port: None,
@@ -34,7 +34,7 @@ pub fn asking(paths: &[&str]) -> Setup {
 }
 
 /// The question with this place among all, once it is there.
-pub async fn question(world: &World, at: usize) -> HeldRequest {
+pub(crate) async fn question(world: &World, at: usize) -> HeldRequest {
     loop {
         let told = world.told.borrow().clone();
         let asked = told.into_iter().filter_map(|frame| match frame {

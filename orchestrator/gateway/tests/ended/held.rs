@@ -7,7 +7,7 @@ use broker_protocol::gateway::{FromGateway, RequestAnswer, RequestRule, RuleActi
 use hyper::Request;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::task::spawn_local;
+use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::{sleep, timeout};
 
 /// Every `POST` is asked about and every `PUT`, and every `GET` is allowed: what gets through as a second request arrives.
@@ -250,28 +250,33 @@ fn bodies_read_for_questions_are_bounded_alone_and_together() {
         });
         assert_eq!(put(0, body).await.unwrap(), 403);
         endless.abort();
-        // Three that together are more than all may be, of which the last waits for its end.
-        let mut open = Vec::new();
-        for number in 1..=2 {
+        // Three that together are more than all may be: the one that comes over the bound is refused, and the others have room again.
+        let much = |number: usize, count: usize| {
             let (send, body) = channel();
-            let sent = put(number, body);
-            for _ in 0..15 {
-                send.data(vec![b' '; 1 << 20]).await;
-            }
-            open.push((send, sent));
-        }
-        let (send, body) = channel();
-        let third = put(3, body);
-        for _ in 0..8 {
-            send.data(vec![b' '; 1 << 20]).await;
-        }
-        assert_eq!(third.await.unwrap(), 403);
-        assert!(open.iter().all(|(_, sent)| !sent.is_finished()));
+            let sending = spawn_local(async move {
+                for _ in 0..count {
+                    send.data(vec![b' '; 1 << 20]).await;
+                }
+                std::future::pending::<()>().await;
+                drop(send);
+            });
+            (sending, put(number, body))
+        };
+        let [mut one, mut two, mut three] =
+            [(1, 15), (2, 15), (3, 8)].map(|(n, count)| much(n, count));
+        let refused = tokio::select! {
+            refused = &mut one.1 => (refused, [&two.1, &three.1].map(JoinHandle::is_finished)),
+            refused = &mut two.1 => (refused, [&one.1, &three.1].map(JoinHandle::is_finished)),
+            refused = &mut three.1 => (refused, [&one.1, &two.1].map(JoinHandle::is_finished)),
+        };
+        assert_eq!((refused.0.unwrap(), refused.1), (403, [false, false]));
         assert_eq!((questions(&world), paths(&world).len()), (0, 0));
         // Their places are free again when they have ended.
-        for (send, sent) in open {
-            drop(send);
-            assert_eq!(sent.await.unwrap(), 403, "it is no package");
+        for (sending, sent) in [one, two, three] {
+            sending.abort();
+            if !sent.is_finished() {
+                assert_eq!(sent.await.unwrap(), 403, "it is no package");
+            }
         }
         let package =
             r#"{"name":"own","versions":{"1.2.3":{}},"_attachments":{"own-1.2.3.tgz":{}}}"#;

@@ -206,9 +206,7 @@ fn a_program_that_leaves_at_the_certificate_is_named() {
         stream.write_all(&hello).await.unwrap();
         assert!(stream.read(&mut [0; 64]).await.unwrap() > 0);
         drop(stream);
-        while world.errors.borrow().is_empty() {
-            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-        }
+        until(|| !world.errors.borrow().is_empty()).await;
         let errors = world.errors.borrow();
         assert!(
             matches!(&errors[..], [CarryError::LeftAtCertificate]),

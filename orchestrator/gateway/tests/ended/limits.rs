@@ -8,10 +8,10 @@ use std::rc::Rc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const GOAWAY: u8 = 7;
 
-pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
@@ -111,9 +111,7 @@ fn more_streams_than_the_limit_wait_or_are_refused() {
                 tokio::task::spawn_local(http2.send_request(request.body(full("")).unwrap()))
             })
             .collect();
-        while world.seen.borrow().len() < 100 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        until(|| world.seen.borrow().len() >= 100).await;
         tokio::time::sleep(Duration::from_millis(300)).await;
         assert_eq!(world.seen.borrow().len(), 100);
         drop(requests);
@@ -305,14 +303,10 @@ fn a_connection_that_is_dropped_ends_with_all_that_it_began() {
         let mut http2 = world.http2().await;
         let request = Request::get("https://a.example/x").body(full(""));
         let answer = tokio::task::spawn_local(http2.send_request(request.unwrap()));
-        while world.seen.borrow().is_empty() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        until(|| !world.seen.borrow().is_empty()).await;
         assert!(!dropped.get());
         world.withdraw();
         assert!(answer.await.unwrap().is_err());
-        while !dropped.get() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        until(|| dropped.get()).await;
     });
 }

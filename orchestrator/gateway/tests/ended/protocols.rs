@@ -280,9 +280,7 @@ fn frames_of_a_websocket_pass_as_they_are() {
         stream.read_exact(&mut got).await.unwrap();
         assert_eq!(String::from_utf8(got).unwrap(), format!("hello{text}"));
         drop(stream);
-        while world.carried.get() == 0 {
-            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-        }
+        until(|| world.carried.get() != 0).await;
     });
 }
 

@@ -159,6 +159,13 @@ pub(crate) fn status(status: u16) -> Response<Body> {
     response
 }
 
+/// Waits for what comes about on this thread, which has no event of its own.
+pub(crate) async fn until(is_so: impl Fn() -> bool) {
+    while !is_so() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
 /// Sends a body while it is read.
 pub(crate) struct BodySender(mpsc::Sender<Frame<Bytes>>);
 

@@ -1,13 +1,13 @@
 //! `lazaret policy explain`: prints the verdict on a call and which rule it comes from.
 
-use crate::errors;
-use crate::policy::decision::{decision, refused, verdict_name};
-use crate::policy::sessions::policy;
+use crate::decision::{decision, refused, verdict_name};
+use crate::sessions::policy;
 use broker_protocol::{Command as Run, ErrorKind, Failed, Open, Request, Risk, Roots, ZonePath};
 use orchestrator_launch::exit;
 use orchestrator_launch::launch::ErrorForm;
 use orchestrator_launch::session_options::{Opening, SessionOptions};
 use orchestrator_launch::stdio::print;
+use orchestrator_lines::errors;
 use orchestrator_tools::batch::nested;
 use orchestrator_tools::catalogue::{BATCH, canonical};
 use orchestrator_tools::plan::{MemberInvocation, Plan, PlanContext};

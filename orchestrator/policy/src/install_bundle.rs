@@ -4,9 +4,8 @@
 //! Lazaret are: so the executor verifies nothing and links nothing for it. The number that was seen last is in the same directory as the
 //! files and is exchanged with them, in one step; no user of the machine can write there.
 
-use crate::errors;
-use crate::policy::bundle::{BUNDLE_MAX, BundleError, PolicyBundle, SignedBundle, UnsignedError};
-use crate::policy::check::check_sources;
+use crate::bundle::{BUNDLE_MAX, BundleError, PolicyBundle, SignedBundle, UnsignedError};
+use crate::sources::check_sources;
 use broker_protocol::{ErrorKind, Failed};
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
@@ -16,6 +15,7 @@ use orchestrator_launch::launch::{ErrorForm, Prepared};
 use orchestrator_launch::session_options::read_text_up_to;
 use orchestrator_launch::stdio::print;
 use orchestrator_launch::{exit, policy_files};
+use orchestrator_lines::errors;
 use orchestrator_signature::{KeyError, SIGNATURE_MAX, TrustedKey, trusted_keys};
 use policies::source::{self, FILE_MAX, FileError, FileFault};
 use policies::{Source, SourceKind};
@@ -40,7 +40,6 @@ const LOCK: &str = ".bundle.lock";
 const KEPT: &str = ".bundle";
 const KEPT_SIGNATURE: &str = ".bundle.sig";
 
-/// Why no bundle is installed.
 #[derive(Debug, Error)]
 pub enum InstallError {
     #[error("only root can install a policy for all users of this machine")]
@@ -97,7 +96,6 @@ enum InstallOutcome {
     Already,
 }
 
-/// Verifies and installs a bundle.
 pub(crate) fn install(
     prepared: &Prepared,
     path: &Path,

@@ -3,7 +3,7 @@
 //! The signature is a file beside it, made by `ssh-keygen -Y sign`: a private key of an administrator's is none of this program's
 //! business, and may be in an agent or a token.
 
-use crate::policy::check::check_sources;
+use crate::sources::check_sources;
 use broker_protocol::Failed;
 use orchestrator_confine::Files;
 use orchestrator_launch::launch::Prepared;
@@ -64,7 +64,6 @@ pub enum BundleError {
     TooLarge,
 }
 
-/// Why no bundle is made.
 #[derive(Debug, Error)]
 pub enum MakeError {
     #[error(transparent)]

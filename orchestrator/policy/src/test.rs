@@ -1,7 +1,7 @@
 //! `lazaret policy test`: compares a file of expected verdicts with the policy, for the tests of a team's own policy.
 
-use crate::policy::explain::{self, CallPlace, DecidableCall, Explanation};
-use crate::policy::sessions::narrowed;
+use crate::explain::{self, CallPlace, DecidableCall, Explanation};
+use crate::sessions::narrowed;
 use broker_protocol::{Failed, Scope};
 use orchestrator_launch::exit;
 use orchestrator_launch::launch::Prepared;

@@ -1,39 +1,14 @@
 //! Package managers that a profile keeps offline: they ask for no host, so none is refused that a result could name. A failed command of
 //! theirs gets the option that opens their registry instead.
 
-use crate::running_command::FinishedCommand;
-use broker_protocol::{AttemptKind, Barrier, Command, Denial, Ended, PolicyRule, Remedy};
-use executor_denials::simple_commands;
-use executor_project::network::Reach;
+use crate::named::simple_commands;
+use broker_protocol::{AttemptKind, Barrier, Command, Denial, PolicyRule, Remedy};
 use policies::shell::{SimpleCommand, base_name, is_runner};
 use policies::{EffectivePolicy, network};
 
-/// The denials for package managers in `finished` whose registries its profile keeps them from. From its command line and the profile,
-/// never from its output: it can have failed for another reason, which the text allows for.
-pub(crate) fn kept_offline(finished: &FinishedCommand, policy: &EffectivePolicy) -> Vec<Denial> {
-    let has_failed = match finished.end {
-        Ok(Ended::Exited(code)) => code != 0,
-        Ok(
-            Ended::Signalled(_)
-            | Ended::TimedOut
-            | Ended::Idle
-            | Ended::Cancelled
-            | Ended::Limited(_)
-            | Ended::NotStarted(_)
-            | Ended::NoDirectory(_),
-        )
-        | Err(_) => false,
-    };
-    // A call with hosts of its own has unset the variables.
-    let unset = &finished.plan.cell.unset;
-    if !has_failed || Reach::of(policy) == Reach::Online || !unset.is_empty() {
-        return Vec::new();
-    }
-    let command = finished.plan.command();
-    command.map_or_else(Vec::new, |command| denials(&command, policy))
-}
-
-fn denials(command: &Command, policy: &EffectivePolicy) -> Vec<Denial> {
+/// The denials for package managers in a failed command whose registries its profile keeps them from. From its command line and the
+/// profile, never from its output: it can have failed for another reason, which the text allows for.
+pub fn kept_offline(command: &Command, policy: &EffectivePolicy) -> Vec<Denial> {
     let commands = simple_commands(command);
     let clients: Vec<&str> = commands.iter().flat_map(clients).collect();
     let mut denials = Vec::new();
@@ -86,7 +61,7 @@ mod tests {
         };
         let policies = Policies::load(Vec::new()).unwrap();
         let policy = policies.resolve(profile, &host).unwrap();
-        let denials = denials(&Command::Shell(line.into()), &policy).into_iter();
+        let denials = kept_offline(&Command::Shell(line.into()), &policy).into_iter();
         denials.map(|denial| denial.remedy.to_string()).collect()
     }
 

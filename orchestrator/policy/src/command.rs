@@ -1,19 +1,6 @@
-//! `lazaret policy`: evaluates the policy files without opening a session or running anything.
-//!
-//! The broker reads the same files with the same code and decides with the same function, so what is printed here is what the
-//! broker would decide.
+//! The command line of `lazaret policy`.
 
-mod sessions;
-mod decision;
-mod bundle;
-mod check;
-mod install_bundle;
-mod explain;
-mod matrix;
-pub(crate) mod show;
-mod allow;
-mod test;
-
+use crate::{allow, bundle, check, explain, install_bundle, matrix, show, test};
 use broker_protocol::Failed;
 use clap::{Args, Subcommand};
 use orchestrator_launch::groups::{
@@ -37,7 +24,7 @@ use std::path::PathBuf;
                         lazaret policy bundle policy.d --number 7 --out fleet.toml\n  \
                         sudo lazaret policy install-bundle fleet.toml"
 )]
-pub(crate) struct Policy {
+pub struct Policy {
     #[command(subcommand)]
     command: PolicyCommand,
     #[command(flatten)]

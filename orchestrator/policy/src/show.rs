@@ -1,6 +1,6 @@
 //! `lazaret policy show`: prints the policy of a session.
 
-use crate::policy::sessions::policy;
+use crate::sessions::policy;
 use broker_protocol::Failed;
 use broker_protocol::gateway::{Attach, CredentialUse, RuleAction};
 use orchestrator_launch::exit;
@@ -162,7 +162,7 @@ fn credential_json(credential: &Credential) -> Value {
 }
 
 /// A credential's source, as a policy file writes it.
-pub(crate) fn source_json(source: &CredentialSource) -> Value {
+pub fn source_json(source: &CredentialSource) -> Value {
     match source {
         CredentialSource::Command(words) => json!({ "command": words }),
         CredentialSource::File(path) => json!({ "file": path }),

@@ -8,7 +8,7 @@ use orchestrator_wire::json::failed_result;
 use serde_json::json;
 
 /// Prints an error in place of the JSON that a program reads there. If this write fails, the error is still on standard error.
-pub(crate) fn print_failed(form: &ErrorForm, failed: &Failed) {
+pub fn print_failed(form: &ErrorForm, failed: &Failed) {
     match form {
         ErrorForm::Result(tool) => drop(print::json(&failed_result(None, tool, failed))),
         ErrorForm::Text | ErrorForm::Object | ErrorForm::Fault | ErrorForm::Chat => {
@@ -18,7 +18,7 @@ pub(crate) fn print_failed(form: &ErrorForm, failed: &Failed) {
 }
 
 /// Prints the error of a provider in the same way. No call fails with one.
-pub(crate) fn print_error(form: &ErrorForm, error: ErrorBody) {
+pub fn print_error(form: &ErrorForm, error: ErrorBody) {
     let line = match form {
         ErrorForm::Text | ErrorForm::Result(_) => return,
         ErrorForm::Object => json!({ "error": error }),

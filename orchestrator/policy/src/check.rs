@@ -1,15 +1,16 @@
 //! `lazaret policy check`: checks whether files are valid policies or scopes.
 
-use crate::policy::install_bundle;
-use broker_protocol::{Failed, Request};
+use crate::install_bundle;
+use crate::sources::check_sources;
+use broker_protocol::Failed;
 use orchestrator_confine::Files;
 use orchestrator_launch::launch::Prepared;
 use orchestrator_launch::session_options::read_text;
 use orchestrator_launch::stdio::print;
 use orchestrator_launch::{exit, policy_files};
-use orchestrator_tools::catalogue::{UNASKED, canonical, policy_name};
+use orchestrator_tools::catalogue::canonical;
 use orchestrator_tools::scope_file;
-use policies::{Host, Policies, Rule, ScopePaths, Source, SourceKind};
+use policies::{Host, ScopePaths, Source, SourceKind};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
@@ -125,35 +126,4 @@ fn is_scope(file: &Path, text: &str) -> bool {
             .starts_with("tool_")
     };
     is_yaml || text.lines().any(begins)
-}
-
-/// Checks that every profile resolves to a policy with `sources` and the shipped files.
-pub(crate) fn check_sources(sources: Vec<Source>, host: &Host) -> Result<Vec<String>, Failed> {
-    let policies = Policies::load(sources).map_err(Failed::from)?;
-    let mut notes = Vec::new();
-    for profile in policies.profiles() {
-        let policy = policies.resolve(profile, host).map_err(Failed::from)?;
-        notes = policy.rules.iter().filter_map(note).collect();
-    }
-    Ok(notes)
-}
-
-/// Notes a rule without effect: for a tool that does not exist, or for one that never needs approval.
-fn note(rule: &Rule) -> Option<String> {
-    if rule.tool == "*" || Request::TOOLS.contains(&rule.tool.as_str()) {
-        return None;
-    }
-    let Some(name) = canonical(&rule.tool).map(policy_name) else {
-        return Some(format!("{}: there is no tool `{}`", rule.origin, rule.tool));
-    };
-    if UNASKED.contains(&name) {
-        let note = "nobody is asked about it, so no rule decides; a scope does";
-        return Some(format!("{}: `{name}`: {note}", rule.origin));
-    }
-    (name != rule.tool).then(|| {
-        format!(
-            "{}: `{}` is another name of `{name}`, which rules must use",
-            rule.origin, rule.tool
-        )
-    })
 }

@@ -1,7 +1,7 @@
 //! `lazaret policy matrix`: prints the verdict on every tool for each level of trust.
 
-use crate::policy::decision::{decision, verdict_name};
-use crate::policy::sessions::policy;
+use crate::decision::{decision, verdict_name};
+use crate::sessions::policy;
 use broker_protocol::{Failed, Risk, Trust};
 use orchestrator_launch::exit;
 use orchestrator_launch::session_options::SessionOptions;
