@@ -116,6 +116,9 @@ pub enum Attach {
         /// In lower case, as HTTP/2 has it.
         name: String,
     },
+    /// A signature of AWS (version 4) in `Authorization`. The placeholder is the name of the key that programs sign with, and the value a
+    /// key with its name, as `aws configure export-credentials` prints it.
+    Aws,
 }
 
 /// Requests that may use a credential.
@@ -131,6 +134,11 @@ pub struct CredentialUse {
     pub unasked: bool,
     /// Whether such a request is refused: it would make new credentials. A use that refuses wins over others.
     pub refused: bool,
+    /// Only requests that are signed for this service of AWS: at most [`limit::SERVICE`] bytes.
+    pub service: Option<String>,
+    /// Only these of its operations, at most [`limit::ACTIONS`] of [`limit::ACTION`] bytes; all of them if empty. For S3 the keys of the
+    /// query, and `acl` where a header gives somebody rights.
+    pub actions: Vec<String>,
 }
 
 /// A rule for requests. The first of a list that fits decides.
@@ -347,6 +355,7 @@ impl CredentialSpec {
     fn check(&self) -> Result<(), TooLarge> {
         at_most("hosts", self.hosts.len(), limit::HOSTS, "entries")?;
         at_most("uses", self.uses.len(), limit::CREDENTIAL_USES, "entries")?;
+        self.uses.iter().try_for_each(CredentialUse::check)?;
         at_most(
             "placeholder",
             self.placeholder.len(),
@@ -360,6 +369,16 @@ impl CredentialSpec {
             field: "placeholder",
             rule: "visible ASCII, and not empty".into(),
         })
+    }
+}
+
+impl CredentialUse {
+    fn check(&self) -> Result<(), TooLarge> {
+        let service = self.service.as_ref().map_or(0, String::len);
+        at_most("service", service, limit::SERVICE, "bytes")?;
+        at_most("actions", self.actions.len(), limit::ACTIONS, "entries")?;
+        let mut actions = self.actions.iter();
+        actions.try_for_each(|action| at_most("actions", action.len(), limit::ACTION, "bytes"))
     }
 }
 

@@ -116,6 +116,11 @@ pub const HOST: usize = 260;
 pub const CREDENTIALS: usize = 32;
 /// Uses that one credential may list.
 pub const CREDENTIAL_USES: usize = 256;
+/// Bytes of the name of a service that a use of a credential names.
+pub const SERVICE: usize = 64;
+/// Operations of a service that one use may name, and the bytes of each.
+pub const ACTIONS: usize = 64;
+pub const ACTION: usize = 128;
 /// Bytes of a credential's value.
 pub const CREDENTIAL: usize = 64 * 1024;
 /// Bytes of the text that stands for it in cells.

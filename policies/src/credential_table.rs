@@ -40,7 +40,7 @@ pub enum CredentialFault {
     )]
     Host,
     #[error(
-        "`attach` is \"bearer\", \"basic:USER\", \"any:USER\" or {{ header = \"NAME\" }}; a USER is 1 to {REQUEST_NAME_MAX} visible characters without `:`"
+        "`attach` is \"bearer\", \"basic:USER\", \"any:USER\", \"aws\" or {{ header = \"NAME\" }}; a USER is 1 to {REQUEST_NAME_MAX} visible characters without `:`"
     )]
     Attach,
     #[error("a header that holds a credential is 1 to {REQUEST_NAME_MAX} letters, digits and `-_`")]
@@ -63,7 +63,7 @@ pub enum CredentialFault {
         "`env` is not supported: what is in an environment stays readable in the memory of each process that has inherited it. Write the value to a file that only you can read, and `from = {{ file = \"PATH\" }}`"
     )]
     Environment,
-    #[error("a credential without a preset has `hosts`, with at least one")]
+    #[error("a credential has `hosts`, with at least one, unless its preset names them")]
     NoHosts,
     #[error("a credential without a preset has `attach`")]
     NoAttach,
@@ -77,6 +77,16 @@ pub enum CredentialFault {
     ForeignHost,
     #[error("a use that is `refused` has a `why`, and is not `unasked`")]
     Refused,
+    #[error("a service is 1 to {max} lower-case letters, digits and `-`", max = limit::SERVICE)]
+    Service,
+    #[error("an action is 1 to {max} letters, digits and `-_.`", max = limit::ACTION)]
+    Action,
+    #[error("a use has at most {max} `actions`", max = limit::ACTIONS)]
+    Actions,
+    #[error("`service` of a use needs `attach = \"aws\"`, and `actions` need a `service`")]
+    Unsigned,
+    #[error("no use is `unasked` with `attach = \"aws\"`: only a signature says for which service")]
+    UnaskedSignature,
 }
 
 /// A text type of this file: read from a string by `$check`, and read out with `as_str`.
@@ -165,6 +175,25 @@ checked!(
     |text| {
         let fits = is_path_pattern(&text, USE_PATH_MAX);
         valid(text, fits, CredentialFault::Path)
+    }
+);
+
+checked!(
+    /// A service of AWS, as signatures name it.
+    ServiceName,
+    |text| {
+        let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        let fits = (1..=limit::SERVICE).contains(&text.len()) && text.bytes().all(allowed);
+        valid(text, fits, CredentialFault::Service)
+    }
+);
+
+checked!(
+    /// An operation of such a service.
+    ActionName,
+    |text| {
+        let fits = text.len() <= limit::ACTION && is_plain_name(&text);
+        valid(text, fits, CredentialFault::Action)
     }
 );
 
@@ -259,6 +288,7 @@ impl AttachEntry {
         };
         let attach = match text.split_once(':') {
             None if text == "bearer" => Attach::Bearer,
+            None if text == "aws" => Attach::Aws,
             Some(("basic", name)) => Attach::Basic { user: user(name)? },
             Some(("any", name)) => Attach::Any { user: user(name)? },
             None | Some(_) => return Err(CredentialFault::Attach),
@@ -324,6 +354,9 @@ pub struct UseEntry {
     #[serde(default)]
     pub refused: bool,
     pub why: Option<String>,
+    pub service: Option<ServiceName>,
+    #[serde(default)]
+    pub actions: Vec<ActionName>,
 }
 
 impl UseEntry {
@@ -339,6 +372,26 @@ impl UseEntry {
             path: self.path.as_str().to_owned(),
             unasked: self.unasked,
             refused: self.refused,
+            service: self.service.as_ref().map(|name| name.as_str().to_owned()),
+            actions: self
+                .actions
+                .iter()
+                .map(|action| action.as_str().to_owned())
+                .collect(),
+        }
+    }
+
+    fn check(&self, attach: &Attach) -> Result<(), CredentialFault> {
+        let is_aws = *attach == Attach::Aws;
+        if self.actions.len() > limit::ACTIONS {
+            return Err(CredentialFault::Actions);
+        }
+        if !is_aws && self.service.is_some() || self.service.is_none() && !self.actions.is_empty() {
+            return Err(CredentialFault::Unsigned);
+        }
+        match is_aws && self.unasked {
+            true => Err(CredentialFault::UnaskedSignature),
+            false => Ok(()),
         }
     }
 }
@@ -400,7 +453,7 @@ impl Shape {
     }
 }
 
-/// A shipped preset: all of a credential but its source.
+/// A shipped preset: all of a credential but its source, and its hosts where each user has others.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CredentialPreset {
@@ -440,12 +493,13 @@ impl ClientFile {
 }
 
 /// The files of `credentials`, by name.
-const FILES: [(&str, &str); 7] = [
+const FILES: [(&str, &str); 8] = [
     ("anthropic", include_str!("../credentials/anthropic.toml")),
     (
         "anthropic-oauth",
         include_str!("../credentials/anthropic-oauth.toml"),
     ),
+    ("aws", include_str!("../credentials/aws.toml")),
     ("crates", include_str!("../credentials/crates.toml")),
     ("github", include_str!("../credentials/github.toml")),
     ("npm", include_str!("../credentials/npm.toml")),
@@ -527,6 +581,8 @@ impl Completed<'_> {
         if uses.iter().any(is_foreign) {
             return Err(CredentialFault::ForeignHost);
         }
+        let attach = self.attach;
+        uses.iter().try_for_each(|one| one.check(attach))?;
         let is_wrong = |one: &UseEntry| one.refused && (one.unasked || one.why.is_none());
         match uses.iter().any(is_wrong) {
             true => Err(CredentialFault::Refused),
@@ -538,7 +594,7 @@ impl Completed<'_> {
     pub fn set(&self) -> BTreeMap<String, String> {
         let user = match self.attach {
             Attach::Basic { user } | Attach::Any { user } => Some(user),
-            Attach::Bearer | Attach::Header { .. } => None,
+            Attach::Bearer | Attach::Header { .. } | Attach::Aws => None,
         };
         let set = self.preset.iter().flat_map(|preset| &preset.set);
         let set = set.filter_map(|(name, value)| {
@@ -565,6 +621,8 @@ impl Completed<'_> {
             path: "/**".to_owned(),
             unasked: false,
             refused: false,
+            service: None,
+            actions: Vec::new(),
         };
         match self.uses {
             Some(uses) => uses.iter().map(UseEntry::request).collect(),

@@ -57,6 +57,7 @@ fn each_preset_is_complete_and_fits_the_protocol() {
     let all = [
         "anthropic",
         "anthropic-oauth",
+        "aws",
         "crates",
         "github",
         "npm",
@@ -65,8 +66,12 @@ fn each_preset_is_complete_and_fits_the_protocol() {
     ];
     assert_eq!(names, all);
     for (name, preset) in presets() {
+        let hosts = match preset.hosts.is_empty() {
+            true => "hosts = ['own.example']\n",
+            false => "",
+        };
         let text = format!(
-            "[credential.x]\nfrom = {{ file = '/x' }}\npreset = '{name}'\n[profile.a]\ncredentials = ['x']"
+            "[credential.x]\nfrom = {{ file = '/x' }}\npreset = '{name}'\n{hosts}[profile.a]\ncredentials = ['x']"
         );
         let credential = resolve("a", &text).credentials.remove(0);
         assert!(!credential.variables.is_empty(), "{name}");
@@ -78,7 +83,9 @@ fn each_preset_is_complete_and_fits_the_protocol() {
             uses: credential.uses.clone(),
         };
         assert_eq!(spec.placeholder.len(), preset.placeholder.length, "{name}");
-        assert!(preset.placeholder.random() >= 30, "{name}");
+        // The name of a key of AWS is shorter, and no secret.
+        let random = if name == "aws" { 12 } else { 30 };
+        assert!(preset.placeholder.random() >= random, "{name}");
         assert!(credential.uses.iter().any(|one| one.refused), "{name}");
         let spec = GatewaySpec {
             credentials: vec![spec],
@@ -164,6 +171,7 @@ fn attachments_are_read() {
         ("'bearer'", Attach::Bearer),
         ("'basic:x-access-token'", Attach::Basic { user: user() }),
         ("'any:x-access-token'", Attach::Any { user: user() }),
+        ("'aws'", Attach::Aws),
         (
             "{ header = 'X-Api-Key' }",
             Attach::Header {
@@ -182,6 +190,7 @@ fn attachments_are_read() {
 #[test]
 fn credential_errors_name_their_position() {
     let own = |line: &str| format!("{OWN}attach = 'bearer'\n{line}");
+    let aws = |line: &str| format!("{OWN}attach = 'aws'\n{line}");
     for (text, want) in [
         (
             "[credential.a]\nhosts = ['a']\n".to_owned(),
@@ -245,7 +254,7 @@ fn credential_errors_name_their_position() {
         ),
         (
             OWN.replace("hosts = ['api.example']", "attach = 'bearer'"),
-            "p:2:13: a credential without a preset has `hosts`",
+            "p:2:13: a credential has `hosts`",
         ),
         (format!("{OWN}attach = 'digest'"), "p:5:10: `attach` is"),
         (format!("{OWN}attach = 'basic:'"), "p:5:10: `attach` is"),
@@ -279,6 +288,30 @@ fn credential_errors_name_their_position() {
             "p:2:13: a use that is `refused` has a `why`",
         ),
         (own("uses = []"), "p:2:13: a credential has 1 to 256 uses"),
+        (
+            GITHUB.replace("'github'", "'aws'"),
+            "p:2:13: a credential has `hosts`",
+        ),
+        (
+            own("uses = [{ path = '/a', service = 's3' }]"),
+            "p:2:13: `service` of a use needs",
+        ),
+        (
+            aws("uses = [{ path = '/a', actions = ['x'] }]"),
+            "p:2:13: `service` of a use needs",
+        ),
+        (
+            aws("uses = [{ path = '/a', service = 's3', unasked = true }]"),
+            "p:2:13: no use is `unasked`",
+        ),
+        (
+            aws("uses = [{ path = '/a', service = 'S3' }]"),
+            "p:6:34: a service is",
+        ),
+        (
+            aws("uses = [{ path = '/a', service = 's3', actions = ['a b'] }]"),
+            "p:6:51: an action is",
+        ),
         (own("env = ['PATH']"), "p:6:8: the executor sets"),
         (
             "[profile.a]\ncredentials = ['a/b']".into(),
@@ -325,7 +358,17 @@ fn limits_hold_at_their_bounds() {
             all.join(", ")
         )
     };
+    let aws = |service: usize, actions: usize, action: usize| {
+        let service = "s".repeat(service);
+        let actions = list(actions, &|_| format!("'{}'", "a".repeat(action)));
+        format!(
+            "{OWN}attach = 'aws'\nuses = [{{ path = '/a', service = '{service}', actions = {actions} }}]"
+        )
+    };
     for (fits, over) in [
+        (aws(limit::SERVICE, 1, 1), aws(limit::SERVICE + 1, 1, 1)),
+        (aws(1, limit::ACTIONS, 1), aws(1, limit::ACTIONS + 1, 1)),
+        (aws(1, 1, limit::ACTION), aws(1, 1, limit::ACTION + 1)),
         (hosts(CREDENTIAL_HOSTS_MAX), hosts(CREDENTIAL_HOSTS_MAX + 1)),
         (
             variables(CREDENTIAL_VARIABLES_MAX),

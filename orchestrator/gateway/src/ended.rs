@@ -6,7 +6,9 @@
 
 use authority::Certifier;
 use broker_protocol::CallId;
-use broker_protocol::gateway::{Authority, FromGateway, GatewaySpec, RequestAnswer};
+use broker_protocol::gateway::{
+    Attach, Authority, CredentialSpec, FromGateway, GatewaySpec, RequestAnswer,
+};
 use carry::Connection;
 use host::EndedHost;
 use questions::Questions;
@@ -27,6 +29,8 @@ mod head;
 mod uses;
 mod percent;
 mod attach;
+mod aws;
+mod signed;
 mod refusal;
 mod rules;
 mod values;
@@ -139,7 +143,11 @@ impl Ended {
             hosts,
             ..
         } = &*self.session;
-        values.deliver(credential, value);
+        let is_key = |spec: &CredentialSpec| spec.attach == Attach::Aws;
+        match credentials.get(usize::from(credential)).is_some_and(is_key) {
+            true => values.deliver_key(credential, value),
+            false => values.deliver(credential, value),
+        }
         for host in hosts.values() {
             if host.credentials.contains(&credential) {
                 host.learn(credentials, values);

@@ -139,6 +139,7 @@ fn credential_json(credential: &Credential) -> Value {
         Attach::Basic { user } => format!("basic:{user}"),
         Attach::Any { user } => format!("any:{user}"),
         Attach::Header { name } => format!("header {name}"),
+        Attach::Aws => "aws".to_owned(),
     };
     let of_use = |one: &CredentialUse| {
         json!({
@@ -147,6 +148,8 @@ fn credential_json(credential: &Credential) -> Value {
             "path": one.path,
             "unasked": one.unasked,
             "refused": one.refused,
+            "service": one.service,
+            "actions": one.actions,
         })
     };
     json!({

@@ -298,6 +298,10 @@ fn probe<'c>(credential: &'c Credential, host: &str) -> Option<&'c str> {
 /// The command of a request; `None` if there is no harmless one.
 fn script(credential: &Credential, host: &str) -> Option<String> {
     let path = probe(credential, host)?;
+    // Which service and which region a signature is for, nothing says.
+    if credential.attach == Attach::Aws {
+        return None;
+    }
     let placeholder = credential.variables.first();
     let authorization = placeholder.map_or(String::new(), |name| match &credential.attach {
         Attach::Bearer => format!("-H \"Authorization: Bearer ${name}\""),
@@ -307,6 +311,7 @@ fn script(credential: &Credential, host: &str) -> Option<String> {
         Attach::Header { name: header } => {
             format!("-H {}\"${name}\"", shell_word(&format!("{header}: ")))
         }
+        Attach::Aws => String::new(),
     });
     let url = format!("https://{host}{path}");
     let set = placeholder.map_or(String::new(), |name| {

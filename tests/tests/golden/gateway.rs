@@ -53,6 +53,7 @@ fn every_variant_of_the_gateways_border_has_an_example() {
         Attach::Basic { .. } => 1,
         Attach::Any { .. } => 2,
         Attach::Header { .. } => 3,
+        Attach::Aws => 4,
     };
     let has_all = |mut seen: Vec<usize>, count: usize| {
         seen.sort_unstable();
@@ -72,7 +73,7 @@ fn every_variant_of_the_gateways_border_has_an_example() {
             .iter()
             .map(|one| attach(&one.attach))
             .collect(),
-        4,
+        5,
     );
     let verdicts = from_gateway()
         .into_iter()
@@ -107,6 +108,7 @@ fn credentials() -> Vec<CredentialSpec> {
         Attach::Header {
             name: "x-key".into(),
         },
+        Attach::Aws,
     ];
     let spec = |attach| CredentialSpec {
         name: "one".into(),
@@ -119,6 +121,8 @@ fn credentials() -> Vec<CredentialSpec> {
             path: "/api/**".into(),
             unasked: true,
             refused: false,
+            service: Some("s3".into()),
+            actions: vec!["policy".into()],
         }],
     };
     attached.map(spec).into()

@@ -1,9 +1,11 @@
 //! Decides for the head of a request whether it gets a credential, and puts the value in the place of the placeholder: in the header
 //! that the credential's `attach` names, in the form in which the program sent it, and nowhere else. Elsewhere a placeholder is text.
 
+use super::aws::{self, SignFault, SigningScope};
 use super::percent;
 use super::refusal::Refusal;
 use super::uses::{Unasked, Wanted};
+use super::values::Value;
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use broker_protocol::gateway::{Attach, CredentialSpec, CredentialVerdict};
@@ -58,6 +60,8 @@ enum Form {
     Scheme(String),
     Basic(Vec<u8>),
     Whole,
+    /// The signature of AWS, which is made when the head is ready. The text stands for the body.
+    Signature(SigningScope, Option<String>),
 }
 
 /// A request that is refused, and the credential that it was about.
@@ -74,9 +78,12 @@ impl Credentials<'_> {
         self.refuse_foreign(head)?;
         let never = gets_none(head);
         let fits = |credential: u16| wanted.fits(&self.spec(credential).uses);
-        let mut attach = None;
+        let mut attach = self.to_sign(head, never)?;
         for &credential in self.here {
             let spec = self.spec(credential);
+            if spec.attach == Attach::Aws {
+                continue;
+            }
             let Some(header) = header_of(&spec.attach) else {
                 continue;
             };
@@ -119,6 +126,37 @@ impl Credentials<'_> {
         })
     }
 
+    /// The signature of a request that is signed with a placeholder. Whether a use names it is decided when its body is there.
+    fn to_sign(&self, head: &Parts, never: bool) -> Result<Option<Attachment>, RefusedUse> {
+        for &credential in self.here {
+            let spec = self.spec(credential);
+            if spec.attach != Attach::Aws {
+                continue;
+            }
+            let scope = match aws::asked(head, &spec.placeholder) {
+                Ok(None) => continue,
+                Ok(Some(_)) if never => Err(SignFault::Never),
+                Ok(Some(scope)) => Ok(scope),
+                Err(why) => Err(why),
+            };
+            let scope = scope.map_err(|why| {
+                let refusal = Refusal::NotSigned {
+                    credential: spec.name.clone(),
+                    place: self.place.into(),
+                    why,
+                };
+                (credential, Box::new(refusal))
+            })?;
+            return Ok(Some(Attachment {
+                credential,
+                verdict: CredentialVerdict::Used,
+                header: AUTHORIZATION,
+                form: Form::Signature(scope, None),
+            }));
+        }
+        Ok(None)
+    }
+
     fn spec(&self, credential: u16) -> &CredentialSpec {
         &self.all[usize::from(credential)]
     }
@@ -134,6 +172,8 @@ impl Credentials<'_> {
             Attach::Bearer => Form::Scheme("Bearer".into()),
             Attach::Basic { user } | Attach::Any { user } => Form::Basic(user.clone().into()),
             Attach::Header { .. } => Form::Whole,
+            // Nothing says for which service.
+            Attach::Aws => return None,
         };
         Some(Attachment {
             credential,
@@ -178,8 +218,36 @@ impl Credentials<'_> {
 }
 
 impl Attachment {
-    /// Puts the value into the head. `None` if no header can hold it.
-    pub(super) fn put(&self, headers: &mut HeaderMap, value: &[u8]) -> Option<()> {
+    /// The scope for which the request has to be signed.
+    pub fn scope(&self) -> Option<&SigningScope> {
+        match &self.form {
+            Form::Signature(scope, _) => Some(scope),
+            Form::Scheme(_) | Form::Basic(_) | Form::Whole => None,
+        }
+    }
+
+    /// Takes what stands for the body in a signature.
+    pub fn state(&mut self, text: String) {
+        match &mut self.form {
+            Form::Signature(_, payload) => *payload = Some(text),
+            Form::Scheme(_) | Form::Basic(_) | Form::Whole => {}
+        }
+    }
+
+    /// Puts the value into the head, or its signature. `None` if no header can hold it.
+    pub fn put(&self, head: &mut Parts, value: &Value) -> Option<()> {
+        match &self.form {
+            Form::Signature(scope, payload) => {
+                let key = (value.bytes.as_slice(), value.key.as_ref()?);
+                aws::sign(head, key, scope, payload.as_deref()?, aws::now())
+            }
+            Form::Scheme(_) | Form::Basic(_) | Form::Whole => {
+                self.put_text(&mut head.headers, &value.bytes)
+            }
+        }
+    }
+
+    fn put_text(&self, headers: &mut HeaderMap, value: &[u8]) -> Option<()> {
         let text = match &self.form {
             Form::Scheme(scheme) => Zeroizing::new([scheme.as_bytes(), b" ", value].concat()),
             Form::Basic(user) => {
@@ -188,6 +256,7 @@ impl Attachment {
                 Zeroizing::new([b"Basic ", encoded.as_bytes()].concat())
             }
             Form::Whole => Zeroizing::new(value.to_vec()),
+            Form::Signature(_, _) => return None,
         };
         let mut text = HeaderValue::from_bytes(&text).ok()?;
         // HTTP/2 does not keep it in the tables of its compression.
@@ -200,7 +269,9 @@ impl Attachment {
 /// The header in which a credential stands; `None` if no header can have its name.
 fn header_of(attach: &Attach) -> Option<HeaderName> {
     match attach {
-        Attach::Bearer | Attach::Basic { .. } | Attach::Any { .. } => Some(AUTHORIZATION),
+        Attach::Bearer | Attach::Basic { .. } | Attach::Any { .. } | Attach::Aws => {
+            Some(AUTHORIZATION)
+        }
         Attach::Header { name } => name.parse().ok(),
     }
 }
@@ -218,6 +289,7 @@ fn asked(attach: &Attach, value: &[u8], placeholder: &str) -> Option<Form> {
         Attach::Basic { user } => basic(value, placeholder, user),
         Attach::Any { user } => token().or_else(|| basic(value, placeholder, user)),
         Attach::Header { .. } => (value == placeholder).then_some(Form::Whole),
+        Attach::Aws => None,
     }
 }
 
@@ -306,6 +378,8 @@ mod tests {
             path: path.into(),
             unasked,
             refused,
+            service: None,
+            actions: vec![],
         }
     }
 
@@ -358,7 +432,7 @@ mod tests {
         let decision = decide(&all, head).unwrap();
         let mut headers = head.headers.clone();
         if let Some(attach) = &decision.attach {
-            attach.put(&mut headers, VALUE).unwrap();
+            attach.put_text(&mut headers, VALUE).unwrap();
         }
         headers
             .get(header)

@@ -77,8 +77,10 @@ impl Exchange {
         let (mut head, body) = request.into_parts();
         head::check(&head, self.at(), self.scheme)?;
         let asking = self.judge(&head)?;
-        let decision = self.decide(&head)?;
+        let mut decision = self.decide(&head)?;
         let body = self.allowed(asking, &head, body).await?;
+        let attach = decision.attach.as_mut();
+        let (body, _held) = self.gathered(attach, &head, body).await?;
         let is_upgrade = self.is_upgrade(&head, &decision)?;
         self.prepare(&mut head, is_upgrade)?;
         let is_alone = !is_upgrade && !body.is_end_stream() && self.must_be_last();
@@ -260,7 +262,7 @@ impl Exchange {
     ) -> Result<Response<Incoming>, Refusal> {
         if let Some((attachment, value)) = value {
             attachment
-                .put(&mut head.headers, &value.bytes)
+                .put(&mut head, value)
                 .ok_or(Refusal::Malformed("no header can hold the credential"))?;
         }
         let request = Request::from_parts(head, body);

@@ -1,6 +1,7 @@
 //! Answers of ours to a request: why, and what would change it. No answer of a host is ever called ours, and each of ours begins with
 //! `lazaret:`.
 
+use super::aws::SignFault;
 use super::effects::UnreadBody;
 use broker_protocol::ConnectionVerdict;
 use broker_protocol::gateway::RequestAnswer;
@@ -91,6 +92,15 @@ pub(super) enum Refusal {
         method: String,
         path: String,
     },
+    /// It is signed with a placeholder, and is not signed again.
+    #[error(
+        "this request to {place} is signed with the placeholder of credential `{credential}`, and is not signed again: {why}"
+    )]
+    NotSigned {
+        credential: String,
+        place: String,
+        why: SignFault,
+    },
     /// A protocol that is not looked at, outside of a credential's uses.
     #[error(
         "a WebSocket at {place} is allowed only at a path that a credential's uses name, and {path} is none; \
@@ -149,6 +159,7 @@ impl Refusal {
             | Self::Unread { .. }
             | Self::Foreign { .. }
             | Self::Minting { .. }
+            | Self::NotSigned { .. }
             | Self::Upgrade { .. }
             | Self::Encoded { .. } => Some(ConnectionVerdict::RequestRefused),
             Self::NoValue { .. } => Some(ConnectionVerdict::NoValue),
@@ -173,6 +184,7 @@ impl Refusal {
             | Self::Unread { .. }
             | Self::Foreign { .. }
             | Self::Minting { .. }
+            | Self::NotSigned { .. }
             | Self::Upgrade { .. } => StatusCode::FORBIDDEN,
             Self::NoValue { .. }
             | Self::Host { .. }

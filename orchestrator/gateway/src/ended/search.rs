@@ -30,8 +30,8 @@ pub(super) struct Needles {
 impl Needles {
     pub(super) fn new(values: Vec<(Rc<Value>, String)>) -> Self {
         let mut forms: Vec<Zeroizing<Vec<u8>>> = Vec::new();
-        for (value, _) in &values {
-            let bytes = &value.bytes[value.bytes.len().saturating_sub(SEARCHED)..];
+        for bytes in values.iter().flat_map(|(value, _)| value.secrets()) {
+            let bytes = &bytes[bytes.len().saturating_sub(SEARCHED)..];
             for form in forms_of(bytes) {
                 if !forms.contains(&form) {
                     forms.push(form);
@@ -110,19 +110,24 @@ impl Needles {
     }
 
     fn name_holds(&self, name: &str) -> bool {
-        self.values.iter().any(|(value, _)| {
-            let lower = Zeroizing::new(value.bytes.to_ascii_lowercase());
+        let mut secrets = self.values.iter().flat_map(|(value, _)| value.secrets());
+        secrets.any(|bytes| {
+            let lower = Zeroizing::new(bytes.to_ascii_lowercase());
             memchr::memmem::find(name.as_bytes(), &lower).is_some()
         })
     }
 
     fn cleaned(&self, header: &HeaderValue) -> HeaderValue {
         let mut bytes = header.as_bytes().to_vec();
-        for (value, placeholder) in &self.values {
+        let values = self.values.iter().flat_map(|(value, placeholder)| {
+            let secrets = value.secrets();
+            secrets.map(move |secret| (secret, placeholder))
+        });
+        for (secret, placeholder) in values {
             let mut from = 0;
-            while let Some(at) = memchr::memmem::find(&bytes[from..], &value.bytes) {
+            while let Some(at) = memchr::memmem::find(&bytes[from..], secret) {
                 let at = from + at;
-                bytes.splice(at..at + value.bytes.len(), placeholder.bytes());
+                bytes.splice(at..at + secret.len(), placeholder.bytes());
                 from = at + placeholder.len();
             }
         }

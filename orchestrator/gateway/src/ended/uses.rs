@@ -1,5 +1,6 @@
 //! Which requests may use a credential, and which are refused.
 
+use super::aws::Operations;
 use super::percent;
 use broker_protocol::gateway::{CredentialUse, RequestRule};
 use hyper::Uri;
@@ -28,6 +29,8 @@ pub(super) struct Wanted<'a> {
     methods: Vec<String>,
     /// Paths that servers may take instead.
     paths: Vec<String>,
+    /// The service of AWS that it is signed for, and the operations.
+    signed: Option<(&'a str, &'a Operations)>,
 }
 
 impl<'a> Wanted<'a> {
@@ -59,7 +62,14 @@ impl<'a> Wanted<'a> {
             path: uri.path(),
             methods: [vec![method.to_owned()], instead].concat(),
             paths: said(&PATHS).collect(),
+            signed: None,
         }
+    }
+
+    /// The same request, signed for a service.
+    pub fn signed_for(mut self, service: &'a str, operations: &'a Operations) -> Self {
+        self.signed = Some((service, operations));
+        self
     }
 
     /// Whether it is one of `uses`, and whether that is one that needs no placeholder.
@@ -72,6 +82,7 @@ impl<'a> Wanted<'a> {
         let fitting = |one: &&CredentialUse| {
             !one.refused
                 && self.is_at(one)
+                && self.is_signed_for(one)
                 && self.methods.iter().all(|method| names(one, method))
                 && matches(&one.path, self.path)
         };
@@ -91,6 +102,7 @@ impl<'a> Wanted<'a> {
         uses.iter().any(|one| {
             one.refused
                 && self.is_at(one)
+                && self.may_be_signed_for(one)
                 && methods.iter().any(|method| names(one, method))
                 && spellings
                     .iter()
@@ -138,6 +150,34 @@ impl<'a> Wanted<'a> {
             .collect();
         let fits = |path: &String| patterns.iter().any(|pattern| matches(pattern, path));
         named && (patterns.is_empty() || forms.iter().any(fits))
+    }
+
+    /// Whether it is for the service of a use that allows, and for its operations alone.
+    fn is_signed_for(&self, one: &CredentialUse) -> bool {
+        match (&one.service, self.signed) {
+            (None, _) => one.actions.is_empty(),
+            (Some(_), None) => false,
+            (Some(service), Some((signed, operations))) => {
+                let is_named = |name| one.actions.contains(name);
+                let names = &operations.names;
+                let is_one = operations.is_known && !names.is_empty() && names.iter().all(is_named);
+                service == signed && (one.actions.is_empty() || is_one)
+            }
+        }
+    }
+
+    /// Whether it is for the service of a use that refuses, and may be for one of its operations.
+    fn may_be_signed_for(&self, one: &CredentialUse) -> bool {
+        match (&one.service, self.signed) {
+            (None, _) => true,
+            (Some(_), None) => false,
+            (Some(service), Some((signed, operations))) => {
+                let is =
+                    |name: &String| one.actions.iter().any(|own| own.eq_ignore_ascii_case(name));
+                let may_be = !operations.is_known || operations.names.iter().any(is);
+                service == signed && (one.actions.is_empty() || may_be)
+            }
+        }
     }
 
     fn is_at(&self, one: &CredentialUse) -> bool {
@@ -305,6 +345,8 @@ mod tests {
             path: path.into(),
             unasked: false,
             refused,
+            service: None,
+            actions: vec![],
         }
     }
 

@@ -1,7 +1,8 @@
 //! The values of credentials: asked of the broker when a request first needs one, held, and asked for again when the host refuses one.
 //! At most one question at a time, and one in 30 seconds.
 
-use super::limits::{REMEMBERED, Times, VALUE_MIN, WAITING};
+use super::aws::{self, KeyParts};
+use super::limits::{EXPIRES_SOON, REMEMBERED, Times, VALUE_MIN, WAITING};
 use broker_protocol::gateway::FromGateway;
 use hyper::header::HeaderValue;
 use std::cell::{Cell, RefCell};
@@ -14,7 +15,22 @@ use zeroize::Zeroizing;
 /// One value of a credential.
 pub(super) struct Value {
     pub bytes: Zeroizing<Vec<u8>>,
+    /// What belongs to it if it is a secret key of AWS.
+    pub key: Option<KeyParts>,
     number: u32,
+}
+
+impl Value {
+    /// What answers may not contain.
+    pub fn secrets(&self) -> impl Iterator<Item = &Zeroizing<Vec<u8>>> {
+        let token = self.key.as_ref().and_then(|key| key.token.as_ref());
+        [&self.bytes].into_iter().chain(token)
+    }
+
+    fn ends_within(&self, seconds: u64) -> bool {
+        let end = self.key.as_ref().and_then(|key| key.expires);
+        end.is_some_and(|end| end <= aws::now() + seconds)
+    }
 }
 
 /// The values of a session's credentials, in their order.
@@ -61,15 +77,16 @@ impl Values {
         let slot = self.slot(credential)?;
         if !slot.is_asked.get() {
             match slot.state.borrow().clone() {
-                State::Held(value) => return Ok(value),
+                State::Held(value) if !value.ends_within(EXPIRES_SOON) => return Ok(value),
+                State::Held(value) if !self.may_ask(slot) => return unexpired(value),
                 State::Failed(why) if !self.may_ask(slot) => return Err(why),
-                State::Empty | State::Failed(_) => {}
+                State::Held(_) | State::Empty | State::Failed(_) => {}
             }
             self.ask(credential, slot);
         }
         self.wait(slot).await?;
         match slot.state.borrow().clone() {
-            State::Held(value) => Ok(value),
+            State::Held(value) => unexpired(value),
             State::Failed(why) => Err(why),
             State::Empty => Err("its source gave none".into()),
         }
@@ -99,12 +116,25 @@ impl Values {
     }
 
     /// Takes a value from the broker, or why there is none. A final line feed is no part of it.
-    pub(super) fn deliver(&self, credential: u16, answer: Result<Vec<u8>, String>) {
+    pub fn deliver(&self, credential: u16, answer: Result<Vec<u8>, String>) {
+        let value = answer.map(Zeroizing::new).and_then(usable);
+        self.hold(credential, value.map(|bytes| (bytes, None)));
+    }
+
+    /// The same for a key of AWS, in the form in which its source prints it.
+    pub fn deliver_key(&self, credential: u16, answer: Result<Vec<u8>, String>) {
+        let value = answer
+            .map(Zeroizing::new)
+            .and_then(|text| aws::read_key(&text));
+        self.hold(credential, value.map(|(bytes, key)| (bytes, Some(key))));
+    }
+
+    fn hold(&self, credential: u16, value: Result<(Zeroizing<Vec<u8>>, Option<KeyParts>), String>) {
         let Ok(slot) = self.slot(credential) else {
             return;
         };
-        let state = match answer.map(Zeroizing::new).and_then(usable) {
-            Ok(bytes) => State::Held(slot.remember(bytes)),
+        let state = match value {
+            Ok((bytes, key)) => State::Held(slot.remember(bytes, key)),
             Err(why) => State::Failed(why),
         };
         *slot.state.borrow_mut() = state;
@@ -161,13 +191,14 @@ impl Slot {
     }
 
     /// The value with these bytes: one of the known ones keeps its number.
-    fn remember(&self, bytes: Zeroizing<Vec<u8>>) -> Rc<Value> {
+    fn remember(&self, bytes: Zeroizing<Vec<u8>>, key: Option<KeyParts>) -> Rc<Value> {
         let mut known = self.known.borrow_mut();
-        if let Some(last) = known.back().filter(|last| last.bytes == bytes) {
+        let is_same = |last: &&Rc<Value>| last.bytes == bytes && last.key == key;
+        if let Some(last) = known.back().filter(is_same) {
             return last.clone();
         }
         let number = known.back().map_or(0, |last| last.number.wrapping_add(1));
-        let value = Rc::new(Value { bytes, number });
+        let value = Rc::new(Value { bytes, key, number });
         known.push_back(value.clone());
         if known.len() > REMEMBERED {
             known.pop_front();
@@ -189,6 +220,14 @@ impl<'a> Waiting<'a> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.0.set(self.0.get() - 1);
+    }
+}
+
+/// The value, unless it is a key that is no longer good: such a one is never sent.
+fn unexpired(value: Rc<Value>) -> Result<Rc<Value>, String> {
+    match value.ends_within(0) {
+        true => Err("it has expired, and its source gave no newer one".into()),
+        false => Ok(value),
     }
 }
 

@@ -19,4 +19,5 @@ mod limits;
 mod frames;
 mod asks;
 mod held;
+mod aws;
 mod rules;

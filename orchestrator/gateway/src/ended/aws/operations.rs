@@ -1,0 +1,239 @@
+//! Which operation of a service a request is for, as far as it says so in a form that these are known by.
+
+use super::super::percent;
+use hyper::Method;
+use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+use hyper::http::request::Parts;
+
+/// Names the operation, as `INTERFACE.OPERATION`.
+const TARGET: &str = "x-amz-target";
+/// The parameter that does, of a query or a form.
+const ACTION: &str = "action";
+/// Types of bodies that are no forms.
+const JSON: [&str; 2] = ["application/x-amz-json-1.0", "application/x-amz-json-1.1"];
+/// The keys of the query by which S3 knows what a `POST` is.
+const POSTS: [&str; 5] = ["delete", "restore", "select", "uploadid", "uploads"];
+/// Values of `x-amz-acl` that give nobody else a right.
+const PRIVATE: [&str; 2] = ["private", "bucket-owner-full-control"];
+
+/// Whether a service is one of S3: its operations stand in method, path and query, a body has a statement about itself, and paths are
+/// encoded once.
+pub fn is_s3(service: &str) -> bool {
+    matches!(
+        service,
+        "s3" | "s3express" | "s3-outposts" | "s3-object-lambda"
+    )
+}
+
+/// The operations that a request may be for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Operations {
+    pub names: Vec<String>,
+    /// Whether all servers find these in it.
+    pub is_known: bool,
+}
+
+impl Operations {
+    /// Those of a request with this body, or as much of it as was read.
+    pub fn of(service: &str, head: &Parts, body: &[u8]) -> Self {
+        match is_s3(service) {
+            true => Self::of_objects(head),
+            false => Self::named(head, body),
+        }
+    }
+
+    /// Of S3: the keys of the query, `acl` where headers give others rights, and `form` for a `POST` that is none of S3's: where keys are
+    /// made at the same place (Ceph, MinIO), it may be a request for one.
+    fn of_objects(head: &Parts) -> Self {
+        let query = head.uri.query().unwrap_or_default();
+        let mut names: Vec<String> = pairs(query.as_bytes()).map(|(name, _)| name).collect();
+        let gives = |(name, value): (&hyper::header::HeaderName, &HeaderValue)| {
+            let is_private = || value.to_str().is_ok_and(|value| PRIVATE.contains(&value));
+            name == "x-amz-acl" && !is_private() || name.as_str().starts_with("x-amz-grant-")
+        };
+        if head.headers.iter().any(gives) {
+            names.push("acl".into());
+        }
+        let is_posts = |name: &String| POSTS.contains(&&*name.to_ascii_lowercase());
+        if head.method == Method::POST && !names.iter().any(is_posts) {
+            names.push("form".into());
+        }
+        Self {
+            names,
+            is_known: true,
+        }
+    }
+
+    fn named(head: &Parts, body: &[u8]) -> Self {
+        let of_pairs = |text: &[u8]| -> Vec<String> {
+            let pairs = pairs(text).filter(|(name, _)| name.eq_ignore_ascii_case(ACTION));
+            pairs.map(|(_, value)| value).collect()
+        };
+        let targets = head.headers.get_all(TARGET).iter().map(|value| {
+            let text = String::from_utf8_lossy(value.as_bytes()).into_owned();
+            text.rsplit('.').next().unwrap_or_default().to_owned()
+        });
+        let targets: Vec<String> = targets.collect();
+        let is_json = targets.len() == 1 && is_json(&head.headers);
+        let mut names = [
+            targets,
+            of_pairs(head.uri.query().unwrap_or_default().as_bytes()),
+            of_path(head.uri.path()),
+        ]
+        .concat();
+        if !is_json {
+            names.extend(of_pairs(body));
+        }
+        let is_known = names.len() == 1;
+        Self { names, is_known }
+    }
+}
+
+/// Of Smithy's protocols, whose paths are `/service/NAME/operation/NAME`.
+fn of_path(path: &str) -> Vec<String> {
+    let path = percent::decoded(path.as_bytes());
+    let path = String::from_utf8_lossy(&path).to_ascii_lowercase();
+    match path.contains("/operation/") {
+        true => path
+            .rsplit('/')
+            .next()
+            .map(str::to_owned)
+            .into_iter()
+            .collect(),
+        false => vec![],
+    }
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let mut types = headers.get_all(CONTENT_TYPE).iter();
+    let (Some(one), None) = (types.next(), types.next()) else {
+        return false;
+    };
+    one.to_str().is_ok_and(|one| JSON.contains(&one.trim()))
+}
+
+/// The decoded parameters of a query or a form, however they are separated.
+fn pairs(text: &[u8]) -> impl Iterator<Item = (String, String)> {
+    let pairs = text.split(|byte| b"&;".contains(byte));
+    pairs.filter(|pair| !pair.is_empty()).map(|pair| {
+        let mut parts = pair.splitn(2, |byte| *byte == b'=');
+        (part(parts.next()), part(parts.next()))
+    })
+}
+
+fn part(bytes: Option<&[u8]>) -> String {
+    let bytes = bytes.unwrap_or_default().iter();
+    let spaced: Vec<u8> = bytes
+        .map(|&byte| if byte == b'+' { b' ' } else { byte })
+        .collect();
+    let decoded = percent::decoded(&spaced);
+    String::from_utf8_lossy(&decoded).trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hyper::Request;
+
+    fn of(service: &str, uri: &str, headers: &[(&str, &str)], body: &str) -> Operations {
+        let mut request = Request::post(uri);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let head = request.body(()).unwrap().into_parts().0;
+        Operations::of(service, &head, body.as_bytes())
+    }
+
+    fn known(operations: &Operations) -> Option<&str> {
+        let first = operations.names.first().map(String::as_str);
+        first.filter(|_| operations.is_known)
+    }
+
+    #[test]
+    fn an_operation_that_is_named_once_is_known() {
+        let target = ("x-amz-target", "DynamoDB_20120810.GetItem");
+        let json = ("content-type", "application/x-amz-json-1.0");
+        let form = ("content-type", "application/x-www-form-urlencoded");
+        let identity = "Action=GetCallerIdentity&Version=2011-06-15";
+        for (uri, headers, body, want) in [
+            ("/", vec![form], identity, Some("GetCallerIdentity")),
+            ("/?Action=ListUsers", vec![], "", Some("ListUsers")),
+            ("/", vec![form], "%41ction=Get+", Some("Get")),
+            (
+                "/",
+                vec![target, json],
+                "{\"a\": \"&Action=x\"}",
+                Some("GetItem"),
+            ),
+            ("/service/S/operation/Put", vec![], "", Some("put")),
+            // Named twice, or in a place that only some servers read.
+            ("/", vec![target, form], "&Action=x", None),
+            ("/", vec![target, target, json], "", None),
+            (
+                "/?Action=GetCallerIdentity",
+                vec![form],
+                "Action=AssumeRole",
+                None,
+            ),
+            (
+                "/",
+                vec![form],
+                "Action=GetCallerIdentity;action=AssumeRole",
+                None,
+            ),
+            ("/", vec![form], "Version=1", None),
+            ("/", vec![json], "{}", None),
+        ] {
+            let operations = of("sts", uri, &headers, body);
+            assert_eq!(known(&operations), want, "{uri} {body}");
+        }
+    }
+
+    #[test]
+    fn a_post_that_is_none_of_s3_is_a_form() {
+        for (uri, want) in [
+            ("/", vec!["form"]),
+            ("/?x", vec!["x", "form"]),
+            ("/?delete", vec!["delete"]),
+            ("/b/k?uploadId=1", vec!["uploadId"]),
+        ] {
+            assert_eq!(of("s3", uri, &[], "Action=AssumeRole").names, want, "{uri}");
+        }
+    }
+
+    #[test]
+    fn operations_of_s3_are_in_the_query_and_rights_in_headers() {
+        for (uri, headers, want) in [
+            ("/b?policy&delete", vec![], vec!["policy", "delete"]),
+            ("/b?%70olicy=&delete=y", vec![], vec!["policy", "delete"]),
+            (
+                "/b/k?delete",
+                vec![("x-amz-acl", "private")],
+                vec!["delete"],
+            ),
+            (
+                "/b/k?delete",
+                vec![("x-amz-acl", "public-read")],
+                vec!["delete", "acl"],
+            ),
+            (
+                "/b/k?delete",
+                vec![("x-amz-grant-read", "uri=x")],
+                vec!["delete", "acl"],
+            ),
+        ] {
+            let operations = of("s3", uri, &headers, "Action=x");
+            assert_eq!(operations.names, want, "{uri}");
+            assert!(operations.is_known);
+        }
+        for (service, want) in [
+            ("s3", true),
+            ("s3-outposts", true),
+            ("s3express", true),
+            ("s3tables", false),
+            ("sts", false),
+        ] {
+            assert_eq!(is_s3(service), want, "{service}");
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! A request that is signed with a placeholder of AWS: its body is read where its digest or its operation has to be known, and its uses
+//! are looked at.
+
+use super::attach::Attachment;
+use super::aws::{self, Operations, SignFault, SigningScope};
+use super::exchange::Exchange;
+use super::held_body::HeldBody;
+use super::limits::SIGNED_BODY;
+use super::questions::Counted;
+use super::refusal::Refusal;
+use super::upstream::RequestBody;
+use super::uses::Wanted;
+use broker_protocol::gateway::{CredentialSpec, CredentialVerdict};
+use http_body_util::BodyExt;
+use hyper::HeaderMap;
+use hyper::body::Bytes;
+use hyper::http::request::Parts;
+
+/// A body on its way, and its bytes among those that are held.
+type Gathered<'q> = (RequestBody, Vec<Counted<'q>>);
+
+/// Why a body was not gathered.
+enum GatherError {
+    Fault(SignFault),
+    Broken,
+}
+
+impl Exchange {
+    /// Prepares a signature: what stands for the body in it, if a use names the request. The body of any other request is as it was.
+    ///
+    /// # Errors
+    /// It is refused, or its body breaks off.
+    pub async fn gathered(
+        &self,
+        attach: Option<&mut Attachment>,
+        head: &Parts,
+        body: RequestBody,
+    ) -> Result<Gathered<'_>, Refusal> {
+        let Some(attachment) = attach else {
+            return Ok((body, vec![]));
+        };
+        let Some(scope) = attachment.scope().cloned() else {
+            return Ok((body, vec![]));
+        };
+        let credential = attachment.credential;
+        let Some(spec) = self.session.credentials.get(usize::from(credential)) else {
+            return Ok((body, vec![]));
+        };
+        let refused = |refusal: Refusal| {
+            let verdict = CredentialVerdict::Refused;
+            self.host.count(credential, head.method.as_str(), verdict);
+            refusal
+        };
+        let unsigned = |why| {
+            refused(Refusal::NotSigned {
+                credential: spec.name.clone(),
+                place: self.host.place(),
+                why,
+            })
+        };
+        let stated = aws::stated_payload(&head.headers).map_err(unsigned)?;
+        if stated.is_some() && !is_told_by_bodies(spec, &scope) {
+            self.judge_signed(spec, &scope, head, &[])
+                .map_err(refused)?;
+            attachment.state(stated.unwrap_or_default());
+            return Ok((body, vec![]));
+        }
+        let (bytes, trailers, held) = self.read_whole(body).await.map_err(|error| match error {
+            GatherError::Fault(why) => unsigned(why),
+            GatherError::Broken => Refusal::BrokenBody {
+                place: self.host.place(),
+            },
+        })?;
+        self.judge_signed(spec, &scope, head, &bytes)
+            .map_err(refused)?;
+        attachment.state(stated.unwrap_or_else(|| aws::digest(&bytes)));
+        let first = Some(Bytes::from(bytes)).filter(|bytes| !bytes.is_empty());
+        let body = match (first, trailers) {
+            (None, None) => RequestBody::Empty,
+            (first, trailers) => RequestBody::Held(HeldBody {
+                first,
+                rest: None,
+                trailers,
+            }),
+        };
+        Ok((body, held))
+    }
+
+    fn judge_signed(
+        &self,
+        spec: &CredentialSpec,
+        scope: &SigningScope,
+        head: &Parts,
+        body: &[u8],
+    ) -> Result<(), Refusal> {
+        let operations = Operations::of(&scope.service, head, body);
+        let place = self.host.place();
+        let method = head.method.as_str();
+        let wanted = Wanted::new(&place, method, &head.uri, &head.headers)
+            .signed_for(&scope.service, &operations);
+        let path: String = head.uri.path().chars().take(256).collect();
+        let named = format!("{path} ({})", described(scope, &operations));
+        if wanted.is_refused(&spec.uses) {
+            return Err(Refusal::Minting {
+                credential: spec.name.clone(),
+                method: method.to_owned(),
+                path: named,
+                place,
+            });
+        }
+        match wanted.fits(&spec.uses) {
+            Some(_) => Ok(()),
+            None => Err(Refusal::NotSigned {
+                credential: spec.name.clone(),
+                place,
+                why: SignFault::NoUse(format!("{method} {named}")),
+            }),
+        }
+    }
+
+    async fn read_whole(
+        &self,
+        mut body: RequestBody,
+    ) -> Result<(Vec<u8>, Option<HeaderMap>, Vec<Counted<'_>>), GatherError> {
+        let (mut bytes, mut trailers, mut held) = (Vec::new(), None, Vec::new());
+        while let Some(frame) = body.frame().await {
+            match frame.map_err(|_| GatherError::Broken)?.into_data() {
+                Ok(data) => {
+                    if bytes.len() + data.len() > SIGNED_BODY {
+                        return Err(GatherError::Fault(SignFault::Long));
+                    }
+                    let crowded = |_| GatherError::Fault(SignFault::Crowded);
+                    let counted = self.session.questions.hold(data.len());
+                    held.push(counted.map_err(crowded)?);
+                    bytes.extend_from_slice(&data);
+                }
+                Err(frame) => trailers = frame.into_trailers().ok(),
+            }
+        }
+        Ok((bytes, trailers, held))
+    }
+}
+
+/// Whether uses for a service name operations that may stand in bodies.
+fn is_told_by_bodies(spec: &CredentialSpec, scope: &SigningScope) -> bool {
+    let mut uses = spec.uses.iter();
+    !aws::is_s3(&scope.service)
+        && uses.any(|one| one.service.as_ref() == Some(&scope.service) && !one.actions.is_empty())
+}
+
+/// The service and its operation, for people.
+fn described(scope: &SigningScope, operations: &Operations) -> String {
+    let service = &scope.service;
+    match operations.names.first() {
+        Some(name) => format!(
+            "{} of {service}",
+            name.chars().take(128).collect::<String>()
+        ),
+        None => format!("service {service}"),
+    }
+}
