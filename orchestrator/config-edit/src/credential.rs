@@ -24,6 +24,8 @@ use thiserror::Error;
 pub struct NewCredential {
     pub name: String,
     pub preset: String,
+    /// In place of the preset's; empty for these.
+    pub hosts: Vec<String>,
     pub from: NewSource,
     /// The profile of the user's own that gets it.
     pub profile: Option<String>,
@@ -218,6 +220,10 @@ pub fn add(files: &Files, new: &NewCredential) -> Result<Change, CredentialError
         let mut toml = Toml::read(&with)?;
         let preset: serde_json::Value = preset.as_str().into();
         toml.set(&[&path[..], &["preset"]].concat(), &preset)?;
+        if !new.hosts.is_empty() {
+            let hosts = new.hosts.as_slice().into();
+            toml.set(&[&path[..], &["hosts"]].concat(), &hosts)?;
+        }
         if let Some(profile) = &new.profile {
             toml.append(&["profile", profile, "credentials"], name.as_str())?;
         }

@@ -17,7 +17,10 @@ use thiserror::Error;
 
 const EXIT: &str = "0 written; 1 not confirmed; 2 wrong arguments, or nothing that can be written; 125 lazaret failed";
 /// Programs that print the token of a service, by the preset for it.
-const KNOWN: [(&str, &[&str]); 1] = [("github", &["gh", "auth", "token"])];
+const KNOWN: [(&str, &[&str]); 2] = [
+    ("aws", &["aws", "configure", "export-credentials"]),
+    ("github", &["gh", "auth", "token"]),
+];
 
 /// Define one in your policy file: what is found or named as its source, with a preset
 ///
@@ -29,6 +32,9 @@ pub(super) struct Add {
     /// What it is for: hosts, requests and variables [default: the preset of its name]
     #[arg(long)]
     preset: Option<String>,
+    /// A host whose requests use it, as NAME or NAME:PORT, once for each [default: those of the preset]
+    #[arg(long, value_name = "HOST")]
+    host: Vec<String>,
     /// A file that contains the value and nothing else
     #[arg(long, value_name = "PATH", conflicts_with = "command")]
     file: Option<PathBuf>,
@@ -68,6 +74,8 @@ enum NoSource {
         "nothing that prints the value is known for `{0}` here; name it with --file or --command"
     )]
     Unknown(String),
+    #[error("the preset `{0}` names no hosts, as each user has others; name them with --host")]
+    NoHosts(String),
     #[error("{path} is in the project, where commands can write: move it out of there", path = .0.display())]
     Project(PathBuf),
     #[error("{path} is not UTF-8", path = .0.display())]
@@ -94,6 +102,7 @@ impl FrontEnd for Add {
         let new = NewCredential {
             from: self.source(&prepared)?,
             preset: self.preset().to_owned(),
+            hosts: self.host.clone(),
             name: self.name.clone(),
             profile: self.profile.clone(),
         };
@@ -115,6 +124,10 @@ impl Add {
         let preset = self.preset();
         if !presets().any(|(name, _)| name == preset) {
             return Err(NoSource::Preset(preset.to_owned()));
+        }
+        let has_hosts = presets().any(|(name, of)| name == preset && !of.hosts.is_empty());
+        if !has_hosts && self.host.is_empty() {
+            return Err(NoSource::NoHosts(preset.to_owned()));
         }
         let is_there = |words: &[String]| {
             let name = words.first().map_or("", String::as_str);
