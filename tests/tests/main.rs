@@ -33,6 +33,7 @@ mod loopback;
 mod network;
 mod credentials;
 mod credentials_in_use;
+mod credential_aws;
 mod credential_presets;
 mod http_asks;
 mod http_rules;
