@@ -4,12 +4,12 @@
 //! The socket lies in a directory that only its user can enter and no cell sees. Each peer is checked ([`ClientProcess::admit`]).
 //! Nothing here blocks: an approver that does not read is disconnected, and at most [`APPROVERS`] are connected at once.
 
-use crate::private_directory;
 use crate::user::User;
 use broker_protocol::approval::{APPROVER_FRAME, APPROVERS};
 use broker_protocol::{CallId, ErrorKind, Failed, FromApprover, Hello, Opened, ToApprover, limit};
 use executor_peers::Connection;
 use executor_peers::approver_peer::ClientProcess;
+use executor_spec::private_directory;
 use executor_spec::sandbox::SandboxSpec;
 use executor_sys::process::euid;
 use executor_sys::random;

@@ -1,9 +1,9 @@
 //! Listens on a socket path, for clients that do not start the executor themselves.
 
-use crate::private_directory;
 use crate::serve;
 use crate::user::User;
 use executor_layers::descriptors::keep_only;
+use executor_spec::private_directory;
 use executor_sys::idle::IdleTrim;
 use executor_sys::message;
 use executor_sys::process::{self, Fork, euid, fork, reap_any};

@@ -32,7 +32,6 @@ mod repository_question;
 mod roots;
 mod secrets;
 mod user;
-mod private_directory;
 mod session_gateway;
 mod poll;
 mod warm;

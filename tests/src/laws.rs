@@ -46,7 +46,8 @@ orchestrator-reach: policies
 orchestrator-http: policies orchestrator-reach
 orchestrator-confine:
 orchestrator-signature:
-orchestrator-gateway: broker-protocol policies orchestrator-reach orchestrator-http orchestrator-confine
+orchestrator-aws: orchestrator-http
+orchestrator-gateway: orchestrator-aws broker-protocol policies orchestrator-reach orchestrator-http orchestrator-confine
 orchestrator-results: broker-protocol policies orchestrator-text
 # On a thread of its tests; the program is built without it.
 orchestrator-web: orchestrator-gateway broker-protocol policies orchestrator-text orchestrator-reach orchestrator-http
@@ -139,6 +140,7 @@ orchestrator-engine: lazaret shell
 orchestrator-wire: lazaret shell
 orchestrator-launch: lazaret shell
 orchestrator-run: lazaret shell
+orchestrator-aws: gateway
 orchestrator-gateway: gateway
 ";
 
@@ -731,6 +733,8 @@ pub fn the_switch_stands_alone(root: &Path) -> Violations {
             "orchestrator" => "{ otel = [\"orchestrator-telemetry/otel\"] }",
             // The small front end links the types without their schemas.
             "orchestrator/results" | "orchestrator/engine" => "{ schema = [\"dep:schemars\"] }",
+            // Proofs of confinement and a gateway that serves every host, for tests alone (`orchestrator/tests/architecture.rs`).
+            "orchestrator/confine" | "orchestrator/gateway" => "{ test-support = [] }",
             "orchestrator/wire" => {
                 "{ schema = [\"dep:schemars\", \"orchestrator-results/schema\", \"orchestrator-engine/schema\"] }"
             }

@@ -3,7 +3,6 @@
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// How many are listed.
 const LISTED: usize = 20;
 
 static TIMES: Mutex<Vec<(Duration, String)>> = Mutex::new(Vec::new());

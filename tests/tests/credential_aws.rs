@@ -1,6 +1,7 @@
 //! Keys of AWS: cells sign with a placeholder, and what arrives is signed with the key. The host verifies each signature by itself, as AWS
 //! does; the clients are curl and, where it is installed, boto3.
 
+use lazaret_tests::not_run;
 use lazaret_tests::registries::Registries;
 use lazaret_tests::{Finished, LIMIT, Place, place_test, run};
 use serde_json::Value;
@@ -266,7 +267,7 @@ END
 place_test!(boto3_works_with_a_placeholder_and_assumes_no_role);
 fn boto3_works_with_a_placeholder_and_assumes_no_role(place: Place) {
     let Ok(folder) = std::env::var("LAZARET_BOTO3") else {
-        return;
+        not_run("LAZARET_BOTO3 names no folder with boto3")
     };
     let aws = Aws::start(place);
     let path = format!("PYTHONPATH={folder}");

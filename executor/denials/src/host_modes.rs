@@ -1,4 +1,4 @@
-//! What the user may not do outside a cell either.
+//! Files that the user may not read outside a cell either.
 
 use nix::errno::Errno;
 use nix::unistd::{AccessFlags, access};

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+pub mod private_directory;
 pub mod zones;
 pub mod sandbox;
 pub mod ablation;

@@ -5,6 +5,7 @@ pub mod ask;
 mod client;
 mod gateway;
 pub mod key;
+pub mod percent;
 mod named;
 
 pub use client::{HostClient, HostRequest, HttpFailure, Response};

@@ -42,7 +42,6 @@ pub(crate) fn own() -> Result<AuditKey, Failed> {
     key.map_err(|error| Failed::internal(error.to_string()))
 }
 
-/// Prints the public key.
 pub(crate) fn show() -> Result<u8, Failed> {
     let line = format!("{} lazaret-audit\n", own()?.public().line());
     print::result(line.as_bytes())?;

@@ -9,7 +9,6 @@ use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 /// A value, once somebody has made it.
 type FromText<T> = Arc<OnceLock<Arc<T>>>;
 
-/// Values made of texts.
 pub(super) struct PerText<T>(LazyLock<Mutex<HashMap<String, FromText<T>>>>);
 
 impl<T> PerText<T> {

@@ -63,13 +63,11 @@ impl Sandbox {
         Pid::from_raw(running.pid())
     }
 
-    /// Waits for its end.
     pub fn end(mut self) -> Finished {
         let running = self.running.take().expect("it has not ended");
         running.finish(LIMIT)
     }
 
-    /// Asks the REST port.
     pub fn rest(&self, request: &str, body: &[u8]) -> Answer {
         ask(self.rest, request, &[], body)
     }

@@ -1,8 +1,6 @@
 //! Decides for the head of a request whether it gets a credential, and puts the value in the place of the placeholder: in the header
 //! that the credential's `attach` names, in the form in which the program sent it, and nowhere else. Elsewhere a placeholder is text.
 
-use super::aws::{self, SignFault, SigningScope};
-use super::percent;
 use super::refusal::Refusal;
 use super::uses::{Unasked, Wanted};
 use super::values::Value;
@@ -11,6 +9,8 @@ use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use broker_protocol::gateway::{Attach, CredentialSpec, CredentialVerdict};
 use hyper::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, MAX_FORWARDS};
 use hyper::http::request::Parts;
+use orchestrator_aws::{self as aws, SignFault, SigningScope};
+use orchestrator_http::percent;
 use zeroize::Zeroizing;
 
 /// Parameters of a query that sign a URL: a second authorization makes the host refuse it.
@@ -219,7 +219,7 @@ impl Credentials<'_> {
 
 impl Attachment {
     /// The scope for which the request has to be signed.
-    pub fn scope(&self) -> Option<&SigningScope> {
+    pub(crate) fn scope(&self) -> Option<&SigningScope> {
         match &self.form {
             Form::Signature(scope, _) => Some(scope),
             Form::Scheme(_) | Form::Basic(_) | Form::Whole => None,
@@ -227,7 +227,7 @@ impl Attachment {
     }
 
     /// Takes what stands for the body in a signature.
-    pub fn state(&mut self, text: String) {
+    pub(crate) fn state(&mut self, text: String) {
         match &mut self.form {
             Form::Signature(_, payload) => *payload = Some(text),
             Form::Scheme(_) | Form::Basic(_) | Form::Whole => {}
@@ -235,7 +235,7 @@ impl Attachment {
     }
 
     /// Puts the value into the head, or its signature. `None` if no header can hold it.
-    pub fn put(&self, head: &mut Parts, value: &Value) -> Option<()> {
+    pub(crate) fn put(&self, head: &mut Parts, value: &Value) -> Option<()> {
         match &self.form {
             Form::Signature(scope, payload) => {
                 let key = (value.bytes.as_slice(), value.key.as_ref()?);

@@ -35,11 +35,9 @@ pub(crate) const HELD_BYTES: usize = 32 << 20;
 /// Bytes of one body that are read, where what it changes stands in its beginning or the whole is short.
 pub(crate) const EFFECTS_PREFIX: usize = 64 * 1024;
 /// Bytes of a body that publishes a package: it is read to its end, as a name may stand twice.
-pub const PUBLISHED: usize = 16 << 20;
-/// Bytes of a body whose digest is made for a signature: it is read to its end before.
-pub const SIGNED_BODY: usize = 16 << 20;
+pub(crate) const PUBLISHED: usize = 16 << 20;
 /// A key that ends within so many seconds is asked for again.
-pub const EXPIRES_SOON: u64 = 60;
+pub(crate) const EXPIRES_SOON: u64 = 60;
 
 /// Limits in time. Tests shorten them.
 #[derive(Clone, Copy, Debug)]

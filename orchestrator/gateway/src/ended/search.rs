@@ -5,13 +5,13 @@
 //! give away all but the last one. Other encodings, and parts of a value, are not found.
 
 use super::limits::SEARCHED;
-use super::percent;
 use super::values::Value;
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use hyper::body::Bytes;
 use hyper::header::{HeaderMap, HeaderValue};
 use memchr::memmem::Finder;
+use orchestrator_http::percent;
 use std::rc::Rc;
 use zeroize::Zeroizing;
 

@@ -2,10 +2,8 @@
 //! are looked at.
 
 use super::attach::Attachment;
-use super::aws::{self, Operations, SignFault, SigningScope};
 use super::exchange::Exchange;
 use super::held_body::HeldBody;
-use super::limits::SIGNED_BODY;
 use super::questions::Counted;
 use super::refusal::Refusal;
 use super::upstream::RequestBody;
@@ -15,6 +13,7 @@ use http_body_util::BodyExt;
 use hyper::HeaderMap;
 use hyper::body::Bytes;
 use hyper::http::request::Parts;
+use orchestrator_aws::{self as aws, Operations, SIGNED_BODY, SignFault, SigningScope};
 
 /// A body on its way, and its bytes among those that are held.
 type Gathered<'q> = (RequestBody, Vec<Counted<'q>>);
@@ -30,7 +29,7 @@ impl Exchange {
     ///
     /// # Errors
     /// It is refused, or its body breaks off.
-    pub async fn gathered(
+    pub(crate) async fn gathered(
         &self,
         attach: Option<&mut Attachment>,
         head: &Parts,

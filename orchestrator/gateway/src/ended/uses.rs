@@ -1,10 +1,10 @@
 //! Which requests may use a credential, and which are refused.
 
-use super::aws::Operations;
-use super::percent;
 use broker_protocol::gateway::{CredentialUse, RequestRule};
 use hyper::Uri;
 use hyper::header::{HeaderMap, HeaderName};
+use orchestrator_aws::Operations;
+use orchestrator_http::percent;
 
 /// How often a path is decoded before it is compared with what is refused: a server may decode it more often than once.
 const DECODED: usize = 3;
@@ -67,7 +67,7 @@ impl<'a> Wanted<'a> {
     }
 
     /// The same request, signed for a service.
-    pub fn signed_for(mut self, service: &'a str, operations: &'a Operations) -> Self {
+    pub(crate) fn signed_for(mut self, service: &'a str, operations: &'a Operations) -> Self {
         self.signed = Some((service, operations));
         self
     }

@@ -1,10 +1,10 @@
 //! The values of credentials: asked of the broker when a request first needs one, held, and asked for again when the host refuses one.
 //! At most one question at a time, and one in 30 seconds.
 
-use super::aws::{self, KeyParts};
 use super::limits::{EXPIRES_SOON, REMEMBERED, Times, VALUE_MIN, WAITING};
 use broker_protocol::gateway::FromGateway;
 use hyper::header::HeaderValue;
+use orchestrator_aws::KeyParts;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -22,14 +22,14 @@ pub(super) struct Value {
 
 impl Value {
     /// What answers may not contain.
-    pub fn secrets(&self) -> impl Iterator<Item = &Zeroizing<Vec<u8>>> {
+    pub(crate) fn secrets(&self) -> impl Iterator<Item = &Zeroizing<Vec<u8>>> {
         let token = self.key.as_ref().and_then(|key| key.token.as_ref());
         [&self.bytes].into_iter().chain(token)
     }
 
     fn ends_within(&self, seconds: u64) -> bool {
         let end = self.key.as_ref().and_then(|key| key.expires);
-        end.is_some_and(|end| end <= aws::now() + seconds)
+        end.is_some_and(|end| end <= orchestrator_aws::now() + seconds)
     }
 }
 
@@ -116,16 +116,16 @@ impl Values {
     }
 
     /// Takes a value from the broker, or why there is none. A final line feed is no part of it.
-    pub fn deliver(&self, credential: u16, answer: Result<Vec<u8>, String>) {
+    pub(crate) fn deliver(&self, credential: u16, answer: Result<Vec<u8>, String>) {
         let value = answer.map(Zeroizing::new).and_then(usable);
         self.hold(credential, value.map(|bytes| (bytes, None)));
     }
 
     /// The same for a key of AWS, in the form in which its source prints it.
-    pub fn deliver_key(&self, credential: u16, answer: Result<Vec<u8>, String>) {
+    pub(crate) fn deliver_key(&self, credential: u16, answer: Result<Vec<u8>, String>) {
         let value = answer
             .map(Zeroizing::new)
-            .and_then(|text| aws::read_key(&text));
+            .and_then(|text| orchestrator_aws::read_key(&text, VALUE_MIN));
         self.hold(credential, value.map(|(bytes, key)| (bytes, Some(key))));
     }
 

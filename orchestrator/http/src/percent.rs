@@ -1,7 +1,7 @@
 //! Percent-encoding, as paths, queries and answers have it.
 
 /// `bytes` with each `%HH` as the byte that it stands for.
-pub(super) fn decoded(bytes: &[u8]) -> Vec<u8> {
+pub fn decoded(bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(bytes.len());
     let mut rest = bytes;
     while let Some((&first, after)) = rest.split_first() {
@@ -20,7 +20,7 @@ pub(super) fn decoded(bytes: &[u8]) -> Vec<u8> {
 }
 
 /// The byte for which `%HH` at the beginning of `bytes` stands.
-pub(super) fn escape(bytes: &[u8]) -> Option<u8> {
+pub fn escape(bytes: &[u8]) -> Option<u8> {
     let [b'%', high, low, ..] = bytes else {
         return None;
     };

@@ -1,13 +1,13 @@
 //! The signature of a request, as "Signature Version 4" of AWS' documentation has it.
 
-use super::super::percent;
-use super::asked::{CONTENT_SHA256, SigningScope};
-use super::key::KeyParts;
-use super::operations::is_s3;
-use super::time::stamp;
+use crate::asked::{CONTENT_SHA256, SigningScope};
+use crate::key::KeyParts;
+use crate::operations::is_s3;
+use crate::time::stamp;
 use hyper::Uri;
 use hyper::header::{AUTHORIZATION, DATE, HOST, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
+use orchestrator_http::percent;
 use ring::digest::SHA256;
 use ring::hmac;
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use zeroize::Zeroizing;
 const WHEN: HeaderName = HeaderName::from_static("x-amz-date");
 const TOKEN: HeaderName = HeaderName::from_static("x-amz-security-token");
 const STATED: HeaderName = HeaderName::from_static(CONTENT_SHA256);
-/// Beside `host` and `x-amz-*`.
+/// Headers that are signed beside `host` and all of `x-amz-*`.
 const SIGNED: [&str; 2] = ["content-md5", "content-type"];
 /// Servers of AWS and what stands before them change this one.
 const CHANGED: &str = "x-amzn-trace-id";

@@ -1,9 +1,9 @@
 //! Which operation of a service a request is for, as far as it says so in a form that these are known by.
 
-use super::super::percent;
 use hyper::Method;
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use hyper::http::request::Parts;
+use orchestrator_http::percent;
 
 /// Names the operation, as `INTERFACE.OPERATION`.
 const TARGET: &str = "x-amz-target";

@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 const DAY: u64 = 24 * 3600;
 
-/// Seconds since 1970.
+/// Seconds since the beginning of 1970, in UTC.
 pub fn now() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -12,7 +12,7 @@ pub fn now() -> u64 {
 }
 
 /// A day of the Gregorian calendar as `YYYYMMDD`, and the whole time with `THHMMSSZ`.
-pub fn stamp(seconds: u64) -> (String, String) {
+pub(crate) fn stamp(seconds: u64) -> (String, String) {
     let (year, month, day) = date(seconds / DAY);
     let of_day = seconds % DAY;
     let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
@@ -43,7 +43,7 @@ fn days(year: u64, month: u64, day: u64) -> Option<u64> {
 }
 
 /// Seconds since 1970 of a time as RFC 3339 has it.
-pub fn read(text: &str) -> Option<u64> {
+pub(crate) fn read(text: &str) -> Option<u64> {
     let number = |from: usize, to: usize| -> Option<u64> {
         let digits = text.get(from..to)?;
         let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());

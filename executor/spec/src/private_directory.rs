@@ -10,7 +10,7 @@ use std::path::Path;
 ///
 /// # Errors
 /// It is not private.
-pub(crate) fn make(path: &Path) -> io::Result<()> {
+pub fn make(path: &Path) -> io::Result<()> {
     let directory = path
         .parent()
         .filter(|parent| !parent.as_os_str().is_empty())
@@ -29,6 +29,6 @@ pub(crate) fn make(path: &Path) -> io::Result<()> {
 }
 
 /// Whether it belongs to this user and is closed to others.
-pub(crate) fn is_private(metadata: &fs::Metadata) -> bool {
+pub fn is_private(metadata: &fs::Metadata) -> bool {
     metadata.is_dir() && metadata.uid() == euid() && metadata.mode() & 0o077 == 0
 }

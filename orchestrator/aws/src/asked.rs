@@ -1,10 +1,12 @@
 //! Which requests are signed with a placeholder, and for which service.
 
-use super::super::limits::SIGNED_BODY;
-use super::super::percent;
 use hyper::header::{AUTHORIZATION, HeaderMap};
 use hyper::http::request::Parts;
+use orchestrator_http::percent;
 use thiserror::Error;
+
+/// Bytes of a body whose digest is made for a signature: it is read to its end before.
+pub const SIGNED_BODY: usize = 16 << 20;
 
 const SCHEME: &str = "AWS4-HMAC-SHA256";
 /// Parameters that name the key of an address which is signed itself (versions 4 and 2).
@@ -12,7 +14,7 @@ const KEY_PARAMETERS: [&str; 2] = ["x-amz-credential", "awsaccesskeyid"];
 /// Longest name of a region or a service, in bytes.
 const SCOPE_NAME_MAX: usize = 64;
 /// States the digest of a body, or that there is none.
-pub const CONTENT_SHA256: &str = "x-amz-content-sha256";
+pub(crate) const CONTENT_SHA256: &str = "x-amz-content-sha256";
 
 /// What a signature is good for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -208,7 +210,7 @@ mod tests {
         assert_eq!(by(&format!("AWS {KEY}:sig")), Err(SignFault::OtherVersion));
         for query in [
             format!("x-amz-credential={KEY}%2F20150830"),
-            format!("a=b&X-Amz%2DCredential=%41KIAPLACEHOLDER01089/x"),
+            "a=b&X-Amz%2DCredential=%41KIAPLACEHOLDER01089/x".to_string(),
             format!("AWSAccessKeyId={KEY}&Signature=x"),
         ] {
             assert_eq!(of(&format!("/?{query}"), &[]), Err(SignFault::Presigned));

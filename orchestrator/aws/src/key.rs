@@ -1,7 +1,6 @@
 //! A key of AWS as its source prints it.
 
-use super::super::limits::VALUE_MIN;
-use super::time;
+use crate::time;
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
@@ -31,9 +30,11 @@ struct PrintedKey {
 /// The secret key and its parts: from the JSON that `aws configure export-credentials` prints, or the lines of a `credentials` file with
 /// one section.
 ///
+/// The secret and a session token have at least `least` bytes.
+///
 /// # Errors
 /// Why there is none, for people.
-pub fn read_key(bytes: &[u8]) -> Result<(Zeroizing<Vec<u8>>, KeyParts), String> {
+pub fn read_key(bytes: &[u8], least: usize) -> Result<(Zeroizing<Vec<u8>>, KeyParts), String> {
     let text = std::str::from_utf8(bytes).map_err(|_| "its source gave no text".to_owned())?;
     let printed = match text.trim_start().starts_with('{') {
         true => serde_json::from_str(text).map_err(|_| {
@@ -55,10 +56,10 @@ pub fn read_key(bytes: &[u8]) -> Result<(Zeroizing<Vec<u8>>, KeyParts), String> 
     if !ID.contains(&id.len()) || !id.bytes().all(is_word) {
         return Err("its source gave no name of an access key".into());
     }
-    if secret.len() < VALUE_MIN || !is_visible(&secret) {
+    if secret.len() < least || !is_visible(&secret) {
         return Err("its source gave no secret access key".into());
     }
-    let is_token = |token: &Zeroizing<Vec<u8>>| token.len() >= VALUE_MIN && is_visible(token);
+    let is_token = |token: &Zeroizing<Vec<u8>>| token.len() >= least && is_visible(token);
     if !token.as_ref().is_none_or(is_token) {
         return Err("its source gave a session token that no header may contain".into());
     }
@@ -117,17 +118,17 @@ mod tests {
             "{{\n \"Version\": 1, \"AccessKeyId\": \"{ID}\", \"SecretAccessKey\": \"{SECRET}\",\n \"SessionToken\": \"token/of+it==\", \
              \"Expiration\": \"2015-08-30T12:36:00+00:00\"\n}}"
         );
-        let (secret, parts) = read_key(json.as_bytes()).unwrap();
+        let (secret, parts) = read_key(json.as_bytes(), 8).unwrap();
         assert_eq!((secret.as_slice(), &*parts.id), (SECRET.as_bytes(), ID));
         assert_eq!(parts.token.unwrap().as_slice(), b"token/of+it==");
         assert_eq!(parts.expires, Some(1_440_938_160));
         let lines = format!(
             "# mine\n[default]\naws_access_key_id = {ID}\naws_secret_access_key={SECRET}\nregion = x\n"
         );
-        let (secret, parts) = read_key(lines.as_bytes()).unwrap();
+        let (secret, parts) = read_key(lines.as_bytes(), 8).unwrap();
         assert_eq!((secret.as_slice(), &*parts.id), (SECRET.as_bytes(), ID));
         assert_eq!((parts.token, parts.expires), (None, None));
-        assert!(read_key(lines.replacen("# mine\n[default]\n", "", 1).as_bytes()).is_ok());
+        assert!(read_key(lines.replacen("# mine\n[default]\n", "", 1).as_bytes(), 8).is_ok());
     }
 
     #[test]
@@ -136,7 +137,7 @@ mod tests {
         let json = |more: &str| {
             format!("{{\"AccessKeyId\":\"{ID}\",\"SecretAccessKey\":\"{SECRET}\"{more}}}")
         };
-        assert!(read_key(json("").as_bytes()).is_ok(), "the control");
+        assert!(read_key(json("").as_bytes(), 8).is_ok(), "the control");
         for (text, want) in [
             (SECRET.to_owned(), "neither"),
             (format!("[a]\n{lines}[b]\n"), "neither"),
@@ -147,7 +148,7 @@ mod tests {
             (json("").replace(ID, "AKIA"), "no name"),
             (json("").replace(SECRET, "short"), "no secret"),
         ] {
-            let why = read_key(text.as_bytes()).unwrap_err();
+            let why = read_key(text.as_bytes(), 8).unwrap_err();
             assert!(
                 why.contains(want) && !why.contains("wJalr"),
                 "{text}: {why}"
