@@ -37,8 +37,12 @@ use crate::state_directory::{home, variable};
 pub const KNOCK_MAX: usize = 128 << 10;
 /// The number of the descriptor that proves. No program gets so many by itself, and none has fewer as its limit.
 pub const PROOF_FD: i32 = 200;
-/// How long a client waits for an answer; then it starts its own executor.
-const ANSWER: Duration = Duration::from_millis(100);
+/// How long a client waits for its broker; then it starts its own executor.
+const ANSWER: Duration = Duration::from_millis(500);
+/// How long anybody waits for what a person has asked for.
+const REPORT: Duration = Duration::from_secs(10);
+/// How long a client may take to say what it wants once it is connected: no longer, as nobody else is heard meanwhile.
+const KNOCKING: Duration = Duration::from_secs(1);
 /// The name of the socket in its directory.
 pub const SOCKET: &str = "socket";
 /// Programs of the executor, beside it.
@@ -152,6 +156,7 @@ impl WarmService {
         #[expect(clippy::disallowed_methods, reason = "the kernel's, and no file")]
         let group = |process: &str| fs::read_to_string(format!("/proc/{process}/cgroup"));
         let asked = knock(&path, KnockFor::Status).and_then(|mut stream| {
+            stream.set_read_timeout(Some(ANSWER))?;
             stream.read_exact(&mut [0])?;
             let peer = getsockopt(&stream, sockopt::PeerCredentials)?;
             Ok(group("self")? == group(&peer.pid().to_string())?)
@@ -188,12 +193,16 @@ pub fn knock(path: &Path, asked: KnockFor) -> io::Result<UnixStream> {
         return Err(io::ErrorKind::PermissionDenied.into());
     }
     let proof = proof(&peer.pid().to_string())?;
+    let limit = match asked {
+        KnockFor::Session(_) => ANSWER,
+        KnockFor::Status | KnockFor::Stop => REPORT,
+    };
     let said = frame::encode_whole(&Knock { proof, asked }).map_err(io::Error::other)?;
     if said.len() > KNOCK_MAX {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    stream.set_read_timeout(Some(ANSWER))?;
-    stream.set_write_timeout(Some(ANSWER))?;
+    stream.set_read_timeout(Some(limit))?;
+    stream.set_write_timeout(Some(limit))?;
     let length = u32::try_from(said.len()).map_err(io::Error::other)?;
     stream.write_all(&[&length.to_le_bytes()[..], &said].concat())?;
     Ok(stream)
@@ -214,7 +223,7 @@ pub fn proof(process: &str) -> io::Result<String> {
 /// # Errors
 /// It says nothing in time, too much, or something else.
 pub fn hear(stream: &mut UnixStream) -> io::Result<Knock> {
-    stream.set_read_timeout(Some(ANSWER))?;
+    stream.set_read_timeout(Some(KNOCKING))?;
     let mut length = [0; 4];
     stream.read_exact(&mut length)?;
     let length = u32::from_le_bytes(length) as usize;

@@ -120,14 +120,14 @@ pub(crate) fn open(
 }
 
 impl Export {
-    pub fn start(&mut self) {
+    pub(crate) fn start(&mut self) {
         if let Some(sender) = self.waiting.take() {
             let (end, ended) = oneshot::channel();
             self.running = Some((end, tokio::spawn(sender.run(ended))));
         }
     }
 
-    pub async fn end(self) {
+    pub(crate) async fn end(self) {
         let Some((end, task)) = self.running else {
             return;
         };
