@@ -272,7 +272,7 @@ fn a_bundle_that_no_session_could_open_with_is_refused(place: Place) {
     administrator.sign("key", "lazaret-policy", "bundle");
     machine
         .install(&administrator.at("bundle"), &[])
-        .expect(125);
+        .expect(126);
     assert!(!machine.parts().exists());
 }
 
