@@ -3,51 +3,15 @@
 
 use super::effects::{self, BodyKind, Effects, UnreadBody};
 use super::exchange::Exchange;
-use super::held_body::HeldBody;
+use super::held_body::BodyBeginning;
 use super::questions::Questions;
 use super::refusal::Refusal;
 use super::rules::beginning;
 use super::upstream::RequestBody;
 use broker_protocol::gateway::{HeldRequest, RequestAnswer, RequestEffect, RequestRule};
 use broker_protocol::limit;
-use http_body_util::BodyExt;
-use hyper::HeaderMap;
-use hyper::body::{Bytes, Incoming};
+use hyper::body::Incoming;
 use hyper::http::request::Parts;
-
-/// The beginning of a body that is being read.
-struct BodyBeginning<'q> {
-    bytes: Vec<u8>,
-    /// Its bytes among those of all held bodies.
-    counted: Vec<super::questions::Counted<'q>>,
-    trailers: Option<HeaderMap>,
-    is_whole: bool,
-}
-
-impl BodyBeginning<'_> {
-    async fn more(&mut self, body: &mut Incoming) -> Result<Option<Bytes>, UnreadBody> {
-        match body.frame().await {
-            None => self.is_whole = true,
-            Some(Err(_)) => return Err(UnreadBody::Short),
-            Some(Ok(frame)) => match frame.into_data() {
-                Ok(data) => return Ok(Some(data)),
-                Err(frame) => {
-                    self.trailers = frame.into_trailers().ok();
-                    self.is_whole = true;
-                }
-            },
-        }
-        Ok(None)
-    }
-
-    fn into_body(self, rest: Incoming) -> HeldBody {
-        HeldBody {
-            first: Some(Bytes::from(self.bytes)).filter(|bytes| !bytes.is_empty()),
-            rest: (!self.is_whole).then_some(rest),
-            trailers: self.trailers,
-        }
-    }
-}
 
 impl Exchange {
     /// The body of a request that all rules in `asking` let go on, once somebody has allowed it.
@@ -116,12 +80,7 @@ async fn read(
     let Some(most) = kind.read_max() else {
         return Ok((Some(Vec::new()), RequestBody::Program(body)));
     };
-    let mut beginning = BodyBeginning {
-        bytes: Vec::new(),
-        counted: Vec::new(),
-        trailers: None,
-        is_whole: false,
-    };
+    let mut beginning = BodyBeginning::default();
     loop {
         let read = effects::read(kind, &head.headers, &beginning.bytes, beginning.is_whole)?;
         let effects = match read {
@@ -130,15 +89,16 @@ async fn read(
                 if beginning.bytes.len() > most {
                     return Err(UnreadBody::Long(most));
                 }
-                if let Some(data) = beginning.more(&mut body).await? {
-                    beginning.counted.push(questions.hold(data.len())?);
-                    beginning.bytes.extend_from_slice(&data);
+                let more = beginning.more(&mut body).await;
+                if let Some(data) = more.map_err(|_| UnreadBody::Short)? {
+                    beginning.hold(questions, &data)?;
                 }
                 continue;
             }
             // Of a request without commands nothing may follow that a server could take for some.
             Effects::Nothing if kind == BodyKind::Push && !beginning.is_whole => {
-                match beginning.more(&mut body).await? {
+                let more = beginning.more(&mut body).await;
+                match more.map_err(|_| UnreadBody::Short)? {
                     Some(data) if !data.is_empty() => return Err(UnreadBody::Push),
                     Some(_) | None => continue,
                 }
@@ -146,9 +106,7 @@ async fn read(
             Effects::Nothing => None,
             Effects::Some(effects) => Some(effects),
         };
-        let counted = std::mem::take(&mut beginning.counted);
-        let held = beginning.into_body(body);
-        drop(counted);
+        let (held, _) = beginning.into_body(Some(body));
         return Ok((effects, RequestBody::Held(held)));
     }
 }

@@ -1,15 +1,69 @@
 //! The body of a request that was held: what was read of it, and then the rest.
 
+use super::effects::UnreadBody;
+use super::questions::{Counted, Questions};
+use http_body_util::BodyExt;
 use hyper::HeaderMap;
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+/// The beginning of a body that is being read.
+#[derive(Default)]
+pub(super) struct BodyBeginning<'q> {
+    pub bytes: Vec<u8>,
+    /// Its bytes among those of all held bodies.
+    counted: Vec<Counted<'q>>,
+    trailers: Option<HeaderMap>,
+    pub is_whole: bool,
+}
+
+impl<'q> BodyBeginning<'q> {
+    /// The next data; none if the body's end or its trailers came.
+    ///
+    /// # Errors
+    /// The body breaks off.
+    pub(super) async fn more<B>(&mut self, body: &mut B) -> Result<Option<Bytes>, B::Error>
+    where
+        B: Body<Data = Bytes> + Unpin,
+    {
+        match body.frame().await.transpose()?.map(Frame::into_data) {
+            None => self.is_whole = true,
+            Some(Ok(data)) => return Ok(Some(data)),
+            Some(Err(frame)) => {
+                self.trailers = frame.into_trailers().ok();
+                self.is_whole = true;
+            }
+        }
+        Ok(None)
+    }
+
+    /// Takes data to what is held.
+    ///
+    /// # Errors
+    /// As much as may be is held already.
+    pub(super) fn hold(&mut self, all: &'q Questions, data: &Bytes) -> Result<(), UnreadBody> {
+        self.counted.push(all.hold(data.len())?);
+        self.bytes.extend_from_slice(data);
+        Ok(())
+    }
+
+    /// The whole body, with its share of what is held.
+    pub(super) fn into_body(self, rest: Option<Incoming>) -> (HeldBody, Vec<Counted<'q>>) {
+        let body = HeldBody {
+            first: Some(Bytes::from(self.bytes)).filter(|bytes| !bytes.is_empty()),
+            rest: rest.filter(|_| !self.is_whole),
+            trailers: self.trailers,
+        };
+        (body, self.counted)
+    }
+}
+
 /// A body whose beginning was read.
 pub(super) struct HeldBody {
-    pub first: Option<Bytes>,
-    pub rest: Option<Incoming>,
-    pub trailers: Option<HeaderMap>,
+    first: Option<Bytes>,
+    rest: Option<Incoming>,
+    trailers: Option<HeaderMap>,
 }
 
 impl HeldBody {

@@ -3,15 +3,12 @@
 
 use super::attach::Attachment;
 use super::exchange::Exchange;
-use super::held_body::HeldBody;
+use super::held_body::BodyBeginning;
 use super::questions::Counted;
 use super::refusal::Refusal;
 use super::upstream::RequestBody;
 use super::uses::Wanted;
 use broker_protocol::gateway::{CredentialSpec, CredentialVerdict};
-use http_body_util::BodyExt;
-use hyper::HeaderMap;
-use hyper::body::Bytes;
 use hyper::http::request::Parts;
 use orchestrator_aws::{self as aws, Operations, SIGNED_BODY, SignFault, SigningScope};
 
@@ -64,25 +61,17 @@ impl Exchange {
             attachment.state(stated.unwrap_or_default());
             return Ok((body, vec![]));
         }
-        let (bytes, trailers, held) = self.read_whole(body).await.map_err(|error| match error {
+        let whole = self.read_whole(body).await.map_err(|error| match error {
             GatherError::Fault(why) => unsigned(why),
             GatherError::Broken => Refusal::BrokenBody {
                 place: self.host.place(),
             },
         })?;
-        self.judge_signed(spec, &scope, head, &bytes)
+        self.judge_signed(spec, &scope, head, &whole.bytes)
             .map_err(refused)?;
-        attachment.state(stated.unwrap_or_else(|| aws::digest(&bytes)));
-        let first = Some(Bytes::from(bytes)).filter(|bytes| !bytes.is_empty());
-        let body = match (first, trailers) {
-            (None, None) => RequestBody::Empty,
-            (first, trailers) => RequestBody::Held(HeldBody {
-                first,
-                rest: None,
-                trailers,
-            }),
-        };
-        Ok((body, held))
+        attachment.state(stated.unwrap_or_else(|| aws::digest(&whole.bytes)));
+        let (body, held) = whole.into_body(None);
+        Ok((RequestBody::Held(body), held))
     }
 
     fn judge_signed(
@@ -117,26 +106,20 @@ impl Exchange {
         }
     }
 
-    async fn read_whole(
-        &self,
-        mut body: RequestBody,
-    ) -> Result<(Vec<u8>, Option<HeaderMap>, Vec<Counted<'_>>), GatherError> {
-        let (mut bytes, mut trailers, mut held) = (Vec::new(), None, Vec::new());
-        while let Some(frame) = body.frame().await {
-            match frame.map_err(|_| GatherError::Broken)?.into_data() {
-                Ok(data) => {
-                    if bytes.len() + data.len() > SIGNED_BODY {
-                        return Err(GatherError::Fault(SignFault::Long));
-                    }
-                    let crowded = |_| GatherError::Fault(SignFault::Crowded);
-                    let counted = self.session.questions.hold(data.len());
-                    held.push(counted.map_err(crowded)?);
-                    bytes.extend_from_slice(&data);
-                }
-                Err(frame) => trailers = frame.into_trailers().ok(),
+    async fn read_whole(&self, mut body: RequestBody) -> Result<BodyBeginning<'_>, GatherError> {
+        let mut whole = BodyBeginning::default();
+        while !whole.is_whole {
+            let more = whole.more(&mut body).await;
+            let Some(data) = more.map_err(|_| GatherError::Broken)? else {
+                continue;
+            };
+            if whole.bytes.len() + data.len() > SIGNED_BODY {
+                return Err(GatherError::Fault(SignFault::Long));
             }
+            let held = whole.hold(&self.session.questions, &data);
+            held.map_err(|_| GatherError::Fault(SignFault::Crowded))?;
         }
-        Ok((bytes, trailers, held))
+        Ok(whole)
     }
 }
 
