@@ -20,8 +20,8 @@ use nix::sys::socket::{
 };
 use nix::unistd::Uid;
 use orchestrator_confine::Files;
+use orchestrator_text::random;
 use policies::directories;
-use rustix::rand::{GetRandomFlags, getrandom};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::{self, Read, Write};
@@ -286,12 +286,7 @@ impl Proof {
     /// # Errors
     /// The kernel's, or the descriptor is taken.
     pub fn make() -> io::Result<Self> {
-        let mut bytes = [0_u8; 16];
-        let filled = getrandom(&mut bytes, GetRandomFlags::empty())?;
-        let name: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        if filled != bytes.len() {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
+        let name = random::hex::<16>()?;
         let file = memfd_create(name.as_str(), MFdFlags::MFD_CLOEXEC)?;
         // Never closed.
         let placed = fcntl(&file, FcntlArg::F_DUPFD_CLOEXEC(PROOF_FD))?;

@@ -1,6 +1,6 @@
 //! The token that every request has to carry: 256 random bits, new at each start, known to the process that started the server.
 
-use rustix::rand::{GetRandomFlags, getrandom};
+use orchestrator_text::random;
 use std::fmt;
 use std::io;
 use subtle::ConstantTimeEq;
@@ -19,7 +19,7 @@ impl Token {
     /// # Errors
     /// If the kernel provides no random bytes.
     pub fn fresh() -> io::Result<Self> {
-        random_hex::<TOKEN_BYTES>().map(Self)
+        random::hex::<TOKEN_BYTES>().map(Self)
     }
 
     /// The token itself, for the process that started us.
@@ -44,16 +44,7 @@ impl fmt::Debug for Token {
 /// # Errors
 /// If the kernel provides no random bytes.
 pub fn new_id(kind: &str) -> io::Result<String> {
-    Ok(format!("{kind}-{}", random_hex::<ID_BYTES>()?))
-}
-
-fn random_hex<const N: usize>() -> io::Result<String> {
-    let mut bytes = [0; N];
-    let mut filled = 0;
-    while filled < N {
-        filled += getrandom(&mut bytes[filled..], GetRandomFlags::empty())?;
-    }
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(format!("{kind}-{}", random::hex::<ID_BYTES>()?))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use orchestrator_launch::stdio::print;
 use orchestrator_launch::{exit, state_directory};
 use orchestrator_records::kept::{self, OwnError};
 use orchestrator_signature::{AuditKey, AuditKeyError, SEED_BYTES};
-use rustix::rand::{GetRandomFlags, getrandom};
+use orchestrator_text::random;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
@@ -58,19 +58,10 @@ fn of_file(directory: &Path, path: &Path) -> Result<AuditKey, KeyFault> {
     if !text.is_empty() {
         return Ok(AuditKey::of_text(&text)?);
     }
-    let key = random()?;
+    let key = AuditKey::of_seed(random::bytes::<SEED_BYTES>()?)?;
     file.write_all(key.text().as_bytes())?;
     file.sync_all()?;
     Ok(key)
-}
-
-fn random() -> Result<AuditKey, KeyFault> {
-    let mut seed = [0; SEED_BYTES];
-    let filled = getrandom(&mut seed, GetRandomFlags::empty()).map_err(io::Error::from)?;
-    if filled != seed.len() {
-        return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
-    }
-    Ok(AuditKey::of_seed(seed)?)
 }
 
 #[cfg(test)]

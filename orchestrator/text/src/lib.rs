@@ -21,3 +21,4 @@ pub mod line_cutter;
 pub mod server_events;
 pub mod shell_words;
 pub mod time;
+pub mod random;

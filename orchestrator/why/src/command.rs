@@ -24,8 +24,8 @@ use orchestrator_launch::state_directory::home;
 use orchestrator_launch::stdio::{print, typed};
 use orchestrator_results::error_body::ErrorBody;
 use orchestrator_text::known::redactor;
+use orchestrator_text::random;
 use policies::{EffectivePolicy, network};
-use rustix::rand::{GetRandomFlags, getrandom};
 use serde_json::json;
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -333,7 +333,9 @@ async fn run(
         found: FoundIn::Metadata,
         ..CallContext::new("why".into())
     };
-    let key = key().map_err(|error| Failed::internal(format!("no random bytes: {error}")))?;
+    // Only the tracer and this process know it.
+    let key = random::hex::<16>();
+    let key = key.map_err(|error| Failed::internal(format!("no random bytes: {error}")))?;
     let mut call = session.call(context, Invocation::Request(request));
     call.handle.input(StdinChunk {
         bytes: key.clone().into_bytes(),
@@ -362,14 +364,4 @@ async fn run(
         }
     }
     Err(Failed::internal("the call ended without a result"))
-}
-
-/// A key that only the tracer and this process know.
-fn key() -> io::Result<String> {
-    let mut bytes = [0; 16];
-    let mut filled = 0;
-    while filled < bytes.len() {
-        filled += getrandom(&mut bytes[filled..], GetRandomFlags::empty())?;
-    }
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
