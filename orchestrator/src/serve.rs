@@ -288,12 +288,7 @@ impl Serve {
         let config = AgentConfig::read(files)?;
         self.model.ensure_available(files, &config, options)?;
         let backends = self.model.backends(files, &config)?;
-        let pack = self
-            .pack
-            .as_ref()
-            .map(|name| Pack::named(name, &config.packs))
-            .transpose();
-        let pack = pack.map_err(|error| Failed::invalid(error.to_string()))?;
+        let pack = choice::pack(self.pack.as_deref(), &config)?;
         let engines = config.search.engines(files)?;
         let hooks = config.hooks(files)?;
         let fallback = choice::fallback(files, &config)?;

@@ -26,7 +26,7 @@ const SYSTEM_POLICY: &str = "/etc/lazaret/policy.toml";
 
 /// Further files of the administrator: those named `*.toml`, read in the order of their names. A package or a fleet's tool adds one
 /// without a change to another's.
-const SYSTEM_DIRECTORY: &str = "/etc/lazaret/policy.d";
+pub const SYSTEM_DIRECTORY: &str = "/etc/lazaret/policy.d";
 
 /// Maximum number of files in `/etc/lazaret/policy.d`.
 pub const PARTS_MAX: usize = 64;

@@ -11,7 +11,7 @@ use orchestrator_launch::session_options::read_text_up_to;
 use orchestrator_launch::stdio::print;
 use orchestrator_launch::{exit, policy_files};
 use orchestrator_signature::{SignatureError, TrustedKey, verify};
-use policies::source::{self, FileError, PARTS_MAX};
+use policies::source::{self, FileError, PARTS_MAX, SYSTEM_DIRECTORY};
 use policies::{Source, SourceKind};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -28,8 +28,6 @@ pub(crate) const NUMBER_MAX: u64 = i64::MAX as u64;
 /// Maximum bytes of the name of a policy file in a bundle.
 const NAME_MAX: usize = 100;
 const FORMAT: u32 = 1;
-/// Where the files of a bundle are installed, and nothing else is.
-pub(crate) const DIRECTORY: &str = "/etc/lazaret/policy.d";
 
 /// A bundle that is well-formed, whoever has made it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -165,7 +163,7 @@ impl PolicyBundle {
     /// Its files, as they are read once they are installed.
     pub(crate) fn sources(&self) -> Vec<Source> {
         let source = |(name, text): (&String, &String)| Source {
-            name: format!("{DIRECTORY}/{name}"),
+            name: format!("{SYSTEM_DIRECTORY}/{name}"),
             kind: SourceKind::System,
             text: text.clone(),
         };
@@ -285,7 +283,8 @@ mod tests {
             "{written}"
         );
         let names: Vec<String> = bundle.sources().into_iter().map(|it| it.name).collect();
-        let [first, second] = ["10-a.toml", "b_2.x.toml"].map(|name| format!("{DIRECTORY}/{name}"));
+        let [first, second] =
+            ["10-a.toml", "b_2.x.toml"].map(|name| format!("{SYSTEM_DIRECTORY}/{name}"));
         assert_eq!(names, [first, second]);
     }
 

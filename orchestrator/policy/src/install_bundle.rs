@@ -16,8 +16,8 @@ use orchestrator_launch::session_options::read_text_up_to;
 use orchestrator_launch::stdio::print;
 use orchestrator_launch::{exit, policy_files};
 use orchestrator_lines::errors;
-use orchestrator_signature::{KeyError, SIGNATURE_MAX, TrustedKey, trusted_keys};
-use policies::source::{self, FILE_MAX, FileError, FileFault};
+use orchestrator_signature::{KEYS_FILE_MAX, KeyError, SIGNATURE_MAX, TrustedKey, trusted_keys};
+use policies::source::{self, FILE_MAX, FileError, FileFault, SYSTEM_DIRECTORY};
 use policies::{Source, SourceKind};
 use serde_json::json;
 use std::cmp::Ordering;
@@ -30,8 +30,6 @@ use thiserror::Error;
 const BASE: &str = "/etc/lazaret";
 /// The keys that may sign bundles for this machine.
 const KEYS: &str = "bundle.pub";
-/// Maximum bytes of the file of keys.
-const KEYS_FILE_MAX: usize = 64 << 10;
 const PARTS: &str = "policy.d";
 /// A directory of the next files, or of the last ones, until it is removed.
 const ASIDE: &str = ".policy.d.new";
@@ -152,7 +150,7 @@ pub(crate) fn notes(_: &Files) -> Result<Vec<String>, Failed> {
         return Err(InstallError::Changed(other).into());
     }
     let (number, by) = (signed.bundle.number, signed.by);
-    let text = format!("{BASE}/{PARTS} is policy bundle {number}, signed by {by}");
+    let text = format!("{SYSTEM_DIRECTORY} is policy bundle {number}, signed by {by}");
     Ok(vec![text])
 }
 

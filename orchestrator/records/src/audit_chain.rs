@@ -3,6 +3,7 @@
 use broker_protocol::Digest;
 use broker_protocol::chain::{self, Head};
 use serde_json::Value;
+use std::fmt;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;
@@ -38,6 +39,16 @@ pub struct Flaw {
     pub line: u64,
     /// The defect that was found there.
     pub why: String,
+}
+
+impl fmt::Display for Flaw {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { file, line, why } = self;
+        match line {
+            0 => write!(formatter, "{file}: {why}"),
+            _ => write!(formatter, "{file}, line {line}: {why}"),
+        }
+    }
 }
 
 /// The state of the files at one moment.

@@ -9,6 +9,8 @@ use std::fmt;
 use thiserror::Error;
 
 pub const KEYS_MAX: usize = 64;
+/// Maximum bytes of a file of keys, with its comments.
+pub const KEYS_FILE_MAX: usize = 64 << 10;
 pub(crate) const ALGORITHM: &str = "ssh-ed25519";
 
 /// A public key that somebody trusts.

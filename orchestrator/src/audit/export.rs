@@ -97,14 +97,8 @@ impl Export {
 }
 
 fn refuse(flaw: &Flaw) -> u8 {
-    let Flaw { file, line, why } = flaw;
-    let line = if *line > 0 {
-        format!(", line {line}")
-    } else {
-        String::new()
-    };
     print::problem(&format!(
-        "the audit is not as it was written: {file}{line}: {why}; what was printed is whole"
+        "the audit is not as it was written: {flaw}; what was printed is whole"
     ));
     exit::FAILED
 }

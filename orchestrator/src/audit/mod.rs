@@ -167,14 +167,8 @@ fn report(verified: &Verified, json: bool) -> Result<u8, Failed> {
             &json!({ "whole": whole, "records": records, "files": files, "head": head, "kept": known, "removed": removed, "bad": bad }),
         )?;
     } else if let Some(flaw) = flaw {
-        let line = if flaw.line > 0 {
-            format!(", line {}", flaw.line)
-        } else {
-            String::new()
-        };
         print::problem(&format!(
-            "the audit is not as it was written: {}{line}: {}; {records} records before it are whole",
-            flaw.file, flaw.why
+            "the audit is not as it was written: {flaw}; {records} records before it are whole"
         ));
     } else {
         let known = known.map_or(String::new(), |known| {

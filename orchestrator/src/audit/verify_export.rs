@@ -8,15 +8,12 @@ use orchestrator_launch::launch::ErrorForm;
 use orchestrator_launch::session_options::read_text_up_to;
 use orchestrator_launch::stdio::print;
 use orchestrator_records::signed_head::{ExportError, LINE_MAX, ReadExport, SignedHead};
-use orchestrator_signature::trusted_keys;
+use orchestrator_signature::{KEYS_FILE_MAX, trusted_keys};
 use orchestrator_text::time;
 use serde_json::json;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-
-/// Maximum bytes of the file of keys.
-const KEYS_FILE_MAX: usize = 64 << 10;
 
 #[derive(Args)]
 pub(crate) struct VerifyExport {

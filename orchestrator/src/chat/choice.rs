@@ -6,6 +6,7 @@ use broker_protocol::Failed;
 use clap::Args;
 use orchestrator_agent::error::ProviderError;
 use orchestrator_agent::fallback::Fallback;
+use orchestrator_agent::packs::Pack;
 use orchestrator_agent::provider::{Provider, choose};
 use orchestrator_agent::providers::mock::{Mock, SCRIPT_MAX, Script};
 use orchestrator_agent::providers::{self, Vendor};
@@ -113,6 +114,13 @@ impl ModelOptions {
             None => Ok(()),
         }
     }
+}
+
+/// The pack of this name, if one is given.
+pub(crate) fn pack(name: Option<&str>, settings: &AgentConfig) -> Result<Option<Pack>, Failed> {
+    let named = name.map(|name| Pack::named(name, &settings.packs));
+    let named = named.transpose();
+    named.map_err(|error| Failed::invalid(error.to_string()))
 }
 
 /// The fallback when a model's answers are too poor, if `settings` name one. Reads keys.

@@ -20,7 +20,6 @@ use clap::{ArgAction, Args};
 use orchestrator_agent::conversation::Conversation;
 use orchestrator_agent::hooks::SessionHooks;
 use orchestrator_agent::limits::{Limits, TIMEOUT_MAX_S, TURN_TIMEOUT_MAX_S, TURNS_MAX};
-use orchestrator_agent::packs::Pack;
 use orchestrator_agent::settings::Settings;
 use orchestrator_agent::transcript::{BYTES_MAX, Recorded, Transcript};
 use orchestrator_confine::{ConfinementProof, Files, Needs};
@@ -318,12 +317,7 @@ impl Chat {
         config: AgentConfig,
         chosen: &Chosen,
     ) -> Result<Settings, Failed> {
-        let pack = self
-            .pack
-            .as_ref()
-            .map(|name| Pack::named(name, &config.packs))
-            .transpose();
-        let pack = pack.map_err(|error| Failed::invalid(error.to_string()))?;
+        let pack = choice::pack(self.pack.as_deref(), &config)?;
         let asked = Limits {
             max_turns: self.max_turns,
             turn_timeout_s: self.turn_timeout,
