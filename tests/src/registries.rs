@@ -4,9 +4,31 @@ use crate::connect_proxy::ConnectProxy;
 use crate::tls_host::TlsHost;
 use crate::{Place, World};
 
-/// Python that makes a package as each of them has it.
+/// Python that makes a package as each of them has it, and a handler that reads whole requests and serves git's repositories.
 const PACKAGES: &str = r#"
-import io, tarfile, zipfile
+import http.server, io, os, subprocess, tarfile, zipfile
+
+class ReadingHandler(http.server.BaseHTTPRequestHandler):
+    protocol_version = 'HTTP/1.1'
+    def body(self):
+        if self.headers.get('Transfer-Encoding') != 'chunked':
+            return self.rfile.read(int(self.headers.get('Content-Length', 0)))
+        body = b''
+        while length := int(self.rfile.readline(), 16):
+            body += self.rfile.read(length)
+            self.rfile.readline()
+        # Up to the line that ends the trailers.
+        while self.rfile.readline().strip(): pass
+        return body
+    def git(self, path, query, sent):
+        variables = dict(os.environ, GIT_PROJECT_ROOT=os.getcwd(), GIT_HTTP_EXPORT_ALL='1', REMOTE_USER='me',
+            REQUEST_METHOD=self.command, PATH_INFO=path, QUERY_STRING=query, CONTENT_LENGTH=str(len(sent)),
+            CONTENT_TYPE=self.headers.get('Content-Type', ''), HTTP_CONTENT_ENCODING=self.headers.get('Content-Encoding', ''))
+        made = subprocess.run(['git', '-c', 'safe.directory=*', 'http-backend'], input=sent, env=variables, capture_output=True).stdout
+        head, _, body = made.partition(b'\r\n\r\n')
+        lines = [line.split(': ', 1) for line in head.decode().split('\r\n') if ': ' in line]
+        status = next((int(value.split()[0]) for name, value in lines if name == 'Status'), 200)
+        return status, body, next((value for name, value in lines if name == 'Content-Type'), 'text/plain')
 
 def tarball(name):
     out, text = io.BytesIO(), ('{"name":"%s","version":"1.0.0"}' % name).encode()

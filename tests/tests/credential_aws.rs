@@ -43,17 +43,7 @@ def signed(handler, body):
     return (scheme == 'AWS4-HMAC-SHA256' and key == ID and handler.headers.get('X-Amz-Security-Token') == TOKEN and now
             and demanded <= set(names) and (len(stated) != 64 or stated == digest) and secret.hex() == fields['Signature'])
 
-class Handler(http.server.BaseHTTPRequestHandler):
-    protocol_version = 'HTTP/1.1'
-    def body(self):
-        if self.headers.get('Transfer-Encoding') != 'chunked':
-            return self.rfile.read(int(self.headers.get('Content-Length', 0)))
-        body = b''
-        while size := int(self.rfile.readline(), 16):
-            body += self.rfile.read(size)
-            self.rfile.readline()
-        while self.rfile.readline().strip(): pass
-        return body
+class Handler(ReadingHandler):
     def do(self):
         body, host = self.body(), self.headers['Host'].split(':')[0]
         try:

@@ -496,26 +496,7 @@ ANSWERS = {
     ('pypi.example', 'POST', '/'): 'taken',
 }
 
-class Handler(http.server.BaseHTTPRequestHandler):
-    protocol_version = 'HTTP/1.1'
-    def body(self):
-        if self.headers.get('Transfer-Encoding') != 'chunked':
-            return self.rfile.read(int(self.headers.get('Content-Length', 0)))
-        body = b''
-        while length := int(self.rfile.readline(), 16):
-            body += self.rfile.read(length)
-            self.rfile.readline()
-        self.rfile.readline()
-        return body
-    def git(self, path, query, sent):
-        variables = dict(os.environ, GIT_PROJECT_ROOT=os.getcwd(), GIT_HTTP_EXPORT_ALL='1', REMOTE_USER='me',
-            REQUEST_METHOD=self.command, PATH_INFO=path, QUERY_STRING=query, CONTENT_LENGTH=str(len(sent)),
-            CONTENT_TYPE=self.headers.get('Content-Type', ''), HTTP_CONTENT_ENCODING=self.headers.get('Content-Encoding', ''))
-        made = subprocess.run(['git', '-c', 'safe.directory=*', 'http-backend'], input=sent, env=variables, capture_output=True).stdout
-        head, _, body = made.partition(b'\r\n\r\n')
-        lines = [line.split(': ', 1) for line in head.decode().split('\r\n') if ': ' in line]
-        status = next((int(value.split()[0]) for name, value in lines if name == 'Status'), 200)
-        return status, body, next((value for name, value in lines if name == 'Content-Type'), 'text/plain')
+class Handler(ReadingHandler):
     def do(self):
         sent, host = self.body(), self.headers['Host'].split(':')[0]
         path, _, query = self.path.partition('?')

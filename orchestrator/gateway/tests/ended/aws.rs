@@ -207,9 +207,7 @@ fn what_cannot_be_signed_again_is_refused_with_its_reason() {
 fn an_operation_in_the_body_is_read_before_anything_is_signed() {
     local(async {
         let world = World::new(Setup {
-            handler: handler(|request| async move {
-                text(request.into_body().collect().await.unwrap().to_bytes())
-            }),
+            handler: echo(),
             ..setup()
         })
         .await;

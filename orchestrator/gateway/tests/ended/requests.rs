@@ -48,10 +48,7 @@ fn a_request_without_authorization_gets_it_unasked_only_where_a_use_says_so() {
 fn a_placeholder_in_body_query_or_path_passes_as_text() {
     local(async {
         let world = World::new(Setup {
-            handler: handler(|request| async move {
-                use http_body_util::BodyExt;
-                text(request.into_body().collect().await.unwrap().to_bytes())
-            }),
+            handler: echo(),
             ..Setup::default()
         })
         .await;
@@ -162,10 +159,7 @@ fn a_hosts_own_refusal_is_passed_on_as_it_is() {
 fn requests_of_a_program_that_has_shown_its_placeholder_go_on() {
     local(async {
         let world = World::new(Setup {
-            handler: handler(|request| async move {
-                use http_body_util::BodyExt;
-                text(request.into_body().collect().await.unwrap().to_bytes())
-            }),
+            handler: echo(),
             ..Setup::default()
         })
         .await;

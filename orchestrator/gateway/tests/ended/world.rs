@@ -161,6 +161,11 @@ pub(crate) fn status(status: u16) -> Response<Body> {
     response
 }
 
+/// Answers with what it was sent.
+pub(crate) fn echo() -> Handler {
+    handler(|request| async move { text(request.into_body().collect().await.unwrap().to_bytes()) })
+}
+
 /// Waits for what comes about on this thread, which has no event of its own.
 pub(crate) async fn until(is_so: impl Fn() -> bool) {
     while !is_so() {
