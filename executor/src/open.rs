@@ -112,7 +112,7 @@ struct BuiltSandbox {
     also_closed: Vec<AlsoClosed>,
     /// Why it is a flat one, where the machine decided that.
     flat_because: Option<String>,
-    /// What people are told of one that stood ready.
+    /// Notes for people about one that stood ready.
     ready_notice: Option<String>,
     is_warm: bool,
 }

@@ -40,11 +40,11 @@ pub fn describe_refusals(refusals: &[Refusal], spec: &SandboxSpec) -> (Vec<Denia
     (refused.collect(), found.collect())
 }
 
-/// What people are told of a refusal.
+/// How a refusal is reported to people.
 enum RefusalReport {
-    /// It was denied, as this describes it.
+    /// As a denial, which this function describes.
     Denied(fn(&Refusal, &SandboxSpec) -> Denial),
-    /// It was found after the call: of this kind, for this reason, with advice.
+    /// As a finding of a kind, with a reason and advice: its cause is seen only after the call.
     Found(FindingKind, &'static str, Option<&'static str>),
     /// A git operation has passed it over, and left it in this state.
     PassedOver(&'static str),
