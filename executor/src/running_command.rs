@@ -532,8 +532,11 @@ impl FinishedCommand {
             | Ended::NoDirectory(_) => false,
         });
         // A call with hosts of its own has unset the variables.
-        let is_online = Reach::of(policy) == Reach::Online || !self.plan.cell.unset.is_empty();
-        let command = self.plan.command().filter(|_| has_failed && !is_online);
+        let unset = &self.plan.cell.unset;
+        if !has_failed || Reach::of(policy) == Reach::Online || !unset.is_empty() {
+            return Vec::new();
+        }
+        let command = self.plan.command();
         command.map_or_else(Vec::new, |command| kept_offline(&command, policy))
     }
 
