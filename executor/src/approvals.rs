@@ -69,7 +69,7 @@ struct OpenQuestion {
 }
 
 #[derive(Debug)]
-pub(crate) struct Approval {
+pub(crate) struct StandingApproval {
     /// The rule that asked.
     pub rule: String,
     pub extent: Extent,
@@ -79,7 +79,7 @@ pub(crate) struct Approval {
     pub missing: Missing,
 }
 
-impl Approval {
+impl StandingApproval {
     /// The user's, by opening the session with these leases: until it ends, and for no call more than for another.
     pub(crate) fn at_opening(missing: Missing) -> Self {
         Self {
@@ -95,7 +95,7 @@ impl Approval {
 #[derive(Debug)]
 pub(crate) enum ApprovalEvent {
     /// The call may run.
-    Granted(CallId, Approval),
+    Granted(CallId, StandingApproval),
     /// The call will not run.
     Ended(CallId, Outcome),
     /// An approver has requested the whole request of a call.
@@ -320,7 +320,7 @@ impl Approvals {
     pub(crate) fn new_leases(
         &mut self,
         call: CallId,
-        approval: &Approval,
+        approval: &StandingApproval,
     ) -> io::Result<Vec<Lease>> {
         let leases = Leases::of(
             &approval.missing.wants,
@@ -385,7 +385,7 @@ impl Approvals {
         });
         Ok(ApprovalEvent::Granted(
             grant.call,
-            Approval {
+            StandingApproval {
                 rule,
                 extent,
                 digest,

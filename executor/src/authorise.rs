@@ -9,7 +9,7 @@ use broker_protocol::{
     CallId, Challenge, Denials, ErrorKind, Extent, FileRead, Leased, Outcome, Refused, Request,
     Risk, Wants, ZonePath, limit,
 };
-use executor_audit::audit::{Audit, AuditError, Owed};
+use executor_audit::audit::{AuditError, AuditWriter, Owed};
 use executor_audit::record::Record;
 use executor_layers::zone_leases;
 use executor_leases::{LeasedPath, Leases, Missing, Places, RULE};
@@ -42,7 +42,7 @@ impl Granted {
         call: CallId,
         request: Request,
         approval: Option<(String, Extent)>,
-        audit: &mut Audit,
+        audit: &mut AuditWriter,
     ) -> Result<Authorised, AuditError> {
         let owed = audit.grant(call, &request, approval)?;
         Ok(Authorised::Granted(Permit { call }.for_work(request), owed))
@@ -114,7 +114,7 @@ pub(crate) struct PreviewRequest<'c> {
 pub(crate) fn authorise_preview(
     wanted: PreviewRequest,
     policy: &EffectivePolicy,
-    audit: &mut Audit,
+    audit: &mut AuditWriter,
 ) -> Result<Option<GrantedPreview>, AuditError> {
     let PreviewRequest {
         approver,
@@ -188,7 +188,7 @@ pub(crate) fn authorise(
     load: Load,
     (spec, user): (&SandboxSpec, &User),
     approvals: &mut Approvals,
-    audit: &mut Audit,
+    audit: &mut AuditWriter,
 ) -> Result<Authorised, AuditError> {
     let Submission {
         call,

@@ -23,20 +23,20 @@ const COMMAND_MAX: usize = 1024;
 #[derive(Debug, Default)]
 pub(crate) struct BackgroundProcesses {
     /// Ordered by number, which is the order in which they began.
-    all: Vec<Process>,
+    all: Vec<BackgroundProcess>,
     last: u64,
     /// The refusals of those that have ended since somebody asked; absent if none has.
     ended: Option<Vec<Refusal>>,
 }
 
 #[derive(Debug)]
-struct Process {
+struct BackgroundProcess {
     id: u64,
     command: String,
     started: Instant,
     started_ms: u64,
     log: Option<ZonePath>,
-    state: ProcessState,
+    state: BackgroundState,
 }
 
 #[derive(Debug)]
@@ -44,7 +44,7 @@ struct Process {
     clippy::large_enum_variant,
     reason = "most of those that are listed have ended"
 )]
-enum ProcessState {
+enum BackgroundState {
     Alive(Box<RunningCommand>),
     Ended {
         how: Result<Ended, Broken>,
@@ -62,8 +62,8 @@ impl BackgroundProcesses {
 
     fn alive(&self) -> impl Iterator<Item = (u64, &RunningCommand)> {
         self.all.iter().filter_map(|process| match &process.state {
-            ProcessState::Alive(command) => Some((process.id, &**command)),
-            ProcessState::Ended { .. } => None,
+            BackgroundState::Alive(command) => Some((process.id, &**command)),
+            BackgroundState::Ended { .. } => None,
         })
     }
 
@@ -72,8 +72,8 @@ impl BackgroundProcesses {
         self.all
             .iter_mut()
             .filter_map(|process| match &mut process.state {
-                ProcessState::Alive(command) => Some(&mut **command),
-                ProcessState::Ended { .. } => None,
+                BackgroundState::Alive(command) => Some(&mut **command),
+                BackgroundState::Ended { .. } => None,
             })
     }
 
@@ -95,13 +95,13 @@ impl BackgroundProcesses {
         let now = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
-        self.all.push(Process {
+        self.all.push(BackgroundProcess {
             id: self.last,
             command: command_line(&command),
             started: Instant::now(),
             started_ms: u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
             log,
-            state: ProcessState::Alive(command),
+            state: BackgroundState::Alive(command),
         });
         started
     }
@@ -111,9 +111,9 @@ impl BackgroundProcesses {
         if self.all.len() < limit::BACKGROUND_LISTED {
             return;
         }
-        let ended = |process: &Process| match process.state {
-            ProcessState::Ended { at, .. } => Some((at, process.id)),
-            ProcessState::Alive(_) => None,
+        let ended = |process: &BackgroundProcess| match process.state {
+            BackgroundState::Ended { at, .. } => Some((at, process.id)),
+            BackgroundState::Alive(_) => None,
         };
         if let Some((_, oldest)) = self.all.iter().filter_map(ended).min() {
             self.all.retain(|process| process.id != oldest);
@@ -138,7 +138,7 @@ impl BackgroundProcesses {
     /// Handles the timeouts that are due.
     pub(crate) fn tick(&mut self, now: Instant) {
         for process in &mut self.all {
-            if let ProcessState::Alive(command) = &mut process.state {
+            if let BackgroundState::Alive(command) = &mut process.state {
                 command.tick(now);
             }
         }
@@ -149,7 +149,7 @@ impl BackgroundProcesses {
         let Some(at) = self.all.iter().position(|process| process.id == id) else {
             return;
         };
-        let ProcessState::Alive(command) = &mut self.all[at].state else {
+        let BackgroundState::Alive(command) = &mut self.all[at].state else {
             return;
         };
         // Nothing of it is sent live.
@@ -163,7 +163,7 @@ impl BackgroundProcesses {
     /// Ends a process, if it is alive.
     pub(crate) fn kill(&mut self, id: u64) {
         for process in self.all.iter_mut().filter(|process| process.id == id) {
-            if let ProcessState::Alive(command) = &mut process.state {
+            if let BackgroundState::Alive(command) = &mut process.state {
                 command.end(Ended::Cancelled);
             }
         }
@@ -172,7 +172,7 @@ impl BackgroundProcesses {
     /// The answer to a `background_kill`; `None` while the process is alive.
     pub(crate) fn killed(&self, id: u64) -> Option<FileAnswer> {
         match self.find(id) {
-            Ok(process) if matches!(process.state, ProcessState::Alive(_)) => None,
+            Ok(process) if matches!(process.state, BackgroundState::Alive(_)) => None,
             found => Some(found.map(|process| FileReply::Killed(process.describe()))),
         }
     }
@@ -180,15 +180,15 @@ impl BackgroundProcesses {
     /// Lists all of them, including those that have ended.
     pub(crate) fn list(&self) -> FileAnswer {
         Ok(FileReply::Background(
-            self.all.iter().map(Process::describe).collect(),
+            self.all.iter().map(BackgroundProcess::describe).collect(),
         ))
     }
 
     /// Returns a piece of a process's output.
     pub(crate) fn log(&self, request: &BackgroundLog) -> FileAnswer {
         let (output, alive) = match &self.find(request.id)?.state {
-            ProcessState::Alive(command) => (&command.plan().output, true),
-            ProcessState::Ended { output, .. } => (output, false),
+            BackgroundState::Alive(command) => (&command.plan().output, true),
+            BackgroundState::Ended { output, .. } => (output, false),
         };
         let (from, bytes) = output.piece(request.from, request.most as usize);
         Ok(FileReply::Logged(Logged {
@@ -199,7 +199,7 @@ impl BackgroundProcesses {
         }))
     }
 
-    fn find(&self, id: u64) -> Result<&Process, Failed> {
+    fn find(&self, id: u64) -> Result<&BackgroundProcess, Failed> {
         let found = self.all.iter().find(|process| process.id == id);
         found.ok_or_else(|| Failed {
             kind: ErrorKind::NotFound,
@@ -208,13 +208,13 @@ impl BackgroundProcesses {
     }
 }
 
-impl Process {
+impl BackgroundProcess {
     /// The process as one that has ended, and its refusals.
     fn end(mut self) -> (Self, Vec<Refusal>) {
         let wall_us = self.wall_us();
         let refusals;
         (self.state, refusals) = match self.state {
-            ProcessState::Alive(command) => {
+            BackgroundState::Alive(command) => {
                 let FinishedCommand {
                     end: how,
                     usage,
@@ -224,7 +224,7 @@ impl Process {
                 } = command.finish();
                 let usage = Usage { wall_us, ..usage };
                 (
-                    ProcessState::Ended {
+                    BackgroundState::Ended {
                         how,
                         usage,
                         output: plan.output,
@@ -233,7 +233,7 @@ impl Process {
                     refusals,
                 )
             }
-            ended @ ProcessState::Ended { .. } => (ended, Vec::new()),
+            ended @ BackgroundState::Ended { .. } => (ended, Vec::new()),
         };
         (self, refusals)
     }
@@ -244,7 +244,7 @@ impl Process {
 
     fn describe(&self) -> Background {
         let (ended, usage) = match &self.state {
-            ProcessState::Alive(command) => {
+            BackgroundState::Alive(command) => {
                 let Usage {
                     user_us,
                     system_us,
@@ -263,7 +263,7 @@ impl Process {
                     },
                 )
             }
-            ProcessState::Ended { how, usage, .. } => (Some(how.clone()), *usage),
+            BackgroundState::Ended { how, usage, .. } => (Some(how.clone()), *usage),
         };
         Background {
             id: self.id,

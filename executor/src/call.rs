@@ -2,16 +2,16 @@
 
 use crate::background::BackgroundProcesses;
 use crate::fault::{check_chunk, failed, protocol};
-use crate::files::LeasedFile;
+use crate::files::LeasedTarget;
 use crate::pending_leases::PendingLeases;
 use crate::poll::{Token, Waited};
-use crate::pool::Started;
+use crate::pool::StartedCommand;
 use crate::running_command::{FinishedCommand, RunningCommand};
 use broker_protocol::{
     CallId, Captured, Denials, Ended, ErrorKind, Failed, FileAnswer, FromBroker, LeftRunning,
     Outcome, Ran, Request, Signal, Stdin, Usage, Wants, ZonePath, frame, limit,
 };
-use executor_cell::input::Input;
+use executor_cell::input::ProgramInput;
 use nix::poll::PollFlags;
 use std::time::Instant;
 
@@ -27,8 +27,8 @@ pub(crate) struct Call {
     /// The leases of paths that its command or its file tool holds.
     pub leases: Vec<u64>,
     /// The file that its file tool may change by a lease, until the file worker has it.
-    pub leased_file: Option<LeasedFile>,
-    input: Input,
+    pub leased_file: Option<LeasedTarget>,
+    input: ProgramInput,
     /// The client's window size, if it changed before there was a terminal.
     size: Option<(u16, u16)>,
     /// Whether the client has requested to see the file that it would change.
@@ -71,7 +71,7 @@ pub(crate) struct CallEnd {
 impl Call {
     /// Creates a new call without a request.
     pub(crate) fn new(id: CallId, wants: Wants) -> Self {
-        let (started, state, input) = (Instant::now(), CallState::Waiting, Input::default());
+        let (started, state, input) = (Instant::now(), CallState::Waiting, ProgramInput::default());
         Self {
             id,
             started,
@@ -176,8 +176,8 @@ impl Call {
     }
 
     /// Its command has been given a cell.
-    pub(crate) fn start(&mut self, started: Started) {
-        let Started { command, stdin } = started;
+    pub(crate) fn start(&mut self, started: StartedCommand) {
+        let StartedCommand { command, stdin } = started;
         if let Some((rows, columns)) = self.size {
             command.resize(rows, columns);
         }

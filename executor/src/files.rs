@@ -7,7 +7,7 @@ use crate::user::OwnProgram;
 use broker_protocol::{Broken, CallId, ErrorKind, Outcome, Request, Usage, ZonePath, frame, limit};
 use executor_layers::cgroup::Cgroup;
 use executor_spec::worker::{
-    CHUNK, CallContext, ELSEWHERE, LAST, MESSAGE_MAX, MORE, Purpose, STARTED, USAGE_LEN,
+    CHUNK, ELSEWHERE, LAST, MESSAGE_MAX, MORE, STARTED, USAGE_LEN, WorkerContext, WorkerPurpose,
 };
 use executor_sys::process::{self, Child};
 use executor_sys::{message, spawn};
@@ -38,10 +38,10 @@ pub(crate) enum WorkerJob {
 
 impl WorkerJob {
     /// The purpose that the worker gets for this job.
-    fn purpose(self) -> Purpose {
+    fn purpose(self) -> WorkerPurpose {
         match self {
-            WorkerJob::Call(call) => Purpose::Call(call),
-            WorkerJob::Preview { .. } => Purpose::Preview,
+            WorkerJob::Call(call) => WorkerPurpose::Call(call),
+            WorkerJob::Preview { .. } => WorkerPurpose::Preview,
         }
     }
 }
@@ -72,11 +72,11 @@ pub(crate) struct WorkerStart {
 }
 
 impl WorkerStart {
-    fn start(&self) -> io::Result<Process> {
+    fn start(&self) -> io::Result<WorkerProcess> {
         let (socket, theirs) = message::pair()?;
         let Child { pid, pidfd } =
             spawn::image(self.program.file()?, c"lazaret-worker", &[], theirs.as_fd())?;
-        let process = Process {
+        let process = WorkerProcess {
             socket,
             pidfd,
             spec_sent: 0,
@@ -92,16 +92,16 @@ impl WorkerStart {
 
 /// The file worker and its queue.
 #[derive(Debug)]
-pub(crate) struct Files {
+pub(crate) struct FileWorker {
     start: WorkerStart,
-    worker: Option<Process>,
-    waiting: VecDeque<Waiting>,
-    current: Option<Current>,
+    worker: Option<WorkerProcess>,
+    waiting: VecDeque<WaitingJob>,
+    current: Option<CurrentJob>,
     events: Vec<WorkerEvent>,
 }
 
 #[derive(Debug)]
-struct Process {
+struct WorkerProcess {
     socket: OwnedFd,
     /// First of the process that was started, then of the one that answers.
     pidfd: OwnedFd,
@@ -113,31 +113,31 @@ struct Process {
 
 /// The file that a lease opens to a call.
 #[derive(Debug)]
-pub(crate) struct LeasedFile {
+pub(crate) struct LeasedTarget {
     pub path: ZonePath,
     pub file: OwnedFd,
 }
 
 /// A job that the worker has not begun.
 #[derive(Debug)]
-struct Waiting {
+struct WaitingJob {
     job: WorkerJob,
     request: Vec<u8>,
-    leased: Option<LeasedFile>,
+    leased: Option<LeasedTarget>,
 }
 
 /// The job that the worker is processing.
 #[derive(Debug)]
-struct Current {
+struct CurrentJob {
     job: WorkerJob,
     request: Vec<u8>,
-    leased: Option<LeasedFile>,
+    leased: Option<LeasedTarget>,
     sent: usize,
     answered: usize,
     deadline: Instant,
 }
 
-impl Files {
+impl FileWorker {
     /// No worker is started yet.
     pub(crate) fn new(start: WorkerStart) -> Self {
         Self {
@@ -157,7 +157,7 @@ impl Files {
         &mut self,
         granted: &Granted,
         real: &[ZonePath],
-        leased: Option<LeasedFile>,
+        leased: Option<LeasedTarget>,
     ) -> Result<(), frame::FrameError> {
         let job = WorkerJob::Call(granted.call());
         self.queue(job, granted.work(), real.to_vec(), leased)
@@ -188,16 +188,16 @@ impl Files {
         job: WorkerJob,
         request: &Request,
         permitted: Vec<ZonePath>,
-        leased: Option<LeasedFile>,
+        leased: Option<LeasedTarget>,
     ) -> Result<(), frame::FrameError> {
-        let context = CallContext {
+        let context = WorkerContext {
             session: self.start.session.clone(),
             purpose: job.purpose(),
             permitted,
             leased: leased.as_ref().map(|leased| leased.path.clone()),
         };
         let request = frame::encode_request(&(context, request))?;
-        self.waiting.push_back(Waiting {
+        self.waiting.push_back(WaitingJob {
             job,
             request,
             leased,
@@ -296,7 +296,7 @@ impl Files {
     /// Sends the worker as much as it accepts now, and starts one if something is queued and none is running.
     fn advance(&mut self) {
         if self.current.is_none() {
-            let Some(Waiting {
+            let Some(WaitingJob {
                 job,
                 request,
                 leased,
@@ -305,7 +305,7 @@ impl Files {
                 return;
             };
             let deadline = Instant::now() + TIMEOUT;
-            self.current = Some(Current {
+            self.current = Some(CurrentJob {
                 job,
                 request,
                 leased,
@@ -400,7 +400,7 @@ impl Files {
     /// Kills the worker, and fails its current job.
     fn lose(&mut self, reason: &str) {
         self.worker = None;
-        if let Some(Current { job, .. }) = self.current.take() {
+        if let Some(CurrentJob { job, .. }) = self.current.take() {
             let outcome = Outcome::Broken(Broken {
                 message: reason.to_owned(),
             });
@@ -411,7 +411,7 @@ impl Files {
     }
 }
 
-impl Drop for Process {
+impl Drop for WorkerProcess {
     fn drop(&mut self) {
         // If this fails, it has already exited.
         let _ = process::pidfd_signal(self.pidfd.as_fd(), libc::SIGKILL);

@@ -4,11 +4,11 @@
 //! Caches are first moved beside the central roots, which takes a moment, and nobody waits for what follows. A root that a session has
 //! is left alone: the session holds a lock on its record. What commands have put into caches is believed nowhere (`removal.rs` of `executor-project`).
 
-use crate::sandbox::{OpenError, read_policies};
+use crate::sandbox::{SessionOpenError, read_policies};
 use crate::user::User;
 use broker_protocol::{CLEANED, Cleaned, Cleanup, RemovedCache, Unused, frame};
 use executor_project::central_owner;
-use executor_project::removal::{Budget, Progress, Removed, open_directory, remove};
+use executor_project::removal::{RemovalBudget, RemovalEnd, Removed, open_directory, remove};
 use executor_spec::sandbox::CACHES;
 use executor_sys::random;
 use nix::dir::Dir;
@@ -51,7 +51,7 @@ pub(crate) fn answer(socket: OwnedFd, user: &User) -> io::Result<()> {
     let mut request = Vec::new();
     (&socket).take(REQUEST_MAX).read_to_end(&mut request)?;
     let request: Cleanup = frame::decode_whole(&request).map_err(io::Error::other)?;
-    let budget = Budget {
+    let budget = RemovalBudget {
         entries: ENTRIES_MAX,
         until: Instant::now() + TIME,
     };
@@ -66,7 +66,7 @@ pub(crate) fn answer(socket: OwnedFd, user: &User) -> io::Result<()> {
 }
 
 /// Removes the files of the audit that are this old, or as old as a policy wants; returns how many.
-fn prune_audit(days: u32, user: &User) -> Result<usize, OpenError> {
+fn prune_audit(days: u32, user: &User) -> Result<usize, SessionOpenError> {
     let kept = read_policies(user)?.audit_keep_days();
     let days = kept.map_or(days, |kept| kept.get().max(days));
     Ok(user.open_audit()?.prune(DAY * days)?)
@@ -81,7 +81,7 @@ pub(crate) fn by_age(central: &Path) {
     if !is_due(&projects.with_file_name(LOOKED)) {
         return;
     }
-    let budget = Budget {
+    let budget = RemovalBudget {
         entries: BESIDE_ENTRIES_MAX,
         until: Instant::now() + BESIDE_TIME,
     };
@@ -111,7 +111,7 @@ fn is_due(looked: &Path) -> bool {
 }
 
 /// Removes caches in `projects`: where no session was for `days`, and `deleted` tells whether those of projects that are gone.
-fn clean(projects: &Path, days: u32, deleted: bool, budget: Budget) -> Cleaned {
+fn clean(projects: &Path, days: u32, deleted: bool, budget: RemovalBudget) -> Cleaned {
     let mut report = Cleaned::default();
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     // The way there is the user's own, links in it too.
@@ -174,7 +174,7 @@ struct Sweep<'a> {
     directory: OwnedFd,
     days: u32,
     deleted: bool,
-    budget: Budget,
+    budget: RemovalBudget,
     report: Cleaned,
 }
 
@@ -255,8 +255,8 @@ impl Sweep<'_> {
         let mut removed = Removed::default();
         let done = remove(&self.directory, name, &mut self.budget, &mut removed);
         match done {
-            Ok(Progress::Done) => {}
-            Ok(Progress::Spent) => self.report.unfinished = true,
+            Ok(RemovalEnd::Done) => {}
+            Ok(RemovalEnd::Spent) => self.report.unfinished = true,
             Err(errno) => {
                 let place = self.place(name);
                 self.report.fail(&place, errno);

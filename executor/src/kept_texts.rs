@@ -4,7 +4,7 @@
 use crate::fault::check_chunk;
 use crate::plan::spill_name;
 use broker_protocol::{CallId, Digest, Failed, FromBroker, Spill, limit};
-use executor_audit::audit::Audit;
+use executor_audit::audit::AuditWriter;
 use executor_audit::record::Record;
 use executor_project::capture::Capture;
 use executor_spec::sandbox::SandboxSpec;
@@ -14,22 +14,22 @@ use std::path::Path;
 
 #[derive(Debug)]
 pub(crate) struct KeptTexts {
-    permits: VecDeque<Permit>,
+    permits: VecDeque<SavePermit>,
     /// Bytes that this session may still save.
     left: u64,
 }
 
 /// Permission to save one text for an effect.
 #[derive(Debug)]
-struct Permit {
+struct SavePermit {
     call: CallId,
     tool: String,
-    text: Option<Text>,
+    text: Option<ReceivedText>,
 }
 
 /// The part of a text received so far.
 #[derive(Debug)]
-struct Text {
+struct ReceivedText {
     file: Capture,
     hash: Sha256,
     /// Bytes by which its file may still grow under the policy.
@@ -65,12 +65,12 @@ impl KeptTexts {
         } else {
             None
         };
-        self.permits.push_back(Permit {
+        self.permits.push_back(SavePermit {
             call,
             tool: tool.to_owned(),
             text: None,
         });
-        before.or_else(|| oldest.and_then(Permit::finish))
+        before.or_else(|| oldest.and_then(SavePermit::finish))
     }
 
     /// Receives a piece of a text from the client. Its end is in the audit before it is answered.
@@ -78,7 +78,7 @@ impl KeptTexts {
         &mut self,
         (call, bytes, last): (CallId, &[u8], bool),
         spec: &SandboxSpec,
-        audit: &mut Audit,
+        audit: &mut AuditWriter,
     ) -> Result<Option<FromBroker>, Failed> {
         check_chunk(bytes, "a text to keep")?;
         self.push(call, bytes, spec.policy.limits.spill, &spec.central);
@@ -110,7 +110,7 @@ impl KeptTexts {
             let Some(left) = left else { return };
             self.left = left;
             let file = Capture::new(0, max, central, spill_name(call, ""));
-            permit.text = Some(Text {
+            permit.text = Some(ReceivedText {
                 file,
                 hash: Sha256::new(),
                 room: max,
@@ -137,11 +137,14 @@ impl KeptTexts {
 
     /// Ends all unfinished texts.
     pub(crate) fn end(&mut self) -> Vec<KeptText> {
-        self.permits.drain(..).filter_map(Permit::finish).collect()
+        self.permits
+            .drain(..)
+            .filter_map(SavePermit::finish)
+            .collect()
     }
 }
 
-impl Permit {
+impl SavePermit {
     fn finish(self) -> Option<KeptText> {
         let text = self.text?;
         let spill = text.file.finish().1?;

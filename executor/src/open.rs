@@ -1,29 +1,29 @@
 //! Opens a session: its sandbox, audit, gateway and what the user has granted. Everything that does not depend on a call happens here.
 
-use crate::approvals::{Approval, Approvals};
+use crate::approvals::{Approvals, StandingApproval};
 use crate::approvers::Approvers;
 use crate::authorise::opened_with;
 use crate::background::BackgroundProcesses;
-use crate::files::{Files, WorkerStart};
+use crate::files::{FileWorker, WorkerStart};
 use crate::kept_texts::KeptTexts;
 use crate::missing_program::Profiles;
 use crate::pool::Pool;
 use crate::ready::{Different, StandingSandbox, WantedSandbox};
 use crate::sandbox::{
-    OpenError, Sandbox, SessionPaths, Started, build_in_a_tier, linked_repository, policy_of,
-    require, zones_of,
+    Sandbox, SessionOpenError, SessionPaths, StartedWarden, build_in_a_tier, linked_repository,
+    policy_of, require, zones_of,
 };
 use crate::session::Session;
 use crate::user::User;
 use broker_protocol::content::Pieces;
 use broker_protocol::gateway::GatewaySpec;
 use broker_protocol::{Channel, Failed, Layer, LayerSet, Open, Opened, Wants, limit};
-use executor_audit::audit::Audit;
+use executor_audit::audit::AuditWriter;
 use executor_audit::record::{Record, SessionFacts};
 use executor_credentials::SessionCredentials;
 use executor_layers::cgroup::Cgroup;
 use executor_layers::probe;
-use executor_peers::published::Published;
+use executor_peers::published::PublishedListener;
 use executor_peers::{Gateway, GatewayStart, Repeats, gateway, published};
 use executor_project::central_owner::RootLock;
 use executor_project::central_root;
@@ -33,7 +33,7 @@ use executor_project::throw_away;
 use executor_project::{CreatedRecord, ProjectChecks, RepositoryWatch, RootModes, take_unreported};
 use executor_spec::also_closed::AlsoClosed;
 use executor_spec::notices;
-use executor_spec::readable_secret::Seen;
+use executor_spec::readable_secret::SecretView;
 use executor_spec::sandbox::SandboxSpec;
 use executor_spec::zones::Zones;
 use executor_sys::confine;
@@ -51,7 +51,7 @@ pub(crate) fn open(
     user: &User,
     client: BorrowedFd,
     ready: Option<StandingSandbox>,
-) -> Result<(Opened, Session), OpenError> {
+) -> Result<(Opened, Session), SessionOpenError> {
     let policy = policy_of(request, &policies, user)?;
     // First, as what was made would be of no use.
     let published = published::bind(&policy.ports.publish)?;
@@ -122,7 +122,7 @@ fn build(
     wanted: &WantedSandbox,
     ready: Option<StandingSandbox>,
     user: &User,
-) -> Result<(Sandbox, BuiltSandbox), OpenError> {
+) -> Result<(Sandbox, BuiltSandbox), SessionOpenError> {
     let (policy, paths) = (wanted.policy, wanted.paths);
     let zones = paths.zones;
     let mut changed: Vec<AlsoClosed> = central_root::unlock(&zones.central).into_iter().collect();
@@ -137,11 +137,13 @@ fn build(
     let is_warm = used.is_some();
     let build = || build_in_a_tier(policy, wanted.abi, paths, user);
     let (mut sandbox, flat_because) = match used.map_or_else(build, Ok) {
-        Err(OpenError::Protect(error @ ProtectError::CentralTooLarge { .. })) => {
+        Err(SessionOpenError::Protect(error @ ProtectError::CentralTooLarge { .. })) => {
             changed.push(central_root::set_aside(&zones.central).map_err(|_| error)?);
             build()?
         }
-        Err(OpenError::Protect(error @ ProtectError::TooMany { .. })) if paths.tracer.is_none() => {
+        Err(SessionOpenError::Protect(error @ ProtectError::TooMany { .. }))
+            if paths.tracer.is_none() =>
+        {
             let aside =
                 central_root::set_aside_newest(&zones.project, &zones.central, &policy.matcher);
             changed.push(aside.map_err(|_| error)?);
@@ -173,7 +175,7 @@ struct SessionParts {
     spec: SandboxSpec,
     layers: LayerSet,
     pool: Pool,
-    audit: Audit,
+    audit: AuditWriter,
     /// The first is the user namespace of cells that have mounts: it gives rights in the others.
     fds: Vec<OwnedFd>,
     relay: Vec<OwnedFd>,
@@ -187,7 +189,7 @@ struct SessionParts {
 }
 
 impl SessionParts {
-    fn of(sandbox: Sandbox, layers: LayerSet, request: &Open) -> Result<Self, OpenError> {
+    fn of(sandbox: Sandbox, layers: LayerSet, request: &Open) -> Result<Self, SessionOpenError> {
         let Sandbox {
             spec,
             started,
@@ -197,7 +199,7 @@ impl SessionParts {
             root_lock,
             credentials,
         } = sandbox;
-        let Started {
+        let StartedWarden {
             warden,
             fds,
             relay,
@@ -211,7 +213,7 @@ impl SessionParts {
         );
         Ok(Self {
             layers,
-            pool: pool.map_err(OpenError::Failed)?,
+            pool: pool.map_err(SessionOpenError::Failed)?,
             audit: beside.audit,
             fds,
             relay,
@@ -226,7 +228,7 @@ impl SessionParts {
     }
 
     /// Begins the session in the audit, and describes it to the client.
-    fn describe(&mut self, reported: Reported, user: &User) -> Result<Opened, OpenError> {
+    fn describe(&mut self, reported: Reported, user: &User) -> Result<Opened, SessionOpenError> {
         let (spec, layers) = (&self.spec, self.layers);
         let Reported {
             built,
@@ -276,7 +278,7 @@ impl SessionParts {
         opened: &Opened,
         request: &Open,
         built: &BuiltSandbox,
-    ) -> Result<(), OpenError> {
+    ) -> Result<(), SessionOpenError> {
         let policy = &self.spec.policy;
         let roots = [&opened.project, &opened.central].map(|root| self.audit.redacted(root));
         let [project, central] = &roots;
@@ -284,7 +286,7 @@ impl SessionParts {
         let record = Record::opened(opened, roots, self.layers, request.throw_away);
         let record = if built.is_warm { record.warm() } else { record };
         let secrets = &self.spec.found().secrets;
-        let revealed = secrets.iter().filter(|file| file.seen == Seen::Real);
+        let revealed = secrets.iter().filter(|file| file.seen == SecretView::Real);
         let record = record.with_opened(&policy.opened, revealed.count(), policy.hides);
         Ok(self.audit.append(&record)?)
     }
@@ -294,11 +296,12 @@ impl SessionParts {
         self,
         (request, wants): (&Open, Wants),
         opened: &Opened,
-        (approvers, published): (Option<Approvers>, Vec<Published>),
+        (approvers, published): (Option<Approvers>, Vec<PublishedListener>),
         profiles: Profiles,
-    ) -> Result<Session, OpenError> {
+    ) -> Result<Session, SessionOpenError> {
         let user = &profiles.user;
-        let broken = |error: io::Error| OpenError::Failed(Failed::internal(error.to_string()));
+        let broken =
+            |error: io::Error| SessionOpenError::Failed(Failed::internal(error.to_string()));
         let spec = self.spec;
         let user_namespace = self.fds.first().filter(|_| spec.has(Layer::MountNamespace));
         let user_namespace = user_namespace.map(OwnedFd::try_clone).transpose();
@@ -313,8 +316,8 @@ impl SessionParts {
         };
         let sockets = (self.relay, published);
         let gateway = start_gateway(&spec, &self.credentials, sockets, user);
-        let gateway = gateway.map_err(OpenError::Gateway)?;
-        let missing = opened_with(&wants, &spec, user).map_err(OpenError::Lease)?;
+        let gateway = gateway.map_err(SessionOpenError::Gateway)?;
+        let missing = opened_with(&wants, &spec, user).map_err(SessionOpenError::Lease)?;
         let modes = RootModes::of(&spec);
         let approvals = Approvals::new(&spec.policy.approval, request.answer_s, approvers);
         let capture = request.capture.map_or(u64::MAX, Into::into);
@@ -324,7 +327,7 @@ impl SessionParts {
             online: Online::of(&spec, &user.variables),
             user_namespace,
             pool: self.pool,
-            files: Files::new(worker),
+            files: FileWorker::new(worker),
             gateway,
             repeats: Repeats::default(),
             capture: capture.min(spec.policy.limits.capture),
@@ -343,11 +346,13 @@ impl SessionParts {
             outbox: Vec::new(),
             buffer: Vec::new(),
         };
-        session.await_authority().map_err(OpenError::Gateway)?;
-        let begun = session.begin_with(Approval::at_opening(missing));
+        session
+            .await_authority()
+            .map_err(SessionOpenError::Gateway)?;
+        let begun = session.begin_with(StandingApproval::at_opening(missing));
         begun
-            .map_err(OpenError::Failed)?
-            .map_err(OpenError::Lease)?;
+            .map_err(SessionOpenError::Failed)?
+            .map_err(SessionOpenError::Lease)?;
         Ok(session)
     }
 }
@@ -384,7 +389,7 @@ fn leased(request: &Open, spec: &SandboxSpec, user: &User) -> (Wants, Vec<String
 fn start_gateway(
     spec: &SandboxSpec,
     credentials: &SessionCredentials,
-    (relay, published): (Vec<OwnedFd>, Vec<Published>),
+    (relay, published): (Vec<OwnedFd>, Vec<PublishedListener>),
     user: &User,
 ) -> io::Result<Option<Gateway>> {
     if !spec.policy.has_gateway() {
@@ -416,8 +421,8 @@ fn throw_away(
     policy: &EffectivePolicy,
     zones: &Zones,
     user: &User,
-) -> Result<PathBuf, OpenError> {
-    let refuse = |why: &str| OpenError::ThrowAway(why.to_owned());
+) -> Result<PathBuf, SessionOpenError> {
+    let refuse = |why: &str| SessionOpenError::ThrowAway(why.to_owned());
     let tracer = user
         .tracer()
         .ok_or_else(|| refuse("`lazaret-trace` is not installed beside the executor"))?;
@@ -448,6 +453,8 @@ fn throw_away(
         ));
     }
     let covered = throw_away::cover(&outermost, policy.limits.scratch);
-    covered.map_err(|error| OpenError::ThrowAway(format!("{}: {}", error.step, error.source)))?;
+    covered.map_err(|error| {
+        SessionOpenError::ThrowAway(format!("{}: {}", error.step, error.source))
+    })?;
     Ok(tracer)
 }

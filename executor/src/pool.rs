@@ -12,7 +12,7 @@ use executor_cell::account::Capacity;
 use executor_cell::streams::{self, Pipes, ProgramStreams, Streams};
 use executor_leases::LeaseHandover;
 use executor_leases::Mounting;
-use executor_spec::cell_report::{End, Message, Report};
+use executor_spec::cell_report::{CellMessage, End, Report};
 use executor_spec::warden_message::WardenMessage;
 use executor_spec::warden_message::WardenRequest;
 use nix::fcntl::{OFlag, open};
@@ -30,9 +30,9 @@ pub(crate) struct Pool {
     capacity: Capacity,
     cells: ReadyCells,
     /// Calls waiting for a cell, in order.
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<WaitingCommand>,
     /// Calls that were given a cell, or failed to get one, since this was last taken.
-    started: Vec<(CallId, Result<Started, Broken>)>,
+    started: Vec<(CallId, Result<StartedCommand, Broken>)>,
     /// Running commands that a client waits for.
     running: usize,
     /// Whether to make the spare cells and pipes now: after a call, and at first.
@@ -47,7 +47,7 @@ pub(crate) struct Pool {
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct WaitingCommand {
     call: CallId,
     came: Instant,
     plan: Box<CommandPlan>,
@@ -66,7 +66,7 @@ enum OwnCell {
     Ready(CellHandle),
 }
 
-impl Waiting {
+impl WaitingCommand {
     fn is_complete(&self) -> bool {
         self.has_terminal() && !matches!(self.own_cell, OwnCell::Requested)
     }
@@ -82,7 +82,7 @@ impl Waiting {
 
 /// A command that has its cell.
 #[derive(Debug)]
-pub(crate) struct Started {
+pub(crate) struct StartedCommand {
     pub command: Box<RunningCommand>,
     pub stdin: Option<OwnedFd>,
 }
@@ -133,7 +133,7 @@ impl Pool {
             }
             None => OwnCell::None,
         };
-        self.waiting.push_back(Waiting {
+        self.waiting.push_back(WaitingCommand {
             call,
             came,
             plan,
@@ -197,7 +197,7 @@ impl Pool {
     }
 
     /// The calls that were given a cell since the last call of this.
-    pub(crate) fn take_started(&mut self) -> Vec<(CallId, Result<Started, Broken>)> {
+    pub(crate) fn take_started(&mut self) -> Vec<(CallId, Result<StartedCommand, Broken>)> {
         std::mem::take(&mut self.started)
     }
 
@@ -214,7 +214,7 @@ impl Pool {
 
     /// Starts every command that has what it needs.
     fn dispatch(&mut self) -> Result<(), Failed> {
-        while let Some(at) = self.waiting.iter().position(Waiting::is_complete) {
+        while let Some(at) = self.waiting.iter().position(WaitingCommand::is_complete) {
             let own = std::mem::replace(&mut self.waiting[at].own_cell, OwnCell::None);
             let cell = match own {
                 OwnCell::Ready(cell) => cell,
@@ -238,13 +238,17 @@ impl Pool {
         Ok(())
     }
 
-    fn start(&mut self, waiting: Waiting, cell: CellHandle) -> Result<Started, Broken> {
+    fn start(
+        &mut self,
+        waiting: WaitingCommand,
+        cell: CellHandle,
+    ) -> Result<StartedCommand, Broken> {
         self.cells.command_begins(waiting.came);
-        let Waiting { plan, terminal, .. } = waiting;
+        let WaitingCommand { plan, terminal, .. } = waiting;
         let ordered = self.order(&plan, terminal, &cell);
         let streams = ordered.map_err(|error| {
             let message = match cell.receive() {
-                Ok(Message::Report(Report {
+                Ok(CellMessage::Report(Report {
                     end: End::Unconfined { part, errno },
                     ..
                 })) => unconfined(part, errno),
@@ -259,7 +263,7 @@ impl Pool {
         } = streams;
         let command =
             RunningCommand::new(cell, stdout, stderr, plan, &self.limits, &mut self.capacity);
-        Ok(Started {
+        Ok(StartedCommand {
             command: Box::new(command),
             stdin,
         })
@@ -305,7 +309,7 @@ impl Pool {
         }
         self.dispatch()?;
         self.request_terminals()?;
-        let takes_any = |waiting: &&Waiting| matches!(waiting.own_cell, OwnCell::None);
+        let takes_any = |waiting: &&WaitingCommand| matches!(waiting.own_cell, OwnCell::None);
         let missing = self
             .cells
             .missing(self.waiting.iter().filter(takes_any).count(), refill);
@@ -338,7 +342,7 @@ impl Pool {
                 self.add_leased(CellHandle { socket, pidfd })
             }
             Ok(WardenMessage::Terminal(master, slave)) => {
-                let wants = |waiting: &&mut Waiting| !waiting.has_terminal();
+                let wants = |waiting: &&mut WaitingCommand| !waiting.has_terminal();
                 if let Some(waiting) = self.waiting.iter_mut().find(wants) {
                     waiting.terminal = Some((master, slave));
                 }
@@ -363,7 +367,8 @@ impl Pool {
         let without = match request {
             WardenRequest::Cell => {
                 self.cells.lost_one();
-                let takes_any = |waiting: &Waiting| matches!(waiting.own_cell, OwnCell::None);
+                let takes_any =
+                    |waiting: &WaitingCommand| matches!(waiting.own_cell, OwnCell::None);
                 self.waiting
                     .iter()
                     .position(takes_any)
@@ -385,7 +390,7 @@ impl Pool {
                 wants.and_then(|at| self.waiting.remove(at))
             }
         };
-        if let Some(Waiting { call, .. }) = without {
+        if let Some(WaitingCommand { call, .. }) = without {
             let message = "no cell: the broker has too many open files".to_owned();
             self.started.push((call, Err(Broken { message })));
         }

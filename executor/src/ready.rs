@@ -6,8 +6,8 @@
 //! compared by identity. The memory that supervisors share is filled anew. If anything differs, a sandbox is built as ever.
 
 use crate::sandbox::{
-    Beside, OpenError, PlannedSandbox, Sandbox, SessionPaths, Started, TakenOver, plan, policy_of,
-    read_policies, tier_here, worker_spec, zones_of,
+    Beside, PlannedSandbox, Sandbox, SessionOpenError, SessionPaths, StartedWarden, TakenOver,
+    plan, policy_of, read_policies, tier_here, worker_spec, zones_of,
 };
 use crate::user::User;
 use broker_protocol::{Digest, Open};
@@ -16,7 +16,7 @@ use executor_project::AnsweringWorker;
 use executor_project::central_root;
 use executor_project::machine_state::{self, MachineState};
 use executor_spec::known_directories::DirectoryMemory;
-use executor_spec::readable_secret::Seen;
+use executor_spec::readable_secret::SecretView;
 use executor_spec::sandbox::SandboxSpec;
 use executor_sys::confine;
 use executor_sys::process::euid;
@@ -38,7 +38,7 @@ pub(crate) struct StandingSandbox {
     request: Open,
     policies: Digest,
     spec: SandboxSpec,
-    started: Started,
+    started: StartedWarden,
     /// Why it is in the flat tier, if it is.
     refusal: Option<String>,
     machine: MachineState,
@@ -75,7 +75,7 @@ pub(crate) enum NotReady {
     #[error("files of the machine that it shows have just changed")]
     Unsettled,
     #[error(transparent)]
-    Open(#[from] OpenError),
+    Open(#[from] SessionOpenError),
 }
 
 /// Why a sandbox that stood ready is not the one that would be built now.
@@ -98,7 +98,7 @@ pub(crate) enum Different {
     #[error("not warm: the project, its git settings or what is protected in it have changed")]
     Project,
     #[error("not warm: {0}")]
-    Open(#[from] OpenError),
+    Open(#[from] SessionOpenError),
 }
 
 impl StandingSandbox {
@@ -131,7 +131,7 @@ impl StandingSandbox {
         let mut planned = plan(&policy, (tier, abi), paths, user, None)?;
         let has_masks = |spec: &SandboxSpec| {
             let mut secrets = spec.found().secrets.iter();
-            secrets.any(|secret| secret.seen != Seen::Real)
+            secrets.any(|secret| secret.seen != SecretView::Real)
         };
         if planned.spec.certificates.is_some() || has_masks(&planned.spec) {
             return Err(NotReady::OfItsOwn);
@@ -148,8 +148,8 @@ impl StandingSandbox {
         if !before.is_settled || !MachineState::of(&spec).is_as(&before) {
             return Err(NotReady::Unsettled);
         }
-        let inside =
-            machine_state::inside(&spec, started.warden.child.pid).map_err(OpenError::Plan)?;
+        let inside = machine_state::inside(&spec, started.warden.child.pid)
+            .map_err(SessionOpenError::Plan)?;
         Ok(Self {
             policies: policies.digest(),
             machine: before.with_inside(inside),
@@ -211,7 +211,7 @@ impl StandingSandbox {
             worker: worker_spec(spec)?,
             capacity: Capacity::new([spec.project.clone(), spec.central.clone()]),
             // The file that it was to continue may be another one by now.
-            audit: user.open_audit().map_err(OpenError::from)?,
+            audit: user.open_audit().map_err(SessionOpenError::from)?,
             ..started.beside
         };
         let mut planned = planned;
@@ -240,12 +240,12 @@ impl StandingSandbox {
             return Err(Different::Tier);
         }
         let found = self.spec.found();
-        let clone = |memory: &OwnedFd| memory.try_clone().map_err(OpenError::Plan);
+        let clone = |memory: &OwnedFd| memory.try_clone().map_err(SessionOpenError::Plan);
         let directories = found.directories.as_ref().map(DirectoryMemory::try_clone);
         let taken_over = TakenOver {
             scratch: self.spec.scratch.clone(),
             created: found.created.as_ref().map(clone).transpose()?,
-            directories: directories.transpose().map_err(OpenError::Plan)?,
+            directories: directories.transpose().map_err(SessionOpenError::Plan)?,
             answerer: self.answerer.take(),
         };
         let abi = wanted.abi;

@@ -3,7 +3,7 @@
 use crate::user::User;
 use broker_protocol::{Channel, Open, Zone};
 use executor_layers::mounts;
-use executor_project::linked_repository::{self, Link};
+use executor_project::linked_repository::{self, RepositoryLink};
 use executor_spec::linked_repository::NotLinked;
 use executor_spec::sandbox::{Rooted, SandboxSpec, View, ViewKind};
 use executor_spec::undo_directory;
@@ -322,9 +322,9 @@ fn is_checkout(path: &Path, policy: &EffectivePolicy) -> bool {
     }
     match linked_repository::find(path, [path, path], &policy.git_directories, |_| None) {
         // A repository that is not opened points back all the same.
-        Link::Verified(_) | Link::Refused(_, NotLinked::HoldsRoot) => true,
-        Link::Inside
-        | Link::Refused(
+        RepositoryLink::Verified(_) | RepositoryLink::Refused(_, NotLinked::HoldsRoot) => true,
+        RepositoryLink::Inside
+        | RepositoryLink::Refused(
             _,
             NotLinked::NoWayBack
             | NotLinked::NoRepository

@@ -8,9 +8,9 @@ use broker_protocol::{
 use executor_cell::CellHandle;
 use executor_cell::account::{Account, Capacity};
 use executor_denials::{describe_refusals, kept_offline, named};
-use executor_project::network::Reach;
-use executor_spec::cell_report::{End, Message, Report};
-use executor_spec::error::Part;
+use executor_project::network::NetworkReach;
+use executor_spec::cell_report::{CellMessage, End, Report};
+use executor_spec::error::SetupPart;
 use executor_spec::leftover::Leftover;
 use executor_spec::refusals::MESSAGES_MAX;
 use executor_spec::refusals::Refusal;
@@ -431,18 +431,18 @@ impl RunningCommand {
         self.report = loop {
             match self.cell.receive() {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Ok(Message::Refused(refusal)) if self.refusals.len() < MESSAGES_MAX => {
+                Ok(CellMessage::Refused(refusal)) if self.refusals.len() < MESSAGES_MAX => {
                     self.refusals.push(refusal);
                 }
-                Ok(Message::Leftover(leftover)) if self.leftover.is_none() => {
+                Ok(CellMessage::Leftover(leftover)) if self.leftover.is_none() => {
                     self.leftover = Some(leftover);
                 }
                 // It is no cell of ours any more.
-                Ok(Message::Refused(_) | Message::Leftover(_)) => {
+                Ok(CellMessage::Refused(_) | CellMessage::Leftover(_)) => {
                     self.cell.kill();
                     break Some(Err(io::ErrorKind::InvalidData));
                 }
-                Ok(Message::Report(report)) => break Some(Ok(report)),
+                Ok(CellMessage::Report(report)) => break Some(Ok(report)),
                 Err(error) => break Some(Err(error.kind())),
             }
         };
@@ -533,7 +533,7 @@ impl FinishedCommand {
         });
         // A call with hosts of its own has unset the variables.
         let unset = &self.plan.cell.unset;
-        if !has_failed || Reach::of(policy) == Reach::Online || !unset.is_empty() {
+        if !has_failed || NetworkReach::of(policy) == NetworkReach::Online || !unset.is_empty() {
             return Vec::new();
         }
         let command = self.plan.command();
@@ -663,7 +663,7 @@ fn named_processes(leftover: &Leftover) -> LeftRunning {
 }
 
 /// Why a cell with a failed layer has run nothing.
-pub(crate) fn unconfined(part: Part, errno: i32) -> String {
+pub(crate) fn unconfined(part: SetupPart, errno: i32) -> String {
     let error = io::Error::from_raw_os_error(errno);
     format!("nothing was run: {part}: {error}")
 }

@@ -11,7 +11,7 @@ use broker_protocol::{
     Channel, ErrorKind, Failed, Layer, LayerSet, Open, Refused, Tier, TooLarge, Zone, ZonePath,
     frame,
 };
-use executor_audit::audit::{Audit, AuditError};
+use executor_audit::audit::{AuditError, AuditWriter};
 use executor_cell::Warden;
 use executor_cell::account::Capacity;
 use executor_credentials::{
@@ -27,8 +27,8 @@ use executor_project::central_owner::{self, OwnerError, RootLock};
 use executor_project::discovery;
 use executor_project::grant_exceptions;
 use executor_project::home_links;
-use executor_project::linked_repository::{self, Link};
-use executor_project::network::{self, Reach};
+use executor_project::linked_repository::{self, RepositoryLink};
+use executor_project::network::{self, NetworkReach};
 use executor_project::protected::{Discovery, ProtectError};
 use executor_project::{
     AnsweringWorker, CreatedRecord, OpenedFiles, ProjectRepository, RepositoryWatch,
@@ -37,14 +37,14 @@ use executor_project::{
 use executor_project::{git_identity, git_ignore, git_settings};
 use executor_spec::ablation::Ablation;
 use executor_spec::also_closed::{AlsoClosed, WhyClosed};
-use executor_spec::error::{Part, Privilege};
+use executor_spec::error::{Privilege, SetupPart};
 use executor_spec::known_directories::DirectoryMemory;
 use executor_spec::linked_repository::LinkedRepository;
 use executor_spec::notices;
 use executor_spec::pins::PINS_MAX;
 use executor_spec::protected_objects::ProtectedObjects;
 use executor_spec::readable_secret::ReadableSecret;
-use executor_spec::sandbox::{self, Found, HomeFiles, Rooted, Roots, SandboxSpec};
+use executor_spec::sandbox::{self, ChosenRoots, Found, HomeFiles, Rooted, SandboxSpec};
 use executor_spec::scratch::{NewScratch, Scratch};
 use executor_spec::undo_directory;
 use executor_spec::warden_message::WardenMessage;
@@ -67,7 +67,7 @@ use thiserror::Error;
 
 /// Reasons why a session cannot be opened.
 #[derive(Debug, Error)]
-pub(crate) enum OpenError {
+pub(crate) enum SessionOpenError {
     /// A policy is invalid, or has no such profile.
     #[error(transparent)]
     Policy(#[from] PolicyError),
@@ -98,7 +98,7 @@ pub(crate) enum OpenError {
     Plan(io::Error),
     #[error("{part}: {step}: {source}")]
     Setup {
-        part: Part,
+        part: SetupPart,
         step: String,
         source: io::Error,
         refused: Option<Privilege>,
@@ -149,44 +149,44 @@ pub(crate) enum OpenError {
     Failed(Failed),
 }
 
-impl From<FindError> for OpenError {
+impl From<FindError> for SessionOpenError {
     fn from(error: FindError) -> Self {
         match error {
-            FindError::Company(error) => OpenError::Company(error),
-            FindError::Io(error) => OpenError::Plan(error),
+            FindError::Company(error) => SessionOpenError::Company(error),
+            FindError::Io(error) => SessionOpenError::Plan(error),
         }
     }
 }
 
-impl OpenError {
+impl SessionOpenError {
     /// Returns the failure as the client receives it.
     pub(crate) fn failed(&self) -> Failed {
         let kind = match self {
-            OpenError::Policy(error) => error.kind(),
-            OpenError::Limit(_)
-            | OpenError::Directory { .. }
-            | OpenError::Image(_)
-            | OpenError::Owner(_)
-            | OpenError::Roots(RootError::Root { .. }) => ErrorKind::InvalidInput,
-            OpenError::Roots(RootError::Shown { .. } | RootError::Temporary { .. })
-            | OpenError::NotAsked
-            | OpenError::Required(_)
-            | OpenError::Protect(_)
-            | OpenError::Company(_)
-            | OpenError::Reveal(_)
-            | OpenError::Lease(_) => ErrorKind::DeniedPolicy,
-            OpenError::Plan(_)
-            | OpenError::Setup { .. }
-            | OpenError::Unsupervised { .. }
-            | OpenError::Audit(_)
-            | OpenError::Warden(_)
-            | OpenError::Worker(_)
-            | OpenError::Gateway(_)
-            | OpenError::Approvers(_) => ErrorKind::Internal,
-            OpenError::Published(_) => ErrorKind::Io,
+            SessionOpenError::Policy(error) => error.kind(),
+            SessionOpenError::Limit(_)
+            | SessionOpenError::Directory { .. }
+            | SessionOpenError::Image(_)
+            | SessionOpenError::Owner(_)
+            | SessionOpenError::Roots(RootError::Root { .. }) => ErrorKind::InvalidInput,
+            SessionOpenError::Roots(RootError::Shown { .. } | RootError::Temporary { .. })
+            | SessionOpenError::NotAsked
+            | SessionOpenError::Required(_)
+            | SessionOpenError::Protect(_)
+            | SessionOpenError::Company(_)
+            | SessionOpenError::Reveal(_)
+            | SessionOpenError::Lease(_) => ErrorKind::DeniedPolicy,
+            SessionOpenError::Plan(_)
+            | SessionOpenError::Setup { .. }
+            | SessionOpenError::Unsupervised { .. }
+            | SessionOpenError::Audit(_)
+            | SessionOpenError::Warden(_)
+            | SessionOpenError::Worker(_)
+            | SessionOpenError::Gateway(_)
+            | SessionOpenError::Approvers(_) => ErrorKind::Internal,
+            SessionOpenError::Published(_) => ErrorKind::Io,
             // This machine lacks what a throw-away session needs.
-            OpenError::ThrowAway(_) => ErrorKind::NotFound,
-            OpenError::Failed(failed) => failed.kind,
+            SessionOpenError::ThrowAway(_) => ErrorKind::NotFound,
+            SessionOpenError::Failed(failed) => failed.kind,
         };
         Failed {
             kind,
@@ -201,7 +201,7 @@ type Records = (CreatedRecord, RepositoryWatch);
 /// A sandbox with its warden ready.
 pub(crate) struct Sandbox {
     pub spec: SandboxSpec,
-    pub started: Started,
+    pub started: StartedWarden,
     pub also_closed: Vec<AlsoClosed>,
     pub created: Option<CreatedRecord>,
     pub watch: Option<RepositoryWatch>,
@@ -217,11 +217,11 @@ pub(crate) struct Beside {
     /// A [`WorkerSpec`] as it is sent to a file worker.
     pub worker: Vec<u8>,
     pub capacity: Capacity,
-    pub audit: Audit,
+    pub audit: AuditWriter,
 }
 
 /// Reads the policy files of this machine and user.
-pub(crate) fn read_policies(user: &User) -> Result<Policies, OpenError> {
+pub(crate) fn read_policies(user: &User) -> Result<Policies, SessionOpenError> {
     let sources =
         source::read(&user.home, &|name| user.variable(name)).map_err(PolicyError::from)?;
     Ok(Policies::load(sources)?)
@@ -232,9 +232,9 @@ pub(crate) fn policy_of(
     request: &Open,
     policies: &Policies,
     user: &User,
-) -> Result<EffectivePolicy, OpenError> {
+) -> Result<EffectivePolicy, SessionOpenError> {
     request.check()?;
-    user.worker.file().map_err(OpenError::Worker)?;
+    user.worker.file().map_err(SessionOpenError::Worker)?;
     let chosen = policies.choose(
         &request.profile,
         choice::has_file(Path::new(&request.project)),
@@ -247,7 +247,7 @@ pub(crate) fn policy_of(
         (request.network.as_ref(), request.file_leases),
     )?;
     if policy.approval.channel == Channel::Separate && request.is_wider() {
-        return Err(OpenError::NotAsked);
+        return Err(SessionOpenError::NotAsked);
     }
     let policy = if request.throw_away {
         policy.without_hosts()?
@@ -255,7 +255,7 @@ pub(crate) fn policy_of(
         policy
     };
     if policy.has_gateway() {
-        user.gateway.file().map_err(OpenError::Gateway)?;
+        user.gateway.file().map_err(SessionOpenError::Gateway)?;
     }
     Ok(policy)
 }
@@ -265,26 +265,35 @@ pub(crate) fn zones_of(
     request: &Open,
     policy: EffectivePolicy,
     user: &User,
-) -> Result<(EffectivePolicy, Zones), OpenError> {
+) -> Result<(EffectivePolicy, Zones), SessionOpenError> {
     let policy = policy.with_revealed(&request.reveal)?;
     let zones = roots::resolve(request, &policy, user)?;
     Ok((image::choose(request, policy, &zones, user)?, zones))
 }
 
 /// Makes the session's group, where there may be one, and moves the warden in.
-fn join_cgroup(spec: &SandboxSpec, warden: &Warden) -> Result<Option<Rc<Cgroup>>, OpenError> {
+fn join_cgroup(
+    spec: &SandboxSpec,
+    warden: &Warden,
+) -> Result<Option<Rc<Cgroup>>, SessionOpenError> {
     if spec.ablation.is_off(Layer::Cgroup) {
         return Ok(None);
     }
     let Ok(cgroup) = cgroup::make(&spec.policy.limits) else {
         return Ok(None);
     };
-    cgroup.add(warden.child.pid).map_err(OpenError::Warden)?;
+    cgroup
+        .add(warden.child.pid)
+        .map_err(SessionOpenError::Warden)?;
     Ok(Some(Rc::new(cgroup)))
 }
 
 /// Makes what a session needs besides its warden, which has some milliseconds of work.
-fn beside(spec: &SandboxSpec, warden: &mut Warden, user: &User) -> Result<Beside, OpenError> {
+fn beside(
+    spec: &SandboxSpec,
+    warden: &mut Warden,
+    user: &User,
+) -> Result<Beside, SessionOpenError> {
     let cgroup = join_cgroup(spec, warden)?;
     // A session is opened to be used: its first cell is in the group too, and is made as soon as it can be. A warden that is gone
     // has reported why.
@@ -293,7 +302,7 @@ fn beside(spec: &SandboxSpec, warden: &mut Warden, user: &User) -> Result<Beside
         .is_supervised()
         .then(|| SelfTest::begin(spec.tier, spec.caller_access))
         .transpose();
-    let self_test = self_test.map_err(|source| OpenError::Unsupervised { source })?;
+    let self_test = self_test.map_err(|source| SessionOpenError::Unsupervised { source })?;
     let worker = worker_spec(spec)?;
     let capacity = Capacity::new([spec.project.clone(), spec.central.clone()]);
     // After the processes, which must not inherit it.
@@ -308,7 +317,7 @@ fn beside(spec: &SandboxSpec, warden: &mut Warden, user: &User) -> Result<Beside
 }
 
 /// The description that the file worker gets when it starts.
-pub(crate) fn worker_spec(spec: &SandboxSpec) -> Result<Vec<u8>, OpenError> {
+pub(crate) fn worker_spec(spec: &SandboxSpec) -> Result<Vec<u8>, SessionOpenError> {
     let root = |zone| {
         let (path, access) = spec.zone(zone);
         RootSpec {
@@ -338,7 +347,7 @@ pub(crate) fn worker_spec(spec: &SandboxSpec) -> Result<Vec<u8>, OpenError> {
         })),
     };
     frame::encode_whole(&worker)
-        .map_err(|error| OpenError::Failed(Failed::internal(error.to_string())))
+        .map_err(|error| SessionOpenError::Failed(Failed::internal(error.to_string())))
 }
 
 /// Requires the layers that the policy requires, and those it expects as far as `tier` supports them. The two
@@ -348,7 +357,7 @@ pub(crate) fn require(
     tier: Tier,
     layers: LayerSet,
     ablation: &Ablation,
-) -> Result<(), OpenError> {
+) -> Result<(), SessionOpenError> {
     let floor = [Layer::LandlockFiles, Layer::Seccomp];
     let expected = policy
         .expected
@@ -361,7 +370,7 @@ pub(crate) fn require(
         .chain(expected)
         .find(missing)
     {
-        Some(layer) => Err(OpenError::Required(*layer)),
+        Some(layer) => Err(SessionOpenError::Required(*layer)),
         None => Ok(()),
     }
 }
@@ -392,7 +401,7 @@ pub(crate) fn build_in_a_tier(
     abi: u32,
     paths: SessionPaths,
     user: &User,
-) -> Result<(Sandbox, Option<String>), OpenError> {
+) -> Result<(Sandbox, Option<String>), SessionOpenError> {
     let is_thrown_away = paths.tracer.is_some();
     if !is_thrown_away && let (Tier::Flat, refusal) = tier_here() {
         let built = build_until_pinned(policy, Tier::Flat, abi, paths, user)?;
@@ -400,14 +409,14 @@ pub(crate) fn build_in_a_tier(
     }
     match build_until_pinned(policy, Tier::Namespaced, abi, paths, user) {
         // A throw-away session needs mounts.
-        Err(OpenError::Setup {
+        Err(SessionOpenError::Setup {
             step,
             source,
             refused: Some(_),
             ..
-        }) if is_thrown_away => Err(OpenError::ThrowAway(format!("{step}: {source}"))),
+        }) if is_thrown_away => Err(SessionOpenError::ThrowAway(format!("{step}: {source}"))),
         // The machine denies this user some of the namespaces: then none of them are used.
-        Err(OpenError::Setup {
+        Err(SessionOpenError::Setup {
             step,
             source,
             refused: Some(_),
@@ -431,11 +440,11 @@ fn build_until_pinned(
     abi: u32,
     paths: SessionPaths,
     user: &User,
-) -> Result<Sandbox, OpenError> {
+) -> Result<Sandbox, SessionOpenError> {
     for _ in 1..BUILDS_MAX {
         match build(policy, tier, abi, paths, user) {
-            Err(OpenError::Setup {
-                part: Part::Layer(Layer::ProtectedNames),
+            Err(SessionOpenError::Setup {
+                part: SetupPart::Layer(Layer::ProtectedNames),
                 source,
                 ..
             }) if source.kind() == io::ErrorKind::NotFound => {}
@@ -451,7 +460,7 @@ fn build(
     abi: u32,
     paths: SessionPaths,
     user: &User,
-) -> Result<Sandbox, OpenError> {
+) -> Result<Sandbox, SessionOpenError> {
     let mut planned = plan(policy, (tier, abi), paths, user, None)?;
     // The answerer has exited when the search is over; the warden starts up meanwhile.
     if let Some(answerer) = planned.answerer.take() {
@@ -476,16 +485,16 @@ pub(crate) struct PlannedSandbox {
 }
 
 impl PlannedSandbox {
-    pub(crate) fn start(&self, user: &User) -> Result<Started, OpenError> {
+    pub(crate) fn start(&self, user: &User) -> Result<StartedWarden, SessionOpenError> {
         if self.spec.scratch.host.is_some() {
             let written = home_files::write(&self.spec.scratch.home, &self.spec.home_files);
-            written.map_err(OpenError::Plan)?;
+            written.map_err(SessionOpenError::Plan)?;
         }
         start(&self.spec, user)
     }
 
-    pub(crate) fn into_sandbox(self, started: Started) -> Result<Sandbox, OpenError> {
-        let credentials = self.credentials.retain().map_err(OpenError::Plan)?;
+    pub(crate) fn into_sandbox(self, started: StartedWarden) -> Result<Sandbox, SessionOpenError> {
+        let credentials = self.credentials.retain().map_err(SessionOpenError::Plan)?;
         // From now on the warden removes it too.
         self.scratch.into_iter().for_each(NewScratch::retain);
         Ok(Sandbox {
@@ -515,7 +524,7 @@ fn scratch(
     layers: LayerSet,
     (zones, temporary): (&Zones, &[&Path]),
     user: &User,
-) -> Result<(Scratch, Option<NewScratch>), OpenError> {
+) -> Result<(Scratch, Option<NewScratch>), SessionOpenError> {
     if let Some(old) = old {
         return Ok((old.clone(), None));
     }
@@ -525,7 +534,7 @@ fn scratch(
         .chain(temporary.iter().copied())
         .collect();
     let new = Scratch::make(layers, &unfit, &user.home, |name| user.variable(name));
-    let new = new.map_err(OpenError::Plan)?;
+    let new = new.map_err(SessionOpenError::Plan)?;
     Ok((new.paths().clone(), Some(new)))
 }
 
@@ -536,7 +545,7 @@ pub(crate) fn plan(
     paths: SessionPaths,
     user: &User,
     taken_over: Option<TakenOver>,
-) -> Result<PlannedSandbox, OpenError> {
+) -> Result<PlannedSandbox, SessionOpenError> {
     let zones = paths.zones;
     // Checked before anything is created; the cgroup is checked later, when it has been tried.
     let layers = machine::layers(tier, abi, &user.ablation);
@@ -556,7 +565,7 @@ pub(crate) fn plan(
     let of_user = (user.home.as_path(), &user.variables);
     let credentials = NewCredentials::find(&policy, written, &scratch, of_user)?;
     let seen_by = (&scratch, layers.has(Layer::MountNamespace));
-    let roots = Roots {
+    let roots = ChosenRoots {
         environment: build_environment(&policy, user, seen_by, zones, &credentials),
         certificates: credentials.files(),
         policy,
@@ -570,7 +579,7 @@ pub(crate) fn plan(
         scratch: scratch.clone(),
         tracer: paths.tracer.map(Path::to_owned),
     };
-    let rooted = Rooted::new(roots, paths.names).map_err(OpenError::Plan)?;
+    let rooted = Rooted::new(roots, paths.names).map_err(SessionOpenError::Plan)?;
     roots::hide_state(&rooted, user)?;
     roots::keep_out_of_temporary(&rooted, user)?;
     make_own_directories(&rooted);
@@ -630,9 +639,9 @@ pub(crate) fn linked_repository(
         &policy.git_directories,
         closed,
     ) {
-        Link::Inside => (None, None),
-        Link::Verified(linked) => (Some(linked), None),
-        Link::Refused(path, why) => (
+        RepositoryLink::Inside => (None, None),
+        RepositoryLink::Verified(linked) => (Some(linked), None),
+        RepositoryLink::Refused(path, why) => (
             None,
             Some(AlsoClosed {
                 path,
@@ -643,12 +652,12 @@ pub(crate) fn linked_repository(
 }
 
 /// The directories to which the scope restricts commands. A directory that is missing or reached by a link is an error.
-fn command_directories(spec: &Rooted) -> Result<Option<Vec<ZonePath>>, OpenError> {
+fn command_directories(spec: &Rooted) -> Result<Option<Vec<ZonePath>>, SessionOpenError> {
     let Some(directories) = spec.policy.paths.directories("bash") else {
         return Ok(None);
     };
     for directory in &directories {
-        let refuse = |source| OpenError::Directory {
+        let refuse = |source| SessionOpenError::Directory {
             directory: directory.clone(),
             source,
         };
@@ -658,7 +667,7 @@ fn command_directories(spec: &Rooted) -> Result<Option<Vec<ZonePath>>, OpenError
 }
 
 /// A warden that is ready, the descriptors it has sent, and what was prepared meanwhile.
-pub(crate) struct Started {
+pub(crate) struct StartedWarden {
     pub warden: Warden,
     /// For the file worker: the session's namespaces, the undo directory, and the memory of directories that calls have made.
     pub fds: Vec<OwnedFd>,
@@ -667,26 +676,28 @@ pub(crate) struct Started {
     pub beside: Beside,
 }
 
-fn start(spec: &SandboxSpec, user: &User) -> Result<Started, OpenError> {
+fn start(spec: &SandboxSpec, user: &User) -> Result<StartedWarden, SessionOpenError> {
     let mut warden = Warden::start(spec).map_err(|source| start_error(spec.tier, source))?;
     let mut beside = beside(spec, &mut warden, user)?;
     let mut relay = Vec::new();
-    let mut message = warden.next_message().map_err(OpenError::Warden)?;
+    let mut message = warden.next_message().map_err(SessionOpenError::Warden)?;
     if let WardenMessage::Relay(fds) = message {
         relay = fds;
-        message = warden.next_message().map_err(OpenError::Warden)?;
+        message = warden.next_message().map_err(SessionOpenError::Warden)?;
     }
     match message {
         WardenMessage::Ready(fds) => {
             let tested = beside.self_test.take().map_or(Ok(()), SelfTest::finish);
-            tested.map_err(|source| OpenError::Unsupervised { source })?;
+            tested.map_err(|source| SessionOpenError::Unsupervised { source })?;
             let made = spec
                 .found()
                 .directories
                 .iter()
                 .map(|memory| memory.made.try_clone());
-            let made: Vec<OwnedFd> = made.collect::<io::Result<_>>().map_err(OpenError::Plan)?;
-            Ok(Started {
+            let made: Vec<OwnedFd> = made
+                .collect::<io::Result<_>>()
+                .map_err(SessionOpenError::Plan)?;
+            Ok(StartedWarden {
                 warden,
                 fds: fds.into_iter().chain(made).collect(),
                 relay,
@@ -698,7 +709,7 @@ fn start(spec: &SandboxSpec, user: &User) -> Result<Started, OpenError> {
             errno,
             refused,
             step,
-        } => Err(OpenError::Setup {
+        } => Err(SessionOpenError::Setup {
             part,
             step,
             source: io::Error::from_raw_os_error(errno),
@@ -708,7 +719,9 @@ fn start(spec: &SandboxSpec, user: &User) -> Result<Started, OpenError> {
         | WardenMessage::Cell(..)
         | WardenMessage::LeasedCell(..)
         | WardenMessage::Terminal(..)
-        | WardenMessage::Lost(_) => Err(OpenError::Warden(io::ErrorKind::InvalidData.into())),
+        | WardenMessage::Lost(_) => {
+            Err(SessionOpenError::Warden(io::ErrorKind::InvalidData.into()))
+        }
     }
 }
 
@@ -729,19 +742,19 @@ fn what_to_do(refusal: &io::Error) -> &'static str {
     }
 }
 
-fn start_error(tier: Tier, source: io::Error) -> OpenError {
+fn start_error(tier: Tier, source: io::Error) -> SessionOpenError {
     match tier {
         Tier::Namespaced => {
             let refused =
                 Some(Privilege::Namespaces).filter(|privilege| privilege.is_refused_by(&source));
-            OpenError::Setup {
+            SessionOpenError::Setup {
                 part: Layer::UserNamespace.into(),
                 step: "clone".into(),
                 source,
                 refused,
             }
         }
-        Tier::Flat => OpenError::Warden(source),
+        Tier::Flat => SessionOpenError::Warden(source),
     }
 }
 
@@ -760,7 +773,7 @@ fn discover(
     user: &User,
     answerer: &OnceCell<io::Result<AnsweringWorker>>,
     (created, directories): (Option<OwnedFd>, Option<DirectoryMemory>),
-) -> Result<Discovered, OpenError> {
+) -> Result<Discovered, SessionOpenError> {
     let (found, (secrets, mut notices), opened) = look_through(spec, user, answerer, created)?;
     let Some(OpenedFiles {
         memory,
@@ -778,7 +791,7 @@ fn discover(
         Some(memory) => memory.filled(&found.directories),
         None => DirectoryMemory::new(&found.directories),
     };
-    let directories = directories.map_err(OpenError::Plan)?;
+    let directories = directories.map_err(SessionOpenError::Plan)?;
     watch.others.follow(spec, &directories);
     notices.extend(notices::opened_names(&spec.policy));
     // What a profile does not grant is news to nobody until a command asks for it.
@@ -801,7 +814,7 @@ fn discover(
 }
 
 /// Files of secrets that commands can read, and what people are told about such files.
-type Readable = (Vec<ReadableSecret>, Vec<String>);
+type ReadableFiles = (Vec<ReadableSecret>, Vec<String>);
 
 /// Finds what is protected in both zones, and removes the temporary files of interrupted writes.
 fn look_through(
@@ -809,7 +822,7 @@ fn look_through(
     user: &User,
     answerer: &OnceCell<io::Result<AnsweringWorker>>,
     created: Option<OwnedFd>,
-) -> Result<(Discovery, Readable, Option<OpenedFiles>), OpenError> {
+) -> Result<(Discovery, ReadableFiles, Option<OpenedFiles>), SessionOpenError> {
     // Without mounts the supervisor protects every name, however many there are.
     let mounts_max = if spec.has(Layer::MountNamespace) {
         PINS_MAX
@@ -847,12 +860,12 @@ fn look_through(
         stale_temporaries::remove(zone, std::slice::from_ref(path));
     }
     if !is_protected {
-        return Ok((found, Readable::default(), None));
+        return Ok((found, ReadableFiles::default(), None));
     }
     let opened = open_created_files(spec, &mut found, created, |repository, files| {
         answerer().as_ref().ok()?.repository(repository, files)
     });
-    let opened = opened.map_err(OpenError::Plan)?;
+    let opened = opened.map_err(SessionOpenError::Plan)?;
     let ask = |repository: &_, files: &_| answerer().as_ref().ok()?.repository(repository, files);
     let readable = secrets::make_readable(&mut found, spec, user, ask)?;
     Ok((found, readable, Some(opened)))
@@ -871,7 +884,7 @@ fn fill_home(
     if spec.has(Layer::ProtectedNames) {
         git_ignore::ignore_hidden(&mut new, spec, found);
     }
-    let online = Reach::of(&spec.policy) == Reach::Online;
+    let online = NetworkReach::of(&spec.policy) == NetworkReach::Online;
     let pnpm = caches::pnpm_settings(&spec.policy, online, zones);
     new.files
         .extend(pnpm.map(|(name, text)| (name.into(), text)));
@@ -898,12 +911,12 @@ fn build_environment(
         .collect();
     let visible = |directory: &Path| seen.iter().any(|path| directory.starts_with(path));
     let (rules, ours) = (&policy.environment, &user.variables);
-    let reach = Reach::of(policy);
+    let reach = NetworkReach::of(policy);
     let mut own = network::variables(rules, reach, ours, visible);
     own.retain(|(name, value)| caches::is_of_use((name, value), &scratch.home));
     own.extend(caches::variables(
         policy,
-        reach == Reach::Online,
+        reach == NetworkReach::Online,
         ours,
         &zones.central,
     ));

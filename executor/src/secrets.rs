@@ -6,7 +6,7 @@ use broker_protocol::ZonePath;
 use executor_project::ProjectRepository;
 use executor_project::masks::{self, Candidate, NotMasked};
 use executor_project::protected::Discovery;
-use executor_spec::readable_secret::{ReadableSecret, Seen};
+use executor_spec::readable_secret::{ReadableSecret, SecretView};
 use executor_spec::sandbox::Rooted;
 use executor_spec::worker::{InHead, RepositoryAnswer};
 use policies::SecretMode;
@@ -182,7 +182,7 @@ fn ask(
 
 /// What people are told: which files commands read, and why others stay hidden.
 fn notices(readable: &[ReadableSecret], hidden: &[(PathBuf, NotMasked)]) -> Vec<String> {
-    let masked = |file: &&ReadableSecret| matches!(file.seen, Seen::Masked(_));
+    let masked = |file: &&ReadableSecret| matches!(file.seen, SecretView::Masked(_));
     let shown = readable
         .iter()
         .filter(|file| !masked(file))

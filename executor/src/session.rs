@@ -1,12 +1,12 @@
 //! An open session and its calls. A call enters by [`Session::call`], is decided, planned and
 //! passed on; [`Session::collect`] alone gathers the frames for the client.
 
-use crate::approvals::{Approval, Approvals};
+use crate::approvals::{Approvals, StandingApproval};
 use crate::authorise::{Authorised, Granted, Load, Submission, authorise};
 use crate::background::BackgroundProcesses;
 use crate::call::{Call, CallEnd, CallState};
 use crate::fault::{protocol, unencoded};
-use crate::files::{Files, WorkerJob};
+use crate::files::{FileWorker, WorkerJob};
 use crate::kept_texts::KeptTexts;
 use crate::missing_program::Profiles;
 use crate::plan::{Work, plan};
@@ -18,7 +18,7 @@ use broker_protocol::{
     CallId, Ended, Failed, FileReply, Finding, FindingKind, Findings, FromBroker, LayerSet, Nonce,
     Outcome, Request, Usage, Wants, limit,
 };
-use executor_audit::audit::{Audit, Owed, ShortOfRoom};
+use executor_audit::audit::{AuditWriter, Owed, ShortOfRoom};
 use executor_credentials::SessionCredentials;
 use executor_denials::describe_refusals;
 use executor_peers::{Gateway, Repeats};
@@ -34,13 +34,13 @@ pub(crate) struct Session {
     pub spec: SandboxSpec,
     pub layers: LayerSet,
     pub profiles: Profiles,
-    pub audit: Audit,
+    pub audit: AuditWriter,
     pub approvals: Approvals,
     pub online: Online,
     /// The session's user namespace, if cells have mounts.
     pub user_namespace: Option<OwnedFd>,
     pub pool: Pool,
-    pub files: Files,
+    pub files: FileWorker,
     /// Carries connections of cells, if they have a network.
     pub gateway: Option<Gateway>,
     /// Connections that were refused again, to be recorded as a number.
@@ -99,7 +99,7 @@ impl Session {
         &mut self,
         mut call: Call,
         request: Request,
-        approval: Option<Approval>,
+        approval: Option<StandingApproval>,
     ) -> Result<(), Failed> {
         let background = self.background.count() + self.pool.waiting_in_background();
         let load = Load {

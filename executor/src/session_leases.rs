@@ -1,10 +1,10 @@
 //! What a session's calls may reach beyond it: leases, and what is reported of connections and denials.
 
-use crate::approvals::{Approval, changed_file};
+use crate::approvals::{StandingApproval, changed_file};
 use crate::authorise::{Granted, opened_with};
 use crate::call::{Call, CallState};
 use crate::fault::protocol;
-use crate::files::LeasedFile;
+use crate::files::LeasedTarget;
 use crate::missing_program::search_path;
 use crate::pending_leases::PendingLeases;
 use crate::plan::CommandPlan;
@@ -34,7 +34,7 @@ impl Session {
         &mut self,
         mut call: Call,
         granted: Granted,
-        mut approval: Approval,
+        mut approval: StandingApproval,
     ) -> Result<(), Failed> {
         match self.prepare(call.id, &mut approval) {
             Ok(paths) => {
@@ -96,7 +96,7 @@ impl Session {
     /// Begins the leases with which a session opens. No call exists yet that would have to wait.
     pub(crate) fn begin_with(
         &mut self,
-        mut approval: Approval,
+        mut approval: StandingApproval,
     ) -> Result<Result<(), Refused>, Failed> {
         let mut paths = match self.prepare(OPENING, &mut approval) {
             Ok(paths) => paths,
@@ -113,7 +113,11 @@ impl Session {
         Ok(leased.map(drop))
     }
 
-    fn prepare(&mut self, call: CallId, approval: &mut Approval) -> Result<PendingPaths, Refused> {
+    fn prepare(
+        &mut self,
+        call: CallId,
+        approval: &mut StandingApproval,
+    ) -> Result<PendingPaths, Refused> {
         let missing = &mut approval.missing;
         let missing = Missing {
             wants: missing.wants.clone(),
@@ -128,7 +132,7 @@ impl Session {
     fn lease(
         &mut self,
         call: CallId,
-        approval: Approval,
+        approval: StandingApproval,
         paths: &[Rc<HeldPath>],
     ) -> Result<Result<Option<Nonce>, Refused>, Failed> {
         if approval.missing.wants.is_empty() {
@@ -216,7 +220,7 @@ impl Session {
         let real = Path::new(opens.parts().1);
         let (lease, file) = self.approvals.leases.open_file(call.id, real)?;
         let path = path.clone();
-        (call.leases, call.leased_file) = (vec![lease], Some(LeasedFile { path, file }));
+        (call.leases, call.leased_file) = (vec![lease], Some(LeasedTarget { path, file }));
         Ok(())
     }
 

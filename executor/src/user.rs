@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use executor_audit::audit::{Audit, AuditError};
+use executor_audit::audit::{AuditError, AuditWriter};
 
 #[derive(Clone, Debug)]
 pub(crate) struct User {
@@ -96,9 +96,9 @@ impl User {
         self.state().join("audit")
     }
 
-    pub(crate) fn open_audit(&self) -> Result<Audit, AuditError> {
+    pub(crate) fn open_audit(&self) -> Result<AuditWriter, AuditError> {
         let directory = self.audit();
-        Audit::open(&directory, secrets(&self.variables)).map_err(|error| {
+        AuditWriter::open(&directory, secrets(&self.variables)).map_err(|error| {
             let advice = directories::advice(&directory, &self.home, &|name| self.variable(name));
             error.advised(advice)
         })

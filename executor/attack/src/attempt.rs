@@ -16,7 +16,7 @@ const TIMEOUT_S: u32 = 2;
 
 /// The result of one attack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Attempt {
+pub(crate) enum AttackResult {
     Succeeded,
     /// The kernel refused it, with this error number.
     Refused(i32),
@@ -29,7 +29,7 @@ pub(crate) enum Attempt {
 /// Tries every attack and writes a record of each result.
 pub(crate) fn run(targets: &Targets, records: &mut impl Write) -> io::Result<()> {
     for (index, attack) in ATTACKS.iter().enumerate() {
-        let attempt = isolated(|| (attack.run)(targets)).unwrap_or(Attempt::Unknown);
+        let attempt = isolated(|| (attack.run)(targets)).unwrap_or(AttackResult::Unknown);
         writeln!(records, "{index} {}", record(attempt))?;
         // Otherwise the next process would inherit the buffer's content, and write it again.
         records.flush()?;
@@ -38,14 +38,14 @@ pub(crate) fn run(targets: &Targets, records: &mut impl Write) -> io::Result<()>
 }
 
 /// Tries every attack from this process, without a cell.
-pub(crate) fn control(targets: &Targets) -> io::Result<Vec<Attempt>> {
+pub(crate) fn control(targets: &Targets) -> io::Result<Vec<AttackResult>> {
     let mut records = Vec::new();
     run(targets, &mut records)?;
     Ok(read_records(&records))
 }
 
 /// Tries one attack in a process of its own, whose exit code is the error number, or 0.
-fn isolated(attack: impl FnOnce() -> io::Result<()>) -> io::Result<Attempt> {
+fn isolated(attack: impl FnOnce() -> io::Result<()>) -> io::Result<AttackResult> {
     match sys::fork()? {
         Fork::Child => {
             alarm::set(TIMEOUT_S);
@@ -60,30 +60,30 @@ fn isolated(attack: impl FnOnce() -> io::Result<()>) -> io::Result<Attempt> {
     }
 }
 
-fn outcome(end: WaitStatus) -> Attempt {
+fn outcome(end: WaitStatus) -> AttackResult {
     match end {
-        WaitStatus::Exited(_, 0) => Attempt::Succeeded,
-        WaitStatus::Exited(_, errno) => Attempt::Refused(errno),
+        WaitStatus::Exited(_, 0) => AttackResult::Succeeded,
+        WaitStatus::Exited(_, errno) => AttackResult::Refused(errno),
         // Any other signal is our own fault: the attack hung, or is wrong.
         WaitStatus::Signaled(_, signal @ (Signal::SIGSYS | Signal::SIGSEGV), _) => {
-            Attempt::Killed(signal as i32)
+            AttackResult::Killed(signal as i32)
         }
-        _ => Attempt::Unknown,
+        _ => AttackResult::Unknown,
     }
 }
 
-fn record(attempt: Attempt) -> String {
+fn record(attempt: AttackResult) -> String {
     match attempt {
-        Attempt::Succeeded => "succeeded 0".into(),
-        Attempt::Refused(errno) => format!("refused {errno}"),
-        Attempt::Killed(signal) => format!("killed {signal}"),
-        Attempt::Unknown => "unknown 0".into(),
+        AttackResult::Succeeded => "succeeded 0".into(),
+        AttackResult::Refused(errno) => format!("refused {errno}"),
+        AttackResult::Killed(signal) => format!("killed {signal}"),
+        AttackResult::Unknown => "unknown 0".into(),
     }
 }
 
 /// Reads the result of each attack from records; an attack without a record is unknown.
-pub(crate) fn read_records(bytes: &[u8]) -> Vec<Attempt> {
-    let mut attempts = vec![Attempt::Unknown; ATTACKS.len()];
+pub(crate) fn read_records(bytes: &[u8]) -> Vec<AttackResult> {
+    let mut attempts = vec![AttackResult::Unknown; ATTACKS.len()];
     for line in bytes.split_inclusive(|byte| *byte == b'\n') {
         if let Some((index, attempt)) = parse(line)
             && let Some(known) = attempts.get_mut(index)
@@ -94,7 +94,7 @@ pub(crate) fn read_records(bytes: &[u8]) -> Vec<Attempt> {
     attempts
 }
 
-fn parse(line: &[u8]) -> Option<(usize, Attempt)> {
+fn parse(line: &[u8]) -> Option<(usize, AttackResult)> {
     let line = std::str::from_utf8(line).ok()?.strip_suffix('\n')?;
     let mut words = line.split(' ');
     let (index, word, number) = (
@@ -103,10 +103,10 @@ fn parse(line: &[u8]) -> Option<(usize, Attempt)> {
         words.next()?.parse().ok()?,
     );
     let attempt = match word {
-        "succeeded" => Attempt::Succeeded,
-        "refused" => Attempt::Refused(number),
-        "killed" => Attempt::Killed(number),
-        _ => Attempt::Unknown,
+        "succeeded" => AttackResult::Succeeded,
+        "refused" => AttackResult::Refused(number),
+        "killed" => AttackResult::Killed(number),
+        _ => AttackResult::Unknown,
     };
     words.next().is_none().then_some((index, attempt))
 }
@@ -119,9 +119,9 @@ mod tests {
     #[test]
     fn records_read_back_and_missing_ones_are_unknown() {
         let all = [
-            Attempt::Succeeded,
-            Attempt::Refused(libc::EACCES),
-            Attempt::Killed(libc::SIGSYS),
+            AttackResult::Succeeded,
+            AttackResult::Refused(libc::EACCES),
+            AttackResult::Killed(libc::SIGSYS),
         ];
         let lines = all
             .iter()
@@ -130,7 +130,9 @@ mod tests {
         let text: String = lines.chain(["3 succ".into()]).collect();
         let got = read_records(text.as_bytes());
         assert_eq!(got[..3], all);
-        assert!(got.len() == ATTACKS.len() && got[3..].iter().all(|one| *one == Attempt::Unknown));
+        assert!(
+            got.len() == ATTACKS.len() && got[3..].iter().all(|one| *one == AttackResult::Unknown)
+        );
     }
 
     #[test]
@@ -144,23 +146,29 @@ mod tests {
             "99999 succeeded 0\n",
         ] {
             let got = read_records(text.as_bytes());
-            assert!(got.iter().all(|one| *one == Attempt::Unknown), "{text:?}");
+            assert!(
+                got.iter().all(|one| *one == AttackResult::Unknown),
+                "{text:?}"
+            );
         }
         let bytes = [&[255; 100][..], b"\n0 refused 13\n"].concat();
-        assert_eq!(read_records(&bytes)[0], Attempt::Refused(13));
+        assert_eq!(read_records(&bytes)[0], AttackResult::Refused(13));
     }
 
     #[test]
     fn only_the_kernels_own_signals_are_its_refusal() {
         let pid = Pid::from_raw(7);
-        assert_eq!(outcome(WaitStatus::Exited(pid, 0)), Attempt::Succeeded);
-        assert_eq!(outcome(WaitStatus::Exited(pid, 13)), Attempt::Refused(13));
+        assert_eq!(outcome(WaitStatus::Exited(pid, 0)), AttackResult::Succeeded);
+        assert_eq!(
+            outcome(WaitStatus::Exited(pid, 13)),
+            AttackResult::Refused(13)
+        );
         let killed = |signal| outcome(WaitStatus::Signaled(pid, signal, false));
-        assert_eq!(killed(Signal::SIGSYS), Attempt::Killed(libc::SIGSYS));
+        assert_eq!(killed(Signal::SIGSYS), AttackResult::Killed(libc::SIGSYS));
         // It hung, or panicked.
         assert_eq!(
             (killed(Signal::SIGALRM), killed(Signal::SIGABRT)),
-            (Attempt::Unknown, Attempt::Unknown)
+            (AttackResult::Unknown, AttackResult::Unknown)
         );
     }
 }

@@ -15,7 +15,7 @@ use fixture::Fixture;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::ExitCode;
-use targets::{Session, Targets};
+use targets::{AttackedSession, Targets};
 
 const HELP: &str = "\
 lazaret-attack: real attacks on a cell. `lazaret doctor --attack` starts it.
@@ -72,7 +72,7 @@ fn outside(directory: &Path) -> io::Result<()> {
             "no session has opened, so nothing was attacked in a cell",
         ));
     }
-    let session: Session = serde_json::from_str(&session)?;
+    let session: AttackedSession = serde_json::from_str(&session)?;
     stdin.read_to_end(&mut records)?;
     let inside = report::judge(attempt::read_records(&records), &fixture);
     for report in report::reports(control, inside, &session) {

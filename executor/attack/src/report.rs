@@ -1,16 +1,16 @@
 //! The verdict on each attack: its result without a cell and in one, corrected by the evidence outside.
 
-use crate::attempt::Attempt;
+use crate::attempt::AttackResult;
 use crate::fixture::Fixture;
 use crate::table::ATTACKS;
-use crate::targets::Session;
+use crate::targets::AttackedSession;
 use nix::errno::Errno;
 use nix::sys::signal::Signal;
 use serde::Serialize;
 
 /// One attack, as a line of JSON.
 #[derive(Debug, Serialize)]
-pub(crate) struct Report {
+pub(crate) struct AttackLine {
     class: &'static str,
     attack: &'static str,
     /// The result without a cell, in one word.
@@ -40,27 +40,27 @@ pub(crate) enum Holds {
 }
 
 /// Corrects results by the evidence outside, if an attack leaves any.
-pub(crate) fn judge(attempts: Vec<Attempt>, fixture: &Fixture) -> Vec<Attempt> {
+pub(crate) fn judge(attempts: Vec<AttackResult>, fixture: &Fixture) -> Vec<AttackResult> {
     let judged = attempts
         .into_iter()
         .zip(ATTACKS)
         .map(|(attempt, attack)| match attack.evidence {
-            Some(is_seen) if is_seen(fixture) => Attempt::Succeeded,
-            Some(_) if attempt == Attempt::Succeeded => Attempt::Refused(libc::ENODATA),
+            Some(is_seen) if is_seen(fixture) => AttackResult::Succeeded,
+            Some(_) if attempt == AttackResult::Succeeded => AttackResult::Refused(libc::ENODATA),
             Some(_) | None => attempt,
         });
     judged.collect()
 }
 
 pub(crate) fn reports(
-    control: Vec<Attempt>,
-    inside: Vec<Attempt>,
-    session: &Session,
-) -> Vec<Report> {
+    control: Vec<AttackResult>,
+    inside: Vec<AttackResult>,
+    session: &AttackedSession,
+) -> Vec<AttackLine> {
     let rows = ATTACKS.iter().zip(control).zip(inside);
     rows.map(|((attack, control), inside)| {
         let known = attack.known(session);
-        Report {
+        AttackLine {
             class: attack.class,
             attack: attack.name,
             control: word(control),
@@ -73,24 +73,24 @@ pub(crate) fn reports(
     .collect()
 }
 
-fn holds(control: Attempt, inside: Attempt, is_known: bool) -> Holds {
+fn holds(control: AttackResult, inside: AttackResult, is_known: bool) -> Holds {
     match (inside, control) {
-        (Attempt::Succeeded, _) if is_known => Holds::Known,
-        (Attempt::Succeeded, _) => Holds::No,
-        (Attempt::Unknown, _) => Holds::Unknown,
-        (Attempt::Refused(_) | Attempt::Killed(_), Attempt::Succeeded) => Holds::Yes,
-        (Attempt::Refused(_) | Attempt::Killed(_), _) => Holds::Untested,
+        (AttackResult::Succeeded, _) if is_known => Holds::Known,
+        (AttackResult::Succeeded, _) => Holds::No,
+        (AttackResult::Unknown, _) => Holds::Unknown,
+        (AttackResult::Refused(_) | AttackResult::Killed(_), AttackResult::Succeeded) => Holds::Yes,
+        (AttackResult::Refused(_) | AttackResult::Killed(_), _) => Holds::Untested,
     }
 }
 
-fn word(attempt: Attempt) -> String {
+fn word(attempt: AttackResult) -> String {
     match attempt {
-        Attempt::Succeeded => "works".into(),
-        Attempt::Refused(errno) => format!("{:?}", Errno::from_raw(errno)),
-        Attempt::Killed(signal) => Signal::try_from(signal)
+        AttackResult::Succeeded => "works".into(),
+        AttackResult::Refused(errno) => format!("{:?}", Errno::from_raw(errno)),
+        AttackResult::Killed(signal) => Signal::try_from(signal)
             .map_or("killed", Signal::as_str)
             .into(),
-        Attempt::Unknown => "unknown".into(),
+        AttackResult::Unknown => "unknown".into(),
     }
 }
 
@@ -98,39 +98,42 @@ fn word(attempt: Attempt) -> String {
 mod tests {
     use super::*;
 
-    fn session(tier: &str) -> Session {
-        Session {
+    fn session(tier: &str) -> AttackedSession {
+        AttackedSession {
             tier: tier.into(),
             layers: Vec::new(),
         }
     }
 
-    fn all(attempt: Attempt) -> Vec<Attempt> {
+    fn all(attempt: AttackResult) -> Vec<AttackResult> {
         vec![attempt; ATTACKS.len()]
     }
 
     #[test]
     fn attack_that_succeeds_in_the_cell_does_not_hold_whatever_its_control() {
         for control in [
-            Attempt::Succeeded,
-            Attempt::Refused(1),
-            Attempt::Killed(31),
-            Attempt::Unknown,
+            AttackResult::Succeeded,
+            AttackResult::Refused(1),
+            AttackResult::Killed(31),
+            AttackResult::Unknown,
         ] {
-            assert_eq!(holds(control, Attempt::Succeeded, false), Holds::No);
-            assert_eq!(holds(control, Attempt::Unknown, true), Holds::Unknown);
+            assert_eq!(holds(control, AttackResult::Succeeded, false), Holds::No);
+            assert_eq!(holds(control, AttackResult::Unknown, true), Holds::Unknown);
         }
         assert_eq!(
-            holds(Attempt::Succeeded, Attempt::Succeeded, true),
+            holds(AttackResult::Succeeded, AttackResult::Succeeded, true),
             Holds::Known
         );
     }
 
     #[test]
     fn a_refusal_counts_only_where_the_control_succeeds() {
-        for inside in [Attempt::Refused(13), Attempt::Killed(31)] {
-            assert_eq!(holds(Attempt::Succeeded, inside, false), Holds::Yes);
-            assert_eq!(holds(Attempt::Refused(38), inside, false), Holds::Untested);
+        for inside in [AttackResult::Refused(13), AttackResult::Killed(31)] {
+            assert_eq!(holds(AttackResult::Succeeded, inside, false), Holds::Yes);
+            assert_eq!(
+                holds(AttackResult::Refused(38), inside, false),
+                Holds::Untested
+            );
         }
     }
 
@@ -140,9 +143,9 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let fixture = Fixture::make(parent.path()).unwrap();
         crate::files::create(&fixture.targets()).unwrap();
-        let inside = judge(all(Attempt::Refused(libc::EACCES)), &fixture);
-        let open = |report: &Report| report.holds != Holds::Yes;
-        let reports = reports(all(Attempt::Succeeded), inside, &session("namespaced"));
+        let inside = judge(all(AttackResult::Refused(libc::EACCES)), &fixture);
+        let open = |report: &AttackLine| report.holds != Holds::Yes;
+        let reports = reports(all(AttackResult::Succeeded), inside, &session("namespaced"));
         let names: Vec<&str> = reports
             .into_iter()
             .filter(open)
@@ -157,11 +160,15 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let fixture = Fixture::make(parent.path()).unwrap();
         let silent = judge(crate::attempt::read_records(b""), &fixture);
-        assert!(silent.iter().all(|attempt| *attempt == Attempt::Unknown));
-        let claimed = judge(all(Attempt::Succeeded), &fixture);
+        assert!(
+            silent
+                .iter()
+                .all(|attempt| *attempt == AttackResult::Unknown)
+        );
+        let claimed = judge(all(AttackResult::Succeeded), &fixture);
         for (attempt, attack) in claimed.iter().zip(ATTACKS) {
             assert_eq!(
-                *attempt == Attempt::Succeeded,
+                *attempt == AttackResult::Succeeded,
                 attack.evidence.is_none(),
                 "{}",
                 attack.name
@@ -175,7 +182,7 @@ mod tests {
         assert!(
             kill.known(&session("flat")).is_some() && kill.known(&session("namespaced")).is_none()
         );
-        let scoped = Session {
+        let scoped = AttackedSession {
             tier: "flat".into(),
             layers: vec!["landlock-scopes".into()],
         };

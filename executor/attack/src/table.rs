@@ -1,7 +1,7 @@
 //! The attacks, as a table. To add one: a function in its class's file and a row here.
 
 use crate::fixture::Fixture;
-use crate::targets::{Session, Targets};
+use crate::targets::{AttackedSession, Targets};
 use crate::{files, kernel, network, processes};
 use std::io;
 
@@ -15,18 +15,18 @@ pub(crate) struct Attack {
     pub core: bool,
     /// What shows outside that it succeeded, where something does.
     pub evidence: Option<fn(&Fixture) -> bool>,
-    gap: Option<Gap>,
+    gap: Option<KnownGap>,
 }
 
 /// A layer without which the flat tier is known not to hold an attack, and why.
-struct Gap {
+struct KnownGap {
     layer: &'static str,
     why: &'static str,
 }
 
 impl Attack {
     /// Why a session is known not to hold this attack, if it is.
-    pub(crate) fn known(&self, session: &Session) -> Option<&'static str> {
+    pub(crate) fn known(&self, session: &AttackedSession) -> Option<&'static str> {
         let gap = self.gap.as_ref().filter(|_| session.tier == "flat")?;
         let missing = !session.layers.iter().any(|layer| layer == gap.layer);
         missing.then_some(gap.why)
@@ -58,7 +58,7 @@ impl Attack {
         }
     }
 
-    const fn gap(self, gap: Gap) -> Self {
+    const fn gap(self, gap: KnownGap) -> Self {
         Self {
             gap: Some(gap),
             ..self
@@ -66,7 +66,7 @@ impl Attack {
     }
 }
 
-const SIGNALS: Gap = Gap {
+const SIGNALS: KnownGap = KnownGap {
     layer: "landlock-scopes",
     why: "before Linux 6.12 Landlock does not scope signals",
 };

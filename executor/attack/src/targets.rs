@@ -27,7 +27,7 @@ pub(crate) struct Targets {
 
 /// Facts about the session whose cell was attacked.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Session {
+pub(crate) struct AttackedSession {
     pub tier: String,
     /// Names of the layers in force.
     pub layers: Vec<String>,

@@ -2,7 +2,7 @@
 //!
 //! A record is appended under the lock on the file `head`: it must follow the record that the head names, and then the head
 //! names it. Whoever waits for a call does not wait for the head: the lock is kept until it is written. While another broker holds the
-//! lock, a session does what needs no record, and tries again ([`Audit::try_hold`]). If the two disagree, as
+//! lock, a session does what needs no record, and tries again ([`AuditWriter::try_hold`]). If the two disagree, as
 //! a power cut or manual editing can cause, the chain continues in a new file that begins with a record of that, and `lazaret
 //! audit verify` reports the place from then on. If a record cannot be written, that is an error, and its call has no result:
 //! without an audit nothing runs.
@@ -73,7 +73,7 @@ impl From<AuditError> for Failed {
 
 /// A writer of the audit, for one connection.
 #[derive(Debug)]
-pub struct Audit {
+pub struct AuditWriter {
     path: PathBuf,
     directory: OwnedFd,
     head: File,
@@ -129,13 +129,13 @@ pub struct ShortOfRoom {
     pub bytes: u64,
 }
 
-/// A record was appended, and the lock on the chain is still held: [`Audit::complete`] takes this, and must follow within a moment, because
+/// A record was appended, and the lock on the chain is still held: [`AuditWriter::complete`] takes this, and must follow within a moment, because
 /// other brokers wait.
 #[must_use = "other brokers wait until the record is completed"]
 #[derive(Debug)]
 pub struct Owed(());
 
-impl Audit {
+impl AuditWriter {
     /// Opens the audit in `directory`, which is created if it is missing, and removes everybody else's access to it.
     pub fn open(directory: &Path, secrets: Vec<Secret>) -> Result<Self, AuditError> {
         let at = |step| {
@@ -662,10 +662,10 @@ mod tests {
     use std::fs;
 
     /// An audit in a folder of its own.
-    fn audit() -> (tempfile::TempDir, PathBuf, Audit) {
+    fn audit() -> (tempfile::TempDir, PathBuf, AuditWriter) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state/audit");
-        let audit = Audit::open(&path, vec![]).unwrap();
+        let audit = AuditWriter::open(&path, vec![]).unwrap();
         (folder, path, audit)
     }
 
@@ -673,7 +673,7 @@ mod tests {
         Record::fault(ErrorKind::Protocol)
     }
 
-    fn append(audit: &mut Audit, times: usize) {
+    fn append(audit: &mut AuditWriter, times: usize) {
         (0..times).for_each(|_| audit.append(&fault()).unwrap());
     }
 
@@ -708,7 +708,7 @@ mod tests {
             std::os::unix::fs::PermissionsExt::from_mode(0o666),
         )
         .unwrap();
-        let mut audit = Audit::open(&path, vec![]).unwrap();
+        let mut audit = AuditWriter::open(&path, vec![]).unwrap();
         append(&mut audit, 1);
         for (name, mode) in [
             ("", 0o700),
@@ -722,13 +722,13 @@ mod tests {
             );
         }
         std::os::unix::fs::symlink(&path, folder.path().join("link")).unwrap();
-        assert!(Audit::open(&folder.path().join("link"), vec![]).is_err());
+        assert!(AuditWriter::open(&folder.path().join("link"), vec![]).is_err());
     }
 
     #[test]
     fn many_brokers_make_one_chain() {
         let (_folder, path, mut first) = audit();
-        let mut second = Audit::open(&path, vec![]).unwrap();
+        let mut second = AuditWriter::open(&path, vec![]).unwrap();
         for _ in 0..10 {
             append(&mut first, 1);
             append(&mut second, 2);
@@ -746,7 +746,7 @@ mod tests {
             (follow(&text(&path, 1), chain::START).0, head(&path).seq),
             (2, 1)
         );
-        let mut second = Audit::open(&path, vec![]).unwrap();
+        let mut second = AuditWriter::open(&path, vec![]).unwrap();
         assert_eq!(
             second.head.try_lock().unwrap_err().to_string(),
             TryLockError::WouldBlock.to_string()
@@ -796,7 +796,7 @@ mod tests {
             append(&mut first, 2);
             drop(first);
             spoil(&path.join(chain::file_name(1)));
-            append(&mut Audit::open(&path, vec![]).unwrap(), 1);
+            append(&mut AuditWriter::open(&path, vec![]).unwrap(), 1);
             let second = String::from_utf8(text(&path, 2)).unwrap();
             assert!(
                 second.contains("\"kind\":\"break\""),
@@ -822,7 +822,7 @@ mod tests {
             .unwrap()
             .set_len(FILE_MAX)
             .unwrap();
-        let mut other = Audit::open(&path, vec![]).unwrap();
+        let mut other = AuditWriter::open(&path, vec![]).unwrap();
         append(&mut first, 1);
         append(&mut other, 1);
         append(&mut first, 1);
@@ -879,7 +879,7 @@ mod tests {
     #[test]
     fn a_lock_that_another_holds_is_tried_for_and_not_waited_for() {
         let (_folder, path, mut first) = audit();
-        let mut second = Audit::open(&path, vec![]).unwrap();
+        let mut second = AuditWriter::open(&path, vec![]).unwrap();
         assert!(first.try_hold().unwrap() && !first.is_awaited());
         assert!(!second.try_hold().unwrap() && second.is_awaited());
         assert!(second.deadline().unwrap() <= Instant::now() + PAUSE);

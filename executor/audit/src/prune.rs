@@ -6,7 +6,7 @@
 //! Age is that of the last record by its own time, which its hash covers; and only a file goes that is whole, and that its neighbours
 //! follow: a gap and an edit stay to be found.
 
-use crate::audit::{Audit, AuditError, FILE_MAX};
+use crate::audit::{AuditError, AuditWriter, FILE_MAX};
 use crate::record::Record;
 use broker_protocol::Digest;
 use broker_protocol::chain;
@@ -21,7 +21,7 @@ pub(crate) const PRUNED_MAX: usize = 64;
 /// Maximum bytes of a file: a record may begin just before the chain goes on elsewhere.
 const TEXT_MAX: u64 = FILE_MAX + chain::RECORD_MAX as u64;
 
-impl Audit {
+impl AuditWriter {
     /// Removes the files whose last record is older than `age`, the oldest first; returns how many. The file in use stays, and so does
     /// a file that is not as it was written, with all after it.
     ///
@@ -169,10 +169,10 @@ mod tests {
     const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
     /// An audit of three files, with two records in each, the first two of them written so long ago, as their records say.
-    fn audit(ages: [Duration; 2]) -> (tempfile::TempDir, PathBuf, Audit) {
+    fn audit(ages: [Duration; 2]) -> (tempfile::TempDir, PathBuf, AuditWriter) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("audit");
-        let mut audit = Audit::open(&path, vec![]).unwrap();
+        let mut audit = AuditWriter::open(&path, vec![]).unwrap();
         let fault = || Record::fault(ErrorKind::Protocol);
         for (index, age) in [ages[0], ages[1], Duration::ZERO].into_iter().enumerate() {
             audit.set_back(age);

@@ -162,9 +162,9 @@ impl Account {
             (sum.private, sum.shared) = (sum.private + private, sum.shared + shared);
             if self.bounds.written.is_some() {
                 match written(*pid) {
-                    Written::Bytes(bytes) => drop(self.written.insert(*pid, bytes)),
-                    Written::Unreadable => hides |= has_begun,
-                    Written::Gone => {}
+                    WrittenBytes::Bytes(bytes) => drop(self.written.insert(*pid, bytes)),
+                    WrittenBytes::Unreadable => hides |= has_begun,
+                    WrittenBytes::Gone => {}
                 }
             }
         }
@@ -267,7 +267,7 @@ fn shared_memory(pid: i32) -> Option<u64> {
 
 /// How much a process has written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Written {
+enum WrittenBytes {
     Bytes(u64),
     /// The process is there and does not say: its program may be executed and not read.
     Unreadable,
@@ -275,32 +275,32 @@ enum Written {
 }
 
 /// Bytes that a process has passed to `write` and similar calls or, if larger, has caused a file system to write (through mappings).
-fn written(pid: i32) -> Written {
+fn written(pid: i32) -> WrittenBytes {
     match written_as_said_by(pid) {
-        Written::Unreadable => {}
+        WrittenBytes::Unreadable => {}
         known => return known,
     }
     // The first thread does not say for the others when it has ended.
-    let mut all = Written::Gone;
+    let mut all = WrittenBytes::Gone;
     for thread in proc::threads(pid) {
         match written_as_said_by(thread) {
-            Written::Bytes(bytes) => return Written::Bytes(bytes),
-            Written::Unreadable if Stat::of(thread).is_ok_and(|stat| !stat.is_exiting) => {
-                all = Written::Unreadable;
+            WrittenBytes::Bytes(bytes) => return WrittenBytes::Bytes(bytes),
+            WrittenBytes::Unreadable if Stat::of(thread).is_ok_and(|stat| !stat.is_exiting) => {
+                all = WrittenBytes::Unreadable;
             }
-            Written::Unreadable | Written::Gone => {}
+            WrittenBytes::Unreadable | WrittenBytes::Gone => {}
         }
     }
     all
 }
 
 /// The same for the process of a thread.
-fn written_as_said_by(thread: i32) -> Written {
+fn written_as_said_by(thread: i32) -> WrittenBytes {
     let text = match fs::read_to_string(format!("/proc/{thread}/io")) {
         Ok(text) => text,
         Err(error) => match error.raw_os_error() {
-            Some(libc::ENOENT | libc::ESRCH) => return Written::Gone,
-            Some(_) | None => return Written::Unreadable,
+            Some(libc::ENOENT | libc::ESRCH) => return WrittenBytes::Gone,
+            Some(_) | None => return WrittenBytes::Unreadable,
         },
     };
     let figure = |key: &str| {
@@ -312,8 +312,8 @@ fn written_as_said_by(thread: i32) -> Written {
         })
     };
     match (figure("wchar"), figure("write_bytes")) {
-        (Some(passed), Some(caused)) => Written::Bytes(passed.max(caused)),
-        (None, _) | (_, None) => Written::Unreadable,
+        (Some(passed), Some(caused)) => WrittenBytes::Bytes(passed.max(caused)),
+        (None, _) | (_, None) => WrittenBytes::Unreadable,
     }
 }
 
@@ -382,7 +382,7 @@ mod tests {
         let mut capacity = Capacity::new(["/".into(), "/proc/nothing".into()]);
         assert!(capacity.memory.is_some_and(|bytes| bytes > 1 << 26));
         assert_eq!(capacity.reserve(90).len(), 1);
-        assert!(matches!(written(ours), Written::Bytes(1..)));
-        assert_eq!(written(i32::MAX), Written::Gone);
+        assert!(matches!(written(ours), WrittenBytes::Bytes(1..)));
+        assert_eq!(written(i32::MAX), WrittenBytes::Gone);
     }
 }

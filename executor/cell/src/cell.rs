@@ -9,7 +9,7 @@
 
 use crate::children;
 use crate::process_state::ProcessState;
-use crate::spawn::Spawner;
+use crate::spawn::ProgramSpawner;
 use broker_protocol::{Layer, frame};
 use executor_layers::descriptors;
 use executor_layers::ladder::confine;
@@ -17,8 +17,8 @@ use executor_layers::landlock::Rulesets;
 use executor_layers::no_new_privileges::NoNewPrivileges;
 use executor_layers::seccomp::Supervision;
 use executor_spec::cell_order::{self, CellPlan, Steering};
-use executor_spec::cell_report::{End, Message, Report};
-use executor_spec::error::{At, Part, SetupError};
+use executor_spec::cell_report::{CellMessage, End, Report};
+use executor_spec::error::{At, SetupError, SetupPart};
 use executor_spec::leftover::Leftover;
 use executor_spec::refusals::Refusals;
 use executor_spec::sandbox::SandboxSpec;
@@ -97,12 +97,12 @@ struct FirstProcess<'a> {
     /// Names what the warden removes if this process is killed.
     record: Option<Rc<IpcRecord>>,
     access: Option<&'a AccessRules>,
-    spawner: Spawner<'a>,
+    spawner: ProgramSpawner<'a>,
     child_ends: SignalFd,
     /// `/dev/null` from the cells' own mounts.
     null: OwnedFd,
     null_device: Device,
-    sweep: Sweep,
+    sweep: LeftoverSearch,
     /// The state of this process before its first call.
     state: ProcessState,
     /// A directory of the session's private storage, if that has a limit of its own.
@@ -118,24 +118,24 @@ fn device(fd: &OwnedFd) -> nix::Result<Device> {
 
 /// How to find all processes that a program has left running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sweep {
+enum LeftoverSearch {
     /// `kill(-1)` reaches exactly the processes of the cell: this process is PID 1, or a Landlock domain scopes it.
     All,
     /// This process is the subreaper of what it started, and walks its descendants.
     Descendants,
 }
 
-impl Sweep {
+impl LeftoverSearch {
     /// Asks all processes of the cell to end, those too that are stopped.
     fn terminate(self) {
         match self {
-            Sweep::All => {
+            LeftoverSearch::All => {
                 for signal in [libc::SIGTERM, libc::SIGCONT] {
                     // ESRCH: nothing is left.
                     let _ = process::kill_all(signal);
                 }
             }
-            Sweep::Descendants => children::terminate_all(),
+            LeftoverSearch::Descendants => children::terminate_all(),
         }
     }
 
@@ -143,8 +143,8 @@ impl Sweep {
     fn kill(self) {
         match self {
             // ESRCH: nothing is left.
-            Sweep::All => drop(process::kill_all(libc::SIGKILL)),
-            Sweep::Descendants => children::kill_all(),
+            LeftoverSearch::All => drop(process::kill_all(libc::SIGKILL)),
+            LeftoverSearch::Descendants => children::kill_all(),
         }
     }
 }
@@ -176,23 +176,23 @@ impl<'a> FirstProcess<'a> {
         nnp: NoNewPrivileges,
     ) -> Result<Self, SetupError> {
         let step = || "prepare the cell".to_owned();
-        prctl::set_name(c"lazaret-cell").at(Part::Processes, step)?;
+        prctl::set_name(c"lazaret-cell").at(SetupPart::Processes, step)?;
         let sweep = if spec.has(Layer::PidNamespace) {
-            prctl::set_pdeathsig(Signal::SIGKILL).at(Part::Processes, step)?;
-            Sweep::All
+            prctl::set_pdeathsig(Signal::SIGKILL).at(SetupPart::Processes, step)?;
+            LeftoverSearch::All
         } else {
-            prctl::set_child_subreaper(true).at(Part::Processes, step)?;
-            process::resume_with_parents_death().at(Part::Processes, step)?;
+            prctl::set_child_subreaper(true).at(SetupPart::Processes, step)?;
+            process::resume_with_parents_death().at(SetupPart::Processes, step)?;
             if spec.has(Layer::LandlockScopes) {
-                Sweep::All
+                LeftoverSearch::All
             } else {
-                Sweep::Descendants
+                LeftoverSearch::Descendants
             }
         };
         let confined = confine(spec, &rules.rulesets, nnp)?;
         let null = open("/dev/null", OFlag::O_RDWR | OFlag::O_CLOEXEC, Mode::empty());
-        let null = null.at(Part::Processes, || "open /dev/null".into())?;
-        let null_device = device(&null).at(Part::Processes, || "look at /dev/null".into())?;
+        let null = null.at(SetupPart::Processes, || "open /dev/null".into())?;
+        let null_device = device(&null).at(SetupPart::Processes, || "look at /dev/null".into())?;
         // Cells must not inherit the descriptors of the rules' paths, of the warden's socket, and of its other children.
         let access = rules.access.as_ref();
         let supervisors = access.into_iter().flat_map(AccessRules::descriptors);
@@ -206,8 +206,8 @@ impl<'a> FirstProcess<'a> {
         descriptors::keep_only(&kept, spec.ablation.descriptors())?;
         drop(kept);
         let child_ends = children::end_signals()?;
-        let state = ProcessState::now().at(Part::Processes, step)?;
-        let spawner = Spawner::new(spec, confined);
+        let state = ProcessState::now().at(SetupPart::Processes, step)?;
+        let spawner = ProgramSpawner::new(spec, confined);
         let scratch = Some(spec.scratch.tmp.as_path()).filter(|_| spec.has(Layer::MountNamespace));
         let first = Self {
             socket,
@@ -222,7 +222,7 @@ impl<'a> FirstProcess<'a> {
             state,
             scratch,
         };
-        first.rehearse().at(Part::Processes, step)?;
+        first.rehearse().at(SetupPart::Processes, step)?;
         Ok(first)
     }
 
@@ -269,10 +269,10 @@ impl<'a> FirstProcess<'a> {
             };
             // A refusal that the broker does not accept is dropped: the report matters more.
             for refusal in cell.refusals.list() {
-                let _ = message::send(self.socket.as_fd(), &Message::refused(refusal), &[]);
+                let _ = message::send(self.socket.as_fd(), &CellMessage::refused(refusal), &[]);
             }
             if cell.leftover.count > 0 {
-                let leftover = Message::leftover(&cell.leftover);
+                let leftover = CellMessage::leftover(&cell.leftover);
                 let _ = message::send(self.socket.as_fd(), &leftover, &[]);
             }
             // The broker may be gone: then nobody is left to read it.
@@ -445,7 +445,7 @@ impl Cell<'_> {
     }
 
     /// Answers a supervised call, if there is one.
-    fn supervise(&mut self, ready: &Ready) {
+    fn supervise(&mut self, ready: &ReadyWork) {
         if ready.requested {
             self.supervisor
                 .iter_mut()
@@ -464,7 +464,7 @@ impl Cell<'_> {
     }
 
     /// Blocks until there is something to do.
-    fn wait(&self) -> nix::Result<Ready> {
+    fn wait(&self) -> nix::Result<ReadyWork> {
         /// Interval for retrying a call that waits for another process.
         const RETRY_MS: u8 = 10;
         let input = |fd| PollFd::new(fd, PollFlags::POLLIN);
@@ -490,7 +490,7 @@ impl Cell<'_> {
                 .is_some_and(|events| events.intersects(flag))
         };
         let called = has(2, PollFlags::POLLIN);
-        Ok(Ready {
+        Ok(ReadyWork {
             ordered: has(0, PollFlags::all()),
             ended: has(1, PollFlags::all()),
             called,
@@ -547,7 +547,7 @@ impl Cell<'_> {
 }
 
 /// What there is to do.
-struct Ready {
+struct ReadyWork {
     /// The broker has sent a signal, or is gone.
     ordered: bool,
     /// A child has ended.

@@ -1,7 +1,7 @@
 //! The broker's side of a cell.
 
 use executor_spec::cell_order::{self, CellPlan};
-use executor_spec::cell_report::{MESSAGE_MAX, Message};
+use executor_spec::cell_report::{CellMessage, MESSAGE_MAX};
 use executor_sys::{message, process};
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, Shutdown, recv, shutdown};
@@ -68,7 +68,7 @@ impl CellHandle {
     ///
     /// # Errors
     /// `WouldBlock` if there is no message yet; `UnexpectedEof` if none will come, or it is invalid; otherwise the kernel's.
-    pub fn receive(&self) -> io::Result<Message> {
+    pub fn receive(&self) -> io::Result<CellMessage> {
         let mut buffer = [0; MESSAGE_MAX];
         let mut receive = || message::receive(self.socket.as_fd(), &mut buffer);
         let received = match receive() {
@@ -77,6 +77,6 @@ impl CellHandle {
             received => received,
         };
         let (length, _) = received?;
-        Message::decode(&buffer[..length]).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+        CellMessage::decode(&buffer[..length]).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
     }
 }

@@ -1,6 +1,6 @@
 //! Reaping children, and finding the processes left of a cell where neither a PID namespace nor a Landlock scope collects them.
 
-use executor_spec::error::{At, Part, SetupError};
+use executor_spec::error::{At, SetupError, SetupPart};
 use executor_sys::proc;
 use executor_sys::process::{self, ChildChange, ChildState};
 use nix::errno::Errno;
@@ -18,9 +18,9 @@ pub(crate) fn end_signals() -> Result<SignalFd, SetupError> {
     let mut set = SigSet::empty();
     set.add(Signal::SIGCHLD);
     let step = || "signalfd".to_owned();
-    set.thread_block().at(Part::Processes, step)?;
+    set.thread_block().at(SetupPart::Processes, step)?;
     SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
-        .at(Part::Processes, step)
+        .at(SetupPart::Processes, step)
 }
 
 /// Detaches from a program that declared its parent its tracer (`PTRACE_TRACEME`) and whose parent is, or has become, ours: nobody here

@@ -8,41 +8,41 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 #[derive(Debug)]
-pub struct Input {
+pub struct ProgramInput {
     pending: VecDeque<u8>,
     /// Whether the client has closed the input.
     ended: bool,
     /// Bytes the client may still send before it receives more credit.
     window: u32,
-    target: Target,
+    target: InputTarget,
     written: u64,
-    /// Whether the suspend key of the program's terminal was typed since the last [`Input::take_suspend`].
+    /// Whether the suspend key of the program's terminal was typed since the last [`ProgramInput::take_suspend`].
     suspend: bool,
 }
 
 #[derive(Debug)]
-enum Target {
+enum InputTarget {
     NotStarted,
     Pipe(OwnedFd),
     Terminal(OwnedFd),
     Closed,
 }
 
-impl Default for Input {
+impl Default for ProgramInput {
     fn default() -> Self {
         let (pending, window) = (VecDeque::new(), limit::INPUT_WINDOW);
         Self {
             pending,
             ended: false,
             window,
-            target: Target::NotStarted,
+            target: InputTarget::NotStarted,
             written: 0,
             suspend: false,
         }
     }
 }
 
-impl Input {
+impl ProgramInput {
     /// Takes bytes; false if the client has sent more than its window.
     #[must_use]
     pub fn take(&mut self, bytes: &[u8]) -> bool {
@@ -65,15 +65,15 @@ impl Input {
     /// The program has started, and reads from the other end of `stdin`, if there is one.
     pub fn start(&mut self, stdin: Option<OwnedFd>, is_terminal: bool) {
         self.target = match stdin {
-            Some(terminal) if is_terminal => Target::Terminal(terminal),
-            Some(pipe) => Target::Pipe(pipe),
-            None => Target::Closed,
+            Some(terminal) if is_terminal => InputTarget::Terminal(terminal),
+            Some(pipe) => InputTarget::Pipe(pipe),
+            None => InputTarget::Closed,
         };
     }
 
     /// The program does not read any more.
     pub fn close(&mut self) {
-        self.target = Target::Closed;
+        self.target = InputTarget::Closed;
     }
 
     /// The descriptor to write to, if input is queued.
@@ -84,7 +84,7 @@ impl Input {
 
     /// Writes as much as the program accepts now; returns how many more bytes the client may send.
     pub fn feed(&mut self) -> u32 {
-        if matches!(self.target, Target::NotStarted) {
+        if matches!(self.target, InputTarget::NotStarted) {
             return 0;
         }
         let mut taken = 0;
@@ -93,7 +93,7 @@ impl Input {
             match write(stdin, &chunk[..chunk.len().min(limit::CHUNK)]) {
                 Ok(length) => {
                     let typed = self.pending.drain(..length);
-                    if let Target::Terminal(terminal) = &self.target {
+                    if let InputTarget::Terminal(terminal) = &self.target {
                         self.suspend |= suspend::is_key_in(terminal.as_fd(), typed);
                     }
                     taken += length as u32;
@@ -117,7 +117,7 @@ impl Input {
     /// Signals the end of input: a pipe is closed, a terminal gets its end-of-file character, Control-D.
     fn write_end(&mut self) {
         const END_OF_FILE: &[u8] = &[4];
-        if let Target::Terminal(terminal) = &self.target {
+        if let InputTarget::Terminal(terminal) = &self.target {
             // If the terminal accepts nothing now, its program has other input to read first, or has ended.
             let _ = write(terminal, END_OF_FILE);
         }
@@ -126,7 +126,7 @@ impl Input {
 
     /// Whether the suspend key was typed since the last call of this, and is for the program itself.
     pub fn take_suspend(&mut self) -> bool {
-        let Target::Terminal(terminal) = &self.target else {
+        let InputTarget::Terminal(terminal) = &self.target else {
             return false;
         };
         std::mem::take(&mut self.suspend) && suspend::is_for_program(terminal.as_fd())
@@ -138,11 +138,11 @@ impl Input {
     }
 }
 
-impl Target {
+impl InputTarget {
     fn fd(&self) -> Option<&OwnedFd> {
         match self {
-            Target::Pipe(fd) | Target::Terminal(fd) => Some(fd),
-            Target::NotStarted | Target::Closed => None,
+            InputTarget::Pipe(fd) | InputTarget::Terminal(fd) => Some(fd),
+            InputTarget::NotStarted | InputTarget::Closed => None,
         }
     }
 }
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn early_input_waits_and_the_window_is_not_exceeded() {
-        let mut input = Input::default();
+        let mut input = ProgramInput::default();
         assert!(input.take(b"early") && input.feed() == 0 && input.fd().is_none());
         assert!(!input.take(&vec![0; limit::INPUT_WINDOW as usize]));
         let (near, far) = pipe2(OFlag::O_CLOEXEC).unwrap();
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn unread_input_is_dropped_and_its_window_returned() {
-        let mut input = Input::default();
+        let mut input = ProgramInput::default();
         input.start(None, false);
         assert!(input.take(b"none"));
         assert_eq!((input.feed(), input.written()), (4, 0));

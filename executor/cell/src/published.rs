@@ -4,7 +4,7 @@
 //! In the network namespace of a session the warden makes a socket and connects it. In the flat tier it passes the gateway's own socket
 //! on, to the supervisor whose cell has announced the port (`loopback_line.rs` of `executor-supervisor`).
 
-use executor_supervisor::loopback_line::{Request, reply};
+use executor_supervisor::loopback_line::{LoopbackRequest, reply};
 use executor_sys::{message, socket};
 use libc::{AF_INET, AF_INET6, SOCK_NONBLOCK, SOCK_STREAM};
 use std::io;
@@ -29,13 +29,13 @@ impl PublishedPorts {
 
     /// The next message of the gateway. Any other than a request for a published port is dropped: the end of its descriptors answers it.
     pub(crate) fn next(&self) -> Heard {
-        let mut bytes = [0; Request::LENGTH];
+        let mut bytes = [0; LoopbackRequest::LENGTH];
         let (length, fds) = match message::receive(self.line.as_fd(), &mut bytes) {
             Ok((0, _)) => return Heard::Gone,
             Ok(received) => received,
             Err(_) => return Heard::Nothing,
         };
-        let request = Request::decode(bytes).filter(|_| length == Request::LENGTH);
+        let request = LoopbackRequest::decode(bytes).filter(|_| length == LoopbackRequest::LENGTH);
         let request = request.filter(|request| self.ports.contains(&request.port()));
         match (request, <[OwnedFd; 2]>::try_from(fds)) {
             (Some(request), Ok(fds)) => Heard::Connection(request, fds),
@@ -47,14 +47,14 @@ impl PublishedPorts {
 /// A message of the gateway.
 pub(crate) enum Heard {
     /// A connection to a published port, with where the answer goes and the gateway's own socket.
-    Connection(Request, [OwnedFd; 2]),
+    Connection(LoopbackRequest, [OwnedFd; 2]),
     Nothing,
     /// No gateway can ask any more.
     Gone,
 }
 
 /// Connects to a port of this network's loopback and answers with the socket, whose handshake may go on.
-pub(crate) fn connect(request: Request, answer: &OwnedFd) {
+pub(crate) fn connect(request: LoopbackRequest, answer: &OwnedFd) {
     // The gateway may be gone.
     let _ = match connected(request) {
         Ok(socket) => reply(answer.as_fd(), 0, Some(socket.as_fd())),
@@ -66,7 +66,7 @@ pub(crate) fn connect(request: Request, answer: &OwnedFd) {
     };
 }
 
-fn connected(request: Request) -> io::Result<OwnedFd> {
+fn connected(request: LoopbackRequest) -> io::Result<OwnedFd> {
     let (family, address) = if request.is_v6() {
         (AF_INET6, v6(request.port()))
     } else {

@@ -16,13 +16,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// Starts the programs of one first process.
-pub(crate) struct Spawner<'s> {
+pub(crate) struct ProgramSpawner<'s> {
     spec: &'s SandboxSpec,
     confined: Confined,
     limits: Vec<(libc::c_uint, libc::rlimit)>,
 }
 
-impl<'s> Spawner<'s> {
+impl<'s> ProgramSpawner<'s> {
     pub(crate) fn new(spec: &'s SandboxSpec, confined: Confined) -> Self {
         let limits = match spec.has(Layer::Rlimits) {
             true => limits::rlimits(&spec.policy.limits, spec.tier),

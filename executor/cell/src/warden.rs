@@ -14,7 +14,7 @@ use executor_layers::mounts;
 use executor_layers::namespaces;
 use executor_layers::no_new_privileges::{self, NoNewPrivileges};
 use executor_layers::seccomp;
-use executor_spec::error::{At, Part, SetupError};
+use executor_spec::error::{At, SetupError, SetupPart};
 use executor_spec::host_pool;
 use executor_spec::known_directories::DirectoryMemory;
 use executor_spec::relay::{RelayGate, RelaySockets};
@@ -89,7 +89,9 @@ fn serve(
     let rulesets = LandlockRules::open(spec)?.rulesets(spec)?;
     let shared = !spec.has(Layer::MountNamespace);
     let made = shared.then(PtyMaker::new).transpose();
-    let (ptys, client) = made.at(Part::Processes, || "socketpair".into())?.unzip();
+    let (ptys, client) = made
+        .at(SetupPart::Processes, || "socketpair".into())?
+        .unzip();
     let (gate, published) = open_relay(spec, socket)?.unzip();
     let access = spec
         .is_supervised()
@@ -133,15 +135,16 @@ fn set_up(
     gid: Gid,
 ) -> Result<(NoNewPrivileges, Vec<OwnedFd>), SetupError> {
     let step = |step: &'static str| move || step.to_owned();
-    prctl::set_name(c"lazaret-warden").at(Part::Processes, step("name the warden"))?;
+    prctl::set_name(c"lazaret-warden").at(SetupPart::Processes, step("name the warden"))?;
     let nnp = no_new_privileges::put_up(spec.layers)?;
     if spec.has(Layer::PidNamespace) {
         // The broker's death kills the warden, and the death of the warden, as PID 1, everything else.
-        prctl::set_pdeathsig(Signal::SIGKILL).at(Part::Processes, step("PR_SET_PDEATHSIG"))?;
+        prctl::set_pdeathsig(Signal::SIGKILL).at(SetupPart::Processes, step("PR_SET_PDEATHSIG"))?;
     } else {
         // Processes that outlive their cell's first process are reparented to the warden, which kills them.
-        prctl::set_child_subreaper(true).at(Part::Processes, step("PR_SET_CHILD_SUBREAPER"))?;
-        process::resume_with_parents_death().at(Part::Processes, step("PR_SET_PDEATHSIG"))?;
+        prctl::set_child_subreaper(true)
+            .at(SetupPart::Processes, step("PR_SET_CHILD_SUBREAPER"))?;
+        process::resume_with_parents_death().at(SetupPart::Processes, step("PR_SET_PDEATHSIG"))?;
     }
     let more = (!spec.hosts.is_empty()).then_some(host_pool::OWN);
     namespaces::set_up(spec.layers, (uid, gid), more)?;
@@ -171,14 +174,14 @@ fn open_relay(
     }
     let own_network = spec.has(Layer::NetworkNamespace);
     let sockets = RelaySockets::open(own_network);
-    let sockets = sockets.at(Part::Processes, || "make the relay's sockets".into())?;
+    let sockets = sockets.at(SetupPart::Processes, || "make the relay's sockets".into())?;
     send(socket, &[RELAY], &sockets.for_gateway())?;
     Ok(Some(sockets.into_gate(!own_network)))
 }
 
 fn send(socket: &OwnedFd, bytes: &[u8], fds: &[BorrowedFd]) -> Result<(), SetupError> {
     message::send_waiting(socket.as_fd(), bytes, fds)
-        .at(Part::Processes, || "report to the broker".into())
+        .at(SetupPart::Processes, || "report to the broker".into())
 }
 
 struct WardenLoop<'a> {
@@ -222,7 +225,7 @@ impl WardenLoop<'_> {
             let mut ready: Vec<PollFd> = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
             match idle.poll(&mut ready, PollTimeout::NONE) {
                 Err(Errno::EINTR) => continue,
-                result => result.at(Part::Processes, step)?,
+                result => result.at(SetupPart::Processes, step)?,
             };
             let is_ready = |fd: &PollFd| fd.any() == Some(true);
             let [requested, ended, asked, led_in] = [0, 1, 2, 3].map(|at| is_ready(&ready[at]));
@@ -272,16 +275,16 @@ impl WardenLoop<'_> {
 
     /// Makes a cell; `leases` are the descriptors for its leases, if it has any.
     fn make_cell(&mut self, kind: WardenRequest, leases: Vec<OwnedFd>) -> Result<(), SetupError> {
-        let (theirs, ours) = message::pair().at(Part::Processes, || "socketpair".into())?;
+        let (theirs, ours) = message::pair().at(SetupPart::Processes, || "socketpair".into())?;
         let line = self.loopback.is_some().then(message::pair).transpose();
-        let line = line.at(Part::Processes, || "socketpair".into())?;
+        let line = line.at(SetupPart::Processes, || "socketpair".into())?;
         let (their_line, our_line) = line.unzip();
         let record = (!self.spec.has(Layer::IpcNamespace)).then(IpcRecord::new);
         let record = record
             .transpose()
-            .at(Part::Processes, || "memfd_create".into())?;
+            .at(SetupPart::Processes, || "memfd_create".into())?;
         let flags = namespaces::cell_flags(self.spec.layers);
-        match process::fork(flags).at(Part::Processes, || "fork".into())? {
+        match process::fork(flags).at(SetupPart::Processes, || "fork".into())? {
             Fork::Parent(child) => {
                 self.cells.push(child.pid);
                 for (switch, line) in self.loopback.iter_mut().zip(their_line) {
@@ -311,11 +314,11 @@ impl WardenLoop<'_> {
     fn make_terminal(&self) -> Result<(), SetupError> {
         let step = || "make a terminal".to_owned();
         let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
-        let master = posix_openpt(flags).at(Part::Processes, step)?;
-        grantpt(&master).at(Part::Processes, step)?;
-        unlockpt(&master).at(Part::Processes, step)?;
-        let name = ptsname_r(&master).at(Part::Processes, step)?;
-        let slave = open(name.as_str(), flags, Mode::empty()).at(Part::Processes, step)?;
+        let master = posix_openpt(flags).at(SetupPart::Processes, step)?;
+        grantpt(&master).at(SetupPart::Processes, step)?;
+        unlockpt(&master).at(SetupPart::Processes, step)?;
+        let name = ptsname_r(&master).at(SetupPart::Processes, step)?;
+        let slave = open(name.as_str(), flags, Mode::empty()).at(SetupPart::Processes, step)?;
         send(
             self.socket,
             &[WardenRequest::Terminal as u8],

@@ -3,7 +3,7 @@
 //! who chooses the proxy sees where each connection leads, so what cannot be used ends the opening of the session.
 
 use crate::certificates::blocks;
-use crate::source::{FileSource, Owner, Source, SourceError};
+use crate::source::{FileSource, Owner, SourceError, UserSource};
 use broker_protocol::limit;
 use policies::gateway::{DirectPlace, GatewayFault, ProxyAddress, ProxyChoice};
 use policies::{GatewaySettings, ProxySettings};
@@ -56,7 +56,7 @@ pub(crate) struct CompanyProxy {
     pub address: ProxyAddress,
     pub direct: Vec<DirectPlace>,
     pub names: bool,
-    pub login: Option<Source>,
+    pub login: Option<UserSource>,
 }
 
 impl Company {
@@ -116,7 +116,7 @@ impl Company {
         }
         direct.truncate(limit::DIRECT_PLACES);
         let login = settings.login.as_ref();
-        let login = login.map(|from| Source::of(from, owner)).transpose();
+        let login = login.map(|from| UserSource::of(from, owner)).transpose();
         self.proxy = Some(CompanyProxy {
             address,
             direct,

@@ -1,7 +1,7 @@
 //! The credentials of a session: those of its policy that the user has, with what stands for them in cells.
 
-use crate::reader::Reader;
-use crate::source::{Owner, Source, SourceError};
+use crate::reader::SourceProgram;
+use crate::source::{Owner, SourceError, UserSource};
 use broker_protocol::gateway::{Attach, CredentialSpec};
 use executor_sys::random;
 use policies::credential_table::Shape;
@@ -18,7 +18,7 @@ const INTERVAL: Duration = Duration::from_secs(30);
 /// The credentials of a session.
 #[derive(Debug, Default)]
 pub struct Credentials {
-    held: Vec<Held>,
+    held: Vec<HeldCredential>,
     /// The variables of all credentials of the policy, with the placeholders of those that the user has and what belongs to them.
     variables: BTreeMap<String, Option<String>>,
     /// The place in `held` of the proxy's login, which is the credential of no host.
@@ -30,10 +30,10 @@ pub struct Credentials {
 }
 
 #[derive(Debug)]
-struct Held {
+struct HeldCredential {
     spec: CredentialSpec,
-    source: Source,
-    reader: Option<Reader>,
+    source: UserSource,
+    reader: Option<SourceProgram>,
     /// When its program was last started.
     started: Option<Instant>,
 }
@@ -62,7 +62,7 @@ impl Credentials {
             if !policy.has_network() {
                 continue;
             }
-            match Source::of(&credential.from, owner) {
+            match UserSource::of(&credential.from, owner) {
                 Ok(source) => resolved.add(credential, source)?,
                 Err(why) => {
                     let text = format!("the credential `{}` is not there: {why}", credential.name);
@@ -73,7 +73,7 @@ impl Credentials {
         Ok(resolved)
     }
 
-    fn add(&mut self, credential: &Credential, source: Source) -> io::Result<()> {
+    fn add(&mut self, credential: &Credential, source: UserSource) -> io::Result<()> {
         let placeholder = placeholder(&credential.shape)?;
         for name in &credential.variables {
             self.variables
@@ -86,7 +86,7 @@ impl Credentials {
             let text = file.text(&credential.hosts, &placeholder);
             *self.files.entry(PathBuf::from(&file.path)).or_default() += &text;
         }
-        self.held.push(Held {
+        self.held.push(HeldCredential {
             spec: CredentialSpec {
                 name: credential.name.clone(),
                 placeholder,
@@ -105,9 +105,9 @@ impl Credentials {
     ///
     /// # Errors
     /// The kernel has no random bytes.
-    pub(crate) fn add_login(&mut self, source: Source) -> io::Result<u16> {
+    pub(crate) fn add_login(&mut self, source: UserSource) -> io::Result<u16> {
         let place = u16::try_from(self.held.len()).map_err(io::Error::other)?;
-        self.held.push(Held {
+        self.held.push(HeldCredential {
             spec: CredentialSpec {
                 // No credential of a policy has a space in its name.
                 name: "proxy login".to_owned(),
@@ -200,7 +200,7 @@ impl Credentials {
     /// When the next program has run too long. It is stopped by its own reader before.
     pub fn deadline(&self) -> Option<Instant> {
         let readers = self.held.iter().filter_map(|held| held.reader.as_ref());
-        readers.map(Reader::deadline).min()
+        readers.map(SourceProgram::deadline).min()
     }
 
     /// Ends the programs that have run too long.
@@ -220,16 +220,16 @@ impl Credentials {
     }
 }
 
-impl Held {
+impl HeldCredential {
     fn start(&mut self, now: Instant) -> Result<Option<OwnedFd>, SourceError> {
         match &self.source {
-            Source::File(file) => file.open().map(Some),
-            Source::Command(command) => {
+            UserSource::File(file) => file.open().map(Some),
+            UserSource::Command(command) => {
                 if self.started.is_some_and(|started| now < started + INTERVAL) {
                     return Err(SourceError::TooSoon);
                 }
                 self.started = Some(now);
-                self.reader = Some(Reader::start(command)?);
+                self.reader = Some(SourceProgram::start(command)?);
                 Ok(None)
             }
         }

@@ -29,7 +29,7 @@ const LAST_KILL: Duration = Duration::from_secs(1);
 const OUTPUT_MAX: i64 = 1 << 20;
 
 /// How a program ended: a kind, and a number that belongs to it.
-type Report = [u8; 5];
+type SourceProgramEnd = [u8; 5];
 
 const EXITED: u8 = 0;
 const KILLED: u8 = 1;
@@ -38,7 +38,7 @@ const UNSTARTED: u8 = 3;
 
 /// A program that runs. Dropped, it is ended.
 #[derive(Debug)]
-pub(crate) struct Reader {
+pub(crate) struct SourceProgram {
     name: String,
     child: Child,
     /// The program's standard output. Its position is how much has been written.
@@ -47,7 +47,7 @@ pub(crate) struct Reader {
     deadline: Instant,
 }
 
-impl Reader {
+impl SourceProgram {
     pub(crate) fn start(command: &CommandSource) -> Result<Self, SourceError> {
         let program = command.program()?;
         let output = memory().map_err(io::Error::from)?;
@@ -86,7 +86,7 @@ impl Reader {
 
     /// The value as a pipe's content, if the program has succeeded.
     pub(crate) fn finish(self) -> Result<OwnedFd, SourceError> {
-        let mut report = Report::default();
+        let mut report = SourceProgramEnd::default();
         let length = read(&self.report, &mut report).map_err(io::Error::from)?;
         let [kind, number @ ..] = report;
         let (name, number) = (self.name.clone(), i32::from_le_bytes(number));
@@ -110,7 +110,7 @@ impl Reader {
     }
 }
 
-impl Drop for Reader {
+impl Drop for SourceProgram {
     fn drop(&mut self) {
         // The program has a parent-death signal. If this fails, the reader has ended.
         let _ = process::pidfd_signal(self.child.pidfd.as_fd(), libc::SIGKILL);

@@ -69,7 +69,7 @@ pub struct Owner<'o> {
 
 /// A source that the user has.
 #[derive(Debug)]
-pub(crate) enum Source {
+pub(crate) enum UserSource {
     File(FileSource),
     Command(CommandSource),
 }
@@ -90,7 +90,7 @@ pub(crate) struct CommandSource {
     writable: Vec<PathBuf>,
 }
 
-impl Source {
+impl UserSource {
     /// The source, if it is there.
     pub(crate) fn of(from: &CredentialSource, owner: &Owner) -> Result<Self, SourceError> {
         match from {

@@ -76,7 +76,7 @@ pub fn take(user_namespace: BorrowedFd, mounts: &[LeasedMount]) -> io::Result<Ve
         tmpfs,
         Some("mode=700,size=1m"),
     )?;
-    let closed = Closed::make()?;
+    let closed = ClosedObjects::make()?;
     let numbered = trees.into_iter().zip(mounts).enumerate();
     numbered
         .map(|(at, (tree, wanted))| pinned(at, tree, &wanted.pins, &wanted.path, &closed))
@@ -84,12 +84,12 @@ pub fn take(user_namespace: BorrowedFd, mounts: &[LeasedMount]) -> io::Result<Ve
 }
 
 /// A file and a directory that nobody can open.
-struct Closed {
+struct ClosedObjects {
     file: OwnedFd,
     directory: OwnedFd,
 }
 
-impl Closed {
+impl ClosedObjects {
     fn make() -> io::Result<Self> {
         let [file, directory] = ["file", "directory"].map(|name| Path::new(BASE).join(name));
         File::create(&file)?;
@@ -110,7 +110,7 @@ fn pinned(
     tree: OwnedFd,
     pins: &[Pin],
     root: &Path,
-    closed: &Closed,
+    closed: &ClosedObjects,
 ) -> io::Result<OwnedFd> {
     if pins.is_empty() {
         return Ok(tree);
@@ -127,7 +127,7 @@ fn pinned(
     open_whole_tree_at(root_fd.as_fd())
 }
 
-fn pin(root: BorrowedFd, below: &Path, mode: PinMode, closed: &Closed) -> io::Result<()> {
+fn pin(root: BorrowedFd, below: &Path, mode: PinMode, closed: &ClosedObjects) -> io::Result<()> {
     let inside = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS;
     let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let target = match openat2(root, below, OpenHow::new().flags(flags).resolve(inside)) {

@@ -16,7 +16,7 @@ use broker_protocol::{Layer, Zone};
 use executor_spec::certificates::MACHINE;
 use executor_spec::error::{At, Privilege, SetupError};
 use executor_spec::pins::{Pin, PinMode};
-use executor_spec::readable_secret::Seen;
+use executor_spec::readable_secret::SecretView;
 use executor_spec::sandbox::{SandboxSpec, View, ViewKind};
 use executor_spec::undo_directory;
 use executor_sys::mount::{move_mount, open_tree, open_tree_at, open_tree_of_link, set_attributes};
@@ -92,10 +92,10 @@ pub fn build(spec: &SandboxSpec) -> Result<Option<OwnedFd>, SetupError> {
     let base = base();
     let scratch = scratch(base, spec)?;
     let masks = masks(base, spec)?;
-    let hosts = Hosts::of(base, spec)?;
+    let hosts = HostsView::of(base, spec)?;
     // On top of the private storage, which is unmounted with everything hidden: unmounting it alone would cost a wait for all processors.
     tmpfs(base, "mode=755,size=16m")?;
-    let root = Root {
+    let root = NewRoot {
         base,
         made: RefCell::default(),
     };
@@ -453,7 +453,7 @@ fn masks<'s>(storage: &Path, spec: &'s SandboxSpec) -> Result<Masks<'s>, SetupEr
     let mut masks = Masks::new();
     let step = || "write the masks of secrets".to_owned();
     for (number, secret) in spec.found().secrets.iter().enumerate() {
-        let Seen::Masked(text) = &secret.seen else {
+        let SecretView::Masked(text) = &secret.seen else {
             continue;
         };
         let mask = storage.join(format!("mask-{number}"));
@@ -475,14 +475,14 @@ fn masks<'s>(storage: &Path, spec: &'s SandboxSpec) -> Result<Masks<'s>, SetupEr
 }
 
 /// How a session with hosts shows them in `/etc/hosts`.
-enum Hosts {
+enum HostsView {
     /// As a file of the session's own root.
     File(Vec<u8>),
     /// As a mount over the file of a directory that cells see as a whole.
     Over(OwnedFd),
 }
 
-impl Hosts {
+impl HostsView {
     /// A mount needs a file, which it keeps in the private `storage`.
     fn of(storage: &Path, spec: &SandboxSpec) -> Result<Option<Self>, SetupError> {
         let Some(mut text) = hosts_file::text(spec) else {
@@ -555,13 +555,13 @@ fn cover_machines_certificates(spec: &SandboxSpec) -> Result<(), SetupError> {
 }
 
 /// The new root while it is assembled at a place in the old one.
-struct Root<'a> {
+struct NewRoot<'a> {
     base: &'a Path,
     /// Directories that are there, most of which many files share.
     made: RefCell<BTreeSet<PathBuf>>,
 }
 
-impl Root<'_> {
+impl NewRoot<'_> {
     /// The present location of `path` of the new root.
     fn here(&self, path: &Path) -> PathBuf {
         self.base.join(path.strip_prefix("/").unwrap_or(path))
@@ -675,14 +675,14 @@ impl Root<'_> {
     }
 
     /// Shows the session's hosts. A directory that cells see as a whole takes none if it has no such file.
-    fn hosts(&self, hosts: &Hosts) -> Result<(), SetupError> {
+    fn hosts(&self, hosts: &HostsView) -> Result<(), SetupError> {
         let path = Path::new(hosts_file::PATH);
         match hosts {
-            Hosts::File(text) => self.copy(path, text, 0o644),
-            Hosts::Over(tree) if fs::symlink_metadata(self.here(path)).is_ok() => {
+            HostsView::File(text) => self.copy(path, text, 0o644),
+            HostsView::Over(tree) if fs::symlink_metadata(self.here(path)).is_ok() => {
                 self.attach(path, tree, false)
             }
-            Hosts::Over(_) => Ok(()),
+            HostsView::Over(_) => Ok(()),
         }
     }
 

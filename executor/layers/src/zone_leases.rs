@@ -3,7 +3,7 @@
 
 use broker_protocol::{Leased, Zone, ZonePath};
 use executor_spec::protected_objects::ObjectId;
-use executor_spec::readable_secret::{ReadableSecret, Seen};
+use executor_spec::readable_secret::{ReadableSecret, SecretView};
 use executor_spec::sandbox::SandboxSpec;
 use policies::Access;
 use std::os::unix::ffi::OsStrExt;
@@ -48,7 +48,7 @@ fn opening(path: &Path, spec: &SandboxSpec) -> Option<Leased> {
 
 /// Whether every command reads this file of secrets as it is.
 pub fn is_real(path: &Path, spec: &SandboxSpec) -> bool {
-    secret(path, spec).is_some_and(|secret| secret.seen == Seen::Real)
+    secret(path, spec).is_some_and(|secret| secret.seen == SecretView::Real)
 }
 
 /// Finds the file that a lease with this `access` would open at `path`.

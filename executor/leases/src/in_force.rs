@@ -24,13 +24,13 @@ pub use policies::network::LEASE_RULE as RULE;
 /// The leases of a session.
 #[derive(Debug, Default)]
 pub struct Leases {
-    held: Vec<Held>,
+    held: Vec<HeldLease>,
     /// Leases that have ended and are not recorded yet.
     ended: Vec<(Lease, LeaseEnd)>,
 }
 
 #[derive(Debug)]
-struct Held {
+struct HeldLease {
     lease: Lease,
     /// The digest of the call with which it was granted.
     digest: Digest,
@@ -225,7 +225,7 @@ impl Leases {
 
     /// Whether every call has `access` to `path` already. Counts this use of the lease.
     fn covers_path(&mut self, access: Access, path: &Path) -> bool {
-        let covers = |held: &&mut Held| {
+        let covers = |held: &&mut HeldLease| {
             let path_held = held.path.as_ref().map(|held| held.leased());
             held.lease.key.is_none() && path_held.is_some_and(|held| held.covers(access, path))
         };
@@ -255,7 +255,7 @@ impl Leases {
         user_namespace: Option<&OwnedFd>,
     ) -> Result<Option<LeaseHandover>, Refused> {
         let has = |lease: u64| paths.iter().any(|(number, _)| *number == lease);
-        let ends = |held: &Held| held.lease.key.is_some() || held.ends.is_some();
+        let ends = |held: &HeldLease| held.lease.key.is_some() || held.ends.is_some();
         let ends = self
             .held
             .iter()
@@ -274,7 +274,7 @@ impl Leases {
 
     /// Ends the leases whose paths now lead elsewhere.
     pub fn end_changed(&mut self) {
-        let changed = |held: &Held| {
+        let changed = |held: &HeldLease| {
             held.path
                 .as_ref()
                 .is_some_and(|held| !held.leased().is_unchanged())
@@ -331,7 +331,7 @@ impl Leases {
             } else {
                 paths.next()
             };
-            self.held.push(Held {
+            self.held.push(HeldLease {
                 lease,
                 digest,
                 calls: 1,
@@ -372,7 +372,7 @@ impl Leases {
         self.held.iter().filter_map(|held| held.ends).min()
     }
 
-    fn end(&mut self, how: LeaseEnd, over: impl Fn(&Held) -> bool) {
+    fn end(&mut self, how: LeaseEnd, over: impl Fn(&HeldLease) -> bool) {
         let ended = self.held.extract_if(.., |held| over(held));
         self.ended.extend(ended.map(|held| (held.lease, how)));
     }

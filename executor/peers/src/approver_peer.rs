@@ -75,7 +75,7 @@ pub enum NotAdmitted {
 
 /// A process as `/proc` shows it.
 #[derive(Debug, PartialEq, Eq)]
-struct Process {
+struct PeerProcess {
     parent: i32,
     session: i32,
     /// The device number of its terminal, 0 for none.
@@ -85,7 +85,7 @@ struct Process {
     filters: u64,
 }
 
-impl Process {
+impl PeerProcess {
     fn of(pid: i32) -> io::Result<Self> {
         let Stat {
             parent,
@@ -111,18 +111,18 @@ impl ClientProcess {
     /// process that started the client is recorded now: after its end nothing leads to it.
     pub fn of(socket: BorrowedFd, terminal: bool) -> io::Result<Self> {
         let pid = getsockopt(&socket, sockopt::PeerCredentials)?.pid();
-        let Process {
+        let PeerProcess {
             parent,
             session,
             started,
             ..
-        } = Process::of(pid)?;
+        } = PeerProcess::of(pid)?;
         let driver = if parent > 1 {
             Stat::of(parent).ok()
         } else {
             None
         };
-        let surroundings = Process::of(parent).map_or(0, |parent| parent.filters);
+        let surroundings = PeerProcess::of(parent).map_or(0, |parent| parent.filters);
         let sessions = [Some(session), driver.map(|driver| driver.session)];
         let sessions = sessions
             .into_iter()
@@ -140,8 +140,8 @@ impl ClientProcess {
         })
     }
 
-    fn read(&self) -> Result<Process, NotAdmitted> {
-        let process = Process::of(self.pid).map_err(|_| NotAdmitted::NoClient)?;
+    fn read(&self) -> Result<PeerProcess, NotAdmitted> {
+        let process = PeerProcess::of(self.pid).map_err(|_| NotAdmitted::NoClient)?;
         if process.started == self.started {
             Ok(process)
         } else {
@@ -158,7 +158,7 @@ impl ClientProcess {
         }
         // Needs Linux 6.5; on an older kernel, if a peer ends at once, a later process with its number may be checked instead.
         let pidfd = getsockopt(&socket, sockopt::PeerPidfd).ok();
-        let process = Process::of(peer.pid()).map_err(NotAdmitted::Unknown)?;
+        let process = PeerProcess::of(peer.pid()).map_err(NotAdmitted::Unknown)?;
         let client = self.read()?;
         self.check(peer.pid(), &process, &client)?;
         let ended = |pidfd: &std::os::fd::OwnedFd| {
@@ -173,7 +173,7 @@ impl ClientProcess {
         Ok(())
     }
 
-    fn check(&self, pid: i32, peer: &Process, client: &Process) -> Result<(), NotAdmitted> {
+    fn check(&self, pid: i32, peer: &PeerProcess, client: &PeerProcess) -> Result<(), NotAdmitted> {
         let own = std::process::id().cast_signed();
         let above = ancestors(pid, peer.parent);
         if above.contains(&own) || pid == own {
@@ -221,8 +221,8 @@ fn ancestors(pid: i32, parent: i32) -> Vec<i32> {
 mod tests {
     use super::*;
 
-    fn process(parent: i32, terminal: u64, filters: u64) -> Process {
-        Process {
+    fn process(parent: i32, terminal: u64, filters: u64) -> PeerProcess {
+        PeerProcess {
             parent,
             session: 4_000_100,
             terminal,
@@ -247,7 +247,8 @@ mod tests {
 
     #[test]
     fn approver_below_the_driver_or_in_its_session_is_refused() {
-        let check = |peer: Process| client(true).check(4_000_002, &peer, &process(4_000_009, 5, 0));
+        let check =
+            |peer: PeerProcess| client(true).check(4_000_002, &peer, &process(4_000_009, 5, 0));
         assert!(check(process(1, 6, 0)).is_ok());
         assert!(matches!(
             check(process(1, 0, 0)),
@@ -258,7 +259,7 @@ mod tests {
             check(process(driver, 6, 0)),
             Err(NotAdmitted::OfTheDriver)
         ));
-        let member = Process {
+        let member = PeerProcess {
             session: 4_000_200,
             ..process(1, 6, 0)
         };
@@ -278,8 +279,9 @@ mod tests {
     #[test]
     fn approver_of_the_client_is_refused_and_a_stranger_is_not() {
         let client = client(false);
-        let check =
-            |pid, peer: Process, filters| client.check(pid, &peer, &process(4_000_009, 5, filters));
+        let check = |pid, peer: PeerProcess, filters| {
+            client.check(pid, &peer, &process(4_000_009, 5, filters))
+        };
         assert!(check(4_000_002, process(1, 6, 0), 0).is_ok());
         assert!(matches!(
             check(4_000_001, process(1, 6, 0), 0),

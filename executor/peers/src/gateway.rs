@@ -78,7 +78,7 @@ pub enum GatewayEvent {
 #[derive(Debug)]
 pub struct Gateway {
     start: GatewayStart,
-    process: Option<Process>,
+    process: Option<GatewayProcess>,
     /// How many of this session have ended.
     ended: u32,
     leases: Vec<Lease>,
@@ -87,7 +87,7 @@ pub struct Gateway {
 }
 
 #[derive(Debug)]
-struct Process {
+struct GatewayProcess {
     connection: Connection,
     pidfd: OwnedFd,
     /// When it counts as stuck, while there is something that it has not taken.
@@ -96,7 +96,7 @@ struct Process {
 
 /// Why a gateway is not used any more.
 #[derive(Debug)]
-enum Lost {
+enum GatewayLoss {
     Ended,
     Nonsense,
     Stuck,
@@ -163,7 +163,7 @@ impl Gateway {
     /// Replaces it if that time has come.
     pub fn tick(&mut self, now: Instant) {
         if self.deadline().is_some_and(|stuck| stuck <= now) {
-            self.replace(&Lost::Stuck);
+            self.replace(&GatewayLoss::Stuck);
         }
     }
 
@@ -204,14 +204,14 @@ impl Gateway {
         self.start.sockets.clear();
     }
 
-    fn or_replace(&mut self, result: Result<(), Lost>) {
+    fn or_replace(&mut self, result: Result<(), GatewayLoss>) {
         if let Err(lost) = result {
             self.replace(&lost);
         }
     }
 
     /// Kills it, and starts a successor with the same leases, if there may be one more.
-    fn replace(&mut self, lost: &Lost) {
+    fn replace(&mut self, lost: &GatewayLoss) {
         self.process = None;
         // Reaps those that have exited by now.
         while let Ok(Some(_)) = process::reap_any() {}
@@ -222,14 +222,14 @@ impl Gateway {
                     self.process = Some(successor);
                     return self.report(lost, "Another one serves now.");
                 }
-                Err(error) => return self.close(&Lost::NotStarted(error)),
+                Err(error) => return self.close(&GatewayLoss::NotStarted(error)),
             }
         }
         self.close(lost);
     }
 
     /// Ends the network of the session: programs see their connections refused.
-    fn close(&mut self, lost: &Lost) {
+    fn close(&mut self, lost: &GatewayLoss) {
         self.start.sockets.clear();
         let why = format!(
             "It was gateway {} of this session, and no other is started: commands have no network any more.",
@@ -238,7 +238,7 @@ impl Gateway {
         self.report(lost, &why);
     }
 
-    fn report(&mut self, lost: &Lost, then: &str) {
+    fn report(&mut self, lost: &GatewayLoss, then: &str) {
         let why =
             format!("The gateway of this session {lost}. Connections of commands were cut. {then}");
         let finding = Finding::new(FindingKind::Gateway, "lazaret-gateway", why);
@@ -247,7 +247,7 @@ impl Gateway {
 }
 
 impl GatewayStart {
-    fn process(&self, leases: &[Lease]) -> io::Result<Process> {
+    fn process(&self, leases: &[Lease]) -> io::Result<GatewayProcess> {
         let (socket, theirs) = socketpair(
             AddressFamily::Unix,
             SockType::Stream,
@@ -262,7 +262,7 @@ impl GatewayStart {
             &self.environment,
             theirs.as_fd(),
         )?;
-        let mut process = Process {
+        let mut process = GatewayProcess {
             connection: Connection::new(socket)?,
             pidfd,
             stuck: None,
@@ -278,24 +278,30 @@ impl GatewayStart {
     }
 }
 
-impl Process {
-    fn send(&mut self, frame: &ToGateway) -> Result<(), Lost> {
-        self.connection.send(frame).map_err(|_| Lost::Nonsense)?;
+impl GatewayProcess {
+    fn send(&mut self, frame: &ToGateway) -> Result<(), GatewayLoss> {
+        self.connection
+            .send(frame)
+            .map_err(|_| GatewayLoss::Nonsense)?;
         self.flush()
     }
 
-    fn deliver(&mut self, credential: u16, value: Result<OwnedFd, String>) -> Result<(), Lost> {
-        send_value(&mut self.connection, credential, value).map_err(|_| Lost::Nonsense)?;
+    fn deliver(
+        &mut self,
+        credential: u16,
+        value: Result<OwnedFd, String>,
+    ) -> Result<(), GatewayLoss> {
+        send_value(&mut self.connection, credential, value).map_err(|_| GatewayLoss::Nonsense)?;
         self.flush()
     }
 
     /// Sends as much as it takes now.
-    fn flush(&mut self) -> Result<(), Lost> {
+    fn flush(&mut self) -> Result<(), GatewayLoss> {
         let before = self.connection.waiting();
-        self.connection.flush().map_err(|_| Lost::Ended)?;
+        self.connection.flush().map_err(|_| GatewayLoss::Ended)?;
         let waiting = self.connection.waiting();
         if self.connection.is_full() {
-            return Err(Lost::Stuck);
+            return Err(GatewayLoss::Stuck);
         }
         if waiting == 0 {
             self.stuck = None;
@@ -309,11 +315,15 @@ impl Process {
         &mut self,
         start: &mut GatewayStart,
         events: &mut Vec<GatewayEvent>,
-    ) -> Result<(), Lost> {
+    ) -> Result<(), GatewayLoss> {
         self.flush()?;
         for _ in 0..READS {
-            match self.connection.read_once().map_err(|_| Lost::Ended)? {
-                Some(0) => return Err(Lost::Ended),
+            match self
+                .connection
+                .read_once()
+                .map_err(|_| GatewayLoss::Ended)?
+            {
+                Some(0) => return Err(GatewayLoss::Ended),
                 Some(_) => {}
                 None => break,
             }
@@ -329,14 +339,14 @@ impl Process {
         &mut self,
         frame: FromGateway,
         start: &mut GatewayStart,
-    ) -> Result<Option<GatewayEvent>, Lost> {
+    ) -> Result<Option<GatewayEvent>, GatewayLoss> {
         let is_known = |credential: u16| usize::from(credential) < start.spec.credentials.len();
         match frame {
             FromGateway::Serving(authority) => {
                 let Some(authority) = authority else {
                     return Ok(None);
                 };
-                authority.check().map_err(|_| Lost::Nonsense)?;
+                authority.check().map_err(|_| GatewayLoss::Nonsense)?;
                 if start.spec.authority.is_some() {
                     return Ok(None);
                 }
@@ -344,27 +354,27 @@ impl Process {
                 Ok(Some(GatewayEvent::Authority(authority)))
             }
             FromGateway::Connected(report) => {
-                report.check().map_err(|_| Lost::Nonsense)?;
+                report.check().map_err(|_| GatewayLoss::Nonsense)?;
                 Ok(Some(GatewayEvent::Connected(report)))
             }
             FromGateway::Used(report) => {
-                report.check().map_err(|_| Lost::Nonsense)?;
+                report.check().map_err(|_| GatewayLoss::Nonsense)?;
                 if !is_known(report.credential) {
-                    return Err(Lost::Nonsense);
+                    return Err(GatewayLoss::Nonsense);
                 }
                 Ok(Some(GatewayEvent::Used(report)))
             }
             FromGateway::Asked(request) => {
-                request.check().map_err(|_| Lost::Nonsense)?;
+                request.check().map_err(|_| GatewayLoss::Nonsense)?;
                 let mut rules = start.spec.rules.iter().flatten();
                 let rule = rules.nth(request.rule.into());
                 let rule = rule.filter(|rule| rule.action == RuleAction::Ask);
-                let rule = Box::new(rule.ok_or(Lost::Nonsense)?.clone());
+                let rule = Box::new(rule.ok_or(GatewayLoss::Nonsense)?.clone());
                 Ok(Some(GatewayEvent::Asked(request, rule)))
             }
             FromGateway::Wanted { credential } => {
                 if !is_known(credential) {
-                    return Err(Lost::Nonsense);
+                    return Err(GatewayLoss::Nonsense);
                 }
                 Ok(Some(GatewayEvent::Wanted { credential }))
             }
@@ -372,22 +382,24 @@ impl Process {
     }
 }
 
-fn nonsense(_: FrameError) -> Lost {
-    Lost::Nonsense
+fn nonsense(_: FrameError) -> GatewayLoss {
+    GatewayLoss::Nonsense
 }
 
-impl fmt::Display for Lost {
+impl fmt::Display for GatewayLoss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Lost::Ended => f.write_str("has ended"),
-            Lost::Nonsense => f.write_str("broke the protocol and was ended"),
-            Lost::Stuck => f.write_str("took nothing any more and was ended"),
-            Lost::NotStarted(error) => write!(f, "has ended, and cannot be started again: {error}"),
+            GatewayLoss::Ended => f.write_str("has ended"),
+            GatewayLoss::Nonsense => f.write_str("broke the protocol and was ended"),
+            GatewayLoss::Stuck => f.write_str("took nothing any more and was ended"),
+            GatewayLoss::NotStarted(error) => {
+                write!(f, "has ended, and cannot be started again: {error}")
+            }
         }
     }
 }
 
-impl Drop for Process {
+impl Drop for GatewayProcess {
     fn drop(&mut self) {
         // If this fails, it has already exited.
         let _ = process::pidfd_signal(self.pidfd.as_fd(), libc::SIGKILL);

@@ -40,13 +40,13 @@ fn advice(error: &io::Error) -> &'static str {
 }
 
 /// A listener and the port of the session to which it leads.
-pub type Published = (OwnedFd, u16);
+pub type PublishedListener = (OwnedFd, u16);
 
 /// Binds the ports on this machine's loopback: on 127.0.0.1, and on ::1 if there is IPv6.
 ///
 /// # Errors
 /// A port is taken, or not for this user; it would lead to the session's relay.
-pub fn bind(ports: &[PublishedPort]) -> Result<Vec<Published>, PublishError> {
+pub fn bind(ports: &[PublishedPort]) -> Result<Vec<PublishedListener>, PublishError> {
     let mut published = Vec::new();
     for PublishedPort { machine, cell } in ports.iter().copied() {
         if cell == relay::ADDRESS.port() {

@@ -13,13 +13,13 @@ const INTERVAL: Duration = Duration::from_secs(60);
 const HOSTS_MAX: usize = 64;
 
 /// A host with a verdict; of requests that were refused also why, because that differs.
-type Key = (String, u16, &'static str, Option<String>);
+type RepeatKey = (String, u16, &'static str, Option<String>);
 
 /// The refusals and failures of an interval.
 #[derive(Debug, Default)]
 pub struct Repeats {
     /// The hosts with their verdicts, each with what has not been recorded yet.
-    hosts: BTreeMap<Key, ConnectionReport>,
+    hosts: BTreeMap<RepeatKey, ConnectionReport>,
     /// Further hosts of the interval, counted by verdict.
     others: BTreeMap<&'static str, ConnectionReport>,
     is_counted: bool,

@@ -37,7 +37,7 @@ const SLOW: Duration = Duration::from_millis(100);
 
 /// One recorded file or directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Entry {
+struct CreatedEntry {
     /// Its path below the project root.
     path: Vec<u8>,
     /// Device, inode and birth time, as in [`CreatedFiles`].
@@ -54,7 +54,7 @@ pub struct CreatedRecord {
     /// How many there were at the last check.
     seen: usize,
     /// What was recorded at that time, and the state of the files.
-    known: BTreeMap<PathBuf, (Entry, [i64; 7])>,
+    known: BTreeMap<PathBuf, (CreatedEntry, [i64; 7])>,
     /// The record's directory, if anything can be recorded.
     directory: Option<OwnedFd>,
     /// Whether the last search for what cells have created took long.
@@ -77,14 +77,14 @@ impl CreatedRecord {
         let committed = created.count();
         let directory = record_file::directory(spec);
         let (mut known, mut released) = (BTreeMap::new(), BTreeMap::new());
-        let entries: Vec<Entry> = directory.iter().flat_map(read).collect();
+        let entries: Vec<CreatedEntry> = directory.iter().flat_map(read).collect();
         open_worktrees(spec, found, &created, &entries, &mut released);
         let named: BTreeSet<&Path> = found.named.iter().map(PathBuf::as_path).collect();
         for entry in entries {
             let path = spec.project.join(OsStr::from_bytes(&entry.path));
             let still = |path: &PathBuf| {
                 named.contains(path.as_path())
-                    && Entry::of(path, &spec.project, &spec.policy.matcher, None).as_ref()
+                    && CreatedEntry::of(path, &spec.project, &spec.policy.matcher, None).as_ref()
                         == Some(&entry)
             };
             if let Some((file, metadata)) = Some(&path)
@@ -138,12 +138,12 @@ impl CreatedRecord {
             return;
         };
         let matcher = &spec.policy.matcher;
-        let as_known = |(path, (entry, known)): (&PathBuf, &(Entry, [i64; 7]))| {
+        let as_known = |(path, (entry, known)): (&PathBuf, &(CreatedEntry, [i64; 7]))| {
             let now = inspect(path)
                 .ok()
                 .filter(|(_, metadata)| metadata.is_file());
             now.map_or_else(
-                || Entry::of(path, &spec.project, matcher, None).as_ref() == Some(entry),
+                || CreatedEntry::of(path, &spec.project, matcher, None).as_ref() == Some(entry),
                 |(_, metadata)| state(&metadata) == *known,
             )
         };
@@ -166,7 +166,7 @@ impl CreatedRecord {
             .iter()
             .filter(|path| path.starts_with(&spec.project))
         {
-            let Some(entry) = Entry::of(path, &spec.project, matcher, until) else {
+            let Some(entry) = CreatedEntry::of(path, &spec.project, matcher, until) else {
                 continue;
             };
             if made.contains(&entry.identity) && entries.len() < ENTRIES_MAX {
@@ -179,7 +179,7 @@ impl CreatedRecord {
         for worktree in worktrees_of(&spec.project) {
             let all = worktree
                 .all()
-                .map(|path| Entry::of_worktree(path, &spec.project));
+                .map(|path| CreatedEntry::of_worktree(path, &spec.project));
             // The worktree's own `.git` has no protected name: it is one by what the others say.
             if let [Some(directory), Some(common), Some(own)] = all
                 && made.contains(&directory.identity)
@@ -197,12 +197,12 @@ impl CreatedRecord {
         for entry in others {
             entries.entry(entry.path.clone()).or_insert(entry);
         }
-        let entries: Vec<Entry> = entries.into_values().take(ENTRIES_MAX).collect();
+        let entries: Vec<CreatedEntry> = entries.into_values().take(ENTRIES_MAX).collect();
         let _ = write(directory, &entries);
     }
 }
 
-impl Entry {
+impl CreatedEntry {
     /// The entry for a part of a worktree, whose content was looked at.
     fn of_worktree(path: &Path, project: &Path) -> Option<Self> {
         let (file, metadata) = inspect(path).ok()?;
@@ -257,11 +257,11 @@ fn open_worktrees(
     spec: &Rooted,
     found: &mut Discovery,
     created: &CreatedFiles,
-    entries: &[Entry],
+    entries: &[CreatedEntry],
     released: &mut BTreeMap<PathBuf, ObjectId>,
 ) {
     let recorded = |path: &Path| {
-        let entry = Entry::of_worktree(path, &spec.project)?;
+        let entry = CreatedEntry::of_worktree(path, &spec.project)?;
         let (file, metadata) = inspect(path).ok()?;
         entries
             .contains(&entry)
@@ -344,13 +344,13 @@ fn release(path: &Path, released: &mut BTreeMap<PathBuf, ObjectId>) {
 }
 
 /// Reads the record; an invalid one counts as empty.
-fn read(directory: &OwnedFd) -> Vec<Entry> {
+fn read(directory: &OwnedFd) -> Vec<CreatedEntry> {
     record_file::read(directory, NAME, frame::FRAME_MAX)
         .and_then(|bytes| frame::decode_whole(&bytes).ok())
         .unwrap_or_default()
 }
 
-fn write(directory: &OwnedFd, entries: &Vec<Entry>) -> io::Result<()> {
+fn write(directory: &OwnedFd, entries: &Vec<CreatedEntry>) -> io::Result<()> {
     let bytes = frame::encode_whole(entries).map_err(io::Error::other)?;
     record_file::write(directory, NAME, &bytes)
 }

@@ -12,7 +12,7 @@ mod tests;
 use crate::git_settings::NamedPath;
 use crate::protected::{Discovery, ENTRIES_MAX, ProtectError};
 use crate::repository_programs::is_program;
-use budget::{Budget, Room};
+use budget::{EntryBudget, Room};
 use executor_spec::also_closed::{AlsoClosed, WhyClosed};
 use executor_spec::known_directories::KnownDirectories;
 use executor_spec::linked_repository::LinkedRepository;
@@ -68,13 +68,13 @@ pub fn discover_with(
             .any(|other| zone.starts_with(other) && zone != *other)
     };
     let outer = zones.into_iter().filter(|zone| !inside(zone)).collect();
-    let mut search = Search::new(outer, zones, around, names);
+    let mut search = ZoneSearch::new(outer, zones, around, names);
     let roots: Vec<_> = search
         .zones
         .iter()
         .copied()
         .chain(around)
-        .map(Directory::root)
+        .map(PendingDirectory::root)
         .collect();
     let linked = linked.map(|linked| search.linked_repository(linked));
     for root in roots.into_iter().chain(linked) {
@@ -100,15 +100,15 @@ pub fn discover_leased(
     (mounts_max, entries_max): (usize, usize),
     settings: impl FnOnce(&ProtectedObjects) -> Result<BTreeSet<NamedPath>, ProtectError>,
 ) -> Result<Discovery, ProtectError> {
-    let mut search = Search {
+    let mut search = ZoneSearch {
         leased: Some(entries_max),
-        ..Search::new(vec![root], [root, root], None, names)
+        ..ZoneSearch::new(vec![root], [root, root], None, names)
     };
     let whole = root.strip_prefix("/").unwrap_or(root);
     search.add_alias(root, whole);
-    search.left.push(Directory {
+    search.left.push(PendingDirectory {
         counts_as: vec![whole.to_owned()],
-        ..Directory::root(root)
+        ..PendingDirectory::root(root)
     });
     search.all_left()?;
     search.choose_repositories();
@@ -126,7 +126,7 @@ const AT_ONCE: usize = 1024;
 
 /// A directory to be searched.
 #[derive(Clone, Debug)]
-struct Directory<'a> {
+struct PendingDirectory<'a> {
     zone: &'a Path,
     path: PathBuf,
     /// Protection by a name above it, or by a link to it.
@@ -137,7 +137,7 @@ struct Directory<'a> {
     repository: Option<PathBuf>,
 }
 
-impl<'a> Directory<'a> {
+impl<'a> PendingDirectory<'a> {
     fn root(zone: &'a Path) -> Self {
         Self {
             zone,
@@ -164,14 +164,14 @@ impl<'a> Directory<'a> {
 }
 
 /// An entry of a directory that is searched.
-struct Entry {
+struct SearchedEntry {
     name: OsString,
     kind: FileType,
     entry: DirEntry,
 }
 
 /// A protected file that has several names.
-struct Linked {
+struct LinkedFile {
     path: PathBuf,
     protection: Protection,
     names: u64,
@@ -180,16 +180,16 @@ struct Linked {
 
 /// The files that were seen, in as little memory as there may be: a protected one may have another name among them.
 #[derive(Debug, Default)]
-struct Listed<'a> {
+struct ListedFiles<'a> {
     directories: Vec<PathBuf>,
     /// The inode of each file, and the place of its directory.
     files: Vec<(u64, u32)>,
     /// Directories whose names mean nothing.
-    skipped: Vec<Directory<'a>>,
+    skipped: Vec<PendingDirectory<'a>>,
 }
 
-impl Listed<'_> {
-    fn add(&mut self, directory: &Path, entries: &[Entry]) {
+impl ListedFiles<'_> {
+    fn add(&mut self, directory: &Path, entries: &[SearchedEntry]) {
         let Ok(at) = u32::try_from(self.directories.len()) else {
             return;
         };
@@ -200,7 +200,7 @@ impl Listed<'_> {
     }
 }
 
-struct Search<'a> {
+struct ZoneSearch<'a> {
     zones: Vec<&'a Path>,
     /// The session's roots, or the leased directory.
     project: &'a Path,
@@ -212,12 +212,12 @@ struct Search<'a> {
     /// Otherwise, of each root.
     entries_max: usize,
     names: &'a Matcher,
-    left: Vec<Directory<'a>>,
+    left: Vec<PendingDirectory<'a>>,
     /// Targets of links that were visited, so that none is followed for ever.
     reached: BTreeSet<(PathBuf, Option<Protection>, Vec<PathBuf>)>,
-    linked: HashMap<ObjectId, Linked>,
-    budget: Budget,
-    listed: Listed<'a>,
+    linked: HashMap<ObjectId, LinkedFile>,
+    budget: EntryBudget,
+    listed: ListedFiles<'a>,
     objects: ProtectedObjects,
     pins: Pins,
     temporaries: Vec<(PathBuf, PathBuf)>,
@@ -228,7 +228,7 @@ struct Search<'a> {
     directories: KnownDirectories,
 }
 
-impl<'a> Search<'a> {
+impl<'a> ZoneSearch<'a> {
     fn new(
         zones: Vec<&'a Path>,
         [project, central]: [&'a Path; 2],
@@ -246,8 +246,8 @@ impl<'a> Search<'a> {
             left: Vec::new(),
             reached: BTreeSet::new(),
             linked: HashMap::new(),
-            budget: Budget::default(),
-            listed: Listed::default(),
+            budget: EntryBudget::default(),
+            listed: ListedFiles::default(),
             objects: ProtectedObjects::default(),
             pins: Pins::default(),
             temporaries: Vec::new(),
@@ -263,7 +263,7 @@ impl<'a> Search<'a> {
         self.other_names()?;
         self.leave_out_around();
         let (central, is_lease) = (self.central, self.leased.is_some());
-        let Search {
+        let ZoneSearch {
             zones,
             objects,
             pins,
@@ -321,7 +321,7 @@ impl<'a> Search<'a> {
             .find(|zone| path.starts_with(zone))
     }
 
-    fn is_around(&self, directory: &Directory) -> bool {
+    fn is_around(&self, directory: &PendingDirectory) -> bool {
         self.around == Some(directory.zone)
     }
 
@@ -343,7 +343,10 @@ impl<'a> Search<'a> {
     }
 
     /// The entries of a directory. Some may no longer exist: a concurrent session may be working there.
-    fn entries(&mut self, directory: &Directory<'a>) -> Result<Option<Vec<Entry>>, ProtectError> {
+    fn entries(
+        &mut self,
+        directory: &PendingDirectory<'a>,
+    ) -> Result<Option<Vec<SearchedEntry>>, ProtectError> {
         let mut entries = Vec::new();
         let (mut room, mut seen) = (self.make_room(directory, 0), 0);
         if room == Room::Closed {
@@ -362,7 +365,7 @@ impl<'a> Search<'a> {
                     }
                 }
                 if let Ok(kind) = entry.file_type() {
-                    entries.push(Entry {
+                    entries.push(SearchedEntry {
                         name: entry.file_name(),
                         kind,
                         entry,
@@ -411,7 +414,7 @@ impl<'a> Search<'a> {
         });
     }
 
-    fn directory(&mut self, directory: &Directory<'a>) -> Result<(), ProtectError> {
+    fn directory(&mut self, directory: &PendingDirectory<'a>) -> Result<(), ProtectError> {
         // Entries may have paths too long for the kernel, and so for a mount.
         if directory.path.as_os_str().len() + 1 + NAME_MAX >= libc::PATH_MAX as usize {
             self.close_unlisted(&directory.path);
@@ -424,7 +427,8 @@ impl<'a> Search<'a> {
             self.directories.add(&directory.path, entries.is_empty());
         }
         let mut directory = directory.clone();
-        let is_central = |entry: &Entry| entry.name == undo_directory::NAME && entry.kind.is_dir();
+        let is_central =
+            |entry: &SearchedEntry| entry.name == undo_directory::NAME && entry.kind.is_dir();
         if self.leased.is_some() && entries.iter().any(is_central) {
             self.objects
                 .places
@@ -463,8 +467,12 @@ impl<'a> Search<'a> {
         self.hold_way(directory);
     }
 
-    fn entry(&mut self, directory: &Directory<'a>, entry: &Entry) -> Result<(), ProtectError> {
-        let Entry { name, kind, .. } = entry;
+    fn entry(
+        &mut self,
+        directory: &PendingDirectory<'a>,
+        entry: &SearchedEntry,
+    ) -> Result<(), ProtectError> {
+        let SearchedEntry { name, kind, .. } = entry;
         let own = self.protection(Found::Entry {
             directory: directory.searched(self.names),
             name,
@@ -508,7 +516,7 @@ impl<'a> Search<'a> {
     }
 
     /// Closes a program for writing that lies in a repository's directory.
-    fn program(&mut self, directory: &Directory, entry: &Entry) {
+    fn program(&mut self, directory: &PendingDirectory, entry: &SearchedEntry) {
         let path = entry.entry.path();
         let relative = directory
             .repository
@@ -534,7 +542,7 @@ impl<'a> Search<'a> {
 
     fn sub_directory(
         &mut self,
-        parent: &Directory<'a>,
+        parent: &PendingDirectory<'a>,
         name: &OsStr,
         inherited: Option<Protection>,
         pinned: Option<Protection>,
@@ -557,9 +565,9 @@ impl<'a> Search<'a> {
         if parent.searched(self.names).is_nameless(name)
             || (parent.path.ends_with(undo_directory::NAME) && name == "undo")
         {
-            self.listed.skipped.push(Directory {
+            self.listed.skipped.push(PendingDirectory {
                 path,
-                ..Directory::root(parent.zone)
+                ..PendingDirectory::root(parent.zone)
             });
             return;
         }
@@ -569,7 +577,7 @@ impl<'a> Search<'a> {
             .map(|path| path.join(name))
             .collect();
         let repository = parent.repository.clone();
-        self.left.push(Directory {
+        self.left.push(PendingDirectory {
             zone: parent.zone,
             path,
             inherited,
@@ -589,7 +597,7 @@ impl<'a> Search<'a> {
         let known = self.objects.files.entry(id).or_insert(object);
         known.protection = known.protection.max(protection);
         if metadata.is_file() && metadata.nlink() > 1 {
-            let linked = || Linked {
+            let linked = || LinkedFile {
                 path: path.to_owned(),
                 protection,
                 names: metadata.nlink(),
@@ -623,16 +631,16 @@ impl<'a> Search<'a> {
             self.other_names_in(path, &inodes, &mut Vec::new());
         }
         // What was not searched may have one too.
-        self.budget = Budget::default();
-        let mut left: Vec<Directory<'a>> = listed.skipped;
+        self.budget = EntryBudget::default();
+        let mut left: Vec<PendingDirectory<'a>> = listed.skipped;
         while let Some(directory) = left.pop() {
             // Counts what is there.
             if self.entries(&directory)?.is_some() {
                 let mut below = Vec::new();
                 self.other_names_in(&directory.path, &inodes, &mut below);
-                left.extend(below.into_iter().map(|path| Directory {
+                left.extend(below.into_iter().map(|path| PendingDirectory {
                     path,
-                    ..Directory::root(directory.zone)
+                    ..PendingDirectory::root(directory.zone)
                 }));
             }
         }

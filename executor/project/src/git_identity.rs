@@ -135,7 +135,7 @@ struct ForCells {
 }
 
 /// The part of an account's settings that cells need.
-struct Reading<'a> {
+struct IdentityReading<'a> {
     home: &'a Path,
     /// Where the account's git has its files beside those of the home.
     configuration: PathBuf,
@@ -148,12 +148,12 @@ struct Reading<'a> {
 impl ForCells {
     /// From the settings in these files, of which later ones are stronger; without an identity if they do not say it plainly.
     fn of(home: &Path, files: &[PathBuf]) -> Self {
-        let read = |is_strict| Reading::new(home, files, is_strict).all(files);
+        let read = |is_strict| IdentityReading::new(home, files, is_strict).all(files);
         read(true).or_else(|| read(false)).unwrap_or_default()
     }
 }
 
-impl<'a> Reading<'a> {
+impl<'a> IdentityReading<'a> {
     fn new(home: &'a Path, files: &[PathBuf], is_strict: bool) -> Self {
         let named = files.iter().find(|file| file.ends_with("git/config"));
         let configuration = named.and_then(|file| file.parent()).map(Path::to_owned);

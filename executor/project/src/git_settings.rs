@@ -111,7 +111,7 @@ pub enum MayBe {
 
 /// A file of settings, and the directories to which its paths may be relative.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Source {
+struct GitSettingsFile {
     file: PathBuf,
     directories: Rc<Vec<PathBuf>>,
     /// The repositories' own, to which a path after an expansion may be relative: `$(git rev-parse --git-dir)/x`.
@@ -143,7 +143,7 @@ pub fn named(
 #[derive(Debug)]
 pub struct SettingsReading {
     user: UserGit,
-    first: Vec<Source>,
+    first: Vec<GitSettingsFile>,
     bytes: usize,
     read: usize,
     files: BTreeSet<(PathBuf, Vec<PathBuf>)>,
@@ -152,11 +152,11 @@ pub struct SettingsReading {
     /// How many includes lead to the files that are read now.
     depth: usize,
     /// Files of this depth, with texts in which a value can be a path.
-    left: VecDeque<(Source, Vec<u8>)>,
+    left: VecDeque<(GitSettingsFile, Vec<u8>)>,
     /// The files of the last question, until its answer.
-    asked: Vec<Source>,
+    asked: Vec<GitSettingsFile>,
     /// Files of the next depth.
-    included: Vec<Source>,
+    included: Vec<GitSettingsFile>,
 }
 
 impl SettingsReading {
@@ -188,7 +188,7 @@ impl SettingsReading {
         let own = reading.user.own.clone().into_iter();
         let own = own.map(|file| (file, "Lazaret", MayBe::Own));
         for (file, key, may_be) in accounts.chain(own) {
-            let source = Source {
+            let source = GitSettingsFile {
                 file: file.clone(),
                 directories: Rc::default(),
                 own: Rc::default(),
@@ -259,7 +259,7 @@ impl SettingsReading {
     }
 
     /// Reads these files, as far as no worker is needed for it.
-    fn read_files(&mut self, sources: &[Source]) -> Result<(), ProtectError> {
+    fn read_files(&mut self, sources: &[GitSettingsFile]) -> Result<(), ProtectError> {
         for source in sources {
             // Resolves the directory, as `a/../a` is the same. Not a link to a file: its own directory counts.
             let parent = source.file.parent().map(real).unwrap_or_default();
@@ -293,9 +293,9 @@ impl SettingsReading {
     /// Records what one setting names, and returns what it includes.
     fn setting(
         &mut self,
-        source: &Source,
+        source: &GitSettingsFile,
         setting: &Setting,
-    ) -> Result<Option<Source>, ProtectError> {
+    ) -> Result<Option<GitSettingsFile>, ProtectError> {
         let key = &setting.key;
         match setting.kind {
             SettingKind::Include => {
@@ -305,7 +305,7 @@ impl SettingsReading {
                 let directory = source.file.parent().unwrap_or(Path::new("/"));
                 let file = directory.join(path);
                 self.name(source, key, &file, MayBe::File)?;
-                return Ok(Some(Source {
+                return Ok(Some(GitSettingsFile {
                     file,
                     ..source.clone()
                 }));
@@ -341,7 +341,7 @@ impl SettingsReading {
 
     fn name(
         &mut self,
-        source: &Source,
+        source: &GitSettingsFile,
         key: &str,
         path: &Path,
         may_be: MayBe,
@@ -371,7 +371,12 @@ impl SettingsReading {
 
     /// Records the files that lie where `path` ends: the expansion before it may lead to a directory above the project, as
     /// `$WORK/project/tools/x` does.
-    fn name_ends(&mut self, source: &Source, key: &str, path: &Path) -> Result<(), ProtectError> {
+    fn name_ends(
+        &mut self,
+        source: &GitSettingsFile,
+        key: &str,
+        path: &Path,
+    ) -> Result<(), ProtectError> {
         let mut names = path.components();
         while names.next().is_some() && !names.as_path().as_os_str().is_empty() {
             self.name(source, key, names.as_path(), MayBe::Present)?;
@@ -382,7 +387,7 @@ impl SettingsReading {
     /// Records the files of this path's last name in the repositories' own directories.
     fn name_in_repositories(
         &mut self,
-        source: &Source,
+        source: &GitSettingsFile,
         key: &str,
         path: &Path,
     ) -> Result<(), ProtectError> {
@@ -532,7 +537,7 @@ fn known_repositories(project: &Path, objects: &ProtectedObjects) -> Repositorie
 }
 
 /// The files with which the user's git begins.
-fn sources(user: &UserGit, project: &Path, objects: &ProtectedObjects) -> Vec<Source> {
+fn sources(user: &UserGit, project: &Path, objects: &ProtectedObjects) -> Vec<GitSettingsFile> {
     let mut repositories = known_repositories(project, objects);
     let mut worktrees: Vec<PathBuf> = repositories
         .iter()
@@ -563,7 +568,7 @@ fn sources(user: &UserGit, project: &Path, objects: &ProtectedObjects) -> Vec<So
         .flat_map(|(own, _)| directories_of(own))
         .collect();
     let all = Rc::new(all);
-    let account = user.files.iter().map(|file| Source {
+    let account = user.files.iter().map(|file| GitSettingsFile {
         file: file.clone(),
         directories: everywhere.clone(),
         own: all.clone(),
@@ -580,7 +585,7 @@ fn sources(user: &UserGit, project: &Path, objects: &ProtectedObjects) -> Vec<So
             common.join("config.worktree"),
             own.join("config.worktree"),
         ];
-        files.map(|file| Source {
+        files.map(|file| GitSettingsFile {
             file,
             directories: directories.clone(),
             own: private.clone(),

@@ -25,12 +25,12 @@ impl HiddenChanges {
         before: &Self,
         is_counted: impl Fn(&[u8]) -> bool,
     ) -> Option<Finding> {
-        let mut new = New::of(&self.present, &before.present, &is_counted);
+        let mut new = NewlyHidden::of(&self.present, &before.present, &is_counted);
         if before.left_out.count == 0 {
             // A name is not new because its file is gone.
             let known: BTreeSet<&[u8]> = before.present.first.iter().map(Vec::as_slice).collect();
             let left_out = |path: &[u8]| is_counted(path) && !known.contains(path);
-            new.add(New::of(&self.left_out, &before.left_out, &left_out));
+            new.add(NewlyHidden::of(&self.left_out, &before.left_out, &left_out));
         }
         if new.count == 0 {
             return None;
@@ -58,12 +58,12 @@ impl HiddenChanges {
 }
 
 /// Names that were not hidden before.
-struct New<'n> {
+struct NewlyHidden<'n> {
     names: Vec<&'n [u8]>,
     count: u64,
 }
 
-impl<'n> New<'n> {
+impl<'n> NewlyHidden<'n> {
     fn of(now: &'n HiddenNames, before: &HiddenNames, is_counted: &dyn Fn(&[u8]) -> bool) -> Self {
         if now.digest == before.digest {
             return Self {

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 /// Where the `.git` of a project leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Link {
+pub enum RepositoryLink {
     /// Nowhere outside the zones.
     Inside,
     /// To a repository that is opened.
@@ -31,16 +31,16 @@ pub fn find(
     zones: [&Path; 2],
     named: &[PathBuf],
     closed: impl Fn(&Path) -> Option<String>,
-) -> Link {
+) -> RepositoryLink {
     let file = project.join(".git");
     let Some(target) = target_of(&file) else {
-        return Link::Inside;
+        return RepositoryLink::Inside;
     };
     let Ok(own) = fs::canonicalize(project.join(&target)) else {
-        return Link::Inside;
+        return RepositoryLink::Inside;
     };
     if zones.iter().any(|zone| own.starts_with(zone)) {
-        return Link::Inside;
+        return RepositoryLink::Inside;
     }
     let is_named = named
         .iter()
@@ -48,12 +48,12 @@ pub fn find(
     let common = match common_of_worktree(&own, &file) {
         Some(common) => common,
         None if is_named || leads_to(&own, project) => own.clone(),
-        None => return Link::Refused(own, NotLinked::NoWayBack),
+        None => return RepositoryLink::Refused(own, NotLinked::NoWayBack),
     };
     let found = LinkedRepository { common, own };
     match check(&found, &file, zones, closed) {
-        Ok(()) => Link::Verified(found),
-        Err(why) => Link::Refused(found.common, why),
+        Ok(()) => RepositoryLink::Verified(found),
+        Err(why) => RepositoryLink::Refused(found.common, why),
     }
 }
 
@@ -204,21 +204,21 @@ mod tests {
             fs::write(self.at(path), text).unwrap();
         }
 
-        fn find(&self, project: &str, named: &[&str]) -> Link {
+        fn find(&self, project: &str, named: &[&str]) -> RepositoryLink {
             let named: Vec<PathBuf> = named.iter().map(|path| self.at(path)).collect();
             let (project, central) = (self.at(project), self.at("central"));
             find(&project, [&project, &central], &named, |_| None)
         }
 
-        fn linked(&self, common: &str, own: &str) -> Link {
-            Link::Verified(LinkedRepository {
+        fn linked(&self, common: &str, own: &str) -> RepositoryLink {
+            RepositoryLink::Verified(LinkedRepository {
                 common: self.at(common),
                 own: self.at(own),
             })
         }
 
-        fn refused(&self, path: &str, why: NotLinked) -> Link {
-            Link::Refused(self.at(path), why)
+        fn refused(&self, path: &str, why: NotLinked) -> RepositoryLink {
+            RepositoryLink::Refused(self.at(path), why)
         }
     }
 
@@ -248,7 +248,7 @@ mod tests {
         );
         for inside in ["store", "../none"] {
             link(inside);
-            assert_eq!(host.find("plain", &[]), Link::Inside, "{inside}");
+            assert_eq!(host.find("plain", &[]), RepositoryLink::Inside, "{inside}");
         }
     }
 
@@ -276,11 +276,15 @@ mod tests {
             host.find("main/sub", &[]),
             host.linked("main/.git/modules/sub", "main/.git/modules/sub")
         );
-        assert_eq!(host.find("main", &[]), Link::Inside, "its own directory");
+        assert_eq!(
+            host.find("main", &[]),
+            RepositoryLink::Inside,
+            "its own directory"
+        );
         fs::create_dir_all(host.at("plain")).unwrap();
-        assert_eq!(host.find("plain", &[]), Link::Inside);
+        assert_eq!(host.find("plain", &[]), RepositoryLink::Inside);
         host.put("plain/.git", "gitdir: /nonexistent/x\n");
-        assert_eq!(host.find("plain", &[]), Link::Inside);
+        assert_eq!(host.find("plain", &[]), RepositoryLink::Inside);
         // As newer versions of git write these files.
         host.put("wt/.git", "gitdir: ../main/.git/worktrees/wt\n");
         host.put("main/.git/worktrees/wt/gitdir", "../../../../wt/.git\n");

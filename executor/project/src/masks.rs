@@ -7,7 +7,7 @@
 use crate::protected::Discovery;
 use executor_spec::also_closed::{AlsoClosed, WhyClosed};
 use executor_spec::pins::{Pin, PinMode};
-use executor_spec::readable_secret::{ReadableSecret, Seen};
+use executor_spec::readable_secret::{ReadableSecret, SecretView};
 use executor_sys::random;
 use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2};
 use policies::dotenv::{self, DOTENV_MAX, DotenvFault, Salt, is_dotenv_name};
@@ -105,7 +105,7 @@ pub fn make_readable(
         match seen {
             Ok(mut file) => {
                 file.may_be_revealed = may_be_revealed;
-                size += if let Seen::Masked(text) = &file.seen {
+                size += if let SecretView::Masked(text) = &file.seen {
                     text.len()
                 } else {
                     0
@@ -115,7 +115,7 @@ pub fn make_readable(
             Err(why) => hidden.push((path, why)),
         }
     }
-    let masked = |file: &ReadableSecret| matches!(file.seen, Seen::Masked(_));
+    let masked = |file: &ReadableSecret| matches!(file.seen, SecretView::Masked(_));
     let asked: Vec<PathBuf> = readable
         .iter()
         .filter(|file| masked(file))
@@ -167,16 +167,16 @@ fn mask(found: &Discovery, path: &Path, room: usize) -> Result<ReadableSecret, N
     Ok(readable(
         path,
         &metadata,
-        Seen::Masked(masked.into_bytes().into()),
+        SecretView::Masked(masked.into_bytes().into()),
     ))
 }
 
 fn show(found: &Discovery, path: &Path) -> Result<ReadableSecret, NotMasked> {
     let (_, metadata) = open(found, path, OFlag::O_PATH)?;
-    Ok(readable(path, &metadata, Seen::Real))
+    Ok(readable(path, &metadata, SecretView::Real))
 }
 
-fn readable(path: &Path, metadata: &Metadata, seen: Seen) -> ReadableSecret {
+fn readable(path: &Path, metadata: &Metadata, seen: SecretView) -> ReadableSecret {
     let (id, born) = ((metadata.dev(), metadata.ino()), metadata.created().ok());
     ReadableSecret {
         path: path.to_owned(),

@@ -47,7 +47,7 @@ const CERTIFICATES: [&str; 11] = [
 
 /// The network that a session's programs have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reach {
+pub enum NetworkReach {
     Offline,
     /// A relay without a host so far: programs stay offline until one is granted.
     Waiting,
@@ -55,7 +55,7 @@ pub enum Reach {
     Online,
 }
 
-impl Reach {
+impl NetworkReach {
     /// The network that a policy gives.
     pub fn of(policy: &EffectivePolicy) -> Self {
         match (network::is_open(&policy.network), policy.has_network()) {
@@ -70,7 +70,7 @@ impl Reach {
 /// offline. A file of certificates is named only if a cell can see it: clients refuse every host when it is missing.
 pub fn variables(
     rules: &EnvironmentRules,
-    reach: Reach,
+    reach: NetworkReach,
     ours: &Variables,
     visible: impl Fn(&Path) -> bool,
 ) -> Vec<(OsString, OsString)> {
@@ -78,8 +78,8 @@ pub fn variables(
         .offline
         .iter()
         .map(|(name, value)| (name.into(), value.into()));
-    let offline: Vec<_> = offline.filter(|_| reach != Reach::Online).collect();
-    if reach == Reach::Offline {
+    let offline: Vec<_> = offline.filter(|_| reach != NetworkReach::Online).collect();
+    if reach == NetworkReach::Offline {
         return offline;
     }
     let address = format!("http://{ADDRESS}");
@@ -115,7 +115,7 @@ pub struct Online {
 impl Online {
     /// The changes that a session needs.
     pub fn of(spec: &Rooted, ours: &Variables) -> Self {
-        if Reach::of(&spec.policy) != Reach::Waiting {
+        if NetworkReach::of(&spec.policy) != NetworkReach::Waiting {
             return Self::default();
         }
         let variable = |(name, value): (OsString, OsString)| {
@@ -172,7 +172,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    fn variables_of(reach: Reach, ours: &[(&str, &str)]) -> BTreeMap<OsString, OsString> {
+    fn variables_of(reach: NetworkReach, ours: &[(&str, &str)]) -> BTreeMap<OsString, OsString> {
         let offline = BTreeMap::from([("PIP_NO_INDEX".to_owned(), "1".to_owned())]);
         let rules = EnvironmentRules {
             offline,
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn programs_are_told_of_the_relay_or_that_there_is_none() {
-        let with = variables_of(Reach::Online, &[]);
+        let with = variables_of(NetworkReach::Online, &[]);
         for name in PROXY {
             assert_eq!(
                 with[&OsString::from(name)],
@@ -204,14 +204,14 @@ mod tests {
         );
         assert!(!with.contains_key(&OsString::from("PIP_NO_INDEX")));
         let without = variables_of(
-            Reach::Offline,
+            NetworkReach::Offline,
             &[("SSL_CERT_FILE", "/etc/ssl/certs/ca.crt")],
         );
         assert_eq!(
             without,
             BTreeMap::from([("PIP_NO_INDEX".into(), "1".into())])
         );
-        let waiting = variables_of(Reach::Waiting, &[]);
+        let waiting = variables_of(NetworkReach::Waiting, &[]);
         assert!(waiting.contains_key(&OsString::from("HTTPS_PROXY")));
         assert!(waiting.contains_key(&OsString::from("PIP_NO_INDEX")));
     }
@@ -223,7 +223,7 @@ mod tests {
             ("PIP_CERT", "/home/u/ca.crt"),
             ("UV_SYSTEM_CERTS", "1"),
         ];
-        let with = variables_of(Reach::Online, &ours);
+        let with = variables_of(NetworkReach::Online, &ours);
         assert_eq!(
             with[&OsString::from("SSL_CERT_FILE")],
             "/etc/ssl/certs/ca.crt"

@@ -4,8 +4,8 @@
 use crate::project_repository::ProjectRepository;
 use broker_protocol::{LayerSet, Tier, frame, limit};
 use executor_spec::worker::{
-    CHUNK, FILES_MAX, InHead, LAST, MESSAGE_MAX, MORE, NameSpec, Question, RepositoryAnswer,
-    RepositoryQuery, RootSpec, Setting, WorkerSpec, WorkerTask,
+    CHUNK, FILES_MAX, InHead, LAST, MESSAGE_MAX, MORE, NameSpec, RepositoryAnswer, RepositoryQuery,
+    RootSpec, Setting, WorkerQuestion, WorkerSpec, WorkerTask,
 };
 use executor_sys::process::{self, Child};
 use executor_sys::{message, spawn};
@@ -44,12 +44,12 @@ pub struct WorkerImage<'f> {
 pub struct AnsweringWorker {
     socket: OwnedFd,
     child: Child,
-    exchange: RefCell<Exchange>,
+    exchange: RefCell<QuestionExchange>,
 }
 
 /// What the worker has not taken yet, and what it has answered so far.
 #[derive(Debug, Default)]
-struct Exchange {
+struct QuestionExchange {
     unsent: VecDeque<Vec<u8>>,
     answer: Vec<u8>,
 }
@@ -120,7 +120,7 @@ impl AnsweringWorker {
         let own = repository.own.strip_prefix(&repository.common);
         let own = text(own.map_err(invalid)?)?;
         let files = files?;
-        self.put(&Question::Repository(RepositoryQuery { own, files }))
+        self.put(&WorkerQuestion::Repository(RepositoryQuery { own, files }))
     }
 
     /// What git's settings name in each of these texts.
@@ -134,7 +134,7 @@ impl AnsweringWorker {
 
     /// Asks that without waiting for the answer.
     pub(super) fn put_settings(&self, texts: Vec<Vec<u8>>) -> io::Result<()> {
-        self.put(&Question::Settings(texts))
+        self.put(&WorkerQuestion::Settings(texts))
     }
 
     /// Waits for the answer, while a session opens or ends.
@@ -210,7 +210,7 @@ impl Drop for AnsweringWorker {
     }
 }
 
-impl Exchange {
+impl QuestionExchange {
     /// Sends what is taken now; whether that is all.
     fn send(&mut self, socket: BorrowedFd) -> io::Result<bool> {
         while let Some(message) = self.unsent.front() {

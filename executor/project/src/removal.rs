@@ -15,7 +15,7 @@ const READ_MAX: usize = 1024;
 
 /// How much one run may do.
 #[derive(Debug)]
-pub struct Budget {
+pub struct RemovalBudget {
     pub entries: u64,
     pub until: Instant,
 }
@@ -29,7 +29,7 @@ pub struct Removed {
 
 /// How a removal ended that the kernel did not refuse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
+pub enum RemovalEnd {
     Done,
     /// The budget is spent; another run goes on.
     Spent,
@@ -61,15 +61,15 @@ pub fn open_directory(parent: &OwnedFd, name: &CStr) -> nix::Result<OwnedFd> {
 pub fn remove(
     parent: &OwnedFd,
     name: &CStr,
-    budget: &mut Budget,
+    budget: &mut RemovalBudget,
     removed: &mut Removed,
-) -> nix::Result<Progress> {
+) -> nix::Result<RemovalEnd> {
     let top = match open_directory(parent, name) {
         // Another run was faster.
-        Err(Errno::ENOENT) => return Ok(Progress::Done),
+        Err(Errno::ENOENT) => return Ok(RemovalEnd::Done),
         top => top?,
     };
-    let mut tree = Tree {
+    let mut tree = RemovedTree {
         device: fstat(&top)?.st_dev,
         top: &top,
         moved: 0,
@@ -79,12 +79,12 @@ pub fn remove(
     loop {
         match tree.pass(&top)? {
             Pass::Empty => break,
-            Pass::Spent => return Ok(Progress::Spent),
+            Pass::Spent => return Ok(RemovalEnd::Spent),
             Pass::Removed => {}
         }
     }
     match unlinkat(parent, name, UnlinkatFlags::RemoveDir) {
-        Err(Errno::ENOENT) | Ok(()) => Ok(Progress::Done),
+        Err(Errno::ENOENT) | Ok(()) => Ok(RemovalEnd::Done),
         Err(errno) => Err(errno),
     }
 }
@@ -96,17 +96,17 @@ enum Pass {
     Spent,
 }
 
-struct Tree<'a> {
+struct RemovedTree<'a> {
     device: u64,
     /// The directory that is removed; directories further below are moved into it.
     top: &'a OwnedFd,
     /// Number of directories that were moved up, for their names.
     moved: u64,
-    budget: &'a mut Budget,
+    budget: &'a mut RemovalBudget,
     removed: &'a mut Removed,
 }
 
-impl Tree<'_> {
+impl RemovedTree<'_> {
     /// Removes some entries of `directory`: those of `top` by removing what is in them, deeper ones by moving them into `top`.
     fn pass(&mut self, directory: &OwnedFd) -> nix::Result<Pass> {
         let names = read(directory)?;
@@ -218,12 +218,12 @@ mod tests {
     use std::path::Path;
     use std::time::Duration;
 
-    fn budget(entries: u64) -> Budget {
+    fn budget(entries: u64) -> RemovalBudget {
         let until = Instant::now() + Duration::from_secs(60);
-        Budget { entries, until }
+        RemovalBudget { entries, until }
     }
 
-    fn remove_tree(parent: &Path, entries: u64) -> (nix::Result<Progress>, Removed) {
+    fn remove_tree(parent: &Path, entries: u64) -> (nix::Result<RemovalEnd>, Removed) {
         let parent = OwnedFd::from(File::open(parent).unwrap());
         let mut removed = Removed::default();
         let done = remove(&parent, c"tree", &mut budget(entries), &mut removed);
@@ -257,7 +257,7 @@ mod tests {
             .unwrap();
         }
         let (done, removed) = remove_tree(folder.path(), u64::MAX);
-        assert_eq!(done, Ok(Progress::Done));
+        assert_eq!(done, Ok(RemovalEnd::Done));
         assert!(removed.entries > 5000 && !tree.exists());
         assert_eq!(fs::read(outside.join("file")).unwrap(), b"kept");
     }
@@ -271,9 +271,9 @@ mod tests {
             fs::write(tree.join(format!("d/e/{number}")), "").unwrap();
         }
         let (done, removed) = remove_tree(folder.path(), 20);
-        assert_eq!(done, Ok(Progress::Spent));
+        assert_eq!(done, Ok(RemovalEnd::Spent));
         assert!(removed.entries <= 20 && tree.exists());
-        assert_eq!(remove_tree(folder.path(), u64::MAX).0, Ok(Progress::Done));
+        assert_eq!(remove_tree(folder.path(), u64::MAX).0, Ok(RemovalEnd::Done));
         assert!(!tree.exists());
     }
 }

@@ -19,15 +19,15 @@ const REFERENCE_MAX: u64 = 4096;
 const PACKED_MAX: u64 = 32 << 20;
 
 /// For each object that is replaced what its reference says.
-type Values = BTreeMap<Vec<u8>, Vec<u8>>;
+type ReplacedValues = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// The replacements in one repository at the last check.
 #[derive(Debug, Default)]
 pub(crate) struct Replacements {
     /// `None` if there were more than are compared, or not all could be read.
-    values: Option<Values>,
+    values: Option<ReplacedValues>,
     /// Values from the file for all, and its state when they were read.
-    packed: Option<Values>,
+    packed: Option<ReplacedValues>,
     packed_state: Option<[i64; 7]>,
 }
 
@@ -35,7 +35,7 @@ impl Replacements {
     /// Reads those that are there now.
     pub(crate) fn of(common: &Path) -> Self {
         let mut new = Self {
-            packed: Some(Values::new()),
+            packed: Some(ReplacedValues::new()),
             ..Self::default()
         };
         new.values = new.read(common);
@@ -71,11 +71,11 @@ impl Replacements {
         ))
     }
 
-    fn read(&mut self, common: &Path) -> Option<Values> {
+    fn read(&mut self, common: &Path) -> Option<ReplacedValues> {
         let path = common.join(PACKED);
         let now = inspect(&path).ok().map(|(_, metadata)| state(&metadata));
         if now != self.packed_state || now.as_ref().is_some_and(is_recent) {
-            self.packed = now.map_or_else(|| Some(Values::new()), |_| packed(&path));
+            self.packed = now.map_or_else(|| Some(ReplacedValues::new()), |_| packed(&path));
             self.packed_state = now;
         }
         let mut values = self.packed.clone()?;
@@ -85,7 +85,7 @@ impl Replacements {
 }
 
 /// Adds those in files of their own, which count before the others.
-fn loose(directory: &Path, values: &mut Values) -> Option<()> {
+fn loose(directory: &Path, values: &mut ReplacedValues) -> Option<()> {
     let entries = match fs::read_dir(directory) {
         Ok(entries) => entries,
         Err(error)
@@ -113,9 +113,9 @@ fn loose(directory: &Path, values: &mut Values) -> Option<()> {
 }
 
 /// Reads those in the file for all.
-fn packed(path: &Path) -> Option<Values> {
+fn packed(path: &Path) -> Option<ReplacedValues> {
     let text = read_short(path, PACKED_MAX)?;
-    let mut values = Values::new();
+    let mut values = ReplacedValues::new();
     for line in text.split(|byte| *byte == b'\n') {
         let Some(space) = line.iter().position(|byte| *byte == b' ') else {
             continue;

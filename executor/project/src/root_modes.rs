@@ -34,10 +34,10 @@ const BITS: libc::mode_t = 0o7777;
 
 /// The roots of a session, and the directories granted for writing.
 #[derive(Debug)]
-pub struct RootModes(Vec<Root>);
+pub struct RootModes(Vec<RootWithMode>);
 
 #[derive(Debug)]
-struct Root {
+struct RootWithMode {
     path: PathBuf,
     directory: OwnedFd,
     is: RootMode,
@@ -69,7 +69,7 @@ impl RootModes {
         Self(
             paths
                 .into_iter()
-                .filter_map(|path| Root::of(path).ok())
+                .filter_map(|path| RootWithMode::of(path).ok())
                 .collect(),
         )
     }
@@ -77,12 +77,12 @@ impl RootModes {
     /// Covers a directory that is granted for writing, as it is now, as long as somebody holds it.
     pub fn cover(&mut self, path: &Path, held: Weak<dyn Any>) {
         if self.0.len() >= COVERED_MAX {
-            self.0.retain(Root::is_held);
+            self.0.retain(RootWithMode::is_held);
         }
-        if let Ok(root) = Root::of(path) {
+        if let Ok(root) = RootWithMode::of(path) {
             self.0
                 .retain(|known| known.held.is_none() || known.path != root.path);
-            self.0.push(Root {
+            self.0.push(RootWithMode {
                 held: Some(held),
                 ..root
             });
@@ -91,7 +91,7 @@ impl RootModes {
 
     /// Takes them as they are now: no command has run since the last check.
     pub fn take(&mut self) {
-        self.0.retain(Root::is_held);
+        self.0.retain(RootWithMode::is_held);
         for root in &mut self.0 {
             if let Ok(Some((is, changed))) = root.now() {
                 (root.is, root.changed) = (is, changed);
@@ -101,11 +101,14 @@ impl RootModes {
 
     /// Gives back what commands have changed; returns what is reported of it.
     pub fn give_back(&mut self) -> Vec<Finding> {
-        self.0.iter_mut().filter_map(Root::give_back).collect()
+        self.0
+            .iter_mut()
+            .filter_map(RootWithMode::give_back)
+            .collect()
     }
 }
 
-impl Root {
+impl RootWithMode {
     fn of(path: &Path) -> Result<Self> {
         let directory = open_without_links(path)?;
         let is = RootMode {
@@ -249,7 +252,7 @@ mod tests {
         let chmod = |mode| fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
         let mode = || fs::metadata(&path).unwrap().permissions().mode() & BITS;
         chmod(0o700);
-        let mut modes = RootModes(vec![Root::of(&path).unwrap()]);
+        let mut modes = RootModes(vec![RootWithMode::of(&path).unwrap()]);
         assert!(modes.give_back().is_empty());
         fs::write(path.join("file"), "").unwrap();
         assert!(

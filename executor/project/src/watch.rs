@@ -28,7 +28,7 @@ pub struct RepositoryWatch {
     /// Repositories besides the project's own: their indexes, and those that calls have made.
     pub others: OtherRepositories,
     /// Those that are looked at, the user's first, and Mercurial's at the end.
-    all: Vec<Watched>,
+    all: Vec<WatchedRepository>,
     /// What happens in these, by their places, and behind them in what decides what git tracks.
     changes: RepositoryChanges,
     /// Whether there was a look before: a session of one call needs no watches.
@@ -53,7 +53,7 @@ pub struct Look {
 }
 
 #[derive(Debug)]
-struct Watched {
+struct WatchedRepository {
     kept: Option<KeptRepository>,
     left: LeftFiles,
 }
@@ -68,13 +68,13 @@ impl RepositoryWatch {
     ) -> Self {
         let git = objects.watched.iter().map(|path| {
             let (kept, left) = (KeptRepository::of(path), LeftFiles::of_git(path));
-            Watched { kept, left }
+            WatchedRepository { kept, left }
         });
-        let mercurial = Watched {
+        let mercurial = WatchedRepository {
             kept: None,
             left: LeftFiles::of_mercurial(&spec.project),
         };
-        let all: Vec<Watched> = git.chain([mercurial]).collect();
+        let all: Vec<WatchedRepository> = git.chain([mercurial]).collect();
         let changes = RepositoryChanges::new(all.len() + 1);
         Self {
             tracked,

@@ -1,14 +1,14 @@
 //! Reports of a cell's first process to the broker when a call is over: a message of fixed size,
 //! and before it one for each refusal, and one about what was left running.
 
-use crate::error::Part;
+use crate::error::SetupPart;
 use crate::leftover::Leftover;
 use crate::refusals::Refusal;
 use executor_sys::process::CpuAndMemory;
 
 /// A message from a cell to the broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Message {
+pub enum CellMessage {
     /// Something that was refused.
     Refused(Refusal),
     /// Processes that the program has left running; at most one for each call.
@@ -26,7 +26,7 @@ const LEFTOVER: u8 = b'l';
 
 const _: () = assert!(crate::leftover::LEFTOVER_MAX < MESSAGE_MAX);
 
-impl Message {
+impl CellMessage {
     /// Decodes a message; `None` if it is invalid.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         match bytes {
@@ -72,7 +72,7 @@ pub enum End {
     /// It did not start; the error number.
     NotStarted(i32),
     /// The cell could not be confined: nothing was started.
-    Unconfined { part: Part, errno: i32 },
+    Unconfined { part: SetupPart, errno: i32 },
     /// Its working directory could not be entered; the error number.
     NoDirectory(i32),
 }
@@ -116,7 +116,7 @@ impl Report {
             1 => End::Signalled(value),
             2 => End::NotStarted(value),
             3 => End::Unconfined {
-                part: Part::of_number(bytes[1])?,
+                part: SetupPart::of_number(bytes[1])?,
                 errno: value,
             },
             4 => End::NoDirectory(value),
@@ -151,11 +151,11 @@ mod tests {
             End::NotStarted(2),
             End::NoDirectory(20),
             End::Unconfined {
-                part: Part::Layer(Layer::Seccomp),
+                part: SetupPart::Layer(Layer::Seccomp),
                 errno: 1,
             },
             End::Unconfined {
-                part: Part::Processes,
+                part: SetupPart::Processes,
                 errno: 1,
             },
         ];
@@ -192,15 +192,18 @@ mod tests {
             }
         };
         for length in [0, REPORT_LEN - 7, 400] {
-            let bytes = Message::refused(&refusal(length));
+            let bytes = CellMessage::refused(&refusal(length));
             assert!(bytes.len() <= MESSAGE_MAX);
             assert_eq!(
-                Message::decode(&bytes),
-                Some(Message::Refused(refusal(length)))
+                CellMessage::decode(&bytes),
+                Some(CellMessage::Refused(refusal(length)))
             );
         }
-        assert_eq!(Message::decode(&Message::refused(&refusal(401))), None);
-        assert_eq!(Message::decode(b""), None);
+        assert_eq!(
+            CellMessage::decode(&CellMessage::refused(&refusal(401))),
+            None
+        );
+        assert_eq!(CellMessage::decode(b""), None);
         assert_eq!(Report::decode(&[9; REPORT_LEN]), None);
         assert_eq!(Report::decode(&[0; REPORT_LEN - 1]), None);
     }

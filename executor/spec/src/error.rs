@@ -7,48 +7,48 @@ use thiserror::Error;
 
 /// The layer or step that an error belongs to when a session or a cell is set up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum SetupPart {
     /// The layer that could not be applied.
     Layer(Layer),
     /// The processes of the session themselves: their names, sockets, signals and forks. No layer is at fault.
     Processes,
 }
 
-impl From<Layer> for Part {
+impl From<Layer> for SetupPart {
     fn from(layer: Layer) -> Self {
-        Part::Layer(layer)
+        SetupPart::Layer(layer)
     }
 }
 
-impl Display for Part {
+impl Display for SetupPart {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
-            Part::Layer(layer) => write!(f, "the layer {} cannot be put up", layer.name()),
-            Part::Processes => write!(f, "the session's processes cannot be prepared"),
+            SetupPart::Layer(layer) => write!(f, "the layer {} cannot be put up", layer.name()),
+            SetupPart::Processes => write!(f, "the session's processes cannot be prepared"),
         }
     }
 }
 
-impl Part {
-    /// Stands for [`Part::Processes`]; layers have smaller numbers.
+impl SetupPart {
+    /// Stands for [`SetupPart::Processes`]; layers have smaller numbers.
     const PROCESSES: u8 = u8::MAX;
 
     /// The number of it in a message.
     pub fn number(self) -> u8 {
         match self {
-            Part::Layer(layer) => layer as u8,
-            Part::Processes => Self::PROCESSES,
+            SetupPart::Layer(layer) => layer as u8,
+            SetupPart::Processes => Self::PROCESSES,
         }
     }
 
     /// The part with this number.
     pub fn of_number(number: u8) -> Option<Self> {
         match number {
-            Self::PROCESSES => Some(Part::Processes),
+            Self::PROCESSES => Some(SetupPart::Processes),
             number => Layer::ALL
                 .get(usize::from(number))
                 .copied()
-                .map(Part::Layer),
+                .map(SetupPart::Layer),
         }
     }
 }
@@ -58,7 +58,7 @@ impl Part {
 #[error("{part}: {step}: {source}")]
 pub struct SetupError {
     /// The part that failed.
-    pub part: Part,
+    pub part: SetupPart,
     /// The operation that failed, with its object.
     pub step: String,
     pub source: io::Error,
@@ -135,7 +135,8 @@ fn is_denial(errno: i32) -> bool {
 /// Adds the part and the step to a system error.
 pub trait At<T> {
     /// Turns it into a [`SetupError`].
-    fn at(self, part: impl Into<Part>, step: impl FnOnce() -> String) -> Result<T, SetupError>;
+    fn at(self, part: impl Into<SetupPart>, step: impl FnOnce() -> String)
+    -> Result<T, SetupError>;
 
     /// Runs a step that needs a privilege in the session's namespaces.
     fn at_privileged(
@@ -147,7 +148,11 @@ pub trait At<T> {
 }
 
 impl<T, E: Into<io::Error>> At<T> for Result<T, E> {
-    fn at(self, part: impl Into<Part>, step: impl FnOnce() -> String) -> Result<T, SetupError> {
+    fn at(
+        self,
+        part: impl Into<SetupPart>,
+        step: impl FnOnce() -> String,
+    ) -> Result<T, SetupError> {
         self.map_err(|error| SetupError {
             part: part.into(),
             step: step(),
@@ -175,10 +180,10 @@ mod tests {
 
     #[test]
     fn parts_read_back_and_no_other_number_does() {
-        let all = Layer::ALL.into_iter().map(Part::Layer);
-        for part in all.chain([Part::Processes]) {
-            assert_eq!(Part::of_number(part.number()), Some(part));
+        let all = Layer::ALL.into_iter().map(SetupPart::Layer);
+        for part in all.chain([SetupPart::Processes]) {
+            assert_eq!(SetupPart::of_number(part.number()), Some(part));
         }
-        assert_eq!(Part::of_number(Layer::ALL.len() as u8), None);
+        assert_eq!(SetupPart::of_number(Layer::ALL.len() as u8), None);
     }
 }

@@ -14,14 +14,14 @@ pub struct ReadableSecret {
     pub id: ObjectId,
     /// Its birth time, if the file system reports it.
     pub born: Option<SystemTime>,
-    pub seen: Seen,
+    pub seen: SecretView,
     /// Whether no file of policy keeps it from being revealed.
     pub may_be_revealed: bool,
 }
 
 /// The view that commands have of a file of secrets.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Seen {
+pub enum SecretView {
     Masked(Arc<[u8]>),
     Real,
 }

@@ -1,5 +1,5 @@
 //! Everything about a session's cells that does not depend on the call, as data. It is made in steps, each a type: what was chosen
-//! ([`Roots`]), what cells see ([`Rooted`]), what a search has found ([`Found`]), and all of it ([`SandboxSpec`]).
+//! ([`ChosenRoots`]), what cells see ([`Rooted`]), what a search has found ([`Found`]), and all of it ([`SandboxSpec`]).
 
 use crate::ablation::Ablation;
 use crate::also_closed::AlsoClosed;
@@ -34,7 +34,7 @@ pub const CACHES: &str = "caches";
 
 /// Choices for a session's cells before anything of them is planned. [`Rooted`] has the same fields, with their meaning.
 #[derive(Debug)]
-pub struct Roots {
+pub struct ChosenRoots {
     pub policy: EffectivePolicy,
     pub tier: Tier,
     pub layers: LayerSet,
@@ -316,8 +316,8 @@ impl Rooted {
     ///
     /// # Errors
     /// The metadata of a granted path that is not optional cannot be read, or the kernel gives no random bytes.
-    pub fn new(roots: Roots, names: &[String]) -> io::Result<Self> {
-        let Roots {
+    pub fn new(roots: ChosenRoots, names: &[String]) -> io::Result<Self> {
+        let ChosenRoots {
             policy,
             tier,
             layers,

@@ -1,6 +1,6 @@
 //! Messages between the broker and a session's warden: requests of one byte; replies of a tag, with descriptors or a reason.
 
-use crate::error::{Part, Privilege, SetupError};
+use crate::error::{Privilege, SetupError, SetupPart};
 use std::io;
 use std::os::fd::OwnedFd;
 
@@ -32,7 +32,7 @@ pub enum WardenMessage {
     /// A step failed. The session is over.
     Failed {
         /// The part that the message belongs to.
-        part: Part,
+        part: SetupPart,
         errno: i32,
         /// The privilege that the machine denies this user, if that is the cause.
         refused: Option<Privilege>,
@@ -89,7 +89,7 @@ impl WardenMessage {
             [b'l'] => two(fds).map(|[socket, pidfd]| Self::LeasedCell(socket, pidfd)),
             [b't'] => two(fds).map(|[master, slave]| Self::Terminal(master, slave)),
             [FAILED, part, refused, e0, e1, e2, e3, step @ ..] => Ok(Self::Failed {
-                part: Part::of_number(*part).ok_or_else(invalid)?,
+                part: SetupPart::of_number(*part).ok_or_else(invalid)?,
                 errno: i32::from_le_bytes([*e0, *e1, *e2, *e3]),
                 refused: Privilege::ALL.get(usize::from(*refused)).copied(),
                 step: String::from_utf8_lossy(step).into_owned(),

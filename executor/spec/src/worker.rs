@@ -1,4 +1,4 @@
-//! The protocol between broker and file worker: one [`WorkerSpec`], then requests, each with a [`CallContext`], and answers, all
+//! The protocol between broker and file worker: one [`WorkerSpec`], then requests, each with a [`WorkerContext`], and answers, all
 //! split into messages of at most [`CHUNK`] bytes after a tag.
 //!
 //! The first message of the spec carries the session's descriptors: one for each namespace in the order of
@@ -64,7 +64,7 @@ pub struct WorkerSpec {
 pub enum WorkerTask {
     /// It carries out calls of file tools.
     FileTools(Box<FileToolsSpec>),
-    /// It answers [`Question`]s about a repository.
+    /// It answers [`WorkerQuestion`]s about a repository.
     Questions {
         /// The repository's common directory; the project if it has none.
         repository: RootSpec,
@@ -90,11 +90,11 @@ pub struct FileToolsSpec {
 
 /// On whose behalf the worker carries out a request, and where its links may lead. Sent with each request.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct CallContext {
+pub struct WorkerContext {
     /// The session's ID in the audit: [`SESSION_LEN`] hexadecimal digits.
     pub session: String,
     /// The call, or the preview, that the request belongs to.
-    pub purpose: Purpose,
+    pub purpose: WorkerPurpose,
     /// The places to which links on the request's path may lead. The broker has decided on each.
     pub permitted: Vec<ZonePath>,
     /// The file that a lease opens to the call, although its name stays closed. The first message of the request has its descriptor.
@@ -103,7 +103,7 @@ pub struct CallContext {
 
 /// The reason for a request to the worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Purpose {
+pub enum WorkerPurpose {
     /// A tool call of the client's.
     Call(CallId),
     /// Shows an approver what a call would change. It does not count as read by the session.
@@ -112,7 +112,7 @@ pub enum Purpose {
 
 /// A question to a worker when a session opens, or when calls have changed what git tracks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum Question {
+pub enum WorkerQuestion {
     /// What `HEAD` and the index have: answered by a [`RepositoryAnswer`].
     Repository(RepositoryQuery),
     /// Paths in git's settings in each of these texts: answered by a `Vec<Vec<Setting>>`, at most [`SETTINGS_MAX`] for each text.

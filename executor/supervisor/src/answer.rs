@@ -19,7 +19,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 /// How a call is answered.
-pub enum Answer {
+pub enum SyscallAnswer {
     /// With the call's result.
     Value(i64),
     /// With a descriptor; the flag is close-on-exec.
@@ -92,7 +92,7 @@ pub struct Elsewhere {
 }
 
 impl Elsewhere {
-    pub fn begin(socket: OwnedFd, result: OwnedFd, name: SocketName) -> Result<Answer> {
+    pub fn begin(socket: OwnedFd, result: OwnedFd, name: SocketName) -> Result<SyscallAnswer> {
         /// How long the other supervisor may take, which may be answering calls of its own.
         const TIMEOUT: Duration = Duration::from_secs(2);
         let flags = OFlag::from_bits_retain(fcntl(&socket, FcntlArg::F_GETFL)?);
@@ -106,18 +106,18 @@ impl Elsewhere {
         .retry()
     }
 
-    fn retry(self) -> Result<Answer> {
+    fn retry(self) -> Result<SyscallAnswer> {
         let mut errno = [0; 4];
         match message::receive(self.result.as_fd(), &mut errno) {
             Ok((4, _)) => match i32::from_le_bytes(errno) {
-                0 => Ok(Answer::Value(0)),
+                0 => Ok(SyscallAnswer::Value(0)),
                 libc::EINPROGRESS | libc::EALREADY if self.waits => Pending::handshake(self.socket),
                 errno => Err(Errno::from_raw(errno)),
             },
             Err(error)
                 if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < self.until =>
             {
-                Ok(Answer::Pending(Pending::Elsewhere(self)))
+                Ok(SyscallAnswer::Pending(Pending::Elsewhere(self)))
             }
             // Nobody listens there any more.
             Ok(_) | Err(_) => Err(Errno::ECONNREFUSED),
@@ -138,7 +138,12 @@ impl Pending {
     }
 
     /// Opens a FIFO. Only one with a name (`named`) waits for its other end.
-    pub fn fifo(object: OwnedFd, flags: OFlag, close_on_exec: bool, named: bool) -> Result<Answer> {
+    pub fn fifo(
+        object: OwnedFd,
+        flags: OFlag,
+        close_on_exec: bool,
+        named: bool,
+    ) -> Result<SyscallAnswer> {
         let waits = named && !flags.contains(OFlag::O_NONBLOCK);
         match flags & OFlag::O_ACCMODE {
             OFlag::O_WRONLY if waits => Pending::Writer {
@@ -154,15 +159,15 @@ impl Pending {
                     return Pending::reader(fd, flags, close_on_exec);
                 }
                 set_flags(&fd, flags)?;
-                Ok(Answer::Descriptor(fd, close_on_exec))
+                Ok(SyscallAnswer::Descriptor(fd, close_on_exec))
             }
         }
     }
 
     /// The reading end of a FIFO with a name, not waiting yet.
-    pub fn reader(fd: OwnedFd, flags: OFlag, close_on_exec: bool) -> Result<Answer> {
+    pub fn reader(fd: OwnedFd, flags: OFlag, close_on_exec: bool) -> Result<SyscallAnswer> {
         if flags.contains(OFlag::O_NONBLOCK) {
-            return Ok(Answer::Descriptor(fd, close_on_exec));
+            return Ok(SyscallAnswer::Descriptor(fd, close_on_exec));
         }
         Pending::Reader {
             fd,
@@ -173,7 +178,7 @@ impl Pending {
     }
 
     /// Connects a socket of the caller.
-    pub fn connect(socket: OwnedFd, object: OwnedFd, address: UnixAddr) -> Result<Answer> {
+    pub fn connect(socket: OwnedFd, object: OwnedFd, address: UnixAddr) -> Result<SyscallAnswer> {
         Pending::Connection {
             socket,
             object,
@@ -183,11 +188,11 @@ impl Pending {
     }
 
     /// Waits until the connection that a socket of the caller has begun is established.
-    pub fn handshake(socket: OwnedFd) -> Result<Answer> {
+    pub fn handshake(socket: OwnedFd) -> Result<SyscallAnswer> {
         Pending::Handshake(socket).retry()
     }
 
-    pub fn retry(self) -> Result<Answer> {
+    pub fn retry(self) -> Result<SyscallAnswer> {
         match self {
             Pending::Reader {
                 fd,
@@ -195,14 +200,14 @@ impl Pending {
                 close_on_exec,
             } => {
                 if !has_writer(&fd)? {
-                    return Ok(Answer::Pending(Pending::Reader {
+                    return Ok(SyscallAnswer::Pending(Pending::Reader {
                         fd,
                         flags,
                         close_on_exec,
                     }));
                 }
                 set_flags(&fd, flags)?;
-                Ok(Answer::Descriptor(fd, close_on_exec))
+                Ok(SyscallAnswer::Descriptor(fd, close_on_exec))
             }
             Pending::Writer {
                 object,
@@ -214,7 +219,7 @@ impl Pending {
                     flags | OFlag::O_NONBLOCK,
                     Mode::empty(),
                 ) {
-                    Err(Errno::ENXIO) => Ok(Answer::Pending(Pending::Writer {
+                    Err(Errno::ENXIO) => Ok(SyscallAnswer::Pending(Pending::Writer {
                         object,
                         flags,
                         close_on_exec,
@@ -222,16 +227,16 @@ impl Pending {
                     opened => {
                         let fd = opened?;
                         set_flags(&fd, flags)?;
-                        Ok(Answer::Descriptor(fd, close_on_exec))
+                        Ok(SyscallAnswer::Descriptor(fd, close_on_exec))
                     }
                 }
             }
             Pending::Elsewhere(elsewhere) => elsewhere.retry(),
             Pending::Handshake(socket) if !is_over(&socket) => {
-                Ok(Answer::Pending(Pending::Handshake(socket)))
+                Ok(SyscallAnswer::Pending(Pending::Handshake(socket)))
             }
             Pending::Handshake(socket) => match getsockopt(&socket, SocketError)? {
-                0 => Ok(Answer::Value(0)),
+                0 => Ok(SyscallAnswer::Value(0)),
                 errno => Err(Errno::from_raw(errno)),
             },
             Pending::Connection {
@@ -244,7 +249,7 @@ impl Pending {
 }
 
 /// Connects a socket to the server at `object`, or waits while that one's queue of connections is full.
-fn connect_or_wait(socket: OwnedFd, object: OwnedFd, address: UnixAddr) -> Result<Answer> {
+fn connect_or_wait(socket: OwnedFd, object: OwnedFd, address: UnixAddr) -> Result<SyscallAnswer> {
     let flags = OFlag::from_bits_retain(fcntl(&socket, FcntlArg::F_GETFL)?);
     let waits = !flags.contains(OFlag::O_NONBLOCK);
     if waits {
@@ -255,12 +260,12 @@ fn connect_or_wait(socket: OwnedFd, object: OwnedFd, address: UnixAddr) -> Resul
         set_flags(&socket, flags)?;
     }
     match connected {
-        Err(Errno::EAGAIN) if waits => Ok(Answer::Pending(Pending::Connection {
+        Err(Errno::EAGAIN) if waits => Ok(SyscallAnswer::Pending(Pending::Connection {
             socket,
             object,
             address,
         })),
-        connected => connected.map(|()| Answer::Value(0)),
+        connected => connected.map(|()| SyscallAnswer::Value(0)),
     }
 }
 

@@ -1,10 +1,10 @@
 //! One supervised call, and what the handling of each needs.
 
 use crate::answer::errno_of;
-use crate::caller::{Caller, KnownProcess};
+use crate::caller::{CallerThread, KnownProcess};
 use crate::copied_bytes::CopiedBytes;
 use crate::empty_directories::EmptyDirectories;
-use crate::find::{LastLink, Search};
+use crate::find::{LastLink, PathSearch};
 use crate::ipc_objects::IpcObjects;
 use crate::kept_sockets::KeptSockets;
 use crate::loopback::Loopback;
@@ -33,11 +33,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
 
 /// A call that is made on behalf of its caller.
-pub(crate) struct Call<'a> {
+pub(crate) struct SupervisedCall<'a> {
     pub rules: &'a AccessRules,
     /// The device of `/proc`.
     pub proc: u64,
-    pub caller: Caller,
+    pub caller: CallerThread,
     pub known: &'a KnownProcess,
     /// `/proc/self/fd`, where the supervisor finds its own files by number.
     pub own_descriptors: &'a OwnedFd,
@@ -85,7 +85,7 @@ impl Notified<'_> {
     }
 }
 
-impl Call<'_> {
+impl SupervisedCall<'_> {
     /// Reads a string of the caller, and checks that the caller still waited when it was read.
     pub(crate) fn string(&self, address: u64) -> Result<CString> {
         let string = self.caller.string(address)?;
@@ -174,8 +174,8 @@ impl Call<'_> {
         self.refusals.borrow_mut().note(kind, cause, target);
     }
 
-    pub(crate) fn search(&self) -> Search<'_> {
-        Search {
+    pub(crate) fn search(&self) -> PathSearch<'_> {
+        PathSearch {
             caller: self.caller,
             rules: self.rules,
             proc: self.proc,

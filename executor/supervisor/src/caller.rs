@@ -40,13 +40,13 @@ impl KnownProcess {
 
 /// A thread that waits for an answer.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Caller {
+pub(crate) struct CallerThread {
     pub thread: i32,
     /// How to get at it.
     pub access: CallerAccess,
 }
 
-impl Caller {
+impl CallerThread {
     /// Reads up to `length` bytes at `address`; fewer if its memory ends.
     pub(crate) fn bytes(&self, address: u64, length: usize) -> Result<Vec<u8>> {
         if address == 0 {

@@ -1,8 +1,8 @@
 //! Decodes which call it is, and what its arguments mean.
 
-use crate::answer::Answer;
-use crate::call::Call;
-use crate::metadata::Target::{self, Fd, Path};
+use crate::answer::SyscallAnswer;
+use crate::call::SupervisedCall;
+use crate::metadata::MetadataTarget::{self, Fd, Path};
 use crate::open::OpenFlags;
 use broker_protocol::AttemptKind;
 use executor_spec::refusals::Cause;
@@ -14,9 +14,9 @@ use nix::errno::Errno;
 
 const HERE: i32 = libc::AT_FDCWD;
 
-impl Call<'_> {
+impl SupervisedCall<'_> {
     /// Makes the call: an error is the kernel's or the rules', or `EPERM` for a supervised call that is not handled here.
-    pub(crate) fn make(&self, notification: &Notification) -> Result<Answer> {
+    pub(crate) fn make(&self, notification: &Notification) -> Result<SyscallAnswer> {
         let [a, b, c, d, e, _] = notification.arguments;
         // Descriptors and flags are 32 bits to the kernel.
         let fd = |register: u64| register as i32;
@@ -86,7 +86,7 @@ impl Call<'_> {
 
     /// The older calls that the `*at` calls replaced.
     #[cfg(target_arch = "x86_64")]
-    pub(crate) fn make_old(&self, notification: &Notification) -> Result<Answer> {
+    pub(crate) fn make_old(&self, notification: &Notification) -> Result<SyscallAnswer> {
         let [a, b, c, ..] = notification.arguments;
         const CREAT: u64 = (libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC) as u64;
         match notification.call {
@@ -115,15 +115,15 @@ impl Call<'_> {
     }
 
     #[cfg(not(target_arch = "x86_64"))]
-    pub(crate) fn make_old(&self, _: &Notification) -> Result<Answer> {
+    pub(crate) fn make_old(&self, _: &Notification) -> Result<SyscallAnswer> {
         Err(Errno::EPERM)
     }
 }
 
-fn followed(path: u64) -> Target {
+fn followed(path: u64) -> MetadataTarget {
     Path(HERE, path, 0)
 }
 
-fn itself(path: u64) -> Target {
+fn itself(path: u64) -> MetadataTarget {
     Path(HERE, path, libc::AT_SYMLINK_NOFOLLOW)
 }

@@ -1,7 +1,7 @@
 //! Directories with protected names that a call has created for files that it could not create: `tar` and `git checkout` continue
 //! without those files. An empty directory could obstruct a program of the user, so it is removed after the call.
 
-use crate::find::Found;
+use crate::find::FoundName;
 use crate::object::errno;
 use nix::Result;
 use nix::unistd::{UnlinkatFlags, unlinkat};
@@ -20,7 +20,7 @@ pub(crate) struct EmptyDirectories(RefCell<Vec<(OwnedFd, OsString)>>);
 
 impl EmptyDirectories {
     /// Adds one that is about to be created.
-    pub(crate) fn add(&self, found: &Found) -> Result<Verdict> {
+    pub(crate) fn add(&self, found: &FoundName) -> Result<Verdict> {
         let mut all = self.0.borrow_mut();
         if all.len() >= EMPTY_MAX {
             return Ok(Verdict::Refuse(Rule::EmptyDirectories));

@@ -2,7 +2,7 @@
 
 use crate::answer::unnoted;
 use crate::areas::Areas;
-use crate::caller::{Caller, KnownProcess, PATH_ONLY};
+use crate::caller::{CallerThread, KnownProcess, PATH_ONLY};
 use crate::object::{Handle, is, real};
 use crate::rules::AccessRules;
 use broker_protocol::AttemptKind;
@@ -22,7 +22,7 @@ const LINKS_MAX: usize = 40;
 const PROC_ROOT: u64 = 1;
 
 /// A name in a directory, and the object it refers to.
-pub(crate) struct Found {
+pub(crate) struct FoundName {
     pub parent: OwnedFd,
     /// The name, without a slash.
     pub name: Vec<u8>,
@@ -32,7 +32,7 @@ pub(crate) struct Found {
     pub object: Option<OwnedFd>,
 }
 
-impl Found {
+impl FoundName {
     /// The name in the form that keeps the path's meaning for the kernel.
     pub(crate) fn name_for_kernel(&self) -> PathBuf {
         let mut name = self.name.clone();
@@ -71,8 +71,8 @@ impl Found {
 }
 
 /// Resolution of a path of `caller`.
-pub(crate) struct Search<'a> {
-    pub caller: Caller,
+pub(crate) struct PathSearch<'a> {
+    pub caller: CallerThread,
     pub rules: &'a AccessRules,
     /// The device of `/proc`.
     pub proc: u64,
@@ -99,7 +99,7 @@ pub(crate) fn last_link(flags: i32) -> LastLink {
     LastLink::follow_if(flags & libc::AT_SYMLINK_NOFOLLOW == 0)
 }
 
-impl Search<'_> {
+impl PathSearch<'_> {
     /// The file at `path` and its real path, resolved by the kernel: a fast way for the most frequent paths. `None` if
     /// it must be resolved name by name: if it is missing, or means something else to the caller than to this process.
     pub(crate) fn by_kernel(
@@ -158,12 +158,12 @@ impl Search<'_> {
     }
 
     /// The file at `path`, or the place where it would be created.
-    pub(crate) fn find(&self, from: i32, path: &[u8], link: LastLink) -> Result<Found> {
+    pub(crate) fn find(&self, from: i32, path: &[u8], link: LastLink) -> Result<FoundName> {
         if path.is_empty() {
             return Err(Errno::ENOENT);
         }
         let slash = path.ends_with(b"/");
-        let place = |parent, name, object| Found {
+        let place = |parent, name, object| FoundName {
             parent,
             name,
             slash,
@@ -194,18 +194,18 @@ impl Search<'_> {
                     return Err(Errno::ELOOP);
                 }
                 match self.follow(&at, &name, &child)? {
-                    Target::Names(text) => {
+                    StepTarget::Names(text) => {
                         if text.starts_with(b"/") {
                             at = root()?;
                         }
                         left.extend(names(&text));
                         continue;
                     }
-                    Target::Object(object) if last => {
+                    StepTarget::Object(object) if last => {
                         let object = self.own_tmp(object, b".")?;
                         return Ok(place(at, name, Some(object)));
                     }
-                    Target::Object(object) => at = object,
+                    StepTarget::Object(object) => at = object,
                 }
                 continue;
             }
@@ -233,18 +233,18 @@ impl Search<'_> {
         }
     }
 
-    fn follow(&self, at: &OwnedFd, name: &[u8], link: &OwnedFd) -> Result<Target> {
+    fn follow(&self, at: &OwnedFd, name: &[u8], link: &OwnedFd) -> Result<StepTarget> {
         if fstat(link)?.st_dev != self.proc {
-            return Ok(Target::Names(readlinkat(link, "")?.into_vec()));
+            return Ok(StepTarget::Names(readlinkat(link, "")?.into_vec()));
         }
         let root = fstat(at)?.st_ino == PROC_ROOT;
         match name {
-            b"self" if root => Ok(Target::Names(
+            b"self" if root => Ok(StepTarget::Names(
                 self.caller.process()?.to_string().into_bytes(),
             )),
             b"thread-self" if root => {
                 let (process, thread) = (self.caller.process()?, self.caller.thread);
-                Ok(Target::Names(
+                Ok(StepTarget::Names(
                     format!("{process}/task/{thread}").into_bytes(),
                 ))
             }
@@ -255,13 +255,13 @@ impl Search<'_> {
                 // ELOOP: it is a magic link, which the kernel resolves to a file, and its text is only for
                 // display. The path goes through a process that `check_process` has allowed.
                 match openat2(at, OsStr::from_bytes(name), how) {
-                    Err(Errno::ELOOP) => Ok(Target::Object(openat(
+                    Err(Errno::ELOOP) => Ok(StepTarget::Object(openat(
                         at,
                         OsStr::from_bytes(name),
                         PATH_ONLY,
                         Mode::empty(),
                     )?)),
-                    _ => Ok(Target::Names(readlinkat(link, "")?.into_vec())),
+                    _ => Ok(StepTarget::Names(readlinkat(link, "")?.into_vec())),
                 }
             }
         }
@@ -277,7 +277,7 @@ impl Search<'_> {
     }
 }
 
-enum Target {
+enum StepTarget {
     Names(Vec<u8>),
     Object(OwnedFd),
 }

@@ -1,7 +1,7 @@
 //! The `/etc/hosts` of cells where no mount shows it: an open of the machine's file gives the session's, from memory. `stat` by path
 //! tells of the machine's.
 
-use crate::answer::Answer;
+use crate::answer::SyscallAnswer;
 use crate::sealed_memory::{reopened, sealed};
 use broker_protocol::Layer;
 use executor_layers::hosts_file;
@@ -41,8 +41,8 @@ impl HostsFile {
     }
 
     /// What an open for reading gives.
-    pub(crate) fn open(&self, close_on_exec: bool) -> Result<Answer> {
-        reopened(&self.memory).map(|file| Answer::Descriptor(file, close_on_exec))
+    pub(crate) fn open(&self, close_on_exec: bool) -> Result<SyscallAnswer> {
+        reopened(&self.memory).map(|file| SyscallAnswer::Descriptor(file, close_on_exec))
     }
 
     /// What a cell must keep open.

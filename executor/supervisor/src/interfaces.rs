@@ -6,8 +6,8 @@
 //! process nor a program has a socket of UDP: to the kernel these calls have no other answer (`answered.json`), and this process gets
 //! `ENOSYS`.
 
-use crate::answer::Answer;
-use crate::call::Call;
+use crate::answer::SyscallAnswer;
+use crate::call::SupervisedCall;
 use crate::object::{errno, is};
 use executor_sys::socket;
 use nix::Result;
@@ -35,16 +35,19 @@ pub(crate) fn is_datagram(family: i32, kind: i32) -> bool {
     matches!(family, libc::AF_INET | libc::AF_INET6) && kind & KIND == libc::SOCK_DGRAM
 }
 
-impl Call<'_> {
+impl SupervisedCall<'_> {
     /// `socket` of UDP: a socket that can send nothing.
-    pub(crate) fn make_stand_in(&self, kind: i32) -> Result<Answer> {
+    pub(crate) fn make_stand_in(&self, kind: i32) -> Result<SyscallAnswer> {
         let kind = libc::SOCK_STREAM | kind & libc::SOCK_NONBLOCK | kind & libc::SOCK_CLOEXEC;
         let made = socket::make(libc::AF_UNIX, kind, 0).map_err(errno)?;
-        Ok(Answer::Descriptor(made, kind & libc::SOCK_CLOEXEC != 0))
+        Ok(SyscallAnswer::Descriptor(
+            made,
+            kind & libc::SOCK_CLOEXEC != 0,
+        ))
     }
 
     /// `ioctl` of a socket that asks for interfaces.
-    pub(crate) fn interfaces(&self, fd: i32, request: u32, at: u64) -> Result<Answer> {
+    pub(crate) fn interfaces(&self, fd: i32, request: u32, at: u64) -> Result<SyscallAnswer> {
         if !is(&fstat(&self.caller.path_of(fd)?)?, libc::S_IFSOCK) {
             return Err(Errno::ENOTTY);
         }
@@ -56,11 +59,11 @@ impl Call<'_> {
         self.check()?;
         let asked: [u8; REQUEST_LEN] = asked.try_into().map_err(|_| Errno::EFAULT)?;
         self.caller.write(at, &answer(request, asked)?)?;
-        Ok(Answer::Value(0))
+        Ok(SyscallAnswer::Value(0))
     }
 
     /// `SIOCGIFCONF`: as much of the list as there is room for, or without a buffer its length.
-    fn list_interfaces(&self, at: u64) -> Result<Answer> {
+    fn list_interfaces(&self, at: u64) -> Result<SyscallAnswer> {
         let list = self.caller.bytes(at, 16)?;
         self.check()?;
         let (room, buffer) = list.split_first_chunk::<4>().ok_or(Errno::EFAULT)?;
@@ -72,7 +75,7 @@ impl Call<'_> {
         }
         let length = if buffer == 0 || fits { REQUEST_LEN } else { 0 };
         self.caller.write(at, &(length as u32).to_ne_bytes())?;
-        Ok(Answer::Value(0))
+        Ok(SyscallAnswer::Value(0))
     }
 }
 

@@ -1,15 +1,15 @@
 //! Calls on System V semaphores and message queues, by which programs use those of their call.
 
-use crate::answer::Answer;
-use crate::call::Call;
+use crate::answer::SyscallAnswer;
+use crate::call::SupervisedCall;
 use executor_sys::ipc_object::IpcKind::{self, Queue, Semaphores};
 use executor_sys::notify::Notification;
 use nix::Result;
 use nix::errno::Errno;
 
-impl Call<'_> {
+impl SupervisedCall<'_> {
     /// These calls; what is left is an older one.
-    pub(crate) fn make_ipc_or_old(&self, notification: &Notification) -> Result<Answer> {
+    pub(crate) fn make_ipc_or_old(&self, notification: &Notification) -> Result<SyscallAnswer> {
         let [a, b, c, d, ..] = notification.arguments;
         // Keys, numbers, counts and flags are 32 bits to the kernel.
         let number = |register: u64| register as i32;
@@ -24,19 +24,25 @@ impl Call<'_> {
         }
     }
 
-    fn get_object(&self, kind: IpcKind, key: i32, count: i32, flags: i32) -> Result<Answer> {
+    fn get_object(&self, kind: IpcKind, key: i32, count: i32, flags: i32) -> Result<SyscallAnswer> {
         let id = self.objects.borrow_mut().get(kind, key, count, flags)?;
-        Ok(Answer::Value(id.into()))
+        Ok(SyscallAnswer::Value(id.into()))
     }
 
     /// The caller's memory says what is done with the object, and nothing about which it is.
-    fn use_object(&self, kind: IpcKind, id: i32) -> Result<Answer> {
+    fn use_object(&self, kind: IpcKind, id: i32) -> Result<SyscallAnswer> {
         self.objects.borrow().check(kind, id)?;
-        Ok(Answer::GoOn)
+        Ok(SyscallAnswer::GoOn)
     }
 
     /// Owner, mode and size cannot be changed. What asks for places in the machine's table, or for all of it, is not the call's.
-    fn control_object(&self, kind: IpcKind, id: i32, command: i32, buffer: u64) -> Result<Answer> {
+    fn control_object(
+        &self,
+        kind: IpcKind,
+        id: i32,
+        command: i32,
+        buffer: u64,
+    ) -> Result<SyscallAnswer> {
         let mut objects = self.objects.borrow_mut();
         objects.check(kind, id)?;
         match (kind, command) {
@@ -55,9 +61,9 @@ impl Call<'_> {
                 | libc::GETZCNT
                 | libc::SETVAL
                 | libc::SETALL,
-            ) => return Ok(Answer::GoOn),
+            ) => return Ok(SyscallAnswer::GoOn),
             (Semaphores | Queue, _) => return Err(Errno::EPERM),
         }
-        Ok(Answer::Value(0))
+        Ok(SyscallAnswer::Value(0))
     }
 }

@@ -121,11 +121,11 @@ impl IpcRecords {
 pub struct IpcObjects {
     /// Without one, nothing can be made: nobody would remove it.
     record: Option<Rc<IpcRecord>>,
-    list: Vec<Known>,
+    list: Vec<KnownIpcObject>,
     made: u32,
 }
 
-struct Known {
+struct KnownIpcObject {
     key: i32,
     /// How many semaphores the set has; of a queue 0.
     count: i32,
@@ -185,7 +185,7 @@ impl IpcObjects {
         let known = self.list.iter().map(|known| &known.object);
         // Without an entry it is dropped, and with that removed.
         record.write(known.chain([&object])).map_err(errno)?;
-        self.list.push(Known { key, count, object });
+        self.list.push(KnownIpcObject { key, count, object });
         Ok(id)
     }
 
@@ -226,14 +226,14 @@ impl IpcObjects {
             .for_each(|record| drop(record.write(objects.clone())));
     }
 
-    fn of(&self, kind: IpcKind) -> impl Iterator<Item = &Known> {
+    fn of(&self, kind: IpcKind) -> impl Iterator<Item = &KnownIpcObject> {
         self.list
             .iter()
             .filter(move |known| known.object.kind() == kind)
     }
 
     fn position(&self, kind: IpcKind, id: i32) -> Result<usize> {
-        let is_it = |known: &Known| known.object.kind() == kind && known.object.id() == id;
+        let is_it = |known: &KnownIpcObject| known.object.kind() == kind && known.object.id() == id;
         self.list.iter().position(is_it).ok_or(Errno::EINVAL)
     }
 }

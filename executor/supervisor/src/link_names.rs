@@ -26,7 +26,7 @@ const HEAD: usize = 18;
 pub(crate) struct LinkNames(File);
 
 /// One entry: the file's device and inode, and a path that it had.
-type Entry<'a> = ((u64, u64), &'a Path);
+type NamedInode<'a> = ((u64, u64), &'a Path);
 
 impl LinkNames {
     /// None yet.
@@ -114,7 +114,7 @@ fn encode((device, inode): (u64, u64), path: &Path) -> Vec<u8> {
     .concat()
 }
 
-fn entries(mut left: &[u8]) -> impl Iterator<Item = Entry<'_>> {
+fn entries(mut left: &[u8]) -> impl Iterator<Item = NamedInode<'_>> {
     std::iter::from_fn(move || {
         let (entry, rest) = split(left)?;
         left = rest;
@@ -122,7 +122,7 @@ fn entries(mut left: &[u8]) -> impl Iterator<Item = Entry<'_>> {
     })
 }
 
-fn split(bytes: &[u8]) -> Option<(Entry<'_>, &[u8])> {
+fn split(bytes: &[u8]) -> Option<(NamedInode<'_>, &[u8])> {
     let (head, rest) = bytes.split_first_chunk::<HEAD>()?;
     let (device, head) = head.split_first_chunk()?;
     let (inode, length) = head.split_first_chunk()?;

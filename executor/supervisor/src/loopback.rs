@@ -11,7 +11,7 @@
 //! of the machine that listens on all addresses is not reached, whatever the program does meanwhile. The caller's own
 //! socket is used, taken once, and what it may send or set before that is up to the filter (`flat.json`).
 
-use crate::answer::{Answer, Pending as PendingCall};
+use crate::answer::{Pending as PendingCall, SyscallAnswer};
 use crate::object::errno;
 use crate::tcp::{SocketName, TcpSocket, family, inode, is_closed, is_over, number};
 use executor_spec::relay;
@@ -47,7 +47,7 @@ const NOWHERE: [u8; 16] = [0; 16];
 pub struct Loopback {
     /// The addresses that the session's cells bind to: for IPv4 and for both families, and for IPv6 alone.
     own: Option<[Ipv4Addr; 2]>,
-    bound: Vec<Bound>,
+    bound: Vec<BoundSocket>,
     pending: Vec<Handshake>,
     /// When the listeners of pending handshakes were last checked for other holders.
     checked: Option<Instant>,
@@ -58,7 +58,7 @@ pub struct Loopback {
 }
 
 /// A bound socket, and the process that had it last: a hint, as only a descriptor taken from a process counts.
-struct Bound {
+struct BoundSocket {
     at: (Ipv4Addr, u16),
     families: Families,
     inode: u64,
@@ -92,7 +92,7 @@ pub(crate) fn draw_addresses() -> io::Result<[Ipv4Addr; 2]> {
 }
 
 /// A handshake that has begun.
-struct Begun {
+struct PendingHandshake {
     result: Result<()>,
     socket: OwnedFd,
     /// Whether the caller waits for its end.
@@ -149,7 +149,7 @@ impl Loopback {
     }
 
     fn is_open(&mut self, socket: u64) -> bool {
-        let is = |bound: &&Bound| bound.inode == socket;
+        let is = |bound: &&BoundSocket| bound.inode == socket;
         if self
             .bound
             .iter()
@@ -199,7 +199,7 @@ impl Loopback {
             .then(|| tcp.socket.try_clone())
             .transpose()
             .map_err(errno)?;
-        self.bound.push(Bound {
+        self.bound.push(BoundSocket {
             at,
             families,
             inode: inode(&tcp.socket)?,
@@ -235,7 +235,7 @@ impl Loopback {
         tcp: TcpSocket,
         families: Families,
         port: u16,
-    ) -> std::result::Result<Result<Answer>, TcpSocket> {
+    ) -> std::result::Result<Result<SyscallAnswer>, TcpSocket> {
         self.forget_finished();
         let Some((at, listener)) = self.listener(families, port) else {
             return Err(tcp);
@@ -276,7 +276,7 @@ impl Loopback {
         tcp: TcpSocket,
         gate: &RelayGate,
         purpose: Purpose,
-    ) -> Result<Answer> {
+    ) -> Result<SyscallAnswer> {
         self.forget_finished();
         // One that has a connection gets no other: what the kernel refuses must not be announced.
         if is_closed(&tcp.socket) {
@@ -366,8 +366,8 @@ impl Loopback {
         tcp: TcpSocket,
         at: (Ipv4Addr, u16),
         listener: Option<OwnedFd>,
-    ) -> Result<Answer> {
-        let Begun {
+    ) -> Result<SyscallAnswer> {
+        let PendingHandshake {
             result,
             socket,
             waits,
@@ -375,7 +375,7 @@ impl Loopback {
         match result {
             // EALREADY comes when a signal has restarted the call, as happens before Linux 5.19.
             Err(Errno::EINPROGRESS | Errno::EALREADY) if waits => PendingCall::handshake(socket),
-            result => result.map(|()| Answer::Value(0)),
+            result => result.map(|()| SyscallAnswer::Value(0)),
         }
     }
 
@@ -385,7 +385,7 @@ impl Loopback {
         tcp: TcpSocket,
         at: (Ipv4Addr, u16),
         listener: Option<OwnedFd>,
-    ) -> Result<Begun> {
+    ) -> Result<PendingHandshake> {
         if self.pending.len() >= PENDING_MAX {
             return Err(Errno::EAGAIN);
         }
@@ -416,7 +416,7 @@ impl Loopback {
         if waits {
             fcntl(&copy, FcntlArg::F_SETFL(flags))?;
         }
-        Ok(Begun {
+        Ok(PendingHandshake {
             result,
             socket: copy,
             waits,
@@ -505,7 +505,7 @@ impl Loopback {
     }
 }
 
-impl Bound {
+impl BoundSocket {
     /// Takes the socket from the process that had it last.
     fn take(&self) -> Option<OwnedFd> {
         let (process, number) = self.holder;

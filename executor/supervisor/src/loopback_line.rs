@@ -4,7 +4,7 @@
 //! caller's socket, which is handed to it: there the listener is held until the handshake is over, as for callers of its own cell.
 //! The warden knows which cell has announced a port, and nothing else; a session has one warden, so no request leaves its session.
 
-use crate::answer::{Answer, Elsewhere};
+use crate::answer::{Elsewhere, SyscallAnswer};
 use crate::loopback::{Families, Loopback};
 use crate::object::errno;
 use crate::tcp::{SocketName, TcpSocket};
@@ -17,7 +17,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// A message: its kind, the families of a connection, and a port.
-type Bytes = [u8; 4];
+type LoopbackBytes = [u8; 4];
 
 /// A port has a listener in the sender's cell.
 const LISTENS: u8 = b'l';
@@ -29,7 +29,7 @@ const CONNECT: u8 = b'c';
 /// Maximum number of requests that are answered before the cell's own calls are looked at again.
 const REQUESTS_MAX: usize = 16;
 
-fn encode(kind: u8, families: Families, port: u16) -> Bytes {
+fn encode(kind: u8, families: Families, port: u16) -> LoopbackBytes {
     let families = match families {
         Families::V4 => 4,
         Families::V6 => 6,
@@ -39,7 +39,7 @@ fn encode(kind: u8, families: Families, port: u16) -> Bytes {
     [kind, families, low, high]
 }
 
-fn decode([kind, families, low, high]: Bytes) -> Option<(u8, Families, u16)> {
+fn decode([kind, families, low, high]: LoopbackBytes) -> Option<(u8, Families, u16)> {
     let families = match families {
         4 => Families::V4,
         6 => Families::V6,
@@ -51,13 +51,13 @@ fn decode([kind, families, low, high]: Bytes) -> Option<(u8, Families, u16)> {
 
 /// A request for a connection to a port of the session's loopback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct LoopbackRequest {
     families: Families,
     port: u16,
 }
 
-impl Request {
-    pub const LENGTH: usize = size_of::<Bytes>();
+impl LoopbackRequest {
+    pub const LENGTH: usize = size_of::<LoopbackBytes>();
 
     /// Decodes a message; `None` if it is no such request.
     pub fn decode(bytes: [u8; Self::LENGTH]) -> Option<Self> {
@@ -115,7 +115,7 @@ impl LoopbackSwitch {
     pub fn serve(&mut self) {
         let cells: Vec<i32> = self.lines.iter().map(|(cell, _)| *cell).collect();
         for cell in cells {
-            let mut bytes = Bytes::default();
+            let mut bytes = LoopbackBytes::default();
             let Some(line) = self.line(cell) else {
                 continue;
             };
@@ -130,7 +130,7 @@ impl LoopbackSwitch {
 
     /// Passes a request from outside the cells on to the one that has announced the port. One that is not passed on is answered by the
     /// end of its descriptor for the result.
-    pub fn forward(&self, Request { families, port }: Request, fds: &[OwnedFd; 2]) {
+    pub fn forward(&self, LoopbackRequest { families, port }: LoopbackRequest, fds: &[OwnedFd; 2]) {
         let to = self.ports.get(&port);
         if let Some(line) = to.and_then(|to| self.line(*to)) {
             let fds = fds.each_ref().map(AsFd::as_fd);
@@ -138,7 +138,7 @@ impl LoopbackSwitch {
         }
     }
 
-    fn take(&mut self, cell: i32, bytes: Bytes, fds: &[OwnedFd]) {
+    fn take(&mut self, cell: i32, bytes: LoopbackBytes, fds: &[OwnedFd]) {
         match decode(bytes) {
             Some((LISTENS, _, port)) => drop(self.ports.insert(port, cell)),
             Some((ENDS, ..)) => self.ports.retain(|_, of| *of != cell),
@@ -198,7 +198,12 @@ impl LoopbackLine {
     ///
     /// # Errors
     /// `ECONNREFUSED` if the warden takes no request; otherwise the kernel's.
-    pub fn connect(&self, tcp: TcpSocket, families: Families, name: SocketName) -> Result<Answer> {
+    pub fn connect(
+        &self,
+        tcp: TcpSocket,
+        families: Families,
+        name: SocketName,
+    ) -> Result<SyscallAnswer> {
         let (ours, theirs) = message::pair().map_err(errno)?;
         let bytes = encode(CONNECT, families, name.port);
         let fds = [theirs.as_fd(), tcp.socket.as_fd()];
@@ -210,7 +215,7 @@ impl LoopbackLine {
     /// Answers the requests of other cells that have arrived.
     pub fn serve(&self, loopback: &mut Loopback) {
         for _ in 0..REQUESTS_MAX {
-            let mut bytes = Bytes::default();
+            let mut bytes = LoopbackBytes::default();
             match message::receive(self.socket.as_fd(), &mut bytes) {
                 Ok((4, fds)) => answer(loopback, bytes, fds),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
@@ -231,7 +236,7 @@ impl LoopbackLine {
 }
 
 /// Connects a socket of another cell to a listener of this one.
-fn answer(loopback: &mut Loopback, bytes: Bytes, fds: Vec<OwnedFd>) {
+fn answer(loopback: &mut Loopback, bytes: LoopbackBytes, fds: Vec<OwnedFd>) {
     let (Some((CONNECT, families, port)), Ok([back, socket])) =
         (decode(bytes), <[OwnedFd; 2]>::try_from(fds))
     else {
@@ -248,8 +253,8 @@ fn answer(loopback: &mut Loopback, bytes: Bytes, fds: Vec<OwnedFd>) {
 mod tests {
     use super::*;
 
-    fn receive(socket: &OwnedFd) -> Option<(Bytes, usize)> {
-        let mut bytes = Bytes::default();
+    fn receive(socket: &OwnedFd) -> Option<(LoopbackBytes, usize)> {
+        let mut bytes = LoopbackBytes::default();
         let (length, fds) = message::receive(socket.as_fd(), &mut bytes).ok()?;
         (length == 4).then_some((bytes, fds.len()))
     }
@@ -298,17 +303,20 @@ mod tests {
     fn a_request_from_outside_is_for_a_connection_alone() {
         use broker_protocol::gateway::published_request;
         for v6 in [false, true] {
-            let request = Request::decode(published_request(0x1234, v6)).unwrap();
+            let request = LoopbackRequest::decode(published_request(0x1234, v6)).unwrap();
             assert_eq!((request.port(), request.is_v6()), (0x1234, v6));
         }
         for kind in [LISTENS, ENDS] {
-            assert_eq!(Request::decode(encode(kind, Families::V4, 80)), None);
+            assert_eq!(
+                LoopbackRequest::decode(encode(kind, Families::V4, 80)),
+                None
+            );
         }
         let (ours, theirs) = message::pair().unwrap();
         let mut switch = LoopbackSwitch::default();
         switch.add(7, ours);
         let fds = [message::pair().unwrap().0, message::pair().unwrap().0];
-        let request = Request::decode(published_request(80, false)).unwrap();
+        let request = LoopbackRequest::decode(published_request(80, false)).unwrap();
         switch.forward(request, &fds);
         assert_eq!(receive(&theirs), None, "nobody listens");
         LoopbackLine::new(theirs.try_clone().unwrap()).announce(80);

@@ -3,11 +3,11 @@
 //!
 //! A program that listens at such a port itself has it, as without the policy: so a listener of the cell comes first.
 
-use crate::answer::Answer;
-use crate::call::Call;
+use crate::answer::SyscallAnswer;
+use crate::call::SupervisedCall;
 use crate::loopback::Loopback;
 use crate::object::errno;
-use crate::rules::Way;
+use crate::rules::RelayWay;
 use crate::tcp::{SocketName, TcpSocket, family, inode, is_closed, is_over};
 use executor_sys::socket;
 use nix::Result;
@@ -26,8 +26,8 @@ pub(crate) fn connect_by_relay(
     loopback: &mut Loopback,
     tcp: TcpSocket,
     name: SocketName,
-    (gate, purpose): Way,
-) -> Result<Answer> {
+    (gate, purpose): RelayWay,
+) -> Result<SyscallAnswer> {
     let socket = inode(&tcp.socket)?;
     let begun = loopback.connect_relay(tcp, gate, purpose);
     if matches!(begun, Ok(_) | Err(Errno::EINPROGRESS)) {
@@ -57,7 +57,7 @@ pub(crate) fn is_loopback(name: SocketName) -> bool {
     }
 }
 
-impl Call<'_> {
+impl SupervisedCall<'_> {
     /// What becomes of a connection that has begun in the session's own network, on a socket that does not block: if nobody listens
     /// at a port that the policy opens, it goes there.
     pub(crate) fn or_machine(
@@ -87,7 +87,7 @@ impl Call<'_> {
     }
 }
 
-impl Call<'_> {
+impl SupervisedCall<'_> {
     /// Notes whether somebody listens at a port of the session's own loopback, as far as that is known when a connection has begun.
     pub(crate) fn note_answer(&self, socket: &OwnedFd, address: &[u8], begun: Result<()>) {
         let name = family(address).and_then(|family| SocketName::read(family, address).ok());

@@ -1,7 +1,7 @@
 //! Sockets and watchers that the supervisor makes for its callers, where it cannot take theirs.
 
-use crate::answer::Answer;
-use crate::call::Call;
+use crate::answer::SyscallAnswer;
+use crate::call::SupervisedCall;
 use crate::interfaces::is_datagram;
 use crate::kept_sockets::{CallersSocket, WATCHERS_MAX, Watcher, is_watcher};
 use crate::object::{errno, is};
@@ -13,9 +13,14 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use nix::sys::stat::fstat;
 use std::os::fd::{AsFd, OwnedFd};
 
-impl Call<'_> {
+impl SupervisedCall<'_> {
     /// `socket`: of UDP and netlink in the flat tier, and of all kinds where copies are kept.
-    pub(crate) fn make_socket(&self, family: i32, kind: i32, protocol: i32) -> Result<Answer> {
+    pub(crate) fn make_socket(
+        &self,
+        family: i32,
+        kind: i32,
+        protocol: i32,
+    ) -> Result<SyscallAnswer> {
         if is_datagram(family, kind) && !self.rules.has_own_network() {
             return self.make_stand_in(kind);
         }
@@ -27,11 +32,11 @@ impl Call<'_> {
         self.kept.borrow_mut().retain(&made)?;
         self.notified
             .give(made.as_fd(), kind & libc::SOCK_CLOEXEC != 0)
-            .map(Answer::Value)
+            .map(SyscallAnswer::Value)
     }
 
     /// `inotify_init1`, where copies are kept.
-    pub(crate) fn make_watcher(&self, flags: i32) -> Result<Answer> {
+    pub(crate) fn make_watcher(&self, flags: i32) -> Result<SyscallAnswer> {
         self.keeps()?;
         let made = file::watcher(flags).map_err(errno)?;
         let mut kept = self.kept.borrow_mut();
@@ -48,7 +53,7 @@ impl Call<'_> {
             number: number as i32,
             copy: made,
         });
-        Ok(Answer::Value(number))
+        Ok(SyscallAnswer::Value(number))
     }
 
     /// These calls are supervised only where copies are kept.
@@ -113,7 +118,7 @@ impl Call<'_> {
 
     /// Closes a connected socket of the caller, of which there is no copy to shut down: a socket takes its place that can neither
     /// receive nor send. The kernel may not make the call, as the number may be a listener's by then.
-    pub(crate) fn shut_other(&self, fd: i32) -> Result<Answer> {
+    pub(crate) fn shut_other(&self, fd: i32) -> Result<SyscallAnswer> {
         let (dead, _) = socketpair(
             AddressFamily::Unix,
             SockType::Stream,
@@ -126,6 +131,6 @@ impl Call<'_> {
             .ok_or(Errno::EBADF)?;
         self.notified
             .replace(dead.as_fd(), fd, flags & libc::O_CLOEXEC != 0)?;
-        Ok(Answer::Value(0))
+        Ok(SyscallAnswer::Value(0))
     }
 }

@@ -1,10 +1,10 @@
 //! Files of secrets that commands can read: as they are, or as a text in memory in place of the file.
 
-use crate::answer::Answer;
+use crate::answer::SyscallAnswer;
 use crate::rules::AccessRules;
 use crate::sealed_memory::{reopened, sealed};
 use executor_spec::birth_time::born_object;
-use executor_spec::readable_secret::{ReadableSecret, Seen};
+use executor_spec::readable_secret::{ReadableSecret, SecretView};
 use nix::Result;
 use nix::sys::stat::FileStat;
 use std::os::fd::OwnedFd;
@@ -20,7 +20,7 @@ impl AccessRules {
     ) -> Option<&ReadableSecret> {
         self.secrets.iter().find(|secret| {
             let covered =
-                self.pinned && matches!(secret.seen, Seen::Masked(_)) && secret.path == real;
+                self.pinned && matches!(secret.seen, SecretView::Masked(_)) && secret.path == real;
             let same = || {
                 secret.id == (stat.st_dev, stat.st_ino)
                     && (secret.born.is_none() || secret.born == born_object(object))
@@ -34,13 +34,13 @@ impl AccessRules {
         &self,
         secret: &ReadableSecret,
         close_on_exec: bool,
-    ) -> Option<Result<Answer>> {
+    ) -> Option<Result<SyscallAnswer>> {
         match &secret.seen {
-            Seen::Masked(text) if !self.pinned => {
+            SecretView::Masked(text) if !self.pinned => {
                 let file = sealed(text).and_then(|memory| reopened(&memory));
-                Some(file.map(|file| Answer::Descriptor(file, close_on_exec)))
+                Some(file.map(|file| SyscallAnswer::Descriptor(file, close_on_exec)))
             }
-            Seen::Masked(_) | Seen::Real => None,
+            SecretView::Masked(_) | SecretView::Real => None,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Changes modes, owners, times and attributes for the caller, inside the zones and the scratch space only.
 
-use crate::answer::Answer;
-use crate::call::Call;
+use crate::answer::SyscallAnswer;
+use crate::call::SupervisedCall;
 use crate::find::{LastLink, last_link};
 use crate::object::{Handle, by_descriptor, errno, is, kind_of, real};
 use broker_protocol::AttemptKind;
@@ -21,19 +21,19 @@ const VALUE_MAX: u64 = 65536;
 
 /// The file whose metadata is changed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Target {
+pub(crate) enum MetadataTarget {
     /// That of an open file.
     Fd(i32),
     /// A path, with flags of the `*at` calls.
     Path(i32, u64, i32),
 }
 
-impl Call<'_> {
+impl SupervisedCall<'_> {
     /// `fchmodat2` and its relatives.
-    pub(crate) fn change_mode(&self, target: Target, mode: u64) -> Result<Answer> {
+    pub(crate) fn change_mode(&self, target: MetadataTarget, mode: u64) -> Result<SyscallAnswer> {
         let mode = Mode::from_bits_truncate(mode as libc::mode_t);
         if !self.settings_locks.is_empty()
-            && let Target::Path(fd, path, flags) = target
+            && let MetadataTarget::Path(fd, path, flags) = target
             && flags & (libc::AT_EMPTY_PATH | libc::AT_SYMLINK_NOFOLLOW) == 0
             && let Some(kept) = self.keep_mode(&self.object(fd, path, LastLink::Follow)?, mode)?
         {
@@ -54,18 +54,23 @@ impl Call<'_> {
             mode,
             FchmodatFlags::FollowSymlink,
         )?;
-        Ok(Answer::Value(0))
+        Ok(SyscallAnswer::Value(0))
     }
 
     /// `fchownat` and its relatives.
-    pub(crate) fn change_owner(&self, target: Target, owner: u64, group: u64) -> Result<Answer> {
+    pub(crate) fn change_owner(
+        &self,
+        target: MetadataTarget,
+        owner: u64,
+        group: u64,
+    ) -> Result<SyscallAnswer> {
         let given = |number: u64| Some(number as u32).filter(|number| *number != u32::MAX);
         if self.rules.areas.own_root {
             // The session's own user is the only one there is. The kernel decides about any other change of it.
             let own = given(owner).is_none_or(|owner| owner == geteuid().as_raw())
                 && given(group).is_none_or(|group| group == getegid().as_raw());
             return if own {
-                Ok(Answer::GoOn)
+                Ok(SyscallAnswer::GoOn)
             } else {
                 Err(Errno::EPERM)
             };
@@ -76,31 +81,31 @@ impl Call<'_> {
             given(group).map(Gid::from_raw),
         );
         fchownat(&object, "", owner, group, AtFlags::AT_EMPTY_PATH)?;
-        Ok(Answer::Value(0))
+        Ok(SyscallAnswer::Value(0))
     }
 
     /// `utimensat` and its relatives; `None` means now.
     pub(crate) fn change_times(
         &self,
-        target: Target,
+        target: MetadataTarget,
         times: Option<[(i64, i64); 2]>,
-    ) -> Result<Answer> {
+    ) -> Result<SyscallAnswer> {
         let object = self.marked(target)?;
         let times = times.unwrap_or([(0, libc::UTIME_NOW); 2]);
         let times = times.map(|(tv_sec, tv_nsec)| libc::timespec { tv_sec, tv_nsec });
         file::set_times(object.as_fd(), &times).map_err(errno)?;
-        Ok(Answer::Value(0))
+        Ok(SyscallAnswer::Value(0))
     }
 
     /// `setxattr` and its relatives.
     pub(crate) fn set_attribute(
         &self,
-        target: Target,
+        target: MetadataTarget,
         name: u64,
         value: u64,
         size: u64,
         flags: i32,
-    ) -> Result<Answer> {
+    ) -> Result<SyscallAnswer> {
         if size > VALUE_MAX {
             return Err(Errno::E2BIG);
         }
@@ -115,15 +120,19 @@ impl Call<'_> {
         }
         let path = self.attributes_of(target)?;
         file::set_attribute(&path.1, &name, &value, flags).map_err(errno)?;
-        Ok(Answer::Value(0))
+        Ok(SyscallAnswer::Value(0))
     }
 
     /// `removexattr` and its relatives.
-    pub(crate) fn remove_attribute(&self, target: Target, name: u64) -> Result<Answer> {
+    pub(crate) fn remove_attribute(
+        &self,
+        target: MetadataTarget,
+        name: u64,
+    ) -> Result<SyscallAnswer> {
         let name = self.string(name)?;
         let path = self.attributes_of(target)?;
         file::remove_attribute(&path.1, &name).map_err(errno)?;
-        Ok(Answer::Value(0))
+        Ok(SyscallAnswer::Value(0))
     }
 
     /// Reads 64-bit times: seconds and a fraction in units of `unit` nanoseconds.
@@ -149,11 +158,11 @@ impl Call<'_> {
     }
 
     /// The file, if its metadata may be changed; in place of one with names elsewhere its copy, if it was named by its path.
-    fn marked(&self, target: Target) -> Result<OwnedFd> {
+    fn marked(&self, target: MetadataTarget) -> Result<OwnedFd> {
         let (object, by_path) = match target {
-            Target::Fd(fd) if fd < 0 => return Err(Errno::EBADF),
-            Target::Fd(fd) => (self.caller.path_of(fd)?, false),
-            Target::Path(fd, path, flags) => {
+            MetadataTarget::Fd(fd) if fd < 0 => return Err(Errno::EBADF),
+            MetadataTarget::Fd(fd) => (self.caller.path_of(fd)?, false),
+            MetadataTarget::Path(fd, path, flags) => {
                 let empty = flags & libc::AT_EMPTY_PATH != 0 && self.string(path)?.is_empty();
                 if empty {
                     (self.caller.path_of(fd)?, false)
@@ -185,7 +194,7 @@ impl Call<'_> {
         Ok(object)
     }
 
-    fn attributes_of(&self, target: Target) -> Result<(OwnedFd, CString)> {
+    fn attributes_of(&self, target: MetadataTarget) -> Result<(OwnedFd, CString)> {
         let object = self.marked(target)?;
         let path = CString::new(by_descriptor(&object)).map_err(|_| Errno::EINVAL)?;
         Ok((object, path))

@@ -1,9 +1,9 @@
 //! Creates, moves and removes names for the caller.
 
-use crate::answer::Answer;
-use crate::call::Call;
+use crate::answer::SyscallAnswer;
+use crate::call::SupervisedCall;
 use crate::caller::PATH_ONLY;
-use crate::find::{Found, LastLink};
+use crate::find::{FoundName, LastLink};
 use crate::new_names::NewName;
 use crate::object::{Handle, by_descriptor, is, kind_of, real};
 use broker_protocol::AttemptKind::Write;
@@ -21,9 +21,9 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-impl Call<'_> {
+impl SupervisedCall<'_> {
     /// `mkdirat`.
-    pub(crate) fn make_directory(&self, from: i32, path: u64, mode: u64) -> Result<Answer> {
+    pub(crate) fn make_directory(&self, from: i32, path: u64, mode: u64) -> Result<SyscallAnswer> {
         let _lock = self.rules.lock_renames()?;
         let found = self.name(from, path)?;
         // Programs like `mkdir -p` create each directory of a path, even those outside the zones: for existing ones they expect EEXIST.
@@ -46,11 +46,11 @@ impl Call<'_> {
         self.note_name(&real, ObjectKind::Directory, verdict, None, || {
             identity_of(&made)
         });
-        Ok(Answer::Value(0))
+        Ok(SyscallAnswer::Value(0))
     }
 
     /// `mknodat`: the filter passes files, FIFOs and sockets on to this.
-    pub(crate) fn make_node(&self, from: i32, path: u64, mode: u64) -> Result<Answer> {
+    pub(crate) fn make_node(&self, from: i32, path: u64, mode: u64) -> Result<SyscallAnswer> {
         let _lock = self.rules.lock_renames()?;
         let found = self.name(from, path)?;
         found.is_free()?;
@@ -73,21 +73,27 @@ impl Call<'_> {
         self.check_made(&found, &real, New::Object(kind))?;
         let made = self.remember_new(&found, &real)?;
         self.note_name(&real, kind, verdict, None, || identity_of(&made));
-        Ok(Answer::Value(0))
+        Ok(SyscallAnswer::Value(0))
     }
 
     /// The judge on a name that a call is about to make.
-    pub(crate) fn judge_new(&self, found: &Found, real: &Path, new: New) -> Result<Verdict> {
+    pub(crate) fn judge_new(&self, found: &FoundName, real: &Path, new: New) -> Result<Verdict> {
         self.verdict_on(found, real, new, Moment::Before)
     }
 
-    fn verdict_on(&self, found: &Found, real: &Path, new: New, moment: Moment) -> Result<Verdict> {
+    fn verdict_on(
+        &self,
+        found: &FoundName,
+        real: &Path,
+        new: New,
+        moment: Moment,
+    ) -> Result<Verdict> {
         let name = found.at(real);
         self.rules.verdict(Change::Create { name, new, moment })
     }
 
     /// Takes back a name that was just made, where a repository has come about with it.
-    pub(crate) fn check_made(&self, found: &Found, real: &Path, new: New) -> Result<()> {
+    pub(crate) fn check_made(&self, found: &FoundName, real: &Path, new: New) -> Result<()> {
         let shape = self.verdict_on(found, real, new, Moment::Made)?;
         let shape = self.rules.enforce(shape);
         if !shape.is_allowed() {
@@ -97,7 +103,7 @@ impl Call<'_> {
     }
 
     /// Records a name that was just created, and opens it as a path descriptor.
-    fn remember_new(&self, found: &Found, real: &Path) -> Result<OwnedFd> {
+    fn remember_new(&self, found: &FoundName, real: &Path) -> Result<OwnedFd> {
         let made = open_made(found)?;
         self.rules.remember(real, &made)?;
         Ok(made)
@@ -126,7 +132,7 @@ impl Call<'_> {
     }
 
     /// `symlinkat`.
-    pub(crate) fn make_link(&self, target: u64, from: i32, path: u64) -> Result<Answer> {
+    pub(crate) fn make_link(&self, target: u64, from: i32, path: u64) -> Result<SyscallAnswer> {
         let target = self.string(target)?;
         let _lock = self.rules.lock_renames()?;
         let found = self.name(from, path)?;
@@ -144,11 +150,11 @@ impl Call<'_> {
         self.note_name(&real, ObjectKind::Link, verdict, None, || {
             open_made(&found).and_then(identity_of)
         });
-        Ok(Answer::Value(0))
+        Ok(SyscallAnswer::Value(0))
     }
 
     /// `unlinkat`.
-    pub(crate) fn remove(&self, from: i32, path: u64, flags: i32) -> Result<Answer> {
+    pub(crate) fn remove(&self, from: i32, path: u64, flags: i32) -> Result<SyscallAnswer> {
         let _lock = self.rules.lock_renames()?;
         let path = self.string(path)?;
         let how = match flags {
@@ -172,12 +178,17 @@ impl Call<'_> {
         self.admit(Write, &real, verdict)?;
         unlinkat(&found.parent, &found.name_for_kernel(), how)
             .map_err(self.refused_by_kernel(&real))?;
-        Ok(Answer::Value(0))
+        Ok(SyscallAnswer::Value(0))
     }
 
     /// Removes a name in a tree of the session's own if nothing protects it, as with most names of a large directory: without a look at
     /// what has it. `None` where that is not done, for whatever reason.
-    fn remove_unprotected(&self, from: i32, path: &[u8], how: UnlinkatFlags) -> Option<Answer> {
+    fn remove_unprotected(
+        &self,
+        from: i32,
+        path: &[u8],
+        how: UnlinkatFlags,
+    ) -> Option<SyscallAnswer> {
         let (parent, name) = self.search().parent_of(from, path, self.known)?;
         let directory = real(&parent).ok()?;
         let name = Path::new(OsStr::from_bytes(name));
@@ -187,7 +198,9 @@ impl Call<'_> {
         if real.starts_with("/proc") || !verdict.is_allowed() {
             return None;
         }
-        unlinkat(&parent, name, how).ok().map(|()| Answer::Value(0))
+        unlinkat(&parent, name, how)
+            .ok()
+            .map(|()| SyscallAnswer::Value(0))
     }
 
     fn may_remove(&self, real: &Path) -> Result<Verdict> {
@@ -195,7 +208,12 @@ impl Call<'_> {
     }
 
     /// `linkat`.
-    pub(crate) fn link(&self, old: (i32, u64), new: (i32, u64), flags: i32) -> Result<Answer> {
+    pub(crate) fn link(
+        &self,
+        old: (i32, u64),
+        new: (i32, u64),
+        flags: i32,
+    ) -> Result<SyscallAnswer> {
         let object = if flags & libc::AT_EMPTY_PATH != 0 && self.string(old.1)?.is_empty() {
             self.caller.path_of(old.0)?
         } else {
@@ -235,11 +253,16 @@ impl Call<'_> {
         if !verdict.is_allowed() {
             self.note_name(&to, kind, verdict, None, || identity_of(&object));
         }
-        Ok(Answer::Value(0))
+        Ok(SyscallAnswer::Value(0))
     }
 
     /// `renameat2`.
-    pub(crate) fn rename(&self, old: (i32, u64), new: (i32, u64), flags: u32) -> Result<Answer> {
+    pub(crate) fn rename(
+        &self,
+        old: (i32, u64),
+        new: (i32, u64),
+        flags: u32,
+    ) -> Result<SyscallAnswer> {
         let flags = RenameFlags::from_bits(flags).ok_or(Errno::EINVAL)?;
         // It leaves a device behind, which no program of a cell may make.
         if flags.contains(RenameFlags::RENAME_WHITEOUT) {
@@ -284,17 +307,17 @@ impl Call<'_> {
         .map_err(self.refused_by_kernel(&to))?;
         self.rules.made_repositories.follow(&from, &to, exchange)?;
         self.have_moved((&old, &from), (&new, &to), exchange, verdict)?;
-        Ok(Answer::Value(0))
+        Ok(SyscallAnswer::Value(0))
     }
 
     /// Handles a rename on which the content of the file decides; `None` for any other rename.
     fn replace_by_content(
         &self,
-        old: &Found,
-        new: &Found,
+        old: &FoundName,
+        new: &FoundName,
         from: &Path,
         to: &Path,
-    ) -> Result<Option<Answer>> {
+    ) -> Result<Option<SyscallAnswer>> {
         let replaced = match self.keep_settings(old, new, from, to) {
             Ok(None) => self.replace_in_repository(old, new, from, to),
             other => other,
@@ -308,8 +331,8 @@ impl Call<'_> {
     /// Checks and records what a rename has moved; `verdict` is what the rules said about it.
     fn have_moved(
         &self,
-        (old, from): (&Found, &Path),
-        (new, to): (&Found, &Path),
+        (old, from): (&FoundName, &Path),
+        (new, to): (&FoundName, &Path),
         exchange: bool,
         verdict: Verdict,
     ) -> Result<()> {
@@ -335,7 +358,7 @@ impl Call<'_> {
             self.rules.remember_moved(name, object)?;
         }
         // Of two names of one file, the kernel moves neither.
-        let identity = |found: &Found| {
+        let identity = |found: &FoundName| {
             found
                 .object
                 .as_ref()
@@ -357,8 +380,8 @@ impl Call<'_> {
 
     fn may_rename(
         &self,
-        (old, from): (&Found, &Path),
-        (new, to): (&Found, &Path),
+        (old, from): (&FoundName, &Path),
+        (new, to): (&FoundName, &Path),
         exchange: bool,
     ) -> Result<Verdict> {
         let Some(object) = &old.object else {
@@ -380,14 +403,14 @@ impl Call<'_> {
     }
 
     /// A name in its directory that is created or moved; a link is not followed.
-    fn name(&self, from: i32, path: u64) -> Result<Found> {
+    fn name(&self, from: i32, path: u64) -> Result<FoundName> {
         let path = self.string(path)?;
         let path = path.as_bytes();
         self.found(from, path)
             .map_err(self.unseen(without_slashes(path)))
     }
 
-    fn found(&self, from: i32, path: &[u8]) -> Result<Found> {
+    fn found(&self, from: i32, path: &[u8]) -> Result<FoundName> {
         let name = without_slashes(path);
         let mut found = self.search().find(from, name, LastLink::Keep)?;
         found.slash = name.len() < path.len();
@@ -405,7 +428,7 @@ fn without_slashes(path: &[u8]) -> &[u8] {
 }
 
 /// Opens a name that was just created as a path descriptor.
-fn open_made(found: &Found) -> Result<OwnedFd> {
+fn open_made(found: &FoundName) -> Result<OwnedFd> {
     openat(
         &found.parent,
         OsStr::from_bytes(&found.name),

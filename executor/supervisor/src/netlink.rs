@@ -5,8 +5,8 @@
 //! the kernel as its receiver is taken from the caller's memory, and the answer is in the socket before the call returns. Any other
 //! way of sending ends with `EPIPE`, so that no program waits for an answer.
 
-use crate::answer::Answer;
-use crate::call::Call;
+use crate::answer::SyscallAnswer;
+use crate::call::SupervisedCall;
 use crate::interfaces::{ADDRESS, INDEX, LOOPBACK, MTU, NAME, QUEUE};
 use crate::object::errno;
 use crate::tcp::inode;
@@ -26,9 +26,9 @@ const REQUEST_MAX: u64 = 256;
 const HEADER_LEN: usize = 16;
 const NAME_LEN: usize = 12;
 
-impl Call<'_> {
+impl SupervisedCall<'_> {
     /// `socket` of `NETLINK_ROUTE`.
-    pub(crate) fn make_netlink(&self, kind: i32) -> Result<Answer> {
+    pub(crate) fn make_netlink(&self, kind: i32) -> Result<SyscallAnswer> {
         let flags =
             SockFlag::SOCK_CLOEXEC | SockFlag::from_bits_truncate(kind & libc::SOCK_NONBLOCK);
         let (theirs, ours) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, flags)?;
@@ -42,11 +42,14 @@ impl Call<'_> {
         ];
         socket::bind(ours.as_fd(), &name.concat()).map_err(errno)?;
         self.netlink.borrow_mut().add(inode(&theirs)?, ours)?;
-        Ok(Answer::Descriptor(theirs, kind & libc::SOCK_CLOEXEC != 0))
+        Ok(SyscallAnswer::Descriptor(
+            theirs,
+            kind & libc::SOCK_CLOEXEC != 0,
+        ))
     }
 
     /// `sendto` with the address of a socket of netlink.
-    pub(crate) fn send_netlink(&self, fd: i32, request: u64, length: u64) -> Result<Answer> {
+    pub(crate) fn send_netlink(&self, fd: i32, request: u64, length: u64) -> Result<SyscallAnswer> {
         let netlink = self.netlink.borrow();
         let other = netlink.other_end(inode(&self.caller.path_of(fd)?)?);
         let other = other.ok_or(Errno::EINVAL)?;
@@ -60,7 +63,7 @@ impl Call<'_> {
         for answer in answers(&request, process, more).ok_or(Errno::EINVAL)? {
             send(other.as_raw_fd(), &answer, MsgFlags::MSG_DONTWAIT).map_err(|_| Errno::ENOBUFS)?;
         }
-        Ok(Answer::Value(length as i64))
+        Ok(SyscallAnswer::Value(length as i64))
     }
 
     /// The name of a socket that stands in for one of netlink: its owner's process.

@@ -62,7 +62,7 @@ pub(crate) struct NewName {
 }
 
 /// What has become of a noted object.
-enum State {
+enum NotedState {
     /// It is gone, or lies elsewhere, or may lie where it is.
     Harmless,
     /// No call may make it where it is.
@@ -121,7 +121,7 @@ impl NewNames {
         }
         // A directory goes with what is in it, and the host acts most on what lies at the top, which also costs least.
         notes.sort_by_key(|note| (!note.was_refused, note.path.as_os_str().len()));
-        let bound = Bound::begin();
+        let bound = ExaminationBound::begin();
         let lock = rules.lock_renames();
         let (mut misplaced, mut left, mut unknown) = (Vec::new(), Vec::new(), Vec::new());
         let mut taken: Vec<&Path> = Vec::new();
@@ -133,18 +133,21 @@ impl NewNames {
             if taken.iter().any(|above| note.path.starts_with(above)) {
                 continue;
             }
-            match lock.as_ref().map_or(State::Unknown, |_| note.state(rules)) {
-                State::Harmless => {}
-                State::Misplaced if misplaced.len() < MISPLACED_MAX => {
+            match lock
+                .as_ref()
+                .map_or(NotedState::Unknown, |_| note.state(rules))
+            {
+                NotedState::Harmless => {}
+                NotedState::Misplaced if misplaced.len() < MISPLACED_MAX => {
                     misplaced.push(refusal(
                         Cause::Misplaced,
                         [&note.object, path(note)].concat(),
                     ));
                     taken.push(&note.path);
                 }
-                State::Misplaced => left.push(note),
-                State::Unknown if note.was_refused => unknown.push(note),
-                State::Unknown => are_missing = true,
+                NotedState::Misplaced => left.push(note),
+                NotedState::Unknown if note.was_refused => unknown.push(note),
+                NotedState::Unknown => are_missing = true,
             }
         }
         for (cause, notes) in [(Cause::LeftThere, left), (Cause::Unknown, unknown)] {
@@ -163,12 +166,12 @@ impl NewNames {
 }
 
 /// How long names are looked at.
-struct Bound {
+struct ExaminationBound {
     began: Instant,
     processor: Duration,
 }
 
-impl Bound {
+impl ExaminationBound {
     fn begin() -> Self {
         Self {
             began: Instant::now(),
@@ -250,7 +253,7 @@ impl NewName {
         }
     }
 
-    fn state(&self, rules: &AccessRules) -> State {
+    fn state(&self, rules: &AccessRules) -> NotedState {
         let found = self.find();
         // The call may have closed a directory on the way.
         let way = matches!(found, Err(Errno::EACCES))
@@ -259,19 +262,19 @@ impl NewName {
         let found = if way.is_some() { self.find() } else { found };
         let verdict = match found {
             Ok(Some((parent, object))) => self.judge(rules, &parent, &object),
-            Ok(None) => return State::Harmless,
+            Ok(None) => return NotedState::Harmless,
             // Where it cannot be looked at, it is only known what its path allows.
             Err(errno) if !self.was_refused && errno != Errno::ENAMETOOLONG => {
                 Ok(rules.judge().may_have(&self.path, self.kind))
             }
-            Err(_) => return State::Unknown,
+            Err(_) => return NotedState::Unknown,
         };
         match verdict {
-            Ok(Verdict::Allow) => State::Harmless,
-            Ok(Verdict::Refuse(_)) => State::Misplaced,
+            Ok(Verdict::Allow) => NotedState::Harmless,
+            Ok(Verdict::Refuse(_)) => NotedState::Misplaced,
             // A command has closed what would be looked at: the verdict of when it was made stands.
-            Err(Errno::EACCES) if self.was_refused => State::Misplaced,
-            Err(_) => State::Unknown,
+            Err(Errno::EACCES) if self.was_refused => NotedState::Misplaced,
+            Err(_) => NotedState::Unknown,
         }
     }
 

@@ -1,8 +1,8 @@
 //! Opens files for the caller.
 
-use crate::answer::{Answer, Pending, errno_of, set_flags};
-use crate::call::Call;
-use crate::find::{Found, LastLink};
+use crate::answer::{Pending, SyscallAnswer, errno_of, set_flags};
+use crate::call::SupervisedCall;
+use crate::find::{FoundName, LastLink};
 use crate::object::{Handle, by_descriptor, errno, is, kind_of, real};
 use broker_protocol::AttemptKind::{self, Read, Write};
 use executor_spec::created::identity_of;
@@ -84,9 +84,9 @@ impl OpenFlags {
     }
 }
 
-impl Call<'_> {
+impl SupervisedCall<'_> {
     /// `openat` and its older forms.
-    pub(crate) fn open(&self, from: i32, path: u64, how: OpenFlags) -> Result<Answer> {
+    pub(crate) fn open(&self, from: i32, path: u64, how: OpenFlags) -> Result<SyscallAnswer> {
         // Unlike elsewhere the caller is not checked: one that is gone gets no descriptor, and opening for reading has no other effect.
         let path = self.caller.string(path)?;
         let plain = how.only_reads();
@@ -107,10 +107,10 @@ impl Call<'_> {
                 found
             }?;
             match found {
-                Found {
+                FoundName {
                     object: Some(_), ..
                 } if new => return self.pass_over_present(&found, how).ok_or(Errno::EEXIST),
-                Found {
+                FoundName {
                     object: Some(object),
                     slash,
                     ..
@@ -134,7 +134,7 @@ impl Call<'_> {
     }
 
     /// Opens what was found; in place of a file with names elsewhere that is opened for a change, its copy.
-    fn open_object(&self, object: OwnedFd, real: &Path, how: OpenFlags) -> Result<Answer> {
+    fn open_object(&self, object: OwnedFd, real: &Path, how: OpenFlags) -> Result<SyscallAnswer> {
         let stat = fstat(&object)?;
         if how.writes() && is(&stat, libc::S_IFREG) && self.rules.is_shared(&object, &stat)? {
             let may = |object: &OwnedFd, path: &Path, stat: &FileStat| {
@@ -153,7 +153,7 @@ impl Call<'_> {
         real: &Path,
         stat: &FileStat,
         how: OpenFlags,
-    ) -> Result<Answer> {
+    ) -> Result<SyscallAnswer> {
         const TERMINAL: libc::dev_t = libc::makedev(5, 0);
         const TERMINALS: [u32; 9] = [5, 136, 137, 138, 139, 140, 141, 142, 143];
         if let Some(answer) = self.replace_or_admit(&object, real, stat, how)? {
@@ -173,7 +173,7 @@ impl Call<'_> {
         // Opening it would open this process's own terminal: the user's.
         if is(stat, libc::S_IFCHR) && stat.st_rdev == TERMINAL {
             let terminal = self.terminals.controlling(self.rules.pty(), self.caller);
-            return terminal.map(|terminal| Answer::Descriptor(terminal, close_on_exec));
+            return terminal.map(|terminal| SyscallAnswer::Descriptor(terminal, close_on_exec));
         }
         if is(stat, libc::S_IFCHR) && TERMINALS.contains(&libc::major(stat.st_rdev)) {
             self.terminals.any.set(true);
@@ -195,7 +195,7 @@ impl Call<'_> {
                 errno
             }
         });
-        Ok(Answer::Descriptor(opened?, close_on_exec))
+        Ok(SyscallAnswer::Descriptor(opened?, close_on_exec))
     }
 
     /// Opens what stands in the place of an object: a terminal of the call, the session's hosts, a view of a secret. Any other object must be
@@ -206,13 +206,13 @@ impl Call<'_> {
         real: &Path,
         stat: &FileStat,
         how: OpenFlags,
-    ) -> Result<Option<Answer>> {
+    ) -> Result<Option<SyscallAnswer>> {
         let close_on_exec = how.has(OFlag::O_CLOEXEC);
         if is(stat, libc::S_IFCHR)
             && let Some(terminal) = self.terminals.open(self.rules.pty(), stat.st_rdev)?
         {
             set_flags(&terminal, how.flags)?;
-            return Ok(Some(Answer::Descriptor(terminal, close_on_exec)));
+            return Ok(Some(SyscallAnswer::Descriptor(terminal, close_on_exec)));
         }
         let hosts_file = self.rules.hosts_file.as_ref().filter(|_| !how.writes());
         if let Some(file) = hosts_file.filter(|file| file.is_at(real)) {
@@ -260,7 +260,7 @@ impl Call<'_> {
         })
     }
 
-    fn create(&self, found: &Found, how: OpenFlags) -> Result<Answer> {
+    fn create(&self, found: &FoundName, how: OpenFlags) -> Result<SyscallAnswer> {
         if found.slash {
             return Err(Errno::EISDIR);
         }
@@ -300,12 +300,12 @@ impl Call<'_> {
         self.note_name(&real, ObjectKind::File, verdict, None, || {
             identity_of(&made)
         });
-        Ok(Answer::Descriptor(made, how.has(OFlag::O_CLOEXEC)))
+        Ok(SyscallAnswer::Descriptor(made, how.has(OFlag::O_CLOEXEC)))
     }
 
     /// Opens a file without a name in place of one that a package contains and that may not be created, so that unpacking continues without
     /// it. `refused` if the file system does not support that. It lies in `zone` and can never get a name: `O_EXCL` ensures that here.
-    fn unnamed(&self, zone: &Path, how: OpenFlags, refused: Errno) -> Result<Answer> {
+    fn unnamed(&self, zone: &Path, how: OpenFlags, refused: Errno) -> Result<SyscallAnswer> {
         let access = how.flags & OFlag::O_ACCMODE;
         if access == OFlag::O_RDONLY {
             return Err(refused);
@@ -315,7 +315,7 @@ impl Call<'_> {
             .caller
             .with_mask(|| open(zone, flags, how.mode))
             .map_err(|_| refused)?;
-        Ok(Answer::Descriptor(made, how.has(OFlag::O_CLOEXEC)))
+        Ok(SyscallAnswer::Descriptor(made, how.has(OFlag::O_CLOEXEC)))
     }
 
     /// A file without a name in a directory, where the caller makes a new one. It can be read too.
@@ -329,7 +329,7 @@ impl Call<'_> {
             .with_mask(|| openat(directory, ".", flags, how.mode))
     }
 
-    pub(crate) fn truncate(&self, path: u64, length: u64) -> Result<Answer> {
+    pub(crate) fn truncate(&self, path: u64, length: u64) -> Result<SyscallAnswer> {
         let object = self.object(libc::AT_FDCWD, path, LastLink::Follow)?;
         if !self.rules.fits(length as i64) {
             return Err(Errno::EFBIG);
@@ -342,11 +342,11 @@ impl Call<'_> {
             return Err(Errno::EINVAL);
         }
         nix::unistd::truncate(by_descriptor(&object).as_str(), length as i64)?;
-        Ok(Answer::Value(0))
+        Ok(SyscallAnswer::Value(0))
     }
 
     /// `inotify_add_watch`.
-    pub(crate) fn watch(&self, inotify: i32, path: u64, mask: u32) -> Result<Answer> {
+    pub(crate) fn watch(&self, inotify: i32, path: u64, mask: u32) -> Result<SyscallAnswer> {
         let link = LastLink::follow_if(mask & libc::IN_DONT_FOLLOW == 0);
         let object = self.object(libc::AT_FDCWD, path, link)?;
         let (stat, path) = (fstat(&object)?, real(&object)?);
@@ -362,7 +362,7 @@ impl Call<'_> {
         let path = std::ffi::CString::new(by_descriptor(&object)).map_err(|_| Errno::EINVAL)?;
         let mask = mask & !libc::IN_DONT_FOLLOW;
         file::watch(inotify.as_fd(), &path, mask)
-            .map(|watch| Answer::Value(watch.into()))
+            .map(|watch| SyscallAnswer::Value(watch.into()))
             .map_err(errno)
     }
 }

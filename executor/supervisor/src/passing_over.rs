@@ -1,8 +1,8 @@
 //! Answers calls of git about names that it passes over (`passed_over.rs`).
 
-use crate::answer::Answer;
-use crate::call::Call;
-use crate::find::Found;
+use crate::answer::SyscallAnswer;
+use crate::call::SupervisedCall;
+use crate::find::FoundName;
 use crate::object::is;
 use crate::open::OpenFlags;
 use crate::passed_over::INDEX_LOCK;
@@ -50,9 +50,9 @@ fn command_of_git(arguments: &[u8]) -> Option<&[u8]> {
     None
 }
 
-impl Call<'_> {
+impl SupervisedCall<'_> {
     /// Notes a lock of an index that the caller has just made. Where that fails, its operations meet refusals.
-    pub(crate) fn note_index_lock(&self, found: &Found, real: &Path, made: &OwnedFd) {
+    pub(crate) fn note_index_lock(&self, found: &FoundName, real: &Path, made: &OwnedFd) {
         if found.name == INDEX_LOCK.as_bytes()
             && self.rules.judge().is_in_git(real)
             && let Ok(process) = self.caller.process()
@@ -65,18 +65,22 @@ impl Call<'_> {
     /// Answers the removal of a regular file without making it, if git works and the rules refuse it; `None` for any other removal.
     pub(crate) fn pass_over_removal(
         &self,
-        found: &Found,
+        found: &FoundName,
         real: &Path,
         verdict: Verdict,
-    ) -> Option<Answer> {
+    ) -> Option<SyscallAnswer> {
         self.repository_of_git(real, verdict)?;
         let object = found.object.as_ref().filter(|_| !found.slash)?;
         let is_file = fstat(object).is_ok_and(|stat| is(&stat, libc::S_IFREG));
-        (is_file && self.passed_over.note(real, None)).then_some(Answer::Value(0))
+        (is_file && self.passed_over.note(real, None)).then_some(SyscallAnswer::Value(0))
     }
 
     /// Opens a file without a name in place of one that git has removed and that is still there; `None` for any other.
-    pub(crate) fn pass_over_present(&self, found: &Found, how: OpenFlags) -> Option<Answer> {
+    pub(crate) fn pass_over_present(
+        &self,
+        found: &FoundName,
+        how: OpenFlags,
+    ) -> Option<SyscallAnswer> {
         if self.passed_over.is_idle() {
             return None;
         }
@@ -93,7 +97,7 @@ impl Call<'_> {
         real: &Path,
         how: OpenFlags,
         verdict: Verdict,
-    ) -> Option<Answer> {
+    ) -> Option<SyscallAnswer> {
         self.file_without_name(&self.repository_of_git(real, verdict)?, real, how)
     }
 
@@ -102,10 +106,10 @@ impl Call<'_> {
         repository: &OwnedFd,
         real: &Path,
         how: OpenFlags,
-    ) -> Option<Answer> {
+    ) -> Option<SyscallAnswer> {
         let file = self.without_name(repository, how).ok()?;
         let written = file.try_clone().ok()?;
-        let answer = Answer::Descriptor(file, how.closes_on_exec());
+        let answer = SyscallAnswer::Descriptor(file, how.closes_on_exec());
         self.passed_over.note(real, Some(written)).then_some(answer)
     }
 

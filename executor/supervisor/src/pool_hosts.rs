@@ -4,11 +4,11 @@
 //! Nobody else answers at these addresses: no socket is bound to one, in the session's own network because this is refused here and
 //! because they are no addresses of its interface, but for the one that no host has.
 
-use crate::answer::Answer;
-use crate::call::Call;
+use crate::answer::SyscallAnswer;
+use crate::call::SupervisedCall;
 use crate::machine_ports::{connect_by_relay, is_loopback};
 use crate::object::errno;
-use crate::rules::Way;
+use crate::rules::RelayWay;
 use crate::tcp::{SocketName, TcpSocket, family, inode};
 use broker_protocol::AttemptKind;
 use executor_spec::refusals::Cause;
@@ -18,13 +18,13 @@ use nix::errno::Errno;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
-impl Call<'_> {
+impl SupervisedCall<'_> {
     /// Connects a socket to the host that this address stands for; gives the socket back if the address is none of the pool.
     pub(crate) fn connect_host(
         &self,
         tcp: TcpSocket,
         name: SocketName,
-    ) -> std::result::Result<Result<Answer>, TcpSocket> {
+    ) -> std::result::Result<Result<SyscallAnswer>, TcpSocket> {
         let Some(ip) = name.v4().filter(|ip| self.rules.hosts.has(*ip)) else {
             return Err(tcp);
         };
@@ -41,7 +41,7 @@ impl Call<'_> {
     }
 
     /// Connects a socket by way of the relay, and remembers that it is connecting.
-    fn lead(&self, tcp: TcpSocket, name: SocketName, way: Way) -> Result<Answer> {
+    fn lead(&self, tcp: TcpSocket, name: SocketName, way: RelayWay) -> Result<SyscallAnswer> {
         let connecting = inode(&tcp.socket)?;
         let begun = connect_by_relay(&mut self.loopback.borrow_mut(), tcp, name, way);
         if matches!(begun, Ok(_) | Err(Errno::EINPROGRESS)) {
@@ -55,7 +55,7 @@ impl Call<'_> {
         &self,
         socket: OwnedFd,
         address: &[u8],
-    ) -> Result<std::result::Result<Result<Answer>, OwnedFd>> {
+    ) -> Result<std::result::Result<Result<SyscallAnswer>, OwnedFd>> {
         let is_led = |name: &SocketName| self.is_pool(*name) || self.is_relay(*name);
         if socket_name(address).filter(is_led).is_none() {
             return Ok(Err(socket));

@@ -7,8 +7,8 @@
 //!
 //! A call on a path elsewhere continues unchanged: whatever its memory contains by then, the caller could have passed at once.
 
-use crate::answer::{Answer, errno_of};
-use crate::call::Call;
+use crate::answer::{SyscallAnswer, errno_of};
+use crate::call::SupervisedCall;
 use crate::find::{LastLink, last_link};
 use crate::object::{by_descriptor, errno, is, real};
 use broker_protocol::AttemptKind;
@@ -25,15 +25,15 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
-impl Call<'_> {
+impl SupervisedCall<'_> {
     /// `stat` and its older and newer forms.
-    pub(crate) fn state(&self, path: u64, out: u64, flags: i32) -> Result<Answer> {
+    pub(crate) fn state(&self, path: u64, out: u64, flags: i32) -> Result<SyscallAnswer> {
         let Some(object) = self.seen(path, last_link(flags))? else {
-            return Ok(Answer::GoOn);
+            return Ok(SyscallAnswer::GoOn);
         };
         self.caller
             .write(out, &file::state(object.as_fd()).map_err(errno)?)?;
-        Ok(Answer::Value(0))
+        Ok(SyscallAnswer::Value(0))
     }
 
     /// `statx`; the kernel checks its mask and other flags.
@@ -43,31 +43,31 @@ impl Call<'_> {
         flags: i32,
         mask: u32,
         out: u64,
-    ) -> Result<Answer> {
+    ) -> Result<SyscallAnswer> {
         let Some(object) = self.seen(path, last_link(flags))? else {
-            return Ok(Answer::GoOn);
+            return Ok(SyscallAnswer::GoOn);
         };
         self.caller.write(
             out,
             &file::extended_state(object.as_fd(), flags, mask).map_err(errno)?,
         )?;
-        Ok(Answer::Value(0))
+        Ok(SyscallAnswer::Value(0))
     }
 
     /// `access` and its relatives; real and effective user are the same here.
-    pub(crate) fn access(&self, path: u64, mode: i32) -> Result<Answer> {
+    pub(crate) fn access(&self, path: u64, mode: i32) -> Result<SyscallAnswer> {
         let Some(object) = self.seen(path, LastLink::Follow)? else {
-            return Ok(Answer::GoOn);
+            return Ok(SyscallAnswer::GoOn);
         };
         let mode = AccessFlags::from_bits(mode).ok_or(Errno::EINVAL)?;
         access(by_descriptor(&object).as_str(), mode)?;
-        Ok(Answer::Value(0))
+        Ok(SyscallAnswer::Value(0))
     }
 
     /// `readlink`; a text that is too long is truncated, as by the kernel.
-    pub(crate) fn read_link(&self, path: u64, out: u64, room: u64) -> Result<Answer> {
+    pub(crate) fn read_link(&self, path: u64, out: u64, room: u64) -> Result<SyscallAnswer> {
         let Some(object) = self.seen(path, LastLink::Keep)? else {
-            return Ok(Answer::GoOn);
+            return Ok(SyscallAnswer::GoOn);
         };
         let room = usize::try_from(room as i32)
             .ok()
@@ -79,20 +79,20 @@ impl Call<'_> {
         let mut text = readlinkat(&object, "")?.into_vec();
         text.truncate(room);
         self.caller.write(out, &text)?;
-        Ok(Answer::Value(text.len() as i64))
+        Ok(SyscallAnswer::Value(text.len() as i64))
     }
 
     /// `chdir` and `execve`.
-    pub(crate) fn go(&self, path: u64) -> Result<Answer> {
+    pub(crate) fn go(&self, path: u64) -> Result<SyscallAnswer> {
         // For an address that cannot be read, the kernel returns the error.
         let Ok(path) = self.caller.string(path) else {
-            return Ok(Answer::GoOn);
+            return Ok(SyscallAnswer::GoOn);
         };
         let Some(object) = self.own(path.as_bytes(), LastLink::Follow)? else {
-            return Ok(Answer::GoOn);
+            return Ok(SyscallAnswer::GoOn);
         };
         if self.rules.areas.is_private_tmp(&real(&object)?) {
-            return Ok(Answer::GoOn);
+            return Ok(SyscallAnswer::GoOn);
         }
         self.note(AttemptKind::Read, Cause::Outside, path.as_bytes());
         Err(errno_of(Rule::Outside, AttemptKind::Read))

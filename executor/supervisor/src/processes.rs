@@ -1,7 +1,7 @@
 //! Which processes exist for a cell, and what else `/proc` does not show it.
 
-use crate::answer::Answer;
-use crate::call::Call;
+use crate::answer::SyscallAnswer;
+use crate::call::SupervisedCall;
 use crate::rules::AccessRules;
 use executor_layers::mounts::KEYS;
 use executor_sys::proc::Stat;
@@ -41,12 +41,12 @@ impl AccessRules {
     }
 }
 
-impl Call<'_> {
+impl SupervisedCall<'_> {
     /// `ptrace` that attaches to a process: one of the cell. Its number is in a register, which nobody changes until the call goes on;
     /// if another process has that number by then, Landlock refuses it, as that is in no domain of the caller's.
-    pub(crate) fn attach(&self, process: i32) -> Result<Answer> {
+    pub(crate) fn attach(&self, process: i32) -> Result<SyscallAnswer> {
         if is_ours(process) {
-            Ok(Answer::GoOn)
+            Ok(SyscallAnswer::GoOn)
         } else {
             Err(self.refuse("ptrace"))
         }

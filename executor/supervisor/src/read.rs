@@ -3,8 +3,8 @@
 //! A path without links and without `..` shows by itself where its file is, so the rules are checked before it is opened. Only
 //! what they allow is handled here: everything else is resolved name by name (`find.rs`), decided and refused in `open.rs`.
 
-use crate::answer::{Answer, Pending, set_flags};
-use crate::call::Call;
+use crate::answer::{Pending, SyscallAnswer, set_flags};
+use crate::call::SupervisedCall;
 use crate::object::{Handle, kind};
 use nix::Result;
 use nix::errno::Errno;
@@ -16,9 +16,14 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-impl Call<'_> {
+impl SupervisedCall<'_> {
     /// Opens the file or directory at a path for reading, or returns that there is none. `None` if that is not decided here.
-    pub(crate) fn read(&self, from: i32, path: &[u8], flags: OFlag) -> Option<Result<Answer>> {
+    pub(crate) fn read(
+        &self,
+        from: i32,
+        path: &[u8],
+        flags: OFlag,
+    ) -> Option<Result<SyscallAnswer>> {
         let path = Path::new(OsStr::from_bytes(path));
         let (directory, above) = match path.is_absolute() {
             true => (None, PathBuf::from("/")),
@@ -68,7 +73,7 @@ impl Call<'_> {
     }
 
     /// The answer for a file that was opened.
-    fn opened(&self, file: OwnedFd, flags: OFlag) -> Option<Result<Answer>> {
+    fn opened(&self, file: OwnedFd, flags: OFlag) -> Option<Result<SyscallAnswer>> {
         let stat = fstat(&file).ok()?;
         if self.rules.protection_of_object(Handle::with(&file, &stat)) == Some(Protection::All) {
             return None;
@@ -76,10 +81,10 @@ impl Call<'_> {
         let close_on_exec = flags.contains(OFlag::O_CLOEXEC);
         match kind(&stat) {
             libc::S_IFREG | libc::S_IFDIR if flags.contains(OFlag::O_NONBLOCK) => {
-                Some(Ok(Answer::Readable(file, close_on_exec)))
+                Some(Ok(SyscallAnswer::Readable(file, close_on_exec)))
             }
             libc::S_IFREG | libc::S_IFDIR => {
-                Some(set_flags(&file, flags).map(|()| Answer::Readable(file, close_on_exec)))
+                Some(set_flags(&file, flags).map(|()| SyscallAnswer::Readable(file, close_on_exec)))
             }
             libc::S_IFIFO => Some(Pending::reader(file, flags, close_on_exec)),
             // A terminal may belong to another session.

@@ -15,9 +15,9 @@
 //! `MERGE_RR` lists the files that git's `rerere` reads and writes at the next commit, and any of them may be
 //! replaced by a link later. So it stays empty: git in a cell records no resolutions, but otherwise works.
 
-use crate::answer::{Answer, unnoted};
-use crate::call::Call;
-use crate::find::Found;
+use crate::answer::{SyscallAnswer, unnoted};
+use crate::call::SupervisedCall;
+use crate::find::FoundName;
 use crate::object::{by_descriptor, errno, is};
 use crate::worktrees::is_worktree;
 use broker_protocol::AttemptKind::Write;
@@ -41,7 +41,7 @@ use std::path::Path;
 
 const RERERE_LOCK: &str = "MERGE_RR.lock";
 
-impl Call<'_> {
+impl SupervisedCall<'_> {
     /// Handles the rename of a new `config`, `HEAD` or `MERGE_RR` to its place in a repository; `None` for any other rename.
     ///
     /// # Errors
@@ -49,11 +49,11 @@ impl Call<'_> {
     /// session's cells: those settings are the user's, whatever they contain.
     pub(crate) fn replace_in_repository(
         &self,
-        old: &Found,
-        new: &Found,
+        old: &FoundName,
+        new: &FoundName,
         from: &Path,
         to: &Path,
-    ) -> Result<Option<Answer>> {
+    ) -> Result<Option<SyscallAnswer>> {
         let Some(object) = &old.object else {
             return Ok(None);
         };
@@ -93,11 +93,11 @@ impl Call<'_> {
     /// `EACCES` if the settings are not harmless, or if the file that they would replace was not created by this session's cells.
     pub(crate) fn replace_package_config(
         &self,
-        old: &Found,
-        new: &Found,
+        old: &FoundName,
+        new: &FoundName,
         from: &Path,
         to: &Path,
-    ) -> Result<Option<Answer>> {
+    ) -> Result<Option<SyscallAnswer>> {
         let Some(object) = old
             .object
             .as_ref()
@@ -122,11 +122,11 @@ impl Call<'_> {
     /// Gives a file of our own with this text the new name, and removes the old name.
     fn put_own(
         &self,
-        old: &Found,
-        new: &Found,
+        old: &FoundName,
+        new: &FoundName,
         (from, to): (&Path, &Path),
         text: &[u8],
-    ) -> Result<Option<Answer>> {
+    ) -> Result<Option<SyscallAnswer>> {
         let Some(object) = &old.object else {
             return Ok(None);
         };
@@ -143,18 +143,24 @@ impl Call<'_> {
             &old.name_for_kernel(),
             UnlinkatFlags::NoRemoveDir,
         )?;
-        Ok(Some(Answer::Value(0)))
+        Ok(Some(SyscallAnswer::Value(0)))
     }
 
     /// Creates a file that no cell has ever had open, replacing what is there, if anything.
-    fn replace_by_own(&self, found: &Found, real: &Path, text: &[u8], mode: Mode) -> Result<()> {
+    fn replace_by_own(
+        &self,
+        found: &FoundName,
+        real: &Path,
+        text: &[u8],
+        mode: Mode,
+    ) -> Result<()> {
         if found.object.is_none() {
             return self.create_own(found, real, text, mode);
         }
         let number = u64::from_le_bytes(random::bytes().map_err(errno)?);
         let name = format!("{PREFIX}{number:0DIGITS$x}");
         let parent = found.parent.try_clone().map_err(errno)?;
-        let temporary = Found {
+        let temporary = FoundName {
             parent,
             name: name.clone().into(),
             slash: false,
@@ -174,10 +180,10 @@ impl Call<'_> {
     /// The valid content is known before git writes it: so it is written here, and git's own bytes are discarded.
     pub(crate) fn link_worktree(
         &self,
-        found: &Found,
+        found: &FoundName,
         real: &Path,
         flags: OFlag,
-    ) -> Result<Option<Answer>> {
+    ) -> Result<Option<SyscallAnswer>> {
         if flags & OFlag::O_ACCMODE != OFlag::O_WRONLY || self.rules.areas.of(real).is_none() {
             return Ok(None);
         }
@@ -205,10 +211,10 @@ impl Call<'_> {
     /// Handles opening the lock file for `MERGE_RR`; `None` for any other file.
     pub(crate) fn lock_rerere(
         &self,
-        found: &Found,
+        found: &FoundName,
         real: &Path,
         flags: OFlag,
-    ) -> Result<Option<Answer>> {
+    ) -> Result<Option<SyscallAnswer>> {
         let is_lock = found.name == RERERE_LOCK.as_bytes()
             && self
                 .rules
@@ -224,35 +230,35 @@ impl Call<'_> {
     /// Creates a file with this text, and discards what the caller writes.
     fn write_for_caller(
         &self,
-        found: &Found,
+        found: &FoundName,
         real: &Path,
         text: &[u8],
         flags: OFlag,
-    ) -> Result<Answer> {
+    ) -> Result<SyscallAnswer> {
         let directory = real.parent().unwrap_or(real);
         unnoted(self.rules.judge().may_change(directory), Write)?;
         self.create_own(found, real, text, Mode::from_bits_truncate(0o644))?;
         let nowhere = open("/dev/null", OFlag::O_RDWR | OFlag::O_CLOEXEC, Mode::empty())?;
-        Ok(Answer::Descriptor(
+        Ok(SyscallAnswer::Descriptor(
             nowhere,
             flags.contains(OFlag::O_CLOEXEC),
         ))
     }
 
     /// Creates a file that no cell has ever had open.
-    fn create_own(&self, found: &Found, real: &Path, text: &[u8], mode: Mode) -> Result<()> {
+    fn create_own(&self, found: &FoundName, real: &Path, text: &[u8], mode: Mode) -> Result<()> {
         self.rules.remember(real, open_own(found, text, mode)?)
     }
 }
 
-impl Call<'_> {
+impl SupervisedCall<'_> {
     /// Handles creating the lock of settings that no cell has made; `None` for any other file.
     pub(crate) fn lock_settings(
         &self,
-        found: &Found,
+        found: &FoundName,
         real: &Path,
         flags: OFlag,
-    ) -> Result<Option<Answer>> {
+    ) -> Result<Option<SyscallAnswer>> {
         let writes = flags & OFlag::O_ACCMODE != OFlag::O_RDONLY;
         let Some(settings) = self.rules.settings_of(real).filter(|_| writes) else {
             return Ok(None);
@@ -273,7 +279,7 @@ impl Call<'_> {
         self.settings_locks
             .add(open_own(found, &text, mode)?, &written)?;
         let close_on_exec = flags.contains(OFlag::O_CLOEXEC);
-        Ok(Some(Answer::Descriptor(written, close_on_exec)))
+        Ok(Some(SyscallAnswer::Descriptor(written, close_on_exec)))
     }
 
     /// Handles the rename of such a lock; `None` for any other rename.
@@ -282,11 +288,11 @@ impl Call<'_> {
     /// `EACCES` if what the program has written is not what the settings say.
     pub(crate) fn keep_settings(
         &self,
-        old: &Found,
-        new: &Found,
+        old: &FoundName,
+        new: &FoundName,
         from: &Path,
         to: &Path,
-    ) -> Result<Option<Answer>> {
+    ) -> Result<Option<SyscallAnswer>> {
         let is_lock = self
             .rules
             .settings_of(from)
@@ -304,18 +310,18 @@ impl Call<'_> {
         }
         let lock = OsStr::from_bytes(&old.name);
         unlinkat(&old.parent, lock, UnlinkatFlags::NoRemoveDir)?;
-        Ok(Some(Answer::Value(0)))
+        Ok(Some(SyscallAnswer::Value(0)))
     }
 
     /// Handles giving such a lock the mode that it has; `None` for any other change.
-    pub(crate) fn keep_mode(&self, object: &OwnedFd, mode: Mode) -> Result<Option<Answer>> {
+    pub(crate) fn keep_mode(&self, object: &OwnedFd, mode: Mode) -> Result<Option<SyscallAnswer>> {
         let has = Mode::from_bits_truncate(fstat(object)?.st_mode & 0o7777);
-        Ok((has == mode && self.settings_locks.has(object)).then_some(Answer::Value(0)))
+        Ok((has == mode && self.settings_locks.has(object)).then_some(SyscallAnswer::Value(0)))
     }
 }
 
 /// Creates a file that no cell has ever had open, and that nobody records.
-fn open_own(found: &Found, text: &[u8], mode: Mode) -> Result<File> {
+fn open_own(found: &FoundName, text: &[u8], mode: Mode) -> Result<File> {
     let flags = OFlag::O_TMPFILE | OFlag::O_WRONLY | OFlag::O_CLOEXEC;
     let file = openat(&found.parent, ".", flags, Mode::S_IRUSR | Mode::S_IWUSR)?;
     fchmod(&file, mode)?;

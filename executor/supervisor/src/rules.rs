@@ -19,7 +19,7 @@ use executor_spec::known_directories::{DirectoryMemory, KnownDirectories};
 use executor_spec::leased_cell::ZoneLease;
 use executor_spec::made_repositories::MadeRepositories;
 use executor_spec::protected_objects::ProtectedObjects;
-use executor_spec::readable_secret::{ReadableSecret, Seen};
+use executor_spec::readable_secret::{ReadableSecret, SecretView};
 use executor_spec::refusals::Cause;
 use executor_spec::relay::{Purpose, RelayGate};
 use executor_spec::sandbox::SandboxSpec;
@@ -35,7 +35,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 /// A connection by way of the relay: where supervisors connect, and what for.
-pub(crate) type Way<'a> = (&'a RelayGate, Purpose<'a>);
+pub(crate) type RelayWay<'a> = (&'a RelayGate, Purpose<'a>);
 
 /// What the cells of a session may touch.
 pub struct AccessRules {
@@ -179,7 +179,7 @@ impl AccessRules {
             let secrets = self.secrets.iter_mut();
             secrets
                 .filter(|secret| file.access == Access::Read && secret.path == file.path)
-                .for_each(|secret| secret.seen = Seen::Real);
+                .for_each(|secret| secret.seen = SecretView::Real);
         }
         self.zone_leases = files;
     }
@@ -258,7 +258,7 @@ impl AccessRules {
     }
 
     /// The way to this port of this machine, if the policy opens it.
-    pub(crate) fn way_to_machine(&self, port: u16) -> Option<Way<'_>> {
+    pub(crate) fn way_to_machine(&self, port: u16) -> Option<RelayWay<'_>> {
         let port = NonZeroU16::new(port)?;
         let gate = self.relay.as_ref()?;
         let way = (gate, Purpose::Machine(port));
@@ -266,7 +266,7 @@ impl AccessRules {
     }
 
     /// The way to the host for which this address stands. The gateway decides about the port.
-    pub(crate) fn way_to_host(&self, address: Ipv4Addr, port: u16) -> Option<Way<'_>> {
+    pub(crate) fn way_to_host(&self, address: Ipv4Addr, port: u16) -> Option<RelayWay<'_>> {
         let host = self.hosts.host(address)?;
         let purpose = Purpose::Host(host, NonZeroU16::new(port)?);
         Some((self.relay.as_ref()?, purpose))

@@ -1,24 +1,29 @@
 //! Calls on System V shared memory, by which programs use the segments of their call.
 
-use crate::answer::Answer;
-use crate::call::Call;
+use crate::answer::SyscallAnswer;
+use crate::call::SupervisedCall;
 use nix::Result;
 use nix::errno::Errno;
 
-impl Call<'_> {
-    pub(crate) fn get_segment(&self, key: i32, size: u64, flags: i32) -> Result<Answer> {
+impl SupervisedCall<'_> {
+    pub(crate) fn get_segment(&self, key: i32, size: u64, flags: i32) -> Result<SyscallAnswer> {
         let size = usize::try_from(size).map_err(|_| Errno::ENOSPC)?;
         let id = self.segments.borrow_mut().get(key, size, flags)?;
-        Ok(Answer::Value(id.into()))
+        Ok(SyscallAnswer::Value(id.into()))
     }
 
-    pub(crate) fn attach_segment(&self, id: i32) -> Result<Answer> {
+    pub(crate) fn attach_segment(&self, id: i32) -> Result<SyscallAnswer> {
         self.segments.borrow().check(id)?;
-        Ok(Answer::GoOn)
+        Ok(SyscallAnswer::GoOn)
     }
 
     /// Owner and mode cannot be changed: no other user has a part in it.
-    pub(crate) fn control_segment(&self, id: i32, command: i32, buffer: u64) -> Result<Answer> {
+    pub(crate) fn control_segment(
+        &self,
+        id: i32,
+        command: i32,
+        buffer: u64,
+    ) -> Result<SyscallAnswer> {
         let mut segments = self.segments.borrow_mut();
         segments.check(id)?;
         match command {
@@ -30,6 +35,6 @@ impl Call<'_> {
             }
             _ => return Err(Errno::EPERM),
         }
-        Ok(Answer::Value(0))
+        Ok(SyscallAnswer::Value(0))
     }
 }

@@ -9,7 +9,7 @@
 //! file systems that do not count links.
 
 use crate::answer::unnoted;
-use crate::call::Call;
+use crate::call::SupervisedCall;
 use crate::object::{by_descriptor, errno, is, real};
 use crate::rules::AccessRules;
 use broker_protocol::AttemptKind;
@@ -40,12 +40,12 @@ const ATTRIBUTES_MAX: usize = 64;
 const ACL: &CStr = c"system.posix_acl_access";
 
 /// A file in a directory, by its name there.
-struct Place {
+struct NamedFile {
     directory: OwnedFd,
     name: OsString,
 }
 
-impl Place {
+impl NamedFile {
     fn of(path: &Path) -> Result<Self> {
         let (parent, name) = path.parent().zip(path.file_name()).ok_or(Errno::EPERM)?;
         Ok(Self {
@@ -92,7 +92,7 @@ impl AccessRules {
                 !is_removed(&path) || open_without_links(&path).is_ok_and(|now| is_file(&now, stat))
             };
             if self.is_changeable(&path) && is_there() {
-                let place = Place::of(&path)?;
+                let place = NamedFile::of(&path)?;
                 let directory = fstat(&place.directory)?;
                 names.insert((directory.st_dev, directory.st_ino, place.name));
             }
@@ -128,7 +128,7 @@ impl AccessRules {
     }
 }
 
-impl Call<'_> {
+impl SupervisedCall<'_> {
     /// The file to change in place of one with names elsewhere, and its path: a copy of its first `length` bytes, which has got its name.
     /// `may` asks the rules whether a file may be changed.
     pub(crate) fn separate(
@@ -189,7 +189,7 @@ impl Call<'_> {
         stat: &FileStat,
         length: u64,
     ) -> Result<OwnedFd> {
-        let place = Place::of(path)?;
+        let place = NamedFile::of(path)?;
         // Before the lock: other cells do not wait for the copy.
         let copy = copy_of(&place, object, stat, length)?;
         let _lock = self.rules.lock_renames()?;
@@ -226,7 +226,7 @@ fn is_file(object: &OwnedFd, stat: &FileStat) -> bool {
 }
 
 /// A file without a name in the directory of `place`: the first `length` bytes of `object`, with its mode, attributes and times.
-fn copy_of(place: &Place, object: &OwnedFd, stat: &FileStat, length: u64) -> Result<OwnedFd> {
+fn copy_of(place: &NamedFile, object: &OwnedFd, stat: &FileStat, length: u64) -> Result<OwnedFd> {
     let flags = OFlag::O_TMPFILE | OFlag::O_WRONLY | OFlag::O_CLOEXEC;
     let copy = openat(&place.directory, ".", flags, Mode::S_IRUSR | Mode::S_IWUSR)?;
     if length > 0 {
@@ -286,7 +286,7 @@ fn narrowed(mode: libc::mode_t) -> libc::mode_t {
 }
 
 /// Puts a file without a name in the place of the one that is there.
-fn take_name(place: &Place, copy: &OwnedFd) -> Result<()> {
+fn take_name(place: &NamedFile, copy: &OwnedFd) -> Result<()> {
     let number = u64::from_le_bytes(random::bytes().map_err(errno)?);
     let temporary = format!("{PREFIX}{number:0DIGITS$x}");
     let copy = by_descriptor(copy);
@@ -343,7 +343,7 @@ mod tests {
             .set_modified(std::time::UNIX_EPOCH)
             .unwrap();
         std::fs::hard_link(&name, &other).unwrap();
-        let place = Place::of(&name).unwrap();
+        let place = NamedFile::of(&name).unwrap();
         let object = place.object().unwrap();
         let copy = copy_of(&place, &object, &fstat(&object).unwrap(), 3).unwrap();
         take_name(&place, &copy).unwrap();

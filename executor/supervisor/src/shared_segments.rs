@@ -20,11 +20,11 @@ const MADE_MAX: u32 = 4096;
 /// The segments of a call.
 #[derive(Default)]
 pub(crate) struct SharedSegments {
-    list: Vec<Known>,
+    list: Vec<KnownSegment>,
     made: u32,
 }
 
-struct Known {
+struct KnownSegment {
     key: i32,
     size: usize,
     segment: SharedSegment,
@@ -43,7 +43,7 @@ impl SharedSegments {
         let segment = SharedSegment::new(size).map_err(errno)?;
         let id = segment.id();
         self.made += 1;
-        self.list.push(Known { key, size, segment });
+        self.list.push(KnownSegment { key, size, segment });
         Ok(id)
     }
 

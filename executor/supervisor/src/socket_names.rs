@@ -8,9 +8,9 @@ const NAMES_MAX: usize = 1024;
 
 /// Addresses of the sockets that a cell's programs have bound.
 #[derive(Default)]
-pub(crate) struct SocketNames(VecDeque<Name>);
+pub(crate) struct SocketNames(VecDeque<NamedSocket>);
 
-struct Name {
+struct NamedSocket {
     /// Inode of the socket, not of its file.
     inode: u64,
     /// The address that the kernel has.
@@ -26,7 +26,7 @@ impl SocketNames {
         if self.0.len() >= NAMES_MAX {
             self.0.pop_front();
         }
-        self.0.push_back(Name {
+        self.0.push_back(NamedSocket {
             inode,
             bound,
             asked,

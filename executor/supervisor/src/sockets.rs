@@ -5,8 +5,8 @@
 //! Datagrams carry their receiver's address in memory with each message: the filter does not allow Unix datagram
 //! sockets. In the flat tier, where abstract names are shared with the whole machine, they are refused.
 
-use crate::answer::{Answer, Pending};
-use crate::call::Call;
+use crate::answer::{Pending, SyscallAnswer};
+use crate::call::SupervisedCall;
 use crate::find::LastLink;
 use crate::machine_ports::is_loopback;
 use crate::object::{by_descriptor, errno, is, real};
@@ -29,25 +29,25 @@ use std::os::unix::ffi::OsStrExt;
 /// The port of name servers.
 const DNS: u16 = 53;
 
-impl Call<'_> {
+impl SupervisedCall<'_> {
     /// `connect`.
-    pub(crate) fn connect(&self, socket: i32, address: u64, length: u64) -> Result<Answer> {
+    pub(crate) fn connect(&self, socket: i32, address: u64, length: u64) -> Result<SyscallAnswer> {
         let address = self.socket_address(address, length)?;
         self.note_lookup(&address);
         let path = match self.address(&address)? {
             // Nobody of the cell listens there. X clients then try the next way, which they do not after `EACCES`.
-            Address::Abstract => return Err(Errno::ECONNREFUSED),
-            Address::Tcp => {
+            SocketAddressKind::Abstract => return Err(Errno::ECONNREFUSED),
+            SocketAddressKind::Tcp => {
                 return self
                     .connect_tcp(socket, &address)
                     .map_err(self.unreached(&address));
             }
-            Address::OwnNetwork => {
+            SocketAddressKind::OwnNetwork => {
                 return self
                     .connect_in_network(socket, &address)
                     .map_err(self.unreached(&address));
             }
-            Address::Path(path) => path,
+            SocketAddressKind::Path(path) => path,
         };
         let object = self
             .search()
@@ -78,15 +78,15 @@ impl Call<'_> {
     }
 
     /// `bind`.
-    pub(crate) fn bind(&self, socket: i32, address: u64, length: u64) -> Result<Answer> {
+    pub(crate) fn bind(&self, socket: i32, address: u64, length: u64) -> Result<SyscallAnswer> {
         let address = self.socket_address(address, length)?;
         if family(&address) == Some(libc::AF_NETLINK) && self.netlink_name(socket).is_some() {
-            return Ok(Answer::Value(0));
+            return Ok(SyscallAnswer::Value(0));
         }
         let asked = match self.address(&address)? {
-            Address::Abstract => return Err(Errno::EACCES),
-            Address::Tcp => return self.bind_tcp(socket, &address),
-            Address::OwnNetwork => {
+            SocketAddressKind::Abstract => return Err(Errno::EACCES),
+            SocketAddressKind::Tcp => return self.bind_tcp(socket, &address),
+            SocketAddressKind::OwnNetwork => {
                 // What programs have closed must not keep an address.
                 self.kept.borrow_mut().drop_closed();
                 let socket = self.unconnected_socket(socket, Errno::EINVAL)?;
@@ -95,9 +95,9 @@ impl Call<'_> {
                     return Err(Errno::EADDRNOTAVAIL);
                 }
                 socket::bind(socket.as_fd(), &address).map_err(errno)?;
-                return Ok(Answer::Value(0));
+                return Ok(SyscallAnswer::Value(0));
             }
-            Address::Path(asked) => asked,
+            SocketAddressKind::Path(asked) => asked,
         };
         let found = self.search().find(libc::AT_FDCWD, asked, LastLink::Keep)?;
         if found.object.is_some() {
@@ -135,11 +135,11 @@ impl Call<'_> {
         self.socket_names
             .borrow_mut()
             .add(inode(&socket)?, bound, asked);
-        Ok(Answer::Value(0))
+        Ok(SyscallAnswer::Value(0))
     }
 
     /// `connect` in the session's own network namespace.
-    fn connect_in_network(&self, socket: i32, address: &[u8]) -> Result<Answer> {
+    fn connect_in_network(&self, socket: i32, address: &[u8]) -> Result<SyscallAnswer> {
         // A listener that its program has closed must be closed.
         self.kept.borrow_mut().drop_closed();
         let socket = self.unconnected_socket(socket, Errno::EISCONN)?;
@@ -166,7 +166,7 @@ impl Call<'_> {
         match begun {
             Err(Errno::EINPROGRESS | Errno::EALREADY) if waits => Pending::handshake(socket),
             // The queue of an abstract listener is full: there is no descriptor to wait on, and programs expect this answer.
-            begun => begun.map(|()| Answer::Value(0)),
+            begun => begun.map(|()| SyscallAnswer::Value(0)),
         }
     }
 
@@ -217,7 +217,7 @@ impl Call<'_> {
         }
     }
 
-    fn address<'a>(&self, address: &'a [u8]) -> Result<Address<'a>> {
+    fn address<'a>(&self, address: &'a [u8]) -> Result<SocketAddressKind<'a>> {
         let own_network = self.rules.has_own_network();
         match family(address).ok_or(Errno::EINVAL)? {
             libc::AF_UNIX if address.len() > size_of::<libc::sockaddr_un>() => Err(Errno::EINVAL),
@@ -226,19 +226,19 @@ impl Call<'_> {
                 .next()
                 .unwrap_or_default()
             {
-                [] if own_network => Ok(Address::OwnNetwork),
-                [] => Ok(Address::Abstract),
-                path => Ok(Address::Path(path)),
+                [] if own_network => Ok(SocketAddressKind::OwnNetwork),
+                [] => Ok(SocketAddressKind::Abstract),
+                path => Ok(SocketAddressKind::Path(path)),
             },
-            _ if own_network => Ok(Address::OwnNetwork),
-            libc::AF_INET | libc::AF_INET6 => Ok(Address::Tcp),
+            _ if own_network => Ok(SocketAddressKind::OwnNetwork),
+            libc::AF_INET | libc::AF_INET6 => Ok(SocketAddressKind::Tcp),
             _ => Err(Errno::EAFNOSUPPORT),
         }
     }
 }
 
 /// The kind of address of a socket in a cell.
-enum Address<'a> {
+enum SocketAddressKind<'a> {
     Path(&'a [u8]),
     /// An abstract name, in the flat tier.
     Abstract,

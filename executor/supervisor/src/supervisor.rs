@@ -1,8 +1,8 @@
 //! Handles a supervised call, from the kernel's notification to the answer.
 
-use crate::answer::{Answer, Pending};
-use crate::call::{Call, Notified};
-use crate::caller::{Caller, KnownProcess, PATH_ONLY};
+use crate::answer::{Pending, SyscallAnswer};
+use crate::call::{Notified, SupervisedCall};
+use crate::caller::{CallerThread, KnownProcess, PATH_ONLY};
 use crate::copied_bytes::CopiedBytes;
 use crate::empty_directories::EmptyDirectories;
 use crate::ipc_objects::{IpcObjects, IpcRecord};
@@ -115,7 +115,7 @@ impl<'a> Supervisor<'a> {
         })
     }
 
-    fn call<'c>(&'c self, caller: Caller, notified: Notified<'c>) -> Call<'c> {
+    fn call<'c>(&'c self, caller: CallerThread, notified: Notified<'c>) -> SupervisedCall<'c> {
         let Self {
             rules,
             proc,
@@ -139,7 +139,7 @@ impl<'a> Supervisor<'a> {
             ..
         } = self;
         let (proc, line) = (*proc, *line);
-        Call {
+        SupervisedCall {
             rules,
             proc,
             caller,
@@ -224,7 +224,7 @@ impl<'a> Supervisor<'a> {
         let Ok(notification) = notify::next(self.listener.as_fd()) else {
             return;
         };
-        let caller = Caller {
+        let caller = CallerThread {
             thread: notification.thread,
             access: self.rules.caller_access(),
         };
@@ -234,10 +234,10 @@ impl<'a> Supervisor<'a> {
         };
         let answer = self.call(caller, notified).make(&notification);
         match answer {
-            Ok(Answer::Pending(_)) if self.pending.len() >= PENDING_MAX => {
+            Ok(SyscallAnswer::Pending(_)) if self.pending.len() >= PENDING_MAX => {
                 self.reply(notification.id, Err(Errno::EAGAIN));
             }
-            Ok(Answer::Pending(pending)) => self.pending.push((notification.id, pending)),
+            Ok(SyscallAnswer::Pending(pending)) => self.pending.push((notification.id, pending)),
             answer => self.reply(notification.id, answer),
         }
         self.retry();
@@ -252,7 +252,7 @@ impl<'a> Supervisor<'a> {
             }
             let name = pending.loopback();
             match pending.retry() {
-                Ok(Answer::Pending(pending)) => self.pending.push((id, pending)),
+                Ok(SyscallAnswer::Pending(pending)) => self.pending.push((id, pending)),
                 answer => {
                     if matches!(answer, Err(Errno::ECONNREFUSED)) {
                         name.into_iter()
@@ -265,17 +265,17 @@ impl<'a> Supervisor<'a> {
         self.kept.get_mut().drop_connected();
     }
 
-    fn reply(&self, id: u64, answer: Result<Answer>) {
+    fn reply(&self, id: u64, answer: Result<SyscallAnswer>) {
         let listener = self.listener.as_fd();
         let answer = match answer {
-            Ok(Answer::Value(value)) => Ok(value),
-            Ok(Answer::Readable(fd, close_on_exec)) => {
+            Ok(SyscallAnswer::Value(value)) => Ok(value),
+            Ok(SyscallAnswer::Readable(fd, close_on_exec)) => {
                 match notify::give_fd(listener, id, fd.as_fd(), close_on_exec, Wake::Now) {
                     Ok(_) => return,
                     Err(error) => Err(error.raw_os_error().unwrap_or(libc::EMFILE)),
                 }
             }
-            Ok(Answer::Descriptor(fd, close_on_exec)) => {
+            Ok(SyscallAnswer::Descriptor(fd, close_on_exec)) => {
                 let wake = if may_write(&fd) {
                     Wake::Later
                 } else {
@@ -293,12 +293,12 @@ impl<'a> Supervisor<'a> {
                     Err(error) => Err(error.raw_os_error().unwrap_or(libc::EMFILE)),
                 }
             }
-            Ok(Answer::GoOn) => {
+            Ok(SyscallAnswer::GoOn) => {
                 // An error means that the caller is gone, and needs no answer.
                 let _ = notify::go_on(listener, id);
                 return;
             }
-            Ok(Answer::Pending(_)) => Err(libc::EAGAIN),
+            Ok(SyscallAnswer::Pending(_)) => Err(libc::EAGAIN),
             Err(errno) => Err(errno as i32),
         };
         // An error means that the caller is gone, and needs no answer.

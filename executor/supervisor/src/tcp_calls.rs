@@ -1,7 +1,7 @@
 //! Calls on TCP sockets, by which programs use the cell's loopback.
 
-use crate::answer::Answer;
-use crate::call::Call;
+use crate::answer::SyscallAnswer;
+use crate::call::SupervisedCall;
 use crate::kept_sockets::CallersSocket;
 use crate::loopback::Families;
 use crate::machine_ports::connect_by_relay;
@@ -15,9 +15,9 @@ use nix::errno::Errno;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, OwnedFd};
 
-impl Call<'_> {
+impl SupervisedCall<'_> {
     /// `bind` of a TCP socket.
-    pub(crate) fn bind_tcp(&self, socket: i32, address: &[u8]) -> Result<Answer> {
+    pub(crate) fn bind_tcp(&self, socket: i32, address: &[u8]) -> Result<SyscallAnswer> {
         let tcp = self.unconnected_tcp(socket, Errno::EINVAL)?;
         let name = SocketName::read(tcp.family, address)?;
         let only = tcp.is_v6_only()?;
@@ -38,18 +38,18 @@ impl Call<'_> {
         // What programs have closed must not keep a port.
         self.kept.borrow_mut().drop_closed();
         self.loopback.borrow_mut().bind(&tcp, families, name.port)?;
-        Ok(Answer::Value(0))
+        Ok(SyscallAnswer::Value(0))
     }
 
     /// `listen`. An unbound TCP socket would be bound to all addresses of the machine.
-    pub(crate) fn listen(&self, socket: i32, backlog: i32) -> Result<Answer> {
+    pub(crate) fn listen(&self, socket: i32, backlog: i32) -> Result<SyscallAnswer> {
         let tcp = match self.tcp(socket)? {
-            Kind::Tcp(tcp) => tcp,
-            Kind::Unix(unix) => {
+            SocketRole::Tcp(tcp) => tcp,
+            SocketRole::Unix(unix) => {
                 socket::listen(unix.as_fd(), backlog).map_err(errno)?;
-                return Ok(Answer::Value(0));
+                return Ok(SyscallAnswer::Value(0));
             }
-            Kind::Other(_) => return Err(Errno::EINVAL),
+            SocketRole::Other(_) => return Err(Errno::EINVAL),
         };
         let mut loopback = self.loopback.borrow_mut();
         // Checked by address: a socket whose connection has failed reports a port that it no longer has.
@@ -64,11 +64,11 @@ impl Call<'_> {
         socket::listen(tcp.socket.as_fd(), backlog).map_err(errno)?;
         let port = loopback.listens(&tcp)?;
         self.line.iter().for_each(|line| line.announce(port));
-        Ok(Answer::Value(0))
+        Ok(SyscallAnswer::Value(0))
     }
 
     /// `connect` of a TCP socket.
-    pub(crate) fn connect_tcp(&self, socket: i32, address: &[u8]) -> Result<Answer> {
+    pub(crate) fn connect_tcp(&self, socket: i32, address: &[u8]) -> Result<SyscallAnswer> {
         // A listener that its program has closed must be closed.
         self.kept.borrow_mut().drop_closed();
         let tcp = self.unconnected_tcp(socket, Errno::EISCONN)?;
@@ -101,7 +101,7 @@ impl Call<'_> {
                 }
             }
         };
-        if matches!(begun, Ok(Answer::Value(_))) {
+        if matches!(begun, Ok(SyscallAnswer::Value(_))) {
             loopback.answered(name.port);
         }
         if matches!(begun, Ok(_) | Err(Errno::EINPROGRESS)) {
@@ -111,7 +111,7 @@ impl Call<'_> {
     }
 
     /// `shutdown` of more than the sending side.
-    pub(crate) fn shut_down(&self, fd: i32, how: i32) -> Result<Answer> {
+    pub(crate) fn shut_down(&self, fd: i32, how: i32) -> Result<SyscallAnswer> {
         use nix::sys::socket::{Shutdown, shutdown};
         use std::os::fd::AsRawFd;
         let how = match how {
@@ -120,15 +120,15 @@ impl Call<'_> {
             _ => return Err(Errno::EINVAL),
         };
         let socket = match self.tcp(fd)? {
-            Kind::Tcp(tcp) => {
+            SocketRole::Tcp(tcp) => {
                 self.loopback.borrow_mut().abandon(inode(&tcp.socket)?);
                 tcp.socket
             }
-            Kind::Unix(unix) => unix,
-            Kind::Other(_) => return self.shut_other(fd),
+            SocketRole::Unix(unix) => unix,
+            SocketRole::Other(_) => return self.shut_other(fd),
         };
         shutdown(socket.as_raw_fd(), how)?;
-        Ok(Answer::Value(0))
+        Ok(SyscallAnswer::Value(0))
     }
 
     /// `getsockname` and `getpeername`: the cell's own name for a socket on its loopback; the program's for a Unix socket.
@@ -138,17 +138,17 @@ impl Call<'_> {
         end: SocketEnd,
         address: u64,
         length: u64,
-    ) -> Result<Answer> {
+    ) -> Result<SyscallAnswer> {
         let netlink = self.netlink_name(socket).filter(|_| end == SocketEnd::Own);
         if let Some(name) = netlink {
             return self.write_name(&name, address, length);
         }
         let name = match self.tcp(socket)? {
-            Kind::Tcp(tcp) => {
+            SocketRole::Tcp(tcp) => {
                 let name = socket::name(tcp.socket.as_fd(), end).map_err(errno)?;
                 self.tcp_name(inode(&tcp.socket)?, name, end)
             }
-            Kind::Unix(unix) => {
+            SocketRole::Unix(unix) => {
                 let name = socket::name(unix.as_fd(), end).map_err(errno)?;
                 // A peer is another socket, whose inode is unknown.
                 let inode = match end {
@@ -157,16 +157,16 @@ impl Call<'_> {
                 };
                 self.socket_names.borrow().asked(inode, name)
             }
-            Kind::Other(inode) => match self.other_name(inode, end) {
+            SocketRole::Other(inode) => match self.other_name(inode, end) {
                 Some(name) => name,
                 // An accepted one: the kernel says its own name for it, and nothing is decided about that.
-                None => return Ok(Answer::GoOn),
+                None => return Ok(SyscallAnswer::GoOn),
             },
         };
         self.write_name(&name, address, length)
     }
 
-    fn write_name(&self, name: &[u8], address: u64, length: u64) -> Result<Answer> {
+    fn write_name(&self, name: &[u8], address: u64, length: u64) -> Result<SyscallAnswer> {
         let room = self.caller.bytes(length, 4)?;
         let room = i32::from_ne_bytes(*room.first_chunk().ok_or(Errno::EFAULT)?);
         let room = usize::try_from(room).map_err(|_| Errno::EINVAL)?;
@@ -174,11 +174,11 @@ impl Call<'_> {
         self.caller.write(address, &name[..room.min(name.len())])?;
         self.caller
             .write(length, &(name.len() as u32).to_ne_bytes())?;
-        Ok(Answer::Value(0))
+        Ok(SyscallAnswer::Value(0))
     }
 
     /// `SO_LINGER`, which must not make `close` block: the last to close a socket may be this process.
-    pub(crate) fn linger(&self, socket: i32, value: u64, length: i32) -> Result<Answer> {
+    pub(crate) fn linger(&self, socket: i32, value: u64, length: i32) -> Result<SyscallAnswer> {
         if length < 8 {
             return Err(Errno::EINVAL);
         }
@@ -190,13 +190,13 @@ impl Call<'_> {
         });
         let (on, seconds) = on.zip(seconds).ok_or(Errno::EFAULT)?;
         let CallersSocket::Copy(socket) = self.socket(socket)? else {
-            return Ok(Answer::Value(0));
+            return Ok(SyscallAnswer::Value(0));
         };
         self.check()?;
         let on = i32::from(on != 0 && seconds == 0);
         socket::set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_LINGER, &[on, 0])
             .map_err(errno)?;
-        Ok(Answer::Value(0))
+        Ok(SyscallAnswer::Value(0))
     }
 
     /// The name of a socket that was connected here and of which there is no copy any more, or of its peer.
@@ -235,18 +235,18 @@ impl Call<'_> {
     /// The caller's socket, which must be TCP; `connected` if it cannot be one that is to be bound or connected.
     fn unconnected_tcp(&self, fd: i32, connected: Errno) -> Result<TcpSocket> {
         match self.tcp(fd)? {
-            Kind::Tcp(tcp) => Ok(tcp),
-            Kind::Unix(_) => Err(Errno::EAFNOSUPPORT),
-            Kind::Other(_) => Err(connected),
+            SocketRole::Tcp(tcp) => Ok(tcp),
+            SocketRole::Unix(_) => Err(Errno::EAFNOSUPPORT),
+            SocketRole::Other(_) => Err(connected),
         }
     }
 
-    fn tcp(&self, fd: i32) -> Result<Kind> {
+    fn tcp(&self, fd: i32) -> Result<SocketRole> {
         let socket = match self.socket(fd)? {
             CallersSocket::Copy(socket) => socket,
             CallersSocket::Other(inode) => {
                 self.check()?;
-                return Ok(Kind::Other(inode));
+                return Ok(SocketRole::Other(inode));
             }
         };
         let is = |option, value| number(&socket, libc::SOL_SOCKET, option).map(|has| has == value);
@@ -257,13 +257,13 @@ impl Call<'_> {
             && is(libc::SO_PROTOCOL, libc::IPPROTO_TCP)?;
         // Computed only where needed: bash calls `getpeername` whenever it starts.
         let answer = match tcp {
-            true => Kind::Tcp(TcpSocket {
+            true => SocketRole::Tcp(TcpSocket {
                 socket,
                 family,
                 holder: (self.caller.process()?, fd),
                 keeps: self.caller.access.sockets == SocketAccess::Kept,
             }),
-            false => Kind::Unix(socket),
+            false => SocketRole::Unix(socket),
         };
         self.check()?;
         Ok(answer)
@@ -271,7 +271,7 @@ impl Call<'_> {
 }
 
 /// A socket of the caller.
-enum Kind {
+enum SocketRole {
     Tcp(TcpSocket),
     /// One that is not TCP.
     Unix(OwnedFd),

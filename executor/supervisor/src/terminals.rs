@@ -1,7 +1,7 @@
 //! The cell's own terminals, where the session uses the machine's devpts: the warden makes them, and a program that opens
 //! `/dev/ptmx`, or the name of a terminal that this cell has been given, receives an end of it. Those of others stay closed.
 
-use crate::caller::Caller;
+use crate::caller::CallerThread;
 use crate::object::errno;
 use crate::pty::PtyClient;
 use nix::Result;
@@ -52,7 +52,7 @@ impl Terminals {
     pub(crate) fn controlling(
         &self,
         client: Option<&PtyClient>,
-        caller: Caller,
+        caller: CallerThread,
     ) -> Result<OwnedFd> {
         // The query costs more than all the rest.
         if !self.any.get() {

@@ -498,7 +498,7 @@ fn execute(program: &Program) -> c_int {
 }
 
 /// A program of ours to start, as its process sees it.
-struct Image {
+struct ProgramImage {
     file: RawFd,
     argv: [*const c_char; 2],
     envp: Vec<*const c_char>,
@@ -521,7 +521,7 @@ pub fn image(
     let mut stack = vec![0u128; BYTES / 16];
     let argv = [name.as_ptr(), std::ptr::null()];
     let (file, stdin) = (file.as_raw_fd(), stdin.as_raw_fd());
-    let image = Image {
+    let image = ProgramImage {
         file,
         argv,
         envp: environment
@@ -567,7 +567,7 @@ pub fn image(
 /// Shares its parent's memory: it only makes system calls, and does not allocate.
 extern "C" fn image_child(argument: *mut c_void) -> c_int {
     // SAFETY: `image` passes a pointer to a value of its own, and waits.
-    let image = unsafe { &*argument.cast::<Image>() };
+    let image = unsafe { &*argument.cast::<ProgramImage>() };
     process::default_other_signals();
     process::reset_own_signals();
     // SAFETY: system calls on values that live in the waiting parent; both arrays end with a null pointer.

@@ -1,6 +1,6 @@
 //! What a system call attempts: which of its arguments are paths, and the kind of access to each.
 
-use crate::process::Call;
+use crate::process::SystemCall;
 
 /// The position of a path among the arguments, and the access that is attempted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +44,7 @@ fn opened(flags: u64) -> &'static str {
 }
 
 /// The paths of a call; empty if it takes none.
-pub(crate) fn paths(call: &Call) -> Vec<PathArgument> {
+pub(crate) fn paths(call: &SystemCall) -> Vec<PathArgument> {
     let arguments = &call.arguments;
     match call.number {
         libc::SYS_openat => vec![at(0, 1, opened(arguments[2]))],
@@ -80,7 +80,7 @@ pub(crate) fn paths(call: &Call) -> Vec<PathArgument> {
 
 /// Calls that newer architectures do not have.
 #[cfg(target_arch = "x86_64")]
-fn of_the_architecture(call: &Call) -> Vec<PathArgument> {
+fn of_the_architecture(call: &SystemCall) -> Vec<PathArgument> {
     match call.number {
         libc::SYS_open => vec![plain(0, opened(call.arguments[1]))],
         libc::SYS_stat | libc::SYS_lstat | libc::SYS_access | libc::SYS_readlink => {
@@ -107,17 +107,17 @@ fn of_the_architecture(call: &Call) -> Vec<PathArgument> {
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn of_the_architecture(_: &Call) -> Vec<PathArgument> {
+fn of_the_architecture(_: &SystemCall) -> Vec<PathArgument> {
     Vec::new()
 }
 
 /// Whether a call creates a process that is not traced with its parent.
-pub(crate) fn leaves_the_trace(call: &Call) -> bool {
+pub(crate) fn leaves_the_trace(call: &SystemCall) -> bool {
     call.number == libc::SYS_clone && call.arguments[0] & libc::CLONE_UNTRACED as u64 != 0
 }
 
 /// Whether a call tries to trace a process, which a traced process cannot.
-pub(crate) fn traces(call: &Call) -> bool {
+pub(crate) fn traces(call: &SystemCall) -> bool {
     call.number == libc::SYS_ptrace
 }
 
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn traced_call_has_its_paths_and_kinds_of_access() {
         let of = |number, arguments| {
-            let found = paths(&Call {
+            let found = paths(&SystemCall {
                 number,
                 arguments,
                 result: -2,

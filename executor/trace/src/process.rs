@@ -13,13 +13,13 @@ const PAGE: u64 = 4096;
 
 /// A system call with its arguments and its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Call {
+pub(crate) struct SystemCall {
     pub number: i64,
     pub arguments: [u64; 6],
     pub result: i64,
 }
 
-impl Call {
+impl SystemCall {
     /// The call of a stopped process. The arguments are valid when it is about to begin, the result when it has ended.
     #[cfg(target_arch = "x86_64")]
     pub(crate) fn of(pid: Pid) -> nix::Result<Self> {

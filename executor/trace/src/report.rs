@@ -43,7 +43,7 @@ pub(crate) enum Gap {
     Full,
 }
 
-pub(crate) struct Report<W> {
+pub(crate) struct TraceReport<W> {
     out: W,
     key: String,
     counts: HashMap<Met, (usize, u64)>,
@@ -51,14 +51,14 @@ pub(crate) struct Report<W> {
 }
 
 #[derive(Serialize)]
-struct End<'a> {
+struct TraceSummary<'a> {
     key: &'a str,
     /// Each item with its count, in order.
     met: Vec<(&'a Met, u64)>,
     gaps: &'a [Gap],
 }
 
-impl<W: Write> Report<W> {
+impl<W: Write> TraceReport<W> {
     /// A report whose last line has `key`.
     pub(crate) fn new(out: W, key: String) -> Self {
         Self {
@@ -112,7 +112,7 @@ impl<W: Write> Report<W> {
             .collect();
         write(
             &mut out,
-            &End {
+            &TraceSummary {
                 key: &key,
                 met,
                 gaps: &gaps,
@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn each_thing_is_a_line_and_the_last_line_counts() {
         let mut out = Vec::new();
-        let mut report = Report::new(&mut out, "k".into());
+        let mut report = TraceReport::new(&mut out, "k".into());
         [path("/a"), path("/b"), path("/a")]
             .into_iter()
             .for_each(|met| report.note(met).unwrap());
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn more_than_the_bound_is_a_gap() {
         let mut out = Vec::new();
-        let mut report = Report::new(&mut out, "k".into());
+        let mut report = TraceReport::new(&mut out, "k".into());
         (0..=MET_MAX).for_each(|number| report.note(path(&format!("/{number}"))).unwrap());
         report.note(path(&"x".repeat(PATH_MAX + 1))).unwrap();
         report.end().unwrap();

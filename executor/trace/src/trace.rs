@@ -1,8 +1,8 @@
 //! Runs a command and traces every system call of it and of all its descendants.
 
 use crate::calls::{self, PathArgument};
-use crate::process::{self, Call};
-use crate::report::{Gap, Met, Report};
+use crate::process::{self, SystemCall};
+use crate::report::{Gap, Met, TraceReport};
 use libc::{EACCES, EBUSY, EDQUOT, ENOENT, ENOSPC, ENOTDIR, EPERM, EROFS};
 use nix::errno::Errno;
 use nix::sys::ptrace::{self, Options};
@@ -24,12 +24,12 @@ enum Doing {
     /// It runs its own code.
     Running,
     /// It is in this call.
-    Calling(Call),
+    Calling(SystemCall),
 }
 
 struct Tracer {
     processes: HashMap<Pid, Doing>,
-    report: Report<File>,
+    report: TraceReport<File>,
 }
 
 /// Maximum bytes of a key.
@@ -71,7 +71,7 @@ pub(crate) fn run(command: &[OsString]) -> io::Result<u8> {
     let processes = HashMap::from([(main, Doing::Running)]);
     let mut tracer = Tracer {
         processes,
-        report: Report::new(report, key),
+        report: TraceReport::new(report, key),
     };
     let code = tracer.follow(main)?;
     tracer.report.end()?;
@@ -121,7 +121,7 @@ impl Tracer {
     }
 
     fn at_call(&mut self, pid: Pid) -> io::Result<()> {
-        let Ok(call) = Call::of(pid) else {
+        let Ok(call) = SystemCall::of(pid) else {
             // It was killed in the meantime.
             return Ok(());
         };
@@ -131,7 +131,7 @@ impl Tracer {
                 *doing = Doing::Running;
                 self.ended(
                     pid,
-                    Call {
+                    SystemCall {
                         result: call.result,
                         ..begun
                     },
@@ -148,7 +148,7 @@ impl Tracer {
     }
 
     /// A call has ended: notes the failure, if it failed.
-    fn ended(&mut self, pid: Pid, call: Call) -> io::Result<()> {
+    fn ended(&mut self, pid: Pid, call: SystemCall) -> io::Result<()> {
         if calls::leaves_the_trace(&call) && call.error().is_none() {
             self.report.miss(Gap::Untraced);
         }
@@ -176,7 +176,7 @@ impl Tracer {
         Ok(())
     }
 
-    fn note_path(&mut self, pid: Pid, call: &Call, argument: PathArgument) -> io::Result<()> {
+    fn note_path(&mut self, pid: Pid, call: &SystemCall, argument: PathArgument) -> io::Result<()> {
         let PathArgument {
             directory,
             path,

@@ -175,11 +175,11 @@ type Directories = HashMap<Vec<u8>, Option<(usize, ObjectName)>>;
 struct Trees {
     width: usize,
     /// The directories on the way to the current entry, from the root.
-    open: Vec<Open>,
+    open: Vec<OpenTree>,
     done: Directories,
 }
 
-struct Open {
+struct OpenTree {
     path: Vec<u8>,
     content: Vec<u8>,
     count: usize,
@@ -187,7 +187,7 @@ struct Open {
     whole: bool,
 }
 
-impl Open {
+impl OpenTree {
     fn new(path: Vec<u8>) -> Self {
         Self {
             path,
@@ -202,7 +202,7 @@ impl Trees {
     fn of<'i>(blobs: impl Iterator<Item = Blob<'i>>, width: usize) -> Option<Directories> {
         let mut trees = Self {
             width,
-            open: vec![Open::new(Vec::new())],
+            open: vec![OpenTree::new(Vec::new())],
             done: HashMap::new(),
         };
         for blob in blobs {
@@ -236,7 +236,7 @@ impl Trees {
             let from = if at == 0 { 0 } else { at + 1 };
             let length = directory[from..].iter().position(|byte| *byte == b'/');
             let next = length.map_or(directory.len(), |length| from + length);
-            self.open.push(Open::new(directory[..next].to_vec()));
+            self.open.push(OpenTree::new(directory[..next].to_vec()));
         }
         let open = self.open.last_mut()?;
         open.count += 1;
@@ -277,7 +277,7 @@ impl Trees {
     }
 }
 
-impl Open {
+impl OpenTree {
     fn is_above(&self, directory: &[u8]) -> bool {
         let below = directory.strip_prefix(self.path.as_slice());
         below.is_some_and(|below| {

@@ -34,7 +34,7 @@ pub enum WorkError {
     Undo(#[from] UndoError),
     /// A pattern is invalid.
     #[error(transparent)]
-    Pattern(#[from] PatternError),
+    Pattern(#[from] SearchPatternError),
     /// A system call failed.
     #[error(transparent)]
     System(#[from] SystemError),
@@ -193,7 +193,7 @@ pub enum UndoError {
 
 /// Why a pattern is invalid.
 #[derive(Debug, Error)]
-pub enum PatternError {
+pub enum SearchPatternError {
     #[error("the glob {pattern:?} is not valid: {why}")]
     Glob { pattern: String, why: String },
     /// Not a regular expression that can be searched for line by line.

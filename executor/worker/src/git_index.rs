@@ -55,7 +55,7 @@ pub(crate) struct Index {
 }
 
 /// Where an entry begins, and whether it contains its name in full.
-struct Start {
+struct EntryStart {
     at: usize,
     whole: bool,
 }
@@ -83,7 +83,7 @@ fn index_of(bytes: &[u8], width: usize) -> Option<Index> {
     if !(2..=4).contains(&version) {
         return None;
     }
-    let (mut entries, mut starts): (Vec<IndexEntry>, Vec<Start>) = (Vec::new(), Vec::new());
+    let (mut entries, mut starts): (Vec<IndexEntry>, Vec<EntryStart>) = (Vec::new(), Vec::new());
     let mut bytes_of_names = 0;
     for _ in 0..count {
         let before = entries
@@ -100,7 +100,7 @@ fn index_of(bytes: &[u8], width: usize) -> Option<Index> {
             return None;
         }
         entries.push(entry);
-        starts.push(Start { at, whole });
+        starts.push(EntryStart { at, whole });
     }
     let end = content.len() - rest.len();
     let mut index = Index {
@@ -149,7 +149,7 @@ fn index_of(bytes: &[u8], width: usize) -> Option<Index> {
 fn blob<'i>(
     content: &'i [u8],
     entry: &'i IndexEntry,
-    start: &Start,
+    start: &EntryStart,
     width: usize,
 ) -> Option<Blob<'i>> {
     let fields = content.get(start.at..)?;
@@ -169,7 +169,7 @@ fn blob<'i>(
 }
 
 /// Whether a table of blocks agrees with where separately readable entries begin.
-fn are_blocks(mut table: &[u8], starts: &[Start]) -> bool {
+fn are_blocks(mut table: &[u8], starts: &[EntryStart]) -> bool {
     let mut next = 0;
     let version = u32_of(&mut table);
     while let (Some(at), Some(count)) = (u32_of(&mut table), u32_of(&mut table)) {
@@ -198,14 +198,14 @@ fn ends_where_said(content: &[u8], width: usize, end: usize) -> bool {
 }
 
 /// The fields before the name.
-struct Head {
+struct IndexEntryHead {
     length: u16,
     hidden: bool,
     assumed: bool,
     submodule: bool,
 }
 
-fn head(rest: &mut &[u8], width: usize) -> Option<Head> {
+fn head(rest: &mut &[u8], width: usize) -> Option<IndexEntryHead> {
     let submodule = u32_of(&mut rest.get(MODE..)?)? == SUBMODULE;
     *rest = rest.get(STAT + width..)?;
     let flags = u16_of(rest)?;
@@ -216,7 +216,7 @@ fn head(rest: &mut &[u8], width: usize) -> Option<Head> {
     };
     let assumed = flags & ASSUME_VALID != 0;
     let hidden = assumed || more & SKIP_WORKTREE != 0;
-    Some(Head {
+    Some(IndexEntryHead {
         length: flags & LENGTH,
         hidden,
         assumed,
@@ -232,7 +232,7 @@ fn has_length(path: &[u8], length: u16) -> bool {
 /// An entry with its name in full, padded to a multiple of eight bytes.
 fn padded(rest: &mut &[u8], width: usize) -> Option<IndexEntry> {
     let start = rest.len();
-    let Head {
+    let IndexEntryHead {
         length,
         hidden,
         assumed,
@@ -252,7 +252,7 @@ fn padded(rest: &mut &[u8], width: usize) -> Option<IndexEntry> {
 
 /// An entry that stores how many bytes to drop from the previous name, and what to append; and whether nothing of that name is kept.
 fn shortened(rest: &mut &[u8], width: usize, before: &[u8]) -> Option<(IndexEntry, bool)> {
-    let Head {
+    let IndexEntryHead {
         length,
         hidden,
         assumed,

@@ -6,7 +6,7 @@
 //! A link to a regular file in a zone counts as that file; links to directories are not followed.
 
 use crate::bounds::AnswerRoom;
-use crate::error::{OpenError, PatternError, WorkError};
+use crate::error::{OpenError, SearchPatternError, WorkError};
 use crate::root::{Location, is};
 use crate::walk::{WalkOptions, WalkStep};
 use crate::worker::FileCall;
@@ -142,21 +142,21 @@ pub(crate) fn named(path: &ZonePath, below: &Path) -> String {
 }
 
 /// Compiles a glob in which `*` stays within a name.
-pub(crate) fn compile(pattern: &str) -> Result<GlobMatcher, PatternError> {
+pub(crate) fn compile(pattern: &str) -> Result<GlobMatcher, SearchPatternError> {
     let glob = GlobBuilder::new(pattern).literal_separator(true).build();
     glob.map(|glob| glob.compile_matcher())
         .map_err(|error| wrong(pattern, error.kind()))
 }
 
-fn wrong(pattern: &str, why: impl ToString) -> PatternError {
-    PatternError::Glob {
+fn wrong(pattern: &str, why: impl ToString) -> SearchPatternError {
+    SearchPatternError::Glob {
         pattern: pattern.to_owned(),
         why: why.to_string(),
     }
 }
 
 /// Splits a pattern into the directories it names without wildcards at the beginning, and the rest.
-fn split(pattern: &str) -> Result<(String, String), PatternError> {
+fn split(pattern: &str) -> Result<(String, String), SearchPatternError> {
     if pattern.starts_with('/') {
         return Err(wrong(
             pattern,

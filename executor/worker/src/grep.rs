@@ -6,7 +6,7 @@
 
 use crate::bounds::{AnswerRoom, LINE, PATTERN, SEARCHED, SHOWN, SORTED, TIME};
 use crate::deadline_matcher::DeadlineMatcher;
-use crate::error::{OpenError, PatternError, SystemError, WorkError};
+use crate::error::{OpenError, SearchPatternError, SystemError, WorkError};
 use crate::glob::{compile, matches_name_or_path, named};
 use crate::names::Intent;
 use crate::root::{LOOKING, Location, READING, is, kind};
@@ -156,7 +156,7 @@ struct GrepRun {
 }
 
 impl GrepRun {
-    fn new(request: &Grep) -> Result<Self, PatternError> {
+    fn new(request: &Grep) -> Result<Self, SearchPatternError> {
         let matcher = DeadlineMatcher::new(pattern(request)?, Instant::now() + TIME);
         Ok(Self {
             searcher: searcher(&matcher, request.context.into()),
@@ -221,7 +221,7 @@ impl GrepRun {
     /// The lines of `file` for the answer, and why it was not searched completely, if so.
     fn lines_of(&mut self, file: File) -> (Vec<MatchLine>, Option<Unsearched>) {
         let clock = &self.matcher;
-        let mut source = Source {
+        let mut source = GrepReader {
             file,
             bytes: &mut self.bytes,
             clock,
@@ -275,7 +275,7 @@ fn matching(lines: &[MatchLine]) -> u64 {
     lines.iter().filter(|line| line.matched).count() as u64
 }
 
-fn pattern(request: &Grep) -> Result<RegexMatcher, PatternError> {
+fn pattern(request: &Grep) -> Result<RegexMatcher, SearchPatternError> {
     let mut builder = RegexMatcherBuilder::new();
     builder
         .case_insensitive(request.ignore_case)
@@ -292,7 +292,7 @@ fn pattern(request: &Grep) -> Result<RegexMatcher, PatternError> {
             .line_terminator(Some(b'\n'))
             .build(&request.pattern)
     });
-    built.map_err(|error| PatternError::Regex {
+    built.map_err(|error| SearchPatternError::Regex {
         why: error.to_string(),
     })
 }
@@ -310,14 +310,14 @@ fn searcher(matcher: &DeadlineMatcher, context: usize) -> Searcher {
 }
 
 /// A reader that ends early when the search has read or found too much.
-struct Source<'a> {
+struct GrepReader<'a> {
     file: File,
     bytes: &'a mut u64,
     clock: &'a DeadlineMatcher,
     stopped: bool,
 }
 
-impl Read for Source<'_> {
+impl Read for GrepReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.stopped = *self.bytes == 0 || self.clock.is_late();
         if self.stopped {

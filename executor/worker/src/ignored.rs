@@ -24,10 +24,10 @@ use std::rc::Rc;
 
 /// The rules in force in one directory. A copy is cheap.
 #[derive(Clone, Default)]
-pub(crate) struct IgnoreRules(Option<Rc<Directory>>);
+pub(crate) struct IgnoreRules(Option<Rc<IgnoreDirectory>>);
 
 /// A directory with rules of its own.
-struct Directory {
+struct IgnoreDirectory {
     /// Length of its path in bytes.
     path: usize,
     /// Whether it is the root of a repository.
@@ -70,7 +70,7 @@ impl IgnoreRules {
             return self;
         }
         let path = location.path.as_os_str().len();
-        Self(Some(Rc::new(Directory {
+        Self(Some(Rc::new(IgnoreDirectory {
             path,
             repository,
             files,
@@ -101,7 +101,7 @@ impl IgnoreRules {
     }
 }
 
-impl Directory {
+impl IgnoreDirectory {
     fn matched(&self, file: usize, path: &Path, directory: bool) -> Match<()> {
         let Some(rules) = &self.files[file] else {
             return Match::None;

@@ -41,8 +41,8 @@ use broker_protocol::{Layer, frame};
 use committed::Committed;
 use executor_layers::ladder::confine_worker;
 use executor_layers::{descriptors, namespaces};
-use executor_spec::error::{At, Part, SetupError};
-use executor_spec::worker::{FileToolsSpec, Question, STARTED, WorkerSpec, WorkerTask};
+use executor_spec::error::{At, SetupError, SetupPart};
+use executor_spec::worker::{FileToolsSpec, STARTED, WorkerQuestion, WorkerSpec, WorkerTask};
 use executor_sys::process::{self, Fork};
 use executor_sys::{fd, message};
 use names::Names;
@@ -50,7 +50,7 @@ use nix::sys::prctl;
 use nix::sys::signal::Signal;
 use nix::sys::wait::waitpid;
 use nix::unistd::Pid;
-use root::{Root, Roots};
+use root::{OpenRoot, OpenRoots};
 use std::error::Error;
 use std::fs::File;
 use std::io;
@@ -131,8 +131,8 @@ fn records(task: &WorkerTask) -> bool {
 fn answer_questions(committed: &Committed, socket: &OwnedFd) -> io::Result<()> {
     while let Some((question, _)) = serve::receive_message(socket)? {
         let answer = match frame::decode_whole(&question).map_err(io::Error::other)? {
-            Question::Repository(query) => frame::encode_whole(&committed.answer(&query)),
-            Question::Settings(texts) => {
+            WorkerQuestion::Repository(query) => frame::encode_whole(&committed.answer(&query)),
+            WorkerQuestion::Settings(texts) => {
                 let settings: Vec<_> = texts
                     .iter()
                     .map(|text| git_settings::settings(text))
@@ -166,10 +166,10 @@ fn is_member(socket: &OwnedFd) -> io::Result<bool> {
 fn opened<N, E: Error + Send + Sync + 'static>(
     spec: &WorkerSpec,
     names: impl FnOnce(&WorkerSpec) -> Result<N, E>,
-) -> Result<([Root; 2], N), SetupError> {
-    let [project, other] = spec.roots().map(|of| Root::open(&of.path, of.writable));
+) -> Result<([OpenRoot; 2], N), SetupError> {
+    let [project, other] = spec.roots().map(|of| OpenRoot::open(&of.path, of.writable));
     let roots = project.and_then(|project| Ok([project, other?]));
-    let roots = roots.at(Part::Processes, || "open the roots".into())?;
+    let roots = roots.at(SetupPart::Processes, || "open the roots".into())?;
     let names = names(spec).map_err(io::Error::other);
     let names = names.at(Layer::ProtectedNames, || "compile the names".into())?;
     Ok((roots, names))
@@ -182,8 +182,8 @@ fn file_tools(
     undo: Option<OwnedFd>,
 ) -> Result<Worker, SetupError> {
     let ([project, central], names) = opened(spec, |spec| Names::new(spec, tools))?;
-    let granted = Root::open("/", false).at(Part::Processes, || "open /".into())?;
-    let roots = Roots {
+    let granted = OpenRoot::open("/", false).at(SetupPart::Processes, || "open /".into())?;
+    let roots = OpenRoots {
         project,
         central,
         granted,

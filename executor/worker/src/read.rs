@@ -6,10 +6,10 @@ use crate::error::{ReadError, SystemError, WorkError};
 use crate::names::Intent;
 use crate::open::regular;
 use crate::root::READING;
-use crate::seen::Known;
+use crate::seen::KnownFile;
 use crate::worker::FileCall;
 use broker_protocol::{FileBytes, FileRead, Truncated, limit};
-use executor_spec::worker::Purpose;
+use executor_spec::worker::WorkerPurpose;
 use memchr::memchr_iter;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Take};
@@ -27,10 +27,10 @@ impl FileCall<'_> {
             (first, limit) => lines(&file, size, first, limit, request)?,
         };
         let known = match read.sha256 {
-            Some(digest) => Some(Known::Whole(digest)),
-            None => Known::part(&mut file, &stat).map_err(failed)?,
+            Some(digest) => Some(KnownFile::Whole(digest)),
+            None => KnownFile::part(&mut file, &stat).map_err(failed)?,
         };
-        if let Some(known) = known.filter(|_| self.context.purpose != Purpose::Preview) {
+        if let Some(known) = known.filter(|_| self.context.purpose != WorkerPurpose::Preview) {
             self.seen.borrow_mut().note(found.location, known);
         }
         Ok(read)

@@ -27,21 +27,21 @@ pub(crate) const LOOKING_AT_LINKS: OFlag = OFlag::O_PATH.union(OFlag::O_NOFOLLOW
 const ATTEMPTS: usize = 16;
 
 #[derive(Debug)]
-pub(crate) struct Root {
+pub(crate) struct OpenRoot {
     directory: OwnedFd,
     pub path: PathBuf,
     pub writable: bool,
 }
 
 #[derive(Debug)]
-pub(crate) struct Roots {
-    pub project: Root,
-    pub central: Root,
+pub(crate) struct OpenRoots {
+    pub project: OpenRoot,
+    pub central: OpenRoot,
     /// The machine's tree as the worker sees it: `/`.
-    pub granted: Root,
+    pub granted: OpenRoot,
 }
 
-impl Root {
+impl OpenRoot {
     /// Opens the directory `path`, which is absolute and has no links in it.
     pub(crate) fn open(path: &str, writable: bool) -> io::Result<Self> {
         let directory = open(

@@ -54,24 +54,24 @@ impl Stamp {
 
 /// What the session knows of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Known {
+pub(crate) enum KnownFile {
     Whole(Digest),
     /// Part of its content, when the file was in this state.
     Part(Stamp),
 }
 
-impl Known {
+impl KnownFile {
     /// What a read of some lines of `file`, in the state `stat`, tells the session; `None` if a later change could go unnoticed.
     pub(crate) fn part(file: &mut File, stat: &FileStat) -> io::Result<Option<Self>> {
         let stamp = Stamp::of(stat);
         if stamp.is_settled(SystemTime::now()) {
-            return Ok(Some(Known::Part(stamp)));
+            return Ok(Some(KnownFile::Part(stamp)));
         }
         if stat.st_size as u64 > HASHED {
             return Ok(None);
         }
         file.rewind()?;
-        Ok(file_digest(file)?.map(Known::Whole))
+        Ok(file_digest(file)?.map(KnownFile::Whole))
     }
 }
 
@@ -86,15 +86,15 @@ pub(crate) enum NotKnown {
 
 /// The files that the session knows.
 #[derive(Debug, Default)]
-pub(crate) struct Seen {
-    files: HashMap<Location, (u64, Known)>,
+pub(crate) struct SeenFiles {
+    files: HashMap<Location, (u64, KnownFile)>,
     /// Counts what is noted.
     noted: u64,
 }
 
-impl Seen {
+impl SeenFiles {
     /// Records what the session knows of the file at `location` now.
-    pub(crate) fn note(&mut self, location: Location, known: Known) {
+    pub(crate) fn note(&mut self, location: Location, known: KnownFile) {
         self.noted += 1;
         if self.files.len() >= FILES && !self.files.contains_key(&location) {
             let oldest = self.files.iter().min_by_key(|(_, (noted, _))| *noted);
@@ -119,8 +119,8 @@ impl Seen {
     ) -> Result<(), NotKnown> {
         let same = match self.files.get(location) {
             None => return Err(NotKnown::Unread),
-            Some((_, Known::Whole(known))) => digest == Some(*known),
-            Some((_, Known::Part(stamp))) => *stamp == Stamp::of(stat),
+            Some((_, KnownFile::Whole(known))) => digest == Some(*known),
+            Some((_, KnownFile::Part(stamp))) => *stamp == Stamp::of(stat),
         };
         if same {
             Ok(())

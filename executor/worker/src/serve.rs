@@ -2,7 +2,7 @@
 
 use crate::worker::Worker;
 use broker_protocol::{ErrorKind, Failed, FileAnswer, Request, ZonePath, frame, limit};
-use executor_spec::worker::{CHUNK, CallContext, ELSEWHERE, LAST, MESSAGE_MAX, MORE, USAGE_LEN};
+use executor_spec::worker::{CHUNK, ELSEWHERE, LAST, MESSAGE_MAX, MORE, USAGE_LEN, WorkerContext};
 use executor_sys::idle::IdleTrim;
 use executor_sys::{message, process};
 use nix::sys::resource::{Usage, UsageWho, getrusage};
@@ -52,7 +52,7 @@ fn answer(
     socket: &OwnedFd,
 ) -> io::Result<()> {
     let before = getrusage(UsageWho::RUSAGE_SELF)?;
-    let request = frame::decode_request::<(CallContext, Request)>(request);
+    let request = frame::decode_request::<(WorkerContext, Request)>(request);
     let (answer, searched) = match request {
         Ok((context, request)) => {
             let answer = worker.answer(context, &request, fds.into_iter().next());

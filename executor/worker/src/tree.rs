@@ -2,7 +2,7 @@
 //! open to them because it is new, and they write no branch of a repository.
 
 use crate::names::Intent;
-use crate::root::{LOOKING_AT_LINKS, Location, Root};
+use crate::root::{LOOKING_AT_LINKS, Location, OpenRoot};
 use crate::worker::Worker;
 use broker_protocol::Zone;
 use nix::fcntl::AtFlags;
@@ -36,7 +36,7 @@ struct ZoneTree<'w> {
 }
 
 impl<'w> ZoneTree<'w> {
-    fn root(&self) -> &'w Root {
+    fn root(&self) -> &'w OpenRoot {
         self.worker.root(self.zone)
     }
 }

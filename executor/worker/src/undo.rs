@@ -11,7 +11,7 @@ use crate::root::{Location, READING};
 use crate::worker::FileCall;
 use crate::write::{CurrentFile, changed};
 use broker_protocol::{Change, Changes, Digest, History, Truncated, Undo, Undone, Zone, ZonePath};
-use executor_spec::worker::{Purpose, SESSION_LEN};
+use executor_spec::worker::{SESSION_LEN, WorkerPurpose};
 use nix::errno::Errno;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -28,7 +28,7 @@ impl FileCall<'_> {
         before: Option<&CurrentFile>,
         after: Option<Digest>,
     ) -> Option<u64> {
-        let Purpose::Call(call) = self.context.purpose else {
+        let WorkerPurpose::Call(call) = self.context.purpose else {
             return None;
         };
         if !self.root(Zone::Central).writable {

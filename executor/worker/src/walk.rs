@@ -44,13 +44,13 @@ pub(crate) struct Walk<'a> {
     /// Length in bytes of the path where it started.
     start: usize,
     /// The directories it has entered, the deepest last.
-    open: Vec<Level>,
+    open: Vec<WalkLevel>,
     /// Whether something was omitted that should have been included.
     cut: bool,
 }
 
 /// A directory that is being walked.
-struct Level {
+struct WalkLevel {
     entries: vec::IntoIter<WalkEntry>,
     rules: IgnoreRules,
     /// Length of its path in bytes.
@@ -120,7 +120,7 @@ impl<'a> Walk<'a> {
         };
         let entries = walk.entries()?;
         let rules = walk.rules_above(&entries);
-        walk.open.push(Level {
+        walk.open.push(WalkLevel {
             entries: entries.into_iter(),
             rules,
             path: length,
@@ -198,7 +198,7 @@ impl<'a> Walk<'a> {
                     .unwrap_or_default();
                 let rules = self.rules(above, &entries);
                 let path = self.at.path.as_os_str().len();
-                self.open.push(Level {
+                self.open.push(WalkLevel {
                     entries: entries.into_iter(),
                     rules,
                     path,

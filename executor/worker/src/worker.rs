@@ -3,11 +3,11 @@
 use crate::error::{OpenError, WorkError};
 use crate::leased::LeasedFile;
 use crate::names::Names;
-use crate::root::{Location, Root, Roots};
-use crate::seen::Seen;
+use crate::root::{Location, OpenRoot, OpenRoots};
+use crate::seen::SeenFiles;
 use crate::undo_store::UndoStore;
 use broker_protocol::{Failed, FileAnswer, FileReply, Request, Zone, ZonePath};
-use executor_spec::worker::CallContext;
+use executor_spec::worker::WorkerContext;
 use std::cell::RefCell;
 use std::fs::File;
 use std::ops::Deref;
@@ -15,9 +15,9 @@ use std::os::fd::OwnedFd;
 
 /// The file tools on two roots. Only the roots' descriptors and what has been read are kept between calls.
 pub(crate) struct Worker {
-    pub roots: Roots,
+    pub roots: OpenRoots,
     pub names: Names,
-    pub seen: RefCell<Seen>,
+    pub seen: RefCell<SeenFiles>,
     pub store: RefCell<UndoStore>,
     /// Where the directories are recorded that it makes: a repository may come about in them.
     pub made: Option<File>,
@@ -26,7 +26,7 @@ pub(crate) struct Worker {
 /// One request, and on whose behalf it is carried out. The tools are its methods.
 pub(crate) struct FileCall<'w> {
     worker: &'w Worker,
-    pub context: CallContext,
+    pub context: WorkerContext,
     pub tool: &'w str,
     leased: Option<LeasedFile>,
 }
@@ -41,7 +41,7 @@ impl Deref for FileCall<'_> {
 
 impl Worker {
     /// A worker on `roots`, which are opened before the process is confined. It saves up to `budget` bytes of changes in `undo`.
-    pub(crate) fn new(roots: Roots, names: Names, undo: Option<OwnedFd>, budget: u64) -> Self {
+    pub(crate) fn new(roots: OpenRoots, names: Names, undo: Option<OwnedFd>, budget: u64) -> Self {
         Self {
             roots,
             names,
@@ -57,7 +57,7 @@ impl Worker {
     /// The place where links on its path lead, if that is not permitted: nothing was done there.
     pub(crate) fn answer(
         &self,
-        context: CallContext,
+        context: WorkerContext,
         request: &Request,
         leased: Option<OwnedFd>,
     ) -> Result<FileAnswer, ZonePath> {
@@ -71,7 +71,7 @@ impl Worker {
         }
     }
 
-    pub(crate) fn call<'w>(&'w self, context: CallContext, tool: &'w str) -> FileCall<'w> {
+    pub(crate) fn call<'w>(&'w self, context: WorkerContext, tool: &'w str) -> FileCall<'w> {
         FileCall {
             worker: self,
             context,
@@ -80,7 +80,7 @@ impl Worker {
         }
     }
 
-    pub(crate) fn root(&self, zone: Zone) -> &Root {
+    pub(crate) fn root(&self, zone: Zone) -> &OpenRoot {
         match zone {
             Zone::Project => &self.roots.project,
             Zone::Central => &self.roots.central,

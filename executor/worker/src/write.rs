@@ -11,7 +11,7 @@ use crate::hunks::Regions;
 use crate::names::Intent;
 use crate::open::{regular, regular_stat};
 use crate::root::{ENTERING, Location, READING, open_beneath};
-use crate::seen::{Known, NotKnown, Stamp};
+use crate::seen::{KnownFile, NotKnown, Stamp};
 use crate::temporary::TemporaryFile;
 use crate::worker::FileCall;
 use broker_protocol::{Digest, FileWrite, Written, ZonePath};
@@ -192,7 +192,9 @@ impl FileCall<'_> {
     ) -> Result<Option<u64>, WorkError> {
         let kept = self.record_change(path, &location, before, Some(digest));
         self.keeping(kept, || self.put(path, &location, content, before, None))?;
-        self.seen.borrow_mut().note(location, Known::Whole(digest));
+        self.seen
+            .borrow_mut()
+            .note(location, KnownFile::Whole(digest));
         Ok(kept)
     }
 

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 /// Entries seen so far.
 #[derive(Debug, Default)]
-pub(super) struct Budget {
+pub(super) struct EntryBudget {
     pub(super) roots: HashMap<PathBuf, usize>,
     /// Of each directory directly below a root, with all below it, and the root; of the root's own under its path.
     pub(super) parts: HashMap<PathBuf, (PathBuf, usize)>,

@@ -1,6 +1,6 @@
 //! Protects the targets of links, and of files in repositories that name a directory.
 
-use super::{Directory, Entry, Search, mode};
+use super::{PendingDirectory, SearchedEntry, ZoneSearch, mode};
 use crate::links;
 use crate::protected::ProtectError;
 use executor_spec::also_closed::{AlsoClosed, WhyClosed};
@@ -13,9 +13,12 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-impl<'a> Search<'a> {
+impl<'a> ZoneSearch<'a> {
     /// Adds a repository outside the zones, where names are protected as in `.git`, and pins what else is closed there.
-    pub(super) fn linked_repository(&mut self, linked: &'a LinkedRepository) -> Directory<'a> {
+    pub(super) fn linked_repository(
+        &mut self,
+        linked: &'a LinkedRepository,
+    ) -> PendingDirectory<'a> {
         let (common, git) = (linked.common.as_path(), PathBuf::from(".git"));
         self.zones.push(common);
         self.add_alias(common, &git);
@@ -33,17 +36,17 @@ impl<'a> Search<'a> {
         // The worktree's own directory leads here too.
         self.reached
             .insert((common.to_owned(), None, vec![git.clone()]));
-        Directory {
+        PendingDirectory {
             counts_as: vec![git],
-            ..Directory::root(common)
+            ..PendingDirectory::root(common)
         }
     }
 
     /// Pins a link with a protected name, or with protected names below it, and protects its target.
     pub(super) fn link(
         &mut self,
-        directory: &Directory<'a>,
-        entry: &Entry,
+        directory: &PendingDirectory<'a>,
+        entry: &SearchedEntry,
         protection: Option<Protection>,
         pinned: Option<Protection>,
     ) -> Result<(), ProtectError> {
@@ -173,11 +176,11 @@ impl<'a> Search<'a> {
         }
         match (metadata, protection) {
             (Ok(metadata), inherited) if metadata.is_dir() => {
-                self.left.push(Directory {
+                self.left.push(PendingDirectory {
                     path: end,
                     inherited,
                     counts_as,
-                    ..Directory::root(zone)
+                    ..PendingDirectory::root(zone)
                 });
             }
             (Ok(metadata), Some(protection)) => self.file(&end, Ok(metadata), protection),
@@ -189,7 +192,7 @@ impl<'a> Search<'a> {
     /// A file that names the directory of the repository leads there like a link.
     pub(super) fn redirection(
         &mut self,
-        directory: &Directory<'a>,
+        directory: &PendingDirectory<'a>,
         name: &OsStr,
     ) -> Result<(), ProtectError> {
         let redirections = directory.searched(self.names).redirections(name);

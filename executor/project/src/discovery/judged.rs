@@ -1,12 +1,12 @@
 //! What the judge says of what a search finds: see [`policies_guard::Tree`].
 
-use super::Search;
+use super::ZoneSearch;
 use policies_guard::{Change, Found, Matcher, Protection, Tree, Verdict, judge};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-impl Search<'_> {
+impl ZoneSearch<'_> {
     /// How calls are kept from this. Each entry costs one question if they may change it, as most, and nothing is asked of the disk.
     pub(super) fn protection(&self, found: Found<'_>) -> Option<Protection> {
         let is_closed = |write| {
@@ -22,7 +22,7 @@ impl Search<'_> {
 }
 
 /// What has been found so far. No object is open, and no call makes anything yet.
-impl Tree for Search<'_> {
+impl Tree for ZoneSearch<'_> {
     type Handle<'h> = ();
 
     fn names(&self, _: &Path) -> &Matcher {

@@ -4,7 +4,7 @@
 //! central root last, and among others the older ones first. No command sets a birth time, so what it makes later never comes
 //! before what the user had. A repository over the bound is closed for writing as a whole: then there is nothing to watch.
 
-use super::Search;
+use super::ZoneSearch;
 use crate::protected::REPOSITORIES_MAX;
 use executor_spec::also_closed::{AlsoClosed, WhyClosed};
 use executor_spec::birth_time::born;
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 /// Whose a repository is likely to be; what comes first is watched first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Whose {
+enum RepositoryOwner {
     /// That of the project itself.
     Project,
     /// One in the project, or beside it.
@@ -23,7 +23,7 @@ enum Whose {
     InCentral,
 }
 
-impl Search<'_> {
+impl ZoneSearch<'_> {
     /// Chooses the repositories to be watched, and closes the others.
     pub(super) fn choose_repositories(&mut self) {
         let inside = |path: &&PathBuf| self.zones.iter().any(|zone| path.starts_with(zone));
@@ -50,19 +50,19 @@ impl Search<'_> {
         self.objects.watched = all;
     }
 
-    fn whose(&self, path: &Path) -> Whose {
+    fn whose(&self, path: &Path) -> RepositoryOwner {
         let linked = self.objects.linked.as_ref();
         let is_linked = linked.is_some_and(|linked| path == linked.common || path == linked.own);
         if is_linked || path.parent() == Some(self.project) && path.ends_with(".git") {
-            return Whose::Project;
+            return RepositoryOwner::Project;
         }
         // Either root may lie in the other.
         let is_in_project =
             path.starts_with(self.project) && self.project.starts_with(self.central);
         if path.starts_with(self.central) && !is_in_project {
-            Whose::InCentral
+            RepositoryOwner::InCentral
         } else {
-            Whose::InProject
+            RepositoryOwner::InProject
         }
     }
 }

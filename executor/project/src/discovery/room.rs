@@ -5,7 +5,7 @@
 //! it, and says so. Only the names of a root itself can neither be closed nor left out.
 
 use super::budget::Room;
-use super::{Directory, Search};
+use super::{PendingDirectory, ZoneSearch};
 use crate::protected::ProtectError;
 use executor_spec::also_closed::{AlsoClosed, WhyClosed};
 use executor_spec::pins::PinMode;
@@ -16,9 +16,9 @@ use std::time::{Duration, Instant};
 /// How long the central root may be searched: only commands and Lazaret work there, and a directory costs more than a file.
 const CENTRAL_TIME: Duration = Duration::from_secs(10);
 
-impl<'a> Search<'a> {
+impl<'a> ZoneSearch<'a> {
     /// Makes room for the entries of a directory, of which `seen` have not been counted; closes something if there are too many.
-    pub(super) fn make_room(&mut self, directory: &Directory<'a>, seen: usize) -> Room {
+    pub(super) fn make_room(&mut self, directory: &PendingDirectory<'a>, seen: usize) -> Room {
         let (root, part) = self.part_of(directory);
         let is_late = root == self.central && part != root && {
             let begun = *self.budget.begun.get_or_insert_with(Instant::now);
@@ -54,7 +54,7 @@ impl<'a> Search<'a> {
     }
 
     /// The root of a directory, and what is directly below that on the way to it.
-    fn part_of<'d>(&self, directory: &'d Directory<'a>) -> (&'a Path, &'d Path)
+    fn part_of<'d>(&self, directory: &'d PendingDirectory<'a>) -> (&'a Path, &'d Path)
     where
         'a: 'd,
     {
@@ -73,7 +73,7 @@ impl<'a> Search<'a> {
     }
 
     /// The part to close to make room: the one with the most entries, unless a root lies in it.
-    fn largest(&self, root: &Path, directory: &Directory<'a>) -> Option<PathBuf> {
+    fn largest(&self, root: &Path, directory: &PendingDirectory<'a>) -> Option<PathBuf> {
         if self.leased.is_some() || self.is_around(directory) {
             return None;
         }
@@ -108,7 +108,7 @@ impl<'a> Search<'a> {
     }
 
     /// Why no more of a directory is searched.
-    pub(super) fn too_large(&self, directory: &Directory<'a>) -> ProtectError {
+    pub(super) fn too_large(&self, directory: &PendingDirectory<'a>) -> ProtectError {
         let (root, _) = self.part_of(directory);
         match self.leased {
             Some(max) => ProtectError::LeaseTooLarge { max },

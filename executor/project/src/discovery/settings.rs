@@ -1,6 +1,6 @@
 //! Protects paths in the user's git settings, and targets of links in the home directory.
 
-use super::{Search, mode};
+use super::{ZoneSearch, mode};
 use crate::git_settings::{MayBe, NamedPath};
 use crate::links;
 use crate::protected::ProtectError;
@@ -10,7 +10,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-impl Search<'_> {
+impl ZoneSearch<'_> {
     /// Closes a named path for writing, with each link on the way, if it lies in a zone.
     pub(super) fn close_named(&mut self, named: &NamedPath) -> Result<(), ProtectError> {
         let NamedPath {

@@ -299,12 +299,12 @@ fn within(project: &Zone, central: &Zone, entries_max: usize) -> Result<Discover
     };
     let names = Matcher::new(&[env]).unwrap();
     let zones = [project.as_path(), central.as_path()];
-    let mut search = Search {
+    let mut search = ZoneSearch {
         entries_max,
-        ..Search::new(zones.to_vec(), zones, None, &names)
+        ..ZoneSearch::new(zones.to_vec(), zones, None, &names)
     };
     for root in zones {
-        search.left.push(Directory::root(root));
+        search.left.push(PendingDirectory::root(root));
         search.all_left()?;
     }
     search.choose_repositories();

@@ -104,7 +104,7 @@ fn files_in_dotenv_form_are_masked_and_no_others() {
     assert_eq!(mode(".env.json"), PinMode::Hidden { directory: false });
     assert_eq!(mode("id_rsa"), PinMode::Hidden { directory: false });
     for file in readable {
-        let Seen::Masked(text) = file.seen else {
+        let SecretView::Masked(text) = file.seen else {
             panic!("it is not masked")
         };
         assert!(!text.windows(6).any(|part| part == b"secret"));
@@ -132,7 +132,7 @@ fn a_mode_of_the_policy_hides_and_shows() {
         (names(&readable), hidden.len()),
         (vec![".env", ".env.json"], 0)
     );
-    assert!(readable.iter().all(|file| file.seen == Seen::Real));
+    assert!(readable.iter().all(|file| file.seen == SecretView::Real));
     let mode = |name: &str| {
         found
             .pins
@@ -217,7 +217,7 @@ fn the_number_and_the_size_are_bounded_and_those_nearest_to_the_root_come_first(
     let size: usize = readable
         .iter()
         .map(|file| {
-            if let Seen::Masked(text) = &file.seen {
+            if let SecretView::Masked(text) = &file.seen {
                 text.len()
             } else {
                 0

@@ -5,7 +5,7 @@ use crate::bounds::KEPT;
 use crate::content::digest;
 use crate::seen::FILES;
 use broker_protocol::{Edit, FileEdit, Occurrence};
-use executor_spec::worker::{CallContext, Purpose};
+use executor_spec::worker::{WorkerContext, WorkerPurpose};
 use std::time::SystemTime;
 
 const UNREAD: &str =
@@ -232,8 +232,8 @@ fn preview_does_not_count_as_read() {
         offset: None,
         limit: None,
     });
-    let preview = CallContext {
-        purpose: Purpose::Preview,
+    let preview = WorkerContext {
+        purpose: WorkerPurpose::Preview,
         ..context(Vec::new())
     };
     ground.worker.answer(preview, &read, None).unwrap().unwrap();

@@ -2,7 +2,7 @@
 
 use super::{Ground, context, zoned};
 use broker_protocol::{Failed, FileWrite, Request};
-use executor_spec::worker::CallContext;
+use executor_spec::worker::WorkerContext;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -23,7 +23,7 @@ fn write(
     content: &str,
     (leased, file): (&str, Option<OwnedFd>),
 ) -> Result<(), Failed> {
-    let context = CallContext {
+    let context = WorkerContext {
         leased: Some(zoned(leased)),
         ..context(Vec::new())
     };

@@ -202,9 +202,9 @@ fn one_root_may_lie_inside_the_other() {
     fs::create_dir_all(&central).unwrap();
     fs::write(central.join("note"), "note").unwrap();
     symlink(central.join("note"), home.join("project/link")).unwrap();
-    let open = |path: &Path, writable| Root::open(path.to_str().unwrap(), writable).unwrap();
+    let open = |path: &Path, writable| OpenRoot::open(path.to_str().unwrap(), writable).unwrap();
     let project = open(&home.join("project"), true);
-    let roots = Roots {
+    let roots = OpenRoots {
         project,
         central: open(&central, false),
         granted: open(Path::new("/"), false),

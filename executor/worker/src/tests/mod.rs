@@ -15,14 +15,14 @@ mod small;
 mod leased;
 
 use crate::names::Names;
-use crate::root::{Root, Roots};
+use crate::root::{OpenRoot, OpenRoots};
 use crate::worker::{FileCall, Worker};
 use broker_protocol::{
     ErrorKind, Failed, FileRead, FileReply, FileWrite, Read, Request, Written, Zone, ZonePath,
     frame, limit,
 };
 use executor_spec::undo_directory;
-use executor_spec::worker::{CallContext, Purpose, SESSION_LEN};
+use executor_spec::worker::{SESSION_LEN, WorkerContext, WorkerPurpose};
 use policies::ScopePaths;
 use policies_guard::{Matcher, Origin, ProtectedName, Protection, WhenNew};
 use std::fs;
@@ -65,11 +65,11 @@ fn names(home: &Path) -> Names {
     }
 }
 
-fn roots(home: &Path, project_writable: bool, central_writable: bool) -> Roots {
-    let open = |path: &Path, writable| Root::open(path.to_str().unwrap(), writable).unwrap();
+fn roots(home: &Path, project_writable: bool, central_writable: bool) -> OpenRoots {
+    let open = |path: &Path, writable| OpenRoot::open(path.to_str().unwrap(), writable).unwrap();
     let project = open(&home.join("project"), project_writable);
     let central = open(&home.join("central"), central_writable);
-    Roots {
+    OpenRoots {
         project,
         central,
         granted: open(Path::new("/"), false),
@@ -77,10 +77,10 @@ fn roots(home: &Path, project_writable: bool, central_writable: bool) -> Roots {
 }
 
 /// The context of a call whose links may lead to these places.
-fn context(permitted: Vec<ZonePath>) -> CallContext {
-    CallContext {
+fn context(permitted: Vec<ZonePath>) -> WorkerContext {
+    WorkerContext {
         session: "0".repeat(SESSION_LEN),
-        purpose: Purpose::Call(7),
+        purpose: WorkerPurpose::Call(7),
         permitted,
         leased: None,
     }

@@ -262,8 +262,8 @@ fn two_sessions_share_the_numbers() {
     );
     assert_eq!(ground.write("a", "x").unwrap().change, Some(1));
     for round in 0..100 {
-        let first = CallContext {
-            purpose: Purpose::Call(1),
+        let first = WorkerContext {
+            purpose: WorkerPurpose::Call(1),
             ..context(Vec::new())
         };
         let path = zoned(&format!("b{round}"));
