@@ -382,7 +382,7 @@ fn own_directories(spec: &SandboxSpec) -> impl Iterator<Item = &Path> {
 
 /// A root may not be, contain or lie in a directory of the system or of our own rules, nor contain a home.
 fn closed_to_roots(path: &Path, user: &User) -> Option<String> {
-    let variable: directories::Variable = &|name| user.variable(name);
+    let variable: directories::VariableLookup = &|name| user.variable(name);
     let mut homes = directories::homes(&user.home, variable).into_iter();
     if homes.any(|home| fs::canonicalize(&home).unwrap_or(home).starts_with(path)) {
         return Some("it contains your whole home directory; choose a directory inside it".into());

@@ -16,12 +16,12 @@ use std::path::{Path, PathBuf};
 pub struct Choice {
     pub profile: String,
     /// The files that have chosen it, where the project was asked.
-    pub found: Option<Found>,
+    pub found: Option<FoundKind>,
 }
 
 /// The kind of project that was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundKind {
     /// The files that have chosen the profile; none, where it is the default because no entry fits.
     pub files: Vec<String>,
     /// Further profiles that would have fitted, in order.
@@ -39,7 +39,7 @@ impl Choice {
 
     /// The choice of the project and its reason, for people; `None` where it was not examined.
     pub fn describe(&self) -> Option<String> {
-        let Found { files, others } = self.found.as_ref()?;
+        let FoundKind { files, others } = self.found.as_ref()?;
         let profile = &self.profile;
         if files.is_empty() {
             return Some(format!(
@@ -87,7 +87,7 @@ impl Policies {
                 .to_owned();
             return Choice {
                 profile,
-                found: Some(Found::default()),
+                found: Some(FoundKind::default()),
             };
         };
         let profile = first.profile.as_str().to_owned();
@@ -109,7 +109,7 @@ impl Policies {
             .collect();
         Choice {
             profile,
-            found: Some(Found { files, others }),
+            found: Some(FoundKind { files, others }),
         }
     }
 

@@ -93,11 +93,11 @@ impl CommandRule {
     /// Whether `words` begin with the arguments. Other options may stand between them; an option that the rule names may
     /// stand anywhere before `--`.
     fn arguments(&self, program: &str, words: &[Option<String>]) -> Fit {
-        let mut search = Search {
+        let mut search = ArgumentSearch {
             program,
             words: words.iter(),
             value: OptionValue::No,
-            ..Search::default()
+            ..ArgumentSearch::default()
         };
         for (at, (text, pattern)) in self.args.iter().zip(&self.arg_patterns).enumerate() {
             let is_option = text.trim_start_matches('{').starts_with('-');
@@ -115,7 +115,7 @@ impl CommandRule {
 
 /// A search for arguments among the words of a command, from left to right.
 #[derive(Default)]
-struct Search<'a> {
+struct ArgumentSearch<'a> {
     program: &'a str,
     words: std::slice::Iter<'a, Option<String>>,
     /// Whether the next word is the value of the option before it.
@@ -128,7 +128,7 @@ struct Search<'a> {
     ambiguous: bool,
 }
 
-impl Search<'_> {
+impl ArgumentSearch<'_> {
     /// Goes on to the next word that matches. The error is how the rule fits where there is none.
     fn find(&mut self, pattern: &Pattern, is_option: bool, is_first: bool) -> Result<(), Fit> {
         let missing = |search: &Self| {

@@ -313,14 +313,14 @@ impl<'de> Deserialize<'de> for AttachEntry {
     fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
-        struct Table {
+        struct AttachTable {
             header: String,
         }
 
         /// Not an untagged enum: its errors would lack the position and the message.
-        struct Entry;
+        struct AttachEntryVisitor;
 
-        impl<'de> Visitor<'de> for Entry {
+        impl<'de> Visitor<'de> for AttachEntryVisitor {
             type Value = AttachEntry;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -332,12 +332,12 @@ impl<'de> Deserialize<'de> for AttachEntry {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<AttachEntry, A::Error> {
-                let table = Table::deserialize(MapAccessDeserializer::new(map))?;
+                let table = AttachTable::deserialize(MapAccessDeserializer::new(map))?;
                 AttachEntry::of_header(&table.header).map_err(de::Error::custom)
             }
         }
 
-        input.deserialize_any(Entry)
+        input.deserialize_any(AttachEntryVisitor)
     }
 }
 

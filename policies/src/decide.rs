@@ -131,9 +131,13 @@ pub fn judge<'a>(policy: &'a EffectivePolicy, facts: &Facts) -> Judgement<'a> {
 }
 
 /// Finds the name or the zone that closes a call's path.
-type Closed = for<'a> fn(&'a EffectivePolicy, &Facts) -> Option<(Refused, &'a Origin)>;
+type ClosingSearch = for<'a> fn(&'a EffectivePolicy, &Facts) -> Option<(Refused, &'a Origin)>;
 
-fn judge_by<'a>(policy: &'a EffectivePolicy, facts: &Facts, closed: Closed) -> Judgement<'a> {
+fn judge_by<'a>(
+    policy: &'a EffectivePolicy,
+    facts: &Facts,
+    closed: ClosingSearch,
+) -> Judgement<'a> {
     if let Some(refused) = outside(policy, facts).or_else(|| out_of_scope(policy, facts)) {
         return Judgement::deny(refused, None);
     }
@@ -595,7 +599,7 @@ mod tests {
     fn granted_path_is_read_and_other_outside_paths_are_violations() {
         let own = |grants: &str| {
             let text = format!("version = 1\n[profile.own]\ngrants = [{grants}]\n");
-            let source = crate::Source {
+            let source = crate::PolicySource {
                 name: "p".into(),
                 kind: crate::SourceKind::User,
                 text,
@@ -740,7 +744,7 @@ mod tests {
 
     fn ruled(rules: &str, trust: Trust) -> EffectivePolicy {
         let text = format!("version = 1\n{rules}");
-        let own = crate::Source {
+        let own = crate::PolicySource {
             name: "p".into(),
             kind: crate::SourceKind::User,
             text,

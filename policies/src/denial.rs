@@ -461,7 +461,7 @@ fn size(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::source::Source;
+    use crate::source::PolicySource;
     use crate::{Host, Policies, Verdict, decide};
     use broker_protocol::{FileRead, FileWrite, Scope, Trust, ZonePath};
 
@@ -486,7 +486,7 @@ why = 'Licences stay.'
     }
 
     fn of_text(text: String, profile: &str) -> EffectivePolicy {
-        let source = Source {
+        let source = PolicySource {
             name: "/u/policy.toml".into(),
             kind: SourceKind::User,
             text,

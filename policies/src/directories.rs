@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 /// Reads a variable of the program's environment.
-pub type Variable<'v> = &'v dyn Fn(&str) -> Option<OsString>;
+pub type VariableLookup<'v> = &'v dyn Fn(&str) -> Option<OsString>;
 
 /// The sockets for approvals, in a directory of the user's own.
 const APPROVALS: &str = "lazaret-approve";
@@ -41,7 +41,7 @@ pub enum Advice {
 }
 
 /// Advice where `path`, in the directory of data or of records, cannot be made or used, if a cause is known.
-pub fn advice(path: &Path, home: &Path, variable: Variable) -> Option<Advice> {
+pub fn advice(path: &Path, home: &Path, variable: VariableLookup) -> Option<Advice> {
     let lies_in = |name: &'static str| {
         let directory = named(name, variable)?;
         path.starts_with(directory.join(OWN))
@@ -69,7 +69,7 @@ const OWN: &str = "lazaret";
 pub fn home(
     account: Option<PathBuf>,
     is_directory: &dyn Fn(&Path) -> bool,
-    variable: Variable,
+    variable: VariableLookup,
 ) -> PathBuf {
     let usable =
         |home: &PathBuf| home.is_absolute() && home != Path::new("/") && is_directory(home);
@@ -80,14 +80,14 @@ pub fn home(
 }
 
 /// The policy: `lazaret` in `$XDG_CONFIG_HOME`, or in `.config` of the home.
-pub fn configuration(home: &Path, variable: Variable) -> PathBuf {
+pub fn configuration(home: &Path, variable: VariableLookup) -> PathBuf {
     named("XDG_CONFIG_HOME", variable)
         .unwrap_or_else(|| home.join(".config"))
         .join(OWN)
 }
 
 /// The records: `lazaret` in `$XDG_STATE_HOME`, or in `.local/state` of the home.
-pub fn state(home: &Path, variable: Variable) -> PathBuf {
+pub fn state(home: &Path, variable: VariableLookup) -> PathBuf {
     named(STATE, variable)
         .unwrap_or_else(|| home.join(".local/state"))
         .join(OWN)
@@ -97,14 +97,14 @@ pub fn state(home: &Path, variable: Variable) -> PathBuf {
 pub const NO_PROJECT: &str = "no-project";
 
 /// The data, a central root for each project: `lazaret` in `$XDG_DATA_HOME`, or in `.local/share` of the home.
-pub fn data(home: &Path, variable: Variable) -> PathBuf {
+pub fn data(home: &Path, variable: VariableLookup) -> PathBuf {
     named(DATA, variable)
         .unwrap_or_else(|| home.join(".local/share"))
         .join(OWN)
 }
 
 /// Every directory that is a home of the user's: that of the account, and `HOME` where it is another.
-pub fn homes(home: &Path, variable: Variable) -> Vec<PathBuf> {
+pub fn homes(home: &Path, variable: VariableLookup) -> Vec<PathBuf> {
     let mut homes = vec![home.to_owned()];
     homes.extend(named("HOME", variable).filter(|other| other != home));
     homes
@@ -112,16 +112,16 @@ pub fn homes(home: &Path, variable: Variable) -> Vec<PathBuf> {
 
 /// Where the sockets for approvals of this user's sessions may lie, the best place first: each is for use only if what
 /// it lies in is the user's alone, but for the last.
-pub fn approvals(home: &Path, uid: u32, variable: Variable) -> Vec<PathBuf> {
+pub fn approvals(home: &Path, uid: u32, variable: VariableLookup) -> Vec<PathBuf> {
     runtime(home, uid, variable, APPROVALS)
 }
 
 /// Where the socket of this user's `lazaret warm` may lie, in the same way.
-pub fn warm(home: &Path, uid: u32, variable: Variable) -> Vec<PathBuf> {
+pub fn warm(home: &Path, uid: u32, variable: VariableLookup) -> Vec<PathBuf> {
     runtime(home, uid, variable, WARM_SOCKET)
 }
 
-fn runtime(home: &Path, uid: u32, variable: Variable, name: &str) -> Vec<PathBuf> {
+fn runtime(home: &Path, uid: u32, variable: VariableLookup, name: &str) -> Vec<PathBuf> {
     let usual = PathBuf::from(format!("/run/user/{uid}"));
     let all = [
         named("XDG_RUNTIME_DIR", variable),
@@ -137,7 +137,7 @@ fn runtime(home: &Path, uid: u32, variable: Variable, name: &str) -> Vec<PathBuf
     all
 }
 
-fn named(name: &str, variable: Variable) -> Option<PathBuf> {
+fn named(name: &str, variable: VariableLookup) -> Option<PathBuf> {
     variable(name)
         .map(PathBuf::from)
         .filter(|path| path.is_absolute())

@@ -35,7 +35,7 @@ pub struct EffectivePolicy {
     /// Access of cells to the central root.
     pub central: Access,
     /// Host paths outside the zones that a cell may see, `~` and variables already expanded; sorted by path, each once.
-    pub grants: Vec<Grant>,
+    pub grants: Vec<PathGrant>,
     /// Host paths that a session leases to its commands when it opens, sorted. One that it cannot lease stays closed.
     #[serde(serialize_with = "paths")]
     pub read: Vec<PathBuf>,
@@ -163,7 +163,7 @@ impl EffectivePolicy {
 
     /// The grants that file tools read too: programs, libraries, toolchains. What is granted of `/etc` are settings, which
     /// programs need and nobody else: a file tool that asks for `/etc/passwd` tries to leave the roots, whatever a cell may read.
-    pub fn readable(&self) -> impl Iterator<Item = &Grant> {
+    pub fn readable(&self) -> impl Iterator<Item = &PathGrant> {
         self.grants
             .iter()
             .filter(|grant| grant.path != Path::new("/") && !grant.path.starts_with("/etc"))
@@ -266,7 +266,7 @@ impl EffectivePolicy {
         self.image = Some(image);
         self.grants = paths
             .into_iter()
-            .map(|path| Grant {
+            .map(|path| PathGrant {
                 path,
                 optional: false,
                 except: Vec::new(),
@@ -392,7 +392,7 @@ pub enum Access {
 
 /// A host path outside the zones, always read-only.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Grant {
+pub struct PathGrant {
     /// Absolute path of a file or directory, without `.`, `..` or doubled slashes. It may be a link, such as `/bin`.
     #[serde(serialize_with = "path")]
     pub path: PathBuf,
@@ -528,7 +528,7 @@ mod tests {
                     [profile.connects]\nextends = 'read-only'\nnetwork = { connect = [5432] }\n\
                     [profile.longer]\nextends = 'read-only'\nlimits = { timeout_max_s = 601 }\n\
                     [profile.told]\nextends = 'read-only'\nenvironment = { pass = ['MY_NAME'] }\n";
-        let source = crate::Source {
+        let source = crate::PolicySource {
             name: "/p".into(),
             kind: crate::SourceKind::User,
             text: file.into(),

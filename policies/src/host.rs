@@ -45,7 +45,7 @@ pub enum HostPathError {
 pub struct HostPath(String);
 
 /// The first part of a path.
-enum Start<'a> {
+enum PathStart<'a> {
     Root,
     Home,
     Variable { name: &'a str, default: &'a str },
@@ -60,7 +60,7 @@ impl TryFrom<String> for HostPath {
         }
         let (start, rest) = split(&text)?;
         check_names(rest)?;
-        if let Start::Variable { default, .. } = start {
+        if let PathStart::Variable { default, .. } = start {
             HostPath::try_from(default.to_owned())?;
         }
         Ok(Self(text))
@@ -68,14 +68,14 @@ impl TryFrom<String> for HostPath {
 }
 
 /// The start of `text`, and the rest after that, with its slash; it may be empty.
-fn split(text: &str) -> Result<(Start<'_>, &str), HostPathError> {
+fn split(text: &str) -> Result<(PathStart<'_>, &str), HostPathError> {
     let ends = |rest: &str| rest.is_empty() || rest.starts_with('/');
     if let Some(rest) = text.strip_prefix('~').filter(|rest| ends(rest)) {
-        return Ok((Start::Home, rest));
+        return Ok((PathStart::Home, rest));
     }
     let Some(body) = text.strip_prefix("${") else {
         return if text.starts_with('/') {
-            Ok((Start::Root, text))
+            Ok((PathStart::Root, text))
         } else {
             Err(HostPathError::Relative)
         };
@@ -89,7 +89,7 @@ fn split(text: &str) -> Result<(Start<'_>, &str), HostPathError> {
     if !named || default.contains('$') || !ends(rest) {
         return Err(HostPathError::Variable);
     }
-    Ok((Start::Variable { name, default }, rest))
+    Ok((PathStart::Variable { name, default }, rest))
 }
 
 fn check_names(text: &str) -> Result<(), HostPathError> {
@@ -120,9 +120,9 @@ impl HostPath {
 fn expand(text: &str, host: &Host) -> Result<PathBuf, HostPathError> {
     let (start, rest) = split(text)?;
     let start = match start {
-        Start::Root => PathBuf::from("/"),
-        Start::Home => host.home.clone(),
-        Start::Variable { name, default } => {
+        PathStart::Root => PathBuf::from("/"),
+        PathStart::Home => host.home.clone(),
+        PathStart::Variable { name, default } => {
             match host.variables.get(name).filter(|value| !value.is_empty()) {
                 Some(value) => PathBuf::from(value),
                 None => expand(default, host)?,

@@ -211,7 +211,7 @@ fn plain(text: &str) -> Result<PathBuf, LeaseError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Host, Policies, Source, SourceKind};
+    use crate::{Host, Policies, PolicySource, SourceKind};
     use broker_protocol::NetworkRequest;
 
     #[test]
@@ -243,7 +243,7 @@ mod tests {
     }
 
     fn policy(text: &str) -> EffectivePolicy {
-        let source = Source {
+        let source = PolicySource {
             name: "p".into(),
             kind: SourceKind::User,
             text: format!("version = 1\n{text}\n"),
@@ -374,7 +374,7 @@ mod tests {
         assert!(is(Access::Read, "/home/u/src") && is(Access::Read, "/srv/x"));
         assert!(!is(Access::Read, "/home/u/srcs") && !is(Access::Write, "/srv/x"));
         assert!(leased(&policy("leases = { read = [] }"), Access::Write, "/srv/x").is_ok());
-        let file = |kind, text: &str| Source {
+        let file = |kind, text: &str| PolicySource {
             name: "p".into(),
             kind,
             text: format!("version = 1\n{text}"),

@@ -10,7 +10,7 @@ use std::fmt;
 pub const CAPTURE_MAX: u64 = FRAME_MAX as u64 - 64 * 1024;
 
 /// A limit as it is written: an absent key is `None`, `"none"` is `Some(None)`.
-type Written = Option<Option<u64>>;
+type WrittenLimit = Option<Option<u64>>;
 
 /// Defines each limit once: its field in `Limits` and its key in `LimitsTable`, with the function that reads the key.
 macro_rules! limits {
@@ -25,11 +25,11 @@ macro_rules! limits {
         #[derive(Clone, Debug, Default, Deserialize)]
         #[serde(default, deny_unknown_fields)]
         pub struct LimitsTable {
-            $(#[serde(deserialize_with = $read)] pub $name: Written,)*
+            $(#[serde(deserialize_with = $read)] pub $name: WrittenLimit,)*
         }
 
         impl LimitsTable {
-            fn fields(&mut self) -> Vec<&mut Written> {
+            fn fields(&mut self) -> Vec<&mut WrittenLimit> {
                 vec![$(&mut self.$name,)*]
             }
 
@@ -85,23 +85,23 @@ limits! {
 }
 
 /// The types of limits: what each makes of a number, or of none.
-trait Limit: Sized {
+trait LimitValue: Sized {
     fn of(number: Option<u64>) -> Option<Self>;
 }
 
-impl Limit for Option<u32> {
+impl LimitValue for Option<u32> {
     fn of(number: Option<u64>) -> Option<Self> {
         number.map(u32::try_from).transpose().ok()
     }
 }
 
-impl Limit for u64 {
+impl LimitValue for u64 {
     fn of(number: Option<u64>) -> Option<Self> {
         number
     }
 }
 
-impl Limit for Option<u64> {
+impl LimitValue for Option<u64> {
     fn of(number: Option<u64>) -> Option<Self> {
         Some(number)
     }
@@ -178,7 +178,7 @@ fn seconds_text(seconds: Option<u32>) -> String {
 }
 
 /// Wall seconds, at most [`TIMEOUT_S`](limit::TIMEOUT_S).
-pub(crate) fn seconds<'de, D: Deserializer<'de>>(input: D) -> Result<Written, D::Error> {
+pub(crate) fn seconds<'de, D: Deserializer<'de>>(input: D) -> Result<WrittenLimit, D::Error> {
     const SECONDS: Number = Number {
         expected: "seconds, 1 to 86400",
         max: limit::TIMEOUT_S as u64,
@@ -187,7 +187,7 @@ pub(crate) fn seconds<'de, D: Deserializer<'de>>(input: D) -> Result<Written, D:
     input.deserialize_any(SECONDS)
 }
 
-fn seconds_or_none<'de, D: Deserializer<'de>>(input: D) -> Result<Written, D::Error> {
+fn seconds_or_none<'de, D: Deserializer<'de>>(input: D) -> Result<WrittenLimit, D::Error> {
     const SECONDS: Number = Number {
         expected: "seconds, 1 to 86400, or \"none\"",
         max: limit::TIMEOUT_S as u64,
@@ -197,7 +197,7 @@ fn seconds_or_none<'de, D: Deserializer<'de>>(input: D) -> Result<Written, D::Er
     input.deserialize_any(SECONDS)
 }
 
-fn capture<'de, D: Deserializer<'de>>(input: D) -> Result<Written, D::Error> {
+fn capture<'de, D: Deserializer<'de>>(input: D) -> Result<WrittenLimit, D::Error> {
     const CAPTURE: Number = Number {
         expected: "a size of at most 960 KiB, such as \"100 KiB\"",
         max: CAPTURE_MAX,
@@ -206,11 +206,11 @@ fn capture<'de, D: Deserializer<'de>>(input: D) -> Result<Written, D::Error> {
     input.deserialize_any(CAPTURE)
 }
 
-fn size<'de, D: Deserializer<'de>>(input: D) -> Result<Written, D::Error> {
+fn size<'de, D: Deserializer<'de>>(input: D) -> Result<WrittenLimit, D::Error> {
     input.deserialize_any(Number::SIZE)
 }
 
-fn size_or_none<'de, D: Deserializer<'de>>(input: D) -> Result<Written, D::Error> {
+fn size_or_none<'de, D: Deserializer<'de>>(input: D) -> Result<WrittenLimit, D::Error> {
     const SIZE: Number = Number {
         expected: "a size such as \"64 MiB\", or \"none\"",
         none: true,
@@ -219,7 +219,7 @@ fn size_or_none<'de, D: Deserializer<'de>>(input: D) -> Result<Written, D::Error
     input.deserialize_any(SIZE)
 }
 
-fn count_or_none<'de, D: Deserializer<'de>>(input: D) -> Result<Written, D::Error> {
+fn count_or_none<'de, D: Deserializer<'de>>(input: D) -> Result<WrittenLimit, D::Error> {
     const COUNT: Number = Number {
         expected: "a number from 1, or \"none\"",
         none: true,
@@ -228,7 +228,7 @@ fn count_or_none<'de, D: Deserializer<'de>>(input: D) -> Result<Written, D::Erro
     input.deserialize_any(COUNT)
 }
 
-fn percent_or_none<'de, D: Deserializer<'de>>(input: D) -> Result<Written, D::Error> {
+fn percent_or_none<'de, D: Deserializer<'de>>(input: D) -> Result<WrittenLimit, D::Error> {
     const PERCENT: Number = Number {
         expected: "percent, 1 to 100, or \"none\"",
         max: 100,
@@ -261,7 +261,7 @@ impl Number {
         ..Number::COUNT
     };
 
-    fn checked(&self, number: u64) -> Option<Written> {
+    fn checked(&self, number: u64) -> Option<WrittenLimit> {
         (1..=self.max)
             .contains(&number)
             .then_some(Some(Some(number)))
@@ -269,25 +269,25 @@ impl Number {
 }
 
 impl Visitor<'_> for Number {
-    type Value = Written;
+    type Value = WrittenLimit;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.expected)
     }
 
-    fn visit_i64<E: Error>(self, number: i64) -> Result<Written, E> {
+    fn visit_i64<E: Error>(self, number: i64) -> Result<WrittenLimit, E> {
         let checked = u64::try_from(number)
             .ok()
             .and_then(|number| self.checked(number));
         checked.ok_or_else(|| E::invalid_value(Unexpected::Signed(number), &self))
     }
 
-    fn visit_u64<E: Error>(self, number: u64) -> Result<Written, E> {
+    fn visit_u64<E: Error>(self, number: u64) -> Result<WrittenLimit, E> {
         self.checked(number)
             .ok_or_else(|| E::invalid_value(Unexpected::Unsigned(number), &self))
     }
 
-    fn visit_str<E: Error>(self, text: &str) -> Result<Written, E> {
+    fn visit_str<E: Error>(self, text: &str) -> Result<WrittenLimit, E> {
         if self.none && text == "none" {
             return Ok(Some(None));
         }

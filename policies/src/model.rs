@@ -252,9 +252,9 @@ impl Default for ProfileKey {
 impl<'de> Deserialize<'de> for ProfileKey {
     fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
         /// Not an untagged enum: its errors would lack the position and the message.
-        struct Key;
+        struct ProfileKeyVisitor;
 
-        impl<'de> Visitor<'de> for Key {
+        impl<'de> Visitor<'de> for ProfileKeyVisitor {
             type Value = ProfileKey;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -272,7 +272,7 @@ impl<'de> Deserialize<'de> for ProfileKey {
             }
         }
 
-        input.deserialize_any(Key)
+        input.deserialize_any(ProfileKeyVisitor)
     }
 }
 

@@ -165,11 +165,11 @@ fn braces(pattern: &str) -> Option<(usize, usize)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Host, Policies, Source, SourceKind};
+    use crate::{Host, Policies, PolicySource, SourceKind};
 
     fn resolve(profile: &str, more: &str) -> Result<crate::EffectivePolicy, PolicyError> {
         let text = format!("version = 1\n{more}\n[profile.own]\n{profile}\n");
-        let own = Source {
+        let own = PolicySource {
             name: "own".into(),
             kind: SourceKind::User,
             text,

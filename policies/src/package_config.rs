@@ -9,7 +9,7 @@ pub const PACKAGE_CONFIG_MAX: usize = 64 * 1024;
 
 /// Values that a setting may have.
 #[derive(Clone, Copy)]
-enum Values {
+enum SettingValues {
     /// Single words: none is a path, an address or a variable.
     Word,
     /// Words and patterns of packages' names.
@@ -18,11 +18,11 @@ enum Values {
     /// The public registry, with or without a slash at its end.
     Registry,
 }
-use Values::{Only, Packages, Registry, Word};
+use SettingValues::{Only, Packages, Registry, Word};
 
 /// How a line is divided.
 #[derive(Clone, Copy)]
-enum Form {
+enum SettingForm {
     /// `name=value`
     Ini,
     /// `name value`
@@ -32,18 +32,18 @@ enum Form {
 }
 
 /// A kind of file, by its name in lower case.
-struct Kind {
+struct ConfigFileKind {
     name: &'static str,
-    form: Form,
-    settings: &'static [(&'static str, Values)],
+    form: SettingForm,
+    settings: &'static [(&'static str, SettingValues)],
 }
 
 /// Not here: what names a program, a file, a directory, another registry or a key, what runs scripts that the user's own settings forbid,
 /// and what takes less care about a package than these say (`strict-ssl`, `minimum-release-age`, `checksumBehavior`).
-const KINDS: [Kind; 3] = [
-    Kind {
+const KINDS: [ConfigFileKind; 3] = [
+    ConfigFileKind {
         name: ".npmrc",
-        form: Form::Ini,
+        form: SettingForm::Ini,
         settings: &[
             ("audit-level", Word),
             ("auto-install-peers", Word),
@@ -81,9 +81,9 @@ const KINDS: [Kind; 3] = [
             ("update-notifier", Word),
         ],
     },
-    Kind {
+    ConfigFileKind {
         name: ".yarnrc",
-        form: Form::Spaced,
+        form: SettingForm::Spaced,
         settings: &[
             ("ignore-engines", Word),
             ("ignore-optional", Word),
@@ -94,9 +94,9 @@ const KINDS: [Kind; 3] = [
             ("workspaces-experimental", Word),
         ],
     },
-    Kind {
+    ConfigFileKind {
         name: ".yarnrc.yml",
-        form: Form::Yaml,
+        form: SettingForm::Yaml,
         settings: &[
             ("compressionLevel", Word),
             ("defaultSemverRangePrefix", Word),
@@ -133,7 +133,7 @@ pub fn is_harmless_package_config(name: &[u8], bytes: &[u8]) -> bool {
         .is_some_and(|(kind, text)| text.split('\n').all(|line| kind.is_harmless(line)))
 }
 
-impl Kind {
+impl ConfigFileKind {
     fn is_harmless(&self, line: &str) -> bool {
         // A line feed of another kind, or what hides from the eye, ends a comment for somebody.
         if line
@@ -147,9 +147,9 @@ impl Kind {
             return true;
         }
         let divided = match self.form {
-            Form::Ini => line.split_once('='),
-            Form::Spaced => line.split_once(' '),
-            Form::Yaml => line.split_once(": "),
+            SettingForm::Ini => line.split_once('='),
+            SettingForm::Spaced => line.split_once(' '),
+            SettingForm::Yaml => line.split_once(": "),
         };
         let Some((name, value)) = divided else {
             return false;
@@ -170,7 +170,7 @@ fn plain(value: &str) -> Option<&str> {
     Some(quoted.unwrap_or(value)).filter(|value| !value.contains(['"', '\'', '\\', '$', '#', ';']))
 }
 
-impl Values {
+impl SettingValues {
     fn have(self, value: &str) -> bool {
         let word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '^' | '~');
         match self {

@@ -27,13 +27,13 @@ pub struct PathGlob {
     text: String,
     /// `None` means all zones.
     zone: Option<Zone>,
-    names: Vec<Name>,
+    names: Vec<PathPart>,
     /// Whether it ends in `**`, which `names` then leaves out: it means everything below `names`.
     tree: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Name {
+enum PathPart {
     One(Pattern),
     /// `**`: any number of names, none too.
     Deep,
@@ -50,11 +50,11 @@ impl PathGlob {
             _ if text == "**" => (None, text),
             _ => (Some(Zone::Project), text),
         };
-        let mut names: Vec<Name> = rest
+        let mut names: Vec<PathPart> = rest
             .split('/')
-            .map(|name| Name::parse(name, case))
+            .map(|name| PathPart::parse(name, case))
             .collect::<Result<_, _>>()?;
-        let tree = names.pop_if(|last| *last == Name::Deep).is_some();
+        let tree = names.pop_if(|last| *last == PathPart::Deep).is_some();
         Ok(Self {
             text: text.to_owned(),
             zone,
@@ -83,9 +83,9 @@ impl PathGlob {
         if self.zone == Some(Zone::Granted) {
             return None;
         }
-        let plain = |name: &Name| match name {
-            Name::One(pattern) => String::from_utf8(pattern.literal()?.to_vec()).ok(),
-            Name::Deep => None,
+        let plain = |name: &PathPart| match name {
+            PathPart::One(pattern) => String::from_utf8(pattern.literal()?.to_vec()).ok(),
+            PathPart::Deep => None,
         };
         let path = self
             .names
@@ -108,20 +108,20 @@ impl PathGlob {
     }
 }
 
-impl Name {
+impl PathPart {
     fn parse(name: &str, case: Case) -> Result<Self, GlobError> {
         match name {
             "" | "." | ".." => Err(GlobError::Names),
             _ if name.contains('\0') => Err(GlobError::Names),
-            "**" => Ok(Name::Deep),
-            name => Ok(Name::One(Pattern::parse(name, case)?)),
+            "**" => Ok(PathPart::Deep),
+            name => Ok(PathPart::One(Pattern::parse(name, case)?)),
         }
     }
 
     fn takes(&self, name: &[u8]) -> bool {
         match self {
-            Name::One(pattern) => pattern.matches(name),
-            Name::Deep => false,
+            PathPart::One(pattern) => pattern.matches(name),
+            PathPart::Deep => false,
         }
     }
 }
@@ -133,12 +133,12 @@ fn components(path: &[u8]) -> Vec<&[u8]> {
 }
 
 /// Whether `path` is `pattern` and, where `below` says so, at least as many names after it.
-fn fits(pattern: &[Name], below: Option<usize>, path: &[&[u8]]) -> bool {
+fn fits(pattern: &[PathPart], below: Option<usize>, path: &[&[u8]]) -> bool {
     let ends = |at: usize| below.map_or(at == path.len(), |least| at + least <= path.len());
     walk(
         pattern,
         path,
-        |name| matches!(name, Name::Deep),
+        |name| matches!(name, PathPart::Deep),
         |name, found| name.takes(found),
         ends,
     )

@@ -9,7 +9,7 @@
 
 use crate::credentials;
 use crate::draft::{self, Draft};
-use crate::effective::{Access, Approval, EffectivePolicy, Grant, TRUST};
+use crate::effective::{Access, Approval, EffectivePolicy, PathGrant, TRUST};
 use crate::error::{HideFault, PolicyError};
 use crate::host::Host;
 use crate::lease_bounds::PathLeases;
@@ -19,7 +19,7 @@ use crate::rules::Rule;
 use crate::scope::ScopePaths;
 use crate::secrets::{SecretMode, SecretModes, SecretsTable};
 use crate::shipped::ShippedName;
-use crate::source::{Source, SourceKind};
+use crate::source::{PolicySource, SourceKind};
 use crate::value::{AUTO, NameEntry};
 use broker_protocol::{Digest, NetworkRequest, Scope, Trust};
 use policies_guard::Origin;
@@ -75,8 +75,8 @@ fn shipped(
     }
 }
 
-impl From<Source> for File {
-    fn from(source: Source) -> Self {
+impl From<PolicySource> for File {
+    fn from(source: PolicySource) -> Self {
         let (name, text, kind) = (source.name.into(), source.text.into(), source.kind);
         Self {
             name,
@@ -142,7 +142,7 @@ impl File {
 }
 
 /// A profile by its name, and its file.
-pub(crate) type Link<'a> = (&'a str, &'a File, &'a Profile);
+pub(crate) type ProfileLink<'a> = (&'a str, &'a File, &'a Profile);
 
 /// All policy files of a machine and a user, parsed and found to be consistent.
 #[derive(Clone, Debug)]
@@ -156,7 +156,7 @@ impl Policies {
     ///
     /// # Errors
     /// One of them is invalid: a session without the administrator's or the user's part would have a weaker policy.
-    pub fn load(sources: Vec<Source>) -> Result<Self, PolicyError> {
+    pub fn load(sources: Vec<PolicySource>) -> Result<Self, PolicyError> {
         let shipped = include!(concat!(env!("OUT_DIR"), "/shipped.rs"));
         let mut files: Vec<File> = shipped
             .into_iter()
@@ -293,7 +293,7 @@ impl Policies {
             zones_from: [project_from, central_from],
             grants: grants
                 .into_iter()
-                .map(|(path, (optional, except))| Grant {
+                .map(|(path, (optional, except))| PathGrant {
                     path,
                     optional,
                     except: except.into_iter().filter(|_| hides).collect(),
@@ -451,7 +451,7 @@ impl Policies {
     }
 
     /// `name` after all profiles it extends, each once: later ones override.
-    pub(crate) fn chain<'a>(&'a self, name: &'a str) -> Result<Vec<Link<'a>>, PolicyError> {
+    pub(crate) fn chain<'a>(&'a self, name: &'a str) -> Result<Vec<ProfileLink<'a>>, PolicyError> {
         let Some((file, profile)) = self.find(name, self.files.len())? else {
             let known = self.profiles().collect::<Vec<_>>().join(", ");
             return Err(PolicyError::NoProfile {

@@ -4,7 +4,7 @@
 //! is accepted only if nobody but root and the user could have written it. The same applies to its
 //! directory: whoever may write there can remove a policy, and with it everything that it forbids.
 
-use crate::directories::{Variable, configuration};
+use crate::directories::{VariableLookup, configuration};
 use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, open, openat};
@@ -67,7 +67,7 @@ impl SourceKind {
 
 /// A policy file that has been read.
 #[derive(Clone, Debug)]
-pub struct Source {
+pub struct PolicySource {
     /// Its path, or `shipped NAME`.
     pub name: String,
     pub kind: SourceKind,
@@ -119,7 +119,7 @@ fn part(directory: &bool) -> &'static str {
 }
 
 /// The administrator's and the user's policy files, whether they exist or not, without those of `policy.d`.
-pub fn paths(home: &Path, variable: Variable) -> [(PathBuf, SourceKind); 2] {
+pub fn paths(home: &Path, variable: VariableLookup) -> [(PathBuf, SourceKind); 2] {
     let user = configuration(home, variable).join("policy.toml");
     [
         (SYSTEM_POLICY.into(), SourceKind::System),
@@ -131,16 +131,16 @@ pub fn paths(home: &Path, variable: Variable) -> [(PathBuf, SourceKind); 2] {
 ///
 /// # Errors
 /// A file exists and cannot be used, or its existence cannot be determined.
-pub fn read(home: &Path, variable: Variable) -> Result<Vec<Source>, FileError> {
+pub fn read(home: &Path, variable: VariableLookup) -> Result<Vec<PolicySource>, FileError> {
     let [system, user] = paths(home, variable);
     let read_one = |(path, kind): (PathBuf, SourceKind)| {
         let name = path.display().to_string();
         match read_file(&path) {
-            Ok(text) => Ok(text.map(|text| Source { name, kind, text })),
+            Ok(text) => Ok(text.map(|text| PolicySource { name, kind, text })),
             Err(why) => Err(FileError { path, why }),
         }
     };
-    let mut sources: Vec<Source> = read_one(system)?.into_iter().collect();
+    let mut sources: Vec<PolicySource> = read_one(system)?.into_iter().collect();
     sources.extend(read_parts(Path::new(SYSTEM_DIRECTORY))?);
     sources.extend(read_one(user)?);
     Ok(sources)
@@ -148,7 +148,7 @@ pub fn read(home: &Path, variable: Variable) -> Result<Vec<Source>, FileError> {
 
 /// Reads the policy files in a directory, in the order of their names; none if the directory does not exist. All are read from one
 /// directory, also if another one takes its name meanwhile: no policy is a mixture of two.
-fn read_parts(directory: &Path) -> Result<Vec<Source>, FileError> {
+fn read_parts(directory: &Path) -> Result<Vec<PolicySource>, FileError> {
     let listed = list_parts(directory).map_err(|why| FileError {
         path: directory.to_owned(),
         why,
@@ -159,12 +159,12 @@ fn read_parts(directory: &Path) -> Result<Vec<Source>, FileError> {
 fn read_listed(
     directory: &Path,
     (open, names): &(Dir, Vec<String>),
-) -> Result<Vec<Source>, FileError> {
+) -> Result<Vec<PolicySource>, FileError> {
     let read_one = |name: &String| {
         let path = directory.join(name);
         let text = read_in(open, name.as_ref()).and_then(|text| text.ok_or(FileFault::Gone));
         match text {
-            Ok(text) => Ok(Source {
+            Ok(text) => Ok(PolicySource {
                 name: path.display().to_string(),
                 kind: SourceKind::System,
                 text,
@@ -460,7 +460,7 @@ mod tests {
         for name in ["1.toml", "2.toml"] {
             fs::write(directory.join(name), "old").unwrap();
         }
-        let texts = |read: Result<Vec<Source>, FileError>| {
+        let texts = |read: Result<Vec<PolicySource>, FileError>| {
             let read = read.map_err(|error| error.why);
             read.map(|read| read.into_iter().map(|it| it.text).collect::<Vec<_>>())
         };

@@ -256,14 +256,14 @@ impl<'de> Deserialize<'de> for NameEntry {
     fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
-        struct Table {
+        struct NameTable {
             name: NamePattern,
             source: String,
         }
 
-        struct Entry;
+        struct NameEntryVisitor;
 
-        impl<'de> Visitor<'de> for Entry {
+        impl<'de> Visitor<'de> for NameEntryVisitor {
             type Value = NameEntry;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -279,7 +279,8 @@ impl<'de> Deserialize<'de> for NameEntry {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<NameEntry, A::Error> {
-                let Table { name, source } = Table::deserialize(MapAccessDeserializer::new(map))?;
+                let NameTable { name, source } =
+                    NameTable::deserialize(MapAccessDeserializer::new(map))?;
                 Ok(NameEntry {
                     pattern: name,
                     source: Some(source),
@@ -287,7 +288,7 @@ impl<'de> Deserialize<'de> for NameEntry {
             }
         }
 
-        input.deserialize_any(Entry)
+        input.deserialize_any(NameEntryVisitor)
     }
 }
 

@@ -1,13 +1,13 @@
 //! Choice of a project's profile, and that it gains none that nobody meant for it.
 #![allow(clippy::unwrap_used)]
 
-use policies::choice::{Found, has_file};
-use policies::{Choice, Host, Policies, PolicyError, Source, SourceKind};
+use policies::choice::{FoundKind, has_file};
+use policies::{Choice, Host, Policies, PolicyError, PolicySource, SourceKind};
 use std::fs;
 use std::os::unix::fs::symlink;
 
-fn source(kind: SourceKind, text: &str) -> Source {
-    Source {
+fn source(kind: SourceKind, text: &str) -> PolicySource {
+    PolicySource {
         name: kind.name().into(),
         kind,
         text: format!("version = 1\n{text}"),
@@ -58,7 +58,7 @@ fn profile_is_chosen_by_the_projects_files() {
     }
     let none = Choice {
         profile: "default".into(),
-        found: Some(Found::default()),
+        found: Some(FoundKind::default()),
     };
     assert_eq!(choose(&shipped, "auto", &["Makefile"]), none);
 }
@@ -176,7 +176,7 @@ fn an_entry_without_files_is_for_all_other_projects() {
         choose(&policies, "", &["Makefile"]),
         Choice {
             profile: "mine".into(),
-            found: Some(Found::default())
+            found: Some(FoundKind::default())
         }
     );
     let rust = choose(&policies, "", &["Cargo.toml"]);

@@ -9,11 +9,12 @@ use policies::credential_table::{
 };
 use policies::model::PolicyFile;
 use policies::{
-    Credential, CredentialSource, EffectivePolicy, Host, Policies, PolicyError, Source, SourceKind,
+    Credential, CredentialSource, EffectivePolicy, Host, Policies, PolicyError, PolicySource,
+    SourceKind,
 };
 
-fn source(kind: SourceKind, text: &str) -> Source {
-    Source {
+fn source(kind: SourceKind, text: &str) -> PolicySource {
+    PolicySource {
         name: format!("{kind:?}"),
         kind,
         text: format!("version = 1\n{text}"),

@@ -3,30 +3,30 @@
 
 use broker_protocol::{Layer, Trust};
 use policies::{
-    Access, Channel, EffectivePolicy, Host, HostPathError, Policies, PolicyError, Source,
+    Access, Channel, EffectivePolicy, Host, HostPathError, Policies, PolicyError, PolicySource,
     SourceKind,
 };
 use policies_guard::Protection;
 use std::path::Path;
 
-fn source(kind: SourceKind, text: &str) -> Source {
+fn source(kind: SourceKind, text: &str) -> PolicySource {
     let name = match kind {
         SourceKind::Shipped => "shipped",
         SourceKind::System => "/etc/lazaret/policy.toml",
         SourceKind::User => "policy.toml",
     };
-    Source {
+    PolicySource {
         name: name.into(),
         kind,
         text: format!("version = 1\n{text}"),
     }
 }
 
-fn system(text: &str) -> Source {
+fn system(text: &str) -> PolicySource {
     source(SourceKind::System, text)
 }
 
-fn user(text: &str) -> Source {
+fn user(text: &str) -> PolicySource {
     source(SourceKind::User, text)
 }
 
@@ -37,7 +37,7 @@ fn host() -> Host {
     }
 }
 
-fn resolve(sources: &[Source], profile: &str) -> Result<EffectivePolicy, PolicyError> {
+fn resolve(sources: &[PolicySource], profile: &str) -> Result<EffectivePolicy, PolicyError> {
     Policies::load(sources.to_vec())?.resolve(profile, &host())
 }
 
@@ -266,7 +266,7 @@ fn a_time_limit_for_all_commands_is_one_for_a_persons_too() {
 #[test]
 fn a_profile_may_have_no_time_limit_and_a_ceiling_sets_one() {
     let endless = "[profile.a.limits]\ntimeout_s = 'none'\ntimeout_max_s = 'none'\n";
-    let times = |files: &[Source]| {
+    let times = |files: &[PolicySource]| {
         let limits = resolve(files, "a").unwrap().limits;
         (limits.timeout_s, limits.timeout_max_s)
     };
@@ -380,7 +380,7 @@ fn unknown_profiles_are_named() {
 
 #[test]
 fn name_hidden_by_a_file_is_shown_by_no_profile() {
-    let hidden = |sources: &[Source], profile: &str| match resolve(sources, profile) {
+    let hidden = |sources: &[PolicySource], profile: &str| match resolve(sources, profile) {
         Err(PolicyError::Hide { why, .. }) => Some(why.to_string()),
         Ok(policy) => {
             assert!(!policy.hides);
@@ -535,7 +535,7 @@ fn variables_move_toolchains() {
 
 #[test]
 fn the_files_digest_knows_every_text_and_whose_it_is() {
-    let digest = |sources: &[Source]| Policies::load(sources.to_vec()).unwrap().digest();
+    let digest = |sources: &[PolicySource]| Policies::load(sources.to_vec()).unwrap().digest();
     let (etc, own) = (system("# etc"), user("# own"));
     assert_eq!(
         digest(&[etc.clone(), own.clone()]),
@@ -554,7 +554,7 @@ fn the_files_digest_knows_every_text_and_whose_it_is() {
 
 #[test]
 fn the_most_careful_approval_of_all_files_holds() {
-    let approval = |sources: &[Source]| {
+    let approval = |sources: &[PolicySource]| {
         let policy = resolve(sources, "").unwrap();
         (
             policy.trust,
@@ -584,7 +584,7 @@ fn the_most_careful_approval_of_all_files_holds() {
 
 #[test]
 fn the_web_is_that_of_the_profile_within_the_bounds_of_every_file() {
-    let reach = |sources: &[Source], profile: &str| {
+    let reach = |sources: &[PolicySource], profile: &str| {
         let web = resolve(sources, profile).unwrap().web;
         let host = |host| {
             (
@@ -636,7 +636,7 @@ fn the_example_of_the_page_is_a_policy() {
         .split("```")
         .next()
         .unwrap();
-    let example = Source {
+    let example = PolicySource {
         name: "README.md".into(),
         kind: SourceKind::User,
         text: text.into(),

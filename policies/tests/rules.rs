@@ -6,15 +6,15 @@ use broker_protocol::{
     Occurrence, Permission, Request, Risk, Scope, Stdin, Trust, Zone, ZonePath,
 };
 use policies::{
-    EffectivePolicy, Facts, Host, Policies, Source, SourceKind, Verdict, decide, judge,
+    EffectivePolicy, Facts, Host, Policies, PolicySource, SourceKind, Verdict, decide, judge,
 };
 
-fn source(kind: SourceKind, text: &str) -> Source {
+fn source(kind: SourceKind, text: &str) -> PolicySource {
     let name = match kind {
         SourceKind::System => "/etc/lazaret/policy.toml",
         _ => "policy.toml",
     };
-    Source {
+    PolicySource {
         name: name.into(),
         kind,
         text: format!("version = 1\n{text}"),

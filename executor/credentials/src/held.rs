@@ -249,7 +249,7 @@ fn placeholder(shape: &Shape) -> io::Result<String> {
 mod tests {
     use super::*;
     use executor_spec::variables::Variables;
-    use policies::{Host, Policies, Source as PolicySource, SourceKind};
+    use policies::{Host, Policies, PolicySource, SourceKind};
     use std::fs;
     use std::os::fd::AsFd;
     use std::os::unix::fs::PermissionsExt;

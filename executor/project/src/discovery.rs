@@ -22,7 +22,7 @@ use executor_spec::undo_directory;
 use executor_sys::stale_temporaries;
 use nix::unistd::{AccessFlags, access, geteuid};
 use policies_guard::search::{ByShape, SearchedDirectory, is_rerere_list, is_work_tree};
-use policies_guard::{Found, Matcher, Protection};
+use policies_guard::{AtRest, Matcher, Protection};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirEntry, FileType, Metadata};
@@ -473,7 +473,7 @@ impl<'a> ZoneSearch<'a> {
         entry: &SearchedEntry,
     ) -> Result<(), ProtectError> {
         let SearchedEntry { name, kind, .. } = entry;
-        let own = self.protection(Found::Entry {
+        let own = self.protection(AtRest::Entry {
             directory: directory.searched(self.names),
             name,
         });
@@ -522,7 +522,7 @@ impl<'a> ZoneSearch<'a> {
             .repository
             .as_ref()
             .and_then(|repository| path.strip_prefix(repository).ok());
-        let program = |in_repository| self.protection(Found::Program { in_repository });
+        let program = |in_repository| self.protection(AtRest::Program { in_repository });
         let Some(protection) = relative.and_then(program) else {
             return;
         };

@@ -7,7 +7,7 @@ use crate::protected::Discovery;
 use executor_spec::also_closed::{AlsoClosed, WhyClosed};
 use executor_spec::pins::{Pin, PinMode};
 use executor_spec::sandbox::{Rooted, ViewKind};
-use policies::Grant;
+use policies::PathGrant;
 use policies_guard::Protection;
 use policies_guard::pattern::NamePattern;
 use std::collections::BTreeMap;
@@ -49,7 +49,7 @@ pub fn close(found: &mut Discovery, spec: &Rooted) {
 }
 
 /// The existing paths that are not granted, without links, each with its grant.
-fn excepted(grants: &[Grant]) -> BTreeMap<PathBuf, PathBuf> {
+fn excepted(grants: &[PathGrant]) -> BTreeMap<PathBuf, PathBuf> {
     let mut excepted = BTreeMap::new();
     for grant in grants.iter().filter(|grant| !grant.except.is_empty()) {
         let Ok(root) = fs::canonicalize(&grant.path) else {
@@ -112,16 +112,16 @@ fn expand(directory: &Path, names: &[&str], left: &mut usize, paths: &mut Vec<Pa
 mod tests {
     use super::*;
 
-    fn grant(path: &Path, except: &[&str]) -> Grant {
+    fn grant(path: &Path, except: &[&str]) -> PathGrant {
         let except = except.iter().map(|path| (*path).to_owned()).collect();
-        Grant {
+        PathGrant {
             path: path.to_owned(),
             optional: true,
             except,
         }
     }
 
-    fn found(grants: &[Grant], root: &Path) -> Vec<String> {
+    fn found(grants: &[PathGrant], root: &Path) -> Vec<String> {
         let relative = |path: PathBuf| {
             path.strip_prefix(root)
                 .unwrap()

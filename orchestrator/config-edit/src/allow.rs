@@ -15,7 +15,9 @@ use orchestrator_text::time;
 use policies::model::PolicyFile;
 use policies::resolve::DEFAULT;
 use policies::value::AUTO;
-use policies::{EffectivePolicy, Host, Policies, PolicyError, Source, SourceKind, directories};
+use policies::{
+    EffectivePolicy, Host, Policies, PolicyError, PolicySource, SourceKind, directories,
+};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -297,7 +299,7 @@ pub fn allow(
         .put(text.clone(), &old, user.auto.len(), &comment)
         .map_err(edit)?;
     let after = gain.add(&after, opens, &own.name, &comment).map_err(edit)?;
-    let user = Source {
+    let user = PolicySource {
         name,
         kind: SourceKind::User,
         text: after.clone(),

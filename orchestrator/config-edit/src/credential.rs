@@ -13,7 +13,9 @@ use orchestrator_launch::{policy_files, state_directory};
 use orchestrator_text::time;
 use policies::credential_table::{CredentialFault, CredentialName, PresetName};
 use policies::model::PolicyFile;
-use policies::{EffectivePolicy, Host, Policies, PolicyError, Source, SourceKind, directories};
+use policies::{
+    EffectivePolicy, Host, Policies, PolicyError, PolicySource, SourceKind, directories,
+};
 use std::io;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -95,7 +97,7 @@ impl From<CredentialError> for Failed {
 /// The policy files as they are.
 struct Present {
     machine: Host,
-    sources: Vec<Source>,
+    sources: Vec<PolicySource>,
     policies: Policies,
     file: PathBuf,
     before: Option<String>,
@@ -139,7 +141,7 @@ impl Present {
 
     /// The edit to `after`, if it changes nothing but who has the credential `name`.
     fn change(self, name: &str, after: String, lines: String) -> Result<Change, CredentialError> {
-        let user = Source {
+        let user = PolicySource {
             name: self.file.display().to_string(),
             kind: SourceKind::User,
             text: after.clone(),

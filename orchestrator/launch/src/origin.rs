@@ -104,7 +104,7 @@ impl Origins {
     /// A project may have set one of them.
     pub fn check_environment(&self) -> Result<(), Unbelieved> {
         executor().map_or(Ok(()), |program| self.check(EXECUTOR, &program, true))?;
-        let usual: directories::Variable = &|_| None;
+        let usual: directories::VariableLookup = &|_| None;
         let of_account = [
             directories::configuration,
             directories::state,

@@ -5,13 +5,13 @@ use crate::state_directory;
 use broker_protocol::Failed;
 use orchestrator_confine::Files;
 use policies::choice::has_file;
-use policies::directories::Variable;
+use policies::directories::VariableLookup;
 use policies::resolve::DEFAULT;
 use policies::value::AUTO;
 use policies::web::WebTable;
 use policies::{
-    Choice, EffectivePolicy, GatewaySettings, Host, Policies, PolicyError, Source, SourceKind,
-    directories, source,
+    Choice, EffectivePolicy, GatewaySettings, Host, Policies, PolicyError, PolicySource,
+    SourceKind, directories, source,
 };
 use std::cell::OnceCell;
 use std::ffi::OsString;
@@ -29,7 +29,7 @@ pub fn host() -> Host {
 }
 
 /// The existing files of the administrator and the user.
-pub fn sources(_: &Files, host: &Host) -> Result<Vec<Source>, PolicyError> {
+pub fn sources(_: &Files, host: &Host) -> Result<Vec<PolicySource>, PolicyError> {
     Ok(source::read(&host.home, &state_directory::variable)?)
 }
 
@@ -38,7 +38,7 @@ pub fn sources(_: &Files, host: &Host) -> Result<Vec<Source>, PolicyError> {
 /// A policy that is not read looks as if it were: everything it does not narrow works.
 fn notes(
     home: &Path,
-    variable: Variable,
+    variable: VariableLookup,
     has_system: bool,
     exists: impl Fn(&Path) -> bool,
 ) -> Vec<String> {
@@ -65,7 +65,7 @@ fn notes(
 #[derive(Debug)]
 pub struct PolicyFiles {
     host: Host,
-    sources: Result<Vec<Source>, PolicyError>,
+    sources: Result<Vec<PolicySource>, PolicyError>,
     policies: OnceCell<Policies>,
     /// The first policy that was resolved: usually the only one.
     resolved: OnceCell<EffectivePolicy>,
@@ -161,7 +161,7 @@ impl PolicyFiles {
 
     /// What to know about the places where policy files are looked for.
     pub fn notes(&self) -> Vec<String> {
-        let is_system = |source: &Source| source.kind == SourceKind::System;
+        let is_system = |source: &PolicySource| source.kind == SourceKind::System;
         let has_system = self.sources.iter().flatten().any(is_system);
         notes(
             &self.host.home,

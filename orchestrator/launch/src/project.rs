@@ -57,7 +57,7 @@ impl Project {
             }
             None => {
                 let here = real(here, "as the project")?;
-                let variable: directories::Variable = &variable;
+                let variable: directories::VariableLookup = &variable;
                 let mut closed = directories::homes(&home(), variable);
                 closed.extend([
                     directories::configuration(&home(), variable),
@@ -256,7 +256,7 @@ fn may_be_project(directory: &Path) -> bool {
 }
 
 fn holds_home(directory: &Path) -> bool {
-    let variable: directories::Variable = &variable;
+    let variable: directories::VariableLookup = &variable;
     let homes = directories::homes(&home(), variable);
     homes.iter().any(|home| {
         fs::canonicalize(home)

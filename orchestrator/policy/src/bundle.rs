@@ -12,7 +12,7 @@ use orchestrator_launch::stdio::print;
 use orchestrator_launch::{exit, policy_files};
 use orchestrator_signature::{SignatureError, TrustedKey, verify};
 use policies::source::{self, FileError, PARTS_MAX, SYSTEM_DIRECTORY};
-use policies::{Source, SourceKind};
+use policies::{PolicySource, SourceKind};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -161,8 +161,8 @@ impl PolicyBundle {
     }
 
     /// Its files, as they are read once they are installed.
-    pub(crate) fn sources(&self) -> Vec<Source> {
-        let source = |(name, text): (&String, &String)| Source {
+    pub(crate) fn sources(&self) -> Vec<PolicySource> {
+        let source = |(name, text): (&String, &String)| PolicySource {
             name: format!("{SYSTEM_DIRECTORY}/{name}"),
             kind: SourceKind::System,
             text: text.clone(),

@@ -10,7 +10,7 @@ use orchestrator_launch::stdio::print;
 use orchestrator_launch::{exit, policy_files};
 use orchestrator_tools::catalogue::canonical;
 use orchestrator_tools::scope_file;
-use policies::{Host, ScopePaths, Source, SourceKind};
+use policies::{Host, PolicySource, ScopePaths, SourceKind};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
@@ -108,7 +108,7 @@ fn check_file(files: &Files, file: &Path, host: &Host) -> Result<Vec<String>, Fa
     }
     let mut sources = policy_files::sources(files, host).map_err(Failed::from)?;
     sources.retain(|source| source.kind != SourceKind::User);
-    sources.push(Source {
+    sources.push(PolicySource {
         name,
         kind: SourceKind::User,
         text,

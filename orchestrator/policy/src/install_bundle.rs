@@ -18,7 +18,7 @@ use orchestrator_launch::{exit, policy_files};
 use orchestrator_lines::errors;
 use orchestrator_signature::{KEYS_FILE_MAX, KeyError, SIGNATURE_MAX, TrustedKey, trusted_keys};
 use policies::source::{self, FILE_MAX, FileError, FileFault, SYSTEM_DIRECTORY};
-use policies::{Source, SourceKind};
+use policies::{PolicySource, SourceKind};
 use serde_json::json;
 use std::cmp::Ordering;
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
@@ -198,10 +198,10 @@ impl BundlePlace {
     }
 
     /// The administrator's files once `bundle` is installed.
-    fn sources_with(&self, bundle: &PolicyBundle) -> Result<Vec<Source>, InstallError> {
+    fn sources_with(&self, bundle: &PolicyBundle) -> Result<Vec<PolicySource>, InstallError> {
         let path = self.base.join("policy.toml");
         let mut sources = match source::read_named(&path, FILE_MAX) {
-            Ok(text) => vec![Source {
+            Ok(text) => vec![PolicySource {
                 name: path.display().to_string(),
                 kind: SourceKind::System,
                 text,

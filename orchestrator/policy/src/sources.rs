@@ -2,10 +2,13 @@
 
 use broker_protocol::{Failed, Request};
 use orchestrator_tools::catalogue::{UNASKED, canonical, policy_name};
-use policies::{Host, Policies, Rule, Source};
+use policies::{Host, Policies, PolicySource, Rule};
 
 /// Checks that every profile resolves to a policy with `sources` and the shipped files.
-pub(crate) fn check_sources(sources: Vec<Source>, host: &Host) -> Result<Vec<String>, Failed> {
+pub(crate) fn check_sources(
+    sources: Vec<PolicySource>,
+    host: &Host,
+) -> Result<Vec<String>, Failed> {
     let policies = Policies::load(sources).map_err(Failed::from)?;
     let mut notes = Vec::new();
     for profile in policies.profiles() {

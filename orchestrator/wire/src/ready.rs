@@ -1,7 +1,7 @@
 //! The first line of a session, and of each session that replaces a lost one: it reports what is in force.
 
 use broker_protocol::{Channel, LayerState, Open, Opened, Trust, ZonePath};
-use policies::choice::Found;
+use policies::choice::FoundKind;
 use policies::{Choice, EffectivePolicy, PolicyError};
 #[cfg(feature = "schema")]
 use schemars::JsonSchema;
@@ -22,7 +22,7 @@ pub struct Announced {
     /// How many violations end the session; `None`: any number is tolerated.
     max_violations: Option<u32>,
     /// How the profile was chosen, if the project chose it.
-    found: Option<Found>,
+    found: Option<FoundKind>,
 }
 
 #[derive(Serialize)]

@@ -43,14 +43,14 @@ pub enum Change<'c, H> {
         kind: ObjectKind,
     },
     /// A session that opens finds this, and asks whether calls may read it, or change it.
-    Find { found: Found<'c>, write: bool },
+    Find { found: AtRest<'c>, write: bool },
     /// What a call has misplaced is taken away, by the session itself; without an object, as far as the path decides.
     TakeAway { object: Option<H>, at: &'c Path },
 }
 
 /// Something at rest: no call has made it.
 #[derive(Clone, Copy, Debug)]
-pub enum Found<'c> {
+pub enum AtRest<'c> {
     /// An entry of a directory that is searched, whatever it is.
     Entry {
         directory: SearchedDirectory<'c>,

@@ -1,6 +1,6 @@
 //! The judge: may this change be made? Everybody who makes changes for a session asks here, and nobody else has rules.
 
-use crate::change::{Change, Described, DirectoryName, Found, Moment, New};
+use crate::change::{AtRest, Change, Described, DirectoryName, Moment, New};
 use crate::names::{Protection, WhenNew};
 use crate::search::is_git_data;
 use crate::tree::{ObjectKind, Tree};
@@ -41,13 +41,13 @@ pub fn judge<'c, T: Tree>(tree: &'c T, change: Change<'c, T::Handle<'c>>) -> io:
 }
 
 /// May calls read or change what a session finds when it opens? Of places and objects nothing is known yet, and nothing is a call's own.
-fn may_be_used(found: Found<'_>, write: bool) -> Verdict {
+fn may_be_used(found: AtRest<'_>, write: bool) -> Verdict {
     match found {
-        Found::Entry { directory, name } => {
+        AtRest::Entry { directory, name } => {
             let protection = directory.protection(name);
             Verdict::refuse_if(protection.is_some_and(|it| it.closes(write)), Rule::Name)
         }
-        Found::Program { in_repository } => {
+        AtRest::Program { in_repository } => {
             Verdict::refuse_if(write && !is_git_data(in_repository), Rule::Object)
         }
     }

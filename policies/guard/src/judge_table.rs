@@ -1,6 +1,6 @@
 //! The judge as a table: a tree, a change, the verdict. No row needs a kernel.
 
-use crate::change::{Change, Described, DirectoryName, Found, Moment, New};
+use crate::change::{AtRest, Change, Described, DirectoryName, Moment, New};
 use crate::judge::{Judge, judge};
 use crate::names::{Matcher, ProtectedName, Protection, WhenNew};
 use crate::origin::Origin;
@@ -734,7 +734,7 @@ fn judge_closes_what_a_session_finds_by_its_directorys_names() {
         };
         let name_of = OsStr::new(name);
         for (write, wanted) in [(false, reading), (true, writing)] {
-            let found = Found::Entry {
+            let found = AtRest::Entry {
                 directory,
                 name: name_of,
             };
@@ -749,7 +749,7 @@ fn judge_closes_what_a_session_finds_by_its_directorys_names() {
         ("refs/heads/x", Verdict::Allow),
         ("my-refs/x", Verdict::Refuse(Rule::Object)),
     ] {
-        let found = Found::Program {
+        let found = AtRest::Program {
             in_repository: Path::new(path),
         };
         let verdict = |write| judge(&tree, Change::Find { found, write }).unwrap();

@@ -21,7 +21,7 @@ pub mod fold;
 pub mod steps;
 mod origin;
 
-pub use change::{Change, Described, DirectoryName, Found, Moment, New};
+pub use change::{AtRest, Change, Described, DirectoryName, Moment, New};
 pub use fold::one_spelling;
 pub use head::{
     GIT_HEAD_MAX, GitHead, HeadEnd, REFERENCES_MAX, SHELL_CHARACTERS, follow_head, is_plain_branch,

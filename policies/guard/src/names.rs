@@ -11,7 +11,7 @@ use crate::origin::Origin;
 use crate::pattern::{Case, NameError, Pattern, PatternError, Plain, has_signs};
 use crate::repository::is_git_name;
 use crate::steps;
-use crate::transit::{Form, TransitForm};
+use crate::transit::{CompiledForm, TransitForm};
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -109,14 +109,14 @@ struct Compiled {
     /// For each of `names` the context of its last name, and its exceptions.
     conditions: Vec<(usize, Arc<[Pattern]>)>,
     /// Each after the one it extends. The first is every directory.
-    contexts: Vec<Context>,
+    contexts: Vec<PatternContext>,
     /// The contexts of one name that is no pattern, in lower case and sorted, each with its index in `contexts`: nearly every
     /// directory of a tree is none of them.
     roots: Vec<(Vec<u8>, usize)>,
     /// Last names that are no patterns, in lower case and sorted, each with its index in `names`.
     literals: Vec<(Vec<u8>, usize)>,
     /// The names that programs give a file before they rename it to a protected one.
-    transit: Vec<Form>,
+    transit: Vec<CompiledForm>,
     /// Index of the context of a zone's root, if a pattern begins there.
     root: Option<usize>,
     /// All other last names, likewise, by the byte they end with where that is fixed: a walk asks about each name of a
@@ -126,7 +126,7 @@ struct Compiled {
 
 /// The part of a pattern before its last name: `.git` and `.git/modules` and `.git/modules/**` are three.
 #[derive(Debug)]
-struct Context {
+struct PatternContext {
     component: Component,
     /// Indices of the contexts that extend this one, but for `roots`.
     children: Vec<usize>,
@@ -165,12 +165,18 @@ impl Matcher {
     ) -> Result<Self, NameError> {
         Self::compile(
             names,
-            transit.iter().map(Form::new).collect::<Result<_, _>>()?,
+            transit
+                .iter()
+                .map(CompiledForm::new)
+                .collect::<Result<_, _>>()?,
         )
     }
 
-    fn compile(names: Arc<Vec<ProtectedName>>, transit: Vec<Form>) -> Result<Self, NameError> {
-        let everywhere = Context {
+    fn compile(
+        names: Arc<Vec<ProtectedName>>,
+        transit: Vec<CompiledForm>,
+    ) -> Result<Self, NameError> {
+        let everywhere = PatternContext {
             component: Component::Deep,
             children: Vec::new(),
             rule: 0,
@@ -390,7 +396,7 @@ impl Compiled {
     /// The context of a zone's root. It is the child of none, so that no step looks at it.
     fn root(&mut self, rule: usize) -> usize {
         *self.root.get_or_insert_with(|| {
-            self.contexts.push(Context {
+            self.contexts.push(PatternContext {
                 component: Component::Root,
                 children: Vec::new(),
                 rule,
@@ -405,7 +411,7 @@ impl Compiled {
             Some(name) => self.roots.push((name.to_vec(), index)),
             None => self.contexts[parent].children.push(index),
         }
-        self.contexts.push(Context {
+        self.contexts.push(PatternContext {
             component,
             children: Vec::new(),
             rule,
@@ -519,7 +525,7 @@ impl<'m> Descent<'m> {
     }
 
     /// The contexts of names that hold here.
-    fn contexts(&self) -> impl Iterator<Item = &'m Context> {
+    fn contexts(&self) -> impl Iterator<Item = &'m PatternContext> {
         self.holds
             .iter()
             .filter_map(|index| self.compiled.contexts.get(*index))

@@ -23,13 +23,13 @@ pub struct TransitForm {
 
 /// A form with its patterns, compiled once for a session.
 #[derive(Clone, Debug)]
-pub(crate) struct Form {
+pub(crate) struct CompiledForm {
     before: Vec<u8>,
     after: Pattern,
     except: Vec<Pattern>,
 }
 
-impl Form {
+impl CompiledForm {
     pub(crate) fn new(form: &TransitForm) -> Result<Self, NameError> {
         let parse = |pattern: &String| {
             let parsed = Pattern::parse(&fold_pattern(pattern), Case::Ignored);

@@ -60,7 +60,7 @@ pub fn mask(text: &[u8], salt: &Salt) -> Result<String, DotenvFault> {
     if text.contains(is_control) || has_lone_return {
         return Err(DotenvFault::NotText);
     }
-    let lines = Reader {
+    let lines = DotenvReader {
         rest: text,
         line: 1,
     }
@@ -99,12 +99,12 @@ struct Assignment<'t> {
 }
 
 /// Reads assignments from the beginning of a text.
-struct Reader<'t> {
+struct DotenvReader<'t> {
     rest: &'t str,
     line: usize,
 }
 
-impl<'t> Reader<'t> {
+impl<'t> DotenvReader<'t> {
     fn assignments(mut self) -> Result<Vec<Assignment<'t>>, DotenvFault> {
         let mut all = Vec::new();
         loop {

@@ -109,9 +109,9 @@ impl TryFrom<String> for RulePath {
 
 /// The end of a request that fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Action(RuleAction);
+pub struct HttpAction(RuleAction);
 
-impl TryFrom<String> for Action {
+impl TryFrom<String> for HttpAction {
     type Error = HttpFault;
 
     fn try_from(text: String) -> Result<Self, HttpFault> {
@@ -126,9 +126,9 @@ impl TryFrom<String> for Action {
 
 /// Why a rule is there, for people and for the program that is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Why(String);
+pub struct HttpWhy(String);
 
-impl TryFrom<String> for Why {
+impl TryFrom<String> for HttpWhy {
     type Error = HttpFault;
 
     fn try_from(text: String) -> Result<Self, HttpFault> {
@@ -150,7 +150,14 @@ impl TryFrom<String> for HttpPresetName {
     }
 }
 
-read_from_text!(RuleHost, RuleMethod, RulePath, Action, Why, HttpPresetName);
+read_from_text!(
+    RuleHost,
+    RuleMethod,
+    RulePath,
+    HttpAction,
+    HttpWhy,
+    HttpPresetName
+);
 
 /// One `[[network.http]]` as it is written: a rule, or a preset of rules.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -159,8 +166,8 @@ pub struct HttpRow {
     host: Option<RuleHost>,
     methods: Option<Vec<RuleMethod>>,
     paths: Option<Vec<RulePath>>,
-    action: Option<Action>,
-    why: Option<Why>,
+    action: Option<HttpAction>,
+    why: Option<HttpWhy>,
     preset: Option<HttpPresetName>,
 }
 

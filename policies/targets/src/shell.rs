@@ -181,7 +181,7 @@ struct Parser<'a> {
 
 /// A word that is being read.
 #[derive(Default)]
-struct Word {
+struct PartialWord {
     text: String,
     /// Whether there is a word at all: `''` is one.
     begun: bool,
@@ -191,7 +191,7 @@ struct Word {
     unknown: bool,
 }
 
-impl Word {
+impl PartialWord {
     fn quote(&mut self) {
         self.plain.get_or_insert(self.text.len());
     }
@@ -328,7 +328,7 @@ impl<'a> Parser<'a> {
     /// Adds a word to a command, where it is not the shell's own. Says whether a keyword can follow.
     fn add_word(
         &mut self,
-        word: Word,
+        word: PartialWord,
         simple: &mut SimpleCommand,
         keyword_allowed: bool,
     ) -> Parsed<bool> {
@@ -445,8 +445,8 @@ impl<'a> Parser<'a> {
     }
 
     /// One word, quotes taken off. What runs inside it is added to the units.
-    fn word(&mut self) -> Parsed<Word> {
-        let mut word = Word::default();
+    fn word(&mut self) -> Parsed<PartialWord> {
+        let mut word = PartialWord::default();
         while let Some(c) = self.peek() {
             match c {
                 ' ' | '\t' | '\n' | ';' | '|' | '&' | ')' => break,
@@ -475,7 +475,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Whether `c`, which was just taken, may make other words of this one.
-    fn may_expand(&self, c: char, word: &Word) -> bool {
+    fn may_expand(&self, c: char, word: &PartialWord) -> bool {
         match c {
             '*' | '?' => true,
             '~' => !word.begun,
@@ -485,7 +485,7 @@ impl<'a> Parser<'a> {
     }
 
     /// `<( … )` and `>( … )`.
-    fn process(&mut self, word: &mut Word) -> Parsed<bool> {
+    fn process(&mut self, word: &mut PartialWord) -> Parsed<bool> {
         if !self.skip("<(") && !self.skip(">(") {
             return Ok(false);
         }
@@ -494,7 +494,7 @@ impl<'a> Parser<'a> {
         Ok(true)
     }
 
-    fn single(&mut self, word: &mut Word) -> Parsed<()> {
+    fn single(&mut self, word: &mut PartialWord) -> Parsed<()> {
         self.next_char();
         let (inner, rest) = self.rest.split_once('\'').ok_or("a quote is not closed")?;
         word.quote();
@@ -503,7 +503,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    fn double(&mut self, word: &mut Word) -> Parsed<()> {
+    fn double(&mut self, word: &mut PartialWord) -> Parsed<()> {
         self.next_char();
         word.quote();
         loop {
@@ -531,7 +531,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn escaped(&mut self, word: &mut Word) {
+    fn escaped(&mut self, word: &mut PartialWord) {
         self.next_char();
         match self.next_char() {
             Some('\n') => {}
@@ -544,7 +544,7 @@ impl<'a> Parser<'a> {
     }
 
     /// `$` and what belongs to it.
-    fn dollar(&mut self, word: &mut Word) -> Parsed<()> {
+    fn dollar(&mut self, word: &mut PartialWord) -> Parsed<()> {
         self.next_char();
         if self.rest.starts_with("((") {
             return Err("arithmetic");
@@ -574,7 +574,7 @@ impl<'a> Parser<'a> {
     }
 
     /// `${name}`, and nothing that is more than that.
-    fn variable(&mut self, word: &mut Word) -> Parsed<()> {
+    fn variable(&mut self, word: &mut PartialWord) -> Parsed<()> {
         let (name, rest) = self.rest[1..]
             .split_once('}')
             .ok_or("a bracket is not closed")?;

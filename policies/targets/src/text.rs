@@ -13,7 +13,7 @@ where
     T: TryFrom<String, Error: fmt::Display>,
     D: Deserializer<'de>,
 {
-    input.deserialize_str(Text(PhantomData))
+    input.deserialize_str(TextVisitor(PhantomData))
 }
 
 /// Lets a type that is made from a text be read from a file. Not serde's `try_from`: its errors have no place in a list.
@@ -29,9 +29,9 @@ macro_rules! read_from_text {
 
 pub(crate) use read_from_text;
 
-struct Text<T>(PhantomData<T>);
+struct TextVisitor<T>(PhantomData<T>);
 
-impl<T: TryFrom<String, Error: fmt::Display>> Visitor<'_> for Text<T> {
+impl<T: TryFrom<String, Error: fmt::Display>> Visitor<'_> for TextVisitor<T> {
     type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

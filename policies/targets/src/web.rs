@@ -32,13 +32,13 @@ pub enum WebValueError {
 pub struct HostPattern {
     text: String,
     #[serde(skip)]
-    host: Hosts,
+    host: FetchHosts,
     #[serde(skip)]
     port: Option<u16>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Hosts {
+enum FetchHosts {
     All,
     Below(String),
     One(String),
@@ -53,22 +53,22 @@ impl HostPattern {
 
     /// Whether it means all hosts.
     fn is_all(&self) -> bool {
-        self.host == Hosts::All
+        self.host == FetchHosts::All
     }
 
     /// The host, where the pattern means one, and the port if it names one.
     pub fn one(&self) -> Option<(&str, Option<u16>)> {
         match &self.host {
-            Hosts::One(host) => Some((host, self.port)),
-            Hosts::All | Hosts::Below(_) | Hosts::At(_) => None,
+            FetchHosts::One(host) => Some((host, self.port)),
+            FetchHosts::All | FetchHosts::Below(_) | FetchHosts::At(_) => None,
         }
     }
 
     /// The address, where the pattern means one, and the port if it names one.
     pub fn address(&self) -> Option<(IpAddr, Option<u16>)> {
         match self.host {
-            Hosts::At(address) => Some((address, self.port)),
-            Hosts::All | Hosts::Below(_) | Hosts::One(_) => None,
+            FetchHosts::At(address) => Some((address, self.port)),
+            FetchHosts::All | FetchHosts::Below(_) | FetchHosts::One(_) => None,
         }
     }
 
@@ -80,12 +80,12 @@ impl HostPattern {
     /// Whether this meets `host` at `port`, or at any if it is absent.
     pub fn meets(&self, host: &str, port: Option<u16>) -> bool {
         let named = match &self.host {
-            Hosts::All => true,
-            Hosts::Below(name) => host
+            FetchHosts::All => true,
+            FetchHosts::Below(name) => host
                 .strip_suffix(name.as_str())
                 .is_some_and(|rest| rest.ends_with('.') && rest.len() > 1),
-            Hosts::One(name) => host == name,
-            Hosts::At(address) => {
+            FetchHosts::One(name) => host == name,
+            FetchHosts::At(address) => {
                 literal(host).is_some_and(|host| host.to_canonical() == address.to_canonical())
             }
         };
@@ -102,11 +102,11 @@ impl TryFrom<String> for HostPattern {
     fn try_from(text: String) -> Result<Self, WebValueError> {
         let (host, port) = split_port(&text).ok_or(WebValueError::Host)?;
         let host = match host.strip_prefix("*.") {
-            Some(name) if is_name(name) => Hosts::Below(name.to_owned()),
+            Some(name) if is_name(name) => FetchHosts::Below(name.to_owned()),
             Some(_) => return Err(WebValueError::Host),
-            None if host == "*" => Hosts::All,
-            None if is_name(host) => Hosts::One(host.to_owned()),
-            None => Hosts::At(literal(host).ok_or(WebValueError::Host)?),
+            None if host == "*" => FetchHosts::All,
+            None if is_name(host) => FetchHosts::One(host.to_owned()),
+            None => FetchHosts::At(literal(host).ok_or(WebValueError::Host)?),
         };
         Ok(Self { host, port, text })
     }

@@ -16,7 +16,8 @@ use broker_protocol::{
 use policies::model::PolicyFile;
 use policies::value::{ExceptPattern, NamePattern};
 use policies::{
-    EffectivePolicy, FILE_MAX, Host, Policies, PolicyError, Source, SourceKind, Verdict, decide,
+    EffectivePolicy, FILE_MAX, Host, Policies, PolicyError, PolicySource, SourceKind, Verdict,
+    decide,
 };
 use policies_guard::{Matcher, ProtectedName, Protection};
 use serde::Serialize;
@@ -192,7 +193,7 @@ pub fn policy(data: &[u8]) {
         return check_place(&error, &text);
     }
     for kind in [SourceKind::System, SourceKind::User] {
-        let source = Source {
+        let source = PolicySource {
             name: "p.toml".into(),
             kind,
             text: text.to_string(),
@@ -287,7 +288,7 @@ fn check_narrowing(policies: &Policies) {
             policy.limits.timeout_s <= policy.limits.timeout_max_s,
             "profile {profile}"
         );
-        let wide = |grant: &policies::Grant| host().narrow(&grant.path).is_err();
+        let wide = |grant: &policies::PathGrant| host().narrow(&grant.path).is_err();
         assert!(
             !policy.grants.iter().any(wide),
             "profile {profile} grants the home"

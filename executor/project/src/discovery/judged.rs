@@ -1,14 +1,14 @@
 //! What the judge says of what a search finds: see [`policies_guard::Tree`].
 
 use super::ZoneSearch;
-use policies_guard::{Change, Found, Matcher, Protection, Tree, Verdict, judge};
+use policies_guard::{AtRest, Change, Matcher, Protection, Tree, Verdict, judge};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 impl ZoneSearch<'_> {
     /// How calls are kept from this. Each entry costs one question if they may change it, as most, and nothing is asked of the disk.
-    pub(super) fn protection(&self, found: Found<'_>) -> Option<Protection> {
+    pub(super) fn protection(&self, found: AtRest<'_>) -> Option<Protection> {
         let is_closed = |write| {
             let verdict = judge(self, Change::Find { found, write });
             !verdict.is_ok_and(Verdict::is_allowed)
