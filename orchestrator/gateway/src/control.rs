@@ -29,13 +29,13 @@ pub enum ControlError {
 
 /// A frame of the broker with the descriptors that it carries.
 #[derive(Debug)]
-pub(crate) struct Received {
+pub(crate) struct ReceivedFrame {
     pub frame: ToGateway,
     pub descriptors: Vec<OwnedFd>,
 }
 
 /// The receiving side of the control socket.
-pub(crate) struct Control {
+pub(crate) struct ControlSocket {
     socket: UnixStream,
     decoder: Decoder,
     /// Descriptors of frames that are not complete yet. The kernel returns those of one message at a time.
@@ -43,7 +43,7 @@ pub(crate) struct Control {
     buffer: Vec<u8>,
 }
 
-impl Control {
+impl ControlSocket {
     pub(crate) fn new(socket: UnixStream) -> Self {
         Self {
             socket,
@@ -61,7 +61,7 @@ impl Control {
     ///
     /// # Errors
     /// It is no frame, or lacks its descriptors.
-    pub(crate) fn frame(&mut self) -> Result<Option<Received>, ControlError> {
+    pub(crate) fn frame(&mut self) -> Result<Option<ReceivedFrame>, ControlError> {
         let Some(frame) = self.decoder.next()? else {
             return Ok(None);
         };
@@ -76,7 +76,7 @@ impl Control {
                 Vec::new()
             }
         };
-        Ok(Some(Received { frame, descriptors }))
+        Ok(Some(ReceivedFrame { frame, descriptors }))
     }
 
     /// Receives once; false if the broker is gone.

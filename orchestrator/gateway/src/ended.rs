@@ -9,18 +9,18 @@ use broker_protocol::CallId;
 use broker_protocol::gateway::{
     Attach, Authority, CredentialSpec, FromGateway, GatewaySpec, RequestAnswer,
 };
-use carry::Connection;
+use carry::HostConnection;
 use host::EndedHost;
 use questions::Questions;
-use reports::Reports;
+use reports::UseReports;
 use rules::Rules;
-use session::Session;
+use session::CredentialSession;
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Display;
 use std::rc::Rc;
 use tokio::net::TcpStream;
 use upstream::Connect;
-use values::{Value, Values};
+use values::{CredentialValues, Value};
 
 mod carry;
 mod session;
@@ -52,30 +52,30 @@ pub(crate) mod limits;
 pub use authority::AuthorityError;
 pub use carry::CarryError;
 pub use limits::Times;
-pub use upstream::Roots;
+pub use upstream::CertificateRoots;
 pub(crate) use upstream::{HostTls, Protocol};
 
-pub struct Login(Rc<Value>);
+pub struct UpstreamLogin(Rc<Value>);
 
-impl Login {
+impl UpstreamLogin {
     pub fn bytes(&self) -> &[u8] {
         &self.0.bytes
     }
 }
 
 /// Ends TLS for the hosts of a session's credentials. Needs a local runtime.
-pub struct Ended {
-    session: Rc<Session>,
+pub struct TlsTerminator {
+    session: Rc<CredentialSession>,
 }
 
-impl Ended {
+impl TlsTerminator {
     /// For this session, with `roots` to verify hosts by; `tell` takes questions for values and reports.
     ///
     /// # Errors
     /// The authority cannot be made, or is none of ours.
     pub fn new(
         spec: &GatewaySpec,
-        roots: Roots,
+        roots: CertificateRoots,
         tell: impl Fn(FromGateway) + 'static,
     ) -> Result<Self, AuthorityError> {
         Self::with_times(spec, roots, tell, Times::default())
@@ -87,12 +87,12 @@ impl Ended {
     /// As above.
     pub fn with_times(
         spec: &GatewaySpec,
-        roots: Roots,
+        roots: CertificateRoots,
         tell: impl Fn(FromGateway) + 'static,
         times: Times,
     ) -> Result<Self, AuthorityError> {
         let tell: Rc<dyn Fn(FromGateway)> = Rc::new(tell);
-        let reports = Reports::new(times, tell.clone());
+        let reports = UseReports::new(times, tell.clone());
         let hosts = hosts_of(spec, &reports);
         let ruled = spec.rules.iter().flatten().map(|rule| &*rule.host);
         let names: BTreeSet<&str> = ruled.chain(hosts.keys().map(|(host, _)| &**host)).collect();
@@ -101,8 +101,8 @@ impl Ended {
             None if names.is_empty() => None,
             None => Some(Certifier::new(names.into_iter())?),
         };
-        let session = Session {
-            values: Values::new(spec.credentials.len(), times, tell.clone()),
+        let session = CredentialSession {
+            values: CredentialValues::new(spec.credentials.len(), times, tell.clone()),
             credentials: spec.credentials.clone(),
             questions: Questions::new(tell),
             reports,
@@ -117,12 +117,12 @@ impl Ended {
         })
     }
 
-    /// Whether tunnels to this place are for [`Ended::carry`]: a credential or a rule names it. The host is in canonical form.
+    /// Whether tunnels to this place are for [`TlsTerminator::carry`]: a credential or a rule names it. The host is in canonical form.
     pub fn is_for(&self, host: &str, port: u16) -> bool {
         self.session.hosts.contains_key(&(host.to_owned(), port)) || self.has_rules(host)
     }
 
-    /// Whether rules decide on the requests to a host: then those are for [`Ended::carry`] that come without a tunnel, too.
+    /// Whether rules decide on the requests to a host: then those are for [`TlsTerminator::carry`] that come without a tunnel, too.
     pub fn has_rules(&self, host: &str) -> bool {
         self.session.has_rules(host)
     }
@@ -135,7 +135,7 @@ impl Ended {
 
     /// Takes the value of a credential from the broker, or why there is none.
     pub fn value(&self, credential: u16, value: Result<Vec<u8>, String>) {
-        let Session {
+        let CredentialSession {
             credentials,
             values,
             hosts,
@@ -162,14 +162,18 @@ impl Ended {
     ///
     /// # Errors
     /// Why there is none, for people.
-    pub async fn login(&self, credential: u16) -> Result<Login, String> {
-        self.session.values.get(credential).await.map(Login)
+    pub async fn login(&self, credential: u16) -> Result<UpstreamLogin, String> {
+        self.session.values.get(credential).await.map(UpstreamLogin)
     }
 
     /// The login that follows one that the proxy has refused, if its source has another.
-    pub async fn login_after(&self, credential: u16, refused: &Login) -> Option<Login> {
+    pub async fn login_after(
+        &self,
+        credential: u16,
+        refused: &UpstreamLogin,
+    ) -> Option<UpstreamLogin> {
         let next = self.session.values.after(credential, &refused.0).await;
-        next.map(Login)
+        next.map(UpstreamLogin)
     }
 
     /// Reports the uses that were counted and not yet reported: for the end of a session.
@@ -177,7 +181,7 @@ impl Ended {
         self.session.reports.flush();
     }
 
-    /// Carries a connection of a program, of this call, to a place that [`Ended::is_for`] names, until it ends. `first` was read from it already;
+    /// Carries a connection of a program, of this call, to a place that [`TlsTerminator::is_for`] names, until it ends. `first` was read from it already;
     /// `connect` opens a connection to the place, as the relay's rules allow. Without TLS a credential is never used; what comes passes as it
     /// is, unless rules name the host. Dropped, it ends all that belongs to the connection.
     ///
@@ -205,13 +209,13 @@ impl Ended {
                 why: "it is the host of no credential and no rule".into(),
             });
         };
-        let connection = Connection::new(self.session.clone(), host, connect, call);
+        let connection = HostConnection::new(self.session.clone(), host, connect, call);
         connection.carry(program, first).await
     }
 }
 
 /// The hosts that credentials name. An entry that is no place is never connected to.
-fn hosts_of(spec: &GatewaySpec, reports: &Rc<Reports>) -> HashMap<(String, u16), Rc<EndedHost>> {
+fn hosts_of(spec: &GatewaySpec, reports: &Rc<UseReports>) -> HashMap<(String, u16), Rc<EndedHost>> {
     let mut hosts: HashMap<(String, u16), EndedHost> = HashMap::new();
     for (credential, one) in (0u16..).zip(&spec.credentials) {
         for place in &one.hosts {

@@ -18,9 +18,9 @@ const PAUSE: Duration = Duration::from_millis(5);
 
 /// Sends frames in order. What the socket does not take waits, and whoever has to be sure waits with it.
 #[derive(Clone)]
-pub(crate) struct Reports(Rc<Queue>);
+pub(crate) struct ReportSender(Rc<FrameQueue>);
 
-struct Queue {
+struct FrameQueue {
     socket: UnixStream,
     waiting: RefCell<Vec<u8>>,
     dirty: Notify,
@@ -28,14 +28,14 @@ struct Queue {
     drained: Notify,
 }
 
-impl Reports {
+impl ReportSender {
     /// Sends over `socket`, which does not block from now on.
     ///
     /// # Errors
     /// If it cannot be made non-blocking.
     pub(crate) fn new(socket: UnixStream) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
-        Ok(Self(Rc::new(Queue {
+        Ok(Self(Rc::new(FrameQueue {
             socket,
             waiting: RefCell::default(),
             dirty: Notify::new(),
@@ -74,7 +74,7 @@ impl Reports {
     }
 }
 
-impl Queue {
+impl FrameQueue {
     /// Writes what the socket takes; returns whether some still waits.
     fn write(&self, waiting: &mut Vec<u8>) -> bool {
         while !waiting.is_empty() {

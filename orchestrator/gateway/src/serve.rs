@@ -1,10 +1,10 @@
 //! The life of a gateway: the broker's first frame, confinement, then connections of cells until the broker is gone.
 
 use crate::confine;
-use crate::control::{Control, ControlError, Received};
-use crate::ended::{AuthorityError, Ended, Roots};
-use crate::relay::{Proxy, ProxyError, Relay, RelaySockets};
-use crate::reports::Reports;
+use crate::control::{ControlError, ControlSocket, ReceivedFrame};
+use crate::ended::{AuthorityError, CertificateRoots, TlsTerminator};
+use crate::relay::{ProxyError, Relay, RelaySockets, UpstreamProxy};
+use crate::reports::ReportSender;
 use broker_protocol::gateway::{FromGateway, GatewaySpec, ToGateway};
 use broker_protocol::{Lease, Network, limit};
 use nix::sys::prctl;
@@ -57,7 +57,7 @@ pub fn serve() -> Result<(), GatewayError> {
     confine::end_with_parent()?;
     std::env::set_current_dir("/")?;
     prctl::set_name(c"lazaret-gateway").map_err(io::Error::from)?;
-    let mut control = Control::new(socket);
+    let mut control = ControlSocket::new(socket);
     let Some((spec, sockets)) = first_frame(&mut control)? else {
         return Ok(());
     };
@@ -66,15 +66,20 @@ pub fn serve() -> Result<(), GatewayError> {
     };
     let policy = network::from_lists(&hosts).map_err(|_| GatewayError::Hosts)?;
     let decrypts = !spec.credentials.is_empty() || !spec.rules.is_empty();
-    let roots = decrypts.then(Roots::of_machine);
+    let roots = decrypts.then(CertificateRoots::of_machine);
     let roots = roots.map(|roots| roots.with_company(&spec.authorities));
     let roots = roots.transpose().map_err(|_| GatewayError::Roots)?;
-    let proxy = spec.proxy.as_ref().map(Proxy::try_from).transpose()?;
+    let proxy = spec
+        .proxy
+        .as_ref()
+        .map(UpstreamProxy::try_from)
+        .transpose()?;
     confined_runtime(confine::confine)?.block_on(async {
-        let reports = Reports::new(control.socket().try_clone()?)?;
+        let reports = ReportSender::new(control.socket().try_clone()?)?;
         let (leases, in_force) = watch::channel(Vec::new());
         let tell = reports.clone();
-        let ended = roots.map(|roots| Ended::new(&spec, roots, move |frame| tell.send(&frame)));
+        let ended =
+            roots.map(|roots| TlsTerminator::new(&spec, roots, move |frame| tell.send(&frame)));
         let ended = ended.transpose()?.map(Rc::new);
         let authority = ended.as_ref().and_then(|ended| ended.authority());
         let relay = Relay::new(policy, in_force, reports.clone(), ended.clone(), proxy)
@@ -125,8 +130,10 @@ pub(crate) fn control_socket() -> Result<UnixStream, GatewayError> {
 }
 
 /// Waits for the broker's first frame; `None` if the broker is gone before it.
-fn first_frame(control: &mut Control) -> Result<Option<(GatewaySpec, RelaySockets)>, GatewayError> {
-    let Received { frame, descriptors } = loop {
+fn first_frame(
+    control: &mut ControlSocket,
+) -> Result<Option<(GatewaySpec, RelaySockets)>, GatewayError> {
+    let ReceivedFrame { frame, descriptors } = loop {
         match control.frame()? {
             Some(received) => break received,
             None if control.receive()? => {}
@@ -161,9 +168,9 @@ fn read_value(descriptors: Vec<OwnedFd>) -> io::Result<Vec<u8>> {
 
 /// Handles the broker's frames until it is gone.
 pub(crate) async fn hear(
-    mut control: Control,
+    mut control: ControlSocket,
     leases: &watch::Sender<Vec<Lease>>,
-    ended: Option<&Ended>,
+    ended: Option<&TlsTerminator>,
 ) -> Result<(), GatewayError> {
     let deliver = |credential, value| {
         let ended = ended.ok_or(ControlError::OutOfTurn("a value that nobody wants"))?;
@@ -172,7 +179,7 @@ pub(crate) async fn hear(
     };
     let socket = tokio::net::UnixStream::from_std(control.socket().try_clone()?)?;
     loop {
-        while let Some(Received { frame, descriptors }) = control.frame()? {
+        while let Some(ReceivedFrame { frame, descriptors }) = control.frame()? {
             match frame {
                 ToGateway::Leases(in_force) => drop(leases.send_replace(in_force)),
                 ToGateway::Serve(_) => {

@@ -1,8 +1,8 @@
 //! At which addresses a host may be reached: by who named it.
 
 use super::company::{CompanyNetwork, CompanyWork};
-use crate::ended::{Ended, HostTls, Roots};
-use crate::relay::Proxy;
+use crate::ended::{CertificateRoots, HostTls, TlsTerminator};
+use crate::relay::UpstreamProxy;
 use crate::serve::GatewayError;
 use orchestrator_http::ask::{Begin, By, HostOrigin, NetworkFault};
 use orchestrator_reach::ReachError;
@@ -31,9 +31,9 @@ pub(super) struct ClientNetwork<R> {
     pub(super) resolver: R,
     tls: OnceCell<HostTls>,
     /// The company's, besides the machine's.
-    authorities: Roots,
-    pub(super) proxy: Option<Proxy>,
-    pub(super) login: Option<Rc<Ended>>,
+    authorities: CertificateRoots,
+    pub(super) proxy: Option<UpstreamProxy>,
+    pub(super) login: Option<Rc<TlsTerminator>>,
 }
 
 impl<R> ClientNetwork<R> {
@@ -42,7 +42,7 @@ impl<R> ClientNetwork<R> {
             allowed,
             resolver,
             tls: OnceCell::new(),
-            authorities: Roots::default(),
+            authorities: CertificateRoots::default(),
             proxy: None,
             login: None,
         }
@@ -71,7 +71,7 @@ impl<R> ClientNetwork<R> {
 
     /// TLS with the machine's certificates, which are read when they are first needed, and the company's.
     pub(super) fn tls(&self) -> &HostTls {
-        let roots = || Roots::of_machine_and(&self.authorities);
+        let roots = || CertificateRoots::of_machine_and(&self.authorities);
         self.tls.get_or_init(|| HostTls::new(roots()))
     }
 }

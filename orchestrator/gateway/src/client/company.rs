@@ -1,10 +1,10 @@
 //! `[gateway]` of the policy for the requests of one `lazaret`: told by a process of the executor, which has read and checked it, over a socket
 //! that `lazaret` does not have. The proxy's login comes over it too, when it is first needed.
 
-use crate::control::{Control, ControlError};
-use crate::ended::{Ended, Roots};
-use crate::relay::Proxy;
-use crate::reports::Reports;
+use crate::control::{ControlError, ControlSocket};
+use crate::ended::{CertificateRoots, TlsTerminator};
+use crate::relay::UpstreamProxy;
+use crate::reports::ReportSender;
 use crate::serve::{GatewayError, hear};
 use broker_protocol::gateway::{GatewaySpec, ToGateway};
 use std::os::unix::net::UnixStream;
@@ -13,16 +13,16 @@ use tokio::sync::watch;
 
 /// A company's part of the network, as it was told.
 pub(super) struct CompanyNetwork {
-    pub authorities: Roots,
-    pub proxy: Option<Proxy>,
+    pub authorities: CertificateRoots,
+    pub proxy: Option<UpstreamProxy>,
     spec: GatewaySpec,
-    control: Option<Control>,
+    control: Option<ControlSocket>,
 }
 
 pub(super) struct CompanyWork {
-    control: Control,
-    reports: Reports,
-    ended: Rc<Ended>,
+    control: ControlSocket,
+    reports: ReportSender,
+    ended: Rc<TlsTerminator>,
 }
 
 impl CompanyNetwork {
@@ -31,7 +31,7 @@ impl CompanyNetwork {
     /// # Errors
     /// Nothing comes, or what cannot be used.
     pub(super) fn read(socket: UnixStream) -> Result<Self, GatewayError> {
-        let mut control = Control::new(socket);
+        let mut control = ControlSocket::new(socket);
         let frame = loop {
             match control.frame()? {
                 Some(received) => break received.frame,
@@ -51,10 +51,14 @@ impl CompanyNetwork {
     fn of(spec: GatewaySpec) -> Result<Self, GatewayError> {
         let too_large = |_| ControlError::OutOfTurn("more than a policy may have");
         spec.check().map_err(too_large)?;
-        let authorities = Roots::default().with_company(&spec.authorities);
+        let authorities = CertificateRoots::default().with_company(&spec.authorities);
         Ok(Self {
             authorities: authorities.map_err(|_| GatewayError::Roots)?,
-            proxy: spec.proxy.as_ref().map(Proxy::try_from).transpose()?,
+            proxy: spec
+                .proxy
+                .as_ref()
+                .map(UpstreamProxy::try_from)
+                .transpose()?,
             spec,
             control: None,
         })
@@ -68,10 +72,12 @@ impl CompanyNetwork {
         let Some(control) = self.control.take() else {
             return Ok(None);
         };
-        let reports = Reports::new(control.socket().try_clone().map_err(ControlError::Io)?)?;
+        let reports = ReportSender::new(control.socket().try_clone().map_err(ControlError::Io)?)?;
         let tell = reports.clone();
         // It ends no TLS: there is no credential but the login, which has no host.
-        let ended = Ended::new(&self.spec, Roots::default(), move |frame| tell.send(&frame));
+        let ended = TlsTerminator::new(&self.spec, CertificateRoots::default(), move |frame| {
+            tell.send(&frame)
+        });
         Ok(Some(CompanyWork {
             control,
             reports,
@@ -81,7 +87,7 @@ impl CompanyNetwork {
 }
 
 impl CompanyWork {
-    pub(super) fn login(&self) -> Rc<Ended> {
+    pub(super) fn login(&self) -> Rc<TlsTerminator> {
         self.ended.clone()
     }
 

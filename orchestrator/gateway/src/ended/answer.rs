@@ -1,8 +1,8 @@
 //! The answer of a host on its way to the program: searched for the values of the host's credentials, as it streams.
 
 use super::host::EndedHost;
-use super::refusal::Refusal;
-use super::search::{Found, Search};
+use super::refusal::RequestRefusal;
+use super::search::{StreamSearch, ValueFound};
 use broker_protocol::gateway::CredentialVerdict;
 use hyper::Response;
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
@@ -22,7 +22,7 @@ pub(super) enum Cut {
 }
 
 /// The body of an answer.
-pub(super) enum Answer {
+pub(super) enum EndedAnswer {
     Host(Searched),
     Text(Option<Bytes>),
 }
@@ -33,7 +33,7 @@ pub(super) struct Searched {
     host: Rc<EndedHost>,
     /// Whose use and by which method, for the report of an echo.
     of: (Option<u16>, String),
-    search: Search,
+    search: StreamSearch,
     trailers: Option<HeaderMap>,
     is_end: bool,
 }
@@ -44,7 +44,7 @@ impl Searched {
             body,
             host,
             of,
-            search: Search::default(),
+            search: StreamSearch::default(),
             trailers: None,
             is_end: false,
         }
@@ -86,7 +86,7 @@ impl Searched {
                     match self.search.pass(&needles, data) {
                         Ok(passed) if passed.is_empty() => {}
                         Ok(passed) => return Poll::Ready(Some(Ok(Frame::data(passed)))),
-                        Err(Found) => return Poll::Ready(Some(Err(self.cut()))),
+                        Err(ValueFound) => return Poll::Ready(Some(Err(self.cut()))),
                     }
                 }
                 Err(frame) => {
@@ -105,7 +105,7 @@ impl Searched {
     }
 }
 
-impl Body for Answer {
+impl Body for EndedAnswer {
     type Data = Bytes;
     type Error = Cut;
 
@@ -147,8 +147,8 @@ impl Body for Answer {
 }
 
 /// Our answer to a request that goes no further.
-pub(super) fn refused(refusal: &Refusal) -> Response<Answer> {
-    let mut response = Response::new(Answer::Text(Some(refusal.text().into())));
+pub(super) fn refused(refusal: &RequestRefusal) -> Response<EndedAnswer> {
+    let mut response = Response::new(EndedAnswer::Text(Some(refusal.text().into())));
     *response.status_mut() = refusal.status();
     response.headers_mut().insert(
         CONTENT_TYPE,

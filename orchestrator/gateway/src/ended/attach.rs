@@ -1,8 +1,8 @@
 //! Decides for the head of a request whether it gets a credential, and puts the value in the place of the placeholder: in the header
 //! that the credential's `attach` names, in the form in which the program sent it, and nowhere else. Elsewhere a placeholder is text.
 
-use super::refusal::Refusal;
-use super::uses::{Unasked, Wanted};
+use super::refusal::RequestRefusal;
+use super::uses::{RequestedUse, Unasked};
 use super::values::Value;
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
@@ -27,7 +27,7 @@ const SIGNATURES: [&str; 7] = [
 const NO_PASSWORD: [&[u8]; 2] = [b"", b"x-oauth-basic"];
 
 /// The credentials of one host, and those of the session.
-pub(super) struct Credentials<'a> {
+pub(super) struct HostCredentials<'a> {
     pub all: &'a [CredentialSpec],
     /// Those of this host, by their places in `all`.
     pub here: &'a [u16],
@@ -36,7 +36,7 @@ pub(super) struct Credentials<'a> {
 
 /// The result for one request.
 #[derive(Debug, Default)]
-pub(super) struct Decision {
+pub(super) struct AttachDecision {
     /// The credential that it gets.
     pub attach: Option<Attachment>,
     /// Credentials whose placeholders stay in it as text.
@@ -52,11 +52,11 @@ pub(super) struct Attachment {
     pub credential: u16,
     pub verdict: CredentialVerdict,
     header: HeaderName,
-    form: Form,
+    form: AttachForm,
 }
 
 #[derive(Debug)]
-enum Form {
+enum AttachForm {
     Scheme(String),
     Basic(Vec<u8>),
     Whole,
@@ -65,15 +65,15 @@ enum Form {
 }
 
 /// A request that is refused, and the credential that it was about.
-pub(super) type RefusedUse = (u16, Box<Refusal>);
+pub(super) type RefusedUse = (u16, Box<RequestRefusal>);
 
-impl Credentials<'_> {
+impl HostCredentials<'_> {
     /// Decides on a request.
     ///
     /// # Errors
     /// It is refused.
-    pub(super) fn decide(&self, head: &Parts) -> Result<Decision, RefusedUse> {
-        let wanted = Wanted::new(self.place, head.method.as_str(), &head.uri, &head.headers);
+    pub(super) fn decide(&self, head: &Parts) -> Result<AttachDecision, RefusedUse> {
+        let wanted = RequestedUse::new(self.place, head.method.as_str(), &head.uri, &head.headers);
         self.refuse_minting(head, &wanted)?;
         self.refuse_foreign(head)?;
         let never = gets_none(head);
@@ -116,7 +116,7 @@ impl Credentials<'_> {
         let passed = self.here.iter().copied().filter(|&credential| {
             Some(credential) != got && holds_text(head, &self.spec(credential).placeholder)
         });
-        Ok(Decision {
+        Ok(AttachDecision {
             passed: passed.collect(),
             is_use: self
                 .here
@@ -140,7 +140,7 @@ impl Credentials<'_> {
                 Err(why) => Err(why),
             };
             let scope = scope.map_err(|why| {
-                let refusal = Refusal::NotSigned {
+                let refusal = RequestRefusal::NotSigned {
                     credential: spec.name.clone(),
                     place: self.place.into(),
                     why,
@@ -151,7 +151,7 @@ impl Credentials<'_> {
                 credential,
                 verdict: CredentialVerdict::Used,
                 header: AUTHORIZATION,
-                form: Form::Signature(scope, None),
+                form: AttachForm::Signature(scope, None),
             }));
         }
         Ok(None)
@@ -169,9 +169,9 @@ impl Credentials<'_> {
             return None;
         }
         let form = match attach {
-            Attach::Bearer => Form::Scheme("Bearer".into()),
-            Attach::Basic { user } | Attach::Any { user } => Form::Basic(user.clone().into()),
-            Attach::Header { .. } => Form::Whole,
+            Attach::Bearer => AttachForm::Scheme("Bearer".into()),
+            Attach::Basic { user } | Attach::Any { user } => AttachForm::Basic(user.clone().into()),
+            Attach::Header { .. } => AttachForm::Whole,
             // Nothing says for which service.
             Attach::Aws => return None,
         };
@@ -183,12 +183,12 @@ impl Credentials<'_> {
         })
     }
 
-    fn refuse_minting(&self, head: &Parts, wanted: &Wanted) -> Result<(), RefusedUse> {
+    fn refuse_minting(&self, head: &Parts, wanted: &RequestedUse) -> Result<(), RefusedUse> {
         let minting = |&&credential: &&u16| wanted.is_refused(&self.spec(credential).uses);
         let Some(&credential) = self.here.iter().find(minting) else {
             return Ok(());
         };
-        let refusal = Refusal::Minting {
+        let refusal = RequestRefusal::Minting {
             credential: self.spec(credential).name.clone(),
             place: self.place.into(),
             method: head.method.to_string(),
@@ -203,7 +203,7 @@ impl Credentials<'_> {
             for value in head.headers.get_all(&header) {
                 for (credential, spec) in (0u16..).zip(self.all) {
                     if !self.here.contains(&credential) && holds(value, &spec.placeholder) {
-                        let refusal = Refusal::Foreign {
+                        let refusal = RequestRefusal::Foreign {
                             credential: spec.name.clone(),
                             header: header.to_string(),
                             place: self.place.into(),
@@ -221,27 +221,27 @@ impl Attachment {
     /// The scope for which the request has to be signed.
     pub(crate) fn scope(&self) -> Option<&SigningScope> {
         match &self.form {
-            Form::Signature(scope, _) => Some(scope),
-            Form::Scheme(_) | Form::Basic(_) | Form::Whole => None,
+            AttachForm::Signature(scope, _) => Some(scope),
+            AttachForm::Scheme(_) | AttachForm::Basic(_) | AttachForm::Whole => None,
         }
     }
 
     /// Takes what stands for the body in a signature.
     pub(crate) fn state(&mut self, text: String) {
         match &mut self.form {
-            Form::Signature(_, payload) => *payload = Some(text),
-            Form::Scheme(_) | Form::Basic(_) | Form::Whole => {}
+            AttachForm::Signature(_, payload) => *payload = Some(text),
+            AttachForm::Scheme(_) | AttachForm::Basic(_) | AttachForm::Whole => {}
         }
     }
 
     /// Puts the value into the head, or its signature. `None` if no header can hold it.
     pub(crate) fn put(&self, head: &mut Parts, value: &Value) -> Option<()> {
         match &self.form {
-            Form::Signature(scope, payload) => {
+            AttachForm::Signature(scope, payload) => {
                 let key = (value.bytes.as_slice(), value.key.as_ref()?);
                 aws::sign(head, key, scope, payload.as_deref()?, aws::now())
             }
-            Form::Scheme(_) | Form::Basic(_) | Form::Whole => {
+            AttachForm::Scheme(_) | AttachForm::Basic(_) | AttachForm::Whole => {
                 self.put_text(&mut head.headers, &value.bytes)
             }
         }
@@ -249,14 +249,14 @@ impl Attachment {
 
     fn put_text(&self, headers: &mut HeaderMap, value: &[u8]) -> Option<()> {
         let text = match &self.form {
-            Form::Scheme(scheme) => Zeroizing::new([scheme.as_bytes(), b" ", value].concat()),
-            Form::Basic(user) => {
+            AttachForm::Scheme(scheme) => Zeroizing::new([scheme.as_bytes(), b" ", value].concat()),
+            AttachForm::Basic(user) => {
                 let pair = Zeroizing::new([user, b":".as_slice(), value].concat());
                 let encoded = Zeroizing::new(STANDARD.encode(&*pair));
                 Zeroizing::new([b"Basic ", encoded.as_bytes()].concat())
             }
-            Form::Whole => Zeroizing::new(value.to_vec()),
-            Form::Signature(_, _) => return None,
+            AttachForm::Whole => Zeroizing::new(value.to_vec()),
+            AttachForm::Signature(_, _) => return None,
         };
         let mut text = HeaderValue::from_bytes(&text).ok()?;
         // HTTP/2 does not keep it in the tables of its compression.
@@ -277,18 +277,18 @@ fn header_of(attach: &Attach) -> Option<HeaderName> {
 }
 
 /// The form of a header's value that is asked to become the credential: it has the placeholder in exactly the credential's place.
-fn asked(attach: &Attach, value: &[u8], placeholder: &str) -> Option<Form> {
+fn asked(attach: &Attach, value: &[u8], placeholder: &str) -> Option<AttachForm> {
     let placeholder = placeholder.as_bytes();
     let token = || {
         let (scheme, token) = scheme(value)?;
         let known = ["bearer", "token"].contains(&&*scheme.to_ascii_lowercase());
-        (known && token == placeholder).then_some(Form::Scheme(scheme))
+        (known && token == placeholder).then_some(AttachForm::Scheme(scheme))
     };
     match attach {
         Attach::Bearer => token(),
         Attach::Basic { user } => basic(value, placeholder, user),
         Attach::Any { user } => token().or_else(|| basic(value, placeholder, user)),
-        Attach::Header { .. } => (value == placeholder).then_some(Form::Whole),
+        Attach::Header { .. } => (value == placeholder).then_some(AttachForm::Whole),
         Attach::Aws => None,
     }
 }
@@ -299,7 +299,7 @@ fn scheme(value: &[u8]) -> Option<(String, &[u8])> {
     Some((scheme, value[space..].trim_ascii()))
 }
 
-fn basic(value: &[u8], placeholder: &[u8], default: &str) -> Option<Form> {
+fn basic(value: &[u8], placeholder: &[u8], default: &str) -> Option<AttachForm> {
     let pair = basic_pair(value)?;
     let colon = pair.iter().position(|byte| *byte == b':')?;
     let (user, password) = (&pair[..colon], &pair[colon + 1..]);
@@ -310,9 +310,10 @@ fn basic(value: &[u8], placeholder: &[u8], default: &str) -> Option<Form> {
         } else {
             user.to_vec()
         };
-        Some(Form::Basic(user))
+        Some(AttachForm::Basic(user))
     } else {
-        (user == placeholder && NO_PASSWORD.contains(&password)).then(|| Form::Basic(default()))
+        (user == placeholder && NO_PASSWORD.contains(&password))
+            .then(|| AttachForm::Basic(default()))
     }
 }
 
@@ -417,8 +418,8 @@ mod tests {
         request.body(()).unwrap().into_parts().0
     }
 
-    fn decide(all: &[CredentialSpec], head: &Parts) -> Result<Decision, RefusedUse> {
-        let credentials = Credentials {
+    fn decide(all: &[CredentialSpec], head: &Parts) -> Result<AttachDecision, RefusedUse> {
+        let credentials = HostCredentials {
             all,
             here: &[0],
             place: "a.example:443",
@@ -589,7 +590,10 @@ mod tests {
             let head = head("GET", "/api/x", &[(header, &value)]);
             let (credential, refusal) = decide(&all, &head).unwrap_err();
             assert_eq!(credential, 1);
-            assert!(matches!(*refusal, Refusal::Foreign { .. }), "{value}");
+            assert!(
+                matches!(*refusal, RequestRefusal::Foreign { .. }),
+                "{value}"
+            );
         }
         // Elsewhere it is text.
         let head = head("GET", "/api/x", &[("x-note", B)]);

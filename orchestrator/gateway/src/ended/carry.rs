@@ -8,10 +8,10 @@ use super::head::Scheme;
 use super::hello::is_same_host;
 use super::host::EndedHost;
 use super::limits::{CONNECTION_WINDOW, ERRORS, HEAD, RESETS, SEND_BUFFER, STREAM_WINDOW, STREAMS};
-use super::session::{Session, plain};
-use super::streams::{Activity, Rewound, Watched};
+use super::session::{CredentialSession, plain};
+use super::streams::{Activity, Rewound, WatchedStream};
 use super::tasks::TaskOwner;
-use super::upstream::{Connect, Dialer, Protocol, Stream, Upstream};
+use super::upstream::{Connect, Dialer, HostIo, Protocol, Upstream};
 use broker_protocol::CallId;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
@@ -35,7 +35,7 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// The first byte of a TLS handshake.
 const TLS: u8 = 0x16;
 
-type Program = Rewound<Watched<TcpStream>>;
+type ProgramStream = Rewound<WatchedStream<TcpStream>>;
 
 /// Why a connection ended otherwise than by its program's or its host's will.
 #[derive(Debug, Error)]
@@ -72,8 +72,8 @@ pub enum CarryError {
 }
 
 /// A connection of a program to a host.
-pub(super) struct Connection {
-    session: Rc<Session>,
+pub(super) struct HostConnection {
+    session: Rc<CredentialSession>,
     host: Rc<EndedHost>,
     connect: Connect,
     call: CallId,
@@ -81,9 +81,9 @@ pub(super) struct Connection {
     tasks: TaskOwner,
 }
 
-impl Connection {
+impl HostConnection {
     pub(super) fn new(
-        session: Rc<Session>,
+        session: Rc<CredentialSession>,
         host: Rc<EndedHost>,
         connect: Connect,
         call: CallId,
@@ -101,14 +101,14 @@ impl Connection {
     /// Carries it until it ends.
     pub(super) async fn carry(self, program: TcpStream, first: Vec<u8>) -> Result<(), CarryError> {
         let times = self.session.times;
-        let program = Rewound::new(first, Watched::new(program, self.activity.clone()));
+        let program = Rewound::new(first, WatchedStream::new(program, self.activity.clone()));
         tokio::select! {
             ended = self.begin(program) => ended,
             () = self.activity.ended(times.idle, times.idle_upgraded) => Err(CarryError::Idle),
         }
     }
 
-    async fn begin(&self, mut program: Program) -> Result<(), CarryError> {
+    async fn begin(&self, mut program: ProgramStream) -> Result<(), CarryError> {
         let begin = self.session.times.begin;
         let first = timeout(begin, program.peek(|bytes| !bytes.is_empty())).await;
         match first {
@@ -119,20 +119,20 @@ impl Connection {
     }
 
     /// Without TLS no credential is used, and nothing looked at but what rules decide on.
-    async fn plain(&self, mut program: Program) -> Result<(), CarryError> {
+    async fn plain(&self, mut program: ProgramStream) -> Result<(), CarryError> {
         if !self.host.rules.is_empty() {
             let dialer = self.dialer(Scheme::Http);
             let upstream = Upstream::open(dialer, &[Protocol::Http1]).await;
             return self.serve(program, (Scheme::Http, false), upstream).await;
         }
         let host = (self.connect)().await.map_err(|why| self.no_host(why))?;
-        let mut host = Watched::new(host, self.activity.clone());
+        let mut host = WatchedStream::new(host, self.activity.clone());
         // How it ends is the business of program and host.
         let _ = copy_bidirectional(&mut program, &mut host).await;
         Ok(())
     }
 
-    async fn ended(&self, program: Program) -> Result<(), CarryError> {
+    async fn ended(&self, program: ProgramStream) -> Result<(), CarryError> {
         let begin = self.session.times.begin;
         let acceptor = LazyConfigAcceptor::new(Acceptor::default(), program);
         let start = timeout(begin, acceptor)
@@ -228,7 +228,7 @@ impl Connection {
 
     async fn serve(
         &self,
-        stream: impl Stream,
+        stream: impl HostIo,
         (scheme, is_http2): (Scheme, bool),
         upstream: Upstream,
     ) -> Result<(), CarryError> {
@@ -253,7 +253,7 @@ impl Connection {
         unreachable.map_or(Ok(()), Err)
     }
 
-    async fn serve_http1(&self, stream: impl Stream, exchange: &Rc<Exchange>) {
+    async fn serve_http1(&self, stream: impl HostIo, exchange: &Rc<Exchange>) {
         let begin = self.session.times.begin;
         let stream = Framed::new(stream, begin, exchange.upgraded.clone());
         let answer = exchange.clone();
@@ -284,7 +284,7 @@ impl Connection {
         }
     }
 
-    async fn serve_http2(&self, stream: impl Stream, exchange: &Rc<Exchange>) {
+    async fn serve_http2(&self, stream: impl HostIo, exchange: &Rc<Exchange>) {
         let answer = exchange.clone();
         let connection = http2::Builder::new(self.tasks.0.clone())
             .max_header_list_size(u32::try_from(HEAD).unwrap_or(u32::MAX))

@@ -1,16 +1,16 @@
 //! The requests of one connection: each is checked, gets a credential or none, and goes to the host; the answer comes back searched.
 
-use super::answer::{Answer, Searched, refused};
-use super::attach::{Attachment, Credentials, Decision};
+use super::answer::{EndedAnswer, Searched, refused};
+use super::attach::{AttachDecision, Attachment, HostCredentials};
 use super::head::{self, Scheme};
 use super::host::EndedHost;
 use super::limits::REFUSAL_BODY;
-use super::refusal::Refusal;
-use super::session::Session;
+use super::refusal::RequestRefusal;
+use super::session::CredentialSession;
 use super::streams::Activity;
 use super::tasks::Tasks;
 use super::upstream::{Protocol, RequestBody, SendError, Upstream};
-use super::uses::Wanted;
+use super::uses::RequestedUse;
 use super::values::Value;
 use super::websocket;
 use broker_protocol::CallId;
@@ -34,7 +34,7 @@ use tokio::time::timeout;
 
 /// The exchange of one connection of a program with its host.
 pub(super) struct Exchange {
-    pub session: Rc<Session>,
+    pub session: Rc<CredentialSession>,
     pub host: Rc<EndedHost>,
     pub upstream: Rc<Upstream>,
     pub scheme: Scheme,
@@ -51,7 +51,7 @@ pub(super) struct Exchange {
 }
 
 /// A credential on its way into a request.
-struct Attached {
+struct AttachedCredential {
     attachment: Attachment,
     value: Rc<Value>,
 }
@@ -64,7 +64,7 @@ impl Exchange {
     pub(super) async fn answer(
         self: Rc<Self>,
         request: Request<Incoming>,
-    ) -> Result<Response<Answer>, Infallible> {
+    ) -> Result<Response<EndedAnswer>, Infallible> {
         Ok(self.carry(request).await.unwrap_or_else(|refusal| {
             // Before the program hears of it, so that its command cannot end earlier.
             self.host.tell(&refusal);
@@ -72,7 +72,10 @@ impl Exchange {
         }))
     }
 
-    async fn carry(&self, mut request: Request<Incoming>) -> Result<Response<Answer>, Refusal> {
+    async fn carry(
+        &self,
+        mut request: Request<Incoming>,
+    ) -> Result<Response<EndedAnswer>, RequestRefusal> {
         let program = hyper::upgrade::on(&mut request);
         let (mut head, body) = request.into_parts();
         head::check(&head, self.at(), self.scheme)?;
@@ -114,19 +117,19 @@ impl Exchange {
     }
 
     /// Whether the rules let the request go to the host at all, and which of them ask about it.
-    fn judge(&self, head: &Parts) -> Result<Vec<&(u16, RequestRule)>, Refusal> {
+    fn judge(&self, head: &Parts) -> Result<Vec<&(u16, RequestRule)>, RequestRefusal> {
         let place = self.host.place();
-        let wanted = Wanted::new(&place, head.method.as_str(), &head.uri, &head.headers);
+        let wanted = RequestedUse::new(&place, head.method.as_str(), &head.uri, &head.headers);
         self.host.rules.judge(&wanted, self.host.port)
     }
 
-    fn decide(&self, head: &Parts) -> Result<Decision, Refusal> {
+    fn decide(&self, head: &Parts) -> Result<AttachDecision, RequestRefusal> {
         if self.scheme == Scheme::Http {
             // A credential is never used without TLS.
-            return Ok(Decision::default());
+            return Ok(AttachDecision::default());
         }
         let place = self.host.place();
-        let credentials = Credentials {
+        let credentials = HostCredentials {
             all: &self.session.credentials,
             here: &self.host.credentials,
             place: &place,
@@ -145,14 +148,14 @@ impl Exchange {
     }
 
     /// Whether the request may become a WebSocket. Frames are not looked at, so only a use may.
-    fn is_upgrade(&self, head: &Parts, decision: &Decision) -> Result<bool, Refusal> {
+    fn is_upgrade(&self, head: &Parts, decision: &AttachDecision) -> Result<bool, RequestRefusal> {
         if !head::is_websocket(&head.headers) {
             // Other protocols a server may ignore, and then the request is as any other.
             return Ok(false);
         }
         // A rule has named it, or a use has to.
         if !decision.is_use && self.host.rules.is_empty() {
-            return Err(Refusal::Upgrade {
+            return Err(RequestRefusal::Upgrade {
                 place: self.host.place(),
                 path: head.uri.path().chars().take(256).collect(),
             });
@@ -161,7 +164,7 @@ impl Exchange {
     }
 
     /// The head as the host gets it, but for the credential.
-    fn prepare(&self, head: &mut Parts, is_upgrade: bool) -> Result<(), Refusal> {
+    fn prepare(&self, head: &mut Parts, is_upgrade: bool) -> Result<(), RequestRefusal> {
         head::strip(&mut head.headers);
         if !self.host.credentials.is_empty() {
             let plain = HeaderValue::from_static("identity");
@@ -173,7 +176,7 @@ impl Exchange {
             .path_and_query()
             .map_or("/", |path| path.as_str())
             .to_owned();
-        let malformed = |_| Refusal::Malformed("a path that cannot be sent on");
+        let malformed = |_| RequestRefusal::Malformed("a path that cannot be sent on");
         head.headers.remove(HOST);
         match self.upstream.protocol() {
             Protocol::Http1 => {
@@ -203,19 +206,23 @@ impl Exchange {
         Ok(())
     }
 
-    async fn attached(&self, attachment: Attachment, method: &Method) -> Result<Attached, Refusal> {
+    async fn attached(
+        &self,
+        attachment: Attachment,
+        method: &Method,
+    ) -> Result<AttachedCredential, RequestRefusal> {
         let credential = attachment.credential;
         match self.session.values.get(credential).await {
             Ok(value) => {
                 self.host
                     .count(credential, method.as_str(), attachment.verdict);
-                Ok(Attached { attachment, value })
+                Ok(AttachedCredential { attachment, value })
             }
             Err(why) => {
                 let verdict = CredentialVerdict::NoValue;
                 self.host.count(credential, method.as_str(), verdict);
                 let credential = self.session.name(credential).to_owned();
-                Err(Refusal::NoValue { credential, why })
+                Err(RequestRefusal::NoValue { credential, why })
             }
         }
     }
@@ -225,8 +232,8 @@ impl Exchange {
         &self,
         head: Parts,
         body: RequestBody,
-        attached: Option<&Attached>,
-    ) -> Result<Response<Incoming>, Refusal> {
+        attached: Option<&AttachedCredential>,
+    ) -> Result<Response<Incoming>, RequestRefusal> {
         let is_read = matches!(head.method, Method::GET | Method::HEAD) && body.is_end_stream();
         let again = (is_read && attached.is_some()).then(|| head.clone());
         let value = attached.map(|attached| (&attached.attachment, &*attached.value));
@@ -259,11 +266,13 @@ impl Exchange {
         mut head: Parts,
         body: RequestBody,
         value: Option<(&Attachment, &Value)>,
-    ) -> Result<Response<Incoming>, Refusal> {
+    ) -> Result<Response<Incoming>, RequestRefusal> {
         if let Some((attachment, value)) = value {
             attachment
                 .put(&mut head, value)
-                .ok_or(Refusal::Malformed("no header can hold the credential"))?;
+                .ok_or(RequestRefusal::Malformed(
+                    "no header can hold the credential",
+                ))?;
         }
         let request = Request::from_parts(head, body);
         let place = || self.host.place();
@@ -271,12 +280,12 @@ impl Exchange {
             .send(request)
             .await
             .map_err(|error| match error {
-                SendError::Unreachable(why) => Refusal::Host {
+                SendError::Unreachable(why) => RequestRefusal::Host {
                     place: place(),
                     why,
                 },
-                SendError::Body => Refusal::BrokenBody { place: place() },
-                SendError::Unanswered(why) => Refusal::Unanswered {
+                SendError::Body => RequestRefusal::BrokenBody { place: place() },
+                SendError::Unanswered(why) => RequestRefusal::Unanswered {
                     place: place(),
                     why,
                 },
@@ -288,7 +297,7 @@ impl Exchange {
         response: Response<Incoming>,
         (credential, method): (Option<u16>, &Method),
         is_alone: bool,
-    ) -> Result<Response<Answer>, Refusal> {
+    ) -> Result<Response<EndedAnswer>, RequestRefusal> {
         let (mut head, body) = response.into_parts();
         if let Some(credential) = credential
             && !body.is_end_stream()
@@ -296,7 +305,7 @@ impl Exchange {
         {
             self.host
                 .count(credential, method.as_str(), CredentialVerdict::Refused);
-            return Err(Refusal::Encoded {
+            return Err(RequestRefusal::Encoded {
                 place: self.host.place(),
             });
         }
@@ -312,7 +321,7 @@ impl Exchange {
         }
         let of = (credential, method.as_str().to_owned());
         let body = Searched::new(body, self.host.clone(), of);
-        Ok(Response::from_parts(head, Answer::Host(body)))
+        Ok(Response::from_parts(head, EndedAnswer::Host(body)))
     }
 
     fn clean(&self, head: &mut hyper::http::response::Parts) {
@@ -328,9 +337,9 @@ impl Exchange {
         program: OnUpgrade,
         (credential, method): (Option<u16>, &Method),
         is_upgrade: bool,
-    ) -> Result<Response<Answer>, Refusal> {
+    ) -> Result<Response<EndedAnswer>, RequestRefusal> {
         if !is_upgrade || !head::is_websocket(response.headers()) {
-            return Err(Refusal::Unanswered {
+            return Err(RequestRefusal::Unanswered {
                 place: self.host.place(),
                 why: "it switched protocols, and was not asked to".into(),
             });
@@ -356,7 +365,7 @@ impl Exchange {
             }
             let _ = ended.send(());
         });
-        Ok(Response::from_parts(head, Answer::Text(None)))
+        Ok(Response::from_parts(head, EndedAnswer::Text(None)))
     }
 }
 

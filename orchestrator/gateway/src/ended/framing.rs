@@ -23,7 +23,7 @@ const HEADERS: usize = 100;
 /// Reads that hold back heads.
 pub(super) struct Framed<S> {
     inner: S,
-    state: State,
+    state: FramingState,
     /// A head that is not whole yet.
     head: Vec<u8>,
     ready: Vec<u8>,
@@ -36,7 +36,7 @@ pub(super) struct Framed<S> {
     is_end: bool,
 }
 
-enum State {
+enum FramingState {
     Head,
     Body(u64),
     Chunk(Vec<u8>),
@@ -52,7 +52,7 @@ impl<S> Framed<S> {
     pub(super) fn new(inner: S, begin: Duration, upgraded: Arc<AtomicBool>) -> Self {
         Self {
             inner,
-            state: State::Head,
+            state: FramingState::Head,
             head: Vec::new(),
             ready: Vec::new(),
             taken: 0,
@@ -67,12 +67,12 @@ impl<S> Framed<S> {
         let (mut bytes, mut at) = (bytes, 0);
         while at < bytes.len() {
             if self.upgraded.load(Ordering::Relaxed) {
-                self.state = State::Open;
+                self.state = FramingState::Open;
                 self.ready.append(&mut self.head);
             }
             let rest = &bytes[at..];
             let taken = match &mut self.state {
-                State::Head => {
+                FramingState::Head => {
                     let is_line = self.head.is_empty() || memchr::memchr(b'\n', rest).is_some();
                     self.head.extend_from_slice(rest);
                     bytes = if is_line || self.head.len() > HEAD {
@@ -83,14 +83,14 @@ impl<S> Framed<S> {
                     at = 0;
                     continue;
                 }
-                State::Body(left) | State::ChunkData(left) => {
+                FramingState::Body(left) | FramingState::ChunkData(left) => {
                     let taken = usize::try_from(*left).unwrap_or(usize::MAX).min(rest.len());
                     *left -= taken as u64;
                     taken
                 }
-                State::Chunk(line) | State::Trailer(line) => take_line(line, rest),
-                State::Open => rest.len(),
-                State::Refused => return,
+                FramingState::Chunk(line) | FramingState::Trailer(line) => take_line(line, rest),
+                FramingState::Open => rest.len(),
+                FramingState::Refused => return,
             };
             self.ready.extend_from_slice(&rest[..taken]);
             at += taken;
@@ -102,20 +102,22 @@ impl<S> Framed<S> {
 
     /// The next state, once bytes were taken. `false` if they delimit nothing.
     fn advance(&mut self) -> bool {
-        self.state = match std::mem::replace(&mut self.state, State::Head) {
-            State::Body(0) => State::Head,
+        self.state = match std::mem::replace(&mut self.state, FramingState::Head) {
+            FramingState::Body(0) => FramingState::Head,
             // The line end after a chunk is read as an empty line before the next one.
-            State::ChunkData(0) => State::Chunk(b"\n".to_vec()),
-            State::Chunk(line) => match chunk(&line) {
-                Chunk::Partial => State::Chunk(line),
-                Chunk::Next => State::Chunk(Vec::new()),
-                Chunk::Data(length) => State::ChunkData(length),
-                Chunk::Last => State::Trailer(Vec::new()),
-                Chunk::Malformed => return false,
+            FramingState::ChunkData(0) => FramingState::Chunk(b"\n".to_vec()),
+            FramingState::Chunk(line) => match chunk(&line) {
+                ChunkLine::Partial => FramingState::Chunk(line),
+                ChunkLine::Next => FramingState::Chunk(Vec::new()),
+                ChunkLine::Data(length) => FramingState::ChunkData(length),
+                ChunkLine::Last => FramingState::Trailer(Vec::new()),
+                ChunkLine::Malformed => return false,
             },
-            State::Trailer(line) if line == b"\r\n" => State::Head,
-            State::Trailer(line) if line.ends_with(b"\n") => State::Trailer(Vec::new()),
-            State::Trailer(line) if line.len() > HEAD => return false,
+            FramingState::Trailer(line) if line == b"\r\n" => FramingState::Head,
+            FramingState::Trailer(line) if line.ends_with(b"\n") => {
+                FramingState::Trailer(Vec::new())
+            }
+            FramingState::Trailer(line) if line.len() > HEAD => return false,
             state => state,
         };
         true
@@ -127,7 +129,7 @@ impl<S> Framed<S> {
             Delimited::Partial if self.head.len() <= HEAD => {}
             // hyper refuses it by its own limits and says how.
             Delimited::Partial | Delimited::Other => {
-                self.state = State::Open;
+                self.state = FramingState::Open;
                 self.ready.append(&mut self.head);
             }
             Delimited::Twice => self.refuse(),
@@ -145,7 +147,7 @@ impl<S> Framed<S> {
     fn refuse(&mut self) {
         self.head.clear();
         self.ready.extend_from_slice(NO_REQUEST);
-        self.state = State::Refused;
+        self.state = FramingState::Refused;
     }
 
     /// An error when the head that has begun is not there in time.
@@ -168,7 +170,7 @@ fn take_line(line: &mut Vec<u8>, rest: &[u8]) -> usize {
     length
 }
 
-enum Chunk {
+enum ChunkLine {
     Partial,
     Next,
     Data(u64),
@@ -177,26 +179,26 @@ enum Chunk {
 }
 
 /// Reads the line before a chunk. After a chunk's data, it begins with the line end that belongs to that.
-fn chunk(line: &[u8]) -> Chunk {
+fn chunk(line: &[u8]) -> ChunkLine {
     if let Some(end) = line.strip_prefix(b"\n") {
         return match end {
-            b"" | b"\r" => Chunk::Partial,
-            b"\r\n" => Chunk::Next,
-            _ => Chunk::Malformed,
+            b"" | b"\r" => ChunkLine::Partial,
+            b"\r\n" => ChunkLine::Next,
+            _ => ChunkLine::Malformed,
         };
     }
     let Some(line) = line.strip_suffix(b"\n") else {
         return if line.len() > CHUNK_LINE {
-            Chunk::Malformed
+            ChunkLine::Malformed
         } else {
-            Chunk::Partial
+            ChunkLine::Partial
         };
     };
     let Some(line) = line
         .strip_suffix(b"\r")
         .filter(|line| line.len() <= CHUNK_LINE)
     else {
-        return Chunk::Malformed;
+        return ChunkLine::Malformed;
     };
     let digits = line.split(|byte| *byte == b';').next().unwrap_or(line);
     let digits = digits.trim_ascii_end();
@@ -205,16 +207,16 @@ fn chunk(line: &[u8]) -> Chunk {
         .filter(|digits| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_hexdigit()))
         .and_then(|digits| u64::from_str_radix(digits, 16).ok());
     match number {
-        Some(0) => Chunk::Last,
-        Some(length) => Chunk::Data(length),
-        None => Chunk::Malformed,
+        Some(0) => ChunkLine::Last,
+        Some(length) => ChunkLine::Data(length),
+        None => ChunkLine::Malformed,
     }
 }
 
 enum Delimited {
     Partial,
     /// The length of the head, and what follows it.
-    Whole(usize, State),
+    Whole(usize, FramingState),
     /// Two servers may find different ends.
     Twice,
     /// httparse, by which hyper reads too, refuses it.
@@ -236,14 +238,14 @@ fn delimited(bytes: &[u8]) -> Delimited {
     };
     let (lengths, codings) = (of("content-length"), of("transfer-encoding"));
     let state = match (&lengths[..], &codings[..]) {
-        ([], []) => State::Head,
+        ([], []) => FramingState::Head,
         ([one], []) => match number(one) {
-            Some(0) => State::Head,
-            Some(length) => State::Body(length),
+            Some(0) => FramingState::Head,
+            Some(length) => FramingState::Body(length),
             None => return Delimited::Twice,
         },
         ([], [one]) if one.eq_ignore_ascii_case(b"chunked") && request.version == Some(1) => {
-            State::Chunk(Vec::new())
+            FramingState::Chunk(Vec::new())
         }
         _ => return Delimited::Twice,
     };
@@ -273,7 +275,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Framed<S> {
             }
             this.ready.clear();
             this.taken = 0;
-            if this.is_end || matches!(this.state, State::Refused) {
+            if this.is_end || matches!(this.state, FramingState::Refused) {
                 return Poll::Ready(Ok(()));
             }
             if let Poll::Ready(error) = this.poll_deadline(cx) {

@@ -1,6 +1,6 @@
 //! The head of a request: it is for the host that the connection was made to, on every request of a kept connection.
 
-use super::refusal::Refusal;
+use super::refusal::RequestRefusal;
 use hyper::Method;
 use hyper::header::{
     CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, TE,
@@ -77,33 +77,35 @@ pub(super) fn check(
     head: &Parts,
     (host, port): (&str, u16),
     scheme: Scheme,
-) -> Result<(), Refusal> {
+) -> Result<(), RequestRefusal> {
     if head.method == Method::CONNECT {
-        return Err(Refusal::Unsupported(
+        return Err(RequestRefusal::Unsupported(
             "a CONNECT inside of a connection to a host",
         ));
     }
     if head.method != Method::OPTIONS && !head.uri.path().starts_with('/') {
-        return Err(Refusal::Malformed("a path that does not begin with `/`"));
+        return Err(RequestRefusal::Malformed(
+            "a path that does not begin with `/`",
+        ));
     }
     if head.headers.get_all(CONTENT_LENGTH).iter().count() > 1 {
-        return Err(Refusal::Malformed("more than one Content-Length"));
+        return Err(RequestRefusal::Malformed("more than one Content-Length"));
     }
     let mut hosts = head.headers.get_all(HOST).iter();
     let (named, second) = (hosts.next(), hosts.next());
     if second.is_some() {
-        return Err(Refusal::Malformed("more than one Host"));
+        return Err(RequestRefusal::Malformed("more than one Host"));
     }
     let uri = head.uri.authority().map(Authority::as_str);
     let named = named
         .map(|value| {
             value
                 .to_str()
-                .map_err(|_| Refusal::Malformed("a Host that is no text"))
+                .map_err(|_| RequestRefusal::Malformed("a Host that is no text"))
         })
         .transpose()?;
     if uri.is_none() && named.is_none() {
-        return Err(Refusal::Malformed("no Host"));
+        return Err(RequestRefusal::Malformed("no Host"));
     }
     if head
         .uri
@@ -120,8 +122,8 @@ pub(super) fn check(
     Ok(())
 }
 
-fn misdirected(host: &str, port: u16, asked: &str) -> Refusal {
-    Refusal::Misdirected {
+fn misdirected(host: &str, port: u16, asked: &str) -> RequestRefusal {
+    RequestRefusal::Misdirected {
         place: format!("{host}:{port}"),
         asked: asked.chars().take(256).collect(),
     }

@@ -5,7 +5,7 @@ use super::effects::{self, BodyKind, Effects, UnreadBody};
 use super::exchange::Exchange;
 use super::held_body::BodyBeginning;
 use super::questions::Questions;
-use super::refusal::Refusal;
+use super::refusal::RequestRefusal;
 use super::rules::beginning;
 use super::upstream::RequestBody;
 use broker_protocol::gateway::{HeldRequest, RequestAnswer, RequestEffect, RequestRule};
@@ -23,11 +23,11 @@ impl Exchange {
         asking: Vec<&(u16, RequestRule)>,
         head: &Parts,
         body: Incoming,
-    ) -> Result<RequestBody, Refusal> {
+    ) -> Result<RequestBody, RequestRefusal> {
         let Some((_, first)) = asking.first() else {
             return Ok(RequestBody::Program(body));
         };
-        let unread = |unread| Refusal::Unread {
+        let unread = |unread| RequestRefusal::Unread {
             place: self.host.place(),
             method: beginning(head.method.as_str()),
             path: beginning(head.uri.path()),
@@ -56,7 +56,7 @@ impl Exchange {
             };
             let answer = questions.ask(request).await;
             if answer != RequestAnswer::Granted {
-                return Err(Refusal::NotAllowed {
+                return Err(RequestRefusal::NotAllowed {
                     place: self.host.place(),
                     method: beginning(head.method.as_str()),
                     path: beginning(head.uri.path()),

@@ -7,7 +7,7 @@ pub const HELLO_MAX: usize = 16 * 1024;
 
 /// The beginning of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Hello {
+pub enum ConnectionStart {
     Partial,
     Other,
     /// A hello, and the name in it.
@@ -17,16 +17,16 @@ pub enum Hello {
 }
 
 /// Reads the first bytes of a connection.
-pub fn read(bytes: &[u8]) -> Hello {
+pub fn read(bytes: &[u8]) -> ConnectionStart {
     match bytes {
-        [] => return Hello::Partial,
+        [] => return ConnectionStart::Partial,
         [0x16] | [0x16, 3, ..] => {}
-        _ => return Hello::Other,
+        _ => return ConnectionStart::Other,
     }
     match message(bytes).and_then(|message| name(&message)) {
-        Ok(name) => Hello::Name(name),
-        Err(Short::More) if bytes.len() < HELLO_MAX => Hello::Partial,
-        Err(Short::More | Short::Malformed) => Hello::Malformed,
+        Ok(name) => ConnectionStart::Name(name),
+        Err(Short::More) if bytes.len() < HELLO_MAX => ConnectionStart::Partial,
+        Err(Short::More | Short::Malformed) => ConnectionStart::Malformed,
     }
 }
 
@@ -71,9 +71,9 @@ fn message(mut records: &[u8]) -> Result<Vec<u8>, Short> {
 }
 
 /// Takes parts with a length before them off a message.
-struct Parts<'a>(&'a [u8]);
+struct LengthPrefixed<'a>(&'a [u8]);
 
-impl<'a> Parts<'a> {
+impl<'a> LengthPrefixed<'a> {
     fn take(&mut self, length: usize) -> Result<&'a [u8], Short> {
         let (part, rest) = self.0.split_at_checked(length).ok_or(Short::Malformed)?;
         self.0 = rest;
@@ -91,7 +91,7 @@ impl<'a> Parts<'a> {
 }
 
 fn name(hello: &[u8]) -> Result<Option<String>, Short> {
-    let mut hello = Parts(hello);
+    let mut hello = LengthPrefixed(hello);
     // Version and random number; session, ciphers, compressions.
     hello.take(2 + 32)?;
     for width in [1, 2, 1] {
@@ -100,7 +100,7 @@ fn name(hello: &[u8]) -> Result<Option<String>, Short> {
     if hello.0.is_empty() {
         return Ok(None);
     }
-    let mut extensions = Parts(hello.part(2)?);
+    let mut extensions = LengthPrefixed(hello.part(2)?);
     let mut found = None;
     while !extensions.0.is_empty() {
         let kind = extensions.take(2)?;
@@ -116,7 +116,7 @@ fn name(hello: &[u8]) -> Result<Option<String>, Short> {
 }
 
 fn server_name(extension: &[u8]) -> Result<String, Short> {
-    let mut list = Parts(Parts(extension).part(2)?);
+    let mut list = LengthPrefixed(LengthPrefixed(extension).part(2)?);
     let kind = list.take(1)?;
     let name = list.part(2)?;
     if kind != [0] || name.is_empty() || !list.0.is_empty() || !name.is_ascii() {
@@ -152,9 +152,12 @@ mod tests {
             let bytes = hello("a.example", padding);
             assert!(padding == 0 || bytes.len() > 4000);
             for cut in 0..bytes.len() {
-                assert_eq!(read(&bytes[..cut]), Hello::Partial, "{cut}");
+                assert_eq!(read(&bytes[..cut]), ConnectionStart::Partial, "{cut}");
             }
-            assert_eq!(read(&bytes), Hello::Name(Some("a.example".into())));
+            assert_eq!(
+                read(&bytes),
+                ConnectionStart::Name(Some("a.example".into()))
+            );
         }
     }
 
@@ -166,14 +169,17 @@ mod tests {
             bytes.extend([0x16, 3, 1, 0, u8::try_from(part.len()).unwrap()]);
             bytes.extend(part);
         }
-        assert_eq!(read(&bytes), Hello::Name(Some("a.example".into())));
+        assert_eq!(
+            read(&bytes),
+            ConnectionStart::Name(Some("a.example".into()))
+        );
     }
 
     #[test]
     fn an_address_has_no_name_and_other_protocols_are_told_apart() {
-        assert_eq!(read(&hello("127.0.0.1", 0)), Hello::Name(None));
+        assert_eq!(read(&hello("127.0.0.1", 0)), ConnectionStart::Name(None));
         for other in [&b"GET / HTTP/1.1\r\n"[..], b"SSH-2.0-x", b"\x16\x02"] {
-            assert_eq!(read(other), Hello::Other);
+            assert_eq!(read(other), ConnectionStart::Other);
         }
     }
 
@@ -181,15 +187,18 @@ mod tests {
     fn endless_hello_is_malformed_at_the_limit() {
         let mut bytes = vec![0x16, 3, 1, 0x40, 0, 1, 0, 0x40, 0];
         bytes.resize(HELLO_MAX - 1, 0);
-        assert_eq!(read(&bytes), Hello::Partial);
+        assert_eq!(read(&bytes), ConnectionStart::Partial);
         bytes.resize(HELLO_MAX, 0);
-        assert_eq!(read(&bytes), Hello::Malformed);
+        assert_eq!(read(&bytes), ConnectionStart::Malformed);
         assert_eq!(
             read(&[0x16, 3, 1, 0x40, 0, 1, 1, 0, 0]),
-            Hello::Malformed,
+            ConnectionStart::Malformed,
             "longer than the limit by its own word"
         );
-        assert_eq!(read(&[0x16, 3, 1, 0, 0]), Hello::Malformed);
-        assert_eq!(read(&[0x16, 3, 1, 0, 4, 2, 0, 0, 0]), Hello::Malformed);
+        assert_eq!(read(&[0x16, 3, 1, 0, 0]), ConnectionStart::Malformed);
+        assert_eq!(
+            read(&[0x16, 3, 1, 0, 4, 2, 0, 0, 0]),
+            ConnectionStart::Malformed
+        );
     }
 }

@@ -1,10 +1,10 @@
 //! A host whose connections are decrypted: its credentials, and the values that its answers are searched for.
 
-use super::refusal::Refusal;
-use super::reports::Reports;
+use super::refusal::RequestRefusal;
+use super::reports::UseReports;
 use super::rules::Rules;
 use super::search::Needles;
-use super::values::Values;
+use super::values::CredentialValues;
 use broker_protocol::ConnectionVerdict;
 use broker_protocol::gateway::{CredentialSpec, CredentialVerdict};
 use std::cell::RefCell;
@@ -15,12 +15,12 @@ pub(super) struct EndedHost {
     /// By their places in the session's credentials.
     pub credentials: Vec<u16>,
     pub rules: Rules,
-    pub reports: Rc<Reports>,
+    pub reports: Rc<UseReports>,
     needles: RefCell<Rc<Needles>>,
 }
 
 impl EndedHost {
-    pub(super) fn new(host: String, port: u16, rules: Rules, reports: Rc<Reports>) -> Self {
+    pub(super) fn new(host: String, port: u16, rules: Rules, reports: Rc<UseReports>) -> Self {
         Self {
             rules,
             host,
@@ -47,7 +47,7 @@ impl EndedHost {
     }
 
     /// Tells the people who run the command of a refusal, if it is one that they can do something about.
-    pub(super) fn tell(&self, refusal: &Refusal) {
+    pub(super) fn tell(&self, refusal: &RequestRefusal) {
         if let Some(verdict) = refusal.verdict() {
             let place = (&*self.host, self.port);
             self.reports.refuse(place, verdict, &refusal.to_string());
@@ -60,7 +60,7 @@ impl EndedHost {
     }
 
     /// Takes over the values that are known now.
-    pub(super) fn learn(&self, all: &[CredentialSpec], values: &Values) {
+    pub(super) fn learn(&self, all: &[CredentialSpec], values: &CredentialValues) {
         let known = self.credentials.iter().flat_map(|&credential| {
             let placeholder = &all[usize::from(credential)].placeholder;
             let known = values.known(credential).into_iter();

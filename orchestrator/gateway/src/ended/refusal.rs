@@ -10,7 +10,7 @@ use thiserror::Error;
 
 /// Why a request does not reach its host, or its answer does not reach the program.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub(super) enum Refusal {
+pub(super) enum RequestRefusal {
     /// It names another host than the connection was made to.
     #[error(
         "this connection is to {place}, and the request names `{asked}`; make a connection to that host"
@@ -149,7 +149,7 @@ fn because(why: Option<&str>) -> String {
     })
 }
 
-impl Refusal {
+impl RequestRefusal {
     /// The verdict for those who run the command; `None` if the request or the host is at fault, and no policy.
     pub(super) fn verdict(&self) -> Option<ConnectionVerdict> {
         match self {

@@ -21,7 +21,7 @@ const REFUSALS_MAX: usize = 64;
 
 /// A request that was refused, or an answer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Refused {
+struct RefusedRequest {
     host: String,
     port: u16,
     verdict: ConnectionVerdict,
@@ -29,7 +29,7 @@ struct Refused {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Kind {
+struct UseKind {
     credential: u16,
     host: String,
     port: u16,
@@ -75,16 +75,16 @@ impl<K: Clone + Eq + Hash> Tally<K> {
     }
 }
 
-pub(super) struct Reports {
-    uses: Tally<Kind>,
-    refused: Tally<Refused>,
+pub(super) struct UseReports {
+    uses: Tally<UseKind>,
+    refused: Tally<RefusedRequest>,
     /// Whether what is counted will be reported.
     is_pending: Cell<bool>,
     times: Times,
     tell: Rc<dyn Fn(FromGateway)>,
 }
 
-impl Reports {
+impl UseReports {
     pub(super) fn new(times: Times, tell: Rc<dyn Fn(FromGateway)>) -> Rc<Self> {
         Rc::new(Self {
             uses: Tally::new(),
@@ -105,7 +105,7 @@ impl Reports {
             .into_iter()
             .find(|known| *known == method)
             .unwrap_or("OTHER");
-        let kind = Kind {
+        let kind = UseKind {
             credential,
             host: host.into(),
             port,
@@ -125,7 +125,7 @@ impl Reports {
         verdict: ConnectionVerdict,
         why: &str,
     ) {
-        let mut refused = Refused {
+        let mut refused = RefusedRequest {
             host: host.to_owned(),
             port,
             verdict,
@@ -162,7 +162,7 @@ impl Reports {
         }
     }
 
-    fn send_refused(&self, refused: Refused, count: u32) {
+    fn send_refused(&self, refused: RefusedRequest, count: u32) {
         let report = ConnectionReport {
             host: refused.host,
             port: refused.port,
@@ -174,7 +174,7 @@ impl Reports {
         (self.tell)(FromGateway::Connected(report.cut()));
     }
 
-    fn send(&self, kind: Kind, count: u32) {
+    fn send(&self, kind: UseKind, count: u32) {
         (self.tell)(FromGateway::Used(CredentialReport {
             credential: kind.credential,
             host: kind.host,
@@ -203,7 +203,7 @@ mod tests {
             | FromGateway::Used(_)
             | FromGateway::Asked(_) => {}
         };
-        let reports = Reports::new(Times::default(), Rc::new(tell));
+        let reports = UseReports::new(Times::default(), Rc::new(tell));
         let place = ("a.example", 443);
         let work = async {
             for number in 0..1000 {

@@ -1,8 +1,8 @@
 //! Rules for requests: whether one goes to its host at all. Whoever reads a request differently than we do must not get what no rule
 //! allows, so a rule that allows fits each form in which a server may read a request, and a rule that denies any of them.
 
-use super::refusal::Refusal;
-use super::uses::Wanted;
+use super::refusal::RequestRefusal;
+use super::uses::RequestedUse;
 use broker_protocol::gateway::{RequestRule, RuleAction};
 
 /// Most characters of a path in a refusal.
@@ -37,7 +37,11 @@ impl Rules {
     ///
     /// # Errors
     /// A rule denies it, or a list that names its host has no rule for it.
-    pub(super) fn judge(&self, wanted: &Wanted, port: u16) -> Result<Vec<&NumberedRule>, Refusal> {
+    pub(super) fn judge(
+        &self,
+        wanted: &RequestedUse,
+        port: u16,
+    ) -> Result<Vec<&NumberedRule>, RequestRefusal> {
         let judged = self.0.iter().map(|list| judge_by(list, wanted, port));
         let asking: Result<Vec<_>, _> = judged.collect();
         Ok(asking?.into_iter().flatten().collect())
@@ -47,9 +51,9 @@ impl Rules {
 /// Judges a request by one list. Returns the rule that asks about it.
 fn judge_by<'r>(
     list: &'r [NumberedRule],
-    wanted: &Wanted,
+    wanted: &RequestedUse,
     port: u16,
-) -> Result<Option<&'r NumberedRule>, Refusal> {
+) -> Result<Option<&'r NumberedRule>, RequestRefusal> {
     let is_here = |rule: &&NumberedRule| rule.1.port.is_none_or(|own| own == port);
     for numbered @ (_, rule) in list.iter().filter(is_here) {
         match rule.action {
@@ -70,8 +74,8 @@ fn judge_by<'r>(
     first.map_or(Ok(None), |(_, first)| Err(without_rule(wanted, first)))
 }
 
-fn denied(wanted: &Wanted, rule: &RequestRule) -> Refusal {
-    Refusal::Denied {
+fn denied(wanted: &RequestedUse, rule: &RequestRule) -> RequestRefusal {
+    RequestRefusal::Denied {
         place: wanted.place.to_owned(),
         method: beginning(wanted.method()),
         path: beginning(wanted.path),
@@ -80,8 +84,8 @@ fn denied(wanted: &Wanted, rule: &RequestRule) -> Refusal {
     }
 }
 
-fn without_rule(wanted: &Wanted, first: &RequestRule) -> Refusal {
-    Refusal::NoRule {
+fn without_rule(wanted: &RequestedUse, first: &RequestRule) -> RequestRefusal {
+    RequestRefusal::NoRule {
         place: wanted.place.to_owned(),
         method: beginning(wanted.method()),
         path: beginning(wanted.path),
@@ -122,13 +126,13 @@ mod tests {
         lists: &[Vec<RequestRule>],
         (method, uri): (&str, &str),
         header: Option<(&'static str, &str)>,
-    ) -> Result<Vec<u16>, Refusal> {
+    ) -> Result<Vec<u16>, RequestRefusal> {
         let mut headers = HeaderMap::new();
         if let Some((name, value)) = header {
             headers.insert(name, value.parse().unwrap());
         }
         let uri = uri.parse().unwrap();
-        let wanted = Wanted::new("a.example:443", method, &uri, &headers);
+        let wanted = RequestedUse::new("a.example:443", method, &uri, &headers);
         let rules = Rules::of(lists, "a.example");
         rules.judge(&wanted, 443).map(|asking| {
             let numbers = asking.into_iter().map(|(number, _)| *number);

@@ -205,20 +205,20 @@ fn decoded_tail(tail: &[u8]) -> (Zeroizing<Vec<u8>>, Vec<usize>, usize) {
     (decoded, starts, whole)
 }
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Found;
+pub(super) struct ValueFound;
 
 /// The search of one stream.
 #[derive(Default)]
-pub(super) struct Search {
+pub(super) struct StreamSearch {
     held: Vec<u8>,
 }
 
-impl Search {
+impl StreamSearch {
     /// The bytes that may be passed on, once `next` has arrived.
     ///
     /// # Errors
     /// A value: nothing more may be passed on.
-    pub(super) fn pass(&mut self, needles: &Needles, next: Bytes) -> Result<Bytes, Found> {
+    pub(super) fn pass(&mut self, needles: &Needles, next: Bytes) -> Result<Bytes, ValueFound> {
         let mut bytes = if self.held.is_empty() {
             next
         } else {
@@ -226,7 +226,7 @@ impl Search {
             Bytes::from(std::mem::take(&mut self.held))
         };
         if needles.are_in(&bytes) {
-            return Err(Found);
+            return Err(ValueFound);
         }
         self.held = bytes
             .split_off(bytes.len() - needles.unfinished(&bytes))
@@ -249,13 +249,13 @@ impl Search {
 mod tests {
     use super::*;
     use crate::ended::limits::Times;
-    use crate::ended::values::Values;
+    use crate::ended::values::CredentialValues;
 
     const VALUE: &str = "gho_s3cr3t/With+Odd~chars-9";
     const PLACEHOLDER: &str = "gho_PLACEHOLDERPLACEHOLDER";
 
     fn needles(value: &str) -> Needles {
-        let values = Values::new(1, Times::default(), Rc::new(|_| {}));
+        let values = CredentialValues::new(1, Times::default(), Rc::new(|_| {}));
         values.deliver(0, Ok(value.into()));
         let known = values.known(0).into_iter();
         Needles::new(known.map(|value| (value, PLACEHOLDER.to_owned())).collect())
@@ -308,11 +308,11 @@ mod tests {
 
     /// What passes of a text that arrives in parts, until the value is found.
     fn passed(needles: &Needles, text: &[u8], part: usize) -> Result<Vec<u8>, Vec<u8>> {
-        let (mut search, mut out) = (Search::default(), Vec::new());
+        let (mut search, mut out) = (StreamSearch::default(), Vec::new());
         for part in text.chunks(part) {
             match search.pass(needles, Bytes::copy_from_slice(part)) {
                 Ok(bytes) => out.extend_from_slice(&bytes),
-                Err(Found) => return Err(out),
+                Err(ValueFound) => return Err(out),
             }
         }
         out.extend_from_slice(&search.finish());
@@ -355,7 +355,7 @@ mod tests {
     #[test]
     fn nothing_is_held_of_usual_text() {
         let needles = needles(VALUE);
-        let mut search = Search::default();
+        let mut search = StreamSearch::default();
         let text = Bytes::from_static(b"data: {\"delta\": \"hello\"}\n\n");
         assert_eq!(search.pass(&needles, text.clone()), Ok(text));
         assert_eq!(search.held(), 0);
@@ -375,7 +375,7 @@ mod tests {
             let text = format!("x{encoded}y");
             assert!(passed(&needles, text.as_bytes(), 100).is_err());
         }
-        let mut search = Search::default();
+        let mut search = StreamSearch::default();
         for part in escaped(&value[..3999], true).as_bytes().chunks(50) {
             search.pass(&needles, Bytes::copy_from_slice(part)).unwrap();
             assert!(search.held() <= ESCAPED * 2 * SEARCHED, "{}", search.held());

@@ -4,19 +4,19 @@ use super::authority::Certifier;
 use super::host::EndedHost;
 use super::limits::Times;
 use super::questions::Questions;
-use super::reports::Reports;
+use super::reports::UseReports;
 use super::rules::Rules;
 use super::upstream::HostTls;
-use super::values::Values;
+use super::values::CredentialValues;
 use broker_protocol::gateway::{CredentialSpec, RequestRule};
 use std::collections::HashMap;
 use std::rc::Rc;
 
 /// Credentials, their values and their hosts.
-pub(super) struct Session {
+pub(super) struct CredentialSession {
     pub credentials: Vec<CredentialSpec>,
-    pub values: Values,
-    pub reports: Rc<Reports>,
+    pub values: CredentialValues,
+    pub reports: Rc<UseReports>,
     pub questions: Questions,
     pub times: Times,
     pub tls: Rc<HostTls>,
@@ -26,7 +26,7 @@ pub(super) struct Session {
     pub rules: Vec<Vec<RequestRule>>,
 }
 
-impl Session {
+impl CredentialSession {
     /// Whether rules decide on the requests to a host.
     pub(super) fn has_rules(&self, host: &str) -> bool {
         let mut rules = self.rules.iter().flatten();

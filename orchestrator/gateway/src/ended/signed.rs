@@ -5,9 +5,9 @@ use super::attach::Attachment;
 use super::exchange::Exchange;
 use super::held_body::BodyBeginning;
 use super::questions::Counted;
-use super::refusal::Refusal;
+use super::refusal::RequestRefusal;
 use super::upstream::RequestBody;
-use super::uses::Wanted;
+use super::uses::RequestedUse;
 use broker_protocol::gateway::{CredentialSpec, CredentialVerdict};
 use hyper::http::request::Parts;
 use orchestrator_aws::{self as aws, Operations, SIGNED_BODY, SignFault, SigningScope};
@@ -31,7 +31,7 @@ impl Exchange {
         attach: Option<&mut Attachment>,
         head: &Parts,
         body: RequestBody,
-    ) -> Result<Gathered<'_>, Refusal> {
+    ) -> Result<Gathered<'_>, RequestRefusal> {
         let Some(attachment) = attach else {
             return Ok((body, vec![]));
         };
@@ -42,13 +42,13 @@ impl Exchange {
         let Some(spec) = self.session.credentials.get(usize::from(credential)) else {
             return Ok((body, vec![]));
         };
-        let refused = |refusal: Refusal| {
+        let refused = |refusal: RequestRefusal| {
             let verdict = CredentialVerdict::Refused;
             self.host.count(credential, head.method.as_str(), verdict);
             refusal
         };
         let unsigned = |why| {
-            refused(Refusal::NotSigned {
+            refused(RequestRefusal::NotSigned {
                 credential: spec.name.clone(),
                 place: self.host.place(),
                 why,
@@ -63,7 +63,7 @@ impl Exchange {
         }
         let whole = self.read_whole(body).await.map_err(|error| match error {
             GatherError::Fault(why) => unsigned(why),
-            GatherError::Broken => Refusal::BrokenBody {
+            GatherError::Broken => RequestRefusal::BrokenBody {
                 place: self.host.place(),
             },
         })?;
@@ -80,16 +80,16 @@ impl Exchange {
         scope: &SigningScope,
         head: &Parts,
         body: &[u8],
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), RequestRefusal> {
         let operations = Operations::of(&scope.service, head, body);
         let place = self.host.place();
         let method = head.method.as_str();
-        let wanted = Wanted::new(&place, method, &head.uri, &head.headers)
+        let wanted = RequestedUse::new(&place, method, &head.uri, &head.headers)
             .signed_for(&scope.service, &operations);
         let path: String = head.uri.path().chars().take(256).collect();
         let named = format!("{path} ({})", described(scope, &operations));
         if wanted.is_refused(&spec.uses) {
-            return Err(Refusal::Minting {
+            return Err(RequestRefusal::Minting {
                 credential: spec.name.clone(),
                 method: method.to_owned(),
                 path: named,
@@ -98,7 +98,7 @@ impl Exchange {
         }
         match wanted.fits(&spec.uses) {
             Some(_) => Ok(()),
-            None => Err(Refusal::NotSigned {
+            None => Err(RequestRefusal::NotSigned {
                 credential: spec.name.clone(),
                 place,
                 why: SignFault::NoUse(format!("{method} {named}")),

@@ -4,7 +4,7 @@ use super::authority::address;
 use super::head;
 use super::held_body::HeldBody;
 use super::limits::{CONNECTION_WINDOW, HEAD, PARALLEL, RESETS, SEND_BUFFER, STREAM_WINDOW, Times};
-use super::streams::{Activity, Watched};
+use super::streams::{Activity, WatchedStream};
 use super::tasks::Tasks;
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 use hyper::client::conn::{http1, http2};
@@ -29,14 +29,14 @@ use tokio_rustls::TlsConnector;
 
 /// The certificates by which hosts are verified.
 #[derive(Clone, Debug, Default)]
-pub struct Roots {
+pub struct CertificateRoots {
     /// Those that cannot be used are left out.
     machine: Vec<CertificateDer<'static>>,
     /// Those of the policy: each must be usable.
     company: Vec<CertificateDer<'static>>,
 }
 
-impl Roots {
+impl CertificateRoots {
     /// Those of this machine, and of `SSL_CERT_FILE` and `SSL_CERT_DIR` in the environment instead. Reads files.
     pub fn of_machine() -> Self {
         Self {
@@ -72,12 +72,12 @@ impl Roots {
 
 /// Settings of TLS to hosts, made when they are first needed.
 pub(crate) struct HostTls {
-    roots: Roots,
+    roots: CertificateRoots,
     config: OnceCell<ClientConfig>,
 }
 
 impl HostTls {
-    pub(crate) fn new(roots: Roots) -> Self {
+    pub(crate) fn new(roots: CertificateRoots) -> Self {
         Self {
             roots,
             config: OnceCell::new(),
@@ -166,18 +166,18 @@ pub(super) struct Dialer {
 }
 
 /// A connection, with TLS or without.
-pub(super) trait Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
+pub(super) trait HostIo: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
 
-impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Stream for S {}
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> HostIo for S {}
 
-type HostStream = Box<dyn Stream>;
+type HostStream = Box<dyn HostIo>;
 
 impl Dialer {
     /// Opens a connection by one of `protocols`. Where the host speaks none of them, by the other one.
     async fn open(&self, protocols: &[Protocol]) -> Result<(HostStream, Protocol), String> {
         let Some(tls) = &self.tls else {
             let tcp = (self.connect)().await?;
-            let stream = Watched::new(tcp, self.activity.clone());
+            let stream = WatchedStream::new(tcp, self.activity.clone());
             return Ok((Box::new(stream), Protocol::Http1));
         };
         match self.handshake(tls, protocols).await? {
@@ -201,7 +201,7 @@ impl Dialer {
         };
         let config = tls.offering(protocols)?;
         let tcp = (self.connect)().await?;
-        let stream = Watched::new(tcp, self.activity.clone());
+        let stream = WatchedStream::new(tcp, self.activity.clone());
         let handshake = TlsConnector::from(config).connect(name, stream);
         let seconds = self.times.begin.as_secs();
         let stream = match timeout(self.times.begin, handshake).await {
@@ -275,12 +275,12 @@ impl Body for RequestBody {
 /// The host's side of one connection of a program.
 pub(super) struct Upstream {
     dialer: Dialer,
-    kind: Kind,
+    kind: UpstreamKind,
     /// Told when the paired connection has ended.
     ended: Rc<Notify>,
 }
 
-enum Kind {
+enum UpstreamKind {
     Http1 {
         idle: RefCell<Vec<http1::SendRequest<RequestBody>>>,
         places: Arc<Semaphore>,
@@ -301,7 +301,7 @@ impl Upstream {
         };
         let kind = match Self::first(&dialer, offered, parallel, &ended).await {
             Ok(kind) => kind,
-            Err(why) => Kind::Unreachable(why),
+            Err(why) => UpstreamKind::Unreachable(why),
         };
         Self {
             dialer,
@@ -315,11 +315,11 @@ impl Upstream {
         offered: &[Protocol],
         parallel: bool,
         ended: &Rc<Notify>,
-    ) -> Result<Kind, String> {
+    ) -> Result<UpstreamKind, String> {
         match dialer.open(offered).await? {
             (stream, Protocol::Http2) => {
                 let send = http2_over(dialer, stream, ended.clone()).await?;
-                Ok(Kind::Http2(send))
+                Ok(UpstreamKind::Http2(send))
             }
             (stream, Protocol::Http1) => {
                 // Two programs' requests at a time need two connections; those may end while the program's goes on.
@@ -329,7 +329,7 @@ impl Upstream {
                     (1, Some(ended.clone()))
                 };
                 let send = http1_over(dialer, stream, ended).await?;
-                Ok(Kind::Http1 {
+                Ok(UpstreamKind::Http1 {
                     idle: vec![send].into(),
                     places: Arc::new(Semaphore::new(places)),
                 })
@@ -338,16 +338,16 @@ impl Upstream {
     }
     pub(super) fn protocol(&self) -> Protocol {
         match &self.kind {
-            Kind::Http1 { .. } | Kind::Unreachable(_) => Protocol::Http1,
-            Kind::Http2(_) => Protocol::Http2,
+            UpstreamKind::Http1 { .. } | UpstreamKind::Unreachable(_) => Protocol::Http1,
+            UpstreamKind::Http2(_) => Protocol::Http2,
         }
     }
 
     /// Why the host could not be reached.
     pub(super) fn unreachable(&self) -> Option<&str> {
         match &self.kind {
-            Kind::Unreachable(why) => Some(why),
-            Kind::Http1 { .. } | Kind::Http2(_) => None,
+            UpstreamKind::Unreachable(why) => Some(why),
+            UpstreamKind::Http1 { .. } | UpstreamKind::Http2(_) => None,
         }
     }
 
@@ -365,13 +365,13 @@ impl Upstream {
         request: Request<RequestBody>,
     ) -> Result<Response<Incoming>, SendError> {
         match &self.kind {
-            Kind::Unreachable(why) => Err(SendError::Unreachable(why.clone())),
-            Kind::Http2(send) => {
+            UpstreamKind::Unreachable(why) => Err(SendError::Unreachable(why.clone())),
+            UpstreamKind::Http2(send) => {
                 let mut send = send.clone();
                 send.ready().await?;
                 Ok(send.send_request(request).await?)
             }
-            Kind::Http1 { idle, places } => {
+            UpstreamKind::Http1 { idle, places } => {
                 // The semaphore is never closed.
                 let place = places.clone().acquire_owned().await.ok();
                 let kept = idle.borrow_mut().pop();
@@ -422,7 +422,7 @@ impl Upstream {
         let upstream = self.clone();
         self.dialer.tasks.spawn(async move {
             if send.ready().await.is_ok()
-                && let Kind::Http1 { idle, .. } = &upstream.kind
+                && let UpstreamKind::Http1 { idle, .. } = &upstream.kind
             {
                 idle.borrow_mut().push(send);
             }

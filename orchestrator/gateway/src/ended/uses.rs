@@ -22,7 +22,7 @@ const METHOD_PARAMETER: &str = "_method";
 const PATHS: [&str; 3] = ["x-original-url", "x-rewrite-url", "x-original-uri"];
 
 /// A request, as uses are written.
-pub(super) struct Wanted<'a> {
+pub(super) struct RequestedUse<'a> {
     pub place: &'a str,
     pub path: &'a str,
     /// As it is sent, and those that servers may take instead.
@@ -33,7 +33,7 @@ pub(super) struct Wanted<'a> {
     signed: Option<(&'a str, &'a Operations)>,
 }
 
-impl<'a> Wanted<'a> {
+impl<'a> RequestedUse<'a> {
     /// The request of this head.
     pub(super) fn new(place: &'a str, method: &str, uri: &'a Uri, headers: &HeaderMap) -> Self {
         let said = |names: &'static [&'static str]| {
@@ -225,7 +225,7 @@ fn is_plain(path: &str) -> bool {
 
 /// How a server may read a part of a path.
 #[derive(Clone, Copy)]
-enum Reading {
+enum PathReading {
     AsItIs,
     /// Without its parameters, and without spaces and dots at its end.
     Trimmed,
@@ -233,7 +233,7 @@ enum Reading {
     WithoutExtension,
 }
 
-impl Reading {
+impl PathReading {
     const ALL: [Self; 3] = [Self::AsItIs, Self::Trimmed, Self::WithoutExtension];
 
     fn read(self, part: &str) -> &str {
@@ -259,7 +259,7 @@ fn readings(path: &str) -> Vec<String> {
     let mut all = Vec::new();
     for times in 0..=DECODED {
         let text = decoded(path, times);
-        for reading in [Reading::AsItIs, Reading::Trimmed] {
+        for reading in [PathReading::AsItIs, PathReading::Trimmed] {
             let mut parts = text.split('/').map(|part| reading.read(part)).peekable();
             let mut form = String::new();
             parts.next();
@@ -282,7 +282,7 @@ fn spellings(path: &str) -> Vec<String> {
     let mut all = Vec::new();
     for times in 0..=DECODED {
         let text = decoded(path, times).replace('\\', "/").to_lowercase();
-        for reading in Reading::ALL {
+        for reading in PathReading::ALL {
             let mut parts: Vec<&str> = Vec::new();
             for part in text.split('/') {
                 match reading.read(part) {
@@ -352,14 +352,15 @@ mod tests {
 
     fn fits(uses: &[CredentialUse], method: &str, path: &str) -> bool {
         let headers = HeaderMap::new();
-        Wanted::new("a.example:443", method, &path.parse().unwrap(), &headers)
+        RequestedUse::new("a.example:443", method, &path.parse().unwrap(), &headers)
             .fits(uses)
             .is_some()
     }
 
     fn refused(uses: &[CredentialUse], method: &str, path: &str) -> bool {
         let headers = HeaderMap::new();
-        Wanted::new("a.example:443", method, &path.parse().unwrap(), &headers).is_refused(uses)
+        RequestedUse::new("a.example:443", method, &path.parse().unwrap(), &headers)
+            .is_refused(uses)
     }
 
     #[test]
@@ -434,7 +435,7 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert("x-http-method-override", "post".parse().unwrap());
         let (a, keys) = ("/a".parse().unwrap(), "/user/keys".parse().unwrap());
-        let wanted = |uri| Wanted::new("a.example:443", "GET", uri, &headers);
+        let wanted = |uri| RequestedUse::new("a.example:443", "GET", uri, &headers);
         assert!(wanted(&a).fits(&uses).is_none());
         assert!(wanted(&keys).is_refused(&uses));
     }
@@ -448,7 +449,7 @@ mod tests {
                 headers.insert(name, value.parse().unwrap());
             }
             let uri = uri.parse().unwrap();
-            let wanted = Wanted::new("a.example:443", method, &uri, &headers);
+            let wanted = RequestedUse::new("a.example:443", method, &uri, &headers);
             (wanted.is_refused(&uses), wanted.fits(&uses).is_some())
         };
         for (method, uri, header) in [

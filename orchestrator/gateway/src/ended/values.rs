@@ -34,15 +34,15 @@ impl Value {
 }
 
 /// The values of a session's credentials, in their order.
-pub(super) struct Values {
-    slots: Vec<Slot>,
+pub(super) struct CredentialValues {
+    slots: Vec<ValueSlot>,
     times: Times,
     tell: Rc<dyn Fn(FromGateway)>,
 }
 
 #[derive(Default)]
-struct Slot {
-    state: RefCell<State>,
+struct ValueSlot {
+    state: RefCell<ValueState>,
     /// Earlier values and the present one.
     known: RefCell<VecDeque<Rc<Value>>>,
     /// Whether a question is open, and when the last one was put.
@@ -53,17 +53,17 @@ struct Slot {
 }
 
 #[derive(Clone, Default)]
-enum State {
+enum ValueState {
     #[default]
     Empty,
     Held(Rc<Value>),
     Failed(String),
 }
 
-impl Values {
+impl CredentialValues {
     pub(super) fn new(count: usize, times: Times, tell: Rc<dyn Fn(FromGateway)>) -> Self {
         Self {
-            slots: (0..count).map(|_| Slot::default()).collect(),
+            slots: (0..count).map(|_| ValueSlot::default()).collect(),
             times,
             tell,
         }
@@ -77,18 +77,18 @@ impl Values {
         let slot = self.slot(credential)?;
         if !slot.is_asked.get() {
             match slot.state.borrow().clone() {
-                State::Held(value) if !value.ends_within(EXPIRES_SOON) => return Ok(value),
-                State::Held(value) if !self.may_ask(slot) => return unexpired(value),
-                State::Failed(why) if !self.may_ask(slot) => return Err(why),
-                State::Held(_) | State::Empty | State::Failed(_) => {}
+                ValueState::Held(value) if !value.ends_within(EXPIRES_SOON) => return Ok(value),
+                ValueState::Held(value) if !self.may_ask(slot) => return unexpired(value),
+                ValueState::Failed(why) if !self.may_ask(slot) => return Err(why),
+                ValueState::Held(_) | ValueState::Empty | ValueState::Failed(_) => {}
             }
             self.ask(credential, slot);
         }
         self.wait(slot).await?;
         match slot.state.borrow().clone() {
-            State::Held(value) => unexpired(value),
-            State::Failed(why) => Err(why),
-            State::Empty => Err("its source gave none".into()),
+            ValueState::Held(value) => unexpired(value),
+            ValueState::Failed(why) => Err(why),
+            ValueState::Empty => Err("its source gave none".into()),
         }
     }
 
@@ -110,8 +110,8 @@ impl Values {
             self.wait(slot).await.ok()?;
         }
         match slot.state.borrow().clone() {
-            State::Held(next) if next.number != value.number => Some(next),
-            State::Held(_) | State::Failed(_) | State::Empty => None,
+            ValueState::Held(next) if next.number != value.number => Some(next),
+            ValueState::Held(_) | ValueState::Failed(_) | ValueState::Empty => None,
         }
     }
 
@@ -134,8 +134,8 @@ impl Values {
             return;
         };
         let state = match value {
-            Ok((bytes, key)) => State::Held(slot.remember(bytes, key)),
-            Err(why) => State::Failed(why),
+            Ok((bytes, key)) => ValueState::Held(slot.remember(bytes, key)),
+            Err(why) => ValueState::Failed(why),
         };
         *slot.state.borrow_mut() = state;
         slot.is_asked.set(false);
@@ -150,29 +150,29 @@ impl Values {
         )
     }
 
-    fn slot(&self, credential: u16) -> Result<&Slot, String> {
+    fn slot(&self, credential: u16) -> Result<&ValueSlot, String> {
         self.slots
             .get(usize::from(credential))
             .ok_or_else(|| "there is no such credential".into())
     }
 
-    fn may_ask(&self, slot: &Slot) -> bool {
+    fn may_ask(&self, slot: &ValueSlot) -> bool {
         slot.asked
             .get()
             .is_none_or(|asked| asked.elapsed() >= self.times.refresh)
     }
 
-    fn ask(&self, credential: u16, slot: &Slot) {
+    fn ask(&self, credential: u16, slot: &ValueSlot) {
         slot.is_asked.set(true);
         slot.asked.set(Some(Instant::now()));
         (self.tell)(FromGateway::Wanted { credential });
     }
 
-    async fn wait(&self, slot: &Slot) -> Result<(), String> {
+    async fn wait(&self, slot: &ValueSlot) -> Result<(), String> {
         if slot.waiting.get() >= WAITING {
             return Err(format!("{WAITING} requests wait for it already"));
         }
-        let _waiting = Waiting::new(&slot.waiting);
+        let _waiting = ValueWait::new(&slot.waiting);
         let answered = async {
             while slot.is_asked.get() {
                 slot.changed.notified().await;
@@ -185,9 +185,9 @@ impl Values {
     }
 }
 
-impl Slot {
+impl ValueSlot {
     fn holds(&self, value: &Value) -> bool {
-        matches!(&*self.state.borrow(), State::Held(held) if held.number == value.number)
+        matches!(&*self.state.borrow(), ValueState::Held(held) if held.number == value.number)
     }
 
     /// The value with these bytes: one of the known ones keeps its number.
@@ -208,16 +208,16 @@ impl Slot {
 }
 
 /// A request that waits, until it no longer does.
-struct Waiting<'a>(&'a Cell<usize>);
+struct ValueWait<'a>(&'a Cell<usize>);
 
-impl<'a> Waiting<'a> {
+impl<'a> ValueWait<'a> {
     fn new(count: &'a Cell<usize>) -> Self {
         count.set(count.get() + 1);
         Self(count)
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for ValueWait<'_> {
     fn drop(&mut self) {
         self.0.set(self.0.get() - 1);
     }

@@ -1,7 +1,7 @@
 //! A connection that has become a WebSocket: its frames pass as they are. The host's, which are not masked, are searched.
 
 use super::host::EndedHost;
-use super::search::{Found, Search};
+use super::search::{StreamSearch, ValueFound};
 use hyper::body::Bytes;
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
@@ -17,7 +17,7 @@ pub(super) async fn carry(
     program: Upgraded,
     host: Upgraded,
     place: &EndedHost,
-) -> Result<(), Found> {
+) -> Result<(), ValueFound> {
     let (mut from_program, mut to_program) = split(TokioIo::new(program));
     let (mut from_host, mut to_host) = split(TokioIo::new(host));
     let up = async {
@@ -26,7 +26,7 @@ pub(super) async fn carry(
         let _ = to_host.shutdown().await;
     };
     let down = async {
-        let mut search = Search::default();
+        let mut search = StreamSearch::default();
         let mut bytes = vec![0; READ];
         loop {
             let length = match from_host.read(&mut bytes).await {

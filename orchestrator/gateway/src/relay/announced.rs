@@ -27,14 +27,14 @@ pub(super) enum Purpose {
 
 /// The connections announced by supervisors, by their local addresses.
 #[derive(Debug)]
-pub(super) struct Announced {
+pub(super) struct AnnouncedConnections {
     socket: UnixDatagram,
     waiting: HashMap<SocketAddr, (Purpose, CallId)>,
     /// Whether no others are served.
     only: bool,
 }
 
-impl Announced {
+impl AnnouncedConnections {
     pub(super) fn new(socket: UnixDatagram, only: bool) -> Self {
         Self {
             socket,
@@ -86,10 +86,10 @@ fn read(announcement: &[u8]) -> Option<(SocketAddr, (Purpose, CallId))> {
 mod tests {
     use super::*;
 
-    fn pair(only: bool) -> (UnixDatagram, Announced) {
+    fn pair(only: bool) -> (UnixDatagram, AnnouncedConnections) {
         let (ours, theirs) = UnixDatagram::pair().unwrap();
         theirs.set_nonblocking(true).unwrap();
-        (ours, Announced::new(theirs, only))
+        (ours, AnnouncedConnections::new(theirs, only))
     }
 
     /// The announcement of a request of this call.

@@ -12,7 +12,7 @@ use std::fmt;
 
 /// Why a program does not get a connection.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub(super) enum ConnectionRefusal {
     /// It sent no valid request.
     Wanted(WantedError),
     /// Its request did not arrive within this many seconds.
@@ -21,58 +21,70 @@ pub(super) enum Refusal {
     Place(Place, ConnectError),
 }
 
-impl Refusal {
+impl ConnectionRefusal {
     /// The verdict for the records.
     pub(super) fn verdict(&self) -> ConnectionVerdict {
         match self {
-            Refusal::Wanted(_) | Refusal::Slow(_) => ConnectionVerdict::Malformed,
-            Refusal::Place(_, ConnectError::Reach(ReachError::Host { .. })) => {
+            ConnectionRefusal::Wanted(_) | ConnectionRefusal::Slow(_) => {
+                ConnectionVerdict::Malformed
+            }
+            ConnectionRefusal::Place(_, ConnectError::Reach(ReachError::Host { .. })) => {
                 ConnectionVerdict::NotListed
             }
-            Refusal::Place(_, ConnectError::Reach(ReachError::Address { .. })) => {
+            ConnectionRefusal::Place(_, ConnectError::Reach(ReachError::Address { .. })) => {
                 ConnectionVerdict::NotPublic
             }
-            Refusal::Place(_, ConnectError::Proxy { .. }) => ConnectionVerdict::ProxyRefused,
-            Refusal::Place(..) => ConnectionVerdict::Unreachable,
+            ConnectionRefusal::Place(_, ConnectError::Proxy { .. }) => {
+                ConnectionVerdict::ProxyRefused
+            }
+            ConnectionRefusal::Place(..) => ConnectionVerdict::Unreachable,
         }
     }
 
-    /// Why, for the records; without [`Refusal::private`].
+    /// Why, for the records; without [`ConnectionRefusal::private`].
     pub(super) fn why(&self) -> String {
         match self {
-            Refusal::Place(_, error @ ConnectError::Reach(ReachError::Address { .. })) => {
-                error.to_string()
-            }
-            Refusal::Place(..) | Refusal::Wanted(_) | Refusal::Slow(_) => self.to_string(),
+            ConnectionRefusal::Place(
+                _,
+                error @ ConnectError::Reach(ReachError::Address { .. }),
+            ) => error.to_string(),
+            ConnectionRefusal::Place(..)
+            | ConnectionRefusal::Wanted(_)
+            | ConnectionRefusal::Slow(_) => self.to_string(),
         }
     }
 
     /// The entry of `private` that would open an address that is not public.
     pub(super) fn private(&self) -> Option<String> {
         match self {
-            Refusal::Place(place, ConnectError::Reach(ReachError::Address { address, .. })) => {
-                Some(PrivatePlace::text_to_open(
-                    place.host(),
-                    place.port(),
-                    *address,
-                ))
-            }
-            Refusal::Place(..) | Refusal::Wanted(_) | Refusal::Slow(_) => None,
+            ConnectionRefusal::Place(
+                place,
+                ConnectError::Reach(ReachError::Address { address, .. }),
+            ) => Some(PrivatePlace::text_to_open(
+                place.host(),
+                place.port(),
+                *address,
+            )),
+            ConnectionRefusal::Place(..)
+            | ConnectionRefusal::Wanted(_)
+            | ConnectionRefusal::Slow(_) => None,
         }
     }
 
     /// An HTTP response, after which the connection ends.
     pub(super) fn http(&self) -> Vec<u8> {
         let (code, name) = match self {
-            Refusal::Wanted(WantedError::TooLong) => (431, "Request Header Fields Too Large"),
-            Refusal::Wanted(_) => (400, "Bad Request"),
-            Refusal::Slow(_) => (408, "Request Timeout"),
-            Refusal::Place(
+            ConnectionRefusal::Wanted(WantedError::TooLong) => {
+                (431, "Request Header Fields Too Large")
+            }
+            ConnectionRefusal::Wanted(_) => (400, "Bad Request"),
+            ConnectionRefusal::Slow(_) => (408, "Request Timeout"),
+            ConnectionRefusal::Place(
                 _,
                 ConnectError::Reach(ReachError::Host { .. } | ReachError::Address { .. }),
             ) => (403, "Forbidden"),
-            Refusal::Place(_, ConnectError::TimedOut(_)) => (504, "Gateway Timeout"),
-            Refusal::Place(..) => (502, "Bad Gateway"),
+            ConnectionRefusal::Place(_, ConnectError::TimedOut(_)) => (504, "Gateway Timeout"),
+            ConnectionRefusal::Place(..) => (502, "Bad Gateway"),
         };
         let body = format!("lazaret: {self}\n");
         let head = format!(
@@ -86,13 +98,17 @@ impl Refusal {
     /// A SOCKS 5 reply, after which the connection ends.
     pub(super) fn socks(&self) -> Vec<u8> {
         let number = match self {
-            Refusal::Wanted(_) | Refusal::Slow(_) => SocksError::Malformed as u8,
-            Refusal::Place(
+            ConnectionRefusal::Wanted(_) | ConnectionRefusal::Slow(_) => {
+                SocksError::Malformed as u8
+            }
+            ConnectionRefusal::Place(
                 _,
                 ConnectError::Reach(ReachError::Host { .. } | ReachError::Address { .. }),
             ) => 2,
-            Refusal::Place(_, ConnectError::NoAnswer(_) | ConnectError::Proxy { .. }) => 5,
-            Refusal::Place(..) => 4,
+            ConnectionRefusal::Place(_, ConnectError::NoAnswer(_) | ConnectError::Proxy { .. }) => {
+                5
+            }
+            ConnectionRefusal::Place(..) => 4,
         };
         socks_reply(number)
     }
@@ -117,12 +133,14 @@ fn line(text: &str) -> String {
         .collect()
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for ConnectionRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refusal::Wanted(error) => error.fmt(f),
-            Refusal::Slow(seconds) => write!(f, "the request did not come within {seconds} s"),
-            Refusal::Place(place, ConnectError::Reach(ReachError::Host { .. })) => {
+            ConnectionRefusal::Wanted(error) => error.fmt(f),
+            ConnectionRefusal::Slow(seconds) => {
+                write!(f, "the request did not come within {seconds} s")
+            }
+            ConnectionRefusal::Place(place, ConnectError::Reach(ReachError::Host { .. })) => {
                 let (host, port) = (place.host(), place.port());
                 write!(f, "{host}:{port} is not among the hosts of this session; ")?;
                 match preset_of(host, port) {
@@ -130,7 +148,7 @@ impl fmt::Display for Refusal {
                     None => write!(f, "--allow-host {host}:{port} allows it"),
                 }
             }
-            Refusal::Place(_, error) => {
+            ConnectionRefusal::Place(_, error) => {
                 f.write_str(&explained(&error.to_string(), self.private().as_deref()))
             }
         }
@@ -141,13 +159,13 @@ impl fmt::Display for Refusal {
 mod tests {
     use super::*;
 
-    fn refused(text: &str) -> Refusal {
+    fn refused(text: &str) -> ConnectionRefusal {
         let place = Place::parse(text, None).unwrap();
         let error = ConnectError::from(ReachError::Host {
             host: place.host().to_owned(),
             port: place.port(),
         });
-        Refusal::Place(place, error)
+        ConnectionRefusal::Place(place, error)
     }
 
     #[test]
@@ -186,7 +204,7 @@ mod tests {
             };
             assert!(policy.opens(place.host(), place.port(), address), "{entry}");
             let host = place.host().to_owned();
-            let refusal = Refusal::Place(
+            let refusal = ConnectionRefusal::Place(
                 place,
                 ConnectError::from(ReachError::Address {
                     host,

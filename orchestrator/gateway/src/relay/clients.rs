@@ -1,8 +1,8 @@
 //! Clients of published ports: each is led into the session if its program is this user's, and bytes are passed both ways.
 
 use crate::relay::place::Place;
-use crate::relay::published::{CLIENTS, Published, Ways};
-use crate::relay::tunnel::{self, Beginning, Idle};
+use crate::relay::published::{CLIENTS, PublishedSockets, Ways};
+use crate::relay::tunnel::{self, Idle, TunnelStart};
 use crate::relay::{IDLE, LOOK, Relay};
 use broker_protocol::ConnectionVerdict;
 use orchestrator_reach::guard::Resolve;
@@ -19,7 +19,7 @@ use tokio::time::sleep;
 const SPARE: usize = CLIENTS / 2;
 
 /// A client of a published port, and where it leads.
-struct Client {
+struct PublishedClient {
     stream: TcpStream,
     /// The address at which it has connected.
     at: SocketAddr,
@@ -33,10 +33,10 @@ impl<R: Resolve + 'static> Relay<R> {
     /// If a socket cannot be watched.
     pub(super) fn publish(
         self: &Rc<Self>,
-        published: Published,
+        published: PublishedSockets,
         tasks: &mut JoinSet<()>,
     ) -> io::Result<()> {
-        let Published { listeners, ways } = published;
+        let PublishedSockets { listeners, ways } = published;
         let ways = Rc::new(ways);
         for (listener, port) in listeners {
             let listener = tokio::net::TcpListener::from_std(listener)?;
@@ -64,7 +64,7 @@ impl<R: Resolve + 'static> Relay<R> {
                     // The semaphore is never closed, so this succeeds in the end.
                     let place = ways.places.clone().acquire_owned().await.ok();
                     let (relay, ways) = (self.clone(), ways.clone());
-                    let client = Client { stream, at, port };
+                    let client = PublishedClient { stream, at, port };
                     clients.spawn_local(async move {
                         relay.lead_in(client, &ways).await;
                         drop(place);
@@ -88,8 +88,8 @@ impl<R: Resolve + 'static> Relay<R> {
     }
 
     /// Carries a client's connection into the session until it ends. A client that gets none sees its connection reset.
-    async fn lead_in(&self, client: Client, ways: &Ways) {
-        let Client { stream, at, port } = client;
+    async fn lead_in(&self, client: PublishedClient, ways: &Ways) {
+        let PublishedClient { stream, at, port } = client;
         // A failure only makes small messages slower.
         let _ = stream.set_nodelay(true);
         let place = Place::new("127.0.0.1", at.port()).ok();
@@ -99,7 +99,7 @@ impl<R: Resolve + 'static> Relay<R> {
                 self.tell(place.as_ref(), ConnectionVerdict::Published, (None, None))
                     .await;
                 let _ = server.set_nodelay(true);
-                let beginning = Beginning {
+                let beginning = TunnelStart {
                     first: Vec::new(),
                     host: None,
                 };

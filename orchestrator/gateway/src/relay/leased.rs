@@ -14,12 +14,12 @@ use tokio::time::timeout;
 const KNOWN: Duration = Duration::from_secs(2);
 
 /// The hosts of a session's cells.
-pub(crate) struct Hosts {
+pub(crate) struct CellHosts {
     policy: WebPolicy,
     leases: watch::Receiver<Vec<Lease>>,
 }
 
-impl Hosts {
+impl CellHosts {
     /// The hosts that `policy` allows, and those that are leased.
     pub(crate) fn new(policy: WebPolicy, leases: watch::Receiver<Vec<Lease>>) -> Self {
         Self { policy, leases }

@@ -3,7 +3,7 @@
 use crate::relay::Relay;
 use crate::relay::connect;
 use crate::relay::place::Place;
-use crate::relay::tunnel::{self, Beginning};
+use crate::relay::tunnel::{self, TunnelStart};
 use broker_protocol::ConnectionVerdict;
 use orchestrator_reach::guard::Resolve;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -37,7 +37,7 @@ impl<R: Resolve + 'static> Relay<R> {
             Ok(host) => {
                 self.tell(place.as_ref(), ConnectionVerdict::Allowed, (None, None))
                     .await;
-                let beginning = Beginning {
+                let beginning = TunnelStart {
                     first: Vec::new(),
                     host: None,
                 };

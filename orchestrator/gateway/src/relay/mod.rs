@@ -5,22 +5,22 @@
 //! these are connected to. A cell resolves nothing. The data in a connection is not inspected, so for a host that serves others
 //! under its own name (a CDN, a proxy) a policy can distinguish no further.
 
-use crate::ended::{CarryError, Ended};
-use crate::reports::Reports;
+use crate::ended::{CarryError, TlsTerminator};
+use crate::reports::ReportSender;
 use crate::resolver::System;
-use announced::{Announced, Purpose};
-use answer::{Refusal, socks_reply};
+use announced::{AnnouncedConnections, Purpose};
+use answer::{ConnectionRefusal, socks_reply};
 use broker_protocol::gateway::FromGateway;
 use broker_protocol::{CallId, ConnectionReport, ConnectionVerdict, Lease};
 pub(crate) use connect::{ConnectError, first_of};
-use leased::Hosts;
+use leased::CellHosts;
 use orchestrator_reach::guard::{self, Resolve};
 use pace::Pace;
 use place::Place;
 use policies::WebPolicy;
 use proxy::PolicyJudge;
-pub(crate) use proxy::{Proxy, ProxyError, TargetJudge};
-use published::Published;
+pub(crate) use proxy::{ProxyError, TargetJudge, UpstreamProxy};
+use published::PublishedSockets;
 use std::cell::Cell;
 use std::io;
 use std::net::TcpListener;
@@ -34,8 +34,8 @@ use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
-use tunnel::{Beginning, Idle};
-use wanted::{HEAD_MAX, SocksError, Wanted, WantedError};
+use tunnel::{Idle, TunnelStart};
+use wanted::{HEAD_MAX, RequestedConnection, SocksError, WantedError};
 
 mod announced;
 mod answer;
@@ -71,8 +71,8 @@ const GOODBYE_MAX: u64 = 1 << 20;
 #[derive(Debug)]
 pub(crate) struct RelaySockets {
     listener: TcpListener,
-    announced: Announced,
-    published: Option<Published>,
+    announced: AnnouncedConnections,
+    published: Option<PublishedSockets>,
 }
 
 impl RelaySockets {
@@ -94,14 +94,14 @@ impl RelaySockets {
             return Ok(None);
         };
         let has_published = !published.is_empty();
-        let published = has_published.then(|| Published::new(listeners, published, line));
+        let published = has_published.then(|| PublishedSockets::new(listeners, published, line));
         let listener = TcpListener::from(listener);
         listener.set_nonblocking(true)?;
         let announcements = UnixDatagram::from(announcements);
         announcements.set_nonblocking(true)?;
         Ok(Some(Self {
             listener,
-            announced: Announced::new(announcements, only),
+            announced: AnnouncedConnections::new(announcements, only),
             published: published.transpose()?,
         }))
     }
@@ -109,18 +109,18 @@ impl RelaySockets {
 
 /// Forwards the connections of a session's cells.
 pub(crate) struct Relay<R = System> {
-    hosts: Hosts,
+    hosts: CellHosts,
     resolver: R,
-    reports: Reports,
+    reports: ReportSender,
     pace: Pace,
     /// Of published ports: this user's programs, and others'.
     clients: Pace,
     strangers: Pace,
     places: Arc<Semaphore>,
     /// The hosts of credentials, if the session has any.
-    ended: Option<Rc<Ended>>,
+    ended: Option<Rc<TlsTerminator>>,
     /// The proxy by which hosts are reached, if the policy names one.
-    proxy: Option<Proxy>,
+    proxy: Option<UpstreamProxy>,
     /// The ports of this machine that cells reach.
     ports: Vec<u16>,
 }
@@ -130,20 +130,20 @@ impl Relay {
     pub(crate) fn new(
         policy: WebPolicy,
         leases: watch::Receiver<Vec<Lease>>,
-        reports: Reports,
-        ended: Option<Rc<Ended>>,
-        proxy: Option<Proxy>,
+        reports: ReportSender,
+        ended: Option<Rc<TlsTerminator>>,
+        proxy: Option<UpstreamProxy>,
     ) -> Self {
         Self {
             ended,
             proxy,
-            ..Self::with_resolver(Hosts::new(policy, leases), System, reports)
+            ..Self::with_resolver(CellHosts::new(policy, leases), System, reports)
         }
     }
 }
 
 impl<R: Resolve + 'static> Relay<R> {
-    pub(crate) fn with_resolver(hosts: Hosts, resolver: R, reports: Reports) -> Self {
+    pub(crate) fn with_resolver(hosts: CellHosts, resolver: R, reports: ReportSender) -> Self {
         Self {
             hosts,
             resolver,
@@ -214,24 +214,30 @@ impl<R: Resolve + 'static> Relay<R> {
             ProgramRequest::read(&mut program),
         )
         .await;
-        if !matches!(request, Ok(Err(ReadError::Gone))) {
+        if !matches!(request, Ok(Err(RequestReadError::Gone))) {
             // Before any decision, so that malformed requests are slowed down too.
             self.pace.turn().await;
         }
         let request = match request {
             Ok(Ok(request)) => request,
             // It disconnected without a request.
-            Ok(Err(ReadError::Gone)) => return,
-            Ok(Err(ReadError::Http(error))) => {
-                return self.refuse(program, false, &Refusal::Wanted(error)).await;
+            Ok(Err(RequestReadError::Gone)) => return,
+            Ok(Err(RequestReadError::Http(error))) => {
+                return self
+                    .refuse(program, false, &ConnectionRefusal::Wanted(error))
+                    .await;
             }
-            Ok(Err(ReadError::Socks(error))) => {
+            Ok(Err(RequestReadError::Socks(error))) => {
                 let why = "a message of SOCKS that is no CONNECT".to_owned();
                 self.tell(None, ConnectionVerdict::Malformed, (Some(why), None))
                     .await;
                 return goodbye(program, &socks_reply(error as u8)).await;
             }
-            Err(_) => return self.refuse(program, false, &Refusal::Slow(HEAD_S)).await,
+            Err(_) => {
+                return self
+                    .refuse(program, false, &ConnectionRefusal::Slow(HEAD_S))
+                    .await;
+            }
         };
         match self.connect(&request.wanted).await {
             Ok(host) => {
@@ -245,7 +251,7 @@ impl<R: Resolve + 'static> Relay<R> {
                 }
             }
             Err(error) => {
-                let refusal = Refusal::Place(request.wanted.place, error);
+                let refusal = ConnectionRefusal::Place(request.wanted.place, error);
                 self.refuse(program, request.socks, &refusal).await
             }
         }
@@ -257,7 +263,7 @@ impl<R: Resolve + 'static> Relay<R> {
         // A failure only makes small messages slower.
         let _ = program.set_nodelay(true);
         self.pace.turn().await;
-        let wanted = Wanted {
+        let wanted = RequestedConnection {
             place,
             first: Vec::new(),
             tunnel: true,
@@ -272,7 +278,7 @@ impl<R: Resolve + 'static> Relay<R> {
             }
             Err(error) => {
                 let _ = program.set_zero_linger();
-                let refusal = Refusal::Place(wanted.place, error);
+                let refusal = ConnectionRefusal::Place(wanted.place, error);
                 self.tell_refused(&refusal).await;
             }
         }
@@ -283,7 +289,7 @@ impl<R: Resolve + 'static> Relay<R> {
         self: Rc<Self>,
         (program, call): (TcpStream, CallId),
         host: TcpStream,
-        wanted: Wanted,
+        wanted: RequestedConnection,
         rest: Vec<u8>,
     ) {
         let is_tunnel = wanted.tunnel;
@@ -322,7 +328,7 @@ impl<R: Resolve + 'static> Relay<R> {
         (first, allowed): (Vec<u8>, Option<&str>),
         place: &Place,
     ) {
-        let beginning = Beginning {
+        let beginning = TunnelStart {
             first,
             host: allowed,
         };
@@ -362,10 +368,10 @@ impl<R: Resolve + 'static> Relay<R> {
     /// Has a connection to a credential's host carried. `host` is its first connection there; further ones are decided on anew.
     async fn decrypt(
         self: &Rc<Self>,
-        ended: &Ended,
+        ended: &TlsTerminator,
         (program, call): (TcpStream, CallId),
         host: TcpStream,
-        (first, wanted): (Vec<u8>, &Wanted),
+        (first, wanted): (Vec<u8>, &RequestedConnection),
     ) {
         let (relay, again) = (self.clone(), wanted.clone());
         let opened = Cell::new(Some(host));
@@ -407,7 +413,7 @@ impl<R: Resolve + 'static> Relay<R> {
     }
 
     /// Connects to a place if the policy allows it.
-    async fn connect(&self, wanted: &Wanted) -> Result<TcpStream, ConnectError> {
+    async fn connect(&self, wanted: &RequestedConnection) -> Result<TcpStream, ConnectError> {
         let work = async {
             let policy = self.hosts.of(wanted.key).await;
             let target = wanted.place.target();
@@ -424,10 +430,10 @@ impl<R: Resolve + 'static> Relay<R> {
             .unwrap_or(Err(ConnectError::TimedOut(CONNECT_S)))
     }
 
-    async fn tell_refused(&self, refusal: &Refusal) {
+    async fn tell_refused(&self, refusal: &ConnectionRefusal) {
         let place = match refusal {
-            Refusal::Place(place, _) => Some(place),
-            Refusal::Wanted(_) | Refusal::Slow(_) => None,
+            ConnectionRefusal::Place(place, _) => Some(place),
+            ConnectionRefusal::Wanted(_) | ConnectionRefusal::Slow(_) => None,
         };
         self.tell(
             place,
@@ -437,7 +443,7 @@ impl<R: Resolve + 'static> Relay<R> {
         .await;
     }
 
-    async fn refuse(&self, program: TcpStream, socks: bool, refusal: &Refusal) {
+    async fn refuse(&self, program: TcpStream, socks: bool, refusal: &ConnectionRefusal) {
         self.tell_refused(refusal).await;
         let answer = if socks {
             refusal.socks()
@@ -480,13 +486,13 @@ async fn goodbye(mut program: TcpStream, answer: &[u8]) {
 }
 
 struct ProgramRequest {
-    wanted: Wanted,
+    wanted: RequestedConnection,
     socks: bool,
     /// The bytes after the request.
     rest: Vec<u8>,
 }
 
-enum ReadError {
+enum RequestReadError {
     /// The program has disconnected.
     Gone,
     Http(WantedError),
@@ -503,7 +509,7 @@ impl ProgramRequest {
         }
     }
 
-    async fn read(program: &mut TcpStream) -> Result<Self, ReadError> {
+    async fn read(program: &mut TcpStream) -> Result<Self, RequestReadError> {
         let mut bytes = Vec::with_capacity(1024);
         more(program, &mut bytes).await?;
         if bytes[0] == 5 {
@@ -513,13 +519,14 @@ impl ProgramRequest {
         }
     }
 
-    async fn http(program: &mut TcpStream, mut bytes: Vec<u8>) -> Result<Self, ReadError> {
+    async fn http(program: &mut TcpStream, mut bytes: Vec<u8>) -> Result<Self, RequestReadError> {
         let mut seen = 0;
         loop {
             // Parsed once at the beginning, where most invalid requests show, and once at the end, so that single bytes stay cheap.
             let may_be_whole = wanted::has_end(&bytes, seen) || bytes.len() >= HEAD_MAX;
             if (seen == 0 || may_be_whole)
-                && let Some((wanted, length)) = wanted::http(&bytes).map_err(ReadError::Http)?
+                && let Some((wanted, length)) =
+                    wanted::http(&bytes).map_err(RequestReadError::Http)?
             {
                 return Ok(Self {
                     wanted,
@@ -532,7 +539,7 @@ impl ProgramRequest {
         }
     }
 
-    async fn socks(program: &mut TcpStream, mut bytes: Vec<u8>) -> Result<Self, ReadError> {
+    async fn socks(program: &mut TcpStream, mut bytes: Vec<u8>) -> Result<Self, RequestReadError> {
         let (open, length) = loop {
             match wanted::socks_greeting(&bytes) {
                 Some(greeting) => break greeting,
@@ -543,16 +550,16 @@ impl ProgramRequest {
         program
             .write_all(&answer)
             .await
-            .map_err(|_| ReadError::Gone)?;
+            .map_err(|_| RequestReadError::Gone)?;
         if !open {
-            return Err(ReadError::Gone);
+            return Err(RequestReadError::Gone);
         }
         bytes.drain(..length);
         loop {
             if let Some((place, length)) =
-                wanted::socks_request(&bytes).map_err(ReadError::Socks)?
+                wanted::socks_request(&bytes).map_err(RequestReadError::Socks)?
             {
-                let wanted = Wanted {
+                let wanted = RequestedConnection {
                     place,
                     first: Vec::new(),
                     tunnel: true,
@@ -570,10 +577,10 @@ impl ProgramRequest {
 }
 
 /// Reads more bytes. A request's head may have [`HEAD_MAX`] bytes plus one read.
-async fn more(program: &mut TcpStream, bytes: &mut Vec<u8>) -> Result<(), ReadError> {
+async fn more(program: &mut TcpStream, bytes: &mut Vec<u8>) -> Result<(), RequestReadError> {
     let mut read = [0; HEAD_MAX];
     match program.read(&mut read).await {
-        Ok(0) | Err(_) => Err(ReadError::Gone),
+        Ok(0) | Err(_) => Err(RequestReadError::Gone),
         Ok(length) => {
             bytes.extend_from_slice(&read[..length]);
             Ok(())

@@ -4,7 +4,7 @@
 //! judged as without a proxy, as far as its addresses are known here. Nothing that the proxy answers is believed but that a tunnel
 //! stands, and it is bounded: 16 KiB of heads, 8 of them interim ones, 15 s. Believes the host in a tunnel no more than without a proxy.
 
-use crate::ended::{Ended, Login};
+use crate::ended::{TlsTerminator, UpstreamLogin};
 use crate::relay::connect::{self, ConnectError};
 use crate::relay::place::{Place, PlaceError};
 use crate::relay::proxy_fault::{HEAD_MAX, HEADERS_MAX, INTERIM_MAX, ProxyFault};
@@ -99,7 +99,7 @@ enum Route {
 }
 
 #[derive(Debug)]
-pub(crate) struct Proxy {
+pub(crate) struct UpstreamProxy {
     place: Place,
     names: bool,
     direct: Vec<DirectPlace>,
@@ -109,7 +109,7 @@ pub(crate) struct Proxy {
     known: RefCell<Option<(Instant, Vec<SocketAddr>)>>,
 }
 
-impl TryFrom<&ProxySpec> for Proxy {
+impl TryFrom<&ProxySpec> for UpstreamProxy {
     type Error = ProxyError;
 
     fn try_from(spec: &ProxySpec) -> Result<Self, ProxyError> {
@@ -125,13 +125,13 @@ impl TryFrom<&ProxySpec> for Proxy {
     }
 }
 
-impl Proxy {
+impl UpstreamProxy {
     /// Connects to a target that `judge` allows, by the proxy or without it. `ended` has the proxy's login.
     pub(crate) async fn connect<J: TargetJudge>(
         &self,
         (judge, resolver): (&J, &impl Resolve),
         target: &Target,
-        ended: Option<&Ended>,
+        ended: Option<&TlsTerminator>,
     ) -> Result<TcpStream, J::Error> {
         match self.route(judge, resolver, target).await? {
             Route::Direct(addresses) => Ok(connect::first_of(&addresses).await?),
@@ -201,7 +201,7 @@ impl Proxy {
         &self,
         resolver: &impl Resolve,
         targets: &[String],
-        ended: Option<&Ended>,
+        ended: Option<&TlsTerminator>,
     ) -> Result<TcpStream, ProxyFault> {
         let mut last = ProxyFault::Unreachable("the target has no address".into());
         for target in targets {
@@ -219,7 +219,7 @@ impl Proxy {
         &self,
         resolver: &impl Resolve,
         target: &str,
-        ended: Option<&Ended>,
+        ended: Option<&TlsTerminator>,
     ) -> Result<TcpStream, ProxyFault> {
         let Some(credential) = self.login else {
             return self.ask(resolver, target, None).await;
@@ -263,7 +263,7 @@ impl Proxy {
         &self,
         resolver: &impl Resolve,
         target: &str,
-        login: Option<&Login>,
+        login: Option<&UpstreamLogin>,
     ) -> Result<TcpStream, ProxyFault> {
         let unreachable = |why: String| ProxyFault::Unreachable(why);
         let addresses = self.addresses(resolver).await.map_err(unreachable)?;
@@ -299,13 +299,13 @@ impl Proxy {
 }
 
 #[derive(Debug)]
-struct Answer {
+struct ConnectAnswer {
     status: u16,
     reason: String,
 }
 
 /// Reads heads until one is final. What follows it is the host's, and is left in the socket.
-async fn final_answer(proxy: &mut TcpStream) -> Result<Answer, ProxyFault> {
+async fn final_answer(proxy: &mut TcpStream) -> Result<ConnectAnswer, ProxyFault> {
     let mut left = HEAD_MAX;
     for _ in 0..=INTERIM_MAX {
         let answer = parse(&head(proxy, &mut left).await?)?;
@@ -348,7 +348,7 @@ async fn head(proxy: &mut TcpStream, left: &mut usize) -> Result<Vec<u8>, ProxyF
     }
 }
 
-fn parse(head: &[u8]) -> Result<Answer, ProxyFault> {
+fn parse(head: &[u8]) -> Result<ConnectAnswer, ProxyFault> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut response = httparse::Response::new(&mut headers);
     match response.parse(head) {
@@ -356,14 +356,14 @@ fn parse(head: &[u8]) -> Result<Answer, ProxyFault> {
         Err(httparse::Error::TooManyHeaders) => return Err(ProxyFault::TooLong),
         Ok(httparse::Status::Partial) | Err(_) => return Err(ProxyFault::Malformed),
     }
-    Ok(Answer {
+    Ok(ConnectAnswer {
         status: response.code.ok_or(ProxyFault::Malformed)?,
         reason: response.reason.unwrap_or_default().to_owned(),
     })
 }
 
 /// A proxy's own words, for messages and records: escaped, cut, and without the login, which it knows.
-fn words(reason: &str, login: Option<&Login>) -> String {
+fn words(reason: &str, login: Option<&UpstreamLogin>) -> String {
     if let Some(login) = login {
         let value = String::from_utf8_lossy(login.bytes()).into_owned();
         let password = value

@@ -31,7 +31,7 @@ const ANSWER: Duration = Duration::from_secs(10);
 
 /// The published ports of a session.
 #[derive(Debug)]
-pub(super) struct Published {
+pub(super) struct PublishedSockets {
     /// Each with its port in the session.
     pub(super) listeners: Vec<(TcpListener, u16)>,
     pub(super) ways: Ways,
@@ -45,7 +45,7 @@ pub(super) struct Ways {
     pub(super) places: Arc<Semaphore>,
 }
 
-impl Published {
+impl PublishedSockets {
     /// Takes over listeners, each with the port in the session to which it leads, and the socket on which connections into the session
     /// are asked for. Before this process is confined.
     ///

@@ -87,9 +87,9 @@ impl Running {
             runtime.block_on(async move {
                 let resolver = Script(script, RefCell::new(0));
                 let relay = Relay::with_resolver(
-                    Hosts::new(policy(&own), leases),
+                    CellHosts::new(policy(&own), leases),
                     resolver,
-                    Reports::new(ours).unwrap(),
+                    ReportSender::new(ours).unwrap(),
                 )
                 .with_ports(ports);
                 let only = announcements.is_some();

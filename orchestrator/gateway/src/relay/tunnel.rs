@@ -1,7 +1,7 @@
 //! Forwards bytes in both directions until both sides have ended or neither sends for too long. Each side is read only after the other has
 //! accepted its earlier bytes. The first bytes are copied; if there are many, the rest goes through a pipe without being copied here.
 
-use crate::ended::hello::{self, Hello};
+use crate::ended::hello::{self, ConnectionStart};
 use rustix::net::Shutdown;
 use rustix::pipe::{PipeFlags, SpliceFlags, pipe_with, splice};
 use std::cell::Cell;
@@ -20,7 +20,7 @@ const COPIED: usize = 256 * 1024;
 const PIPED: usize = 1 << 20;
 
 /// What a program sends first, and the name that it may ask for by TLS.
-pub(super) struct Beginning<'a> {
+pub(super) struct TunnelStart<'a> {
     /// Bytes that were read from the program already.
     pub first: Vec<u8>,
     /// The host that the connection was allowed for; absent, any name may be asked for.
@@ -56,7 +56,7 @@ impl<C: Fn() -> bool> Idle<C> {
 pub(super) async fn pass(
     program: &TcpStream,
     host: &TcpStream,
-    beginning: Beginning<'_>,
+    beginning: TunnelStart<'_>,
     idle: Idle<impl Fn() -> bool>,
 ) -> Option<String> {
     let last = Cell::new(Instant::now());
@@ -81,21 +81,21 @@ pub(super) async fn pass(
 async fn begin(
     program: &TcpStream,
     host: &TcpStream,
-    Beginning {
+    TunnelStart {
         first: mut held,
         host: allowed,
-    }: Beginning<'_>,
+    }: TunnelStart<'_>,
     last: &Cell<Instant>,
 ) -> io::Result<Option<String>> {
     let mut buffer = vec![0; BUFFER];
     while let Some(allowed) = allowed {
         match hello::read(&held) {
-            Hello::Partial => {}
-            Hello::Name(Some(name)) if !hello::is_same_host(&name, allowed) => {
+            ConnectionStart::Partial => {}
+            ConnectionStart::Name(Some(name)) if !hello::is_same_host(&name, allowed) => {
                 return Ok(Some(name));
             }
-            Hello::Name(_) | Hello::Other => break,
-            Hello::Malformed => return Err(io::ErrorKind::InvalidData.into()),
+            ConnectionStart::Name(_) | ConnectionStart::Other => break,
+            ConnectionStart::Malformed => return Err(io::ErrorKind::InvalidData.into()),
         }
         let read = || program.try_read(&mut buffer);
         let length = ready(program, Interest::READABLE, read).await?;
@@ -202,7 +202,7 @@ mod tests {
     async fn a_quiet_connection_ends_only_where_others_need_its_place() {
         let ((mut client, program), (host, mut server)) = (pair().await, pair().await);
         let (is_crowded, looked) = (Cell::new(false), tokio::sync::Notify::new());
-        let beginning = Beginning {
+        let beginning = TunnelStart {
             first: Vec::new(),
             host: None,
         };

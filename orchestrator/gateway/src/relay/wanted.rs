@@ -27,7 +27,7 @@ const FOR_THE_RELAY: [&str; 8] = [
 ];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Wanted {
+pub(super) struct RequestedConnection {
     pub place: Place,
     /// The first bytes for the host: for a plain request its head, as the host expects it.
     pub first: Vec<u8>,
@@ -54,7 +54,7 @@ pub(super) enum WantedError {
 ///
 /// # Errors
 /// If it cannot become a valid request.
-pub(super) fn http(bytes: &[u8]) -> Result<Option<(Wanted, usize)>, WantedError> {
+pub(super) fn http(bytes: &[u8]) -> Result<Option<(RequestedConnection, usize)>, WantedError> {
     let mut headers = [EMPTY_HEADER; HEADERS_MAX];
     let mut request = httparse::Request::new(&mut headers);
     let length = match request.parse(bytes) {
@@ -71,7 +71,7 @@ pub(super) fn http(bytes: &[u8]) -> Result<Option<(Wanted, usize)>, WantedError>
     if method == "CONNECT" {
         let place = Place::parse(target, None)?;
         return Ok(Some((
-            Wanted {
+            RequestedConnection {
                 place,
                 first: Vec::new(),
                 tunnel: true,
@@ -87,7 +87,7 @@ pub(super) fn http(bytes: &[u8]) -> Result<Option<(Wanted, usize)>, WantedError>
     );
     let first = head(line, request.headers);
     Ok(Some((
-        Wanted {
+        RequestedConnection {
             place,
             first,
             tunnel: false,
@@ -247,7 +247,7 @@ pub(super) fn socks_request(bytes: &[u8]) -> Result<Option<(Place, usize)>, Sock
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<Option<(Wanted, usize)>, WantedError> {
+    fn read(text: &str) -> Result<Option<(RequestedConnection, usize)>, WantedError> {
         http(text.as_bytes())
     }
 

@@ -2,7 +2,7 @@
 
 use crate::world::*;
 use broker_protocol::gateway::GatewaySpec;
-use orchestrator_gateway::ended::{Ended, Roots};
+use orchestrator_gateway::ended::{CertificateRoots, TlsTerminator};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use std::path::{Path, PathBuf};
@@ -171,7 +171,7 @@ fn a_successor_has_the_same_authority() {
             }),
             ..GatewaySpec::default()
         };
-        assert!(Ended::new(&spec, Roots::default(), |_| {}).is_err());
+        assert!(TlsTerminator::new(&spec, CertificateRoots::default(), |_| {}).is_err());
     });
 }
 
@@ -183,7 +183,8 @@ fn two_sessions_have_two_authorities_and_one_without_credentials_none() {
             World::new(Setup::default()).await,
         );
         assert_ne!(one.ended.authority(), two.ended.authority());
-        let none = Ended::new(&GatewaySpec::default(), Roots::default(), |_| {}).unwrap();
+        let none = TlsTerminator::new(&GatewaySpec::default(), CertificateRoots::default(), |_| {})
+            .unwrap();
         assert_eq!(none.authority(), None);
         assert!(!none.is_for("a.example", 443));
         assert!(one.ended.is_for("a.example", 8443) && !one.ended.is_for("a.example", 80));

@@ -1,4 +1,4 @@
-//! A host with TLS, a session's `Ended` in front of it, a small `CONNECT` acceptor, and clients that go by way of it.
+//! A host with TLS, a session's `TlsTerminator` in front of it, a small `CONNECT` acceptor, and clients that go by way of it.
 
 use broker_protocol::gateway::{
     Attach, Authority, CredentialReport, CredentialSpec, CredentialUse, CredentialVerdict,
@@ -12,7 +12,7 @@ use hyper::client::conn::http2;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
-use orchestrator_gateway::ended::{CarryError, Ended, Roots, Times};
+use orchestrator_gateway::ended::{CarryError, CertificateRoots, Times, TlsTerminator};
 use rustls::crypto::ring;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, pem::PemObject};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
@@ -207,7 +207,7 @@ pub(crate) fn channel() -> (BodySender, Body) {
 }
 
 pub(crate) struct World {
-    pub ended: Rc<Ended>,
+    pub ended: Rc<TlsTerminator>,
     pub told: Rc<RefCell<Vec<FromGateway>>>,
     pub seen: Rc<RefCell<Vec<Seen>>>,
     pub errors: Rc<RefCell<Vec<CarryError>>>,
@@ -236,7 +236,7 @@ impl World {
         let (host, root) = serve_host(&setup, seen.clone()).await;
         let roots = if setup.is_trusted { vec![root] } else { vec![] };
         let told = Rc::<RefCell<Vec<FromGateway>>>::default();
-        let ended = Rc::<RefCell<Option<Rc<Ended>>>>::default();
+        let ended = Rc::<RefCell<Option<Rc<TlsTerminator>>>>::default();
         let spec = GatewaySpec {
             credentials: setup.credentials,
             rules: setup.rules,
@@ -266,7 +266,9 @@ impl World {
                 });
             }
         };
-        let made = Ended::with_times(&spec, Roots::new(roots), tell, setup.times).unwrap();
+        let made =
+            TlsTerminator::with_times(&spec, CertificateRoots::new(roots), tell, setup.times)
+                .unwrap();
         let made = Rc::new(made);
         *ended.borrow_mut() = Some(made.clone());
         let (errors, carried) = (Rc::default(), Rc::default());
@@ -450,7 +452,7 @@ async fn serve_host(setup: &Setup, seen: Rc<RefCell<Vec<Seen>>>) -> (SocketAddr,
 }
 
 async fn serve_proxy(
-    ended: &Rc<Ended>,
+    ended: &Rc<TlsTerminator>,
     host: SocketAddr,
     withdrawn: &Rc<Notify>,
     (errors, carried): (&Rc<RefCell<Vec<CarryError>>>, &Rc<Cell<usize>>),

@@ -1,7 +1,7 @@
 //! A proxy's answers, honest and hostile, and the way that each target takes.
 
 use super::*;
-use crate::ended::{Roots, Times};
+use crate::ended::{CertificateRoots, Times};
 use broker_protocol::gateway::{Attach, CredentialSpec, FromGateway, GatewaySpec};
 use policies::web::WebTable;
 use std::collections::HashMap;
@@ -36,7 +36,7 @@ fn policy(own: &str) -> WebPolicy {
     }
 }
 
-fn proxy(port: u16, names: bool, direct: &[&str], login: Option<u16>) -> Proxy {
+fn proxy(port: u16, names: bool, direct: &[&str], login: Option<u16>) -> UpstreamProxy {
     let spec = ProxySpec {
         host: "127.0.0.1".into(),
         port,
@@ -44,9 +44,9 @@ fn proxy(port: u16, names: bool, direct: &[&str], login: Option<u16>) -> Proxy {
         direct: direct.iter().map(|&text| text.to_owned()).collect(),
         login,
     };
-    Proxy {
+    UpstreamProxy {
         patience: Duration::from_millis(700),
-        ..Proxy::try_from(&spec).unwrap()
+        ..UpstreamProxy::try_from(&spec).unwrap()
     }
 }
 
@@ -61,7 +61,7 @@ fn run<T>(work: impl Future<Output = T>) -> T {
     runtime.unwrap().block_on(work)
 }
 
-fn route(proxy: &Proxy, own: &str, place: &str) -> Result<Route, ReachError> {
+fn route(proxy: &UpstreamProxy, own: &str, place: &str) -> Result<Route, ReachError> {
     let (policy, names) = (policy(own), names());
     let judged = run(proxy.route(&PolicyJudge(&policy, &names), &names, &target(place)));
     judged.map_err(|error| match error {
@@ -187,7 +187,10 @@ fn whole(text: &str) -> Vec<Vec<u8>> {
     vec![text.as_bytes().to_vec()]
 }
 
-async fn ask(proxy: &Proxy, ended: Option<&Ended>) -> Result<TcpStream, ProxyFault> {
+async fn ask(
+    proxy: &UpstreamProxy,
+    ended: Option<&TlsTerminator>,
+) -> Result<TcpStream, ProxyFault> {
     let (policy, names) = (policy(ALL), names());
     let of = (&PolicyJudge(&policy, &names), &names);
     match proxy.connect(of, &target("a.example:443"), ended).await {
@@ -348,7 +351,8 @@ fn with_login(answers: &[&str], values: &[&str]) -> (Result<(), ProxyFault>, Vec
             ..Times::default()
         };
         let tell = move |frame: FromGateway| drop(tell.send(frame));
-        let ended = Ended::with_times(&spec, Roots::default(), tell, times).unwrap();
+        let ended =
+            TlsTerminator::with_times(&spec, CertificateRoots::default(), tell, times).unwrap();
         let mut values = values.iter();
         let deliver = async {
             while let Some(frame) = told.recv().await {
