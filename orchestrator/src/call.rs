@@ -17,7 +17,7 @@ use orchestrator_launch::stdio::print;
 use orchestrator_launch::stdio::streams::Input;
 use orchestrator_launch::stdio::typed;
 use orchestrator_mcp_client::SessionServers;
-use orchestrator_tools::Config;
+use orchestrator_tools::ToolConfig;
 use serde_json::Value;
 use std::io::{self, Read};
 use std::path::Path;
@@ -118,7 +118,7 @@ impl FrontEnd for Call {
             write: servers.directories(),
             ..Needs::default()
         });
-        let config = Config {
+        let config = ToolConfig {
             greeting: Some(greeting),
             single_call: true,
             subscribers: vec![confined.log()],
@@ -140,14 +140,14 @@ pub(crate) fn call_ended<T>(done: &Result<T, Failed>) -> &'static str {
 
 impl Call {
     /// Whether the tool runs in a cell, or may.
-    fn runs_commands(&self, config: &Config) -> bool {
+    fn runs_commands(&self, config: &ToolConfig) -> bool {
         let entry = config.tools.get(&self.tool);
         entry.is_ok_and(|entry| ["bash", "run_tests", "batch"].contains(&entry.name()))
     }
 
     async fn perform(
         &self,
-        mut config: Config,
+        mut config: ToolConfig,
         servers: &SessionServers,
         input: Value,
         proof: ConfinementProof,
@@ -160,7 +160,7 @@ impl Call {
 
     async fn call(
         &self,
-        config: Config,
+        config: ToolConfig,
         input: Value,
         proof: ConfinementProof,
     ) -> Result<Arc<CallResult>, Failed> {

@@ -25,7 +25,7 @@ use orchestrator_launch::stdio::signals::Signals;
 use orchestrator_launch::stdio::streams::{Input, Output, unusable};
 use orchestrator_mcp_client::{Available, SessionServers};
 use orchestrator_mcp_server::{Listing, SessionOpener, Settings, open_sessions};
-use orchestrator_tools::Config;
+use orchestrator_tools::ToolConfig;
 use orchestrator_tools::catalogue::{Category, TOOLS};
 use orchestrator_tools::registry::{Entry, Registry};
 use policies::EffectivePolicy;
@@ -264,7 +264,7 @@ impl SessionOpener for McpOpener {
         let guard = |open: &Open| self.hooks.guard(open, Rc::new(self.endpoint.clone()));
         let mut config = self.tools.config(opening, Ok(policy), guard)?;
         servers.attach(config.tools.registry()).await;
-        let config = Config {
+        let config = ToolConfig {
             executor: Some(Box::new(self.endpoint.clone())),
             max_violations: self.max_violations,
             subscribers: vec![self.log.clone()],

@@ -41,7 +41,7 @@ use orchestrator_serve::service::{Service, Sources, Transcripts};
 use orchestrator_serve::token::Token;
 use orchestrator_telemetry::TelemetryOptions;
 use orchestrator_text::known::redactor;
-use orchestrator_tools::Config;
+use orchestrator_tools::ToolConfig;
 use orchestrator_tools::registry::Entry;
 use policies::EffectivePolicy;
 use policies::directories::NO_PROJECT;
@@ -587,7 +587,7 @@ impl ConversationDefaults {
 }
 
 impl Opener for ConversationSessions {
-    fn config(&self, order: &SessionOrder) -> Result<Config, Failed> {
+    fn config(&self, order: &SessionOrder) -> Result<ToolConfig, Failed> {
         let project = match self.has_project(order) {
             true => order.project.clone(),
             false => Some(self.offer.nowhere.clone()),
@@ -613,7 +613,7 @@ impl Opener for ConversationSessions {
         let offer = &self.offer;
         let guard = |open: &Open| offer.hooks.guard(open, Rc::new(offer.endpoint.clone()));
         let config = offer.tools.config(opening, Ok(policy), guard)?;
-        Ok(Config {
+        Ok(ToolConfig {
             executor: Some(Box::new(self.offer.endpoint.clone())),
             max_violations: self.offer.violations.max(Some(order.trust)),
             tools: config.tools.with_web(|web| self.offer.engines.of(web)),

@@ -4,11 +4,11 @@ use broker_protocol::{Failed, Open, Trust};
 use clap::{Args, ValueEnum};
 use orchestrator_engine::HookGuard;
 use orchestrator_launch::Opening;
-use orchestrator_results::profile::{COMPACT, Profile, STANDARD};
+use orchestrator_results::profile::{COMPACT, ModelProfile, STANDARD};
 use orchestrator_results::violation;
 use orchestrator_text::known::redactor;
 use orchestrator_tools::registry::Registry;
-use orchestrator_tools::{Config, Toolbox};
+use orchestrator_tools::{ToolConfig, Toolbox};
 use orchestrator_web::{SearchEngines, WebClient};
 use policies::{EffectivePolicy, PolicyError};
 
@@ -63,8 +63,8 @@ impl ToolOptions {
         opening: Opening,
         policy: Result<EffectivePolicy, PolicyError>,
         guard: impl FnOnce(&Open) -> HookGuard,
-    ) -> Result<Config, Failed> {
-        let profile: &Profile = match self.model_profile {
+    ) -> Result<ToolConfig, Failed> {
+        let profile: &ModelProfile = match self.model_profile {
             None | Some(ProfileName::Standard) => &STANDARD,
             Some(ProfileName::Compact) => &COMPACT,
         };
@@ -80,14 +80,14 @@ impl ToolOptions {
             ..open
         };
         let guard = guard(&open);
-        Ok(Config {
+        Ok(ToolConfig {
             tools: Toolbox::new(
                 registry(&self.disable, policy)?,
                 Some(WebClient::new(hosts, SearchEngines::from_environment())),
             ),
             profile,
             directory,
-            ..Config::new(open, redactor(), guard)
+            ..ToolConfig::new(open, redactor(), guard)
         })
     }
 

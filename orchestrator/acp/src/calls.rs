@@ -6,8 +6,8 @@ use crate::permission;
 use agent_client_protocol_schema::v1::{CLIENT_METHOD_NAMES, Error, ErrorCode};
 use broker_protocol::{Channel, ErrorKind, Failed};
 use orchestrator_engine::{
-    Approval, ApprovalQuestion, Body, Call, CallContext, CallResult, FoundIn, Invocation, Live,
-    Session,
+    ApprovalAnswer, ApprovalQuestion, Body, Call, CallContext, CallResult, FoundIn, Invocation,
+    LiveOutput, Session,
 };
 use orchestrator_launch::stdio::print;
 use orchestrator_results::error_body::ErrorBody;
@@ -43,15 +43,19 @@ impl Calls {
     /// Starts a call. With `live`, its output arrives as events that are safe to show. Otherwise its result keeps unsafe
     /// characters, because an agent writes back what it has read of a file.
     pub(crate) fn start(&self, tool: &str, input: Value, live: bool) -> Call {
-        let live = if live { Live::Sanitized } else { Live::Off };
-        let found = if live == Live::Off {
+        let live = if live {
+            LiveOutput::Sanitized
+        } else {
+            LiveOutput::Off
+        };
+        let found = if live == LiveOutput::Off {
             FoundIn::LaterResult
         } else {
             FoundIn::Metadata
         };
         let context = CallContext {
             live,
-            raw: live == Live::Off,
+            raw: live == LiveOutput::Off,
             found,
             ..CallContext::new(self.asker.clone())
         };
@@ -109,7 +113,7 @@ impl Calls {
                     let method = CLIENT_METHOD_NAMES.session_request_permission;
                     permission::approval(links.ask_editor(method, params).await)
                 }
-                None => Approval::No,
+                None => ApprovalAnswer::No,
             };
             handle.approve(None, approval).await;
         });

@@ -23,7 +23,7 @@ use orchestrator_launch::stdio::streams::{Input, Output, unusable};
 use orchestrator_launch::{exit, start};
 use orchestrator_text::known::redactor;
 use orchestrator_tools::registry::Registry;
-use orchestrator_tools::{Config, Toolbox};
+use orchestrator_tools::{ToolConfig, Toolbox};
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::AsFd;
@@ -151,14 +151,14 @@ impl FrontEnd for Acp {
             socket,
             ..Needs::default()
         });
-        let config = Config {
+        let config = ToolConfig {
             tools: Toolbox::new(Registry::under(Some(policy)), None),
             directory: opening.directory,
             executor: Some(Box::new(endpoint)),
             // An agent may write a file that it has not read here: its editor may have shown it the file.
             single_call: true,
             subscribers: vec![confined.log()],
-            ..Config::new(opening.open, redactor(), guard)
+            ..ToolConfig::new(opening.open, redactor(), guard)
         };
         let reason = |served: &Result<AcpEnd, Failed>| match served {
             Ok(AcpEnd::Editor) => "the input ended",
@@ -205,7 +205,7 @@ fn variables(
 }
 
 async fn serve(
-    config: Config,
+    config: ToolConfig,
     root: PathBuf,
     timeout_s: u32,
     agent: UnixStream,

@@ -5,7 +5,7 @@ use agent_client_protocol_schema::v1::{
     RequestPermissionResponse, ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields, ToolKind,
 };
 use broker_protocol::Extent;
-use orchestrator_engine::{Approval, ApprovalQuestion};
+use orchestrator_engine::{ApprovalAnswer, ApprovalQuestion};
 use orchestrator_text::coverage::for_session;
 use orchestrator_text::markdown::code_block;
 use serde::Deserialize;
@@ -71,16 +71,16 @@ pub(crate) fn question(
 }
 
 /// Only an explicit yes is a yes.
-pub(crate) fn approval(answer: Option<Value>) -> Approval {
+pub(crate) fn approval(answer: Option<Value>) -> ApprovalAnswer {
     let answer = answer.and_then(|answer| RequestPermissionResponse::deserialize(answer).ok());
     let Some(RequestPermissionOutcome::Selected(selected)) = answer.map(|answer| answer.outcome)
     else {
-        return Approval::No;
+        return ApprovalAnswer::No;
     };
     match &*selected.option_id.0 {
-        ONCE => Approval::Yes(Extent::Once),
-        SESSION => Approval::Yes(Extent::Session),
-        _ => Approval::No,
+        ONCE => ApprovalAnswer::Yes(Extent::Once),
+        SESSION => ApprovalAnswer::Yes(Extent::Session),
+        _ => ApprovalAnswer::No,
     }
 }
 
@@ -93,15 +93,15 @@ mod tests {
     fn only_an_explicit_yes_is_accepted() {
         let said = |outcome: Value| approval(Some(json!({ "outcome": outcome })));
         let selected = |option: &str| said(json!({ "outcome": "selected", "optionId": option }));
-        assert_eq!(selected("once"), Approval::Yes(Extent::Once));
-        assert_eq!(selected("session"), Approval::Yes(Extent::Session));
-        assert_eq!(selected("no"), Approval::No);
+        assert_eq!(selected("once"), ApprovalAnswer::Yes(Extent::Once));
+        assert_eq!(selected("session"), ApprovalAnswer::Yes(Extent::Session));
+        assert_eq!(selected("no"), ApprovalAnswer::No);
         assert_eq!(
             said(json!({ "outcome": "cancelled", "optionId": "once" })),
-            Approval::No
+            ApprovalAnswer::No
         );
-        assert_eq!(said(json!({ "optionId": "once" })), Approval::No);
-        assert_eq!(approval(Some(json!("once"))), Approval::No);
-        assert_eq!(approval(None), Approval::No);
+        assert_eq!(said(json!({ "optionId": "once" })), ApprovalAnswer::No);
+        assert_eq!(approval(Some(json!("once"))), ApprovalAnswer::No);
+        assert_eq!(approval(None), ApprovalAnswer::No);
     }
 }

@@ -6,7 +6,7 @@ use crate::packs::Pack;
 use crate::reflection::{Thoughts, begin_anew};
 use crate::run::{Progress, Run};
 use broker_protocol::{ErrorKind, Failed};
-use orchestrator_engine::execution::{Execution, Reply};
+use orchestrator_engine::execution::{Execution, OutsideReply};
 use orchestrator_tools::agent_call::{HOT_SWAP, HotSwap, READ_REASONING, ReadReasoning};
 use orchestrator_tools::catalogue::{BATCH, canonical};
 use serde::de::DeserializeOwned;
@@ -20,9 +20,9 @@ impl Run<'_> {
             HOT_SWAP => self.order_swap(asked.input),
             _ => return self.answer_question(call, asked).await,
         };
-        let answer = answer.map(|text| Reply {
+        let answer = answer.map(|text| OutsideReply {
             text: text.into_bytes(),
-            ..Reply::default()
+            ..OutsideReply::default()
         });
         // If nobody waits for it, the result of the call says so.
         let _ = asked.reply.send(answer);

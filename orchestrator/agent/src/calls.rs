@@ -13,16 +13,16 @@ use futures_util::StreamExt;
 use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
 use orchestrator_engine::{
-    ApprovalQuestion, Body as CallBody, CallContext, CallResult, Event, Invocation, Live,
+    ApprovalQuestion, Body as CallBody, CallContext, CallResult, Event, Invocation, LiveOutput,
 };
 use orchestrator_results::findings;
-use orchestrator_results::profile::{COMPACT, Profile};
+use orchestrator_results::profile::{COMPACT, ModelProfile};
 use orchestrator_results::proposal::Proposal;
 use orchestrator_results::result::error_and_result;
 use orchestrator_text::escape;
 use orchestrator_text::truncate::note;
 use orchestrator_text::utf8::{beginning, ending};
-use orchestrator_tools::catalogue::{BATCH, Tool, canonical};
+use orchestrator_tools::catalogue::{BATCH, CatalogueTool, canonical};
 use orchestrator_tools::plan::{Plan, PlanContext};
 use orchestrator_wire::approval::ApprovalRequest;
 use orchestrator_wire::error::ErrorBody;
@@ -113,7 +113,7 @@ impl Run<'_> {
     }
 
     /// How much of results is shown, if that is not the session's own profile.
-    fn profile(&self, budget: &Budget) -> Option<&'static Profile> {
+    fn profile(&self, budget: &Budget) -> Option<&'static ModelProfile> {
         (self.parts.settings.brief_if_small && budget.is_small()).then_some(&COMPACT)
     }
 
@@ -148,7 +148,7 @@ impl Run<'_> {
         &self,
         call: &ToolCall,
         malformed: Option<&String>,
-        profile: Option<&'static Profile>,
+        profile: Option<&'static ModelProfile>,
     ) -> ToolAnswer {
         let (tool_id, tool_name) = (call.id.clone(), self.shown_name(&call.name));
         self.publisher
@@ -291,7 +291,7 @@ impl Run<'_> {
     async fn in_session(
         &self,
         call: &ToolCall,
-        profile: Option<&'static Profile>,
+        profile: Option<&'static ModelProfile>,
     ) -> (ToolAnswer, Option<std::sync::Arc<CallResult>>) {
         let (agent_calls, mut asked) = mpsc::unbounded_channel();
         let context = CallContext {
@@ -299,7 +299,7 @@ impl Run<'_> {
             conversation: Some(self.publisher.conversation.clone()),
             agent_calls: Some(agent_calls),
             shows_changes: true,
-            live: Live::Sanitized,
+            live: LiveOutput::Sanitized,
             cancel: self.control.token(),
             profile,
             ..CallContext::new("agent".into())
@@ -471,7 +471,11 @@ fn changes(tool: &str, input: &Value, before: Option<&FileAnswer>) -> Option<(St
         directory: None,
         paths_from: None,
     };
-    match Tool::find(tool)?.plan(input.clone(), &context).ok()?.plan {
+    match CatalogueTool::find(tool)?
+        .plan(input.clone(), &context)
+        .ok()?
+        .plan
+    {
         Plan::Request(request) => {
             let path = match &request {
                 Request::FileWrite(write) => &write.path,

@@ -1,7 +1,7 @@
 //! How a front end steers a run: it cancels, and it answers approval questions of calls by their IDs.
 
 use crate::event::Confirm;
-use orchestrator_engine::{Approval, CallHandle};
+use orchestrator_engine::{ApprovalAnswer, CallHandle};
 use orchestrator_wire::approval::Answer;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -120,7 +120,7 @@ impl Control {
         id: &str,
         part: Option<usize>,
         digest: Option<&str>,
-        approval: Approval,
+        approval: ApprovalAnswer,
     ) -> Result<(CallHandle, Vec<Option<usize>>), NotAsked> {
         let calls = self.calls.borrow();
         let call = calls.get(id).ok_or_else(|| NotAsked::Unknown(brief(id)))?;
@@ -134,14 +134,14 @@ impl Control {
         let mut meant =
             meant.filter(|(_, asked)| digest.is_none_or(|digest| digest == asked.digest));
         match approval {
-            Approval::No => {
+            ApprovalAnswer::No => {
                 let places: Vec<_> = meant.map(|(place, _)| *place).collect();
                 match places.is_empty() {
                     true => Err(NotAsked::OtherDigest(brief(id))),
                     false => Ok((call.handle.clone(), places)),
                 }
             }
-            Approval::Yes(_) => match (meant.next(), meant.next()) {
+            ApprovalAnswer::Yes(_) => match (meant.next(), meant.next()) {
                 (None, _) => Err(NotAsked::OtherDigest(brief(id))),
                 (Some(_), Some(_)) if digest.is_none() => Err(NotAsked::Several(brief(id))),
                 (Some((_, asked)), _) if !asked.is_shown => Err(NotAsked::NotShown(brief(id))),

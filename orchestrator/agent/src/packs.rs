@@ -2,7 +2,7 @@
 
 use crate::limits::{LimitError, Limits};
 use crate::provider::ToolDefinition;
-use orchestrator_tools::catalogue::{Tool, matches, may_match};
+use orchestrator_tools::catalogue::{CatalogueTool, matches, may_match};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use thiserror::Error;
@@ -174,7 +174,7 @@ impl Pack {
 
 /// The schema of `finish_task` with all its fields.
 fn full_schema() -> Value {
-    Tool::find(FINISH)
+    CatalogueTool::find(FINISH)
         .map(|tool| tool.to_json()["inputSchema"].take())
         .unwrap_or_default()
 }

@@ -10,7 +10,7 @@ use crate::publish::Publisher;
 use crate::run::{End, Progress, Run};
 use crate::settings::SUBAGENT_TURNS;
 use broker_protocol::{ErrorKind, Failed};
-use orchestrator_engine::execution::{Execution, Reply};
+use orchestrator_engine::execution::{Execution, OutsideReply};
 use orchestrator_tools::subagent::{ModelStrength, Subagent};
 use std::cell::RefCell;
 
@@ -46,9 +46,9 @@ impl Run<'_> {
                 }
             }
         };
-        let answer = answered.await.map(|text| Reply {
+        let answer = answered.await.map(|text| OutsideReply {
             text: text.into_bytes(),
-            ..Reply::default()
+            ..OutsideReply::default()
         });
         // Then the result of the call says so.
         let _ = reply.send(answer);

@@ -19,7 +19,7 @@ use orchestrator_agent::settings::Settings;
 use orchestrator_confine::ConfinementProof;
 use orchestrator_engine::{HookGuard, Session};
 use orchestrator_text::redact::Redactor;
-use orchestrator_tools::Config;
+use orchestrator_tools::ToolConfig;
 use policies::secret::Secret;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -167,7 +167,7 @@ fn run(
         .start_paused(true)
         .build_local(LocalOptions::default());
     runtime.unwrap().block_on(async {
-        let config = Config::new(open, redactor, HookGuard::NoHooks);
+        let config = ToolConfig::new(open, redactor, HookGuard::NoHooks);
         let session = Session::start(config, ConfinementProof::of_test());
         let agent = Agent::new(session, provider, settings, None, redactor);
         let mut conversation = Conversation::default();

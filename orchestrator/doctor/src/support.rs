@@ -4,7 +4,7 @@
 use orchestrator_confine::Files;
 use orchestrator_launch::policy_files;
 use orchestrator_launch::state_directory;
-use orchestrator_records::audit_chain::{Audit, Verified};
+use orchestrator_records::audit_chain::{AuditChain, Verified};
 use policies::source;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -160,7 +160,7 @@ fn variables() -> Vec<String> {
 }
 
 fn audit() -> Value {
-    let opened = Audit::open(state_directory::directory().join("audit"));
+    let opened = AuditChain::open(state_directory::directory().join("audit"));
     let verified = opened.and_then(|audit| audit.map(|audit| audit.verify(None)).transpose());
     match verified {
         Ok(None) => Value::Null,

@@ -1,6 +1,6 @@
 //! One call from its order to its result: the only path a call can take.
 
-use crate::caller::{Caller, Steering};
+use crate::caller::{CallSteering, Caller};
 use crate::command::CallOrder;
 use crate::conclude::conclude;
 use crate::context::{CallContext, Invocation};
@@ -9,8 +9,8 @@ use crate::event::Event;
 use crate::guard;
 use crate::request::{self, cancelled};
 use crate::spans;
-use crate::tools::{CallTarget, Found, Tools, UnknownTool, shown_name};
-use crate::work::Work;
+use crate::tools::{CallTarget, ToolLookup, Tools, UnknownTool, shown_name};
+use crate::work::CallWork;
 use broker_protocol::{ErrorKind, Failed};
 use orchestrator_results::profile::WHOLE;
 use orchestrator_results::proposal;
@@ -59,7 +59,7 @@ pub(crate) async fn serve(engine: Rc<Engine>, tools: Rc<dyn Tools>, order: CallO
     );
     let made = async {
         tracing::debug!(is_known, "lookup");
-        let steering = Rc::new(Steering::default());
+        let steering = Rc::new(CallSteering::default());
         engine
             .under_way
             .borrow_mut()
@@ -86,7 +86,7 @@ pub(crate) async fn serve(engine: Rc<Engine>, tools: Rc<dyn Tools>, order: CallO
 }
 
 /// Ends the call at once, for the session.
-fn end_call(cancel: CancellationToken, steering: Rc<Steering>) -> EndCall {
+fn end_call(cancel: CancellationToken, steering: Rc<CallSteering>) -> EndCall {
     Box::new(move || {
         cancel.cancel();
         steering.cancel();
@@ -109,7 +109,7 @@ async fn work(engine: &Engine, caller: &Caller, wanted: CallTarget) -> ToolResul
 async fn watch(
     context: &CallContext,
     events: &mpsc::Sender<Event>,
-    steering: &Steering,
+    steering: &CallSteering,
 ) -> Infallible {
     let deadline = async {
         match context.deadline {
@@ -195,7 +195,7 @@ async fn connected(engine: &Engine, caller: &Caller, wanted: CallTarget) -> Tool
     Span::current().record("tier", connection.opened().tier.name());
     match wanted {
         CallTarget::Tool(found, input) => {
-            let work = Work {
+            let work = CallWork {
                 engine,
                 connection: &connection,
                 caller,
@@ -208,7 +208,7 @@ async fn connected(engine: &Engine, caller: &Caller, wanted: CallTarget) -> Tool
     }
 }
 
-async fn tool(work: Work<'_>, found: Found, input: Value) -> ToolResult {
+async fn tool(work: CallWork<'_>, found: ToolLookup, input: Value) -> ToolResult {
     match (work.check_open(), found) {
         (Ok(()), Ok(tool)) => tool.call(work, input).await,
         (Ok(()), Err(UnknownTool { tool, why })) => ToolResult::failed(tool, why),

@@ -1,16 +1,16 @@
 //! A tool call in progress, or one call of a batch, as the code that makes its requests sees it.
 
 use crate::command::{StdinChunk, Steer};
-use crate::context::{CallContext, Part};
+use crate::context::{BatchPlace, CallContext};
 use crate::engine::Engine;
 use crate::event::Event;
-use crate::executor::Control;
+use crate::executor::RequestControl;
 use crate::hooks::{HookEvent, HookedCall, Occasion};
-use crate::pending::{Approval, PendingReplies};
-use crate::publish::{Gone, Publisher, RawEvent};
+use crate::pending::{ApprovalAnswer, PendingReplies};
+use crate::publish::{FrontEndGone, Publisher, RawEvent};
 use crate::spans;
 use broker_protocol::{Challenge, Coverage, Extent, FileAnswer, GrantFault};
-use orchestrator_results::profile::Profile;
+use orchestrator_results::profile::ModelProfile;
 use serde_json::Value;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
@@ -34,7 +34,7 @@ pub(crate) struct Caller {
     pub publisher: Publisher,
     pub begun: Instant,
     announced: Cell<bool>,
-    steering: Rc<Steering>,
+    steering: Rc<CallSteering>,
     client: Option<mpsc::Sender<Event>>,
     /// The rules by which requests of this call were approved. Once a person approves one request of a call under a rule, all its
     /// requests under that rule are approved; the executor still checks each answer.
@@ -43,16 +43,16 @@ pub(crate) struct Caller {
 
 /// The steering of a call; those of a batch share it.
 #[derive(Default)]
-pub(crate) struct Steering {
+pub(crate) struct CallSteering {
     /// The requests in progress.
-    controls: RefCell<Vec<Control>>,
+    controls: RefCell<Vec<RequestControl>>,
     /// A request has started, or there is more input.
     changed: Notify,
-    approvals: PendingReplies<Approval>,
-    input: RefCell<VecDeque<Input>>,
+    approvals: PendingReplies<ApprovalAnswer>,
+    input: RefCell<VecDeque<StdinEvent>>,
 }
 
-enum Input {
+enum StdinEvent {
     Chunk(StdinChunk),
     End,
 }
@@ -64,7 +64,7 @@ impl Caller {
         context: CallContext,
         (tool, input): (String, Value),
         client: Option<mpsc::Sender<Event>>,
-        steering: Rc<Steering>,
+        steering: Rc<CallSteering>,
     ) -> Self {
         let publisher = Publisher::new(engine.hub.clone(), number, client.clone(), &context);
         let begun = Instant::now();
@@ -108,19 +108,19 @@ impl Caller {
     }
 
     /// How much of the result is shown.
-    pub(crate) fn profile(&self, engine: &Engine) -> &'static Profile {
+    pub(crate) fn profile(&self, engine: &Engine) -> &'static ModelProfile {
         self.context.profile.unwrap_or(engine.profile)
     }
 
     /// The caller of one call in this batch.
     pub(crate) fn member(&self, engine: &Engine, index: usize, tool: String, input: Value) -> Self {
-        let part = Some(Part {
+        let part = Some(BatchPlace {
             batch: self.number,
             index,
         });
         let context = CallContext {
             part,
-            live: crate::context::Live::Off,
+            live: crate::context::LiveOutput::Off,
             ..self.context.clone()
         };
         let (client, steering) = (self.client.clone(), self.steering.clone());
@@ -135,7 +135,7 @@ impl Caller {
     }
 
     /// Publishes an event of the call. A call is announced before its first event.
-    pub(crate) async fn publish(&self, event: RawEvent<'_>) -> Result<(), Gone> {
+    pub(crate) async fn publish(&self, event: RawEvent<'_>) -> Result<(), FrontEndGone> {
         self.announce().await;
         self.publisher.publish(event).await
     }
@@ -168,7 +168,7 @@ impl Caller {
     }
 
     /// Registers a started request. If the call is already cancelled, cancels the request.
-    pub(crate) fn started(&self, control: Control) {
+    pub(crate) fn started(&self, control: RequestControl) {
         if self.context.cancel.is_cancelled() {
             control.cancel();
         }
@@ -182,7 +182,7 @@ impl Caller {
         challenge: &Challenge,
         rejected: Option<GrantFault>,
         before: Option<&FileAnswer>,
-    ) -> Approval {
+    ) -> ApprovalAnswer {
         let span = spans::approval(challenge);
         let approval = self
             .asked(challenge, rejected, before)
@@ -197,13 +197,13 @@ impl Caller {
         challenge: &Challenge,
         rejected: Option<GrantFault>,
         before: Option<&FileAnswer>,
-    ) -> Approval {
+    ) -> ApprovalAnswer {
         let is_again = challenge.wants.is_empty()
             && challenge.covers != Coverage::Request
             && rejected.is_none();
         let is_allowed = is_again && self.allowed.borrow().contains(&challenge.rule);
         let approval = match is_allowed {
-            true => Approval::Yes(Extent::Once),
+            true => ApprovalAnswer::Yes(Extent::Once),
             false => {
                 let reply = self
                     .steering
@@ -213,7 +213,7 @@ impl Caller {
                 reply.wait().await
             }
         };
-        if let Approval::Yes(_) = approval {
+        if let ApprovalAnswer::Yes(_) = approval {
             self.allowed.borrow_mut().push(challenge.rule.clone());
         }
         // If the front end is gone, the call ends anyway.
@@ -253,13 +253,13 @@ impl Caller {
     }
 }
 
-impl Steering {
+impl CallSteering {
     /// Carries out steering commands of the front end. Never returns: the end of the call ends it.
     pub(crate) async fn follow(&self, mut words: mpsc::UnboundedReceiver<Steer>) -> Infallible {
         while let Some(word) = words.recv().await {
             match word {
-                Steer::Input(chunk) => self.queue(Input::Chunk(chunk)),
-                Steer::EndInput => self.queue(Input::End),
+                Steer::Input(chunk) => self.queue(StdinEvent::Chunk(chunk)),
+                Steer::EndInput => self.queue(StdinEvent::End),
                 Steer::CancelAgain => self.cancel_again(),
                 Steer::Signal(signal) => self.main().await.signal(signal),
                 Steer::Resize { rows, columns } => self.main().await.resize(rows, columns),
@@ -284,8 +284,8 @@ impl Steering {
                 .as_ref()
                 .and_then(|_| self.input.borrow_mut().pop_front());
             match (control, next) {
-                (Some(control), Some(Input::Chunk(chunk))) => control.feed(&chunk.bytes).await,
-                (Some(control), Some(Input::End)) => control.end_input(),
+                (Some(control), Some(StdinEvent::Chunk(chunk))) => control.feed(&chunk.bytes).await,
+                (Some(control), Some(StdinEvent::End)) => control.end_input(),
                 _ => self.changed.notified().await,
             }
         }
@@ -293,7 +293,10 @@ impl Steering {
 
     /// Cancels the requests in progress; those that start later see the cancellation themselves.
     pub(crate) fn cancel(&self) {
-        self.controls.borrow().iter().for_each(Control::cancel);
+        self.controls
+            .borrow()
+            .iter()
+            .for_each(RequestControl::cancel);
     }
 
     /// The same without time for commands to end by themselves, if they were cancelled before.
@@ -301,16 +304,16 @@ impl Steering {
         self.controls
             .borrow()
             .iter()
-            .for_each(Control::cancel_again);
+            .for_each(RequestControl::cancel_again);
     }
 
-    fn queue(&self, input: Input) {
+    fn queue(&self, input: StdinEvent) {
         self.input.borrow_mut().push_back(input);
         self.changed.notify_waiters();
     }
 
     /// The main request, once it has started. Until then, nothing is read from the front end.
-    async fn main(&self) -> Control {
+    async fn main(&self) -> RequestControl {
         loop {
             let control = self.controls.borrow().first().cloned();
             match control {

@@ -2,7 +2,7 @@
 
 use crate::context::{CallContext, Invocation};
 use crate::event::Event;
-use crate::pending::Approval;
+use crate::pending::ApprovalAnswer;
 use crate::registration::{NewTool, Registered};
 use broker_protocol::{Denial, Failed, Findings, Opened, SessionGrant, Signal, Traced, Trust};
 use serde_json::Value;
@@ -10,7 +10,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tracing::Span;
 
 /// A command to the session.
-pub(crate) enum Command {
+pub(crate) enum SessionCommand {
     Open(oneshot::Sender<Result<Opened, Failed>>),
     Call(Box<CallOrder>),
     Grants {
@@ -63,7 +63,7 @@ pub(crate) enum Steer {
     },
     Approve {
         part: Option<usize>,
-        approval: Approval,
+        approval: ApprovalAnswer,
         accepted: oneshot::Sender<bool>,
     },
 }

@@ -1,6 +1,6 @@
 //! Connections of a session's cells, as the executor reports them: each is recorded, and refusals are told to the commands that run.
 
-use crate::executor::{Connection, ExecutorError};
+use crate::executor::{ExecutorConnection, ExecutorError};
 use crate::publish::{Hub, RawEvent};
 use crate::refused_hosts::RefusedHosts;
 use broker_protocol::ConnectionReport;
@@ -15,7 +15,7 @@ use std::rc::Rc;
 pub(crate) fn listen(
     hub: &Rc<Hub>,
     refused: &Rc<RefusedHosts>,
-    connection: &Connection,
+    connection: &ExecutorConnection,
     leases: bool,
 ) -> Result<(), ExecutorError> {
     let lists = connection.opened().network.as_ref();

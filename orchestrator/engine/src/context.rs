@@ -3,7 +3,7 @@
 use crate::call_permit::CallPermit;
 use crate::execution::Executions;
 use broker_protocol::{Request, Wants};
-use orchestrator_results::profile::Profile;
+use orchestrator_results::profile::ModelProfile;
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Instant;
@@ -21,9 +21,9 @@ pub struct CallContext {
     /// Whether the user has typed a command for it, in a session that others use too: hooks are not asked.
     pub by_person: bool,
     /// The call's place in a batch; set by the engine.
-    pub part: Option<Part>,
+    pub part: Option<BatchPlace>,
     /// Whether to send output as it is produced.
-    pub live: Live,
+    pub live: LiveOutput,
     /// Whether to keep unsafe characters in what is sent to this front end. Known secrets are removed in any case.
     pub raw: bool,
     /// Access that the call wants beyond what the session has.
@@ -33,7 +33,7 @@ pub struct CallContext {
     /// Bounds the call, if the front end bounds the results that it has not passed on yet.
     pub permit: Option<CallPermit>,
     /// How much of the result is shown, if that is not the session's own profile.
-    pub profile: Option<&'static Profile>,
+    pub profile: Option<&'static ModelProfile>,
     /// Where the call's result reports what was found in the project.
     pub found: FoundIn,
     /// Whether its questions show what a write or an edit would change in the file.
@@ -45,7 +45,7 @@ pub struct CallContext {
 
 /// A call's place in a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct BatchPlace {
     /// The number of the batch in its session.
     pub batch: u64,
     /// The place, from 0.
@@ -54,7 +54,7 @@ pub struct Part {
 
 /// Whether a command's output is sent as it is produced, and in which form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Live {
+pub enum LiveOutput {
     Off,
     /// Text that was sanitized.
     Sanitized,
@@ -94,7 +94,7 @@ impl CallContext {
             conversation: None,
             by_person: false,
             part: None,
-            live: Live::Off,
+            live: LiveOutput::Off,
             raw: false,
             wants: Wants::default(),
             deadline: None,

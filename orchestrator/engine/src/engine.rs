@@ -1,7 +1,7 @@
 //! The state of a session, owned by one task: its tools, its connection and its counters.
 
 use crate::connections;
-use crate::executor::{Connection, Dial, ExecutorError, Greeting};
+use crate::executor::{Dial, ExecutorConnection, ExecutorError, Greeting};
 use crate::hooks::HookGuard;
 use crate::publish::{Hub, Publisher, RawEvent, Subscriber};
 use crate::refused_hosts::RefusedHosts;
@@ -9,7 +9,7 @@ use crate::unreported::Unreported;
 use broker_protocol::{
     Denial, ErrorKind, Failed, Open, Opened, Scope, SessionGrant, Traced, Trust, ZonePath, limit,
 };
-use orchestrator_results::profile::{Profile, WHOLE};
+use orchestrator_results::profile::{ModelProfile, WHOLE};
 use orchestrator_results::render::Renderer;
 use orchestrator_results::violation::SecurityEvent;
 use orchestrator_text::redact::Redactor;
@@ -37,7 +37,7 @@ pub struct Config<T = ()> {
     /// The tools that its front ends call by name.
     pub tools: T,
     /// How much of a result is shown to the model.
-    pub profile: &'static Profile,
+    pub profile: &'static ModelProfile,
     /// Knows the secrets to remove.
     pub redactor: &'static Redactor,
     /// How many violations end the session; `None`: any number is tolerated.
@@ -72,7 +72,7 @@ impl<T: Default> Config<T> {
 pub(crate) type EndCall = Box<dyn Fn()>;
 
 pub(crate) struct Engine {
-    pub profile: &'static Profile,
+    pub profile: &'static ModelProfile,
     pub scope: Option<Scope>,
     pub single_call: bool,
     pub directory: Option<ZonePath>,
@@ -93,7 +93,7 @@ pub(crate) struct Engine {
     open: Open,
     executor: Option<Box<dyn Dial>>,
     greeting: Cell<Option<Greeting>>,
-    connection: RefCell<Option<Rc<Connection>>>,
+    connection: RefCell<Option<Rc<ExecutorConnection>>>,
     /// The hosts that cells were refused, for the results of commands.
     pub refused_hosts: Rc<RefusedHosts>,
     /// What was found in the project and no result has reported yet.
@@ -147,8 +147,8 @@ impl Engine {
     /// A renderer of results for a model that is shown as much as `profile` says.
     pub(crate) fn renderer<'a>(
         &self,
-        connection: &'a Connection,
-        profile: &'static Profile,
+        connection: &'a ExecutorConnection,
+        profile: &'static ModelProfile,
     ) -> Renderer<'a> {
         Renderer {
             roots: connection.roots(),
@@ -208,7 +208,10 @@ impl Engine {
     }
 
     /// A connection that is alive, as far as is known. If a new one is opened, `publisher` announces it.
-    pub(crate) async fn connection(&self, publisher: &Publisher) -> Result<Rc<Connection>, Failed> {
+    pub(crate) async fn connection(
+        &self,
+        publisher: &Publisher,
+    ) -> Result<Rc<ExecutorConnection>, Failed> {
         match self.alive() {
             Some(connection) => Ok(connection),
             // Apart: every call carries the state of what it might do, and few do this.
@@ -216,7 +219,7 @@ impl Engine {
         }
     }
 
-    async fn connect(&self, publisher: &Publisher) -> Result<Rc<Connection>, Failed> {
+    async fn connect(&self, publisher: &Publisher) -> Result<Rc<ExecutorConnection>, Failed> {
         let _connecting = self.connecting.lock().await;
         if let Some(connection) = self.alive() {
             return Ok(connection);
@@ -275,7 +278,7 @@ impl Engine {
         }
     }
 
-    pub(crate) fn alive(&self) -> Option<Rc<Connection>> {
+    pub(crate) fn alive(&self) -> Option<Rc<ExecutorConnection>> {
         self.connection
             .borrow()
             .as_ref()

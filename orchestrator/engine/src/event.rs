@@ -1,8 +1,8 @@
 //! The events of a session as front ends and records receive them. Nothing in an event has to be redacted or escaped any more.
 
-use crate::context::Part;
+use crate::context::BatchPlace;
 use crate::hooks::HookRan;
-use crate::pending::Approval;
+use crate::pending::ApprovalAnswer;
 use broker_protocol::{
     CallId, Challenge, ConnectionReport, Denial, Denials, Ended, Failed, FileAnswer, Findings,
     GrantFault, Opened,
@@ -27,7 +27,7 @@ pub struct Event {
     /// The number of the call in its session; 0 for the session itself.
     pub call: u64,
     /// The call's place in its batch, if it is part of one.
-    pub part: Option<Part>,
+    pub part: Option<BatchPlace>,
     pub body: Arc<Body>,
 }
 
@@ -84,7 +84,7 @@ pub enum Body {
     /// The question was answered by this front end. No event says so of an approver's answer.
     ApprovalGiven {
         challenge: Challenge,
-        approval: Approval,
+        approval: ApprovalAnswer,
     },
     /// The call attempted something outside its permissions. Its result comes next.
     Violation(SecurityEvent),

@@ -23,12 +23,12 @@ pub struct Execution {
     pub tool: String,
     pub input: Value,
     /// Takes the answer. When it closes, nobody waits for the answer and the work should stop.
-    pub reply: oneshot::Sender<Result<Reply, Failed>>,
+    pub reply: oneshot::Sender<Result<OutsideReply, Failed>>,
 }
 
 /// The answer of a registered tool: untrusted.
 #[derive(Debug, Default, PartialEq)]
-pub struct Reply {
+pub struct OutsideReply {
     /// For the model.
     pub text: Vec<u8>,
     pub structured: Option<Value>,

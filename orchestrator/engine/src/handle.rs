@@ -1,10 +1,10 @@
 //! A session as front ends use it: handles that can be cloned and sent, in front of one task that owns the state.
 
-use crate::command::{CallOrder, Command, StdinChunk, Steer};
+use crate::command::{CallOrder, SessionCommand, StdinChunk, Steer};
 use crate::context::{CallContext, Invocation};
 use crate::engine::{Config, Engine};
 use crate::event::{Body, CallResult, Event};
-use crate::pending::Approval;
+use crate::pending::ApprovalAnswer;
 use crate::publish::EVENTS;
 use crate::registration::{NewTool, Registered};
 use crate::task;
@@ -22,7 +22,7 @@ use tracing::Span;
 /// A session with the executor and its tools.
 #[derive(Clone)]
 pub struct Session {
-    commands: mpsc::UnboundedSender<Command>,
+    commands: mpsc::UnboundedSender<SessionCommand>,
     numbers: Arc<AtomicU64>,
     over: Arc<AtomicBool>,
 }
@@ -31,7 +31,7 @@ pub struct Session {
 pub struct Call {
     pub handle: CallHandle,
     events: mpsc::Receiver<Event>,
-    commands: mpsc::UnboundedSender<Command>,
+    commands: mpsc::UnboundedSender<SessionCommand>,
 }
 
 /// Steers a call from any thread. Has no effect after its end.
@@ -62,7 +62,7 @@ impl Session {
     /// # Errors
     /// Why the executor does not open it.
     pub async fn open(&self) -> Result<Opened, Failed> {
-        self.ask(Command::Open)
+        self.ask(SessionCommand::Open)
             .await
             .unwrap_or_else(|| Err(ended()))
     }
@@ -87,7 +87,7 @@ impl Session {
             parent,
         };
         // If the task is gone, the stream of events ends at once.
-        let _ = self.commands.send(Command::Call(Box::new(order)));
+        let _ = self.commands.send(SessionCommand::Call(Box::new(order)));
         Call {
             handle,
             events: received,
@@ -100,7 +100,7 @@ impl Session {
     /// # Errors
     /// [`ErrorKind::NotFound`] if there is no such grant; also if the executor is gone.
     pub async fn grants(&self, revoke: Option<u64>) -> Result<Vec<SessionGrant>, Failed> {
-        self.ask(|reply| Command::Grants { revoke, reply })
+        self.ask(|reply| SessionCommand::Grants { revoke, reply })
             .await
             .unwrap_or_else(|| Err(ended()))
     }
@@ -110,7 +110,7 @@ impl Session {
     /// # Errors
     /// If the session is not a throw-away one, or the executor is gone.
     pub async fn explain(&self, traced: Vec<Traced>) -> Result<Vec<Option<Denial>>, Failed> {
-        self.ask(|reply| Command::Explain { traced, reply })
+        self.ask(|reply| SessionCommand::Explain { traced, reply })
             .await
             .unwrap_or_else(|| Err(ended()))
     }
@@ -120,7 +120,7 @@ impl Session {
     /// # Errors
     /// Why the tools refuse it.
     pub async fn register(&self, client_id: Value, tool: NewTool) -> Result<Registered, Failed> {
-        let command = |reply| Command::Register {
+        let command = |reply| SessionCommand::Register {
             client_id,
             tool: Box::new(tool),
             reply,
@@ -133,7 +133,7 @@ impl Session {
     /// # Errors
     /// If there is none with this name, or it is built in.
     pub async fn unregister(&self, client_id: Value, tool: String) -> Result<(), Failed> {
-        self.ask(|reply| Command::Unregister {
+        self.ask(|reply| SessionCommand::Unregister {
             client_id,
             tool,
             reply,
@@ -144,14 +144,14 @@ impl Session {
 
     /// The tools as they are listed to a model.
     pub async fn tools(&self) -> Vec<Value> {
-        self.ask(Command::Tools).await.unwrap_or_default()
+        self.ask(SessionCommand::Tools).await.unwrap_or_default()
     }
 
     /// Lowers the session's trust from the next call on, if `trust` is lower than now. The next call opens a new session with the
     /// executor, in which no file has been read yet. Background processes end with the last call of the old session.
     pub fn lower_trust(&self, trust: Trust) {
         // If the task is gone, no more calls are made.
-        let _ = self.commands.send(Command::LowerTrust(trust));
+        let _ = self.commands.send(SessionCommand::LowerTrust(trust));
     }
 
     /// Lets a later result report what `result` did, because that has not reached its reader.
@@ -162,7 +162,7 @@ impl Session {
     /// Cancels all calls in progress, of all front ends: the session ends, and their commands get no time for that.
     pub fn cancel_all(&self) {
         // If the task is gone, no call is in progress.
-        let _ = self.commands.send(Command::CancelAll);
+        let _ = self.commands.send(SessionCommand::CancelAll);
     }
 
     /// Whether the violations have ended the session: it makes no more calls.
@@ -171,7 +171,10 @@ impl Session {
     }
 
     /// The answer to a command; `None` if the task is gone.
-    async fn ask<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> Option<T> {
+    async fn ask<T>(
+        &self,
+        command: impl FnOnce(oneshot::Sender<T>) -> SessionCommand,
+    ) -> Option<T> {
         let (reply, answer) = oneshot::channel();
         self.commands.send(command(reply)).ok()?;
         answer.await.ok()
@@ -204,10 +207,10 @@ impl Drop for Call {
     }
 }
 
-fn put_back(commands: &mpsc::UnboundedSender<Command>, result: &CallResult) {
+fn put_back(commands: &mpsc::UnboundedSender<SessionCommand>, result: &CallResult) {
     if !result.findings().is_empty() {
         // If the task is gone, there is no later result.
-        let _ = commands.send(Command::PutBack(result.findings().clone()));
+        let _ = commands.send(SessionCommand::PutBack(result.findings().clone()));
     }
 }
 
@@ -246,7 +249,7 @@ impl CallHandle {
     }
 
     /// Answers the question of the call, or of a batch's call at `part`; false if nothing waits for that answer.
-    pub async fn approve(&self, part: Option<usize>, approval: Approval) -> bool {
+    pub async fn approve(&self, part: Option<usize>, approval: ApprovalAnswer) -> bool {
         let (accepted, answer) = oneshot::channel();
         self.steer(Steer::Approve {
             part,

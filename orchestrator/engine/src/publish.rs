@@ -1,10 +1,10 @@
 //! The one place that every event passes. It removes secrets and unsafe characters, then sends the event to the records and to the
 //! front end that made the call. So everything shown is recorded, and everything recorded is shown.
 
-use crate::context::{CallContext, Live, Part};
+use crate::context::{BatchPlace, CallContext, LiveOutput};
 use crate::event::{ApprovalQuestion, Body, CallResult, Event};
 use crate::hooks::HookRan;
-use crate::pending::Approval;
+use crate::pending::ApprovalAnswer;
 use broker_protocol::{
     CallId, Challenge, ConnectionReport, Denial, Failed, FileAnswer, FileReply, Finding,
     GrantFault, Opened,
@@ -33,7 +33,7 @@ pub trait Subscriber {
 
 /// The front end no longer receives events.
 #[derive(Debug)]
-pub(crate) struct Gone;
+pub(crate) struct FrontEndGone;
 
 /// What the publishers of all calls of a session share.
 pub(crate) struct Hub {
@@ -45,9 +45,9 @@ pub(crate) struct Hub {
 pub(crate) struct Publisher {
     hub: Rc<Hub>,
     number: u64,
-    part: Option<Part>,
+    part: Option<BatchPlace>,
     raw: bool,
-    live: Live,
+    live: LiveOutput,
     client: Option<mpsc::Sender<Event>>,
     /// Standard output and standard error.
     streams: RefCell<[SanitizedStream; 2]>,
@@ -89,7 +89,7 @@ pub(crate) enum RawEvent<'a> {
     },
     ApprovalGiven {
         challenge: &'a Challenge,
-        approval: Approval,
+        approval: ApprovalAnswer,
     },
     Violation(&'a SecurityEvent),
     Connection(&'a ConnectionReport),
@@ -137,7 +137,7 @@ impl Publisher {
     }
 
     /// Sanitizes `raw` and passes the event on. Returns when the front end has room; for output, when it has been consumed.
-    pub(crate) async fn publish(&self, raw: RawEvent<'_>) -> Result<(), Gone> {
+    pub(crate) async fn publish(&self, raw: RawEvent<'_>) -> Result<(), FrontEndGone> {
         let is_output = matches!(raw, RawEvent::Output { .. });
         let exact = self.for_client(&raw);
         let Some(body) = self.sanitize(raw) else {
@@ -150,13 +150,13 @@ impl Publisher {
         if let Some(body) = exact {
             event.body = Arc::new(body);
         }
-        client.send(event).await.map_err(|_| Gone)?;
+        client.send(event).await.map_err(|_| FrontEndGone)?;
         if is_output {
             client
                 .reserve_many(client.max_capacity())
                 .await
                 .map(drop)
-                .map_err(|_| Gone)?;
+                .map_err(|_| FrontEndGone)?;
         }
         Ok(())
     }
@@ -176,7 +176,7 @@ impl Publisher {
                 continue;
             }
             let event = self.event(Body::Output { stderr, bytes });
-            if let (Some(client), Live::Sanitized) = (&self.client, self.live) {
+            if let (Some(client), LiveOutput::Sanitized) = (&self.client, self.live) {
                 // A front end that is gone misses nothing.
                 let _ = client.send(event).await;
             }
@@ -205,10 +205,12 @@ impl Publisher {
     /// A different form of the event, for a front end that wants all characters or a command's exact bytes.
     fn for_client(&self, raw: &RawEvent<'_>) -> Option<Body> {
         match raw {
-            RawEvent::Output { stderr, bytes } if self.live == Live::Bytes => Some(Body::Output {
-                stderr: *stderr,
-                bytes: bytes.to_vec(),
-            }),
+            RawEvent::Output { stderr, bytes } if self.live == LiveOutput::Bytes => {
+                Some(Body::Output {
+                    stderr: *stderr,
+                    bytes: bytes.to_vec(),
+                })
+            }
             RawEvent::Result(result) if self.raw => {
                 Some(self.result(result.as_ref().clone(), Unsafe::Keep))
             }
@@ -263,7 +265,7 @@ impl Publisher {
             RawEvent::Suspended => Body::Suspended,
             RawEvent::Output { stderr, bytes } => {
                 let bytes = self.streams.borrow_mut()[usize::from(stderr)].push(bytes);
-                if bytes.is_empty() && self.live != Live::Bytes {
+                if bytes.is_empty() && self.live != LiveOutput::Bytes {
                     return None;
                 }
                 Body::Output { stderr, bytes }

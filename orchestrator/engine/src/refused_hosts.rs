@@ -19,20 +19,20 @@ pub(crate) struct RefusedHosts {
 }
 
 /// A command in progress. Dropping it ends its reports.
-pub(crate) struct Listening {
+pub(crate) struct RefusalListener {
     hosts: Rc<RefusedHosts>,
     number: u64,
 }
 
 impl RefusedHosts {
     /// Registers a command that begins.
-    pub(crate) fn listen(self: &Rc<Self>) -> Listening {
+    pub(crate) fn listen(self: &Rc<Self>) -> RefusalListener {
         let number = self.last.get() + 1;
         self.last.set(number);
         self.commands
             .borrow_mut()
             .insert(number, Denials::default());
-        Listening {
+        RefusalListener {
             hosts: self.clone(),
             number,
         }
@@ -51,7 +51,7 @@ impl RefusedHosts {
     }
 }
 
-impl Listening {
+impl RefusalListener {
     /// The refusals so far.
     pub(crate) fn refused(&self) -> Denials {
         self.hosts
@@ -63,7 +63,7 @@ impl Listening {
     }
 }
 
-impl Drop for Listening {
+impl Drop for RefusalListener {
     fn drop(&mut self) {
         self.hosts.commands.borrow_mut().remove(&self.number);
     }

@@ -7,7 +7,7 @@ use serde_json::Value;
 #[derive(Debug)]
 pub struct NewTool {
     /// The owner of the tool. A policy knows the tool by this and never by its bare name.
-    pub origin: Origin,
+    pub origin: ToolOrigin,
     /// For the model: what it does.
     pub description: String,
     /// Its input, as JSON Schema 2020-12.
@@ -21,7 +21,7 @@ pub struct NewTool {
 
 /// A tool's owner, and the owner's name for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub enum ToolOrigin {
     /// A server, which has to be added first.
     Server { server: String, tool: String },
     /// A client of the session.

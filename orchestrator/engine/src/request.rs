@@ -1,18 +1,18 @@
 //! One request to the executor from start to end: publishes its output and answers its questions.
 
 use crate::caller::Caller;
-use crate::context::Live;
+use crate::context::LiveOutput;
 use crate::engine::Engine;
-use crate::executor::{Connection, HadPaths, RequestEvent, RunningRequest};
-use crate::pending::Approval;
-use crate::publish::{Gone, RawEvent};
+use crate::executor::{ExecutorConnection, HadPaths, RequestEvent, RunningRequest};
+use crate::pending::ApprovalAnswer;
+use crate::publish::{FrontEndGone, RawEvent};
 use crate::spans;
 use broker_protocol::{
     CallId, Challenge, Channel, Ended, ErrorKind, Failed, FileAnswer, FileReply, GrantFault,
     Outcome, Request,
 };
 use orchestrator_results::metadata::Metadata;
-use orchestrator_results::profile::Profile;
+use orchestrator_results::profile::ModelProfile;
 use orchestrator_results::render::FinishedRequest;
 use orchestrator_results::result::ToolResult;
 use orchestrator_results::subject::Subject;
@@ -34,8 +34,8 @@ impl EndedRequest {
     pub(crate) fn result(
         self,
         engine: &Engine,
-        connection: &Connection,
-        profile: &'static Profile,
+        connection: &ExecutorConnection,
+        profile: &'static ModelProfile,
     ) -> ToolResult {
         let mut result = engine
             .renderer(connection, profile)
@@ -48,11 +48,11 @@ impl EndedRequest {
 /// Makes a request and returns its result as the call's; a file is shown in `form`.
 pub(crate) async fn result(
     engine: &Engine,
-    connection: &Connection,
+    connection: &ExecutorConnection,
     caller: &Caller,
     mut request: Request,
     form: LineForm,
-    profile: &'static Profile,
+    profile: &'static ModelProfile,
 ) -> ToolResult {
     profile.widen(&mut request);
     let is_command = matches!(request, Request::Bash(_));
@@ -72,7 +72,7 @@ pub(crate) async fn result(
 /// Makes a request whose reply is used here; returns the reply with its metadata.
 pub(crate) async fn exchange(
     engine: &Engine,
-    connection: &Connection,
+    connection: &ExecutorConnection,
     caller: &Caller,
     request: Request,
 ) -> Result<(FileReply, Metadata), Box<ToolResult>> {
@@ -100,7 +100,7 @@ pub(crate) async fn exchange(
 
 /// Makes a request, unless its call has already been cancelled.
 pub(crate) async fn run(
-    connection: &Connection,
+    connection: &ExecutorConnection,
     caller: &Caller,
     request: Request,
 ) -> Result<EndedRequest, Box<ToolResult>> {
@@ -109,7 +109,7 @@ pub(crate) async fn run(
 }
 
 async fn make(
-    connection: &Connection,
+    connection: &ExecutorConnection,
     caller: &Caller,
     mut request: Request,
 ) -> Result<EndedRequest, Box<ToolResult>> {
@@ -120,7 +120,7 @@ async fn make(
         _ => None,
     };
     if let Request::Bash(bash) = &mut request {
-        bash.live |= caller.context.live != Live::Off;
+        bash.live |= caller.context.live != LiveOutput::Off;
     }
     let failed = |error| Box::new(ToolResult::failed(subject.tool.clone(), error));
     if caller.context.cancel.is_cancelled() {
@@ -164,7 +164,7 @@ pub(crate) fn cancelled() -> Failed {
     }
 }
 
-struct Question {
+struct PendingQuestion {
     challenge: Box<Challenge>,
     /// Why the previous answer was rejected.
     rejected: Option<GrantFault>,
@@ -175,7 +175,7 @@ struct Question {
 }
 
 /// A question that was put, until it is answered. A command may go on meanwhile, if the question is about what its program sends.
-type PutQuestion<'c> = Pin<Box<dyn Future<Output = Approval> + 'c>>;
+type PutQuestion<'c> = Pin<Box<dyn Future<Output = ApprovalAnswer> + 'c>>;
 
 /// Follows a request until it ends.
 async fn follow(
@@ -183,7 +183,7 @@ async fn follow(
     caller: &Caller,
     changes_file: bool,
 ) -> Result<FinishedRequest, Failed> {
-    let (mut question, mut put): (Option<Question>, Option<PutQuestion>) = (None, None);
+    let (mut question, mut put): (Option<PendingQuestion>, Option<PutQuestion>) = (None, None);
     loop {
         match next(running, question.as_mut(), &mut put, caller).await {
             RequestEvent::Asked(challenge) if challenge.channel == Channel::Separate => {
@@ -195,7 +195,7 @@ async fn follow(
                 if looks {
                     running.request_preview();
                 }
-                question = Some(Question {
+                question = Some(PendingQuestion {
                     challenge,
                     rejected: None,
                     before: None,
@@ -220,7 +220,7 @@ async fn follow(
                     stderr,
                     bytes: &bytes,
                 };
-                if let Err(Gone) = caller.publish(output).await {
+                if let Err(FrontEndGone) = caller.publish(output).await {
                     running.cancel();
                 }
                 running.taken(bytes.len());
@@ -235,7 +235,7 @@ async fn follow(
 /// The next event. Meanwhile, puts a pending question and sends its answer.
 async fn next<'c>(
     running: &mut RunningRequest,
-    question: Option<&mut Question>,
+    question: Option<&mut PendingQuestion>,
     put: &mut Option<PutQuestion<'c>>,
     caller: &'c Caller,
 ) -> RequestEvent {

@@ -1,8 +1,10 @@
 //! A long-lived program in a cell. It has a session of its own with the executor, with its own profile, network and zones, so that
 //! one such program sees nothing of another.
 
-use crate::executor::{Connection, Control, Dial, Greeting, RequestEvent, RunningRequest};
-use crate::pending::Approval;
+use crate::executor::{
+    Dial, ExecutorConnection, Greeting, RequestControl, RequestEvent, RunningRequest,
+};
+use crate::pending::ApprovalAnswer;
 use broker_protocol::{
     Channel, ConnectionReport, Coverage, Ended, Extent, Failed, Findings, Open, Opened, Outcome,
     Request, Service, Wants,
@@ -12,7 +14,7 @@ use orchestrator_results::render::FinishedRequest;
 /// A long-lived program. Dropping it ends it and its session.
 pub struct RunningService {
     running: RunningRequest,
-    connection: Connection,
+    connection: ExecutorConnection,
 }
 
 /// An event of a long-lived program.
@@ -31,7 +33,7 @@ pub enum ServiceEvent {
 }
 
 #[derive(Clone)]
-pub struct ServiceInput(Control);
+pub struct ServiceInput(RequestControl);
 
 impl ServiceInput {
     /// Feeds it as fast as the program reads: waits for ever if it reads nothing. Only one task at a time.
@@ -90,10 +92,11 @@ impl RunningService {
                 }
                 // Whoever has configured the program has not asked for this.
                 RequestEvent::Asked(challenge) if challenge.covers == Coverage::Request => {
-                    self.running.answer(&challenge, Approval::No);
+                    self.running.answer(&challenge, ApprovalAnswer::No);
                 }
                 RequestEvent::Asked(challenge) => {
-                    self.running.answer(&challenge, Approval::Yes(Extent::Once));
+                    self.running
+                        .answer(&challenge, ApprovalAnswer::Yes(Extent::Once));
                 }
                 // It keeps waiting until its time is over.
                 RequestEvent::Rejected(_) | RequestEvent::Suspended | RequestEvent::Seen(_) => {}

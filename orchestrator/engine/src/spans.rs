@@ -3,8 +3,8 @@
 //!
 //! Without a subscriber they are off, and each costs one load.
 
-use crate::context::{CallContext, Part};
-use crate::pending::Approval;
+use crate::context::{BatchPlace, CallContext};
+use crate::pending::ApprovalAnswer;
 use broker_protocol::{Challenge, ErrorKind};
 use orchestrator_results::result::ToolResult;
 use tracing::field::Empty;
@@ -35,7 +35,7 @@ pub(crate) fn call(parent: &Span, number: u64, context: &CallContext, tool: &str
     if !span.is_disabled() {
         span.record("otel.name", format!("tools.run_tool.{tool}"));
     }
-    if let Some(Part { batch, index }) = context.part {
+    if let Some(BatchPlace { batch, index }) = context.part {
         span.record("batch", batch).record("part", index);
     }
     span
@@ -79,10 +79,10 @@ pub(crate) fn approval(challenge: &Challenge) -> Span {
 }
 
 /// The name of an answer in spans and records.
-pub(crate) fn answer(approval: Approval) -> &'static str {
+pub(crate) fn answer(approval: ApprovalAnswer) -> &'static str {
     match approval {
-        Approval::Yes(extent) => extent.name(),
-        Approval::No => "no",
+        ApprovalAnswer::Yes(extent) => extent.name(),
+        ApprovalAnswer::No => "no",
     }
 }
 

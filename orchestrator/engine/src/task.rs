@@ -1,7 +1,7 @@
 //! The task that owns a session: receives the commands of front ends and runs each call as a task of its own on the same thread.
 
 use crate::call;
-use crate::command::Command;
+use crate::command::SessionCommand;
 use crate::engine::Engine;
 use crate::publish::RawEvent;
 use crate::tools::Tools;
@@ -13,27 +13,31 @@ use tokio::task::spawn_local;
 pub(crate) async fn run(
     engine: Rc<Engine>,
     tools: Rc<dyn Tools>,
-    mut commands: UnboundedReceiver<Command>,
+    mut commands: UnboundedReceiver<SessionCommand>,
 ) {
     while let Some(command) = commands.recv().await {
         let engine = engine.clone();
         // Whoever asked may be gone when the answer is ready.
         match command {
-            Command::Call(order) => drop(spawn_local(call::serve(engine, tools.clone(), *order))),
-            Command::Open(reply) => drop(spawn_local(
-                async move { reply.send(engine.opened().await) },
-            )),
-            Command::Grants { revoke, reply } => {
+            SessionCommand::Call(order) => {
+                drop(spawn_local(call::serve(engine, tools.clone(), *order)))
+            }
+            SessionCommand::Open(reply) => {
+                drop(spawn_local(
+                    async move { reply.send(engine.opened().await) },
+                ))
+            }
+            SessionCommand::Grants { revoke, reply } => {
                 drop(spawn_local(async move {
                     reply.send(engine.grants(revoke).await)
                 }));
             }
-            Command::Explain { traced, reply } => {
+            SessionCommand::Explain { traced, reply } => {
                 drop(spawn_local(async move {
                     reply.send(engine.explain(traced).await)
                 }));
             }
-            Command::Register {
+            SessionCommand::Register {
                 client_id,
                 tool,
                 reply,
@@ -56,7 +60,7 @@ pub(crate) async fn run(
                 }
                 let _ = reply.send(registered);
             }
-            Command::Unregister {
+            SessionCommand::Unregister {
                 client_id,
                 tool,
                 reply,
@@ -72,12 +76,12 @@ pub(crate) async fn run(
                 }
                 let _ = reply.send(gone);
             }
-            Command::Tools(reply) => {
+            SessionCommand::Tools(reply) => {
                 let _ = reply.send(tools.list(engine.scope.as_ref()));
             }
-            Command::LowerTrust(trust) => engine.lower_trust(trust),
-            Command::PutBack(found) => engine.found.put_back(found),
-            Command::CancelAll => engine.under_way.borrow().values().for_each(|end| end()),
+            SessionCommand::LowerTrust(trust) => engine.lower_trust(trust),
+            SessionCommand::PutBack(found) => engine.found.put_back(found),
+            SessionCommand::CancelAll => engine.under_way.borrow().values().for_each(|end| end()),
         }
     }
 }

@@ -2,7 +2,7 @@
 //! inputs mean is known only there. A front end that makes requests itself has no tools, `()`, and links none.
 
 use crate::registration::{NewTool, Registered};
-use crate::work::Work;
+use crate::work::CallWork;
 use broker_protocol::{ErrorKind, Failed, Request, Scope};
 use orchestrator_results::result::ToolResult;
 use serde_json::Value;
@@ -17,7 +17,7 @@ pub trait Tools {
     ///
     /// # Errors
     /// If there is none.
-    fn find(self: Rc<Self>, name: &str) -> Found;
+    fn find(self: Rc<Self>, name: &str) -> ToolLookup;
 
     /// Adds a tool of a client or a server.
     ///
@@ -54,7 +54,7 @@ pub trait Tool {
     fn members(&self, input: &mut Value) -> Result<Option<Vec<MemberCall>>, Failed>;
 
     /// Checks the input, and makes the call.
-    fn call<'c>(&'c self, work: Work<'c>, input: Value) -> Calling<'c>;
+    fn call<'c>(&'c self, work: CallWork<'c>, input: Value) -> Calling<'c>;
 }
 
 /// A call in a batch.
@@ -69,11 +69,11 @@ pub struct MemberCall {
 pub type Calling<'c> = Pin<Box<dyn Future<Output = ToolResult> + 'c>>;
 
 /// The result of looking up a name.
-pub type Found = Result<Rc<dyn Tool>, UnknownTool>;
+pub type ToolLookup = Result<Rc<dyn Tool>, UnknownTool>;
 
 /// The target of a call, after the lookup.
 pub(crate) enum CallTarget {
-    Tool(Found, Value),
+    Tool(ToolLookup, Value),
     Request(Request),
 }
 
@@ -102,7 +102,7 @@ fn none() -> Failed {
 
 /// No tools: the front end makes its requests itself.
 impl Tools for () {
-    fn find(self: Rc<Self>, _: &str) -> Found {
+    fn find(self: Rc<Self>, _: &str) -> ToolLookup {
         Err(UnknownTool {
             tool: String::new(),
             why: none(),

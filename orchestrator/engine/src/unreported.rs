@@ -6,19 +6,19 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 /// What one connection has received.
-pub(crate) type Received = Rc<RefCell<Findings>>;
+pub(crate) type ConnectionFindings = Rc<RefCell<Findings>>;
 
 /// Collects what was found until a result reports it.
 #[derive(Default)]
 pub(crate) struct Unreported {
-    received: RefCell<Vec<Received>>,
+    received: RefCell<Vec<ConnectionFindings>>,
     /// In results that nobody has received: escaped already.
     returned: RefCell<Findings>,
 }
 
 impl Unreported {
     /// Also takes what a connection receives, as long as it is used.
-    pub(crate) fn listen(&self, received: Received) {
+    pub(crate) fn listen(&self, received: ConnectionFindings) {
         self.received.borrow_mut().push(received);
     }
 
@@ -52,7 +52,7 @@ mod tests {
 
     #[test]
     fn findings_of_lost_connections_and_undelivered_results_stay() {
-        let (unreported, received) = (Unreported::default(), Received::default());
+        let (unreported, received) = (Unreported::default(), ConnectionFindings::default());
         unreported.listen(received.clone());
         let find = |kind| received.borrow_mut().push(Finding::new(kind, "x", "Why."));
         find(FindingKind::Lock);

@@ -4,13 +4,13 @@ use crate::caller::Caller;
 use crate::conclude::conclude_member;
 use crate::context::CallContext;
 use crate::engine::Engine;
-use crate::executor::Connection;
+use crate::executor::ExecutorConnection;
 use crate::publish::RawEvent;
 use crate::request::{self, EndedRequest};
 use crate::spans;
 use broker_protocol::{CallId, Failed, FileReply, Request, Roots, Scope, Spill, ZonePath};
 use orchestrator_results::metadata::Metadata;
-use orchestrator_results::profile::Profile;
+use orchestrator_results::profile::ModelProfile;
 use orchestrator_results::result::ToolResult;
 use orchestrator_text::numbered::LineForm;
 use orchestrator_text::redact::Redactor;
@@ -19,13 +19,13 @@ use tracing::{Instrument, Span};
 
 /// A call under way, in its session.
 #[derive(Clone, Copy)]
-pub struct Work<'c> {
+pub struct CallWork<'c> {
     pub(crate) engine: &'c Engine,
-    pub(crate) connection: &'c Connection,
+    pub(crate) connection: &'c ExecutorConnection,
     pub(crate) caller: &'c Caller,
 }
 
-impl<'c> Work<'c> {
+impl<'c> CallWork<'c> {
     /// The tool's canonical name.
     pub fn tool(&self) -> &'c str {
         &self.caller.tool
@@ -42,7 +42,7 @@ impl<'c> Work<'c> {
     }
 
     /// How much of the result is shown.
-    pub fn profile(&self) -> &'static Profile {
+    pub fn profile(&self) -> &'static ModelProfile {
         self.caller.profile(self.engine)
     }
 
@@ -152,7 +152,7 @@ impl<'c> Work<'c> {
         index: usize,
         tool: String,
         input: Value,
-        perform: impl AsyncFnOnce(Work<'_>) -> ToolResult,
+        perform: impl AsyncFnOnce(CallWork<'_>) -> ToolResult,
     ) -> ToolResult {
         let caller = self.caller.member(self.engine, index, tool, input);
         let span = spans::call(
@@ -164,7 +164,7 @@ impl<'c> Work<'c> {
         span.record("tier", self.connection.opened().tier.name());
         let made = async {
             caller.announce().await;
-            let result = perform(Work {
+            let result = perform(CallWork {
                 caller: &caller,
                 ..*self
             })

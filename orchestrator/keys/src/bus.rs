@@ -19,7 +19,7 @@ pub(crate) const BUS: &str = "org.freedesktop.DBus";
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// An object of a process on the bus.
-pub(crate) struct Remote<'a> {
+pub(crate) struct BusObject<'a> {
     /// The unique name of its process, which no other process can take.
     pub owner: &'a str,
     pub path: &'a str,
@@ -75,7 +75,7 @@ async fn reach(place: &Path) -> Result<Option<UnixStream>, KeyringError> {
 /// serial number of the call.
 pub(crate) async fn call<T: for<'d> DynamicDeserialize<'d>>(
     connection: &Connection,
-    to: &Remote<'_>,
+    to: &BusObject<'_>,
     member: &str,
     body: &(impl Serialize + DynamicType),
 ) -> Result<T, KeyringError> {

@@ -12,14 +12,14 @@ use std::time::Duration;
 /// Time limit of all keyring requests for one key. A service that the bus has to start takes a second or two.
 const LIMIT: Duration = Duration::from_secs(5);
 
-type Found = Result<Option<String>, KeyringError>;
+type KeyringLookup = Result<Option<String>, KeyringError>;
 
 /// The desktop keyring, if the user's settings permit using it.
 #[derive(Deserialize)]
 #[serde(from = "bool")]
 pub struct Keyring {
     is_asked: bool,
-    found: RefCell<BTreeMap<&'static str, Found>>,
+    found: RefCell<BTreeMap<&'static str, KeyringLookup>>,
 }
 
 impl Default for Keyring {
@@ -53,7 +53,7 @@ impl Keyring {
         }
         let mut found = self.found.borrow_mut();
         // After one timeout, the keyring is not waited for again.
-        let is_silent = |found: &&Found| matches!(found, Err(KeyringError::Timeout { .. }));
+        let is_silent = |found: &&KeyringLookup| matches!(found, Err(KeyringError::Timeout { .. }));
         if let Some(silent) = found.values().find(is_silent) {
             return silent.clone();
         }
@@ -61,7 +61,7 @@ impl Keyring {
     }
 }
 
-fn ask(issuer: &str) -> Found {
+fn ask(issuer: &str) -> KeyringLookup {
     let attributes = BTreeMap::from([("service", "lazaret"), ("provider", issuer)]);
     let places = bus_address::of_environment(|name| std::env::var_os(name));
     secret_service::secret(&places, &attributes, LIMIT)

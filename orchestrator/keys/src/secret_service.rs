@@ -1,6 +1,6 @@
 //! The Secret Service of freedesktop.org, as far as reading one item needs it: GNOME's keyring, KeePassXC and KWallet implement it.
 
-use crate::bus::{BUS, Remote, call, connect};
+use crate::bus::{BUS, BusObject, call, connect};
 use crate::error::KeyringError;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -56,7 +56,7 @@ async fn find(
 
 /// The owner of the service's name on the bus, which starts it if it can; `None` if there is none.
 async fn owner(bus: &Connection) -> Result<Option<String>, KeyringError> {
-    let on_bus = Remote {
+    let on_bus = BusObject {
         owner: BUS,
         path: "/org/freedesktop/DBus",
         interface: BUS,
@@ -128,7 +128,7 @@ impl SecretService {
         item: &OwnedObjectPath,
         session: &OwnedObjectPath,
     ) -> Result<String, KeyringError> {
-        let item = Remote {
+        let item = BusObject {
             owner: &self.owner,
             path: item.as_str(),
             interface: ITEM_INTERFACE,
@@ -152,8 +152,8 @@ impl SecretService {
         String::from_utf8(secret).map_err(|_| KeyringError::Malformed("the secret is no text"))
     }
 
-    fn remote(&self) -> Remote<'_> {
-        Remote {
+    fn remote(&self) -> BusObject<'_> {
+        BusObject {
             owner: &self.owner,
             path: SERVICE_PATH,
             interface: SERVICE_INTERFACE,

@@ -11,7 +11,7 @@
 
 use crate::runlog_files::{self, BYTES_MAX};
 use broker_protocol::{Challenge, ConnectionReport, LayerState, Opened};
-use orchestrator_engine::{Approval, Body, CallResult, Event, Subscriber};
+use orchestrator_engine::{ApprovalAnswer, Body, CallResult, Event, Subscriber};
 use orchestrator_text::escape::for_terminal;
 use orchestrator_text::known::redactor;
 use orchestrator_text::redact::change_texts;
@@ -306,10 +306,10 @@ fn session_start(command: &str, opened: &Opened) -> Value {
     })
 }
 
-fn approval(challenge: &Challenge, answer: Option<Approval>) -> Value {
+fn approval(challenge: &Challenge, answer: Option<ApprovalAnswer>) -> Value {
     let answer = answer.map(|answer| match answer {
-        Approval::Yes(extent) => extent.name(),
-        Approval::No => "no",
+        ApprovalAnswer::Yes(extent) => extent.name(),
+        ApprovalAnswer::No => "no",
     });
     let (risk, channel) = (challenge.risk.name(), challenge.channel.name());
     json!({ "digest": challenge.digest.to_string(), "rule": challenge.rule, "risk": risk, "channel": channel, "answer": answer })

@@ -4,10 +4,10 @@ use crate::line::{LineError, RejectedLine};
 use crate::under_way::{Input, UnderWay};
 use crate::writer::Writer;
 use broker_protocol::{Channel, ErrorKind, Failed, Opened, Roots, Wants, ZonePath, limit};
-use orchestrator_engine::execution::{Execution, Executions, Reply};
+use orchestrator_engine::execution::{Execution, Executions, OutsideReply};
 use orchestrator_engine::{
-    Approval, Body, Call, CallContext, CallPermits, Event, Invocation, Live, NewTool, Origin,
-    Registered, Session, StdinChunk,
+    ApprovalAnswer, Body, Call, CallContext, CallPermits, Event, Invocation, LiveOutput, NewTool,
+    Registered, Session, StdinChunk, ToolOrigin,
 };
 use orchestrator_tools::registry;
 use orchestrator_wire::approval::Answer;
@@ -127,7 +127,7 @@ impl Calls {
         let unread = self.unread.permit();
         let context = CallContext {
             client_id: Some(id.clone()),
-            live: Live::Sanitized,
+            live: LiveOutput::Sanitized,
             raw: self.raw,
             wants,
             permit: Some(unread.clone()),
@@ -189,7 +189,7 @@ impl Calls {
             Body::ApprovalWanted(question) if question.challenge.channel == Channel::Relay => {
                 under_way.asked(part);
                 if self.input_ended.get() {
-                    under_way.handle.approve(part, Approval::No).await;
+                    under_way.handle.approve(part, ApprovalAnswer::No).await;
                 }
             }
             Body::ApprovalGiven { .. } => under_way.answered(part),
@@ -243,7 +243,7 @@ impl Calls {
     /// Registers a tool of the client.
     pub async fn register(&self, id: &Value, tool: Registration) {
         let new = NewTool {
-            origin: Origin::Client { tool: tool.name },
+            origin: ToolOrigin::Client { tool: tool.name },
             description: tool.description,
             schema: tool.input_schema,
             risk: tool.risk.0,
@@ -363,7 +363,12 @@ impl Calls {
     }
 
     /// Receives the client's answer to an `execute`. An unexpected answer gets a notice.
-    pub async fn executed(&self, id: &Value, part: Option<usize>, result: Result<Reply, Failed>) {
+    pub async fn executed(
+        &self,
+        id: &Value,
+        part: Option<usize>,
+        result: Result<OutsideReply, Failed>,
+    ) {
         if !self
             .find(id)
             .is_some_and(|under_way| under_way.executed(part, result))
@@ -414,7 +419,7 @@ impl Calls {
                 message: UNANSWERED.into(),
             });
             for part in call.open_questions() {
-                call.handle.approve(part, Approval::No).await;
+                call.handle.approve(part, ApprovalAnswer::No).await;
             }
         }
         while self.unwritten.get() > 0 {

@@ -1,7 +1,7 @@
 //! One line of a session's input: it is parsed, held against its limits, and becomes an operation.
 
 use broker_protocol::{ErrorKind, Failed, PathError, Wants};
-use orchestrator_engine::execution::Reply;
+use orchestrator_engine::execution::OutsideReply;
 use orchestrator_launch::stdio::line_reader::LINE_MAX;
 use orchestrator_tools::input::explain;
 use orchestrator_tools::input_error::FieldError;
@@ -85,7 +85,7 @@ pub(crate) enum Op {
     /// The answer to an `execute`.
     Executed {
         part: Option<usize>,
-        result: Result<Reply, Failed>,
+        result: Result<OutsideReply, Failed>,
     },
 }
 
@@ -335,7 +335,7 @@ fn stdin(fields: StdinFields) -> Result<Op, LineError> {
     Ok(Op::Stdin { bytes, end })
 }
 
-fn reply(text: String, structured: Option<Map<String, Value>>) -> Result<Reply, LineError> {
+fn reply(text: String, structured: Option<Map<String, Value>>) -> Result<OutsideReply, LineError> {
     let structured = structured.map(Value::Object);
     if structured
         .as_ref()
@@ -346,7 +346,7 @@ fn reply(text: String, structured: Option<Map<String, Value>>) -> Result<Reply, 
             rule: "an object of at most 64 KiB",
         });
     }
-    Ok(Reply {
+    Ok(OutsideReply {
         text: text.into_bytes(),
         structured,
         image: None,
@@ -375,9 +375,9 @@ mod tests {
             end,
         };
         let approve = |part, answer| Op::Approve { part, answer };
-        let done = |text: &str| Reply {
+        let done = |text: &str| OutsideReply {
             text: text.into(),
-            ..Reply::default()
+            ..OutsideReply::default()
         };
         let failed = |kind| Op::Executed {
             part: None,
@@ -472,7 +472,7 @@ mod tests {
                 r#""part":1,"result":"","structured":{"n":1}"#,
                 Op::Executed {
                     part: Some(1),
-                    result: Ok(Reply {
+                    result: Ok(OutsideReply {
                         structured: Some(json!({"n": 1})),
                         ..done("")
                     }),

@@ -2,13 +2,13 @@
 
 use broker_protocol::Failed;
 use orchestrator_engine::CallHandle;
-use orchestrator_engine::execution::Reply;
+use orchestrator_engine::execution::OutsideReply;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 /// Receives the client's answer to an `execute`.
-type ReplyTo = oneshot::Sender<Result<Reply, Failed>>;
+type ReplyTo = oneshot::Sender<Result<OutsideReply, Failed>>;
 
 /// The standard input of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,7 +85,11 @@ impl UnderWay {
     }
 
     /// Delivers the client's answer to the call at `part`, or to the only one that waits; false if none waits for it.
-    pub(crate) fn executed(&self, part: Option<usize>, result: Result<Reply, Failed>) -> bool {
+    pub(crate) fn executed(
+        &self,
+        part: Option<usize>,
+        result: Result<OutsideReply, Failed>,
+    ) -> bool {
         let mut executing = self.executing.borrow_mut();
         executing.retain(|_, reply| !reply.is_closed());
         let mut meant = executing

@@ -16,7 +16,9 @@ use orchestrator_launch::session_options::read_text_up_to;
 use orchestrator_launch::stdio::print;
 use orchestrator_launch::{exit, policy_files};
 use orchestrator_lines::errors;
-use orchestrator_signature::{KEYS_FILE_MAX, KeyError, SIGNATURE_MAX, TrustedKey, trusted_keys};
+use orchestrator_signature::{
+    KEYS_FILE_MAX, PublicKeyError, SIGNATURE_MAX, TrustedKey, trusted_keys,
+};
 use policies::source::{self, FILE_MAX, FileError, FileFault, SYSTEM_DIRECTORY};
 use policies::{PolicySource, SourceKind};
 use serde_json::json;
@@ -45,7 +47,7 @@ pub enum InstallError {
     #[error("{}: {why}; put the administrator's public key there, as `ssh-keygen` writes it", .path.display())]
     KeyFile { path: PathBuf, why: FileFault },
     #[error("{}: {why}", .path.display())]
-    Keys { path: PathBuf, why: KeyError },
+    Keys { path: PathBuf, why: PublicKeyError },
     #[error("{} is not installed: {why}", .path.display())]
     Unsigned { path: PathBuf, why: UnsignedError },
     #[error(

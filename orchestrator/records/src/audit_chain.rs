@@ -10,7 +10,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// The audit in a directory.
-pub struct Audit {
+pub struct AuditChain {
     directory: PathBuf,
 }
 
@@ -58,7 +58,7 @@ struct Snapshot {
     files: Vec<(u64, u64)>,
 }
 
-impl Audit {
+impl AuditChain {
     /// Opens the audit in `directory`; `None` if there is none.
     pub fn open(directory: PathBuf) -> io::Result<Option<Self>> {
         let audit = Self { directory };
@@ -282,7 +282,7 @@ impl Audit {
 
 /// Reads the chain on from where it was, as far as it is whole.
 pub struct Checked<'a> {
-    audit: &'a Audit,
+    audit: &'a AuditChain,
     position: Position,
     last: Head,
 }

@@ -44,14 +44,14 @@ enum Severity {
 
 /// The result of a policy's decision: `action_id` and `disposition_id`.
 #[derive(Clone, Copy)]
-enum Decision {
+enum OcsfDecision {
     Allowed,
     Approved,
     Blocked,
     None,
 }
 
-impl Decision {
+impl OcsfDecision {
     fn numbers(self) -> Option<(u32, u32)> {
         match self {
             Self::Allowed => Some((1, 1)),
@@ -105,12 +105,12 @@ fn class(record: &Value) -> OcsfClass {
     }
 }
 
-fn decision(record: &Value) -> Decision {
+fn decision(record: &Value) -> OcsfDecision {
     match text(record, "verdict") {
-        "allow" | "allowed" | "published" | "used" | "attached" | "passed" => Decision::Allowed,
-        "ask" if record["grant"].is_string() => Decision::Approved,
-        "deny" | "refused" | "not_listed" | "not_public" | "stranger" => Decision::Blocked,
-        _ => Decision::None,
+        "allow" | "allowed" | "published" | "used" | "attached" | "passed" => OcsfDecision::Allowed,
+        "ask" if record["grant"].is_string() => OcsfDecision::Approved,
+        "deny" | "refused" | "not_listed" | "not_public" | "stranger" => OcsfDecision::Blocked,
+        _ => OcsfDecision::None,
     }
 }
 
@@ -119,12 +119,14 @@ fn severity(record: &Value) -> Severity {
         ("break", _) => Severity::Critical,
         _ if record["violation"] == true => Severity::High,
         ("fault", _) => Severity::Medium,
-        (_, Decision::Blocked) => Severity::Low,
-        (_, Decision::Allowed | Decision::Approved | Decision::None) => Severity::Informational,
+        (_, OcsfDecision::Blocked) => Severity::Low,
+        (_, OcsfDecision::Allowed | OcsfDecision::Approved | OcsfDecision::None) => {
+            Severity::Informational
+        }
     }
 }
 
-fn decide(event: &mut Map<String, Value>, decision: Decision) {
+fn decide(event: &mut Map<String, Value>, decision: OcsfDecision) {
     if let Some((action, disposition)) = decision.numbers() {
         event.insert("action_id".into(), action.into());
         event.insert("disposition_id".into(), disposition.into());

@@ -19,7 +19,7 @@ pub const READ_MAX: u64 = 128 << 20;
 const START_MAX: u64 = 64 << 10;
 
 /// A transcript that is being written.
-pub struct Open {
+pub struct OpenTranscript {
     pub id: String,
     /// The file, to append to.
     pub file: File,
@@ -67,7 +67,7 @@ pub fn new_id() -> String {
     clippy::disallowed_methods,
     reason = "our own records, in neither root"
 )]
-pub fn begin() -> io::Result<Open> {
+pub fn begin() -> io::Result<OpenTranscript> {
     kept::prepare(&directory())?;
     make_room();
     let id = new_id();
@@ -76,7 +76,7 @@ pub fn begin() -> io::Result<Open> {
         .create_new(true)
         .mode(0o600)
         .open(path(&id))?;
-    Ok(Open {
+    Ok(OpenTranscript {
         id,
         file,
         text: String::new(),
@@ -85,12 +85,12 @@ pub fn begin() -> io::Result<Open> {
 }
 
 /// Opens the transcript `id`, or the latest one if `id` is `last`.
-pub fn resume(id: &str) -> Result<Open, Failed> {
+pub fn resume(id: &str) -> Result<OpenTranscript, Failed> {
     let id = resolve(id)?;
     let (text, bytes) = read(&id)?;
     let file = open(&id, true)
         .map_err(|error| Failed::internal(format!("cannot go on with {id}: {error}")))?;
-    Ok(Open {
+    Ok(OpenTranscript {
         id,
         file,
         text,

@@ -1,10 +1,10 @@
 //! Renders the outcome of a command as text and data.
 
 use crate::metadata::{Details, LeftProcesses, Metadata, SavedOutput, StderrText, Truncation};
-use crate::profile::{Ends, Profile};
+use crate::profile::{Ends, ModelProfile};
 use crate::subject::Subject;
 use broker_protocol::{Captured, Ended, Failed, Ran, Roots, Zone, ZonePath};
-use orchestrator_text::redact::{Piece, Redactor};
+use orchestrator_text::redact::{RedactedPiece, Redactor};
 use orchestrator_text::utf8::{continued, unfinished};
 
 /// The text of a command's result, its error and its metadata.
@@ -12,7 +12,7 @@ pub(crate) fn ran(
     subject: &Subject,
     ran: Ran,
     roots: &Roots,
-    profile: &Profile,
+    profile: &ModelProfile,
     redactor: &Redactor,
 ) -> (Vec<u8>, Option<Failed>, Metadata) {
     let mut redacted = false;
@@ -127,7 +127,7 @@ fn size(captured: &Captured) -> u64 {
 }
 
 /// Truncates the output to what `profile` shows.
-fn cut(captured: Captured, profile: &Profile) -> Captured {
+fn cut(captured: Captured, profile: &ModelProfile) -> Captured {
     let total = size(&captured);
     let Some(keep) = profile
         .output
@@ -161,12 +161,12 @@ fn cut(captured: Captured, profile: &Profile) -> Captured {
 fn output(
     captured: Captured,
     spill: Option<&SavedOutput>,
-    profile: &Profile,
+    profile: &ModelProfile,
     redactor: &Redactor,
 ) -> (Vec<u8>, Option<Truncation>, bool) {
     let total = size(&captured);
     let mut shown = cut(captured, profile);
-    let redacted = redactor.redact(Piece::Ends(&mut shown));
+    let redacted = redactor.redact(RedactedPiece::Ends(&mut shown));
     if shown.omitted == 0 {
         return (joined(shown), None, redacted);
     }
@@ -211,7 +211,7 @@ mod tests {
     use super::*;
     use crate::profile::{COMPACT, WHOLE};
 
-    fn rendered(text: String, profile: &Profile) -> (Vec<u8>, Option<Truncation>) {
+    fn rendered(text: String, profile: &ModelProfile) -> (Vec<u8>, Option<Truncation>) {
         let captured = Captured {
             head: text.into_bytes(),
             tail: vec![],

@@ -3,7 +3,7 @@
 use crate::background;
 use crate::changes;
 use crate::metadata::{Details, PartFile, Truncation};
-use crate::profile::Profile;
+use crate::profile::ModelProfile;
 use crate::rendered::Rendered;
 use broker_protocol::{
     Edited, FileReply, Grepped, InPart, Listed, ListedKind, Match, MatchLine, Read, Roots,
@@ -20,7 +20,7 @@ pub(crate) struct FileRenderer<'a> {
     pub path: ZonePath,
     /// The absolute path on this machine.
     pub absolute: String,
-    pub profile: &'a Profile,
+    pub profile: &'a ModelProfile,
     pub form: LineForm,
 }
 

@@ -5,7 +5,7 @@ use orchestrator_text::truncate::Bound;
 
 /// How much is shown to one kind of model.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Profile {
+pub struct ModelProfile {
     /// The name used on the command line.
     pub name: &'static str,
     /// Bytes of a file; the beginning is kept.
@@ -29,7 +29,7 @@ pub enum Ends {
 }
 
 /// For models with a large context: what the executor captures by default.
-pub static STANDARD: Profile = Profile {
+pub static STANDARD: ModelProfile = ModelProfile {
     name: "standard",
     file: Bound::same(limit::READ),
     output: Bound::same(100 << 10),
@@ -39,7 +39,7 @@ pub static STANDARD: Profile = Profile {
 };
 
 /// For models with a small context.
-pub static COMPACT: Profile = Profile {
+pub static COMPACT: ModelProfile = ModelProfile {
     name: "compact",
     file: Bound {
         max: 10 << 10,
@@ -58,14 +58,14 @@ pub static COMPACT: Profile = Profile {
 };
 
 /// For people and programs that want everything the executor captured.
-pub static WHOLE: Profile = Profile {
+pub static WHOLE: ModelProfile = ModelProfile {
     name: "whole",
     output: Bound::same(usize::MAX),
     file: Bound::same(usize::MAX),
     ..STANDARD
 };
 
-impl Profile {
+impl ModelProfile {
     /// Raises the limits of a request so that the items can be counted even if fewer are shown.
     pub fn widen(&self, request: &mut Request) {
         let widen = |limit: &mut u32, bound: Bound| {
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn a_list_that_would_be_cut_is_counted() {
-        let widened = |profile: &Profile, limit| {
+        let widened = |profile: &ModelProfile, limit| {
             let path = ZonePath::root(Zone::Project);
             let mut request = Request::FileList(FileList {
                 path,

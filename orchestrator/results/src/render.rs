@@ -4,7 +4,7 @@
 use crate::command_results;
 use crate::file_results::FileRenderer;
 use crate::metadata::Details;
-use crate::profile::Profile;
+use crate::profile::ModelProfile;
 use crate::rendered::Rendered;
 use crate::result::ToolResult;
 use crate::subject::Subject;
@@ -15,7 +15,7 @@ use broker_protocol::{
 use orchestrator_text::clean;
 use orchestrator_text::escape;
 use orchestrator_text::numbered::LineForm;
-use orchestrator_text::redact::{Piece, Redactor};
+use orchestrator_text::redact::{RedactedPiece, Redactor};
 
 /// How a request ended, as the executor reports it.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ pub struct Renderer<'a> {
     /// Locations of the two zones.
     pub roots: &'a Roots,
     /// How much is shown.
-    pub profile: &'a Profile,
+    pub profile: &'a ModelProfile,
     /// Knows the secrets to remove.
     pub redactor: &'a Redactor,
 }
@@ -139,7 +139,7 @@ impl Renderer<'_> {
         } = details
         {
             let (before, behind) = (offset > 0, alive || next < total);
-            redacted |= self.redactor.redact(Piece::Page {
+            redacted |= self.redactor.redact(RedactedPiece::Page {
                 bytes: &mut text,
                 before,
                 behind,
@@ -162,15 +162,17 @@ impl Renderer<'_> {
                 hunks: Some(hunks), ..
             }) => {
                 for hunk in hunks {
-                    self.redactor.redact(Piece::Lines(&mut hunk.old));
-                    self.redactor.redact(Piece::Lines(&mut hunk.new));
+                    self.redactor.redact(RedactedPiece::Lines(&mut hunk.old));
+                    self.redactor.redact(RedactedPiece::Lines(&mut hunk.new));
                 }
                 (0, false)
             }
             FileReply::Read(read) => {
                 let behind = read.truncated.is_some();
-                let redacted = self.redactor.redact(Piece::Lines(&mut read.content))
-                    | self.redactor.redact(Piece::Page {
+                let redacted = self
+                    .redactor
+                    .redact(RedactedPiece::Lines(&mut read.content))
+                    | self.redactor.redact(RedactedPiece::Page {
                         bytes: &mut read.content,
                         before: false,
                         behind,
@@ -199,7 +201,11 @@ mod tests {
     };
     use serde_json::{Value, json};
 
-    fn rendered(subject: &Subject, finished: FinishedRequest, profile: &Profile) -> ToolResult {
+    fn rendered(
+        subject: &Subject,
+        finished: FinishedRequest,
+        profile: &ModelProfile,
+    ) -> ToolResult {
         let redactor = Redactor::new(vec![]).unwrap();
         Renderer {
             roots: &roots(),
@@ -364,7 +370,7 @@ mod tests {
     }
 
     /// A command that printed `total` bytes in a session with this profile: the executor captures as much as the profile shows.
-    fn printed(profile: &Profile, total: usize) -> (String, Option<Truncation>) {
+    fn printed(profile: &ModelProfile, total: usize) -> (String, Option<Truncation>) {
         let max = profile.output.max;
         let bytes: Vec<u8> = (0..total).map(|at| b'a' + (at % 26) as u8).collect();
         let (head, tail, omitted) = match total <= max {

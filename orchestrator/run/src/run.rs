@@ -16,8 +16,8 @@ use orchestrator_confine::{Files, Needs};
 use orchestrator_engine::executor::Dialed;
 use orchestrator_engine::hooks::{HookOutcome, HookRan, quoted};
 use orchestrator_engine::{
-    Body, Call, CallContext, CallHandle, CallResult, Config, FoundIn, HookGuard, Invocation, Live,
-    Session,
+    Body, Call, CallContext, CallHandle, CallResult, Config, FoundIn, HookGuard, Invocation,
+    LiveOutput, Session,
 };
 use orchestrator_launch::exit;
 use orchestrator_launch::groups::{Options, WorkOptions};
@@ -410,7 +410,11 @@ impl Run {
         {
             (window.rows, window.columns) = terminal::size();
         }
-        let live = if self.json { Live::Off } else { Live::Bytes };
+        let live = if self.json {
+            LiveOutput::Off
+        } else {
+            LiveOutput::Bytes
+        };
         let (wants, found) = (more.wants(), FoundIn::Metadata);
         let context = CallContext {
             live,

@@ -3,7 +3,8 @@
 use crate::fault::{FaultKind, SandboxFault};
 use broker_protocol::{Channel, limit};
 use orchestrator_engine::{
-    Approval, Body, Call, CallContext, CallHandle, CallResult, FoundIn, Invocation, Live, Session,
+    ApprovalAnswer, Body, Call, CallContext, CallHandle, CallResult, FoundIn, Invocation,
+    LiveOutput, Session,
 };
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -65,8 +66,8 @@ impl SandboxCalls {
         // It may have waited for long.
         self.check_open()?;
         let (live, found) = match live {
-            true => (Live::Sanitized, FoundIn::Metadata),
-            false => (Live::Off, FoundIn::LaterResult),
+            true => (LiveOutput::Sanitized, FoundIn::Metadata),
+            false => (LiveOutput::Off, FoundIn::LaterResult),
         };
         let context = CallContext {
             live,
@@ -153,7 +154,7 @@ impl SandboxCall {
                     let handle = self.call.handle.clone();
                     // An answer that comes too late changes nothing.
                     tokio::task::spawn_local(async move {
-                        handle.approve(None, Approval::No).await;
+                        handle.approve(None, ApprovalAnswer::No).await;
                     });
                 }
                 Body::SessionOpened(_)

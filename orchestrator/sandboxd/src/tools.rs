@@ -5,8 +5,8 @@ use broker_protocol::{
     ErrorKind, Failed, FileBytes, FileList, FileReply, Listed, ListedKind, Request, Scope, Zone,
     ZonePath, limit,
 };
-use orchestrator_engine::tools::{Calling, Found};
-use orchestrator_engine::{MemberCall, NewTool, Registered, Tool, Tools, UnknownTool, Work};
+use orchestrator_engine::tools::{Calling, ToolLookup};
+use orchestrator_engine::{CallWork, MemberCall, NewTool, Registered, Tool, Tools, UnknownTool};
 use orchestrator_results::metadata::{Details, Metadata};
 use orchestrator_results::result::ToolResult;
 use serde::{Deserialize, Serialize};
@@ -79,7 +79,7 @@ impl FileTool {
         })
     }
 
-    async fn perform(self, work: Work<'_>, input: Value) -> ToolResult {
+    async fn perform(self, work: CallWork<'_>, input: Value) -> ToolResult {
         let failed = |error| ToolResult::failed(self.name(), error);
         let input = serde_json::from_value::<FileInput>(input)
             .map_err(|error| Failed::invalid(error.to_string()));
@@ -168,13 +168,13 @@ impl Tool for FileTool {
         Ok(None)
     }
 
-    fn call<'c>(&'c self, work: Work<'c>, input: Value) -> Calling<'c> {
+    fn call<'c>(&'c self, work: CallWork<'c>, input: Value) -> Calling<'c> {
         Box::pin(self.perform(work, input))
     }
 }
 
 impl Tools for FileTools {
-    fn find(self: Rc<Self>, name: &str) -> Found {
+    fn find(self: Rc<Self>, name: &str) -> ToolLookup {
         let found = FileTool::ALL.into_iter().find(|tool| tool.name() == name);
         found
             .map(|tool| Rc::new(tool) as Rc<dyn Tool>)

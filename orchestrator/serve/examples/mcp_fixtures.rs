@@ -23,7 +23,7 @@ use orchestrator_serve::server::{self, Listening, RATE};
 use orchestrator_serve::service::{Service, Sources};
 use orchestrator_serve::token::Token;
 use orchestrator_text::known::redactor;
-use orchestrator_tools::Config;
+use orchestrator_tools::ToolConfig;
 use rmcp::model::*;
 use rmcp::service::RequestContext;
 use rmcp::{RoleServer, ServerHandler};
@@ -102,7 +102,7 @@ fn main() {
 struct NoSessions;
 
 impl Opener for NoSessions {
-    fn config(&self, _: &SessionOrder) -> Result<Config, Failed> {
+    fn config(&self, _: &SessionOrder) -> Result<ToolConfig, Failed> {
         Err(Failed {
             kind: ErrorKind::InvalidInput,
             message: "there are no sessions".into(),

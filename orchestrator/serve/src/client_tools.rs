@@ -6,8 +6,8 @@ use crate::outbox::Outbox;
 use crate::packet::Packet;
 use broker_protocol::{ErrorKind, Failed};
 use orchestrator_engine::Session;
-use orchestrator_engine::execution::{Execution, Executions, Reply};
-use orchestrator_engine::{NewTool, Origin};
+use orchestrator_engine::execution::{Execution, Executions, OutsideReply};
+use orchestrator_engine::{NewTool, ToolOrigin};
 use orchestrator_tools::registry::{self, Registry};
 use orchestrator_wire::client_tool::Registration;
 use orchestrator_wire::server_message::ServerMessage;
@@ -33,7 +33,7 @@ pub(crate) struct ClientTools {
     checked: RefCell<Registry>,
     changes: Cell<u64>,
     number: Cell<u64>,
-    waiting: RefCell<HashMap<String, oneshot::Sender<Result<Reply, Failed>>>>,
+    waiting: RefCell<HashMap<String, oneshot::Sender<Result<OutsideReply, Failed>>>>,
 }
 
 /// Which tools of which client are registered in a session.
@@ -102,7 +102,7 @@ impl ClientTools {
     pub(crate) fn answer(
         &self,
         id: &str,
-        result: Result<Reply, Failed>,
+        result: Result<OutsideReply, Failed>,
     ) -> Result<(), RequestError> {
         let unknown = || RequestError::NotExecuting(brief(id));
         let waiting = self.waiting.borrow_mut().remove(id).ok_or_else(unknown)?;
@@ -217,7 +217,7 @@ pub(crate) async fn attach(
 
 fn new_tool(tool: &Registration, executions: Executions) -> NewTool {
     NewTool {
-        origin: Origin::Client {
+        origin: ToolOrigin::Client {
             tool: tool.name.clone(),
         },
         description: tool.description.clone(),
@@ -268,7 +268,7 @@ mod tests {
             Err(RequestError::Tool(_))
         ));
         assert!(matches!(
-            tools.answer("execution-1", Ok(Reply::default())),
+            tools.answer("execution-1", Ok(OutsideReply::default())),
             Err(RequestError::NotExecuting(_))
         ));
     }

@@ -6,7 +6,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use broker_protocol::{ErrorKind, Failed};
 use orchestrator_agent::message::{Message, Part, ToolAnswer, ToolCall};
-use orchestrator_engine::execution::Reply;
+use orchestrator_engine::execution::OutsideReply;
 use orchestrator_tools::input::{explain_by, schema_of};
 use orchestrator_wire::approval::Answer;
 use orchestrator_wire::chat_command::{
@@ -431,17 +431,17 @@ pub fn approval_answer(approve: &Approve) -> Result<Answer, RequestError> {
 ///
 /// # Errors
 /// If it contains no answer, or two.
-pub fn tool_result(reply: ToolReply) -> Result<Result<Reply, Failed>, RequestError> {
+pub fn tool_result(reply: ToolReply) -> Result<Result<OutsideReply, Failed>, RequestError> {
     let structured = reply.structured;
     match (reply.content, reply.content_base64, reply.error) {
-        (Some(text), None, None) => Ok(Ok(Reply {
+        (Some(text), None, None) => Ok(Ok(OutsideReply {
             text: text.into_bytes(),
             structured,
             image: None,
         })),
         (None, Some(text), None) => {
             let wrong = |_| RequestError::field("contentBase64", "not base64");
-            Ok(Ok(Reply {
+            Ok(Ok(OutsideReply {
                 text: STANDARD.decode(text).map_err(wrong)?,
                 structured,
                 image: None,

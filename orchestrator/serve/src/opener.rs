@@ -4,7 +4,7 @@ use broker_protocol::{Failed, Open, Permission, Scope, Trust};
 use orchestrator_agent::hooks::SessionHooks;
 use orchestrator_engine::HookGuard;
 use orchestrator_mcp_client::SessionServers;
-use orchestrator_tools::Config;
+use orchestrator_tools::ToolConfig;
 use orchestrator_tools::catalogue::{Category, TOOLS};
 use serde_json::Value;
 use std::path::PathBuf;
@@ -30,7 +30,7 @@ pub trait Opener {
     ///
     /// # Errors
     /// If the project, scope or profile cannot be used.
-    fn config(&self, order: &SessionOrder) -> Result<Config, Failed>;
+    fn config(&self, order: &SessionOrder) -> Result<ToolConfig, Failed>;
 
     /// The user's MCP servers for the session that `open` requests, not attached yet.
     fn servers(&self, order: &SessionOrder, open: &Open) -> SessionServers;
@@ -55,7 +55,7 @@ pub type ToolList<'a> = Pin<Box<dyn Future<Output = Vec<Value>> + 'a>>;
 /// A session that can be started.
 pub struct Opening {
     /// What it is started with; it has the tools of its servers.
-    pub config: Config,
+    pub config: ToolConfig,
     /// The user's MCP servers in it.
     pub servers: SessionServers,
     /// Why servers are missing.

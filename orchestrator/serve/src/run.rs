@@ -24,7 +24,7 @@ use orchestrator_agent::run::End;
 use orchestrator_agent::settings::Settings;
 use orchestrator_engine::Session;
 use orchestrator_text::sanitize::Sanitizer;
-use orchestrator_tools::Config;
+use orchestrator_tools::ToolConfig;
 use orchestrator_tools::scope_file;
 use orchestrator_wire::approval::Answer;
 use orchestrator_wire::chat_command::Send;
@@ -331,7 +331,7 @@ async fn session(
         problems,
     } = opening.map_err(ProviderError::no_session)?;
     let hooks = service.opener.hooks(&config.guard);
-    let config = Config {
+    let config = ToolConfig {
         tools: config.tools.with_models(),
         ..config
     };

@@ -6,7 +6,7 @@ mod public_key;
 mod signing_key;
 mod ssh_signature;
 
-pub use public_key::{KEYS_FILE_MAX, KEYS_MAX, KeyError, TrustedKey, trusted_keys};
+pub use public_key::{KEYS_FILE_MAX, KEYS_MAX, PublicKeyError, TrustedKey, trusted_keys};
 pub use signing_key::{AuditKey, AuditKeyError, SEED_BYTES};
 pub use ssh_signature::{SIGNATURE_MAX, SignatureError, verify};
 

@@ -8,9 +8,9 @@ pub(crate) fn put(packet: &mut Vec<u8>, bytes: &[u8]) {
 }
 
 #[derive(Clone, Copy)]
-pub(crate) struct Reader<'p>(pub(crate) &'p [u8]);
+pub(crate) struct PacketReader<'p>(pub(crate) &'p [u8]);
 
-impl<'p> Reader<'p> {
+impl<'p> PacketReader<'p> {
     /// The next bytes, if there are so many.
     pub(crate) fn take(&mut self, count: usize) -> Option<&'p [u8]> {
         let (taken, rest) = self.0.split_at_checked(count)?;

@@ -1,6 +1,6 @@
 //! Public keys, as lines of `.pub` files.
 
-use crate::packet::{self, Reader};
+use crate::packet::{self, PacketReader};
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use ed25519_compact::PublicKey;
@@ -18,7 +18,7 @@ pub(crate) const ALGORITHM: &str = "ssh-ed25519";
 pub struct TrustedKey([u8; PublicKey::BYTES]);
 
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum KeyError {
+pub enum PublicKeyError {
     /// The line is no key that is supported.
     #[error("line {line}: not a key of the form `ssh-ed25519 AAAA…`")]
     Line { line: usize },
@@ -31,8 +31,8 @@ pub enum KeyError {
 /// The keys of a file, one a line, as `ssh-keygen` writes them; lines that begin with `#` are comments.
 ///
 /// # Errors
-/// [`KeyError`]: a line that is not understood may be the only one that was meant.
-pub fn trusted_keys(text: &str) -> Result<Vec<TrustedKey>, KeyError> {
+/// [`PublicKeyError`]: a line that is not understood may be the only one that was meant.
+pub fn trusted_keys(text: &str) -> Result<Vec<TrustedKey>, PublicKeyError> {
     let mut keys = Vec::new();
     for (line, number) in text.lines().zip(1..) {
         let line = line.trim();
@@ -40,12 +40,12 @@ pub fn trusted_keys(text: &str) -> Result<Vec<TrustedKey>, KeyError> {
             continue;
         }
         if keys.len() == KEYS_MAX {
-            return Err(KeyError::TooMany);
+            return Err(PublicKeyError::TooMany);
         }
-        keys.push(TrustedKey::of_line(line).ok_or(KeyError::Line { line: number })?);
+        keys.push(TrustedKey::of_line(line).ok_or(PublicKeyError::Line { line: number })?);
     }
     if keys.is_empty() {
-        return Err(KeyError::None);
+        return Err(PublicKeyError::None);
     }
     Ok(keys)
 }
@@ -66,7 +66,7 @@ impl TrustedKey {
     }
 
     pub(crate) fn of_blob(blob: &[u8]) -> Option<Self> {
-        let mut reader = Reader(blob);
+        let mut reader = PacketReader(blob);
         if reader.string()? != ALGORITHM.as_bytes() {
             return None;
         }
@@ -115,7 +115,7 @@ mod tests {
     #[test]
     fn a_line_that_is_no_key_is_an_error() {
         assert_eq!(trusted_keys(KEY).unwrap()[0].line(), KEY);
-        assert_eq!(trusted_keys("# none\n"), Err(KeyError::None));
+        assert_eq!(trusted_keys("# none\n"), Err(PublicKeyError::None));
         for wrong in [
             KEY.replace("ssh-ed25519", "ssh-rsa"),
             KEY.replace("AAAA", "AAAB"),
@@ -125,7 +125,7 @@ mod tests {
             let file = format!("{KEY}\n{wrong}\n");
             assert_eq!(
                 trusted_keys(&file),
-                Err(KeyError::Line { line: 2 }),
+                Err(PublicKeyError::Line { line: 2 }),
                 "{wrong}"
             );
         }
@@ -135,7 +135,10 @@ mod tests {
     fn a_file_has_a_limited_number_of_keys() {
         let file = |count| format!("{KEY}\n").repeat(count);
         assert_eq!(trusted_keys(&file(KEYS_MAX)).unwrap().len(), KEYS_MAX);
-        assert_eq!(trusted_keys(&file(KEYS_MAX + 1)), Err(KeyError::TooMany));
+        assert_eq!(
+            trusted_keys(&file(KEYS_MAX + 1)),
+            Err(PublicKeyError::TooMany)
+        );
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Signatures as `ssh-keygen -Y sign` writes them: OpenSSH's `PROTOCOL.sshsig`, version 1.
 
-use crate::packet::{self, Reader};
+use crate::packet::{self, PacketReader};
 use crate::public_key::{ALGORITHM, TrustedKey};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -45,7 +45,7 @@ pub fn verify(
 ) -> Result<TrustedKey, SignatureError> {
     let form = SignatureError::Form;
     let blob = dearmored(text).ok_or(form)?;
-    let parts = Parts::of(&blob).ok_or(form)?;
+    let parts = SignatureParts::of(&blob).ok_or(form)?;
     if parts.namespace != namespace.as_bytes() {
         return Err(SignatureError::Namespace { wanted: namespace });
     }
@@ -58,16 +58,16 @@ pub fn verify(
     Ok(parts.key)
 }
 
-struct Parts<'b> {
+struct SignatureParts<'b> {
     key: TrustedKey,
     namespace: &'b [u8],
     digest: &'static str,
     signature: Signature,
 }
 
-impl<'b> Parts<'b> {
+impl<'b> SignatureParts<'b> {
     fn of(blob: &'b [u8]) -> Option<Self> {
-        let mut reader = Reader(blob);
+        let mut reader = PacketReader(blob);
         if reader.take(MAGIC.len())? != MAGIC || reader.number()? != VERSION {
             return None;
         }
@@ -82,7 +82,7 @@ impl<'b> Parts<'b> {
             b"sha256" => SHA256,
             _ => return None,
         };
-        let mut inner = Reader(reader.string()?);
+        let mut inner = PacketReader(reader.string()?);
         if inner.string()? != ALGORITHM.as_bytes() {
             return None;
         }

@@ -40,7 +40,7 @@ enum ExportFormat {
 }
 
 impl Export {
-    pub(crate) fn run(&self, audit: &audit_chain::Audit) -> Result<u8, Failed> {
+    pub(crate) fn run(&self, audit: &audit_chain::AuditChain) -> Result<u8, Failed> {
         let key = self.sign.then(key::own).transpose()?;
         // The hash that is given has to be there, or the collector would miss records without a word.
         let mut wanted = match self.after {

@@ -132,8 +132,8 @@ fn directory() -> PathBuf {
 }
 
 /// This user's audit, if there is one.
-fn open() -> Result<Option<audit_chain::Audit>, Failed> {
-    audit_chain::Audit::open(directory()).map_err(unreadable)
+fn open() -> Result<Option<audit_chain::AuditChain>, Failed> {
+    audit_chain::AuditChain::open(directory()).map_err(unreadable)
 }
 
 fn missing(json: bool) -> Result<u8, Failed> {
@@ -193,7 +193,7 @@ fn report(verified: &Verified, json: bool) -> Result<u8, Failed> {
 }
 
 impl Show {
-    fn all(&self, audit: &audit_chain::Audit) -> Result<u8, Failed> {
+    fn all(&self, audit: &audit_chain::AuditChain) -> Result<u8, Failed> {
         let mut shown = Ok(());
         audit
             .records(|record| shown = shown.clone().and_then(|()| self.print(record)))
@@ -201,7 +201,12 @@ impl Show {
         shown.map(|()| exit::OK)
     }
 
-    fn last(&self, audit: &audit_chain::Audit, count: usize, follow: bool) -> Result<u8, Failed> {
+    fn last(
+        &self,
+        audit: &audit_chain::AuditChain,
+        count: usize,
+        follow: bool,
+    ) -> Result<u8, Failed> {
         let mut last = VecDeque::new();
         let collect = |record: &[u8]| {
             if self.wants(record) {

@@ -38,7 +38,7 @@ use orchestrator_records::transcripts;
 use orchestrator_telemetry::{ExportOptions, Telemetry};
 use orchestrator_terminal::chat_prompt::{BeforeConfined, TEXT_MAX};
 use orchestrator_text::known::redactor;
-use orchestrator_tools::{Config, scope_file};
+use orchestrator_tools::{ToolConfig, scope_file};
 use serde_json::json;
 use std::io::{self, IsTerminal, Read};
 use std::path::Path;
@@ -170,7 +170,7 @@ impl FrontEnd for Chat {
         let mut servers = SessionServers::of(files, &config.open, print::problem);
         servers.reach(Rc::new(endpoint.clone()));
         let confined = prepared.confine(needs(&endpoint, &servers, &beginning));
-        let config = Config {
+        let config = ToolConfig {
             executor: Some(Box::new(endpoint) as Box<dyn Dial>),
             subscribers: vec![confined.log()],
             ..config
@@ -201,7 +201,7 @@ fn needs(endpoint: &Endpoint, servers: &SessionServers, beginning: &Beginning) -
 /// The chat from its first prompt to its end, with its servers, hooks and spans.
 async fn hold(
     mut telemetry: Telemetry,
-    mut config: Config,
+    mut config: ToolConfig,
     beginning: Beginning,
     servers: SessionServers,
     (log, proof): (&Rc<RunLog>, ConfinementProof),
@@ -256,7 +256,7 @@ impl Chat {
         &self,
         prepared: &Prepared,
         beginning: &Beginning,
-    ) -> Result<(Config, Endpoint), Failed> {
+    ) -> Result<(ToolConfig, Endpoint), Failed> {
         let options = prepared.options();
         let mut opening = options.open()?;
         let policy = options.policy();
@@ -267,7 +267,7 @@ impl Chat {
         let guard = |open: &Open| beginning.hooks.guard(open, Rc::new(endpoint.clone()));
         let config = self.tools.config(opening, policy, guard)?;
         let tools = config.tools.with_models();
-        let config = Config {
+        let config = ToolConfig {
             tools: tools.with_web(|web| beginning.engines.of(web)),
             max_violations: self.violations.max(options.trust()),
             ..config
@@ -344,7 +344,7 @@ impl Chat {
     }
 
     /// The file of the transcript; `None` if nothing is recorded.
-    fn open_transcript(&self) -> Result<Option<transcripts::Open>, Failed> {
+    fn open_transcript(&self) -> Result<Option<transcripts::OpenTranscript>, Failed> {
         match &self.resume {
             Some(id) => transcripts::resume(id).map(Some),
             None if self.no_transcript => Ok(None),
@@ -357,7 +357,7 @@ impl Chat {
 
     fn begin_transcript(
         &self,
-        opened: transcripts::Open,
+        opened: transcripts::OpenTranscript,
         chosen: &Chosen,
     ) -> (Option<Rc<Transcript>>, Conversation, String) {
         let file = Box::new(opened.file);

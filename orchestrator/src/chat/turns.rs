@@ -29,7 +29,7 @@ use orchestrator_terminal::chat_follow::{Answers, Front};
 use orchestrator_terminal::chat_prompt::{BeforeConfined, Prompt};
 use orchestrator_terminal::chat_screen::Screen;
 use orchestrator_text::known::redactor;
-use orchestrator_tools::Config;
+use orchestrator_tools::ToolConfig;
 use std::collections::BTreeSet;
 use std::io::{self, IsTerminal};
 use std::rc::Rc;
@@ -54,7 +54,7 @@ pub(super) struct Beginning {
 
 /// Talks until the user ends the chat, or answers once; returns the exit code.
 pub(super) async fn converse(
-    config: Config,
+    config: ToolConfig,
     beginning: Beginning,
     (hooks, servers): (Option<Rc<SessionHooks>>, &SessionServers),
     log: &Rc<RunLog>,

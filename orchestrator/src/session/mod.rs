@@ -22,7 +22,7 @@ use orchestrator_lines::line_loop::LineLoop;
 use orchestrator_lines::writer::{Closed, Writer};
 use orchestrator_mcp_client::SessionServers;
 use orchestrator_telemetry::ExportOptions;
-use orchestrator_tools::Config;
+use orchestrator_tools::ToolConfig;
 use orchestrator_wire::error::ErrorBody;
 use orchestrator_wire::event_line::EventLine;
 use orchestrator_wire::ready::Announced;
@@ -119,7 +119,7 @@ impl FrontEnd for Session {
             Err(_) => HookGuard::NoHooks,
         };
         let config = self.tools.config(opening, policy, guard)?;
-        let config = Config {
+        let config = ToolConfig {
             max_violations,
             ..config
         };
@@ -152,7 +152,7 @@ impl FrontEnd for Session {
             };
             let mut config = config;
             servers.attach(config.tools.registry()).await;
-            let config = Config {
+            let config = ToolConfig {
                 executor,
                 subscribers: vec![log.clone()],
                 ..config

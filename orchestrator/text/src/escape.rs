@@ -27,7 +27,7 @@ pub fn row(text: &str) -> String {
 fn escaped(text: &str, ambiguous: &[&str]) -> String {
     let is_one_line = ambiguous.contains(&"n");
     let mut out = String::with_capacity(text.len());
-    let (mut slashes, mut word) = (0, Word::default());
+    let (mut slashes, mut word) = (0, ScannedWord::default());
     for (at, c) in text.char_indices() {
         if c == '\\' {
             slashes += 1;
@@ -198,12 +198,12 @@ pub fn file_name(name: &str) -> String {
 
 /// The word around the character examined last, and whether it contains Latin letters.
 #[derive(Default)]
-struct Word {
+struct ScannedWord {
     end: usize,
     latin: bool,
 }
 
-impl Word {
+impl ScannedWord {
     /// Whether `c`, at byte `at`, resembles a Latin letter without being one, in a word with Latin letters: `pаypal`.
     fn is_confusable(&mut self, text: &str, at: usize, c: char) -> bool {
         // No command needs variant forms of letters.

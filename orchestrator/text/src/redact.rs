@@ -60,7 +60,7 @@ pub enum RedactorError {
 
 /// A text that may begin or end within a secret.
 #[derive(Debug)]
-pub enum Piece<'a> {
+pub enum RedactedPiece<'a> {
     /// Lines of a file. Line breaks within a secret stay, so that all lines keep their numbers.
     Lines(&'a mut Vec<u8>),
     /// Both ends of an output without its middle.
@@ -265,14 +265,14 @@ impl Redactor {
     }
 
     /// Removes secrets from `piece`, and parts of secrets at its edges; returns whether there were any.
-    pub fn redact(&self, piece: Piece<'_>) -> bool {
+    pub fn redact(&self, piece: RedactedPiece<'_>) -> bool {
         let Some(search) = self.search() else {
             return false;
         };
         match piece {
-            Piece::Lines(bytes) => search.redact_lines(bytes),
-            Piece::Ends(captured) => search.redact_ends(captured),
-            Piece::Page {
+            RedactedPiece::Lines(bytes) => search.redact_lines(bytes),
+            RedactedPiece::Ends(captured) => search.redact_ends(captured),
+            RedactedPiece::Page {
                 bytes,
                 before,
                 behind,
@@ -734,7 +734,7 @@ mod tests {
         let both = redactor(&[("KEY", key), ("A", "secret-a")]);
         let excerpt = |text: &str| {
             let mut bytes = text.as_bytes().to_vec();
-            both.redact(Piece::Lines(&mut bytes));
+            both.redact(RedactedPiece::Lines(&mut bytes));
             assert_eq!(
                 text.matches('\n').count(),
                 bytes.iter().filter(|byte| **byte == b'\n').count()
@@ -759,7 +759,7 @@ mod tests {
         // In other texts, a single line of it is not a secret.
         assert_eq!(both.text("first-line-1"), "first-line-1");
         let mut none = b"secret-a".to_vec();
-        redactor(&[]).redact(Piece::Lines(&mut none));
+        redactor(&[]).redact(RedactedPiece::Lines(&mut none));
         assert_eq!(none, b"secret-a");
     }
 
@@ -773,7 +773,7 @@ mod tests {
                 tail: format!("{tail}y").into(),
                 omitted: 9,
             };
-            one.redact(Piece::Ends(&mut captured));
+            one.redact(RedactedPiece::Ends(&mut captured));
             let text = String::from_utf8([captured.head, captured.tail].concat()).unwrap();
             let left = one.text(&text);
             assert!(
@@ -790,7 +790,7 @@ mod tests {
             tail: vec![],
             omitted: 0,
         };
-        one.redact(Piece::Ends(&mut whole));
+        one.redact(RedactedPiece::Ends(&mut whole));
         assert_eq!(whole.head, b"xsecret");
     }
 
@@ -801,7 +801,7 @@ mod tests {
         for from in 0..text.len() {
             for to in from + 1..=text.len() {
                 let mut page = text[from..to].to_vec();
-                one.redact(Piece::Page {
+                one.redact(RedactedPiece::Page {
                     bytes: &mut page,
                     before: from > 0,
                     behind: to < text.len(),
@@ -819,7 +819,7 @@ mod tests {
         }
         // A complete text is not treated as a page.
         let mut whole = b"letters".to_vec();
-        assert!(!one.redact(Piece::Page {
+        assert!(!one.redact(RedactedPiece::Page {
             bytes: &mut whole,
             before: false,
             behind: false

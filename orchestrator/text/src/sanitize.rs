@@ -148,7 +148,7 @@ pub struct SanitizedStream {
 /// Text with its unsafe characters, held until it is clear that it contains no secret without them.
 #[derive(Default)]
 struct HeldText {
-    pieces: VecDeque<Piece>,
+    pieces: VecDeque<OriginalBytes>,
     /// Number of clean bytes in all pieces.
     clean_len: usize,
     /// The clean bytes that can no longer contain a secret.
@@ -162,7 +162,7 @@ struct HeldText {
 }
 
 /// Original bytes, and how many are left without unsafe characters.
-struct Piece {
+struct OriginalBytes {
     exact: Vec<u8>,
     clean: usize,
 }
@@ -232,7 +232,7 @@ impl HeldText {
     fn wait(&mut self, exact: &[u8], clean: usize) {
         self.exact_len += exact.len();
         self.clean_len += clean;
-        self.pieces.push_back(Piece {
+        self.pieces.push_back(OriginalBytes {
             exact: exact.to_vec(),
             clean,
         });

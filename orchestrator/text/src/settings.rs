@@ -39,7 +39,7 @@ pub fn hide_values(text: &str) -> String {
         shown.push_str(&text[at..end]);
         quotes.pass(&text[at..end]);
         at = end;
-        let name = Name {
+        let name = SettingName {
             text: &text[begin..end],
             before: &text[..begin],
             quote: quotes.open,
@@ -108,13 +108,13 @@ fn is_of_name(c: char) -> bool {
 }
 
 /// A name, what stands before it, and the quote in which it stands.
-struct Name<'t> {
+struct SettingName<'t> {
     text: &'t str,
     before: &'t str,
     quote: Option<char>,
 }
 
-impl Name<'_> {
+impl SettingName<'_> {
     /// Whether its value is a secret.
     fn is_secret(&self) -> bool {
         let name = self.text.replace(['-', '.'], "_");

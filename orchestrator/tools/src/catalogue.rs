@@ -45,17 +45,17 @@ impl Category {
     }
 }
 
-pub struct Tool {
+pub struct CatalogueTool {
     pub name: &'static str,
     /// What it works on.
     pub category: Category,
     /// How much harm it can do.
     pub risk: Risk,
-    input: LazyLock<Input>,
+    input: LazyLock<InputType>,
 }
 
 /// What the struct of an input provides for its tool.
-struct Input {
+struct InputType {
     /// The tool's description for the model: what it does and when to use it.
     description: String,
     schema: Schema,
@@ -69,7 +69,7 @@ pub const BATCH: &str = "batch";
 pub const UNASKED: [&str; 3] = [BATCH, "thinking", "finish_task"];
 
 /// All built-in tools, in the order in which they are listed.
-pub static TOOLS: [Tool; 28] = [
+pub static TOOLS: [CatalogueTool; 28] = [
     row::<inputs::Bash>("bash", Category::Exec, Risk::High),
     row::<inputs::FileRead>("file_read", Category::File, Risk::Low),
     row::<inputs::FileWrite>("file_write", Category::File, Risk::Medium),
@@ -100,8 +100,8 @@ pub static TOOLS: [Tool; 28] = [
     row::<inputs::WebFetch>("web_fetch", Category::Web, Risk::Low),
 ];
 
-const fn row<I: ToolInput>(name: &'static str, category: Category, risk: Risk) -> Tool {
-    Tool {
+const fn row<I: ToolInput>(name: &'static str, category: Category, risk: Risk) -> CatalogueTool {
+    CatalogueTool {
         name,
         category,
         risk,
@@ -109,7 +109,7 @@ const fn row<I: ToolInput>(name: &'static str, category: Category, risk: Risk) -
     }
 }
 
-fn input<I: ToolInput>() -> Input {
+fn input<I: ToolInput>() -> InputType {
     let mut schema = schema_of::<I>();
     let described = schema
         .as_object_mut()
@@ -131,16 +131,16 @@ fn input<I: ToolInput>() -> Input {
     };
     // A test compiles all schemas.
     #[expect(clippy::expect_used, reason = "it comes from a struct of this crate")]
-    Input {
+    InputType {
         description,
         schema: Schema::built_in(schema).expect("the schema of a built-in tool"),
         plan,
     }
 }
 
-impl Tool {
+impl CatalogueTool {
     /// The tool with this name or alias.
-    pub fn find(name: &str) -> Option<&'static Tool> {
+    pub fn find(name: &str) -> Option<&'static CatalogueTool> {
         let name = policies::tool::canonical(name)?;
         TOOLS.iter().find(|tool| tool.name == name)
     }
@@ -199,7 +199,7 @@ impl Tool {
 
 /// The canonical name of a built-in tool.
 pub fn canonical(name: &str) -> Option<&'static str> {
-    Tool::find(name).map(|tool| tool.name)
+    CatalogueTool::find(name).map(|tool| tool.name)
 }
 
 /// Whether `pattern` names the tool `name`: one of its names, or the beginning of its name before a `*`.

@@ -22,4 +22,4 @@ pub mod test_results;
 pub mod batch;
 mod calls;
 
-pub use calls::{Config, Toolbox};
+pub use calls::{ToolConfig, Toolbox};

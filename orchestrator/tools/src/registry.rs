@@ -5,14 +5,14 @@
 
 use crate::agent_call::AGENT_TOOLS;
 use crate::aliases::NOT_SUPPORTED;
-use crate::catalogue::{BATCH, Category, TOOLS, Tool, UNASKED, canonical, policy_name};
+use crate::catalogue::{BATCH, CatalogueTool, Category, TOOLS, UNASKED, canonical, policy_name};
 use crate::input_error::{FieldError, meant};
 use crate::name;
 use crate::schema::{Schema, SchemaError};
 use crate::subagent::SUBAGENT;
 use broker_protocol::{Effect, ErrorKind, Failed, Request, Risk, Scope};
 use orchestrator_engine::execution::Executions;
-use orchestrator_engine::{NewTool, Origin, Registered};
+use orchestrator_engine::{NewTool, Registered, ToolOrigin};
 use orchestrator_text::clean::Cleaner;
 use orchestrator_text::utf8::beginning;
 use policies::{EffectivePolicy, Facts, Verdict, judge};
@@ -51,7 +51,7 @@ pub struct Registry {
 #[derive(Clone)]
 pub enum Entry {
     /// A built-in tool of the catalogue.
-    BuiltIn(&'static Tool),
+    BuiltIn(&'static CatalogueTool),
     /// One of a client or a server.
     Registered(Arc<ClientTool>),
 }
@@ -60,7 +60,7 @@ pub enum Entry {
 #[derive(Debug)]
 pub struct ClientTool {
     name: String,
-    origin: Origin,
+    origin: ToolOrigin,
     description: String,
     schema: Schema,
     /// Size of description and schema.
@@ -167,7 +167,7 @@ impl Registry {
             return Err(RegistryError::UnknownServer(server.to_owned()));
         }
         self.registered.retain(
-            |_, tool| !matches!(&tool.origin, Origin::Server { server: of, .. } if of == server),
+            |_, tool| !matches!(&tool.origin, ToolOrigin::Server { server: of, .. } if of == server),
         );
         Ok(())
     }
@@ -195,13 +195,13 @@ impl Registry {
             return Err(RegistryError::Timeout(timeout_s));
         }
         // A server's long description is cut; a client gets an error.
-        if matches!(origin, Origin::Client { .. }) && description.len() > DESCRIPTION_MAX {
+        if matches!(origin, ToolOrigin::Client { .. }) && description.len() > DESCRIPTION_MAX {
             return Err(RegistryError::Description(description.len()));
         }
         let description = clean_description(&description);
         let schema = match origin {
-            Origin::Server { .. } => Schema::of_server(schema),
-            Origin::Client { .. } => Schema::new(schema),
+            ToolOrigin::Server { .. } => Schema::of_server(schema),
+            ToolOrigin::Client { .. } => Schema::new(schema),
         };
         let schema = schema.map_err(|error| RegistryError::Schema {
             name: name.clone(),
@@ -232,15 +232,15 @@ impl Registry {
         Ok(registered)
     }
 
-    fn name_for(&self, origin: &Origin) -> Result<Registered, RegistryError> {
+    fn name_for(&self, origin: &ToolOrigin) -> Result<Registered, RegistryError> {
         if self.registered.values().any(|tool| tool.origin == *origin) {
             return Err(RegistryError::Duplicate({
-                let (Origin::Server { tool, .. } | Origin::Client { tool }) = origin;
+                let (ToolOrigin::Server { tool, .. } | ToolOrigin::Client { tool }) = origin;
                 tool.clone()
             }));
         }
         match origin {
-            Origin::Client { tool } => {
+            ToolOrigin::Client { tool } => {
                 if !name::is_fit(tool) || tool.starts_with("mcp__") {
                     return Err(RegistryError::Name(brief(tool)));
                 }
@@ -252,10 +252,10 @@ impl Registry {
                     warning: None,
                 })
             }
-            Origin::Server { server, .. } if !self.servers.contains(server) => {
+            ToolOrigin::Server { server, .. } if !self.servers.contains(server) => {
                 Err(RegistryError::UnknownServer(server.clone()))
             }
-            Origin::Server { server, tool } => {
+            ToolOrigin::Server { server, tool } => {
                 let fitting = name::of_server(server, tool);
                 let name = name::free(&fitting, |name| self.is_taken(name));
                 let warning = (name != fitting).then(|| {
@@ -321,7 +321,7 @@ impl Registry {
     }
 
     fn find(&self, name: &str) -> Result<Entry, RegistryError> {
-        if let Some(tool) = Tool::find(name) {
+        if let Some(tool) = CatalogueTool::find(name) {
             return Ok(Entry::BuiltIn(tool));
         }
         match self.registered.get(name) {
@@ -499,7 +499,7 @@ mod tests {
     use broker_protocol::Permission;
     use tokio::sync::mpsc::unbounded_channel;
 
-    fn new(origin: Origin) -> NewTool {
+    fn new(origin: ToolOrigin) -> NewTool {
         let (description, schema) = ("d\u{1b}[2J".into(), json!({"type": "object"}));
         let executions = unbounded_channel().0;
         NewTool {
@@ -513,11 +513,11 @@ mod tests {
     }
 
     fn local(tool: &str) -> NewTool {
-        new(Origin::Client { tool: tool.into() })
+        new(ToolOrigin::Client { tool: tool.into() })
     }
 
     fn of_server(server: &str, tool: &str) -> NewTool {
-        new(Origin::Server {
+        new(ToolOrigin::Server {
             server: server.into(),
             tool: tool.into(),
         })

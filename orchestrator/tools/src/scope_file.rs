@@ -45,7 +45,7 @@ struct ScopeText {
 struct PermissionText {
     allowed: bool,
     #[serde(default)]
-    paths: Option<Vec<Glob>>,
+    paths: Option<Vec<ScopeGlob>>,
     #[serde(default)]
     timeout: Option<Seconds>,
     #[serde(default)]
@@ -161,9 +161,9 @@ fn from_yaml(file: &str, text: &str) -> Result<ScopeText, ScopeError> {
 /// A glob of paths.
 #[derive(Deserialize)]
 #[serde(try_from = "String")]
-struct Glob(String);
+struct ScopeGlob(String);
 
-impl TryFrom<String> for Glob {
+impl TryFrom<String> for ScopeGlob {
     type Error = GlobError;
 
     fn try_from(text: String) -> Result<Self, GlobError> {

@@ -4,7 +4,7 @@ use orchestrator_results::image::Image;
 use orchestrator_results::metadata::Details;
 use orchestrator_results::result::{ForeignText, ToolResult};
 use orchestrator_text::clean::Cleaner;
-use orchestrator_web::request::{Fetch, View};
+use orchestrator_web::request::{FetchRequest, ViewRequest};
 use orchestrator_web::{Hit, Page, SearchResults};
 
 /// The hits of a search, numbered.
@@ -41,7 +41,7 @@ pub fn found(found: &SearchResults) -> ToolResult {
 }
 
 /// All of a page's text, and how much of it `wanted` shows.
-pub fn page(page: Page, wanted: &Fetch) -> ForeignText {
+pub fn page(page: Page, wanted: &FetchRequest) -> ForeignText {
     let Page {
         target,
         media,
@@ -69,7 +69,7 @@ pub fn page(page: Page, wanted: &Fetch) -> ForeignText {
 }
 
 /// An image that has been fetched.
-pub fn image(image: Image, wanted: &View) -> ToolResult {
+pub fn image(image: Image, wanted: &ViewRequest) -> ToolResult {
     let (media_type, size) = (image.media_type, image.data.len() as u64);
     let (url, timeout) = (wanted.target.to_string(), wanted.timeout_s);
     let text = format!("{media_type}, {size} bytes: {url}");
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
     use broker_protocol::Roots;
     use orchestrator_reach::target::Target;
-    use orchestrator_web::Provider;
+    use orchestrator_web::EngineKind;
     use serde_json::json;
 
     #[test]
@@ -125,7 +125,7 @@ mod tests {
             hit("Two\n3. Three\x1b[2J", "https://two.example/\u{202e}", ""),
         ];
         let result = found(&SearchResults {
-            provider: Provider::SearXng,
+            provider: EngineKind::SearXng,
             hits,
         });
         let want = "1. One\n   https://one.example/\n   First.\n\n2. Two 3. Three\n   https://two.example/";
@@ -136,7 +136,7 @@ mod tests {
             (&json!("searxng"), &json!(2))
         );
         let none = found(&SearchResults {
-            provider: Provider::Brave,
+            provider: EngineKind::Brave,
             hits: vec![],
         });
         assert_eq!(none.text, b"no results");
@@ -148,7 +148,7 @@ mod tests {
     fn a_page_is_cut_at_a_character_and_a_note_says_so() {
         let target = Target::parse("https://a.example/").unwrap();
         let cut = |text: &str, complete, shown| {
-            let wanted = Fetch {
+            let wanted = FetchRequest {
                 target: target.clone(),
                 selector: None,
                 shown,

@@ -12,15 +12,18 @@ use harness::{
     answered, answering, call, config, failed, finish, kind, metadata, plain, question, ran, read,
     start, text, with, word, written,
 };
-use orchestrator_engine::{Approval, Body, CallContext, FoundIn, Invocation, Live};
+use orchestrator_engine::{ApprovalAnswer, Body, CallContext, FoundIn, Invocation, LiveOutput};
 use orchestrator_results::profile::COMPACT;
-use orchestrator_tools::Config;
+use orchestrator_tools::ToolConfig;
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// The kinds of results that `calls` have with a broker that answers by `plain`.
-fn kinds(config: Config, calls: &[(&str, Value)]) -> (Vec<(String, &'static str)>, Vec<Request>) {
+fn kinds(
+    config: ToolConfig,
+    calls: &[(&str, Value)],
+) -> (Vec<(String, &'static str)>, Vec<Request>) {
     let (script, seen) = answering(plain, true);
     let kinds = with(script, config, async |session, _| {
         let mut kinds = Vec::new();
@@ -51,7 +54,7 @@ fn output_is_sent_and_credited_and_the_outcome_is_the_result() {
     };
     with(script, config(), async |session, _| {
         let context = CallContext {
-            live: Live::Sanitized,
+            live: LiveOutput::Sanitized,
             ..CallContext::new("test".into())
         };
         let invocation = Invocation::Tool {
@@ -200,7 +203,7 @@ fn without_a_limit_violations_end_nothing() {
     let (script, _) = answering(plain, true);
     with(
         script,
-        Config {
+        ToolConfig {
             max_violations: None,
             ..config()
         },
@@ -217,7 +220,7 @@ fn without_a_limit_violations_end_nothing() {
 }
 
 /// A session in the scope of these tools.
-fn scoped(tools: &[(&str, Option<u32>)]) -> Config {
+fn scoped(tools: &[(&str, Option<u32>)]) -> ToolConfig {
     let permission = |(tool, timeout_s): &(&str, Option<u32>)| Permission {
         tool: (*tool).into(),
         allowed: true,
@@ -317,7 +320,7 @@ fn a_profile_counts_what_it_does_not_show() {
     let (script, seen) = answering(plain, true);
     with(
         script,
-        Config {
+        ToolConfig {
             profile: &COMPACT,
             ..config()
         },
@@ -608,7 +611,7 @@ fn the_only_call_of_a_session_reads_a_file_before_it_changes_it() {
     let (script, seen) = answering(plain, true);
     with(
         script,
-        Config {
+        ToolConfig {
             single_call: true,
             ..config()
         },
@@ -718,20 +721,20 @@ fn an_answer_that_is_rejected_is_asked_for_again_and_a_late_one_is_for_nobody() 
             if let Body::ApprovalWanted(question) = &*event.body {
                 let again = question.rejected.is_some();
                 rejected.push(again);
-                let yes = Approval::Yes(broker_protocol::Extent::Once);
+                let yes = ApprovalAnswer::Yes(broker_protocol::Extent::Once);
                 assert!(
                     !call.handle.approve(Some(7), yes).await,
                     "no call of a batch waits"
                 );
                 assert!(
                     call.handle
-                        .approve(None, if again { Approval::No } else { yes })
+                        .approve(None, if again { ApprovalAnswer::No } else { yes })
                         .await
                 );
             }
         }
         assert_eq!(rejected, [false, true]);
-        assert!(!call.handle.approve(None, Approval::No).await);
+        assert!(!call.handle.approve(None, ApprovalAnswer::No).await);
     });
 }
 

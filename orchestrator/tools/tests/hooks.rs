@@ -8,7 +8,7 @@ use broker_protocol::Request;
 use harness::{answering, call, config, finish, kind, plain, start, text, with, word};
 use orchestrator_engine::HookGuard;
 use orchestrator_engine::hooks::{HookAnswer, HookAnswering, HookEvent, HookRunner, Occasion};
-use orchestrator_tools::Config;
+use orchestrator_tools::ToolConfig;
 use serde_json::{Value, json};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -28,7 +28,7 @@ struct FakeHook {
 }
 
 impl FakeHook {
-    fn guard(event: HookEvent, answer: AnswerTo) -> (Rc<Self>, Config) {
+    fn guard(event: HookEvent, answer: AnswerTo) -> (Rc<Self>, ToolConfig) {
         let hook = Rc::new(Self {
             event,
             answer,
@@ -36,7 +36,7 @@ impl FakeHook {
             running: Cell::default(),
             most: Cell::default(),
         });
-        let config = Config {
+        let config = ToolConfig {
             guard: HookGuard::Hooks(hook.clone()),
             ..config()
         };

@@ -12,13 +12,13 @@ use harness::{
     answered, answering, call, config, failed, finish, kind, metadata, plain, ran, start, text,
     with,
 };
-use orchestrator_engine::execution::{Execution, Executions, Reply};
+use orchestrator_engine::execution::{Execution, Executions, OutsideReply};
 use orchestrator_engine::{Body, CallContext, Invocation, Session};
-use orchestrator_engine::{NewTool, Origin};
+use orchestrator_engine::{NewTool, ToolOrigin};
 use orchestrator_results::profile::COMPACT;
 use orchestrator_text::redact::Redactor;
 use orchestrator_tools::registry::{Registry, TIMEOUT_S};
-use orchestrator_tools::{Config, Toolbox};
+use orchestrator_tools::{ToolConfig, Toolbox};
 use orchestrator_web::{SearchEngines, WebClient};
 use policies::PolicyError;
 use policies::secret::Secret;
@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-fn tool(origin: Origin, executions: Executions) -> NewTool {
+fn tool(origin: ToolOrigin, executions: Executions) -> NewTool {
     let properties = json!({"say": {"type": "string", "maxLength": 5}});
     let schema = json!({"type": "object", "properties": properties, "required": ["say"]});
     NewTool {
@@ -40,19 +40,19 @@ fn tool(origin: Origin, executions: Executions) -> NewTool {
 }
 
 /// A session with a server's tool, and where its calls go.
-fn with_tool() -> (Config, UnboundedReceiver<Execution>) {
+fn with_tool() -> (ToolConfig, UnboundedReceiver<Execution>) {
     with_tool_and_web(None)
 }
 
 /// The same with access to the web.
-fn with_tool_and_web(web: Option<WebClient>) -> (Config, UnboundedReceiver<Execution>) {
-    let mut config = Config {
+fn with_tool_and_web(web: Option<WebClient>) -> (ToolConfig, UnboundedReceiver<Execution>) {
+    let mut config = ToolConfig {
         tools: Toolbox::new(Registry::default(), web),
         ..config()
     };
     let (executions, received) = unbounded_channel();
     config.tools.registry().add_server("srv").unwrap();
-    let origin = Origin::Server {
+    let origin = ToolOrigin::Server {
         server: "srv".into(),
         tool: "echo".into(),
     };
@@ -77,7 +77,7 @@ async fn echo(mut executions: UnboundedReceiver<Execution>) {
         let text = format!("{}\u{1b}[2J", input["say"].as_str().unwrap_or("")).into_bytes();
         let structured = Some(json!({"n": 1, "id": client_id, "part": part}));
         reply
-            .send(Ok(Reply {
+            .send(Ok(OutsideReply {
                 text,
                 structured,
                 image: None,
@@ -153,9 +153,9 @@ fn a_question_to_a_subagent_is_permitted_first_and_only_a_front_end_with_models_
         tokio::task::spawn_local(async move {
             let execution = received.recv().await.unwrap();
             let text = execution.input.to_string().into_bytes();
-            let answer = Reply {
+            let answer = OutsideReply {
                 text,
-                ..Reply::default()
+                ..OutsideReply::default()
             };
             execution.reply.send(Ok(answer)).unwrap();
         });
@@ -208,9 +208,9 @@ fn a_structure_has_nothing_unsafe_unless_a_client_wants_it() {
                 let structured = Some(structured.clone());
                 execution
                     .reply
-                    .send(Ok(Reply {
+                    .send(Ok(OutsideReply {
                         structured,
-                        ..Reply::default()
+                        ..OutsideReply::default()
                     }))
                     .unwrap();
             }
@@ -246,13 +246,13 @@ fn a_structure_has_nothing_unsafe_unless_a_client_wants_it() {
 const KEY: &str = "hush-hush";
 
 /// A session with a small model that knows a secret.
-fn with_secret() -> Config {
+fn with_secret() -> ToolConfig {
     let secret = Secret {
         name: "KEY".into(),
         value: KEY.as_bytes().to_vec(),
     };
     let redactor = Box::leak(Box::new(Redactor::new(vec![secret]).unwrap()));
-    Config {
+    ToolConfig {
         redactor,
         profile: &COMPACT,
         ..config()
@@ -263,7 +263,7 @@ fn with_secret() -> Config {
 async fn register_long(session: &Session) {
     let (executions, mut received) = unbounded_channel::<Execution>();
     let long = tool(
-        Origin::Client {
+        ToolOrigin::Client {
             tool: "long".into(),
         },
         executions,
@@ -283,9 +283,9 @@ async fn register_long(session: &Session) {
             let text = format!("{KEY}{}", "x".repeat(6000)).into_bytes();
             execution
                 .reply
-                .send(Ok(Reply {
+                .send(Ok(OutsideReply {
                     text,
-                    ..Reply::default()
+                    ..OutsideReply::default()
                 }))
                 .unwrap();
         }

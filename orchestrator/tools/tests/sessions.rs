@@ -11,7 +11,7 @@ use harness::{
 };
 use orchestrator_engine::executor::{Dial, ExecutorError, Greeting};
 use orchestrator_engine::{CallContext, Invocation};
-use orchestrator_engine::{NewTool, Origin};
+use orchestrator_engine::{NewTool, ToolOrigin};
 use serde_json::json;
 use std::os::unix::net::UnixStream;
 use std::thread;
@@ -162,7 +162,7 @@ fn a_tool_that_is_unregistered_takes_its_grants_with_it() {
         session.open().await.unwrap();
         let executions = tokio::sync::mpsc::unbounded_channel().0;
         let deploy = || NewTool {
-            origin: Origin::Client {
+            origin: ToolOrigin::Client {
                 tool: "deploy".into(),
             },
             description: "d".into(),

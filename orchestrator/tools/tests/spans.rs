@@ -6,7 +6,7 @@ mod harness;
 
 use broker_protocol::{Channel, Ended, ErrorKind, FromBroker, Outcome, Permission, Refused, Scope};
 use harness::{answering, call, config, failed, kind, plain, question, ran, with};
-use orchestrator_tools::Config;
+use orchestrator_tools::ToolConfig;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -99,7 +99,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Collector {
 /// Checks which calls are visible in a span of the caller's.
 fn collected(
     script: impl FnOnce(&mut harness::fake_broker::Peer) + Send + 'static,
-    config: Config,
+    config: ToolConfig,
     calls: &[(&str, Value)],
 ) -> (Vec<Seen>, Vec<(String, String)>, Vec<&'static str>) {
     let collector = Collector::default();

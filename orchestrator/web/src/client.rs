@@ -2,8 +2,8 @@
 
 use crate::error::WebError;
 use crate::fetch::{self, Page};
-use crate::reach::Reach;
-use crate::request::{Fetch, Search, View, WebRequest};
+use crate::reach::WebReach;
+use crate::request::{FetchRequest, SearchRequest, ViewRequest, WebRequest};
 use crate::search::{self, SearchResults};
 use orchestrator_http::ClientGateway;
 use orchestrator_reach::guard;
@@ -20,7 +20,7 @@ const AT_ONCE: usize = 8;
 
 /// Makes web requests that a policy allows.
 pub struct WebClient {
-    reach: Reach,
+    reach: WebReach,
     engines: SearchEngines,
     /// Bounds the responses in memory to [`AT_ONCE`].
     turns: Semaphore,
@@ -46,7 +46,7 @@ impl WebClient {
         gateway: Option<ClientGateway>,
     ) -> Self {
         Self {
-            reach: Reach::new(policy, gateway),
+            reach: WebReach::new(policy, gateway),
             engines,
             turns: Semaphore::new(AT_ONCE),
         }
@@ -56,7 +56,7 @@ impl WebClient {
     ///
     /// # Errors
     /// [`WebError::SearchOff`], [`WebError::NoEngine`].
-    pub async fn search(&self, search: &Search) -> Result<SearchResults, WebError> {
+    pub async fn search(&self, search: &SearchRequest) -> Result<SearchResults, WebError> {
         let _turn = self.turns.acquire().await;
         search::search(&self.reach, &self.engines, search).await
     }
@@ -65,7 +65,7 @@ impl WebClient {
     ///
     /// # Errors
     /// All except those of searches and images.
-    pub async fn fetch(&self, wanted: &Fetch) -> Result<Page, WebError> {
+    pub async fn fetch(&self, wanted: &FetchRequest) -> Result<Page, WebError> {
         self.within(wanted.timeout_s, fetch::fetch(&self.reach, wanted))
             .await
     }
@@ -74,7 +74,7 @@ impl WebClient {
     ///
     /// # Errors
     /// All except those of searches and pages.
-    pub async fn view(&self, wanted: &View) -> Result<Image, WebError> {
+    pub async fn view(&self, wanted: &ViewRequest) -> Result<Image, WebError> {
         self.within(wanted.timeout_s, fetch::image(&self.reach, &wanted.target))
             .await
     }

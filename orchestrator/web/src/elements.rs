@@ -1,7 +1,7 @@
 //! The elements of a page for the `selectors` crate: a bounded flat list in the order of their start tags.
 
 use crate::outline::Outline;
-use crate::work::Stop;
+use crate::work::StopCheck;
 use cssparser::{CowRcStr, ToCss, serialize_identifier};
 use html5gum::{StartTag, Token};
 use precomputed_hash::PrecomputedHash;
@@ -30,7 +30,7 @@ pub(crate) struct Elements {
     attributes: Vec<(Box<str>, Box<str>)>,
     /// Steps left. At zero, an element has no relatives and no attributes, so that all matching ends.
     steps: Cell<u64>,
-    stop: Stop,
+    stop: StopCheck,
 }
 
 #[derive(Debug)]
@@ -52,7 +52,7 @@ pub(crate) struct TooMany;
 
 impl Elements {
     /// An empty list. Matching ends when `stop` is set.
-    pub(crate) fn new(stop: &Stop) -> Self {
+    pub(crate) fn new(stop: &StopCheck) -> Self {
         let steps = Cell::new(STEPS_MAX);
         Self {
             nodes: Vec::new(),
@@ -228,9 +228,9 @@ impl Element for ElementRef<'_> {
 
     fn attr_matches(
         &self,
-        _: &NamespaceConstraint<&Name>,
-        name: &Name,
-        operation: &AttrSelectorOperation<&Name>,
+        _: &NamespaceConstraint<&SelectorName>,
+        name: &SelectorName,
+        operation: &AttrSelectorOperation<&SelectorName>,
     ) -> bool {
         self.attribute(&name.0)
             .is_some_and(|value| operation.eval_str(value))
@@ -254,27 +254,27 @@ impl Element for ElementRef<'_> {
         false
     }
 
-    fn has_id(&self, id: &Name, case: CaseSensitivity) -> bool {
+    fn has_id(&self, id: &SelectorName, case: CaseSensitivity) -> bool {
         self.attribute("id")
             .is_some_and(|own| case.eq(own.as_bytes(), id.0.as_bytes()))
     }
 
-    fn has_class(&self, name: &Name, case: CaseSensitivity) -> bool {
+    fn has_class(&self, name: &SelectorName, case: CaseSensitivity) -> bool {
         let classes = self.attribute("class").unwrap_or_default();
         classes
             .split_ascii_whitespace()
             .any(|own| case.eq(own.as_bytes(), name.0.as_bytes()))
     }
 
-    fn has_custom_state(&self, _: &Name) -> bool {
+    fn has_custom_state(&self, _: &SelectorName) -> bool {
         false
     }
 
-    fn imported_part(&self, _: &Name) -> Option<Name> {
+    fn imported_part(&self, _: &SelectorName) -> Option<SelectorName> {
         None
     }
 
-    fn is_part(&self, _: &Name) -> bool {
+    fn is_part(&self, _: &SelectorName) -> bool {
         false
     }
 
@@ -297,7 +297,7 @@ pub(crate) struct Html;
 
 /// A name or value in a selector.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Name(Box<str>);
+pub(crate) struct SelectorName(Box<str>);
 
 /// Only structural pseudo-classes are supported, and no pseudo-elements.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -305,11 +305,11 @@ pub(crate) enum Never {}
 
 impl SelectorImpl for Html {
     type ExtraMatchingData<'a> = ();
-    type AttrValue = Name;
-    type Identifier = Name;
-    type LocalName = Name;
-    type NamespaceUrl = Name;
-    type NamespacePrefix = Name;
+    type AttrValue = SelectorName;
+    type Identifier = SelectorName;
+    type LocalName = SelectorName;
+    type NamespaceUrl = SelectorName;
+    type NamespacePrefix = SelectorName;
     type BorrowedNamespaceUrl = str;
     type BorrowedLocalName = str;
     type NonTSPseudoClass = Never;
@@ -325,38 +325,38 @@ impl<'i> Parser<'i> for Html {
     }
 }
 
-impl From<&str> for Name {
+impl From<&str> for SelectorName {
     fn from(text: &str) -> Self {
         Self(text.into())
     }
 }
 
-impl From<CowRcStr<'_>> for Name {
+impl From<CowRcStr<'_>> for SelectorName {
     fn from(text: CowRcStr<'_>) -> Self {
         Self((*text).into())
     }
 }
 
-impl AsRef<str> for Name {
+impl AsRef<str> for SelectorName {
     fn as_ref(&self) -> &str {
         &self.0
     }
 }
 
-impl std::borrow::Borrow<str> for Name {
+impl std::borrow::Borrow<str> for SelectorName {
     fn borrow(&self) -> &str {
         &self.0
     }
 }
 
-impl PrecomputedHash for Name {
+impl PrecomputedHash for SelectorName {
     /// Hashes are for Bloom filters, which are not used here.
     fn precomputed_hash(&self) -> u32 {
         0
     }
 }
 
-impl ToCss for Name {
+impl ToCss for SelectorName {
     fn to_css<W: fmt::Write>(&self, out: &mut W) -> fmt::Result {
         serialize_identifier(&self.0, out)
     }

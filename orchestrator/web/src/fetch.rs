@@ -2,10 +2,10 @@
 
 use crate::decode::{self, TextKind};
 use crate::error::{HttpError, WebError};
-use crate::html::{self, Readable};
-use crate::http::{self, BODY_MAX, Body};
-use crate::reach::Reach;
-use crate::request::{Fetch, REDIRECTS_MAX};
+use crate::html::{self, PageText};
+use crate::http::{self, BODY_MAX, DecompressedBody};
+use crate::reach::WebReach;
+use crate::request::{FetchRequest, REDIRECTS_MAX};
 use crate::select::{SelectError, Selector};
 use crate::work::{self, Unfinished};
 use ::http::header::{CONTENT_TYPE, LOCATION};
@@ -43,7 +43,7 @@ pub struct Page {
 }
 
 /// Fetches a page. The caller limits the time.
-pub(crate) async fn fetch(reach: &Reach, fetch: &Fetch) -> Result<Page, WebError> {
+pub(crate) async fn fetch(reach: &WebReach, fetch: &FetchRequest) -> Result<Page, WebError> {
     let policy = reach.policy()?;
     let mut target = fetch.target.clone();
     for _ in 0..=REDIRECTS_MAX {
@@ -59,7 +59,7 @@ pub(crate) async fn fetch(reach: &Reach, fetch: &Fetch) -> Result<Page, WebError
 
 /// Fetches an image. The caller limits the time. The first bytes determine its type; of the server's media type, only that it is an
 /// image counts.
-pub(crate) async fn image(reach: &Reach, target: &Target) -> Result<Image, WebError> {
+pub(crate) async fn image(reach: &WebReach, target: &Target) -> Result<Image, WebError> {
     let by = By::ModelOfImage(Box::new(reach.policy()?.clone()));
     let response = http::get(&reach.gateway(), by, target, http::accepting(IMAGES)).await?;
     if let Some(to) = redirection(&response, target)? {
@@ -75,7 +75,7 @@ pub(crate) async fn image(reach: &Reach, target: &Target) -> Result<Image, WebEr
     {
         return Err(WebError::LargeImage);
     }
-    let Body {
+    let DecompressedBody {
         bytes: data,
         complete,
     } = http::read(response, image::MAX as usize).await?;
@@ -131,7 +131,7 @@ async fn page(
     if declared.is_none() && !media.is_empty() {
         return Err(WebError::NotText(media.chars().take(100).collect()));
     }
-    let Body { bytes, complete } = http::read(response, BODY_MAX).await?;
+    let DecompressedBody { bytes, complete } = http::read(response, BODY_MAX).await?;
     let kind = declared.unwrap_or(TextKind::Plain);
     // UTF-16 has NUL bytes too, but whoever sends UTF-16 declares it.
     let is_utf16 = charset.is_some() || bytes.starts_with(b"\xff\xfe");
@@ -144,10 +144,10 @@ async fn page(
         let text = decode::decode(&bytes, charset.as_deref(), kind, !complete);
         match (kind, &wanted) {
             (TextKind::Html, selector) => html::read(&text, &base, selector.as_ref(), stop),
-            (TextKind::Plain, None) => Ok(Readable {
+            (TextKind::Plain, None) => Ok(PageText {
                 text,
                 complete: true,
-                ..Readable::default()
+                ..PageText::default()
             }),
             (TextKind::Plain, Some(_)) => Err(SelectError::NotHtml(media_of_text)),
         }
@@ -155,7 +155,7 @@ async fn page(
     let read = read
         .await
         .map_err(|Unfinished| HttpError::Broken("the session ends".into()))?;
-    let Readable {
+    let PageText {
         title,
         text,
         elements,

@@ -4,9 +4,9 @@
 //! is bounded, because a short relative link may stand for a long address.
 
 use crate::outline::{Outline, breaks_around};
-use crate::select::{Chosen, SelectError, Selector, tokens};
+use crate::select::{SelectError, SelectedElements, Selector, tokens};
 use crate::visibility::{Reason, Visibility};
-use crate::work::Stop;
+use crate::work::StopCheck;
 use html5gum::{StartTag, Token};
 use orchestrator_reach::target::Target;
 use std::borrow::Cow;
@@ -20,7 +20,7 @@ const INDENT_MAX: usize = 8;
 
 /// A page, or some elements of it, as text.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Readable {
+pub struct PageText {
     pub title: Option<String>,
     /// Headings with `#`, list entries with `-`, links as `[text](address)`, and what is not displayed between two marks.
     pub text: String,
@@ -38,8 +38,8 @@ pub fn read(
     page: &str,
     base: &Target,
     selector: Option<&Selector>,
-    stop: &Stop,
-) -> Result<Readable, SelectError> {
+    stop: &StopCheck,
+) -> Result<PageText, SelectError> {
     let chosen = selector
         .map(|selector| selector.find(page, stop))
         .transpose()?;
@@ -77,7 +77,7 @@ pub fn read(
     }
     let elements = chosen.as_ref().map(|chosen| chosen.elements.len() as u64);
     let (title, text) = writer.finish();
-    Ok(Readable {
+    Ok(PageText {
         title,
         text,
         elements,
@@ -109,7 +109,7 @@ struct SelectedParts<'a> {
 }
 
 impl<'a> SelectedParts<'a> {
-    fn new(chosen: &'a Chosen) -> Self {
+    fn new(chosen: &'a SelectedElements) -> Self {
         Self {
             coming: &chosen.elements,
             started: 0,
@@ -446,12 +446,12 @@ mod tests {
     use crate::select::FOUND_MAX;
     use std::time::{Duration, Instant};
 
-    fn read(page: &str) -> Readable {
+    fn read(page: &str) -> PageText {
         super::read(
             page,
             &Target::parse("https://a.example/d/p").unwrap(),
             None,
-            &Stop::default(),
+            &StopCheck::default(),
         )
         .unwrap()
     }
@@ -463,7 +463,7 @@ mod tests {
             page,
             &Target::parse("https://a.example/d/p").unwrap(),
             Some(&selector),
-            &Stop::default(),
+            &StopCheck::default(),
         )
         .unwrap()
         .text
@@ -499,7 +499,7 @@ mod tests {
             page,
             &Target::parse("https://a.example/").unwrap(),
             Some(&selector),
-            &Stop::default(),
+            &StopCheck::default(),
         )
         .unwrap();
         assert_eq!(read.title.as_deref(), Some("T"));
@@ -680,7 +680,7 @@ mod tests {
         ];
         for (name, page) in cases {
             let start = Instant::now();
-            let read = super::read(&page, &link, None, &Stop::default()).unwrap();
+            let read = super::read(&page, &link, None, &StopCheck::default()).unwrap();
             let took = start.elapsed();
             assert!(
                 read.text.len() <= TEXT_MAX + LINK_MAX + 100,
@@ -736,7 +736,7 @@ mod tests {
                     page,
                     &link,
                     Some(&Selector::parse(selector).unwrap()),
-                    &Stop::default(),
+                    &StopCheck::default(),
                 );
                 if let Ok(read) = &read {
                     assert!(read.elements <= Some(FOUND_MAX as u64), "{name} {selector}");

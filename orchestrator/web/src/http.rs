@@ -24,7 +24,7 @@ pub(crate) async fn get(
 }
 
 /// The body of a response, decompressed.
-pub(crate) struct Body {
+pub(crate) struct DecompressedBody {
     pub bytes: Vec<u8>,
     /// Whether the body is complete.
     pub complete: bool,
@@ -32,7 +32,10 @@ pub(crate) struct Body {
 
 /// Reads at most `max` bytes of `response`, decompressed as they arrive, and no more than `max` compressed bytes, which may
 /// decompress to nothing at all.
-pub(crate) async fn read(mut response: Response, max: usize) -> Result<Body, HttpError> {
+pub(crate) async fn read(
+    mut response: Response,
+    max: usize,
+) -> Result<DecompressedBody, HttpError> {
     let mut unpacker = Unpacker::new(is_packed(&response)?, max);
     let mut room = max;
     while let Some(chunk) = response
@@ -43,14 +46,14 @@ pub(crate) async fn read(mut response: Response, max: usize) -> Result<Body, Htt
         let taken = &chunk[..chunk.len().min(room)];
         room -= taken.len();
         if !unpacker.write(taken)? || taken.len() < chunk.len() {
-            return Ok(Body {
+            return Ok(DecompressedBody {
                 bytes: unpacker.into_bytes(),
                 complete: false,
             });
         }
     }
     let complete = unpacker.finish()?;
-    Ok(Body {
+    Ok(DecompressedBody {
         bytes: unpacker.into_bytes(),
         complete,
     })

@@ -2,7 +2,7 @@
 //! that such a server refers to for a login.
 
 use crate::error::{HttpError, WebError};
-use crate::http::{self, Body};
+use crate::http::{self, DecompressedBody};
 use orchestrator_http::{ClientGateway, HostClient, HostRequest, Response};
 use orchestrator_reach::target::Target;
 
@@ -56,11 +56,11 @@ impl NamedHost {
 /// If it is longer, incomplete, or compressed in a way that was not requested.
 pub async fn body(response: Response, max: usize) -> Result<Vec<u8>, HttpError> {
     match http::read(response, max).await? {
-        Body {
+        DecompressedBody {
             bytes,
             complete: true,
         } => Ok(bytes),
-        Body {
+        DecompressedBody {
             complete: false, ..
         } => Err(HttpError::TooLong(max)),
     }

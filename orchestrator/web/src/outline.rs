@@ -9,14 +9,14 @@ const DEPTH: usize = 512;
 /// The open elements, outermost first.
 #[derive(Default)]
 pub(crate) struct Outline {
-    open: Vec<Open>,
+    open: Vec<OpenElement>,
     /// How many elements of each name are open.
     counts: HashMap<Box<[u8]>, u32>,
     /// Start tags beyond [`DEPTH`] whose end tags have not come yet.
     beyond: usize,
 }
 
-struct Open {
+struct OpenElement {
     name: Box<[u8]>,
     element: usize,
 }
@@ -53,7 +53,7 @@ impl Outline {
             return;
         }
         *self.counts.entry(name.into()).or_default() += 1;
-        self.open.push(Open {
+        self.open.push(OpenElement {
             name: name.into(),
             element,
         });

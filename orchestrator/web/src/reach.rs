@@ -5,14 +5,14 @@ use orchestrator_http::ClientGateway;
 use policies::{PolicyError, WebPolicy};
 
 /// Access to the web within a policy.
-pub(crate) struct Reach {
+pub(crate) struct WebReach {
     /// The policy, or why there is none.
     policy: Result<WebPolicy, PolicyError>,
     /// Another gateway than this process's.
     gateway: Option<ClientGateway>,
 }
 
-impl Reach {
+impl WebReach {
     pub(crate) fn new(
         policy: Result<WebPolicy, PolicyError>,
         gateway: Option<ClientGateway>,

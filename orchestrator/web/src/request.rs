@@ -23,11 +23,11 @@ pub const REDIRECTS_MAX: usize = 10;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WebRequest {
     /// `web_search`.
-    Search(Search),
+    Search(SearchRequest),
     /// `web_fetch`.
-    Fetch(Fetch),
+    Fetch(FetchRequest),
     /// `view_image` of an address.
-    View(View),
+    View(ViewRequest),
 }
 
 impl WebRequest {
@@ -37,17 +37,16 @@ impl WebRequest {
             WebRequest::Search(search) => Effect::WebSearch {
                 query: search.query.clone(),
             },
-            WebRequest::Fetch(Fetch { target, .. }) | WebRequest::View(View { target, .. }) => {
-                Effect::WebFetch {
-                    url: target.to_string(),
-                }
-            }
+            WebRequest::Fetch(FetchRequest { target, .. })
+            | WebRequest::View(ViewRequest { target, .. }) => Effect::WebFetch {
+                url: target.to_string(),
+            },
         }
     }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Search {
+pub struct SearchRequest {
     /// Not empty, at most [`QUERY_MAX`] bytes.
     pub query: String,
     /// Maximum number of results, 1 to [`RESULTS_MAX`].
@@ -56,7 +55,7 @@ pub struct Search {
 
 /// A page to fetch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fetch {
+pub struct FetchRequest {
     /// Where the page is.
     pub target: Target,
     /// Selects elements of an HTML page; all if absent.
@@ -69,7 +68,7 @@ pub struct Fetch {
 
 /// An image to fetch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct View {
+pub struct ViewRequest {
     /// Where the image is.
     pub target: Target,
     /// Time limit in seconds, 1 to [`TIMEOUT_MAX_S`].

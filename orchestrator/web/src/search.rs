@@ -6,8 +6,8 @@ use crate::base::is_exposed;
 use crate::error::{EngineError, HttpError, WebError};
 use crate::html::fragment;
 use crate::http::{self, BODY_MAX};
-use crate::reach::Reach;
-use crate::request::Search;
+use crate::reach::WebReach;
+use crate::request::SearchRequest;
 use ::http::header::{HeaderMap, HeaderName, HeaderValue};
 use orchestrator_http::ask::By;
 use orchestrator_http::name_host;
@@ -72,17 +72,17 @@ pub fn name_engine(base: &str) {
 
 /// A search engine, or several behind one address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Provider {
+pub enum EngineKind {
     SearXng,
     Brave,
 }
 
-impl Provider {
+impl EngineKind {
     /// The name in results.
     pub fn name(self) -> &'static str {
         match self {
-            Provider::SearXng => "searxng",
-            Provider::Brave => "brave",
+            EngineKind::SearXng => "searxng",
+            EngineKind::Brave => "brave",
         }
     }
 }
@@ -101,7 +101,7 @@ pub struct Hit {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SearchResults {
     /// The engine that found it.
-    pub provider: Provider,
+    pub provider: EngineKind,
     /// Best first; may be empty.
     pub hits: Vec<Hit>,
 }
@@ -117,34 +117,37 @@ pub(crate) fn may_search(policy: &WebPolicy) -> Result<(), WebError> {
 
 /// Queries one engine after the other.
 pub(crate) async fn search(
-    reach: &Reach,
+    reach: &WebReach,
     engines: &SearchEngines,
-    search: &Search,
+    search: &SearchRequest,
 ) -> Result<SearchResults, WebError> {
     may_search(reach.policy()?)?;
-    let searxng = ask(reach, engines, search, Provider::SearXng).await;
+    let searxng = ask(reach, engines, search, EngineKind::SearXng).await;
     if let Ok(hits) = &searxng
         && !hits.is_empty()
     {
-        return Ok(results(Provider::SearXng, searxng.unwrap_or_default()));
+        return Ok(results(EngineKind::SearXng, searxng.unwrap_or_default()));
     }
-    match (searxng, ask(reach, engines, search, Provider::Brave).await) {
-        (_, Ok(hits)) => Ok(results(Provider::Brave, hits)),
+    match (
+        searxng,
+        ask(reach, engines, search, EngineKind::Brave).await,
+    ) {
+        (_, Ok(hits)) => Ok(results(EngineKind::Brave, hits)),
         // An empty result is an answer too.
-        (Ok(hits), Err(_)) => Ok(results(Provider::SearXng, hits)),
+        (Ok(hits), Err(_)) => Ok(results(EngineKind::SearXng, hits)),
         (Err(searxng), Err(brave)) => Err(WebError::NoEngine { searxng, brave }),
     }
 }
 
-fn results(provider: Provider, hits: Vec<Hit>) -> SearchResults {
+fn results(provider: EngineKind, hits: Vec<Hit>) -> SearchResults {
     SearchResults { provider, hits }
 }
 
 async fn ask(
-    reach: &Reach,
+    reach: &WebReach,
     engines: &SearchEngines,
-    search: &Search,
-    provider: Provider,
+    search: &SearchRequest,
+    provider: EngineKind,
 ) -> Result<Vec<Hit>, EngineError> {
     let (target, headers) = request(engines, search, provider)?;
     let asked = async {
@@ -177,12 +180,12 @@ fn hide(hit: &mut Hit, key: &str) {
 
 fn request(
     engines: &SearchEngines,
-    search: &Search,
-    provider: Provider,
+    search: &SearchRequest,
+    provider: EngineKind,
 ) -> Result<(Target, HeaderMap), EngineError> {
     let mut headers = http::accepting("application/json");
     let target = match provider {
-        Provider::SearXng => {
+        EngineKind::SearXng => {
             let base = engines
                 .searxng
                 .as_deref()
@@ -195,7 +198,7 @@ fn request(
             address(base, "search", &query)
                 .ok_or(EngineError::Base(SEARXNG_URL, "write http(s)://HOST"))?
         }
-        Provider::Brave => {
+        EngineKind::Brave => {
             let key = engines
                 .brave_key
                 .as_deref()
@@ -262,7 +265,7 @@ struct BraveHit {
 }
 
 /// Parses an engine's answer; `None` if it does not have that engine's format. Both put HTML into texts.
-fn parse(provider: Provider, body: &[u8]) -> Option<Vec<Hit>> {
+fn parse(provider: EngineKind, body: &[u8]) -> Option<Vec<Hit>> {
     let hit = |title: Option<String>, url: String, snippet: Option<String>| {
         let [title, snippet] = [title, snippet].map(|text| fragment(&text.unwrap_or_default()));
         Hit {
@@ -272,7 +275,7 @@ fn parse(provider: Provider, body: &[u8]) -> Option<Vec<Hit>> {
         }
     };
     Some(match provider {
-        Provider::SearXng => {
+        EngineKind::SearXng => {
             let answer: SearXng = serde_json::from_slice(body).ok()?;
             answer
                 .results
@@ -280,7 +283,7 @@ fn parse(provider: Provider, body: &[u8]) -> Option<Vec<Hit>> {
                 .map(|one| hit(one.title, one.url, one.content))
                 .collect()
         }
-        Provider::Brave => {
+        EngineKind::Brave => {
             let answer: Brave = serde_json::from_slice(body).ok()?;
             let results = answer.web.map(|web| web.results).unwrap_or_default();
             results
@@ -305,11 +308,11 @@ mod tests {
 
     fn asked(
         engines: &SearchEngines,
-        provider: Provider,
+        provider: EngineKind,
     ) -> Result<(Target, HeaderMap), EngineError> {
         request(
             engines,
-            &Search {
+            &SearchRequest {
                 query: "a b&c=ü".into(),
                 max_results: 7,
             },
@@ -324,11 +327,11 @@ mod tests {
             Some("KEY"),
             "https://api.search.brave.com",
         );
-        let (target, headers) = asked(&engines, Provider::SearXng).unwrap();
+        let (target, headers) = asked(&engines, EngineKind::SearXng).unwrap();
         let want = "http://[::1]:8888/sx/search?q=a+b%26c%3D%C3%BC&format=json&engines=bing%2Cduckduckgo%2Cbrave";
         assert_eq!(target.to_string(), want);
         assert!(!headers.contains_key("x-subscription-token"));
-        let (target, headers) = asked(&engines, Provider::Brave).unwrap();
+        let (target, headers) = asked(&engines, EngineKind::Brave).unwrap();
         assert_eq!(
             target.to_string(),
             "https://api.search.brave.com/res/v1/web/search?q=a+b%26c%3D%C3%BC&count=7"
@@ -349,16 +352,16 @@ mod tests {
             ("https://u:p@b.example", false),
         ] {
             let engines = engines(None, Some("KEY"), base);
-            assert_eq!(asked(&engines, Provider::Brave).is_ok(), want, "{base}");
+            assert_eq!(asked(&engines, EngineKind::Brave).is_ok(), want, "{base}");
         }
         assert_eq!(
-            asked(&engines(None, None, "https://b.example"), Provider::Brave).unwrap_err(),
+            asked(&engines(None, None, "https://b.example"), EngineKind::Brave).unwrap_err(),
             EngineError::NotSetUp("BRAVE_SEARCH_API_KEY")
         );
         assert!(
             asked(
                 &engines(None, Some("K\nX: y"), "https://b.example"),
-                Provider::Brave
+                EngineKind::Brave
             )
             .is_err()
         );
@@ -367,23 +370,23 @@ mod tests {
     #[test]
     fn answers_are_read_and_others_are_no_answers() {
         let searxng = br#"{"query":"x","results":[{"title":"T","url":"https://t.example/","content":"<b>c</b> &amp; d","engine":"bing"},{"url":"https://u.example/"}]}"#;
-        let hits = parse(Provider::SearXng, searxng).unwrap();
+        let hits = parse(EngineKind::SearXng, searxng).unwrap();
         assert_eq!(
             (hits[0].title.as_str(), hits[0].snippet.as_str()),
             ("T", "c & d")
         );
         assert_eq!(hits[1].title, "https://u.example/");
         let brave = br#"{"web":{"results":[{"title":"T","url":"https://t.example/","description":"a <strong>b</strong>"}]}}"#;
-        assert_eq!(parse(Provider::Brave, brave).unwrap()[0].snippet, "a b");
+        assert_eq!(parse(EngineKind::Brave, brave).unwrap()[0].snippet, "a b");
         assert_eq!(
-            parse(Provider::Brave, br#"{"type":"search"}"#),
+            parse(EngineKind::Brave, br#"{"type":"search"}"#),
             Some(vec![])
         );
         for body in [&b"<html>"[..], b"", b"{}", b"{\"results\":7}", b"[]"] {
-            assert_eq!(parse(Provider::SearXng, body), None);
+            assert_eq!(parse(EngineKind::SearXng, body), None);
         }
         assert_eq!(
-            parse(Provider::SearXng, "[".repeat(1 << 20).as_bytes()),
+            parse(EngineKind::SearXng, "[".repeat(1 << 20).as_bytes()),
             None
         );
     }

@@ -3,7 +3,7 @@
 
 use crate::elements::{Elements, Html, TooMany};
 use crate::outline::Outline;
-use crate::work::Stop;
+use crate::work::StopCheck;
 use cssparser::{ParseErrorKind, ParserInput};
 use html5gum::Tokenizer;
 use html5gum::emitters::default::DefaultEmitter;
@@ -39,7 +39,7 @@ pub enum SelectError {
 
 /// The elements that a selector matches.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Chosen {
+pub struct SelectedElements {
     /// The numbers of their start tags in the page, from 0, in order; never empty.
     pub elements: Vec<usize>,
     /// Whether these are all.
@@ -69,7 +69,7 @@ impl Selector {
     ///
     /// # Errors
     /// [`SelectError::NoMatch`], and [`SelectError::TooLarge`] if the page exceeds a bound.
-    pub fn find(&self, page: &str, stop: &Stop) -> Result<Chosen, SelectError> {
+    pub fn find(&self, page: &str, stop: &StopCheck) -> Result<SelectedElements, SelectError> {
         let list = parse(&self.0).map_err(|_| SelectError::NoMatch)?;
         let elements = elements(page, stop).map_err(|TooMany| SelectError::TooLarge)?;
         let mut caches = SelectorCaches::default();
@@ -89,7 +89,7 @@ impl Selector {
             }
             if is_meant {
                 if found.len() == FOUND_MAX {
-                    return Ok(Chosen {
+                    return Ok(SelectedElements {
                         elements: found,
                         complete: false,
                     });
@@ -100,7 +100,7 @@ impl Selector {
         if found.is_empty() {
             Err(SelectError::NoMatch)
         } else {
-            Ok(Chosen {
+            Ok(SelectedElements {
                 elements: found,
                 complete: true,
             })
@@ -115,7 +115,7 @@ pub fn tokens(page: &str) -> Tokenizer<html5gum::StringReader<'_>, DefaultEmitte
     Tokenizer::new_with_emitter(page, emitter)
 }
 
-fn elements(page: &str, stop: &Stop) -> Result<Elements, TooMany> {
+fn elements(page: &str, stop: &StopCheck) -> Result<Elements, TooMany> {
     let (mut elements, mut outline) = (Elements::new(stop), Outline::default());
     for token in tokens(page) {
         if stop.is_set() {
@@ -208,7 +208,7 @@ mod tests {
         ] {
             let found = Selector::parse(selector)
                 .unwrap()
-                .find(page, &Stop::default())
+                .find(page, &StopCheck::default())
                 .map(|chosen| chosen.elements);
             assert_eq!(found.unwrap_or_default(), want, "{selector}");
         }
@@ -219,11 +219,11 @@ mod tests {
         let find = |page: &str, selector: &str| {
             Selector::parse(selector)
                 .unwrap()
-                .find(page, &Stop::default())
+                .find(page, &StopCheck::default())
         };
         assert_eq!(
             find("<p>a</p><b>c</b>", "b"),
-            Ok(Chosen {
+            Ok(SelectedElements {
                 elements: vec![1],
                 complete: true
             })
@@ -270,11 +270,11 @@ mod tests {
             let begun = std::time::Instant::now();
             let found = Selector::parse(selector)
                 .unwrap()
-                .find(page, &Stop::default());
+                .find(page, &StopCheck::default());
             println!("{selector}: {found:?} in {:?}", begun.elapsed());
             assert_eq!(found.err(), Some(want), "{selector}");
         }
-        let stop = Stop::default();
+        let stop = StopCheck::default();
         stop.set();
         assert_eq!(
             Selector::parse("b").unwrap().find(&deep, &stop),

@@ -4,7 +4,7 @@ use crate::client::WebClient;
 use crate::error::{HttpError, WebError};
 use crate::fetch::Page;
 use crate::http;
-use crate::request::{Fetch, REDIRECTS_MAX, Search, View};
+use crate::request::{FetchRequest, REDIRECTS_MAX, SearchRequest, ViewRequest};
 use crate::search::SearchEngines;
 use orchestrator_gateway::System;
 use orchestrator_gateway::client::in_process;
@@ -167,7 +167,7 @@ fn get(client: &WebClient, url: &str) -> Result<Page, WebError> {
 }
 
 fn get_within(client: &WebClient, url: &str, timeout_s: u32) -> Result<Page, WebError> {
-    let wanted = Fetch {
+    let wanted = FetchRequest {
         target: Target::parse(url).unwrap(),
         selector: None,
         shown: 1000,
@@ -619,7 +619,7 @@ fn png(bytes: usize) -> Vec<u8> {
 }
 
 fn fetch_image(client: &WebClient, url: &str, timeout_s: u32) -> Result<Image, WebError> {
-    block_on(client.view(&View {
+    block_on(client.view(&ViewRequest {
         target: Target::parse(url).unwrap(),
         timeout_s,
     }))
@@ -809,7 +809,7 @@ fn without_a_policy_nothing_is_reached() {
         get(&client, &server.url("/")),
         Err(WebError::Policy(_))
     ));
-    let search = Search {
+    let search = SearchRequest {
         query: "x".into(),
         max_results: 1,
     };

@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Whether work has to end.
 #[derive(Clone, Debug, Default)]
-pub struct Stop(Arc<AtomicBool>);
+pub struct StopCheck(Arc<AtomicBool>);
 
 /// The runtime did not run the work, because the program is ending.
 #[derive(Debug)]
 pub(crate) struct Unfinished;
 
-impl Stop {
+impl StopCheck {
     /// Makes the work end at its next step.
     pub fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
@@ -25,8 +25,8 @@ impl Stop {
     }
 }
 
-/// Sets its [`Stop`] when it is dropped.
-struct StopOnDrop(Stop);
+/// Sets its [`StopCheck`] when it is dropped.
+struct StopOnDrop(StopCheck);
 
 impl Drop for StopOnDrop {
     fn drop(&mut self) {
@@ -36,9 +36,9 @@ impl Drop for StopOnDrop {
 
 /// Runs `work` on another thread. Dropping the future ends the work.
 pub(crate) async fn aside<T: Send + 'static>(
-    work: impl FnOnce(&Stop) -> T + Send + 'static,
+    work: impl FnOnce(&StopCheck) -> T + Send + 'static,
 ) -> Result<T, Unfinished> {
-    let stop = Stop::default();
+    let stop = StopCheck::default();
     let _waits = StopOnDrop(stop.clone());
     tokio::task::spawn_blocking(move || work(&stop))
         .await
@@ -59,7 +59,7 @@ mod tests {
             .unwrap();
         let (ended, has_ended) = mpsc::channel();
         runtime.block_on(async {
-            let work = aside(move |stop: &Stop| {
+            let work = aside(move |stop: &StopCheck| {
                 while !stop.is_set() {
                     std::thread::sleep(Duration::from_millis(1));
                 }

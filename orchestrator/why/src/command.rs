@@ -12,7 +12,7 @@ use clap::Args;
 use orchestrator_confine::{ConfinementProof, Needs};
 use orchestrator_engine::executor::Greeting;
 use orchestrator_engine::{
-    Body, CallContext, CallResult, Config, FoundIn, HookGuard, Invocation, Live, Session,
+    Body, CallContext, CallResult, Config, FoundIn, HookGuard, Invocation, LiveOutput, Session,
     StdinChunk,
 };
 use orchestrator_launch::exit;
@@ -327,7 +327,7 @@ async fn run(
     verbose: bool,
 ) -> Result<(Arc<CallResult>, Trace), Failed> {
     let context = CallContext {
-        live: Live::Bytes,
+        live: LiveOutput::Bytes,
         raw: true,
         // Nothing of a throw-away session reaches the project.
         found: FoundIn::Metadata,

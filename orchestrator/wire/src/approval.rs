@@ -1,7 +1,7 @@
 //! The question whether a call may run, and its answer.
 
 use broker_protocol::{Challenge, Extent, GrantFault, Wants, limit};
-use orchestrator_engine::Approval;
+use orchestrator_engine::ApprovalAnswer;
 use orchestrator_text::coverage::for_session;
 #[cfg(feature = "schema")]
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -206,7 +206,7 @@ impl Answer {
     }
 }
 
-impl From<Answer> for Approval {
+impl From<Answer> for ApprovalAnswer {
     fn from(answer: Answer) -> Self {
         match answer {
             Answer::Once => Self::Yes(Extent::Once),
@@ -258,11 +258,14 @@ mod tests {
 
     #[test]
     fn only_what_says_yes_is_a_yes() {
-        let yes = |answer| matches!(Approval::from(answer), Approval::Yes(_));
+        let yes = |answer| matches!(ApprovalAnswer::from(answer), ApprovalAnswer::Yes(_));
         assert!([Answer::Once, Answer::Session].into_iter().all(yes));
         assert!(![Answer::No, Answer::NoAndStop].into_iter().any(yes));
         let ten = Answer::Minutes(Minutes(10));
-        assert_eq!(Approval::from(ten), Approval::Yes(Extent::Minutes(10)));
+        assert_eq!(
+            ApprovalAnswer::from(ten),
+            ApprovalAnswer::Yes(Extent::Minutes(10))
+        );
     }
 
     #[test]

@@ -4,8 +4,8 @@
 //! thread, so the state is a plain [`RefCell`], never borrowed across an `await`.
 
 use crate::executor::error::ExecutorError;
-use crate::pending::Approval;
-use crate::unreported::Received;
+use crate::pending::ApprovalAnswer;
+use crate::unreported::ConnectionFindings;
 use broker_protocol::{
     CallId, Challenge, ConnectionReport, Decoder, Denial, ErrorKind, Failed, FileAnswer,
     FromBroker, Grant, GrantFault, Lease, Opened, Outcome, Request, Roots, SessionGrant, Signal,
@@ -54,8 +54,8 @@ pub enum RequestEvent {
 }
 
 /// An open session with the executor.
-pub struct Connection {
-    link: Rc<Link>,
+pub struct ExecutorConnection {
+    link: Rc<SharedRequests>,
     roots: Roots,
     opened: Opened,
     reader: JoinHandle<()>,
@@ -63,13 +63,13 @@ pub struct Connection {
     places: Arc<Semaphore>,
 }
 
-impl Connection {
+impl ExecutorConnection {
     /// Takes over a non-blocking socket on which a session is open. `decoder` holds bytes received so far. Needs a local runtime.
     pub(crate) fn new(socket: UnixStream, decoder: Decoder, opened: Opened) -> io::Result<Self> {
         let read = watch(socket.try_clone()?, Interest::READABLE)?;
         let (state, dirty, drained) = (RefCell::default(), Notify::new(), Notify::new());
-        let (leases, found) = (RefCell::default(), Received::default());
-        let link = Rc::new(Link {
+        let (leases, found) = (RefCell::default(), ConnectionFindings::default());
+        let link = Rc::new(SharedRequests {
             write: socket,
             state,
             dirty,
@@ -108,7 +108,7 @@ impl Connection {
     }
 
     /// What was found in the project and nobody has taken yet.
-    pub(crate) fn found(&self) -> Received {
+    pub(crate) fn found(&self) -> ConnectionFindings {
         self.link.found.clone()
     }
 
@@ -146,13 +146,13 @@ impl Connection {
     }
 }
 
-impl Drop for Connection {
+impl Drop for ExecutorConnection {
     fn drop(&mut self) {
         self.reader.abort();
     }
 }
 
-impl Connection {
+impl ExecutorConnection {
     /// Where the two zones lie.
     pub fn roots(&self) -> &Roots {
         &self.roots
@@ -174,9 +174,9 @@ impl Connection {
         // The semaphore is never closed, so this succeeds in the end.
         let place = self.places.clone().acquire_owned().await.ok();
         self.link.room().await;
-        let slot = Rc::new(Slot::default());
+        let slot = Rc::new(RequestSlot::default());
         let call = self.link.enter(slot.clone());
-        let control = Control {
+        let control = RequestControl {
             link: self.link.clone(),
             call,
             slot,
@@ -231,7 +231,7 @@ impl Connection {
 }
 
 /// The state that requests and the reading task share.
-struct Link {
+struct SharedRequests {
     /// Watched only while something waits to be written; otherwise each message that the executor reads would wake us.
     write: UnixStream,
     state: RefCell<Sending>,
@@ -242,7 +242,7 @@ struct Link {
     /// The leases in force.
     leases: RefCell<Vec<Lease>>,
     /// What was found in the project, until a result reports it.
-    found: Received,
+    found: ConnectionFindings,
     /// Who hears of connections of cells.
     connections: RefCell<Connections>,
 }
@@ -264,7 +264,7 @@ impl Default for Connections {
 struct Sending {
     /// Frames that the socket has not accepted yet.
     outgoing: Vec<u8>,
-    calls: HashMap<CallId, Rc<Slot>>,
+    calls: HashMap<CallId, Rc<RequestSlot>>,
     last: CallId,
     /// Receivers of lists of grants; the executor answers in order.
     grant_lists: VecDeque<oneshot::Sender<Vec<SessionGrant>>>,
@@ -277,7 +277,7 @@ struct Sending {
 }
 
 /// One request, as the reading task sees it.
-struct Slot {
+struct RequestSlot {
     events: RefCell<VecDeque<RequestEvent>>,
     arrived: Notify,
     /// Parts of a file tool's answer.
@@ -298,7 +298,7 @@ struct Slot {
     ended: Cell<bool>,
 }
 
-impl Default for Slot {
+impl Default for RequestSlot {
     fn default() -> Self {
         Self {
             events: RefCell::default(),
@@ -316,7 +316,7 @@ impl Default for Slot {
     }
 }
 
-impl Slot {
+impl RequestSlot {
     fn push_end(&self, ended: Result<FinishedRequest, Failed>) {
         self.ended.set(true);
         self.input_room.notify_one();
@@ -395,8 +395,8 @@ fn add_part(answer: &RefCell<Vec<u8>>, bytes: &[u8]) -> Result<(), ExecutorError
     Ok(())
 }
 
-impl Link {
-    fn enter(&self, slot: Rc<Slot>) -> CallId {
+impl SharedRequests {
+    fn enter(&self, slot: Rc<RequestSlot>) -> CallId {
         let mut state = self.state.borrow_mut();
         state.last += 1;
         let call = state.last;
@@ -579,7 +579,7 @@ impl Link {
         Ok(())
     }
 
-    fn slot(&self, call: CallId) -> Result<Rc<Slot>, ExecutorError> {
+    fn slot(&self, call: CallId) -> Result<Rc<RequestSlot>, ExecutorError> {
         let slot = self.state.borrow().calls.get(&call).cloned();
         slot.ok_or(ExecutorError::Protocol(
             "a message about a call that is not under way",
@@ -605,7 +605,7 @@ impl Link {
 }
 
 /// The reading task: handles incoming messages and writes waiting bytes until the connection ends.
-async fn run(link: Rc<Link>, read: AsyncFd<UnixStream>, mut decoder: Decoder) {
+async fn run(link: Rc<SharedRequests>, read: AsyncFd<UnixStream>, mut decoder: Decoder) {
     let mut bytes = vec![0; limit::CHUNK];
     let error = loop {
         if let Err(error) = step(&link, &read, &mut bytes, &mut decoder).await {
@@ -616,7 +616,7 @@ async fn run(link: Rc<Link>, read: AsyncFd<UnixStream>, mut decoder: Decoder) {
 }
 
 async fn step(
-    link: &Link,
+    link: &SharedRequests,
     read: &AsyncFd<UnixStream>,
     bytes: &mut [u8],
     decoder: &mut Decoder,
@@ -674,7 +674,7 @@ fn watch(socket: UnixStream, interest: Interest) -> io::Result<AsyncFd<UnixStrea
 
 /// A request in progress. Dropping it before its end cancels it.
 pub struct RunningRequest {
-    control: Control,
+    control: RequestControl,
     /// Bytes of consumed output that are not credited yet.
     uncredited: u32,
     ended: bool,
@@ -717,7 +717,7 @@ impl RunningRequest {
     }
 
     /// A handle that steers it while somebody else follows its events.
-    pub fn control(&self) -> Control {
+    pub fn control(&self) -> RequestControl {
         self.control.clone()
     }
 
@@ -764,16 +764,16 @@ impl RunningRequest {
         self.control.send(|call| ToBroker::Look { call });
     }
 
-    pub fn answer(&self, challenge: &Challenge, approval: Approval) {
+    pub fn answer(&self, challenge: &Challenge, approval: ApprovalAnswer) {
         let Challenge { digest, nonce, .. } = *challenge;
         self.control.send(|call| match approval {
-            Approval::Yes(extent) => ToBroker::Grant(Grant {
+            ApprovalAnswer::Yes(extent) => ToBroker::Grant(Grant {
                 call,
                 digest,
                 nonce,
                 extent,
             }),
-            Approval::No => ToBroker::Refuse { call },
+            ApprovalAnswer::No => ToBroker::Refuse { call },
         });
     }
 }
@@ -788,13 +788,13 @@ impl Drop for RunningRequest {
 
 /// Steers a request. Has no effect after its end.
 #[derive(Clone)]
-pub struct Control {
-    link: Rc<Link>,
+pub struct RequestControl {
+    link: Rc<SharedRequests>,
     call: CallId,
-    slot: Rc<Slot>,
+    slot: Rc<RequestSlot>,
 }
 
-impl Control {
+impl RequestControl {
     /// Requests its end, once.
     pub fn cancel(&self) {
         if !self.slot.cancelled.replace(true) {

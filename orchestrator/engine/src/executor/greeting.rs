@@ -1,7 +1,7 @@
-//! The beginning of a connection: both sides exchange hellos, then the session opens. Only that yields a [`Connection`], so no call
+//! The beginning of a connection: both sides exchange hellos, then the session opens. Only that yields a [`ExecutorConnection`], so no call
 //! can come before it.
 
-use crate::executor::connection::Connection;
+use crate::executor::connection::ExecutorConnection;
 use crate::executor::error::ExecutorError;
 use broker_protocol::{
     Bash, Challenge, Channel, Coverage, Decoder, Extent, Findings, FromBroker, Grant, Hello,
@@ -104,11 +104,15 @@ impl Greeting {
     ///
     /// # Errors
     /// Why the executor does not open it.
-    pub async fn opened(self) -> Result<Connection, ExecutorError> {
+    pub async fn opened(self) -> Result<ExecutorConnection, ExecutorError> {
         let mut greeted = self.greeted().await?;
         let opened = greeted.opened().await?;
         let Greeted { socket, decoder } = greeted;
-        Ok(Connection::new(socket.into_std()?, decoder, opened)?)
+        Ok(ExecutorConnection::new(
+            socket.into_std()?,
+            decoder,
+            opened,
+        )?)
     }
 
     /// Waits for the result of the probe, then tries to open a session and to run a command in it. Needs a runtime.

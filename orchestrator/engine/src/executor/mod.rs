@@ -8,7 +8,7 @@ mod greeting;
 mod socket;
 
 pub use approver::{ApproverConnections, FromSession};
-pub use connection::{Connection, Control, HadPaths, RequestEvent, RunningRequest};
+pub use connection::{ExecutorConnection, HadPaths, RequestControl, RequestEvent, RunningRequest};
 pub use error::ExecutorError;
 pub use greeting::{Dial, Dialed, Greeting, Tried};
 pub use socket::connect;

@@ -3,8 +3,8 @@
 use crate::stdio::print;
 use broker_protocol::{Challenge, Channel, Coverage, Extent, Failed, Request};
 use orchestrator_engine::{
-    Approval, ApprovalQuestion, Body, Call, CallContext, CallHandle, CallResult, FoundIn,
-    Invocation, Part, Session,
+    ApprovalAnswer, ApprovalQuestion, BatchPlace, Body, Call, CallContext, CallHandle, CallResult,
+    FoundIn, Invocation, Session,
 };
 use orchestrator_text::coverage::answered_elsewhere;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ pub async fn follow(call: &mut Call) -> Result<Arc<CallResult>, Failed> {
 /// Approves a question, with `extent` if it opens something; or reports where the question has to be answered.
 pub async fn answer(
     call: &CallHandle,
-    part: Option<Part>,
+    part: Option<BatchPlace>,
     question: &ApprovalQuestion,
     extent: Extent,
 ) {
@@ -55,18 +55,22 @@ pub async fn answer(
     let approval = match (question.challenge.channel, question.rejected) {
         (Channel::Separate, _) => return print::problem(&waiting(&question.challenge)),
         (Channel::Relay, None) if question.challenge.wants.is_empty() => {
-            Approval::Yes(Extent::Once)
+            ApprovalAnswer::Yes(Extent::Once)
         }
-        (Channel::Relay, None) => Approval::Yes(extent),
+        (Channel::Relay, None) => ApprovalAnswer::Yes(extent),
         // An answer from here would not be accepted.
-        (Channel::Relay, Some(_)) => Approval::No,
+        (Channel::Relay, Some(_)) => ApprovalAnswer::No,
     };
     // The call may have ended meanwhile.
     call.approve(part.map(|part| part.index), approval).await;
 }
 
 /// Refuses a question about a call that nobody typed, and reports why; or reports where to answer it. Returns whether it refused.
-pub async fn refuse(call: &CallHandle, part: Option<Part>, question: &ApprovalQuestion) -> bool {
+pub async fn refuse(
+    call: &CallHandle,
+    part: Option<BatchPlace>,
+    question: &ApprovalQuestion,
+) -> bool {
     let challenge = &question.challenge;
     match challenge.channel {
         Channel::Separate => {
@@ -84,7 +88,7 @@ pub async fn refuse(call: &CallHandle, part: Option<Part>, question: &ApprovalQu
                 challenge.why, challenge.rule
             ));
             // The call may have ended meanwhile.
-            call.approve(part.map(|part| part.index), Approval::No)
+            call.approve(part.map(|part| part.index), ApprovalAnswer::No)
                 .await;
             true
         }

@@ -3,7 +3,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use broker_protocol::{ErrorKind, Failed};
-use orchestrator_engine::execution::Reply;
+use orchestrator_engine::execution::OutsideReply;
 use orchestrator_results::image::{self, Image};
 use orchestrator_text::utf8::beginning;
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
@@ -17,7 +17,7 @@ pub const MESSAGE_MAX: usize = 4096;
 ///
 /// # Errors
 /// If the tool reports a failure, with the tool's own message.
-pub fn reply(server: &str, result: CallToolResult) -> Result<Reply, Failed> {
+pub fn reply(server: &str, result: CallToolResult) -> Result<OutsideReply, Failed> {
     let mut shown = Shown::default();
     let count = result.content.len();
     result
@@ -42,7 +42,7 @@ pub fn reply(server: &str, result: CallToolResult) -> Result<Reply, Failed> {
             message,
         });
     }
-    Ok(Reply {
+    Ok(OutsideReply {
         text: shown.text.into_bytes(),
         structured,
         image: shown.image,
@@ -148,7 +148,7 @@ mod tests {
 
     const PNG: &[u8] = b"\x89PNG\r\n\x1a\nrest";
 
-    fn of(content: Vec<ContentBlock>) -> Reply {
+    fn of(content: Vec<ContentBlock>) -> OutsideReply {
         reply("s", CallToolResult::success(content)).unwrap()
     }
 

@@ -14,7 +14,7 @@ use crate::sse;
 use crate::state::ServerState;
 use broker_protocol::paste::shell_word;
 use broker_protocol::{ConnectionReport, ErrorKind, Failed, Findings};
-use orchestrator_engine::execution::Reply;
+use orchestrator_engine::execution::OutsideReply;
 use orchestrator_engine::explain;
 use orchestrator_engine::service::{RunningService, ServiceEvent, ServiceInput, how_ended};
 use orchestrator_results::denials;
@@ -248,7 +248,7 @@ impl Live {
         &self,
         tool: String,
         input: Map<String, Value>,
-    ) -> Result<Reply, Failed> {
+    ) -> Result<OutsideReply, Failed> {
         self.state.asked();
         let request = CallToolRequestParams::new(tool).with_arguments(input);
         let gone = self.state.gone.notified();

@@ -21,10 +21,10 @@ use broker_protocol::{
 };
 use http::header::AUTHORIZATION;
 use orchestrator_engine::Session;
-use orchestrator_engine::execution::{Execution, Executions, Reply};
+use orchestrator_engine::execution::{Execution, Executions, OutsideReply};
 use orchestrator_engine::executor::Dial;
 use orchestrator_engine::service::RunningService;
-use orchestrator_engine::{NewTool, Origin};
+use orchestrator_engine::{NewTool, ToolOrigin};
 use orchestrator_text::redact::Redactor;
 use orchestrator_tools::name;
 use orchestrator_tools::registry::Registry;
@@ -413,7 +413,7 @@ impl Managed {
         } = tool;
         NewTool {
             risk: self.risk(&tool),
-            origin: Origin::Server {
+            origin: ToolOrigin::Server {
                 server: self.server.name.clone(),
                 tool,
             },
@@ -429,7 +429,7 @@ impl Managed {
         tool: String,
         input: Value,
         dial: &Rc<dyn Dial>,
-    ) -> Result<Reply, Failed> {
+    ) -> Result<OutsideReply, Failed> {
         let Value::Object(input) = input else {
             return Err(self.failed(ErrorKind::InvalidInput, "takes an object as input"));
         };

@@ -2,7 +2,7 @@
 
 use broker_protocol::{Channel, Extent};
 use futures_util::stream::FuturesUnordered;
-use orchestrator_engine::{Approval, ApprovalQuestion, CallHandle};
+use orchestrator_engine::{ApprovalAnswer, ApprovalQuestion, CallHandle};
 use orchestrator_text::coverage::answered_elsewhere;
 use rmcp::model::{ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema};
 use rmcp::{Peer, RoleServer};
@@ -59,7 +59,7 @@ pub(crate) async fn ask(
     // After an invalid answer, the question is not put again.
     let (true, None, Some(rows)) = (has_forms, &question.rejected, &rows) else {
         // The call may have ended meanwhile.
-        call.approve(part, Approval::No).await;
+        call.approve(part, ApprovalAnswer::No).await;
         let hindrance = if has_forms && rows.is_none() {
             "its input is too long to be shown whole"
         } else {
@@ -77,7 +77,7 @@ pub(crate) async fn ask(
         let answer = peer
             .create_elicitation_with_timeout(request, Some(wait))
             .await;
-        let approval = answer.map_or(Approval::No, |answer| approval(&answer));
+        let approval = answer.map_or(ApprovalAnswer::No, |answer| approval(&answer));
         call.approve(part, approval).await;
     }));
     Answerer::User
@@ -112,15 +112,15 @@ fn form(question: &ApprovalQuestion, why: &str, rows: &[String]) -> ElicitReques
 }
 
 /// Only an explicit yes is a yes.
-fn approval(answer: &ElicitResult) -> Approval {
+fn approval(answer: &ElicitResult) -> ApprovalAnswer {
     let said = answer
         .content
         .as_ref()
         .and_then(|content| content["answer"].as_str());
     match (&answer.action, said) {
-        (ElicitationAction::Accept, Some("once")) => Approval::Yes(Extent::Once),
-        (ElicitationAction::Accept, Some("session")) => Approval::Yes(Extent::Session),
-        _ => Approval::No,
+        (ElicitationAction::Accept, Some("once")) => ApprovalAnswer::Yes(Extent::Once),
+        (ElicitationAction::Accept, Some("session")) => ApprovalAnswer::Yes(Extent::Session),
+        _ => ApprovalAnswer::No,
     }
 }
 
@@ -133,11 +133,11 @@ mod tests {
         let answered = |action, content| approval(&ElicitResult::new(action).with_content(content));
         assert_eq!(
             answered(ElicitationAction::Accept, json!({"answer": "once"})),
-            Approval::Yes(Extent::Once)
+            ApprovalAnswer::Yes(Extent::Once)
         );
         assert_eq!(
             answered(ElicitationAction::Accept, json!({"answer": "session"})),
-            Approval::Yes(Extent::Session)
+            ApprovalAnswer::Yes(Extent::Session)
         );
         for content in [
             json!({}),
@@ -146,14 +146,20 @@ mod tests {
             json!("once"),
             json!(null),
         ] {
-            assert_eq!(answered(ElicitationAction::Accept, content), Approval::No);
+            assert_eq!(
+                answered(ElicitationAction::Accept, content),
+                ApprovalAnswer::No
+            );
         }
         for action in [ElicitationAction::Decline, ElicitationAction::Cancel] {
-            assert_eq!(answered(action, json!({"answer": "once"})), Approval::No);
+            assert_eq!(
+                answered(action, json!({"answer": "once"})),
+                ApprovalAnswer::No
+            );
         }
         assert_eq!(
             approval(&ElicitResult::new(ElicitationAction::Accept)),
-            Approval::No
+            ApprovalAnswer::No
         );
     }
 }

@@ -12,7 +12,7 @@ use base64::engine::general_purpose::STANDARD;
 use broker_protocol::{Failed, LayerState, Opened};
 use futures_util::StreamExt;
 use orchestrator_engine::hooks::HookOutcome;
-use orchestrator_engine::{Body, Call, CallContext, CallResult, Invocation, Live, Session};
+use orchestrator_engine::{Body, Call, CallContext, CallResult, Invocation, LiveOutput, Session};
 use orchestrator_results::error_body::ErrorBody;
 use orchestrator_results::result::error_and_result;
 use rmcp::model::{
@@ -62,9 +62,9 @@ impl Caller<'_> {
         let context = CallContext {
             client_id: serde_json::to_value(&request.id).ok(),
             live: if progress.is_some() {
-                Live::Sanitized
+                LiveOutput::Sanitized
             } else {
-                Live::Off
+                LiveOutput::Off
             },
             raw: self.raw,
             cancel: request.ct.child_token(),

@@ -149,7 +149,7 @@ async fn call(
             // Reading must not ask the user; if the policy requires approval, the resource is not read.
             Body::ApprovalWanted(_) => {
                 call.handle
-                    .approve(None, orchestrator_engine::Approval::No)
+                    .approve(None, orchestrator_engine::ApprovalAnswer::No)
                     .await;
             }
             Body::Result(result) => return Ok(result.clone()),

@@ -10,7 +10,7 @@ use crate::approver::screen::Screen;
 use broker_protocol::{Extent, Failed};
 use nix::libc::{SIGCONT, SIGWINCH};
 use orchestrator_confine::ConfinementProof;
-use orchestrator_engine::Approval;
+use orchestrator_engine::ApprovalAnswer;
 use orchestrator_launch::stdio::print;
 use orchestrator_launch::stdio::signals::Signals;
 use orchestrator_launch::stdio::streams::Input;
@@ -109,15 +109,15 @@ impl Dialog {
             b' ' => view.forward(rows),
             b'b' => view.back(rows),
             b'e' => view.end(),
-            b'y' | b'o' => return self.answer(Approval::Yes(Extent::Once), queue),
-            b's' => return self.answer(Approval::Yes(Extent::Session), queue),
-            b'n' => return self.answer(Approval::No, queue),
+            b'y' | b'o' => return self.answer(ApprovalAnswer::Yes(Extent::Once), queue),
+            b's' => return self.answer(ApprovalAnswer::Yes(Extent::Session), queue),
+            b'n' => return self.answer(ApprovalAnswer::No, queue),
             _ => return false,
         }
         true
     }
 
-    fn answer(&mut self, approval: Approval, queue: &ApprovalQueue) -> bool {
+    fn answer(&mut self, approval: ApprovalAnswer, queue: &ApprovalQueue) -> bool {
         let Some(first) = self.screen.first() else {
             return false;
         };
@@ -125,14 +125,14 @@ impl Dialog {
             return false;
         }
         let refusal = match approval {
-            Approval::No => None,
-            Approval::Yes(_) => refusal(self.window, Window::now(), &self.screen.view),
+            ApprovalAnswer::No => None,
+            ApprovalAnswer::Yes(_) => refusal(self.window, Window::now(), &self.screen.view),
         };
         self.message = match refusal {
             Some(refusal) => refusal.to_owned(),
             None => {
                 queue.answer(first, approval);
-                let answer = if approval == Approval::No {
+                let answer = if approval == ApprovalAnswer::No {
                     "not allowed"
                 } else {
                     "allowed"

@@ -4,7 +4,7 @@ use crate::approver::page;
 use crate::approver::queue::ApprovalQueue;
 use crate::approver::screen::Screen;
 use broker_protocol::{Extent, Failed};
-use orchestrator_engine::Approval;
+use orchestrator_engine::ApprovalAnswer;
 use orchestrator_launch::stdio::line_reader::{Lines, Next};
 use orchestrator_launch::stdio::print;
 use orchestrator_launch::stdio::streams::Input;
@@ -40,7 +40,7 @@ fn follow(line: &[u8], screen: &mut Screen, queue: &ApprovalQueue) -> Result<(),
         return Ok(());
     };
     match word(line, &name) {
-        Word::Answer(Approval::Yes(_)) if !screen.view.has_seen_end() => {
+        Word::Answer(ApprovalAnswer::Yes(_)) if !screen.view.has_seen_end() => {
             print::result(b"there is more of it: `more`, or `end`\n")
         }
         Word::Answer(approval) => {
@@ -80,7 +80,7 @@ fn show(screen: &mut Screen) -> Result<(), Failed> {
 
 #[derive(Debug, PartialEq, Eq)]
 enum Word {
-    Answer(Approval),
+    Answer(ApprovalAnswer),
     More,
     End,
     Unknown,
@@ -96,12 +96,14 @@ fn word(line: &[u8], name: &str) -> Word {
     );
     match (word, of.trim_ascii()) {
         (b"once" | b"o" | b"yes" | b"y", of) if of == name.as_bytes() => {
-            Word::Answer(Approval::Yes(Extent::Once))
+            Word::Answer(ApprovalAnswer::Yes(Extent::Once))
         }
         (b"session" | b"s", of) if of == name.as_bytes() => {
-            Word::Answer(Approval::Yes(Extent::Session))
+            Word::Answer(ApprovalAnswer::Yes(Extent::Session))
         }
-        (b"no" | b"n", of) if of.is_empty() || of == name.as_bytes() => Word::Answer(Approval::No),
+        (b"no" | b"n", of) if of.is_empty() || of == name.as_bytes() => {
+            Word::Answer(ApprovalAnswer::No)
+        }
         (b"more" | b"m", b"") => Word::More,
         (b"end" | b"e", b"") => Word::End,
         _ => Word::Unknown,
@@ -114,20 +116,24 @@ mod tests {
 
     #[test]
     fn a_yes_names_its_call() {
-        let once = Word::Answer(Approval::Yes(Extent::Once));
+        let once = Word::Answer(ApprovalAnswer::Yes(Extent::Once));
         for (line, name, want) in [
             ("once 7", "7", once),
-            (" y 7 \r", "7", Word::Answer(Approval::Yes(Extent::Once))),
+            (
+                " y 7 \r",
+                "7",
+                Word::Answer(ApprovalAnswer::Yes(Extent::Once)),
+            ),
             (
                 "session 7 81-a",
                 "7 81-a",
-                Word::Answer(Approval::Yes(Extent::Session)),
+                Word::Answer(ApprovalAnswer::Yes(Extent::Session)),
             ),
             ("once", "7", Word::Unknown),
             ("once 7", "8", Word::Unknown),
             ("once 7", "7 81-a", Word::Unknown),
             ("once 7 81-b", "7 81-a", Word::Unknown),
-            ("no", "7", Word::Answer(Approval::No)),
+            ("no", "7", Word::Answer(ApprovalAnswer::No)),
             ("no 8", "7", Word::Unknown),
             ("more", "7", Word::More),
         ] {

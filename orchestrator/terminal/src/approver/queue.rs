@@ -5,7 +5,7 @@ use broker_protocol::{
     CallId, Challenge, Decision, FileAnswer, FromApprover, Grant, Opened, Request, SessionGrant,
     ToApprover, Ungranted, frame, limit,
 };
-use orchestrator_engine::Approval;
+use orchestrator_engine::ApprovalAnswer;
 use orchestrator_engine::executor::{ApproverConnections, ExecutorError, FromSession};
 use orchestrator_results::proposal::Proposal;
 use std::collections::{BTreeMap, VecDeque};
@@ -196,17 +196,17 @@ impl ApprovalQueue {
         })))
     }
 
-    pub fn answer(&self, pending: &PendingCall, approval: Approval) {
+    pub fn answer(&self, pending: &PendingCall, approval: ApprovalAnswer) {
         let Challenge { digest, nonce, .. } = pending.challenge;
         let (session, call) = (&pending.key.0, pending.key.1);
         let message = match approval {
-            Approval::Yes(extent) => FromApprover::Grant(Grant {
+            ApprovalAnswer::Yes(extent) => FromApprover::Grant(Grant {
                 call,
                 digest,
                 nonce,
                 extent,
             }),
-            Approval::No => FromApprover::Refuse { call, nonce },
+            ApprovalAnswer::No => FromApprover::Refuse { call, nonce },
         };
         self.connections.send(session, &message);
     }

@@ -1,7 +1,7 @@
 //! Inputs as hooks of the user are told of them: with the tools' own names of fields, whatever names a caller has used. So no other name
 //! of a field hides it from a hook.
 
-use crate::catalogue::{BATCH, Tool, canonical};
+use crate::catalogue::{BATCH, CatalogueTool, canonical};
 use crate::inputs::INVOCATIONS_MAX;
 use broker_protocol::Failed;
 use orchestrator_engine::MemberCall;
@@ -14,7 +14,7 @@ pub(crate) fn own_names(tool: &str, input: &Value) -> Result<Value, Failed> {
     } else {
         input.clone()
     };
-    if let Some(tool) = Tool::find(tool) {
+    if let Some(tool) = CatalogueTool::find(tool) {
         tool.translate(&mut input)
             .map_err(|error| Failed::invalid(error.to_string()))?;
     }

@@ -13,7 +13,7 @@ use crate::registry::Entry;
 use broker_protocol::{ErrorKind, Failed};
 use futures_util::future::join_all;
 use orchestrator_engine::tools::shown_name;
-use orchestrator_engine::{Work, spans};
+use orchestrator_engine::{CallWork, spans};
 use orchestrator_results::result::ToolResult;
 use serde_json::Value;
 use std::time::Instant;
@@ -29,7 +29,7 @@ struct BatchMember {
 /// Makes all calls of a batch.
 pub(crate) async fn batch(
     toolbox: &Toolbox,
-    work: Work<'_>,
+    work: CallWork<'_>,
     invocations: Vec<MemberInvocation>,
 ) -> ToolResult {
     // Before the calls in it.
@@ -59,7 +59,7 @@ pub(crate) async fn batch(
 /// Checks every call. An invalid one fails the batch before any call has started.
 fn members(
     toolbox: &Toolbox,
-    work: Work<'_>,
+    work: CallWork<'_>,
     invocations: Vec<MemberInvocation>,
 ) -> Result<Vec<BatchMember>, Box<ToolResult>> {
     let member = |(index, MemberInvocation { tool, input }): (usize, MemberInvocation)| {
@@ -96,7 +96,7 @@ fn no_reason() -> Failed {
 /// Makes calls one after the other, and shows at most `share` bytes of each.
 async fn lane(
     toolbox: &Toolbox,
-    batch: Work<'_>,
+    batch: CallWork<'_>,
     members: Vec<BatchMember>,
     share: usize,
 ) -> Vec<(usize, ToolResult)> {

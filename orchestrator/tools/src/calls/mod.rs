@@ -14,18 +14,20 @@ pub use toolbox::Toolbox;
 use crate::plan::Plan;
 use crate::registry::Entry;
 use broker_protocol::{Failed, Scope};
-use orchestrator_engine::tools::{Calling, Found};
-use orchestrator_engine::{MemberCall, NewTool, Registered, Tool, Tools, UnknownTool, Work, spans};
+use orchestrator_engine::tools::{Calling, ToolLookup};
+use orchestrator_engine::{
+    CallWork, MemberCall, NewTool, Registered, Tool, Tools, UnknownTool, spans,
+};
 use orchestrator_results::result::ToolResult;
 use planning::{PlannedCall, PlannedWork, plan};
 use serde_json::Value;
 use std::rc::Rc;
 
 /// What a session of the engine with tools is started with.
-pub type Config = orchestrator_engine::Config<Toolbox>;
+pub type ToolConfig = orchestrator_engine::Config<Toolbox>;
 
 impl Tools for Toolbox {
-    fn find(self: Rc<Self>, name: &str) -> Found {
+    fn find(self: Rc<Self>, name: &str) -> ToolLookup {
         match self.get(name) {
             Ok(entry) => Ok(Rc::new(BoundTool {
                 toolbox: self,
@@ -75,12 +77,12 @@ impl Tool for BoundTool {
         hooked::members(self.name(), input)
     }
 
-    fn call<'c>(&'c self, work: Work<'c>, input: Value) -> Calling<'c> {
+    fn call<'c>(&'c self, work: CallWork<'c>, input: Value) -> Calling<'c> {
         Box::pin(call(&self.toolbox, work, self.entry.clone(), input))
     }
 }
 
-async fn call(toolbox: &Toolbox, work: Work<'_>, entry: Entry, input: Value) -> ToolResult {
+async fn call(toolbox: &Toolbox, work: CallWork<'_>, entry: Entry, input: Value) -> ToolResult {
     let planned = spans::validation().in_scope(|| plan(work, Ok(entry), input));
     match planned {
         Ok(PlannedCall {

@@ -6,14 +6,14 @@ use crate::input_error::InputError;
 use crate::registry::ClientTool;
 use crate::web_results;
 use broker_protocol::{CallId, Effect, ErrorKind, Failed, Outcome, Request, limit};
-use orchestrator_engine::execution::{Execution, Executions, Reply};
-use orchestrator_engine::{Work, spans};
+use orchestrator_engine::execution::{Execution, Executions, OutsideReply};
+use orchestrator_engine::{CallWork, spans};
 use orchestrator_results::metadata::Details;
 use orchestrator_results::render::FinishedRequest;
 use orchestrator_results::result::{ForeignText, ToolResult};
 use orchestrator_results::subject::Subject;
 use orchestrator_web::WebError;
-use orchestrator_web::request::{Fetch, View, WebRequest};
+use orchestrator_web::request::{FetchRequest, ViewRequest, WebRequest};
 use serde_json::Value;
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ use tracing::Instrument;
 /// Makes a web request after the executor permits it. Shows `max` bytes of a text.
 pub(crate) async fn web(
     toolbox: &Toolbox,
-    work: Work<'_>,
+    work: CallWork<'_>,
     wanted: WebRequest,
     max: usize,
 ) -> ToolResult {
@@ -44,7 +44,7 @@ pub(crate) async fn web(
 
 /// Lets a client or a server carry out a call after the executor permits it. Shows `max` bytes of a text.
 pub(crate) async fn registered(
-    work: Work<'_>,
+    work: CallWork<'_>,
     tool: &ClientTool,
     input: Value,
     max: usize,
@@ -66,7 +66,7 @@ pub(crate) async fn registered(
 }
 
 /// Lets a front end with models carry out a call about the agent after the executor permits it. Shows `max` bytes of the answer.
-pub(crate) async fn agent(work: Work<'_>, call: &AgentCall, max: usize) -> ToolResult {
+pub(crate) async fn agent(work: CallWork<'_>, call: &AgentCall, max: usize) -> ToolResult {
     let Some(executions) = &work.context().agent_calls else {
         // The registry of such a front end does not have the tool.
         let message = "this front end has no models".into();
@@ -95,7 +95,7 @@ pub(crate) async fn agent(work: Work<'_>, call: &AgentCall, max: usize) -> ToolR
 }
 
 /// Asks the executor to permit an effect; returns its call ID in the audit.
-async fn request_permission(work: Work<'_>, effect: Effect) -> Result<CallId, Box<ToolResult>> {
+async fn request_permission(work: CallWork<'_>, effect: Effect) -> Result<CallId, Box<ToolResult>> {
     let request = Request::Effect(effect);
     let failed = |error| Box::new(ToolResult::failed(work.tool().to_owned(), error));
     request
@@ -121,7 +121,7 @@ async fn request_permission(work: Work<'_>, effect: Effect) -> Result<CallId, Bo
 }
 
 /// A web request cannot be steered; cancelling drops it.
-async fn ask_web(toolbox: &Toolbox, work: Work<'_>, wanted: WebRequest) -> ForeignText {
+async fn ask_web(toolbox: &Toolbox, work: CallWork<'_>, wanted: WebRequest) -> ForeignText {
     let begun = Instant::now();
     let Some(web) = &toolbox.web else {
         let message = "this session has no web access".into();
@@ -146,7 +146,7 @@ async fn ask_web(toolbox: &Toolbox, work: Work<'_>, wanted: WebRequest) -> Forei
                 web_results::found(&found).into()
             }),
             WebRequest::Fetch(fetch) => {
-                let fetch = Fetch {
+                let fetch = FetchRequest {
                     timeout_s: fetch.timeout_s.min(limit_s),
                     ..fetch
                 };
@@ -155,7 +155,7 @@ async fn ask_web(toolbox: &Toolbox, work: Work<'_>, wanted: WebRequest) -> Forei
                     .map(|page| web_results::page(page, &fetch))
             }
             WebRequest::View(view) => {
-                let view = View {
+                let view = ViewRequest {
                     timeout_s: view.timeout_s.min(limit_s),
                     ..view
                 };
@@ -176,7 +176,7 @@ async fn ask_web(toolbox: &Toolbox, work: Work<'_>, wanted: WebRequest) -> Forei
 
 /// Publishes the hits of a search one by one, as a command's output. It takes as long as the front end needs, which is none of the
 /// search's time.
-async fn publish_hits(work: Work<'_>, hits: &[String]) {
+async fn publish_hits(work: CallWork<'_>, hits: &[String]) {
     for hit in hits {
         let text = format!("{hit}\n\n");
         // A front end that is gone gets no result either.
@@ -194,7 +194,7 @@ struct OutsideOwner<'a> {
 }
 
 /// Passes a call to the owner of its tool and waits for the answer.
-async fn execute(work: Work<'_>, owner: OutsideOwner<'_>, input: Value) -> ForeignText {
+async fn execute(work: CallWork<'_>, owner: OutsideOwner<'_>, input: Value) -> ForeignText {
     let begun = Instant::now();
     let limit_s = owner.timeout_s.min(work.scope_timeout_s(owner.tool));
     let (reply, answer) = oneshot::channel();
@@ -225,7 +225,7 @@ async fn execute(work: Work<'_>, owner: OutsideOwner<'_>, input: Value) -> Forei
         () = work.context().cancel.cancelled() => Err(cancelled()),
     };
     let result = reply.map(
-        |Reply {
+        |OutsideReply {
              text,
              structured,
              image,
@@ -250,7 +250,7 @@ fn cancelled() -> Failed {
 }
 
 /// Adds the time since `begun` to the text or error of a call.
-fn timed(work: Work<'_>, begun: Instant, text: Result<ForeignText, Failed>) -> ForeignText {
+fn timed(work: CallWork<'_>, begun: Instant, text: Result<ForeignText, Failed>) -> ForeignText {
     let subject = Subject::tool(work.tool().to_owned());
     let mut text = text.unwrap_or_else(|error| ForeignText::failed(&subject, error));
     text.result.metadata.usage.wall_us = begun.elapsed().as_micros() as u64;
@@ -259,7 +259,7 @@ fn timed(work: Work<'_>, begun: Instant, text: Result<ForeignText, Failed>) -> F
 
 /// Truncates a foreign text to what is shown. If that cuts it, the executor saves the whole text if it can, for `file_read`. Known
 /// secrets are removed first: else a web answer could carry a secret into a zone, and a cut could show half of one.
-async fn show(work: Work<'_>, number: CallId, text: ForeignText, max: usize) -> ToolResult {
+async fn show(work: CallWork<'_>, number: CallId, text: ForeignText, max: usize) -> ToolResult {
     let mut text = ForeignText {
         max: text.max.min(max),
         ..text

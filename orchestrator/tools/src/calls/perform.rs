@@ -7,7 +7,7 @@ use crate::batch::nested;
 use crate::plan::{Plan, Planned};
 use crate::test_results;
 use broker_protocol::{Bash, ErrorKind, Failed, FileEdit, FileRead, FileWrite, Request};
-use orchestrator_engine::Work;
+use orchestrator_engine::CallWork;
 use orchestrator_results::metadata::Details;
 use orchestrator_results::result::ToolResult;
 use orchestrator_text::numbered::LineForm;
@@ -15,7 +15,7 @@ use orchestrator_text::numbered::LineForm;
 /// Carries out a call. Shows `max` bytes of a foreign text.
 pub(crate) async fn perform(
     toolbox: &Toolbox,
-    work: Work<'_>,
+    work: CallWork<'_>,
     planned: PlannedCall,
     max: usize,
 ) -> ToolResult {
@@ -43,7 +43,7 @@ pub(crate) async fn perform(
     result
 }
 
-async fn built_in(toolbox: &Toolbox, work: Work<'_>, plan: Plan, max: usize) -> ToolResult {
+async fn built_in(toolbox: &Toolbox, work: CallWork<'_>, plan: Plan, max: usize) -> ToolResult {
     let tool = work.tool().to_owned();
     match plan {
         Plan::Request(request) => match prepare_single(work, &request).await {
@@ -72,7 +72,7 @@ async fn built_in(toolbox: &Toolbox, work: Work<'_>, plan: Plan, max: usize) -> 
 }
 
 /// Makes the request that must precede a session's only call; an error if the call makes no sense on its own.
-async fn prepare_single(work: Work<'_>, request: &Request) -> Result<(), Box<ToolResult>> {
+async fn prepare_single(work: CallWork<'_>, request: &Request) -> Result<(), Box<ToolResult>> {
     if !work.is_single() {
         return Ok(());
     }

@@ -5,7 +5,7 @@ use crate::plan::{Plan, PlanContext};
 use crate::registry::{ClientTool, Entry, RegistryError};
 use crate::timeouts::AskedTimes;
 use broker_protocol::{Denial, ErrorKind, Failed};
-use orchestrator_engine::Work;
+use orchestrator_engine::CallWork;
 use orchestrator_results::result::ToolResult;
 use serde_json::Value;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub(crate) enum PlannedWork {
 
 /// Checks a call's input and the scope.
 pub(crate) fn plan(
-    work: Work<'_>,
+    work: CallWork<'_>,
     found: Result<Entry, RegistryError>,
     input: Value,
 ) -> Result<PlannedCall, Box<ToolResult>> {
@@ -53,7 +53,7 @@ pub(crate) fn plan(
     Ok(planned)
 }
 
-fn planned(work: Work<'_>, entry: Entry, input: Value) -> Result<PlannedCall, Failed> {
+fn planned(work: CallWork<'_>, entry: Entry, input: Value) -> Result<PlannedCall, Failed> {
     let changes_files = entry.changes_files();
     match entry {
         Entry::BuiltIn(tool) => {

@@ -3,7 +3,7 @@
 use super::toolbox::Toolbox;
 use crate::state::StateCommand;
 use broker_protocol::{ErrorKind, Failed, FileReply, Request, State, StateChange, StateTool};
-use orchestrator_engine::Work;
+use orchestrator_engine::CallWork;
 use orchestrator_results::metadata::{Details, Metadata};
 use orchestrator_results::result::ToolResult;
 
@@ -11,7 +11,11 @@ use orchestrator_results::result::ToolResult;
 const TRIES: u32 = 5;
 
 /// Applies a command to its state file.
-pub(crate) async fn run(toolbox: &Toolbox, work: Work<'_>, command: &StateCommand) -> ToolResult {
+pub(crate) async fn run(
+    toolbox: &Toolbox,
+    work: CallWork<'_>,
+    command: &StateCommand,
+) -> ToolResult {
     // Changes within this session are serialized; between sessions the digest decides.
     let _turn = toolbox.state.lock().await;
     let tool = command.tool();

@@ -1,13 +1,13 @@
 //! An image file, read piece by piece.
 
 use broker_protocol::{ErrorKind, Failed, FileBytes, FileReply, Request, ZonePath, limit};
-use orchestrator_engine::Work;
+use orchestrator_engine::CallWork;
 use orchestrator_results::image::{self, Image};
 use orchestrator_results::metadata::{Details, Metadata};
 use orchestrator_results::result::ToolResult;
 
 /// Reads the image at `path`.
-pub(crate) async fn read(work: Work<'_>, path: &ZonePath) -> ToolResult {
+pub(crate) async fn read(work: CallWork<'_>, path: &ZonePath) -> ToolResult {
     let failed = |error| ToolResult::failed("view_image", error);
     let (image, request) = match pieces(work, path).await {
         Ok(read) => read,
@@ -39,7 +39,7 @@ pub(crate) async fn read(work: Work<'_>, path: &ZonePath) -> ToolResult {
 
 /// Reads all pieces; returns them with the metadata of the last request, or no image if they do not fit together.
 async fn pieces(
-    work: Work<'_>,
+    work: CallWork<'_>,
     path: &ZonePath,
 ) -> Result<(Option<Image>, Metadata), Box<ToolResult>> {
     let failed = |error| Box::new(ToolResult::failed("view_image", error));

@@ -25,7 +25,7 @@ fn try_plan(tool: &str, input: Value) -> Result<Plan, Failed> {
         directory: None,
         paths_from: None,
     };
-    Tool::find(tool)
+    CatalogueTool::find(tool)
         .unwrap()
         .plan(input, &context)
         .map(|planned| planned.plan)
@@ -172,7 +172,7 @@ fn schemas_accept_the_inputs_of_their_tools() {
             assert_eq!(error(tool.name, json!({})).message, want, "{}", tool.name);
         }
     }
-    let edit = Tool::find("file_edit").unwrap().to_json();
+    let edit = CatalogueTool::find("file_edit").unwrap().to_json();
     let items = &edit["inputSchema"]["properties"]["edits"]["items"];
     assert_eq!(
         (&items["required"], &items["additionalProperties"]),
@@ -217,15 +217,15 @@ fn aliases_lead_to_the_canonical_tool() {
         ("TodoWrite", "todo_write"),
         ("run_tests", "run_tests"),
     ] {
-        assert_eq!(Tool::find(alias).unwrap().name, name);
+        assert_eq!(CatalogueTool::find(alias).unwrap().name, name);
     }
     for tool in &TOOLS {
-        assert_eq!(Tool::find(tool.name).unwrap().name, tool.name);
+        assert_eq!(CatalogueTool::find(tool.name).unwrap().name, tool.name);
     }
     assert!(
         ["", "B ash!x", "mcp__fs__read", "history"]
             .iter()
-            .all(|name| Tool::find(name).is_none())
+            .all(|name| CatalogueTool::find(name).is_none())
     );
 }
 
@@ -327,7 +327,7 @@ fn calls_of_other_agents_are_understood_and_fields_without_effect_are_named() {
         paths_from: None,
     };
     for (tool, input, (ours, want), without_effect) in cases {
-        let planned = Tool::find(tool)
+        let planned = CatalogueTool::find(tool)
             .unwrap()
             .plan(input, &context)
             .unwrap_or_else(|error| panic!("{tool}: {error}"));

@@ -8,7 +8,7 @@ use crate::plan::{MemberInvocation, Plan, PlanContext};
 use crate::subagent::Subagent;
 use broker_protocol::{Bash, Framework, Stdin};
 use orchestrator_reach::target::is_web_address;
-use orchestrator_web::request::{TIMEOUT_S, View, WebRequest};
+use orchestrator_web::request::{TIMEOUT_S, ViewRequest, WebRequest};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -171,7 +171,7 @@ impl ToolInput for ViewImage {
     fn plan(self, context: &PlanContext<'_>) -> Result<Plan, InputError> {
         if is_web_address(&self.path) {
             let target = target("path", &self.path)?;
-            return Ok(Plan::Web(WebRequest::View(View {
+            return Ok(Plan::Web(WebRequest::View(ViewRequest {
                 target,
                 timeout_s: TIMEOUT_S,
             })));

@@ -4,8 +4,8 @@ use crate::accept::KEY;
 use crate::input::ToolInput;
 use crate::input_error::{FieldError, InputError, excerpt};
 use crate::plan::{Plan, PlanContext};
-use crate::state::memory::{Action, Category, VALUE_MAX};
-use crate::state::todo::{Change, MAX, Priority, Todo};
+use crate::state::memory::{Category, MemoryStep, VALUE_MAX};
+use crate::state::todo::{MAX, Priority, Todo, TodoChange};
 use crate::state::{StateCommand, goal};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -60,10 +60,10 @@ enum TodoAction {
 impl ToolInput for TodoWrite {
     fn plan(self, _: &PlanContext<'_>) -> Result<Plan, InputError> {
         let change = match (self.todos, self.action) {
-            (Some(list), None) => Change::Replace(list),
-            (None, Some(TodoAction::Add)) => Change::Add(required("task", self.task)?),
-            (None, Some(TodoAction::Complete)) => Change::Complete(required("id", self.id)?),
-            (None, Some(TodoAction::Remove)) => Change::Remove(required("id", self.id)?),
+            (Some(list), None) => TodoChange::Replace(list),
+            (None, Some(TodoAction::Add)) => TodoChange::Add(required("task", self.task)?),
+            (None, Some(TodoAction::Complete)) => TodoChange::Complete(required("id", self.id)?),
+            (None, Some(TodoAction::Remove)) => TodoChange::Remove(required("id", self.id)?),
             (None, Some(TodoAction::List)) => return Ok(Plan::State(StateCommand::TodoRead)),
             (None, None) => return Err(FieldError::Missing("todos".into()).into()),
             (Some(list), Some(_)) => {
@@ -103,9 +103,9 @@ impl ToolInput for Memory {
     fn plan(self, _: &PlanContext<'_>) -> Result<Plan, InputError> {
         let key = || required("key", self.key.clone());
         let action = match self.action {
-            MemoryAction::List => Action::List,
-            MemoryAction::Get => Action::Get(key()?),
-            MemoryAction::Delete => Action::Delete(key()?),
+            MemoryAction::List => MemoryStep::List,
+            MemoryAction::Get => MemoryStep::Get(key()?),
+            MemoryAction::Delete => MemoryStep::Delete(key()?),
             MemoryAction::Set => {
                 let (key, mut value) = (key()?, required("value", self.value)?);
                 value.sort_all_objects();
@@ -114,7 +114,7 @@ impl ToolInput for Memory {
                     let rule = format!("expected at most {VALUE_MAX} bytes of JSON");
                     return Err(FieldError::Rule { name, rule, found }.into());
                 }
-                Action::Set {
+                MemoryStep::Set {
                     key,
                     value,
                     category: self.category,
@@ -147,7 +147,7 @@ impl ToolInput for GoalCreate {
             priority,
             subtasks,
         } = self;
-        Ok(Plan::State(StateCommand::Goals(goal::Change::Create {
+        Ok(Plan::State(StateCommand::Goals(goal::GoalChange::Create {
             description,
             priority,
             subtasks,
@@ -182,9 +182,9 @@ enum GoalAction {
 impl ToolInput for GoalSwitch {
     fn plan(self, _: &PlanContext<'_>) -> Result<Plan, InputError> {
         let change = match self.action {
-            GoalAction::Pause => goal::Change::Pause,
-            GoalAction::Resume => goal::Change::Resume(required("goal_id", self.goal_id)?),
-            GoalAction::New => goal::Change::New {
+            GoalAction::Pause => goal::GoalChange::Pause,
+            GoalAction::Resume => goal::GoalChange::Resume(required("goal_id", self.goal_id)?),
+            GoalAction::New => goal::GoalChange::New {
                 description: required("description", self.description)?,
                 priority: self.priority,
             },
@@ -209,10 +209,9 @@ pub struct GoalComplete {
 impl ToolInput for GoalComplete {
     fn plan(self, _: &PlanContext<'_>) -> Result<Plan, InputError> {
         let Self { summary, artifacts } = self;
-        Ok(Plan::State(StateCommand::Goals(goal::Change::Complete {
-            summary,
-            artifacts,
-        })))
+        Ok(Plan::State(StateCommand::Goals(
+            goal::GoalChange::Complete { summary, artifacts },
+        )))
     }
 }
 

@@ -5,7 +5,8 @@ use crate::input_error::{FieldError, InputError};
 use crate::plan::{Plan, PlanContext};
 use orchestrator_reach::target::Target;
 use orchestrator_web::request::{
-    Fetch, QUERY_MAX, RESULTS_MAX, SHOWN, SHOWN_MAX, Search, TIMEOUT_MAX_S, TIMEOUT_S, WebRequest,
+    FetchRequest, QUERY_MAX, RESULTS_MAX, SHOWN, SHOWN_MAX, SearchRequest, TIMEOUT_MAX_S,
+    TIMEOUT_S, WebRequest,
 };
 use orchestrator_web::select::Selector;
 use schemars::JsonSchema;
@@ -30,7 +31,7 @@ impl ToolInput for WebSearch {
             let expected = format!("a string of 1 to {QUERY_MAX} bytes that is not blank");
             return Err(FieldError::expected("query", &expected, &json!(query)).into());
         }
-        Ok(Plan::Web(WebRequest::Search(Search {
+        Ok(Plan::Web(WebRequest::Search(SearchRequest {
             query,
             max_results: max_results.unwrap_or(5),
         })))
@@ -65,7 +66,7 @@ impl ToolInput for WebFetch {
             Selector::parse(text)
                 .map_err(|expected| FieldError::expected("selector", &expected, &json!(text)))
         };
-        Ok(Plan::Web(WebRequest::Fetch(Fetch {
+        Ok(Plan::Web(WebRequest::Fetch(FetchRequest {
             target: target("url", &self.url)?,
             selector: self.selector.as_ref().map(parse).transpose()?,
             shown: self.max_length.unwrap_or(SHOWN),

@@ -30,7 +30,7 @@ struct Goal {
     id: u32,
     description: String,
     priority: Priority,
-    status: Status,
+    status: GoalStatus,
     #[serde(default)]
     subtasks: Vec<String>,
     #[serde(default)]
@@ -43,7 +43,7 @@ struct Goal {
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Status {
+enum GoalStatus {
     Active,
     Paused,
     Completed,
@@ -72,7 +72,7 @@ pub struct Checkpoint {
 
 /// A change of the goals.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Change {
+pub enum GoalChange {
     Create {
         description: String,
         priority: Option<Priority>,
@@ -90,59 +90,61 @@ pub enum Change {
     },
 }
 
-impl Change {
+impl GoalChange {
     /// The tool it belongs to.
     pub fn tool(&self) -> StateTool {
         match self {
-            Change::Create { .. } => StateTool::GoalCreate,
-            Change::Pause | Change::Resume(_) | Change::New { .. } => StateTool::GoalSwitch,
-            Change::Complete { .. } => StateTool::GoalComplete,
+            GoalChange::Create { .. } => StateTool::GoalCreate,
+            GoalChange::Pause | GoalChange::Resume(_) | GoalChange::New { .. } => {
+                StateTool::GoalSwitch
+            }
+            GoalChange::Complete { .. } => StateTool::GoalComplete,
         }
     }
 }
 
 impl Goals {
     /// Makes a change.
-    pub fn change(&mut self, change: &Change) -> Result<(), StateError> {
+    pub fn change(&mut self, change: &GoalChange) -> Result<(), StateError> {
         match change {
-            Change::Create {
+            GoalChange::Create {
                 description,
                 priority,
                 subtasks,
             } => {
                 let status = if self.active().is_ok() {
-                    Status::Paused
+                    GoalStatus::Paused
                 } else {
-                    Status::Active
+                    GoalStatus::Active
                 };
                 self.add(description, *priority, subtasks, status)
             }
-            Change::New {
+            GoalChange::New {
                 description,
                 priority,
             } => {
                 // Comes first, so that a full list leaves the active goal active.
-                self.add(description, *priority, &[], Status::Paused)?;
+                self.add(description, *priority, &[], GoalStatus::Paused)?;
                 let new = self.goals.len() - 1;
                 self.activate(new);
                 Ok(())
             }
-            Change::Pause => {
-                self.active()?.status = Status::Paused;
+            GoalChange::Pause => {
+                self.active()?.status = GoalStatus::Paused;
                 Ok(())
             }
-            Change::Resume(id) => {
+            GoalChange::Resume(id) => {
                 let open = |goal: &Goal| {
-                    format!("g{}", goal.id) == *id && goal.status != Status::Completed
+                    format!("g{}", goal.id) == *id && goal.status != GoalStatus::Completed
                 };
                 let at = self.goals.iter().position(open);
                 let at = at.ok_or_else(|| StateError::Missing(format!("open goal {id:?}")))?;
                 self.activate(at);
                 Ok(())
             }
-            Change::Complete { summary, artifacts } => {
+            GoalChange::Complete { summary, artifacts } => {
                 let goal = self.active()?;
-                goal.status = Status::Completed;
+                goal.status = GoalStatus::Completed;
                 goal.summary = Some(summary.clone());
                 goal.artifacts.clone_from(artifacts);
                 Ok(())
@@ -167,15 +169,15 @@ impl Goals {
         let active = self
             .goals
             .iter_mut()
-            .find(|goal| goal.status == Status::Active);
+            .find(|goal| goal.status == GoalStatus::Active);
         active.ok_or_else(|| StateError::Missing("active goal".to_owned()))
     }
 
     fn activate(&mut self, at: usize) {
         if let Ok(goal) = self.active() {
-            goal.status = Status::Paused;
+            goal.status = GoalStatus::Paused;
         }
-        self.goals[at].status = Status::Active;
+        self.goals[at].status = GoalStatus::Active;
     }
 
     fn add(
@@ -183,7 +185,7 @@ impl Goals {
         description: &str,
         priority: Option<Priority>,
         subtasks: &[String],
-        status: Status,
+        status: GoalStatus,
     ) -> Result<(), StateError> {
         if self.goals.len() >= MAX {
             return Err(StateError::Full {
@@ -239,9 +241,9 @@ impl Goal {
 
     fn describe(&self) -> String {
         let status = match self.status {
-            Status::Active => "active",
-            Status::Paused => "paused",
-            Status::Completed => "completed",
+            GoalStatus::Active => "active",
+            GoalStatus::Paused => "paused",
+            GoalStatus::Completed => "completed",
         };
         let mut text = format!(
             "g{} [{status}] ({}) {}",
@@ -317,14 +319,14 @@ mod tests {
     use super::super::StateCommand;
     use super::*;
 
-    fn run(kept: &mut Option<Vec<u8>>, change: Change) -> Result<String, StateError> {
+    fn run(kept: &mut Option<Vec<u8>>, change: GoalChange) -> Result<String, StateError> {
         let effect = StateCommand::Goals(change).apply(kept.as_deref())?;
         *kept = effect.save;
         Ok(effect.text)
     }
 
-    fn create(description: &str) -> Change {
-        Change::Create {
+    fn create(description: &str) -> GoalChange {
+        GoalChange::Create {
             description: description.into(),
             priority: None,
             subtasks: vec!["step".into()],
@@ -339,7 +341,7 @@ mod tests {
             "g1 [active] (medium) a\n  - step"
         );
         run(&mut kept, create("b")).unwrap();
-        let new = Change::New {
+        let new = GoalChange::New {
             description: "c".into(),
             priority: Some(Priority::High),
         };
@@ -349,7 +351,7 @@ mod tests {
                 && text.contains("g2 [paused]")
                 && text.contains("g3 [active] (high) c")
         );
-        let text = run(&mut kept, Change::Resume("g1".into())).unwrap();
+        let text = run(&mut kept, GoalChange::Resume("g1".into())).unwrap();
         assert!(text.contains("g1 [active]") && text.contains("g3 [paused]"));
         let checkpoint = Checkpoint {
             description: "half\nbecause: it is late".into(),
@@ -363,7 +365,7 @@ mod tests {
             .save;
         let text = run(
             &mut kept,
-            Change::Complete {
+            GoalChange::Complete {
                 summary: "all".into(),
                 artifacts: vec!["out".into()],
             },
@@ -377,9 +379,9 @@ mod tests {
             "{text}"
         );
         for change in [
-            Change::Pause,
-            Change::Resume("g1".into()),
-            Change::Resume("g9".into()),
+            GoalChange::Pause,
+            GoalChange::Resume("g1".into()),
+            GoalChange::Resume("g9".into()),
         ] {
             assert!(matches!(
                 run(&mut kept, change),
@@ -397,7 +399,7 @@ mod tests {
     fn goals_are_full_at_their_edge() {
         let mut kept = None;
         (0..MAX).for_each(|_| drop(run(&mut kept, create("x")).unwrap()));
-        let new = Change::New {
+        let new = GoalChange::New {
             description: "y".into(),
             priority: None,
         };

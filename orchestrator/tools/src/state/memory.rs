@@ -13,7 +13,7 @@ pub const VALUE_MAX: usize = 16 << 10;
 
 /// An action of the tool.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Action {
+pub enum MemoryStep {
     Get(String),
     Set {
         key: String,
@@ -46,7 +46,7 @@ impl Category {
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Memory {
+struct StoredMemory {
     values: BTreeMap<String, MemoryValue>,
 }
 
@@ -62,12 +62,12 @@ struct MemoryValue {
 ///
 /// # Errors
 /// See [`StateError`].
-pub fn apply(action: &Action, file: Option<&[u8]>) -> Result<StateEffect, StateError> {
-    let mut memory: Memory = parse(file)?;
+pub fn apply(action: &MemoryStep, file: Option<&[u8]>) -> Result<StateEffect, StateError> {
+    let mut memory: StoredMemory = parse(file)?;
     let missing = |key: &str| StateError::Missing(format!("value for {key:?}"));
     match action {
-        Action::List => Ok(listing(&memory)),
-        Action::Get(key) => {
+        MemoryStep::List => Ok(listing(&memory)),
+        MemoryStep::Get(key) => {
             let found = memory.values.get(key).ok_or_else(|| missing(key))?;
             let text = found
                 .value
@@ -78,7 +78,7 @@ pub fn apply(action: &Action, file: Option<&[u8]>) -> Result<StateEffect, StateE
                 ..listing(&memory)
             })
         }
-        Action::Set { key, .. }
+        MemoryStep::Set { key, .. }
             if memory.values.len() >= MAX && !memory.values.contains_key(key) =>
         {
             Err(StateError::Full {
@@ -86,7 +86,7 @@ pub fn apply(action: &Action, file: Option<&[u8]>) -> Result<StateEffect, StateE
                 what: "values",
             })
         }
-        Action::Set {
+        MemoryStep::Set {
             key,
             value,
             category,
@@ -103,7 +103,7 @@ pub fn apply(action: &Action, file: Option<&[u8]>) -> Result<StateEffect, StateE
                 ..changed(&memory)?
             })
         }
-        Action::Delete(key) => {
+        MemoryStep::Delete(key) => {
             memory.values.remove(key).ok_or_else(|| missing(key))?;
             Ok(StateEffect {
                 text: format!("deleted {key}"),
@@ -113,7 +113,7 @@ pub fn apply(action: &Action, file: Option<&[u8]>) -> Result<StateEffect, StateE
     }
 }
 
-impl StateFile for Memory {
+impl StateFile for StoredMemory {
     const PATH: &'static str = "state/memory.json";
 
     fn fault(&self) -> Option<&'static str> {
@@ -162,12 +162,12 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn run(action: Action, kept: Option<&[u8]>) -> Result<StateEffect, StateError> {
+    fn run(action: MemoryStep, kept: Option<&[u8]>) -> Result<StateEffect, StateError> {
         StateCommand::Memory(action).apply(kept)
     }
 
-    fn set(key: &str, value: Value) -> Action {
-        Action::Set {
+    fn set(key: &str, value: Value) -> MemoryStep {
+        MemoryStep::Set {
             key: key.into(),
             value,
             category: None,
@@ -177,26 +177,29 @@ mod tests {
     #[test]
     fn a_value_is_stored_found_listed_and_deleted() {
         let kept = run(set("a", json!("text")), None).unwrap().save.unwrap();
-        let category = Action::Set {
+        let category = MemoryStep::Set {
             key: "b".into(),
             value: json!([1]),
             category: Some(Category::Fact),
         };
         let kept = run(category, Some(&kept)).unwrap().save.unwrap();
         assert_eq!(
-            run(Action::Get("a".into()), Some(&kept)).unwrap().text,
+            run(MemoryStep::Get("a".into()), Some(&kept)).unwrap().text,
             "text"
         );
         assert_eq!(
-            run(Action::Get("b".into()), Some(&kept)).unwrap().text,
+            run(MemoryStep::Get("b".into()), Some(&kept)).unwrap().text,
             "[1]"
         );
-        assert_eq!(run(Action::List, Some(&kept)).unwrap().text, "a\nb (fact)");
-        let kept = run(Action::Delete("a".into()), Some(&kept))
+        assert_eq!(
+            run(MemoryStep::List, Some(&kept)).unwrap().text,
+            "a\nb (fact)"
+        );
+        let kept = run(MemoryStep::Delete("a".into()), Some(&kept))
             .unwrap()
             .save
             .unwrap();
-        for gone in [Action::Get("a".into()), Action::Delete("a".into())] {
+        for gone in [MemoryStep::Get("a".into()), MemoryStep::Delete("a".into())] {
             assert!(matches!(
                 run(gone, Some(&kept)),
                 Err(StateError::Missing(_))
@@ -228,7 +231,7 @@ mod tests {
             let corrupt = corrupt.to_string();
             assert!(
                 matches!(
-                    run(Action::List, Some(corrupt.as_bytes())),
+                    run(MemoryStep::List, Some(corrupt.as_bytes())),
                     Err(StateError::Corrupt { .. })
                 ),
                 "{corrupt:.60}"

@@ -20,10 +20,10 @@ use goal::Goals;
 #[derive(Clone, Debug, PartialEq)]
 pub enum StateCommand {
     TodoRead,
-    TodoWrite(todo::Change),
-    Memory(memory::Action),
+    TodoWrite(todo::TodoChange),
+    Memory(memory::MemoryStep),
     GoalList,
-    Goals(goal::Change),
+    Goals(goal::GoalChange),
     Checkpoint(goal::Checkpoint),
 }
 
@@ -76,7 +76,7 @@ mod tests {
     const COMMANDS: [StateCommand; 3] = [
         StateCommand::TodoRead,
         StateCommand::GoalList,
-        StateCommand::Memory(memory::Action::List),
+        StateCommand::Memory(memory::MemoryStep::List),
     ];
 
     #[test]

@@ -79,7 +79,7 @@ impl Priority {
 
 /// A change of the list.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Change {
+pub enum TodoChange {
     /// Replace the whole list.
     Replace(Vec<Todo>),
     /// Add an entry.
@@ -92,16 +92,16 @@ pub enum Change {
 
 impl Todos {
     /// Makes a change.
-    pub fn change(&mut self, change: &Change) -> Result<(), StateError> {
+    pub fn change(&mut self, change: &TodoChange) -> Result<(), StateError> {
         match change {
-            Change::Replace(todos) => self.todos.clone_from(todos),
-            Change::Add(_) if self.todos.len() >= MAX => {
+            TodoChange::Replace(todos) => self.todos.clone_from(todos),
+            TodoChange::Add(_) if self.todos.len() >= MAX => {
                 return Err(StateError::Full {
                     max: MAX,
                     what: "entries",
                 });
             }
-            Change::Add(content) => {
+            TodoChange::Add(content) => {
                 let (content, status) = (content.clone(), Status::Pending);
                 self.todos.push(Todo {
                     content,
@@ -110,11 +110,11 @@ impl Todos {
                     id: None,
                 });
             }
-            Change::Complete(id) => {
+            TodoChange::Complete(id) => {
                 let at = self.find(id)?;
                 self.todos[at].status = Status::Completed;
             }
-            Change::Remove(id) => {
+            TodoChange::Remove(id) => {
                 let at = self.find(id)?;
                 self.todos.remove(at);
             }
@@ -179,7 +179,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn apply(change: Change, kept: Option<&[u8]>) -> (Vec<u8>, String) {
+    fn apply(change: TodoChange, kept: Option<&[u8]>) -> (Vec<u8>, String) {
         let effect = StateCommand::TodoWrite(change).apply(kept).unwrap();
         (effect.save.unwrap(), effect.text)
     }
@@ -187,7 +187,10 @@ mod tests {
     #[test]
     fn a_list_is_replaced_and_read_back() {
         let list = json!([{"content": "a", "status": "in_progress", "priority": "high"}, {"content": "b", "status": "canceled"}]);
-        let (kept, text) = apply(Change::Replace(serde_json::from_value(list).unwrap()), None);
+        let (kept, text) = apply(
+            TodoChange::Replace(serde_json::from_value(list).unwrap()),
+            None,
+        );
         assert_eq!(text, "1. [in_progress] (high) a\n2. [canceled] (medium) b");
         let read = StateCommand::TodoRead.apply(Some(&kept)).unwrap();
         assert_eq!((read.text, read.count, read.save), (text, 2, None));
@@ -195,17 +198,17 @@ mod tests {
 
     #[test]
     fn an_entry_is_added_completed_and_removed() {
-        let (kept, _) = apply(Change::Add("one".into()), None);
-        let (kept, _) = apply(Change::Add("two".into()), Some(&kept));
-        let (kept, text) = apply(Change::Complete("2".into()), Some(&kept));
+        let (kept, _) = apply(TodoChange::Add("one".into()), None);
+        let (kept, _) = apply(TodoChange::Add("two".into()), Some(&kept));
+        let (kept, text) = apply(TodoChange::Complete("2".into()), Some(&kept));
         assert_eq!(
             text,
             "1. [pending] (medium) one\n2. [completed] (medium) two"
         );
-        let (kept, text) = apply(Change::Remove("1".into()), Some(&kept));
+        let (kept, text) = apply(TodoChange::Remove("1".into()), Some(&kept));
         assert_eq!(text, "1. [completed] (medium) two");
         for id in ["0", "2", "x", "-1"] {
-            let error = StateCommand::TodoWrite(Change::Remove(id.into()))
+            let error = StateCommand::TodoWrite(TodoChange::Remove(id.into()))
                 .apply(Some(&kept))
                 .unwrap_err();
             assert!(matches!(error, StateError::Missing(_)), "{id}");
@@ -216,9 +219,9 @@ mod tests {
     fn the_list_is_full_at_its_edge() {
         let one: Vec<Todo> =
             serde_json::from_value(json!([{"content": "x", "status": "pending"}])).unwrap();
-        let (kept, _) = apply(Change::Replace(vec![one[0].clone(); MAX - 1]), None);
-        let (kept, _) = apply(Change::Add("last".into()), Some(&kept));
-        let error = StateCommand::TodoWrite(Change::Add("more".into()))
+        let (kept, _) = apply(TodoChange::Replace(vec![one[0].clone(); MAX - 1]), None);
+        let (kept, _) = apply(TodoChange::Add("last".into()), Some(&kept));
+        let error = StateCommand::TodoWrite(TodoChange::Add("more".into()))
             .apply(Some(&kept))
             .unwrap_err();
         assert_eq!(

@@ -14,12 +14,12 @@ use fake_broker::Peer;
 use orchestrator_confine::ConfinementProof;
 use orchestrator_engine::executor::{Dial, ExecutorError};
 use orchestrator_engine::{
-    Approval, Body, Call, CallContext, CallResult, Event, HookGuard, Invocation, Session,
+    ApprovalAnswer, Body, Call, CallContext, CallResult, Event, HookGuard, Invocation, Session,
     Subscriber,
 };
 use orchestrator_results::profile::STANDARD;
 use orchestrator_text::redact::Redactor;
-use orchestrator_tools::Config;
+use orchestrator_tools::ToolConfig;
 use serde_json::Value;
 use std::cell::RefCell;
 use std::os::unix::net::UnixStream;
@@ -102,7 +102,7 @@ pub(crate) fn word(event: &Event) -> String {
 }
 
 /// A session whose policy asks nothing, with all tools and no web.
-pub(crate) fn config() -> Config {
+pub(crate) fn config() -> ToolConfig {
     let open = Open {
         project: "/p".into(),
         central: "/c".into(),
@@ -122,17 +122,17 @@ pub(crate) fn config() -> Config {
         file_leases: false,
     };
     let redactor = Box::leak(Box::new(Redactor::new(vec![]).unwrap()));
-    Config {
+    ToolConfig {
         profile: &STANDARD,
         max_violations: Some(3),
-        ..Config::new(open, redactor, HookGuard::NoHooks)
+        ..ToolConfig::new(open, redactor, HookGuard::NoHooks)
     }
 }
 
 /// Runs `test` with a session of `config` and what its records have, against `scripts`.
 pub(crate) fn with_scripts<T>(
     scripts: Vec<Script>,
-    config: Config,
+    config: ToolConfig,
     test: impl AsyncFnOnce(Session, Rc<Records>) -> T,
 ) -> T {
     let threads = Arc::default();
@@ -141,7 +141,7 @@ pub(crate) fn with_scripts<T>(
         threads: Arc::clone(&threads),
     };
     let records = Rc::new(Records::default());
-    let config = Config {
+    let config = ToolConfig {
         executor: Some(Box::new(broker)),
         subscribers: vec![records.clone()],
         ..config
@@ -166,7 +166,7 @@ pub(crate) fn with_scripts<T>(
 /// The same with one script.
 pub(crate) fn with<T>(
     script: impl FnOnce(&mut Peer) + Send + 'static,
-    config: Config,
+    config: ToolConfig,
     test: impl AsyncFnOnce(Session, Rc<Records>) -> T,
 ) -> T {
     with_scripts(vec![Box::new(script)], config, test)
@@ -332,7 +332,7 @@ pub(crate) async fn finish(mut call: Call) -> (Vec<Event>, Arc<CallResult>) {
         match &*event.body {
             Body::Result(result) if event.part.is_none() => return (events, result.clone()),
             Body::ApprovalWanted(question) if question.challenge.channel == Channel::Relay => {
-                let yes = Approval::Yes(broker_protocol::Extent::Once);
+                let yes = ApprovalAnswer::Yes(broker_protocol::Extent::Once);
                 call.handle
                     .approve(event.part.map(|part| part.index), yes)
                     .await;

@@ -19,7 +19,7 @@ pub(super) struct Compound {
 
 /// A rule for one selector.
 #[derive(Debug)]
-pub(super) struct Rule {
+pub(super) struct StyleRule {
     /// Which elements it is for.
     pub compound: Compound,
     /// The declarations that can hide or show it.
@@ -74,7 +74,7 @@ impl Compound {
 
 /// The rules of a style sheet that can hide an element, or show it again; at most `max`. Rules that may not apply, because of a
 /// condition or of other elements, count only if they hide.
-pub(super) fn rules(text: &str, max: usize) -> Vec<Rule> {
+pub(super) fn rules(text: &str, max: usize) -> Vec<StyleRule> {
     let mut rules = Vec::new();
     let text = without_comments(text);
     let (mut rest, mut conditions) = (text.as_str(), 0_usize);
@@ -102,7 +102,7 @@ pub(super) fn rules(text: &str, max: usize) -> Vec<Rule> {
     rules
 }
 
-fn add(rules: &mut Vec<Rule>, prelude: &str, body: &str, is_conditional: bool) {
+fn add(rules: &mut Vec<StyleRule>, prelude: &str, body: &str, is_conditional: bool) {
     let declarations = Declarations::parse(body);
     let hides = matches!(
         declarations.verdict(),
@@ -115,7 +115,7 @@ fn add(rules: &mut Vec<Rule>, prelude: &str, body: &str, is_conditional: bool) {
         if let Some(compound) = Compound::parse(selector.trim())
             && (hides || !(is_conditional || compound.is_part))
         {
-            rules.push(Rule {
+            rules.push(StyleRule {
                 compound,
                 declarations: declarations.clone(),
             });

@@ -1,7 +1,7 @@
 //! The styles of a page's elements: their own, and those of embedded style sheets.
 
 use super::declarations::{Declarations, StyleEffect};
-use super::sheet::{Rule, rules};
+use super::sheet::{StyleRule, rules};
 use crate::select::tokens;
 use html5gum::{StartTag, Token};
 use std::collections::HashMap;
@@ -18,7 +18,7 @@ const STYLE_MAX: usize = 16 << 10;
 /// Knows the style of each element.
 #[derive(Default)]
 pub(super) struct Styles {
-    rules: Vec<Rule>,
+    rules: Vec<StyleRule>,
     /// The rules by what they need first: an ID (`#`), a class (`.`), a name, or nothing.
     by_need: HashMap<String, Vec<usize>>,
     steps: usize,
