@@ -47,13 +47,13 @@ pub(crate) struct ChatHooks {
 
 #[derive(Subcommand)]
 enum HooksCommand {
-    List(List),
-    Accept(Accept),
+    List(ListHooks),
+    Accept(AcceptHook),
 }
 
 /// List the hooks, and whether each was accepted as it is
 #[derive(Args)]
-struct List {
+struct ListHooks {
     /// Print a JSON array
     #[arg(long)]
     json: bool,
@@ -61,7 +61,7 @@ struct List {
 
 /// Accept a hook as it is now: its entry and its program
 #[derive(Args)]
-struct Accept {
+struct AcceptHook {
     /// Its name
     name: String,
     /// Do not ask
@@ -90,7 +90,7 @@ impl FrontEnd for ChatHooks {
     }
 }
 
-impl List {
+impl ListHooks {
     fn main(self, files: &Files) -> Result<u8, Failed> {
         let hooks = AgentConfig::read(files)?.read_hooks(files)?;
         if hooks.iter().next().is_none() {
@@ -106,7 +106,7 @@ impl List {
     }
 }
 
-impl Accept {
+impl AcceptHook {
     fn main(self, files: &Files) -> Result<u8, Failed> {
         let hooks = AgentConfig::read(files)?.read_hooks(files)?;
         let unknown = || Failed::invalid(format!("there is no hook `{}`", self.name));

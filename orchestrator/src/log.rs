@@ -30,7 +30,7 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Log {
     #[command(subcommand)]
-    action: Action,
+    action: LogAction,
     /// Print JSON: an array of runs, or the lines as they are
     #[arg(long, global = true)]
     json: bool,
@@ -38,14 +38,14 @@ pub(crate) struct Log {
 
 /// Which lines are wanted.
 #[derive(Args)]
-struct Wanted {
+struct WantedLines {
     /// Only lines of this kind
     #[arg(long, value_name = "KIND", value_parser = PossibleValuesParser::new(runlog::KINDS.into_iter().chain(run_lines::KINDS)))]
     kind: Option<String>,
 }
 
 #[derive(Subcommand)]
-enum Action {
+enum LogAction {
     /// List the runs, newest first
     List,
     /// Print the lines of a run
@@ -53,14 +53,14 @@ enum Action {
         /// Its id
         run: String,
         #[command(flatten)]
-        wanted: Wanted,
+        wanted: WantedLines,
     },
     /// Find lines of all runs that have a text in them, in whatever case
     Search {
         /// The text
         text: String,
         #[command(flatten)]
-        wanted: Wanted,
+        wanted: WantedLines,
     },
 }
 
@@ -76,9 +76,9 @@ impl FrontEnd for Log {
 
     fn main(self, _: Launch) -> Result<u8, Failed> {
         match &self.action {
-            Action::List => self.list(),
-            Action::Show { run, wanted } => self.show(run, wanted),
-            Action::Search { text, wanted } => self.search(text, wanted),
+            LogAction::List => self.list(),
+            LogAction::Show { run, wanted } => self.show(run, wanted),
+            LogAction::Search { text, wanted } => self.search(text, wanted),
         }
     }
 }
@@ -119,7 +119,7 @@ impl Log {
         Ok(exit::OK)
     }
 
-    fn show(&self, run: &str, wanted: &Wanted) -> Result<u8, Failed> {
+    fn show(&self, run: &str, wanted: &WantedLines) -> Result<u8, Failed> {
         let Some(lines) = runlog_files::lines(run).map_err(unreadable)? else {
             let message = format!("there is no run {run:?}; `lazaret log list` has them");
             print::problem(&message);
@@ -137,7 +137,7 @@ impl Log {
         Ok(exit::OK)
     }
 
-    fn search(&self, text: &str, wanted: &Wanted) -> Result<u8, Failed> {
+    fn search(&self, text: &str, wanted: &WantedLines) -> Result<u8, Failed> {
         let text = text.to_lowercase();
         let mut found = 0;
         for id in runlog_files::ids().map_err(unreadable)? {
@@ -168,7 +168,7 @@ impl Log {
     }
 }
 
-impl Wanted {
+impl WantedLines {
     fn has(&self, line: &Value) -> bool {
         self.kind.as_deref().is_none_or(|kind| line["kind"] == kind)
     }

@@ -126,7 +126,7 @@ impl FrontEnd for Mcp {
         let open = options.open().ok().map(|opening| opening.open);
         let project = open.as_ref().map(|open| open.project.as_str());
         let servers = Available::read(files, project, Rc::new(endpoint.clone()), print::problem);
-        let listed = Listed {
+        let listed = ShownTools {
             registry: registry(self.tools.disabled(), Some(policy.clone()))?,
             open,
             scope,
@@ -212,7 +212,7 @@ pub(crate) fn instructions(policy: &EffectivePolicy, has_network: bool) -> Strin
 }
 
 /// The tools that are listed to the client.
-struct Listed {
+struct ShownTools {
     registry: Registry,
     /// The session to open if the client names no root.
     open: Option<Open>,
@@ -291,7 +291,7 @@ impl McpOpener {
     }
 
     /// Lists the client's tools, including those of MCP servers.
-    async fn list(&self, mut listed: Listed) -> Vec<Value> {
+    async fn list(&self, mut listed: ShownTools) -> Vec<Value> {
         if let Some(open) = &listed.open {
             self.servers.list(open, &mut listed.registry).await;
         }
@@ -322,7 +322,7 @@ fn claude_project(options: &SessionOptions) -> Result<Option<PathBuf>, Failed> {
 
 async fn serve(
     settings: Settings,
-    listed: Listed,
+    listed: ShownTools,
     opener: McpOpener,
     log: Rc<RunLog>,
 ) -> Result<u8, Failed> {

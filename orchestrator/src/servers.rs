@@ -46,12 +46,12 @@ description changes later is not called until `lazaret mcp accept NAME`.";
 /// The subcommands about servers; without one, serve a client.
 #[derive(Subcommand)]
 pub(crate) enum ServersCommand {
-    Add(Box<Add>),
-    List(List),
-    Remove(Remove),
-    Status(Status),
-    Log(Log),
-    Accept(Accept),
+    Add(Box<AddServer>),
+    List(ListServers),
+    Remove(RemoveServer),
+    Status(ServerStatus),
+    Log(ServerLog),
+    Accept(AcceptServer),
     Login(login::Login),
     Logout(login::Logout),
 }
@@ -59,7 +59,7 @@ pub(crate) enum ServersCommand {
 /// Write a server into ~/.config/lazaret/mcp.json, start it and record its tools
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Add {
+pub(crate) struct AddServer {
     /// Its name: letters, digits, `-` and single `_`
     name: String,
     /// A variable of its environment; may be given more than once
@@ -95,7 +95,7 @@ pub(crate) struct Add {
 
 /// List the servers and how each runs, without starting one
 #[derive(Args)]
-pub(crate) struct List {
+pub(crate) struct ListServers {
     /// Print a JSON array
     #[arg(long)]
     json: bool,
@@ -105,14 +105,14 @@ pub(crate) struct List {
 
 /// Remove a server from ~/.config/lazaret/mcp.json, with its recorded tools and its log
 #[derive(Args)]
-pub(crate) struct Remove {
+pub(crate) struct RemoveServer {
     /// Its name
     name: String,
 }
 
 /// Start every server and print its tools, those in full that are not as they were accepted
 #[derive(Args)]
-pub(crate) struct Status {
+pub(crate) struct ServerStatus {
     /// Print a JSON array
     #[arg(long)]
     json: bool,
@@ -124,7 +124,7 @@ pub(crate) struct Status {
 
 /// Print the last 1,000 lines of a server's standard error, its invalid lines, and how it ended
 #[derive(Args)]
-pub(crate) struct Log {
+pub(crate) struct ServerLog {
     /// Its name
     name: String,
     #[command(flatten)]
@@ -133,7 +133,7 @@ pub(crate) struct Log {
 
 /// Show what is new or changed of a server's tools, and accept it; without a name, the servers of the repository's .mcp.json
 #[derive(Args)]
-pub(crate) struct Accept {
+pub(crate) struct AcceptServer {
     /// Its name
     name: Option<String>,
     /// Accept without asking first
@@ -147,12 +147,12 @@ pub(crate) struct Accept {
 
 /// Their rows.
 pub(crate) const NESTED: [CommandRow; 8] = [
-    Add::ROW,
-    List::ROW,
-    Remove::ROW,
-    Status::ROW,
-    Log::ROW,
-    Accept::ROW,
+    AddServer::ROW,
+    ListServers::ROW,
+    RemoveServer::ROW,
+    ServerStatus::ROW,
+    ServerLog::ROW,
+    AcceptServer::ROW,
     login::Login::ROW,
     login::Logout::ROW,
 ];
@@ -235,7 +235,7 @@ impl Reached {
     }
 }
 
-impl FrontEnd for Add {
+impl FrontEnd for AddServer {
     const ROW: CommandRow = row("mcp add", STARTED);
 
     fn main(self, launch: Launch) -> Result<u8, Failed> {
@@ -256,7 +256,7 @@ impl FrontEnd for Add {
     }
 }
 
-impl Add {
+impl AddServer {
     fn entry(&self, options: &SessionOptions) -> Result<Value, Failed> {
         let mut entry = match &self.url {
             Some(_) if options.network(None, false).is_some() => {
@@ -307,7 +307,7 @@ impl Add {
     }
 }
 
-impl FrontEnd for List {
+impl FrontEnd for ListServers {
     const ROW: CommandRow = CommandRow::of_files(
         "mcp list",
         "0; 1 settings that cannot be used; 2 wrong arguments; 125 lazaret failed",
@@ -420,7 +420,7 @@ fn line(server: &Server) -> String {
     )
 }
 
-impl FrontEnd for Remove {
+impl FrontEnd for RemoveServer {
     const ROW: CommandRow = CommandRow::of_files("mcp remove", LISTED);
 
     fn main(self, _: Launch) -> Result<u8, Failed> {
@@ -436,7 +436,7 @@ impl FrontEnd for Remove {
     }
 }
 
-impl FrontEnd for Status {
+impl FrontEnd for ServerStatus {
     const ROW: CommandRow = row("mcp status", STARTED);
 
     fn errors(&self) -> ErrorForm {
@@ -454,7 +454,7 @@ impl FrontEnd for Status {
     }
 }
 
-impl FrontEnd for Log {
+impl FrontEnd for ServerLog {
     const ROW: CommandRow = CommandRow::of_files("mcp log", LISTED);
 
     fn main(self, launch: Launch) -> Result<u8, Failed> {
@@ -471,7 +471,7 @@ impl FrontEnd for Log {
     }
 }
 
-impl FrontEnd for Accept {
+impl FrontEnd for AcceptServer {
     const ROW: CommandRow = row(
         "mcp accept",
         "0; 1 not accepted; 2 wrong arguments; 125 lazaret failed",
@@ -486,7 +486,7 @@ impl FrontEnd for Accept {
     }
 }
 
-impl Accept {
+impl AcceptServer {
     /// Accepts the tools of a server, which is started to list them.
     fn tools(&self, name: &str, prepared: Prepared) -> Result<u8, Failed> {
         let Reached {

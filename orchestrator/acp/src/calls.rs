@@ -16,7 +16,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use tokio::task::AbortHandle;
 
-pub(crate) struct Calls {
+pub(crate) struct AgentCalls {
     session: Session,
     links: Rc<Links>,
     asker: Arc<str>,
@@ -31,7 +31,7 @@ impl Drop for EditorQuestion {
     }
 }
 
-impl Calls {
+impl AgentCalls {
     pub(crate) fn new(session: Session, links: Rc<Links>) -> Self {
         Self {
             session,

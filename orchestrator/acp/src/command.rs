@@ -1,9 +1,9 @@
 //! `lazaret acp`: its command line, the agent's environment, and the end of both.
 
-use crate::calls::Calls;
+use crate::calls::AgentCalls;
 use crate::links::Links;
-use crate::proxy::Proxy;
-use crate::terminals::Terminals;
+use crate::proxy::EditorProxy;
+use crate::terminals::AgentTerminals;
 use broker_protocol::{Failed, limit};
 use clap::Args;
 use orchestrator_config_edit::agent_settings;
@@ -226,10 +226,10 @@ async fn serve(
     let (to_agent, of_agent) = mpsc::channel(WAITING);
     let links = Rc::new(Links::new(editor.clone(), to_agent));
     let session = Session::start(config, proof);
-    let calls = Rc::new(Calls::new(session.clone(), links.clone()));
-    let proxy = Rc::new(Proxy {
+    let calls = Rc::new(AgentCalls::new(session.clone(), links.clone()));
+    let proxy = Rc::new(EditorProxy {
         links,
-        terminals: Terminals::new(calls.clone(), timeout_s),
+        terminals: AgentTerminals::new(calls.clone(), timeout_s),
         calls,
         root,
     });

@@ -1,6 +1,6 @@
 //! Files of the project for the agent, by the tools `file_read` and `file_write`.
 
-use crate::calls::Calls;
+use crate::calls::AgentCalls;
 use crate::message::failure;
 use agent_client_protocol_schema::v1::{
     Error, ErrorCode, ReadTextFileRequest, ReadTextFileResponse, WriteTextFileRequest,
@@ -11,7 +11,7 @@ use std::path::Path;
 
 /// Reads a text, or some of its lines. If it is cut or a secret was removed, that is an error: an agent would write it back as the whole.
 pub(crate) async fn read(
-    calls: &Calls,
+    calls: &AgentCalls,
     request: ReadTextFileRequest,
 ) -> Result<ReadTextFileResponse, Error> {
     let ReadTextFileRequest {
@@ -60,7 +60,7 @@ pub(crate) async fn read(
 }
 
 pub(crate) async fn write(
-    calls: &Calls,
+    calls: &AgentCalls,
     request: WriteTextFileRequest,
 ) -> Result<WriteTextFileResponse, Error> {
     let WriteTextFileRequest {

@@ -1,6 +1,6 @@
 //! The connections to the editor and the agent, and our own requests to the editor.
 
-use crate::message::{self, Kind, Message};
+use crate::message::{self, MessageKind, RpcMessage};
 use serde::Serialize;
 use serde_json::Value;
 use std::cell::{Cell, RefCell};
@@ -52,8 +52,8 @@ impl Links {
     }
 
     /// Takes an answer of the editor to our own request; returns it if it is for the agent.
-    pub(crate) fn take_answer(&self, message: Message) -> Option<Message> {
-        let Kind::Response { id } = &message.kind else {
+    pub(crate) fn take_answer(&self, message: RpcMessage) -> Option<RpcMessage> {
+        let MessageKind::Response { id } = &message.kind else {
             return Some(message);
         };
         if !is_ours(id) {

@@ -5,20 +5,20 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Kind {
+pub(crate) enum MessageKind {
     Request { id: Value },
     Notification,
     Response { id: Value },
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Message {
-    pub kind: Kind,
+pub(crate) struct RpcMessage {
+    pub kind: MessageKind,
     pub method: String,
     body: Map<String, Value>,
 }
 
-impl Message {
+impl RpcMessage {
     pub(crate) fn parse(line: &[u8]) -> Result<Self, Error> {
         let value = serde_json::from_slice(line)
             .map_err(|error| failure(ErrorCode::ParseError, format!("this is no JSON: {error}")))?;
@@ -27,10 +27,12 @@ impl Message {
         };
         let id = body.get("id").cloned();
         let (kind, method) = match (body.get("method"), id) {
-            (Some(Value::String(method)), Some(id)) => (Kind::Request { id }, method.clone()),
-            (Some(Value::String(method)), None) => (Kind::Notification, method.clone()),
+            (Some(Value::String(method)), Some(id)) => {
+                (MessageKind::Request { id }, method.clone())
+            }
+            (Some(Value::String(method)), None) => (MessageKind::Notification, method.clone()),
             (Some(_), _) => return Err(failure(ErrorCode::InvalidRequest, "`method` is a string")),
-            (None, Some(id)) => (Kind::Response { id }, String::new()),
+            (None, Some(id)) => (MessageKind::Response { id }, String::new()),
             (None, None) => {
                 return Err(failure(
                     ErrorCode::InvalidRequest,
@@ -99,17 +101,17 @@ mod tests {
             (r#"{"method":1,"id":2}"#, ErrorCode::InvalidRequest),
         ] {
             assert_eq!(
-                Message::parse(text.as_bytes()).unwrap_err().code,
+                RpcMessage::parse(text.as_bytes()).unwrap_err().code,
                 code,
                 "{text}"
             );
         }
         let text = r#"{"id":null,"jsonrpc":"2.0","method":"x","params":{"_meta":[18446744073709551615,"\u202e"]}}"#;
-        let message = Message::parse(text.as_bytes()).unwrap();
-        assert_eq!(message.kind, Kind::Request { id: Value::Null });
+        let message = RpcMessage::parse(text.as_bytes()).unwrap();
+        assert_eq!(message.kind, MessageKind::Request { id: Value::Null });
         let passed: Value = serde_json::from_slice(&message.into_line()).unwrap();
         assert_eq!(passed, serde_json::from_str::<Value>(text).unwrap());
-        let twice = Message::parse(br#"{"method":"a","method":"b"}"#).unwrap();
+        let twice = RpcMessage::parse(br#"{"method":"a","method":"b"}"#).unwrap();
         assert_eq!(
             (twice.method.clone(), twice.into_line()),
             ("b".into(), b"{\"method\":\"b\"}\n".to_vec())

@@ -1,10 +1,10 @@
 //! Decides where each message goes.
 
-use crate::calls::Calls;
+use crate::calls::AgentCalls;
 use crate::files;
 use crate::links::{Links, is_ours};
-use crate::message::{Kind, Message, failure, response};
-use crate::terminals::Terminals;
+use crate::message::{MessageKind, RpcMessage, failure, response};
+use crate::terminals::AgentTerminals;
 use agent_client_protocol_schema::MethodDispatchError;
 use agent_client_protocol_schema::v1::{
     AGENT_METHOD_NAMES, AgentRequest, ClientResponse, Error, ErrorCode, FileSystemCapabilities,
@@ -31,14 +31,14 @@ const OPENING: [&str; 4] = [
 ];
 
 /// The proxy between an editor and an agent.
-pub(crate) struct Proxy {
+pub(crate) struct EditorProxy {
     pub links: Rc<Links>,
-    pub calls: Rc<Calls>,
-    pub terminals: Terminals,
+    pub calls: Rc<AgentCalls>,
+    pub terminals: AgentTerminals,
     pub root: PathBuf,
 }
 
-impl Proxy {
+impl EditorProxy {
     /// Handles the editor's messages until its input ends.
     pub(crate) async fn hear_editor(&self, mut lines: Lines) {
         while let Some(message) = next_message(&mut lines).await {
@@ -52,8 +52,8 @@ impl Proxy {
     }
 
     /// The message to pass on to the agent for one from the editor, or the response that refuses it.
-    fn of_editor(&self, mut message: Message) -> Result<Option<Message>, Vec<u8>> {
-        let Kind::Request { id } = message.kind.clone() else {
+    fn of_editor(&self, mut message: RpcMessage) -> Result<Option<RpcMessage>, Vec<u8>> {
+        let MessageKind::Request { id } = message.kind.clone() else {
             return Ok(self.links.take_answer(message));
         };
         if message.method == AGENT_METHOD_NAMES.initialize {
@@ -120,7 +120,7 @@ impl Proxy {
                 }
             };
             match message.kind.clone() {
-                Kind::Request { id } if is_of_cells(&message.method) => {
+                MessageKind::Request { id } if is_of_cells(&message.method) => {
                     // The semaphore is never closed.
                     let Ok(permit) = answering.clone().acquire_owned().await else {
                         return;
@@ -133,15 +133,17 @@ impl Proxy {
                     });
                 }
                 // A notification gets no answer, but an editor might still act on it.
-                Kind::Notification if is_of_cells(&message.method) => {}
-                Kind::Request { id } if is_ours(&id) => {
+                MessageKind::Notification if is_of_cells(&message.method) => {}
+                MessageKind::Request { id } if is_ours(&id) => {
                     let error = failure(
                         ErrorCode::InvalidRequest,
                         "ids that begin with `lazaret-` are ours",
                     );
                     self.links.to_agent(response(&id, Err(error))).await;
                 }
-                Kind::Request { .. } | Kind::Notification | Kind::Response { .. } => {
+                MessageKind::Request { .. }
+                | MessageKind::Notification
+                | MessageKind::Response { .. } => {
                     self.links.to_editor(message.into_line()).await;
                 }
             }
@@ -149,7 +151,7 @@ impl Proxy {
     }
 
     /// Answers a request of the agent that only cells may carry out.
-    async fn answer(&self, message: &Message) -> Result<ClientResponse, Error> {
+    async fn answer(&self, message: &RpcMessage) -> Result<ClientResponse, Error> {
         use {AgentRequest as Wanted, ClientResponse as Answer};
         let terminals = &self.terminals;
         Ok(
@@ -202,11 +204,11 @@ fn is_of_cells(method: &str) -> bool {
 }
 
 /// The next message, or the error in it; `None` at the end.
-async fn next_message(lines: &mut Lines) -> Option<Result<Message, Error>> {
+async fn next_message(lines: &mut Lines) -> Option<Result<RpcMessage, Error>> {
     loop {
         return match lines.next().await {
             Next::Line(line) if line.trim_ascii().is_empty() => continue,
-            Next::Line(line) => Some(Message::parse(&line)),
+            Next::Line(line) => Some(RpcMessage::parse(&line)),
             Next::TooLong => Some(Err(failure(
                 ErrorCode::ParseError,
                 "a message has at most 4 MiB",

@@ -1,6 +1,6 @@
 //! Commands of the agent that keep running between its messages, each in a cell.
 
-use crate::calls::{self, Calls};
+use crate::calls::{self, AgentCalls};
 use crate::files::absolute;
 use crate::message::failure;
 use agent_client_protocol_schema::v1::{
@@ -30,16 +30,16 @@ struct EditorTerminal {
 }
 
 /// The terminals of the agent.
-pub(crate) struct Terminals {
-    calls: Rc<Calls>,
+pub(crate) struct AgentTerminals {
+    calls: Rc<AgentCalls>,
     /// The time limit of a command, in seconds: the policy's maximum, since the agent has its own.
     timeout_s: u32,
     by_id: RefCell<HashMap<TerminalId, Rc<EditorTerminal>>>,
     last: Cell<u64>,
 }
 
-impl Terminals {
-    pub(crate) fn new(calls: Rc<Calls>, timeout_s: u32) -> Self {
+impl AgentTerminals {
+    pub(crate) fn new(calls: Rc<AgentCalls>, timeout_s: u32) -> Self {
         Self {
             calls,
             timeout_s,
@@ -162,7 +162,7 @@ fn input(create: &CreateTerminalRequest, timeout_s: u32) -> Result<Value, Error>
 }
 
 /// Stores what a command prints until it has ended.
-async fn follow(calls: Rc<Calls>, terminal: Rc<EditorTerminal>, call: Call) {
+async fn follow(calls: Rc<AgentCalls>, terminal: Rc<EditorTerminal>, call: Call) {
     let output = |bytes: &[u8]| terminal.output.borrow_mut().push(bytes);
     let result = calls.follow(&terminal.session.0, call, output).await;
     let status = match &result {

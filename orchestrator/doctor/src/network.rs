@@ -1,7 +1,7 @@
 //! The network of commands: the program that carries it, what `[gateway]` of the policy sets, and whether its proxy answers. That the
 //! files and the login can be used is seen when the examined session opens.
 
-use crate::proxy::{self, ProxyReport, Target};
+use crate::proxy::{self, ProxyReport, ProxyTarget};
 use orchestrator_launch::network::OwnNetworkError;
 use policies::gateway::{DirectPlace, GatewayFault, ProxyAddress, ProxyChoice};
 use policies::{CredentialSource, EffectivePolicy, GatewaySettings, ProxySettings};
@@ -18,7 +18,7 @@ pub(crate) struct CommandNetwork {
     authorities: Vec<PathBuf>,
     proxy: Option<String>,
     /// The proxy and what it is asked for.
-    way: Option<(ProxyAddress, Target)>,
+    way: Option<(ProxyAddress, ProxyTarget)>,
     asked: Option<ProxyReport>,
     /// Why no request of `lazaret` itself goes out: what `[gateway]` names cannot be used.
     unusable: Option<String>,
@@ -36,7 +36,7 @@ impl CommandNetwork {
         let way = proxy.and_then(|proxy| {
             let (address, direct) = address(proxy, &variable)?.ok()?;
             let all: Vec<DirectPlace> = proxy.direct.iter().cloned().chain(direct).collect();
-            Some((address, Target::of(policy, proxy, &all)))
+            Some((address, ProxyTarget::of(policy, proxy, &all)))
         });
         Self { way, ..network }
     }

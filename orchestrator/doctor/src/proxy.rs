@@ -19,7 +19,7 @@ const ADDRESSES_MAX: usize = 4;
 
 /// What the proxy is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Target {
+pub(crate) struct ProxyTarget {
     /// The first host with a port that the profile names and that is not connected to directly.
     host: Option<(String, u16)>,
     /// Whether the proxy is told the name.
@@ -32,7 +32,7 @@ pub(crate) struct Target {
 pub(crate) struct ProxyReport {
     /// The host that the tunnel was asked for.
     target: Option<String>,
-    outcome: Result<ProxyAnswer, ProxyFault>,
+    outcome: Result<ProxyAnswer, ProxyCheckFault>,
 }
 
 /// An answer with which commands can reach hosts.
@@ -48,7 +48,7 @@ enum ProxyAnswer {
 
 /// Why commands reach no host through the proxy.
 #[derive(Debug, Error)]
-pub(crate) enum ProxyFault {
+pub(crate) enum ProxyCheckFault {
     #[error("its name has no address here: {0}")]
     Unresolved(io::Error),
     #[error("it cannot be connected to: {0}")]
@@ -69,7 +69,7 @@ pub(crate) enum ProxyFault {
     Refused(u16),
 }
 
-impl Target {
+impl ProxyTarget {
     /// The host that a proxy of this policy can be asked for.
     pub(crate) fn of(
         policy: &EffectivePolicy,
@@ -91,7 +91,7 @@ impl Target {
     }
 
     /// The place in the request, as the gateway would write it.
-    fn place(&self) -> Result<Option<String>, ProxyFault> {
+    fn place(&self) -> Result<Option<String>, ProxyCheckFault> {
         let Some((host, port)) = &self.host else {
             return Ok(None);
         };
@@ -100,13 +100,13 @@ impl Target {
         }
         let mut addresses = (host.as_str(), *port).to_socket_addrs();
         let address = addresses.as_mut().ok().and_then(Iterator::next);
-        let address = address.ok_or_else(|| ProxyFault::NoTarget(host.clone()))?;
+        let address = address.ok_or_else(|| ProxyCheckFault::NoTarget(host.clone()))?;
         Ok(Some(address.to_string()))
     }
 }
 
 /// Asks the proxy at this address.
-pub(crate) fn ask(address: &ProxyAddress, target: &Target) -> ProxyReport {
+pub(crate) fn ask(address: &ProxyAddress, target: &ProxyTarget) -> ProxyReport {
     ProxyReport {
         target: target
             .host
@@ -116,10 +116,10 @@ pub(crate) fn ask(address: &ProxyAddress, target: &Target) -> ProxyReport {
     }
 }
 
-fn try_it(address: &ProxyAddress, target: &Target) -> Result<ProxyAnswer, ProxyFault> {
+fn try_it(address: &ProxyAddress, target: &ProxyTarget) -> Result<ProxyAnswer, ProxyCheckFault> {
     let host = address.host.trim_start_matches('[').trim_end_matches(']');
     let found = (host, address.port).to_socket_addrs();
-    let found: Vec<SocketAddr> = found.map_err(ProxyFault::Unresolved)?.collect();
+    let found: Vec<SocketAddr> = found.map_err(ProxyCheckFault::Unresolved)?.collect();
     let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
     for one in found.iter().take(ADDRESSES_MAX) {
         match TcpStream::connect_timeout(one, LIMIT) {
@@ -132,10 +132,14 @@ fn try_it(address: &ProxyAddress, target: &Target) -> Result<ProxyAnswer, ProxyF
             Err(error) => last = error,
         }
     }
-    Err(ProxyFault::Unreachable(last))
+    Err(ProxyCheckFault::Unreachable(last))
 }
 
-fn asked(mut stream: TcpStream, place: &str, has_login: bool) -> Result<ProxyAnswer, ProxyFault> {
+fn asked(
+    mut stream: TcpStream,
+    place: &str,
+    has_login: bool,
+) -> Result<ProxyAnswer, ProxyCheckFault> {
     let until = Instant::now() + LIMIT;
     let request = format!("CONNECT {place} HTTP/1.1\r\nHost: {place}\r\n\r\n");
     let sent = stream
@@ -146,27 +150,27 @@ fn asked(mut stream: TcpStream, place: &str, has_login: bool) -> Result<ProxyAns
     while !answer.contains(&b'\n') && answer.len() < ANSWER_MAX {
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(ProxyFault::Slow);
+            return Err(ProxyCheckFault::Slow);
         }
         stream.set_read_timeout(Some(left)).map_err(fault_of)?;
         let mut bytes = [0; 256];
         match stream.read(&mut bytes).map_err(fault_of)? {
-            0 => return Err(ProxyFault::Gone),
+            0 => return Err(ProxyCheckFault::Gone),
             read => answer.extend_from_slice(&bytes[..read]),
         }
     }
-    match status(&answer).ok_or(ProxyFault::Malformed)? {
+    match status(&answer).ok_or(ProxyCheckFault::Malformed)? {
         200..=299 => Ok(ProxyAnswer::Opens),
         407 if has_login => Ok(ProxyAnswer::WantsLogin),
-        407 => Err(ProxyFault::LoginMissing),
-        other => Err(ProxyFault::Refused(other)),
+        407 => Err(ProxyCheckFault::LoginMissing),
+        other => Err(ProxyCheckFault::Refused(other)),
     }
 }
 
-fn fault_of(error: io::Error) -> ProxyFault {
+fn fault_of(error: io::Error) -> ProxyCheckFault {
     match error.kind() {
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => ProxyFault::Slow,
-        _ => ProxyFault::Gone,
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => ProxyCheckFault::Slow,
+        _ => ProxyCheckFault::Gone,
     }
 }
 
@@ -181,7 +185,7 @@ fn status(answer: &[u8]) -> Option<u16> {
 }
 
 impl ProxyReport {
-    pub(crate) fn fault(&self) -> Option<&ProxyFault> {
+    pub(crate) fn fault(&self) -> Option<&ProxyCheckFault> {
         self.outcome.as_ref().err()
     }
 
@@ -215,8 +219,8 @@ mod tests {
     use std::net::TcpListener;
     use std::thread;
 
-    fn target(names: bool, has_login: bool) -> Target {
-        Target {
+    fn target(names: bool, has_login: bool) -> ProxyTarget {
+        ProxyTarget {
             host: Some(("a.example.invalid".to_owned(), 443)),
             names,
             has_login,
@@ -224,7 +228,7 @@ mod tests {
     }
 
     /// The report on a proxy that answers so, and the request that it got.
-    fn report_of(answer: &'static [u8], target: &Target) -> (String, String) {
+    fn report_of(answer: &'static [u8], target: &ProxyTarget) -> (String, String) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let proxy = thread::spawn(move || {

@@ -52,7 +52,7 @@ struct Tested {
 }
 
 /// A session with the command's options, which is read once for all expectations.
-struct Session<'o> {
+struct TestSession<'o> {
     options: &'o SessionOptions,
     scope: Result<Option<Scope>, Failed>,
     place: Result<CallPlace, Failed>,
@@ -65,7 +65,7 @@ pub(super) fn test(prepared: &Prepared, file: &Path, json: bool) -> Result<u8, F
     let options = prepared.options();
     // A policy that cannot be used decides nothing, and no expectation is about that.
     options.policy().map_err(Failed::from)?;
-    let session = Session {
+    let session = TestSession {
         options,
         scope: options.scope(),
         place: CallPlace::of(options),
@@ -119,7 +119,7 @@ fn page(name: &str, tested: &[Tested]) -> String {
 
 impl Expectation {
     /// The policy that it is about: that of the command's options where it names nothing else.
-    fn policy(&self, session: &Session) -> Result<EffectivePolicy, Failed> {
+    fn policy(&self, session: &TestSession) -> Result<EffectivePolicy, Failed> {
         let policy = match &self.profile {
             Some(profile) => session.options.files().resolve(profile),
             None => session.options.policy(),
@@ -130,7 +130,7 @@ impl Expectation {
     }
 
     /// The verdict on what it is about, and the rule that decides.
-    fn judge(&self, session: &Session) -> Result<(Action, Option<String>), Failed> {
+    fn judge(&self, session: &TestSession) -> Result<(Action, Option<String>), Failed> {
         let policy = self.policy(session)?;
         match (&self.tool, &self.input, &self.host) {
             (Some(tool), input, None) => {
@@ -199,7 +199,7 @@ fn judge_host(host: &str, policy: &EffectivePolicy) -> Result<Action, Failed> {
 }
 
 impl Tested {
-    fn new(entry: &Spanned<Expectation>, text: &str, session: &Session) -> Self {
+    fn new(entry: &Spanned<Expectation>, text: &str, session: &TestSession) -> Self {
         let before = text.get(..entry.span().start).unwrap_or_default();
         let expectation = entry.get_ref();
         Self {

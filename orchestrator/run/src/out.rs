@@ -11,7 +11,7 @@ pub(crate) enum Out {
         out: Output,
         err: Output,
         /// Why nothing more is written.
-        lost: Option<Lost>,
+        lost: Option<OutputLost>,
         /// Removes the final working directory from standard output.
         reporter: Option<WorkingDirectory>,
     },
@@ -21,7 +21,7 @@ pub(crate) enum Out {
 
 /// Why output cannot be written.
 #[derive(Debug)]
-pub(crate) enum Lost {
+pub(crate) enum OutputLost {
     /// Nobody reads it any more. A reader that has read enough says so in this way, so it is no failure.
     Closed,
     /// The output is incomplete, although somebody wants it.
@@ -33,7 +33,7 @@ pub(crate) enum Lost {
     },
 }
 
-impl Lost {
+impl OutputLost {
     fn of(stderr: bool, error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Self::Closed,
@@ -61,7 +61,7 @@ impl Out {
     }
 
     /// Why the output is incomplete, if it is.
-    pub(crate) fn lost(&self) -> Option<&Lost> {
+    pub(crate) fn lost(&self) -> Option<&OutputLost> {
         match self {
             Self::Here { lost, .. } => lost.as_ref(),
             Self::Nowhere => None,
@@ -84,7 +84,7 @@ impl Out {
                 Some(reporter) => out.write_all(&reporter.filter(bytes)).await,
                 None => if stderr { err } else { out }.write_all(bytes).await,
             };
-            *lost = written.err().map(|error| Lost::of(stderr, error));
+            *lost = written.err().map(|error| OutputLost::of(stderr, error));
         }
         lost.is_none()
     }
@@ -100,7 +100,7 @@ impl Out {
             && let Some(reporter) = reporter.take()
         {
             let written = out.write_all(&reporter.finish()).await;
-            *lost = written.err().map(|error| Lost::of(false, error));
+            *lost = written.err().map(|error| OutputLost::of(false, error));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! `lazaret run`: runs one command in a cell as if it ran here.
 
 use crate::more_hosts::MoreHosts;
-use crate::out::{Lost, Out};
+use crate::out::{Out, OutputLost};
 use crate::refused_connections::RefusedConnections;
 use crate::shell_directory::WorkingDirectory;
 use broker_protocol::{
@@ -107,7 +107,7 @@ pub struct Run {
     #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
     command: Vec<OsString>,
     #[arg(skip)]
-    caller: Caller,
+    caller: RunBy,
     /// Whether the command is a single word that looks like a line for a shell.
     #[arg(skip)]
     is_line: bool,
@@ -143,7 +143,7 @@ fn variable(text: &str) -> Result<String, String> {
 }
 
 #[derive(Clone, Default)]
-enum Caller {
+enum RunBy {
     /// A person: gets what the command cannot report itself, and by typing the command has already approved it.
     #[default]
     Person,
@@ -152,16 +152,16 @@ enum Caller {
     Program { script: Option<usize> },
 }
 
-impl Caller {
+impl RunBy {
     fn is_person(&self) -> bool {
-        matches!(self, Caller::Person)
+        matches!(self, RunBy::Person)
     }
 }
 
 impl Run {
     /// A shell for a program; `script` is the index of the command string in `words`.
     pub fn of_shell(words: Vec<OsString>, script: Option<usize>) -> Self {
-        let caller = Caller::Program { script };
+        let caller = RunBy::Program { script };
         let mut run = Self {
             timeout: None,
             idle_timeout: None,
@@ -268,8 +268,8 @@ impl Run {
     /// The hooks that judge the command: none if a person has typed it.
     fn hooks(&self, prepared: &Prepared) -> Result<Option<UserHooks>, Failed> {
         match self.caller {
-            Caller::Person => Ok(None),
-            Caller::Program { .. } => prepared.hooks().map(Some),
+            RunBy::Person => Ok(None),
+            RunBy::Program { .. } => prepared.hooks().map(Some),
         }
     }
 
@@ -331,7 +331,7 @@ impl Run {
 
     /// The command string of a shell that gets only `-c` and that string; the policy reads the commands in it.
     fn command_line<'w>(&self, words: &'w [OsString]) -> Option<&'w str> {
-        let Caller::Program { script: Some(at) } = self.caller else {
+        let RunBy::Program { script: Some(at) } = self.caller else {
             return None;
         };
         match words {
@@ -342,7 +342,7 @@ impl Run {
 
     /// Reports the final working directory to a caller whose command string asks for it.
     fn reporter(&mut self, project: &Path) -> Option<WorkingDirectory> {
-        let Caller::Program { script: Some(at) } = self.caller else {
+        let RunBy::Program { script: Some(at) } = self.caller else {
             return None;
         };
         let word = self.command.get_mut(at)?;
@@ -573,10 +573,10 @@ impl Run {
                     self.is_waiting
                         .set(question.challenge.channel == Channel::Separate);
                     match self.caller {
-                        Caller::Person => {
+                        RunBy::Person => {
                             typed::answer(&call.handle, event.part, question, extent).await
                         }
-                        Caller::Program { .. } => {
+                        RunBy::Program { .. } => {
                             self.is_explained
                                 .set(typed::refuse(&call.handle, event.part, question).await);
                         }
@@ -590,14 +590,14 @@ impl Run {
         Err(Failed::internal("the call ended without a result"))
     }
 
-    fn report(&self, result: &CallResult, lost: Option<&Lost>) -> Result<u8, Failed> {
+    fn report(&self, result: &CallResult, lost: Option<&OutputLost>) -> Result<u8, Failed> {
         if self.json {
             print::json(&ResultLine::plain(result))?;
         } else {
             print::findings(result.findings());
             self.report_end(result);
         }
-        if let Some(Lost::Failed { stream, error }) = lost {
+        if let Some(OutputLost::Failed { stream, error }) = lost {
             print::problem(&format!("cannot write the {stream}: {error}"));
         }
         Ok(code(
@@ -764,11 +764,11 @@ fn resize(call: &CallHandle, raw: Option<&Raw>) {
     }
 }
 
-fn code(ended: Option<Ended>, error: Option<ErrorKind>, lost: Option<&Lost>) -> u8 {
+fn code(ended: Option<Ended>, error: Option<ErrorKind>, lost: Option<&OutputLost>) -> u8 {
     let signalled = |number: i32| exit::SIGNAL.saturating_add(u8::try_from(number).unwrap_or(0));
     // Whether the command ends by itself before it is cancelled is a race, and its output is incomplete either way: no code of its own
     // may say that all went well.
-    if let Some(Lost::Failed { .. }) = lost {
+    if let Some(OutputLost::Failed { .. }) = lost {
         return exit::LAZARET;
     }
     match ended {
@@ -816,8 +816,11 @@ mod tests {
         for (end, want) in cases {
             assert_eq!(code(Some(end), None, None), want, "{end:?}");
         }
-        assert_eq!(code(Some(Ended::Cancelled), None, Some(&Lost::Closed)), 141);
-        let failed = Lost::Failed {
+        assert_eq!(
+            code(Some(Ended::Cancelled), None, Some(&OutputLost::Closed)),
+            141
+        );
+        let failed = OutputLost::Failed {
             stream: "standard output",
             error: io::ErrorKind::StorageFull.into(),
         };

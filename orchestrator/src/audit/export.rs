@@ -14,7 +14,7 @@ use serde_json::Value;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 #[derive(Args)]
-pub(crate) struct Export {
+pub(crate) struct ExportAudit {
     /// The form of a line
     #[arg(long, value_enum, default_value_t = ExportFormat::Jsonl)]
     format: ExportFormat,
@@ -39,7 +39,7 @@ enum ExportFormat {
     Ocsf,
 }
 
-impl Export {
+impl ExportAudit {
     pub(crate) fn run(&self, audit: &audit_chain::AuditChain) -> Result<u8, Failed> {
         let key = self.sign.then(key::own).transpose()?;
         // The hash that is given has to be there, or the collector would miss records without a word.

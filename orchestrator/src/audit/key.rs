@@ -19,7 +19,7 @@ const FILE_MAX: u64 = 1024;
 /// Why there is no key.
 #[derive(Debug, Error)]
 #[error("the key of the audit, {}: {why}", .path.display())]
-pub(crate) struct KeyFileError {
+pub(crate) struct SigningKeyError {
     path: PathBuf,
     why: KeyFault,
 }
@@ -38,7 +38,7 @@ enum KeyFault {
 pub(crate) fn own() -> Result<AuditKey, Failed> {
     let directory = state_directory::directory();
     let path = directory.join(FILE);
-    let key = of_file(&directory, &path).map_err(|why| KeyFileError { path, why });
+    let key = of_file(&directory, &path).map_err(|why| SigningKeyError { path, why });
     key.map_err(|error| Failed::internal(error.to_string()))
 }
 

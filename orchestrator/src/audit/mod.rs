@@ -7,7 +7,7 @@ mod verify_export;
 
 use broker_protocol::{Digest, Failed};
 use clap::{Args, Subcommand};
-use export::Export;
+use export::ExportAudit;
 use orchestrator_launch::exit;
 use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch};
 use orchestrator_launch::row::CommandRow;
@@ -40,11 +40,11 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Audit {
     #[command(subcommand)]
-    action: Action,
+    action: AuditAction,
 }
 
 #[derive(Subcommand)]
-enum Action {
+enum AuditAction {
     /// Check the whole chain, and print the hash of its last record
     Verify {
         /// A hash printed earlier, which one of the records must have
@@ -68,7 +68,7 @@ enum Action {
         show: Show,
     },
     /// Print every record for a log collector, one JSON object a line, as far as the chain is whole
-    Export(Export),
+    Export(ExportAudit),
     /// Print the public key by which `export --sign` signs, and make the key at the first time
     ///
     /// Keep it where the exports are verified: whoever can replace it there can make an export anew.
@@ -97,28 +97,30 @@ impl FrontEnd for Audit {
 
     fn errors(&self) -> ErrorForm {
         match &self.action {
-            Action::Verify { json, .. } => ErrorForm::object(*json),
-            Action::Show(show) | Action::Tail { show, .. } => ErrorForm::object(show.json),
-            Action::VerifyExport(verify) => verify.errors(),
+            AuditAction::Verify { json, .. } => ErrorForm::object(*json),
+            AuditAction::Show(show) | AuditAction::Tail { show, .. } => {
+                ErrorForm::object(show.json)
+            }
+            AuditAction::VerifyExport(verify) => verify.errors(),
             // Their lines are records or a key only.
-            Action::Export(_) | Action::Key => ErrorForm::Text,
+            AuditAction::Export(_) | AuditAction::Key => ErrorForm::Text,
         }
     }
 
     fn main(self, launch: Launch) -> Result<u8, Failed> {
         match self.action {
-            Action::Key => key::show(),
-            Action::VerifyExport(verify) => verify.run(launch.files()),
-            Action::Verify { head, json } => match open()? {
+            AuditAction::Key => key::show(),
+            AuditAction::VerifyExport(verify) => verify.run(launch.files()),
+            AuditAction::Verify { head, json } => match open()? {
                 Some(audit) => report(&audit.verify(head).map_err(unreadable)?, json),
                 None => missing(json),
             },
-            Action::Export(export) => match open()? {
+            AuditAction::Export(export) => match open()? {
                 Some(audit) => export.run(&audit),
                 None => missing(false),
             },
-            Action::Show(show) => open()?.map_or(Ok(exit::OK), |audit| show.all(&audit)),
-            Action::Tail {
+            AuditAction::Show(show) => open()?.map_or(Ok(exit::OK), |audit| show.all(&audit)),
+            AuditAction::Tail {
                 lines,
                 follow,
                 show,

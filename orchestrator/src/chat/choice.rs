@@ -49,7 +49,7 @@ pub(crate) struct ModelOptions {
 const PROVIDERS: [&str; 5] = ["claude", "openai", "openai-chat", "ollama", "mock"];
 
 /// A provider with its settings.
-pub(crate) struct Chosen {
+pub(crate) struct ChosenModel {
     pub provider: Rc<dyn Provider>,
     /// Its settings; those of the command line come first.
     pub config: ProviderConfig,
@@ -59,7 +59,11 @@ pub(crate) struct Chosen {
 
 impl ModelOptions {
     /// The provider. Reads keys and scripts. From then on no string of ours holds the key.
-    pub(crate) fn choose(&self, files: &Files, settings: &AgentConfig) -> Result<Chosen, Failed> {
+    pub(crate) fn choose(
+        &self,
+        files: &Files,
+        settings: &AgentConfig,
+    ) -> Result<ChosenModel, Failed> {
         let name = self
             .provider
             .clone()
@@ -67,7 +71,7 @@ impl ModelOptions {
             .unwrap_or_else(by_environment);
         let config = self.config(&name, settings);
         if name == "mock" {
-            return Ok(Chosen {
+            return Ok(ChosenModel {
                 provider: Rc::new(self.mock(files)?),
                 config,
                 key_source: None,
@@ -84,7 +88,7 @@ impl ModelOptions {
         let key = found.as_ref().map(|found| &found.key);
         let provider = providers::build(vendor, config.base_url.as_deref(), key)
             .map_err(|error| Failed::invalid(error.to_string()))?;
-        Ok(Chosen {
+        Ok(ChosenModel {
             provider,
             config,
             key_source: found.map(|found| found.source),
@@ -142,7 +146,7 @@ pub(crate) fn fallback(files: &Files, settings: &AgentConfig) -> Result<Option<F
         message: format!("cloud_fallback: {}", failed.message),
         ..failed
     };
-    let Chosen {
+    let ChosenModel {
         provider, config, ..
     } = options.choose(files, settings).map_err(wrong)?;
     Ok(Some(Fallback {
@@ -243,7 +247,7 @@ impl ModelOptions {
     }
 }
 
-impl Chosen {
+impl ChosenModel {
     /// The model's name: the configured one, else the smallest model that can chat.
     pub(crate) async fn model(&self) -> Result<String, ProviderError> {
         if let Some(model) = &self.config.model {

@@ -11,9 +11,9 @@ mod talk;
 mod turns;
 pub(crate) mod models;
 
-use crate::chat::choice::{Chosen, ModelOptions};
+use crate::chat::choice::{ChosenModel, ModelOptions};
 use crate::chat::config::AgentConfig;
-use crate::chat::turns::{Beginning, converse};
+use crate::chat::turns::{ChatStart, converse};
 use crate::tool_options::{ToolOptions, ViolationOptions};
 use broker_protocol::{Failed, Open, Trust, limit};
 use clap::{ArgAction, Args};
@@ -185,7 +185,7 @@ impl FrontEnd for Chat {
     }
 }
 
-fn needs(endpoint: &Endpoint, servers: &SessionServers, beginning: &Beginning) -> Needs {
+fn needs(endpoint: &Endpoint, servers: &SessionServers, beginning: &ChatStart) -> Needs {
     let mut write = servers.directories();
     // `/resume` reads and writes transcripts of other conversations.
     let resumes = beginning.prompt.is_some() && beginning.transcript.is_some();
@@ -202,7 +202,7 @@ fn needs(endpoint: &Endpoint, servers: &SessionServers, beginning: &Beginning) -
 async fn hold(
     mut telemetry: Telemetry,
     mut config: ToolConfig,
-    beginning: Beginning,
+    beginning: ChatStart,
     servers: SessionServers,
     (log, proof): (&Rc<RunLog>, ConfinementProof),
 ) -> Result<u8, Failed> {
@@ -255,7 +255,7 @@ impl Chat {
     fn session(
         &self,
         prepared: &Prepared,
-        beginning: &Beginning,
+        beginning: &ChatStart,
     ) -> Result<(ToolConfig, Endpoint), Failed> {
         let options = prepared.options();
         let mut opening = options.open()?;
@@ -281,7 +281,7 @@ impl Chat {
         files: &Files,
         options: &SessionOptions,
         trust: Trust,
-    ) -> Result<Beginning, Failed> {
+    ) -> Result<ChatStart, Failed> {
         let config = AgentConfig::read(files)?;
         self.model.ensure_available(files, &config, options)?;
         let chosen = self.model.choose(files, &config)?;
@@ -296,7 +296,7 @@ impl Chat {
             None => (None, Conversation::default(), transcripts::new_id()),
         };
         let json = self.json;
-        Ok(Beginning {
+        Ok(ChatStart {
             chosen,
             settings,
             transcript,
@@ -315,7 +315,7 @@ impl Chat {
         &self,
         files: &Files,
         config: AgentConfig,
-        chosen: &Chosen,
+        chosen: &ChosenModel,
     ) -> Result<Settings, Failed> {
         let pack = choice::pack(self.pack.as_deref(), &config)?;
         let asked = Limits {
@@ -358,7 +358,7 @@ impl Chat {
     fn begin_transcript(
         &self,
         opened: transcripts::OpenTranscript,
-        chosen: &Chosen,
+        chosen: &ChosenModel,
     ) -> (Option<Rc<Transcript>>, Conversation, String) {
         let file = Box::new(opened.file);
         let transcript = match opened.bytes {

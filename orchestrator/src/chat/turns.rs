@@ -1,6 +1,6 @@
 //! The turns of user and model, and the user's commands to the chat between them.
 
-use crate::chat::choice::Chosen;
+use crate::chat::choice::ChosenModel;
 use crate::chat::command;
 use crate::chat::config::Engines;
 use crate::chat::ended::{code, provider_failed, say_limit};
@@ -35,8 +35,8 @@ use std::io::{self, IsTerminal};
 use std::rc::Rc;
 
 /// Everything that a chat reads before we confine ourselves.
-pub(super) struct Beginning {
-    pub chosen: Chosen,
+pub(super) struct ChatStart {
+    pub chosen: ChosenModel,
     pub settings: Settings,
     pub transcript: Option<Rc<Transcript>>,
     pub conversation: Conversation,
@@ -55,13 +55,13 @@ pub(super) struct Beginning {
 /// Talks until the user ends the chat, or answers once; returns the exit code.
 pub(super) async fn converse(
     config: ToolConfig,
-    beginning: Beginning,
+    beginning: ChatStart,
     (hooks, servers): (Option<Rc<SessionHooks>>, &SessionServers),
     log: &Rc<RunLog>,
     proof: ConfinementProof,
 ) -> Result<u8, Failed> {
     let mut signals = Signals::listen(&[SIGINT, SIGTERM, SIGHUP], proof)?;
-    let Beginning {
+    let ChatStart {
         chosen,
         mut settings,
         transcript,

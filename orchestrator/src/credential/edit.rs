@@ -26,7 +26,7 @@ const KNOWN: [(&str, &[&str]); 2] = [
 ///
 /// What would be written is printed, and written only after a yes. The old text stays beside the file. Nothing reads the value.
 #[derive(Args)]
-pub(super) struct Add {
+pub(super) struct AddCredential {
     /// The credential's name in the policy files
     name: String,
     /// What it is for: hosts, requests and variables [default: the preset of its name]
@@ -54,7 +54,7 @@ pub(super) struct Add {
 
 /// Remove one from your policy file, and from its profiles
 #[derive(Args)]
-pub(super) struct Remove {
+pub(super) struct RemoveCredential {
     /// The credential's name in the policy files
     name: String,
     /// Write without asking anybody first
@@ -90,7 +90,7 @@ impl From<NoSource> for Failed {
     }
 }
 
-impl FrontEnd for Add {
+impl FrontEnd for AddCredential {
     const ROW: CommandRow = CommandRow::of_files("credential add", EXIT);
 
     fn errors(&self) -> ErrorForm {
@@ -114,7 +114,7 @@ impl FrontEnd for Add {
     }
 }
 
-impl Add {
+impl AddCredential {
     fn preset(&self) -> &str {
         self.preset.as_deref().unwrap_or(&self.name)
     }
@@ -168,7 +168,7 @@ fn file_source(file: &Path, prepared: &Prepared) -> Result<NewSource, NoSource> 
     text.map(NewSource::File).ok_or(NoSource::Text(path))
 }
 
-impl FrontEnd for Remove {
+impl FrontEnd for RemoveCredential {
     const ROW: CommandRow = CommandRow::of_files("credential remove", EXIT);
 
     fn errors(&self) -> ErrorForm {

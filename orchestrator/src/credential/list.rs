@@ -16,21 +16,21 @@ use serde_json::{Value, json};
 ///
 /// No program is started and no file opened, so a source that is there may still give no value: `lazaret credential test` tries it.
 #[derive(Args)]
-pub(super) struct List {
+pub(super) struct ListCredentials {
     /// Print a JSON array in place of text
     #[arg(long)]
     json: bool,
 }
 
 /// A credential of the policy files.
-struct Listed {
+struct CredentialRow {
     credential: Credential,
     profiles: Vec<String>,
     /// Why its source is not there.
     missing: Option<String>,
 }
 
-impl FrontEnd for List {
+impl FrontEnd for ListCredentials {
     const ROW: CommandRow = CommandRow::of_files(
         "credential list",
         "0; 1 a source is not there; 2 wrong arguments; 125 the policy cannot be used",
@@ -49,17 +49,17 @@ impl FrontEnd for List {
         let mut listed = Vec::new();
         for credential in all {
             let missing = source::check(&credential.from, &state_directory::variable).err();
-            listed.push(Listed {
+            listed.push(CredentialRow {
                 profiles: policies.profiles_with(&credential.name, &machine),
                 missing: missing.map(|fault| fault.to_string()),
                 credential,
             });
         }
         if self.json {
-            let all: Vec<Value> = listed.iter().map(Listed::json).collect();
+            let all: Vec<Value> = listed.iter().map(CredentialRow::json).collect();
             print::json(&all)?;
         } else {
-            let text: String = listed.iter().map(Listed::text).collect();
+            let text: String = listed.iter().map(CredentialRow::text).collect();
             let none = "no policy file defines a credential; `lazaret credential add` does\n";
             let text = if listed.is_empty() { none } else { &text };
             print::result(print::shown(text).as_bytes())?;
@@ -71,7 +71,7 @@ impl FrontEnd for List {
     }
 }
 
-impl Listed {
+impl CredentialRow {
     fn text(&self) -> String {
         let Self {
             credential,

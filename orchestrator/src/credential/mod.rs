@@ -29,10 +29,10 @@ pub(crate) struct Credential {
 
 #[derive(Subcommand)]
 enum CredentialCommand {
-    List(list::List),
-    Test(test::Test),
-    Add(edit::Add),
-    Remove(edit::Remove),
+    List(list::ListCredentials),
+    Test(test::TestCredential),
+    Add(edit::AddCredential),
+    Remove(edit::RemoveCredential),
 }
 
 impl FrontEnd for Credential {
@@ -41,10 +41,10 @@ impl FrontEnd for Credential {
         ..CommandRow::of_files("credential", "as its subcommands")
     };
     const NESTED: &'static [CommandRow] = &[
-        list::List::ROW,
-        test::Test::ROW,
-        edit::Add::ROW,
-        edit::Remove::ROW,
+        list::ListCredentials::ROW,
+        test::TestCredential::ROW,
+        edit::AddCredential::ROW,
+        edit::RemoveCredential::ROW,
     ];
 
     fn errors(&self) -> ErrorForm {

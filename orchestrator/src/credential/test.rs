@@ -39,7 +39,7 @@ const OURS: &str = "lazaret: ";
 /// The request is a GET of the first plain path that its `uses` name for a host, made by `curl` in a cell. A status in the answer shows
 /// that the value was sent; whether the host looks at it for this path is the host's matter.
 #[derive(Args)]
-pub(super) struct Test {
+pub(super) struct TestCredential {
     /// The credential's name in the policy files
     name: String,
     /// Print a JSON array in place of text
@@ -129,7 +129,7 @@ impl FailedStep {
     }
 }
 
-impl FrontEnd for Test {
+impl FrontEnd for TestCredential {
     const ROW: CommandRow = CommandRow {
         name: "credential test",
         sessions: Sessions::One,
@@ -185,7 +185,7 @@ impl FrontEnd for Test {
     }
 }
 
-impl Test {
+impl TestCredential {
     /// The credential, and the profile to try it with: the one that a session here has, or else the first one with it.
     fn choose(&self, prepared: &Prepared) -> Result<(Credential, String), Failed> {
         let machine = policy_files::host();
@@ -216,9 +216,9 @@ impl Test {
 
 /// The last reason why the gateway opened no connection.
 #[derive(Default)]
-struct Refused(RefCell<Option<String>>);
+struct LastRefusal(RefCell<Option<String>>);
 
-impl Subscriber for Refused {
+impl Subscriber for LastRefusal {
     fn hear(&self, event: &Event) {
         if let Body::Connection(report) = &*event.body
             && report.verdict != ConnectionVerdict::Allowed
@@ -239,7 +239,7 @@ fn try_each(prepared: Prepared, credential: Credential) -> Result<Vec<HostOutcom
     let greeting = Greeting::open(&options.endpoint(), open.clone())?;
     let confined = prepared.confine(Needs::default());
     let proof = confined.proof();
-    let refused = Rc::new(Refused::default());
+    let refused = Rc::new(LastRefusal::default());
     let config = Config {
         greeting: Some(greeting),
         subscribers: vec![refused.clone()],

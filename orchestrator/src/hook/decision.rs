@@ -20,7 +20,7 @@ const PROJECT: [&str; 3] = [
     "QWEN_PROJECT_DIR",
 ];
 
-pub(super) struct Judge {
+pub(super) struct HookJudge {
     options: SessionOptions,
     /// The directory that the agent works in, and the project that it claims.
     agent: Caller,
@@ -38,7 +38,7 @@ struct SessionPolicies {
     floor: EffectivePolicy,
 }
 
-impl Judge {
+impl HookJudge {
     /// Reads the policy and inspects the agent.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ mod tests;
 
 use broker_protocol::Failed;
 use clap::{Args, ValueEnum};
-use decision::Judge;
+use decision::HookJudge;
 use orchestrator_config_edit::hook::shape::{Reading, Shape};
 use orchestrator_config_edit::hook::{CLAUDE, CODEX, COPILOT, CRUSH, GEMINI, QWEN};
 use orchestrator_confine::Needs;
@@ -44,7 +44,7 @@ it is, or the repository around the working directory.";
 pub(crate) struct Hook {
     /// The agent
     #[arg(value_name = "AGENT")]
-    agent: Agent,
+    agent: HookAgent,
     #[command(flatten)]
     project: ProjectOption,
     #[command(flatten)]
@@ -54,7 +54,7 @@ pub(crate) struct Hook {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Agent {
+enum HookAgent {
     Claude,
     Codex,
     Gemini,
@@ -63,29 +63,29 @@ enum Agent {
     Copilot,
 }
 
-impl Agent {
+impl HookAgent {
     fn shape(self) -> &'static Shape {
         match self {
-            Agent::Claude => &CLAUDE,
-            Agent::Codex => &CODEX,
-            Agent::Gemini => &GEMINI,
-            Agent::Qwen => &QWEN,
-            Agent::Crush => &CRUSH,
-            Agent::Copilot => &COPILOT,
+            HookAgent::Claude => &CLAUDE,
+            HookAgent::Codex => &CODEX,
+            HookAgent::Gemini => &GEMINI,
+            HookAgent::Qwen => &QWEN,
+            HookAgent::Crush => &CRUSH,
+            HookAgent::Copilot => &COPILOT,
         }
     }
 }
 
-impl Agent {
+impl HookAgent {
     /// Its name in `lazaret install`.
     fn client(self) -> &'static str {
         match self {
-            Agent::Claude => "claude-code",
-            Agent::Codex => "codex",
-            Agent::Gemini => "gemini",
-            Agent::Qwen => "qwen",
-            Agent::Crush => "crush",
-            Agent::Copilot => "copilot",
+            HookAgent::Claude => "claude-code",
+            HookAgent::Codex => "codex",
+            HookAgent::Gemini => "gemini",
+            HookAgent::Qwen => "qwen",
+            HookAgent::Crush => "crush",
+            HookAgent::Copilot => "copilot",
         }
     }
 }
@@ -121,7 +121,7 @@ impl Hook {
         let (judge, confined) = match options {
             Ok((options, environment)) => {
                 let prepared = launch.prepare_with::<Self>(options, environment);
-                let judge = Judge::new(&prepared, self.agent.client());
+                let judge = HookJudge::new(&prepared, self.agent.client());
                 (judge, prepared.confine(Needs::default()))
             }
             Err(failed) => (Err(failed), launch.confine::<Self>(Needs::default())),

@@ -4,7 +4,7 @@ use super::*;
 use orchestrator_config_edit::hook::call::{Decision, ShellCall};
 use serde_json::json;
 
-fn read(agent: Agent, call: &Value) -> ShellCall {
+fn read(agent: HookAgent, call: &Value) -> ShellCall {
     match agent.shape().read(call) {
         Reading::Shell(call) => call,
         other => panic!("{agent:?}: {other:?}"),
@@ -31,7 +31,7 @@ fn deny() -> Decision {
 }
 
 /// The protocol of each agent: its call, and the answers to allow, ask and deny.
-fn golden() -> [(Agent, Value, [Value; 3]); 7] {
+fn golden() -> [(HookAgent, Value, [Value; 3]); 7] {
     let like_claude = |name: &str| {
         json!({
             "session_id": "s", "transcript_path": "/t.jsonl", "cwd": "/p/sub", "permission_mode": "default",
@@ -80,27 +80,27 @@ fn golden() -> [(Agent, Value, [Value; 3]); 7] {
         "toolArgs": "{\"command\":\"ls\",\"description\":\"List\"}" });
     [
         (
-            Agent::Claude,
+            HookAgent::Claude,
             like_claude("Bash"),
             [allowed.clone(), asked.clone(), denied.clone()],
         ),
         (
-            Agent::Claude,
+            HookAgent::Claude,
             like_claude("Monitor"),
             [allowed.clone(), asked, denied.clone()],
         ),
         (
-            Agent::Codex,
+            HookAgent::Codex,
             like_claude("Bash"),
             [allowed, unasked.clone(), denied.clone()],
         ),
         (
-            Agent::Qwen,
+            HookAgent::Qwen,
             like_claude("run_shell_command"),
             [unheeded, unasked, denied],
         ),
         (
-            Agent::Gemini,
+            HookAgent::Gemini,
             gemini,
             [
                 json!({ "decision": "allow", "hookSpecificOutput": { "hookEventName": "BeforeTool", "tool_input": updated } }),
@@ -109,7 +109,7 @@ fn golden() -> [(Agent, Value, [Value; 3]); 7] {
             ],
         ),
         (
-            Agent::Crush,
+            HookAgent::Crush,
             crush,
             [
                 json!({ "decision": "allow", "updated_input": updated }),
@@ -118,7 +118,7 @@ fn golden() -> [(Agent, Value, [Value; 3]); 7] {
             ],
         ),
         (
-            Agent::Copilot,
+            HookAgent::Copilot,
             copilot,
             [
                 json!({ "permissionDecision": "allow", "modifiedArgs": updated }),
@@ -184,8 +184,8 @@ fn malformed_hook_call_is_not_run() {
 #[test]
 fn a_command_of_another_shell_is_refused() {
     for (agent, tool) in [
-        (Agent::Claude, "PowerShell"),
-        (Agent::Copilot, "powershell"),
+        (HookAgent::Claude, "PowerShell"),
+        (HookAgent::Copilot, "powershell"),
     ] {
         let shape = agent.shape();
         let call =

@@ -15,7 +15,7 @@ use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch, Prepared};
 use orchestrator_launch::row::CommandRow;
 use orchestrator_launch::stdio::pages;
 use orchestrator_launch::stdio::print;
-use plan::Change;
+use plan::PlannedChange;
 use serde_json::{Value, json};
 use std::{fmt, io};
 
@@ -89,8 +89,8 @@ struct Consent {
 
 impl Consent {
     /// Shows the changes and asks for confirmation, unless an option already gave it.
-    fn is_given(&self, changes: &[Change]) -> Result<bool, Failed> {
-        let diffs: String = changes.iter().map(Change::diff).collect();
+    fn is_given(&self, changes: &[PlannedChange]) -> Result<bool, Failed> {
+        let diffs: String = changes.iter().map(PlannedChange::diff).collect();
         let is_shown = pages::show(&for_terminal(&diffs))?;
         if self.dry_run || self.yes {
             return Ok(self.yes);
@@ -124,7 +124,7 @@ impl FrontEnd for Install {
             return Ok(exit::FAILED);
         }
         let changes = plan::to_install(&recipe)?;
-        if changes.iter().all(Change::is_none) {
+        if changes.iter().all(PlannedChange::is_none) {
             let done = if recipe.files.is_empty() {
                 "no file of its settings is known"
             } else {
@@ -376,7 +376,7 @@ fn record_failed(client: &Client, what: &str, error: &io::Error) -> Failed {
 }
 
 /// Writes all files or none.
-fn write(changes: &[Change]) -> Result<(), Failed> {
+fn write(changes: &[PlannedChange]) -> Result<(), Failed> {
     for (at, change) in changes
         .iter()
         .enumerate()
@@ -386,7 +386,7 @@ fn write(changes: &[Change]) -> Result<(), Failed> {
             let undone = changes[..at]
                 .iter()
                 .filter(|change| !change.is_none())
-                .try_for_each(Change::undo);
+                .try_for_each(PlannedChange::undo);
             return Err(undone.err().unwrap_or(failed));
         }
     }

@@ -19,7 +19,7 @@ const TIME: Duration = Duration::from_millis(200);
 
 /// A change of a file.
 #[derive(Debug)]
-pub(super) struct Change {
+pub(super) struct PlannedChange {
     pub path: PathBuf,
     /// `None` if the file does not exist.
     pub before: Option<String>,
@@ -27,7 +27,7 @@ pub(super) struct Change {
     pub after: Option<String>,
 }
 
-impl Change {
+impl PlannedChange {
     /// The change as a unified diff without the keys in the file; empty if nothing changes.
     pub(super) fn diff(&self) -> String {
         let [before, after] =
@@ -73,7 +73,7 @@ impl Change {
     }
 }
 
-pub(super) fn to_install(recipe: &Recipe) -> Result<Vec<Change>, Failed> {
+pub(super) fn to_install(recipe: &Recipe) -> Result<Vec<PlannedChange>, Failed> {
     let change = |file: &FileRecipe| {
         let path = place(file);
         let before = read(&path)?;
@@ -83,7 +83,7 @@ pub(super) fn to_install(recipe: &Recipe) -> Result<Vec<Change>, Failed> {
             &file.edits,
         )
         .map_err(|error| Failed::invalid(format!("{}: {error}", path.display())))?;
-        Ok(Change {
+        Ok(PlannedChange {
             path,
             before,
             after: Some(after),
@@ -93,7 +93,7 @@ pub(super) fn to_install(recipe: &Recipe) -> Result<Vec<Change>, Failed> {
 }
 
 /// The changes that revert an installation.
-pub(super) fn to_uninstall(recipe: &Recipe, record: &Record) -> Result<Vec<Change>, Failed> {
+pub(super) fn to_uninstall(recipe: &Recipe, record: &Record) -> Result<Vec<PlannedChange>, Failed> {
     let change = |(file, changed): (&FileRecipe, &Changed)| {
         let Changed {
             path,
@@ -113,7 +113,7 @@ pub(super) fn to_uninstall(recipe: &Recipe, record: &Record) -> Result<Vec<Chang
                 (!is_empty).then_some(reverted)
             }
         };
-        Ok(Change {
+        Ok(PlannedChange {
             path: path.clone(),
             before: now,
             after: text,

@@ -61,13 +61,13 @@ pub(crate) struct Warm {
 #[derive(Subcommand)]
 enum WarmAction {
     /// Print what stands ready
-    Status(Answered),
+    Status(WarmReport),
     /// End it; commands that run go on
-    Stop(Answered),
+    Stop(WarmReport),
 }
 
 #[derive(Args)]
-struct Answered {
+struct WarmReport {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -81,8 +81,10 @@ impl FrontEnd for Warm {
 
     fn main(self, launch: Launch) -> Result<u8, Failed> {
         match self.action {
-            Some(WarmAction::Status(Answered { json })) => ask(KnockFor::Status, json, status_rows),
-            Some(WarmAction::Stop(Answered { json })) => {
+            Some(WarmAction::Status(WarmReport { json })) => {
+                ask(KnockFor::Status, json, status_rows)
+            }
+            Some(WarmAction::Stop(WarmReport { json })) => {
                 ask(KnockFor::Stop, json, |_| "stopped\n".to_owned())
             }
             None => {

@@ -1,9 +1,9 @@
 //! `lazaret why`: its command line, and the traced run.
 
-use crate::findings::{Findings, HostRemedy, LoggedRefusal};
+use crate::findings::{ExplainedDenials, HostRemedy, LoggedRefusal};
 use crate::last::{self, LastCommand};
 use crate::page::{self, Rerun};
-use crate::trace::{Report, Trace};
+use crate::trace::{ReceivedReport, Trace};
 use broker_protocol::{
     Bash, Command, Denial, Ended, ErrorKind, Extent, Failed, NetworkRequest, Open, Remedy, Request,
     Stdin, ZonePath, limit,
@@ -68,7 +68,7 @@ pub struct Why {
 }
 
 /// The command to run, and where.
-struct Chosen {
+struct CommandToExplain {
     command: Command,
     directory: Option<ZonePath>,
     /// What the gateway refused to it before.
@@ -113,7 +113,7 @@ impl FrontEnd for Why {
                 print::note("it has no input now: what it was given then is not kept");
             }
             (
-                Some(Chosen {
+                Some(CommandToExplain {
                     command,
                     directory,
                     refused,
@@ -131,7 +131,7 @@ impl FrontEnd for Why {
                 .into_iter()
                 .map(|word| word.into_vec().into())
                 .collect();
-            Chosen {
+            CommandToExplain {
                 command: Command::Arguments(words),
                 directory,
                 refused: Vec::new(),
@@ -142,7 +142,12 @@ impl FrontEnd for Why {
 }
 
 impl Why {
-    fn rerun(&self, prepared: Prepared, open: Open, mut chosen: Chosen) -> Result<u8, Failed> {
+    fn rerun(
+        &self,
+        prepared: Prepared,
+        open: Open,
+        mut chosen: CommandToExplain,
+    ) -> Result<u8, Failed> {
         let options = prepared.options();
         let command = chosen.command.clone();
         let logged = std::mem::take(&mut chosen.refused);
@@ -192,7 +197,7 @@ impl Why {
                     profile,
                     ended,
                 };
-                let findings = fitting(&rerun, Findings { logged, ..findings });
+                let findings = fitting(&rerun, ExplainedDenials { logged, ..findings });
                 self.print(&rerun, &findings)
             }
             // When opening a session, only this can be missing entirely.
@@ -210,8 +215,8 @@ impl Why {
         }
     }
 
-    fn request(&self, chosen: Chosen) -> Request {
-        let Chosen {
+    fn request(&self, chosen: CommandToExplain) -> Request {
+        let CommandToExplain {
             command, directory, ..
         } = chosen;
         Request::Bash(Bash {
@@ -228,7 +233,7 @@ impl Why {
         })
     }
 
-    fn print(&self, rerun: &Rerun, findings: &Findings) -> Result<u8, Failed> {
+    fn print(&self, rerun: &Rerun, findings: &ExplainedDenials) -> Result<u8, Failed> {
         if self.json {
             print::json(&page::json(rerun, findings))?;
         } else {
@@ -246,7 +251,7 @@ impl Why {
 }
 
 /// Without what is no matter: what the command gets otherwise, and advice to one that succeeded.
-fn fitting(rerun: &Rerun, mut findings: Findings) -> Findings {
+fn fitting(rerun: &Rerun, mut findings: ExplainedDenials) -> ExplainedDenials {
     findings.drop_given(&home(), &rerun.words());
     if rerun.ended == Some(Ended::Exited(0)) {
         findings.advise_nothing();
@@ -282,7 +287,7 @@ async fn find(
     request: Request,
     verbose: bool,
     reached: Option<&EffectivePolicy>,
-) -> Result<(Arc<CallResult>, String, Findings), Failed> {
+) -> Result<(Arc<CallResult>, String, ExplainedDenials), Failed> {
     let session = Session::start(config, proof);
     let opened = session.open().await?;
     let (result, trace) = run(&session, request, verbose).await?;
@@ -293,9 +298,9 @@ async fn find(
         // A refused command was not traced.
         None => Trace::default(),
     };
-    let mut findings = Findings {
+    let mut findings = ExplainedDenials {
         connect: reached.map_or_else(Vec::new, |policy| policy.ports.connect.clone()),
-        ..Findings::default()
+        ..ExplainedDenials::default()
     };
     let hosts = |host: &str| remedy_of(host, reached);
     findings.add_own(result.all_denials(), trace.gaps.is_empty(), &hosts);
@@ -342,7 +347,7 @@ async fn run(
         permit: None,
     });
     call.handle.end_input();
-    let mut report = Report::default();
+    let mut report = ReceivedReport::default();
     while let Some(event) = call.next().await {
         match &*event.body {
             Body::Output {

@@ -8,12 +8,12 @@ use std::path::Path;
 
 /// An option of `lazaret run` that opens something.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Grant {
+pub(crate) struct OpeningOption {
     pub option: &'static str,
     pub value: String,
 }
 
-impl Grant {
+impl OpeningOption {
     /// Whether it opens a path of this machine.
     pub(crate) fn is_of_paths(&self) -> bool {
         self.option != HOST
@@ -32,10 +32,10 @@ const GIVEN: [&str; 4] = [
 const DID_WITHOUT: &str = "the command succeeded without it";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Finding {
+pub(crate) struct ExplainedDenial {
     pub denial: Denial,
     /// The option that opens it, if one does.
-    pub grant: Option<Grant>,
+    pub grant: Option<OpeningOption>,
 }
 
 /// A refusal of the gateway in the run log.
@@ -51,8 +51,8 @@ pub(crate) struct LoggedRefusal {
 pub(crate) type HostRemedy = Option<Remedy>;
 
 #[derive(Debug, Default)]
-pub(crate) struct Findings {
-    pub list: Vec<Finding>,
+pub(crate) struct ExplainedDenials {
+    pub list: Vec<ExplainedDenial>,
     /// The policy profile that would show the program which was not found.
     pub profile: Option<String>,
     /// Number of denials that the executor only counted.
@@ -67,7 +67,7 @@ pub(crate) struct Findings {
     pub gaps: BTreeSet<Gap>,
 }
 
-impl Findings {
+impl ExplainedDenials {
     /// Adds what the executor itself has denied. If the trace is `whole`, it is better for paths, since it also tells which the
     /// user could not access either. `hosts` tells what would open a denied host.
     pub(crate) fn add_own(
@@ -118,20 +118,20 @@ impl Findings {
             known.denial.count = known.denial.count.max(denial.count);
             return;
         }
-        let alike = |known: &&mut Finding| {
+        let alike = |known: &&mut ExplainedDenial| {
             grant.is_some()
                 && known.grant == grant
                 && known.denial.what.target == denial.what.target
         };
         match self.list.iter_mut().find(alike) {
             Some(known) => known.denial.count = known.denial.count.saturating_add(denial.count),
-            None => self.list.push(Finding { denial, grant }),
+            None => self.list.push(ExplainedDenial { denial, grant }),
         }
     }
 
     /// Takes back all advice: the command succeeded without what was closed to it.
     pub(crate) fn advise_nothing(&mut self) {
-        for Finding { denial, grant } in &mut self.list {
+        for ExplainedDenial { denial, grant } in &mut self.list {
             *grant = None;
             denial.lease = None;
             denial.remedy = Remedy::Advice(DID_WITHOUT.to_owned());
@@ -140,7 +140,7 @@ impl Findings {
 
     /// Drops the attempts to read what git in a cell gets otherwise, unless the command names it.
     pub(crate) fn drop_given(&mut self, home: &Path, words: &[String]) {
-        let is_given = |finding: &Finding| {
+        let is_given = |finding: &ExplainedDenial| {
             let what = &finding.denial.what;
             let below = Path::new(&what.target).strip_prefix(home);
             let given = below.is_ok_and(|below| GIVEN.iter().any(|file| below == Path::new(file)));
@@ -161,8 +161,8 @@ impl Findings {
     }
 
     /// The fewest options that open everything that options can open. A path inside another granted path is included in that one.
-    pub(crate) fn grants(&self) -> Vec<Grant> {
-        let all: BTreeSet<Grant> = self
+    pub(crate) fn grants(&self) -> Vec<OpeningOption> {
+        let all: BTreeSet<OpeningOption> = self
             .list
             .iter()
             .filter_map(|finding| finding.grant.clone())
@@ -174,7 +174,7 @@ impl Findings {
     }
 }
 
-fn covers(outer: &Grant, inner: &Grant) -> bool {
+fn covers(outer: &OpeningOption, inner: &OpeningOption) -> bool {
     let as_much = outer.option == inner.option || outer.option == WRITE;
     outer != inner
         && outer.is_of_paths()
@@ -186,13 +186,13 @@ fn covers(outer: &Grant, inner: &Grant) -> bool {
 const HOST: &str = "--allow-host";
 const WRITE: &str = "--write";
 
-fn grant(lease: &Leased) -> Grant {
+fn grant(lease: &Leased) -> OpeningOption {
     let (option, value) = match lease {
         Leased::Host(host) => (HOST, host),
         Leased::Read(path) => ("--read", path),
         Leased::Write(path) => (WRITE, path),
     };
-    Grant {
+    OpeningOption {
         option,
         value: value.clone(),
     }
@@ -236,7 +236,7 @@ mod tests {
 
     #[test]
     fn the_grants_are_the_fewest_that_open_all() {
-        let mut findings = Findings::default();
+        let mut findings = ExplainedDenials::default();
         let write = denial(
             AttemptKind::Write,
             "/d/e/new",
@@ -270,7 +270,7 @@ mod tests {
     #[test]
     fn settings_of_git_that_cells_get_otherwise_are_no_denials() {
         let found = |words: &[&str]| {
-            let mut findings = Findings::default();
+            let mut findings = ExplainedDenials::default();
             for path in [
                 "/h/.gitconfig",
                 "/h/.config/git/ignore",
@@ -283,7 +283,7 @@ mod tests {
             findings.drop_given(Path::new("/h"), &words);
             findings
         };
-        let targets = |findings: &Findings| -> Vec<String> {
+        let targets = |findings: &ExplainedDenials| -> Vec<String> {
             let all = findings.list.iter();
             all.map(|one| one.denial.what.target.clone()).collect()
         };
@@ -302,9 +302,9 @@ mod tests {
     #[test]
     fn given_ports_are_no_denials() {
         let connect = |target: &str| denial(AttemptKind::Connect, target, None);
-        let mut findings = Findings {
+        let mut findings = ExplainedDenials {
             connect: vec![5432],
-            ..Findings::default()
+            ..ExplainedDenials::default()
         };
         for target in ["127.0.0.1:5432", "[::1]:5432", "0.0.0.0:5432"] {
             findings.add(connect(target));
@@ -332,12 +332,12 @@ mod tests {
             );
         }
         denied.push(read("/etc/shadow"));
-        let mut findings = Findings::default();
+        let mut findings = ExplainedDenials::default();
         let remedy = |host: &str| (host != "a.example:443").then(|| Remedy::Option("x".into()));
         findings.add_own(&denied, true, &remedy);
         assert_eq!(
             findings.grants(),
-            [Grant {
+            [OpeningOption {
                 option: HOST,
                 value: "b.example:443".into()
             }]
@@ -345,7 +345,7 @@ mod tests {
         assert!(
             findings.only_here.contains("a.example:443") && findings.gaps.contains(&Gap::Network)
         );
-        let mut cut = Findings::default();
+        let mut cut = ExplainedDenials::default();
         cut.add_own(&denied, false, &remedy);
         assert_eq!(cut.list.len(), 2);
     }

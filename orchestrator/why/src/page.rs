@@ -1,6 +1,6 @@
 //! Findings for a person, and as JSON. A hostile program may have chosen any part of them, so each text is on one line and escaped.
 
-use crate::findings::{Finding, Findings, Grant, LoggedRefusal};
+use crate::findings::{ExplainedDenial, ExplainedDenials, LoggedRefusal, OpeningOption};
 use broker_protocol::paste::shell_word;
 use broker_protocol::{Command, Denial, Ended, limit};
 use orchestrator_results::denials::DenialJson;
@@ -64,7 +64,7 @@ fn changed(denial: &Denial, change: fn(&str) -> String) -> Denial {
     denial
 }
 
-pub(crate) fn text(rerun: &Rerun, findings: &Findings) -> String {
+pub(crate) fn text(rerun: &Rerun, findings: &ExplainedDenials) -> String {
     let words: Vec<_> = rerun
         .words()
         .iter()
@@ -84,7 +84,7 @@ pub(crate) fn text(rerun: &Rerun, findings: &Findings) -> String {
         };
         let _ = writeln!(page, "\nNothing {known} to it.");
     }
-    let shown = |Finding { denial, grant }: &Finding| Finding {
+    let shown = |ExplainedDenial { denial, grant }: &ExplainedDenial| ExplainedDenial {
         denial: changed(denial, clean),
         grant: grant.clone(),
     };
@@ -112,7 +112,7 @@ pub(crate) fn logged(refusal: &LoggedRefusal) -> String {
 }
 
 /// Everything that is not a single denial.
-fn write_rest(page: &mut String, findings: &Findings) {
+fn write_rest(page: &mut String, findings: &ExplainedDenials) {
     for refusal in &findings.logged {
         let _ = writeln!(
             page,
@@ -148,7 +148,7 @@ fn write_rest(page: &mut String, findings: &Findings) {
 }
 
 /// All options that open something, on one line for copying.
-fn write_options(page: &mut String, rerun: &Rerun, findings: &Findings, command: &str) {
+fn write_options(page: &mut String, rerun: &Rerun, findings: &ExplainedDenials, command: &str) {
     let grants = findings.grants();
     if grants.is_empty() {
         return;
@@ -182,7 +182,7 @@ fn write_options(page: &mut String, rerun: &Rerun, findings: &Findings, command:
 }
 
 /// The option for a grant. None is offered for a path that cannot be printed exactly.
-fn option(grant: &Grant) -> String {
+fn option(grant: &OpeningOption) -> String {
     format!(
         "{} {}",
         grant.option,
@@ -191,10 +191,10 @@ fn option(grant: &Grant) -> String {
 }
 
 /// Groups to print together: many paths of one directory, denied and opened in the same way.
-fn groups(list: &[Finding]) -> Vec<Vec<&Finding>> {
-    let mut groups: Vec<Vec<&Finding>> = Vec::new();
+fn groups(list: &[ExplainedDenial]) -> Vec<Vec<&ExplainedDenial>> {
+    let mut groups: Vec<Vec<&ExplainedDenial>> = Vec::new();
     for finding in list {
-        let alike = |group: &&mut Vec<&Finding>| {
+        let alike = |group: &&mut Vec<&ExplainedDenial>| {
             let first = group[0];
             let (one, other) = (&first.denial, &finding.denial);
             first.grant.is_some()
@@ -211,17 +211,17 @@ fn groups(list: &[Finding]) -> Vec<Vec<&Finding>> {
     groups
 }
 
-fn parent(finding: &Finding) -> Option<&Path> {
+fn parent(finding: &ExplainedDenial) -> Option<&Path> {
     Path::new(&finding.denial.what.target).parent()
 }
 
-fn write_group(page: &mut String, group: &[&Finding]) {
+fn write_group(page: &mut String, group: &[&ExplainedDenial]) {
     if group.len() <= APART {
         return group.iter().for_each(|finding| write_one(page, finding));
     }
     let Denial { what, by, why, .. } = &group[0].denial;
     let directory = parent(group[0]).unwrap_or(Path::new("/")).display();
-    let name = |finding: &&Finding| {
+    let name = |finding: &&ExplainedDenial| {
         let name = Path::new(&finding.denial.what.target)
             .file_name()
             .unwrap_or_default();
@@ -237,7 +237,7 @@ fn write_group(page: &mut String, group: &[&Finding]) {
     let _ = writeln!(page, "  {by}: {why}\n  opens each: {option} PATH");
 }
 
-fn write_one(page: &mut String, Finding { denial, grant }: &Finding) {
+fn write_one(page: &mut String, ExplainedDenial { denial, grant }: &ExplainedDenial) {
     let Denial {
         what,
         by,
@@ -259,14 +259,17 @@ fn write_one(page: &mut String, Finding { denial, grant }: &Finding) {
     let _ = writeln!(page, "\n{what}{times}\n  {by}: {why}\n  {opens}");
 }
 
-pub(crate) fn json(rerun: &Rerun, findings: &Findings) -> Value {
-    let denied = findings.list.iter().map(|Finding { denial, grant }| {
-        let mut value = json!(DenialJson::from(&changed(denial, for_program)));
-        value["grant"] = grant.as_ref().map_or(Value::Null, |grant| {
-            json!([grant.option, for_program(&grant.value)])
+pub(crate) fn json(rerun: &Rerun, findings: &ExplainedDenials) -> Value {
+    let denied = findings
+        .list
+        .iter()
+        .map(|ExplainedDenial { denial, grant }| {
+            let mut value = json!(DenialJson::from(&changed(denial, for_program)));
+            value["grant"] = grant.as_ref().map_or(Value::Null, |grant| {
+                json!([grant.option, for_program(&grant.value)])
+            });
+            value
         });
-        value
-    });
     let grants = findings.grants();
     let options = grants
         .iter()
@@ -309,7 +312,7 @@ mod tests {
 
     fn page(paths: &[String]) -> String {
         orchestrator_text::known::learn(&[]).unwrap();
-        let mut findings = Findings::default();
+        let mut findings = ExplainedDenials::default();
         paths.iter().for_each(|path| findings.add(read(path)));
         let command = Command::Arguments(vec![b"cat".to_vec().into(), b"it's".to_vec().into()]);
         text(
@@ -351,7 +354,7 @@ mod tests {
             profile: "default".into(),
             ended: Some(Ended::Exited(1)),
         };
-        let mut findings = Findings::default();
+        let mut findings = ExplainedDenials::default();
         findings.add(read("/srv/a"));
         assert!(text(&rerun, &findings).contains("Options that would open all of this."));
         findings.add(closed);

@@ -94,9 +94,9 @@ struct TraceEnd {
 
 /// The report while it is received.
 #[derive(Default)]
-pub(crate) struct Report(Vec<u8>);
+pub(crate) struct ReceivedReport(Vec<u8>);
 
-impl Report {
+impl ReceivedReport {
     /// Adds bytes. Bytes beyond the bound are dropped, and the report counts as cut.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         let room = BYTES_MAX - self.0.len();
@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Trace {
-        let mut report = Report::default();
+        let mut report = ReceivedReport::default();
         text.as_bytes()
             .chunks(3)
             .for_each(|bytes| report.push(bytes));
