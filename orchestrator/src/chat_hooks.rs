@@ -6,7 +6,7 @@ use broker_protocol::Failed;
 use clap::{Args, Subcommand};
 use orchestrator_confine::Files;
 use orchestrator_hooks::hooks::{Acceptance, Hook};
-use orchestrator_hooks::store::{Accepted, digest};
+use orchestrator_hooks::store::{AcceptedHooks, digest};
 use orchestrator_launch::exit;
 use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch};
 use orchestrator_launch::row::CommandRow;
@@ -125,7 +125,7 @@ impl AcceptHook {
         if !is_accepted(self.yes, true)? {
             return Ok(exit::FAILED);
         }
-        let accepted = Accepted::read().accept(&hook.entry, program);
+        let accepted = AcceptedHooks::read().accept(&hook.entry, program);
         accepted.map_err(|error| Failed::internal(format!("cannot record it: {error}")))?;
         Ok(exit::OK)
     }

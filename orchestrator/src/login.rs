@@ -15,8 +15,8 @@ use orchestrator_launch::stdio::streams::Input;
 use orchestrator_mcp_client::address::NamedAddress;
 use orchestrator_mcp_client::login::Begun;
 use orchestrator_mcp_client::named;
-use orchestrator_mcp_client::settings::{Address, Kind, Server};
-use orchestrator_mcp_client::store::{self, Place};
+use orchestrator_mcp_client::settings::{ServerAddress, ServerKind, ServerSettings};
+use orchestrator_mcp_client::store::{self, ServerFiles};
 use orchestrator_web::callback::Callback;
 use std::future::pending;
 use std::io::{self, IsTerminal};
@@ -63,7 +63,7 @@ impl FrontEnd for Login {
         let prepared = launch.prepare::<Self>(self.place.options())?;
         let project = prepared.options().open()?.open.project;
         let (server, place) = named(prepared.files(), &self.name, &project)?;
-        let Kind::Address(address) = &server.kind else {
+        let ServerKind::Address(address) = &server.kind else {
             return Err(Failed::invalid(format!(
                 "the server `{}` is a program, and wants no login",
                 self.name
@@ -94,9 +94,9 @@ impl FrontEnd for Login {
 }
 
 async fn log_in(
-    server: &Server,
-    address: &Address,
-    place: &Place,
+    server: &ServerSettings,
+    address: &ServerAddress,
+    place: &ServerFiles,
     callback: Callback,
 ) -> Result<u8, Failed> {
     let named = NamedAddress::of(address).map_err(Failed::invalid)?;

@@ -24,7 +24,7 @@ use orchestrator_launch::stdio::print;
 use orchestrator_launch::stdio::signals::Signals;
 use orchestrator_launch::stdio::streams::{Input, Output, unusable};
 use orchestrator_mcp_client::{Available, SessionServers};
-use orchestrator_mcp_server::{Listing, SessionOpener, Settings, open_sessions};
+use orchestrator_mcp_server::{Listing, McpSettings, SessionOpener, open_sessions};
 use orchestrator_tools::ToolConfig;
 use orchestrator_tools::catalogue::{Category, TOOLS};
 use orchestrator_tools::registry::{Entry, Registry};
@@ -162,7 +162,7 @@ impl FrontEnd for Mcp {
 }
 
 impl Mcp {
-    fn settings(&self, options: &SessionOptions, policy: &EffectivePolicy) -> Settings {
+    fn settings(&self, options: &SessionOptions, policy: &EffectivePolicy) -> McpSettings {
         let mut instructions = instructions(policy, options.network(Some(policy), false).is_some());
         let asked = match options
             .trust()
@@ -188,7 +188,7 @@ impl Mcp {
                 format!(" {max} attempts to leave the project end the session.")
             });
         instructions.push_str(&format!(" {asked}{violations}"));
-        Settings {
+        McpSettings {
             instructions,
             tools: Listing::default(),
             raw: self.tools.is_raw(),
@@ -321,7 +321,7 @@ fn claude_project(options: &SessionOptions) -> Result<Option<PathBuf>, Failed> {
 }
 
 async fn serve(
-    settings: Settings,
+    settings: McpSettings,
     listed: ShownTools,
     opener: McpOpener,
     log: Rc<RunLog>,

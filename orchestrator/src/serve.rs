@@ -12,7 +12,7 @@ use clap::{Args, ValueEnum};
 use nix::libc::{SIGHUP, SIGINT, SIGTERM};
 use orchestrator_agent::hooks::SessionHooks;
 use orchestrator_agent::packs::Pack;
-use orchestrator_agent::settings::Settings;
+use orchestrator_agent::settings::RunSettings;
 use orchestrator_agent::transcript::Transcript;
 use orchestrator_confine::{Files, Needs};
 use orchestrator_engine::HookGuard;
@@ -30,7 +30,7 @@ use orchestrator_launch::stdio::signals::Signals;
 use orchestrator_launch::stdio::streams::{Input, unusable};
 use orchestrator_launch::{SessionOptions, exit, start, state_directory};
 use orchestrator_mcp_client::{Available, SessionServers};
-use orchestrator_mcp_server::{Http, Listing};
+use orchestrator_mcp_server::{HttpClients, Listing};
 use orchestrator_records::transcripts;
 use orchestrator_serve::WireCase;
 use orchestrator_serve::backends::Backends;
@@ -207,7 +207,7 @@ impl FrontEnd for Serve {
         let offer = ConversationDefaults::new(&self, &prepared, runs.engines, runs.hooks)?;
         let offered = Listing::default();
         let (mcp, clients) =
-            Http::new(self.mcp_settings(options, &offer.policy, offered.clone())?);
+            HttpClients::new(self.mcp_settings(options, &offer.policy, offered.clone())?);
         let token = Token::fresh()
             .map_err(|error| Failed::internal(format!("no random bytes: {error}")))?;
         let listening = self.bind()?;
@@ -262,7 +262,7 @@ impl FrontEnd for Serve {
 /// What `agent.toml` and the options set for runs.
 struct ConfiguredRuns {
     backends: Backends,
-    settings: Settings,
+    settings: RunSettings,
     packs: Vec<Pack>,
     engines: Engines,
     hooks: UserHooks,
@@ -292,16 +292,16 @@ impl Serve {
         let engines = config.search.engines(files)?;
         let hooks = config.hooks(files)?;
         let fallback = choice::fallback(files, &config)?;
-        let settings = Settings {
+        let settings = RunSettings {
             instructions: config.instructions,
             pack,
             fallback,
             brief_if_small: !self.tools.says_profile(),
-            ..Settings::new("")
+            ..RunSettings::new("")
         }
         .limited(&config.limits);
         let settings = match self.context_reserve {
-            Some(tokens) => Settings {
+            Some(tokens) => RunSettings {
                 reserve_tokens: Some(tokens),
                 ..settings
             },
@@ -353,12 +353,12 @@ impl Serve {
         options: &SessionOptions,
         policy: &EffectivePolicy,
         tools: Listing,
-    ) -> Result<orchestrator_mcp_server::Settings, Failed> {
+    ) -> Result<orchestrator_mcp_server::McpSettings, Failed> {
         options.check(policy)?;
         let mut instructions =
             mcp::instructions(policy, options.network(Some(policy), false).is_some());
         instructions.push_str(" Calls that need an approval are asked about.");
-        Ok(orchestrator_mcp_server::Settings {
+        Ok(orchestrator_mcp_server::McpSettings {
             instructions,
             tools,
             raw: self.tools.is_raw(),

@@ -14,8 +14,8 @@ use orchestrator_launch::session_options::SessionOptions;
 use orchestrator_launch::stdio::pages;
 use orchestrator_launch::stdio::print;
 use orchestrator_mcp_client::server_reports::{self, check_shown, show};
-use orchestrator_mcp_client::settings::{Kind, Server, Share, Speech, Whose};
-use orchestrator_mcp_client::{Report, SessionServers, edit, find, named, read, store};
+use orchestrator_mcp_client::settings::{ServerKind, ServerSettings, SettingsOwner, Share, Speech};
+use orchestrator_mcp_client::{ServerReport, SessionServers, edit, find, named, read, store};
 use orchestrator_text::escape;
 use serde_json::{Map, Value, json};
 use std::io;
@@ -199,7 +199,7 @@ struct Reached {
 }
 
 impl Reached {
-    fn new(prepared: Prepared, keep: impl Fn(&Server) -> bool) -> Result<Self, Failed> {
+    fn new(prepared: Prepared, keep: impl Fn(&ServerSettings) -> bool) -> Result<Self, Failed> {
         let open = prepared.options().open()?.open;
         let mut found = find(prepared.files(), &open.project);
         found.servers.retain(|server| keep(server));
@@ -225,7 +225,7 @@ impl Reached {
     }
 
     /// Starts the servers, and lists what each has.
-    fn report(self) -> Result<Vec<Report>, Failed> {
+    fn report(self) -> Result<Vec<ServerReport>, Failed> {
         let servers = self.servers;
         self.confined.run(|_| "the servers have ended", async {
             let reports = servers.report().await;
@@ -248,7 +248,7 @@ impl FrontEnd for AddServer {
         let entry = self.entry(prepared.options())?;
         let text = edit::add(before.as_deref().unwrap_or_default(), &self.name, &entry);
         let text = text.map_err(|error| wrong(error.to_string()))?;
-        store::Place::of(&self.name, None).forget();
+        store::ServerFiles::of(&self.name, None).forget();
         files::replace(&file, before.as_deref(), Some(&text))
             .map_err(|error| wrong(error.to_string()))?;
         let reached = Reached::new(prepared, |server| server.name == self.name)?;
@@ -352,10 +352,10 @@ fn note_if(is_empty: bool) {
     }
 }
 
-fn whose(server: &Server) -> &'static str {
+fn whose(server: &ServerSettings) -> &'static str {
     match server.whose {
-        Whose::User => "user",
-        Whose::Repository => "repository",
+        SettingsOwner::User => "user",
+        SettingsOwner::Repository => "repository",
     }
 }
 
@@ -367,14 +367,14 @@ fn share(project: Share) -> &'static str {
 }
 
 /// Values of variables and headers may be secrets, so only their names are shown.
-fn described(server: &Server) -> Value {
+fn described(server: &ServerSettings) -> Value {
     let mut described = match &server.kind {
-        Kind::Program(program) => json!({
+        ServerKind::Program(program) => json!({
             "command": program.command, "profile": program.profile, "project": share(program.project),
             "hosts": program.hosts, "presets": program.presets,
             "env": program.environment.keys().collect::<Vec<_>>(),
         }),
-        Kind::Address(address) => json!({
+        ServerKind::Address(address) => json!({
             "url": address.url, "headers": address.headers.keys().collect::<Vec<_>>(),
             "type": speech(address.speech),
         }),
@@ -392,9 +392,9 @@ fn speech(speech: Speech) -> &'static str {
     }
 }
 
-fn line(server: &Server) -> String {
+fn line(server: &ServerSettings) -> String {
     let what = match &server.kind {
-        Kind::Program(program) => {
+        ServerKind::Program(program) => {
             let hosts: Vec<_> = program
                 .hosts
                 .iter()
@@ -412,7 +412,7 @@ fn line(server: &Server) -> String {
                 program.profile
             )
         }
-        Kind::Address(address) => format!("{} ({})", address.url, speech(address.speech)),
+        ServerKind::Address(address) => format!("{} ({})", address.url, speech(address.speech)),
     };
     format!(
         "{}\n",
@@ -431,7 +431,7 @@ impl FrontEnd for RemoveServer {
         let text = text.map_err(|error| wrong(error.to_string()))?;
         files::replace(&file, before.as_deref(), Some(&text))
             .map_err(|error| wrong(error.to_string()))?;
-        store::Place::of(&self.name, None).forget();
+        store::ServerFiles::of(&self.name, None).forget();
         Ok(exit::OK)
     }
 }
@@ -504,7 +504,7 @@ impl AcceptServer {
     }
 
     /// Shows what the server lists, and accepts exactly that if the person does.
-    fn reviewed(&self, servers: &SessionServers, reports: &[Report]) -> Result<u8, Failed> {
+    fn reviewed(&self, servers: &SessionServers, reports: &[ServerReport]) -> Result<u8, Failed> {
         let is_shown = pages::show(&server_reports::text(reports))?;
         for report in reports {
             report.tools.as_ref().map_err(Failed::clone)?;
@@ -525,7 +525,7 @@ impl AcceptServer {
         let text = read(files, &path)
             .map_err(wrong)?
             .ok_or_else(|| wrong("there is no such file".to_owned()))?;
-        let servers = orchestrator_mcp_client::settings::parse(&text, Whose::Repository)
+        let servers = orchestrator_mcp_client::settings::parse(&text, SettingsOwner::Repository)
             .map_err(|error| wrong(error.to_string()))?;
         // Each row of the file has a mark, so that none passes for one of ours.
         let lines: String = escape::lines(&text)

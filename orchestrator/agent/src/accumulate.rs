@@ -3,7 +3,7 @@
 use crate::chunk::{Chunk, Stop, Usage};
 use crate::conversation::CallIds;
 use crate::error::ProviderError;
-use crate::message::{Part, ToolCall};
+use crate::message::{MessagePart, ToolCall};
 use broker_protocol::limit;
 use orchestrator_text::redact::Redactor;
 use serde_json::{Map, Value};
@@ -51,7 +51,7 @@ enum Building {
 #[derive(Debug)]
 pub struct ModelAnswer {
     /// Its parts, the calls among them.
-    pub parts: Vec<Part>,
+    pub parts: Vec<MessagePart>,
     /// Calls whose input was no JSON object, by ID, with the reason.
     pub malformed: BTreeMap<String, String>,
     pub usage: Usage,
@@ -202,15 +202,15 @@ impl Accumulator {
         for part in self.parts.into_values() {
             match part {
                 Building::Text(text) if text.is_empty() => {}
-                Building::Text(text) => parts.push(Part::Text { text }),
+                Building::Text(text) => parts.push(MessagePart::Text { text }),
                 Building::Thinking {
                     text,
                     signature: None,
                 } if text.is_empty() => {}
                 Building::Thinking { text, signature } => {
-                    parts.push(Part::Thinking { text, signature })
+                    parts.push(MessagePart::Thinking { text, signature })
                 }
-                Building::Sealed { vendor, data } => parts.push(Part::Sealed {
+                Building::Sealed { vendor, data } => parts.push(MessagePart::Sealed {
                     vendor: vendor.to_owned(),
                     data,
                 }),
@@ -220,7 +220,7 @@ impl Accumulator {
                         malformed.insert(id.clone(), why);
                         Value::Object(Map::new())
                     });
-                    parts.push(Part::ToolCall(ToolCall { id, name, input }));
+                    parts.push(MessagePart::ToolCall(ToolCall { id, name, input }));
                 }
                 Building::Call { .. } => {}
             }
@@ -306,8 +306,8 @@ mod tests {
     }
 
     fn inputs(answer: &ModelAnswer) -> Vec<(String, Value)> {
-        let call = |part: &Part| match part {
-            Part::ToolCall(call) => Some((call.id.clone(), call.input.clone())),
+        let call = |part: &MessagePart| match part {
+            MessagePart::ToolCall(call) => Some((call.id.clone(), call.input.clone())),
             _ => None,
         };
         answer.parts.iter().filter_map(call).collect()
@@ -399,7 +399,7 @@ mod tests {
         assert_eq!(
             (got.parts, got.stop),
             (
-                vec![Part::Text {
+                vec![MessagePart::Text {
                     text: "so far".into()
                 }],
                 None

@@ -7,10 +7,10 @@ use crate::conversation::Conversation;
 use crate::error::ProviderError;
 use crate::event::{Body, EndReason, Notice};
 use crate::fallback::{MALFORMED_MAX, Poor};
-use crate::message::{Message, Part, ToolCall, text_of};
+use crate::message::{Message, MessagePart, ToolCall, text_of};
 use crate::packs::FINISH;
-use crate::provider::{Prompt, instead};
-use crate::run::{End, Progress, Run};
+use crate::provider::{ModelRequest, instead};
+use crate::run::{Run, RunEnd, RunProgress};
 use crate::spans;
 use crate::turn::{ModelTurn, TurnEnd};
 use futures_util::FutureExt;
@@ -26,7 +26,7 @@ const ANSWER_NOW: &str =
 const ANSWER_AGAIN: &str = "The last answer was another model's, made without tools. Answer again, with tools where they help.";
 
 /// What follows an answer.
-enum Next {
+enum NextStep {
     Again,
     End(EndReason, Option<Value>),
 }
@@ -36,12 +36,12 @@ impl Run<'_> {
     pub(crate) fn go<'b>(
         &'b self,
         conversation: &'b mut Conversation,
-        progress: &'b mut Progress,
-    ) -> LocalBoxFuture<'b, End> {
+        progress: &'b mut RunProgress,
+    ) -> LocalBoxFuture<'b, RunEnd> {
         async move {
             loop {
                 if self.control.is_cancelled() {
-                    return End::new(EndReason::Cancelled);
+                    return RunEnd::new(EndReason::Cancelled);
                 }
                 self.close_in_time(conversation, progress).await;
                 progress.turns += 1;
@@ -55,7 +55,11 @@ impl Run<'_> {
     }
 
     /// One answer and its calls; returns the end if this was the last answer.
-    async fn turn(&self, conversation: &mut Conversation, progress: &mut Progress) -> Option<End> {
+    async fn turn(
+        &self,
+        conversation: &mut Conversation,
+        progress: &mut RunProgress,
+    ) -> Option<RunEnd> {
         let TurnEnd { answer, error } = self.ask(conversation, progress).await;
         let calls: Vec<ToolCall> = calls_of(&answer.parts);
         let text = text_of(&answer.parts);
@@ -73,7 +77,7 @@ impl Run<'_> {
             if self.replace_model(&error, progress).await {
                 return None;
             }
-            return Some(End {
+            return Some(RunEnd {
                 text,
                 ..of_error(error)
             });
@@ -91,8 +95,8 @@ impl Run<'_> {
             }
         };
         match next {
-            Next::Again => None,
-            Next::End(reason, result) => Some(End {
+            NextStep::Again => None,
+            NextStep::End(reason, result) => Some(RunEnd {
                 reason,
                 error: None,
                 result,
@@ -102,7 +106,7 @@ impl Run<'_> {
     }
 
     /// Withdraws the tools if no turn or no context is left for them.
-    async fn close_in_time(&self, conversation: &mut Conversation, progress: &mut Progress) {
+    async fn close_in_time(&self, conversation: &mut Conversation, progress: &mut RunProgress) {
         if progress.closing.is_some() {
             return;
         }
@@ -128,14 +132,14 @@ impl Run<'_> {
         self.say(conversation, Message::user(ANSWER_NOW));
     }
 
-    async fn ask(&self, conversation: &mut Conversation, progress: &Progress) -> TurnEnd {
+    async fn ask(&self, conversation: &mut Conversation, progress: &RunProgress) -> TurnEnd {
         let settings = &self.parts.settings;
         let (provider, model) = match &progress.instead {
             Some((provider, model)) => (provider, model),
             None => (&self.parts.provider, &self.model),
         };
         let system = self.system.borrow().clone();
-        let prompt = Prompt {
+        let prompt = ModelRequest {
             model: &model.id,
             system: &system,
             messages: &conversation.messages,
@@ -162,7 +166,7 @@ impl Run<'_> {
         stop: Option<Stop>,
         usage: Usage,
         conversation: &Conversation,
-        progress: &Progress,
+        progress: &RunProgress,
     ) {
         if self.is_main {
             let context = progress.budget.context(&conversation.messages);
@@ -182,22 +186,22 @@ impl Run<'_> {
         text: &str,
         stop: Option<Stop>,
         conversation: &mut Conversation,
-        progress: &mut Progress,
-    ) -> Next {
+        progress: &mut RunProgress,
+    ) -> NextStep {
         if let Some(reason) = progress.closing {
-            return Next::End(reason, None);
+            return NextStep::End(reason, None);
         }
         let is_poor = matches!(stop, Some(Stop::Done) | None)
             && !progress.tools_used
             && !self.tools.is_empty();
         if is_poor && self.fall_back(Poor::NoToolCalls, progress).await {
             self.say(conversation, Message::user(ANSWER_AGAIN));
-            return Next::Again;
+            return NextStep::Again;
         }
         match (stop, &self.finish) {
-            (Some(Stop::Refused), _) => Next::End(EndReason::Refused, None),
-            (Some(Stop::Length), _) => Next::End(EndReason::Length, None),
-            (Some(Stop::Done) | None, None) => Next::End(EndReason::Done, None),
+            (Some(Stop::Refused), _) => NextStep::End(EndReason::Refused, None),
+            (Some(Stop::Length), _) => NextStep::End(EndReason::Length, None),
+            (Some(Stop::Done) | None, None) => NextStep::End(EndReason::Done, None),
             (Some(Stop::Done) | None, Some(finish)) if progress.reprompt(finish.reprompts) => {
                 let required = finish.required.join(", ");
                 let message = format!("call {FINISH} to end the task, with {required}");
@@ -212,9 +216,9 @@ impl Run<'_> {
                         "If the task is done, {message}. If it is not, go on."
                     )),
                 );
-                Next::Again
+                NextStep::Again
             }
-            (Some(Stop::Done) | None, Some(_)) => Next::End(
+            (Some(Stop::Done) | None, Some(_)) => NextStep::End(
                 EndReason::QualityGate,
                 Some(json!({ "action": "final", "text": text })),
             ),
@@ -226,8 +230,8 @@ impl Run<'_> {
         calls: &[ToolCall],
         malformed: &std::collections::BTreeMap<String, String>,
         conversation: &mut Conversation,
-        progress: &mut Progress,
-    ) -> Next {
+        progress: &mut RunProgress,
+    ) -> NextStep {
         if let Some(reason) = progress.closing {
             // Every call needs an answer, or no vendor accepts the conversation any more.
             let answers = calls
@@ -235,7 +239,7 @@ impl Run<'_> {
                 .map(|call| plain(call, ANSWER_NOW.to_owned(), true))
                 .collect();
             self.say(conversation, Message::Tools { answers });
-            return Next::End(reason, None);
+            return NextStep::End(reason, None);
         }
         self.reflect(calls, conversation);
         let called = self
@@ -250,31 +254,31 @@ impl Run<'_> {
         if let Some(finished) = called.finished {
             let mut result = finished;
             result["action"] = "final".into();
-            return Next::End(EndReason::Finished, Some(result));
+            return NextStep::End(EndReason::Finished, Some(result));
         }
         if called.given_up {
             let refused = calls
                 .iter()
                 .find(|call| call.name == FINISH)
                 .map(|call| call.input.clone());
-            return Next::End(EndReason::QualityGate, refused);
+            return NextStep::End(EndReason::QualityGate, refused);
         }
         if self.control.is_cancelled() {
-            return Next::End(EndReason::Cancelled, None);
+            return NextStep::End(EndReason::Cancelled, None);
         }
         if self.parts.session.is_over() {
-            return Next::End(EndReason::Violations, None);
+            return NextStep::End(EndReason::Violations, None);
         }
         progress.malformed += u32::from(!malformed.is_empty());
         if progress.malformed > MALFORMED_MAX {
             self.fall_back(Poor::MalformedArgs, progress).await;
         }
         self.swap(conversation, progress);
-        Next::Again
+        NextStep::Again
     }
 
     /// Lets another model of the provider answer if there is no such one; returns whether it does.
-    async fn replace_model(&self, error: &ProviderError, progress: &mut Progress) -> bool {
+    async fn replace_model(&self, error: &ProviderError, progress: &mut RunProgress) -> bool {
         let ProviderError::ModelNotFound { model: absent, .. } = error else {
             return false;
         };
@@ -303,7 +307,7 @@ impl Run<'_> {
     }
 
     /// Switches to the fallback model, if the user has configured it for this case; returns whether it did.
-    async fn fall_back(&self, poor: Poor, progress: &mut Progress) -> bool {
+    async fn fall_back(&self, poor: Poor, progress: &mut RunProgress) -> bool {
         let fallback = self
             .parts
             .settings
@@ -343,20 +347,22 @@ impl Run<'_> {
     }
 }
 
-fn calls_of(parts: &[Part]) -> Vec<ToolCall> {
-    let call = |part: &Part| match part {
-        Part::ToolCall(call) => Some(call.clone()),
-        Part::Text { .. } | Part::Thinking { .. } | Part::Sealed { .. } => None,
+fn calls_of(parts: &[MessagePart]) -> Vec<ToolCall> {
+    let call = |part: &MessagePart| match part {
+        MessagePart::ToolCall(call) => Some(call.clone()),
+        MessagePart::Text { .. } | MessagePart::Thinking { .. } | MessagePart::Sealed { .. } => {
+            None
+        }
     };
     parts.iter().filter_map(call).collect()
 }
 
-fn of_error(error: ProviderError) -> End {
+fn of_error(error: ProviderError) -> RunEnd {
     match error {
-        ProviderError::Cancelled => End::new(EndReason::Cancelled),
-        error => End {
+        ProviderError::Cancelled => RunEnd::new(EndReason::Cancelled),
+        error => RunEnd {
             error: Some(error),
-            ..End::new(EndReason::Error)
+            ..RunEnd::new(EndReason::Error)
         },
     }
 }

@@ -1,7 +1,7 @@
 //! An agent: a session, a provider, and the settings of its runs.
 
 use crate::budget::Budget;
-use crate::control::Control;
+use crate::control::RunControl;
 use crate::conversation::Conversation;
 use crate::error::ProviderError;
 use crate::event::{Body, EndReason, Event};
@@ -9,9 +9,9 @@ use crate::hooks::SessionHooks;
 use crate::message::Message;
 use crate::packs::FINISH;
 use crate::provider::{Provider, ToolDefinition, no_tools};
-use crate::publish::{Listener, Publisher};
-use crate::run::{End, Parts, Progress, Run};
-use crate::settings::Settings;
+use crate::publish::{Listener, RunPublisher};
+use crate::run::{Run, RunEnd, RunProgress, SharedParts};
+use crate::settings::RunSettings;
 use crate::spans;
 use crate::transcript::Transcript;
 use broker_protocol::Failed;
@@ -33,7 +33,7 @@ use tracing::Instrument;
 
 /// Makes the runs of an agent.
 pub struct Agent {
-    parts: Parts,
+    parts: SharedParts,
     /// Receives the events of all runs, besides the transcript.
     record: Option<Rc<dyn Listener>>,
     redactor: &'static Redactor,
@@ -54,11 +54,11 @@ impl Agent {
     pub fn new(
         session: Session,
         provider: Rc<dyn Provider>,
-        settings: Settings,
+        settings: RunSettings,
         transcript: Option<Rc<Transcript>>,
         redactor: &'static Redactor,
     ) -> Self {
-        let parts = Parts {
+        let parts = SharedParts {
             session,
             provider,
             settings,
@@ -121,9 +121,9 @@ impl Agent {
         &self,
         order: Order,
         conversation: &mut Conversation,
-        control: &Control,
+        control: &RunControl,
         events: mpsc::Sender<Event>,
-    ) -> End {
+    ) -> RunEnd {
         let (provider, model) = (self.parts.provider.name(), &self.parts.settings.model);
         let span = spans::run(&order.conversation, &order.message, provider, model);
         self.answer(order, conversation, control, events)
@@ -135,12 +135,12 @@ impl Agent {
         &self,
         order: Order,
         conversation: &mut Conversation,
-        control: &Control,
+        control: &RunControl,
         events: mpsc::Sender<Event>,
-    ) -> End {
+    ) -> RunEnd {
         let begun = Instant::now();
         let gone = Rc::new(Cell::new(false));
-        let publisher = Publisher {
+        let publisher = RunPublisher {
             sanitizer: Sanitizer::new(self.redactor),
             listeners: self.listeners(),
             client: events,
@@ -155,7 +155,7 @@ impl Agent {
         };
         publisher.publish(start).await;
         let mut progress =
-            Progress::new(Budget::new(None, self.parts.settings.answer_tokens(), None));
+            RunProgress::new(Budget::new(None, self.parts.settings.answer_tokens(), None));
         let ended = self
             .perform(order.text, conversation, control, &publisher, &mut progress)
             .await;
@@ -180,10 +180,10 @@ impl Agent {
         &self,
         text: String,
         conversation: &mut Conversation,
-        control: &Control,
-        publisher: &Publisher,
-        progress: &mut Progress,
-    ) -> End {
+        control: &RunControl,
+        publisher: &RunPublisher,
+        progress: &mut RunProgress,
+    ) -> RunEnd {
         let run = match self.prepare(control, publisher, conversation).await {
             Ok(run) => run,
             Err(error) => return failed(error),
@@ -208,7 +208,7 @@ impl Agent {
         control.cancel();
         let end = going.await;
         if end.reason == EndReason::Cancelled {
-            End { reason, ..end }
+            RunEnd { reason, ..end }
         } else {
             end
         }
@@ -217,8 +217,8 @@ impl Agent {
     /// Prepares all that a run needs. Nothing has been sent to a model yet.
     async fn prepare<'a>(
         &'a self,
-        control: &'a Control,
-        publisher: &Publisher,
+        control: &'a RunControl,
+        publisher: &RunPublisher,
         conversation: &Conversation,
     ) -> Result<Run<'a>, ProviderError> {
         let model = tokio::select! {
@@ -312,13 +312,13 @@ fn definition(listed: &Value) -> ToolDefinition {
     }
 }
 
-fn failed(error: ProviderError) -> End {
+fn failed(error: ProviderError) -> RunEnd {
     let reason = match error {
         ProviderError::Cancelled => EndReason::Cancelled,
         _ => EndReason::Error,
     };
     let error = (reason == EndReason::Error).then_some(error);
-    End {
+    RunEnd {
         reason,
         error,
         result: None,

@@ -4,7 +4,7 @@ use crate::conversation::Conversation;
 use crate::message::ToolCall;
 use crate::packs::Pack;
 use crate::reflection::{Thoughts, begin_anew};
-use crate::run::{Progress, Run};
+use crate::run::{Run, RunProgress};
 use broker_protocol::{ErrorKind, Failed};
 use orchestrator_engine::execution::{Execution, OutsideReply};
 use orchestrator_tools::agent_call::{HOT_SWAP, HotSwap, READ_REASONING, ReadReasoning};
@@ -65,7 +65,7 @@ impl Run<'_> {
     }
 
     /// Makes the swap that a call has ordered, if any has.
-    pub(crate) fn swap(&self, conversation: &mut Conversation, progress: &mut Progress) {
+    pub(crate) fn swap(&self, conversation: &mut Conversation, progress: &mut RunProgress) {
         let Some(swap) = self.reflection.borrow_mut().swap.take() else {
             return;
         };

@@ -1,7 +1,7 @@
 //! How full the context is: one figure, used in events and for the loop's own decisions.
 
 use crate::chunk::Usage;
-use crate::message::{Message, Part};
+use crate::message::{Message, MessagePart};
 use crate::provider::ToolDefinition;
 pub use orchestrator_wire::usage::Context;
 
@@ -111,12 +111,14 @@ fn tokens(message: &Message) -> u64 {
         Message::Assistant { parts } => parts
             .iter()
             .map(|part| match part {
-                Part::Text { text } => bytes(text.len()),
-                Part::Thinking { text, signature } => {
+                MessagePart::Text { text } => bytes(text.len()),
+                MessagePart::Thinking { text, signature } => {
                     bytes(text.len() + signature.as_ref().map_or(0, String::len))
                 }
-                Part::Sealed { data, .. } => bytes(data.to_string().len()),
-                Part::ToolCall(call) => bytes(call.name.len() + call.input.to_string().len()),
+                MessagePart::Sealed { data, .. } => bytes(data.to_string().len()),
+                MessagePart::ToolCall(call) => {
+                    bytes(call.name.len() + call.input.to_string().len())
+                }
             })
             .sum(),
         Message::Tools { answers } => answers

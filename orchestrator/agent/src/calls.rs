@@ -5,7 +5,7 @@ use crate::budget::Budget;
 use crate::event::{Body, Confirm, Notice, Output, ToolResult};
 use crate::message::{ImageData, Message, ToolAnswer, ToolCall};
 use crate::packs::FINISH;
-use crate::run::{Progress, Run};
+use crate::run::{Run, RunProgress};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use broker_protocol::{ErrorKind, Failed, FileAnswer, Findings, Request, Roots};
@@ -35,7 +35,7 @@ use tokio::sync::mpsc;
 const ANSWER_MIN: usize = 2_000;
 
 /// The outcome of the calls.
-pub(crate) struct Called {
+pub(crate) struct CallOutcomes {
     pub answers: Vec<ToolAnswer>,
     /// The result with which the task ended.
     pub finished: Option<Value>,
@@ -50,9 +50,9 @@ impl Run<'_> {
         calls: &[ToolCall],
         malformed: &BTreeMap<String, String>,
         messages: &[Message],
-        progress: &mut Progress,
-    ) -> Called {
-        let mut called = Called {
+        progress: &mut RunProgress,
+    ) -> CallOutcomes {
+        let mut called = CallOutcomes {
             answers: Vec::new(),
             finished: None,
             given_up: false,
@@ -99,7 +99,7 @@ impl Run<'_> {
     }
 
     /// Why no further call is made.
-    fn stops(&self, called: &Called) -> Option<&'static str> {
+    fn stops(&self, called: &CallOutcomes) -> Option<&'static str> {
         if called.finished.is_some() || called.given_up {
             return Some("not run: the task has ended");
         }
@@ -244,7 +244,7 @@ impl Run<'_> {
     }
 
     /// The end of a task: checked against the pack, then made as a call, so that the records have it.
-    async fn finish(&self, call: &ToolCall, progress: &mut Progress, called: &mut Called) {
+    async fn finish(&self, call: &ToolCall, progress: &mut RunProgress, called: &mut CallOutcomes) {
         let (tool_id, tool_name) = (call.id.clone(), FINISH.to_owned());
         self.publisher
             .publish(Body::ToolStart {

@@ -10,7 +10,7 @@ use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
 #[derive(Default)]
-pub struct Control {
+pub struct RunControl {
     cancel: CancellationToken,
     calls: Rc<RefCell<BTreeMap<String, CallInProgress>>>,
 }
@@ -48,7 +48,7 @@ pub enum NotAsked {
     OtherDigest(String),
 }
 
-impl Control {
+impl RunControl {
     /// Controls a run within this one: cancelling this one cancels it, and answers given here reach its calls.
     pub(crate) fn child(&self) -> Self {
         Self {
@@ -180,7 +180,7 @@ impl Control {
     }
 
     /// Registers a call in progress until the returned value is dropped.
-    pub(crate) fn begin(&self, id: &str, handle: CallHandle) -> UnderWay<'_> {
+    pub(crate) fn begin(&self, id: &str, handle: CallHandle) -> CallUnderWay<'_> {
         self.calls.borrow_mut().insert(
             id.to_owned(),
             CallInProgress {
@@ -188,7 +188,7 @@ impl Control {
                 questions: BTreeMap::new(),
             },
         );
-        UnderWay {
+        CallUnderWay {
             control: self,
             id: id.to_owned(),
         }
@@ -196,12 +196,12 @@ impl Control {
 }
 
 /// A call under way.
-pub(crate) struct UnderWay<'a> {
-    control: &'a Control,
+pub(crate) struct CallUnderWay<'a> {
+    control: &'a RunControl,
     id: String,
 }
 
-impl Drop for UnderWay<'_> {
+impl Drop for CallUnderWay<'_> {
     fn drop(&mut self) {
         self.control.calls.borrow_mut().remove(&self.id);
     }

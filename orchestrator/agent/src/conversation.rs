@@ -1,6 +1,6 @@
 //! Conversations between their runs: kept in memory until nobody has used them for an hour.
 
-use crate::message::{Message, Part};
+use crate::message::{Message, MessagePart};
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
@@ -66,9 +66,11 @@ impl Conversation {
                         }
                         _ => BTreeSet::new(),
                     };
-                    let is_whole = |part: &Part| match part {
-                        Part::ToolCall(call) => answered.contains(&call.id),
-                        Part::Text { .. } | Part::Thinking { .. } | Part::Sealed { .. } => true,
+                    let is_whole = |part: &MessagePart| match part {
+                        MessagePart::ToolCall(call) => answered.contains(&call.id),
+                        MessagePart::Text { .. }
+                        | MessagePart::Thinking { .. }
+                        | MessagePart::Sealed { .. } => true,
                     };
                     whole.push(Message::Assistant {
                         parts: parts.into_iter().filter(is_whole).collect(),
@@ -152,8 +154,8 @@ mod tests {
     use crate::message::{ToolAnswer, ToolCall};
     use serde_json::json;
 
-    fn call(id: &str) -> Part {
-        Part::ToolCall(ToolCall {
+    fn call(id: &str) -> MessagePart {
+        MessagePart::ToolCall(ToolCall {
             id: id.into(),
             name: "bash".into(),
             input: json!({}),
@@ -186,7 +188,7 @@ mod tests {
                 answers: vec![answer("a"), answer("c")],
             },
             Message::Assistant {
-                parts: vec![Part::Text { text: "and".into() }, call("d")],
+                parts: vec![MessagePart::Text { text: "and".into() }, call("d")],
             },
         ];
         let conversation = Conversation::of(history);
@@ -199,7 +201,7 @@ mod tests {
                 answers: vec![answer("a")],
             },
             Message::Assistant {
-                parts: vec![Part::Text { text: "and".into() }],
+                parts: vec![MessagePart::Text { text: "and".into() }],
             },
         ];
         assert_eq!(conversation.messages, want);

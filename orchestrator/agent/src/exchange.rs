@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 /// A request to a model, or the end of its answer.
 #[derive(Clone, Debug)]
-pub struct Exchange {
+pub struct ModelExchange {
     /// The conversation that the run belongs to.
     pub conversation: Arc<str>,
     /// The message in which the run answers.

@@ -15,7 +15,7 @@ use url::Url;
 const BODY_MAX: usize = 4 << 20;
 
 /// The address of a provider, and the client for it.
-pub struct Http {
+pub struct ProviderHttp {
     base: Url,
     headers: HeaderMap,
     client: OnceCell<HostClient>,
@@ -23,7 +23,7 @@ pub struct Http {
     hint: Option<&'static str>,
 }
 
-impl Http {
+impl ProviderHttp {
     /// A server at `base`; every request carries `headers`.
     ///
     /// # Errors
@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn a_key_crosses_no_network_in_clear_text() {
-        let new = |base: &str, has_key| Http::new(base, vec![], has_key, None).map(drop);
+        let new = |base: &str, has_key| ProviderHttp::new(base, vec![], has_key, None).map(drop);
         for local in [
             "http://127.0.0.1:11434",
             "http://localhost:1/v1",

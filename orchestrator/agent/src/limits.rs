@@ -13,7 +13,7 @@ pub const TIMEOUT_MAX_S: u64 = 86_400;
 /// Limits of runs that the user's settings, a pack or an option may set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Limits {
+pub struct RunLimits {
     /// Turns of a run, 1 to [`TURNS_MAX`].
     pub max_turns: Option<u32>,
     /// Seconds of one answer of the model, 1 to [`TURN_TIMEOUT_MAX_S`].
@@ -36,7 +36,7 @@ pub struct LimitError {
     most: u64,
 }
 
-impl Limits {
+impl RunLimits {
     /// Checks that each is in its range.
     ///
     /// # Errors
@@ -80,28 +80,28 @@ mod tests {
 
     #[test]
     fn each_limit_holds_at_its_edges() {
-        type Set = fn(u64) -> Limits;
+        type Set = fn(u64) -> RunLimits;
         let set: [(Set, u64, u64); 3] = [
             (
-                |value| Limits {
+                |value| RunLimits {
                     max_turns: Some(value as u32),
-                    ..Limits::default()
+                    ..RunLimits::default()
                 },
                 1,
                 10_000,
             ),
             (
-                |value| Limits {
+                |value| RunLimits {
                     turn_timeout_s: Some(value),
-                    ..Limits::default()
+                    ..RunLimits::default()
                 },
                 1,
                 3_600,
             ),
             (
-                |value| Limits {
+                |value| RunLimits {
                     timeout_s: Some(value),
-                    ..Limits::default()
+                    ..RunLimits::default()
                 },
                 0,
                 86_400,
@@ -112,9 +112,9 @@ mod tests {
             assert!(limits(most + 1).check().is_err());
             assert!(least == 0 || limits(least - 1).check().is_err());
         }
-        let none = Limits {
+        let none = RunLimits {
             max_tokens: Some(0),
-            ..Limits::default()
+            ..RunLimits::default()
         };
         assert!(none.check().unwrap_err().to_string().contains("max_tokens"));
     }

@@ -16,7 +16,7 @@ pub enum Message {
     /// The model's text and calls.
     Assistant {
         /// Its parts, in order.
-        parts: Vec<Part>,
+        parts: Vec<MessagePart>,
     },
     /// The answers to the calls of the previous message: one for each, in the order of the calls.
     Tools { answers: Vec<ToolAnswer> },
@@ -29,7 +29,7 @@ pub enum Message {
     rename_all = "camelCase",
     rename_all_fields = "camelCase"
 )]
-pub enum Part {
+pub enum MessagePart {
     /// Text for the user.
     Text {
         text: String,
@@ -106,8 +106,10 @@ impl Message {
             Message::User { .. } | Message::Tools { .. } => &[],
         };
         parts.iter().filter_map(|part| match part {
-            Part::ToolCall(call) => Some(call),
-            Part::Text { .. } | Part::Thinking { .. } | Part::Sealed { .. } => None,
+            MessagePart::ToolCall(call) => Some(call),
+            MessagePart::Text { .. }
+            | MessagePart::Thinking { .. }
+            | MessagePart::Sealed { .. } => None,
         })
     }
 
@@ -126,10 +128,12 @@ impl Message {
 }
 
 /// The text for the user in `parts`.
-pub fn text_of(parts: &[Part]) -> String {
-    let text = |part: &Part| match part {
-        Part::Text { text } => Some(text.clone()),
-        Part::Thinking { .. } | Part::Sealed { .. } | Part::ToolCall(_) => None,
+pub fn text_of(parts: &[MessagePart]) -> String {
+    let text = |part: &MessagePart| match part {
+        MessagePart::Text { text } => Some(text.clone()),
+        MessagePart::Thinking { .. } | MessagePart::Sealed { .. } | MessagePart::ToolCall(_) => {
+            None
+        }
     };
     parts.iter().filter_map(text).collect()
 }

@@ -1,6 +1,6 @@
 //! Packs: the purpose of a run as configuration. Tools, instructions, how a task ends, and what its result must have.
 
-use crate::limits::{LimitError, Limits};
+use crate::limits::{LimitError, RunLimits};
 use crate::provider::ToolDefinition;
 use orchestrator_tools::catalogue::{CatalogueTool, matches, may_match};
 use serde::Deserialize;
@@ -32,7 +32,7 @@ pub struct Pack {
     pub finish: Option<Finish>,
     /// Limits of its runs; they come before those of the user's settings.
     #[serde(default)]
-    pub limits: Limits,
+    pub limits: RunLimits,
 }
 
 /// The result of a task: some of the fields of `finish_task`.

@@ -22,14 +22,14 @@ pub trait Provider {
     /// Requests the answer to `prompt`. On return all chunks were sent, an end as the last one; dropping the future stops at once.
     fn answer<'a>(
         &'a self,
-        prompt: &'a Prompt<'a>,
+        prompt: &'a ModelRequest<'a>,
         chunks: Chunks,
     ) -> LocalBoxFuture<'a, Result<(), ProviderError>>;
 }
 
 /// A request to a model.
 #[derive(Clone, Copy, Debug)]
-pub struct Prompt<'a> {
+pub struct ModelRequest<'a> {
     /// The model.
     pub model: &'a str,
     /// Its instructions.

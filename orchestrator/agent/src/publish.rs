@@ -2,7 +2,7 @@
 //! vendor, then sends the event to the transcript and the front end. Events of calls were already sanitized by the session.
 
 use crate::event::{Body, Event, now};
-use crate::exchange::{Exchange, Side};
+use crate::exchange::{ModelExchange, Side};
 use orchestrator_text::redact::Redactor;
 use orchestrator_text::sanitize::{SanitizedStream, Sanitizer, Unsafe};
 use orchestrator_wire::error::ErrorBody;
@@ -19,12 +19,12 @@ pub trait Listener {
     fn hear(&self, event: &Event);
 
     /// Takes a request to a model, or its answer.
-    fn record(&self, _: &Exchange) {}
+    fn record(&self, _: &ModelExchange) {}
 }
 
 /// Publishes the events of a run.
 #[derive(Clone)]
-pub(crate) struct Publisher {
+pub(crate) struct RunPublisher {
     pub sanitizer: Sanitizer,
     pub listeners: Rc<[Rc<dyn Listener>]>,
     pub client: mpsc::Sender<Event>,
@@ -36,7 +36,7 @@ pub(crate) struct Publisher {
     pub gone: Rc<Cell<bool>>,
 }
 
-impl Publisher {
+impl RunPublisher {
     /// Sends an event once the front end has room.
     pub(crate) async fn publish(&self, body: Body) {
         let body = self.sanitize(body);
@@ -57,7 +57,7 @@ impl Publisher {
 
     /// Records one side of an exchange with a model.
     pub(crate) fn record(&self, provider: &str, model: &str, attempt: u32, side: Side) {
-        let exchange = Exchange {
+        let exchange = ModelExchange {
             conversation: self.conversation.clone(),
             message: self.message.clone(),
             parent: self.parent.clone(),

@@ -1,7 +1,7 @@
 //! What a model may learn of its own conversation, and change in it: its thoughts, its skills, where it begins.
 
 use crate::conversation::Conversation;
-use crate::message::{Message, Part};
+use crate::message::{Message, MessagePart};
 use orchestrator_text::utf8::beginning;
 use orchestrator_tools::agent_call::{HotSwap, ReadReasoning};
 use std::fmt::Write;
@@ -96,10 +96,11 @@ fn thought(message: &Message) -> Option<String> {
     let texts: Vec<&str> = parts
         .iter()
         .filter_map(|part| match part {
-            Part::Thinking { text, .. } if !text.trim().is_empty() => Some(text.as_str()),
-            Part::Thinking { .. } | Part::Text { .. } | Part::Sealed { .. } | Part::ToolCall(_) => {
-                None
-            }
+            MessagePart::Thinking { text, .. } if !text.trim().is_empty() => Some(text.as_str()),
+            MessagePart::Thinking { .. }
+            | MessagePart::Text { .. }
+            | MessagePart::Sealed { .. }
+            | MessagePart::ToolCall(_) => None,
         })
         .collect();
     (!texts.is_empty()).then(|| texts.join("\n"))
@@ -153,14 +154,14 @@ mod tests {
     use super::*;
 
     fn thinks(text: &str) -> Message {
-        let thinking = Part::Thinking {
+        let thinking = MessagePart::Thinking {
             text: text.to_owned(),
             signature: None,
         };
         Message::Assistant {
             parts: vec![
                 thinking,
-                Part::Text {
+                MessagePart::Text {
                     text: "said".into(),
                 },
             ],

@@ -10,9 +10,9 @@ const REMEMBERED: usize = 8;
 const ALIKE: usize = 2;
 
 #[derive(Debug, Default)]
-pub struct Repeats(VecDeque<u64>);
+pub struct CallRepeats(VecDeque<u64>);
 
-impl Repeats {
+impl CallRepeats {
     /// Adds a call; returns how often it occurs among the last ones, including this one, if that is too often.
     pub fn take(&mut self, tool: &str, input: &Value) -> Option<usize> {
         let mut hasher = DefaultHasher::new();
@@ -37,7 +37,7 @@ mod tests {
 
     #[test]
     fn the_order_of_fields_makes_no_other_call() {
-        let mut repeats = Repeats::default();
+        let mut repeats = CallRepeats::default();
         let orders = [
             r#"{"a":1,"b":[{"c":2,"d":3}]}"#,
             r#"{"b":[{"d":3,"c":2}],"a":1}"#,
@@ -52,7 +52,7 @@ mod tests {
 
     #[test]
     fn third_identical_call_of_eight_is_a_loop() {
-        let mut repeats = Repeats::default();
+        let mut repeats = CallRepeats::default();
         let same = json!({"command": "ls"});
         assert_eq!(
             (repeats.take("bash", &same), repeats.take("bash", &same)),

@@ -2,7 +2,7 @@
 
 use crate::budget::Budget;
 use crate::chunk::Usage;
-use crate::control::Control;
+use crate::control::RunControl;
 use crate::conversation::{CallIds, Conversation};
 use crate::error::ProviderError;
 use crate::event::{Body, EndReason};
@@ -10,10 +10,10 @@ use crate::hooks::SessionHooks;
 use crate::message::Message;
 use crate::packs::Finish;
 use crate::provider::{Model, Provider, ToolDefinition};
-use crate::publish::Publisher;
+use crate::publish::RunPublisher;
 use crate::reflection::Reflection;
-use crate::repeat::Repeats;
-use crate::settings::Settings;
+use crate::repeat::CallRepeats;
+use crate::settings::RunSettings;
 use crate::transcript::Transcript;
 use broker_protocol::Opened;
 use orchestrator_engine::Session;
@@ -22,10 +22,10 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 /// What all runs of an agent share.
-pub(crate) struct Parts {
+pub(crate) struct SharedParts {
     pub session: Session,
     pub provider: Rc<dyn Provider>,
-    pub settings: Settings,
+    pub settings: RunSettings,
     pub transcript: Option<Rc<Transcript>>,
     pub hooks: Option<Rc<SessionHooks>>,
     /// Whether a session was announced: then the next one replaces a lost one.
@@ -33,9 +33,9 @@ pub(crate) struct Parts {
 }
 
 pub(crate) struct Run<'a> {
-    pub parts: &'a Parts,
-    pub publisher: Publisher,
-    pub control: &'a Control,
+    pub parts: &'a SharedParts,
+    pub publisher: RunPublisher,
+    pub control: &'a RunControl,
     /// The IDs of the conversation's calls, also for a subagent's.
     pub ids: CallIds,
     pub model: Model,
@@ -50,9 +50,9 @@ pub(crate) struct Run<'a> {
 }
 
 /// The progress of a run.
-pub(crate) struct Progress {
+pub(crate) struct RunProgress {
     pub budget: Budget,
-    pub repeats: Repeats,
+    pub repeats: CallRepeats,
     pub tools_used: bool,
     pub turns: u32,
     pub usage: Usage,
@@ -72,7 +72,7 @@ pub(crate) struct Progress {
 
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq)]
-pub struct End {
+pub struct RunEnd {
     pub reason: EndReason,
     /// What went wrong, if anything did.
     pub error: Option<ProviderError>,
@@ -82,11 +82,11 @@ pub struct End {
     pub text: String,
 }
 
-impl Progress {
+impl RunProgress {
     pub(crate) fn new(budget: Budget) -> Self {
         Self {
             budget,
-            repeats: Repeats::default(),
+            repeats: CallRepeats::default(),
             tools_used: false,
             turns: 0,
             usage: Usage::default(),
@@ -106,7 +106,7 @@ impl Progress {
     }
 }
 
-impl End {
+impl RunEnd {
     /// An end with only a reason.
     pub fn new(reason: EndReason) -> Self {
         Self {

@@ -2,7 +2,7 @@
 //! Its calls have lines of their own, as those of any front end.
 
 use crate::event::{Body, Event, Notice};
-use crate::exchange::{Exchange, Side};
+use crate::exchange::{ModelExchange, Side};
 use crate::publish::Listener;
 use serde_json::{Value, json};
 
@@ -37,7 +37,7 @@ impl<F: Fn(&'static str, Value)> Listener for AgentLines<F> {
         }
     }
 
-    fn record(&self, exchange: &Exchange) {
+    fn record(&self, exchange: &ModelExchange) {
         let (kind, payload) = of_exchange(exchange);
         (self.0)(kind, payload);
     }
@@ -95,7 +95,7 @@ fn of_event(event: &Event) -> Option<(&'static str, Value)> {
 }
 
 /// Kind and payload of a line on one side of an exchange with a model.
-fn of_exchange(exchange: &Exchange) -> (&'static str, Value) {
+fn of_exchange(exchange: &ModelExchange) -> (&'static str, Value) {
     let (kind, mut payload) = match &exchange.side {
         Side::Request {
             messages,

@@ -3,7 +3,7 @@
 use crate::chunk::Usage;
 use crate::error::ProviderError;
 use crate::event::EndReason;
-use crate::run::End;
+use crate::run::RunEnd;
 use std::time::Duration;
 use tracing::field::Empty;
 use tracing::{Span, debug_span, info_span};
@@ -46,7 +46,7 @@ pub(crate) fn model_request(provider: &str, model: &str, attempt: u32) -> Span {
 }
 
 /// Records the end of the run. Called within its span.
-pub(crate) fn end_run(end: &End, turns: u32, usage: Usage, duration: Duration) {
+pub(crate) fn end_run(end: &RunEnd, turns: u32, usage: Usage, duration: Duration) {
     let span = Span::current();
     span.record("reason", end.reason.name())
         .record("turns", turns);

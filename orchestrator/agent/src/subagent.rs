@@ -1,13 +1,13 @@
 //! The tool `subagent`: another model, or the same one, answers one question with tools that only read. It sees nothing of the
 //! conversation, and only its answer is kept. The session permits the call like any other, then its question comes back here.
 
-use crate::control::Control;
+use crate::control::RunControl;
 use crate::conversation::Conversation;
 use crate::event::EndReason;
 use crate::message::{Message, ToolCall};
 use crate::provider::{Model, ToolDefinition, no_tools};
-use crate::publish::Publisher;
-use crate::run::{End, Progress, Run};
+use crate::publish::RunPublisher;
+use crate::run::{Run, RunEnd, RunProgress};
 use crate::settings::SUBAGENT_TURNS;
 use broker_protocol::{ErrorKind, Failed};
 use orchestrator_engine::execution::{Execution, OutsideReply};
@@ -58,7 +58,7 @@ impl Run<'_> {
         &self,
         call: &ToolCall,
         input: serde_json::Value,
-        control: &Control,
+        control: &RunControl,
     ) -> Result<String, Failed> {
         // The session has checked it.
         let asked: Subagent = serde_json::from_value(input).map_err(|error| Failed {
@@ -71,7 +71,7 @@ impl Run<'_> {
         };
         let run = Run {
             parts: self.parts,
-            publisher: Publisher {
+            publisher: RunPublisher {
                 parent: Some(call.id.as_str().into()),
                 ..self.publisher.clone()
             },
@@ -91,7 +91,7 @@ impl Run<'_> {
             ..Conversation::default()
         };
         conversation.messages.push(Message::user(asked.question));
-        let mut progress = Progress::new(run.budget(&run.model));
+        let mut progress = RunProgress::new(run.budget(&run.model));
         answer_of(run.go(&mut conversation, &mut progress).await)
     }
 
@@ -121,7 +121,7 @@ impl Run<'_> {
     }
 }
 
-fn answer_of(end: End) -> Result<String, Failed> {
+fn answer_of(end: RunEnd) -> Result<String, Failed> {
     match (end.error, end.reason) {
         (Some(error), _) => Err(io(error.to_string())),
         (None, EndReason::Cancelled) => Err(cancelled()),

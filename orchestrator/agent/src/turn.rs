@@ -3,14 +3,14 @@
 
 use crate::accumulate::{Accumulator, ModelAnswer};
 use crate::chunk::{Chunk, Chunks};
-use crate::control::Control;
+use crate::control::RunControl;
 use crate::conversation::CallIds;
 use crate::error::ProviderError;
 use crate::event::Body;
 use crate::exchange::Side;
-use crate::message::{Part, text_of};
-use crate::provider::{Prompt, Provider};
-use crate::publish::Publisher;
+use crate::message::{MessagePart, text_of};
+use crate::provider::{ModelRequest, Provider};
+use crate::publish::RunPublisher;
 use crate::spans;
 use futures_util::future::join;
 use orchestrator_text::sanitize::SanitizedStream;
@@ -29,8 +29,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(60);
 /// How to get one answer.
 pub(crate) struct ModelTurn<'a> {
     pub provider: &'a dyn Provider,
-    pub publisher: &'a Publisher,
-    pub control: &'a Control,
+    pub publisher: &'a RunPublisher,
+    pub control: &'a RunControl,
     /// How long it may take, including pauses.
     pub limit: Duration,
     /// Whether to publish pieces of inputs.
@@ -48,7 +48,7 @@ pub(crate) struct TurnEnd {
 
 impl ModelTurn<'_> {
     /// Requests the answer to `prompt`. IDs of its calls are added to `taken`.
-    pub(crate) async fn run(&self, prompt: &Prompt<'_>, taken: &CallIds) -> TurnEnd {
+    pub(crate) async fn run(&self, prompt: &ModelRequest<'_>, taken: &CallIds) -> TurnEnd {
         let deadline = Instant::now() + self.limit;
         let mut attempt = 1;
         let mut prompt = *prompt;
@@ -95,7 +95,7 @@ impl ModelTurn<'_> {
         }
     }
 
-    fn record_request(&self, prompt: &Prompt<'_>, attempt: u32) {
+    fn record_request(&self, prompt: &ModelRequest<'_>, attempt: u32) {
         let side = Side::Request {
             messages: prompt.messages.len(),
             tools: prompt.tools.len(),
@@ -108,16 +108,18 @@ impl ModelTurn<'_> {
 
     fn record_answer(
         &self,
-        prompt: &Prompt<'_>,
+        prompt: &ModelRequest<'_>,
         attempt: u32,
         answer: Option<&ModelAnswer>,
         error: Option<&ProviderError>,
         asked: Instant,
     ) {
         let parts = answer.map_or(&[][..], |answer| &answer.parts);
-        let call = |part: &Part| match part {
-            Part::ToolCall(call) => Some(self.publisher.sanitizer.text(&call.name)),
-            Part::Text { .. } | Part::Thinking { .. } | Part::Sealed { .. } => None,
+        let call = |part: &MessagePart| match part {
+            MessagePart::ToolCall(call) => Some(self.publisher.sanitizer.text(&call.name)),
+            MessagePart::Text { .. }
+            | MessagePart::Thinking { .. }
+            | MessagePart::Sealed { .. } => None,
         };
         let side = Side::Answer {
             text: self.publisher.sanitizer.text(&text_of(parts)),
@@ -163,7 +165,7 @@ impl ModelTurn<'_> {
     /// One request; returns the answer, whether any of it arrived, and how it ended.
     async fn attempt(
         &self,
-        prompt: &Prompt<'_>,
+        prompt: &ModelRequest<'_>,
         deadline: Instant,
     ) -> (Accumulator, bool, Result<(), ProviderError>) {
         let (chunks, mut received) = Chunks::channel();

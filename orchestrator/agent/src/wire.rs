@@ -2,8 +2,8 @@
 
 use crate::chunk::{Chunk, Chunks};
 use crate::error::ProviderError;
-use crate::http::Http;
-use crate::provider::{Model, Prompt, Provider, no_tools};
+use crate::http::ProviderHttp;
+use crate::provider::{Model, ModelRequest, Provider, no_tools};
 use futures_util::FutureExt;
 use futures_util::future::LocalBoxFuture;
 use orchestrator_http::key::{Key, KeyNames};
@@ -19,7 +19,7 @@ const LINE_MAX: usize = 32 << 20;
 /// A vendor's wire format.
 pub trait Wire {
     /// The decoder for an answer.
-    type Decoder: Decoder;
+    type Decoder: AnswerDecoder;
 
     /// The vendor's name in events and on the command line.
     fn name(&self) -> &'static str;
@@ -36,7 +36,7 @@ pub trait Wire {
     /// How an answer is framed.
     fn framing(&self) -> Framing;
     /// The path and the body of the request for a prompt.
-    fn request(&self, prompt: &Prompt<'_>) -> (&'static str, Value);
+    fn request(&self, prompt: &ModelRequest<'_>) -> (&'static str, Value);
     fn decoder(&self) -> Self::Decoder;
     /// The path of the list of models.
     fn models_path(&self) -> &'static str;
@@ -64,7 +64,7 @@ pub enum Framing {
 }
 
 /// Reads the frames of one answer.
-pub trait Decoder {
+pub trait AnswerDecoder {
     /// Decodes a frame; its chunks go to `out`.
     ///
     /// # Errors
@@ -83,7 +83,7 @@ pub trait Decoder {
 /// The provider of a wire format.
 pub struct HttpProvider<W> {
     wire: W,
-    http: Http,
+    http: ProviderHttp,
     has_key: bool,
 }
 
@@ -93,7 +93,7 @@ impl<W: Wire> HttpProvider<W> {
     /// # Errors
     /// If the base is no URL, or a key would cross a network in clear text.
     pub fn new(wire: W, base: Option<&str>, key: Option<&Key>) -> Result<Self, ProviderError> {
-        let http = Http::new(
+        let http = ProviderHttp::new(
             base.unwrap_or(wire.base()),
             wire.headers(key),
             key.is_some(),
@@ -119,7 +119,11 @@ impl<W: Wire> HttpProvider<W> {
         }
     }
 
-    async fn stream(&self, prompt: &Prompt<'_>, chunks: &Chunks) -> Result<(), ProviderError> {
+    async fn stream(
+        &self,
+        prompt: &ModelRequest<'_>,
+        chunks: &Chunks,
+    ) -> Result<(), ProviderError> {
         self.check_key()?;
         let (path, body) = self.wire.request(prompt);
         let mut response = match self.http.post(path, &body).await {
@@ -129,7 +133,7 @@ impl<W: Wire> HttpProvider<W> {
             }
             Err(error) => return Err(name_model(error, prompt)),
         };
-        let mut reader = Reader::new(self.wire.framing(), self.wire.decoder());
+        let mut reader = AnswerReader::new(self.wire.framing(), self.wire.decoder());
         let mut out = Vec::new();
         while let Some(piece) = self.http.piece(&mut response).await? {
             let read = reader.push(&piece, &mut out);
@@ -160,7 +164,7 @@ async fn hand_on(out: &mut Vec<Chunk>, chunks: &Chunks) -> Result<bool, Provider
     Ok(false)
 }
 
-fn name_model(error: ProviderError, prompt: &Prompt<'_>) -> ProviderError {
+fn name_model(error: ProviderError, prompt: &ModelRequest<'_>) -> ProviderError {
     match error {
         ProviderError::ModelNotFound { reason, .. } => ProviderError::ModelNotFound {
             model: prompt.model.to_owned(),
@@ -224,7 +228,7 @@ impl<W: Wire> Provider for HttpProvider<W> {
 
     fn answer<'a>(
         &'a self,
-        prompt: &'a Prompt<'a>,
+        prompt: &'a ModelRequest<'a>,
         chunks: Chunks,
     ) -> LocalBoxFuture<'a, Result<(), ProviderError>> {
         async move { self.stream(prompt, &chunks).await }.boxed_local()
@@ -232,7 +236,7 @@ impl<W: Wire> Provider for HttpProvider<W> {
 }
 
 /// Decodes the bytes of one answer.
-pub struct Reader<D> {
+pub struct AnswerReader<D> {
     frames: FrameReader,
     decoder: D,
     bytes: usize,
@@ -243,7 +247,7 @@ enum FrameReader {
     Lines(LineCutter),
 }
 
-impl<D: Decoder> Reader<D> {
+impl<D: AnswerDecoder> AnswerReader<D> {
     pub fn new(framing: Framing, decoder: D) -> Self {
         let frames = match framing {
             Framing::Events => FrameReader::Events(ServerEvents::new(LINE_MAX)),

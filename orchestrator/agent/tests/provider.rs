@@ -7,15 +7,15 @@ use futures_util::FutureExt;
 use futures_util::future::LocalBoxFuture;
 use orchestrator_agent::agent::{Agent, Order};
 use orchestrator_agent::chunk::{Chunk, Chunks, Stop};
-use orchestrator_agent::control::Control;
+use orchestrator_agent::control::RunControl;
 use orchestrator_agent::conversation::Conversation;
 use orchestrator_agent::error::ProviderError;
 use orchestrator_agent::event::{EndReason, Event};
 use orchestrator_agent::message::Message;
-use orchestrator_agent::provider::{Model, Prompt, Provider};
+use orchestrator_agent::provider::{Model, ModelRequest, Provider};
 use orchestrator_agent::publish::EVENTS;
-use orchestrator_agent::run::End;
-use orchestrator_agent::settings::Settings;
+use orchestrator_agent::run::RunEnd;
+use orchestrator_agent::settings::RunSettings;
 use orchestrator_confine::ConfinementProof;
 use orchestrator_engine::{HookGuard, Session};
 use orchestrator_text::redact::Redactor;
@@ -57,7 +57,7 @@ impl Provider for Echo {
 
     fn answer<'a>(
         &'a self,
-        prompt: &'a Prompt<'a>,
+        prompt: &'a ModelRequest<'a>,
         chunks: Chunks,
     ) -> LocalBoxFuture<'a, Result<(), ProviderError>> {
         let text = prompt
@@ -108,7 +108,7 @@ impl Provider for Steps {
 
     fn answer<'a>(
         &'a self,
-        _: &'a Prompt<'a>,
+        _: &'a ModelRequest<'a>,
         chunks: Chunks,
     ) -> LocalBoxFuture<'a, Result<(), ProviderError>> {
         let attempt = self.0.borrow_mut().pop().expect("no attempt was expected");
@@ -126,19 +126,19 @@ impl Provider for Steps {
     }
 }
 
-fn settings(tools: bool) -> Settings {
-    Settings {
+fn settings(tools: bool) -> RunSettings {
+    RunSettings {
         tools,
-        ..Settings::new("a-model")
+        ..RunSettings::new("a-model")
     }
 }
 
 /// One run, without tools, with a clock that jumps where all wait; its end, its events and what it did to a conversation.
 fn run(
     provider: Rc<dyn Provider>,
-    settings: Settings,
+    settings: RunSettings,
     text: &str,
-) -> (End, Vec<String>, Conversation) {
+) -> (RunEnd, Vec<String>, Conversation) {
     let open = Open {
         project: "/p".into(),
         central: "/c".into(),
@@ -177,7 +177,7 @@ fn run(
             message: "m".into(),
             text: text.into(),
         };
-        let control = Control::default();
+        let control = RunControl::default();
         let events = async {
             let mut events = Vec::new();
             while let Some(event) = received.recv().await {
@@ -341,7 +341,7 @@ fn an_answer_has_a_time_limit_and_so_has_a_run() {
         ]
     );
     let steps = Steps::new(vec![vec![text("slow"), Step::Hang]]);
-    let short = Settings {
+    let short = RunSettings {
         timeout: Some(Duration::from_secs(5)),
         ..settings(false)
     };

@@ -6,19 +6,19 @@ use orchestrator_agent::accumulate::{Accumulator, ModelAnswer};
 use orchestrator_agent::chunk::{Chunk, Stop, Usage};
 use orchestrator_agent::conversation::CallIds;
 use orchestrator_agent::error::ProviderError;
-use orchestrator_agent::message::{ImageData, Message, Part, ToolAnswer, ToolCall};
-use orchestrator_agent::provider::{Prompt, ToolDefinition};
+use orchestrator_agent::message::{ImageData, Message, MessagePart, ToolAnswer, ToolCall};
+use orchestrator_agent::provider::{ModelRequest, ToolDefinition};
 use orchestrator_agent::providers::claude::Claude;
 use orchestrator_agent::providers::ollama::Ollama;
 use orchestrator_agent::providers::openai_chat::OpenAiChat;
 use orchestrator_agent::providers::openai_responses::OpenAiResponses;
-use orchestrator_agent::wire::{Reader, Wire};
+use orchestrator_agent::wire::{AnswerReader, Wire};
 use orchestrator_text::redact::Redactor;
 use serde_json::{Value, json};
 
 /// What becomes of an answer that comes in pieces of `size` bytes.
 fn read<W: Wire>(wire: &W, answer: &[u8], size: usize) -> (Vec<Chunk>, Result<(), ProviderError>) {
-    let mut reader = Reader::new(wire.framing(), wire.decoder());
+    let mut reader = AnswerReader::new(wire.framing(), wire.decoder());
     let mut chunks = Vec::new();
     for piece in answer.chunks(size) {
         if let Err(error) = reader.push(piece, &mut chunks) {
@@ -55,12 +55,12 @@ fn answer<W: Wire>(wire: &W, text: &str) -> ModelAnswer {
     accumulator.finish(&CallIds::default(), &Redactor::new(vec![]).unwrap())
 }
 
-fn text(text: &str) -> Part {
-    Part::Text { text: text.into() }
+fn text(text: &str) -> MessagePart {
+    MessagePart::Text { text: text.into() }
 }
 
-fn call(id: &str, name: &str, input: Value) -> Part {
-    Part::ToolCall(ToolCall {
+fn call(id: &str, name: &str, input: Value) -> MessagePart {
+    MessagePart::ToolCall(ToolCall {
         id: id.into(),
         name: name.into(),
         input,
@@ -152,11 +152,11 @@ mod claude {
         all.extend(end("tool_use"));
         let got = answer(&Claude, &events(&all));
         let want = [
-            Part::Thinking {
+            MessagePart::Thinking {
                 text: "hm €".into(),
                 signature: Some("sig==".into()),
             },
-            Part::Sealed {
+            MessagePart::Sealed {
                 vendor: "claude".into(),
                 data: json!({"type": "redacted_thinking", "data": "enc"}),
             },
@@ -375,7 +375,7 @@ mod openai_chat {
         assert_eq!(
             got.parts,
             [
-                Part::Thinking {
+                MessagePart::Thinking {
                     text: "hm".into(),
                     signature: None
                 },
@@ -434,11 +434,11 @@ mod openai_responses {
         let mut sealed = reasoning;
         sealed.as_object_mut().unwrap().remove("status");
         let want = [
-            Part::Thinking {
+            MessagePart::Thinking {
                 text: "hm".into(),
                 signature: None,
             },
-            Part::Sealed {
+            MessagePart::Sealed {
                 vendor: "openai".into(),
                 data: sealed,
             },
@@ -505,7 +505,7 @@ mod ollama {
             .for_each(|chunk| accumulator.push(chunk).unwrap());
         let got = accumulator.finish(&CallIds::default(), &Redactor::new(vec![]).unwrap());
         let want = [
-            Part::Thinking {
+            MessagePart::Thinking {
                 text: "hm".into(),
                 signature: None,
             },
@@ -578,15 +578,15 @@ fn conversation() -> Vec<Message> {
         Message::user("go"),
         Message::Assistant {
             parts: vec![
-                Part::Thinking {
+                MessagePart::Thinking {
                     text: "hm".into(),
                     signature: Some("sig".into()),
                 },
-                Part::Sealed {
+                MessagePart::Sealed {
                     vendor: "claude".into(),
                     data: json!({"type": "redacted_thinking", "data": "enc"}),
                 },
-                Part::Sealed {
+                MessagePart::Sealed {
                     vendor: "openai".into(),
                     data: json!({"type": "reasoning", "encrypted_content": "enc"}),
                 },
@@ -611,7 +611,7 @@ fn request<W: Wire>(wire: &W, may_call: bool) -> Value {
         schema,
         is_safe: false,
     }];
-    let prompt = Prompt {
+    let prompt = ModelRequest {
         model: "m",
         system: "be",
         messages: &messages,

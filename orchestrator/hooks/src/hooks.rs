@@ -1,7 +1,7 @@
 //! The hooks in the settings. Programs are read once, so that a later run uses the accepted program, whatever happens to the file.
 
-use crate::settings::{self, HookEntry, SettingsError};
-use crate::store::Accepted;
+use crate::settings::{self, HookEntry, HookSettingsError};
+use crate::store::AcceptedHooks;
 use crate::template::Template;
 use orchestrator_confine::Files;
 use std::fs::{File, OpenOptions};
@@ -70,9 +70,13 @@ impl Hooks {
     ///
     /// # Errors
     /// If an entry is invalid.
-    pub fn read(_: &Files, entries: Vec<HookEntry>, folder: &Path) -> Result<Self, SettingsError> {
+    pub fn read(
+        _: &Files,
+        entries: Vec<HookEntry>,
+        folder: &Path,
+    ) -> Result<Self, HookSettingsError> {
         settings::check(&entries)?;
-        let accepted = Accepted::read();
+        let accepted = AcceptedHooks::read();
         let hook = |mut entry: HookEntry| {
             entry.program = folder.join(&entry.program);
             let program = read_program(&entry.program);

@@ -51,7 +51,7 @@ fn read_only() -> String {
 
 /// Why an entry is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum SettingsError {
+pub enum HookSettingsError {
     #[error("at most {HOOKS_MAX} hooks")]
     TooMany,
     #[error("the hook {0:?}: a name has 1 to {NAME_MAX} letters, digits, `-` and `_`")]
@@ -74,9 +74,9 @@ pub enum SettingsError {
 ///
 /// # Errors
 /// If an entry is invalid.
-pub fn check(entries: &[HookEntry]) -> Result<(), SettingsError> {
+pub fn check(entries: &[HookEntry]) -> Result<(), HookSettingsError> {
     if entries.len() > HOOKS_MAX {
-        return Err(SettingsError::TooMany);
+        return Err(HookSettingsError::TooMany);
     }
     for (at, entry) in entries.iter().enumerate() {
         entry.check()?;
@@ -84,27 +84,27 @@ pub fn check(entries: &[HookEntry]) -> Result<(), SettingsError> {
             .iter()
             .any(|earlier| earlier.name == entry.name)
         {
-            return Err(SettingsError::Twice(entry.name.clone()));
+            return Err(HookSettingsError::Twice(entry.name.clone()));
         }
     }
     Ok(())
 }
 
 impl HookEntry {
-    fn check(&self) -> Result<(), SettingsError> {
+    fn check(&self) -> Result<(), HookSettingsError> {
         let name = || self.name.clone();
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
         if self.name.is_empty() || self.name.len() > NAME_MAX || !self.name.bytes().all(plain) {
-            return Err(SettingsError::Name(name()));
+            return Err(HookSettingsError::Name(name()));
         }
         if !(1..=TIMEOUT_MAX_S).contains(&self.timeout_s) {
-            return Err(SettingsError::Timeout(name()));
+            return Err(HookSettingsError::Timeout(name()));
         }
         let is_list = |list: &[String]| {
             list.len() <= LIST_MAX && list.iter().all(|one| (1..=ENTRY_MAX).contains(&one.len()))
         };
         if !is_list(&self.args) {
-            return Err(SettingsError::List {
+            return Err(HookSettingsError::List {
                 name: name(),
                 field: "args",
             });
@@ -114,10 +114,10 @@ impl HookEntry {
             return Ok(());
         };
         if !self.event.has_tool() {
-            return Err(SettingsError::NoTools(name()));
+            return Err(HookSettingsError::NoTools(name()));
         }
         if tools.is_empty() || !is_list(tools) {
-            return Err(SettingsError::List {
+            return Err(HookSettingsError::List {
                 name: name(),
                 field: "tools",
             });
@@ -127,7 +127,7 @@ impl HookEntry {
             .iter()
             .find(|tool| !tool.ends_with('*') && !may_match(tool))
         {
-            Some(tool) => Err(SettingsError::Tool {
+            Some(tool) => Err(HookSettingsError::Tool {
                 name: name(),
                 tool: tool.clone(),
             }),
@@ -139,8 +139,8 @@ impl HookEntry {
     ///
     /// # Errors
     /// If a template does not exist.
-    pub fn templates(&self) -> Result<Vec<Template>, SettingsError> {
-        let wrong = |error| SettingsError::Template {
+    pub fn templates(&self) -> Result<Vec<Template>, HookSettingsError> {
+        let wrong = |error| HookSettingsError::Template {
             name: self.name.clone(),
             error,
         };
@@ -228,7 +228,7 @@ mod tests {
                 .collect()
         };
         assert!(check(&all(HOOKS_MAX)).is_ok());
-        assert_eq!(check(&all(HOOKS_MAX + 1)), Err(SettingsError::TooMany));
+        assert_eq!(check(&all(HOOKS_MAX + 1)), Err(HookSettingsError::TooMany));
     }
 
     #[test]
@@ -245,12 +245,12 @@ mod tests {
         let twice = entry("").unwrap();
         assert_eq!(
             check(&[twice.clone(), twice]),
-            Err(SettingsError::Twice("a".into()))
+            Err(HookSettingsError::Twice("a".into()))
         );
         let end = HookEntry {
             event: HookEvent::SessionEnd,
             ..entry("tools = ['bash']").unwrap()
         };
-        assert_eq!(check(&[end]), Err(SettingsError::NoTools("a".into())));
+        assert_eq!(check(&[end]), Err(HookSettingsError::NoTools("a".into())));
     }
 }

@@ -38,9 +38,9 @@ fn fingerprint(entry: &HookEntry, program: &[u8]) -> String {
 
 /// The hooks that the user has accepted.
 #[derive(Debug, Default)]
-pub struct Accepted(Map<String, Value>);
+pub struct AcceptedHooks(Map<String, Value>);
 
-impl Accepted {
+impl AcceptedHooks {
     /// Reads the stored record, if there is one.
     pub fn read() -> Self {
         Self(
@@ -121,7 +121,7 @@ mod tests {
             known,
             "what was accepted before is still accepted"
         );
-        let accepted = Accepted(Map::from_iter([(
+        let accepted = AcceptedHooks(Map::from_iter([(
             "a".to_owned(),
             fingerprint(&entry, b"p").into(),
         )]));

@@ -23,14 +23,14 @@ const FIELDS: [(&str, Field); 5] = [
 ];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Piece {
+enum TemplatePiece {
     Text(String),
     Field(Field),
 }
 
 /// An argument of a hook.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Template(Vec<Piece>);
+pub struct Template(Vec<TemplatePiece>);
 
 /// Why an argument is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -60,10 +60,13 @@ impl Template {
                 name: name.to_owned(),
                 known: known(),
             })?;
-            pieces.extend([Piece::Text(before.to_owned()), Piece::Field(field)]);
+            pieces.extend([
+                TemplatePiece::Text(before.to_owned()),
+                TemplatePiece::Field(field),
+            ]);
             rest = after;
         }
-        pieces.push(Piece::Text(rest.to_owned()));
+        pieces.push(TemplatePiece::Text(rest.to_owned()));
         Ok(Self(pieces))
     }
 
@@ -79,9 +82,9 @@ impl Template {
                 .and_then(|call| call.file.as_ref())
                 .map_or("", |file| &file.path),
         };
-        let piece = |piece: &Piece| match piece {
-            Piece::Text(text) => text.clone(),
-            Piece::Field(field) => value(*field).to_owned(),
+        let piece = |piece: &TemplatePiece| match piece {
+            TemplatePiece::Text(text) => text.clone(),
+            TemplatePiece::Field(field) => value(*field).to_owned(),
         };
         self.0.iter().map(piece).collect()
     }

@@ -10,11 +10,11 @@ use broker_protocol::{ErrorKind, Failed, Open, Trust};
 use orchestrator_agent::event::Event;
 use orchestrator_agent::hooks::SessionHooks;
 use orchestrator_agent::publish::Listener;
-use orchestrator_agent::settings::Settings;
+use orchestrator_agent::settings::RunSettings;
 use orchestrator_confine::ConfinementProof;
 use orchestrator_engine::hooks::HookGuard;
 use orchestrator_mcp_client::SessionServers;
-use orchestrator_mcp_server::{Http, Listing};
+use orchestrator_mcp_server::{HttpClients, Listing};
 use orchestrator_serve::WireCase;
 use orchestrator_serve::backends::Backends;
 use orchestrator_serve::guard::Guard;
@@ -56,7 +56,7 @@ fn main() {
         json!({ "url": format!("http://{address}"), "token": token.expose() })
     );
     let backends = Backends::new(Default::default(), "none".to_owned(), redactor());
-    let mcp = Http::serving(|place| Ok(Fixtures { _place: place }));
+    let mcp = HttpClients::serving(|place| Ok(Fixtures { _place: place }));
     let sources = Sources {
         proof: ConfinementProof::of_test(),
         opener: Box::new(NoSessions),
@@ -69,7 +69,7 @@ fn main() {
     let case = WireCase::Camel;
     let service = Service::new(
         sources,
-        Settings::new(""),
+        RunSettings::new(""),
         Vec::new(),
         case,
         Trust::Guided,

@@ -7,7 +7,7 @@ use crate::outbox::{Outbox, any_has_room};
 use crate::packet::Packet;
 use broker_protocol::Trust;
 use futures_util::future::join_all;
-use orchestrator_agent::control::Control;
+use orchestrator_agent::control::RunControl;
 use orchestrator_agent::event::Event;
 use orchestrator_agent::hooks::SessionHooks;
 use orchestrator_agent::transcript::Transcript;
@@ -53,7 +53,7 @@ pub struct LiveRun {
     /// Its ID, which its events carry as `messageId`.
     pub message: Arc<str>,
     /// Cancels it and answers its questions.
-    pub control: Control,
+    pub control: RunControl,
     /// The calls that wait for approval.
     pub pending: RefCell<BTreeSet<String>>,
 }
@@ -147,7 +147,7 @@ impl ConversationState {
     pub fn begin(&self, message: Arc<str>, content: &str) -> Rc<LiveRun> {
         let run = Rc::new(LiveRun {
             message: message.clone(),
-            control: Control::default(),
+            control: RunControl::default(),
             pending: RefCell::default(),
         });
         self.run.replace(Some(run.clone()));

@@ -5,7 +5,7 @@ use crate::once;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use broker_protocol::{ErrorKind, Failed};
-use orchestrator_agent::message::{Message, Part, ToolAnswer, ToolCall};
+use orchestrator_agent::message::{Message, MessagePart, ToolAnswer, ToolCall};
 use orchestrator_engine::execution::OutsideReply;
 use orchestrator_tools::input::{explain_by, schema_of};
 use orchestrator_wire::approval::Answer;
@@ -385,17 +385,17 @@ fn tool_answer(message: HistoryMessage) -> ToolAnswer {
 }
 
 fn said_by_model(message: HistoryMessage) -> Message {
-    let text = Some(Part::Text {
+    let text = Some(MessagePart::Text {
         text: message.content,
     })
     .filter(|part| {
         *part
-            != Part::Text {
+            != MessagePart::Text {
                 text: String::new(),
             }
     });
     let call = |call: HistoryCall| {
-        Part::ToolCall(ToolCall {
+        MessagePart::ToolCall(ToolCall {
             id: call.id,
             name: call.name,
             input: Value::Object(call.input),

@@ -20,8 +20,8 @@ use orchestrator_agent::message::Message;
 use orchestrator_agent::packs::Pack;
 use orchestrator_agent::provider::Provider;
 use orchestrator_agent::publish::{EVENTS, Listener};
-use orchestrator_agent::run::End;
-use orchestrator_agent::settings::Settings;
+use orchestrator_agent::run::RunEnd;
+use orchestrator_agent::settings::RunSettings;
 use orchestrator_engine::Session;
 use orchestrator_text::sanitize::Sanitizer;
 use orchestrator_tools::ToolConfig;
@@ -79,7 +79,7 @@ struct RunPlan {
     provider: Result<Rc<dyn Provider>, ProviderError>,
     provider_name: String,
     model: Option<String>,
-    settings: Settings,
+    settings: RunSettings,
     text: String,
     history: Option<Vec<Message>>,
 }
@@ -166,7 +166,7 @@ fn plan(
     }
     let pack = pack.or_else(|| service.settings.pack.clone());
     let limits = pack.as_ref().map(|pack| pack.limits).unwrap_or_default();
-    let settings = Settings {
+    let settings = RunSettings {
         weak_model: backend.weak_model.clone(),
         strong_model: backend.strong_model.clone(),
         instructions: instructions.join("\n\n"),
@@ -425,7 +425,7 @@ async fn not_begun(
     run: &LiveRun,
     plan: &RunPlan,
     error: Option<ProviderError>,
-) -> End {
+) -> RunEnd {
     let model = plan.model.clone().unwrap_or_default();
     let reason = if error.is_some() {
         EndReason::Error
@@ -471,8 +471,8 @@ async fn not_begun(
         record(service, state, &event);
         state.publish(&event, service.case).await;
     }
-    End {
+    RunEnd {
         error,
-        ..End::new(reason)
+        ..RunEnd::new(reason)
     }
 }

@@ -3,7 +3,7 @@
 use crate::incoming::{RequestError, brief};
 use orchestrator_agent::error::ProviderError;
 use orchestrator_agent::event::{EndReason, now};
-use orchestrator_agent::run::End;
+use orchestrator_agent::run::RunEnd;
 use orchestrator_wire::error::ErrorBody;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -51,7 +51,7 @@ impl RunStatus {
     }
 
     /// Its status after this end.
-    fn ended(self, end: &End, redacted: impl Fn(&str) -> String) -> Self {
+    fn ended(self, end: &RunEnd, redacted: impl Fn(&str) -> String) -> Self {
         let error = end.error.as_ref();
         let error = error.map(ProviderError::body).map(|error| ErrorBody {
             message: redacted(&error.message),
@@ -106,7 +106,7 @@ impl Runs {
         &self,
         run_id: &str,
         conversation_id: &str,
-        end: &End,
+        end: &RunEnd,
         redacted: impl Fn(&str) -> String,
     ) -> RunStatus {
         let mut runs = self.0.borrow_mut();
@@ -147,7 +147,7 @@ mod tests {
         for number in 0..RUNS_MAX {
             let id = format!("run-{number}");
             runs.begin(&id, "c");
-            runs.end(&id, "c", &End::new(EndReason::Done), str::to_owned);
+            runs.end(&id, "c", &RunEnd::new(EndReason::Done), str::to_owned);
         }
         assert_eq!(runs.status("under-way").unwrap().status, "running");
         assert!(matches!(

@@ -16,10 +16,10 @@ use orchestrator_agent::control::NotAsked;
 use orchestrator_agent::conversation::Conversations;
 use orchestrator_agent::packs::Pack;
 use orchestrator_agent::publish::Listener;
-use orchestrator_agent::settings::Settings;
+use orchestrator_agent::settings::RunSettings;
 use orchestrator_agent::transcript::Transcript;
 use orchestrator_confine::ConfinementProof;
-use orchestrator_mcp_server::{Http, Listing};
+use orchestrator_mcp_server::{HttpClients, Listing};
 use orchestrator_text::redact::Redactor;
 use orchestrator_text::sanitize::Sanitizer;
 use orchestrator_tools::catalogue::Category;
@@ -55,7 +55,7 @@ pub struct Sources {
     pub proof: ConfinementProof,
     /// The providers of models.
     pub backends: Backends,
-    pub mcp: Http,
+    pub mcp: HttpClients,
     /// The tools that it offers to them, once they are known.
     pub offered: Listing,
     /// Writes the lines of runs into the run log.
@@ -74,7 +74,7 @@ pub struct Service {
     pub proof: ConfinementProof,
     /// The providers of models.
     pub backends: Backends,
-    pub mcp: Http,
+    pub mcp: HttpClients,
     offered: Listing,
     /// Writes the lines of runs into the run log.
     pub record: Rc<dyn Listener>,
@@ -83,7 +83,7 @@ pub struct Service {
     /// The tools of a session that no client narrows, once they are known.
     pub tools: SetOnce<Vec<Value>>,
     /// The settings of runs, before a client's request changes them.
-    pub settings: Settings,
+    pub settings: RunSettings,
     /// The user's packs, besides the shipped ones.
     pub packs: Vec<Pack>,
     /// How to write names for all clients.
@@ -105,7 +105,7 @@ impl Service {
     /// A server without conversations.
     pub fn new(
         sources: Sources,
-        settings: Settings,
+        settings: RunSettings,
         packs: Vec<Pack>,
         case: WireCase,
         trust: Trust,

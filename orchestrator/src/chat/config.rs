@@ -2,7 +2,7 @@
 
 use broker_protocol::Failed;
 use orchestrator_agent::fallback::FallbackWhen;
-use orchestrator_agent::limits::Limits;
+use orchestrator_agent::limits::RunLimits;
 use orchestrator_agent::packs::Pack;
 use orchestrator_confine::Files;
 use orchestrator_hooks::cell::for_sessions;
@@ -32,7 +32,7 @@ pub(crate) struct AgentConfig {
     /// Instructions for every run.
     pub instructions: String,
     /// Limits of every run whose pack sets no others.
-    pub limits: Limits,
+    pub limits: RunLimits,
     /// The search engines, where the environment names none.
     pub search: SearchConfig,
     pub providers: BTreeMap<String, ProviderConfig>,

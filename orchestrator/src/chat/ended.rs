@@ -3,7 +3,7 @@
 use nix::libc::SIGINT;
 use orchestrator_agent::error::ProviderError;
 use orchestrator_agent::event::EndReason;
-use orchestrator_agent::run::End;
+use orchestrator_agent::run::RunEnd;
 use orchestrator_launch::exit;
 use orchestrator_launch::launch::ErrorForm;
 use orchestrator_launch::stdio::print;
@@ -39,7 +39,7 @@ fn code_of(error: &ProviderError) -> u8 {
 }
 
 /// Says that a run came to a limit of its own, where it did. Each run of a conversation may.
-pub(super) fn say_limit(end: &End, turns: u32) {
+pub(super) fn say_limit(end: &RunEnd, turns: u32) {
     let limit = match end.reason {
         EndReason::TurnLimit => format!("there were {turns} turns, as many as --max-turns allows"),
         EndReason::ContextBudget => "the context is full".to_owned(),
@@ -59,7 +59,7 @@ pub(super) fn say_limit(end: &End, turns: u32) {
 }
 
 /// The exit code of a run.
-pub(super) fn code(end: &End, signal: Option<i32>) -> u8 {
+pub(super) fn code(end: &RunEnd, signal: Option<i32>) -> u8 {
     if let Some(number) = signal {
         return exit::SIGNAL + number as u8;
     }

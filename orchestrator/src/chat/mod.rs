@@ -19,8 +19,8 @@ use broker_protocol::{Failed, Open, Trust, limit};
 use clap::{ArgAction, Args};
 use orchestrator_agent::conversation::Conversation;
 use orchestrator_agent::hooks::SessionHooks;
-use orchestrator_agent::limits::{Limits, TIMEOUT_MAX_S, TURN_TIMEOUT_MAX_S, TURNS_MAX};
-use orchestrator_agent::settings::Settings;
+use orchestrator_agent::limits::{RunLimits, TIMEOUT_MAX_S, TURN_TIMEOUT_MAX_S, TURNS_MAX};
+use orchestrator_agent::settings::RunSettings;
 use orchestrator_agent::transcript::{BYTES_MAX, Recorded, Transcript};
 use orchestrator_confine::{ConfinementProof, Files, Needs};
 use orchestrator_engine::HookGuard;
@@ -316,9 +316,9 @@ impl Chat {
         files: &Files,
         config: AgentConfig,
         chosen: &ChosenModel,
-    ) -> Result<Settings, Failed> {
+    ) -> Result<RunSettings, Failed> {
         let pack = choice::pack(self.pack.as_deref(), &config)?;
-        let asked = Limits {
+        let asked = RunLimits {
             max_turns: self.max_turns,
             turn_timeout_s: self.turn_timeout,
             timeout_s: self.timeout,
@@ -326,7 +326,7 @@ impl Chat {
             context_reserve: self.context_reserve,
         };
         let of_pack = pack.as_ref().map(|pack| pack.limits).unwrap_or_default();
-        let settings = Settings {
+        let settings = RunSettings {
             fallback: choice::fallback(files, &config)?,
             weak_model: chosen.config.weak_model.clone(),
             strong_model: chosen.config.strong_model.clone(),
@@ -336,11 +336,11 @@ impl Chat {
             brief_if_small: !self.tools.says_profile(),
             thinking_tokens: self.thinking,
             input_deltas: self.input_events,
-            ..Settings::new("")
+            ..RunSettings::new("")
         };
         Ok([config.limits, of_pack, asked]
             .iter()
-            .fold(settings, Settings::limited))
+            .fold(settings, RunSettings::limited))
     }
 
     /// The file of the transcript; `None` if nothing is recorded.

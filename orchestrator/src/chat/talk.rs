@@ -2,10 +2,10 @@
 
 use broker_protocol::{Failed, Trust};
 use orchestrator_agent::agent::{Agent, Order};
-use orchestrator_agent::control::Control;
+use orchestrator_agent::control::RunControl;
 use orchestrator_agent::conversation::Conversation;
 use orchestrator_agent::publish::EVENTS;
-use orchestrator_agent::run::End;
+use orchestrator_agent::run::RunEnd;
 use orchestrator_agent::transcript::Transcript;
 use orchestrator_launch::stdio::print;
 use orchestrator_launch::stdio::signals::Signals;
@@ -37,7 +37,7 @@ impl Talk {
         front: &mut Front,
         answers: Answers<'_>,
         signals: &mut Signals,
-    ) -> Result<(End, Option<i32>), Failed> {
+    ) -> Result<(RunEnd, Option<i32>), Failed> {
         self.messages += 1;
         let message = format!("{}-{}", self.id, self.messages);
         let order = Order {
@@ -45,7 +45,7 @@ impl Talk {
             message: message.into(),
             text,
         };
-        let control = Control::default();
+        let control = RunControl::default();
         let (sender, events) = mpsc::channel(EVENTS);
         let work = async {
             tokio::join!(

@@ -12,7 +12,7 @@ use orchestrator_agent::agent::Agent;
 use orchestrator_agent::conversation::Conversation;
 use orchestrator_agent::event::EndReason;
 use orchestrator_agent::hooks::SessionHooks;
-use orchestrator_agent::settings::Settings;
+use orchestrator_agent::settings::RunSettings;
 use orchestrator_agent::transcript::Transcript;
 use orchestrator_confine::ConfinementProof;
 use orchestrator_engine::Session;
@@ -37,7 +37,7 @@ use std::rc::Rc;
 /// Everything that a chat reads before we confine ourselves.
 pub(super) struct ChatStart {
     pub chosen: ChosenModel,
-    pub settings: Settings,
+    pub settings: RunSettings,
     pub transcript: Option<Rc<Transcript>>,
     pub conversation: Conversation,
     pub id: String,

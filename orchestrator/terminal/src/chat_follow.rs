@@ -2,7 +2,7 @@
 
 use crate::chat_screen::{Screen, no_answer};
 use broker_protocol::Failed;
-use orchestrator_agent::control::Control;
+use orchestrator_agent::control::RunControl;
 use orchestrator_agent::event::{Body, Confirm, Event};
 use orchestrator_launch::stdio::line_reader::{Lines, Next};
 use orchestrator_launch::stdio::print;
@@ -94,7 +94,7 @@ impl Front {
 /// Shows all events and has questions answered. If the output closes, the run is cancelled.
 pub async fn follow(
     mut events: mpsc::Receiver<Event>,
-    control: &Control,
+    control: &RunControl,
     front: &mut Front,
     mut answers: Answers<'_>,
 ) -> Result<(), Failed> {
@@ -125,7 +125,7 @@ pub async fn follow(
 
 async fn take(
     event: &Event,
-    control: &Control,
+    control: &RunControl,
     front: &mut Front,
     answers: &mut Answers<'_>,
     asked: &mut VecDeque<Confirm>,
@@ -180,7 +180,7 @@ async fn next_line(answers: &mut Answers<'_>) -> Next {
 
 async fn answer(
     line: Next,
-    control: &Control,
+    control: &RunControl,
     front: &mut Front,
     answers: &mut Answers<'_>,
     asked: &mut VecDeque<Confirm>,
@@ -243,7 +243,7 @@ fn parse(word: &str, confirm: &Confirm) -> Option<Answer> {
 
 /// Handles signals: the first Ctrl-C cancels the calls in progress, or the run if there are none; a second one, and every other
 /// signal, cancels the run. Returns the number of the signal that ended the run, and only then.
-pub async fn obey_signals(signals: &mut Signals, control: &Control) -> i32 {
+pub async fn obey_signals(signals: &mut Signals, control: &RunControl) -> i32 {
     let mut interrupted = false;
     loop {
         let number = signals.next().await;

@@ -2,10 +2,10 @@
 
 use crate::chunk::{Chunk, Stop, Usage};
 use crate::error::{ProviderError, brief};
-use crate::message::{Message, Part, ToolAnswer};
-use crate::provider::{Model, Prompt};
+use crate::message::{Message, MessagePart, ToolAnswer};
+use crate::provider::{Model, ModelRequest};
 use crate::settings::ANSWER_TOKENS;
-use crate::wire::{Decoder, Framing, Wire, json};
+use crate::wire::{AnswerDecoder, Framing, Wire, json};
 use orchestrator_http::key::{Key, KeyNames};
 use orchestrator_text::known::ANTHROPIC_KEY;
 use serde_json::{Value, json};
@@ -47,7 +47,7 @@ impl Wire for Claude {
         Framing::Events
     }
 
-    fn request(&self, prompt: &Prompt<'_>) -> (&'static str, Value) {
+    fn request(&self, prompt: &ModelRequest<'_>) -> (&'static str, Value) {
         let max_tokens = prompt.max_tokens.unwrap_or(ANSWER_TOKENS);
         let mut body = json!({
             "model": prompt.model,
@@ -147,21 +147,21 @@ fn text_of_block(text: &str) -> &str {
     }
 }
 
-fn block(part: &Part) -> Option<Value> {
+fn block(part: &MessagePart) -> Option<Value> {
     match part {
-        Part::Text { text } if text.trim().is_empty() => None,
-        Part::Text { text } => Some(json!({ "type": "text", "text": text })),
-        Part::Thinking {
+        MessagePart::Text { text } if text.trim().is_empty() => None,
+        MessagePart::Text { text } => Some(json!({ "type": "text", "text": text })),
+        MessagePart::Thinking {
             text,
             signature: Some(signature),
         } => Some(json!({ "type": "thinking", "thinking": text, "signature": signature })),
-        Part::Sealed { vendor, data } if vendor == VENDOR => Some(data.clone()),
+        MessagePart::Sealed { vendor, data } if vendor == VENDOR => Some(data.clone()),
         // This vendor does not know the signature of another one's thoughts.
-        Part::Thinking {
+        MessagePart::Thinking {
             signature: None, ..
         }
-        | Part::Sealed { .. } => None,
-        Part::ToolCall(call) => Some(
+        | MessagePart::Sealed { .. } => None,
+        MessagePart::ToolCall(call) => Some(
             json!({ "type": "tool_use", "id": call.id, "name": call.name, "input": call.input }),
         ),
     }
@@ -188,7 +188,7 @@ pub struct ClaudeDecoder {
     stop: Option<Stop>,
 }
 
-impl Decoder for ClaudeDecoder {
+impl AnswerDecoder for ClaudeDecoder {
     fn frame(&mut self, frame: &str, out: &mut Vec<Chunk>) -> Result<(), ProviderError> {
         let event = json(frame)?;
         match event["type"].as_str().unwrap_or_default() {

@@ -3,7 +3,7 @@
 use crate::chunk::{Chunk, Chunks, Stop, Usage};
 use crate::error::ProviderError;
 use crate::message::Message;
-use crate::provider::{Model, Prompt, Provider};
+use crate::provider::{Model, ModelRequest, Provider};
 use futures_util::FutureExt;
 use futures_util::future::LocalBoxFuture;
 use serde::Deserialize;
@@ -123,7 +123,7 @@ impl Script {
 pub struct Mock(pub Script);
 
 impl Mock {
-    async fn play(&self, prompt: &Prompt<'_>, chunks: &Chunks) -> Result<(), ProviderError> {
+    async fn play(&self, prompt: &ModelRequest<'_>, chunks: &Chunks) -> Result<(), ProviderError> {
         let before = prompt
             .messages
             .iter()
@@ -220,7 +220,7 @@ impl Provider for Mock {
 
     fn answer<'a>(
         &'a self,
-        prompt: &'a Prompt<'a>,
+        prompt: &'a ModelRequest<'a>,
         chunks: Chunks,
     ) -> LocalBoxFuture<'a, Result<(), ProviderError>> {
         async move { self.play(prompt, &chunks).await }.boxed_local()

@@ -2,10 +2,10 @@
 
 use crate::chunk::{Chunk, Stop, Usage};
 use crate::error::{ProviderError, brief};
-use crate::message::{Message, Part, ToolAnswer, text_of};
-use crate::provider::{Model, Prompt};
+use crate::message::{Message, MessagePart, ToolAnswer, text_of};
+use crate::provider::{Model, ModelRequest};
 use crate::providers::openai_chat;
-use crate::wire::{Decoder, Framing, Wire, json};
+use crate::wire::{AnswerDecoder, Framing, Wire, json};
 use orchestrator_http::key::{Key, KeyNames};
 use serde_json::{Value, json};
 
@@ -65,7 +65,7 @@ impl Wire for Ollama {
         Framing::Lines
     }
 
-    fn request(&self, prompt: &Prompt<'_>) -> (&'static str, Value) {
+    fn request(&self, prompt: &ModelRequest<'_>) -> (&'static str, Value) {
         let mut body = json!({
             "model": prompt.model,
             "stream": true,
@@ -147,7 +147,7 @@ fn size(text: &Value) -> Option<f64> {
     (size.is_finite() && size >= 0.0).then_some(size)
 }
 
-fn messages(prompt: &Prompt<'_>) -> Vec<Value> {
+fn messages(prompt: &ModelRequest<'_>) -> Vec<Value> {
     let system =
         (!prompt.system.is_empty()).then(|| json!({ "role": "system", "content": prompt.system }));
     let mut all: Vec<Value> = system.into_iter().collect();
@@ -161,13 +161,15 @@ fn messages(prompt: &Prompt<'_>) -> Vec<Value> {
     all
 }
 
-fn assistant(parts: &[Part]) -> Value {
+fn assistant(parts: &[MessagePart]) -> Value {
     let mut message = json!({ "role": "assistant", "content": text_of(parts) });
-    let call = |part: &Part| match part {
-        Part::ToolCall(call) => {
+    let call = |part: &MessagePart| match part {
+        MessagePart::ToolCall(call) => {
             Some(json!({ "function": { "name": call.name, "arguments": call.input } }))
         }
-        Part::Text { .. } | Part::Thinking { .. } | Part::Sealed { .. } => None,
+        MessagePart::Text { .. } | MessagePart::Thinking { .. } | MessagePart::Sealed { .. } => {
+            None
+        }
     };
     let calls: Vec<Value> = parts.iter().filter_map(call).collect();
     if !calls.is_empty() {
@@ -191,7 +193,7 @@ pub struct OllamaDecoder {
     calls: u32,
 }
 
-impl Decoder for OllamaDecoder {
+impl AnswerDecoder for OllamaDecoder {
     fn frame(&mut self, frame: &str, out: &mut Vec<Chunk>) -> Result<(), ProviderError> {
         let line = json(frame)?;
         if let Some(why) = line["error"].as_str() {

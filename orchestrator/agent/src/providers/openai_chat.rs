@@ -3,10 +3,10 @@
 use crate::accumulate::{CALLS_MAX, INPUT_MAX};
 use crate::chunk::{Chunk, Stop, Usage};
 use crate::error::{ProviderError, brief};
-use crate::message::{Message, Part, ToolAnswer, ToolCall, text_of};
-use crate::provider::{Model, Prompt};
+use crate::message::{Message, MessagePart, ToolAnswer, ToolCall, text_of};
+use crate::provider::{Model, ModelRequest};
 use crate::providers::openai_models;
-use crate::wire::{Decoder, Framing, Wire, json};
+use crate::wire::{AnswerDecoder, Framing, Wire, json};
 use orchestrator_http::key::{Key, KeyNames};
 use orchestrator_text::known::OPENAI_KEY;
 use serde_json::{Value, json};
@@ -47,7 +47,7 @@ impl Wire for OpenAiChat {
         Framing::Events
     }
 
-    fn request(&self, prompt: &Prompt<'_>) -> (&'static str, Value) {
+    fn request(&self, prompt: &ModelRequest<'_>) -> (&'static str, Value) {
         let mut body = json!({
             "model": prompt.model,
             "stream": true,
@@ -96,7 +96,7 @@ pub(super) fn tool(tool: &crate::provider::ToolDefinition) -> Value {
     json!({ "type": "function", "function": function })
 }
 
-fn messages(prompt: &Prompt<'_>) -> Vec<Value> {
+fn messages(prompt: &ModelRequest<'_>) -> Vec<Value> {
     let system =
         (!prompt.system.is_empty()).then(|| json!({ "role": "system", "content": prompt.system }));
     let mut all: Vec<Value> = system.into_iter().collect();
@@ -115,13 +115,15 @@ fn messages(prompt: &Prompt<'_>) -> Vec<Value> {
     all
 }
 
-fn assistant(parts: &[Part]) -> Value {
-    let call = |part: &Part| match part {
-        Part::ToolCall(ToolCall { id, name, input }) => {
+fn assistant(parts: &[MessagePart]) -> Value {
+    let call = |part: &MessagePart| match part {
+        MessagePart::ToolCall(ToolCall { id, name, input }) => {
             let function = json!({ "name": name, "arguments": input.to_string() });
             Some(json!({ "id": id, "type": "function", "function": function }))
         }
-        Part::Text { .. } | Part::Thinking { .. } | Part::Sealed { .. } => None,
+        MessagePart::Text { .. } | MessagePart::Thinking { .. } | MessagePart::Sealed { .. } => {
+            None
+        }
     };
     let calls: Vec<Value> = parts.iter().filter_map(call).collect();
     let text = text_of(parts);
@@ -163,7 +165,7 @@ struct PartialCall {
     started: bool,
 }
 
-impl Decoder for OpenAiChatDecoder {
+impl AnswerDecoder for OpenAiChatDecoder {
     fn frame(&mut self, frame: &str, out: &mut Vec<Chunk>) -> Result<(), ProviderError> {
         if frame.trim() == "[DONE]" {
             return self.finish(out);

@@ -2,11 +2,11 @@
 
 use crate::chunk::{Chunk, Stop, Usage};
 use crate::error::{ProviderError, brief};
-use crate::message::{Message, Part, ToolAnswer};
-use crate::provider::{Model, Prompt, ToolDefinition};
+use crate::message::{Message, MessagePart, ToolAnswer};
+use crate::provider::{Model, ModelRequest, ToolDefinition};
 use crate::providers::openai_chat::{OpenAiChat, error};
 use crate::providers::openai_models;
-use crate::wire::{Decoder, Framing, Wire, json};
+use crate::wire::{AnswerDecoder, Framing, Wire, json};
 use orchestrator_http::key::{Key, KeyNames};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -39,7 +39,7 @@ impl Wire for OpenAiResponses {
         Framing::Events
     }
 
-    fn request(&self, prompt: &Prompt<'_>) -> (&'static str, Value) {
+    fn request(&self, prompt: &ModelRequest<'_>) -> (&'static str, Value) {
         let mut body = json!({
             "model": prompt.model,
             "stream": true,
@@ -99,15 +99,15 @@ fn items(message: &Message) -> Vec<Value> {
     }
 }
 
-fn item(part: &Part) -> Option<Value> {
+fn item(part: &MessagePart) -> Option<Value> {
     match part {
-        Part::Text { text } => Some(
+        MessagePart::Text { text } => Some(
             json!({ "role": "assistant", "content": [{ "type": "output_text", "text": text }] }),
         ),
-        Part::Sealed { vendor, data } if vendor == VENDOR => Some(data.clone()),
+        MessagePart::Sealed { vendor, data } if vendor == VENDOR => Some(data.clone()),
         // Thoughts in clear text are only a summary, and this vendor cannot read another's.
-        Part::Thinking { .. } | Part::Sealed { .. } => None,
-        Part::ToolCall(call) => {
+        MessagePart::Thinking { .. } | MessagePart::Sealed { .. } => None,
+        MessagePart::ToolCall(call) => {
             let (name, arguments) = (&call.name, call.input.to_string());
             Some(
                 json!({ "type": "function_call", "call_id": call.id, "name": name, "arguments": arguments }),
@@ -133,7 +133,7 @@ pub struct OpenAiResponsesDecoder {
     calls: BTreeMap<u32, bool>,
 }
 
-impl Decoder for OpenAiResponsesDecoder {
+impl AnswerDecoder for OpenAiResponsesDecoder {
     fn frame(&mut self, frame: &str, out: &mut Vec<Chunk>) -> Result<(), ProviderError> {
         if frame.trim() == "[DONE]" {
             return Ok(());

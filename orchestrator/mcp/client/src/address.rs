@@ -1,7 +1,7 @@
 //! The address of a server, after replacing the variables in its settings.
 
 use crate::login::learn_secret;
-use crate::settings::{Address, Kind, Login, Server, Whose};
+use crate::settings::{LoginSettings, ServerAddress, ServerKind, ServerSettings, SettingsOwner};
 use crate::variables;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use orchestrator_http::name_host;
@@ -16,7 +16,7 @@ pub struct NamedAddress {
     /// Headers of every request.
     pub headers: HeaderMap,
     /// The settings of its login, after replacing variables.
-    pub login: Login,
+    pub login: LoginSettings,
 }
 
 impl NamedAddress {
@@ -24,7 +24,7 @@ impl NamedAddress {
     ///
     /// # Errors
     /// If a variable is not set, or the result is no valid address or header, as text.
-    pub fn of(address: &Address) -> Result<Self, String> {
+    pub fn of(address: &ServerAddress) -> Result<Self, String> {
         let replaced = |text: &str| {
             let value = |name: &str| std::env::var(name).ok();
             variables::replace(text, &value).map_err(|error| format!("cannot be reached: {error}"))
@@ -54,7 +54,7 @@ impl NamedAddress {
         Ok(Self {
             target,
             headers,
-            login: Login {
+            login: LoginSettings {
                 client_secret,
                 ..login.clone()
             },
@@ -65,20 +65,22 @@ impl NamedAddress {
     ///
     /// # Errors
     /// If it cannot be resolved, or such settings may not lead there.
-    pub async fn find(&self, whose: Whose) -> Result<NamedHost, WebError> {
+    pub async fn find(&self, whose: SettingsOwner) -> Result<NamedHost, WebError> {
         let by = match whose {
-            Whose::User => NamedBy::User,
-            Whose::Repository => NamedBy::Stranger,
+            SettingsOwner::User => NamedBy::User,
+            SettingsOwner::Repository => NamedBy::Stranger,
         };
         NamedHost::find(self.target.clone(), by).await
     }
 }
 
 /// Tells the gateway, when it begins, of the addresses that the user's settings have.
-pub fn name_hosts(servers: &[Server]) {
-    let own = servers.iter().filter(|server| server.whose == Whose::User);
+pub fn name_hosts(servers: &[ServerSettings]) {
+    let own = servers
+        .iter()
+        .filter(|server| server.whose == SettingsOwner::User);
     for server in own {
-        if let Kind::Address(address) = &server.kind
+        if let ServerKind::Address(address) = &server.kind
             && let Ok(named) = NamedAddress::of(address)
         {
             name_host(named.target.url());

@@ -1,7 +1,7 @@
 //! The configured servers of a front end that opens several sessions: read once, before it confines itself.
 
-use crate::session_servers::{Found, SessionServers, find, prepare};
-use crate::settings::{Kind, Program, Server, Share, Whose};
+use crate::session_servers::{FoundSettings, SessionServers, find, prepare};
+use crate::settings::{ServerKind, ServerProgram, ServerSettings, SettingsOwner, Share};
 use crate::store::REPOSITORY_FILE;
 use broker_protocol::Open;
 use orchestrator_confine::Files;
@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 /// The configured servers, and how to reach the executor for each of them.
 pub struct Available {
-    all: Vec<Server>,
+    all: Vec<ServerSettings>,
     /// The project whose repository's settings were read.
     project: Option<String>,
     directory: Option<PathBuf>,
@@ -25,7 +25,7 @@ impl Available {
     pub fn read(files: &Files, project: Option<&str>, dial: Rc<dyn Dial>, tell: fn(&str)) -> Self {
         let found = match project {
             Some(project) => find(files, project),
-            None => Found::of_user(files),
+            None => FoundSettings::of_user(files),
         };
         found.problems.iter().for_each(|problem| tell(problem));
         let mut all = found.servers;
@@ -50,18 +50,18 @@ impl Available {
         let unread = if is_read { None } else { unread(&open.project) };
         unread.iter().for_each(|problem| (self.tell)(problem));
         self.choose(open, unread, |server| {
-            is_read || server.whose == Whose::User
+            is_read || server.whose == SettingsOwner::User
         })
     }
 
     /// The servers of a session without a project: the user's that need none.
     pub fn without_project(&self, open: &Open) -> SessionServers {
-        let needs_none = |server: &Server| match &server.kind {
-            Kind::Program(Program { project, .. }) => *project == Share::None,
-            Kind::Address(_) => true,
+        let needs_none = |server: &ServerSettings| match &server.kind {
+            ServerKind::Program(ServerProgram { project, .. }) => *project == Share::None,
+            ServerKind::Address(_) => true,
         };
         self.choose(open, None, |server| {
-            server.whose == Whose::User && needs_none(server)
+            server.whose == SettingsOwner::User && needs_none(server)
         })
     }
 
@@ -69,7 +69,7 @@ impl Available {
         &self,
         open: &Open,
         problem: Option<String>,
-        is_chosen: impl Fn(&Server) -> bool,
+        is_chosen: impl Fn(&ServerSettings) -> bool,
     ) -> SessionServers {
         let chosen = self
             .all

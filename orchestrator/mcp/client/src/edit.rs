@@ -1,6 +1,6 @@
 //! Edits the user's settings: adds or removes a server. Comments and order stay.
 
-use crate::settings::{self, Whose};
+use crate::settings::{self, SettingsOwner};
 use broker_protocol::paste::shell_word;
 use orchestrator_config_edit::edit::{Edit, apply, revert};
 use orchestrator_config_edit::{EditError, Format};
@@ -33,7 +33,7 @@ pub fn add(text: &str, name: &str, entry: &Value) -> Result<String, ChangeError>
         return Err(ChangeError::Taken(name.to_owned()));
     }
     let changed = apply(Format::Json, text, &[edit(name, entry.clone())])?;
-    settings::parse(&changed, Whose::User)?;
+    settings::parse(&changed, SettingsOwner::User)?;
     Ok(changed)
 }
 
@@ -76,7 +76,10 @@ mod tests {
         let before =
             "{\n  \"other\": 1,\n  \"mcpServers\": {\n    \"a\": { \"command\": \"x\" }\n  }\n}\n";
         let with = add(before, "b", &json!({ "command": "y", "args": ["z"] })).unwrap();
-        assert_eq!(settings::parse(&with, Whose::User).unwrap().len(), 2);
+        assert_eq!(
+            settings::parse(&with, SettingsOwner::User).unwrap().len(),
+            2
+        );
         assert!(matches!(
             add(&with, "b", &json!({ "command": "y" })),
             Err(ChangeError::Taken(_))
@@ -91,7 +94,10 @@ mod tests {
             Err(ChangeError::Missing(_))
         ));
         let first = add("", "a", &json!({ "command": "x" })).unwrap();
-        assert_eq!(settings::parse(&first, Whose::User).unwrap()[0].name, "a");
+        assert_eq!(
+            settings::parse(&first, SettingsOwner::User).unwrap()[0].name,
+            "a"
+        );
         assert!(matches!(
             add("", "a__b", &json!({ "command": "x" })),
             Err(ChangeError::Settings(_))

@@ -57,7 +57,7 @@ type Failure = StreamableHttpError<RemoteError>;
 
 /// A server with an address. All clones are the same server.
 #[derive(Clone)]
-pub(crate) struct Remote(Arc<Inner>);
+pub(crate) struct RemoteServer(Arc<Inner>);
 
 struct Inner {
     host: NamedHost,
@@ -67,7 +67,7 @@ struct Inner {
     challenge: Mutex<Option<String>>,
 }
 
-impl Remote {
+impl RemoteServer {
     /// The server for `host`'s target, with these headers in every request.
     pub(crate) fn new(host: NamedHost, headers: HeaderMap, state: Arc<ServerState>) -> Self {
         let (trouble, challenge) = (Mutex::default(), Mutex::default());
@@ -257,7 +257,7 @@ impl Remote {
 
 /// The events of one answer of `server`.
 struct EventReader {
-    server: Remote,
+    server: RemoteServer,
     response: Response,
     events: ServerEvents,
 }
@@ -360,7 +360,7 @@ fn header(name: &str) -> Result<HeaderValue, Failure> {
     HeaderValue::from_str(name).map_err(|_| Failure::Client(RemoteError::Other))
 }
 
-impl StreamableHttpClient for Remote {
+impl StreamableHttpClient for RemoteServer {
     type Error = RemoteError;
 
     async fn post_message(

@@ -22,5 +22,5 @@ mod session_servers;
 mod available;
 
 pub use available::Available;
-pub use servers::Report;
-pub use session_servers::{Found, SessionServers, find, named, read};
+pub use servers::ServerReport;
+pub use session_servers::{FoundSettings, SessionServers, find, named, read};

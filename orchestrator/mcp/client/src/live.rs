@@ -5,7 +5,7 @@
 )]
 
 use crate::blocks;
-use crate::http::Remote;
+use crate::http::RemoteServer;
 use crate::log::{Ring, one_line};
 use crate::messages::{Excess, MESSAGE_MAX, MessageError, Messages, read};
 use crate::pins::ListedTool;
@@ -61,14 +61,14 @@ pub(crate) const TOOL_NAME_MAX: usize = 128;
 pub(crate) const TOOLS_BYTES_MAX: usize = 2 << 20;
 
 /// The knowledge about a server, whether it runs or not.
-pub(crate) struct Watched {
+pub(crate) struct ServerWatch {
     pub name: String,
     pub log: RefCell<Ring>,
     /// Removes secrets from what it prints.
     pub redactor: &'static Redactor,
 }
 
-impl Watched {
+impl ServerWatch {
     /// Writes a line of our own into its log.
     pub(crate) fn note(&self, line: &str) {
         // It may quote the server, whose text must not begin a line of ours.
@@ -108,33 +108,33 @@ impl Watched {
 }
 
 /// A running server. Dropping it ends it.
-pub(crate) struct Live {
-    watched: Rc<Watched>,
+pub(crate) struct LiveServer {
+    watched: Rc<ServerWatch>,
     client: RunningClient<RoleClient, Handler>,
-    means: Means,
+    means: ServerEnd,
     state: Arc<ServerState>,
     pump: Aborted,
 }
 
 /// The means to end a server, and to explain why it does not answer.
-enum Means {
+enum ServerEnd {
     Program(ServiceInput),
-    Address(Remote),
+    Address(RemoteServer),
 }
 
-impl Live {
+impl LiveServer {
     /// Initializes a program that has been started, and lists its tools. `root` is the address of what it may see of the project.
     ///
     /// # Errors
     /// If it does not answer in time, violates the protocol, or exceeds a bound.
     pub(crate) async fn connect(
         service: RunningService,
-        watched: Rc<Watched>,
+        watched: Rc<ServerWatch>,
         root: Option<String>,
         changed: Arc<Notify>,
     ) -> Result<(Self, Vec<ListedTool>), Failed> {
         let state = Arc::new(ServerState::default());
-        let means = Means::Program(service.input());
+        let means = ServerEnd::Program(service.input());
         let (incoming, received) = mpsc::channel(WAITING);
         let (outgoing, sent) = mpsc::channel(WAITING);
         let (said, hears) = mpsc::channel(WAITING);
@@ -168,15 +168,15 @@ impl Live {
     /// # Errors
     /// The same as for `connect`.
     pub(crate) async fn reach(
-        remote: Remote,
+        remote: RemoteServer,
         speech: Speech,
         login: Option<AuthorizationManager>,
-        watched: Rc<Watched>,
+        watched: Rc<ServerWatch>,
         state: Arc<ServerState>,
         changed: Arc<Notify>,
     ) -> Result<(Self, Vec<ListedTool>), Failed> {
         let (said, hears) = mpsc::channel(WAITING);
-        let (root, means) = (None, Means::Address(remote.clone()));
+        let (root, means) = (None, ServerEnd::Address(remote.clone()));
         let handler = Handler {
             root,
             changed,
@@ -269,8 +269,8 @@ impl Live {
     /// Its challenge when it refused us for a missing login, if it has an address.
     pub(crate) fn challenge(&self) -> Option<String> {
         match &self.means {
-            Means::Program(_) => None,
-            Means::Address(remote) => remote.challenge(),
+            ServerEnd::Program(_) => None,
+            ServerEnd::Address(remote) => remote.challenge(),
         }
     }
 
@@ -284,7 +284,7 @@ impl Live {
             ..
         } = self;
         match means {
-            Means::Program(input) => {
+            ServerEnd::Program(input) => {
                 input.end();
                 let gone = state.gone.notified();
                 if state.why_gone().is_none() {
@@ -292,7 +292,7 @@ impl Live {
                     let _ = timeout(ENDING, gone).await;
                 }
             }
-            Means::Address(_) => {
+            ServerEnd::Address(_) => {
                 let _ = timeout(ENDING, client.cancel()).await;
             }
         }
@@ -321,8 +321,8 @@ fn streamable<C: StreamableHttpClient + Sync>(
 
 /// A server that has not been initialized yet.
 struct Uninitialized {
-    watched: Rc<Watched>,
-    means: Means,
+    watched: Rc<ServerWatch>,
+    means: ServerEnd,
     state: Arc<ServerState>,
     pump: Aborted,
 }
@@ -332,7 +332,7 @@ impl Uninitialized {
         self,
         transport: T,
         handler: Handler,
-    ) -> Result<(Live, Vec<ListedTool>), Failed>
+    ) -> Result<(LiveServer, Vec<ListedTool>), Failed>
     where
         T: IntoTransport<RoleClient, E, A>,
         E: std::error::Error + Send + Sync + 'static,
@@ -367,7 +367,7 @@ impl Uninitialized {
             .await
             .unwrap_or_else(|_| Err(late()))?;
         Ok((
-            Live {
+            LiveServer {
                 watched,
                 client,
                 means,
@@ -380,15 +380,15 @@ impl Uninitialized {
 }
 
 /// Why a server is gone or does not answer, where that is known.
-fn why(watched: &Watched, means: &Means, state: &ServerState) -> Option<String> {
+fn why(watched: &ServerWatch, means: &ServerEnd, state: &ServerState) -> Option<String> {
     match (state.why_gone(), means) {
         (Some(why), _) => Some(why.to_owned()),
-        (None, Means::Program(_)) => None,
-        (None, Means::Address(remote)) if remote.challenge().is_some() => Some(format!(
+        (None, ServerEnd::Program(_)) => None,
+        (None, ServerEnd::Address(remote)) if remote.challenge().is_some() => Some(format!(
             "wants a login: run `lazaret mcp login {}`",
             shell_word(&watched.name)
         )),
-        (None, Means::Address(remote)) => {
+        (None, ServerEnd::Address(remote)) => {
             remote.trouble().map(|why| format!("cannot be used: {why}"))
         }
     }
@@ -405,7 +405,12 @@ fn named(error: &rmcp::service::ClientInitializeError) -> &'static str {
     }
 }
 
-fn failed(error: &ServiceError, watched: &Watched, means: &Means, state: &ServerState) -> Failed {
+fn failed(
+    error: &ServiceError,
+    watched: &ServerWatch,
+    means: &ServerEnd,
+    state: &ServerState,
+) -> Failed {
     if let Some(why) = state.why_gone() {
         return watched.failed(ErrorKind::Io, why);
     }
@@ -434,7 +439,12 @@ enum ListError {
     Bound(String),
 }
 
-fn listing(error: ListError, watched: &Watched, means: &Means, state: &ServerState) -> Failed {
+fn listing(
+    error: ListError,
+    watched: &ServerWatch,
+    means: &ServerEnd,
+    state: &ServerState,
+) -> Failed {
     match error {
         ListError::Service(error) => failed(&error, watched, means, state),
         ListError::Bound(why) => watched.failed(ErrorKind::ResourceLimit, &why),
@@ -565,7 +575,7 @@ async fn pump(
     incoming: mpsc::Sender<RxJsonRpcMessage<RoleClient>>,
     mut outgoing: mpsc::Receiver<Vec<u8>>,
     said: mpsc::Receiver<String>,
-    watched: Rc<Watched>,
+    watched: Rc<ServerWatch>,
     state: Arc<ServerState>,
 ) {
     let input = service.input();
@@ -598,7 +608,7 @@ async fn pump(
 }
 
 /// Writes the server's log messages into its log.
-async fn listen(mut said: mpsc::Receiver<String>, watched: Rc<Watched>) {
+async fn listen(mut said: mpsc::Receiver<String>, watched: Rc<ServerWatch>) {
     while let Some(text) = said.recv().await {
         watched
             .log
@@ -611,7 +621,7 @@ async fn listen(mut said: mpsc::Receiver<String>, watched: Rc<Watched>) {
 async fn hear(
     service: &mut RunningService,
     incoming: &mpsc::Sender<RxJsonRpcMessage<RoleClient>>,
-    watched: &Watched,
+    watched: &ServerWatch,
     state: &ServerState,
 ) -> String {
     let mut lines = LineCutter::new(Terminator::Lf, MESSAGE_MAX);
@@ -646,7 +656,7 @@ async fn take(
     lines: &mut LineCutter,
     bytes: &[u8],
     incoming: &mpsc::Sender<RxJsonRpcMessage<RoleClient>>,
-    watched: &Watched,
+    watched: &ServerWatch,
     state: &ServerState,
 ) -> Result<(), Excess> {
     state.count(0, bytes.len())?;
@@ -677,7 +687,7 @@ async fn take(
 }
 
 /// How a program ended, as text; what its cell denied goes to the log.
-fn how(ended: &Result<FinishedRequest, Failed>, found: &Findings, watched: &Watched) -> String {
+fn how(ended: &Result<FinishedRequest, Failed>, found: &Findings, watched: &ServerWatch) -> String {
     if let Some(lines) = findings::lines(found) {
         lines.lines().for_each(|line| watched.note(line));
     }

@@ -4,8 +4,8 @@
 //! A server names the address of its logins, and that names further addresses. All of them are untrusted, so each address is
 //! checked (`NamedBy::ServerOf`), and no redirect is followed.
 
-use crate::settings::Login;
-use crate::store::Place;
+use crate::settings::LoginSettings;
+use crate::store::ServerFiles;
 use async_trait::async_trait;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
 use orchestrator_http::ask::HostOrigin;
@@ -93,7 +93,7 @@ async fn perform(
 }
 
 /// The login of one server, stored in a file.
-struct StoredLogin(Place);
+struct StoredLogin(ServerFiles);
 
 impl StoredLogin {
     fn read(&self) -> Option<StoredCredentials> {
@@ -155,7 +155,10 @@ impl CredentialStore for StoredLogin {
     }
 }
 
-async fn authorization(host: &NamedHost, place: &Place) -> Result<AuthorizationManager, AuthError> {
+async fn authorization(
+    host: &NamedHost,
+    place: &ServerFiles,
+) -> Result<AuthorizationManager, AuthError> {
     let requests = Arc::new(Requests {
         server: HostOrigin::of(host.target().url()),
     });
@@ -171,8 +174,8 @@ async fn authorization(host: &NamedHost, place: &Place) -> Result<AuthorizationM
 /// If what is needed to renew it cannot be found.
 pub async fn kept(
     host: &NamedHost,
-    login: &Login,
-    place: &Place,
+    login: &LoginSettings,
+    place: &ServerFiles,
 ) -> Result<Option<AuthorizationManager>, LoginError> {
     if place.login().is_none() {
         return Ok(None);
@@ -193,7 +196,7 @@ pub async fn kept(
 /// A login that a person has to complete.
 pub struct Begun {
     state: OAuthState,
-    place: Place,
+    place: ServerFiles,
 }
 
 impl Begun {
@@ -203,8 +206,8 @@ impl Begun {
     /// If the server needs no login, or does not describe it.
     pub async fn at(
         host: &NamedHost,
-        login: &Login,
-        place: &Place,
+        login: &LoginSettings,
+        place: &ServerFiles,
         redirect: &str,
     ) -> Result<Self, LoginError> {
         let challenge = match place.challenge() {

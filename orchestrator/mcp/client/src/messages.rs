@@ -74,7 +74,7 @@ fn values(text: &[u8]) -> usize {
 /// The connection to a server is closed.
 #[derive(Debug, Error)]
 #[error("the server is gone")]
-pub struct Closed;
+pub struct ConnectionClosed;
 
 /// Messages from a server, and lines to it.
 pub struct Messages {
@@ -92,17 +92,17 @@ impl Messages {
 }
 
 impl Transport<RoleClient> for Messages {
-    type Error = Closed;
+    type Error = ConnectionClosed;
 
     fn send(
         &mut self,
         message: TxJsonRpcMessage<RoleClient>,
-    ) -> impl Future<Output = Result<(), Closed>> + Send + 'static {
+    ) -> impl Future<Output = Result<(), ConnectionClosed>> + Send + 'static {
         let outgoing = self.outgoing.clone();
         async move {
-            let mut line = serde_json::to_vec(&message).map_err(|_| Closed)?;
+            let mut line = serde_json::to_vec(&message).map_err(|_| ConnectionClosed)?;
             line.push(b'\n');
-            outgoing.send(line).await.map_err(|_| Closed)
+            outgoing.send(line).await.map_err(|_| ConnectionClosed)
         }
     }
 
@@ -112,7 +112,7 @@ impl Transport<RoleClient> for Messages {
         self.incoming.recv().await
     }
 
-    async fn close(&mut self) -> Result<(), Closed> {
+    async fn close(&mut self) -> Result<(), ConnectionClosed> {
         self.incoming.close();
         Ok(())
     }

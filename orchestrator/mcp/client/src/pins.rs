@@ -1,7 +1,7 @@
 //! Pins: a server's tools as the user accepted them. A description is an instruction to a model. If it changes later (a "rug
 //! pull"), it is not shown and its tool not called until the user has reviewed it.
 
-use crate::settings::Server;
+use crate::settings::ServerSettings;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -20,7 +20,7 @@ pub struct ListedTool {
 /// The accepted tools of a server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Pins {
+pub struct AcceptedTools {
     /// Digest of what the server runs; pins of a different program do not count.
     server: String,
     tools: BTreeMap<String, PinnedTool>,
@@ -45,7 +45,7 @@ pub struct Difference {
 
 /// Differences from the accepted tools. All names are the server's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Changes {
+pub struct ToolChanges {
     /// Tools with a different description or schema.
     pub changed: Vec<String>,
     /// Tools that are not accepted yet.
@@ -54,9 +54,9 @@ pub struct Changes {
     pub gone: Vec<String>,
 }
 
-impl Pins {
+impl AcceptedTools {
     /// Pins that accept a server's current tools.
-    pub fn new(server: &Server, tools: &[ListedTool]) -> Self {
+    pub fn new(server: &ServerSettings, tools: &[ListedTool]) -> Self {
         let pin = |tool: &ListedTool| {
             let ListedTool {
                 name,
@@ -79,7 +79,7 @@ impl Pins {
     }
 
     /// Parses stored pins; `None` if they belong to a different server.
-    pub fn read(text: &str, server: &Server) -> Option<Self> {
+    pub fn read(text: &str, server: &ServerSettings) -> Option<Self> {
         let pins: Self = serde_json::from_str(text).ok()?;
         let whole = |(name, tool): (&String, &PinnedTool)| {
             let PinnedTool {
@@ -120,8 +120,8 @@ impl Pins {
     }
 
     /// The differences between a new list and the accepted tools.
-    pub fn compare(&self, listed: &[ListedTool]) -> Changes {
-        let mut changes = Changes::default();
+    pub fn compare(&self, listed: &[ListedTool]) -> ToolChanges {
+        let mut changes = ToolChanges::default();
         for tool in listed {
             match self.tools.get(&tool.name) {
                 Some(pinned) if pinned.sha256 == sha256(tool) => {}
@@ -140,9 +140,9 @@ impl Pins {
     }
 }
 
-impl Changes {
+impl ToolChanges {
     /// The tools of `listed` that a person has to look at, each beside the one that `pins` accept.
-    pub fn differences(&self, pins: &Pins, listed: &[ListedTool]) -> Vec<Difference> {
+    pub fn differences(&self, pins: &AcceptedTools, listed: &[ListedTool]) -> Vec<Difference> {
         let differs = |tool: &&ListedTool| {
             self.changed.contains(&tool.name) || self.added.contains(&tool.name)
         };
@@ -188,11 +188,11 @@ fn sha256(tool: &ListedTool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::{Whose, parse};
+    use crate::settings::{SettingsOwner, parse};
 
-    fn server(command: &str) -> Server {
+    fn server(command: &str) -> ServerSettings {
         let text = json!({ "mcpServers": { "s": { "command": command } } }).to_string();
-        parse(&text, Whose::User).unwrap().remove(0)
+        parse(&text, SettingsOwner::User).unwrap().remove(0)
     }
 
     fn tool(name: &str, description: &str) -> ListedTool {
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn a_change_of_any_part_is_seen() {
-        let pins = Pins::new(
+        let pins = AcceptedTools::new(
             &server("x"),
             &[tool("a", "A"), tool("b", "B"), tool("c", "C")],
         );
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn changed_tools_stand_beside_the_accepted_ones() {
-        let pins = Pins::new(
+        let pins = AcceptedTools::new(
             &server("x"),
             &[tool("a", "A"), tool("b", "B"), tool("c", "C")],
         );
@@ -256,7 +256,7 @@ mod tests {
             ..tool("a", "A")
         });
         let own = server("x");
-        let pins = Pins::new(&own, &[first]);
+        let pins = AcceptedTools::new(&own, &[first]);
         assert!(pins.compare(&[second]).are_none());
         let sorted = "e769ebabcea09cbd781e8c21b0b67fd60b7ed8149a31926f17fa16668d00bc36";
         assert_eq!(
@@ -268,15 +268,15 @@ mod tests {
     #[test]
     fn pins_are_those_of_one_program_and_whole() {
         let own = server("x");
-        let pins = Pins::new(&own, &[tool("a", "A")]);
+        let pins = AcceptedTools::new(&own, &[tool("a", "A")]);
         let text = pins.text();
-        assert_eq!(Pins::read(&text, &own), Some(pins));
-        assert_eq!(Pins::read(&text, &server("y")), None);
+        assert_eq!(AcceptedTools::read(&text, &own), Some(pins));
+        assert_eq!(AcceptedTools::read(&text, &server("y")), None);
         assert_eq!(
-            Pins::read(&text.replace("\"A\"", "\"B\""), &own),
+            AcceptedTools::read(&text.replace("\"A\"", "\"B\""), &own),
             None,
             "its hash is another's"
         );
-        assert_eq!(Pins::read("{}", &own), None);
+        assert_eq!(AcceptedTools::read("{}", &own), None);
     }
 }

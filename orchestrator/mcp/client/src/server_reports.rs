@@ -1,6 +1,6 @@
 //! What servers list, for the person who has to accept it: in full where it is not as it was accepted.
 
-use crate::Report;
+use crate::ServerReport;
 use crate::pins::{Difference, ListedTool};
 use broker_protocol::Failed;
 use orchestrator_launch::exit;
@@ -14,12 +14,12 @@ const SHOWN_MAX: usize = 128 << 10;
 const SUMMARY: usize = 100;
 
 /// Prints the state of servers; returns the exit code.
-pub fn show(reports: &[Report], json: bool) -> Result<u8, Failed> {
+pub fn show(reports: &[ServerReport], json: bool) -> Result<u8, Failed> {
     match json {
         true => print::json(&reports.iter().map(reported).collect::<Vec<_>>())?,
         false => print::result(text(reports).as_bytes())?,
     }
-    let whole = |report: &Report| report.tools.is_ok() && report.changes.are_none();
+    let whole = |report: &ServerReport| report.tools.is_ok() && report.changes.are_none();
     Ok(if reports.iter().all(whole) {
         exit::OK
     } else {
@@ -28,11 +28,11 @@ pub fn show(reports: &[Report], json: bool) -> Result<u8, Failed> {
 }
 
 /// The state of servers for a person.
-pub fn text(reports: &[Report]) -> String {
+pub fn text(reports: &[ServerReport]) -> String {
     reports.iter().map(paragraph).collect()
 }
 
-fn reported(report: &Report) -> Value {
+fn reported(report: &ServerReport) -> Value {
     let (tools, error) = match &report.tools {
         Ok(tools) => (tools.iter().map(|tool| tool.name.clone()).collect(), None),
         Err(failed) => (Vec::new(), Some(&failed.message)),
@@ -55,7 +55,7 @@ fn differing(difference: &Difference) -> Value {
     })
 }
 
-fn paragraph(report: &Report) -> String {
+fn paragraph(report: &ServerReport) -> String {
     let mut text = match &report.tools {
         Ok(tools) => {
             let line = |tool: &ListedTool| {
@@ -168,7 +168,7 @@ fn texts(tool: &ListedTool) -> Result<[String; 2], usize> {
 ///
 /// # Errors
 /// If a tool is too long to be shown.
-pub fn check_shown(report: &Report) -> Result<(), Failed> {
+pub fn check_shown(report: &ServerReport) -> Result<(), Failed> {
     let long = report
         .differences
         .iter()
@@ -187,7 +187,7 @@ pub fn check_shown(report: &Report) -> Result<(), Failed> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pins::Changes;
+    use crate::pins::ToolChanges;
 
     fn tool(description: &str, schema: Value) -> ListedTool {
         ListedTool {
@@ -256,12 +256,12 @@ mod tests {
                 accepted: Some(tool("x", json!({}))),
                 listed,
             }];
-            Report {
+            ServerReport {
                 server: "s".into(),
                 tools: Ok(Vec::new()),
-                changes: Changes {
+                changes: ToolChanges {
                     changed: vec!["add".into()],
-                    ..Changes::default()
+                    ..ToolChanges::default()
                 },
                 differences,
                 listed: Vec::new(),

@@ -4,14 +4,14 @@
 //! before is started to list its tools. A server that is gone is restarted when it is needed. No server waits for another.
 
 use crate::address::NamedAddress;
-use crate::http::Remote;
-use crate::live::{CONNECT, Live, Watched};
+use crate::http::RemoteServer;
+use crate::live::{CONNECT, LiveServer, ServerWatch};
 use crate::log::Ring;
 use crate::login;
-use crate::pins::{Changes, Difference, ListedTool, Pins};
-use crate::settings::{Address, Kind, Program, Server, Share};
+use crate::pins::{AcceptedTools, Difference, ListedTool, ToolChanges};
+use crate::settings::{ServerAddress, ServerKind, ServerProgram, ServerSettings, Share};
 use crate::state::ServerState;
-use crate::store::{self, Place};
+use crate::store::{self, ServerFiles};
 use crate::tool_changes::ToolChange;
 use crate::variables;
 use broker_protocol::paste::shell_word;
@@ -58,12 +58,12 @@ pub(crate) struct Servers {
 
 /// The state of one server, for people.
 #[derive(Debug)]
-pub struct Report {
+pub struct ServerReport {
     pub server: String,
     /// The pinned tools that a session offers, or why it has none.
     pub tools: Result<Vec<ListedTool>, Failed>,
     /// Differences from the accepted tools.
-    pub changes: Changes,
+    pub changes: ToolChanges,
     /// Each tool that is new or changed, as it was accepted and as it is listed.
     pub differences: Vec<Difference>,
     /// The whole list of the server: what is accepted with this report.
@@ -73,15 +73,15 @@ pub struct Report {
 }
 
 struct Managed {
-    server: Server,
-    place: Place,
-    means: Means,
-    watched: Rc<Watched>,
-    pins: RefCell<Option<Pins>>,
+    server: ServerSettings,
+    place: ServerFiles,
+    means: ServerAccess,
+    watched: Rc<ServerWatch>,
+    pins: RefCell<Option<AcceptedTools>>,
     /// Its last list, and how it differs from the pins.
     listed: RefCell<Vec<ListedTool>>,
-    changes: RefCell<Changes>,
-    live: Mutex<Option<Rc<Live>>>,
+    changes: RefCell<ToolChanges>,
+    live: Mutex<Option<Rc<LiveServer>>>,
     failures: cell::Cell<u32>,
     /// Watches for the notification that its tools have changed.
     watch: RefCell<Option<Watch>>,
@@ -90,14 +90,14 @@ struct Managed {
 }
 
 /// The means to reach a server.
-enum Means {
+enum ServerAccess {
     Program(Box<ServerCell>),
-    Address(Address),
+    Address(ServerAddress),
 }
 
 /// A program, and the session in which to start it.
 struct ServerCell {
-    program: Program,
+    program: ServerProgram,
     open: Open,
     directory: Option<ZonePath>,
 }
@@ -113,7 +113,11 @@ impl Drop for Watch {
 
 impl Servers {
     /// The servers of the session in `session`. Reads their pins, so it has to come before we confine ourselves.
-    pub(crate) fn new(servers: Vec<Server>, session: &Open, redactor: &'static Redactor) -> Self {
+    pub(crate) fn new(
+        servers: Vec<ServerSettings>,
+        session: &Open,
+        redactor: &'static Redactor,
+    ) -> Self {
         let (executions, received) = mpsc::unbounded_channel();
         let (sender, changed_tools) = mpsc::unbounded_channel();
         let mut all = Vec::new();
@@ -173,7 +177,7 @@ impl Servers {
             let mut refused = Vec::new();
             for tool in pins
                 .iter()
-                .flat_map(Pins::tools)
+                .flat_map(AcceptedTools::tools)
                 .filter(|tool| managed.offers(&tool.name))
             {
                 let name = tool.name.clone();
@@ -296,7 +300,7 @@ impl Servers {
     }
 
     /// Starts all servers in parallel and reports the state of each.
-    pub(crate) async fn report(&self, dial: &Rc<dyn Dial>) -> Vec<Report> {
+    pub(crate) async fn report(&self, dial: &Rc<dyn Dial>) -> Vec<ServerReport> {
         let mut asked = JoinSet::new();
         for (at, managed) in self.all.iter().enumerate() {
             let (managed, dial, executions) =
@@ -315,7 +319,7 @@ impl Servers {
     ///
     /// # Errors
     /// If the server had no list, or the pins cannot be written.
-    pub(crate) fn accept(&self, report: &Report) -> Result<(), Failed> {
+    pub(crate) fn accept(&self, report: &ServerReport) -> Result<(), Failed> {
         report.tools.as_ref().map_err(Failed::clone)?;
         let managed = self
             .all
@@ -354,21 +358,23 @@ fn refusal(tool: &str, error: &impl Display) -> String {
 impl Managed {
     /// `None` if the session's scope permits no tool of it.
     fn new(
-        server: Server,
+        server: ServerSettings,
         session: &Open,
         redactor: &'static Redactor,
         changed_tools: (usize, mpsc::UnboundedSender<ToolChange>),
     ) -> Option<Self> {
-        let place = Place::of_server(&server, &session.project);
-        let pins = place.pins().and_then(|text| Pins::read(&text, &server));
+        let place = ServerFiles::of_server(&server, &session.project);
+        let pins = place
+            .pins()
+            .and_then(|text| AcceptedTools::read(&text, &server));
         let log = RefCell::new(Ring::of(&place.log()));
         let scope = scope(&server, session.scope.as_ref())?;
         let means = match server.kind.clone() {
-            Kind::Program(program) => {
-                Means::Program(Box::new(ServerCell::of(program, &server, scope, session)))
+            ServerKind::Program(program) => {
+                ServerAccess::Program(Box::new(ServerCell::of(program, &server, scope, session)))
             }
             // What is sent to it leaves this machine.
-            Kind::Address(_)
+            ServerKind::Address(_)
                 if !scope
                     .permissions
                     .iter()
@@ -376,9 +382,9 @@ impl Managed {
             {
                 return None;
             }
-            Kind::Address(address) => Means::Address(address),
+            ServerKind::Address(address) => ServerAccess::Address(address),
         };
-        let watched = Rc::new(Watched {
+        let watched = Rc::new(ServerWatch {
             name: server.name.clone(),
             log,
             redactor,
@@ -491,7 +497,7 @@ impl Managed {
     }
 
     /// The running server; starts it if necessary.
-    async fn live(self: &Rc<Self>, dial: &Rc<dyn Dial>) -> Result<Rc<Live>, Failed> {
+    async fn live(self: &Rc<Self>, dial: &Rc<dyn Dial>) -> Result<Rc<LiveServer>, Failed> {
         let mut current = self.live.lock().await;
         if let Some(live) = current.as_ref().filter(|live| live.is_alive()) {
             return Ok(live.clone());
@@ -517,11 +523,11 @@ impl Managed {
         Ok(current.insert(live).clone())
     }
 
-    async fn open(self: &Rc<Self>, dial: &Rc<dyn Dial>) -> Result<Rc<Live>, Failed> {
+    async fn open(self: &Rc<Self>, dial: &Rc<dyn Dial>) -> Result<Rc<LiveServer>, Failed> {
         let changed = Arc::new(Notify::new());
         let (live, tools) = match &self.means {
-            Means::Program(cell) => self.start(cell, dial, changed.clone()).await?,
-            Means::Address(address) => self.reach(address, changed.clone()).await?,
+            ServerAccess::Program(cell) => self.start(cell, dial, changed.clone()).await?,
+            ServerAccess::Address(address) => self.reach(address, changed.clone()).await?,
         };
         self.watched.note("is there");
         self.compare(&tools)?;
@@ -535,7 +541,7 @@ impl Managed {
         cell: &ServerCell,
         dial: &Rc<dyn Dial>,
         changed: Arc<Notify>,
-    ) -> Result<(Live, Vec<ListedTool>), Failed> {
+    ) -> Result<(LiveServer, Vec<ListedTool>), Failed> {
         let watched = self.watched.clone();
         let observe = move |report: &_| watched.connection(report);
         let started = RunningService::start(
@@ -557,15 +563,15 @@ impl Managed {
                 .map(String::from),
             Some(_) => None,
         };
-        Live::connect(service, self.watched.clone(), root, changed).await
+        LiveServer::connect(service, self.watched.clone(), root, changed).await
     }
 
     /// Connects to its address, with the stored login.
     async fn reach(
         &self,
-        address: &Address,
+        address: &ServerAddress,
         changed: Arc<Notify>,
-    ) -> Result<(Live, Vec<ListedTool>), Failed> {
+    ) -> Result<(LiveServer, Vec<ListedTool>), Failed> {
         let cannot = |why: &dyn std::fmt::Display| {
             self.failed(ErrorKind::Io, &format!("cannot be reached: {why}"))
         };
@@ -582,8 +588,8 @@ impl Managed {
                 .map_err(|error| cannot(&error))?,
         };
         let state = Arc::new(ServerState::default());
-        let remote = Remote::new(host, named.headers, state.clone());
-        let reached = Live::reach(
+        let remote = RemoteServer::new(host, named.headers, state.clone());
+        let reached = LiveServer::reach(
             remote.clone(),
             address.speech,
             login,
@@ -674,7 +680,7 @@ impl Managed {
     }
 
     fn pin(&self, tools: &[ListedTool]) -> Result<(), Failed> {
-        let pins = Pins::new(&self.server, tools);
+        let pins = AcceptedTools::new(&self.server, tools);
         self.place.write_pins(&pins.text()).map_err(|error| {
             self.failed(
                 ErrorKind::Internal,
@@ -682,14 +688,14 @@ impl Managed {
             )
         })?;
         self.pins.replace(Some(pins));
-        self.changes.replace(Changes::default());
+        self.changes.replace(ToolChanges::default());
         Ok(())
     }
 
     /// Takes over what a person has accepted since the pins were read.
     fn follow_pins(&self) {
         let text = self.place.pins();
-        let Some(pins) = text.and_then(|text| Pins::read(&text, &self.server)) else {
+        let Some(pins) = text.and_then(|text| AcceptedTools::read(&text, &self.server)) else {
             return;
         };
         if self.pins.borrow().as_ref() == Some(&pins) {
@@ -699,7 +705,7 @@ impl Managed {
         let now = pins.compare(&listed);
         let before = self.changes.replace(now.clone());
         self.pins.replace(Some(pins));
-        let waits = |changes: &Changes, name: &String| {
+        let waits = |changes: &ToolChanges, name: &String| {
             changes.added.contains(name) || changes.changed.contains(name)
         };
         let is_accepted = |tool: &&ListedTool| {
@@ -723,7 +729,7 @@ impl Managed {
             self.place.forget_waiting();
             return Ok(());
         }
-        let waiting = Pins::new(&self.server, tools).text();
+        let waiting = AcceptedTools::new(&self.server, tools).text();
         self.place.write_waiting(&waiting).map_err(|error| {
             let why = format!("has new tools that cannot be recorded: {error}");
             self.failed(ErrorKind::Internal, &why)
@@ -731,7 +737,7 @@ impl Managed {
     }
 
     /// Requests its list of tools again when it reports a change, and looks for their acceptance while one is missing.
-    fn watch(self: &Rc<Self>, live: &Rc<Live>, changed: Arc<Notify>) -> Watch {
+    fn watch(self: &Rc<Self>, live: &Rc<LiveServer>, changed: Arc<Notify>) -> Watch {
         let (managed, live) = (Rc::downgrade(self), Rc::downgrade(live));
         Watch(spawn_local(async move {
             loop {
@@ -765,7 +771,7 @@ impl Managed {
         }))
     }
 
-    async fn report(self: &Rc<Self>, dial: &Rc<dyn Dial>, executions: &Executions) -> Report {
+    async fn report(self: &Rc<Self>, dial: &Rc<dyn Dial>, executions: &Executions) -> ServerReport {
         let live = self.live(dial).await;
         let (offered, refused) = self.sorted(executions);
         let listed = self.with_waiting(self.listed.borrow().clone());
@@ -773,7 +779,7 @@ impl Managed {
         let changes = pins.as_ref().map(|pins| pins.compare(&listed));
         let changes = changes.unwrap_or_default();
         let differences = pins.as_ref().map(|pins| changes.differences(pins, &listed));
-        Report {
+        ServerReport {
             server: self.server.name.clone(),
             tools: live.map(|_| offered),
             changes,
@@ -786,11 +792,11 @@ impl Managed {
     /// A list with the tools that only a running session's server has listed.
     fn with_waiting(&self, mut listed: Vec<ListedTool>) -> Vec<ListedTool> {
         let waiting = self.place.waiting();
-        let waiting = waiting.and_then(|text| Pins::read(&text, &self.server));
+        let waiting = waiting.and_then(|text| AcceptedTools::read(&text, &self.server));
         let is_new = |tool: &ListedTool| listed.iter().all(|known| known.name != tool.name);
         let new: Vec<_> = waiting
             .iter()
-            .flat_map(Pins::tools)
+            .flat_map(AcceptedTools::tools)
             .filter(is_new)
             .collect();
         listed.extend(new);
@@ -806,7 +812,7 @@ impl Managed {
         let pins = self.pins.borrow();
         for tool in pins
             .iter()
-            .flat_map(Pins::tools)
+            .flat_map(AcceptedTools::tools)
             .filter(|tool| self.offers(&tool.name))
         {
             match registry.register(self.tool(tool.clone(), executions)) {
@@ -843,7 +849,7 @@ impl Managed {
 }
 
 impl ServerCell {
-    fn of(program: Program, server: &Server, scope: Scope, session: &Open) -> Self {
+    fn of(program: ServerProgram, server: &ServerSettings, scope: Scope, session: &Open) -> Self {
         let is_held = scope
             .permissions
             .iter()
@@ -890,7 +896,7 @@ impl ServerCell {
 
 /// The scope of a server's session: permits commands, since for a scope its program is one, and of the project only what the
 /// session's own scope permits for its tools. `None` if that permits none of them.
-fn scope(server: &Server, session: Option<&Scope>) -> Option<Scope> {
+fn scope(server: &ServerSettings, session: Option<&Scope>) -> Option<Scope> {
     let own = format!("{}__", name::of_server(&server.name, ""));
     let own = own.trim_end_matches('_').to_owned() + "__";
     let (mut paths, mut network) = (Vec::new(), true);
@@ -911,7 +917,7 @@ fn scope(server: &Server, session: Option<&Scope>) -> Option<Scope> {
     }
     if matches!(
         &server.kind,
-        Kind::Program(Program {
+        ServerKind::Program(ServerProgram {
             project: Share::None,
             ..
         })
@@ -933,14 +939,14 @@ fn scope(server: &Server, session: Option<&Scope>) -> Option<Scope> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::{Whose, parse};
+    use crate::settings::{SettingsOwner, parse};
     use serde_json::json;
 
-    fn server(project: &str) -> Server {
+    fn server(project: &str) -> ServerSettings {
         let entry = json!({ "command": "x", "lazaret": { "project": project } });
         parse(
             &json!({ "mcpServers": { "fs": entry } }).to_string(),
-            Whose::User,
+            SettingsOwner::User,
         )
         .unwrap()
         .remove(0)

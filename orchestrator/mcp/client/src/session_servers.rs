@@ -1,9 +1,9 @@
 //! The MCP servers of one session: read from the settings, attached to its tools, and ended with it.
 
 use crate::address::name_hosts;
-use crate::servers::{Report, Servers, Watch};
-use crate::settings::{self, Server, Whose};
-use crate::store::{self, Place};
+use crate::servers::{ServerReport, Servers, Watch};
+use crate::settings::{self, ServerSettings, SettingsOwner};
+use crate::store::{self, ServerFiles};
 use crate::tool_changes::Notices;
 use broker_protocol::{Failed, Open, Permission, Scope, limit};
 use orchestrator_confine::Files;
@@ -21,9 +21,9 @@ use std::rc::Rc;
 
 /// The content of the settings.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct FoundSettings {
     /// The servers to use; with the same name, the user's own counts.
-    pub servers: Vec<Server>,
+    pub servers: Vec<ServerSettings>,
     /// Notes for the user: settings that are invalid or not accepted.
     pub problems: Vec<String>,
     /// Whether there are settings that cannot be used.
@@ -33,17 +33,18 @@ pub struct Found {
 }
 
 /// Reads the settings of the user and, if their current text was accepted, those of the repository at `project`.
-pub fn find(files: &Files, project: &str) -> Found {
-    let mut found = Found::of_user(files);
+pub fn find(files: &Files, project: &str) -> FoundSettings {
+    let mut found = FoundSettings::of_user(files);
     found.add_repository(files, project);
     found
 }
 
-impl Found {
+impl FoundSettings {
     /// Only the settings of the user.
     pub(crate) fn of_user(files: &Files) -> Self {
         let mut found = Self::default();
-        match read(files, &store::user_file()).and_then(|text| parse(text.as_deref(), Whose::User))
+        match read(files, &store::user_file())
+            .and_then(|text| parse(text.as_deref(), SettingsOwner::User))
         {
             Ok(servers) => found.servers = servers,
             Err(why) => {
@@ -69,10 +70,11 @@ impl Found {
             self.proposed = Some(text);
             return;
         }
-        match parse(Some(&text), Whose::Repository) {
+        match parse(Some(&text), SettingsOwner::Repository) {
             Ok(servers) => {
-                let is_new =
-                    |server: &Server| !self.servers.iter().any(|own| own.name == server.name);
+                let is_new = |server: &ServerSettings| {
+                    !self.servers.iter().any(|own| own.name == server.name)
+                };
                 let (new, known): (Vec<_>, Vec<_>) = servers.into_iter().partition(is_new);
                 let names = known
                     .iter()
@@ -102,14 +104,18 @@ impl Found {
 ///
 /// # Errors
 /// If the settings have no server with this name.
-pub fn named(files: &Files, name: &str, project: &str) -> Result<(Server, Place), Failed> {
+pub fn named(
+    files: &Files,
+    name: &str,
+    project: &str,
+) -> Result<(ServerSettings, ServerFiles), Failed> {
     let server = find(files, project)
         .servers
         .into_iter()
         .find(|server| server.name == name);
     let server = server.ok_or_else(|| Failed::invalid(format!("there is no server `{name}`")))?;
     name_hosts(std::slice::from_ref(&server));
-    let place = Place::of_server(&server, project);
+    let place = ServerFiles::of_server(&server, project);
     Ok((server, place))
 }
 
@@ -126,14 +132,14 @@ pub fn read(_: &Files, path: &Path) -> Result<Option<String>, String> {
         .map_err(|error| error.to_string())
 }
 
-fn parse(text: Option<&str>, whose: Whose) -> Result<Vec<Server>, String> {
+fn parse(text: Option<&str>, whose: SettingsOwner) -> Result<Vec<ServerSettings>, String> {
     text.map_or(Ok(Vec::new()), |text| {
         settings::parse(text, whose).map_err(|error| error.to_string())
     })
 }
 
 /// Creates the directory of their files. Without it, no server is used.
-pub(crate) fn prepare(servers: &mut Vec<Server>, tell: fn(&str)) -> Option<PathBuf> {
+pub(crate) fn prepare(servers: &mut Vec<ServerSettings>, tell: fn(&str)) -> Option<PathBuf> {
     if servers.is_empty() {
         return None;
     }
@@ -168,7 +174,7 @@ pub struct SessionServers {
 impl SessionServers {
     /// The servers of the session in `open`; problems go to `tell`. Has to come before we confine ourselves.
     pub fn of(files: &Files, open: &Open, tell: fn(&str)) -> Self {
-        let Found {
+        let FoundSettings {
             servers, problems, ..
         } = find(files, &open.project);
         problems.iter().for_each(|problem| tell(problem));
@@ -183,7 +189,7 @@ impl SessionServers {
         let Some(wanted) = name::server(tool) else {
             return Self::among(Vec::new(), open, tell);
         };
-        let Found {
+        let FoundSettings {
             mut servers,
             problems,
             ..
@@ -195,13 +201,13 @@ impl SessionServers {
         Self::among(servers, open, tell)
     }
 
-    pub fn among(mut servers: Vec<Server>, open: &Open, tell: fn(&str)) -> Self {
+    pub fn among(mut servers: Vec<ServerSettings>, open: &Open, tell: fn(&str)) -> Self {
         let directory = prepare(&mut servers, tell);
         Self::new(servers, open, directory, tell)
     }
 
     pub(crate) fn new(
-        servers: Vec<Server>,
+        servers: Vec<ServerSettings>,
         open: &Open,
         directory: Option<PathBuf>,
         tell: fn(&str),
@@ -282,7 +288,7 @@ impl SessionServers {
     }
 
     /// Starts every server and reports its state.
-    pub async fn report(&self) -> Vec<Report> {
+    pub async fn report(&self) -> Vec<ServerReport> {
         match &self.dial {
             Some(dial) => self.servers.report(dial).await,
             None => Vec::new(),
@@ -293,7 +299,7 @@ impl SessionServers {
     ///
     /// # Errors
     /// If it listed none, or the pins cannot be written.
-    pub fn accept(&self, report: &Report) -> Result<(), Failed> {
+    pub fn accept(&self, report: &ServerReport) -> Result<(), Failed> {
         self.servers.accept(report)
     }
 

@@ -29,7 +29,7 @@ const TIMEOUT_MAX_S: u32 = 600;
 
 /// The owner of settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whose {
+pub enum SettingsOwner {
     User,
     /// A repository, the digest of whose file the user has accepted.
     Repository,
@@ -48,12 +48,12 @@ pub enum Share {
 
 /// The settings of one server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Server {
+pub struct ServerSettings {
     /// Letters, digits, `-` and single `_` between them, so that no two servers can have tools with the same name.
     pub name: String,
-    pub whose: Whose,
+    pub whose: SettingsOwner,
     /// A program in a cell, or an address.
-    pub kind: Kind,
+    pub kind: ServerKind,
     /// Tools to offer; `None` for all.
     pub offered: Option<BTreeSet<String>>,
     /// The risk of tools for which it is not high.
@@ -66,16 +66,16 @@ pub struct Server {
 
 /// The kind of a server, which determines how it is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ServerKind {
     /// A program, in a cell of its own.
-    Program(Program),
+    Program(ServerProgram),
     /// A machine, ours or another, that serves it over HTTP.
-    Address(Address),
+    Address(ServerAddress),
 }
 
 /// A server that runs as a program here.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Program {
+pub struct ServerProgram {
     /// The program and its arguments. Variables are not replaced yet.
     pub command: Vec<String>,
     /// Additional environment variables, also before replacement.
@@ -93,14 +93,14 @@ pub struct Program {
 
 /// A server that already runs somewhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Address {
+pub struct ServerAddress {
     /// Its URL. Variables are not replaced yet.
     pub url: String,
     /// Headers of each request, also before replacement.
     pub headers: BTreeMap<String, String>,
     pub speech: Speech,
     /// How to log in, if that is configured.
-    pub login: Login,
+    pub login: LoginSettings,
 }
 
 /// The transport protocol of a server with an address.
@@ -115,7 +115,7 @@ pub enum Speech {
 /// Our identity at a login.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct Login {
+pub struct LoginSettings {
     /// Our registered client ID; without it we register ourselves.
     pub client_id: Option<String>,
     /// The secret of the client ID. Variables are not replaced yet.
@@ -165,7 +165,7 @@ struct ServerEntry {
     #[serde(default)]
     headers: BTreeMap<String, String>,
     #[serde(default)]
-    oauth: Login,
+    oauth: LoginSettings,
     #[serde(default)]
     disabled: bool,
     #[serde(default, rename = "autoApprove", alias = "alwaysAllow")]
@@ -191,7 +191,7 @@ struct Ours {
 ///
 /// # Errors
 /// If it is no such file, or one of its servers is invalid.
-pub fn parse(text: &str, whose: Whose) -> Result<Vec<Server>, SettingsError> {
+pub fn parse(text: &str, whose: SettingsOwner) -> Result<Vec<ServerSettings>, SettingsError> {
     if text.len() > FILE_MAX {
         return Err(SettingsError::TooLong(text.len()));
     }
@@ -220,7 +220,11 @@ pub fn is_name(name: &str) -> bool {
     name.len() <= NAME_MAX && name.chars().all(plain) && ends && !name.contains("__")
 }
 
-fn server(name: String, value: Value, whose: Whose) -> Result<Option<Server>, SettingsError> {
+fn server(
+    name: String,
+    value: Value,
+    whose: SettingsOwner,
+) -> Result<Option<ServerSettings>, SettingsError> {
     if !is_name(&name) {
         return Err(SettingsError::Name(
             name.chars().take(2 * NAME_MAX).collect(),
@@ -237,7 +241,7 @@ fn server(name: String, value: Value, whose: Whose) -> Result<Option<Server>, Se
     }
     check(&entry).map_err(&wrong)?;
     let kind = kind(&entry).map_err(&wrong)?;
-    if whose == Whose::Repository {
+    if whose == SettingsOwner::Repository {
         check_repository(&entry).map_err(wrong)?;
     }
     let ServerEntry {
@@ -254,12 +258,12 @@ fn server(name: String, value: Value, whose: Whose) -> Result<Option<Server>, Se
     for tool in auto_approve {
         risks.entry(tool).or_insert(Risk::Low);
     }
-    Ok(Some(Server {
+    Ok(Some(ServerSettings {
         digest: digest(&kind),
         whose,
         kind,
         offered: tool_white_list.map(BTreeSet::from_iter),
-        risks: if whose == Whose::User {
+        risks: if whose == SettingsOwner::User {
             risks
         } else {
             BTreeMap::new()
@@ -270,9 +274,9 @@ fn server(name: String, value: Value, whose: Whose) -> Result<Option<Server>, Se
 }
 
 /// The kind of an entry: by its type, or else by its fields.
-fn kind(entry: &ServerEntry) -> Result<Kind, String> {
+fn kind(entry: &ServerEntry) -> Result<ServerKind, String> {
     let speech = match (entry.kind.as_deref(), &entry.url) {
-        (None | Some("stdio"), None) => return program(entry).map(Kind::Program),
+        (None | Some("stdio"), None) => return program(entry).map(ServerKind::Program),
         (None | Some("http" | "streamable-http" | "streamableHttp"), Some(_)) => Speech::Http,
         (Some("sse"), Some(_)) => Speech::Sse,
         (Some("stdio"), Some(_)) => {
@@ -285,10 +289,10 @@ fn kind(entry: &ServerEntry) -> Result<Kind, String> {
             ));
         }
     };
-    address(entry, speech).map(Kind::Address)
+    address(entry, speech).map(ServerKind::Address)
 }
 
-fn program(entry: &ServerEntry) -> Result<Program, String> {
+fn program(entry: &ServerEntry) -> Result<ServerProgram, String> {
     if entry.command.as_deref().is_none_or(str::is_empty) {
         return Err("it has no `command` and no `url`".into());
     }
@@ -302,7 +306,7 @@ fn program(entry: &ServerEntry) -> Result<Program, String> {
         presets,
         ..
     } = &entry.lazaret;
-    Ok(Program {
+    Ok(ServerProgram {
         command: entry.command.iter().chain(&entry.args).cloned().collect(),
         environment: entry.env.clone(),
         directory: entry.cwd.clone(),
@@ -313,7 +317,7 @@ fn program(entry: &ServerEntry) -> Result<Program, String> {
     })
 }
 
-fn address(entry: &ServerEntry, speech: Speech) -> Result<Address, String> {
+fn address(entry: &ServerEntry, speech: Speech) -> Result<ServerAddress, String> {
     let Ours {
         profile,
         project,
@@ -335,7 +339,7 @@ fn address(entry: &ServerEntry, speech: Speech) -> Result<Address, String> {
     if entry.oauth.client_secret.is_some() && entry.oauth.client_id.is_none() {
         return Err("`oauth` has a `clientSecret` and no `clientId`".into());
     }
-    Ok(Address {
+    Ok(ServerAddress {
         url: entry.url.clone().unwrap_or_default(),
         headers: entry.headers.clone(),
         speech,
@@ -431,14 +435,14 @@ fn check_repository(entry: &ServerEntry) -> Result<(), String> {
 }
 
 /// Each text is prefixed with its length, so that no two servers have the same encoding.
-fn digest(kind: &Kind) -> Digest {
+fn digest(kind: &ServerKind) -> Digest {
     let (words, pairs, tail): (&[String], _, _) = match kind {
-        Kind::Program(Program {
+        ServerKind::Program(ServerProgram {
             command,
             environment,
             ..
         }) => (command, environment, None),
-        Kind::Address(Address {
+        ServerKind::Address(ServerAddress {
             url,
             headers,
             speech,
@@ -464,22 +468,22 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn one(entry: Value, whose: Whose) -> Result<Server, String> {
+    fn one(entry: Value, whose: SettingsOwner) -> Result<ServerSettings, String> {
         let text = json!({ "mcpServers": { "fs": entry } }).to_string();
         parse(&text, whose)
             .map(|mut all| all.remove(0))
             .map_err(|error| error.to_string())
     }
 
-    fn program_of(server: &Server) -> &Program {
+    fn program_of(server: &ServerSettings) -> &ServerProgram {
         match &server.kind {
-            Kind::Program(program) => program,
-            Kind::Address(address) => panic!("{address:?}"),
+            ServerKind::Program(program) => program,
+            ServerKind::Address(address) => panic!("{address:?}"),
         }
     }
 
     fn refused(entry: Value, words: &str) {
-        let error = one(entry.clone(), Whose::User).unwrap_err();
+        let error = one(entry.clone(), SettingsOwner::User).unwrap_err();
         assert!(error.contains(words), "{entry}: {error}");
     }
 
@@ -491,7 +495,7 @@ mod tests {
             "lazaret": { "profile": "node", "project": "none", "hosts": ["a.example:443"], "presets": ["npm"],
                 "risk": { "risky": "medium" }, "timeoutS": 600 },
         });
-        let server = one(entry, Whose::User).unwrap();
+        let server = one(entry, SettingsOwner::User).unwrap();
         assert_eq!(server.timeout_s, 600);
         let own = program_of(&server);
         assert_eq!(own.command, ["npx", "-y", "fs"]);
@@ -501,7 +505,7 @@ mod tests {
             (Risk::Low, Risk::Medium)
         );
         assert_eq!(server.offered.unwrap().len(), 2);
-        let plain = one(json!({ "command": "x" }), Whose::User).unwrap();
+        let plain = one(json!({ "command": "x" }), SettingsOwner::User).unwrap();
         let own = program_of(&plain);
         assert_eq!(
             (own.profile.as_str(), own.project, plain.timeout_s),
@@ -512,9 +516,9 @@ mod tests {
 
     #[test]
     fn an_address_is_read_in_the_shape_of_other_clients() {
-        let speech = |entry: Value| match one(entry, Whose::User).unwrap().kind {
-            Kind::Address(address) => address.speech,
-            Kind::Program(program) => panic!("{program:?}"),
+        let speech = |entry: Value| match one(entry, SettingsOwner::User).unwrap().kind {
+            ServerKind::Address(address) => address.speech,
+            ServerKind::Program(program) => panic!("{program:?}"),
         };
         let url = "https://a.example/mcp";
         assert_eq!(
@@ -526,7 +530,7 @@ mod tests {
             speech(json!({ "server_type": "sse", "base_url": url })),
             Speech::Sse
         );
-        let of = |entry: Value| one(entry, Whose::User).unwrap().digest;
+        let of = |entry: Value| one(entry, SettingsOwner::User).unwrap().digest;
         let base = of(json!({ "url": url }));
         for other in [
             json!({ "command": url }),
@@ -538,20 +542,26 @@ mod tests {
         }
         let secret = json!({ "url": url, "headers": { "Authorization": "Bearer ${API_TOKEN}" } });
         assert!(
-            one(secret.clone(), Whose::User).is_ok() && one(secret, Whose::Repository).is_err()
+            one(secret.clone(), SettingsOwner::User).is_ok()
+                && one(secret, SettingsOwner::Repository).is_err()
         );
-        assert!(one(json!({ "url": url }), Whose::Repository).is_ok());
+        assert!(one(json!({ "url": url }), SettingsOwner::Repository).is_ok());
     }
 
     #[test]
     fn a_repository_widens_nothing() {
         let own = json!({ "command": "x", "autoApprove": ["read"], "lazaret": { "risk": { "write": "low" } } });
         assert_eq!(
-            one(own.clone(), Whose::User).unwrap().risks.len(),
+            one(own.clone(), SettingsOwner::User).unwrap().risks.len(),
             2,
             "control"
         );
-        assert!(one(own, Whose::Repository).unwrap().risks.is_empty());
+        assert!(
+            one(own, SettingsOwner::Repository)
+                .unwrap()
+                .risks
+                .is_empty()
+        );
         for ours in [
             json!({ "profile": "node" }),
             json!({ "hosts": ["a.example"] }),
@@ -559,7 +569,8 @@ mod tests {
         ] {
             let entry = json!({ "command": "x", "lazaret": ours });
             assert!(
-                one(entry.clone(), Whose::User).is_ok() && one(entry, Whose::Repository).is_err()
+                one(entry.clone(), SettingsOwner::User).is_ok()
+                    && one(entry, SettingsOwner::Repository).is_err()
             );
         }
         for text in [
@@ -572,8 +583,8 @@ mod tests {
                 json!({ "command": "x", "args": [text] }),
             ] {
                 assert!(
-                    one(entry.clone(), Whose::User).is_ok()
-                        && one(entry, Whose::Repository).is_err(),
+                    one(entry.clone(), SettingsOwner::User).is_ok()
+                        && one(entry, SettingsOwner::Repository).is_err(),
                     "{text}"
                 );
             }
@@ -600,7 +611,7 @@ mod tests {
         }
         let text = json!({ "mcpServers": { "a__b": { "command": "x" } } }).to_string();
         assert_eq!(
-            parse(&text, Whose::User),
+            parse(&text, SettingsOwner::User),
             Err(SettingsError::Name("a__b".into()))
         );
     }
@@ -611,7 +622,11 @@ mod tests {
             let all: BTreeMap<_, _> = (0..count)
                 .map(|n| (format!("s{n}"), json!({ "command": "x" })))
                 .collect();
-            parse(&json!({ "mcpServers": all }).to_string(), Whose::User).map(|all| all.len())
+            parse(
+                &json!({ "mcpServers": all }).to_string(),
+                SettingsOwner::User,
+            )
+            .map(|all| all.len())
         };
         assert_eq!(
             (many(SERVERS_MAX), many(SERVERS_MAX + 1)),
@@ -620,7 +635,12 @@ mod tests {
                 Err(SettingsError::TooMany(SERVERS_MAX + 1))
             )
         );
-        let long = |bytes: usize| parse(&format!("{{}}{}", " ".repeat(bytes - 2)), Whose::User);
+        let long = |bytes: usize| {
+            parse(
+                &format!("{{}}{}", " ".repeat(bytes - 2)),
+                SettingsOwner::User,
+            )
+        };
         assert_eq!(
             (long(FILE_MAX), long(FILE_MAX + 1)),
             (Ok(vec![]), Err(SettingsError::TooLong(FILE_MAX + 1)))
@@ -678,8 +698,8 @@ mod tests {
                 &|n| json!({ "command": "x", "lazaret": { "timeoutS": n } }),
             ),
         ] {
-            assert!(one(of(max), Whose::User).is_ok(), "{}", of(1));
-            assert!(one(of(max + 1), Whose::User).is_err(), "{}", of(1));
+            assert!(one(of(max), SettingsOwner::User).is_ok(), "{}", of(1));
+            assert!(one(of(max + 1), SettingsOwner::User).is_err(), "{}", of(1));
         }
     }
 
@@ -729,19 +749,19 @@ mod tests {
             json!({ "command": "x", "lazaret": { "timeoutS": 0 } }),
             "1 to 600",
         );
-        assert!(one(json!({ "command": 1 }), Whose::User).is_err());
+        assert!(one(json!({ "command": 1 }), SettingsOwner::User).is_err());
         let off = json!({ "mcpServers": { "a": { "disabled": true } } }).to_string();
-        assert_eq!(parse(&off, Whose::User), Ok(vec![]));
+        assert_eq!(parse(&off, SettingsOwner::User), Ok(vec![]));
         let deep = format!("{{\"mcpServers\":{{\"a\":{}", "[".repeat(FILE_MAX / 2));
         assert!(matches!(
-            parse(&deep, Whose::User),
+            parse(&deep, SettingsOwner::User),
             Err(SettingsError::Json(_))
         ));
     }
 
     #[test]
     fn another_program_is_another_server() {
-        let of = |entry: Value| one(entry, Whose::User).unwrap().digest;
+        let of = |entry: Value| one(entry, SettingsOwner::User).unwrap().digest;
         let base = of(json!({ "command": "x", "args": ["a", "b"] }));
         for other in [
             json!({ "command": "x", "args": ["ab"] }),

@@ -1,6 +1,6 @@
 //! The transport of 2024 for a server with an address: one stream of events, the first of which names the address for messages.
 
-use crate::http::Remote;
+use crate::http::RemoteServer;
 use crate::messages::{Messages, read};
 use crate::state::ServerState;
 use futures_util::StreamExt;
@@ -17,7 +17,7 @@ use tokio::task::{JoinHandle, spawn_local};
 const WAITING: usize = 64;
 
 /// Opens the stream of `server`. Reading and posting end with the task.
-pub(crate) fn connect(server: Remote, state: Arc<ServerState>) -> (Messages, JoinHandle<()>) {
+pub(crate) fn connect(server: RemoteServer, state: Arc<ServerState>) -> (Messages, JoinHandle<()>) {
     let (incoming, received) = mpsc::channel(WAITING);
     let (outgoing, sent) = mpsc::channel(WAITING);
     let task = spawn_local(async move {
@@ -29,7 +29,7 @@ pub(crate) fn connect(server: Remote, state: Arc<ServerState>) -> (Messages, Joi
 
 /// Passes messages in both directions until one of them ends; returns why.
 async fn pump(
-    server: &Remote,
+    server: &RemoteServer,
     incoming: &mpsc::Sender<RxJsonRpcMessage<RoleClient>>,
     outgoing: mpsc::Receiver<Vec<u8>>,
 ) -> String {
@@ -81,7 +81,11 @@ async fn pump(
 }
 
 /// Posts outgoing messages in order.
-async fn feed(server: &Remote, endpoint: &Target, mut outgoing: mpsc::Receiver<Vec<u8>>) -> String {
+async fn feed(
+    server: &RemoteServer,
+    endpoint: &Target,
+    mut outgoing: mpsc::Receiver<Vec<u8>>,
+) -> String {
     while let Some(line) = outgoing.recv().await {
         let request = server.host().client().post(endpoint);
         let json = HeaderValue::from_static("application/json");

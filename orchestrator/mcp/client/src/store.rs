@@ -1,7 +1,7 @@
 //! Files kept between sessions in the state directory, for the user alone: each server's pins and log, and which repositories'
 //! files were accepted.
 
-use crate::settings::{Server, Whose};
+use crate::settings::{ServerSettings, SettingsOwner};
 use broker_protocol::Digest;
 use orchestrator_launch::state_directory;
 use orchestrator_records::kept;
@@ -48,9 +48,9 @@ pub fn prepare() -> io::Result<PathBuf> {
 
 /// The files of one server. `owner` is the project whose repository configures it, or nothing for the user's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place(PathBuf);
+pub struct ServerFiles(PathBuf);
 
-impl Place {
+impl ServerFiles {
     /// The place of a server.
     pub fn of(server: &str, owner: Option<&str>) -> Self {
         let name = match owner {
@@ -62,10 +62,10 @@ impl Place {
     }
 
     /// The place of a server in the settings for `project`.
-    pub fn of_server(server: &Server, project: &str) -> Self {
+    pub fn of_server(server: &ServerSettings, project: &str) -> Self {
         match server.whose {
-            Whose::User => Self::of(&server.name, None),
-            Whose::Repository => Self::of(&server.name, Some(project)),
+            SettingsOwner::User => Self::of(&server.name, None),
+            SettingsOwner::Repository => Self::of(&server.name, Some(project)),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Changes of servers' tools while a session runs: what people are told, and what the session has once a person has accepted it.
 
-use crate::pins::{Changes, ListedTool};
+use crate::pins::{ListedTool, ToolChanges};
 use broker_protocol::paste::shell_word;
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -21,7 +21,7 @@ pub(crate) enum ToolChange {
     },
 }
 
-impl Changes {
+impl ToolChanges {
     /// Whether there is something to accept.
     pub(crate) fn are_to_accept(&self) -> bool {
         !self.changed.is_empty() || !self.added.is_empty()

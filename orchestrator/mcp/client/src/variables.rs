@@ -15,7 +15,7 @@ pub(crate) enum VariableError {
 }
 
 /// A piece of a text.
-enum Piece<'t> {
+enum VariablePiece<'t> {
     Text(&'t str),
     Variable {
         name: &'t str,
@@ -34,8 +34,8 @@ pub(crate) fn replace(
     let mut replaced = String::new();
     for piece in pieces(text) {
         match piece {
-            Piece::Text(text) => replaced.push_str(text),
-            Piece::Variable { name, default } => {
+            VariablePiece::Text(text) => replaced.push_str(text),
+            VariablePiece::Variable { name, default } => {
                 match (value(name).filter(|value| !value.is_empty()), default) {
                     (Some(value), _) => replaced.push_str(&value),
                     (None, Some(default)) => replaced.push_str(default),
@@ -52,29 +52,29 @@ pub(crate) fn replace(
 
 /// The names of the variables in a text.
 pub(crate) fn names(text: &str) -> Vec<String> {
-    let name = |piece: Piece| match piece {
-        Piece::Text(_) => None,
-        Piece::Variable { name, .. } => Some(name.to_owned()),
+    let name = |piece: VariablePiece| match piece {
+        VariablePiece::Text(_) => None,
+        VariablePiece::Variable { name, .. } => Some(name.to_owned()),
     };
     pieces(text).into_iter().filter_map(name).collect()
 }
 
-fn pieces(text: &str) -> Vec<Piece<'_>> {
+fn pieces(text: &str) -> Vec<VariablePiece<'_>> {
     let mut pieces = Vec::new();
     let mut rest = text;
     while let Some(at) = rest.find('$') {
         let (before, from) = rest.split_at(at);
-        pieces.push(Piece::Text(before));
-        let (piece, length) = variable(from).unwrap_or((Piece::Text("$"), 1));
+        pieces.push(VariablePiece::Text(before));
+        let (piece, length) = variable(from).unwrap_or((VariablePiece::Text("$"), 1));
         pieces.push(piece);
         rest = &from[length..];
     }
-    pieces.push(Piece::Text(rest));
+    pieces.push(VariablePiece::Text(rest));
     pieces
 }
 
 /// The variable at the beginning of a text, with its length in bytes.
-fn variable(text: &str) -> Option<(Piece<'_>, usize)> {
+fn variable(text: &str) -> Option<(VariablePiece<'_>, usize)> {
     let after = text.strip_prefix('$')?;
     if let Some(inner) = after.strip_prefix('{') {
         let end = inner.find('}')?;
@@ -83,13 +83,13 @@ fn variable(text: &str) -> Option<(Piece<'_>, usize)> {
             Some((name, default)) => (name, Some(default)),
             None => (inside, None),
         };
-        return is_name(name).then_some((Piece::Variable { name, default }, end + 3));
+        return is_name(name).then_some((VariablePiece::Variable { name, default }, end + 3));
     }
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let end = after.find(|c| !plain(c)).unwrap_or(after.len());
     let name = &after[..end];
     is_name(name).then_some((
-        Piece::Variable {
+        VariablePiece::Variable {
             name,
             default: None,
         },

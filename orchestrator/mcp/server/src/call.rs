@@ -5,7 +5,7 @@
 )]
 
 use crate::approvals::{self, Answerer, Asking};
-use crate::log::Level;
+use crate::log::LogLevel;
 use crate::resources::Outputs;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -30,9 +30,9 @@ const METADATA: &str = "lazaret/metadata";
 const NOT_FOR_MODELS: [&str; 4] = ["call", "layers", "tool", "usage"];
 
 /// What a call needs from its server.
-pub(crate) struct Caller<'a> {
+pub(crate) struct ToolCaller<'a> {
     pub asker: &'a Arc<str>,
-    pub log: &'a Level,
+    pub log: &'a LogLevel,
     pub outputs: &'a Outputs,
     /// Whether to keep unsafe characters in results.
     pub raw: bool,
@@ -41,24 +41,24 @@ pub(crate) struct Caller<'a> {
 }
 
 /// The result of a call that was made, or whose tool does not exist.
-pub(crate) enum Called {
+pub(crate) enum CallAnswer {
     Result(CallToolResult),
     /// The message of a tool that does not exist.
     NoTool(String),
 }
 
-impl Caller<'_> {
+impl ToolCaller<'_> {
     pub(crate) async fn call(
         &self,
         session: &Session,
         name: String,
         input: Value,
         request: &RequestContext<RoleServer>,
-    ) -> Called {
+    ) -> CallAnswer {
         let progress = request
             .meta
             .get_progress_token()
-            .map(|token| Progress::new(&request.peer, token));
+            .map(|token| OutputProgress::new(&request.peer, token));
         let context = CallContext {
             client_id: serde_json::to_value(&request.id).ok(),
             live: if progress.is_some() {
@@ -77,14 +77,14 @@ impl Caller<'_> {
             session.put_back(result);
         }
         match result {
-            Some(result) if result.error.as_ref().is_some_and(is_no_tool) => Called::NoTool(
+            Some(result) if result.error.as_ref().is_some_and(is_no_tool) => CallAnswer::NoTool(
                 result
                     .error
                     .as_ref()
                     .map_or_else(String::new, |error| error.message.clone()),
             ),
-            Some(result) => Called::Result(self.result(&result, refusal)),
-            None => Called::Result(failed("the session has ended")),
+            Some(result) => CallAnswer::Result(self.result(&result, refusal)),
+            None => CallAnswer::Result(failed("the session has ended")),
         }
     }
 
@@ -93,7 +93,7 @@ impl Caller<'_> {
         &self,
         mut call: Call,
         peer: &Peer<RoleServer>,
-        mut progress: Option<Progress>,
+        mut progress: Option<OutputProgress>,
     ) -> (Option<Arc<CallResult>>, Option<String>) {
         let mut asking = Asking::new();
         let mut refusal = None;
@@ -268,13 +268,13 @@ fn describe(opened: &Opened) -> Value {
 }
 
 /// Live output, as progress of the request.
-struct Progress {
+struct OutputProgress {
     peer: Peer<RoleServer>,
     token: ProgressToken,
     sent: u32,
 }
 
-impl Progress {
+impl OutputProgress {
     fn new(peer: &Peer<RoleServer>, token: ProgressToken) -> Self {
         Self {
             peer: peer.clone(),

@@ -4,7 +4,7 @@
 //! when one ends, and what happens to a client that does not read. Requests that arrive here are already authorised.
 
 use crate::projects::SessionRequest;
-use crate::server::{Offer, Settings, VERSIONS};
+use crate::server::{McpSettings, Offer, VERSIONS};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Bytes, Frame, SizeHint};
@@ -54,7 +54,7 @@ type Answering = Pin<Box<dyn Future<Output = Response<Given>>>>;
 
 /// Why a request is not passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum Refused {
+pub enum NotPassedOn {
     /// It names no session and does not begin one.
     #[error("Mcp-Session-Id is missing: `initialize` begins a session")]
     NoSession,
@@ -72,7 +72,7 @@ pub enum Refused {
     Twice,
 }
 
-impl Refused {
+impl NotPassedOn {
     /// The status of the response.
     pub fn status(self) -> StatusCode {
         match self {
@@ -98,7 +98,7 @@ impl Refused {
 pub type Clients = UnboundedReceiver<UnboundedReceiver<SessionRequest>>;
 
 /// All clients over HTTP.
-pub struct Http {
+pub struct HttpClients {
     answering: Box<dyn Fn(Request<Full<Bytes>>) -> Answering>,
     manager: Arc<LocalSessionManager>,
     clients: RefCell<HashMap<String, ClientSession>>,
@@ -109,7 +109,7 @@ pub struct Http {
 /// The state of a session.
 struct ClientSession {
     asked: Instant,
-    streams: Vec<Weak<Stream>>,
+    streams: Vec<Weak<ClientStream>>,
 }
 
 impl ClientSession {
@@ -130,23 +130,24 @@ impl ClientSession {
     }
 
     /// Reserves a place for an answer before it exists: otherwise simultaneous requests would all find room.
-    fn admit(&mut self, stream: &Rc<Stream>) -> Result<(), Refused> {
+    fn admit(&mut self, stream: &Rc<ClientStream>) -> Result<(), NotPassedOn> {
         self.asked = Instant::now();
         if self.listening() >= STREAMS_MAX {
-            return Err(Refused::Streams);
+            return Err(NotPassedOn::Streams);
         }
-        let is_twice = |open: Rc<Stream>| open.request.is_some() && open.request == stream.request;
+        let is_twice =
+            |open: Rc<ClientStream>| open.request.is_some() && open.request == stream.request;
         if self.streams.iter().filter_map(Weak::upgrade).any(is_twice) {
-            return Err(Refused::Twice);
+            return Err(NotPassedOn::Twice);
         }
         self.streams.push(Rc::downgrade(stream));
         Ok(())
     }
 }
 
-impl Http {
+impl HttpClients {
     /// Serves the tools of sessions, which are requested through the returned receiver.
-    pub fn new(settings: Settings) -> (Self, Clients) {
+    pub fn new(settings: McpSettings) -> (Self, Clients) {
         let (arrivals, clients) = unbounded_channel();
         let offer = Offer::new(settings);
         let http = Self::serving(move |place| {
@@ -192,7 +193,10 @@ impl Http {
     ///
     /// # Errors
     /// If it has no session and may not begin one, or there is no room for its answer.
-    pub async fn answer(&self, request: Request<Bytes>) -> Result<Response<AnswerBody>, Refused> {
+    pub async fn answer(
+        &self,
+        request: Request<Bytes>,
+    ) -> Result<Response<AnswerBody>, NotPassedOn> {
         let named = session(request.headers());
         let stream = self.admit(named.as_deref(), request.body())?;
         let response = (self.answering)(request.map(Full::new)).await;
@@ -211,23 +215,23 @@ impl Http {
     }
 
     /// Registers a client's request, if it is permitted; returns the stream of the answer.
-    fn admit(&self, session: Option<&str>, body: &[u8]) -> Result<Rc<Stream>, Refused> {
+    fn admit(&self, session: Option<&str>, body: &[u8]) -> Result<Rc<ClientStream>, NotPassedOn> {
         // A body that cannot be parsed gets the library's error.
         let message: Value = serde_json::from_slice(body).unwrap_or_default();
         // With a version that we support, it would be served outside all sessions and their bounds.
         let version = message["params"]["_meta"][VERSION].as_str();
         if version.is_some_and(|version| VERSIONS.iter().any(|spoken| spoken.as_str() == version)) {
-            return Err(Refused::Stateless);
+            return Err(NotPassedOn::Stateless);
         }
-        let stream = Rc::new(Stream::of(&message));
+        let stream = Rc::new(ClientStream::of(&message));
         let Some(session) = session else {
             return match message["method"].as_str() {
                 Some("initialize") if self.places.available_permits() == 0 => {
-                    Err(Refused::Sessions)
+                    Err(NotPassedOn::Sessions)
                 }
                 // Clients of later versions send the second one first.
                 Some("initialize" | "server/discover") => Ok(stream),
-                Some(_) | None => Err(Refused::NoSession),
+                Some(_) | None => Err(NotPassedOn::NoSession),
             };
         };
         let mut clients = self.clients.borrow_mut();
@@ -278,7 +282,7 @@ fn session(headers: &HeaderMap) -> Option<String> {
         .map(str::to_owned)
 }
 
-struct Stream {
+struct ClientStream {
     /// `None` once it has ended.
     given: RefCell<Option<Given>>,
     polled: Cell<Instant>,
@@ -286,7 +290,7 @@ struct Stream {
     request: Option<Value>,
 }
 
-impl Stream {
+impl ClientStream {
     /// A stream for the answer to `message`, which does not exist yet.
     fn of(message: &Value) -> Self {
         let request = message["method"]
@@ -310,7 +314,7 @@ impl Stream {
 }
 
 /// The body of an answer.
-pub struct AnswerBody(Rc<Stream>);
+pub struct AnswerBody(Rc<ClientStream>);
 
 impl Body for AnswerBody {
     type Data = Bytes;
@@ -361,16 +365,16 @@ mod tests {
 
     impl ServerHandler for Nothing {}
 
-    fn http() -> Http {
-        Http::serving(|place| Ok(Nothing { _place: place }))
+    fn http() -> HttpClients {
+        HttpClients::serving(|place| Ok(Nothing { _place: place }))
     }
 
     async fn send(
-        http: &Http,
+        http: &HttpClients,
         method: Method,
         session: Option<&str>,
         body: Value,
-    ) -> Result<Response<AnswerBody>, Refused> {
+    ) -> Result<Response<AnswerBody>, NotPassedOn> {
         let mut request = Request::builder()
             .method(method)
             .uri("/mcp")
@@ -384,7 +388,7 @@ mod tests {
             .await
     }
 
-    async fn open(http: &Http) -> String {
+    async fn open(http: &HttpClients) -> String {
         let client = json!({ "name": "test", "version": "1" });
         let params =
             json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client });
@@ -396,7 +400,7 @@ mod tests {
         name
     }
 
-    async fn status(http: &Http, session: &str, message: Value) -> StatusCode {
+    async fn status(http: &HttpClients, session: &str, message: Value) -> StatusCode {
         send(http, Method::POST, Some(session), message)
             .await
             .unwrap()
@@ -408,7 +412,7 @@ mod tests {
     }
 
     /// Lets time pass while `sweep` runs.
-    async fn pass(http: &Http, time: Duration) {
+    async fn pass(http: &HttpClients, time: Duration) {
         tokio::select! {
             never = http.sweep() => match never {},
             () = sleep(time) => {}
@@ -484,7 +488,7 @@ mod tests {
     async fn requests_that_come_at_once_find_no_more_room_than_there_is() {
         let asked = Arc::new(Semaphore::new(0));
         let count = asked.clone();
-        let http = Http::serving(move |place| {
+        let http = HttpClients::serving(move |place| {
             Ok(Waiting {
                 asked: count.clone(),
                 _place: place,
@@ -501,14 +505,14 @@ mod tests {
             answers
                 .iter()
                 .flat_map(|answer| answer.as_ref().err())
-                .all(|no| *no == Refused::Streams)
+                .all(|no| *no == NotPassedOn::Streams)
         );
     }
 
     #[tokio::test]
     async fn an_id_is_not_used_twice_at_once() {
         let asked = Arc::new(Semaphore::new(0));
-        let http = Http::serving(move |place| {
+        let http = HttpClients::serving(move |place| {
             Ok(Waiting {
                 asked: asked.clone(),
                 _place: place,
@@ -518,7 +522,7 @@ mod tests {
         let list = |id: Value| json!({ "jsonrpc": "2.0", "id": id, "method": "tools/list" });
         let ask = |id: Value| send(&http, Method::POST, Some(&session), list(id));
         let first = ask(json!(7)).await.unwrap();
-        assert_eq!(ask(json!(7)).await.err(), Some(Refused::Twice));
+        assert_eq!(ask(json!(7)).await.err(), Some(NotPassedOn::Twice));
         let others = [ask(json!("7")).await.unwrap(), ask(json!(8)).await.unwrap()];
         let told = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 8 } });
         assert_eq!(
@@ -550,7 +554,7 @@ mod tests {
         }
         let begin = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize" });
         let refused = send(&http, Method::POST, None, begin).await;
-        assert!(matches!(refused, Err(Refused::Sessions)));
+        assert!(matches!(refused, Err(NotPassedOn::Sessions)));
         pass(&http, IDLE + 2 * SWEEP).await;
         open(&http).await;
     }

@@ -14,15 +14,15 @@ const LOGGER: &str = "lazaret";
 
 /// The minimum level of messages to send.
 #[derive(Debug)]
-pub(crate) struct Level(AtomicU8);
+pub(crate) struct LogLevel(AtomicU8);
 
-impl Default for Level {
+impl Default for LogLevel {
     fn default() -> Self {
         Self(AtomicU8::new(rank(LoggingLevel::Info)))
     }
 }
 
-impl Level {
+impl LogLevel {
     /// Sets the minimum level.
     pub(crate) fn set(&self, level: LoggingLevel) {
         self.0.store(rank(level), Ordering::Relaxed);

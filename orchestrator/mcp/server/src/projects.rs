@@ -4,7 +4,7 @@
     reason = "a later version of the protocol has no roots; clients of today's have"
 )]
 
-use crate::log::Level;
+use crate::log::LogLevel;
 use broker_protocol::{ErrorKind, Failed};
 use orchestrator_engine::Session;
 use orchestrator_text::escape;
@@ -34,7 +34,7 @@ pub struct SessionRequest {
 }
 
 /// Sends requests for sessions.
-pub type Sessions = UnboundedSender<SessionRequest>;
+pub type SessionRequests = UnboundedSender<SessionRequest>;
 
 /// Opens the sessions of one client, for the project that it works on.
 pub trait SessionOpener {
@@ -96,12 +96,12 @@ async fn answer<O: SessionOpener>(
 
 /// The session of the client's project.
 pub(crate) struct Projects {
-    sessions: Sessions,
+    sessions: SessionRequests,
     current: Mutex<Option<Session>>,
 }
 
 impl Projects {
-    pub(crate) fn new(sessions: Sessions) -> Self {
+    pub(crate) fn new(sessions: SessionRequests) -> Self {
         Self {
             sessions,
             current: Mutex::default(),
@@ -112,7 +112,7 @@ impl Projects {
     pub(crate) async fn session(
         &self,
         peer: &Peer<RoleServer>,
-        log: &Level,
+        log: &LogLevel,
     ) -> Result<Session, Failed> {
         let mut current = self.current.lock().await;
         if let Some(session) = &*current {
@@ -138,7 +138,7 @@ impl Projects {
     }
 }
 
-async fn roots(peer: &Peer<RoleServer>, log: &Level) -> Vec<PathBuf> {
+async fn roots(peer: &Peer<RoleServer>, log: &LogLevel) -> Vec<PathBuf> {
     if peer
         .peer_info()
         .is_none_or(|client| client.capabilities.roots.is_none())

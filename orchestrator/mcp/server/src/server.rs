@@ -4,13 +4,13 @@
     reason = "a later version of the protocol has no log and no roots; clients of today's have"
 )]
 
-use crate::call::{self, Called, Caller};
+use crate::call::{self, CallAnswer, ToolCaller};
 use crate::listing::Listing;
-use crate::log::Level;
-use crate::projects::{Projects, Sessions};
+use crate::log::LogLevel;
+use crate::projects::{Projects, SessionRequests};
 use crate::resources::{self, Outputs};
 use crate::tools;
-use crate::transport::Lines;
+use crate::transport::ClientLines;
 use orchestrator_text::known::redactor;
 use orchestrator_text::sanitize::Sanitizer;
 use rmcp::model::{
@@ -47,7 +47,7 @@ const WITH_PARAMETERS: [&str; 3] = ["tools/call", "resources/read", "logging/set
 
 /// The settings of a server.
 #[derive(Debug)]
-pub struct Settings {
+pub struct McpSettings {
     /// The instructions for the client's model.
     pub instructions: String,
     pub tools: Listing,
@@ -57,14 +57,14 @@ pub struct Settings {
 
 /// Serves a client until it is gone. Incoming lines have no line break; outgoing lines have one.
 pub async fn serve(
-    settings: Settings,
-    sessions: Sessions,
+    settings: McpSettings,
+    sessions: SessionRequests,
     incoming: Receiver<Vec<u8>>,
     outgoing: Sender<Vec<u8>>,
 ) {
     let server = Offer::new(settings).server(sessions, None);
     // A client that leaves before it has introduced itself needs nothing.
-    let Ok(running) = serve_server(server, Lines::new(incoming, outgoing)).await else {
+    let Ok(running) = serve_server(server, ClientLines::new(incoming, outgoing)).await else {
         return;
     };
     let _ = running.waiting().await;
@@ -79,7 +79,7 @@ pub(crate) struct Offer {
 }
 
 impl Offer {
-    pub(crate) fn new(settings: Settings) -> Arc<Self> {
+    pub(crate) fn new(settings: McpSettings) -> Arc<Self> {
         Arc::new(Self {
             tools: settings.tools,
             output: tools::output_schema(),
@@ -91,14 +91,14 @@ impl Offer {
     /// The server of one client; it requests sessions through `sessions`. If there may be several clients, `place` is its permit.
     pub(crate) fn server(
         self: Arc<Self>,
-        sessions: Sessions,
+        sessions: SessionRequests,
         place: Option<OwnedSemaphorePermit>,
-    ) -> Server {
-        Server {
+    ) -> ClientServer {
+        ClientServer {
             offer: self,
             projects: Projects::new(sessions),
             asker: "mcp".into(),
-            log: Level::default(),
+            log: LogLevel::default(),
             outputs: Outputs::default(),
             calls: Semaphore::new(CALLS_MAX),
             announcing: Mutex::default(),
@@ -108,11 +108,11 @@ impl Offer {
 }
 
 /// The server of one client.
-pub(crate) struct Server {
+pub(crate) struct ClientServer {
     offer: Arc<Offer>,
     projects: Projects,
     asker: Arc<str>,
-    log: Level,
+    log: LogLevel,
     outputs: Outputs,
     /// Bounds calls in progress, including cancelled ones that have not ended.
     calls: Semaphore,
@@ -133,7 +133,7 @@ fn takes_structure(context: &RequestContext<RoleServer>) -> bool {
         .is_none_or(|client| !SHOW_STRUCTURE.contains(&client.name.as_str()))
 }
 
-impl ServerHandler for Server {
+impl ServerHandler for ClientServer {
     fn get_info(&self) -> ServerConfig {
         let capabilities = ServerCapabilities::builder()
             .enable_tools()
@@ -207,7 +207,7 @@ impl ServerHandler for Server {
             Err(error) => return Ok(call::no_session(&error).into()),
         };
         let input = Value::Object(request.arguments.unwrap_or_default());
-        let caller = Caller {
+        let caller = ToolCaller {
             asker: &self.asker,
             log: &self.log,
             outputs: &self.outputs,
@@ -215,8 +215,8 @@ impl ServerHandler for Server {
             structured: takes_structure(&context),
         };
         match caller.call(&session, name, input, &context).await {
-            Called::Result(result) => Ok(result.into()),
-            Called::NoTool(why) => Err(ErrorData::invalid_params(why, None)),
+            CallAnswer::Result(result) => Ok(result.into()),
+            CallAnswer::NoTool(why) => Err(ErrorData::invalid_params(why, None)),
         }
     }
 

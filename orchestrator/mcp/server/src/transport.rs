@@ -16,14 +16,14 @@ use tokio::sync::mpsc::{Receiver, Sender};
 /// The receiver of our messages is gone.
 #[derive(Debug, Error)]
 #[error("nobody reads the output")]
-pub(crate) struct Closed;
+pub(crate) struct ReceiverGone;
 
 /// Lines from a client and to it.
-pub(crate) struct Lines {
+pub(crate) struct ClientLines {
     incoming: Receiver<Vec<u8>>,
     outgoing: Sender<Vec<u8>>,
     /// Requests that have no answer yet.
-    under_way: UnderWay,
+    under_way: OpenRequests,
     /// Whether the client has begun, as the protocol has it.
     begun: bool,
     /// The answer to the last line that was read, where that is no message. It waits here: who receives may stop waiting at any time.
@@ -31,9 +31,9 @@ pub(crate) struct Lines {
 }
 
 #[derive(Clone, Default)]
-struct UnderWay(Arc<Mutex<HashSet<RequestId>>>);
+struct OpenRequests(Arc<Mutex<HashSet<RequestId>>>);
 
-impl UnderWay {
+impl OpenRequests {
     /// Whether to accept a message: the answers to two requests with the same ID could not be told apart.
     fn take(&self, message: &RxJsonRpcMessage<RoleServer>) -> bool {
         let mut ids = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -66,12 +66,12 @@ impl UnderWay {
     }
 }
 
-impl Lines {
+impl ClientLines {
     pub(crate) fn new(incoming: Receiver<Vec<u8>>, outgoing: Sender<Vec<u8>>) -> Self {
         Self {
             incoming,
             outgoing,
-            under_way: UnderWay::default(),
+            under_way: OpenRequests::default(),
             begun: false,
             refusal: None,
         }
@@ -112,16 +112,21 @@ fn line_of(message: &TxJsonRpcMessage<RoleServer>) -> Vec<u8> {
     line
 }
 
-impl Transport<RoleServer> for Lines {
-    type Error = Closed;
+impl Transport<RoleServer> for ClientLines {
+    type Error = ReceiverGone;
 
     fn send(
         &mut self,
         message: TxJsonRpcMessage<RoleServer>,
-    ) -> impl Future<Output = Result<(), Closed>> + Send + 'static {
+    ) -> impl Future<Output = Result<(), ReceiverGone>> + Send + 'static {
         let outgoing = self.outgoing.clone();
         self.under_way.answered(&message);
-        async move { outgoing.send(line_of(&message)).await.map_err(|_| Closed) }
+        async move {
+            outgoing
+                .send(line_of(&message))
+                .await
+                .map_err(|_| ReceiverGone)
+        }
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
@@ -165,7 +170,7 @@ impl Transport<RoleServer> for Lines {
         }
     }
 
-    async fn close(&mut self) -> Result<(), Closed> {
+    async fn close(&mut self) -> Result<(), ReceiverGone> {
         self.incoming.close();
         Ok(())
     }
