@@ -3,7 +3,7 @@
 use broker_protocol::Failed;
 use clap::Args;
 use orchestrator_config_edit::agent_settings;
-use orchestrator_config_edit::project::Accepted;
+use orchestrator_config_edit::project::AcceptedFiles;
 use orchestrator_launch::exit;
 use orchestrator_launch::groups::{DirectoryOptions, Options};
 use orchestrator_launch::launch::{FrontEnd, Launch};
@@ -75,7 +75,7 @@ impl FrontEnd for Accept {
             return Ok(exit::FAILED);
         }
         let failed = |error: io::Error| Failed::internal(format!("cannot record it: {error}"));
-        let mut accepted = Accepted::read().map_err(failed)?;
+        let mut accepted = AcceptedFiles::read().map_err(failed)?;
         known
             .into_iter()
             .for_each(|(path, digest)| accepted.add(path, digest));

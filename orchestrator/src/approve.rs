@@ -8,7 +8,7 @@ use nix::unistd::Uid;
 use orchestrator_engine::executor::ExecutorError;
 use orchestrator_launch::exit;
 use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch};
-use orchestrator_launch::row::{Access, CommandRow, Sessions};
+use orchestrator_launch::row::{CommandAccess, CommandRow, SessionCount};
 use orchestrator_launch::state_directory;
 use orchestrator_launch::stdio::print;
 use orchestrator_terminal::approver::json::pending_line;
@@ -66,8 +66,8 @@ pub(crate) struct Approve {
 impl FrontEnd for Approve {
     const ROW: CommandRow = CommandRow {
         name: "approve",
-        sessions: Sessions::None,
-        access: Access::Answers,
+        sessions: SessionCount::None,
+        access: CommandAccess::Answers,
         log: false,
         usage: exit::USAGE,
         exit: "0 at the end; 1 with --list where a session takes no answers of this process; 2 wrong arguments; 125 lazaret failed",

@@ -10,11 +10,11 @@ use orchestrator_engine::{CallContext, CallResult, FoundIn, Invocation, Session}
 use orchestrator_launch::exit;
 use orchestrator_launch::groups::{Options, WorkOptions};
 use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch};
-use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
+use orchestrator_launch::row::{CommandAccess, CommandRow, NetworkUse, SessionCount, Writes};
 use orchestrator_launch::stdio::feed::feed;
 use orchestrator_launch::stdio::line_reader::LINE_MAX;
 use orchestrator_launch::stdio::print;
-use orchestrator_launch::stdio::streams::Input;
+use orchestrator_launch::stdio::streams::InputStream;
 use orchestrator_launch::stdio::typed;
 use orchestrator_mcp_client::SessionServers;
 use orchestrator_tools::ToolConfig;
@@ -62,9 +62,9 @@ pub(crate) struct Call {
 impl FrontEnd for Call {
     const ROW: CommandRow = CommandRow {
         name: "call",
-        sessions: Sessions::One,
-        access: Access::Confined {
-            network: Network::IfNeeded,
+        sessions: SessionCount::One,
+        access: CommandAccess::Confined {
+            network: NetworkUse::IfNeeded,
             writes: Writes::Servers,
         },
         log: true,
@@ -168,7 +168,7 @@ impl Call {
         session.open().await?;
         let takes_input = input.get("stdin") == Some(&Value::Bool(true));
         let stdin = takes_input
-            .then(Input::stdin)
+            .then(InputStream::stdin)
             .transpose()
             .map_err(|error| Failed::internal(error.to_string()))?;
         // Output that is not JSON is printed raw; what goes to a terminal is escaped when it is printed.

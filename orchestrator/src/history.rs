@@ -10,7 +10,7 @@ use orchestrator_engine::{Config, HookGuard, Session};
 use orchestrator_launch::exit;
 use orchestrator_launch::groups::{LogOption, Options, PlaceOptions};
 use orchestrator_launch::launch::{Confined, ErrorForm, FrontEnd, Launch, Prepared};
-use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
+use orchestrator_launch::row::{CommandAccess, CommandRow, NetworkUse, SessionCount, Writes};
 use orchestrator_launch::stdio::typed;
 use orchestrator_text::known::redactor;
 
@@ -46,9 +46,9 @@ pub(crate) struct History {
 impl FrontEnd for History {
     const ROW: CommandRow = CommandRow {
         name: "history",
-        sessions: Sessions::One,
-        access: Access::Confined {
-            network: Network::None,
+        sessions: SessionCount::One,
+        access: CommandAccess::Confined {
+            network: NetworkUse::None,
             writes: Writes::Nothing,
         },
         log: true,

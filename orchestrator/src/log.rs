@@ -8,7 +8,7 @@ use orchestrator_launch::exit;
 use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch};
 use orchestrator_launch::row::CommandRow;
 use orchestrator_launch::runlog;
-use orchestrator_launch::runlog_files::{self, Outline};
+use orchestrator_launch::runlog_files::{self, RunOutline};
 use orchestrator_launch::stdio::print;
 use orchestrator_lines::errors;
 use orchestrator_text::time;
@@ -180,8 +180,8 @@ fn unreadable(error: io::Error) -> Failed {
 
 /// A run as an entry of a list. The counts come from its last line; they are null if it has none. Of a run with one call it has what
 /// was called, and the exit code.
-fn summary(id: &str, outline: &Outline) -> Value {
-    let Outline {
+fn summary(id: &str, outline: &RunOutline) -> Value {
+    let RunOutline {
         first,
         call,
         result,
@@ -287,11 +287,11 @@ mod tests {
     fn a_run_that_did_not_end_has_no_counts() {
         let start = json!({"ts": 0.5, "kind": "session_start", "payload": {"command": "run", "project": "/p"}});
         let call = json!({"ts": 1.5, "kind": "tool_call", "payload": {"tool": "bash"}});
-        let outline = Outline {
+        let outline = RunOutline {
             first: start,
             call: call.clone(),
             last: call,
-            ..Outline::default()
+            ..RunOutline::default()
         };
         let summary = summary("1", &outline);
         assert_eq!(

@@ -8,10 +8,10 @@ use orchestrator_confine::Needs;
 use orchestrator_launch::exit;
 use orchestrator_launch::launch::{FrontEnd, Launch};
 use orchestrator_launch::row::CommandRow;
-use orchestrator_launch::stdio::line_reader::{Lines, Next};
+use orchestrator_launch::stdio::line_reader::{NextLine, StdinLines};
 use orchestrator_launch::stdio::print;
 use orchestrator_launch::stdio::signals::Signals;
-use orchestrator_launch::stdio::streams::Input;
+use orchestrator_launch::stdio::streams::InputStream;
 use orchestrator_mcp_client::address::NamedAddress;
 use orchestrator_mcp_client::login::Begun;
 use orchestrator_mcp_client::named;
@@ -142,8 +142,8 @@ async fn log_in(
 /// An address that the user pastes; waits for ever if the input has none.
 async fn pasted() -> io::Result<String> {
     if io::stdin().is_terminal() {
-        let mut lines = Lines::new(Input::stdin()?);
-        while let Next::Line(line) = lines.next().await {
+        let mut lines = StdinLines::new(InputStream::stdin()?);
+        while let NextLine::Line(line) = lines.next().await {
             let line = String::from_utf8_lossy(&line).trim().to_owned();
             if !line.is_empty() {
                 return Ok(line);

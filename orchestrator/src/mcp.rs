@@ -16,13 +16,13 @@ use orchestrator_launch::groups::{Options, WorkOptions};
 use orchestrator_launch::hooks::UserHooks;
 use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch};
 use orchestrator_launch::project::Project;
-use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
+use orchestrator_launch::row::{CommandAccess, CommandRow, NetworkUse, SessionCount, Writes};
 use orchestrator_launch::runlog::{PAUSE, RunLog};
 use orchestrator_launch::session_options::SessionOptions;
-use orchestrator_launch::stdio::line_reader::{Lines, Next};
+use orchestrator_launch::stdio::line_reader::{NextLine, StdinLines};
 use orchestrator_launch::stdio::print;
 use orchestrator_launch::stdio::signals::Signals;
-use orchestrator_launch::stdio::streams::{Input, Output, unusable};
+use orchestrator_launch::stdio::streams::{InputStream, OutputStream, unusable};
 use orchestrator_mcp_client::{Available, SessionServers};
 use orchestrator_mcp_server::{Listing, McpSettings, SessionOpener, open_sessions};
 use orchestrator_tools::ToolConfig;
@@ -83,9 +83,9 @@ pub(crate) struct Mcp {
 impl FrontEnd for Mcp {
     const ROW: CommandRow = CommandRow {
         name: "mcp",
-        sessions: Sessions::Lasting { spare: 1 },
-        access: Access::Confined {
-            network: Network::Always,
+        sessions: SessionCount::Lasting { spare: 1 },
+        access: CommandAccess::Confined {
+            network: NetworkUse::Always,
             writes: Writes::Servers,
         },
         log: true,
@@ -327,8 +327,8 @@ async fn serve(
     log: Rc<RunLog>,
 ) -> Result<u8, Failed> {
     let (input, output) = (
-        Input::stdin().map_err(unusable)?,
-        Output::stdout().map_err(unusable)?,
+        InputStream::stdin().map_err(unusable)?,
+        OutputStream::stdout().map_err(unusable)?,
     );
     let mut signals = Signals::listen(
         &[nix::libc::SIGTERM, nix::libc::SIGINT, nix::libc::SIGHUP],
@@ -337,7 +337,7 @@ async fn serve(
     let (read, incoming) = mpsc::channel(WAITING);
     let (outgoing, written) = mpsc::channel(WAITING);
     let (sessions, requests) = mpsc::unbounded_channel();
-    tokio::task::spawn_local(read_lines(Lines::new(input), read));
+    tokio::task::spawn_local(read_lines(StdinLines::new(input), read));
     settings.tools.set(opener.list(listed).await);
     tokio::task::spawn_local(open_sessions(opener, requests));
     tokio::task::spawn_local(log.write_later(PAUSE));
@@ -351,13 +351,13 @@ async fn serve(
 }
 
 /// Forwards lines until the input ends or nobody receives them.
-async fn read_lines(mut lines: Lines, read: mpsc::Sender<Vec<u8>>) {
+async fn read_lines(mut lines: StdinLines, read: mpsc::Sender<Vec<u8>>) {
     loop {
         let line = match lines.next().await {
-            Next::Line(line) => line,
+            NextLine::Line(line) => line,
             // This is no valid message, so it gets the answer to a message that cannot be parsed.
-            Next::TooLong => b"(a line that is too long)".to_vec(),
-            Next::End => return,
+            NextLine::TooLong => b"(a line that is too long)".to_vec(),
+            NextLine::End => return,
         };
         if read.send(line).await.is_err() {
             return;

@@ -23,11 +23,11 @@ use orchestrator_launch::groups::{
 use orchestrator_launch::hooks::UserHooks;
 use orchestrator_launch::launch::{FrontEnd, Launch, Prepared};
 use orchestrator_launch::parent::Parent;
-use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
+use orchestrator_launch::row::{CommandAccess, CommandRow, NetworkUse, SessionCount, Writes};
 use orchestrator_launch::runlog::{PAUSE, RunLog};
 use orchestrator_launch::stdio::print;
 use orchestrator_launch::stdio::signals::Signals;
-use orchestrator_launch::stdio::streams::{Input, unusable};
+use orchestrator_launch::stdio::streams::{InputStream, unusable};
 use orchestrator_launch::{SessionOptions, exit, start, state_directory};
 use orchestrator_mcp_client::{Available, SessionServers};
 use orchestrator_mcp_server::{HttpClients, Listing};
@@ -36,9 +36,9 @@ use orchestrator_serve::WireCase;
 use orchestrator_serve::backends::Backends;
 use orchestrator_serve::guard::{Guard, OriginError, check_origin};
 use orchestrator_serve::opener::{Opener, SessionOrder, ToolList, without_project};
-use orchestrator_serve::server::{self, Listening, RATE};
-use orchestrator_serve::service::{Service, Sources, Transcripts};
-use orchestrator_serve::token::Token;
+use orchestrator_serve::server::{self, ListeningSocket, RATE};
+use orchestrator_serve::service::{ServeState, Sources, Transcripts};
+use orchestrator_serve::token::AccessToken;
 use orchestrator_telemetry::TelemetryOptions;
 use orchestrator_text::known::redactor;
 use orchestrator_tools::ToolConfig;
@@ -181,9 +181,9 @@ impl FrontEnd for Serve {
     const ROW: CommandRow = CommandRow {
         name: "serve",
         // There may be many, so none has spare cells.
-        sessions: Sessions::Lasting { spare: 0 },
-        access: Access::Confined {
-            network: Network::Always,
+        sessions: SessionCount::Lasting { spare: 0 },
+        access: CommandAccess::Confined {
+            network: NetworkUse::Always,
             writes: Writes::ServersAndChats,
         },
         log: true,
@@ -208,7 +208,7 @@ impl FrontEnd for Serve {
         let offered = Listing::default();
         let (mcp, clients) =
             HttpClients::new(self.mcp_settings(options, &offer.policy, offered.clone())?);
-        let token = Token::fresh()
+        let token = AccessToken::fresh()
             .map_err(|error| Failed::internal(format!("no random bytes: {error}")))?;
         let listening = self.bind()?;
         let remover = |path| remover(files, path);
@@ -232,7 +232,7 @@ impl FrontEnd for Serve {
             transcripts: self.begin_transcripts(),
         };
         let case = self.wire_case.into();
-        let service = Service::new(sources, runs.settings, runs.packs, case, trust, redactor());
+        let service = ServeState::new(sources, runs.settings, runs.packs, case, trust, redactor());
         let guard = Guard {
             token,
             origins: self.allow_origin,
@@ -366,7 +366,7 @@ impl Serve {
     }
 
     /// Binds all requested addresses and sockets; runs before we confine ourselves.
-    fn bind(&self) -> Result<Vec<Listening>, Failed> {
+    fn bind(&self) -> Result<Vec<ListeningSocket>, Failed> {
         let mut listening = Vec::new();
         let tcp = self.unix.is_none() || self.listen != default_address();
         if self.ui && !tcp {
@@ -386,14 +386,14 @@ impl Serve {
             let listener = TcpListener::bind(self.listen).map_err(|error| {
                 Failed::internal(format!("cannot listen on {}: {error}", self.listen))
             })?;
-            listening.push(Listening::Tcp(listener));
+            listening.push(ListeningSocket::Tcp(listener));
         }
         // The last: where another one fails, no file is left.
         if let Some(path) = &self.unix {
             let listener = socket_file::bind(path).map_err(|error| {
                 Failed::internal(format!("cannot listen on {}: {error}", path.display()))
             })?;
-            listening.push(Listening::Unix(listener));
+            listening.push(ListeningSocket::Unix(listener));
         }
         Ok(listening)
     }
@@ -426,7 +426,11 @@ fn remover(files: &Files, path: &Path) -> Result<UnixStream, Failed> {
 }
 
 /// The line of JSON for the process that started us.
-fn announced(listening: &[Listening], token: &Token, page: bool) -> Result<Value, Failed> {
+fn announced(
+    listening: &[ListeningSocket],
+    token: &AccessToken,
+    page: bool,
+) -> Result<Value, Failed> {
     let mut line = json!({
         "type": "ready",
         "version": env!("CARGO_PKG_VERSION"),
@@ -437,7 +441,7 @@ fn announced(listening: &[Listening], token: &Token, page: bool) -> Result<Value
         let unknown =
             |error: io::Error| Failed::internal(format!("a socket has no address: {error}"));
         match one {
-            Listening::Tcp(listener) => {
+            ListeningSocket::Tcp(listener) => {
                 let address = listener.local_addr().map_err(unknown)?;
                 line["address"] = address.to_string().into();
                 line["url"] = format!("http://{address}").into();
@@ -448,7 +452,7 @@ fn announced(listening: &[Listening], token: &Token, page: bool) -> Result<Value
                         format!("http://{}/#token={}", browsable(address), token.expose()).into();
                 }
             }
-            Listening::Unix(listener) => {
+            ListeningSocket::Unix(listener) => {
                 let address = listener.local_addr().map_err(unknown)?;
                 line["socket"] = address
                     .as_pathname()
@@ -471,11 +475,11 @@ fn browsable(mut address: SocketAddr) -> SocketAddr {
 }
 
 /// Waits until the server has to stop, and ends its runs; returns the exit code.
-async fn ended(service: &Service, parent: &Parent, ends_with_input: bool) -> Result<u8, Failed> {
+async fn ended(service: &ServeState, parent: &Parent, ends_with_input: bool) -> Result<u8, Failed> {
     let mut signals = Signals::listen(&[SIGTERM, SIGINT, SIGHUP], service.proof)?;
-    let input = Input::stdin().map_err(unusable)?;
+    let input = InputStream::stdin().map_err(unusable)?;
     // A terminal belongs to a person, who stops us with Ctrl-C; the end of /dev/null means nothing.
-    let watched = ends_with_input && !Input::is_null() && !io::stdin().is_terminal();
+    let watched = ends_with_input && !InputStream::is_null() && !io::stdin().is_terminal();
     let code = tokio::select! {
         number = signals.next() => exit::SIGNAL + number as u8,
         // The executor ends with us, so no run has to be waited for once our parent has ended.
@@ -493,7 +497,7 @@ async fn ended(service: &Service, parent: &Parent, ends_with_input: bool) -> Res
 }
 
 /// Waits for the end of the input. The input itself is ignored.
-async fn end_of(input: &Input) {
+async fn end_of(input: &InputStream) {
     let mut buffer = [0; 4096];
     while input.read(&mut buffer).await.is_ok_and(|count| count > 0) {}
 }

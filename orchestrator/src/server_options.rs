@@ -3,7 +3,7 @@
 use clap::Args;
 use orchestrator_launch::exit;
 use orchestrator_launch::groups::{DirectoryOptions, Options, VerboseOption};
-use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
+use orchestrator_launch::row::{CommandAccess, CommandRow, NetworkUse, SessionCount, Writes};
 
 /// What selects the project whose servers are meant.
 #[derive(Args)]
@@ -24,9 +24,9 @@ impl ServerPlace {
 pub(crate) const fn row(name: &'static str, exit: &'static str) -> CommandRow {
     CommandRow {
         name,
-        sessions: Sessions::None,
-        access: Access::Confined {
-            network: Network::Always,
+        sessions: SessionCount::None,
+        access: CommandAccess::Confined {
+            network: NetworkUse::Always,
             writes: Writes::Servers,
         },
         log: false,

@@ -3,7 +3,7 @@
 use broker_protocol::{Failed, Open, Trust};
 use clap::{Args, ValueEnum};
 use orchestrator_engine::HookGuard;
-use orchestrator_launch::Opening;
+use orchestrator_launch::SessionOpening;
 use orchestrator_results::profile::{COMPACT, ModelProfile, STANDARD};
 use orchestrator_results::violation;
 use orchestrator_text::known::redactor;
@@ -60,7 +60,7 @@ impl ToolOptions {
     /// what guards its calls.
     pub(crate) fn config(
         &self,
-        opening: Opening,
+        opening: SessionOpening,
         policy: Result<EffectivePolicy, PolicyError>,
         guard: impl FnOnce(&Open) -> HookGuard,
     ) -> Result<ToolConfig, Failed> {
@@ -72,7 +72,7 @@ impl ToolOptions {
             Ok(policy) => (Ok(policy.web.clone()), Some(policy)),
             Err(error) => (Err(error), None),
         };
-        let Opening {
+        let SessionOpening {
             open, directory, ..
         } = opening;
         let open = Open {

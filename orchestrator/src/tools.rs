@@ -9,7 +9,7 @@ use orchestrator_launch::groups::{
     CentralOption, DirectoryOptions, EndpointOptions, Options, ProfileOption, ScopeOption,
 };
 use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch, Prepared};
-use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
+use orchestrator_launch::row::{CommandAccess, CommandRow, NetworkUse, SessionCount, Writes};
 use orchestrator_launch::stdio::print;
 use orchestrator_mcp_client::SessionServers;
 use orchestrator_text::escape;
@@ -56,9 +56,9 @@ impl Tools {
 impl FrontEnd for Tools {
     const ROW: CommandRow = CommandRow {
         name: "tools",
-        sessions: Sessions::None,
-        access: Access::Confined {
-            network: Network::IfNeeded,
+        sessions: SessionCount::None,
+        access: CommandAccess::Confined {
+            network: NetworkUse::IfNeeded,
             writes: Writes::Servers,
         },
         log: false,

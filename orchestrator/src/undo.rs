@@ -10,7 +10,7 @@ use orchestrator_engine::{Config, Session};
 use orchestrator_launch::exit;
 use orchestrator_launch::groups::{LogOption, Options, PlaceOptions};
 use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch};
-use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
+use orchestrator_launch::row::{CommandAccess, CommandRow, NetworkUse, SessionCount, Writes};
 use orchestrator_launch::stdio::print;
 use orchestrator_launch::stdio::typed;
 use orchestrator_results::metadata::Changed;
@@ -130,9 +130,9 @@ impl Selected {
 impl FrontEnd for Undo {
     const ROW: CommandRow = CommandRow {
         name: "undo",
-        sessions: Sessions::One,
-        access: Access::Confined {
-            network: Network::None,
+        sessions: SessionCount::One,
+        access: CommandAccess::Confined {
+            network: NetworkUse::None,
             writes: Writes::Nothing,
         },
         log: true,

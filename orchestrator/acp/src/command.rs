@@ -13,13 +13,13 @@ use orchestrator_launch::groups::{
     ChoiceOptions, LogOption, NetworkOptions, Options, PathOptions, ProjectOption, VerboseOption,
 };
 use orchestrator_launch::launch::{FrontEnd, Launch};
-use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
+use orchestrator_launch::row::{CommandAccess, CommandRow, NetworkUse, SessionCount, Writes};
 use orchestrator_launch::runlog::{PAUSE, RunLog};
 use orchestrator_launch::session_options::SessionOptions;
-use orchestrator_launch::stdio::line_reader::Lines;
+use orchestrator_launch::stdio::line_reader::StdinLines;
 use orchestrator_launch::stdio::print;
 use orchestrator_launch::stdio::signals::Signals;
-use orchestrator_launch::stdio::streams::{Input, Output, unusable};
+use orchestrator_launch::stdio::streams::{InputStream, OutputStream, unusable};
 use orchestrator_launch::{exit, start};
 use orchestrator_text::known::redactor;
 use orchestrator_tools::registry::Registry;
@@ -99,9 +99,9 @@ impl Acp {
 impl FrontEnd for Acp {
     const ROW: CommandRow = CommandRow {
         name: "acp",
-        sessions: Sessions::Lasting { spare: 1 },
-        access: Access::Confined {
-            network: Network::None,
+        sessions: SessionCount::Lasting { spare: 1 },
+        access: CommandAccess::Confined {
+            network: NetworkUse::None,
             writes: Writes::Nothing,
         },
         log: true,
@@ -213,11 +213,11 @@ async fn serve(
     proof: ConfinementProof,
 ) -> Result<AcpEnd, Failed> {
     let (input, output) = (
-        Input::stdin().map_err(unusable)?,
-        Output::stdout().map_err(unusable)?,
+        InputStream::stdin().map_err(unusable)?,
+        OutputStream::stdout().map_err(unusable)?,
     );
-    let theirs = Input::of(agent.as_fd()).map_err(unusable)?;
-    let ours = Output::of(agent.as_fd()).map_err(unusable)?;
+    let theirs = InputStream::of(agent.as_fd()).map_err(unusable)?;
+    let ours = OutputStream::of(agent.as_fd()).map_err(unusable)?;
     let mut signals = Signals::listen(
         &[nix::libc::SIGTERM, nix::libc::SIGINT, nix::libc::SIGHUP],
         proof,
@@ -236,9 +236,10 @@ async fn serve(
     tokio::task::spawn_local(log.write_later(PAUSE));
     tokio::task::spawn_local(ours.write_lines(of_agent));
     let mut telling_editor = tokio::task::spawn_local(output.write_lines(to_editor));
-    let mut hearing_agent = tokio::task::spawn_local(proxy.clone().hear_agent(Lines::new(theirs)));
+    let mut hearing_agent =
+        tokio::task::spawn_local(proxy.clone().hear_agent(StdinLines::new(theirs)));
     let end = tokio::select! {
-        () = proxy.hear_editor(Lines::new(input)) => AcpEnd::Editor,
+        () = proxy.hear_editor(StdinLines::new(input)) => AcpEnd::Editor,
         _ = &mut telling_editor => AcpEnd::Editor,
         _ = &mut hearing_agent => AcpEnd::Agent,
         number = signals.next() => AcpEnd::Signal(number as u8),

@@ -12,7 +12,7 @@ use agent_client_protocol_schema::v1::{
 };
 use broker_protocol::paste::shell_word;
 use orchestrator_launch::project::real;
-use orchestrator_launch::stdio::line_reader::{Lines, Next};
+use orchestrator_launch::stdio::line_reader::{NextLine, StdinLines};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -40,7 +40,7 @@ pub(crate) struct EditorProxy {
 
 impl EditorProxy {
     /// Handles the editor's messages until its input ends.
-    pub(crate) async fn hear_editor(&self, mut lines: Lines) {
+    pub(crate) async fn hear_editor(&self, mut lines: StdinLines) {
         while let Some(message) = next_message(&mut lines).await {
             let message = message.map_err(|error| response(&Value::Null, Err(error)));
             match message.and_then(|message| self.of_editor(message)) {
@@ -107,7 +107,7 @@ impl EditorProxy {
     }
 
     /// Handles the agent's messages until its input ends.
-    pub(crate) async fn hear_agent(self: Rc<Self>, mut lines: Lines) {
+    pub(crate) async fn hear_agent(self: Rc<Self>, mut lines: StdinLines) {
         let answering = Arc::new(Semaphore::new(ANSWERING));
         while let Some(message) = next_message(&mut lines).await {
             let message = match message {
@@ -204,16 +204,16 @@ fn is_of_cells(method: &str) -> bool {
 }
 
 /// The next message, or the error in it; `None` at the end.
-async fn next_message(lines: &mut Lines) -> Option<Result<RpcMessage, Error>> {
+async fn next_message(lines: &mut StdinLines) -> Option<Result<RpcMessage, Error>> {
     loop {
         return match lines.next().await {
-            Next::Line(line) if line.trim_ascii().is_empty() => continue,
-            Next::Line(line) => Some(RpcMessage::parse(&line)),
-            Next::TooLong => Some(Err(failure(
+            NextLine::Line(line) if line.trim_ascii().is_empty() => continue,
+            NextLine::Line(line) => Some(RpcMessage::parse(&line)),
+            NextLine::TooLong => Some(Err(failure(
                 ErrorCode::ParseError,
                 "a message has at most 4 MiB",
             ))),
-            Next::End => None,
+            NextLine::End => None,
         };
     }
 }

@@ -3,7 +3,7 @@
 //! An agent reads settings in its working directory and above, so all directories up to the user's home are examined. What a user has
 //! looked at and accepted (`lazaret accept`) stays accepted until it changes.
 
-use crate::project::{Accepted, Finding, examine};
+use crate::project::{AcceptedFiles, ProjectFinding, examine};
 use broker_protocol::Failed;
 use orchestrator_confine::Files;
 use orchestrator_launch::examiner::{directories, with_caller};
@@ -26,7 +26,11 @@ const SHOWN: usize = 4;
 ///
 /// # Errors
 /// If that cannot be told.
-pub fn findings(_: &Files, places: &[&Path], client: Option<&str>) -> Result<Vec<Finding>, Failed> {
+pub fn findings(
+    _: &Files,
+    places: &[&Path],
+    client: Option<&str>,
+) -> Result<Vec<ProjectFinding>, Failed> {
     let places = with_caller(places);
     findings_in(places.iter().map(PathBuf::as_path), client)
 }
@@ -35,7 +39,7 @@ pub fn findings(_: &Files, places: &[&Path], client: Option<&str>) -> Result<Vec
 ///
 /// # Errors
 /// As for [`findings`].
-pub fn findings_at(place: &Path, client: Option<&str>) -> Result<Vec<Finding>, Failed> {
+pub fn findings_at(place: &Path, client: Option<&str>) -> Result<Vec<ProjectFinding>, Failed> {
     findings_in([place].into_iter(), client)
 }
 
@@ -48,7 +52,7 @@ pub fn check(files: &Files, places: &[&Path], client: Option<&str>) -> Result<()
 }
 
 /// An error that names the findings, if there are any.
-fn refuse(findings: &[Finding]) -> Result<(), Failed> {
+fn refuse(findings: &[ProjectFinding]) -> Result<(), Failed> {
     if findings.is_empty() {
         return Ok(());
     }
@@ -59,11 +63,11 @@ fn refuse(findings: &[Finding]) -> Result<(), Failed> {
 }
 
 /// The findings in one sentence, with what helps.
-pub fn advice(findings: &[Finding]) -> String {
+pub fn advice(findings: &[ProjectFinding]) -> String {
     let shown = findings
         .iter()
         .take(SHOWN)
-        .map(Finding::to_string)
+        .map(ProjectFinding::to_string)
         .collect::<Vec<_>>()
         .join("; ");
     let more = match findings.len().saturating_sub(SHOWN) {
@@ -78,7 +82,7 @@ pub fn advice(findings: &[Finding]) -> String {
 }
 
 /// What runs the agent that reads the first of these settings in a cell.
-pub fn whole(findings: &[Finding]) -> String {
+pub fn whole(findings: &[ProjectFinding]) -> String {
     let reads = |client: &str| {
         findings
             .first()
@@ -92,7 +96,7 @@ pub fn whole(findings: &[Finding]) -> String {
 fn findings_in<'p>(
     places: impl Iterator<Item = &'p Path>,
     client: Option<&str>,
-) -> Result<Vec<Finding>, Failed> {
+) -> Result<Vec<ProjectFinding>, Failed> {
     let directories = directories(places)?;
     let is_set = |name: &str| {
         variable(name).is_some_and(|value| {
@@ -103,7 +107,7 @@ fn findings_in<'p>(
     };
     let mut found = examine(&directories, client, &is_set);
     if !found.is_empty() {
-        let accepted = Accepted::read()
+        let accepted = AcceptedFiles::read()
             .map_err(|error| Failed::internal(format!("what was accepted: {error}")))?;
         found.retain(|finding| !accepted.has(finding));
     }

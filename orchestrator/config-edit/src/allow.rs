@@ -7,7 +7,7 @@
 //! edit (a profile that others extend, a list that would replace another).
 
 use crate::gain::{Gain, GainError, advice, is_same};
-use crate::{Choices, EditError, choose, extend, files};
+use crate::{Choices, DocumentError, choose, extend, files};
 use broker_protocol::{Failed, Leased};
 use orchestrator_confine::Files;
 use orchestrator_launch::{policy_files, state_directory};
@@ -50,7 +50,7 @@ pub enum AllowError {
     Edit {
         file: PathBuf,
         advice: String,
-        source: EditError,
+        source: DocumentError,
     },
     #[error("the edit would change more in {file} than this grant; {advice}", file = .file.display())]
     Other { file: PathBuf, advice: String },
@@ -161,7 +161,7 @@ impl<'a> UserProfile<'a> {
         old: &Policies,
         own: usize,
         comment: &str,
-    ) -> Result<(String, Option<String>), EditError> {
+    ) -> Result<(String, Option<String>), DocumentError> {
         let Self {
             named,
             name,

@@ -2,7 +2,7 @@
 //!
 //! The file is written only if no profile changes but those that gain or lose just this credential.
 
-use crate::EditError;
+use crate::DocumentError;
 use crate::document::Document;
 use crate::files;
 use crate::gain::is_same;
@@ -42,7 +42,7 @@ pub enum NewSource {
 
 /// An edit of the user's policy file that is not written yet.
 #[derive(Debug)]
-pub struct Change {
+pub struct CredentialEdit {
     pub file: PathBuf,
     /// What the edit adds to the file or takes from it, as a text of TOML.
     pub lines: String,
@@ -75,7 +75,10 @@ pub enum CredentialError {
     #[error("{file} defines no profile `{profile}`; write `[profile.{profile}]` with what it `extends` there first, or leave out --profile", file = .file.display())]
     NoProfile { profile: String, file: PathBuf },
     #[error("{file} cannot be edited ({source}); edit it yourself", file = .file.display())]
-    Edit { file: PathBuf, source: EditError },
+    Edit {
+        file: PathBuf,
+        source: DocumentError,
+    },
     #[error("the edit would change more in {file} than this credential; edit it yourself", file = .0.display())]
     Other(PathBuf),
     #[error("{file}: {source}", file = .file.display())]
@@ -134,13 +137,18 @@ impl Present {
         Ok(found.map(|one| one.origin.to_string()))
     }
 
-    fn edit_error(&self, source: EditError) -> CredentialError {
+    fn edit_error(&self, source: DocumentError) -> CredentialError {
         let file = self.file.clone();
         CredentialError::Edit { file, source }
     }
 
     /// The edit to `after`, if it changes nothing but who has the credential `name`.
-    fn change(self, name: &str, after: String, lines: String) -> Result<Change, CredentialError> {
+    fn change(
+        self,
+        name: &str,
+        after: String,
+        lines: String,
+    ) -> Result<CredentialEdit, CredentialError> {
         let user = PolicySource {
             name: self.file.display().to_string(),
             kind: SourceKind::User,
@@ -151,7 +159,7 @@ impl Present {
         let new = Policies::load(others.chain([user]).collect())?;
         let profiles = gained(&self.policies, &new, name, &self.machine)?;
         let seconds = SystemTime::now().duration_since(UNIX_EPOCH);
-        Ok(Change {
+        Ok(CredentialEdit {
             profiles: profiles.ok_or_else(|| CredentialError::Other(self.file.clone()))?,
             file: self.file,
             lines,
@@ -193,7 +201,7 @@ fn gained(
 ///
 /// # Errors
 /// It cannot be defined, or the edit would change anything else.
-pub fn add(files: &Files, new: &NewCredential) -> Result<Change, CredentialError> {
+pub fn add(files: &Files, new: &NewCredential) -> Result<CredentialEdit, CredentialError> {
     let name = CredentialName::try_from(new.name.clone())?;
     let preset = PresetName::try_from(new.preset.clone())?;
     let present = Present::read(files)?;
@@ -240,7 +248,7 @@ pub fn add(files: &Files, new: &NewCredential) -> Result<Change, CredentialError
 ///
 /// # Errors
 /// There is none, it is defined elsewhere, or the edit would change anything else.
-pub fn remove(files: &Files, name: &str) -> Result<Change, CredentialError> {
+pub fn remove(files: &Files, name: &str) -> Result<CredentialEdit, CredentialError> {
     let present = Present::read(files)?;
     let at = present.defined_at(name)?;
     let at = at.ok_or_else(|| CredentialError::Absent(name.to_owned()))?;
@@ -264,7 +272,7 @@ pub fn remove(files: &Files, name: &str) -> Result<Change, CredentialError> {
     present.change(name, after, lines)
 }
 
-impl Change {
+impl CredentialEdit {
     /// Writes it; returns the file with the previous text, if there was one.
     ///
     /// # Errors

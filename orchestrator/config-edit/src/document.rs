@@ -21,7 +21,7 @@ pub enum Format {
 
 /// Why a text cannot be edited.
 #[derive(Debug, PartialEq, Eq, Error)]
-pub enum EditError {
+pub enum DocumentError {
     /// The text is invalid in its format.
     #[error("it cannot be read: {0}")]
     Syntax(String),
@@ -45,21 +45,21 @@ pub(crate) trait Document {
     /// The value of a key, if it is there.
     fn get(&self, path: &[&str]) -> Option<Value>;
     /// Sets a key; creates the objects on its path.
-    fn set(&mut self, path: &[&str], value: &Value) -> Result<(), EditError>;
+    fn set(&mut self, path: &[&str], value: &Value) -> Result<(), DocumentError>;
     /// Removes a key. A missing key is no error.
-    fn remove(&mut self, path: &[&str]) -> Result<(), EditError>;
+    fn remove(&mut self, path: &[&str]) -> Result<(), DocumentError>;
     /// Appends a text to the list of a key, which is created if missing.
-    fn append(&mut self, path: &[&str], item: &str) -> Result<(), EditError>;
+    fn append(&mut self, path: &[&str], item: &str) -> Result<(), DocumentError>;
     /// Removes a text from the list of a key.
-    fn remove_item(&mut self, path: &[&str], item: &str) -> Result<(), EditError>;
+    fn remove_item(&mut self, path: &[&str], item: &str) -> Result<(), DocumentError>;
     /// The keys that follow a key in its object, in formats where order matters: JSON.
     fn behind(&self, path: &[&str]) -> Vec<String>;
     fn text(&self) -> String;
 }
 
 /// The error for a key whose value has another type.
-pub(crate) fn shape(path: &[&str], expected: &'static str) -> EditError {
-    EditError::Shape {
+pub(crate) fn shape(path: &[&str], expected: &'static str) -> DocumentError {
+    DocumentError::Shape {
         path: path.join("."),
         expected,
     }
@@ -74,12 +74,12 @@ pub(crate) struct Frame {
 
 impl Frame {
     /// Returns the text without mark and carriage returns, and what was removed.
-    pub(crate) fn take(text: &str) -> Result<(Self, String), EditError> {
+    pub(crate) fn take(text: &str) -> Result<(Self, String), DocumentError> {
         let plain = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
         let ends = plain.matches("\r\n").count();
         if ends > 0 && ends != plain.matches('\n').count() {
             let why = "some of its lines end with a carriage return, and some without";
-            return Err(EditError::Syntax(why.into()));
+            return Err(DocumentError::Syntax(why.into()));
         }
         let frame = Self {
             mark: plain.len() != text.len(),

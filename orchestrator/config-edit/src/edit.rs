@@ -1,15 +1,15 @@
 //! The edits of a recipe: applies them to a text, and reverts them.
 
-use crate::document::{Document, EditError, Format, shape};
+use crate::document::{Document, DocumentError, Format, shape};
 use crate::json::Json;
-use crate::text::Text;
+use crate::text::SettingsText;
 use crate::toml::Toml;
 use crate::yaml::Yaml;
 use serde_json::Value;
 
 /// An edit of one key.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Edit {
+pub enum KeyEdit {
     /// Sets the key to this value.
     Set {
         /// The keys from the outermost object to this key.
@@ -41,10 +41,10 @@ pub enum Edit {
     },
 }
 
-impl Edit {
+impl KeyEdit {
     /// Sets a key to a value. `path` contains the keys, with dots.
     pub fn set(path: &str, value: impl Into<Value>) -> Self {
-        Edit::Set {
+        KeyEdit::Set {
             path: keys(path),
             value: value.into(),
         }
@@ -52,7 +52,7 @@ impl Edit {
 
     /// The same, behind all patterns.
     pub fn set_last(path: &str, value: impl Into<Value>) -> Self {
-        Edit::SetLast {
+        KeyEdit::SetLast {
             path: keys(path),
             value: value.into(),
         }
@@ -60,7 +60,7 @@ impl Edit {
 
     /// The same, also in each of `tables` that has it.
     pub fn set_each(tables: &'static str, path: &str, value: impl Into<Value>) -> Self {
-        Edit::SetEach {
+        KeyEdit::SetEach {
             tables,
             path: keys(path),
             value: value.into(),
@@ -69,7 +69,7 @@ impl Edit {
 
     /// Sets a key that has a dot in its name.
     pub fn set_key(name: &str, value: impl Into<Value>) -> Self {
-        Edit::Set {
+        KeyEdit::Set {
             path: vec![name.to_owned()],
             value: value.into(),
         }
@@ -77,23 +77,23 @@ impl Edit {
 
     /// Adds texts to a list.
     pub fn add(path: &str, items: &[&str]) -> Self {
-        Edit::Add {
+        KeyEdit::Add {
             path: keys(path),
             items: items.iter().map(|item| (*item).to_owned()).collect(),
         }
     }
 
     fn path(&self) -> Vec<&str> {
-        let (Edit::Set { path, .. }
-        | Edit::SetLast { path, .. }
-        | Edit::SetEach { path, .. }
-        | Edit::Add { path, .. }) = self;
+        let (KeyEdit::Set { path, .. }
+        | KeyEdit::SetLast { path, .. }
+        | KeyEdit::SetEach { path, .. }
+        | KeyEdit::Add { path, .. }) = self;
         borrowed(path)
     }
 
     /// The paths of the same key in the tables that have it.
     fn in_tables(&self, document: &dyn Document) -> Vec<Vec<String>> {
-        let Edit::SetEach { tables, path, .. } = self else {
+        let KeyEdit::SetEach { tables, path, .. } = self else {
             return Vec::new();
         };
         let found = document.get(&[tables]);
@@ -111,50 +111,54 @@ impl Edit {
     fn is_there(&self, document: &dyn Document) -> bool {
         let there = document.get(&self.path());
         match self {
-            Edit::Set { value, .. } => there.as_ref() == Some(value),
-            Edit::SetLast { value, .. } => {
+            KeyEdit::Set { value, .. } => there.as_ref() == Some(value),
+            KeyEdit::SetLast { value, .. } => {
                 let is_pattern = |name: &String| name.contains(['*', '?']);
                 there.as_ref() == Some(value)
                     && !document.behind(&self.path()).iter().any(is_pattern)
             }
-            Edit::SetEach { value, .. } => {
+            KeyEdit::SetEach { value, .. } => {
                 let mut tables = self.in_tables(document).into_iter();
                 there.as_ref() == Some(value)
                     && tables.all(|path| document.get(&borrowed(&path)).as_ref() == Some(value))
             }
-            Edit::Add { items, .. } => missing(there.as_ref(), items).is_empty(),
+            KeyEdit::Add { items, .. } => missing(there.as_ref(), items).is_empty(),
         }
     }
 
-    fn apply(&self, document: &mut dyn Document) -> Result<(), EditError> {
+    fn apply(&self, document: &mut dyn Document) -> Result<(), DocumentError> {
         let path = self.path();
         let there = document.get(&path);
         match self {
-            Edit::Set { value, .. } => document.set(&path, value),
-            Edit::SetLast { value, .. } => {
+            KeyEdit::Set { value, .. } => document.set(&path, value),
+            KeyEdit::SetLast { value, .. } => {
                 document.remove(&path)?;
                 document.set(&path, value)
             }
-            Edit::SetEach { value, .. } => {
+            KeyEdit::SetEach { value, .. } => {
                 document.set(&path, value)?;
                 self.in_tables(document)
                     .iter()
                     .try_for_each(|path| document.set(&borrowed(path), value))
             }
-            Edit::Add { .. } if there.as_ref().is_some_and(|value| !value.is_array()) => {
+            KeyEdit::Add { .. } if there.as_ref().is_some_and(|value| !value.is_array()) => {
                 Err(shape(&path, "a list"))
             }
-            Edit::Add { items, .. } => missing(there.as_ref(), items)
+            KeyEdit::Add { items, .. } => missing(there.as_ref(), items)
                 .iter()
                 .try_for_each(|item| document.append(&path, item)),
         }
     }
 
     /// Reverts the edit as far as it is still present: restores what `before` had.
-    fn revert(&self, document: &mut dyn Document, before: &dyn Document) -> Result<(), EditError> {
+    fn revert(
+        &self,
+        document: &mut dyn Document,
+        before: &dyn Document,
+    ) -> Result<(), DocumentError> {
         let path = self.path();
         let was = before.get(&path);
-        if let Edit::SetEach { value, .. } = self {
+        if let KeyEdit::SetEach { value, .. } = self {
             for path in self.in_tables(before) {
                 let (path, is_ours) = (
                     borrowed(&path),
@@ -168,18 +172,23 @@ impl Edit {
         }
         match (self, &was) {
             (
-                Edit::Set { value, .. } | Edit::SetLast { value, .. } | Edit::SetEach { value, .. },
+                KeyEdit::Set { value, .. }
+                | KeyEdit::SetLast { value, .. }
+                | KeyEdit::SetEach { value, .. },
                 _,
             ) if document.get(&path).as_ref() != Some(value) => {
                 return Ok(());
             }
-            (Edit::Set { .. } | Edit::SetLast { .. } | Edit::SetEach { .. }, Some(was)) => {
+            (
+                KeyEdit::Set { .. } | KeyEdit::SetLast { .. } | KeyEdit::SetEach { .. },
+                Some(was),
+            ) => {
                 return document.set(&path, was);
             }
-            (Edit::Set { .. } | Edit::SetLast { .. } | Edit::SetEach { .. }, None) => {
+            (KeyEdit::Set { .. } | KeyEdit::SetLast { .. } | KeyEdit::SetEach { .. }, None) => {
                 document.remove(&path)?
             }
-            (Edit::Add { items, .. }, was) => {
+            (KeyEdit::Add { items, .. }, was) => {
                 for item in missing(was.as_ref(), items) {
                     document.remove_item(&path, item)?;
                 }
@@ -223,14 +232,14 @@ fn missing<'i>(there: Option<&Value>, items: &'i [String]) -> Vec<&'i String> {
 }
 
 /// Parses a text; an empty one has no keys.
-pub(crate) fn read(format: Format, text: &str) -> Result<Box<dyn Document>, EditError> {
+pub(crate) fn read(format: Format, text: &str) -> Result<Box<dyn Document>, DocumentError> {
     Ok(match format {
         Format::Json | Format::JsonWithComments | Format::Jsonc => {
             Box::new(Json::read(format, text)?)
         }
         Format::Toml => Box::new(Toml::read(text)?),
         Format::Yaml => Box::new(Yaml::read(text)?),
-        Format::Text => Box::new(Text::read(text)),
+        Format::Text => Box::new(SettingsText::read(text)),
     })
 }
 
@@ -238,7 +247,7 @@ pub(crate) fn read(format: Format, text: &str) -> Result<Box<dyn Document>, Edit
 ///
 /// # Errors
 /// If the text is invalid in its format, or a key has a value of another type.
-pub fn apply(format: Format, text: &str, edits: &[Edit]) -> Result<String, EditError> {
+pub fn apply(format: Format, text: &str, edits: &[KeyEdit]) -> Result<String, DocumentError> {
     let mut document = read(format, text)?;
     for edit in edits.iter() {
         if !edit.is_there(&*document) {
@@ -252,7 +261,7 @@ pub fn apply(format: Format, text: &str, edits: &[Edit]) -> Result<String, EditE
     // Parses the result again, to check that it contains all edits.
     let document = read(format, &changed)?;
     match edits.iter().find(|edit| !edit.is_there(&*document)) {
-        Some(edit) => Err(EditError::Unsupported(edit.path().join("."))),
+        Some(edit) => Err(DocumentError::Unsupported(edit.path().join("."))),
         None => Ok(changed),
     }
 }
@@ -261,7 +270,7 @@ pub fn apply(format: Format, text: &str, edits: &[Edit]) -> Result<String, EditE
 ///
 /// # Errors
 /// If the text is invalid in its format.
-pub fn present(format: Format, text: &str, edits: &[Edit]) -> Result<usize, EditError> {
+pub fn present(format: Format, text: &str, edits: &[KeyEdit]) -> Result<usize, DocumentError> {
     let document = read(format, text)?;
     Ok(edits
         .iter()
@@ -277,8 +286,8 @@ pub fn revert(
     format: Format,
     text: &str,
     before: &str,
-    edits: &[Edit],
-) -> Result<String, EditError> {
+    edits: &[KeyEdit],
+) -> Result<String, DocumentError> {
     let before = read(format, before)?;
     let mut document = read(format, text)?;
     for edit in edits.iter().rev() {

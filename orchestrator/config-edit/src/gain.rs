@@ -1,6 +1,6 @@
 //! What a profile gains by one more entry, and that it gains nothing else by it.
 
-use crate::{EditError, add_to_list, set_key};
+use crate::{DocumentError, add_to_list, set_key};
 use broker_protocol::Leased;
 use policies::leases::LeaseError;
 use policies::opened::{self, OpenedName};
@@ -104,7 +104,7 @@ impl Gain {
         opens: &Leased,
         profile: &str,
         comment: &str,
-    ) -> Result<String, EditError> {
+    ) -> Result<String, DocumentError> {
         let what = opens.parts().1;
         let add = |list: &[&str], item: &str| {
             add_to_list(text, &[&["profile", profile], list].concat(), item, comment)

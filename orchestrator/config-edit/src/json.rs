@@ -1,6 +1,6 @@
 //! JSON, parsed as strictly as by the client that reads it.
 
-use crate::document::{BYTE_ORDER_MARK, Document, EditError, Format, shape};
+use crate::document::{BYTE_ORDER_MARK, Document, DocumentError, Format, shape};
 use jsonc_parser::ParseOptions;
 use jsonc_parser::cst::{CstArray, CstInputValue, CstNode, CstObject, CstRootNode};
 use serde::de::IgnoredAny;
@@ -11,13 +11,13 @@ pub(crate) struct Json(CstRootNode);
 
 impl Json {
     /// Parses a text in one of the JSON formats.
-    pub(crate) fn read(format: Format, text: &str) -> Result<Self, EditError> {
+    pub(crate) fn read(format: Format, text: &str) -> Result<Self, DocumentError> {
         if text.starts_with(BYTE_ORDER_MARK) {
             let why =
                 "it begins with a byte order mark, which readers of JSON refuse; save it without";
-            return Err(EditError::Syntax(why.into()));
+            return Err(DocumentError::Syntax(why.into()));
         }
-        let syntax = |error: &dyn std::fmt::Display| EditError::Syntax(error.to_string());
+        let syntax = |error: &dyn std::fmt::Display| DocumentError::Syntax(error.to_string());
         // An empty file has no keys.
         if format == Format::Json && !text.trim().is_empty() {
             serde_json::from_str::<IgnoredAny>(text).map_err(|error| syntax(&error))?;
@@ -26,13 +26,13 @@ impl Json {
         match root.value() {
             None => {}
             Some(value) if value.as_object().is_some() => once(&value)?,
-            Some(_) => return Err(EditError::Syntax("it is not an object".into())),
+            Some(_) => return Err(DocumentError::Syntax("it is not an object".into())),
         }
         Ok(Self(root))
     }
 
     /// The object at `path`, created if missing.
-    fn object(&self, path: &[&str]) -> Result<CstObject, EditError> {
+    fn object(&self, path: &[&str]) -> Result<CstObject, DocumentError> {
         let mut object = self.0.object_value_or_set();
         for (depth, name) in path.iter().enumerate() {
             object = object
@@ -67,7 +67,7 @@ impl Document for Json {
         self.find(parents)?.get(name)?.value()?.to_serde_value()
     }
 
-    fn set(&mut self, path: &[&str], value: &Value) -> Result<(), EditError> {
+    fn set(&mut self, path: &[&str], value: &Value) -> Result<(), DocumentError> {
         let Some((name, parents)) = path.split_last() else {
             return Ok(());
         };
@@ -79,7 +79,7 @@ impl Document for Json {
         Ok(())
     }
 
-    fn remove(&mut self, path: &[&str]) -> Result<(), EditError> {
+    fn remove(&mut self, path: &[&str]) -> Result<(), DocumentError> {
         let Some((name, parents)) = path.split_last() else {
             return Ok(());
         };
@@ -89,7 +89,7 @@ impl Document for Json {
         Ok(())
     }
 
-    fn append(&mut self, path: &[&str], item: &str) -> Result<(), EditError> {
+    fn append(&mut self, path: &[&str], item: &str) -> Result<(), DocumentError> {
         let Some((name, parents)) = path.split_last() else {
             return Ok(());
         };
@@ -101,7 +101,7 @@ impl Document for Json {
         Ok(())
     }
 
-    fn remove_item(&mut self, path: &[&str], item: &str) -> Result<(), EditError> {
+    fn remove_item(&mut self, path: &[&str], item: &str) -> Result<(), DocumentError> {
         let is_item = |node: &CstNode| node.to_serde_value().is_some_and(|value| value == item);
         if let Some(node) = self
             .array(path)
@@ -143,15 +143,15 @@ fn options(format: Format) -> ParseOptions {
 }
 
 /// Rejects duplicate keys: clients differ in which of two they use, and we might edit the other one.
-fn once(value: &CstNode) -> Result<(), EditError> {
+fn once(value: &CstNode) -> Result<(), DocumentError> {
     let mut names = BTreeSet::new();
     for property in value.as_object().iter().flat_map(CstObject::properties) {
         let name = property.name().map(|name| name.decoded_value()).transpose();
         let name = name
-            .map_err(|_| EditError::Syntax("a key has an invalid escape".into()))?
+            .map_err(|_| DocumentError::Syntax("a key has an invalid escape".into()))?
             .unwrap_or_default();
         if !names.insert(name.clone()) {
-            return Err(EditError::Syntax(format!(
+            return Err(DocumentError::Syntax(format!(
                 "the key {name:?} is in an object twice"
             )));
         }
@@ -193,7 +193,7 @@ mod tests {
             r#"{"x": [1, {"a": 1, "a": 2}]}"#,
         ] {
             assert!(
-                matches!(Json::read(Format::Jsonc, text), Err(EditError::Syntax(why)) if why.contains("in an object twice")),
+                matches!(Json::read(Format::Jsonc, text), Err(DocumentError::Syntax(why)) if why.contains("in an object twice")),
                 "{text}"
             );
         }

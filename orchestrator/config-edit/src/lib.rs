@@ -17,7 +17,7 @@ mod gain;
 pub mod allow;
 pub mod credential;
 
-pub use document::{EditError, Format};
-pub use edit::Edit;
-pub use recipes::{CLIENTS, Client, FileRecipe, Programs, Recipe, Root, Way};
+pub use document::{DocumentError, Format};
+pub use edit::KeyEdit;
+pub use recipes::{CLIENTS, FileRecipe, InstallWay, Programs, Recipe, RecipeClient, UserDirectory};
 pub use toml::{Choices, add_to_list, choose, extend, set_key};

@@ -2,38 +2,38 @@
 //! the rest follows the documentation of the client.
 
 use crate::document::Format;
-use crate::edit::Edit;
+use crate::edit::KeyEdit;
 use serde_json::{Value, json};
 
 /// A client with a recipe.
 #[derive(Clone, Copy, Debug)]
-pub struct Client {
+pub struct RecipeClient {
     /// The name on the command line.
     pub name: &'static str,
     /// The name that its makers use.
     pub title: &'static str,
     /// Ways to give it our tools; the first is the default.
-    pub ways: &'static [Way],
+    pub ways: &'static [InstallWay],
     /// Directories that show that the client is installed: one of them exists.
-    pub signs: &'static [(Root, &'static str)],
-    recipe: fn(&Programs, Way) -> Recipe,
+    pub signs: &'static [(UserDirectory, &'static str)],
+    recipe: fn(&Programs, InstallWay) -> Recipe,
 }
 
 /// The way in which a client gets our tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum InstallWay {
     /// As tools of an MCP server; its own tools are disabled where its settings allow that.
     Server,
     /// As its shell; its file tools stay.
     Shell,
 }
 
-impl Way {
+impl InstallWay {
     /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
-            Way::Server => "server",
-            Way::Shell => "shell",
+            InstallWay::Server => "server",
+            InstallWay::Shell => "shell",
         }
     }
 }
@@ -77,96 +77,117 @@ impl Recipe {
 #[derive(Clone, Debug, PartialEq)]
 pub struct FileRecipe {
     /// The directory that the paths start from.
-    pub root: Root,
+    pub root: UserDirectory,
     /// The first of these that exists; if none does, the first.
     pub paths: &'static [&'static str],
     pub format: Format,
-    pub edits: Vec<Edit>,
+    pub edits: Vec<KeyEdit>,
 }
 
 /// A directory of the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Root {
+pub enum UserDirectory {
     /// `$HOME`.
     Home,
     /// `$XDG_CONFIG_HOME`, or `.config` of the home.
     Config,
 }
 
-impl Client {
+impl RecipeClient {
     /// The client of this name.
-    pub fn find(name: &str) -> Option<&'static Client> {
+    pub fn find(name: &str) -> Option<&'static RecipeClient> {
         CLIENTS.iter().find(|client| client.name == name)
     }
 
     /// The changes for this client.
-    pub fn recipe(&self, programs: &Programs, way: Way) -> Recipe {
+    pub fn recipe(&self, programs: &Programs, way: InstallWay) -> Recipe {
         (self.recipe)(programs, way)
     }
 }
 
-const SERVER: &[Way] = &[Way::Server];
-const BOTH: &[Way] = &[Way::Server, Way::Shell];
+const SERVER: &[InstallWay] = &[InstallWay::Server];
+const BOTH: &[InstallWay] = &[InstallWay::Server, InstallWay::Shell];
 
-pub static CLIENTS: [Client; 15] = [
+pub static CLIENTS: [RecipeClient; 15] = [
     client(
         "claude-code",
         "Claude Code",
         BOTH,
-        &[(Root::Home, ".claude"), (Root::Home, ".claude.json")],
+        &[
+            (UserDirectory::Home, ".claude"),
+            (UserDirectory::Home, ".claude.json"),
+        ],
         claude_code,
     ),
     client(
         "claude-desktop",
         "Claude Desktop",
         SERVER,
-        &[(Root::Config, "Claude")],
+        &[(UserDirectory::Config, "Claude")],
         claude_desktop,
     ),
     client(
         "codex",
         "Codex CLI",
         SERVER,
-        &[(Root::Home, ".codex")],
+        &[(UserDirectory::Home, ".codex")],
         codex,
     ),
     client(
         "gemini",
         "Gemini CLI",
         SERVER,
-        &[(Root::Home, ".gemini")],
+        &[(UserDirectory::Home, ".gemini")],
         gemini,
     ),
-    client("qwen", "Qwen Code", SERVER, &[(Root::Home, ".qwen")], qwen),
+    client(
+        "qwen",
+        "Qwen Code",
+        SERVER,
+        &[(UserDirectory::Home, ".qwen")],
+        qwen,
+    ),
     client(
         "opencode",
         "OpenCode",
         BOTH,
-        &[(Root::Config, "opencode")],
+        &[(UserDirectory::Config, "opencode")],
         opencode,
     ),
-    client("goose", "Goose", SERVER, &[(Root::Config, "goose")], goose),
-    client("crush", "Crush", SERVER, &[(Root::Config, "crush")], crush),
+    client(
+        "goose",
+        "Goose",
+        SERVER,
+        &[(UserDirectory::Config, "goose")],
+        goose,
+    ),
+    client(
+        "crush",
+        "Crush",
+        SERVER,
+        &[(UserDirectory::Config, "crush")],
+        crush,
+    ),
     client(
         "cursor",
         "Cursor",
         SERVER,
-        &[(Root::Home, ".cursor")],
+        &[(UserDirectory::Home, ".cursor")],
         cursor,
     ),
     client(
         "windsurf",
         "Windsurf",
         SERVER,
-        &[(Root::Home, ".codeium/windsurf")],
+        &[(UserDirectory::Home, ".codeium/windsurf")],
         windsurf,
     ),
-    client("zed", "Zed", SERVER, &[(Root::Config, "zed")], zed),
+    client("zed", "Zed", SERVER, &[(UserDirectory::Config, "zed")], zed),
     client(
         "vscode",
         "Visual Studio Code",
         BOTH,
-        &[(Root::Config, "Code")],
+        &[(UserDirectory::Config, "Code")],
         vscode,
     ),
     client(
@@ -174,7 +195,7 @@ pub static CLIENTS: [Client; 15] = [
         "Cline",
         SERVER,
         &[(
-            Root::Config,
+            UserDirectory::Config,
             "Code/User/globalStorage/saoudrizwan.claude-dev",
         )],
         cline,
@@ -183,14 +204,14 @@ pub static CLIENTS: [Client; 15] = [
         "copilot",
         "Copilot CLI",
         SERVER,
-        &[(Root::Home, ".copilot")],
+        &[(UserDirectory::Home, ".copilot")],
         copilot,
     ),
     client(
         "jetbrains",
         "JetBrains IDEs",
         SERVER,
-        &[(Root::Config, "JetBrains")],
+        &[(UserDirectory::Config, "JetBrains")],
         jetbrains,
     ),
 ];
@@ -198,11 +219,11 @@ pub static CLIENTS: [Client; 15] = [
 const fn client(
     name: &'static str,
     title: &'static str,
-    ways: &'static [Way],
-    signs: &'static [(Root, &'static str)],
-    recipe: fn(&Programs, Way) -> Recipe,
-) -> Client {
-    Client {
+    ways: &'static [InstallWay],
+    signs: &'static [(UserDirectory, &'static str)],
+    recipe: fn(&Programs, InstallWay) -> Recipe,
+) -> RecipeClient {
+    RecipeClient {
         name,
         title,
         ways,
@@ -212,10 +233,10 @@ const fn client(
 }
 
 fn file(
-    root: Root,
+    root: UserDirectory,
     paths: &'static [&'static str],
     format: Format,
-    edits: Vec<Edit>,
+    edits: Vec<KeyEdit>,
 ) -> FileRecipe {
     FileRecipe {
         root,
@@ -245,8 +266,8 @@ fn server(programs: &Programs, client: &str) -> Value {
 }
 
 /// Sets our server's entry in the object `servers`.
-fn set_server(servers: &str, programs: &Programs, entry: Value) -> Edit {
-    Edit::set(&format!("{servers}.{}", programs.server), entry)
+fn set_server(servers: &str, programs: &Programs, entry: Value) -> KeyEdit {
+    KeyEdit::set(&format!("{servers}.{}", programs.server), entry)
 }
 
 /// The same with additional fields of a client.
@@ -286,10 +307,10 @@ pub const CLAUDE_OWN: [&str; 21] = [
 
 /// 2.1.330. A denial holds whatever a project's settings allow. A project's server of the usual name is refused, so that nobody takes it
 /// for ours.
-fn claude_code(programs: &Programs, way: Way) -> Recipe {
+fn claude_code(programs: &Programs, way: InstallWay) -> Recipe {
     let settings: &[&str] = &[".claude/settings.json"];
-    if way == Way::Shell {
-        let shell = Edit::set("env.CLAUDE_CODE_SHELL", programs.lazaret_bash.as_str());
+    if way == InstallWay::Shell {
+        let shell = KeyEdit::set("env.CLAUDE_CODE_SHELL", programs.lazaret_bash.as_str());
         let open = &[
             "Edit, Write, Read, NotebookEdit, Glob, Grep, PowerShell, WebFetch, worktrees",
             "its MCP servers and hooks",
@@ -298,7 +319,12 @@ fn claude_code(programs: &Programs, way: Way) -> Recipe {
         return Recipe {
             by_hand: Some(CLAUDE_STARTED.into()),
             ..in_files(
-                vec![file(Root::Home, settings, Format::Json, vec![shell])],
+                vec![file(
+                    UserDirectory::Home,
+                    settings,
+                    Format::Json,
+                    vec![shell],
+                )],
                 open,
             )
         };
@@ -310,19 +336,19 @@ fn claude_code(programs: &Programs, way: Way) -> Recipe {
     );
     let ours = format!("mcp__{}", programs.server);
     let edits = vec![
-        Edit::add("permissions.deny", &CLAUDE_OWN),
-        Edit::add("permissions.allow", &[&ours]),
-        Edit::add("disabledMcpjsonServers", &[USUAL_SERVER, &programs.server]),
+        KeyEdit::add("permissions.deny", &CLAUDE_OWN),
+        KeyEdit::add("permissions.allow", &[&ours]),
+        KeyEdit::add("disabledMcpjsonServers", &[USUAL_SERVER, &programs.server]),
     ];
     in_files(
         vec![
             file(
-                Root::Home,
+                UserDirectory::Home,
                 &[".claude.json"],
                 Format::Json,
                 vec![set_server("mcpServers", programs, server)],
             ),
-            file(Root::Home, settings, Format::Json, edits),
+            file(UserDirectory::Home, settings, Format::Json, edits),
         ],
         &[
             "its hooks and other MCP servers, those of a project too",
@@ -336,7 +362,7 @@ fn claude_code(programs: &Programs, way: Way) -> Recipe {
 const CLAUDE_STARTED: &str = "A project's `.claude/settings.json` overrides this. Start Claude Code so that it reads no settings of a project \
                               (~/.bashrc): alias claude='claude --setting-sources user'";
 
-fn claude_desktop(programs: &Programs, _: Way) -> Recipe {
+fn claude_desktop(programs: &Programs, _: InstallWay) -> Recipe {
     let edits = vec![set_server(
         "mcpServers",
         programs,
@@ -344,7 +370,7 @@ fn claude_desktop(programs: &Programs, _: Way) -> Recipe {
     )];
     in_files(
         vec![file(
-            Root::Config,
+            UserDirectory::Config,
             &["Claude/claude_desktop_config.json"],
             Format::Json,
             edits,
@@ -355,20 +381,20 @@ fn claude_desktop(programs: &Programs, _: Way) -> Recipe {
 
 /// 0.169.0. Sets its own sandbox to read-only, in which its shell and its patches can change nothing, also in each of its profiles
 /// that sets another.
-fn codex(programs: &Programs, _: Way) -> Recipe {
+fn codex(programs: &Programs, _: InstallWay) -> Recipe {
     let server = server_with(
         programs,
         "codex",
         json!({ "default_tools_approval_mode": "approve" }),
     );
     let edits = vec![
-        Edit::set_each("profiles", "sandbox_mode", "read-only"),
-        Edit::set_each("profiles", "features.shell_tool", false),
+        KeyEdit::set_each("profiles", "sandbox_mode", "read-only"),
+        KeyEdit::set_each("profiles", "features.shell_tool", false),
         set_server("mcp_servers", programs, server),
     ];
     in_files(
         vec![file(
-            Root::Home,
+            UserDirectory::Home,
             &[".codex/config.toml"],
             Format::Toml,
             edits,
@@ -383,7 +409,7 @@ fn codex(programs: &Programs, _: Way) -> Recipe {
 }
 
 /// 0.61.0. `tools.core` would remove our tools too.
-fn gemini(programs: &Programs, _: Way) -> Recipe {
+fn gemini(programs: &Programs, _: InstallWay) -> Recipe {
     gemini_or_qwen(
         programs,
         "gemini",
@@ -397,7 +423,7 @@ fn gemini(programs: &Programs, _: Way) -> Recipe {
 }
 
 /// 0.24.4.
-fn qwen(programs: &Programs, _: Way) -> Recipe {
+fn qwen(programs: &Programs, _: InstallWay) -> Recipe {
     gemini_or_qwen(
         programs,
         "qwen",
@@ -428,7 +454,7 @@ fn gemini_or_qwen(
         "grep_search",
     ]);
     let edits = vec![
-        Edit::add("tools.exclude", &own),
+        KeyEdit::add("tools.exclude", &own),
         set_server(
             "mcpServers",
             programs,
@@ -436,7 +462,12 @@ fn gemini_or_qwen(
         ),
     ];
     in_files(
-        vec![file(Root::Home, settings, Format::JsonWithComments, edits)],
+        vec![file(
+            UserDirectory::Home,
+            settings,
+            Format::JsonWithComments,
+            edits,
+        )],
         open,
     )
     .unasked()
@@ -444,12 +475,12 @@ fn gemini_or_qwen(
 
 /// 1.18.33. The last matching rule in `permission` counts, so ours follow every pattern; the one for `edit` also covers `write` and
 /// `patch`. The older setting `tools` would put them before a rule for `*`, which then enables its tools again.
-fn opencode(programs: &Programs, way: Way) -> Recipe {
+fn opencode(programs: &Programs, way: InstallWay) -> Recipe {
     let paths: &[&str] = &["opencode/opencode.jsonc", "opencode/opencode.json"];
-    if way == Way::Shell {
-        let shell = Edit::set("shell", programs.lazaret_bash.as_str());
+    if way == InstallWay::Shell {
+        let shell = KeyEdit::set("shell", programs.lazaret_bash.as_str());
         let files = vec![
-            file(Root::Config, paths, Format::Jsonc, vec![shell]),
+            file(UserDirectory::Config, paths, Format::Jsonc, vec![shell]),
             opencode_plugin(programs, &[]),
         ];
         let open = &[
@@ -464,9 +495,9 @@ fn opencode(programs: &Programs, way: Way) -> Recipe {
     let command = json!([programs.lazaret, "mcp", "--client", "opencode"]);
     let server = json!({ "type": "local", "command": command, "enabled": true });
     let mut edits = vec![set_server("mcp", programs, server)];
-    edits.extend(OPENCODE_OWN.map(|tool| Edit::set_last(&format!("permission.{tool}"), "deny")));
+    edits.extend(OPENCODE_OWN.map(|tool| KeyEdit::set_last(&format!("permission.{tool}"), "deny")));
     let files = vec![
-        file(Root::Config, paths, Format::Jsonc, edits),
+        file(UserDirectory::Config, paths, Format::Jsonc, edits),
         opencode_plugin(programs, &OPENCODE_TOOLS),
     ];
     let open = &[
@@ -490,10 +521,10 @@ fn opencode_plugin(programs: &Programs, own: &[&str]) -> FileRecipe {
         .replace("@LAZARET@", &json!(programs.lazaret).to_string())
         .replace("@OWN@", &json!(own).to_string());
     file(
-        Root::Config,
+        UserDirectory::Config,
         &["opencode/plugins/lazaret.js"],
         Format::Text,
-        vec![Edit::set(crate::text::KEY, text)],
+        vec![KeyEdit::set(crate::text::KEY, text)],
     )
 }
 
@@ -517,18 +548,18 @@ const OPENCODE_TOOLS: [&str; 11] = [
     "webfetch",
 ];
 
-fn goose(programs: &Programs, _: Way) -> Recipe {
+fn goose(programs: &Programs, _: InstallWay) -> Recipe {
     let server = json!({
         "name": programs.server, "type": "stdio", "cmd": programs.lazaret, "args": arguments("goose"), "envs": {},
         "enabled": true, "timeout": 300,
     });
     let edits = vec![
         set_server("extensions", programs, server),
-        Edit::set("extensions.developer.enabled", false),
+        KeyEdit::set("extensions.developer.enabled", false),
     ];
     in_files(
         vec![file(
-            Root::Config,
+            UserDirectory::Config,
             &["goose/config.yaml"],
             Format::Yaml,
             edits,
@@ -540,7 +571,7 @@ fn goose(programs: &Programs, _: Way) -> Recipe {
     )
 }
 
-fn crush(programs: &Programs, _: Way) -> Recipe {
+fn crush(programs: &Programs, _: InstallWay) -> Recipe {
     let own = [
         "bash",
         "edit",
@@ -559,11 +590,11 @@ fn crush(programs: &Programs, _: Way) -> Recipe {
             programs,
             server_with(programs, "crush", json!({ "type": "stdio" })),
         ),
-        Edit::add("options.disabled_tools", &own),
+        KeyEdit::add("options.disabled_tools", &own),
     ];
     in_files(
         vec![file(
-            Root::Config,
+            UserDirectory::Config,
             &["crush/crush.json"],
             Format::Json,
             edits,
@@ -572,14 +603,19 @@ fn crush(programs: &Programs, _: Way) -> Recipe {
     )
 }
 
-fn cursor(programs: &Programs, _: Way) -> Recipe {
+fn cursor(programs: &Programs, _: InstallWay) -> Recipe {
     let edits = vec![set_server(
         "mcpServers",
         programs,
         server(programs, "cursor"),
     )];
     Recipe {
-        files: vec![file(Root::Home, &[".cursor/mcp.json"], Format::Json, edits)],
+        files: vec![file(
+            UserDirectory::Home,
+            &[".cursor/mcp.json"],
+            Format::Json,
+            edits,
+        )],
         by_hand: Some(
             "In Cursor's settings, switch off automatic runs of terminal commands.".into(),
         ),
@@ -588,7 +624,7 @@ fn cursor(programs: &Programs, _: Way) -> Recipe {
     }
 }
 
-fn windsurf(programs: &Programs, _: Way) -> Recipe {
+fn windsurf(programs: &Programs, _: InstallWay) -> Recipe {
     let edits = vec![set_server(
         "mcpServers",
         programs,
@@ -596,7 +632,7 @@ fn windsurf(programs: &Programs, _: Way) -> Recipe {
     )];
     Recipe {
         files: vec![file(
-            Root::Home,
+            UserDirectory::Home,
             &[".codeium/windsurf/mcp_config.json"],
             Format::Json,
             edits,
@@ -610,7 +646,7 @@ fn windsurf(programs: &Programs, _: Way) -> Recipe {
     }
 }
 
-fn zed(programs: &Programs, _: Way) -> Recipe {
+fn zed(programs: &Programs, _: InstallWay) -> Recipe {
     let own = [
         "copy_path",
         "create_directory",
@@ -638,12 +674,12 @@ fn zed(programs: &Programs, _: Way) -> Recipe {
             programs,
             server_with(programs, "zed", json!({ "source": "custom", "env": {} })),
         ),
-        Edit::set("agent.profiles.lazaret", profile),
-        Edit::set("agent.default_profile", "lazaret"),
+        KeyEdit::set("agent.profiles.lazaret", profile),
+        KeyEdit::set("agent.default_profile", "lazaret"),
     ];
     in_files(
         vec![file(
-            Root::Config,
+            UserDirectory::Config,
             &["zed/settings.json"],
             Format::Jsonc,
             edits,
@@ -655,23 +691,23 @@ fn zed(programs: &Programs, _: Way) -> Recipe {
     )
 }
 
-fn vscode(programs: &Programs, way: Way) -> Recipe {
+fn vscode(programs: &Programs, way: InstallWay) -> Recipe {
     let profile = json!({ "path": programs.lazaret_bash, "args": [] });
     let shell = file(
-        Root::Config,
+        UserDirectory::Config,
         &["Code/User/settings.json"],
         Format::Jsonc,
-        vec![Edit::set_key(
+        vec![KeyEdit::set_key(
             "chat.tools.terminal.terminalProfile.linux",
             profile,
         )],
     );
     let mut files = vec![shell];
-    if way == Way::Server {
+    if way == InstallWay::Server {
         let server = server_with(programs, "vscode", json!({ "type": "stdio" }));
         let edits = vec![set_server("servers", programs, server)];
         files.push(file(
-            Root::Config,
+            UserDirectory::Config,
             &["Code/User/mcp.json"],
             Format::Jsonc,
             edits,
@@ -686,20 +722,20 @@ fn vscode(programs: &Programs, way: Way) -> Recipe {
     )
 }
 
-fn cline(programs: &Programs, _: Way) -> Recipe {
+fn cline(programs: &Programs, _: InstallWay) -> Recipe {
     let path: &[&str] =
         &["Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json"];
     let server = server_with(programs, "cline", json!({ "disabled": false }));
     let edits = vec![set_server("mcpServers", programs, server)];
     Recipe {
-        files: vec![file(Root::Config, path, Format::Json, edits)],
+        files: vec![file(UserDirectory::Config, path, Format::Json, edits)],
         by_hand: Some("In Cline's settings, leave Auto-approve off for commands and edits.".into()),
         open: &["its own terminal, edit and read tools, which no setting takes away"],
         is_unasked: false,
     }
 }
 
-fn copilot(programs: &Programs, _: Way) -> Recipe {
+fn copilot(programs: &Programs, _: InstallWay) -> Recipe {
     let server = server_with(
         programs,
         "copilot",
@@ -707,7 +743,7 @@ fn copilot(programs: &Programs, _: Way) -> Recipe {
     );
     Recipe {
         files: vec![file(
-            Root::Home,
+            UserDirectory::Home,
             &[".copilot/mcp-config.json"],
             Format::Json,
             vec![set_server("mcpServers", programs, server)],
@@ -721,7 +757,7 @@ fn copilot(programs: &Programs, _: Way) -> Recipe {
     }
 }
 
-fn jetbrains(programs: &Programs, _: Way) -> Recipe {
+fn jetbrains(programs: &Programs, _: InstallWay) -> Recipe {
     let pasted =
         json!({ "mcpServers": { programs.server.clone(): server(programs, "jetbrains") } });
     Recipe {
@@ -864,8 +900,8 @@ mod tests {
     #[test]
     fn unchanged_lines_stay_to_the_byte() {
         let edits = &[
-            Edit::set("mcpServers.lazaret.command", "l"),
-            Edit::add("permissions.deny", &["Bash"]),
+            KeyEdit::set("mcpServers.lazaret.command", "l"),
+            KeyEdit::add("permissions.deny", &["Bash"]),
         ];
         let text = before(Format::Jsonc)[2];
         let installed = apply(Format::Jsonc, text, edits).unwrap();
@@ -886,8 +922,8 @@ mod tests {
             Format::Toml,
             text,
             &[
-                Edit::set("sandbox_mode", "read-only"),
-                Edit::set("a.b.c", 1),
+                KeyEdit::set("sandbox_mode", "read-only"),
+                KeyEdit::set("a.b.c", 1),
             ],
         )
         .unwrap();
@@ -900,8 +936,8 @@ mod tests {
             Format::Yaml,
             text,
             &[
-                Edit::set("extensions.developer.enabled", false),
-                Edit::set("extensions.l", json!({"a": ["b"], "c": {}})),
+                KeyEdit::set("extensions.developer.enabled", false),
+                KeyEdit::set("extensions.l", json!({"a": ["b"], "c": {}})),
             ],
         )
         .unwrap();
@@ -918,7 +954,7 @@ mod tests {
 
     #[test]
     fn file_that_cannot_be_edited_in_place_is_left_alone() {
-        let set = [Edit::set("extensions.l.a", 1)];
+        let set = [KeyEdit::set("extensions.l.a", 1)];
         for (format, text) in [
             (Format::Json, "{"),
             (Format::Json, "[]"),
@@ -934,13 +970,13 @@ mod tests {
         ] {
             assert!(apply(format, text, &set).is_err(), "{format:?}: {text}");
         }
-        let add = [Edit::add("permissions.deny", &["x"])];
+        let add = [KeyEdit::add("permissions.deny", &["x"])];
         assert!(apply(Format::Json, "{\"permissions\": {\"deny\": \"all\"}}", &add).is_err());
     }
 
     #[test]
     fn later_changes_survive_a_revert() {
-        let edits = [Edit::set("a.b", 1), Edit::add("list", &["x", "y"])];
+        let edits = [KeyEdit::set("a.b", 1), KeyEdit::add("list", &["x", "y"])];
         let installed = apply(Format::Json, "{\"list\": [\"y\"]}", &edits).unwrap();
         let changed = installed
             .replace("\"b\": 1", "\"b\": 2, \"mine\": true")
@@ -956,8 +992,8 @@ mod tests {
     #[test]
     fn a_rule_counts_only_behind_every_pattern() {
         let edits = [
-            Edit::set_last("permission.bash", "deny"),
-            Edit::set_last("permission.read", "deny"),
+            KeyEdit::set_last("permission.bash", "deny"),
+            KeyEdit::set_last("permission.read", "deny"),
         ];
         let names = |text: &str| {
             let at = |name: &str| text.find(name).unwrap();
@@ -991,7 +1027,7 @@ mod tests {
     fn a_profile_of_codex_opens_nothing() {
         let before = "profile = \"x\"\n[profiles.x]\nsandbox_mode = \"danger-full-access\"\nmodel = \"o\"\n[profiles.x.features]\n\
                       shell_tool = true\n[profiles.y]\nmodel = \"p\"\n";
-        let edits = &codex(&programs(), Way::Server).files[0].edits;
+        let edits = &codex(&programs(), InstallWay::Server).files[0].edits;
         let installed = apply(Format::Toml, before, edits).unwrap();
         assert!(
             !installed.contains("danger-full-access") && !installed.contains("true"),
@@ -1027,7 +1063,7 @@ mod tests {
             (Format::Yaml, "\u{feff}a: 1\n"),
             (Format::Json, "{\r\n  \"a\": 1\r\n}\r\n"),
         ] {
-            let installed = apply(format, text, &[Edit::set("z.y", "w")]).unwrap();
+            let installed = apply(format, text, &[KeyEdit::set("z.y", "w")]).unwrap();
             let ends = |text: &str| (text.matches('\n').count(), text.matches("\r\n").count());
             let (lines, returns) = ends(&installed);
             assert!(

@@ -9,7 +9,7 @@ use std::io;
 use std::path::PathBuf;
 
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Record {
+pub struct InstallRecord {
     /// The way in which the client gets our tools.
     pub way: String,
     lazaret: String,
@@ -18,7 +18,7 @@ pub struct Record {
     #[serde(default = "usual_server")]
     server: String,
     /// The changed files, in the order of the recipe.
-    pub files: Vec<Changed>,
+    pub files: Vec<ChangedFile>,
 }
 
 fn usual_server() -> String {
@@ -27,7 +27,7 @@ fn usual_server() -> String {
 
 /// A file that was changed.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Changed {
+pub struct ChangedFile {
     pub path: PathBuf,
     /// Its previous text; `None` if the file did not exist.
     pub before: Option<String>,
@@ -35,9 +35,9 @@ pub struct Changed {
     pub after: String,
 }
 
-impl Record {
+impl InstallRecord {
     /// A record of an installation made now, for these programs.
-    pub fn new(way: &str, programs: &Programs, files: Vec<Changed>) -> Self {
+    pub fn new(way: &str, programs: &Programs, files: Vec<ChangedFile>) -> Self {
         let Programs {
             lazaret,
             lazaret_bash,

@@ -1,21 +1,21 @@
 //! A file that is ours as a whole: a program that a client loads. Its one key is [`KEY`].
 
-use crate::document::{Document, EditError, shape};
+use crate::document::{Document, DocumentError, shape};
 use serde_json::Value;
 
 /// The key that stands for the whole text.
 pub(crate) const KEY: &str = "text";
 
 /// The whole text of such a file.
-pub(crate) struct Text(String);
+pub(crate) struct SettingsText(String);
 
-impl Text {
+impl SettingsText {
     /// Any text has this form.
     pub(crate) fn read(text: &str) -> Self {
         Self(text.to_owned())
     }
 
-    fn check(path: &[&str]) -> Result<(), EditError> {
+    fn check(path: &[&str]) -> Result<(), DocumentError> {
         if path == [KEY] {
             return Ok(());
         }
@@ -23,7 +23,7 @@ impl Text {
     }
 }
 
-impl Document for Text {
+impl Document for SettingsText {
     fn whole(&self) -> Option<Value> {
         self.get(&[KEY])
     }
@@ -32,7 +32,7 @@ impl Document for Text {
         (path == [KEY] && !self.0.is_empty()).then(|| self.0.as_str().into())
     }
 
-    fn set(&mut self, path: &[&str], value: &Value) -> Result<(), EditError> {
+    fn set(&mut self, path: &[&str], value: &Value) -> Result<(), DocumentError> {
         Self::check(path)?;
         self.0 = value
             .as_str()
@@ -41,17 +41,17 @@ impl Document for Text {
         Ok(())
     }
 
-    fn remove(&mut self, path: &[&str]) -> Result<(), EditError> {
+    fn remove(&mut self, path: &[&str]) -> Result<(), DocumentError> {
         Self::check(path)?;
         self.0.clear();
         Ok(())
     }
 
-    fn append(&mut self, path: &[&str], _: &str) -> Result<(), EditError> {
+    fn append(&mut self, path: &[&str], _: &str) -> Result<(), DocumentError> {
         Err(shape(path, "a list"))
     }
 
-    fn remove_item(&mut self, path: &[&str], _: &str) -> Result<(), EditError> {
+    fn remove_item(&mut self, path: &[&str], _: &str) -> Result<(), DocumentError> {
         Err(shape(path, "a list"))
     }
 
@@ -68,11 +68,11 @@ impl Document for Text {
 mod tests {
     use super::*;
     use crate::document::Format;
-    use crate::edit::{Edit, apply, present, revert};
+    use crate::edit::{KeyEdit, apply, present, revert};
 
     #[test]
     fn a_whole_text_is_put_and_taken_back() {
-        let edits = [Edit::set(KEY, "ours\n")];
+        let edits = [KeyEdit::set(KEY, "ours\n")];
         for before in ["", "a user's own\n"] {
             let after = apply(Format::Text, before, &edits).unwrap();
             assert_eq!(after, "ours\n");
@@ -87,6 +87,6 @@ mod tests {
             revert(Format::Text, "changed", "", &edits).unwrap(),
             "changed"
         );
-        assert!(apply(Format::Text, "", &[Edit::set("other", "x")]).is_err());
+        assert!(apply(Format::Text, "", &[KeyEdit::set("other", "x")]).is_err());
     }
 }

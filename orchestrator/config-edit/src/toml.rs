@@ -1,21 +1,21 @@
 //! TOML settings, edited in place.
 
-use crate::document::{Document, EditError, Frame, shape};
+use crate::document::{Document, DocumentError, Frame, shape};
 use serde_json::{Map, Value};
 use toml_edit::{Array, ArrayOfTables, DocumentMut, InlineTable, Item, Table, TableLike};
 
 pub(crate) struct Toml(DocumentMut, Frame);
 
 impl Toml {
-    pub(crate) fn read(text: &str) -> Result<Self, EditError> {
+    pub(crate) fn read(text: &str) -> Result<Self, DocumentError> {
         let (frame, text) = Frame::take(text)?;
         let read = text
             .parse()
-            .map_err(|error: toml_edit::TomlError| EditError::Syntax(error.to_string()))?;
+            .map_err(|error: toml_edit::TomlError| DocumentError::Syntax(error.to_string()))?;
         Ok(Self(read, frame))
     }
 
-    fn table(&mut self, path: &[&str]) -> Result<&mut dyn TableLike, EditError> {
+    fn table(&mut self, path: &[&str]) -> Result<&mut dyn TableLike, DocumentError> {
         let mut table: &mut dyn TableLike = self.0.as_table_mut();
         for (depth, name) in path.iter().enumerate() {
             if table.get(name).is_none() {
@@ -38,7 +38,7 @@ impl Toml {
         })
     }
 
-    fn array(&mut self, path: &[&str]) -> Result<&mut Array, EditError> {
+    fn array(&mut self, path: &[&str]) -> Result<&mut Array, DocumentError> {
         let (name, parents) = path.split_last().ok_or_else(|| shape(path, "a list"))?;
         let table = self.table(parents)?;
         if table.get(name).is_none() {
@@ -63,7 +63,7 @@ impl Toml {
     }
 
     /// The list of tables with this heading.
-    fn tables(&mut self, name: &str) -> Result<&mut ArrayOfTables, EditError> {
+    fn tables(&mut self, name: &str) -> Result<&mut ArrayOfTables, DocumentError> {
         let item = self
             .0
             .entry(name)
@@ -82,7 +82,7 @@ impl Document for Toml {
         from_item(self.item(path)?)
     }
 
-    fn set(&mut self, path: &[&str], value: &Value) -> Result<(), EditError> {
+    fn set(&mut self, path: &[&str], value: &Value) -> Result<(), DocumentError> {
         let Some((name, parents)) = path.split_last() else {
             return Ok(());
         };
@@ -108,7 +108,7 @@ impl Document for Toml {
         Ok(())
     }
 
-    fn remove(&mut self, path: &[&str]) -> Result<(), EditError> {
+    fn remove(&mut self, path: &[&str]) -> Result<(), DocumentError> {
         let Some((name, parents)) = path.split_last() else {
             return Ok(());
         };
@@ -118,12 +118,12 @@ impl Document for Toml {
         Ok(())
     }
 
-    fn append(&mut self, path: &[&str], item: &str) -> Result<(), EditError> {
+    fn append(&mut self, path: &[&str], item: &str) -> Result<(), DocumentError> {
         self.array(path)?.push(item);
         Ok(())
     }
 
-    fn remove_item(&mut self, path: &[&str], item: &str) -> Result<(), EditError> {
+    fn remove_item(&mut self, path: &[&str], item: &str) -> Result<(), DocumentError> {
         if self.item(path).is_some() {
             self.array(path)?
                 .retain(|value| value.as_str() != Some(item));
@@ -199,7 +199,7 @@ pub fn add_to_list(
     path: &[&str],
     item: &str,
     comment: &str,
-) -> Result<String, EditError> {
+) -> Result<String, DocumentError> {
     let mut toml = Toml::read(text)?;
     let list = toml.array(path)?;
     if list.iter().any(|value| value.as_str() == Some(item)) {
@@ -217,7 +217,12 @@ pub fn add_to_list(
 ///
 /// # Errors
 /// If the text is not TOML, or has something else in its place.
-pub fn set_key(text: &str, path: &[&str], value: &str, comment: &str) -> Result<String, EditError> {
+pub fn set_key(
+    text: &str,
+    path: &[&str],
+    value: &str,
+    comment: &str,
+) -> Result<String, DocumentError> {
     let mut toml = Toml::read(text)?;
     toml.set(path, &value.into())?;
     if let Some((name, parents)) = path.split_last()
@@ -236,7 +241,7 @@ pub(crate) fn set_inline(
     text: &str,
     path: &[&str],
     (key, value): (&str, Value),
-) -> Result<String, EditError> {
+) -> Result<String, DocumentError> {
     let mut toml = Toml::read(text)?;
     let Some((name, parents)) = path.split_last() else {
         return Ok(text.to_owned());
@@ -252,7 +257,7 @@ pub(crate) fn set_inline(
 ///
 /// # Errors
 /// If the text is not TOML, or has something else in its place.
-pub fn extend(text: &str, profile: &str, base: &str) -> Result<String, EditError> {
+pub fn extend(text: &str, profile: &str, base: &str) -> Result<String, DocumentError> {
     let mut toml = Toml::read(text)?;
     // A name under `profile` stands in a file without profiles only.
     if toml.item(&["profile"]).is_some_and(Item::is_str) {
@@ -279,7 +284,7 @@ pub struct Choices<'a> {
 ///
 /// # Errors
 /// If the text is not TOML, or has something else in its place.
-pub fn choose(text: &str, choices: &Choices) -> Result<String, EditError> {
+pub fn choose(text: &str, choices: &Choices) -> Result<String, DocumentError> {
     let mut toml = Toml::read(text)?;
     let Choices {
         profile: (before, now),
@@ -359,7 +364,7 @@ mod tests {
         assert!(choose("auto = [{ files = [], profile = 'rust' }]\n", &default).is_err());
     }
 
-    fn added(text: &str) -> Result<String, EditError> {
+    fn added(text: &str) -> Result<String, DocumentError> {
         add_to_list(
             text,
             &["profile", "p", "network", "allow"],

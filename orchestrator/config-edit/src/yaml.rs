@@ -1,7 +1,7 @@
 //! YAML in block style: mappings with one key a line, as programs write their settings. Lines are added, replaced and removed. A
 //! parser reads the result again; a result that differs from the intended one is an error.
 
-use crate::document::{Document, EditError, Frame, shape};
+use crate::document::{Document, DocumentError, Frame, shape};
 use serde_json::Value;
 
 pub(crate) struct Yaml {
@@ -20,7 +20,7 @@ struct Block {
 }
 
 impl Yaml {
-    pub(crate) fn read(text: &str) -> Result<Self, EditError> {
+    pub(crate) fn read(text: &str) -> Result<Self, DocumentError> {
         let (frame, text) = Frame::take(text)?;
         let read = Self {
             frame,
@@ -29,16 +29,16 @@ impl Yaml {
         };
         match read.parse()? {
             Value::Object(_) | Value::Null => Ok(read),
-            _ => Err(EditError::Syntax("it is not a mapping".into())),
+            _ => Err(DocumentError::Syntax("it is not a mapping".into())),
         }
     }
 
-    fn parse(&self) -> Result<Value, EditError> {
+    fn parse(&self) -> Result<Value, DocumentError> {
         let text = self.plain();
         if text.trim().is_empty() {
             return Ok(Value::Null);
         }
-        serde_saphyr::from_str(&text).map_err(|error| EditError::Syntax(error.to_string()))
+        serde_saphyr::from_str(&text).map_err(|error| DocumentError::Syntax(error.to_string()))
     }
 
     fn plain(&self) -> String {
@@ -151,7 +151,7 @@ impl Document for Yaml {
             .try_fold(self.parse().ok()?, |value, name| value.get(*name).cloned())
     }
 
-    fn set(&mut self, path: &[&str], value: &Value) -> Result<(), EditError> {
+    fn set(&mut self, path: &[&str], value: &Value) -> Result<(), DocumentError> {
         let Some((name, parents)) = path.split_last() else {
             return Ok(());
         };
@@ -175,7 +175,7 @@ impl Document for Yaml {
                         .unwrap_or(block.indent + 2),
                 )
             }
-            _ => return Err(EditError::Unsupported(parents[..depth].join("."))),
+            _ => return Err(DocumentError::Unsupported(parents[..depth].join("."))),
         };
         let there: Vec<&str> = parents[..depth]
             .iter()
@@ -191,22 +191,22 @@ impl Document for Yaml {
         if self.get(path).as_ref() == Some(value) {
             Ok(())
         } else {
-            Err(EditError::Unsupported(path.join(".")))
+            Err(DocumentError::Unsupported(path.join(".")))
         }
     }
 
-    fn remove(&mut self, path: &[&str]) -> Result<(), EditError> {
+    fn remove(&mut self, path: &[&str]) -> Result<(), DocumentError> {
         if let Some(block) = self.block(path) {
             self.lines.drain(block.line..block.end);
         }
         if self.get(path).is_none() {
             Ok(())
         } else {
-            Err(EditError::Unsupported(path.join(".")))
+            Err(DocumentError::Unsupported(path.join(".")))
         }
     }
 
-    fn append(&mut self, path: &[&str], item: &str) -> Result<(), EditError> {
+    fn append(&mut self, path: &[&str], item: &str) -> Result<(), DocumentError> {
         let mut items = match self.get(path) {
             None => Vec::new(),
             Some(Value::Array(items)) => items,
@@ -216,7 +216,7 @@ impl Document for Yaml {
         self.set(path, &Value::Array(items))
     }
 
-    fn remove_item(&mut self, path: &[&str], item: &str) -> Result<(), EditError> {
+    fn remove_item(&mut self, path: &[&str], item: &str) -> Result<(), DocumentError> {
         let Some(Value::Array(items)) = self.get(path) else {
             return Ok(());
         };

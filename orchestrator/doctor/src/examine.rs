@@ -15,7 +15,7 @@ use orchestrator_engine::executor::{Greeting, Tried};
 use orchestrator_launch::exit;
 use orchestrator_launch::groups::{Options, PlaceOptions};
 use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch, Prepared};
-use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
+use orchestrator_launch::row::{CommandAccess, CommandRow, NetworkUse, SessionCount, Writes};
 use orchestrator_launch::stdio::print::{self, Colour, paint};
 use orchestrator_launch::stdio::terminal;
 use orchestrator_launch::warm::WarmService;
@@ -55,9 +55,9 @@ pub struct Doctor {
 impl FrontEnd for Doctor {
     const ROW: CommandRow = CommandRow {
         name: "doctor",
-        sessions: Sessions::One,
-        access: Access::Confined {
-            network: Network::None,
+        sessions: SessionCount::One,
+        access: CommandAccess::Confined {
+            network: NetworkUse::None,
             writes: Writes::Temporary,
         },
         log: false,

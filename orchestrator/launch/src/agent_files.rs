@@ -7,13 +7,13 @@
 pub const DIRECTORIES_MAX: usize = 128;
 
 /// A file or directory of a project.
-pub struct Place {
+pub struct AgentPlace {
     /// The clients that read it, by their names in `lazaret install`.
     pub clients: &'static [&'static str],
     /// Its path below the project's directory.
     pub path: &'static str,
     /// How it is judged.
-    pub kind: Kind,
+    pub kind: AgentFileKind,
 }
 
 /// The format of a file of settings.
@@ -26,7 +26,7 @@ pub enum Syntax {
 }
 
 /// How a file is judged.
-pub enum Kind {
+pub enum AgentFileKind {
     /// All keys but these are findings. `a.b` stands for one key of an object.
     Except(Syntax, &'static [&'static str]),
     /// These keys are findings, and those below an entry that ends with a dot.
@@ -41,11 +41,15 @@ pub enum Kind {
     Prompts(&'static [&'static str]),
 }
 
-use Kind::{Directory, Except, Keys, Present, Prompts, Variables};
+use AgentFileKind::{Directory, Except, Keys, Present, Prompts, Variables};
 use Syntax::{Jsonc, Toml, Yaml};
 
-const fn place(clients: &'static [&'static str], path: &'static str, kind: Kind) -> Place {
-    Place {
+const fn place(
+    clients: &'static [&'static str],
+    path: &'static str,
+    kind: AgentFileKind,
+) -> AgentPlace {
+    AgentPlace {
         clients,
         path,
         kind,
@@ -145,7 +149,7 @@ const OPENCODE_PROMPT: &[&str] = &["permission", "tools"];
 const GEMINI_PROMPT: &[&str] = &["mcpServers", "mcp_servers", "tools", "hooks"];
 const COPILOT_PROMPT: &[&str] = &["mcp-servers", "tools", "hooks"];
 
-pub static FILES: &[Place] = &[
+pub static FILES: &[AgentPlace] = &[
     // Other clients read it too.
     place(
         &["claude-code", "copilot", "claude-desktop"],

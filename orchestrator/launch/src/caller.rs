@@ -35,7 +35,7 @@ const SHELLS: [&str; 6] = ["bash", "dash", "fish", "ksh", "sh", "zsh"];
 
 /// The working directory of the caller.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Caller {
+pub enum CallerDirectory {
     /// This directory, found without following a path.
     At(PathBuf),
     /// The caller belongs to another user, is outside this PID namespace, or has ended: nothing is known.
@@ -44,7 +44,7 @@ pub enum Caller {
     Lost,
 }
 
-impl Caller {
+impl CallerDirectory {
     /// Finds the nearest ancestor that does more than run us.
     pub fn find() -> Self {
         let mut process = getppid().as_raw();
@@ -67,17 +67,17 @@ impl Caller {
     }
 }
 
-fn directory(process: &Path) -> Caller {
+fn directory(process: &Path) -> CallerDirectory {
     let link = process.join("cwd");
     match (fs::read_link(&link), fs::metadata(&link)) {
         // A removed directory has a name that leads nowhere, or to a different directory.
         (Ok(path), Ok(there)) => match fs::metadata(&path) {
             Ok(named) if (named.dev(), named.ino()) == (there.dev(), there.ino()) => {
-                Caller::At(path)
+                CallerDirectory::At(path)
             }
-            Ok(_) | Err(_) => Caller::Lost,
+            Ok(_) | Err(_) => CallerDirectory::Lost,
         },
-        _ => Caller::Lost,
+        _ => CallerDirectory::Lost,
     }
 }
 

@@ -1,6 +1,6 @@
 //! How to reach the executor: started by us over a socket pair, or listening on a socket of its own.
 
-use crate::start::{self, Spawner};
+use crate::start::{self, BrokerSpawner};
 use broker_protocol::{Cleaned, Cleanup, Failed, frame, limit};
 use orchestrator_confine::Files;
 use orchestrator_engine::executor::{self, Dial, ExecutorError};
@@ -19,15 +19,17 @@ pub enum Endpoint {
     /// The socket of an executor that listens.
     Socket(PathBuf),
     /// An executor that was started before and serves further sessions.
-    Spawner(Rc<Spawner>),
+    Spawner(Rc<BrokerSpawner>),
 }
 
 impl Endpoint {
     /// The same for more than one session: an executor that has to be started is started now.
     pub fn lasting(self, _: &Files) -> Result<Self, ExecutorError> {
         match self {
-            Self::Program(program, credentials) => Spawner::start(program.as_deref(), &credentials)
-                .map(|spawner| Self::Spawner(Rc::new(spawner))),
+            Self::Program(program, credentials) => {
+                BrokerSpawner::start(program.as_deref(), &credentials)
+                    .map(|spawner| Self::Spawner(Rc::new(spawner)))
+            }
             Self::Socket(_) | Self::Spawner(_) => Ok(self),
         }
     }

@@ -1,10 +1,10 @@
 //! Whether a project's settings for agents undo Lazaret, for programs that do not read these settings themselves: because they can no
 //! longer open files, or because they have no parsers for them. Another process does.
 
-use crate::agent_files::{DIRECTORIES_MAX, FILES, Kind};
-use crate::caller::Caller;
+use crate::agent_files::{AgentFileKind, DIRECTORIES_MAX, FILES};
+use crate::caller::CallerDirectory;
 use crate::origin::{account_home, is_repository};
-use crate::start::{self, Reader};
+use crate::start::{self, FileReader};
 use crate::state_directory::variable;
 use broker_protocol::Failed;
 use orchestrator_confine::Files;
@@ -37,7 +37,7 @@ fn has_files(directories: &[PathBuf]) -> bool {
     // Variables count only for clients that are known.
     let read = FILES
         .iter()
-        .filter(|place| !matches!(place.kind, Kind::Variables));
+        .filter(|place| !matches!(place.kind, AgentFileKind::Variables));
     let names: BTreeSet<&str> = read
         .map(|place| place.path.split('/').next().unwrap_or_default())
         .collect();
@@ -56,10 +56,10 @@ fn has_files(directories: &[PathBuf]) -> bool {
 
 /// These places, the working directory and that of the caller.
 pub fn with_caller(places: &[&Path]) -> Vec<PathBuf> {
-    let caller = match Caller::find() {
-        Caller::At(directory) => Some(directory),
+    let caller = match CallerDirectory::find() {
+        CallerDirectory::At(directory) => Some(directory),
         // Our own working directory is all that is known.
-        Caller::Unknown | Caller::Lost => None,
+        CallerDirectory::Unknown | CallerDirectory::Lost => None,
     };
     let places = places.iter().map(|place| place.to_path_buf());
     places.chain([PathBuf::from(".")]).chain(caller).collect()
@@ -103,7 +103,7 @@ pub fn directories<'p>(places: impl Iterator<Item = &'p Path>) -> Result<Vec<Pat
 
 /// Examines projects for a program that can no longer open files itself: in a process of its own, started before.
 #[derive(Debug)]
-pub struct Examiner(Reader);
+pub struct Examiner(FileReader);
 
 impl Examiner {
     /// Starts it, for the settings of `client` alone, if it is known.
@@ -170,7 +170,7 @@ mod tests {
         assert!(!has_files(&here));
         let read = FILES
             .iter()
-            .filter(|place| !matches!(place.kind, Kind::Variables));
+            .filter(|place| !matches!(place.kind, AgentFileKind::Variables));
         for place in read {
             let path = folder.path().join(place.path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();

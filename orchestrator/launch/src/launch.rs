@@ -106,7 +106,7 @@ use crate::project::Project;
 use crate::row::CommandRow;
 use crate::runlog::RunLog;
 use crate::runtime::runtime;
-use crate::session_options::{Environment, ScopeParser, SessionOptions};
+use crate::session_options::{EnvironmentOptions, ScopeParser, SessionOptions};
 use crate::stdio::print;
 use broker_protocol::Failed;
 use clap::Args;
@@ -228,13 +228,17 @@ impl Launch {
     /// # Errors
     /// A variable of the environment names a program or a directory of ours that a project could have put there.
     pub fn prepare<C: FrontEnd>(self, options: Options) -> Result<Prepared, Failed> {
-        let prepared = self.prepare_with::<C>(options, Environment::default());
+        let prepared = self.prepare_with::<C>(options, EnvironmentOptions::default());
         prepared.options.check_environment()?;
         Ok(prepared)
     }
 
     /// The same with what the environment says, for a caller that has checked it.
-    pub fn prepare_with<C: FrontEnd>(self, options: Options, environment: Environment) -> Prepared {
+    pub fn prepare_with<C: FrontEnd>(
+        self,
+        options: Options,
+        environment: EnvironmentOptions,
+    ) -> Prepared {
         self.prepare_row(const { &C::ROW }, options, environment)
     }
 
@@ -243,7 +247,7 @@ impl Launch {
         self,
         row: &'static CommandRow,
         options: Options,
-        environment: Environment,
+        environment: EnvironmentOptions,
     ) -> Prepared {
         let files = self.unconfined.files();
         Prepared {

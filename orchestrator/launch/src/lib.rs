@@ -25,4 +25,4 @@ mod runtime;
 pub mod network;
 pub mod launch;
 
-pub use session_options::{Opening, SessionOptions};
+pub use session_options::{SessionOpening, SessionOptions};

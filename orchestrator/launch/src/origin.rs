@@ -3,7 +3,7 @@
 //! Agents pass on variables that a repository sets (`env` of Claude Code's settings, `.env` of Gemini CLI). So a variable may name a
 //! program or a directory of settings only where no repository and no session can have put it.
 
-use crate::caller::Caller;
+use crate::caller::CallerDirectory;
 use crate::state_directory::{self, home, variable};
 use nix::unistd::{Uid, User};
 use policies::{FileFault, directories, source};
@@ -69,9 +69,9 @@ pub struct Origins {
 impl Origins {
     /// Those of a session on `project` with the root `central`, as far as they are known.
     pub fn of(project: Option<&Path>, central: Option<&Path>) -> Self {
-        let caller = match Caller::find() {
-            Caller::At(directory) => Some(directory),
-            Caller::Unknown | Caller::Lost => None,
+        let caller = match CallerDirectory::find() {
+            CallerDirectory::At(directory) => Some(directory),
+            CallerDirectory::Unknown | CallerDirectory::Lost => None,
         };
         let named = [project, central, caller.as_deref(), Some(Path::new("."))];
         let roots = named

@@ -4,7 +4,7 @@
 //! for `.git` there. So the root is that of the nearest enclosing repository, if it is the user's own, but never a home or a
 //! directory above one.
 
-use crate::caller::Caller;
+use crate::caller::CallerDirectory;
 use crate::state_directory::{home, variable};
 use broker_protocol::{Failed, Zone, ZonePath, limit};
 use nix::unistd::Uid;
@@ -25,12 +25,12 @@ pub struct Project {
     /// The working directory of commands that name none; `None` for the root itself.
     pub directory: Option<ZonePath>,
     /// How it was chosen.
-    pub chosen: Chosen,
+    pub chosen: ProjectChoice,
 }
 
 /// How a project was chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Chosen {
+pub enum ProjectChoice {
     /// By `--project`.
     Named,
     /// It is the repository around the working directory.
@@ -53,7 +53,7 @@ impl Project {
                     // It may no longer exist, and need not be in the project.
                     None => fs::canonicalize(here).ok(),
                 };
-                (real(named, "as the project")?, here, Chosen::Named)
+                (real(named, "as the project")?, here, ProjectChoice::Named)
             }
             None => {
                 let here = real(here, "as the project")?;
@@ -64,8 +64,8 @@ impl Project {
                     directories::state(&home(), variable),
                 ]);
                 match repository_around(&here, &closed, Uid::effective().as_raw()) {
-                    Some(root) => (root, Some(here), Chosen::Repository),
-                    None => (here.clone(), Some(here), Chosen::WorkingDirectory),
+                    Some(root) => (root, Some(here), ProjectChoice::Repository),
+                    None => (here.clone(), Some(here), ProjectChoice::WorkingDirectory),
                 }
             }
         };
@@ -96,14 +96,14 @@ impl Project {
     /// # Errors
     /// If the directory is not in that project, or the project cannot be determined.
     pub fn of_agent(
-        caller: &Caller,
+        caller: &CallerDirectory,
         said: Option<&Path>,
         directory: &Path,
     ) -> Result<Self, Failed> {
         let stands = match caller {
-            Caller::At(stands) => stands,
-            Caller::Unknown => return Self::choose(said, Some(directory)),
-            Caller::Lost => {
+            CallerDirectory::At(stands) => stands,
+            CallerDirectory::Unknown => return Self::choose(said, Some(directory)),
+            CallerDirectory::Lost => {
                 return Err(unknown_project(
                     "the working directory of the calling program cannot be read",
                 ));
@@ -117,12 +117,12 @@ impl Project {
             return Err(unknown_project(&why));
         }
         let theirs = Self::choose(None, Some(stands))?;
-        if theirs.chosen == Chosen::WorkingDirectory && !may_be_project(&theirs.root) {
+        if theirs.chosen == ProjectChoice::WorkingDirectory && !may_be_project(&theirs.root) {
             return Self::choose(said, Some(directory));
         }
         let nearest = Self::choose(None, Some(directory))?;
-        let within = theirs.chosen == Chosen::WorkingDirectory
-            && nearest.chosen == Chosen::Repository
+        let within = theirs.chosen == ProjectChoice::WorkingDirectory
+            && nearest.chosen == ProjectChoice::Repository
             && nearest.root.starts_with(&theirs.root);
         if nearest.root == theirs.root || within || is_worktree_of(&nearest.root, &theirs.root) {
             return Ok(nearest);
@@ -139,7 +139,7 @@ impl Project {
     /// The same as if `--project` had named it.
     pub(crate) fn into_named(self) -> Self {
         Self {
-            chosen: Chosen::Named,
+            chosen: ProjectChoice::Named,
             ..self
         }
     }
@@ -150,7 +150,7 @@ impl Project {
         let Ok(here) = Self::choose(None, None) else {
             return true;
         };
-        let known = here.chosen == Chosen::Repository || may_be_project(&here.root);
+        let known = here.chosen == ProjectChoice::Repository || may_be_project(&here.root);
         let said = fs::canonicalize(said).unwrap_or_else(|_| said.to_owned());
         !known || said.starts_with(&here.root) || is_worktree_of(&said, &here.root)
     }
@@ -181,7 +181,7 @@ impl Project {
     pub(crate) fn check_chosen_by_directory(&self) -> Result<(), Failed> {
         let Some(why) = self
             .fault()
-            .filter(|_| self.chosen == Chosen::WorkingDirectory)
+            .filter(|_| self.chosen == ProjectChoice::WorkingDirectory)
         else {
             return Ok(());
         };
@@ -195,9 +195,9 @@ impl Project {
     /// Describes to people what was chosen and why.
     pub fn describe(&self) -> String {
         let how = match self.chosen {
-            Chosen::Named => "named by --project",
-            Chosen::Repository => "the repository around the working directory",
-            Chosen::WorkingDirectory => "the working directory, in no repository of yours",
+            ProjectChoice::Named => "named by --project",
+            ProjectChoice::Repository => "the repository around the working directory",
+            ProjectChoice::WorkingDirectory => "the working directory, in no repository of yours",
         };
         let directory = self
             .directory
@@ -448,23 +448,23 @@ mod tests {
         };
         assert_eq!(
             chosen(None, Some("r/a")),
-            (tree.at("r"), Some("a".into()), Chosen::Repository)
+            (tree.at("r"), Some("a".into()), ProjectChoice::Repository)
         );
         assert_eq!(
             chosen(None, Some("r")),
-            (tree.at("r"), None, Chosen::Repository)
+            (tree.at("r"), None, ProjectChoice::Repository)
         );
         assert_eq!(
             chosen(None, Some("other")),
-            (tree.at("other"), None, Chosen::WorkingDirectory)
+            (tree.at("other"), None, ProjectChoice::WorkingDirectory)
         );
         assert_eq!(
             chosen(Some("r/a"), Some("r/a/b")),
-            (tree.at("r/a"), Some("b".into()), Chosen::Named)
+            (tree.at("r/a"), Some("b".into()), ProjectChoice::Named)
         );
         assert_eq!(
             chosen(Some("r/a"), None),
-            (tree.at("r/a"), None, Chosen::Named),
+            (tree.at("r/a"), None, ProjectChoice::Named),
             "it is not here"
         );
         assert!(
@@ -517,7 +517,11 @@ mod tests {
         }
         fs::remove_file(tree.at("broken/.git/HEAD")).unwrap();
         let root = |stands: &str, directory: &str| {
-            let chosen = Project::of_agent(&Caller::At(tree.at(stands)), None, &tree.at(directory));
+            let chosen = Project::of_agent(
+                &CallerDirectory::At(tree.at(stands)),
+                None,
+                &tree.at(directory),
+            );
             chosen.map(|project| {
                 project
                     .root
@@ -570,17 +574,17 @@ mod tests {
             let said = said.map(|path| tree.at(path));
             Project::of_agent(&caller, said.as_deref(), &tree.at("r/a")).map(|project| project.root)
         };
-        assert_eq!(said(Caller::Unknown, None), Ok(tree.at("r")));
+        assert_eq!(said(CallerDirectory::Unknown, None), Ok(tree.at("r")));
         assert_eq!(
-            said(Caller::At("/".into()), Some("r/a")),
+            said(CallerDirectory::At("/".into()), Some("r/a")),
             Ok(tree.at("r/a")),
             "it stands nowhere"
         );
         assert_eq!(
-            said(Caller::At(tree.at("r")), Some("other")),
+            said(CallerDirectory::At(tree.at("r")), Some("other")),
             Ok(tree.at("r")),
             "it stands somewhere"
         );
-        assert!(said(Caller::Lost, Some("r")).is_err());
+        assert!(said(CallerDirectory::Lost, Some("r")).is_err());
     }
 }

@@ -9,9 +9,9 @@ pub struct CommandRow {
     /// The words that select it, such as `run` or `mcp add`.
     pub name: &'static str,
     /// How many sessions it opens.
-    pub sessions: Sessions,
+    pub sessions: SessionCount,
     /// What it may do once its files are read.
-    pub access: Access,
+    pub access: CommandAccess,
     /// Whether it has a run log.
     pub log: bool,
     /// The exit code of a command line that is wrong, or that names what is not there.
@@ -22,7 +22,7 @@ pub struct CommandRow {
 
 /// How many sessions a command opens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sessions {
+pub enum SessionCount {
     /// It starts no executor.
     None,
     /// One: a lost session ends the command.
@@ -36,14 +36,14 @@ pub enum Sessions {
 
 /// What a command may do after its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
+pub enum CommandAccess {
     /// All that its user may: it reads and writes files, and hears nobody but that user.
     Files,
     /// Its terminal and the sockets of sessions that wait for answers.
     Answers,
     /// What the confinement leaves.
     Confined {
-        network: Network,
+        network: NetworkUse,
         /// The directories in which it writes.
         writes: Writes,
     },
@@ -51,7 +51,7 @@ pub enum Access {
 
 /// Whether a command has the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Network {
+pub enum NetworkUse {
     None,
     /// If a tool or a server needs it.
     IfNeeded,
@@ -77,8 +77,8 @@ impl CommandRow {
     pub const fn of_files(name: &'static str, exit: &'static str) -> Self {
         Self {
             name,
-            sessions: Sessions::None,
-            access: Access::Files,
+            sessions: SessionCount::None,
+            access: CommandAccess::Files,
             log: false,
             usage: crate::exit::USAGE,
             exit,
@@ -88,14 +88,14 @@ impl CommandRow {
     /// What of `needs` this command has by its row. What the row does not name, its start cannot get by mistake.
     pub(crate) fn bound(&self, needs: Needs) -> Needs {
         let (network, writes) = match self.access {
-            Access::Files | Access::Answers => (Network::None, Writes::Nothing),
-            Access::Confined { network, writes } => (network, writes),
+            CommandAccess::Files | CommandAccess::Answers => (NetworkUse::None, Writes::Nothing),
+            CommandAccess::Confined { network, writes } => (network, writes),
         };
         let has_servers = matches!(writes, Writes::Servers | Writes::ServersAndChats);
-        let reaches_again = has_servers || matches!(self.sessions, Sessions::Lasting { .. });
+        let reaches_again = has_servers || matches!(self.sessions, SessionCount::Lasting { .. });
         Needs {
-            web: needs.web && matches!(network, Network::IfNeeded | Network::Always),
-            serves: needs.serves && network == Network::Accepts,
+            web: needs.web && matches!(network, NetworkUse::IfNeeded | NetworkUse::Always),
+            serves: needs.serves && network == NetworkUse::Accepts,
             write: match writes {
                 Writes::Nothing => Vec::new(),
                 Writes::Servers | Writes::ServersAndChats | Writes::Temporary => needs.write,
@@ -108,8 +108,8 @@ impl CommandRow {
     /// Cells that the executor keeps ready between calls.
     pub(crate) fn spare(&self) -> u8 {
         match self.sessions {
-            Sessions::None | Sessions::One => 0,
-            Sessions::Lasting { spare } => spare,
+            SessionCount::None | SessionCount::One => 0,
+            SessionCount::Lasting { spare } => spare,
         }
     }
 
@@ -121,19 +121,19 @@ impl CommandRow {
     /// The row of the README's table.
     pub fn markdown(&self) -> String {
         let sessions = match self.sessions {
-            Sessions::None => "none",
-            Sessions::One => "one",
-            Sessions::Lasting { .. } => "lasting",
+            SessionCount::None => "none",
+            SessionCount::One => "one",
+            SessionCount::Lasting { .. } => "lasting",
         };
         let (network, writes) = match self.access {
-            Access::Files => ("as its user", "as its user"),
-            Access::Answers => ("none", "nothing; sockets of waiting sessions"),
-            Access::Confined { network, writes } => (
+            CommandAccess::Files => ("as its user", "as its user"),
+            CommandAccess::Answers => ("none", "nothing; sockets of waiting sessions"),
+            CommandAccess::Confined { network, writes } => (
                 match network {
-                    Network::None => "none",
-                    Network::IfNeeded => "if needed",
-                    Network::Always => "yes",
-                    Network::Accepts => "accepts connections, makes none",
+                    NetworkUse::None => "none",
+                    NetworkUse::IfNeeded => "if needed",
+                    NetworkUse::Always => "yes",
+                    NetworkUse::Accepts => "accepts connections, makes none",
                 },
                 match writes {
                     Writes::Nothing => "nothing",
@@ -175,7 +175,7 @@ mod tests {
     use super::*;
     use std::path::PathBuf;
 
-    const fn row(sessions: Sessions, access: Access) -> CommandRow {
+    const fn row(sessions: SessionCount, access: CommandAccess) -> CommandRow {
         CommandRow {
             sessions,
             access,
@@ -193,32 +193,33 @@ mod tests {
             ..Needs::default()
         };
         let got = |sessions, network, writes| {
-            let needs = row(sessions, Access::Confined { network, writes }).bound(all.clone());
+            let needs =
+                row(sessions, CommandAccess::Confined { network, writes }).bound(all.clone());
             (needs.web, needs.write.len(), needs.socket.is_some())
         };
         assert_eq!(
-            got(Sessions::One, Network::None, Writes::Nothing),
+            got(SessionCount::One, NetworkUse::None, Writes::Nothing),
             (false, 0, false)
         );
         assert_eq!(
-            got(Sessions::One, Network::IfNeeded, Writes::Servers),
+            got(SessionCount::One, NetworkUse::IfNeeded, Writes::Servers),
             (true, 1, true)
         );
         assert_eq!(
             got(
-                Sessions::Lasting { spare: 0 },
-                Network::Always,
+                SessionCount::Lasting { spare: 0 },
+                NetworkUse::Always,
                 Writes::Nothing
             ),
             (true, 0, true)
         );
-        let accepting = Access::Confined {
-            network: Network::Accepts,
+        let accepting = CommandAccess::Confined {
+            network: NetworkUse::Accepts,
             writes: Writes::Nothing,
         };
-        let accepting = row(Sessions::One, accepting).bound(all.clone());
+        let accepting = row(SessionCount::One, accepting).bound(all.clone());
         assert!(accepting.serves && !accepting.web);
-        let none = row(Sessions::None, Access::Files).bound(all);
+        let none = row(SessionCount::None, CommandAccess::Files).bound(all);
         assert!(!none.serves);
         assert!(!none.web && none.write.is_empty() && none.socket.is_none());
     }

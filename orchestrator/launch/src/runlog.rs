@@ -59,14 +59,14 @@ pub struct RunLog {
     bytes: Cell<u64>,
     calls: Cell<u64>,
     errors: Cell<u64>,
-    waiting: RefCell<Vec<(f64, Waiting)>>,
+    waiting: RefCell<Vec<(f64, WaitingEntry)>>,
     /// Whether [`RunLog::write_later`] runs and is notified of waiting lines.
     is_late: Cell<bool>,
     arrived: Notify,
 }
 
 /// An entry that waits to be written.
-enum Waiting {
+enum WaitingEntry {
     /// An event of a session.
     Event(Event),
     /// Kind and payload of a line of an agent's run.
@@ -89,7 +89,7 @@ impl Subscriber for RunLog {
                 .set(self.errors.get() + u64::from(result.error.is_some()));
         }
         if self.file.borrow().is_some() {
-            self.add(Waiting::Event(event.clone()));
+            self.add(WaitingEntry::Event(event.clone()));
         }
     }
 }
@@ -119,10 +119,10 @@ impl RunLog {
 
     /// Adds a line of an agent's run.
     pub fn add_of_run(&self, kind: &'static str, payload: Value) {
-        self.add(Waiting::Run(kind, payload));
+        self.add(WaitingEntry::Run(kind, payload));
     }
 
-    fn add(&self, line: Waiting) {
+    fn add(&self, line: WaitingEntry) {
         if self.file.borrow().is_none() {
             return;
         }
@@ -174,8 +174,8 @@ impl RunLog {
     fn write(&self) {
         for (ts, waiting) in self.waiting.take() {
             let (line, step) = match waiting {
-                Waiting::Event(event) => (self.line(&event), event.call),
-                Waiting::Run(kind, payload) => (Some((kind, payload)), 0),
+                WaitingEntry::Event(event) => (self.line(&event), event.call),
+                WaitingEntry::Run(kind, payload) => (Some((kind, payload)), 0),
             };
             let Some((kind, mut payload)) = line else {
                 continue;

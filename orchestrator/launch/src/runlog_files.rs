@@ -202,7 +202,7 @@ pub fn lines(id: &str) -> io::Result<Option<Vec<Value>>> {
 
 /// What a list says of a run: null what is not there, or not within 64 KiB of the beginning or the end.
 #[derive(Debug, Default)]
-pub struct Outline {
+pub struct RunOutline {
     /// Where its first session begins, or its first line if no session is within that.
     pub first: Value,
     /// The first line of a call.
@@ -213,7 +213,7 @@ pub struct Outline {
 }
 
 /// The outline of a run; `None` if there is no such run.
-pub fn outline(id: &str) -> io::Result<Option<Outline>> {
+pub fn outline(id: &str) -> io::Result<Option<RunOutline>> {
     const END: u64 = 64 * 1024;
     let Some(mut file) = open(id)? else {
         return Ok(None);
@@ -238,7 +238,7 @@ pub fn outline(id: &str) -> io::Result<Option<Outline>> {
     let start = first.iter().find(|line| is(line, &["session_start"]));
     let mut from_begin = begin.split(|byte| *byte == b'\n').map(value);
     let mut from_end = end.rsplit(|byte| *byte == b'\n').map(value);
-    Ok(Some(Outline {
+    Ok(Some(RunOutline {
         first: start.or(first.first()).cloned().unwrap_or_default(),
         call: from_begin
             .find(|line| is(line, &["tool_call"]))

@@ -24,7 +24,7 @@ use thiserror::Error;
 pub mod environment;
 mod shell;
 
-pub use environment::Environment;
+pub use environment::EnvironmentOptions;
 
 /// Maximum bytes to read of a policy or scope: one more than either may have.
 const TEXT_MAX: usize = policies::FILE_MAX + 1;
@@ -37,7 +37,7 @@ pub type ScopeParser = fn(&str, &str) -> Result<Scope, Failed>;
 #[derive(Clone, Debug)]
 pub struct SessionOptions {
     given: Options,
-    environment: Environment,
+    environment: EnvironmentOptions,
     files: Rc<PolicyFiles>,
     scope: Rc<Result<Option<Scope>, Failed>>,
     project: Rc<OnceCell<Result<Project, Failed>>>,
@@ -46,7 +46,7 @@ pub struct SessionOptions {
 }
 
 /// A session to request.
-pub struct Opening {
+pub struct SessionOpening {
     /// The request to the executor.
     pub open: Open,
     /// The working directory in the project of commands that name none; `None` for its root.
@@ -61,7 +61,7 @@ impl SessionOptions {
         files: &Files,
         row: &CommandRow,
         given: Options,
-        mut environment: Environment,
+        mut environment: EnvironmentOptions,
         parse_scope: ScopeParser,
     ) -> Self {
         let path = given.scope.as_deref();
@@ -153,7 +153,7 @@ impl SessionOptions {
     ///
     /// # Errors
     /// The project cannot be used, or another option.
-    pub fn open(&self) -> Result<Opening, Failed> {
+    pub fn open(&self) -> Result<SessionOpening, Failed> {
         let project = self.project()?;
         if self.given.cwd.is_some() && self.given.project.is_none() {
             project.check_chosen_by_directory()?;
@@ -175,7 +175,7 @@ impl SessionOptions {
         let names = other_names(&project.root, self.named_project());
         let open = self.open_in(project.root.clone(), central, choice.profile.clone())?;
         let open = Open { names, ..open };
-        Ok(Opening {
+        Ok(SessionOpening {
             open,
             directory: project.directory.clone(),
             choice,

@@ -38,7 +38,7 @@ const OF_GATEWAY: [&str; 5] = [
 ];
 /// How long an agent may take to end on request, in milliseconds.
 const AGENT_ENDING_MS: u16 = 2000;
-/// Maximum bytes of an answer of a [`Reader`], and how long it may take.
+/// Maximum bytes of an answer of a [`FileReader`], and how long it may take.
 const ANSWER_MAX: u64 = 64 << 10;
 const ANSWER_TIME: Duration = Duration::from_secs(10);
 /// No command may have this variable: the self-attack looks for it. Its value is not a secret.
@@ -84,9 +84,9 @@ pub fn start_server(_: &Files, executor: Option<&Path>, command: &[String]) -> i
 /// An executor that creates a broker for each socket that it receives. So a program that can no longer start others can still
 /// replace a lost session.
 #[derive(Debug)]
-pub struct Spawner(UnixStream);
+pub struct BrokerSpawner(UnixStream);
 
-impl Spawner {
+impl BrokerSpawner {
     /// Starts it in the same way as [`start`].
     pub fn start(
         program: Option<&Path>,
@@ -264,9 +264,9 @@ pub fn start_socket_remover(_: &Files, path: &Path) -> io::Result<UnixStream> {
 
 /// A process of ours that answers questions, one a line: it reads files for us when we no longer can.
 #[derive(Debug)]
-pub struct Reader(UnixStream);
+pub struct FileReader(UnixStream);
 
-impl Reader {
+impl FileReader {
     /// Its answer to `question`, which is one line.
     ///
     /// # Errors
@@ -297,7 +297,7 @@ pub fn start_examiner(
     _: &Files,
     program: Option<PathBuf>,
     client: Option<&str>,
-) -> io::Result<Reader> {
+) -> io::Result<FileReader> {
     let program = program.map_or_else(std::env::current_exe, Ok)?;
     let mut command = Command::new(program);
     command
@@ -305,7 +305,7 @@ pub fn start_examiner(
         .args(client.iter().flat_map(|client| ["--client", client]));
     let ours = start_connected(without_keys(command.stderr(Stdio::null())))?;
     ours.set_read_timeout(Some(ANSWER_TIME))?;
-    Ok(Reader(ours))
+    Ok(FileReader(ours))
 }
 
 /// Becomes the program beside ours, which has all commands, with our arguments and our name: it links what the user's hooks need.

@@ -1,7 +1,7 @@
 //! The calls of the client. Each has an ID until its one result is written.
 
 use crate::line::{LineError, RejectedLine};
-use crate::under_way::{Input, UnderWay};
+use crate::under_way::{CallInput, UnderWay};
 use crate::writer::Writer;
 use broker_protocol::{Channel, ErrorKind, Failed, Opened, Roots, Wants, ZonePath, limit};
 use orchestrator_engine::execution::{Execution, Executions, OutsideReply};
@@ -26,7 +26,7 @@ use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 
 /// All calls of the client.
-pub struct Calls {
+pub struct ClientCalls {
     session: Session,
     writer: Writer,
     announced: Announced,
@@ -50,7 +50,7 @@ pub struct Calls {
     input_ended: Cell<bool>,
 }
 
-impl Calls {
+impl ClientCalls {
     /// Starts with no calls. Take the calls of the client's own tools from the returned receiver.
     pub fn new(
         session: Session,
@@ -137,9 +137,9 @@ impl Calls {
         let under_way = Rc::new(UnderWay::new(
             call.handle.clone(),
             if takes_input {
-                Input::Open
+                CallInput::Open
             } else {
-                Input::None
+                CallInput::None
             },
             permit,
         ));
@@ -289,14 +289,14 @@ impl Calls {
             return Ok(());
         };
         match under_way.input() {
-            Input::Open => {}
-            Input::None => {
+            CallInput::Open => {}
+            CallInput::None => {
                 return Err(RejectedLine {
                     id,
                     error: LineError::NoInput.into(),
                 });
             }
-            Input::Ended => {
+            CallInput::Ended => {
                 return Err(RejectedLine {
                     id,
                     error: LineError::InputEnded.into(),
@@ -411,7 +411,7 @@ impl Calls {
         self.input_ended.set(true);
         let under_way: Vec<_> = self.by_id.borrow().values().cloned().collect();
         for call in under_way {
-            if call.input() == Input::Open {
+            if call.input() == CallInput::Open {
                 call.end_input();
             }
             call.fail_executions(&Failed {

@@ -39,7 +39,7 @@ const KINDS: [ErrorKind; 7] = [
 
 /// A parsed line.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Line {
+pub(crate) struct ParsedLine {
     /// The client's ID of the call that the line is about.
     pub id: Value,
     /// The requested operation.
@@ -161,11 +161,11 @@ impl From<LineError> for RejectedLine {
 }
 
 /// Parses a line.
-pub(crate) fn parse(line: &[u8]) -> Result<Line, RejectedLine> {
+pub(crate) fn parse(line: &[u8]) -> Result<ParsedLine, RejectedLine> {
     let mut fields = object(line)?;
     let id = fields.remove("id").filter(is_id).ok_or(LineError::Id)?;
     match op_name(&mut fields).and_then(|name| op(name, fields, line)) {
-        Ok(op) => Ok(Line { id, op }),
+        Ok(op) => Ok(ParsedLine { id, op }),
         Err(error) => Err(RejectedLine {
             id,
             error: error.into(),
@@ -498,7 +498,7 @@ mod tests {
             let by_name =
                 parse(format!(r#"{{"id":15,"op":"{name}",{fields}}}"#).as_bytes()).unwrap();
             assert_eq!(by_key, by_name, "{fields}");
-            assert_eq!(by_name, Line { id: json!(15), op }, "{fields}");
+            assert_eq!(by_name, ParsedLine { id: json!(15), op }, "{fields}");
         }
         for (name, op) in [
             ("cancel", Op::Cancel),

@@ -1,10 +1,10 @@
 //! Handles the lines of the client, one after the other.
 
-use crate::calls::Calls;
-use crate::line::{self, Line, LineError, Op, RejectedLine};
+use crate::calls::ClientCalls;
+use crate::line::{self, LineError, Op, ParsedLine, RejectedLine};
 use broker_protocol::{History, Request, Undo, Wants};
 use orchestrator_engine::Invocation;
-use orchestrator_launch::stdio::line_reader::{LINE_MAX, Lines, Next};
+use orchestrator_launch::stdio::line_reader::{LINE_MAX, NextLine, StdinLines};
 use std::rc::Rc;
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -16,13 +16,13 @@ const LINE_COST: usize = 1024;
 
 /// Reads and carries out lines.
 pub struct LineLoop {
-    calls: Rc<Calls>,
+    calls: Rc<ClientCalls>,
     waiting: Arc<Semaphore>,
 }
 
 impl LineLoop {
     /// Creates a loop that passes lines to `calls`.
-    pub fn new(calls: Rc<Calls>) -> Self {
+    pub fn new(calls: Rc<ClientCalls>) -> Self {
         Self {
             calls,
             waiting: Arc::new(Semaphore::new(WAITING)),
@@ -30,13 +30,13 @@ impl LineLoop {
     }
 
     /// Handles every line until the input ends, then waits for the calls in progress.
-    pub async fn run(&self, lines: &mut Lines) {
+    pub async fn run(&self, lines: &mut StdinLines) {
         loop {
             let taken = match lines.next().await {
-                Next::Line(bytes) if bytes.iter().all(u8::is_ascii_whitespace) => Ok(()),
-                Next::Line(bytes) => self.take(bytes).await,
-                Next::TooLong => Err(LineError::TooLong.into()),
-                Next::End => break,
+                NextLine::Line(bytes) if bytes.iter().all(u8::is_ascii_whitespace) => Ok(()),
+                NextLine::Line(bytes) => self.take(bytes).await,
+                NextLine::TooLong => Err(LineError::TooLong.into()),
+                NextLine::End => break,
             };
             if let Err(rejected) = taken {
                 self.calls.reject_line(rejected).await;
@@ -47,7 +47,7 @@ impl LineLoop {
 
     async fn take(&self, bytes: Vec<u8>) -> Result<(), RejectedLine> {
         let cost = (bytes.len() + LINE_COST).min(WAITING) as u32;
-        let Line { id, op } = line::parse(&bytes)?;
+        let ParsedLine { id, op } = line::parse(&bytes)?;
         drop(bytes);
         let calls = &self.calls;
         match op {

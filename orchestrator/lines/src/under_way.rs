@@ -12,7 +12,7 @@ type ReplyTo = oneshot::Sender<Result<OutsideReply, Failed>>;
 
 /// The standard input of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Input {
+pub(crate) enum CallInput {
     /// The call was started without `stdin`.
     None,
     Open,
@@ -22,7 +22,7 @@ pub(crate) enum Input {
 /// A call without a result yet. What it waits for is keyed by the place of its call in a batch.
 pub(crate) struct UnderWay {
     pub handle: CallHandle,
-    input: Cell<Input>,
+    input: Cell<CallInput>,
     /// Bounds how many lines wait for the executor.
     permit: RefCell<Option<OwnedSemaphorePermit>>,
     /// The questions that the client may answer.
@@ -32,7 +32,7 @@ pub(crate) struct UnderWay {
 }
 
 impl UnderWay {
-    pub(crate) fn new(handle: CallHandle, input: Input, permit: OwnedSemaphorePermit) -> Self {
+    pub(crate) fn new(handle: CallHandle, input: CallInput, permit: OwnedSemaphorePermit) -> Self {
         Self {
             handle,
             input: Cell::new(input),
@@ -48,12 +48,12 @@ impl UnderWay {
         self.permit.take();
     }
 
-    pub(crate) fn input(&self) -> Input {
+    pub(crate) fn input(&self) -> CallInput {
         self.input.get()
     }
 
     pub(crate) fn end_input(&self) {
-        self.input.set(Input::Ended);
+        self.input.set(CallInput::Ended);
         self.handle.end_input();
     }
 

@@ -2,7 +2,7 @@
 //! and holds only its one line.
 
 use orchestrator_launch::stdio::print::escaped_json;
-use orchestrator_launch::stdio::streams::Output;
+use orchestrator_launch::stdio::streams::OutputStream;
 use serde::Serialize;
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -14,11 +14,11 @@ const CAPACITY: usize = 64 * 1024;
 
 /// The output is closed: nobody reads it, or there is no space for it.
 #[derive(Debug)]
-pub struct Closed;
+pub struct OutputClosed;
 
 /// Writes lines of JSON.
 pub struct Writer {
-    output: Output,
+    output: OutputStream,
     line: Mutex<Vec<u8>>,
     /// Why the output is closed.
     error: OnceCell<io::Error>,
@@ -27,7 +27,7 @@ pub struct Writer {
 
 impl Writer {
     /// Writes to `output`.
-    pub fn new(output: Output) -> Self {
+    pub fn new(output: OutputStream) -> Self {
         Self {
             output,
             line: Mutex::default(),
@@ -37,10 +37,10 @@ impl Writer {
     }
 
     /// Writes `value` as one line.
-    pub async fn line(&self, value: &impl Serialize) -> Result<(), Closed> {
+    pub async fn line(&self, value: &impl Serialize) -> Result<(), OutputClosed> {
         let mut line = self.line.lock().await;
         if self.error.get().is_some() {
-            return Err(Closed);
+            return Err(OutputClosed);
         }
         line.clear();
         let encoded = serde_json::to_writer(&mut *line, value);
@@ -52,7 +52,7 @@ impl Writer {
         if let Err(error) = encoded.map_err(io::Error::from).and(written) {
             let _ = self.error.set(error);
             self.failed.notify_one();
-            return Err(Closed);
+            return Err(OutputClosed);
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use crate::sessions::policy;
 use broker_protocol::{Command as Run, ErrorKind, Failed, Open, Request, Risk, Roots, ZonePath};
 use orchestrator_launch::exit;
 use orchestrator_launch::launch::ErrorForm;
-use orchestrator_launch::session_options::{Opening, SessionOptions};
+use orchestrator_launch::session_options::{SessionOpening, SessionOptions};
 use orchestrator_launch::stdio::print;
 use orchestrator_lines::errors;
 use orchestrator_tools::batch::nested;
@@ -57,7 +57,7 @@ pub(super) struct CallPlace {
 
 impl CallPlace {
     pub(super) fn of(options: &SessionOptions) -> Result<Self, Failed> {
-        let Opening {
+        let SessionOpening {
             open, directory, ..
         } = options.open()?;
         let Open {

@@ -4,7 +4,7 @@
 use crate::refused_connections::RefusedConnections;
 use broker_protocol::{Ended, Extent, Leased, Wants, limit};
 use orchestrator_engine::CallResult;
-use orchestrator_launch::stdio::streams::Input;
+use orchestrator_launch::stdio::streams::InputStream;
 use orchestrator_launch::stdio::{print, terminal};
 use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -235,7 +235,7 @@ async fn question(opens: &Leased, always: Option<&str>) -> HostAnswer {
 
 /// A line from the terminal.
 async fn line() -> io::Result<Vec<u8>> {
-    let input = Input::stdin()?;
+    let input = InputStream::stdin()?;
     let mut bytes = [0; ANSWER_MAX];
     match input.read(&mut bytes).await? {
         0 => Err(io::ErrorKind::UnexpectedEof.into()),

@@ -1,15 +1,15 @@
 //! Where the output of a command goes, and what became of it.
 
 use crate::shell_directory::WorkingDirectory;
-use orchestrator_launch::stdio::streams::Output;
+use orchestrator_launch::stdio::streams::OutputStream;
 use std::io;
 
 /// Where the output goes.
 pub(crate) enum Out {
     /// Our own standard streams.
     Here {
-        out: Output,
-        err: Output,
+        out: OutputStream,
+        err: OutputStream,
         /// Why nothing more is written.
         lost: Option<OutputLost>,
         /// Removes the final working directory from standard output.
@@ -53,8 +53,8 @@ impl Out {
     /// Our own standard streams. Needs the runtime.
     pub(crate) fn here(reporter: Option<WorkingDirectory>) -> io::Result<Self> {
         Ok(Self::Here {
-            out: Output::stdout()?,
-            err: Output::stderr()?,
+            out: OutputStream::stdout()?,
+            err: OutputStream::stderr()?,
             lost: None,
             reporter,
         })

@@ -23,13 +23,13 @@ use orchestrator_launch::exit;
 use orchestrator_launch::groups::{Options, WorkOptions};
 use orchestrator_launch::hooks::UserHooks;
 use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch, Prepared};
-use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
-use orchestrator_launch::session_options::{Opening, SessionOptions};
+use orchestrator_launch::row::{CommandAccess, CommandRow, NetworkUse, SessionCount, Writes};
+use orchestrator_launch::session_options::{SessionOpening, SessionOptions};
 use orchestrator_launch::start::start_policy_writer;
 use orchestrator_launch::stdio::feed::feed;
 use orchestrator_launch::stdio::job::Job;
 use orchestrator_launch::stdio::signals::Signals;
-use orchestrator_launch::stdio::streams::Input;
+use orchestrator_launch::stdio::streams::InputStream;
 use orchestrator_launch::stdio::terminal::{self, Raw};
 use orchestrator_launch::stdio::{print, typed};
 use orchestrator_launch::warm;
@@ -209,7 +209,7 @@ impl Run {
             Some(_) => None,
             None => Some(Dialed::dial(&endpoint)?),
         };
-        let Opening {
+        let SessionOpening {
             open, directory, ..
         } = options.open()?;
         let reporter = self.reporter(Path::new(&open.project));
@@ -523,7 +523,7 @@ impl Run {
                     term: terminal::term(),
                 })
             }
-            false if self.no_stdin || Input::is_null() => Stdin::Null,
+            false if self.no_stdin || InputStream::is_null() => Stdin::Null,
             false => Stdin::Stream,
         };
         Request::Bash(Bash {
@@ -686,9 +686,9 @@ impl Run {
 impl FrontEnd for Run {
     const ROW: CommandRow = CommandRow {
         name: "run",
-        sessions: Sessions::One,
-        access: Access::Confined {
-            network: Network::None,
+        sessions: SessionCount::One,
+        access: CommandAccess::Confined {
+            network: NetworkUse::None,
             writes: Writes::Nothing,
         },
         log: true,
@@ -743,17 +743,17 @@ async fn end_signal(signals: &mut Signals, job: Job) -> i32 {
 }
 
 /// Our standard input, if the command has one, with the terminal in the mode that the command needs.
-fn own_input(request: &Request) -> io::Result<(Option<Input>, Option<Raw>)> {
+fn own_input(request: &Request) -> io::Result<(Option<InputStream>, Option<Raw>)> {
     let Request::Bash(Bash { stdin, .. }) = request else {
         return Ok((None, None));
     };
     match stdin {
         Stdin::Null => Ok((None, None)),
-        Stdin::Stream => Ok((Some(Input::stdin()?), None)),
+        Stdin::Stream => Ok((Some(InputStream::stdin()?), None)),
         Stdin::Terminal(_) if io::stdin().is_terminal() => {
-            Ok((Some(Input::stdin()?), Some(Raw::enter()?)))
+            Ok((Some(InputStream::stdin()?), Some(Raw::enter()?)))
         }
-        Stdin::Terminal(_) => Ok((Some(Input::stdin()?), None)),
+        Stdin::Terminal(_) => Ok((Some(InputStream::stdin()?), None)),
     }
 }
 

@@ -10,7 +10,7 @@ use broker_protocol::{Failed, Scope};
 use orchestrator_launch::groups::Options;
 use orchestrator_launch::hooks::{self, UserHooks};
 use orchestrator_launch::launch::{FrontEnd, Launch, Linked};
-use orchestrator_launch::row::{CommandRow, Sessions};
+use orchestrator_launch::row::{CommandRow, SessionCount};
 use orchestrator_launch::session_options::environment::ShellWords;
 use orchestrator_launch::stdio::print;
 use orchestrator_launch::{examiner, exit, start};
@@ -20,7 +20,7 @@ use std::process::ExitCode;
 
 /// A hook of the user's runs in a session of its own, after the shell has confined itself.
 const GUARDED: CommandRow = CommandRow {
-    sessions: Sessions::Lasting { spare: 0 },
+    sessions: SessionCount::Lasting { spare: 0 },
     ..Run::ROW
 };
 

@@ -20,7 +20,7 @@ use orchestrator_launch::groups::{
     VerboseOption,
 };
 use orchestrator_launch::launch::{FrontEnd, Launch};
-use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
+use orchestrator_launch::row::{CommandAccess, CommandRow, NetworkUse, SessionCount, Writes};
 use orchestrator_launch::runlog::{PAUSE, RunLog};
 use orchestrator_launch::stdio::print;
 use orchestrator_launch::stdio::signals::Signals;
@@ -187,9 +187,9 @@ impl Sandboxd {
 impl FrontEnd for Sandboxd {
     const ROW: CommandRow = CommandRow {
         name: "sandboxd",
-        sessions: Sessions::Lasting { spare: 1 },
-        access: Access::Confined {
-            network: Network::Accepts,
+        sessions: SessionCount::Lasting { spare: 1 },
+        access: CommandAccess::Confined {
+            network: NetworkUse::Accepts,
             writes: Writes::Nothing,
         },
         log: true,

@@ -19,9 +19,9 @@ use orchestrator_serve::WireCase;
 use orchestrator_serve::backends::Backends;
 use orchestrator_serve::guard::Guard;
 use orchestrator_serve::opener::{Opener, SessionOrder, ToolList};
-use orchestrator_serve::server::{self, Listening, RATE};
-use orchestrator_serve::service::{Service, Sources};
-use orchestrator_serve::token::Token;
+use orchestrator_serve::server::{self, ListeningSocket, RATE};
+use orchestrator_serve::service::{ServeState, Sources};
+use orchestrator_serve::token::AccessToken;
 use orchestrator_text::known::redactor;
 use orchestrator_tools::ToolConfig;
 use rmcp::model::*;
@@ -50,7 +50,7 @@ impl Listener for NoRecord {
 fn main() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let token = Token::fresh().unwrap();
+    let token = AccessToken::fresh().unwrap();
     println!(
         "{}",
         json!({ "url": format!("http://{address}"), "token": token.expose() })
@@ -67,7 +67,7 @@ fn main() {
         transcripts: Box::new(|_| None),
     };
     let case = WireCase::Camel;
-    let service = Service::new(
+    let service = ServeState::new(
         sources,
         RunSettings::new(""),
         Vec::new(),
@@ -91,7 +91,7 @@ fn main() {
             service,
             guard,
             RATE,
-            vec![Listening::Tcp(listener)],
+            vec![ListeningSocket::Tcp(listener)],
             clients,
         ),
     );

@@ -17,7 +17,7 @@ const OTHER: &str = "*";
 const FLOOD: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Connection {
+pub(crate) struct ClientConnection {
     /// The connection's number in this run of the server.
     pub number: u64,
     pub arrival: Arrival,
@@ -33,7 +33,7 @@ pub(crate) struct Flood {
 }
 
 /// The span of a request, from its head to the head of its response.
-pub(crate) fn request(connection: Connection, method: &Method, route: Option<&str>) -> Span {
+pub(crate) fn request(connection: ClientConnection, method: &Method, route: Option<&str>) -> Span {
     let span = tracing::info_span!(
         "http.request",
         otel.kind = "server",

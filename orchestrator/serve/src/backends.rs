@@ -16,7 +16,7 @@ const KEYS_MAX: usize = 256;
 
 pub struct Backend {
     /// The source of its answers.
-    pub source: Source,
+    pub source: BackendSource,
     /// The model if none is named.
     pub model: Option<String>,
     /// The model of a subagent for simple questions.
@@ -26,7 +26,7 @@ pub struct Backend {
 }
 
 /// The source of a backend's answers.
-pub enum Source {
+pub enum BackendSource {
     /// A vendor's server, or a compatible one.
     Vendor {
         /// The vendor, which determines the protocol.
@@ -50,7 +50,7 @@ struct Built {
 
 /// Why there is no provider.
 #[derive(Debug)]
-pub enum Refused {
+pub enum NoBackend {
     /// The request names something that does not exist.
     Request(RequestError),
     /// The provider cannot be used like this; the same error as from a request to it.
@@ -75,10 +75,10 @@ impl Backends {
         // Providers are made when a client names them, and the gateway learns of their hosts before.
         for backend in by_name.values() {
             match &backend.source {
-                Source::Vendor {
+                BackendSource::Vendor {
                     vendor, base_url, ..
                 } => providers::name_host(*vendor, base_url.as_deref()),
-                Source::Ready(_) => {}
+                BackendSource::Ready(_) => {}
             }
         }
         Self {
@@ -115,11 +115,11 @@ impl Backends {
         &self,
         name: Option<&str>,
         key: Option<&str>,
-    ) -> Result<Rc<dyn Provider>, Refused> {
-        let (name, backend) = self.backend(name).map_err(Refused::Request)?;
+    ) -> Result<Rc<dyn Provider>, NoBackend> {
+        let (name, backend) = self.backend(name).map_err(NoBackend::Request)?;
         let own = key.map(|key| {
             let wrong = || RequestError::field("apiKey", "empty, or no text of one line");
-            Key::new(key).ok_or_else(|| Refused::Request(wrong()))
+            Key::new(key).ok_or_else(|| NoBackend::Request(wrong()))
         });
         let own = own.transpose()?;
         let is_meant = |built: &&Built| built.name == name && built.key == own;
@@ -127,18 +127,18 @@ impl Backends {
             return Ok(built.provider.clone());
         }
         if let Some(own) = &own {
-            self.learn(own).map_err(Refused::Request)?;
+            self.learn(own).map_err(NoBackend::Request)?;
         }
         let provider = match &backend.source {
             // It needs no key, but what a client sent as a key is redacted as one.
-            Source::Ready(provider) => provider.clone(),
-            Source::Vendor {
+            BackendSource::Ready(provider) => provider.clone(),
+            BackendSource::Vendor {
                 vendor,
                 base_url,
                 key,
             } => {
                 let key = own.as_ref().or(key.as_ref());
-                providers::build(*vendor, base_url.as_deref(), key).map_err(Refused::Provider)?
+                providers::build(*vendor, base_url.as_deref(), key).map_err(NoBackend::Provider)?
             }
         };
         let built = Built {
@@ -193,7 +193,7 @@ mod tests {
 
     fn backends() -> Backends {
         let redactor: &'static Redactor = Box::leak(Box::new(Redactor::new(vec![]).unwrap()));
-        let source = Source::Vendor {
+        let source = BackendSource::Vendor {
             vendor: Vendor::Claude,
             base_url: None,
             key: None,
@@ -242,18 +242,18 @@ mod tests {
                 .err();
         }
         assert!(
-            matches!(refused, Some(Refused::Request(RequestError::Refused(_)))),
+            matches!(refused, Some(NoBackend::Request(RequestError::Refused(_)))),
             "{refused:?}"
         );
         let unknown = backends.provider(Some("x"), None);
         assert!(matches!(
             unknown,
-            Err(Refused::Request(RequestError::UnknownProvider(_)))
+            Err(NoBackend::Request(RequestError::UnknownProvider(_)))
         ));
         let wrong = backends.provider(None, Some("a\nb"));
         assert!(matches!(
             wrong,
-            Err(Refused::Request(RequestError::Field { .. }))
+            Err(NoBackend::Request(RequestError::Field { .. }))
         ));
     }
 }

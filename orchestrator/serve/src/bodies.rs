@@ -108,7 +108,7 @@ pub struct RunPrompt {
 
 /// The models that a provider has.
 #[derive(Serialize)]
-pub(crate) struct Models {
+pub(crate) struct ModelList {
     pub provider: String,
     pub models: Vec<Model>,
 }

@@ -3,11 +3,11 @@
 use crate::access;
 use crate::case::WireCase;
 use crate::client_tools::ClientTools;
-use crate::incoming::{Request, RequestError, tool_result};
+use crate::incoming::{ClientRequest, RequestError, tool_result};
 use crate::outbox::Outbox;
 use crate::packet::Packet;
-use crate::run::{Answers, Beginner, start};
-use crate::service::Service;
+use crate::run::{Beginner, RunAnswerer, start};
+use crate::service::ServeState;
 use orchestrator_agent::event::{Body, Event, now};
 use orchestrator_text::sanitize::Sanitizer;
 use orchestrator_wire::chat_command::{ClientMessage, Send};
@@ -20,7 +20,7 @@ use tracing::Instrument;
 
 /// A client with a connection.
 pub(crate) struct Client {
-    service: Rc<Service>,
+    service: Rc<ServeState>,
     outbox: Outbox,
     tools: Rc<ClientTools>,
 }
@@ -34,7 +34,7 @@ struct MessageSubject {
 
 impl Client {
     /// A client that receives through `outbox`.
-    pub(crate) fn new(service: Rc<Service>, outbox: Outbox) -> Self {
+    pub(crate) fn new(service: Rc<ServeState>, outbox: Outbox) -> Self {
         let tools = ClientTools::new(outbox.clone(), service.case);
         Self {
             service,
@@ -61,13 +61,13 @@ impl Client {
 
     async fn answer(&self, text: &str) {
         let begun = Instant::now();
-        let Request {
+        let ClientRequest {
             kind,
             request_id,
             conversation,
             case,
             message,
-        } = Request::parse(text, self.service.case);
+        } = ClientRequest::parse(text, self.service.case);
         // Answers repeat both, and they may contain anything.
         let (kind, request_id) = (
             self.sanitized(&kind),
@@ -172,7 +172,7 @@ impl Client {
         let beginner = Beginner {
             outbox: self.outbox.clone(),
             tools: Some(self.tools.clone()),
-            answers: Answers::Clients,
+            answers: RunAnswerer::Clients,
             stays: true,
         };
         let started = start(&self.service, send, beginner)?;

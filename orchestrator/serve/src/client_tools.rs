@@ -38,7 +38,7 @@ pub(crate) struct ClientTools {
 
 /// Which tools of which client are registered in a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Attached {
+pub struct AttachedTools {
     client: u64,
     changes: u64,
     names: Vec<String>,
@@ -117,7 +117,7 @@ impl ClientTools {
         }
     }
 
-    fn is_attached(&self, attached: Option<&Attached>) -> bool {
+    fn is_attached(&self, attached: Option<&AttachedTools>) -> bool {
         attached.is_some_and(|attached| {
             (attached.client, attached.changes) == (self.outbox.number, self.changes.get())
         })
@@ -182,9 +182,9 @@ impl ClientTools {
 pub(crate) async fn attach(
     session: &Session,
     conversation: &Arc<str>,
-    before: Option<Attached>,
+    before: Option<AttachedTools>,
     client: Option<&Rc<ClientTools>>,
-) -> Option<Attached> {
+) -> Option<AttachedTools> {
     if client.is_some_and(|client| client.is_attached(before.as_ref())) {
         return before;
     }
@@ -208,7 +208,7 @@ pub(crate) async fn attach(
     if !names.is_empty() {
         tokio::task::spawn_local(client.clone().hand_out(conversation.clone(), calls));
     }
-    Some(Attached {
+    Some(AttachedTools {
         client: client.outbox.number,
         changes: client.changes.get(),
         names,

@@ -1,7 +1,7 @@
 //! One conversation in the server: its session, its run, its listeners, and its recent events for clients that reconnect.
 
 use crate::case::WireCase;
-use crate::client_tools::Attached;
+use crate::client_tools::AttachedTools;
 use crate::opener::SessionOrder;
 use crate::outbox::{Outbox, any_has_room};
 use crate::packet::Packet;
@@ -69,7 +69,7 @@ pub struct OpenSession {
     /// The user's MCP servers in it.
     pub servers: SessionServers,
     /// The client's tools that are registered in it.
-    pub attached: Option<Attached>,
+    pub attached: Option<AttachedTools>,
     /// The trust when it was opened: a lower one may be in force now.
     pub trust: Trust,
 }

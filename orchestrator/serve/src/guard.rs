@@ -5,7 +5,7 @@
 //! not*: stop another program of the same user, which can read what the user can, if it finds the token. *Tested by*:
 //! `a_page_of_another_site_reaches_nothing`, `a_name_that_leads_here_is_refused`.
 
-use crate::token::Token;
+use crate::token::AccessToken;
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, StatusCode, header};
 use orchestrator_wire::error::ErrorCode;
@@ -31,7 +31,7 @@ pub enum Arrival {
 #[derive(Debug)]
 pub struct Guard {
     /// The token that every request has to carry.
-    pub token: Token,
+    pub token: AccessToken,
     /// Origins of pages that may use the server; may be empty.
     pub origins: Vec<String>,
     /// Whether we serve a page of our own, which calls us from its own origin.
@@ -89,7 +89,7 @@ pub fn check_origin(text: &str) -> Result<(), OriginError> {
 
 /// Why a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum Refusal {
+pub enum AccessRefusal {
     /// It was sent to another host: by a name that resolves to this machine, or through a proxy.
     #[error("the Host header names another host than this one")]
     Host,
@@ -101,7 +101,7 @@ pub enum Refusal {
     Token,
 }
 
-impl Refusal {
+impl AccessRefusal {
     /// The status of the response.
     pub fn status(self) -> StatusCode {
         match self {
@@ -126,13 +126,13 @@ impl Guard {
     ///
     /// # Errors
     /// Why it is refused.
-    pub fn check(&self, head: &Parts, arrival: Arrival) -> Result<(), Refusal> {
+    pub fn check(&self, head: &Parts, arrival: Arrival) -> Result<(), AccessRefusal> {
         self.check_page(head, arrival)?;
         let given = bearer(&head.headers).or_else(|| offered_token(&head.headers));
         if given.is_some_and(|given| self.token.matches(given)) {
             Ok(())
         } else {
-            Err(Refusal::Token)
+            Err(AccessRefusal::Token)
         }
     }
 
@@ -140,15 +140,15 @@ impl Guard {
     ///
     /// # Errors
     /// Why it is refused.
-    pub fn check_page(&self, head: &Parts, arrival: Arrival) -> Result<(), Refusal> {
+    pub fn check_page(&self, head: &Parts, arrival: Arrival) -> Result<(), AccessRefusal> {
         // In the form for a proxy, the request's own authority would count, not the Host.
         if head.uri.authority().is_some() || !is_for_us(&head.headers, arrival) {
-            return Err(Refusal::Host);
+            return Err(AccessRefusal::Host);
         }
         if self.is_own_page(&head.headers) {
             Ok(())
         } else {
-            Err(Refusal::Origin)
+            Err(AccessRefusal::Origin)
         }
     }
 
@@ -237,7 +237,7 @@ mod tests {
 
     fn guard() -> Guard {
         Guard {
-            token: Token::fresh().unwrap(),
+            token: AccessToken::fresh().unwrap(),
             origins: vec!["app://studio".to_owned()],
             page: false,
         }
@@ -247,7 +247,11 @@ mod tests {
         Arrival::Tcp("127.0.0.1:3008".parse().unwrap())
     }
 
-    fn check(guard: &Guard, arrival: Arrival, headers: &[(&str, &str)]) -> Result<(), Refusal> {
+    fn check(
+        guard: &Guard,
+        arrival: Arrival,
+        headers: &[(&str, &str)],
+    ) -> Result<(), AccessRefusal> {
         let mut request = Request::get("/health");
         for (name, value) in headers {
             request = request.header(*name, *value);
@@ -288,11 +292,14 @@ mod tests {
             "0.0.0.0:3008",
             ":3008",
         ] {
-            assert_eq!(check(host, loopback()), Err(Refusal::Host), "{host}");
+            assert_eq!(check(host, loopback()), Err(AccessRefusal::Host), "{host}");
         }
         let exposed = Arrival::Tcp("0.0.0.0:3008".parse().unwrap());
         assert_eq!(check("192.168.0.1:3008", exposed), Ok(()));
-        assert_eq!(check("evil.example:3008", exposed), Err(Refusal::Host));
+        assert_eq!(
+            check("evil.example:3008", exposed),
+            Err(AccessRefusal::Host)
+        );
         assert_eq!(check("anything", Arrival::Unix), Ok(()));
     }
 
@@ -305,12 +312,12 @@ mod tests {
             ("host", "evil.example"),
             ("authorization", &*bearer),
         ];
-        assert_eq!(check(&guard, loopback(), &twice), Err(Refusal::Host));
+        assert_eq!(check(&guard, loopback(), &twice), Err(AccessRefusal::Host));
         let request = Request::get("http://127.0.0.1:3008/health").header("host", "127.0.0.1:3008");
         let request = request.header("authorization", &bearer).body(()).unwrap();
         assert_eq!(
             guard.check(&request.into_parts().0, loopback()),
-            Err(Refusal::Host)
+            Err(AccessRefusal::Host)
         );
     }
 
@@ -336,7 +343,7 @@ mod tests {
             &[("sec-fetch-site", "cross-site")],
             &[("sec-fetch-site", "same-site")],
         ] {
-            assert_eq!(check(page), Err(Refusal::Origin), "{page:?}");
+            assert_eq!(check(page), Err(AccessRefusal::Origin), "{page:?}");
         }
     }
 
@@ -421,13 +428,13 @@ mod tests {
         ] {
             assert_eq!(
                 check("127.0.0.1:3008", origin),
-                Err(Refusal::Origin),
+                Err(AccessRefusal::Origin),
                 "{origin}"
             );
         }
         assert_eq!(
             check("evil.example:3008", "http://evil.example:3008"),
-            Err(Refusal::Host)
+            Err(AccessRefusal::Host)
         );
     }
 
@@ -449,13 +456,16 @@ mod tests {
         assert_eq!(check(&[ours, ("sec-fetch-site", "none")]), Ok(()));
         assert_eq!(
             check(&[ours, ("sec-fetch-site", "cross-site")]),
-            Err(Refusal::Origin)
+            Err(AccessRefusal::Origin)
         );
         assert_eq!(
             check(&[ours, ("origin", "https://evil.example")]),
-            Err(Refusal::Origin)
+            Err(AccessRefusal::Origin)
         );
-        assert_eq!(check(&[("host", "evil.example:3008")]), Err(Refusal::Host));
+        assert_eq!(
+            check(&[("host", "evil.example:3008")]),
+            Err(AccessRefusal::Host)
+        );
     }
 
     #[test]
@@ -485,7 +495,11 @@ mod tests {
             ("sec-websocket-protocol", "lazaret.v1".to_owned()),
             ("cookie", format!("token={token}")),
         ] {
-            assert_eq!(check(name, &value), Err(Refusal::Token), "{name}: {value}");
+            assert_eq!(
+                check(name, &value),
+                Err(AccessRefusal::Token),
+                "{name}: {value}"
+            );
         }
     }
 }

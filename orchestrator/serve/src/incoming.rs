@@ -126,7 +126,7 @@ impl RequestError {
 
 /// A message with its type and ID.
 #[derive(Debug)]
-pub struct Request {
+pub struct ClientRequest {
     /// The type, which answers repeat; its first 64 characters.
     pub kind: String,
     /// The client's ID for it, which answers repeat.
@@ -148,7 +148,7 @@ struct Envelope {
     request_id: Option<String>,
 }
 
-impl Request {
+impl ClientRequest {
     /// Parses the text of a message. Where its names do not tell the client's case, it is `case`.
     pub fn parse(text: &str, case: WireCase) -> Self {
         match once::check(text.as_bytes()).and_then(|()| serde_json::from_str::<Envelope>(text)) {
@@ -199,10 +199,10 @@ fn explain_position(error: &serde_json::Error) -> String {
     format!("line {}, column {}", error.line(), error.column())
 }
 
-type Reader = fn(Value, WireCase) -> Result<ClientMessage, RequestError>;
+type MessageReader = fn(Value, WireCase) -> Result<ClientMessage, RequestError>;
 
 /// The existing types of messages.
-const MESSAGES: [(&str, Reader); 8] = [
+const MESSAGES: [(&str, MessageReader); 8] = [
     ("chat:send", |payload, case| {
         Ok(ClientMessage::Send(Box::new(
             read(payload, case).and_then(checked)?,
@@ -464,7 +464,7 @@ mod tests {
 
     fn parse(kind: &str, payload: Value) -> Result<ClientMessage, RequestError> {
         let text = json!({ "type": kind, "payload": payload }).to_string();
-        let request = Request::parse(&text, WireCase::Camel);
+        let request = ClientRequest::parse(&text, WireCase::Camel);
         request.message.map_err(|error| error.in_case(request.case))
     }
 
@@ -588,7 +588,7 @@ mod tests {
             error.to_string().contains("apikey") && !error.to_string().contains("very-secret"),
             "{error}"
         );
-        let error = Request::parse(
+        let error = ClientRequest::parse(
             r#"{"type":"chat:send","payload":"sk-very-secret"#,
             WireCase::Camel,
         )

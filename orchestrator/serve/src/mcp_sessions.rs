@@ -1,7 +1,7 @@
 //! The sessions of MCP clients: each client has its own, for the project that it works on.
 
-use crate::opener::{Opening, SessionOrder};
-use crate::service::Service;
+use crate::opener::{SessionOrder, StartableSession};
+use crate::service::ServeState;
 use broker_protocol::{ErrorKind, Failed};
 use orchestrator_engine::Session;
 use orchestrator_mcp_client::SessionServers;
@@ -10,13 +10,13 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 /// Opens sessions for clients as they connect, until the server ends.
-pub(crate) async fn open_for(service: Rc<Service>, mut clients: Clients) {
+pub(crate) async fn open_for(service: Rc<ServeState>, mut clients: Clients) {
     while let Some(requests) = clients.recv().await {
         tokio::task::spawn_local(open_sessions(OpenerForClient(service.clone()), requests));
     }
 }
 
-struct OpenerForClient(Rc<Service>);
+struct OpenerForClient(Rc<ServeState>);
 
 impl SessionOpener for OpenerForClient {
     type Order = SessionOrder;
@@ -46,9 +46,9 @@ impl SessionOpener for OpenerForClient {
     }
 
     async fn open(&mut self, order: &SessionOrder) -> Result<(Session, SessionServers), Failed> {
-        let Opening {
+        let StartableSession {
             config, servers, ..
-        } = Opening::prepare(&*self.0.opener, order).await?;
+        } = StartableSession::prepare(&*self.0.opener, order).await?;
         let session = Session::start(config, self.0.proof);
         servers.follow(&session);
         Ok((session, servers))

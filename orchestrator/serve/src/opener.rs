@@ -53,7 +53,7 @@ pub trait Opener {
 pub type ToolList<'a> = Pin<Box<dyn Future<Output = Vec<Value>> + 'a>>;
 
 /// A session that can be started.
-pub struct Opening {
+pub struct StartableSession {
     /// What it is started with; it has the tools of its servers.
     pub config: ToolConfig,
     /// The user's MCP servers in it.
@@ -62,7 +62,7 @@ pub struct Opening {
     pub problems: Vec<String>,
 }
 
-impl Opening {
+impl StartableSession {
     /// Prepares the session for `order`, which may start MCP servers. If this is dropped, they end.
     ///
     /// # Errors

@@ -27,19 +27,19 @@ static NUMBERS: AtomicU64 = AtomicU64::new(0);
 pub struct Outbox {
     /// Unique number of the client.
     pub number: u64,
-    queue: UnboundedSender<Waiting>,
+    queue: UnboundedSender<WaitingPacket>,
     room: Arc<Semaphore>,
     given_up: CancellationToken,
 }
 
 /// The packets that wait for one client, for the task that sends them.
-pub(crate) struct Queue {
-    queue: UnboundedReceiver<Waiting>,
+pub(crate) struct PacketQueue {
+    queue: UnboundedReceiver<WaitingPacket>,
     given_up: CancellationToken,
 }
 
 /// A packet, with the room that it occupies until it is sent.
-pub(crate) struct Waiting {
+pub(crate) struct WaitingPacket {
     /// The packet that is to be sent.
     pub packet: Rc<Packet>,
     _room: OwnedSemaphorePermit,
@@ -47,10 +47,10 @@ pub(crate) struct Waiting {
 
 /// The client no longer receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Gone;
+pub struct ClientGone;
 
 /// An outbox for a client, with its queue.
-pub(crate) fn outbox() -> (Outbox, Queue) {
+pub(crate) fn outbox() -> (Outbox, PacketQueue) {
     let (queue, waiting) = unbounded_channel();
     let (room, given_up) = (Arc::new(Semaphore::new(BYTES)), CancellationToken::new());
     let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
@@ -61,7 +61,7 @@ pub(crate) fn outbox() -> (Outbox, Queue) {
             room,
             given_up: given_up.clone(),
         },
-        Queue {
+        PacketQueue {
             queue: waiting,
             given_up,
         },
@@ -73,28 +73,32 @@ impl Outbox {
     ///
     /// # Errors
     /// If the client is gone, or has accepted nothing for [`STALL`].
-    pub async fn send(&self, packet: Rc<Packet>) -> Result<(), Gone> {
+    pub async fn send(&self, packet: Rc<Packet>) -> Result<(), ClientGone> {
         let room = tokio::select! {
             room = timeout(STALL, self.room.clone().acquire_many_owned(room_of(&packet))) => room,
-            () = self.closed() => return Err(Gone),
+            () = self.closed() => return Err(ClientGone),
         };
         let Ok(Ok(_room)) = room else {
             self.give_up();
-            return Err(Gone);
+            return Err(ClientGone);
         };
-        self.queue.send(Waiting { packet, _room }).map_err(|_| Gone)
+        self.queue
+            .send(WaitingPacket { packet, _room })
+            .map_err(|_| ClientGone)
     }
 
     /// Sends a packet at once. If there is no room, the client is disconnected.
     ///
     /// # Errors
     /// If the client is gone.
-    pub fn post(&self, packet: Rc<Packet>) -> Result<(), Gone> {
+    pub fn post(&self, packet: Rc<Packet>) -> Result<(), ClientGone> {
         let Ok(_room) = self.room.clone().try_acquire_many_owned(room_of(&packet)) else {
             self.give_up();
-            return Err(Gone);
+            return Err(ClientGone);
         };
-        self.queue.send(Waiting { packet, _room }).map_err(|_| Gone)
+        self.queue
+            .send(WaitingPacket { packet, _room })
+            .map_err(|_| ClientGone)
     }
 
     /// Waits until fewer than [`PACE`] bytes wait for the client, or it is gone.
@@ -138,9 +142,9 @@ pub(crate) async fn any_has_room(clients: &[Outbox]) {
     }
 }
 
-impl Queue {
+impl PacketQueue {
     /// The next packet; `None` when all senders are gone or the client is disconnected.
-    pub(crate) async fn next(&mut self) -> Option<Waiting> {
+    pub(crate) async fn next(&mut self) -> Option<WaitingPacket> {
         tokio::select! {
             biased;
             () = self.given_up.cancelled() => None,
@@ -149,7 +153,7 @@ impl Queue {
     }
 
     /// The same for a future that is polled by hand. It notices a disconnected client only with the next packet.
-    pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Waiting>> {
+    pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<WaitingPacket>> {
         if self.given_up.is_cancelled() {
             Poll::Ready(None)
         } else {
@@ -197,7 +201,7 @@ mod tests {
         outbox.send(packet(PACE)).await.unwrap();
         outbox.send(packet(PACE)).await.unwrap();
         let begun = Instant::now();
-        assert_eq!(outbox.send(packet(1)).await, Err(Gone));
+        assert_eq!(outbox.send(packet(1)).await, Err(ClientGone));
         assert_eq!(begun.elapsed(), STALL);
         assert!(queue.next().await.is_none());
         outbox.closed().await;
@@ -209,7 +213,7 @@ mod tests {
         outbox.send(packet(PACE)).await.unwrap();
         outbox.send(packet(PACE)).await.unwrap();
         drop(queue);
-        assert_eq!(outbox.send(packet(1)).await, Err(Gone));
+        assert_eq!(outbox.send(packet(1)).await, Err(ClientGone));
         outbox.closed().await;
     }
 }

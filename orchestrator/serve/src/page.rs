@@ -5,7 +5,7 @@
 //! files, and show the page in no frame. *Tested by*: `the_page_is_the_same_for_everybody_and_all_else_needs_the_token`,
 //! `a_script_of_the_page_makes_no_markup_of_text`, and in a browser `tests/browser/run`.
 
-use crate::response::{Reply, error_reply};
+use crate::response::{ResponseBody, error_reply};
 use hyper::body::Bytes;
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{Method, Response, StatusCode};
@@ -81,7 +81,7 @@ pub(crate) fn asset(path: &str) -> Option<&'static Asset> {
 }
 
 /// The response to a request for a file of the page.
-pub(crate) fn reply(method: &Method, asset: &'static Asset) -> Response<Reply> {
+pub(crate) fn reply(method: &Method, asset: &'static Asset) -> Response<ResponseBody> {
     if method != Method::GET {
         let mut response = error_reply(
             StatusCode::METHOD_NOT_ALLOWED,
@@ -94,7 +94,7 @@ pub(crate) fn reply(method: &Method, asset: &'static Asset) -> Response<Reply> {
         return response;
     }
     let body = Bytes::from_static(asset.body.as_bytes());
-    let mut response = Response::new(Reply::Whole(Some(body)));
+    let mut response = Response::new(ResponseBody::Whole(Some(body)));
     for (name, value) in [
         (header::CONTENT_TYPE, asset.media_type),
         (header::CONTENT_SECURITY_POLICY, POLICY),

@@ -1,7 +1,7 @@
 //! Responses: JSON, or a stream of events.
 
 use crate::incoming::RequestError;
-use crate::outbox::{Queue, Waiting};
+use crate::outbox::{PacketQueue, WaitingPacket};
 use crate::packet::Packet;
 use crate::runs::RunResult;
 use hyper::body::{Body, Bytes, Frame, SizeHint};
@@ -25,16 +25,16 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 const ALIVE: Duration = Duration::from_secs(15);
 
 /// The body of a response.
-pub(crate) enum Reply {
+pub(crate) enum ResponseBody {
     /// The whole body; `None` once it has been taken.
     Whole(Option<Bytes>),
     /// Events of a run as they happen.
-    Events(Box<Events>),
+    Events(Box<EventStream>),
     /// The answer to an MCP client.
     Mcp(AnswerBody),
 }
 
-impl Reply {
+impl ResponseBody {
     /// Removes known secrets: an error may quote the request, and a provider may choose any names for its models. Events were
     /// already sanitized.
     pub(crate) fn redacted(self, redactor: &Redactor) -> Self {
@@ -54,16 +54,16 @@ impl Reply {
 }
 
 /// The events of a run, as server-sent events.
-pub(crate) struct Events {
-    queue: Queue,
+pub(crate) struct EventStream {
+    queue: PacketQueue,
     ended: Option<oneshot::Receiver<RunResult>>,
     alive: Interval,
     step: u64,
 }
 
-impl Events {
+impl EventStream {
     /// The events in `queue`, and finally the result of the run.
-    pub(crate) fn new(queue: Queue, ended: oneshot::Receiver<RunResult>) -> Self {
+    pub(crate) fn new(queue: PacketQueue, ended: oneshot::Receiver<RunResult>) -> Self {
         let mut alive = interval(ALIVE);
         alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
         alive.reset();
@@ -77,7 +77,7 @@ impl Events {
 
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
         // When the queue has ended, the result of the run is still to come.
-        if let Poll::Ready(Some(Waiting { packet, .. })) = self.queue.poll_next(context) {
+        if let Poll::Ready(Some(WaitingPacket { packet, .. })) = self.queue.poll_next(context) {
             return Poll::Ready(Some(self.event(&packet)));
         }
         if let Some(ended) = &mut self.ended
@@ -118,7 +118,7 @@ fn line(kind: &str, payload: &str, step: u64) -> Bytes {
     .into()
 }
 
-impl Body for Reply {
+impl Body for ResponseBody {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -127,36 +127,38 @@ impl Body for Reply {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         match &mut *self {
-            Reply::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
-            Reply::Events(events) => events
+            ResponseBody::Whole(bytes) => {
+                Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes))))
+            }
+            ResponseBody::Events(events) => events
                 .poll_next(context)
                 .map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes)))),
-            Reply::Mcp(answer) => Pin::new(answer).poll_frame(context),
+            ResponseBody::Mcp(answer) => Pin::new(answer).poll_frame(context),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
-            Reply::Whole(bytes) => bytes.is_none(),
-            Reply::Events(_) => false,
-            Reply::Mcp(answer) => answer.is_end_stream(),
+            ResponseBody::Whole(bytes) => bytes.is_none(),
+            ResponseBody::Events(_) => false,
+            ResponseBody::Mcp(answer) => answer.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Reply::Whole(bytes) => {
+            ResponseBody::Whole(bytes) => {
                 SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
             }
-            Reply::Events(_) => SizeHint::default(),
-            Reply::Mcp(answer) => answer.size_hint(),
+            ResponseBody::Events(_) => SizeHint::default(),
+            ResponseBody::Mcp(answer) => answer.size_hint(),
         }
     }
 }
 
 /// A JSON response that must not be cached.
-pub(crate) fn json_reply(status: StatusCode, value: &impl Serialize) -> Response<Reply> {
-    let mut response = Response::new(Reply::Whole(Some(json!(value).to_string().into())));
+pub(crate) fn json_reply(status: StatusCode, value: &impl Serialize) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::Whole(Some(json!(value).to_string().into())));
     *response.status_mut() = status;
     for (name, value) in [
         (header::CONTENT_TYPE, "application/json"),
@@ -180,7 +182,11 @@ pub(crate) struct ErrorReply {
 }
 
 /// An error response; if a limit was reached, it also tells when to retry.
-pub(crate) fn error_reply(status: StatusCode, code: ErrorCode, message: &str) -> Response<Reply> {
+pub(crate) fn error_reply(
+    status: StatusCode,
+    code: ErrorCode,
+    message: &str,
+) -> Response<ResponseBody> {
     let error = ErrorBody::new(code, message);
     let mut response = json_reply(status, &ErrorReply { error });
     response.extensions_mut().insert(code);
@@ -193,12 +199,12 @@ pub(crate) fn error_reply(status: StatusCode, code: ErrorCode, message: &str) ->
 }
 
 /// The response to a request that is not carried out.
-pub(crate) fn refused(error: &RequestError) -> Response<Reply> {
+pub(crate) fn refused(error: &RequestError) -> Response<ResponseBody> {
     error_reply(status(error), error.code(), &error.to_string())
 }
 
 /// The response to a request that exceeds the rate; the next one may come `after`.
-pub(crate) fn too_often(after: Duration) -> Response<Reply> {
+pub(crate) fn too_often(after: Duration) -> Response<ResponseBody> {
     let mut response = refused(&RequestError::TooOften);
     let seconds = after.as_secs_f64().ceil().max(1.0) as u64;
     response
@@ -208,8 +214,8 @@ pub(crate) fn too_often(after: Duration) -> Response<Reply> {
 }
 
 /// A response of events that must not be cached.
-pub(crate) fn events_reply(events: Events) -> Response<Reply> {
-    let mut response = Response::new(Reply::Events(Box::new(events)));
+pub(crate) fn events_reply(events: EventStream) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::Events(Box::new(events)));
     for (name, value) in [
         (header::CONTENT_TYPE, "text/event-stream"),
         (header::CACHE_CONTROL, "no-store"),

@@ -1,19 +1,19 @@
 //! The routes: which request gets which response. Every request here has passed the guard.
 
-use crate::backends::Refused;
+use crate::backends::NoBackend;
 use crate::bodies::{
-    CancelRequest, CurrentSettings, Health, KeyRequest, KeyState, Models, RunRequest, Settings,
+    CancelRequest, CurrentSettings, Health, KeyRequest, KeyState, ModelList, RunRequest, Settings,
 };
 use crate::case::WireCase;
 use crate::incoming::{MESSAGE_MAX, RequestError, read};
 use crate::once;
 use crate::outbox::outbox;
-use crate::response::{Events, Reply, error_reply, events_reply, json_reply, refused};
+use crate::response::{EventStream, ResponseBody, error_reply, events_reply, json_reply, refused};
 use crate::route_table::{self, ApiEndpoint, RouteMatch};
-use crate::run::{Answers, Beginner, Started, start};
+use crate::run::{Beginner, RunAnswerer, StartedRun, start};
 use crate::runs::RunResult;
 use crate::schema;
-use crate::service::Service;
+use crate::service::ServeState;
 use crate::websocket;
 use http_body_util::{BodyExt, Limited};
 use hyper::body::{Bytes, Incoming};
@@ -32,10 +32,13 @@ use tokio::time::timeout;
 const BODY: Duration = Duration::from_secs(30);
 
 /// The value read from a request, or an error response.
-type Read<T> = Result<T, Box<Response<Reply>>>;
+type RouteInput<T> = Result<T, Box<Response<ResponseBody>>>;
 
 /// Answers a request that has passed the guard.
-pub(crate) async fn answer(service: Rc<Service>, request: Request<Incoming>) -> Response<Reply> {
+pub(crate) async fn answer(
+    service: Rc<ServeState>,
+    request: Request<Incoming>,
+) -> Response<ResponseBody> {
     let path = request.uri().path().to_owned();
     match route_table::find(request.method().as_str(), &path) {
         RouteMatch::Endpoint { endpoint, id } => {
@@ -47,11 +50,11 @@ pub(crate) async fn answer(service: Rc<Service>, request: Request<Incoming>) -> 
 }
 
 async fn endpoint_answer(
-    service: Rc<Service>,
+    service: Rc<ServeState>,
     endpoint: ApiEndpoint,
     id: &str,
     request: Request<Incoming>,
-) -> Response<Reply> {
+) -> Response<ResponseBody> {
     match endpoint {
         ApiEndpoint::Health => json_reply(StatusCode::OK, &health(&service)),
         ApiEndpoint::Models => models(&service, request.uri().query()).await,
@@ -85,12 +88,12 @@ async fn endpoint_answer(
     }
 }
 
-fn or_refusal(answer: Read<Response<Reply>>) -> Response<Reply> {
+fn or_refusal(answer: RouteInput<Response<ResponseBody>>) -> Response<ResponseBody> {
     answer.unwrap_or_else(|refusal| *refusal)
 }
 
 /// The response for a path that exists, but only with other `methods`.
-fn only(methods: &str) -> Response<Reply> {
+fn only(methods: &str) -> Response<ResponseBody> {
     let mut response = error_reply(
         StatusCode::METHOD_NOT_ALLOWED,
         ErrorCode::MethodNotAllowed,
@@ -103,12 +106,14 @@ fn only(methods: &str) -> Response<Reply> {
 }
 
 /// The response to a client that writes names in `case`.
-fn boxed(error: RequestError, case: WireCase) -> Box<Response<Reply>> {
+fn boxed(error: RequestError, case: WireCase) -> Box<Response<ResponseBody>> {
     Box::new(refused(&error.in_case(case)))
 }
 
 /// Reads a JSON body within its limits.
-async fn body<T: DeserializeOwned + JsonSchema>(request: Request<Incoming>) -> Read<(T, WireCase)> {
+async fn body<T: DeserializeOwned + JsonSchema>(
+    request: Request<Incoming>,
+) -> RouteInput<(T, WireCase)> {
     let (head, body) = request.into_parts();
     is_json(&head.headers)?;
     let bytes = bytes(&head.headers, body, MESSAGE_MAX).await?;
@@ -133,7 +138,7 @@ async fn body<T: DeserializeOwned + JsonSchema>(request: Request<Incoming>) -> R
 }
 
 /// Whether the header declares the body as JSON: a form of a page cannot send that.
-fn is_json(headers: &HeaderMap) -> Read<()> {
+fn is_json(headers: &HeaderMap) -> RouteInput<()> {
     let kind = headers
         .get(header::CONTENT_TYPE)
         .and_then(|kind| kind.to_str().ok());
@@ -153,7 +158,7 @@ fn is_json(headers: &HeaderMap) -> Read<()> {
 }
 
 /// Reads a body within its limits.
-async fn bytes(headers: &HeaderMap, body: Incoming, max: usize) -> Read<Bytes> {
+async fn bytes(headers: &HeaderMap, body: Incoming, max: usize) -> RouteInput<Bytes> {
     let too_large = || {
         let message = format!("a body has at most {max} bytes");
         Box::new(error_reply(
@@ -194,14 +199,17 @@ async fn bytes(headers: &HeaderMap, body: Incoming, max: usize) -> Read<Bytes> {
 }
 
 /// Answers an MCP client.
-async fn mcp(service: &Service, request: Request<Incoming>) -> Read<Response<Reply>> {
+async fn mcp(
+    service: &ServeState,
+    request: Request<Incoming>,
+) -> RouteInput<Response<ResponseBody>> {
     let (head, body) = request.into_parts();
     if head.method == Method::POST {
         is_json(&head.headers)?;
     }
     let body = bytes(&head.headers, body, orchestrator_mcp_server::BODY_MAX).await?;
     match service.mcp.answer(Request::from_parts(head, body)).await {
-        Ok(response) => Ok(response.map(Reply::Mcp)),
+        Ok(response) => Ok(response.map(ResponseBody::Mcp)),
         Err(refused) => Err(Box::new(error_reply(
             refused.status(),
             refused.code(),
@@ -210,7 +218,7 @@ async fn mcp(service: &Service, request: Request<Incoming>) -> Read<Response<Rep
     }
 }
 
-fn health(service: &Service) -> Health {
+fn health(service: &ServeState) -> Health {
     Health {
         status: "ok",
         version: env!("CARGO_PKG_VERSION"),
@@ -218,7 +226,7 @@ fn health(service: &Service) -> Health {
     }
 }
 
-fn settings(service: &Service) -> CurrentSettings {
+fn settings(service: &ServeState) -> CurrentSettings {
     CurrentSettings {
         trust: service.trust.get().name(),
         provider: service.backends.default_name().to_owned(),
@@ -226,14 +234,17 @@ fn settings(service: &Service) -> CurrentSettings {
     }
 }
 
-async fn change_settings(service: &Service, request: Request<Incoming>) -> Read<Response<Reply>> {
+async fn change_settings(
+    service: &ServeState,
+    request: Request<Incoming>,
+) -> RouteInput<Response<ResponseBody>> {
     let (Settings { trust }, _) = body(request).await?;
     service.trust.set(trust.0);
     Ok(json_reply(StatusCode::OK, &settings(service)))
 }
 
 /// The query may have only `provider=NAME`.
-async fn models(service: &Service, query: Option<&str>) -> Response<Reply> {
+async fn models(service: &ServeState, query: Option<&str>) -> Response<ResponseBody> {
     let provider = match query
         .filter(|query| !query.is_empty())
         .map(|query| query.split_once('='))
@@ -248,15 +259,15 @@ async fn models(service: &Service, query: Option<&str>) -> Response<Reply> {
     };
     let provider = match service.backends.provider(provider, None) {
         Ok(provider) => provider,
-        Err(Refused::Request(error)) => return refused(&error),
-        Err(Refused::Provider(error)) => return failed(&error),
+        Err(NoBackend::Request(error)) => return refused(&error),
+        Err(NoBackend::Provider(error)) => return failed(&error),
     };
     match provider.models().await {
         Ok(mut models) => {
             models.sort_by(|one, other| one.id.cmp(&other.id));
             json_reply(
                 StatusCode::OK,
-                &Models {
+                &ModelList {
                     provider: provider.name().to_owned(),
                     models,
                 },
@@ -267,7 +278,7 @@ async fn models(service: &Service, query: Option<&str>) -> Response<Reply> {
 }
 
 /// An error of a provider: the request was valid, and the server works.
-fn failed(error: &ProviderError) -> Response<Reply> {
+fn failed(error: &ProviderError) -> Response<ResponseBody> {
     error_reply(
         StatusCode::FAILED_DEPENDENCY,
         error.code(),
@@ -275,15 +286,18 @@ fn failed(error: &ProviderError) -> Response<Reply> {
     )
 }
 
-async fn validate(service: &Service, request: Request<Incoming>) -> Read<Response<Reply>> {
+async fn validate(
+    service: &ServeState,
+    request: Request<Incoming>,
+) -> RouteInput<Response<ResponseBody>> {
     let (KeyRequest { provider, api_key }, case) = body(request).await?;
     let asked = match service
         .backends
         .provider(provider.as_deref(), api_key.as_deref())
     {
         Ok(provider) => provider.models().await.map(drop),
-        Err(Refused::Provider(error)) => Err(error),
-        Err(Refused::Request(error)) => return Err(boxed(error, case)),
+        Err(NoBackend::Provider(error)) => Err(error),
+        Err(NoBackend::Request(error)) => return Err(boxed(error, case)),
     };
     let reason = |error: &ProviderError| Some(error.to_string());
     let state = match &asked {
@@ -305,13 +319,13 @@ async fn validate(service: &Service, request: Request<Incoming>) -> Read<Respons
 
 /// Begins a run; the requester receives its events from the returned queue.
 fn begin(
-    service: &Rc<Service>,
+    service: &Rc<ServeState>,
     (request, case): (RunRequest, WireCase),
-) -> Read<(Started, crate::outbox::Queue)> {
+) -> RouteInput<(StartedRun, crate::outbox::PacketQueue)> {
     let answers = if request.approvals {
-        Answers::Clients
+        RunAnswerer::Clients
     } else {
-        Answers::Nobody
+        RunAnswerer::Nobody
     };
     let (outbox, queue) = outbox();
     let stays = request.options.conversation_id.is_some();
@@ -326,8 +340,11 @@ fn begin(
     Ok((started, queue))
 }
 
-async fn run(service: &Rc<Service>, request: Request<Incoming>) -> Read<Response<Reply>> {
-    let (Started { mut ended, .. }, mut queue) = begin(service, body(request).await?)?;
+async fn run(
+    service: &Rc<ServeState>,
+    request: Request<Incoming>,
+) -> RouteInput<Response<ResponseBody>> {
+    let (StartedRun { mut ended, .. }, mut queue) = begin(service, body(request).await?)?;
     let result: Option<RunResult> = loop {
         tokio::select! {
             result = &mut ended => break result.ok(),
@@ -343,13 +360,16 @@ async fn run(service: &Rc<Service>, request: Request<Incoming>) -> Read<Response
     })
 }
 
-async fn run_stream(service: &Rc<Service>, request: Request<Incoming>) -> Read<Response<Reply>> {
-    let (Started { ended, .. }, queue) = begin(service, body(request).await?)?;
-    Ok(events_reply(Events::new(queue, ended)))
+async fn run_stream(
+    service: &Rc<ServeState>,
+    request: Request<Incoming>,
+) -> RouteInput<Response<ResponseBody>> {
+    let (StartedRun { ended, .. }, queue) = begin(service, body(request).await?)?;
+    Ok(events_reply(EventStream::new(queue, ended)))
 }
 
 /// The conversation of a run in progress.
-fn conversation_of(service: &Service, run: &str) -> Result<String, RequestError> {
+fn conversation_of(service: &ServeState, run: &str) -> Result<String, RequestError> {
     let status = service.runs.status(run)?;
     match status.ended_at {
         None => Ok(status.conversation_id),
@@ -357,7 +377,11 @@ fn conversation_of(service: &Service, run: &str) -> Result<String, RequestError>
     }
 }
 
-async fn cancel(service: &Service, run: &str, request: Request<Incoming>) -> Read<Response<Reply>> {
+async fn cancel(
+    service: &ServeState,
+    run: &str,
+    request: Request<Incoming>,
+) -> RouteInput<Response<ResponseBody>> {
     let (CancelRequest { tools_only }, case) = body(request).await?;
     conversation_of(service, run)
         .and_then(|conversation_id| {
@@ -371,10 +395,10 @@ async fn cancel(service: &Service, run: &str, request: Request<Incoming>) -> Rea
 }
 
 async fn approve(
-    service: &Service,
+    service: &ServeState,
     run: &str,
     request: Request<Incoming>,
-) -> Read<Response<Reply>> {
+) -> RouteInput<Response<ResponseBody>> {
     let (approve, case): (Approve, _) = body(request).await?;
     let refused = |error| boxed(error, case);
     let approve = Approve {

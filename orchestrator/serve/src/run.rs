@@ -1,14 +1,14 @@
 //! A run: turns a client's request into a session, a provider and settings. Then the loop works, and its events go to all listeners
 //! of the conversation.
 
-use crate::backends::{self, Refused};
+use crate::backends::{self, NoBackend};
 use crate::client_tools::{ClientTools, attach};
 use crate::conversation::{ConversationState, LiveRun, OpenSession};
 use crate::incoming::{RequestError, take_history};
-use crate::opener::{Opening, SessionOrder};
+use crate::opener::{SessionOrder, StartableSession};
 use crate::outbox::Outbox;
 use crate::runs::RunResult;
-use crate::service::{RUNS_MAX, Service};
+use crate::service::{RUNS_MAX, ServeState};
 use crate::token::new_id;
 use broker_protocol::Scope;
 use orchestrator_agent::agent::{Agent, Order};
@@ -49,14 +49,14 @@ pub(crate) struct Beginner {
     /// Tools that the client offers to it.
     pub tools: Option<Rc<ClientTools>>,
     /// Who answers the approval questions of its calls.
-    pub answers: Answers,
+    pub answers: RunAnswerer,
     /// Whether the conversation is kept after the run.
     pub stays: bool,
 }
 
 /// Who answers the approval questions of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Answers {
+pub(crate) enum RunAnswerer {
     /// Clients, which may disconnect and return.
     Clients,
     /// Nobody: the answer to each question is no, and the run ends when its client is gone.
@@ -64,7 +64,7 @@ pub(crate) enum Answers {
 }
 
 /// A run that has begun.
-pub(crate) struct Started {
+pub(crate) struct StartedRun {
     /// The conversation that it belongs to.
     pub conversation: Arc<str>,
     /// Its ID, which its events carry as `messageId`.
@@ -89,10 +89,10 @@ struct RunPlan {
 /// # Errors
 /// If the request cannot be fulfilled: then nothing has begun, and there will be no events.
 pub(crate) fn start(
-    service: &Rc<Service>,
+    service: &Rc<ServeState>,
     send: Send,
     beginner: Beginner,
-) -> Result<Started, RequestError> {
+) -> Result<StartedRun, RequestError> {
     let state = service.conversation(send.options.conversation_id.as_deref())?;
     if state.is_running() {
         return Err(RequestError::Busy);
@@ -108,7 +108,7 @@ pub(crate) fn start(
     state.follow(&beginner.outbox);
     service.runs.begin(&run.message, &state.id);
     let (ended, waiting) = oneshot::channel();
-    let started = Started {
+    let started = StartedRun {
         conversation: state.id.clone(),
         message: run.message.clone(),
         ended: waiting,
@@ -127,7 +127,7 @@ pub(crate) fn start(
 }
 
 fn plan(
-    service: &Service,
+    service: &ServeState,
     state: &ConversationState,
     mut send: Send,
 ) -> Result<RunPlan, RequestError> {
@@ -150,8 +150,8 @@ fn plan(
         .provider(options.provider.as_deref(), options.api_key.as_deref())
     {
         Ok(provider) => Ok(provider),
-        Err(Refused::Provider(error)) => Err(error),
-        Err(Refused::Request(error)) => return Err(error),
+        Err(NoBackend::Provider(error)) => Err(error),
+        Err(NoBackend::Request(error)) => return Err(error),
     };
     let pack = options
         .pack
@@ -202,7 +202,7 @@ fn scope(permissions: Map<String, Value>) -> Result<Scope, RequestError> {
 
 /// Works until the run has ended and its result is known.
 async fn work(
-    service: &Rc<Service>,
+    service: &Rc<ServeState>,
     state: &ConversationState,
     run: &LiveRun,
     mut plan: RunPlan,
@@ -259,7 +259,7 @@ struct OpenedRun {
 
 /// The agent of a run, with its session opened; `None` if the run was cancelled meanwhile.
 async fn prepare(
-    service: &Service,
+    service: &ServeState,
     state: &ConversationState,
     run: &LiveRun,
     plan: &mut RunPlan,
@@ -311,7 +311,7 @@ async fn prepare(
 
 /// The session of the conversation: the existing one if it matches the request, otherwise a new one, and why servers are missing in it.
 async fn session(
-    service: &Service,
+    service: &ServeState,
     state: &ConversationState,
     order: &SessionOrder,
 ) -> Result<(OpenSession, Vec<String>), ProviderError> {
@@ -324,8 +324,8 @@ async fn session(
         Some(open) => open.end(),
         None => {}
     }
-    let opening = Opening::prepare(&*service.opener, order).await;
-    let Opening {
+    let opening = StartableSession::prepare(&*service.opener, order).await;
+    let StartableSession {
         config,
         servers,
         problems,
@@ -354,16 +354,16 @@ async fn session(
 
 /// Publishes the events of a run up to the last one, with `notices` after the first, and answers its questions if nobody else does.
 async fn follow(
-    service: &Service,
+    service: &ServeState,
     state: &ConversationState,
     run: &LiveRun,
     mut events: mpsc::Receiver<Event>,
-    answers: Answers,
+    answers: RunAnswerer,
     mut notices: Vec<(Notice, String)>,
 ) {
     let grace = match answers {
-        Answers::Clients => GRACE,
-        Answers::Nobody => Duration::ZERO,
+        RunAnswerer::Clients => GRACE,
+        RunAnswerer::Nobody => Duration::ZERO,
     };
     loop {
         let event = tokio::select! {
@@ -396,7 +396,7 @@ async fn follow(
         match &event.body {
             Body::ToolConfirm(confirm) => {
                 run.pending.borrow_mut().insert(confirm.tool_id.clone());
-                if answers == Answers::Nobody && confirm.asked.channel != "separate" {
+                if answers == RunAnswerer::Nobody && confirm.asked.channel != "separate" {
                     // A call that has ended by now needs no answer.
                     let _ = run
                         .control
@@ -411,7 +411,7 @@ async fn follow(
 }
 
 /// Records an event that the agent has not published itself.
-fn record(service: &Service, state: &ConversationState, event: &Event) {
+fn record(service: &ServeState, state: &ConversationState, event: &Event) {
     service.record.hear(event);
     if let Some(transcript) = state.transcript(&*service.transcripts) {
         transcript.hear(event);
@@ -420,7 +420,7 @@ fn record(service: &Service, state: &ConversationState, event: &Event) {
 
 /// Publishes the end of a run that could not begin, or that was cancelled before.
 async fn not_begun(
-    service: &Service,
+    service: &ServeState,
     state: &ConversationState,
     run: &LiveRun,
     plan: &RunPlan,

@@ -1,14 +1,14 @@
 //! The server: accepts connections, checks each request with the guard and the rate limit, and lets it be answered.
 
-use crate::access::{self, Connection, Flood};
-use crate::guard::{Arrival, Guard, Refusal};
+use crate::access::{self, ClientConnection, Flood};
+use crate::guard::{AccessRefusal, Arrival, Guard};
 use crate::mcp_sessions;
 use crate::page::{self, Asset};
 use crate::rate::{Rates, Requester};
-use crate::response::{Reply, error_reply, too_often};
+use crate::response::{ResponseBody, error_reply, too_often};
 use crate::route_table;
 use crate::routes;
-use crate::service::Service;
+use crate::service::ServeState;
 use hyper::body::Incoming;
 use hyper::header::{CONNECTION, HeaderValue, WWW_AUTHENTICATE};
 use hyper::http::request::Parts;
@@ -45,7 +45,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub const RATE: u32 = 100;
 
 /// A bound socket: bound before the program has confined itself.
-pub enum Listening {
+pub enum ListeningSocket {
     /// An address of this machine.
     Tcp(std::net::TcpListener),
     /// A socket that only this user can connect to.
@@ -54,7 +54,7 @@ pub enum Listening {
 
 /// What the tasks of all connections share.
 struct ServerShared {
-    service: Rc<Service>,
+    service: Rc<ServeState>,
     guard: Guard,
     rates: Rates,
     connections: Arc<Semaphore>,
@@ -67,10 +67,10 @@ struct ServerShared {
 /// # Errors
 /// If a socket cannot be watched.
 pub async fn serve(
-    service: Rc<Service>,
+    service: Rc<ServeState>,
     guard: Guard,
     rate: u32,
-    listening: Vec<Listening>,
+    listening: Vec<ListeningSocket>,
     clients: Clients,
 ) -> io::Result<Infallible> {
     let shared = Rc::new(ServerShared {
@@ -83,13 +83,13 @@ pub async fn serve(
     });
     for one in listening {
         match one {
-            Listening::Tcp(listener) => {
+            ListeningSocket::Tcp(listener) => {
                 listener.set_nonblocking(true)?;
                 tracing::info!(address = %listener.local_addr()?, "listen");
                 let listener = TcpListener::from_std(listener)?;
                 tokio::task::spawn_local(accept_tcp(listener, shared.clone()));
             }
-            Listening::Unix(listener) => {
+            ListeningSocket::Unix(listener) => {
                 listener.set_nonblocking(true)?;
                 tracing::info!(address = ?listener.local_addr()?, "listen");
                 let listener = UnixListener::from_std(listener)?;
@@ -151,7 +151,7 @@ async fn connection(
 ) {
     let number = shared.arrived.get() + 1;
     shared.arrived.set(number);
-    let from = Connection {
+    let from = ClientConnection {
         number,
         arrival,
         peer,
@@ -175,9 +175,9 @@ async fn connection(
 /// Answers a request and logs it.
 async fn reported(
     request: Request<Incoming>,
-    from: Connection,
+    from: ClientConnection,
     shared: &ServerShared,
-) -> Response<Reply> {
+) -> Response<ResponseBody> {
     let begun = Instant::now();
     let path = request.uri().path();
     let asset = page::asset(path).filter(|_| shared.guard.page);
@@ -199,9 +199,9 @@ async fn reported(
 async fn checked(
     request: Request<Incoming>,
     asset: Option<&'static Asset>,
-    from: Connection,
+    from: ClientConnection,
     shared: &ServerShared,
-) -> Response<Reply> {
+) -> Response<ResponseBody> {
     let (head, body) = request.into_parts();
     if head_bytes(&head) > HEAD_BYTES {
         return closing(error_reply(
@@ -231,7 +231,7 @@ async fn checked(
 }
 
 /// Closes the connection after the response: the body of the request is not read.
-fn closing(mut response: Response<Reply>) -> Response<Reply> {
+fn closing(mut response: Response<ResponseBody>) -> Response<ResponseBody> {
     response
         .headers_mut()
         .insert(CONNECTION, HeaderValue::from_static("close"));
@@ -248,7 +248,7 @@ fn head_bytes(head: &Parts) -> usize {
     head.uri.to_string().len() + headers
 }
 
-fn refusal_reply(refusal: Refusal) -> Response<Reply> {
+fn refusal_reply(refusal: AccessRefusal) -> Response<ResponseBody> {
     let mut response = error_reply(refusal.status(), refusal.code(), &refusal.to_string());
     if refusal.status() == StatusCode::UNAUTHORIZED {
         response

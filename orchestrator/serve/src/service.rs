@@ -68,7 +68,7 @@ pub struct Sources {
 pub type Transcripts = Box<dyn Fn(&str) -> Option<Rc<Transcript>>>;
 
 /// The server's state. It stays on one thread.
-pub struct Service {
+pub struct ServeState {
     /// Opens the sessions of conversations.
     pub opener: Box<dyn Opener>,
     pub proof: ConfinementProof,
@@ -101,7 +101,7 @@ pub struct Service {
     conversations: RefCell<HashMap<String, Rc<ConversationState>>>,
 }
 
-impl Service {
+impl ServeState {
     /// A server without conversations.
     pub fn new(
         sources: Sources,

@@ -11,9 +11,9 @@ const TOKEN_BYTES: usize = 32;
 const ID_BYTES: usize = 16;
 
 /// The token, as hexadecimal digits.
-pub struct Token(String);
+pub struct AccessToken(String);
 
-impl Token {
+impl AccessToken {
     /// A new random token.
     ///
     /// # Errors
@@ -33,7 +33,7 @@ impl Token {
     }
 }
 
-impl fmt::Debug for Token {
+impl fmt::Debug for AccessToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Token(…)")
     }
@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn a_token_is_long_and_new_each_time_and_shown_to_nobody() {
-        let (one, other) = (Token::fresh().unwrap(), Token::fresh().unwrap());
+        let (one, other) = (AccessToken::fresh().unwrap(), AccessToken::fresh().unwrap());
         assert_eq!(one.expose().len(), 2 * TOKEN_BYTES);
         assert_ne!(one.expose(), other.expose());
         assert!(one.matches(one.expose()));

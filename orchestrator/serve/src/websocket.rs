@@ -3,10 +3,10 @@
 use crate::client::Client;
 use crate::guard::{PROTOCOL, offered};
 use crate::incoming::MESSAGE_MAX;
-use crate::outbox::{Queue, outbox};
+use crate::outbox::{PacketQueue, outbox};
 use crate::rate::Rates;
-use crate::response::{Reply, error_reply, too_often};
-use crate::service::Service;
+use crate::response::{ResponseBody, error_reply, too_often};
+use crate::service::ServeState;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use futures_util::stream::{SplitSink, SplitStream};
@@ -43,7 +43,10 @@ const WRITE: usize = 64 << 10;
 type Socket = WebSocketStream<TokioIo<Upgraded>>;
 
 /// The response to an upgrade request; the connection then runs in a task of its own.
-pub(crate) fn upgrade(service: Rc<Service>, mut request: Request<Incoming>) -> Response<Reply> {
+pub(crate) fn upgrade(
+    service: Rc<ServeState>,
+    mut request: Request<Incoming>,
+) -> Response<ResponseBody> {
     let Some(key) = key(request.headers()) else {
         let message =
             "a WebSocket of version 13: Connection: upgrade, Upgrade: websocket, a key of 16 bytes";
@@ -64,7 +67,7 @@ pub(crate) fn upgrade(service: Rc<Service>, mut request: Request<Incoming>) -> R
     let Ok(permit) = service.sockets.clone().try_acquire_owned() else {
         return too_often(SILENCE);
     };
-    let mut response = Response::new(Reply::Whole(None));
+    let mut response = Response::new(ResponseBody::Whole(None));
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     let headers = response.headers_mut();
     headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
@@ -115,7 +118,7 @@ fn answer(key: &HeaderValue) -> HeaderValue {
         .unwrap_or(HeaderValue::from_static(""))
 }
 
-async fn serve(service: Rc<Service>, upgraded: Upgraded) {
+async fn serve(service: Rc<ServeState>, upgraded: Upgraded) {
     let config = WebSocketConfig::default()
         .max_message_size(Some(MESSAGE_MAX))
         .max_frame_size(Some(MESSAGE_MAX))
@@ -206,7 +209,11 @@ async fn read(
 }
 
 /// Sends queued messages until the client is gone or is disconnected.
-async fn write(sink: &mut SplitSink<Socket, Message>, mut queue: Queue, heard: &Cell<Instant>) {
+async fn write(
+    sink: &mut SplitSink<Socket, Message>,
+    mut queue: PacketQueue,
+    heard: &Cell<Instant>,
+) {
     let mut ping = interval(PING);
     ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
     ping.reset();

@@ -15,7 +15,7 @@ use orchestrator_keys::error::KeyError;
 use orchestrator_keys::find::{FoundKey, KeySource, find};
 use orchestrator_launch::session_options::{SessionOptions, read_text_up_to};
 use orchestrator_launch::stdio::print;
-use orchestrator_serve::backends::{Backend, Backends, Source};
+use orchestrator_serve::backends::{Backend, BackendSource, Backends};
 use orchestrator_text::known::redactor;
 use orchestrator_text::known::{ANTHROPIC_KEY, OPENAI_KEY};
 use std::collections::BTreeMap;
@@ -203,11 +203,11 @@ impl ModelOptions {
     ) -> Result<Backend, Failed> {
         let config = self.config(name, settings);
         let source = match Vendor::named(name) {
-            None => Source::Ready(Rc::new(self.mock(files)?)),
+            None => BackendSource::Ready(Rc::new(self.mock(files)?)),
             Some(vendor) => {
                 // Clients may bring their own keys and may name other providers.
                 let found = key(files, &config, vendor, settings, false)?;
-                Source::Vendor {
+                BackendSource::Vendor {
                     vendor,
                     base_url: config.base_url,
                     key: found.map(|found| found.key),

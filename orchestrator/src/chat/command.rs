@@ -12,7 +12,7 @@ use orchestrator_launch::stdio::print::{row, shown};
 use orchestrator_launch::stdio::typed;
 use orchestrator_records::transcripts;
 use orchestrator_results::metadata::Changed;
-use orchestrator_terminal::chat_command::{Command, HELP};
+use orchestrator_terminal::chat_command::{HELP, UserCommand};
 use orchestrator_text::known::redactor;
 use std::rc::Rc;
 
@@ -20,18 +20,20 @@ use std::rc::Rc;
 const LISTED: usize = 20;
 
 /// Carries out a command to the chat; returns the text to print.
-pub(super) async fn obey(talk: &mut Talk, command: Command) -> String {
+pub(super) async fn obey(talk: &mut Talk, command: UserCommand) -> String {
     let done = match command {
-        Command::Help => Ok(HELP.to_owned()),
-        Command::Model(None) => models(talk).await.map_err(|error| error.to_string()),
-        Command::Model(Some(name)) => model(talk, name).await.map_err(|error| error.to_string()),
-        Command::Trust(None) => Ok(format!("  {}", talk.trust.name())),
-        Command::Trust(Some(trust)) => lower_trust(talk, trust)
+        UserCommand::Help => Ok(HELP.to_owned()),
+        UserCommand::Model(None) => models(talk).await.map_err(|error| error.to_string()),
+        UserCommand::Model(Some(name)) => {
+            model(talk, name).await.map_err(|error| error.to_string())
+        }
+        UserCommand::Trust(None) => Ok(format!("  {}", talk.trust.name())),
+        UserCommand::Trust(Some(trust)) => lower_trust(talk, trust)
             .await
             .map_err(|failed| failed.message),
-        Command::Undo => undo_last(talk).await.map_err(|failed| failed.message),
-        Command::Resume(None) => conversations(talk).map_err(|failed| failed.message),
-        Command::Resume(Some(id)) => resume(talk, &id).map_err(|failed| failed.message),
+        UserCommand::Undo => undo_last(talk).await.map_err(|failed| failed.message),
+        UserCommand::Resume(None) => conversations(talk).map_err(|failed| failed.message),
+        UserCommand::Resume(Some(id)) => resume(talk, &id).map_err(|failed| failed.message),
     };
     let answer = done.unwrap_or_else(|why| format!("lazaret: {}", shown(&why)));
     // A server that echoes keys may have one in the name of a model.

@@ -28,10 +28,10 @@ use orchestrator_engine::executor::Dial;
 use orchestrator_launch::endpoint::Endpoint;
 use orchestrator_launch::groups::{Options, WorkOptions};
 use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch, Prepared};
-use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
+use orchestrator_launch::row::{CommandAccess, CommandRow, NetworkUse, SessionCount, Writes};
 use orchestrator_launch::runlog::RunLog;
 use orchestrator_launch::stdio::print;
-use orchestrator_launch::stdio::streams::Input;
+use orchestrator_launch::stdio::streams::InputStream;
 use orchestrator_launch::{SessionOptions, exit};
 use orchestrator_mcp_client::SessionServers;
 use orchestrator_records::transcripts;
@@ -132,9 +132,9 @@ pub(crate) struct Chat {
 impl FrontEnd for Chat {
     const ROW: CommandRow = CommandRow {
         name: "chat",
-        sessions: Sessions::Lasting { spare: 1 },
-        access: Access::Confined {
-            network: Network::Always,
+        sessions: SessionCount::Lasting { spare: 1 },
+        access: CommandAccess::Confined {
+            network: NetworkUse::Always,
             writes: Writes::ServersAndChats,
         },
         log: true,
@@ -385,7 +385,7 @@ impl Chat {
         let mut piped = String::new();
         // Beside a prompt, read standard input only on request: our parent may keep the other end open for ever.
         let wanted = self.prompt.is_none() || self.stdin;
-        if wanted && !io::stdin().is_terminal() && !Input::is_null() {
+        if wanted && !io::stdin().is_terminal() && !InputStream::is_null() {
             let read = io::stdin()
                 .lock()
                 .take(TEXT_MAX as u64 + 1)

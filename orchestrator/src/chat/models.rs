@@ -9,7 +9,7 @@ use orchestrator_agent::provider::Model;
 use orchestrator_confine::Needs;
 use orchestrator_launch::exit;
 use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch};
-use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
+use orchestrator_launch::row::{CommandAccess, CommandRow, NetworkUse, SessionCount, Writes};
 use orchestrator_launch::stdio::print;
 
 /// List the models of a provider
@@ -30,9 +30,9 @@ pub(crate) struct Models {
 impl FrontEnd for Models {
     const ROW: CommandRow = CommandRow {
         name: "models",
-        sessions: Sessions::None,
-        access: Access::Confined {
-            network: Network::Always,
+        sessions: SessionCount::None,
+        access: CommandAccess::Confined {
+            network: NetworkUse::Always,
             writes: Writes::Nothing,
         },
         log: false,

@@ -20,11 +20,11 @@ use orchestrator_launch::exit;
 use orchestrator_launch::hooks::UserHooks;
 use orchestrator_launch::launch::ErrorForm;
 use orchestrator_launch::runlog::{PAUSE, RunLog};
-use orchestrator_launch::stdio::line_reader::Lines;
+use orchestrator_launch::stdio::line_reader::StdinLines;
 use orchestrator_launch::stdio::signals::Signals;
-use orchestrator_launch::stdio::streams::{Input, Output, unusable};
+use orchestrator_launch::stdio::streams::{InputStream, OutputStream, unusable};
 use orchestrator_mcp_client::SessionServers;
-use orchestrator_terminal::chat_command::Line;
+use orchestrator_terminal::chat_command::UserLine;
 use orchestrator_terminal::chat_follow::{Answers, Front};
 use orchestrator_terminal::chat_prompt::{BeforeConfined, Prompt};
 use orchestrator_terminal::chat_screen::Screen;
@@ -114,7 +114,7 @@ pub(super) async fn converse(
 
 fn front(json: bool) -> Result<Front, Failed> {
     Ok(match json {
-        true => Front::Json(Output::stdout().map_err(unusable)?),
+        true => Front::Json(OutputStream::stdout().map_err(unusable)?),
         false => Front::Text(Screen::new().map_err(unusable)?),
     })
 }
@@ -128,7 +128,7 @@ fn person(
     if json || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         return Ok(None);
     }
-    let lines = Lines::new(Input::stdin().map_err(unusable)?);
+    let lines = StdinLines::new(InputStream::stdin().map_err(unusable)?);
     Prompt::new(lines, prompt, proof).map(Some)
 }
 
@@ -190,11 +190,11 @@ async fn next(
         let Some(text) = person.next_text(screen, signals).await? else {
             return Ok(None);
         };
-        let answer = match Line::parse(text) {
-            Line::Say(text) => return Ok(Some(text)),
-            Line::Unknown(what) => what,
+        let answer = match UserLine::parse(text) {
+            UserLine::Say(text) => return Ok(Some(text)),
+            UserLine::Unknown(what) => what,
             // A signal interrupts the command; the chat goes on.
-            Line::Command(command) => tokio::select! {
+            UserLine::Command(command) => tokio::select! {
                 answer = command::obey(talk, command) => answer,
                 _ = signals.next() => "cancelled".to_owned(),
             },

@@ -3,7 +3,7 @@
 use super::source;
 use broker_protocol::Failed;
 use clap::Args;
-use orchestrator_config_edit::credential::{self, Change, NewCredential, NewSource};
+use orchestrator_config_edit::credential::{self, CredentialEdit, NewCredential, NewSource};
 use orchestrator_launch::groups::Options;
 use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch, Prepared};
 use orchestrator_launch::row::CommandRow;
@@ -185,7 +185,7 @@ impl FrontEnd for RemoveCredential {
     }
 }
 
-fn show(what: &str, change: &Change) -> Result<(), Failed> {
+fn show(what: &str, change: &CredentialEdit) -> Result<(), Failed> {
     let (file, lines) = (change.file.display(), &change.lines);
     let profiles = match change.profiles.is_empty() {
         true => {
@@ -197,7 +197,12 @@ fn show(what: &str, change: &Change) -> Result<(), Failed> {
     print::result(print::shown(&text).as_bytes())
 }
 
-fn write(change: &Change, done: &str, name: &str, (yes, json): (bool, bool)) -> Result<u8, Failed> {
+fn write(
+    change: &CredentialEdit,
+    done: &str,
+    name: &str,
+    (yes, json): (bool, bool),
+) -> Result<u8, Failed> {
     if !yes && !pages::confirm("write this?")? {
         return Ok(exit::FAILED);
     }

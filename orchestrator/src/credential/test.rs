@@ -16,7 +16,7 @@ use orchestrator_engine::{
 };
 use orchestrator_launch::groups::{CentralOption, DirectoryOptions, Options, ProfileOption};
 use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch, Prepared};
-use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
+use orchestrator_launch::row::{CommandAccess, CommandRow, NetworkUse, SessionCount, Writes};
 use orchestrator_launch::stdio::{print, typed};
 use orchestrator_launch::{exit, policy_files, state_directory};
 use orchestrator_text::known::redactor;
@@ -132,9 +132,9 @@ impl FailedStep {
 impl FrontEnd for TestCredential {
     const ROW: CommandRow = CommandRow {
         name: "credential test",
-        sessions: Sessions::One,
-        access: Access::Confined {
-            network: Network::None,
+        sessions: SessionCount::One,
+        access: CommandAccess::Confined {
+            network: NetworkUse::None,
             writes: Writes::Nothing,
         },
         log: false,

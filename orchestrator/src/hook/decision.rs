@@ -2,9 +2,9 @@
 
 use broker_protocol::{Bash, Channel, Command, Failed, Request, Stdin, Trust, ZonePath};
 use orchestrator_config_edit::agent_settings;
-use orchestrator_config_edit::hook::call::{Decision, ShellCall};
+use orchestrator_config_edit::hook::call::{HookDecision, ShellCall};
 use orchestrator_launch::SessionOptions;
-use orchestrator_launch::caller::Caller;
+use orchestrator_launch::caller::CallerDirectory;
 use orchestrator_launch::launch::Prepared;
 use orchestrator_launch::project::Project;
 use orchestrator_text::shell_words::quote;
@@ -23,7 +23,7 @@ const PROJECT: [&str; 3] = [
 pub(super) struct HookJudge {
     options: SessionOptions,
     /// The directory that the agent works in, and the project that it claims.
-    agent: Caller,
+    agent: CallerDirectory,
     said: Option<PathBuf>,
     shell: PathBuf,
     /// Whether the project's own settings for the agent undo Lazaret.
@@ -71,32 +71,32 @@ impl HookJudge {
         let settings = agent_settings::check(prepared.files(), &places, Some(client));
         Ok(Self {
             options,
-            agent: Caller::find(),
+            agent: CallerDirectory::find(),
             said,
             shell,
             settings,
         })
     }
 
-    pub(super) fn decide(&self, call: &ShellCall) -> Decision {
+    pub(super) fn decide(&self, call: &ShellCall) -> HookDecision {
         let checked = self.settings.clone();
         let project = match checked.and_then(|()| self.project(call.directory.as_deref())) {
             Ok(project) => project,
             Err(failed) => {
-                return Decision::Deny {
+                return HookDecision::Deny {
                     why: failed.message,
                 };
             }
         };
         let request = request(&call.command, project.directory.clone());
         if let Err(error) = request.check() {
-            return Decision::Deny {
+            return HookDecision::Deny {
                 why: error.to_string(),
             };
         }
         if starts_lazaret(&request) {
             let why = "A command does not start lazaret: each one runs in a cell already, with the policy of the user.";
-            return Decision::Deny {
+            return HookDecision::Deny {
                 why: why.to_owned(),
             };
         }
@@ -104,7 +104,7 @@ impl HookJudge {
         let SessionPolicies { policy, floor } = match self.policies(&choice) {
             Ok(policies) => policies,
             Err(failed) => {
-                return Decision::Deny {
+                return HookDecision::Deny {
                     why: failed.message,
                 };
             }
@@ -115,28 +115,28 @@ impl HookJudge {
             judge(&policy, &facts).verdict,
             judge(&floor, &facts).verdict,
         ) {
-            (Verdict::Deny(refused), _) | (_, Verdict::Deny(refused)) => Decision::Deny {
+            (Verdict::Deny(refused), _) | (_, Verdict::Deny(refused)) => HookDecision::Deny {
                 why: format!("{} (rule `{}`)", refused.why, refused.rule),
             },
             // With a separate channel the executor asks the user itself. With any other, the agent cannot answer for the cell.
             (_, Verdict::Ask(question)) if floor.approval.channel == Channel::Relay => {
-                Decision::Deny {
+                HookDecision::Deny {
                     why: format!(
                         "{} (rule `{}`) Nobody can answer that here.",
                         question.why, question.rule
                     ),
                 }
             }
-            (_, Verdict::Ask(_)) => Decision::Allow { command },
-            (Verdict::Ask(question), Verdict::Allow) => Decision::Ask {
+            (_, Verdict::Ask(_)) => HookDecision::Allow { command },
+            (Verdict::Ask(question), Verdict::Allow) => HookDecision::Ask {
                 command,
                 why: format!("{} (rule `{}`)", question.why, question.rule),
             },
-            (Verdict::Allow, Verdict::Allow) if call.plans_only => Decision::Ask {
+            (Verdict::Allow, Verdict::Allow) if call.plans_only => HookDecision::Ask {
                 command,
                 why: "The agent is planning, so its user decides.".to_owned(),
             },
-            (Verdict::Allow, Verdict::Allow) => Decision::Allow { command },
+            (Verdict::Allow, Verdict::Allow) => HookDecision::Allow { command },
         }
     }
 

@@ -10,13 +10,13 @@ mod tests;
 use broker_protocol::Failed;
 use clap::{Args, ValueEnum};
 use decision::HookJudge;
-use orchestrator_config_edit::hook::shape::{Reading, Shape};
+use orchestrator_config_edit::hook::shape::{HookCallKind, HookShape};
 use orchestrator_config_edit::hook::{CLAUDE, CODEX, COPILOT, CRUSH, GEMINI, QWEN};
 use orchestrator_confine::Needs;
 use orchestrator_launch::exit;
 use orchestrator_launch::groups::{Options, ProfileOption, ProjectOption, TrustOption};
 use orchestrator_launch::launch::{FrontEnd, Launch};
-use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
+use orchestrator_launch::row::{CommandAccess, CommandRow, NetworkUse, SessionCount, Writes};
 use orchestrator_launch::stdio::print;
 use serde_json::Value;
 use std::io::{self, Read, Write};
@@ -64,7 +64,7 @@ enum HookAgent {
 }
 
 impl HookAgent {
-    fn shape(self) -> &'static Shape {
+    fn shape(self) -> &'static HookShape {
         match self {
             HookAgent::Claude => &CLAUDE,
             HookAgent::Codex => &CODEX,
@@ -93,9 +93,9 @@ impl HookAgent {
 impl FrontEnd for Hook {
     const ROW: CommandRow = CommandRow {
         name: "hook",
-        sessions: Sessions::None,
-        access: Access::Confined {
-            network: Network::None,
+        sessions: SessionCount::None,
+        access: CommandAccess::Confined {
+            network: NetworkUse::None,
             writes: Writes::Nothing,
         },
         log: false,
@@ -129,13 +129,13 @@ impl Hook {
         // It waits for no events.
         drop(confined);
         let answer = match read_call().map(|call| shape.read(&call)) {
-            Ok(Reading::OtherTool) => return exit::OK,
-            Ok(Reading::Shell(call)) => match &judge {
+            Ok(HookCallKind::OtherTool) => return exit::OK,
+            Ok(HookCallKind::Shell(call)) => match &judge {
                 Ok(judge) => Ok(shape.answer(&call, &judge.decide(&call))),
                 Err(failed) => Err(failed.message.clone()),
             },
-            Ok(Reading::OtherShell) => Ok(shape.refuse_other_shell()),
-            Ok(Reading::Unknown(why)) => Err(format!("it is not understood: {why}")),
+            Ok(HookCallKind::OtherShell) => Ok(shape.refuse_other_shell()),
+            Ok(HookCallKind::Unknown(why)) => Err(format!("it is not understood: {why}")),
             Err(why) => Err(why),
         };
         let written = match &answer {
@@ -155,7 +155,7 @@ impl Hook {
 pub(crate) const REFUSED: u8 = exit::USAGE;
 
 /// Makes a panic a refusal: agents would ignore the exit code of a panic.
-fn end_panics_with_a_no(shape: &'static Shape) {
+fn end_panics_with_a_no(shape: &'static HookShape) {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         report(panic);

@@ -1,31 +1,31 @@
 //! Calls as agents send them, and the answers that these agents understand.
 
 use super::*;
-use orchestrator_config_edit::hook::call::{Decision, ShellCall};
+use orchestrator_config_edit::hook::call::{HookDecision, ShellCall};
 use serde_json::json;
 
 fn read(agent: HookAgent, call: &Value) -> ShellCall {
     match agent.shape().read(call) {
-        Reading::Shell(call) => call,
+        HookCallKind::Shell(call) => call,
         other => panic!("{agent:?}: {other:?}"),
     }
 }
 
-fn allow() -> Decision {
-    Decision::Allow {
+fn allow() -> HookDecision {
+    HookDecision::Allow {
         command: "cell ls".into(),
     }
 }
 
-fn ask() -> Decision {
-    Decision::Ask {
+fn ask() -> HookDecision {
+    HookDecision::Ask {
         command: "cell ls".into(),
         why: "It asks.".into(),
     }
 }
 
-fn deny() -> Decision {
-    Decision::Deny {
+fn deny() -> HookDecision {
+    HookDecision::Deny {
         why: "It is closed.".into(),
     }
 }
@@ -155,7 +155,7 @@ fn malformed_hook_call_is_not_run() {
         let (name, field) = (shape.tool.0, shape.input);
         let mut other = call.clone();
         other[name] = json!("Read");
-        assert_eq!(shape.read(&other), Reading::OtherTool, "{agent:?}");
+        assert_eq!(shape.read(&other), HookCallKind::OtherTool, "{agent:?}");
         let broken = [
             (name, json!(null)),
             (name, json!(["Bash"])),
@@ -169,7 +169,7 @@ fn malformed_hook_call_is_not_run() {
             let mut call = call.clone();
             call[field] = value;
             assert!(
-                matches!(shape.read(&call), Reading::Unknown(_)),
+                matches!(shape.read(&call), HookCallKind::Unknown(_)),
                 "{agent:?}: {call}"
             );
         }
@@ -190,7 +190,7 @@ fn a_command_of_another_shell_is_refused() {
         let shape = agent.shape();
         let call =
             json!({ shape.tool.0: tool, shape.input: { "command": "Get-Content /etc/passwd" } });
-        assert_eq!(shape.read(&call), Reading::OtherShell, "{agent:?}");
+        assert_eq!(shape.read(&call), HookCallKind::OtherShell, "{agent:?}");
         let refused = shape.refuse_other_shell().to_string();
         assert!(
             refused.contains("\"deny\"") && refused.contains("bash"),

@@ -6,9 +6,9 @@ use broker_protocol::Failed;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use orchestrator_config_edit::agent_settings;
-use orchestrator_config_edit::project::Finding;
-use orchestrator_config_edit::record::{Changed, Record};
-use orchestrator_config_edit::{CLIENTS, Client, Programs, Recipe, Way};
+use orchestrator_config_edit::project::ProjectFinding;
+use orchestrator_config_edit::record::{ChangedFile, InstallRecord};
+use orchestrator_config_edit::{CLIENTS, InstallWay, Programs, Recipe, RecipeClient};
 use orchestrator_launch::exit;
 use orchestrator_launch::groups::{Options, ProjectOption};
 use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch, Prepared};
@@ -150,25 +150,25 @@ impl FrontEnd for Install {
                 exit::FAILED
             });
         }
-        let files = changes.iter().map(|change| Changed {
+        let files = changes.iter().map(|change| ChangedFile {
             path: change.path.clone(),
             before: change.before.clone(),
             after: change.after.clone().unwrap_or_default(),
         });
-        let record = Record::new(way.name(), &programs, files.collect());
+        let record = InstallRecord::new(way.name(), &programs, files.collect());
         record
             .write(client.name)
             .map_err(|error| record_failed(client, "written", &error))?;
         if let Err(failed) = write(&changes) {
             // Nothing of the installation is left in the settings.
-            let _ = Record::remove(client.name);
+            let _ = InstallRecord::remove(client.name);
             return Err(failed);
         }
         print::result(
             format!(
                 "{}: installed; the settings before are in {}\n",
                 client.title,
-                Record::path(client.name).display()
+                InstallRecord::path(client.name).display()
             )
             .as_bytes(),
         )?;
@@ -198,7 +198,8 @@ impl FrontEnd for Uninstall {
             });
         }
         write(&changes)?;
-        Record::remove(client.name).map_err(|error| record_failed(client, "removed", &error))?;
+        InstallRecord::remove(client.name)
+            .map_err(|error| record_failed(client, "removed", &error))?;
         print::result(format!("{}: uninstalled\n", client.title).as_bytes())?;
         Ok(exit::OK)
     }
@@ -211,11 +212,11 @@ enum InstallState {
     Absent,
     /// Installed, at least in part, but the project here has settings for the client.
     Overridden,
-    Complete(Way),
+    Complete(InstallWay),
     Partial {
         present: usize,
         all: usize,
-        way: Way,
+        way: InstallWay,
     },
     /// The settings cannot be read, for this reason.
     Unreadable(String),
@@ -250,15 +251,15 @@ impl fmt::Display for InstallState {
 
 /// A client in the list.
 struct ClientLine {
-    client: &'static Client,
+    client: &'static RecipeClient,
     state: InstallState,
     recipe: Recipe,
     /// What the project here sets for it.
-    findings: Vec<Finding>,
+    findings: Vec<ProjectFinding>,
 }
 
 impl ClientLine {
-    fn of(client: &'static Client, prepared: &Prepared) -> Result<Option<Self>, Failed> {
+    fn of(client: &'static RecipeClient, prepared: &Prepared) -> Result<Option<Self>, Failed> {
         let record = read_record(client)?;
         if record.is_none() && !plan::is_here(client) {
             return Ok(None);
@@ -290,7 +291,11 @@ impl ClientLine {
     }
 
     fn json(&self) -> Value {
-        let project: Vec<_> = self.findings.iter().map(Finding::to_string).collect();
+        let project: Vec<_> = self
+            .findings
+            .iter()
+            .map(ProjectFinding::to_string)
+            .collect();
         json!({ "client": self.client.name, "state": self.state.to_string(), "open": self.recipe.open, "project": project })
     }
 
@@ -352,26 +357,27 @@ impl FrontEnd for Status {
 }
 
 /// The way in which a person has installed it by hand, as far as the settings show.
-fn by_hand(client: &Client, programs: &Programs) -> Way {
-    let count = |way: &Way| {
+fn by_hand(client: &RecipeClient, programs: &Programs) -> InstallWay {
+    let count = |way: &InstallWay| {
         plan::present(&client.recipe(programs, *way), None).map_or(0, |(present, _)| present)
     };
     let best = client.ways.iter().rev().max_by_key(|way| count(way));
-    best.copied().unwrap_or(Way::Server)
+    best.copied().unwrap_or(InstallWay::Server)
 }
 
-fn find(name: &str) -> Result<&'static Client, Failed> {
-    Client::find(name).ok_or_else(|| Failed::invalid(format!("there is no recipe for {name}")))
+fn find(name: &str) -> Result<&'static RecipeClient, Failed> {
+    RecipeClient::find(name)
+        .ok_or_else(|| Failed::invalid(format!("there is no recipe for {name}")))
 }
 
-fn read_record(client: &Client) -> Result<Option<Record>, Failed> {
-    Record::read(client.name).map_err(|error| record_failed(client, "read", &error))
+fn read_record(client: &RecipeClient) -> Result<Option<InstallRecord>, Failed> {
+    InstallRecord::read(client.name).map_err(|error| record_failed(client, "read", &error))
 }
 
-fn record_failed(client: &Client, what: &str, error: &io::Error) -> Failed {
+fn record_failed(client: &RecipeClient, what: &str, error: &io::Error) -> Failed {
     Failed::internal(format!(
         "{} cannot be {what}: {error}",
-        Record::path(client.name).display()
+        InstallRecord::path(client.name).display()
     ))
 }
 

@@ -3,8 +3,10 @@
 use broker_protocol::Failed;
 use orchestrator_config_edit::files;
 use orchestrator_config_edit::recipes::USUAL_SERVER;
-use orchestrator_config_edit::record::{Changed, Record};
-use orchestrator_config_edit::{Client, FileRecipe, Format, Programs, Recipe, Root, Way, edit};
+use orchestrator_config_edit::record::{ChangedFile, InstallRecord};
+use orchestrator_config_edit::{
+    FileRecipe, Format, InstallWay, Programs, Recipe, RecipeClient, UserDirectory, edit,
+};
 use orchestrator_launch::state_directory::{home, variable};
 use orchestrator_serve::token::new_id;
 use orchestrator_text::settings::line_hider;
@@ -93,9 +95,12 @@ pub(super) fn to_install(recipe: &Recipe) -> Result<Vec<PlannedChange>, Failed> 
 }
 
 /// The changes that revert an installation.
-pub(super) fn to_uninstall(recipe: &Recipe, record: &Record) -> Result<Vec<PlannedChange>, Failed> {
-    let change = |(file, changed): (&FileRecipe, &Changed)| {
-        let Changed {
+pub(super) fn to_uninstall(
+    recipe: &Recipe,
+    record: &InstallRecord,
+) -> Result<Vec<PlannedChange>, Failed> {
+    let change = |(file, changed): (&FileRecipe, &ChangedFile)| {
+        let ChangedFile {
             path,
             before,
             after,
@@ -132,7 +137,10 @@ fn is_empty(format: Format, text: &str) -> bool {
 }
 
 /// How many of a recipe's edits are in the settings, and how many it has.
-pub(super) fn present(recipe: &Recipe, record: Option<&Record>) -> Result<(usize, usize), Failed> {
+pub(super) fn present(
+    recipe: &Recipe,
+    record: Option<&InstallRecord>,
+) -> Result<(usize, usize), Failed> {
     let mut count = (0, 0);
     for (at, file) in recipe.files.iter().enumerate() {
         let path = record
@@ -183,7 +191,7 @@ pub(super) fn programs() -> Result<Programs, Failed> {
 }
 
 /// Whether a client is installed on this machine, judged by its settings.
-pub(super) fn is_here(client: &Client) -> bool {
+pub(super) fn is_here(client: &RecipeClient) -> bool {
     client
         .signs
         .iter()
@@ -191,7 +199,7 @@ pub(super) fn is_here(client: &Client) -> bool {
 }
 
 /// The files by which a client is detected.
-pub(super) fn signs(client: &Client) -> String {
+pub(super) fn signs(client: &RecipeClient) -> String {
     client
         .signs
         .iter()
@@ -201,9 +209,9 @@ pub(super) fn signs(client: &Client) -> String {
 }
 
 /// The way with this name.
-pub(super) fn way(client: &Client, name: Option<&str>) -> Result<Way, Failed> {
+pub(super) fn way(client: &RecipeClient, name: Option<&str>) -> Result<InstallWay, Failed> {
     let Some(name) = name else {
-        return Ok(client.ways.first().copied().unwrap_or(Way::Server));
+        return Ok(client.ways.first().copied().unwrap_or(InstallWay::Server));
     };
     let ways = || {
         client
@@ -233,7 +241,7 @@ fn place(file: &FileRecipe) -> PathBuf {
 }
 
 /// The directory of `root` as the client sees it: from the environment variables, which its program inherits.
-fn below(root: Root) -> PathBuf {
+fn below(root: UserDirectory) -> PathBuf {
     let named = |name: &str| {
         variable(name)
             .map(PathBuf::from)
@@ -241,8 +249,8 @@ fn below(root: Root) -> PathBuf {
     };
     let home = named("HOME").unwrap_or_else(home);
     match root {
-        Root::Home => home,
-        Root::Config => named("XDG_CONFIG_HOME").unwrap_or_else(|| home.join(".config")),
+        UserDirectory::Home => home,
+        UserDirectory::Config => named("XDG_CONFIG_HOME").unwrap_or_else(|| home.join(".config")),
     }
 }
 

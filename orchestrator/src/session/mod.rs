@@ -11,15 +11,15 @@ use orchestrator_launch::exit;
 use orchestrator_launch::groups::{Options, WorkOptions};
 use orchestrator_launch::launch::{FrontEnd, Launch};
 use orchestrator_launch::parent::Parent;
-use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
+use orchestrator_launch::row::{CommandAccess, CommandRow, NetworkUse, SessionCount, Writes};
 use orchestrator_launch::runlog::{PAUSE, RunLog};
-use orchestrator_launch::stdio::line_reader::Lines;
+use orchestrator_launch::stdio::line_reader::StdinLines;
 use orchestrator_launch::stdio::print;
 use orchestrator_launch::stdio::signals::Signals;
-use orchestrator_launch::stdio::streams::{Input, Output, unusable};
-use orchestrator_lines::calls::Calls;
+use orchestrator_launch::stdio::streams::{InputStream, OutputStream, unusable};
+use orchestrator_lines::calls::ClientCalls;
 use orchestrator_lines::line_loop::LineLoop;
-use orchestrator_lines::writer::{Closed, Writer};
+use orchestrator_lines::writer::{OutputClosed, Writer};
 use orchestrator_mcp_client::SessionServers;
 use orchestrator_telemetry::ExportOptions;
 use orchestrator_tools::ToolConfig;
@@ -83,9 +83,9 @@ pub(crate) struct Session {
 impl FrontEnd for Session {
     const ROW: CommandRow = CommandRow {
         name: "session",
-        sessions: Sessions::Lasting { spare: 1 },
-        access: Access::Confined {
-            network: Network::Always,
+        sessions: SessionCount::Lasting { spare: 1 },
+        access: CommandAccess::Confined {
+            network: NetworkUse::Always,
             writes: Writes::Servers,
         },
         log: true,
@@ -145,7 +145,7 @@ impl FrontEnd for Session {
         };
         let served = confined.run(reason, async {
             telemetry.start();
-            let writer = Writer::new(Output::stdout().map_err(unusable)?);
+            let writer = Writer::new(OutputStream::stdout().map_err(unusable)?);
             let executor = match endpoint {
                 Ok(endpoint) => Some(Box::new(endpoint) as Box<dyn Dial>),
                 Err(error) => return fault(&writer, error.into()).await,
@@ -159,7 +159,8 @@ impl FrontEnd for Session {
             };
             let session = EngineSession::start(config, proof);
             servers.follow(&session);
-            let (calls, executions) = Calls::new(session, writer, announced, self.tools.is_raw());
+            let (calls, executions) =
+                ClientCalls::new(session, writer, announced, self.tools.is_raw());
             let handing_out = calls.clone();
             tokio::task::spawn_local(async move { handing_out.hand_out(executions).await });
             let served = serve(calls, &parent, &log, proof).await;
@@ -232,12 +233,12 @@ impl SessionEnd {
 }
 
 async fn serve(
-    calls: Rc<Calls>,
+    calls: Rc<ClientCalls>,
     parent: &Parent,
     log: &Rc<RunLog>,
     proof: ConfinementProof,
 ) -> Result<SessionEnd, Failed> {
-    let mut lines = Lines::new(Input::stdin().map_err(unusable)?);
+    let mut lines = StdinLines::new(InputStream::stdin().map_err(unusable)?);
     let mut signals = Signals::listen(
         &[nix::libc::SIGTERM, nix::libc::SIGINT, nix::libc::SIGHUP],
         proof,
@@ -276,6 +277,6 @@ async fn fault(writer: &Writer, failed: Failed) -> Result<SessionEnd, Failed> {
         .await
     {
         Ok(()) => Err(failed),
-        Err(Closed) => Ok(SessionEnd::of_output(writer).await),
+        Err(OutputClosed) => Ok(SessionEnd::of_output(writer).await),
     }
 }

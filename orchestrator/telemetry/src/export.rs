@@ -59,7 +59,7 @@ struct Sender {
 
 /// The queue's sending end.
 #[derive(Debug)]
-struct Queue {
+struct SpanQueue {
     spans: mpsc::Sender<SpanData>,
     dropped: Arc<AtomicU64>,
 }
@@ -90,7 +90,7 @@ pub(crate) fn open(
     exporter.set_resource(&resource);
     let (sender, spans) = mpsc::channel(QUEUE);
     let dropped = Arc::<AtomicU64>::default();
-    let queue = Queue {
+    let queue = SpanQueue {
         spans: sender,
         dropped: dropped.clone(),
     };
@@ -185,7 +185,7 @@ impl Sender {
     }
 }
 
-impl SpanProcessor for Queue {
+impl SpanProcessor for SpanQueue {
     fn on_start(&self, _: &mut Span, _: &Context) {}
 
     fn on_end(&self, mut span: SpanData) {

@@ -36,10 +36,10 @@ struct LogState {
 
 enum Sink {
     StandardError,
-    Files(Files),
+    Files(LogFiles),
 }
 
-struct Files {
+struct LogFiles {
     current: File,
     previous: File,
     bytes: u64,
@@ -51,7 +51,7 @@ impl LogFile {
     pub(crate) fn open(path: &Path, complain: fn(&str)) -> Result<Self, TelemetryError> {
         let sink = match path.as_os_str() == STANDARD_ERROR {
             true => Sink::StandardError,
-            false => Sink::Files(Files::open(path, BYTES_MAX)?),
+            false => Sink::Files(LogFiles::open(path, BYTES_MAX)?),
         };
         Ok(Self {
             state: Mutex::new(LogState {
@@ -107,7 +107,7 @@ impl Sink {
     }
 }
 
-impl Files {
+impl LogFiles {
     fn open(path: &Path, bytes_max: u64) -> Result<Self, TelemetryError> {
         let current = open_own(path)?;
         match current.try_lock() {
@@ -197,7 +197,7 @@ mod tests {
     fn a_full_file_goes_to_the_one_before_and_no_line_is_split() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
-        let mut files = Files::open(&path, 30).unwrap();
+        let mut files = LogFiles::open(&path, 30).unwrap();
         let read =
             || [&path, &folder.path().join("log.1")].map(|path| fs::read_to_string(path).unwrap());
         for line in ["first 789\n", "second 89\n", "third 789\n"] {
@@ -218,7 +218,7 @@ mod tests {
             "the oldest is gone"
         );
         drop(files);
-        let files = Files::open(&path, 30).unwrap();
+        let files = LogFiles::open(&path, 30).unwrap();
         assert_eq!(files.bytes, 2, "what is there counts");
     }
 
@@ -228,14 +228,14 @@ mod tests {
         let path = folder.path().join("log");
         fs::write(&path, "before\n").unwrap();
         fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
-        let _open = Files::open(&path, 100).unwrap();
+        let _open = LogFiles::open(&path, 100).unwrap();
         assert_eq!(
             (mode(&path), mode(&folder.path().join("log.1"))),
             (0o600, 0o600)
         );
         assert_eq!(fs::read_to_string(&path).unwrap(), "before\n");
         assert!(matches!(
-            Files::open(&path, 100),
+            LogFiles::open(&path, 100),
             Err(TelemetryError::InUse(_))
         ));
     }
@@ -245,7 +245,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         fs::write(at("victim"), "content").unwrap();
-        let refused = |name: &str| Files::open(&at(name), 100).err().unwrap();
+        let refused = |name: &str| LogFiles::open(&at(name), 100).err().unwrap();
         std::os::unix::fs::symlink(at("victim"), at("link")).unwrap();
         assert!(matches!(refused("link"), TelemetryError::Open { .. }));
         fs::hard_link(at("victim"), at("second")).unwrap();
@@ -257,7 +257,7 @@ mod tests {
         fs::create_dir(at("folder")).unwrap();
         assert!(matches!(refused("folder"), TelemetryError::Open { .. }));
         assert_eq!(fs::read_to_string(at("victim")).unwrap(), "content");
-        Files::open(&at("plain"), 100).unwrap();
+        LogFiles::open(&at("plain"), 100).unwrap();
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::chat_screen::Screen;
 use crate::line_editor::buffer::TEXT_MAX;
 use broker_protocol::{Failed, Trust};
-use orchestrator_launch::stdio::line_reader::{Lines, Next};
+use orchestrator_launch::stdio::line_reader::{NextLine, StdinLines};
 use orchestrator_launch::stdio::print::shown;
 use orchestrator_launch::stdio::signals::Signals;
 use orchestrator_launch::stdio::streams::unusable;
@@ -26,17 +26,17 @@ const OFFERED: usize = 10;
 
 /// A line from the user.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Line {
+pub enum UserLine {
     /// For the model.
     Say(String),
-    Command(Command),
+    Command(UserCommand),
     /// An unknown command, with an explanation.
     Unknown(String),
 }
 
 /// A command of the user to the chat; without its argument, each lists or shows.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Command {
+pub enum UserCommand {
     Help,
     /// Use this model from now on.
     Model(Option<String>),
@@ -47,7 +47,7 @@ pub enum Command {
     Resume(Option<String>),
 }
 
-impl Line {
+impl UserLine {
     /// Parses a typed line. Two slashes at the start stand for a single one that the model is to see.
     pub fn parse(text: String) -> Self {
         let Some(words) = text.strip_prefix('/') else {
@@ -59,13 +59,13 @@ impl Line {
         let (name, rest) = words.split_once(char::is_whitespace).unwrap_or((words, ""));
         let argument = Some(rest.trim().to_owned()).filter(|rest| !rest.is_empty());
         match (name, argument) {
-            ("help", None) => Self::Command(Command::Help),
-            ("undo", None) => Self::Command(Command::Undo),
-            ("model", name) => Self::Command(Command::Model(name)),
-            ("resume", id) => Self::Command(Command::Resume(id)),
-            ("trust", None) => Self::Command(Command::Trust(None)),
+            ("help", None) => Self::Command(UserCommand::Help),
+            ("undo", None) => Self::Command(UserCommand::Undo),
+            ("model", name) => Self::Command(UserCommand::Model(name)),
+            ("resume", id) => Self::Command(UserCommand::Resume(id)),
+            ("trust", None) => Self::Command(UserCommand::Trust(None)),
             ("trust", Some(level)) => match TrustName::try_from(level) {
-                Ok(level) => Self::Command(Command::Trust(Some(level.0))),
+                Ok(level) => Self::Command(UserCommand::Trust(Some(level.0))),
                 Err(error) => Self::Unknown(error.to_string()),
             },
             ("help" | "undo", Some(_)) => Self::Unknown(format!("/{name} takes nothing more")),
@@ -114,7 +114,7 @@ pub fn complete(begun: &str) -> Vec<String> {
 /// If the terminal fails, or more than [`TEXT_MAX`] bytes are typed.
 pub async fn next_text(
     screen: &mut Screen,
-    lines: &mut Lines,
+    lines: &mut StdinLines,
     signals: &mut Signals,
 ) -> Result<Option<String>, Failed> {
     let mut text = String::new();
@@ -125,9 +125,9 @@ pub async fn next_text(
             _ = signals.next() => return Ok(None),
         };
         let line = match next {
-            Next::Line(line) => String::from_utf8_lossy(&line).into_owned(),
-            Next::TooLong => return Err(Failed::invalid("a line is too long".to_owned())),
-            Next::End => return Ok(None),
+            NextLine::Line(line) => String::from_utf8_lossy(&line).into_owned(),
+            NextLine::TooLong => return Err(Failed::invalid("a line is too long".to_owned())),
+            NextLine::End => return Ok(None),
         };
         let line = line.trim_end();
         let goes_on = line.strip_suffix('\\');
@@ -146,20 +146,23 @@ mod tests {
 
     #[test]
     fn a_slash_is_for_the_chat_and_two_are_for_the_model() {
-        let parse = |text: &str| Line::parse(text.to_owned());
-        let say = |text: &str| Line::Say(text.to_owned());
+        let parse = |text: &str| UserLine::parse(text.to_owned());
+        let say = |text: &str| UserLine::Say(text.to_owned());
         assert_eq!(parse("look at a/b"), say("look at a/b"));
         assert_eq!(parse("//etc/hosts is wrong"), say("/etc/hosts is wrong"));
-        assert_eq!(parse("/help"), Line::Command(Command::Help));
+        assert_eq!(parse("/help"), UserLine::Command(UserCommand::Help));
         assert_eq!(
             parse("/model  small "),
-            Line::Command(Command::Model(Some("small".into())))
+            UserLine::Command(UserCommand::Model(Some("small".into())))
         );
         assert_eq!(
             parse("/trust ask"),
-            Line::Command(Command::Trust(Some(Trust::Supervised)))
+            UserLine::Command(UserCommand::Trust(Some(Trust::Supervised)))
         );
-        assert_eq!(parse("/resume"), Line::Command(Command::Resume(None)));
+        assert_eq!(
+            parse("/resume"),
+            UserLine::Command(UserCommand::Resume(None))
+        );
         for wrong in [
             "/",
             "/etc/hosts is wrong",
@@ -168,7 +171,7 @@ mod tests {
             "/Model x",
             "/\u{1b}[2J",
         ] {
-            let Line::Unknown(why) = parse(wrong) else {
+            let UserLine::Unknown(why) = parse(wrong) else {
                 panic!("{wrong:?} is taken")
             };
             assert!(!why.contains('\u{1b}'), "{why:?}");

@@ -4,10 +4,10 @@ use crate::chat_screen::{Screen, no_answer};
 use broker_protocol::Failed;
 use orchestrator_agent::control::RunControl;
 use orchestrator_agent::event::{Body, Confirm, Event};
-use orchestrator_launch::stdio::line_reader::{Lines, Next};
+use orchestrator_launch::stdio::line_reader::{NextLine, StdinLines};
 use orchestrator_launch::stdio::print;
 use orchestrator_launch::stdio::signals::Signals;
-use orchestrator_launch::stdio::streams::Output;
+use orchestrator_launch::stdio::streams::OutputStream;
 use orchestrator_launch::stdio::terminal;
 use orchestrator_text::coverage::answered_elsewhere;
 use orchestrator_wire::approval::{Answer, Minutes};
@@ -20,13 +20,13 @@ pub enum Front {
     /// A person, or a pipe that expects text.
     Text(Screen),
     /// A program, which gets a line of JSON for each event.
-    Json(Output),
+    Json(OutputStream),
 }
 
 /// Who answers approval questions.
 pub enum Answers<'a> {
     /// A person at a terminal.
-    Person(&'a mut Lines),
+    Person(&'a mut StdinLines),
     /// Nobody: the answer to each question is no.
     Nobody,
 }
@@ -171,7 +171,7 @@ async fn take(
     }
 }
 
-async fn next_line(answers: &mut Answers<'_>) -> Next {
+async fn next_line(answers: &mut Answers<'_>) -> NextLine {
     match answers {
         Answers::Person(lines) => lines.next().await,
         Answers::Nobody => std::future::pending().await,
@@ -179,7 +179,7 @@ async fn next_line(answers: &mut Answers<'_>) -> Next {
 }
 
 async fn answer(
-    line: Next,
+    line: NextLine,
     control: &RunControl,
     front: &mut Front,
     answers: &mut Answers<'_>,
@@ -189,10 +189,10 @@ async fn answer(
         return Ok(());
     };
     let word = match line {
-        Next::Line(line) => String::from_utf8_lossy(&line).trim().to_lowercase(),
-        Next::TooLong => String::new(),
+        NextLine::Line(line) => String::from_utf8_lossy(&line).trim().to_lowercase(),
+        NextLine::TooLong => String::new(),
         // The person is gone.
-        Next::End => "q".to_owned(),
+        NextLine::End => "q".to_owned(),
     };
     let answer = match parse(&word, confirm) {
         Some(no @ (Answer::No | Answer::NoAndStop)) => no,

@@ -6,14 +6,14 @@
 use crate::chat_command::{complete, next_text};
 use crate::chat_screen::Screen;
 use crate::line_editor::editor::{EditStep, LineEditor};
-use crate::line_editor::history::History;
-use crate::line_editor::keys::{Key, KeyDecoder};
+use crate::line_editor::history::LineHistory;
+use crate::line_editor::keys::{KeyDecoder, KeyPress};
 use crate::line_editor::layout::{Drawing, Prefix};
 use broker_protocol::Failed;
 use nix::libc::{SIGCONT, SIGWINCH};
 use orchestrator_confine::ConfinementProof;
 use orchestrator_launch::stdio::job::Job;
-use orchestrator_launch::stdio::line_reader::Lines;
+use orchestrator_launch::stdio::line_reader::StdinLines;
 use orchestrator_launch::stdio::print;
 use orchestrator_launch::stdio::signals::Signals;
 use orchestrator_launch::stdio::streams::unusable;
@@ -57,7 +57,7 @@ impl BeforeConfined {
 
 /// A terminal at which a person types texts and answers.
 pub struct Prompt {
-    lines: Lines,
+    lines: StdinLines,
     editing: Option<Editing>,
 }
 
@@ -66,7 +66,7 @@ struct Editing {
     editor: LineEditor,
     decoder: KeyDecoder,
     /// Keys that were read after the end of a text: the beginning of the next one.
-    waiting: VecDeque<Key>,
+    waiting: VecDeque<KeyPress>,
     window: Signals,
     file: Option<ChatHistory>,
     job: Job,
@@ -78,7 +78,7 @@ impl Prompt {
     /// # Errors
     /// If signals cannot be watched.
     pub fn new(
-        lines: Lines,
+        lines: StdinLines,
         before: Option<BeforeConfined>,
         proof: ConfinementProof,
     ) -> Result<Self, Failed> {
@@ -95,7 +95,7 @@ impl Prompt {
         };
         raw.give_back().map_err(unusable)?;
         let (file, texts) = before.history.unzip();
-        let editor = LineEditor::new(History::of(texts.unwrap_or_default()), complete);
+        let editor = LineEditor::new(LineHistory::of(texts.unwrap_or_default()), complete);
         let window = Signals::listen(&[SIGWINCH, SIGCONT], proof)?;
         let (decoder, waiting) = (KeyDecoder::default(), VecDeque::new());
         let editing = Some(Editing {
@@ -111,7 +111,7 @@ impl Prompt {
     }
 
     /// The lines for answers to questions meanwhile.
-    pub fn lines(&mut self) -> &mut Lines {
+    pub fn lines(&mut self) -> &mut StdinLines {
         &mut self.lines
     }
 
@@ -139,8 +139,8 @@ impl Prompt {
 }
 
 /// An event at the terminal.
-enum Event {
-    Keys(Vec<Key>),
+enum PromptEvent {
+    Keys(Vec<KeyPress>),
     /// Its size has changed, or another program has used it.
     Redraw,
     End,
@@ -150,7 +150,7 @@ impl Editing {
     async fn text(
         &mut self,
         screen: &mut Screen,
-        lines: &mut Lines,
+        lines: &mut StdinLines,
         signals: &mut Signals,
     ) -> io::Result<Option<String>> {
         screen.begin_input(PASTE_MARKS_ON).await?;
@@ -187,13 +187,13 @@ impl Editing {
             drawn = Some(next);
             let event = tokio::select! {
                 event = event(&mut self.decoder, &mut self.window, lines) => event,
-                _ = signals.next() => Event::End,
+                _ = signals.next() => PromptEvent::End,
             };
             match event {
-                Event::Keys(keys) => self.waiting.extend(keys),
+                PromptEvent::Keys(keys) => self.waiting.extend(keys),
                 // A shell that stopped us has set its own terminal mode.
-                Event::Redraw => self.raw.reenter()?,
-                Event::End => return self.end(screen, drawn).await,
+                PromptEvent::Redraw => self.raw.reenter()?,
+                PromptEvent::End => return self.end(screen, drawn).await,
             }
         }
     }
@@ -237,7 +237,11 @@ impl Editing {
     }
 }
 
-async fn event(decoder: &mut KeyDecoder, window: &mut Signals, lines: &mut Lines) -> Event {
+async fn event(
+    decoder: &mut KeyDecoder,
+    window: &mut Signals,
+    lines: &mut StdinLines,
+) -> PromptEvent {
     let rest = async {
         match decoder.is_within_key() {
             true => tokio::time::sleep(REST).await,
@@ -246,12 +250,12 @@ async fn event(decoder: &mut KeyDecoder, window: &mut Signals, lines: &mut Lines
     };
     let bytes = tokio::select! {
         bytes = lines.bytes() => bytes,
-        _ = window.next() => return Event::Redraw,
-        () = rest => return Event::Keys(decoder.end_key().into_iter().collect()),
+        _ = window.next() => return PromptEvent::Redraw,
+        () = rest => return PromptEvent::Keys(decoder.end_key().into_iter().collect()),
     };
     match bytes.is_empty() {
-        true => Event::End,
-        false => Event::Keys(decoder.push(&bytes, Instant::now())),
+        true => PromptEvent::End,
+        false => PromptEvent::Keys(decoder.push(&bytes, Instant::now())),
     }
 }
 

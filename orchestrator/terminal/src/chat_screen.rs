@@ -3,7 +3,7 @@
 use orchestrator_agent::event::{Body, Confirm, Event, Output as Printed, ToolResult};
 use orchestrator_engine::hooks::{HookOutcome, HookRan};
 use orchestrator_launch::stdio::print::{Colour, paint, shown};
-use orchestrator_launch::stdio::streams::Output;
+use orchestrator_launch::stdio::streams::OutputStream;
 use orchestrator_launch::stdio::terminal;
 use orchestrator_text::escape;
 use orchestrator_text::input_lines::input_lines;
@@ -22,8 +22,8 @@ const INPUT: usize = 200;
 
 /// The two streams of a terminal, or of a pipe.
 pub struct Screen {
-    out: Output,
-    err: Output,
+    out: OutputStream,
+    err: OutputStream,
     /// Whether a person reads standard error.
     tools: bool,
     colours: bool,
@@ -31,7 +31,7 @@ pub struct Screen {
     within_line: bool,
     /// How many lines of output were shown for the call in progress.
     lines: usize,
-    asked: Option<Question>,
+    asked: Option<ScreenQuestion>,
 }
 
 /// Rows of the screen besides those of a question: its head, and the line for the answer.
@@ -42,7 +42,7 @@ const ARMED: Duration = Duration::from_millis(400);
 const PAGE_MIN: usize = 5;
 
 /// A call that needs a person's approval. Each row begins with a bar, so that none can imitate our own question.
-struct Question {
+struct ScreenQuestion {
     rows: Vec<String>,
     shown: usize,
     /// Whether the rows are complete.
@@ -52,7 +52,7 @@ struct Question {
     complete: Option<Instant>,
 }
 
-impl Question {
+impl ScreenQuestion {
     fn new(confirm: &Confirm, columns: usize) -> Self {
         let lines = match &confirm.input {
             Some(input) => input_lines(input),
@@ -122,8 +122,8 @@ impl Screen {
     pub fn new() -> io::Result<Self> {
         let tools = io::stderr().is_terminal();
         Ok(Self {
-            out: Output::stdout()?,
-            err: Output::stderr()?,
+            out: OutputStream::stdout()?,
+            err: OutputStream::stderr()?,
             tools,
             colours: tools,
             within_line: false,
@@ -181,7 +181,7 @@ impl Screen {
     /// Asks whether a call may run; the caller reads the answer. What does not fit on the screen follows with [`Self::more`].
     pub async fn question(&mut self, confirm: &Confirm) -> io::Result<()> {
         self.end_line().await?;
-        self.asked = Some(Question::new(confirm, terminal::size().1.into()));
+        self.asked = Some(ScreenQuestion::new(confirm, terminal::size().1.into()));
         let head = format!(
             "\n{}{} wants to run ({} risk, by {}): {}\n",
             paint("? ", Colour::Red, self.colours),
@@ -205,12 +205,14 @@ impl Screen {
 
     /// Whether the whole question has been shown: nobody can approve what they have not seen.
     pub fn has_shown_all(&self) -> bool {
-        self.asked.as_ref().is_none_or(Question::has_shown_all)
+        self.asked
+            .as_ref()
+            .is_none_or(ScreenQuestion::has_shown_all)
     }
 
     /// Whether the whole question has been on the screen for so long that what is typed can be an answer to it.
     pub fn is_armed(&self) -> bool {
-        self.asked.as_ref().is_none_or(Question::is_armed)
+        self.asked.as_ref().is_none_or(ScreenQuestion::is_armed)
     }
 
     /// Prompts a person for the next text, or for its next line.
@@ -422,8 +424,8 @@ mod tests {
         }
     }
 
-    fn question(input: Option<Value>) -> Question {
-        Question::new(&confirm(input), 40)
+    fn question(input: Option<Value>) -> ScreenQuestion {
+        ScreenQuestion::new(&confirm(input), 40)
     }
 
     #[test]

@@ -18,8 +18,8 @@ use orchestrator_engine::{
 use orchestrator_launch::exit;
 use orchestrator_launch::groups::{Options, WorkOptions};
 use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch, Prepared};
-use orchestrator_launch::row::{Access, CommandRow, Network, Sessions, Writes};
-use orchestrator_launch::session_options::Opening;
+use orchestrator_launch::row::{CommandAccess, CommandRow, NetworkUse, SessionCount, Writes};
+use orchestrator_launch::session_options::SessionOpening;
 use orchestrator_launch::state_directory::home;
 use orchestrator_launch::stdio::{print, typed};
 use orchestrator_results::error_body::ErrorBody;
@@ -78,9 +78,9 @@ struct CommandToExplain {
 impl FrontEnd for Why {
     const ROW: CommandRow = CommandRow {
         name: "why",
-        sessions: Sessions::One,
-        access: Access::Confined {
-            network: Network::None,
+        sessions: SessionCount::One,
+        access: CommandAccess::Confined {
+            network: NetworkUse::None,
             writes: Writes::Nothing,
         },
         log: true,
@@ -123,7 +123,7 @@ impl FrontEnd for Why {
         } else {
             (None, prepared)
         };
-        let Opening {
+        let SessionOpening {
             open, directory, ..
         } = prepared.options().open()?;
         let chosen = chosen.unwrap_or_else(|| {

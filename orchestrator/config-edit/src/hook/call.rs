@@ -17,7 +17,7 @@ pub struct ShellCall {
 
 /// The decision on a command.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Decision {
+pub enum HookDecision {
     /// Run this command line instead.
     Allow {
         /// The command line that runs in a cell.

@@ -1,9 +1,9 @@
 //! Codex 0.169.0: `PreToolUse`. It accepts a changed input only with `allow`.
 
-use crate::hook::shape::{self, Shape};
+use crate::hook::shape::{self, HookShape};
 
 /// The protocol between Codex and its hook.
-pub const SHAPE: Shape = Shape {
+pub const SHAPE: HookShape = HookShape {
     tool: ("tool_name", &["Bash"]),
     other_shells: &[],
     input: "tool_input",

@@ -1,10 +1,10 @@
 //! Copilot CLI: `preToolUse`. The tool's arguments come as an object or as its JSON text.
 
-use crate::hook::shape::{HookAnswer, Shape};
+use crate::hook::shape::{AgentHookAnswer, HookShape};
 use serde_json::{Map, Value, json};
 
 /// The protocol between Copilot CLI and its hook.
-pub const SHAPE: Shape = Shape {
+pub const SHAPE: HookShape = HookShape {
     tool: ("toolName", &["bash", "shell"]),
     other_shells: &["powershell"],
     input: "toolArgs",
@@ -13,7 +13,7 @@ pub const SHAPE: Shape = Shape {
     answer,
 };
 
-fn answer(answer: HookAnswer, input: Map<String, Value>) -> Value {
+fn answer(answer: AgentHookAnswer, input: Map<String, Value>) -> Value {
     let mut said = json!({ "permissionDecision": answer.word });
     if let Some(why) = answer.why {
         said["permissionDecisionReason"] = json!(why);

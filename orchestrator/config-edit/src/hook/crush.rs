@@ -1,10 +1,10 @@
 //! Crush 0.96: `PreToolUse`, matcher `^bash$`. Its subagents call no hook.
 
-use crate::hook::shape::{HookAnswer, Shape};
+use crate::hook::shape::{AgentHookAnswer, HookShape};
 use serde_json::{Map, Value, json};
 
 /// The protocol between Crush and its hook.
-pub const SHAPE: Shape = Shape {
+pub const SHAPE: HookShape = HookShape {
     tool: ("tool_name", &["bash"]),
     other_shells: &[],
     input: "tool_input",
@@ -13,7 +13,7 @@ pub const SHAPE: Shape = Shape {
     answer,
 };
 
-fn answer(answer: HookAnswer, input: Map<String, Value>) -> Value {
+fn answer(answer: AgentHookAnswer, input: Map<String, Value>) -> Value {
     let mut said = json!({ "decision": answer.word });
     if let Some(why) = answer.why {
         said["reason"] = json!(why);

@@ -1,11 +1,11 @@
 //! Qwen Code 0.24.4: `PreToolUse`. It respects a refusal, but runs everything else as the model wrote it, even if the answer has a
 //! changed input: so nothing is allowed.
 
-use crate::hook::shape::{self, HookAnswer, Shape};
+use crate::hook::shape::{self, AgentHookAnswer, HookShape};
 use serde_json::{Map, Value};
 
 /// The protocol between Qwen Code and its hook.
-pub const SHAPE: Shape = Shape {
+pub const SHAPE: HookShape = HookShape {
     tool: ("tool_name", &["run_shell_command", "Bash"]),
     other_shells: &[],
     input: "tool_input",
@@ -18,11 +18,11 @@ pub const SHAPE: Shape = Shape {
 const WHY: &str = "Qwen Code runs a command as it is written, so a hook cannot put it into a cell. Use the tool bash of the server \
                    lazaret, which `lazaret install qwen` sets up.";
 
-fn answer(answer: HookAnswer, input: Map<String, Value>) -> Value {
+fn answer(answer: AgentHookAnswer, input: Map<String, Value>) -> Value {
     let answer = if input.is_empty() {
         answer
     } else {
-        HookAnswer {
+        AgentHookAnswer {
             word: "deny",
             why: Some(WHY),
         }

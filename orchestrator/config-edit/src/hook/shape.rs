@@ -1,10 +1,10 @@
 //! The agents' different names for the same things: fields, and the form of an answer.
 
-use crate::hook::call::{Decision, ShellCall};
+use crate::hook::call::{HookDecision, ShellCall};
 use serde_json::{Map, Value, json};
 
 /// The protocol of one agent.
-pub struct Shape {
+pub struct HookShape {
     /// The field with the tool's name, and the names of tools that are shells.
     pub tool: (&'static str, &'static [&'static str]),
     /// Tools that run command lines in another language: we cannot parse these, so they are refused.
@@ -16,12 +16,12 @@ pub struct Shape {
     /// Whether the agent can ask its user and then run the changed command.
     pub asks: bool,
     /// Builds the answer for a decision, with the tool's new input.
-    pub answer: fn(HookAnswer, Map<String, Value>) -> Value,
+    pub answer: fn(AgentHookAnswer, Map<String, Value>) -> Value,
 }
 
 /// A decision in the terms that most agents use.
 #[derive(Clone, Copy, Debug)]
-pub struct HookAnswer<'a> {
+pub struct AgentHookAnswer<'a> {
     /// `allow`, `ask` or `deny`.
     pub word: &'static str,
     /// The reason, unless it is `allow`.
@@ -30,7 +30,7 @@ pub struct HookAnswer<'a> {
 
 /// The kind of a call.
 #[derive(Debug, PartialEq)]
-pub enum Reading {
+pub enum HookCallKind {
     /// A command for a shell.
     Shell(ShellCall),
     /// A call of a tool that runs no command line.
@@ -41,18 +41,18 @@ pub enum Reading {
     Unknown(&'static str),
 }
 
-impl Shape {
+impl HookShape {
     /// Parses `call`.
-    pub fn read(&self, call: &Value) -> Reading {
+    pub fn read(&self, call: &Value) -> HookCallKind {
         let (field, shells) = self.tool;
         let Some(tool) = call[field].as_str() else {
-            return Reading::Unknown("it names no tool");
+            return HookCallKind::Unknown("it names no tool");
         };
         if self.other_shells.contains(&tool) {
-            return Reading::OtherShell;
+            return HookCallKind::OtherShell;
         }
         if !shells.contains(&tool) {
-            return Reading::OtherTool;
+            return HookCallKind::OtherTool;
         }
         let input = match &call[self.input] {
             Value::Object(input) => Some(input.clone()),
@@ -60,12 +60,12 @@ impl Shape {
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => None,
         };
         let Some(input) = input else {
-            return Reading::Unknown("the tool's input is not an object");
+            return HookCallKind::Unknown("the tool's input is not an object");
         };
         let Some(command) = input.get(self.command).and_then(Value::as_str) else {
-            return Reading::Unknown("the tool's input has no command line");
+            return HookCallKind::Unknown("the tool's input has no command line");
         };
-        Reading::Shell(ShellCall {
+        HookCallKind::Shell(ShellCall {
             command: command.to_owned(),
             directory: call["cwd"].as_str().map(Into::into),
             plans_only: call["permission_mode"] == "plan",
@@ -74,22 +74,22 @@ impl Shape {
     }
 
     /// The answer to `call`.
-    pub fn answer(&self, call: &ShellCall, decision: &Decision) -> Value {
+    pub fn answer(&self, call: &ShellCall, decision: &HookDecision) -> Value {
         let with = |command: &str| {
             let mut input = call.input.clone();
             input.insert(self.command.to_owned(), json!(command));
             input
         };
         match decision {
-            Decision::Allow { command } => (self.answer)(HookAnswer { word: "allow", why: None }, with(command)),
-            Decision::Ask { command, why } if self.asks => {
-                (self.answer)(HookAnswer { word: "ask", why: Some(why) }, with(command))
+            HookDecision::Allow { command } => (self.answer)(AgentHookAnswer { word: "allow", why: None }, with(command)),
+            HookDecision::Ask { command, why } if self.asks => {
+                (self.answer)(AgentHookAnswer { word: "ask", why: Some(why) }, with(command))
             }
             // If it has a question of its own, the agent might run the original command.
-            Decision::Ask { why, .. } => self.deny(&format!(
+            HookDecision::Ask { why, .. } => self.deny(&format!(
                 "{why} This agent cannot ask for it here: allow it in the policy, or use a session of lower trust."
             )),
-            Decision::Deny { why } => self.deny(why),
+            HookDecision::Deny { why } => self.deny(why),
         }
     }
 
@@ -105,7 +105,7 @@ impl Shape {
 
     fn deny(&self, why: &str) -> Value {
         (self.answer)(
-            HookAnswer {
+            AgentHookAnswer {
                 word: "deny",
                 why: Some(why),
             },
@@ -115,7 +115,7 @@ impl Shape {
 }
 
 /// The answer for Claude Code's hooks, and for those modelled on them.
-pub fn claude(answer: HookAnswer, input: Map<String, Value>) -> Value {
+pub fn claude(answer: AgentHookAnswer, input: Map<String, Value>) -> Value {
     let mut output = json!({ "hookEventName": "PreToolUse", "permissionDecision": answer.word });
     if let Some(why) = answer.why {
         output["permissionDecisionReason"] = json!(why);

@@ -1,7 +1,7 @@
 //! Which settings of projects the user has looked at and accepted: each file as it was then.
 
-use super::finding::Finding;
-use super::read::Digest;
+use super::finding::ProjectFinding;
+use super::read::ProjectDigest;
 use crate::files;
 use orchestrator_launch::state_directory;
 use serde::{Deserialize, Serialize};
@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 
 /// The accepted files, with the SHA-256 of each.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub struct Accepted {
+pub struct AcceptedFiles {
     files: BTreeMap<PathBuf, String>,
 }
 
-impl Accepted {
+impl AcceptedFiles {
     /// The record.
     ///
     /// # Errors
@@ -28,7 +28,7 @@ impl Accepted {
     }
 
     /// Whether the user has accepted the file as it is.
-    pub fn has(&self, finding: &Finding) -> bool {
+    pub fn has(&self, finding: &ProjectFinding) -> bool {
         let known = self.files.get(&finding.path);
         known
             .zip(finding.digest)
@@ -36,7 +36,7 @@ impl Accepted {
     }
 
     /// Accepts the file at `path` as it was when this was its digest.
-    pub fn add(&mut self, path: &Path, digest: Digest) {
+    pub fn add(&mut self, path: &Path, digest: ProjectDigest) {
         self.files.insert(path.to_owned(), digest.to_string());
     }
 

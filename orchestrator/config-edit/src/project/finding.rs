@@ -1,6 +1,6 @@
 //! What a file of a project does to an agent.
 
-use super::read::{Digest, Unread};
+use super::read::{ProjectDigest, Unread};
 use std::fmt;
 use std::path::PathBuf;
 
@@ -9,14 +9,14 @@ const KEYS_MAX: usize = 8;
 
 /// A file that a project brings along, and what in it undoes Lazaret.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
+pub struct ProjectFinding {
     /// The clients that read it.
     pub clients: &'static [&'static str],
     /// The file or directory.
     pub path: PathBuf,
     pub what: What,
     /// What it was when it was examined; `None` if it cannot be told, and so not accepted.
-    pub digest: Option<Digest>,
+    pub digest: Option<ProjectDigest>,
 }
 
 /// What a file of a project does.
@@ -29,7 +29,7 @@ pub enum What {
     Unreadable(Unread),
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for ProjectFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = self.path.display();
         match &self.what {

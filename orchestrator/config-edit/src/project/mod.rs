@@ -7,13 +7,13 @@ mod accepted;
 mod finding;
 mod read;
 
-pub use accepted::Accepted;
-pub use finding::{Finding, What};
-pub use read::Digest;
+pub use accepted::AcceptedFiles;
+pub use finding::{ProjectFinding, What};
+pub use read::ProjectDigest;
 
 use crate::document::Format;
-use orchestrator_launch::agent_files::{self, FILES, Kind, Place, Syntax};
-use read::{Entry, Opened, Unread};
+use orchestrator_launch::agent_files::{self, AgentFileKind, AgentPlace, FILES, Syntax};
+use read::{OpenedDirectory, ProjectEntry, Unread};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -26,13 +26,14 @@ pub fn examine(
     directories: &[PathBuf],
     client: Option<&str>,
     variable: &dyn Fn(&str) -> bool,
-) -> Vec<Finding> {
-    let reads = |place: &&Place| match client {
+) -> Vec<ProjectFinding> {
+    let reads = |place: &&AgentPlace| match client {
         Some(client) => place.clients.contains(&client),
         // Many projects have a `.env`, and its variables reach us only from clients that name themselves.
-        None => !matches!(place.kind, Kind::Variables),
+        None => !matches!(place.kind, AgentFileKind::Variables),
     };
-    let switched_off = |place: &&Place| place.clients == ["opencode"] && variable(OPENCODE_SWITCH);
+    let switched_off =
+        |place: &&AgentPlace| place.clients == ["opencode"] && variable(OPENCODE_SWITCH);
     let places: Vec<_> = FILES
         .iter()
         .filter(reads)
@@ -40,7 +41,7 @@ pub fn examine(
         .collect();
     let mut findings = Vec::new();
     for path in directories {
-        let Some(opened) = Opened::of(path) else {
+        let Some(opened) = OpenedDirectory::of(path) else {
             continue;
         };
         // Most have none of these: each name is looked for once.
@@ -56,16 +57,16 @@ pub fn examine(
 }
 
 /// What one file does, if anything.
-fn find(opened: &Opened, directory: &Path, place: &Place) -> Option<Finding> {
+fn find(opened: &OpenedDirectory, directory: &Path, place: &AgentPlace) -> Option<ProjectFinding> {
     let (what, digest) = match opened.entry(place.path, &place.kind)? {
-        Entry::Unread(why) => (What::Unreadable(why), None),
-        Entry::Directory => judge_directory(opened, place)?,
-        Entry::File(text) => (
+        ProjectEntry::Unread(why) => (What::Unreadable(why), None),
+        ProjectEntry::Directory => judge_directory(opened, place)?,
+        ProjectEntry::File(text) => (
             judge(&text, &place.kind)?,
-            Some(Digest::of(text.as_bytes())),
+            Some(ProjectDigest::of(text.as_bytes())),
         ),
     };
-    Some(Finding {
+    Some(ProjectFinding {
         clients: place.clients,
         path: directory.join(place.path),
         what,
@@ -73,9 +74,12 @@ fn find(opened: &Opened, directory: &Path, place: &Place) -> Option<Finding> {
     })
 }
 
-fn judge_directory(opened: &Opened, place: &Place) -> Option<(What, Option<Digest>)> {
+fn judge_directory(
+    opened: &OpenedDirectory,
+    place: &AgentPlace,
+) -> Option<(What, Option<ProjectDigest>)> {
     // Only prompts have heads; what else lies beside them is read by nobody on its own.
-    let ending = if matches!(place.kind, Kind::Prompts(_)) {
+    let ending = if matches!(place.kind, AgentFileKind::Prompts(_)) {
         ".md"
     } else {
         ""
@@ -84,33 +88,36 @@ fn judge_directory(opened: &Opened, place: &Place) -> Option<(What, Option<Diges
         Ok(files) => files,
         Err(why) => return Some((What::Unreadable(why), None)),
     };
-    let digest = Some(Digest::of_files(&files));
+    let digest = Some(ProjectDigest::of_files(&files));
     let what = match &place.kind {
-        Kind::Prompts(keys) => {
+        AgentFileKind::Prompts(keys) => {
             let found = files
                 .iter()
                 .filter_map(|(name, bytes)| prompt_keys(name, bytes, keys));
             let found: Vec<String> = found.flatten().collect();
             (!found.is_empty()).then_some(What::Sets(found))
         }
-        Kind::Directory => (!files.is_empty()).then_some(What::Present),
-        Kind::Except(..) | Kind::Keys(..) | Kind::Variables | Kind::Present => {
-            Some(What::Unreadable(Unread::NotRegular))
-        }
+        AgentFileKind::Directory => (!files.is_empty()).then_some(What::Present),
+        AgentFileKind::Except(..)
+        | AgentFileKind::Keys(..)
+        | AgentFileKind::Variables
+        | AgentFileKind::Present => Some(What::Unreadable(Unread::NotRegular)),
     };
     what.map(|what| (what, digest))
 }
 
-fn judge(text: &str, kind: &Kind) -> Option<What> {
+fn judge(text: &str, kind: &AgentFileKind) -> Option<What> {
     let keys = match kind {
-        Kind::Present => return Some(What::Present),
-        Kind::Variables => variables(text),
-        Kind::Prompts(_) | Kind::Directory => return Some(What::Unreadable(Unread::NotDirectory)),
-        Kind::Except(syntax, harmless) => match top(*syntax, text) {
+        AgentFileKind::Present => return Some(What::Present),
+        AgentFileKind::Variables => variables(text),
+        AgentFileKind::Prompts(_) | AgentFileKind::Directory => {
+            return Some(What::Unreadable(Unread::NotDirectory));
+        }
+        AgentFileKind::Except(syntax, harmless) => match top(*syntax, text) {
             Ok(top) => harmful(&top, harmless),
             Err(why) => return Some(What::Unreadable(why)),
         },
-        Kind::Keys(syntax, listed) => match top(*syntax, text) {
+        AgentFileKind::Keys(syntax, listed) => match top(*syntax, text) {
             Ok(top) => listed_keys(&top, listed),
             Err(why) => return Some(What::Unreadable(why)),
         },

@@ -4,7 +4,7 @@ use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, open, openat2};
 use nix::sys::stat::{Mode, SFlag, fstat, fstatat};
-use orchestrator_launch::agent_files::Kind;
+use orchestrator_launch::agent_files::AgentFileKind;
 use std::fmt;
 use std::fs::File;
 use std::io::Read;
@@ -45,7 +45,7 @@ pub enum Unread {
 }
 
 /// An object at a path in a project.
-pub(super) enum Entry {
+pub(super) enum ProjectEntry {
     File(String),
     Directory,
     /// Something that cannot be examined.
@@ -54,9 +54,9 @@ pub(super) enum Entry {
 
 /// The SHA-256 of what was examined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Digest(broker_protocol::Digest);
+pub struct ProjectDigest(broker_protocol::Digest);
 
-impl Digest {
+impl ProjectDigest {
     pub fn of(bytes: &[u8]) -> Self {
         Self(broker_protocol::Digest::of(bytes))
     }
@@ -77,7 +77,7 @@ impl Digest {
     }
 }
 
-impl fmt::Display for Digest {
+impl fmt::Display for ProjectDigest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
@@ -85,9 +85,9 @@ impl fmt::Display for Digest {
 
 /// A directory whose files are examined.
 #[derive(Debug)]
-pub(super) struct Opened(OwnedFd);
+pub(super) struct OpenedDirectory(OwnedFd);
 
-impl Opened {
+impl OpenedDirectory {
     /// Opens it; `None` if there is none, or if its user, and so an agent, may not look into it.
     #[expect(
         clippy::disallowed_methods,
@@ -105,19 +105,21 @@ impl Opened {
 
     /// The object at `path`; `None` if there is nothing, or nothing that an agent of the same user could read. A directory has to be of
     /// the kind that is read as one.
-    pub(super) fn entry(&self, path: &str, kind: &Kind) -> Option<Entry> {
+    pub(super) fn entry(&self, path: &str, kind: &AgentFileKind) -> Option<ProjectEntry> {
         let file = match open_below(&self.0, Path::new(path)) {
             Ok(file) => file,
             Err(Unread::Kernel(Errno::ENOENT | Errno::ENOTDIR | Errno::EACCES)) => return None,
-            Err(why) => return Some(Entry::Unread(why)),
+            Err(why) => return Some(ProjectEntry::Unread(why)),
         };
-        let is_directory = matches!(kind, Kind::Directory | Kind::Prompts(_));
+        let is_directory = matches!(kind, AgentFileKind::Directory | AgentFileKind::Prompts(_));
         Some(match (kind_of(&file), is_directory) {
-            (Ok(SFlag::S_IFDIR), true) => Entry::Directory,
-            (Ok(SFlag::S_IFREG), true) => Entry::Unread(Unread::NotDirectory),
-            (Ok(SFlag::S_IFREG), false) => text(file).map_or_else(Entry::Unread, Entry::File),
-            (Ok(_), _) => Entry::Unread(Unread::NotRegular),
-            (Err(why), _) => Entry::Unread(why),
+            (Ok(SFlag::S_IFDIR), true) => ProjectEntry::Directory,
+            (Ok(SFlag::S_IFREG), true) => ProjectEntry::Unread(Unread::NotDirectory),
+            (Ok(SFlag::S_IFREG), false) => {
+                text(file).map_or_else(ProjectEntry::Unread, ProjectEntry::File)
+            }
+            (Ok(_), _) => ProjectEntry::Unread(Unread::NotRegular),
+            (Err(why), _) => ProjectEntry::Unread(why),
         })
     }
 

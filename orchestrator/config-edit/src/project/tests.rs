@@ -12,7 +12,7 @@ fn found(files: &[(&str, &str)], client: Option<&str>) -> Vec<String> {
         fs::write(path, text).unwrap();
     }
     let directories = [folder.path().to_owned()];
-    let shown = |finding: &Finding| {
+    let shown = |finding: &ProjectFinding| {
         finding
             .to_string()
             .replace(&format!("{}/", folder.path().display()), "")
@@ -271,7 +271,8 @@ fn unreadable_settings_are_a_finding_that_cannot_be_accepted() {
         (why(".gemini/settings.json"), why(".zed/settings.json")),
         (Unread::NotRegular, Unread::NotRegular)
     );
-    let is_syntax = |finding: &Finding| matches!(finding.what, What::Unreadable(Unread::Syntax(_)));
+    let is_syntax =
+        |finding: &ProjectFinding| matches!(finding.what, What::Unreadable(Unread::Syntax(_)));
     assert!(
         findings
             .iter()

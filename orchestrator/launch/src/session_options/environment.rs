@@ -1,6 +1,6 @@
 //! The options of a program without a command line of its own: from environment variables.
 
-use crate::caller::Caller;
+use crate::caller::CallerDirectory;
 use crate::groups::{Options, trust};
 use crate::holder;
 use crate::origin::{Origins, is_any_named};
@@ -41,7 +41,7 @@ pub(super) struct ShellOptions {
 
 /// What the environment says besides options. A project may have set it, so it only narrows.
 #[derive(Clone, Debug, Default)]
-pub struct Environment {
+pub struct EnvironmentOptions {
     /// The project and the profile that variables name.
     pub(super) narrow_project: Option<PathBuf>,
     pub(super) profile: Option<String>,
@@ -65,7 +65,7 @@ impl Options {
     pub fn of_shell(
         own: ShellWords,
         directory: Option<PathBuf>,
-    ) -> Result<(Self, Environment), Failed> {
+    ) -> Result<(Self, EnvironmentOptions), Failed> {
         let ShellWords {
             project,
             profile,
@@ -81,7 +81,7 @@ impl Options {
         let (options, environment) = given.under_environment()?;
         let found = match (&options.project, &options.cwd) {
             (None, Some(here)) => {
-                let theirs = Project::of_agent(&Caller::find(), None, here)?;
+                let theirs = Project::of_agent(&CallerDirectory::find(), None, here)?;
                 Some(environment.narrowed(theirs, Some(here))?)
             }
             (None, None) if environment.narrow_project.is_some() => {
@@ -97,7 +97,7 @@ impl Options {
         };
         Ok((
             options,
-            Environment {
+            EnvironmentOptions {
                 project,
                 ..environment
             },
@@ -105,11 +105,11 @@ impl Options {
     }
 
     /// Adds the environment's values where no option is given. So a decision on a command for the shell uses what the shell will
-    /// use. What a project may have set is kept apart, for `Environment::narrowed` and `SessionOptions::check_profile`.
+    /// use. What a project may have set is kept apart, for `EnvironmentOptions::narrowed` and `SessionOptions::check_profile`.
     ///
     /// # Errors
     /// If a variable is invalid, or is not believed.
-    pub fn under_environment(self) -> Result<(Self, Environment), Failed> {
+    pub fn under_environment(self) -> Result<(Self, EnvironmentOptions), Failed> {
         let chosen = check_variables(self.central.as_deref(), || {
             Project::choose(self.project.as_deref(), self.cwd.as_deref()).ok()
         })?;
@@ -128,11 +128,11 @@ impl Options {
                      set it; unset it"
                 )));
             }
-            let environment = Environment {
+            let environment = EnvironmentOptions {
                 narrow_project: project,
                 profile: profile.filter(|_| self.profile.is_none()),
                 project: chosen,
-                ..Environment::default()
+                ..EnvironmentOptions::default()
             };
             // A session without a trust asks for nothing, so any trust narrows.
             let trust = self.trust.or(trust);
@@ -159,9 +159,9 @@ impl Options {
                 .collect()
         };
         let has_endpoint = self.executor.is_some() || self.socket.is_some();
-        let environment = Environment {
+        let environment = EnvironmentOptions {
             scope,
-            ..Environment::default()
+            ..EnvironmentOptions::default()
         };
         let options = Self {
             project: self.project.or(project),
@@ -201,7 +201,7 @@ pub(super) fn check_variables(
     Ok(project)
 }
 
-impl Environment {
+impl EnvironmentOptions {
     /// The project `found`, or the part of it that the environment names.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! Feeds a command from our own standard input.
 
-use crate::stdio::streams::Input;
+use crate::stdio::streams::InputStream;
 use broker_protocol::limit;
 use orchestrator_engine::{CallHandle, StdinChunk};
 use std::convert::Infallible;
@@ -12,7 +12,7 @@ use tokio::sync::Semaphore;
 const AHEAD: usize = 2;
 
 /// Feeds the command of a call until `input` ends. Never returns: the end of the call ends it.
-pub async fn feed(call: &CallHandle, input: Option<Input>) -> Infallible {
+pub async fn feed(call: &CallHandle, input: Option<InputStream>) -> Infallible {
     if let Some(input) = input {
         let ahead = Arc::new(Semaphore::new(AHEAD));
         let mut bytes = vec![0; limit::CHUNK];

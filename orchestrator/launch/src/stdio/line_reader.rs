@@ -1,6 +1,6 @@
 //! Splits standard input into lines of at most [`LINE_MAX`] bytes; longer ones are skipped without being stored.
 
-use crate::stdio::streams::Input;
+use crate::stdio::streams::InputStream;
 use orchestrator_text::line_cutter::{CutLine, LineCutter, Terminator};
 
 /// Longest line in bytes: a write of the largest content (`limit::WRITE`), of which every second byte is escaped, and some more.
@@ -8,15 +8,15 @@ pub const LINE_MAX: usize = 32 << 20;
 const READ: usize = 64 * 1024;
 
 /// Standard input, line by line.
-pub struct Lines {
-    input: Input,
+pub struct StdinLines {
+    input: InputStream,
     cutter: LineCutter,
     chunk: Box<[u8]>,
 }
 
 /// The next item of the input.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum NextLine {
     /// A line without its line break.
     Line(Vec<u8>),
     /// A line that was too long and was skipped.
@@ -25,9 +25,9 @@ pub enum Next {
     End,
 }
 
-impl Lines {
+impl StdinLines {
     /// Reads lines from `input`.
-    pub fn new(input: Input) -> Self {
+    pub fn new(input: InputStream) -> Self {
         Self {
             input,
             cutter: LineCutter::new(Terminator::Lf, LINE_MAX),
@@ -36,14 +36,14 @@ impl Lines {
     }
 
     /// The next line. A read error counts as the end.
-    pub async fn next(&mut self) -> Next {
+    pub async fn next(&mut self) -> NextLine {
         loop {
             if let Some(line) = self.cutter.next_line() {
-                return Next::of(line);
+                return NextLine::of(line);
             }
             match self.input.read(&mut self.chunk).await {
                 Ok(count @ 1..) => self.cutter.push(&self.chunk[..count]),
-                Ok(0) | Err(_) => return self.cutter.last().map_or(Next::End, Next::of),
+                Ok(0) | Err(_) => return self.cutter.last().map_or(NextLine::End, NextLine::of),
             }
         }
     }
@@ -64,7 +64,7 @@ impl Lines {
     }
 }
 
-impl Next {
+impl NextLine {
     fn of(line: CutLine) -> Self {
         match line {
             CutLine::Whole(line) => Self::Line(line),

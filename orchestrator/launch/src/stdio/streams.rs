@@ -21,13 +21,13 @@ use tokio::sync::mpsc;
 /// A pipe that polls writable has room for at least this much (`PIPE_BUF` in `linux/limits.h`).
 const PIECE: usize = 4096;
 
-pub struct Input {
+pub struct InputStream {
     stream: Stream,
     terminal: bool,
 }
 
 /// Standard output or standard error.
-pub struct Output(Stream);
+pub struct OutputStream(Stream);
 
 enum Stream {
     /// A file that never blocks.
@@ -44,7 +44,7 @@ pub fn unusable(error: io::Error) -> Failed {
     Failed::internal(format!("cannot use the standard streams: {error}"))
 }
 
-impl Input {
+impl InputStream {
     /// Our standard input. Needs the runtime.
     pub fn stdin() -> io::Result<Self> {
         Self::of(io::stdin().as_fd())
@@ -85,7 +85,7 @@ impl Input {
     }
 }
 
-impl Output {
+impl OutputStream {
     /// Our standard output. Needs the runtime.
     pub fn stdout() -> io::Result<Self> {
         Self::of(io::stdout().as_fd())
@@ -247,7 +247,7 @@ mod tests {
             other.read_exact(&mut got).map(|()| got.len()).unwrap()
         });
         block_on(async {
-            Output(wrap(end.as_fd()))
+            OutputStream(wrap(end.as_fd()))
                 .write_all(&vec![b'x'; MUCH])
                 .await
                 .unwrap()
@@ -267,7 +267,7 @@ mod tests {
             other.write_all(&vec![b'x'; MUCH]).unwrap();
         });
         let total = block_on(async {
-            let input = Input {
+            let input = InputStream {
                 stream: wrap(end.as_fd()),
                 terminal: false,
             };
@@ -328,7 +328,7 @@ mod tests {
         drop(reader);
         let result = block_on(async {
             let stream = Stream::of(writer.as_fd(), OFlag::O_WRONLY, Interest::WRITABLE).unwrap();
-            Output(stream).write_all(b"x").await
+            OutputStream(stream).write_all(b"x").await
         });
         assert_eq!(result.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
     }

@@ -2,8 +2,8 @@
 
 use crate::settings::{self, SettingsOwner};
 use broker_protocol::paste::shell_word;
-use orchestrator_config_edit::edit::{Edit, apply, revert};
-use orchestrator_config_edit::{EditError, Format};
+use orchestrator_config_edit::edit::{KeyEdit, apply, revert};
+use orchestrator_config_edit::{DocumentError, Format};
 use serde_json::Value;
 use thiserror::Error;
 
@@ -18,7 +18,7 @@ pub enum ChangeError {
     #[error("there is no server `{0}`")]
     Missing(String),
     #[error(transparent)]
-    Edit(#[from] EditError),
+    Edit(#[from] DocumentError),
     /// The result could not be parsed again.
     #[error(transparent)]
     Settings(#[from] settings::SettingsError),
@@ -51,8 +51,8 @@ pub fn remove(text: &str, name: &str) -> Result<String, ChangeError> {
     )?)
 }
 
-fn edit(name: &str, value: Value) -> Edit {
-    Edit::Set {
+fn edit(name: &str, value: Value) -> KeyEdit {
+    KeyEdit::Set {
         path: vec![SERVERS.to_owned(), name.to_owned()],
         value,
     }

@@ -2,9 +2,9 @@
 
 use crate::approver::queue::{ApprovalQueue, PendingCall, QueueEvent};
 use broker_protocol::{Decision, Failed};
-use orchestrator_launch::stdio::line_reader::{Lines, Next};
+use orchestrator_launch::stdio::line_reader::{NextLine, StdinLines};
 use orchestrator_launch::stdio::print;
-use orchestrator_launch::stdio::streams::Input;
+use orchestrator_launch::stdio::streams::InputStream;
 use orchestrator_results::proposal::{self, Proposal};
 use orchestrator_wire::approval::{AnswerName, ApprovalRequest, NotOffered};
 use orchestrator_wire::approver::{ApproverCommand, ApproverEvent, OpenedJson, PendingLine};
@@ -52,20 +52,20 @@ enum ApproverLineError {
 
 /// Exchanges lines until the input ends.
 pub async fn serve(mut queue: ApprovalQueue) -> Result<(), Failed> {
-    let input = Input::stdin().map_err(|error| Failed::internal(error.to_string()))?;
-    let mut lines = Lines::new(input);
+    let input = InputStream::stdin().map_err(|error| Failed::internal(error.to_string()))?;
+    let mut lines = StdinLines::new(input);
     let mut waiting: Vec<PendingCall> = Vec::new();
     loop {
         tokio::select! {
             event = queue.next() => report(event, &mut waiting)?,
             next = lines.next() => match next {
-                Next::Line(line) => {
+                NextLine::Line(line) => {
                     if let Err(error) = follow(&line, &queue, &waiting) {
                         reject(&error)?;
                     }
                 }
-                Next::TooLong => reject(&ApproverLineError::TooLong)?,
-                Next::End => return Ok(()),
+                NextLine::TooLong => reject(&ApproverLineError::TooLong)?,
+                NextLine::End => return Ok(()),
             },
         }
     }

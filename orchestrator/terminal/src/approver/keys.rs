@@ -4,16 +4,16 @@
 //! moment. Every printed row is counted with the maximum width of its characters, so that no part of a call is ever pushed off the
 //! screen by the rows below it.
 
-use crate::approver::page::{self, View};
+use crate::approver::page::{self, PageView};
 use crate::approver::queue::{ApprovalQueue, QueueEvent};
-use crate::approver::screen::Screen;
+use crate::approver::screen::PendingScreen;
 use broker_protocol::{Extent, Failed};
 use nix::libc::{SIGCONT, SIGWINCH};
 use orchestrator_confine::ConfinementProof;
 use orchestrator_engine::ApprovalAnswer;
 use orchestrator_launch::stdio::print;
 use orchestrator_launch::stdio::signals::Signals;
-use orchestrator_launch::stdio::streams::Input;
+use orchestrator_launch::stdio::streams::InputStream;
 use orchestrator_launch::stdio::terminal::{Raw, size};
 use orchestrator_text::escape;
 use std::time::{Duration, Instant};
@@ -29,10 +29,10 @@ const SMALLEST: (usize, usize) = (8, 40);
 pub async fn serve(queue: ApprovalQueue, proof: ConfinementProof) -> Result<(), Failed> {
     let terminal =
         |error: std::io::Error| Failed::internal(format!("cannot use the terminal: {error}"));
-    let input = Input::stdin().map_err(terminal)?;
+    let input = InputStream::stdin().map_err(terminal)?;
     let raw = Raw::enter().map_err(terminal)?;
     let dialog = Dialog {
-        screen: Screen::default(),
+        screen: PendingScreen::default(),
         window: Window::now(),
         since: Instant::now(),
         message: String::new(),
@@ -44,7 +44,7 @@ pub async fn serve(queue: ApprovalQueue, proof: ConfinementProof) -> Result<(), 
 }
 
 struct Dialog {
-    screen: Screen,
+    screen: PendingScreen,
     /// The window for which the screen was drawn.
     window: Window,
     /// When the screen was drawn.
@@ -57,7 +57,7 @@ impl Dialog {
     async fn serve(
         mut self,
         mut queue: ApprovalQueue,
-        input: &Input,
+        input: &InputStream,
         raw: &Raw,
         mut signals: Signals,
     ) -> Result<(), Failed> {
@@ -147,7 +147,7 @@ impl Dialog {
         let window = Window::now();
         if window != self.window {
             // The pages differ now, so the user has not seen what they contain.
-            (self.window, self.screen.view) = (window, View::default());
+            (self.window, self.screen.view) = (window, PageView::default());
         }
         print::result(draw(&mut self.screen, &self.message, window).as_bytes())?;
         self.since = Instant::now();
@@ -156,7 +156,7 @@ impl Dialog {
 }
 
 /// Why a call cannot be allowed on this screen.
-fn refusal(drawn: Window, now: Window, view: &View) -> Option<&'static str> {
+fn refusal(drawn: Window, now: Window, view: &PageView) -> Option<&'static str> {
     if drawn != now {
         return Some("the window has changed: look again");
     }
@@ -193,7 +193,7 @@ impl Window {
     }
 }
 
-fn draw(screen: &mut Screen, message: &str, window: Window) -> String {
+fn draw(screen: &mut PendingScreen, message: &str, window: Window) -> String {
     let (rows, room) = (window.rows_of_call(), window.room());
     let mut page = String::from("\x1b[2J\x1b[H");
     let (left, prompt) = match screen.first() {
@@ -314,7 +314,7 @@ mod tests {
             );
             for command in ["ls", &wide, &"x\n".repeat(100), &"y".repeat(5000)] {
                 for message in [&project, &wide, ""] {
-                    let mut screen = Screen::default();
+                    let mut screen = PendingScreen::default();
                     screen.update(pending(command));
                     let (seen, moved) = printed(&draw(&mut screen, message, window), window);
                     assert_eq!(moved, 0, "{rows} x {columns}, {command:?}: {seen:#?}");
@@ -346,11 +346,11 @@ mod tests {
             columns: 50,
         };
         for wide in 0..150 {
-            let mut screen = Screen::default();
+            let mut screen = PendingScreen::default();
             let mut shown = String::new();
             for left in [100, 99, 10, 9, 0] {
                 let view = std::mem::take(&mut screen.view);
-                screen = Screen::default();
+                screen = PendingScreen::default();
                 screen.update(pending_for(left, wide));
                 screen.view = view;
                 let page = draw(&mut screen, "", window);
@@ -373,7 +373,7 @@ mod tests {
             rows: 24,
             columns: 80,
         };
-        let mut screen = Screen::default();
+        let mut screen = PendingScreen::default();
         screen.update(pending(&"x\n".repeat(100)));
         draw(&mut screen, "", window);
         assert_eq!(

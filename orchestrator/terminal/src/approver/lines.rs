@@ -2,12 +2,12 @@
 
 use crate::approver::page;
 use crate::approver::queue::ApprovalQueue;
-use crate::approver::screen::Screen;
+use crate::approver::screen::PendingScreen;
 use broker_protocol::{Extent, Failed};
 use orchestrator_engine::ApprovalAnswer;
-use orchestrator_launch::stdio::line_reader::{Lines, Next};
+use orchestrator_launch::stdio::line_reader::{NextLine, StdinLines};
 use orchestrator_launch::stdio::print;
-use orchestrator_launch::stdio::streams::Input;
+use orchestrator_launch::stdio::streams::InputStream;
 use orchestrator_text::escape;
 
 const ROWS: usize = 200;
@@ -15,9 +15,9 @@ const COLUMNS: usize = 200;
 
 /// Shows calls one after the other until the input ends.
 pub async fn serve(mut queue: ApprovalQueue) -> Result<(), Failed> {
-    let input = Input::stdin().map_err(|error| Failed::internal(error.to_string()))?;
-    let mut lines = Lines::new(input);
-    let mut screen = Screen::default();
+    let input = InputStream::stdin().map_err(|error| Failed::internal(error.to_string()))?;
+    let mut lines = StdinLines::new(input);
+    let mut screen = PendingScreen::default();
     loop {
         tokio::select! {
             event = queue.next() => {
@@ -28,41 +28,41 @@ pub async fn serve(mut queue: ApprovalQueue) -> Result<(), Failed> {
                 }
             }
             next = lines.next() => {
-                let Next::Line(line) = next else { return Ok(()) };
+                let NextLine::Line(line) = next else { return Ok(()) };
                 follow(&line, &mut screen, &queue)?;
             }
         }
     }
 }
 
-fn follow(line: &[u8], screen: &mut Screen, queue: &ApprovalQueue) -> Result<(), Failed> {
+fn follow(line: &[u8], screen: &mut PendingScreen, queue: &ApprovalQueue) -> Result<(), Failed> {
     let (Some(first), Some(name)) = (screen.first(), screen.name()) else {
         return Ok(());
     };
     match word(line, &name) {
-        Word::Answer(ApprovalAnswer::Yes(_)) if !screen.view.has_seen_end() => {
+        AnswerWord::Answer(ApprovalAnswer::Yes(_)) if !screen.view.has_seen_end() => {
             print::result(b"there is more of it: `more`, or `end`\n")
         }
-        Word::Answer(approval) => {
+        AnswerWord::Answer(approval) => {
             queue.answer(first, approval);
             Ok(())
         }
-        Word::More => {
+        AnswerWord::More => {
             screen.view.forward(ROWS);
             show(screen)
         }
-        Word::End => {
+        AnswerWord::End => {
             screen.view.end();
             show(screen)
         }
-        Word::Unknown => {
+        AnswerWord::Unknown => {
             let name = escape::line(&name);
             print::result(format!("answer `once {name}`, `session {name}` or `no`\n").as_bytes())
         }
     }
 }
 
-fn show(screen: &mut Screen) -> Result<(), Failed> {
+fn show(screen: &mut PendingScreen) -> Result<(), Failed> {
     let (Some(first), Some(name)) = (screen.first(), screen.name()) else {
         return Ok(());
     };
@@ -79,7 +79,7 @@ fn show(screen: &mut Screen) -> Result<(), Failed> {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Word {
+enum AnswerWord {
     Answer(ApprovalAnswer),
     More,
     End,
@@ -87,7 +87,7 @@ enum Word {
 }
 
 /// Parses a line about the call named `name`. A yes names its call, so that a late one applies to no other.
-fn word(line: &[u8], name: &str) -> Word {
+fn word(line: &[u8], name: &str) -> AnswerWord {
     let line = line.trim_ascii();
     let (word, of) = line.split_at(
         line.iter()
@@ -96,17 +96,17 @@ fn word(line: &[u8], name: &str) -> Word {
     );
     match (word, of.trim_ascii()) {
         (b"once" | b"o" | b"yes" | b"y", of) if of == name.as_bytes() => {
-            Word::Answer(ApprovalAnswer::Yes(Extent::Once))
+            AnswerWord::Answer(ApprovalAnswer::Yes(Extent::Once))
         }
         (b"session" | b"s", of) if of == name.as_bytes() => {
-            Word::Answer(ApprovalAnswer::Yes(Extent::Session))
+            AnswerWord::Answer(ApprovalAnswer::Yes(Extent::Session))
         }
         (b"no" | b"n", of) if of.is_empty() || of == name.as_bytes() => {
-            Word::Answer(ApprovalAnswer::No)
+            AnswerWord::Answer(ApprovalAnswer::No)
         }
-        (b"more" | b"m", b"") => Word::More,
-        (b"end" | b"e", b"") => Word::End,
-        _ => Word::Unknown,
+        (b"more" | b"m", b"") => AnswerWord::More,
+        (b"end" | b"e", b"") => AnswerWord::End,
+        _ => AnswerWord::Unknown,
     }
 }
 
@@ -116,26 +116,26 @@ mod tests {
 
     #[test]
     fn a_yes_names_its_call() {
-        let once = Word::Answer(ApprovalAnswer::Yes(Extent::Once));
+        let once = AnswerWord::Answer(ApprovalAnswer::Yes(Extent::Once));
         for (line, name, want) in [
             ("once 7", "7", once),
             (
                 " y 7 \r",
                 "7",
-                Word::Answer(ApprovalAnswer::Yes(Extent::Once)),
+                AnswerWord::Answer(ApprovalAnswer::Yes(Extent::Once)),
             ),
             (
                 "session 7 81-a",
                 "7 81-a",
-                Word::Answer(ApprovalAnswer::Yes(Extent::Session)),
+                AnswerWord::Answer(ApprovalAnswer::Yes(Extent::Session)),
             ),
-            ("once", "7", Word::Unknown),
-            ("once 7", "8", Word::Unknown),
-            ("once 7", "7 81-a", Word::Unknown),
-            ("once 7 81-b", "7 81-a", Word::Unknown),
-            ("no", "7", Word::Answer(ApprovalAnswer::No)),
-            ("no 8", "7", Word::Unknown),
-            ("more", "7", Word::More),
+            ("once", "7", AnswerWord::Unknown),
+            ("once 7", "8", AnswerWord::Unknown),
+            ("once 7", "7 81-a", AnswerWord::Unknown),
+            ("once 7 81-b", "7 81-a", AnswerWord::Unknown),
+            ("no", "7", AnswerWord::Answer(ApprovalAnswer::No)),
+            ("no 8", "7", AnswerWord::Unknown),
+            ("more", "7", AnswerWord::More),
         ] {
             assert_eq!(word(line.as_bytes(), name), want, "{line} of {name}");
         }

@@ -51,12 +51,12 @@ pub fn lines(pending: &PendingCall, columns: usize) -> Vec<String> {
 
 /// Which part of the lines is visible, and whether the end has been visible.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct View {
+pub struct PageView {
     first: usize,
     seen_end: bool,
 }
 
-impl View {
+impl PageView {
     /// The lines to show now, of `rows`.
     pub fn page<'l>(&mut self, lines: &'l [String], rows: usize) -> &'l [String] {
         let rows = rows.max(1);
@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn the_end_counts_as_seen_only_when_it_was_on_the_screen() {
         let lines: Vec<String> = (0..25).map(|number| number.to_string()).collect();
-        let mut view = View::default();
+        let mut view = PageView::default();
         assert_eq!(
             (view.page(&lines, 10).len(), view.has_seen_end()),
             (10, false)
@@ -143,7 +143,7 @@ mod tests {
         view.back(10);
         view.back(10);
         assert_eq!(view.page(&lines, 10)[0], "0");
-        let mut short = View::default();
+        let mut short = PageView::default();
         short.page(&lines[..3], 10);
         assert!(short.has_seen_end());
     }

@@ -1,19 +1,19 @@
 //! The state of the screen of a person who answers.
 
-use crate::approver::page::View;
+use crate::approver::page::PageView;
 use crate::approver::queue::{CallKey, PendingCall, QueueEvent, end_message};
 use std::collections::{BTreeSet, VecDeque};
 
 /// The pending calls; the first one is on the screen.
 #[derive(Default)]
-pub(super) struct Screen {
+pub(super) struct PendingScreen {
     waiting: VecDeque<PendingCall>,
     /// The sessions seen so far.
     sessions: BTreeSet<String>,
-    pub view: View,
+    pub view: PageView,
 }
 
-impl Screen {
+impl PendingScreen {
     /// The call on the screen.
     pub(super) fn first(&self) -> Option<&PendingCall> {
         self.waiting.front()
@@ -62,7 +62,7 @@ impl Screen {
         };
         let is_another = self.first().map(|first| &first.key) != before.as_ref();
         if is_another {
-            self.view = View::default();
+            self.view = PageView::default();
         }
         (is_another, message)
     }

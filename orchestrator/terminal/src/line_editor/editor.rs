@@ -1,8 +1,8 @@
 //! The effect of each key: on the text, its history, search and completion.
 
 use crate::line_editor::buffer::{Buffer, To};
-use crate::line_editor::history::History;
-use crate::line_editor::keys::Key;
+use crate::line_editor::history::LineHistory;
+use crate::line_editor::keys::KeyPress;
 use crate::line_editor::layout::Drawing;
 
 /// Maximum characters of a search text.
@@ -26,7 +26,7 @@ pub(crate) enum EditStep {
 /// Edits one text after the other, key by key.
 pub(crate) struct LineEditor {
     buffer: Buffer,
-    history: History,
+    history: LineHistory,
     /// The history entry shown; after the last one comes the new text.
     place: usize,
     /// The text typed before entries were shown.
@@ -47,7 +47,7 @@ struct HistorySearch {
 }
 
 impl LineEditor {
-    pub(crate) fn new(history: History, complete: Complete) -> Self {
+    pub(crate) fn new(history: LineHistory, complete: Complete) -> Self {
         Self {
             buffer: Buffer::default(),
             place: history.len(),
@@ -85,7 +85,7 @@ impl LineEditor {
         Drawing::new(text, text.len(), None, size)
     }
 
-    pub(crate) fn press(&mut self, key: Key) -> EditStep {
+    pub(crate) fn press(&mut self, key: KeyPress) -> EditStep {
         self.remark = None;
         let was_interrupted = std::mem::take(&mut self.interrupted);
         match self.search.take() {
@@ -97,28 +97,28 @@ impl LineEditor {
         }
     }
 
-    fn edit(&mut self, key: Key, was_interrupted: bool) -> EditStep {
+    fn edit(&mut self, key: KeyPress, was_interrupted: bool) -> EditStep {
         match key {
-            Key::Char(c) => {
+            KeyPress::Char(c) => {
                 let fits = self.buffer.type_char(c);
                 self.inserted(fits);
             }
-            Key::Paste(text) => {
+            KeyPress::Paste(text) => {
                 let fits = self.buffer.insert(&text);
                 self.inserted(fits);
             }
-            Key::PasteTooLong => self.inserted(false),
-            Key::NewLine => {
+            KeyPress::PasteTooLong => self.inserted(false),
+            KeyPress::NewLine => {
                 let fits = self.buffer.insert("\n");
                 self.inserted(fits);
             }
-            Key::Yank => {
+            KeyPress::Yank => {
                 let fits = self.buffer.yank();
                 self.inserted(fits);
             }
-            Key::Enter => return self.enter(),
-            Key::Tab => self.tab(),
-            Key::Search => {
+            KeyPress::Enter => return self.enter(),
+            KeyPress::Tab => self.tab(),
+            KeyPress::Search => {
                 let before = self.buffer.text().to_owned();
                 self.search = Some(HistorySearch {
                     needle: String::new(),
@@ -126,46 +126,46 @@ impl LineEditor {
                     before,
                 });
             }
-            Key::Interrupt => return self.interrupt(was_interrupted),
-            Key::EndOfInput if self.buffer.text().is_empty() => return EditStep::End,
-            Key::ClearScreen => return EditStep::ClearScreen,
-            Key::Suspend => return EditStep::Suspend,
+            KeyPress::Interrupt => return self.interrupt(was_interrupted),
+            KeyPress::EndOfInput if self.buffer.text().is_empty() => return EditStep::End,
+            KeyPress::ClearScreen => return EditStep::ClearScreen,
+            KeyPress::Suspend => return EditStep::Suspend,
             key => self.move_or_delete(key),
         }
         EditStep::Draw
     }
 
-    fn move_or_delete(&mut self, key: Key) {
+    fn move_or_delete(&mut self, key: KeyPress) {
         let buffer = &mut self.buffer;
         let _ = match key {
-            Key::Left => buffer.go(To::Left),
-            Key::Right => buffer.go(To::Right),
-            Key::WordLeft => buffer.go(To::WordLeft),
-            Key::WordRight => buffer.go(To::WordRight),
-            Key::Home => buffer.go(To::LineStart),
-            Key::End => buffer.go(To::LineEnd),
-            Key::Up => buffer.go(To::LineUp) || self.show_entry(self.place.wrapping_sub(1)),
-            Key::Down => buffer.go(To::LineDown) || self.show_entry(self.place + 1),
-            Key::Backspace => buffer.delete(To::Left),
-            Key::Delete | Key::EndOfInput => buffer.delete(To::Right),
-            Key::KillToEnd => buffer.kill(To::LineEnd),
-            Key::KillToStart => buffer.kill(To::LineStart),
-            Key::KillArgument => buffer.kill(To::ArgumentLeft),
-            Key::KillWord => buffer.kill(To::WordLeft),
-            Key::KillNextWord => buffer.kill(To::WordRight),
+            KeyPress::Left => buffer.go(To::Left),
+            KeyPress::Right => buffer.go(To::Right),
+            KeyPress::WordLeft => buffer.go(To::WordLeft),
+            KeyPress::WordRight => buffer.go(To::WordRight),
+            KeyPress::Home => buffer.go(To::LineStart),
+            KeyPress::End => buffer.go(To::LineEnd),
+            KeyPress::Up => buffer.go(To::LineUp) || self.show_entry(self.place.wrapping_sub(1)),
+            KeyPress::Down => buffer.go(To::LineDown) || self.show_entry(self.place + 1),
+            KeyPress::Backspace => buffer.delete(To::Left),
+            KeyPress::Delete | KeyPress::EndOfInput => buffer.delete(To::Right),
+            KeyPress::KillToEnd => buffer.kill(To::LineEnd),
+            KeyPress::KillToStart => buffer.kill(To::LineStart),
+            KeyPress::KillArgument => buffer.kill(To::ArgumentLeft),
+            KeyPress::KillWord => buffer.kill(To::WordLeft),
+            KeyPress::KillNextWord => buffer.kill(To::WordRight),
             // There is no search to leave; other cases were handled before.
-            Key::Escape
-            | Key::Char(_)
-            | Key::Paste(_)
-            | Key::PasteTooLong
-            | Key::Enter
-            | Key::NewLine
-            | Key::Tab
-            | Key::Yank
-            | Key::Search
-            | Key::ClearScreen
-            | Key::Interrupt
-            | Key::Suspend => false,
+            KeyPress::Escape
+            | KeyPress::Char(_)
+            | KeyPress::Paste(_)
+            | KeyPress::PasteTooLong
+            | KeyPress::Enter
+            | KeyPress::NewLine
+            | KeyPress::Tab
+            | KeyPress::Yank
+            | KeyPress::Search
+            | KeyPress::ClearScreen
+            | KeyPress::Interrupt
+            | KeyPress::Suspend => false,
         };
     }
 
@@ -239,30 +239,30 @@ impl LineEditor {
     }
 
     /// Handles a key within a search; returns the key if it ends the search and has an effect of its own.
-    fn search_key(&mut self, mut search: HistorySearch, key: Key) -> Option<Key> {
+    fn search_key(&mut self, mut search: HistorySearch, key: KeyPress) -> Option<KeyPress> {
         let newest = self.history.len();
         match key {
-            Key::Char(c) if search.needle.chars().count() < NEEDLE_MAX => {
+            KeyPress::Char(c) if search.needle.chars().count() < NEEDLE_MAX => {
                 search.needle.push(c);
                 search.found = self
                     .history
                     .find(&search.needle, search.found.map_or(newest, |at| at + 1));
             }
-            Key::Backspace => {
+            KeyPress::Backspace => {
                 search.needle.pop();
                 search.found = self.find(&search.needle, newest);
             }
-            Key::Search => {
+            KeyPress::Search => {
                 let older = self.find(&search.needle, search.found.unwrap_or(newest));
                 search.found = older.or(search.found);
             }
-            Key::Char(_) => {}
-            Key::Escape | Key::Interrupt => {
+            KeyPress::Char(_) => {}
+            KeyPress::Escape | KeyPress::Interrupt => {
                 self.buffer.set(search.before);
                 return None;
             }
             // A found text is shown before it is submitted.
-            Key::Enter => return None,
+            KeyPress::Enter => return None,
             key => return Some(key),
         }
         if let Some(entry) = search.found.and_then(|place| self.history.get(place)) {
@@ -305,7 +305,7 @@ mod tests {
 
     fn editor(entries: &[&str]) -> LineEditor {
         LineEditor::new(
-            History::of(entries.iter().map(|entry| (*entry).to_owned())),
+            LineHistory::of(entries.iter().map(|entry| (*entry).to_owned())),
             complete,
         )
     }

@@ -8,9 +8,9 @@ pub(crate) const ENTRIES_MAX: usize = 1000;
 pub(crate) const ENTRY_MAX: usize = 16 << 10;
 
 #[derive(Debug, Default)]
-pub(crate) struct History(VecDeque<String>);
+pub(crate) struct LineHistory(VecDeque<String>);
 
-impl History {
+impl LineHistory {
     /// A history from a file. Another program may have written it, so entries are cleaned like a paste.
     pub(crate) fn of(entries: impl IntoIterator<Item = String>) -> Self {
         let mut history = Self::default();
@@ -57,7 +57,7 @@ mod tests {
 
     #[test]
     fn history_and_its_entries_are_limited() {
-        let mut history = History::default();
+        let mut history = LineHistory::default();
         assert!(
             history.add("one") && !history.add("one") && history.add("two") && history.add("one")
         );
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn a_file_of_history_is_a_strangers_text() {
-        let history = History::of(["a\u{1b}]0;title\u{7}b".to_owned()]);
+        let history = LineHistory::of(["a\u{1b}]0;title\u{7}b".to_owned()]);
         assert_eq!(history.get(0), Some("ab"));
     }
 }

@@ -16,7 +16,7 @@ const PASTE_END: &[u8] = b"\x1b[201~";
 
 /// A key, by its function.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Key {
+pub(crate) enum KeyPress {
     /// One visible character, or one that joins others.
     Char(char),
     /// A whole pasted text, cleaned.
@@ -86,19 +86,19 @@ enum EscapeState {
 
 impl KeyDecoder {
     /// The keys completed by `bytes`, which were read at once.
-    pub(crate) fn push(&mut self, bytes: &[u8], now: Instant) -> Vec<Key> {
+    pub(crate) fn push(&mut self, bytes: &[u8], now: Instant) -> Vec<KeyPress> {
         if matches!(self.state, EscapeState::Paste { .. }) && bytes == b"\x03" {
             // The end of the paste was lost; the user must still be able to type.
             self.state = EscapeState::Text;
-            return vec![Key::Interrupt];
+            return vec![KeyPress::Interrupt];
         }
         let follows_paste = self.paste_until.is_some_and(|until| now < until);
         self.paste_until = follows_paste.then(|| now + QUIET);
         let mut keys = Vec::new();
         for byte in bytes {
             if let Some(key) = self.byte(*byte, now) {
-                let held = key == Key::Enter && self.paste_until.is_some();
-                keys.push(if held { Key::NewLine } else { key });
+                let held = key == KeyPress::Enter && self.paste_until.is_some();
+                keys.push(if held { KeyPress::NewLine } else { key });
             }
         }
         keys
@@ -110,9 +110,9 @@ impl KeyDecoder {
     }
 
     /// The key that the bytes so far form, since no more came.
-    pub(crate) fn end_key(&mut self) -> Option<Key> {
+    pub(crate) fn end_key(&mut self) -> Option<KeyPress> {
         match std::mem::take(&mut self.state) {
-            EscapeState::Escape => Some(Key::Escape),
+            EscapeState::Escape => Some(KeyPress::Escape),
             paste @ EscapeState::Paste { .. } => {
                 self.state = paste;
                 None
@@ -125,7 +125,7 @@ impl KeyDecoder {
         }
     }
 
-    fn byte(&mut self, byte: u8, now: Instant) -> Option<Key> {
+    fn byte(&mut self, byte: u8, now: Instant) -> Option<KeyPress> {
         match std::mem::take(&mut self.state) {
             EscapeState::Text => self.text(byte),
             EscapeState::Character(mut bytes) if (0x80..0xc0).contains(&byte) => {
@@ -150,7 +150,7 @@ impl KeyDecoder {
             },
             EscapeState::Single => match byte {
                 b'A'..=b'D' | b'F' | b'H' => self.control(b"", byte, now),
-                b'M' => Some(Key::Enter),
+                b'M' => Some(KeyPress::Enter),
                 _ => None,
             },
             EscapeState::Console => None,
@@ -158,66 +158,66 @@ impl KeyDecoder {
         }
     }
 
-    fn text(&mut self, byte: u8) -> Option<Key> {
+    fn text(&mut self, byte: u8) -> Option<KeyPress> {
         let key = match byte {
-            0x01 => Key::Home,
-            0x02 => Key::Left,
-            0x03 => Key::Interrupt,
-            0x04 => Key::EndOfInput,
-            0x05 => Key::End,
-            0x06 => Key::Right,
-            0x07 => Key::Escape,
-            0x08 | 0x7f => Key::Backspace,
-            b'\t' => Key::Tab,
-            b'\n' | b'\r' => Key::Enter,
-            0x0b => Key::KillToEnd,
-            0x0c => Key::ClearScreen,
-            0x0e => Key::Down,
-            0x10 => Key::Up,
-            0x12 => Key::Search,
-            0x15 => Key::KillToStart,
-            0x17 => Key::KillArgument,
-            0x19 => Key::Yank,
-            0x1a => Key::Suspend,
+            0x01 => KeyPress::Home,
+            0x02 => KeyPress::Left,
+            0x03 => KeyPress::Interrupt,
+            0x04 => KeyPress::EndOfInput,
+            0x05 => KeyPress::End,
+            0x06 => KeyPress::Right,
+            0x07 => KeyPress::Escape,
+            0x08 | 0x7f => KeyPress::Backspace,
+            b'\t' => KeyPress::Tab,
+            b'\n' | b'\r' => KeyPress::Enter,
+            0x0b => KeyPress::KillToEnd,
+            0x0c => KeyPress::ClearScreen,
+            0x0e => KeyPress::Down,
+            0x10 => KeyPress::Up,
+            0x12 => KeyPress::Search,
+            0x15 => KeyPress::KillToStart,
+            0x17 => KeyPress::KillArgument,
+            0x19 => KeyPress::Yank,
+            0x1a => KeyPress::Suspend,
             0x1b => {
                 self.state = EscapeState::Escape;
                 return None;
             }
-            b' '..=b'~' => Key::Char(byte.into()),
+            b' '..=b'~' => KeyPress::Char(byte.into()),
             0x80.. => return self.character(vec![byte]),
             0x00 | 0x0f | 0x11 | 0x13 | 0x14 | 0x16 | 0x18 | 0x1c..=0x1f => return None,
         };
         Some(key)
     }
 
-    fn character(&mut self, bytes: Vec<u8>) -> Option<Key> {
+    fn character(&mut self, bytes: Vec<u8>) -> Option<KeyPress> {
         match std::str::from_utf8(&bytes) {
             Ok(text) => text
                 .chars()
                 .next()
                 .filter(|c| !c.is_control())
-                .map(Key::Char),
+                .map(KeyPress::Char),
             Err(error) if error.error_len().is_none() => {
                 self.state = EscapeState::Character(bytes);
                 None
             }
-            Err(_) => Some(Key::Char(char::REPLACEMENT_CHARACTER)),
+            Err(_) => Some(KeyPress::Char(char::REPLACEMENT_CHARACTER)),
         }
     }
 
-    fn escape(&mut self, byte: u8) -> Option<Key> {
+    fn escape(&mut self, byte: u8) -> Option<KeyPress> {
         match byte {
             b'[' => self.state = EscapeState::Control(Vec::new()),
             b'O' => self.state = EscapeState::Single,
             0x1b => {
                 self.state = EscapeState::Escape;
-                return Some(Key::Escape);
+                return Some(KeyPress::Escape);
             }
-            b'\r' | b'\n' => return Some(Key::NewLine),
-            b'b' => return Some(Key::WordLeft),
-            b'f' => return Some(Key::WordRight),
-            b'd' => return Some(Key::KillNextWord),
-            0x08 | 0x7f => return Some(Key::KillWord),
+            b'\r' | b'\n' => return Some(KeyPress::NewLine),
+            b'b' => return Some(KeyPress::WordLeft),
+            b'f' => return Some(KeyPress::WordRight),
+            b'd' => return Some(KeyPress::KillNextWord),
+            0x08 | 0x7f => return Some(KeyPress::KillWord),
             // A key with Alt that has no function here.
             b' '..=b'~' => {}
             _ => return self.text(byte),
@@ -225,7 +225,7 @@ impl KeyDecoder {
         None
     }
 
-    fn control(&mut self, parameters: &[u8], end: u8, now: Instant) -> Option<Key> {
+    fn control(&mut self, parameters: &[u8], end: u8, now: Instant) -> Option<KeyPress> {
         let text = std::str::from_utf8(parameters).unwrap_or_default();
         let mut numbers = text
             .split(';')
@@ -238,13 +238,13 @@ impl KeyDecoder {
         let modifiers = second.saturating_sub(1);
         let is_word = modifiers & 6 != 0;
         Some(match (end, first) {
-            (b'A', _) => Key::Up,
-            (b'B', _) => Key::Down,
-            (b'C', _) => [Key::Right, Key::WordRight][usize::from(is_word)].clone(),
-            (b'D', _) => [Key::Left, Key::WordLeft][usize::from(is_word)].clone(),
-            (b'H', _) | (b'~', 1 | 7) => Key::Home,
-            (b'F', _) | (b'~', 4 | 8) => Key::End,
-            (b'~', 3) => [Key::Delete, Key::KillNextWord][usize::from(is_word)].clone(),
+            (b'A', _) => KeyPress::Up,
+            (b'B', _) => KeyPress::Down,
+            (b'C', _) => [KeyPress::Right, KeyPress::WordRight][usize::from(is_word)].clone(),
+            (b'D', _) => [KeyPress::Left, KeyPress::WordLeft][usize::from(is_word)].clone(),
+            (b'H', _) | (b'~', 1 | 7) => KeyPress::Home,
+            (b'F', _) | (b'~', 4 | 8) => KeyPress::End,
+            (b'~', 3) => [KeyPress::Delete, KeyPress::KillNextWord][usize::from(is_word)].clone(),
             (b'~', 200) => {
                 self.state = EscapeState::Paste {
                     text: Vec::new(),
@@ -257,9 +257,9 @@ impl KeyDecoder {
                 return None;
             }
             // Enter with a modifier, as sent by terminals that can distinguish it.
-            (b'u', 13) if modifiers & 7 != 0 => Key::NewLine,
-            (b'u', 13) => Key::Enter,
-            (b'~', 27) if text.ends_with(";13") => Key::NewLine,
+            (b'u', 13) if modifiers & 7 != 0 => KeyPress::NewLine,
+            (b'u', 13) => KeyPress::Enter,
+            (b'~', 27) if text.ends_with(";13") => KeyPress::NewLine,
             _ => return None,
         })
     }
@@ -270,7 +270,7 @@ impl KeyDecoder {
         mut is_too_long: bool,
         byte: u8,
         now: Instant,
-    ) -> Option<Key> {
+    ) -> Option<KeyPress> {
         text.push(byte);
         if !text.ends_with(PASTE_END) {
             if text.len() > TEXT_MAX + PASTE_END.len() {
@@ -285,9 +285,9 @@ impl KeyDecoder {
         text.truncate(text.len() - PASTE_END.len());
         is_too_long |= text.len() > TEXT_MAX;
         Some(if is_too_long {
-            Key::PasteTooLong
+            KeyPress::PasteTooLong
         } else {
-            Key::Paste(cleaned(&String::from_utf8_lossy(&text)))
+            KeyPress::Paste(cleaned(&String::from_utf8_lossy(&text)))
         })
     }
 }
@@ -302,11 +302,11 @@ pub(crate) fn cleaned(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn typed(text: &str) -> Vec<Key> {
-        text.chars().map(Key::Char).collect()
+    fn typed(text: &str) -> Vec<KeyPress> {
+        text.chars().map(KeyPress::Char).collect()
     }
 
-    fn keys(bytes: &[u8]) -> Vec<Key> {
+    fn keys(bytes: &[u8]) -> Vec<KeyPress> {
         KeyDecoder::default().push(bytes, Instant::now())
     }
 
@@ -317,17 +317,17 @@ mod tests {
                 .as_bytes();
         let mut want = typed("aé日👍");
         want.extend([
-            Key::WordLeft,
-            Key::Up,
-            Key::Delete,
-            Key::NewLine,
-            Key::WordLeft,
-            Key::Home,
+            KeyPress::WordLeft,
+            KeyPress::Up,
+            KeyPress::Delete,
+            KeyPress::NewLine,
+            KeyPress::WordLeft,
+            KeyPress::Home,
         ]);
-        want.extend([Key::Paste("x\ty\nz".into()), Key::Char('b')]);
+        want.extend([KeyPress::Paste("x\ty\nz".into()), KeyPress::Char('b')]);
         for size in 1..bytes.len() {
             let mut decoder = KeyDecoder::default();
-            let got: Vec<Key> = bytes
+            let got: Vec<KeyPress> = bytes
                 .chunks(size)
                 .flat_map(|chunk| decoder.push(chunk, Instant::now()))
                 .collect();
@@ -350,14 +350,14 @@ mod tests {
         }
         assert_eq!(
             keys(b"\x1b[1\x03"),
-            [Key::Interrupt],
+            [KeyPress::Interrupt],
             "a sequence that is broken off"
         );
         assert_eq!(
             keys(&[b"\x1b[" as &[u8], &[b'1'; 2 * SEQUENCE_MAX], b"x"].concat())[0],
-            Key::Char('1')
+            KeyPress::Char('1')
         );
-        assert_eq!(keys(b"\xff"), [Key::Char('\u{fffd}')]);
+        assert_eq!(keys(b"\xff"), [KeyPress::Char('\u{fffd}')]);
     }
 
     #[test]
@@ -372,7 +372,7 @@ mod tests {
         );
         assert_eq!(
             (decoder.end_key(), decoder.is_within_key()),
-            (Some(Key::Escape), false)
+            (Some(KeyPress::Escape), false)
         );
     }
 
@@ -382,14 +382,14 @@ mod tests {
             b"\x1b[200~one\rtwo\x1b]0;title\x07\x1b[2J\x03\x04\x9b\r\rend\xe2\x80\xae\x1b[201~";
         assert_eq!(
             keys(hostile),
-            [Key::Paste("one\ntwo\u{fffd}\n\nend".into())]
+            [KeyPress::Paste("one\ntwo\u{fffd}\n\nend".into())]
         );
     }
 
     #[test]
     fn a_paste_that_ends_itself_sends_nothing() {
         let (mut decoder, now) = (KeyDecoder::default(), Instant::now());
-        let escapes = |keys: Vec<Key>| keys.contains(&Key::Enter);
+        let escapes = |keys: Vec<KeyPress>| keys.contains(&KeyPress::Enter);
         // The control: typed, it would be submitted.
         assert!(escapes(decoder.push(b"rm\r", now)));
         assert!(!escapes(decoder.push(b"\x1b[200~a\x1b[201~\rrm\r", now)));
@@ -409,16 +409,16 @@ mod tests {
     #[test]
     fn a_paste_is_bounded_and_one_without_an_end_is_left_by_control_c() {
         let paste = |size: usize| [b"\x1b[200~", &vec![b'x'; size][..], PASTE_END].concat();
-        assert!(keys(&paste(TEXT_MAX)) == [Key::Paste("x".repeat(TEXT_MAX))]);
+        assert!(keys(&paste(TEXT_MAX)) == [KeyPress::Paste("x".repeat(TEXT_MAX))]);
         for surplus in [1, 2, 10, TEXT_MAX] {
             assert!(
-                keys(&paste(TEXT_MAX + surplus)) == [Key::PasteTooLong],
+                keys(&paste(TEXT_MAX + surplus)) == [KeyPress::PasteTooLong],
                 "{surplus}"
             );
         }
         let mut decoder = KeyDecoder::default();
         decoder.push(b"\x1b[200~never", Instant::now());
-        assert_eq!(decoder.push(b"\x03", Instant::now()), [Key::Interrupt]);
-        assert_eq!(decoder.push(b"x", Instant::now()), [Key::Char('x')]);
+        assert_eq!(decoder.push(b"\x03", Instant::now()), [KeyPress::Interrupt]);
+        assert_eq!(decoder.push(b"x", Instant::now()), [KeyPress::Char('x')]);
     }
 }
