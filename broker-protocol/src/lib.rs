@@ -50,10 +50,10 @@ pub use network::{
 };
 pub use path::{PathError, Roots, Zone, ZonePath};
 pub use reply::{
-    Background, Broken, Bytes, Captured, Change, Changes, Edited, Ended, ErrorKind, ErrorLayer,
-    Failed, FileAnswer, FileReply, Grepped, Hunk, InPart, LeftRunning, Limit, Listed, ListedEntry,
-    ListedKind, Logged, Match, MatchLine, Outcome, Ran, Read, Refused, Spill, Started, Stderr,
-    Truncated, Undone, Unsearched, Usage, Walked, Written,
+    Background, Broken, Bytes, Captured, Changes, Edited, Ended, ErrorKind, ErrorLayer, Failed,
+    FileAnswer, FileChange, FileReply, Grepped, Hunk, InPart, LeftRunning, Limit, Listed,
+    ListedEntry, ListedKind, Logged, Match, MatchLine, Outcome, Ran, Read, Refused, Spill, Started,
+    Stderr, Truncated, Undone, Unsearched, Usage, Walked, Written,
 };
 pub use request::{
     BackgroundKill, BackgroundLog, CallId, Edit, FileBytes, FileEdit, FileList, FileRead,

@@ -543,14 +543,14 @@ pub struct Logged {
 /// Changes made by file tools, newest first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Changes {
-    pub changes: Vec<Change>,
+    pub changes: Vec<FileChange>,
     /// Where the list stops, if there is more.
     pub truncated: Option<Truncated>,
 }
 
 /// A change that a file tool has made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Change {
+pub struct FileChange {
     pub number: u64,
     /// The session that made it, as [`Opened`](crate::Opened) and the audit name it.
     pub session: String,

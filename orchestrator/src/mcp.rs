@@ -26,7 +26,7 @@ use orchestrator_launch::stdio::streams::{InputStream, OutputStream, unusable};
 use orchestrator_mcp_client::{Available, SessionServers};
 use orchestrator_mcp_server::{Listing, McpSettings, SessionOpener, open_sessions};
 use orchestrator_tools::ToolConfig;
-use orchestrator_tools::catalogue::{Category, TOOLS};
+use orchestrator_tools::catalogue::{TOOLS, ToolCategory};
 use orchestrator_tools::registry::{Entry, Registry};
 use policies::EffectivePolicy;
 use serde_json::Value;
@@ -112,7 +112,9 @@ impl FrontEnd for Mcp {
         let prepared = launch.prepare::<Self>(Options::of(&self.work))?;
         let (options, files) = (prepared.options(), prepared.files());
         if !self.all_tools {
-            let notes = TOOLS.iter().filter(|tool| tool.category == Category::Agent);
+            let notes = TOOLS
+                .iter()
+                .filter(|tool| tool.category == ToolCategory::Agent);
             self.tools.disable(notes.map(|tool| tool.name));
         }
         let scope = options.scope()?;

@@ -1381,9 +1381,9 @@ fn background(ended: Option<Result<Ended, Broken>>) -> Background {
     }
 }
 
-fn change() -> Change {
+fn change() -> FileChange {
     let digest = Some(Digest([3; 32]));
-    Change {
+    FileChange {
         number: 4,
         session: "5e".repeat(16),
         call: 7,

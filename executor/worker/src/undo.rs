@@ -10,7 +10,9 @@ use crate::open::regular_stat;
 use crate::root::{Location, READING};
 use crate::worker::FileCall;
 use crate::write::{CurrentFile, changed};
-use broker_protocol::{Change, Changes, Digest, History, Truncated, Undo, Undone, Zone, ZonePath};
+use broker_protocol::{
+    Changes, Digest, FileChange, History, Truncated, Undo, Undone, Zone, ZonePath,
+};
 use executor_spec::worker::{SESSION_LEN, WorkerPurpose};
 use nix::errno::Errno;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -95,7 +97,7 @@ impl FileCall<'_> {
                 break;
             }
             let before = before.map(|state| state.digest);
-            changes.push(Change {
+            changes.push(FileChange {
                 number,
                 session,
                 call,

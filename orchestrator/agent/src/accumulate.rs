@@ -1,6 +1,6 @@
 //! Builds a message from the chunks of an answer: checked, bounded, every call with a unique ID.
 
-use crate::chunk::{Chunk, Stop, Usage};
+use crate::chunk::{Chunk, Stop, TokenUsage};
 use crate::conversation::CallIds;
 use crate::error::ProviderError;
 use crate::message::{MessagePart, ToolCall};
@@ -25,7 +25,7 @@ const ID_MAX: usize = 64;
 pub struct Accumulator {
     parts: BTreeMap<u32, Building>,
     bytes: usize,
-    usage: Usage,
+    usage: TokenUsage,
     stop: Option<Stop>,
 }
 
@@ -54,7 +54,7 @@ pub struct ModelAnswer {
     pub parts: Vec<MessagePart>,
     /// Calls whose input was no JSON object, by ID, with the reason.
     pub malformed: BTreeMap<String, String>,
-    pub usage: Usage,
+    pub usage: TokenUsage,
     /// Why it ended; `None` if it was cut off.
     pub stop: Option<Stop>,
 }
@@ -191,7 +191,7 @@ impl Accumulator {
     }
 
     /// Tokens so far, as the provider has reported them.
-    pub fn usage(&self) -> Usage {
+    pub fn usage(&self) -> TokenUsage {
         self.usage
     }
 

@@ -2,10 +2,10 @@
 //! end is decided in `publish`, what reaches a vendor in its wire format; this file only decides what happens next.
 
 use crate::calls::plain;
-use crate::chunk::{Stop, Usage};
+use crate::chunk::{Stop, TokenUsage};
 use crate::conversation::Conversation;
 use crate::error::ProviderError;
-use crate::event::{Body, EndReason, Notice};
+use crate::event::{ChatEventBody, EndReason, Notice};
 use crate::fallback::{MALFORMED_MAX, Poor};
 use crate::message::{Message, MessagePart, ToolCall, text_of};
 use crate::packs::FINISH;
@@ -128,7 +128,9 @@ impl Run<'_> {
         };
         progress.closing = Some(reason);
         let message = format!("{why}: the model is asked to answer without tools");
-        self.publisher.publish(Body::Notice { kind, message }).await;
+        self.publisher
+            .publish(ChatEventBody::Notice { kind, message })
+            .await;
         self.say(conversation, Message::user(ANSWER_NOW));
     }
 
@@ -164,14 +166,14 @@ impl Run<'_> {
     async fn end_turn(
         &self,
         stop: Option<Stop>,
-        usage: Usage,
+        usage: TokenUsage,
         conversation: &Conversation,
         progress: &RunProgress,
     ) {
         if self.is_main {
             let context = progress.budget.context(&conversation.messages);
             self.publisher
-                .publish(Body::TurnEnd {
+                .publish(ChatEventBody::TurnEnd {
                     turn: progress.turns,
                     stop,
                     usage,
@@ -205,7 +207,7 @@ impl Run<'_> {
             (Some(Stop::Done) | None, Some(finish)) if progress.reprompt(finish.reprompts) => {
                 let required = finish.required.join(", ");
                 let message = format!("call {FINISH} to end the task, with {required}");
-                let notice = Body::Notice {
+                let notice = ChatEventBody::Notice {
                     kind: Notice::CorrectiveReprompt,
                     message: message.clone(),
                 };
@@ -297,7 +299,9 @@ impl Run<'_> {
             model.id
         );
         let kind = Notice::ModelReplaced;
-        self.publisher.publish(Body::Notice { kind, message }).await;
+        self.publisher
+            .publish(ChatEventBody::Notice { kind, message })
+            .await;
         progress.budget = self.budget(model);
         progress.instead = Some((self.parts.provider.clone(), model.clone()));
         progress.replaced = true;
@@ -333,7 +337,7 @@ impl Run<'_> {
             ),
         };
         self.publisher
-            .publish(Body::Notice {
+            .publish(ChatEventBody::Notice {
                 kind: Notice::CloudFallback,
                 message,
             })

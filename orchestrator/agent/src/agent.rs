@@ -4,7 +4,7 @@ use crate::budget::Budget;
 use crate::control::RunControl;
 use crate::conversation::Conversation;
 use crate::error::ProviderError;
-use crate::event::{Body, EndReason, Event};
+use crate::event::{ChatEvent, ChatEventBody, EndReason};
 use crate::hooks::SessionHooks;
 use crate::message::Message;
 use crate::packs::FINISH;
@@ -122,7 +122,7 @@ impl Agent {
         order: Order,
         conversation: &mut Conversation,
         control: &RunControl,
-        events: mpsc::Sender<Event>,
+        events: mpsc::Sender<ChatEvent>,
     ) -> RunEnd {
         let (provider, model) = (self.parts.provider.name(), &self.parts.settings.model);
         let span = spans::run(&order.conversation, &order.message, provider, model);
@@ -136,7 +136,7 @@ impl Agent {
         order: Order,
         conversation: &mut Conversation,
         control: &RunControl,
-        events: mpsc::Sender<Event>,
+        events: mpsc::Sender<ChatEvent>,
     ) -> RunEnd {
         let begun = Instant::now();
         let gone = Rc::new(Cell::new(false));
@@ -149,7 +149,7 @@ impl Agent {
             parent: None,
             gone: gone.clone(),
         };
-        let start = Body::StreamStart {
+        let start = ChatEventBody::StreamStart {
             provider: self.parts.provider.name().to_owned(),
             model: self.parts.settings.model.clone(),
         };
@@ -160,9 +160,9 @@ impl Agent {
             .perform(order.text, conversation, control, &publisher, &mut progress)
             .await;
         if let Some(error) = &ended.error {
-            publisher.publish(Body::Error(error.body())).await;
+            publisher.publish(ChatEventBody::Error(error.body())).await;
         }
-        let end = Body::StreamEnd {
+        let end = ChatEventBody::StreamEnd {
             partial: is_partial(ended.reason),
             reason: ended.reason,
             turns: progress.turns,

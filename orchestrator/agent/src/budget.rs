@@ -1,6 +1,6 @@
 //! How full the context is: one figure, used in events and for the loop's own decisions.
 
-use crate::chunk::Usage;
+use crate::chunk::TokenUsage;
 use crate::message::{Message, MessagePart};
 use crate::provider::ToolDefinition;
 pub use orchestrator_wire::usage::Context;
@@ -59,7 +59,7 @@ impl Budget {
     }
 
     /// Stores the vendor's count up to the last of `messages`, its answer.
-    pub fn count(&mut self, usage: Usage, messages: &[Message]) {
+    pub fn count(&mut self, usage: TokenUsage, messages: &[Message]) {
         let counted = usage.input_tokens.saturating_add(usage.output_tokens);
         // A missing count must not be taken as zero.
         if usage.input_tokens > 0 {
@@ -141,7 +141,7 @@ mod tests {
         assert_eq!(budget.context(&messages).used_tokens, 100);
         messages.push(Message::Assistant { parts: vec![] });
         budget.count(
-            Usage {
+            TokenUsage {
                 input_tokens: 700,
                 output_tokens: 50,
                 cached_tokens: 0,
@@ -162,7 +162,7 @@ mod tests {
         assert!(budget.is_spent(&messages));
         assert_eq!(budget.bytes_per_answer(&messages, 3), 0);
         // A vendor that reports no count changes nothing.
-        budget.count(Usage::default(), &messages);
+        budget.count(TokenUsage::default(), &messages);
         assert_eq!(budget.context(&messages).used_tokens, 900);
     }
 
@@ -179,7 +179,7 @@ mod tests {
         let messages = [Message::user("x".repeat(30))];
         assert_eq!(budget.context(&messages).used_tokens, 100 + 10 + 10);
         budget.count(
-            Usage {
+            TokenUsage {
                 input_tokens: 50,
                 output_tokens: 1,
                 cached_tokens: 0,

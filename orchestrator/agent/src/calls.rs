@@ -2,7 +2,7 @@
 //! that change nothing run in parallel, all others one after the other.
 
 use crate::budget::Budget;
-use crate::event::{Body, Confirm, Notice, Output, ToolResult};
+use crate::event::{ChatEventBody, ChatToolResult, Confirm, Notice, Output};
 use crate::message::{ImageData, Message, ToolAnswer, ToolCall};
 use crate::packs::FINISH;
 use crate::run::{Run, RunProgress};
@@ -136,7 +136,7 @@ impl Run<'_> {
         );
         answer.text.push_str(&format!("\n[loop: {message}]"));
         self.publisher
-            .publish(Body::Notice {
+            .publish(ChatEventBody::Notice {
                 kind: Notice::LoopDetected,
                 message,
             })
@@ -152,7 +152,7 @@ impl Run<'_> {
     ) -> ToolAnswer {
         let (tool_id, tool_name) = (call.id.clone(), self.shown_name(&call.name));
         self.publisher
-            .publish(Body::ToolStart {
+            .publish(ChatEventBody::ToolStart {
                 tool_id,
                 tool_name,
                 input: call.input.clone(),
@@ -227,7 +227,7 @@ impl Run<'_> {
     /// Answers a call with an error, without the session.
     async fn refuse(&self, call: &ToolCall, failed: Failed) -> ToolAnswer {
         let error = ErrorBody::from(&failed);
-        let result = ToolResult {
+        let result = ChatToolResult {
             tool_id: call.id.clone(),
             tool_name: self.shown_name(&call.name),
             status: "error",
@@ -238,7 +238,7 @@ impl Run<'_> {
             found: Findings::default(),
         };
         self.publisher
-            .publish(Body::ToolResult(Box::new(result)))
+            .publish(ChatEventBody::ToolResult(Box::new(result)))
             .await;
         plain(call, failed.message, true)
     }
@@ -247,7 +247,7 @@ impl Run<'_> {
     async fn finish(&self, call: &ToolCall, progress: &mut RunProgress, called: &mut CallOutcomes) {
         let (tool_id, tool_name) = (call.id.clone(), FINISH.to_owned());
         self.publisher
-            .publish(Body::ToolStart {
+            .publish(ChatEventBody::ToolStart {
                 tool_id,
                 tool_name,
                 input: call.input.clone(),
@@ -259,7 +259,7 @@ impl Run<'_> {
         if let Some(Err(why)) = finish.map(|finish| finish.check(&input, progress.tools_used)) {
             let message = format!("the end of the task is not accepted: {why}");
             self.publisher
-                .publish(Body::Notice {
+                .publish(ChatEventBody::Notice {
                     kind: Notice::QualityGateFailed,
                     message: message.clone(),
                 })
@@ -362,7 +362,7 @@ impl Run<'_> {
                     },
                 };
                 self.publisher
-                    .publish(Body::ToolDelta {
+                    .publish(ChatEventBody::ToolDelta {
                         tool_id: tool_id(),
                         stream,
                         output,
@@ -374,7 +374,7 @@ impl Run<'_> {
                 let confirm = confirm(call, question, part);
                 self.control.asked(&confirm);
                 self.publisher
-                    .publish(Body::ToolConfirm(Box::new(confirm)))
+                    .publish(ChatEventBody::ToolConfirm(Box::new(confirm)))
                     .await;
             }
             CallBody::ApprovalGiven { challenge, .. } => {
@@ -383,7 +383,7 @@ impl Run<'_> {
             }
             CallBody::Violation(event) => {
                 self.publisher
-                    .publish(Body::Security {
+                    .publish(ChatEventBody::Security {
                         tool_id: tool_id(),
                         event: event.clone(),
                     })
@@ -391,7 +391,7 @@ impl Run<'_> {
             }
             CallBody::Hook(ran) => {
                 self.publisher
-                    .publish(Body::Hook(Box::new(ran.clone())))
+                    .publish(ChatEventBody::Hook(Box::new(ran.clone())))
                     .await;
             }
             // The result of a batch reports on its calls.
@@ -413,7 +413,7 @@ impl Run<'_> {
             (text, Some(error)) => error_and_result(&error.message, &text),
         };
         let error = result.error.as_ref().map(ErrorBody::sanitized);
-        let published = ToolResult {
+        let published = ChatToolResult {
             tool_id: call.id.clone(),
             tool_name: result.tool().to_owned(),
             status: if error.is_some() { "error" } else { "success" },
@@ -427,7 +427,7 @@ impl Run<'_> {
             found: result.findings().clone(),
         };
         self.publisher
-            .publish(Body::ToolResult(Box::new(published)))
+            .publish(ChatEventBody::ToolResult(Box::new(published)))
             .await;
         let mut answer = plain(call, text, result.error.is_some());
         answer.full = result.full_text().map(str::to_owned);
@@ -447,7 +447,7 @@ impl Run<'_> {
                            nothing runs in the background";
             answer.text.push_str(&format!("\n[{message}]"));
             self.publisher
-                .publish(Body::Notice {
+                .publish(ChatEventBody::Notice {
                     kind: Notice::ExecutorLost,
                     message: message.to_owned(),
                 })

@@ -1,7 +1,7 @@
 //! The pieces of a provider's stream. Every wire format is converted into these and nothing else.
 
 use crate::error::ProviderError;
-pub use orchestrator_wire::usage::{Stop, Usage};
+pub use orchestrator_wire::usage::{Stop, TokenUsage};
 use serde_json::Value;
 use tokio::sync::mpsc;
 
@@ -34,7 +34,7 @@ pub enum Chunk {
     /// The call's input is complete.
     ToolEnd { index: u32 },
     /// What the answer has cost so far. Fields that are 0 are unknown.
-    Usage(Usage),
+    Usage(TokenUsage),
     /// The answer is complete. Nothing comes after it.
     End(Stop),
 }

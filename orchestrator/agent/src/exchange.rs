@@ -1,6 +1,6 @@
 //! The requests to models and their answers, for records. A front end shows an answer piece by piece; a record has it whole.
 
-use crate::chunk::{Stop, Usage};
+use crate::chunk::{Stop, TokenUsage};
 use std::sync::Arc;
 
 /// A request to a model, or the end of its answer.
@@ -45,7 +45,7 @@ pub enum Side {
         /// Why it ended, if the model has said so.
         stop: Option<Stop>,
         /// Tokens, as the provider counts them.
-        usage: Usage,
+        usage: TokenUsage,
         /// Milliseconds from the request to its end.
         wall_ms: u64,
         /// The code of its error.

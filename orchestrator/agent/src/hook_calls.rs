@@ -1,7 +1,7 @@
 //! Begins a conversation with the user's hooks.
 
 use crate::error::ProviderError;
-use crate::event::Body;
+use crate::event::ChatEventBody;
 use crate::hooks::SessionHooks;
 use crate::run::Run;
 use orchestrator_engine::hooks::{HookAnswer, HookEvent, HookRan, Occasion, quoted};
@@ -49,7 +49,9 @@ impl Run<'_> {
             () = self.control.cancelled() => Err("was cancelled".to_owned()),
         };
         let ran = HookRan::new(hooks.runner.name(hook), occasion, &answer);
-        self.publisher.publish(Body::Hook(Box::new(ran))).await;
+        self.publisher
+            .publish(ChatEventBody::Hook(Box::new(ran)))
+            .await;
         answer
     }
 }

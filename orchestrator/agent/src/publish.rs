@@ -1,7 +1,7 @@
 //! The one place that every event of a run passes. It removes known secrets and unsafe characters from texts of a model or its
 //! vendor, then sends the event to the transcript and the front end. Events of calls were already sanitized by the session.
 
-use crate::event::{Body, Event, now};
+use crate::event::{ChatEvent, ChatEventBody, now};
 use crate::exchange::{ModelExchange, Side};
 use orchestrator_text::redact::Redactor;
 use orchestrator_text::sanitize::{SanitizedStream, Sanitizer, Unsafe};
@@ -16,7 +16,7 @@ pub const EVENTS: usize = 64;
 
 /// Receives every event, in order. It must not block.
 pub trait Listener {
-    fn hear(&self, event: &Event);
+    fn hear(&self, event: &ChatEvent);
 
     /// Takes a request to a model, or its answer.
     fn record(&self, _: &ModelExchange) {}
@@ -27,7 +27,7 @@ pub trait Listener {
 pub(crate) struct RunPublisher {
     pub sanitizer: Sanitizer,
     pub listeners: Rc<[Rc<dyn Listener>]>,
-    pub client: mpsc::Sender<Event>,
+    pub client: mpsc::Sender<ChatEvent>,
     pub conversation: Arc<str>,
     pub message: Arc<str>,
     /// The call of this subagent, if it is one.
@@ -38,9 +38,9 @@ pub(crate) struct RunPublisher {
 
 impl RunPublisher {
     /// Sends an event once the front end has room.
-    pub(crate) async fn publish(&self, body: Body) {
+    pub(crate) async fn publish(&self, body: ChatEventBody) {
         let body = self.sanitize(body);
-        let event = Event {
+        let event = ChatEvent {
             conversation: self.conversation.clone(),
             message: self.message.clone(),
             parent: self.parent.clone(),
@@ -81,57 +81,57 @@ impl RunPublisher {
     }
 
     /// Makes texts of the model, its vendor or our own errors safe to show. Deltas have already passed a stream.
-    fn sanitize(&self, body: Body) -> Body {
+    fn sanitize(&self, body: ChatEventBody) -> ChatEventBody {
         let text = |text: String| self.sanitizer.text(&text);
         match body {
-            Body::StreamStart { provider, model } => Body::StreamStart {
+            ChatEventBody::StreamStart { provider, model } => ChatEventBody::StreamStart {
                 provider: text(provider),
                 model: text(model),
             },
-            Body::ToolInputDelta {
+            ChatEventBody::ToolInputDelta {
                 index,
                 tool_name,
                 chunk,
-            } => Body::ToolInputDelta {
+            } => ChatEventBody::ToolInputDelta {
                 index,
                 tool_name: text(tool_name),
                 chunk,
             },
-            Body::ToolStart {
+            ChatEventBody::ToolStart {
                 tool_id,
                 tool_name,
                 input,
-            } => Body::ToolStart {
+            } => ChatEventBody::ToolStart {
                 tool_id,
                 tool_name: text(tool_name),
                 input: self.sanitizer.input(&input),
             },
-            Body::Retry {
+            ChatEventBody::Retry {
                 code,
                 message,
                 attempt,
                 delay_ms,
-            } => Body::Retry {
+            } => ChatEventBody::Retry {
                 code,
                 message: text(message),
                 attempt,
                 delay_ms,
             },
-            Body::Hook(mut ran) => {
+            ChatEventBody::Hook(mut ran) => {
                 (ran.message, ran.ask_agent) = (ran.message.map(text), ran.ask_agent.map(text));
                 ran.tool_name = ran.tool_name.map(text);
                 ran.input = ran.input.map(|input| self.sanitizer.input(&input));
-                Body::Hook(ran)
+                ChatEventBody::Hook(ran)
             }
-            Body::Notice { kind, message } => Body::Notice {
+            ChatEventBody::Notice { kind, message } => ChatEventBody::Notice {
                 kind,
                 message: text(message),
             },
-            Body::Error(error) => Body::Error(ErrorBody {
+            ChatEventBody::Error(error) => ChatEventBody::Error(ErrorBody {
                 message: text(error.message),
                 ..error
             }),
-            Body::ToolResult(mut result) => {
+            ChatEventBody::ToolResult(mut result) => {
                 // Calls that no session has made carry names that the model wrote.
                 result.tool_name = text(result.tool_name);
                 result.result = self.redactor().text(&result.result).into_owned();
@@ -139,9 +139,9 @@ impl RunPublisher {
                     .error
                     .iter_mut()
                     .for_each(|error| error.message = text(std::mem::take(&mut error.message)));
-                Body::ToolResult(result)
+                ChatEventBody::ToolResult(result)
             }
-            Body::StreamEnd {
+            ChatEventBody::StreamEnd {
                 partial,
                 reason,
                 turns,
@@ -150,7 +150,7 @@ impl RunPublisher {
                 result,
             } => {
                 let result = result.map(|result| self.sanitizer.input(&result));
-                Body::StreamEnd {
+                ChatEventBody::StreamEnd {
                     partial,
                     reason,
                     turns,
@@ -159,13 +159,13 @@ impl RunPublisher {
                     result,
                 }
             }
-            passed @ (Body::Session { .. }
-            | Body::TextDelta { .. }
-            | Body::ThinkingDelta { .. }
-            | Body::ToolConfirm(_)
-            | Body::ToolDelta { .. }
-            | Body::Security { .. }
-            | Body::TurnEnd { .. }) => passed,
+            passed @ (ChatEventBody::Session { .. }
+            | ChatEventBody::TextDelta { .. }
+            | ChatEventBody::ThinkingDelta { .. }
+            | ChatEventBody::ToolConfirm(_)
+            | ChatEventBody::ToolDelta { .. }
+            | ChatEventBody::Security { .. }
+            | ChatEventBody::TurnEnd { .. }) => passed,
         }
     }
 }

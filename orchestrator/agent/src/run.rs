@@ -1,11 +1,11 @@
 //! A run as data: its fixed parts, its progress and its end.
 
 use crate::budget::Budget;
-use crate::chunk::Usage;
+use crate::chunk::TokenUsage;
 use crate::control::RunControl;
 use crate::conversation::{CallIds, Conversation};
 use crate::error::ProviderError;
-use crate::event::{Body, EndReason};
+use crate::event::{ChatEventBody, EndReason};
 use crate::hooks::SessionHooks;
 use crate::message::Message;
 use crate::packs::Finish;
@@ -55,7 +55,7 @@ pub(crate) struct RunProgress {
     pub repeats: CallRepeats,
     pub tools_used: bool,
     pub turns: u32,
-    pub usage: Usage,
+    pub usage: TokenUsage,
     /// How often the model was asked again because of its pack.
     pub reprompts: u32,
     /// The provider and model that replace the run's own.
@@ -89,7 +89,7 @@ impl RunProgress {
             repeats: CallRepeats::default(),
             tools_used: false,
             turns: 0,
-            usage: Usage::default(),
+            usage: TokenUsage::default(),
             reprompts: 0,
             instead: None,
             replaced: false,
@@ -141,7 +141,7 @@ impl Run<'_> {
 
     /// Publishes that a session is open.
     pub(crate) async fn announce(&self, opened: &Opened) {
-        let body = Body::Session {
+        let body = ChatEventBody::Session {
             session: opened.session.clone(),
             project: opened.project.clone(),
             tier: opened.tier.name(),

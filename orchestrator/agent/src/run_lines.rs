@@ -1,7 +1,7 @@
 //! The lines of an agent's runs in the run log: where a run begins and ends, its requests to models, and where the loop intervened.
 //! Its calls have lines of their own, as those of any front end.
 
-use crate::event::{Body, Event, Notice};
+use crate::event::{ChatEvent, ChatEventBody, Notice};
 use crate::exchange::{ModelExchange, Side};
 use crate::publish::Listener;
 use serde_json::{Value, json};
@@ -31,7 +31,7 @@ pub const KINDS: [&str; 17] = [
 pub struct AgentLines<F>(pub F);
 
 impl<F: Fn(&'static str, Value)> Listener for AgentLines<F> {
-    fn hear(&self, event: &Event) {
+    fn hear(&self, event: &ChatEvent) {
         if let Some((kind, payload)) = of_event(event) {
             (self.0)(kind, payload);
         }
@@ -45,12 +45,12 @@ impl<F: Fn(&'static str, Value)> Listener for AgentLines<F> {
 
 /// Kind and payload of an event's line; `None` for events that are not recorded here: what a model says piece by piece is in its
 /// answer's line, and the session records its calls.
-fn of_event(event: &Event) -> Option<(&'static str, Value)> {
+fn of_event(event: &ChatEvent) -> Option<(&'static str, Value)> {
     let (kind, mut payload) = match &event.body {
-        Body::StreamStart { provider, model } => {
+        ChatEventBody::StreamStart { provider, model } => {
             ("run_start", json!({ "provider": provider, "model": model }))
         }
-        Body::Retry {
+        ChatEventBody::Retry {
             code,
             message,
             attempt,
@@ -59,12 +59,14 @@ fn of_event(event: &Event) -> Option<(&'static str, Value)> {
             "retry",
             json!({ "code": code, "message": message, "attempt": attempt, "delayMs": delay_ms }),
         ),
-        Body::Notice { kind, message } => (of_notice(*kind), json!({ "message": message })),
-        Body::Error(error) => (
+        ChatEventBody::Notice { kind, message } => {
+            (of_notice(*kind), json!({ "message": message }))
+        }
+        ChatEventBody::Error(error) => (
             "run_error",
             json!({ "code": error.code, "message": error.message, "retryAfterS": error.retry_after_s }),
         ),
-        Body::StreamEnd {
+        ChatEventBody::StreamEnd {
             partial,
             reason,
             turns,
@@ -76,17 +78,17 @@ fn of_event(event: &Event) -> Option<(&'static str, Value)> {
             json!({ "reason": reason, "partial": partial, "turns": turns, "usage": usage, "context": context,
                 "result": result }),
         ),
-        Body::Session { .. }
-        | Body::TextDelta { .. }
-        | Body::ThinkingDelta { .. }
-        | Body::ToolInputDelta { .. }
-        | Body::ToolStart { .. }
-        | Body::ToolConfirm(_)
-        | Body::ToolDelta { .. }
-        | Body::ToolResult(_)
-        | Body::Security { .. }
-        | Body::Hook(_)
-        | Body::TurnEnd { .. } => return None,
+        ChatEventBody::Session { .. }
+        | ChatEventBody::TextDelta { .. }
+        | ChatEventBody::ThinkingDelta { .. }
+        | ChatEventBody::ToolInputDelta { .. }
+        | ChatEventBody::ToolStart { .. }
+        | ChatEventBody::ToolConfirm(_)
+        | ChatEventBody::ToolDelta { .. }
+        | ChatEventBody::ToolResult(_)
+        | ChatEventBody::Security { .. }
+        | ChatEventBody::Hook(_)
+        | ChatEventBody::TurnEnd { .. } => return None,
     };
     payload["conversation"] = (*event.conversation).into();
     payload["message_id"] = (*event.message).into();

@@ -1,6 +1,6 @@
 //! The spans of a run: its turns, and each request to a model. They hold names, numbers and codes, but no text of user or model and no key.
 
-use crate::chunk::Usage;
+use crate::chunk::TokenUsage;
 use crate::error::ProviderError;
 use crate::event::EndReason;
 use crate::run::RunEnd;
@@ -46,7 +46,7 @@ pub(crate) fn model_request(provider: &str, model: &str, attempt: u32) -> Span {
 }
 
 /// Records the end of the run. Called within its span.
-pub(crate) fn end_run(end: &RunEnd, turns: u32, usage: Usage, duration: Duration) {
+pub(crate) fn end_run(end: &RunEnd, turns: u32, usage: TokenUsage, duration: Duration) {
     let span = Span::current();
     span.record("reason", end.reason.name())
         .record("turns", turns);
@@ -61,14 +61,18 @@ pub(crate) fn end_run(end: &RunEnd, turns: u32, usage: Usage, duration: Duration
 }
 
 /// Records the end of the request. Called within its span.
-pub(crate) fn end_request(result: &Result<(), ProviderError>, usage: Usage, duration: Duration) {
+pub(crate) fn end_request(
+    result: &Result<(), ProviderError>,
+    usage: TokenUsage,
+    duration: Duration,
+) {
     let span = Span::current();
     record_usage(&span, usage);
     record_error(&span, result.as_ref().err());
     tracing::info!(duration_ms = duration.as_millis() as u64, "model request");
 }
 
-fn record_usage(span: &Span, usage: Usage) {
+fn record_usage(span: &Span, usage: TokenUsage) {
     span.record("input_tokens", usage.input_tokens)
         .record("output_tokens", usage.output_tokens);
 }

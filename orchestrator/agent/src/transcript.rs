@@ -1,7 +1,7 @@
 //! The transcript of a conversation: every event and message in full, without known secrets, as lines of JSON. From it a run can be
 //! resumed, or replayed without a model.
 
-use crate::event::Event;
+use crate::event::ChatEvent;
 use crate::message::Message;
 use crate::publish::Listener;
 use orchestrator_text::redact::Redactor;
@@ -95,7 +95,7 @@ impl Transcript {
 }
 
 impl Listener for Transcript {
-    fn hear(&self, event: &Event) {
+    fn hear(&self, event: &ChatEvent) {
         self.write(&TranscriptLine::Event(event.to_json()));
     }
 }

@@ -6,7 +6,7 @@ use crate::chunk::{Chunk, Chunks};
 use crate::control::RunControl;
 use crate::conversation::CallIds;
 use crate::error::ProviderError;
-use crate::event::Body;
+use crate::event::ChatEventBody;
 use crate::exchange::Side;
 use crate::message::{MessagePart, text_of};
 use crate::provider::{ModelRequest, Provider};
@@ -153,7 +153,7 @@ impl ModelTurn<'_> {
         let (code, message) = (error.code(), error.to_string());
         let delay_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
         self.publisher
-            .publish(Body::Retry {
+            .publish(ChatEventBody::Retry {
                 code,
                 message,
                 attempt,
@@ -275,8 +275,8 @@ impl<'a> TextStreams<'a> {
         }
         let content = String::from_utf8_lossy(&bytes).into_owned();
         let body = match kind {
-            StreamKind::Text => Body::TextDelta { content, index },
-            StreamKind::Thinking => Body::ThinkingDelta { content, index },
+            StreamKind::Text => ChatEventBody::TextDelta { content, index },
+            StreamKind::Thinking => ChatEventBody::ThinkingDelta { content, index },
         };
         self.turn.publisher.publish(body).await;
     }
@@ -294,7 +294,7 @@ impl<'a> TextStreams<'a> {
             let chunk = String::from_utf8_lossy(&bytes).into_owned();
             self.turn
                 .publisher
-                .publish(Body::ToolInputDelta {
+                .publish(ChatEventBody::ToolInputDelta {
                     index,
                     tool_name,
                     chunk,

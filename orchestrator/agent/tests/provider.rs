@@ -10,7 +10,7 @@ use orchestrator_agent::chunk::{Chunk, Chunks, Stop};
 use orchestrator_agent::control::RunControl;
 use orchestrator_agent::conversation::Conversation;
 use orchestrator_agent::error::ProviderError;
-use orchestrator_agent::event::{EndReason, Event};
+use orchestrator_agent::event::{ChatEvent, EndReason};
 use orchestrator_agent::message::Message;
 use orchestrator_agent::provider::{Model, ModelRequest, Provider};
 use orchestrator_agent::publish::EVENTS;
@@ -193,7 +193,7 @@ fn run(
     })
 }
 
-fn word(event: &Event) -> String {
+fn word(event: &ChatEvent) -> String {
     let json = event.to_json();
     let kind = json["type"]
         .as_str()

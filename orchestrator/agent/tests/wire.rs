@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use orchestrator_agent::accumulate::{Accumulator, ModelAnswer};
-use orchestrator_agent::chunk::{Chunk, Stop, Usage};
+use orchestrator_agent::chunk::{Chunk, Stop, TokenUsage};
 use orchestrator_agent::conversation::CallIds;
 use orchestrator_agent::error::ProviderError;
 use orchestrator_agent::message::{ImageData, Message, MessagePart, ToolAnswer, ToolCall};
@@ -167,7 +167,7 @@ mod claude {
         assert_eq!(got.parts, want);
         assert_eq!(
             got.usage,
-            Usage {
+            TokenUsage {
                 input_tokens: 17,
                 output_tokens: 20,
                 cached_tokens: 5
@@ -330,7 +330,7 @@ mod openai_chat {
         );
         assert_eq!(
             got.usage,
-            Usage {
+            TokenUsage {
                 input_tokens: 9,
                 output_tokens: 4,
                 cached_tokens: 3
@@ -516,7 +516,7 @@ mod ollama {
         assert_eq!(got.parts, want);
         assert_eq!(
             got.usage,
-            Usage {
+            TokenUsage {
                 input_tokens: 7,
                 output_tokens: 2,
                 cached_tokens: 0

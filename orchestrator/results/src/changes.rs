@@ -2,7 +2,7 @@
 
 use crate::metadata::{Changed, Details, Truncation};
 use crate::rendered::Rendered;
-use broker_protocol::{Change, Changes, Undone, ZonePath};
+use broker_protocol::{Changes, FileChange, Undone, ZonePath};
 use orchestrator_text::escape::file_name;
 use orchestrator_text::time::utc;
 
@@ -60,7 +60,7 @@ pub(crate) fn undone(undone: &Undone, path: &ZonePath, absolute: String) -> Rend
     )
 }
 
-fn line(change: &Change) -> String {
+fn line(change: &FileChange) -> String {
     let what = match (change.before, change.after) {
         (None, _) => "made",
         (Some(_), Some(_)) => "changed",
@@ -78,7 +78,7 @@ fn line(change: &Change) -> String {
     )
 }
 
-fn describe(change: &Change) -> Changed {
+fn describe(change: &FileChange) -> Changed {
     Changed {
         number: change.number,
         session: change.session.clone(),
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn a_change_is_one_line() {
-        let change = |before, after| Change {
+        let change = |before, after| FileChange {
             number: 7,
             session: "5e".repeat(16),
             call: 1,

@@ -7,7 +7,7 @@
 #![allow(clippy::unwrap_used)]
 
 use broker_protocol::{ErrorKind, Failed, Open, Trust};
-use orchestrator_agent::event::Event;
+use orchestrator_agent::event::ChatEvent;
 use orchestrator_agent::hooks::SessionHooks;
 use orchestrator_agent::publish::Listener;
 use orchestrator_agent::settings::RunSettings;
@@ -44,7 +44,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 struct NoRecord;
 
 impl Listener for NoRecord {
-    fn hear(&self, _: &Event) {}
+    fn hear(&self, _: &ChatEvent) {}
 }
 
 fn main() {

@@ -8,7 +8,7 @@ use crate::outbox::Outbox;
 use crate::packet::Packet;
 use crate::run::{Beginner, RunAnswerer, start};
 use crate::service::ServeState;
-use orchestrator_agent::event::{Body, Event, now};
+use orchestrator_agent::event::{ChatEvent, ChatEventBody, now};
 use orchestrator_text::sanitize::Sanitizer;
 use orchestrator_wire::chat_command::{ClientMessage, Send};
 use orchestrator_wire::error::ErrorBody;
@@ -114,12 +114,12 @@ impl Client {
         if self.service.case == WireCase::Camel || !kind.starts_with("chat:") {
             return;
         }
-        let event = Event {
+        let event = ChatEvent {
             conversation: conversation.unwrap_or_default().into(),
             message: "".into(),
             parent: None,
             timestamp: now(),
-            body: Body::Error(self.body(error)),
+            body: ChatEventBody::Error(self.body(error)),
         };
         let packet = Packet::outside_run(&event, self.service.case);
         // If the client is gone, it needs no report.

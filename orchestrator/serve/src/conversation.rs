@@ -8,7 +8,7 @@ use crate::packet::Packet;
 use broker_protocol::Trust;
 use futures_util::future::join_all;
 use orchestrator_agent::control::RunControl;
-use orchestrator_agent::event::Event;
+use orchestrator_agent::event::ChatEvent;
 use orchestrator_agent::hooks::SessionHooks;
 use orchestrator_agent::transcript::Transcript;
 use orchestrator_engine::Session;
@@ -248,7 +248,7 @@ impl ConversationState {
     }
 
     /// Sends an event to all listeners and waits until one of them has room for more. Removes listeners that are gone.
-    pub async fn publish(&self, event: &Event, case: WireCase) {
+    pub async fn publish(&self, event: &ChatEvent, case: WireCase) {
         // Stored and sent in one step, so that a client that joins in between gets each event once and in order.
         let packet = self.recent.borrow_mut().push(event, case);
         self.followers
@@ -292,7 +292,7 @@ impl Recent {
         (later.map(|(_, packet)| packet.clone()).collect(), missed)
     }
 
-    fn push(&mut self, event: &Event, case: WireCase) -> Rc<Packet> {
+    fn push(&mut self, event: &ChatEvent, case: WireCase) -> Rc<Packet> {
         self.sequence += 1;
         let packet = Packet::event(event, case, self.sequence);
         self.bytes += packet.size();
@@ -311,14 +311,14 @@ impl Recent {
 mod tests {
     use super::*;
     use crate::outbox::outbox;
-    use orchestrator_agent::event::Body;
+    use orchestrator_agent::event::ChatEventBody;
 
-    fn text(content: &str) -> Event {
-        let body = Body::TextDelta {
+    fn text(content: &str) -> ChatEvent {
+        let body = ChatEventBody::TextDelta {
             content: content.into(),
             index: 0,
         };
-        Event {
+        ChatEvent {
             conversation: "c".into(),
             message: "m".into(),
             parent: None,

@@ -5,7 +5,7 @@ use orchestrator_agent::hooks::SessionHooks;
 use orchestrator_engine::HookGuard;
 use orchestrator_mcp_client::SessionServers;
 use orchestrator_tools::ToolConfig;
-use orchestrator_tools::catalogue::{Category, TOOLS};
+use orchestrator_tools::catalogue::{TOOLS, ToolCategory};
 use serde_json::Value;
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -91,7 +91,7 @@ impl StartableSession {
 pub fn without_project(own: Option<&Scope>) -> Scope {
     let needs_none = TOOLS
         .iter()
-        .filter(|tool| matches!(tool.category, Category::Web | Category::Agent));
+        .filter(|tool| matches!(tool.category, ToolCategory::Web | ToolCategory::Agent));
     let open = needs_none
         .map(|tool| tool.name)
         .filter(|name| own.is_none_or(|own| own.permits(name)));

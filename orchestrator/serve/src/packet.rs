@@ -1,7 +1,7 @@
 //! A message to a client: an event of a run, or an answer. It is serialized once, however many clients receive it.
 
 use crate::case::WireCase;
-use orchestrator_agent::event::{Event, now};
+use orchestrator_agent::event::{ChatEvent, now};
 use orchestrator_wire::server_message::ServerMessage;
 use serde_json::{Value, json};
 use std::rc::Rc;
@@ -21,7 +21,7 @@ pub struct Packet {
 
 impl Packet {
     /// The packet of an event, in `case`.
-    pub fn event(event: &Event, case: WireCase, sequence: u64) -> Rc<Self> {
+    pub fn event(event: &ChatEvent, case: WireCase, sequence: u64) -> Rc<Self> {
         Rc::new(Self::of(
             event.to_json(),
             case,
@@ -31,7 +31,7 @@ impl Packet {
     }
 
     /// The packet of an event for one client, which is none of a run's numbered ones.
-    pub fn outside_run(event: &Event, case: WireCase) -> Rc<Self> {
+    pub fn outside_run(event: &ChatEvent, case: WireCase) -> Rc<Self> {
         Rc::new(Self::of(event.to_json(), case, event.timestamp, None))
     }
 

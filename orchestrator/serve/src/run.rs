@@ -13,9 +13,9 @@ use crate::token::new_id;
 use broker_protocol::Scope;
 use orchestrator_agent::agent::{Agent, Order};
 use orchestrator_agent::budget::Context;
-use orchestrator_agent::chunk::Usage;
+use orchestrator_agent::chunk::TokenUsage;
 use orchestrator_agent::error::ProviderError;
-use orchestrator_agent::event::{Body, EndReason, Event, Notice, now};
+use orchestrator_agent::event::{ChatEvent, ChatEventBody, EndReason, Notice, now};
 use orchestrator_agent::message::Message;
 use orchestrator_agent::packs::Pack;
 use orchestrator_agent::provider::Provider;
@@ -357,7 +357,7 @@ async fn follow(
     service: &ServeState,
     state: &ConversationState,
     run: &LiveRun,
-    mut events: mpsc::Receiver<Event>,
+    mut events: mpsc::Receiver<ChatEvent>,
     answers: RunAnswerer,
     mut notices: Vec<(Notice, String)>,
 ) {
@@ -383,18 +383,18 @@ async fn follow(
                 .map(|text| (Notice::ServerChanged, sanitizer.text(text))),
         );
         // A run's last event is its end.
-        let is_last = matches!(event.body, Body::StreamEnd { .. });
+        let is_last = matches!(event.body, ChatEventBody::StreamEnd { .. });
         for (kind, message) in notices.drain(..).filter(|_| !is_last) {
-            let notice = Event {
+            let notice = ChatEvent {
                 timestamp: now(),
-                body: Body::Notice { kind, message },
+                body: ChatEventBody::Notice { kind, message },
                 ..event.clone()
             };
             record(service, state, &notice);
             state.publish(&notice, service.case).await;
         }
         match &event.body {
-            Body::ToolConfirm(confirm) => {
+            ChatEventBody::ToolConfirm(confirm) => {
                 run.pending.borrow_mut().insert(confirm.tool_id.clone());
                 if answers == RunAnswerer::Nobody && confirm.asked.channel != "separate" {
                     // A call that has ended by now needs no answer.
@@ -404,14 +404,16 @@ async fn follow(
                         .await;
                 }
             }
-            Body::ToolResult(result) => drop(run.pending.borrow_mut().remove(&result.tool_id)),
+            ChatEventBody::ToolResult(result) => {
+                drop(run.pending.borrow_mut().remove(&result.tool_id))
+            }
             _ => {}
         }
     }
 }
 
 /// Records an event that the agent has not published itself.
-fn record(service: &ServeState, state: &ConversationState, event: &Event) {
+fn record(service: &ServeState, state: &ConversationState, event: &ChatEvent) {
     service.record.hear(event);
     if let Some(transcript) = state.transcript(&*service.transcripts) {
         transcript.hear(event);
@@ -445,23 +447,23 @@ async fn not_begun(
     );
     let failed = error.as_ref().map(ProviderError::body).map(|error| {
         let message = Sanitizer::new(service.redactor).text(&error.message);
-        Body::Error(ErrorBody { message, ..error })
+        ChatEventBody::Error(ErrorBody { message, ..error })
     });
-    let first = Body::StreamStart {
+    let first = ChatEventBody::StreamStart {
         provider: plan.provider_name.clone(),
         model,
     };
-    let last = Body::StreamEnd {
+    let last = ChatEventBody::StreamEnd {
         partial: true,
         reason,
         turns: 0,
-        usage: Usage::default(),
+        usage: TokenUsage::default(),
         context: Context::default(),
         result: None,
     };
     for body in std::iter::once(first).chain(failed).chain([last]) {
         let (conversation, message) = (state.id.clone(), run.message.clone());
-        let event = Event {
+        let event = ChatEvent {
             conversation,
             message,
             parent: None,

@@ -7,7 +7,7 @@ use crate::bodies::{
 use crate::response::ErrorReply;
 use crate::route_table::{API_ENDPOINTS, ApiEndpoint};
 use crate::runs::{RunResult, RunStatus};
-use orchestrator_agent::event::Body;
+use orchestrator_agent::event::ChatEventBody;
 use orchestrator_agent::provider::Model;
 use orchestrator_wire::chat_command::{
     Approve, Cancel, Resume, Send, SetTrust, ToolReply, Unregister,
@@ -262,7 +262,10 @@ pub fn async_api() -> Value {
         messages.insert(name.to_owned(), message(name, payload));
     }
     let mut sent = Vec::new();
-    for schema in [of::<Body>(&mut schemas), of::<ServerMessage>(&mut schemas)] {
+    for schema in [
+        of::<ChatEventBody>(&mut schemas),
+        of::<ServerMessage>(&mut schemas),
+    ] {
         for (name, payload) in variants(&schema, schemas.definitions()) {
             messages.insert(name.clone(), message(&name, payload));
             sent.push(name);

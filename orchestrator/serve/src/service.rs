@@ -22,7 +22,7 @@ use orchestrator_confine::ConfinementProof;
 use orchestrator_mcp_server::{HttpClients, Listing};
 use orchestrator_text::redact::Redactor;
 use orchestrator_text::sanitize::Sanitizer;
-use orchestrator_tools::catalogue::Category;
+use orchestrator_tools::catalogue::ToolCategory;
 use orchestrator_wire::chat_command::{Approve, Cancel, Resume, SetTrust};
 use orchestrator_wire::server_message::ServerMessage;
 use serde_json::Value;
@@ -366,7 +366,7 @@ impl ServeState {
     pub async fn list_tools(&self) {
         let tools = self.opener.tools().await;
         // An MCP client gets no tools for an agent's own notes, because agents have such tools themselves.
-        let is_offered = |tool: &&Value| tool["category"] != Category::Agent.name();
+        let is_offered = |tool: &&Value| tool["category"] != ToolCategory::Agent.name();
         self.offered
             .set(tools.iter().filter(is_offered).cloned().collect());
         // They are listed once.

@@ -3,7 +3,7 @@
 use crate::chat_screen::{Screen, no_answer};
 use broker_protocol::Failed;
 use orchestrator_agent::control::RunControl;
-use orchestrator_agent::event::{Body, Confirm, Event};
+use orchestrator_agent::event::{ChatEvent, ChatEventBody, Confirm};
 use orchestrator_launch::stdio::line_reader::{NextLine, StdinLines};
 use orchestrator_launch::stdio::print;
 use orchestrator_launch::stdio::signals::Signals;
@@ -32,7 +32,7 @@ pub enum Answers<'a> {
 }
 
 impl Front {
-    async fn show(&mut self, event: &Event) -> io::Result<()> {
+    async fn show(&mut self, event: &ChatEvent) -> io::Result<()> {
         match self {
             Front::Text(screen) => screen.show(event).await,
             Front::Json(out) => {
@@ -93,7 +93,7 @@ impl Front {
 
 /// Shows all events and has questions answered. If the output closes, the run is cancelled.
 pub async fn follow(
-    mut events: mpsc::Receiver<Event>,
+    mut events: mpsc::Receiver<ChatEvent>,
     control: &RunControl,
     front: &mut Front,
     mut answers: Answers<'_>,
@@ -124,7 +124,7 @@ pub async fn follow(
 }
 
 async fn take(
-    event: &Event,
+    event: &ChatEvent,
     control: &RunControl,
     front: &mut Front,
     answers: &mut Answers<'_>,
@@ -132,12 +132,12 @@ async fn take(
 ) -> io::Result<()> {
     front.show(event).await?;
     match &event.body {
-        Body::ToolConfirm(confirm) if confirm.asked.channel == "separate" => {
+        ChatEventBody::ToolConfirm(confirm) if confirm.asked.channel == "separate" => {
             let asked = &confirm.asked;
             let message = answered_elsewhere(asked.expires_s, &asked.why, &asked.rule, asked.risk);
             front.problem(&message).await
         }
-        Body::ToolConfirm(confirm) => match answers {
+        ChatEventBody::ToolConfirm(confirm) => match answers {
             Answers::Person(_) => {
                 asked.push_back((**confirm).clone());
                 if asked.len() == 1 {
@@ -157,7 +157,7 @@ async fn take(
                 front.problem(&message).await
             }
         },
-        Body::ToolResult(result) => {
+        ChatEventBody::ToolResult(result) => {
             let was_first = asked
                 .front()
                 .is_some_and(|first| first.tool_id == result.tool_id);

@@ -1,6 +1,8 @@
 //! A run as text: the model's text on standard output, its tools on standard error.
 
-use orchestrator_agent::event::{Body, Confirm, Event, Output as Printed, ToolResult};
+use orchestrator_agent::event::{
+    ChatEvent, ChatEventBody, ChatToolResult, Confirm, Output as Printed,
+};
 use orchestrator_engine::hooks::{HookOutcome, HookRan};
 use orchestrator_launch::stdio::print::{Colour, paint, shown};
 use orchestrator_launch::stdio::streams::OutputStream;
@@ -132,26 +134,26 @@ impl Screen {
         })
     }
 
-    pub async fn show(&mut self, event: &Event) -> io::Result<()> {
+    pub async fn show(&mut self, event: &ChatEvent) -> io::Result<()> {
         let inner = if event.parent.is_some() { "  " } else { "" };
         match &event.body {
-            Body::TextDelta { content, .. } => self.text(content).await,
-            Body::ToolStart {
+            ChatEventBody::TextDelta { content, .. } => self.text(content).await,
+            ChatEventBody::ToolStart {
                 tool_name, input, ..
             } => {
                 self.lines = 0;
                 self.tool_line(&started(inner, tool_name, input, self.colours))
                     .await
             }
-            Body::ToolDelta {
+            ChatEventBody::ToolDelta {
                 output: Printed::Text { chunk },
                 ..
             } => self.output(chunk).await,
-            Body::ToolResult(result) => self.result(inner, result).await,
-            Body::Security { event, .. } => {
+            ChatEventBody::ToolResult(result) => self.result(inner, result).await,
+            ChatEventBody::Security { event, .. } => {
                 self.problem(&format!("violation: {}", event.message)).await
             }
-            Body::Retry {
+            ChatEventBody::Retry {
                 message, delay_ms, ..
             } => {
                 self.tool_line(&format!(
@@ -160,21 +162,23 @@ impl Screen {
                 ))
                 .await
             }
-            Body::Hook(ran) => self.hook(inner, ran).await,
-            Body::Notice { message, .. } => self.tool_line(&format!("  {message}")).await,
-            Body::Session { replaced: true, .. } => self.tool_line("  a new session is open").await,
-            Body::Error(error) => {
+            ChatEventBody::Hook(ran) => self.hook(inner, ran).await,
+            ChatEventBody::Notice { message, .. } => self.tool_line(&format!("  {message}")).await,
+            ChatEventBody::Session { replaced: true, .. } => {
+                self.tool_line("  a new session is open").await
+            }
+            ChatEventBody::Error(error) => {
                 let text = format!("{}: {}", error.code.name(), error.message);
                 self.problem(&text).await
             }
-            Body::StreamEnd { .. } => self.end_line().await,
-            Body::StreamStart { .. }
-            | Body::Session { .. }
-            | Body::ThinkingDelta { .. }
-            | Body::ToolInputDelta { .. }
-            | Body::ToolConfirm(_)
-            | Body::ToolDelta { .. }
-            | Body::TurnEnd { .. } => Ok(()),
+            ChatEventBody::StreamEnd { .. } => self.end_line().await,
+            ChatEventBody::StreamStart { .. }
+            | ChatEventBody::Session { .. }
+            | ChatEventBody::ThinkingDelta { .. }
+            | ChatEventBody::ToolInputDelta { .. }
+            | ChatEventBody::ToolConfirm(_)
+            | ChatEventBody::ToolDelta { .. }
+            | ChatEventBody::TurnEnd { .. } => Ok(()),
         }
     }
 
@@ -305,7 +309,7 @@ impl Screen {
         Ok(())
     }
 
-    async fn result(&mut self, inner: &str, result: &ToolResult) -> io::Result<()> {
+    async fn result(&mut self, inner: &str, result: &ChatToolResult) -> io::Result<()> {
         if self.lines > LINES {
             self.tool_line(&format!("  │ … {} more lines", self.lines - LINES))
                 .await?;

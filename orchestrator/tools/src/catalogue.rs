@@ -17,7 +17,7 @@ use std::sync::LazyLock;
 
 /// What a tool works on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Category {
+pub enum ToolCategory {
     /// Files of the two zones.
     File,
     Exec,
@@ -31,16 +31,16 @@ pub enum Category {
     Remote,
 }
 
-impl Category {
+impl ToolCategory {
     /// The name in JSON.
     pub fn name(self) -> &'static str {
         match self {
-            Category::File => "file",
-            Category::Exec => "exec",
-            Category::Search => "search",
-            Category::Web => "web",
-            Category::Agent => "agent",
-            Category::Remote => "remote",
+            ToolCategory::File => "file",
+            ToolCategory::Exec => "exec",
+            ToolCategory::Search => "search",
+            ToolCategory::Web => "web",
+            ToolCategory::Agent => "agent",
+            ToolCategory::Remote => "remote",
         }
     }
 }
@@ -48,7 +48,7 @@ impl Category {
 pub struct CatalogueTool {
     pub name: &'static str,
     /// What it works on.
-    pub category: Category,
+    pub category: ToolCategory,
     /// How much harm it can do.
     pub risk: Risk,
     input: LazyLock<InputType>,
@@ -70,37 +70,41 @@ pub const UNASKED: [&str; 3] = [BATCH, "thinking", "finish_task"];
 
 /// All built-in tools, in the order in which they are listed.
 pub static TOOLS: [CatalogueTool; 28] = [
-    row::<inputs::Bash>("bash", Category::Exec, Risk::High),
-    row::<inputs::FileRead>("file_read", Category::File, Risk::Low),
-    row::<inputs::FileWrite>("file_write", Category::File, Risk::Medium),
-    row::<inputs::FileEdit>("file_edit", Category::File, Risk::Medium),
-    row::<inputs::FileList>("file_list", Category::File, Risk::Low),
-    row::<inputs::Glob>("glob", Category::Search, Risk::Low),
-    row::<inputs::Grep>("grep", Category::Search, Risk::Low),
-    row::<inputs::BackgroundList>("background_list", Category::Exec, Risk::Low),
-    row::<inputs::BackgroundLog>("background_log", Category::Exec, Risk::Low),
-    row::<inputs::BackgroundKill>("background_kill", Category::Exec, Risk::Low),
-    row::<inputs::Batch>(BATCH, Category::Agent, Risk::Low),
-    row::<inputs::TodoRead>("todo_read", Category::Agent, Risk::Low),
-    row::<inputs::TodoWrite>("todo_write", Category::Agent, Risk::Low),
-    row::<inputs::Memory>("memory", Category::Agent, Risk::Low),
-    row::<inputs::GoalCreate>("goal_create", Category::Agent, Risk::Low),
-    row::<inputs::GoalSwitch>("goal_switch", Category::Agent, Risk::Low),
-    row::<inputs::GoalComplete>("goal_complete", Category::Agent, Risk::Low),
-    row::<inputs::GoalList>("goal_list", Category::Agent, Risk::Low),
-    row::<inputs::Checkpoint>("checkpoint", Category::Agent, Risk::Low),
-    row::<inputs::Thinking>("thinking", Category::Agent, Risk::Low),
-    row::<inputs::FinishTask>("finish_task", Category::Agent, Risk::Low),
-    row::<Subagent>(SUBAGENT, Category::Agent, Risk::Low),
-    row::<ReadReasoning>(READ_REASONING, Category::Agent, Risk::Low),
-    row::<HotSwap>(HOT_SWAP, Category::Agent, Risk::Low),
-    row::<inputs::ViewImage>("view_image", Category::File, Risk::Low),
-    row::<inputs::RunTests>("run_tests", Category::Exec, Risk::High),
-    row::<inputs::WebSearch>("web_search", Category::Web, Risk::Low),
-    row::<inputs::WebFetch>("web_fetch", Category::Web, Risk::Low),
+    row::<inputs::Bash>("bash", ToolCategory::Exec, Risk::High),
+    row::<inputs::FileRead>("file_read", ToolCategory::File, Risk::Low),
+    row::<inputs::FileWrite>("file_write", ToolCategory::File, Risk::Medium),
+    row::<inputs::FileEdit>("file_edit", ToolCategory::File, Risk::Medium),
+    row::<inputs::FileList>("file_list", ToolCategory::File, Risk::Low),
+    row::<inputs::Glob>("glob", ToolCategory::Search, Risk::Low),
+    row::<inputs::Grep>("grep", ToolCategory::Search, Risk::Low),
+    row::<inputs::BackgroundList>("background_list", ToolCategory::Exec, Risk::Low),
+    row::<inputs::BackgroundLog>("background_log", ToolCategory::Exec, Risk::Low),
+    row::<inputs::BackgroundKill>("background_kill", ToolCategory::Exec, Risk::Low),
+    row::<inputs::Batch>(BATCH, ToolCategory::Agent, Risk::Low),
+    row::<inputs::TodoRead>("todo_read", ToolCategory::Agent, Risk::Low),
+    row::<inputs::TodoWrite>("todo_write", ToolCategory::Agent, Risk::Low),
+    row::<inputs::Memory>("memory", ToolCategory::Agent, Risk::Low),
+    row::<inputs::GoalCreate>("goal_create", ToolCategory::Agent, Risk::Low),
+    row::<inputs::GoalSwitch>("goal_switch", ToolCategory::Agent, Risk::Low),
+    row::<inputs::GoalComplete>("goal_complete", ToolCategory::Agent, Risk::Low),
+    row::<inputs::GoalList>("goal_list", ToolCategory::Agent, Risk::Low),
+    row::<inputs::Checkpoint>("checkpoint", ToolCategory::Agent, Risk::Low),
+    row::<inputs::Thinking>("thinking", ToolCategory::Agent, Risk::Low),
+    row::<inputs::FinishTask>("finish_task", ToolCategory::Agent, Risk::Low),
+    row::<Subagent>(SUBAGENT, ToolCategory::Agent, Risk::Low),
+    row::<ReadReasoning>(READ_REASONING, ToolCategory::Agent, Risk::Low),
+    row::<HotSwap>(HOT_SWAP, ToolCategory::Agent, Risk::Low),
+    row::<inputs::ViewImage>("view_image", ToolCategory::File, Risk::Low),
+    row::<inputs::RunTests>("run_tests", ToolCategory::Exec, Risk::High),
+    row::<inputs::WebSearch>("web_search", ToolCategory::Web, Risk::Low),
+    row::<inputs::WebFetch>("web_fetch", ToolCategory::Web, Risk::Low),
 ];
 
-const fn row<I: ToolInput>(name: &'static str, category: Category, risk: Risk) -> CatalogueTool {
+const fn row<I: ToolInput>(
+    name: &'static str,
+    category: ToolCategory,
+    risk: Risk,
+) -> CatalogueTool {
     CatalogueTool {
         name,
         category,

@@ -5,7 +5,9 @@
 
 use crate::agent_call::AGENT_TOOLS;
 use crate::aliases::NOT_SUPPORTED;
-use crate::catalogue::{BATCH, CatalogueTool, Category, TOOLS, UNASKED, canonical, policy_name};
+use crate::catalogue::{
+    BATCH, CatalogueTool, TOOLS, ToolCategory, UNASKED, canonical, policy_name,
+};
 use crate::input_error::{FieldError, meant};
 use crate::name;
 use crate::schema::{Schema, SchemaError};
@@ -470,7 +472,7 @@ impl Entry {
         match self {
             // An image may be on the web, and so may the calls in a batch. A subagent makes calls of its own.
             Entry::BuiltIn(tool) => {
-                tool.category == Category::Web
+                tool.category == ToolCategory::Web
                     || [BATCH, SUBAGENT, "view_image"].contains(&tool.name)
             }
             Entry::Registered(_) => true,
@@ -485,7 +487,7 @@ impl Entry {
                 "name": tool.name,
                 "description": tool.description,
                 "inputSchema": tool.schema.value(),
-                "category": Category::Remote.name(),
+                "category": ToolCategory::Remote.name(),
                 "risk": tool.risk.name(),
                 "aliases": [],
             }),

@@ -2,7 +2,7 @@
 
 use crate::approval::ApprovalRequest;
 use crate::error::{ErrorBody, ErrorCode};
-use crate::usage::{Context, Stop, Usage};
+use crate::usage::{Context, Stop, TokenUsage};
 use broker_protocol::Findings;
 use orchestrator_engine::hooks::HookRan;
 use orchestrator_results::violation::SecurityEvent;
@@ -15,7 +15,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// An event of a run.
 #[derive(Clone, Debug)]
-pub struct Event {
+pub struct ChatEvent {
     /// The conversation.
     pub conversation: Arc<str>,
     /// The answer that the run gives.
@@ -25,14 +25,15 @@ pub struct Event {
     /// Milliseconds since 1970.
     pub timestamp: u64,
     /// What happened.
-    pub body: Body,
+    pub body: ChatEventBody,
 }
 
 /// What happened. Texts of others in it have no known secret and no unsafe character any more.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(tag = "type", content = "payload", rename_all_fields = "camelCase")]
-pub enum Body {
+#[cfg_attr(feature = "schema", schemars(rename = "Body"))]
+pub enum ChatEventBody {
     /// The run begins.
     #[serde(rename = "chat:stream-start")]
     StreamStart { provider: String, model: String },
@@ -79,7 +80,7 @@ pub enum Body {
     },
     /// A call has ended, with its result.
     #[serde(rename = "chat:tool-result")]
-    ToolResult(Box<ToolResult>),
+    ToolResult(Box<ChatToolResult>),
     /// A call tried to access something that it may not.
     #[serde(rename = "chat:security-event")]
     Security {
@@ -106,7 +107,7 @@ pub enum Body {
     TurnEnd {
         turn: u32,
         stop: Option<Stop>,
-        usage: Usage,
+        usage: TokenUsage,
         context: Context,
     },
     /// An error that ends the run.
@@ -118,7 +119,7 @@ pub enum Body {
         partial: bool,
         reason: EndReason,
         turns: u32,
-        usage: Usage,
+        usage: TokenUsage,
         context: Context,
         /// What the task ended with, where it had a form.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -163,7 +164,8 @@ pub enum Output {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(rename_all = "camelCase")]
-pub struct ToolResult {
+#[cfg_attr(feature = "schema", schemars(rename = "ToolResult"))]
+pub struct ChatToolResult {
     pub tool_id: String,
     pub tool_name: String,
     /// `success` or `error`.
@@ -259,7 +261,7 @@ impl EndReason {
     }
 }
 
-impl Event {
+impl ChatEvent {
     /// The event in its wire form.
     pub fn to_json(&self) -> Value {
         let mut json = json!(self.body);

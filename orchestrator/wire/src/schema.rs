@@ -2,7 +2,7 @@
 //! `schema.json` of this crate is that text.
 
 use crate::approver::{ApproverCommand, ApproverEvent};
-use crate::chat_event::Body;
+use crate::chat_event::ChatEventBody;
 use crate::error::ErrorBody;
 use crate::event_line::EventLine;
 use crate::json::ResultLine;
@@ -18,7 +18,7 @@ use serde_json::{Map, Value, json};
 /// The schema: one definition for each dialect, in each direction.
 pub fn schema() -> Value {
     let mut schemas = SchemaSettings::draft2020_12().into_generator();
-    let events = schemas.subschema_for::<Body>().to_value();
+    let events = schemas.subschema_for::<ChatEventBody>().to_value();
     let dialects = [
         ("SessionCommand", session_command(&mut schemas)),
         ("SessionEvent", whole::<EventLine>(&mut schemas)),

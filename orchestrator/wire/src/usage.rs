@@ -19,7 +19,8 @@ pub enum Stop {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(rename_all = "camelCase", default)]
-pub struct Usage {
+#[cfg_attr(feature = "schema", schemars(rename = "Usage"))]
+pub struct TokenUsage {
     /// Tokens of the request, those of the vendor's cache among them.
     pub input_tokens: u64,
     pub output_tokens: u64,
@@ -27,16 +28,16 @@ pub struct Usage {
     pub cached_tokens: u64,
 }
 
-impl Usage {
+impl TokenUsage {
     /// Overwrites counts with those that a later report has.
-    pub fn update(&mut self, later: Usage) {
+    pub fn update(&mut self, later: TokenUsage) {
         self.input_tokens = self.input_tokens.max(later.input_tokens);
         self.output_tokens = self.output_tokens.max(later.output_tokens);
         self.cached_tokens = self.cached_tokens.max(later.cached_tokens);
     }
 
     /// Adds the tokens of another turn.
-    pub fn add(&mut self, other: Usage) {
+    pub fn add(&mut self, other: TokenUsage) {
         self.input_tokens = self.input_tokens.saturating_add(other.input_tokens);
         self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
         self.cached_tokens = self.cached_tokens.saturating_add(other.cached_tokens);

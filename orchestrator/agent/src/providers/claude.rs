@@ -1,6 +1,6 @@
 //! Claude's Messages API.
 
-use crate::chunk::{Chunk, Stop, Usage};
+use crate::chunk::{Chunk, Stop, TokenUsage};
 use crate::error::{ProviderError, brief};
 use crate::message::{Message, MessagePart, ToolAnswer};
 use crate::provider::{Model, ModelRequest};
@@ -304,13 +304,13 @@ fn index(event: &Value) -> Result<u32, ProviderError> {
     index.ok_or_else(|| ProviderError::malformed("a block without an index"))
 }
 
-fn usage(usage: &Value) -> Usage {
+fn usage(usage: &Value) -> TokenUsage {
     let number = |name: &str| usage[name].as_u64().unwrap_or(0);
     let cached = number("cache_read_input_tokens");
     let input = number("input_tokens")
         .saturating_add(cached)
         .saturating_add(number("cache_creation_input_tokens"));
-    Usage {
+    TokenUsage {
         input_tokens: input,
         output_tokens: number("output_tokens"),
         cached_tokens: cached,

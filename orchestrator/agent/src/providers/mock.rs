@@ -1,6 +1,6 @@
 //! A provider that plays a script: for a first try without a key, for demonstrations and for tests.
 
-use crate::chunk::{Chunk, Chunks, Stop, Usage};
+use crate::chunk::{Chunk, Chunks, Stop, TokenUsage};
 use crate::error::ProviderError;
 use crate::message::Message;
 use crate::provider::{Model, ModelRequest, Provider};
@@ -51,7 +51,7 @@ struct Scripted {
     thinking: String,
     text: String,
     tool_calls: Vec<ScriptedCall>,
-    usage: Usage,
+    usage: TokenUsage,
     /// Ends the answer here with an error, without its normal end.
     error: Option<Fault>,
 }

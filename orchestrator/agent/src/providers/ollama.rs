@@ -1,6 +1,6 @@
 //! Ollama's `/api/chat`: local models, with its own format of tools.
 
-use crate::chunk::{Chunk, Stop, Usage};
+use crate::chunk::{Chunk, Stop, TokenUsage};
 use crate::error::{ProviderError, brief};
 use crate::message::{Message, MessagePart, ToolAnswer, text_of};
 use crate::provider::{Model, ModelRequest};
@@ -224,7 +224,7 @@ impl AnswerDecoder for OllamaDecoder {
         if line["done"] == true {
             let number = |name: &str| line[name].as_u64().unwrap_or(0);
             let (input_tokens, output_tokens) = (number("prompt_eval_count"), number("eval_count"));
-            out.push(Chunk::Usage(Usage {
+            out.push(Chunk::Usage(TokenUsage {
                 input_tokens,
                 output_tokens,
                 cached_tokens: 0,

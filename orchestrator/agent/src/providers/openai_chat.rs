@@ -1,7 +1,7 @@
 //! OpenAI's Chat Completions, which most model servers imitate.
 
 use crate::accumulate::{CALLS_MAX, INPUT_MAX};
-use crate::chunk::{Chunk, Stop, Usage};
+use crate::chunk::{Chunk, Stop, TokenUsage};
 use crate::error::{ProviderError, brief};
 use crate::message::{Message, MessagePart, ToolAnswer, ToolCall, text_of};
 use crate::provider::{Model, ModelRequest};
@@ -290,9 +290,9 @@ fn part(index: u64) -> Result<u32, ProviderError> {
     part.ok_or_else(|| ProviderError::malformed("a call with an index beyond all bounds"))
 }
 
-fn usage(usage: &Value) -> Usage {
+fn usage(usage: &Value) -> TokenUsage {
     let number = |value: &Value| value.as_u64().unwrap_or(0);
-    Usage {
+    TokenUsage {
         input_tokens: number(&usage["prompt_tokens"]),
         output_tokens: number(&usage["completion_tokens"]),
         cached_tokens: number(&usage["prompt_tokens_details"]["cached_tokens"]),

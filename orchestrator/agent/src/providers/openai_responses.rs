@@ -1,6 +1,6 @@
 //! OpenAI's Responses API. The vendor stores nothing: thoughts are returned to it encrypted.
 
-use crate::chunk::{Chunk, Stop, Usage};
+use crate::chunk::{Chunk, Stop, TokenUsage};
 use crate::error::{ProviderError, brief};
 use crate::message::{Message, MessagePart, ToolAnswer};
 use crate::provider::{Model, ModelRequest, ToolDefinition};
@@ -240,7 +240,7 @@ impl OpenAiResponsesDecoder {
 fn end(response: &Value, stop: Stop, out: &mut Vec<Chunk>) {
     let usage = &response["usage"];
     let number = |value: &Value| value.as_u64().unwrap_or(0);
-    out.push(Chunk::Usage(Usage {
+    out.push(Chunk::Usage(TokenUsage {
         input_tokens: number(&usage["input_tokens"]),
         output_tokens: number(&usage["output_tokens"]),
         cached_tokens: number(&usage["input_tokens_details"]["cached_tokens"]),

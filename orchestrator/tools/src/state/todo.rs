@@ -25,7 +25,7 @@ pub struct Todo {
     #[schemars(length(min = 1, max = CONTENT))]
     content: String,
     /// How far it is.
-    status: Status,
+    status: TodoStatus,
     /// medium if absent.
     #[serde(default)]
     priority: Priority,
@@ -37,7 +37,8 @@ pub struct Todo {
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-enum Status {
+#[schemars(rename = "Status")]
+enum TodoStatus {
     Pending,
     InProgress,
     Completed,
@@ -55,13 +56,13 @@ pub enum Priority {
     High,
 }
 
-impl Status {
+impl TodoStatus {
     fn name(self) -> &'static str {
         match self {
-            Status::Pending => "pending",
-            Status::InProgress => "in_progress",
-            Status::Completed => "completed",
-            Status::Canceled => "canceled",
+            TodoStatus::Pending => "pending",
+            TodoStatus::InProgress => "in_progress",
+            TodoStatus::Completed => "completed",
+            TodoStatus::Canceled => "canceled",
         }
     }
 }
@@ -102,7 +103,7 @@ impl Todos {
                 });
             }
             TodoChange::Add(content) => {
-                let (content, status) = (content.clone(), Status::Pending);
+                let (content, status) = (content.clone(), TodoStatus::Pending);
                 self.todos.push(Todo {
                     content,
                     status,
@@ -112,7 +113,7 @@ impl Todos {
             }
             TodoChange::Complete(id) => {
                 let at = self.find(id)?;
-                self.todos[at].status = Status::Completed;
+                self.todos[at].status = TodoStatus::Completed;
             }
             TodoChange::Remove(id) => {
                 let at = self.find(id)?;
