@@ -472,6 +472,11 @@ pub fn openings(root: &Path) -> Result<usize, String> {
     words::of(root, &sources(root)).map(|found| found.openings)
 }
 
+/// A name is of several types only with a reason: see [`type_names`].
+pub fn type_names_have_one_meaning(root: &Path) -> Violations {
+    or_error(type_names::violations(root, &sources(root)))
+}
+
 /// The names that several types of the workspace have, each with their files.
 ///
 /// # Errors

@@ -1,11 +1,66 @@
-//! Names of types that mean several things in the products' code.
+//! Names of types that mean several things in the products' code. All that several types have are listed here, with a reason.
 
+use super::Violations;
 use super::source::Read;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use syn::visit::{self, Visit};
 use syn::{Attribute, Ident};
+
+/// The names that several types may have, by the reason why each of them has it.
+const SHARED: [(&str, &[&str]); 8] = [
+    (
+        "a request of the protocol, and the input of the tool that makes it",
+        &[
+            "BackgroundKill",
+            "BackgroundLog",
+            "Bash",
+            "FileEdit",
+            "FileList",
+            "FileRead",
+            "FileWrite",
+            "Glob",
+            "Grep",
+        ],
+    ),
+    (
+        "a command of `lazaret`, named by its word, and what it works on or sends",
+        &[
+            "Approve",
+            "Credential",
+            "History",
+            "Hook",
+            "Run",
+            "Tools",
+            "Undo",
+        ],
+    ),
+    (
+        "the broker's side, the client's, and the command that has one",
+        &["Call", "Session"],
+    ),
+    (
+        "written by one process and read by another, which link no crate of each other's",
+        &["Gap", "Purpose", "RelaySockets"],
+    ),
+    (
+        "a word of the design for two processes: the proof that this one is confined",
+        &["Confined"],
+    ),
+    (
+        "a word of the design for two judges: that of calls, and that of names",
+        &["Rule", "Verdict"],
+    ),
+    (
+        "the same system call; `executor-attack` links none of the crates that it attacks",
+        &["Fork"],
+    ),
+    (
+        "the same type with and without a feature",
+        &["Ablation", "Export"],
+    ),
+];
 
 /// Each name of several types, with the files that define one.
 pub type SharedNames = BTreeMap<String, Vec<String>>;
@@ -46,6 +101,29 @@ pub fn shared(root: &Path, files: &BTreeSet<PathBuf>) -> Result<SharedNames, Str
     }
     all.retain(|_, files| files.len() > 1);
     Ok(all)
+}
+
+/// Several types have a name only if it is listed, and each listed name is of several types.
+///
+/// # Errors
+/// If a file cannot be read, or there is none.
+pub fn violations(root: &Path, files: &BTreeSet<PathBuf>) -> Result<Violations, String> {
+    let shared = shared(root, files)?;
+    let mut listed = BTreeSet::new();
+    let mut violations = Violations::new();
+    for name in SHARED.iter().flat_map(|(_, names)| *names) {
+        if !listed.insert(*name) {
+            violations.push(format!("`{name}` is listed twice"));
+        } else if !shared.contains_key(*name) {
+            violations.push(format!("`{name}` is listed, but of one type at most"));
+        }
+    }
+    for (name, files) in &shared {
+        if !listed.contains(name.as_str()) {
+            violations.push(format!("`{name}` is of several types: {}", files.join(" ")));
+        }
+    }
+    Ok(violations)
 }
 
 /// Whether a file has only tests, or what they use.
