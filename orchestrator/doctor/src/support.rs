@@ -7,7 +7,7 @@ use orchestrator_launch::state_directory;
 use orchestrator_records::audit_chain::{AuditChain, Verified};
 use policies::source;
 use serde_json::{Value, json};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Maximum bytes of a setting's value.
 const SETTING_MAX: usize = 4096;
@@ -45,7 +45,7 @@ pub(crate) fn gather(files: &Files, executor: &Path) -> Value {
         "programs": PROGRAMS.map(|name| program(&executor.with_file_name(name))),
         "policyFiles": policies_of(files),
         "variables": variables(),
-        "audit": audit(),
+        "audit": audit(state_directory::directory().join("audit")),
     })
 }
 
@@ -159,8 +159,8 @@ fn variables() -> Vec<String> {
     names
 }
 
-fn audit() -> Value {
-    let opened = AuditChain::open(state_directory::directory().join("audit"));
+fn audit(directory: PathBuf) -> Value {
+    let opened = AuditChain::open(directory);
     let verified = opened.and_then(|audit| audit.map(|audit| audit.verify(None)).transpose());
     match verified {
         Ok(None) => Value::Null,
@@ -169,7 +169,7 @@ fn audit() -> Value {
         })) => json!({
             "files": files,
             "records": last.seq,
-            "flaw": flaw.map(|flaw| format!("{}, line {}: {}", flaw.file, flaw.line, flaw.why)),
+            "flaw": flaw.map(|flaw| flaw.to_string()),
         }),
         Err(error) => json!({ "error": error.to_string() }),
     }
@@ -178,6 +178,15 @@ fn audit() -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use broker_protocol::chain;
+
+    #[test]
+    fn flaw_of_a_whole_file_has_no_line() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join(chain::file_name(1)), "").unwrap();
+        let flaw = format!("{}: it is not there, or cannot be read", chain::HEAD);
+        assert_eq!(audit(directory.path().to_owned())["flaw"], flaw);
+    }
 
     #[test]
     fn the_home_stands_nowhere_in_a_report() {
