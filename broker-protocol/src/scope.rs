@@ -37,8 +37,10 @@ impl Trust {
     }
 }
 
-/// How much harm a call can do inside the zones. A tool is called dangerous from `medium` on.
+/// How much harm a call can do inside the zones. A tool is called dangerous from `medium` on. Policies, settings and clients write
+/// its names; a frame has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Risk {
     Low,
     Medium,

@@ -9,7 +9,7 @@ use crate::command::{CommandRule, Fit};
 use crate::facts::{Facts, PARAMS, Param};
 use crate::paths::{GlobError, PathGlob};
 use crate::source::SourceKind;
-use crate::value::{self, RiskName, RuleTool};
+use crate::value::{self, RuleTool};
 use broker_protocol::Risk;
 use policies_guard::Origin;
 use policies_guard::pattern::{Case, Pattern};
@@ -55,7 +55,7 @@ pub struct RuleEntry {
     pub action: Action,
     pub why: String,
     /// The least risk that its questions show.
-    pub risk: Option<RiskName>,
+    pub risk: Option<Risk>,
     /// For `bash`: a pattern of a program in the command line.
     pub program: Option<String>,
     /// Patterns of the program's first arguments.
@@ -146,7 +146,7 @@ impl Rule {
             return Err(RuleFault::Why);
         }
         let (tool, action) = (entry.tool.as_str(), entry.action);
-        let risk = entry.risk.map(|name| name.0);
+        let risk = entry.risk;
         if risk.is_some() && action != Action::Ask {
             return Err(RuleFault::Risk);
         }

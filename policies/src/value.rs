@@ -2,7 +2,7 @@
 
 use crate::host::HostPath;
 use crate::tool::{self, NeverMatches};
-use broker_protocol::{Layer, Risk, Trust, limit};
+use broker_protocol::{Layer, Trust, limit};
 use policies_guard::fold::fold_pattern;
 use policies_guard::pattern::{Case, Pattern, PatternError, has_signs};
 use serde::Deserialize;
@@ -34,8 +34,6 @@ pub enum ValueError {
     Layer,
     #[error("a trust is `supervised` (or `ask`), `guided` (or `auto`) or `autonomous` (or `yolo`)")]
     Trust,
-    #[error("a risk is one of low, medium and high")]
-    Risk,
     #[error("a variable's name is letters, digits and `_`, and does not begin with a digit")]
     VariableName,
     #[error(
@@ -133,7 +131,6 @@ macro_rules! checked_text {
 
 read_from_text!(LayerName);
 read_from_text!(TrustName);
-read_from_text!(RiskName);
 read_from_text!(SetValue);
 read_from_text!(HostPath);
 
@@ -366,19 +363,6 @@ impl TryFrom<String> for TrustName {
             "autonomous" | "yolo" => Ok(Self(Trust::Autonomous)),
             _ => Err(ValueError::Trust),
         }
-    }
-}
-
-/// A risk by its name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RiskName(pub Risk);
-
-impl TryFrom<String> for RiskName {
-    type Error = ValueError;
-
-    fn try_from(text: String) -> Result<Self, ValueError> {
-        let known = Risk::ALL.into_iter().find(|risk| risk.name() == text);
-        known.map(Self).ok_or(ValueError::Risk)
     }
 }
 

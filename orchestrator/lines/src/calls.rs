@@ -246,7 +246,7 @@ impl ClientCalls {
             origin: ToolOrigin::Client { tool: tool.name },
             description: tool.description,
             schema: tool.input_schema,
-            risk: tool.risk.0,
+            risk: tool.risk,
             timeout_s: tool.timeout.unwrap_or(registry::TIMEOUT_S),
             executions: self.executions.clone(),
         };

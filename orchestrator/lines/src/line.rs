@@ -523,7 +523,7 @@ mod tests {
     #[test]
     fn a_tool_is_described_in_one_line_and_dangerous_by_default() {
         let registered = |more: &str| match parse(register(more).as_bytes()).unwrap().op {
-            Op::Register(tool) => (tool.risk.0, tool.timeout, tool.input_schema),
+            Op::Register(tool) => (tool.risk, tool.timeout, tool.input_schema),
             other => panic!("{other:?}"),
         };
         let schema = json!({"type": "object"});

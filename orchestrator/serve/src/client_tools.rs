@@ -222,7 +222,7 @@ fn new_tool(tool: &Registration, executions: Executions) -> NewTool {
         },
         description: tool.description.clone(),
         schema: tool.input_schema.clone(),
-        risk: tool.risk.0,
+        risk: tool.risk,
         timeout_s: tool.timeout.unwrap_or(registry::TIMEOUT_S),
         executions,
     }

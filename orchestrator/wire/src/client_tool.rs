@@ -1,7 +1,6 @@
 //! A tool that a client offers and carries out itself: the same for `register` of `lazaret session` and `tool:register` of `serve`.
 
 use broker_protocol::Risk;
-use policies::value::RiskName;
 #[cfg(feature = "schema")]
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
@@ -22,14 +21,14 @@ pub struct Registration {
     /// How much harm it can do, as the client believes; absent, `high`.
     #[serde(default = "high")]
     #[cfg_attr(feature = "schema", schemars(schema_with = "risk_names"))]
-    pub risk: RiskName,
+    pub risk: Risk,
     /// How long a call may take, in seconds, 1 to 600; absent, 60.
     #[cfg_attr(feature = "schema", schemars(range(max = u32::MAX)))]
     pub timeout: Option<u32>,
 }
 
-fn high() -> RiskName {
-    RiskName(Risk::High)
+const fn high() -> Risk {
+    Risk::High
 }
 
 /// The names are those of [`Risk`], which is not described by itself.
@@ -50,7 +49,7 @@ mod tests {
             if let Some(risk) = risk {
                 tool["risk"] = risk.into();
             }
-            from_value::<Registration>(tool).map(|tool| tool.risk.0)
+            from_value::<Registration>(tool).map(|tool| tool.risk)
         };
         for risk in Risk::ALL {
             assert_eq!(tool(Some(risk.name())).unwrap(), risk);

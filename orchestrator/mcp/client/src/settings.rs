@@ -6,7 +6,6 @@
 use crate::variables;
 use broker_protocol::{Digest, Risk, limit};
 use orchestrator_config_edit::{Format, edit};
-use policies::value::RiskName;
 use serde::Deserialize;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
@@ -183,7 +182,7 @@ struct Ours {
     project: Option<Share>,
     hosts: Vec<String>,
     presets: Vec<String>,
-    risk: BTreeMap<String, RiskName>,
+    risk: BTreeMap<String, Risk>,
     timeout_s: Option<u32>,
 }
 
@@ -250,11 +249,7 @@ fn server(
         lazaret: ours,
         ..
     } = entry;
-    let mut risks: BTreeMap<String, Risk> = ours
-        .risk
-        .iter()
-        .map(|(tool, risk)| (tool.clone(), risk.0))
-        .collect();
+    let mut risks = ours.risk.clone();
     for tool in auto_approve {
         risks.entry(tool).or_insert(Risk::Low);
     }
