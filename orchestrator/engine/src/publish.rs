@@ -105,6 +105,16 @@ fn without_secrets(before: &FileAnswer, sanitizer: Sanitizer) -> FileAnswer {
     before
 }
 
+fn sanitized_report(report: &ConnectionReport, sanitizer: Sanitizer) -> ConnectionReport {
+    let text = |text: &String| sanitizer.text(text);
+    ConnectionReport {
+        host: sanitizer.text(&report.host),
+        why: report.why.as_ref().map(text),
+        private: report.private.as_ref().map(text),
+        ..report.clone()
+    }
+}
+
 impl Hub {
     /// A publisher of the session's own events.
     pub(crate) fn of_session(self: &Rc<Self>) -> Publisher {
@@ -231,18 +241,14 @@ impl Publisher {
                 schema,
                 risk,
                 timeout_s,
-            } => {
-                let (client_id, tool) = (secrets(client_id), sanitizer.text(tool));
-                let (description, schema) = (sanitizer.text(description), sanitizer.text(&schema));
-                Body::ToolRegistered {
-                    client_id,
-                    tool,
-                    description,
-                    schema,
-                    risk,
-                    timeout_s,
-                }
-            }
+            } => Body::ToolRegistered {
+                client_id: secrets(client_id),
+                tool: sanitizer.text(tool),
+                description: sanitizer.text(description),
+                schema: sanitizer.text(&schema),
+                risk,
+                timeout_s,
+            },
             RawEvent::ToolUnregistered { client_id, tool } => Body::ToolUnregistered {
                 client_id: secrets(client_id),
                 tool: sanitizer.text(tool),
@@ -278,10 +284,9 @@ impl Publisher {
                 before,
             } => {
                 let input = (size(input) <= REPEATED_INPUT).then(|| sanitizer.input(input));
-                let (challenge, tool) = (sanitized(challenge, sanitizer), sanitizer.text(tool));
                 Body::ApprovalWanted(Box::new(ApprovalQuestion {
-                    challenge,
-                    tool,
+                    challenge: sanitized(challenge, sanitizer),
+                    tool: sanitizer.text(tool),
                     input,
                     rejected,
                     before: before.map(|before| without_secrets(before, sanitizer)),
@@ -294,28 +299,12 @@ impl Publisher {
                 challenge: sanitized(challenge, sanitizer),
                 approval,
             },
-            RawEvent::Violation(event) => {
-                let (tool, message) = (sanitizer.text(&event.tool), sanitizer.text(&event.message));
-                Body::Violation(SecurityEvent {
-                    tool,
-                    message,
-                    ..event.clone()
-                })
-            }
-            RawEvent::Connection(report) => {
-                let host = sanitizer.text(&report.host);
-                let why = report.why.as_deref().map(|why| sanitizer.text(why));
-                let private = report
-                    .private
-                    .as_deref()
-                    .map(|private| sanitizer.text(private));
-                Body::Connection(ConnectionReport {
-                    host,
-                    why,
-                    private,
-                    ..report.clone()
-                })
-            }
+            RawEvent::Violation(event) => Body::Violation(SecurityEvent {
+                tool: sanitizer.text(&event.tool),
+                message: sanitizer.text(&event.message),
+                ..event.clone()
+            }),
+            RawEvent::Connection(report) => Body::Connection(sanitized_report(report, sanitizer)),
             RawEvent::Result(result) => {
                 let characters = if result.is_content() {
                     Unsafe::RemoveInFile

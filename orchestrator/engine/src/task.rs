@@ -4,7 +4,10 @@ use crate::call;
 use crate::command::SessionCommand;
 use crate::engine::Engine;
 use crate::publish::RawEvent;
+use crate::registration::{NewTool, Registered};
 use crate::tools::Tools;
+use broker_protocol::Failed;
+use serde_json::Value;
 use std::rc::Rc;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::spawn_local;
@@ -42,39 +45,14 @@ pub(crate) async fn run(
                 tool,
                 reply,
             } => {
-                let (description, schema) = (tool.description.clone(), tool.schema.to_string());
-                let (risk, timeout_s) = (tool.risk.name(), tool.timeout_s);
-                let registered = tools.register(*tool);
-                if let Ok(registered) = &registered {
-                    let (client_id, tool, description) =
-                        (&client_id, registered.name.as_str(), description.as_str());
-                    let event = RawEvent::ToolRegistered {
-                        client_id,
-                        tool,
-                        description,
-                        schema,
-                        risk,
-                        timeout_s,
-                    };
-                    let _ = engine.hub.of_session().publish(event).await;
-                }
-                let _ = reply.send(registered);
+                let _ = reply.send(register(&engine, &*tools, &client_id, *tool).await);
             }
             SessionCommand::Unregister {
                 client_id,
                 tool,
                 reply,
             } => {
-                let gone = tools.unregister(&tool);
-                if gone.is_ok() {
-                    let event = RawEvent::ToolUnregistered {
-                        client_id: &client_id,
-                        tool: &tool,
-                    };
-                    let _ = engine.hub.of_session().publish(event).await;
-                    engine.revoke_grants(&tool).await;
-                }
-                let _ = reply.send(gone);
+                let _ = reply.send(unregister(&engine, &*tools, &client_id, &tool).await);
             }
             SessionCommand::Tools(reply) => {
                 let _ = reply.send(tools.list(engine.scope.as_ref()));
@@ -84,4 +62,38 @@ pub(crate) async fn run(
             SessionCommand::CancelAll => engine.under_way.borrow().values().for_each(|end| end()),
         }
     }
+}
+
+async fn register(
+    engine: &Engine,
+    tools: &dyn Tools,
+    client_id: &Value,
+    tool: NewTool,
+) -> Result<Registered, Failed> {
+    let (description, schema) = (tool.description.clone(), tool.schema.to_string());
+    let (risk, timeout_s) = (tool.risk.name(), tool.timeout_s);
+    let registered = tools.register(tool)?;
+    let event = RawEvent::ToolRegistered {
+        client_id,
+        tool: &registered.name,
+        description: &description,
+        schema,
+        risk,
+        timeout_s,
+    };
+    let _ = engine.hub.of_session().publish(event).await;
+    Ok(registered)
+}
+
+async fn unregister(
+    engine: &Engine,
+    tools: &dyn Tools,
+    client_id: &Value,
+    tool: &str,
+) -> Result<(), Failed> {
+    tools.unregister(tool)?;
+    let event = RawEvent::ToolUnregistered { client_id, tool };
+    let _ = engine.hub.of_session().publish(event).await;
+    engine.revoke_grants(tool).await;
+    Ok(())
 }

@@ -513,21 +513,9 @@ impl SharedRequests {
                 Ok(())
             }
             FromBroker::Fault(failed) => Err(ExecutorError::Fault(failed)),
-            FromBroker::Grants(standing) => {
-                let waiting = self.state.borrow_mut().grant_lists.pop_front();
-                let waiting =
-                    waiting.ok_or(ExecutorError::Protocol("an unsolicited grant list"))?;
-                // The receiver may have been dropped meanwhile.
-                let _ = waiting.send(standing);
-                Ok(())
-            }
+            FromBroker::Grants(standing) => self.take_grants(standing),
             FromBroker::Leases(leases) => {
-                let state = self.state.borrow();
-                state
-                    .calls
-                    .iter()
-                    .for_each(|(call, slot)| slot.hear_leases(*call, &leases));
-                self.leases.replace(leases);
+                self.take_leases(leases);
                 Ok(())
             }
             FromBroker::Connected(report) => {
@@ -543,25 +531,45 @@ impl SharedRequests {
                 self.found.borrow_mut().append(found);
                 Ok(())
             }
-            FromBroker::Kept { call, spill } => {
-                let waiting = self.state.borrow_mut().saves.remove(&call);
-                let waiting =
-                    waiting.ok_or(ExecutorError::Protocol("an unsolicited saved output"))?;
-                let _ = waiting.send(spill);
-                Ok(())
-            }
-            FromBroker::Explained(denials) => {
-                let waiting = self.state.borrow_mut().explanations.pop_front();
-                let (_, waiting) = waiting
-                    .filter(|(count, _)| *count == denials.len())
-                    .ok_or(ExecutorError::Protocol("unsolicited explanations"))?;
-                let _ = waiting.send(denials);
-                Ok(())
-            }
+            FromBroker::Kept { call, spill } => self.take_saved(call, spill),
+            FromBroker::Explained(denials) => self.take_explanations(denials),
             FromBroker::Hello(_) | FromBroker::Probed(_) | FromBroker::Opened(_) => {
                 Err(ExecutorError::Protocol("a message out of turn"))
             }
         }
+    }
+
+    fn take_grants(&self, standing: Vec<SessionGrant>) -> Result<(), ExecutorError> {
+        let waiting = self.state.borrow_mut().grant_lists.pop_front();
+        let waiting = waiting.ok_or(ExecutorError::Protocol("an unsolicited grant list"))?;
+        // The receiver may have been dropped meanwhile.
+        let _ = waiting.send(standing);
+        Ok(())
+    }
+
+    fn take_leases(&self, leases: Vec<Lease>) {
+        let state = self.state.borrow();
+        state
+            .calls
+            .iter()
+            .for_each(|(call, slot)| slot.hear_leases(*call, &leases));
+        self.leases.replace(leases);
+    }
+
+    fn take_saved(&self, call: CallId, spill: Option<Spill>) -> Result<(), ExecutorError> {
+        let waiting = self.state.borrow_mut().saves.remove(&call);
+        let waiting = waiting.ok_or(ExecutorError::Protocol("an unsolicited saved output"))?;
+        let _ = waiting.send(spill);
+        Ok(())
+    }
+
+    fn take_explanations(&self, denials: Vec<Option<Denial>>) -> Result<(), ExecutorError> {
+        let waiting = self.state.borrow_mut().explanations.pop_front();
+        let (_, waiting) = waiting
+            .filter(|(count, _)| *count == denials.len())
+            .ok_or(ExecutorError::Protocol("unsolicited explanations"))?;
+        let _ = waiting.send(denials);
+        Ok(())
     }
 
     fn hear(&self, report: ConnectionReport) -> Result<(), ExecutorError> {
