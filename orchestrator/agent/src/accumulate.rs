@@ -90,29 +90,7 @@ impl Accumulator {
                 };
                 self.begin(*index, sealed)?;
             }
-            Chunk::ToolStart { index, id, name } => {
-                let calls = self
-                    .parts
-                    .values()
-                    .filter(|part| matches!(part, Building::Call { .. }))
-                    .count();
-                if calls >= CALLS_MAX {
-                    return Err(ProviderError::TooLarge {
-                        what: "calls",
-                        max: CALLS_MAX,
-                    });
-                }
-                let (id, name) = (id.clone(), name.clone());
-                self.begin(
-                    *index,
-                    Building::Call {
-                        id,
-                        name,
-                        json: String::new(),
-                        ended: false,
-                    },
-                )?;
-            }
+            Chunk::ToolStart { index, id, name } => self.begin_call(*index, id, name)?,
             Chunk::ToolDelta { index, json: piece } => match self.parts.get_mut(index) {
                 Some(Building::Call {
                     json, ended: false, ..
@@ -135,6 +113,23 @@ impl Accumulator {
             Chunk::End(stop) => self.stop = Some(*stop),
         }
         self.count(chunk)
+    }
+
+    fn begin_call(&mut self, index: u32, id: &str, name: &str) -> Result<(), ProviderError> {
+        let is_call = |part: &&Building| matches!(part, Building::Call { .. });
+        if self.parts.values().filter(is_call).count() >= CALLS_MAX {
+            return Err(ProviderError::TooLarge {
+                what: "calls",
+                max: CALLS_MAX,
+            });
+        }
+        let call = Building::Call {
+            id: id.to_owned(),
+            name: name.to_owned(),
+            json: String::new(),
+            ended: false,
+        };
+        self.begin(index, call)
     }
 
     fn count(&mut self, chunk: &Chunk) -> Result<(), ProviderError> {

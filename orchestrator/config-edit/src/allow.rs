@@ -285,10 +285,7 @@ pub fn allow(
             what: what.to_owned(),
         });
     }
-    let seconds = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default()
-        .as_secs();
+    let seconds = now();
     let comment = format!("Allowed always by {by}, {}", time::utc(seconds));
     let edit = |source| AllowError::Edit {
         file: file.clone(),
@@ -299,15 +296,7 @@ pub fn allow(
         .put(text.clone(), &old, user.auto.len(), &comment)
         .map_err(edit)?;
     let after = gain.add(&after, opens, &own.name, &comment).map_err(edit)?;
-    let user = PolicySource {
-        name,
-        kind: SourceKind::User,
-        text: after.clone(),
-    };
-    let others = sources
-        .into_iter()
-        .filter(|source| source.kind != SourceKind::User);
-    let new = Policies::load(others.chain([user]).collect())?;
+    let new = Policies::load(with_user(sources, name, after.clone()))?;
     let also = compare(&old, &new, (&own, &gain), &machine);
     let also = also.ok_or_else(|| AllowError::Other {
         file: file.clone(),
@@ -326,6 +315,23 @@ pub fn allow(
         backup,
         also,
     })
+}
+
+/// Seconds since 1970.
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.unwrap_or_default().as_secs()
+}
+
+/// The sources with this text as the user's own file.
+fn with_user(mut sources: Vec<PolicySource>, name: String, text: String) -> Vec<PolicySource> {
+    sources.retain(|source| source.kind != SourceKind::User);
+    sources.push(PolicySource {
+        name,
+        kind: SourceKind::User,
+        text,
+    });
+    sources
 }
 
 /// Writes the file, and beside it a backup of its previous text, if there was any.

@@ -201,20 +201,28 @@ impl KeyEdit {
                 document.remove(&path)?;
             }
         }
-        // Objects created for the key are removed with it.
-        for depth in (1..path.len()).rev() {
-            let parent = &path[..depth];
-            // In YAML an object without keys counts as absent.
-            let is_empty = document.get(parent).is_some_and(|object| {
-                object.is_null() || object.as_object().is_some_and(|object| object.is_empty())
-            });
-            if !is_empty || before.get(parent).is_some() {
-                break;
-            }
-            document.remove(parent)?;
-        }
-        Ok(())
+        remove_created(document, before, &path)
     }
+}
+
+/// Removes the objects that were created for a key that is removed.
+fn remove_created(
+    document: &mut dyn Document,
+    before: &dyn Document,
+    path: &[&str],
+) -> Result<(), DocumentError> {
+    for depth in (1..path.len()).rev() {
+        let parent = &path[..depth];
+        // In YAML an object without keys counts as absent.
+        let is_empty = document.get(parent).is_some_and(|object| {
+            object.is_null() || object.as_object().is_some_and(|object| object.is_empty())
+        });
+        if !is_empty || before.get(parent).is_some() {
+            break;
+        }
+        document.remove(parent)?;
+    }
+    Ok(())
 }
 
 fn borrowed(path: &[String]) -> Vec<&str> {

@@ -74,22 +74,19 @@ impl LineLoop {
                 let Some(permit) = self.permit(cost).await else {
                     return Ok(());
                 };
-                match calls.path(&path) {
-                    Ok(path) => {
-                        let undo = Request::Undo(Undo {
-                            change,
-                            path,
-                            force,
-                        });
-                        calls.start(id, (Invocation::Request(undo), Wants::default()), permit)?;
-                    }
+                let path = match calls.path(&path) {
+                    Ok(path) => path,
                     Err(error) => {
-                        return Err(RejectedLine {
-                            id,
-                            error: error.into(),
-                        });
+                        let error = error.into();
+                        return Err(RejectedLine { id, error });
                     }
-                }
+                };
+                let undo = Request::Undo(Undo {
+                    change,
+                    path,
+                    force,
+                });
+                calls.start(id, (Invocation::Request(undo), Wants::default()), permit)?;
             }
             Op::Stdin { bytes, end } => {
                 let Some(permit) = self.permit(cost).await else {

@@ -8,9 +8,11 @@ use orchestrator_launch::session_options::SessionOptions;
 use orchestrator_launch::stdio::print;
 use policies::gateway::ProxyChoice;
 use policies::http::HttpRule;
+use policies::limits::Limits;
 use policies::network;
 use policies::rules::Condition;
 use policies::{Access, Credential, CredentialSource, EffectivePolicy, GatewaySettings, Rule};
+use policies_guard::names::ProtectedName;
 use policies_guard::{Protection, WhenNew};
 use serde_json::{Value, json};
 
@@ -33,7 +35,6 @@ fn to_json(policy: &EffectivePolicy) -> Value {
         Access::Read => "read",
         Access::Write => "write",
     };
-    let limits = &policy.limits;
     json!({
         "profile": policy.profile,
         "digest": policy.digest.to_string(),
@@ -52,21 +53,7 @@ fn to_json(policy: &EffectivePolicy) -> Value {
         "listed": policy.listed,
         "sockets": policy.sockets,
         "git_directories": policy.git_directories,
-        "limits": {
-            "timeout_s": limits.timeout_s,
-            "timeout_max_s": limits.timeout_max_s,
-            "attended_timeout_s": limits.attended_timeout_s,
-            "capture": limits.capture,
-            "spill": limits.spill,
-            "output": limits.output,
-            "processes": limits.processes,
-            "memory": limits.memory,
-            "cpu_s": limits.cpu_s,
-            "file_size": limits.file_size,
-            "written": limits.written,
-            "open_files": limits.open_files,
-            "scratch": limits.scratch,
-        },
+        "limits": limits_json(&policy.limits),
         "environment": {
             "pass": policy.environment.pass,
             "set": policy.environment.set,
@@ -89,18 +76,40 @@ fn to_json(policy: &EffectivePolicy) -> Value {
         })).collect::<Vec<_>>(),
         "read": policy.read,
         "rule": policy.rules.iter().map(rule_json).collect::<Vec<_>>(),
-        "protect": policy.protected.iter().map(|name| json!({
-            "name": name.pattern,
-            "except": name.except,
-            "protection": match name.protection { Protection::Write => "write", Protection::All => "all" },
-            "new": match name.new {
-                WhenNew::Open => "open",
-                WhenNew::Harmless => "harmless",
-                WhenNew::Closed => "closed",
-            },
-            "why": name.why,
-            "where": name.origin.to_string(),
-        })).collect::<Vec<_>>(),
+        "protect": policy.protected.iter().map(protected_json).collect::<Vec<_>>(),
+    })
+}
+
+fn limits_json(limits: &Limits) -> Value {
+    json!({
+        "timeout_s": limits.timeout_s,
+        "timeout_max_s": limits.timeout_max_s,
+        "attended_timeout_s": limits.attended_timeout_s,
+        "capture": limits.capture,
+        "spill": limits.spill,
+        "output": limits.output,
+        "processes": limits.processes,
+        "memory": limits.memory,
+        "cpu_s": limits.cpu_s,
+        "file_size": limits.file_size,
+        "written": limits.written,
+        "open_files": limits.open_files,
+        "scratch": limits.scratch,
+    })
+}
+
+fn protected_json(name: &ProtectedName) -> Value {
+    json!({
+        "name": name.pattern,
+        "except": name.except,
+        "protection": match name.protection { Protection::Write => "write", Protection::All => "all" },
+        "new": match name.new {
+            WhenNew::Open => "open",
+            WhenNew::Harmless => "harmless",
+            WhenNew::Closed => "closed",
+        },
+        "why": name.why,
+        "where": name.origin.to_string(),
     })
 }
 

@@ -153,29 +153,10 @@ fn plan(
         Err(NoBackend::Provider(error)) => Err(error),
         Err(NoBackend::Request(error)) => return Err(error),
     };
-    let pack = options
-        .pack
-        .as_ref()
-        .map(|name| Pack::named(name, &service.packs))
-        .transpose();
-    let pack = pack.map_err(|error| RequestError::field("pack", error.to_string()))?;
-    let mut instructions = vec![service.settings.instructions.clone()];
-    instructions.extend(options.system_prompt.take());
-    if !service.opener.has_project(&order) {
-        instructions.push(NO_PROJECT.to_owned());
-    }
-    let pack = pack.or_else(|| service.settings.pack.clone());
-    let limits = pack.as_ref().map(|pack| pack.limits).unwrap_or_default();
-    let settings = RunSettings {
-        weak_model: backend.weak_model.clone(),
-        strong_model: backend.strong_model.clone(),
-        instructions: instructions.join("\n\n"),
-        pack,
-        packs: service.packs.clone(),
-        input_deltas: send.input_deltas,
-        ..service.settings.clone()
-    }
-    .limited(&limits);
+    let mut settings = settings(service, &order, &mut send)?;
+    settings.weak_model = backend.weak_model.clone();
+    settings.strong_model = backend.strong_model.clone();
+    let options = &send.options;
     // A client's choice stays until it makes another.
     if options.trust.is_some() {
         state.trust.set(Some(trust));
@@ -191,6 +172,36 @@ fn plan(
         text: send.content,
         history,
     })
+}
+
+/// The settings of a run with what the client sets, but for the models, which are the backend's.
+fn settings(
+    service: &ServeState,
+    order: &SessionOrder,
+    send: &mut Send,
+) -> Result<RunSettings, RequestError> {
+    let options = &mut send.options;
+    let pack = options
+        .pack
+        .as_ref()
+        .map(|name| Pack::named(name, &service.packs))
+        .transpose();
+    let pack = pack.map_err(|error| RequestError::field("pack", error.to_string()))?;
+    let mut instructions = vec![service.settings.instructions.clone()];
+    instructions.extend(options.system_prompt.take());
+    if !service.opener.has_project(order) {
+        instructions.push(NO_PROJECT.to_owned());
+    }
+    let pack = pack.or_else(|| service.settings.pack.clone());
+    let limits = pack.as_ref().map(|pack| pack.limits).unwrap_or_default();
+    let settings = RunSettings {
+        instructions: instructions.join("\n\n"),
+        pack,
+        packs: service.packs.clone(),
+        input_deltas: send.input_deltas,
+        ..service.settings.clone()
+    };
+    Ok(settings.limited(&limits))
 }
 
 /// Parses a scope from a client: the same format as in a file.

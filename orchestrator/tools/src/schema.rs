@@ -10,7 +10,7 @@ use crate::input_error::{FieldError, excerpt};
 use crate::schema_cost::{SchemaCost, TooComplex};
 use jsonschema::error::{ValidationError, ValidationErrorKind};
 use jsonschema::{Draft, PatternOptions, Validator};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::sync::OnceLock;
 use thiserror::Error;
 
@@ -355,24 +355,18 @@ fn describe(schema: &Value) -> Option<String> {
                 .or(Some(one).filter(|one| !one.is_object()))
                 .map(plain)
         };
-        return Some(format!(
-            "one of {}",
-            choices
-                .iter()
-                .map(value)
-                .collect::<Option<Vec<_>>>()?
-                .join(", ")
-        ));
+        let values = choices.iter().map(value).collect::<Option<Vec<_>>>()?;
+        return Some(format!("one of {}", values.join(", ")));
     }
     if let Some(Value::Array(either)) = fields.get("anyOf") {
-        return Some(
-            either
-                .iter()
-                .map(describe)
-                .collect::<Option<Vec<_>>>()?
-                .join(" or "),
-        );
+        let either = either.iter().map(describe).collect::<Option<Vec<_>>>()?;
+        return Some(either.join(" or "));
     }
+    describe_type(fields)
+}
+
+/// Describes a schema with one type.
+fn describe_type(fields: &Map<String, Value>) -> Option<String> {
     let range = |min: &str, max: &str| (fields.get(min).map(plain), fields.get(max).map(plain));
     match fields.get("type")?.as_str()? {
         "string" => match (fields.get("pattern"), range("minLength", "maxLength")) {

@@ -116,18 +116,10 @@ impl Options {
         let variables = EnvironmentVariables {
             of_holder: holder::variables(),
         };
-        let (project, profile, trust) = (
-            variables.path(PROJECT),
-            variables.text(PROFILE)?,
-            variables.trust()?,
-        );
+        let (project, profile) = (variables.path(PROJECT), variables.text(PROFILE)?);
+        let trust = variables.trust()?;
         if variables.of_holder.is_none() {
-            if std::env::var_os(OPTIONS).is_some() {
-                return Err(Failed::invalid(format!(
-                    "{OPTIONS} is believed only from the `lazaret acp` that started this agent, and none did: a project may have \
-                     set it; unset it"
-                )));
-            }
+            check_no_options()?;
             let environment = EnvironmentOptions {
                 narrow_project: project,
                 profile: profile.filter(|_| self.profile.is_none()),
@@ -138,6 +130,17 @@ impl Options {
             let trust = self.trust.or(trust);
             return Ok((Self { trust, ..self }, environment));
         }
+        let given = Self {
+            project: self.project.or(project),
+            profile: self.profile.or(profile),
+            trust: self.trust.or(trust),
+            ..self
+        };
+        Ok(given.with_options(variables.options()?))
+    }
+
+    /// Adds what a person has granted to the holder of our agent.
+    fn with_options(self, given: ShellOptions) -> (Self, EnvironmentOptions) {
         let ShellOptions {
             central,
             image,
@@ -151,12 +154,11 @@ impl Options {
             write,
             no_log,
             verbose,
-        } = variables.options()?;
+        } = given;
         let path = |own: Option<PathBuf>, given: Option<String>| own.or(given.map(PathBuf::from));
-        let paths = |own: Vec<PathBuf>, given: Vec<String>| {
-            own.into_iter()
-                .chain(given.into_iter().map(PathBuf::from))
-                .collect()
+        let paths = |mut own: Vec<PathBuf>, given: Vec<String>| {
+            own.extend(given.into_iter().map(PathBuf::from));
+            own
         };
         let has_endpoint = self.executor.is_some() || self.socket.is_some();
         let environment = EnvironmentOptions {
@@ -164,9 +166,6 @@ impl Options {
             ..EnvironmentOptions::default()
         };
         let options = Self {
-            project: self.project.or(project),
-            profile: self.profile.or(profile),
-            trust: self.trust.or(trust),
             central: path(self.central, central),
             image: path(self.image, image),
             executor: path(self.executor, executor.filter(|_| !has_endpoint)),
@@ -180,7 +179,18 @@ impl Options {
             verbose: self.verbose || verbose,
             ..self
         };
-        Ok((options, environment))
+        (options, environment)
+    }
+}
+
+/// Refuses the options of a holder where none holds us.
+fn check_no_options() -> Result<(), Failed> {
+    match std::env::var_os(OPTIONS) {
+        None => Ok(()),
+        Some(_) => Err(Failed::invalid(format!(
+            "{OPTIONS} is believed only from the `lazaret acp` that started this agent, and none did: a project may have \
+             set it; unset it"
+        ))),
     }
 }
 

@@ -107,11 +107,8 @@ impl ToolCaller<'_> {
             };
             match &*event.body {
                 Body::Output { bytes, .. } => {
-                    if let Some(progress) = &mut progress {
-                        progress
-                            .send(String::from_utf8_lossy(bytes).into_owned())
-                            .await;
-                    }
+                    let text = String::from_utf8_lossy(bytes).into_owned();
+                    send(&mut progress, text).await;
                 }
                 Body::ApprovalWanted(question) => {
                     let part = event.part.map(|part| part.index);
@@ -119,9 +116,7 @@ impl ToolCaller<'_> {
                         Answerer::User => {}
                         Answerer::Elsewhere(note) => {
                             self.log.send(peer, LoggingLevel::Notice, json!(note)).await;
-                            if let Some(progress) = &mut progress {
-                                progress.send(note).await;
-                            }
+                            send(&mut progress, note).await;
                         }
                         Answerer::Nobody(why) => refusal = Some(why),
                     }
@@ -289,5 +284,12 @@ impl OutputProgress {
             .with_message(message);
         // If the client is gone, the call ends by itself.
         let _ = self.peer.notify_progress(progress).await;
+    }
+}
+
+/// Sends to a client that wants to hear of progress.
+async fn send(progress: &mut Option<OutputProgress>, message: String) {
+    if let Some(progress) = progress {
+        progress.send(message).await;
     }
 }
