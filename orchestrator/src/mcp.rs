@@ -7,7 +7,7 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 use orchestrator_config_edit::CLIENTS;
 use orchestrator_config_edit::agent_settings;
-use orchestrator_confine::{ConfinementProof, Needs};
+use orchestrator_confine::{ConfinementProof, Files, Needs};
 use orchestrator_engine::Session;
 use orchestrator_launch::endpoint::Endpoint;
 use orchestrator_launch::examiner::Examiner;
@@ -104,10 +104,7 @@ impl FrontEnd for Mcp {
             return command.main(launch);
         }
         if self.examine {
-            let answered = agent_settings::answer(launch.files(), self.client.as_deref());
-            return answered
-                .map(|()| exit::OK)
-                .map_err(|error| Failed::internal(error.to_string()));
+            return self.examine(launch.files());
         }
         let prepared = launch.prepare::<Self>(Options::of(&self.work))?;
         let (options, files) = (prepared.options(), prepared.files());
@@ -164,6 +161,13 @@ impl FrontEnd for Mcp {
 }
 
 impl Mcp {
+    /// Answers the process that started this one about the settings of agents.
+    fn examine(&self, files: &Files) -> Result<u8, Failed> {
+        agent_settings::answer(files, self.client.as_deref())
+            .map(|()| exit::OK)
+            .map_err(|error| Failed::internal(error.to_string()))
+    }
+
     fn settings(&self, options: &SessionOptions, policy: &EffectivePolicy) -> McpSettings {
         let mut instructions = instructions(policy, options.network(Some(policy), false).is_some());
         let asked = match options

@@ -208,8 +208,7 @@ impl FrontEnd for Serve {
         let offered = Listing::default();
         let (mcp, clients) =
             HttpClients::new(self.mcp_settings(options, &offer.policy, offered.clone())?);
-        let token = AccessToken::fresh()
-            .map_err(|error| Failed::internal(format!("no random bytes: {error}")))?;
+        let token = fresh_token()?;
         let listening = self.bind()?;
         let remover = |path| remover(files, path);
         let _remover = self.unix.as_deref().map(remover).transpose()?;
@@ -218,12 +217,12 @@ impl FrontEnd for Serve {
         let needs = self.needs(&offer)?;
         let confined = prepared.confine(needs);
         let (log, proof) = (confined.log(), confined.proof());
-        let opener = Box::new(ConversationSessions {
-            offer,
-            log: log.clone(),
-        });
+        let log_of_sessions = log.clone();
         let sources = Sources {
-            opener,
+            opener: Box::new(ConversationSessions {
+                offer,
+                log: log_of_sessions,
+            }),
             proof,
             backends: runs.backends,
             mcp,
@@ -238,11 +237,6 @@ impl FrontEnd for Serve {
             origins: self.allow_origin,
             page: self.ui,
         };
-        let ends = !self.outlive_parent;
-        let reason = |served: &Result<u8, Failed>| match served {
-            Ok(_) => "it was ended",
-            Err(_) => "it cannot serve",
-        };
         confined.run(reason, async {
             tokio::task::spawn_local(log.clone().write_later(PAUSE));
             telemetry.start();
@@ -251,7 +245,7 @@ impl FrontEnd for Serve {
                     Ok(never) => match never {},
                     Err(error) => Err(Failed::internal(format!("cannot serve: {error}"))),
                 },
-                code = ended(&service, &parent, ends) => code,
+                code = ended(&service, &parent, !self.outlive_parent) => code,
             };
             telemetry.end().await;
             served
@@ -397,6 +391,18 @@ impl Serve {
         }
         Ok(listening)
     }
+}
+
+/// Why the server has ended, for the run log.
+fn reason(served: &Result<u8, Failed>) -> &'static str {
+    match served {
+        Ok(_) => "it was ended",
+        Err(_) => "it cannot serve",
+    }
+}
+
+fn fresh_token() -> Result<AccessToken, Failed> {
+    AccessToken::fresh().map_err(|error| Failed::internal(format!("no random bytes: {error}")))
 }
 
 fn default_address() -> SocketAddr {

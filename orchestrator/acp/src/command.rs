@@ -115,18 +115,10 @@ impl FrontEnd for Acp {
             return start::hold_agent(launch.files(), &self.agent)
                 .map_err(|error| not_started(&self.agent, &error));
         }
-        if !self
-            .agent
-            .first()
-            .is_some_and(|program| start::is_there(program))
-        {
-            print::problem(
-                &not_started(
-                    &self.agent,
-                    &io::Error::from_raw_os_error(nix::libc::ENOENT),
-                )
-                .message,
-            );
+        let program = self.agent.first();
+        if !program.is_some_and(|program| start::is_there(program)) {
+            let missing = io::Error::from_raw_os_error(nix::libc::ENOENT);
+            print::problem(&not_started(&self.agent, &missing).message);
             return Ok(exit::NOT_FOUND);
         }
         let prepared = launch.prepare::<Self>(self.options())?;
@@ -161,21 +153,34 @@ impl FrontEnd for Acp {
             ..ToolConfig::new(opening.open, redactor(), guard)
         };
         let reason = |served: &Result<AcpEnd, Failed>| match served {
-            Ok(AcpEnd::Editor) => "the input ended",
-            Ok(AcpEnd::Agent) => "the agent ended",
-            Ok(AcpEnd::Signal(_)) => "a signal ended it",
+            Ok(end) => end.reason(),
             Err(_) => "the streams could not be used",
         };
         let (log, proof) = (confined.log(), confined.proof());
         let served = confined.run(reason, serve(config, root, timeout_s, agent, log, proof));
-        served.map(|end| match end {
+        let end = served?;
+        if let AcpEnd::Agent = end {
+            print::problem("the agent has ended");
+        }
+        Ok(end.code())
+    }
+}
+
+impl AcpEnd {
+    fn reason(&self) -> &'static str {
+        match self {
+            AcpEnd::Editor => "the input ended",
+            AcpEnd::Agent => "the agent ended",
+            AcpEnd::Signal(_) => "a signal ended it",
+        }
+    }
+
+    fn code(self) -> u8 {
+        match self {
             AcpEnd::Editor => exit::OK,
-            AcpEnd::Agent => {
-                print::problem("the agent has ended");
-                exit::FAILED
-            }
+            AcpEnd::Agent => exit::FAILED,
             AcpEnd::Signal(number) => exit::SIGNAL + number,
-        })
+        }
     }
 }
 

@@ -19,12 +19,13 @@ use orchestrator_engine::{
     Body, Call, CallContext, CallHandle, CallResult, Config, FoundIn, HookGuard, Invocation,
     LiveOutput, Session,
 };
+use orchestrator_launch::endpoint::Endpoint;
 use orchestrator_launch::exit;
 use orchestrator_launch::groups::{Options, WorkOptions};
 use orchestrator_launch::hooks::UserHooks;
 use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch, Prepared};
 use orchestrator_launch::row::{CommandAccess, CommandRow, NetworkUse, SessionCount, Writes};
-use orchestrator_launch::session_options::{SessionOpening, SessionOptions};
+use orchestrator_launch::session_options::SessionOptions;
 use orchestrator_launch::start::start_policy_writer;
 use orchestrator_launch::stdio::feed::feed;
 use orchestrator_launch::stdio::job::Job;
@@ -45,6 +46,9 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// Signals that end the command, resize its terminal, or stop and resume it.
+const SIGNALS: [i32; 7] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGWINCH, SIGCONT, SIGTSTP];
 
 const EXAMPLES: &str = "\
 Examples:
@@ -195,11 +199,7 @@ impl Run {
     pub fn begin(mut self, prepared: Prepared) -> Result<Infallible, Failed> {
         let (options, files) = (prepared.options(), prepared.files());
         let hooks = self.hooks(&prepared)?;
-        let endpoint = match &hooks {
-            // A hook runs in a session of its own.
-            Some(hooks) if !hooks.are_none() => prepared.lasting()?,
-            Some(_) | None => options.endpoint(),
-        };
+        let endpoint = endpoint_for(hooks.as_ref(), &prepared)?;
         self.job = Job::of_this_process();
         self.is_verbose = options.is_verbose();
         self.tells_denials |= self.is_verbose || io::stderr().is_terminal();
@@ -209,21 +209,16 @@ impl Run {
             Some(_) => None,
             None => Some(Dialed::dial(&endpoint)?),
         };
-        let SessionOpening {
-            open, directory, ..
-        } = options.open()?;
+        let opening = options.open()?;
+        let (open, directory) = (opening.open, opening.directory);
         let reporter = self.reporter(Path::new(&open.project));
         let request = self.request(directory);
         request
             .check()
             .map_err(|error| Failed::invalid(error.to_string()))?;
-        let network = {
-            let policy = options.files().changed(&open.profile);
-            options.network(policy.as_ref(), self.asks())
-        };
-        self.say_shorter_limit(options, &open.profile);
-        self.say_left_out(options, &open.profile);
-        self.say_agent_settings(&prepared, &open);
+        let policy = options.files().changed(&open.profile);
+        let network = options.network(policy.as_ref(), self.asks());
+        self.say_what_differs(&prepared, &open);
         let open = Open { network, ..open };
         let stands = warm.and_then(|socket| warm::take(files, &socket, options, &open));
         let executor = match (started, stands) {
@@ -249,10 +244,7 @@ impl Run {
         };
         confined.run(|_| "the command was not run", async {
             tokio::task::spawn_local(log.clone().write_later(Duration::ZERO));
-            let signals = Signals::listen(
-                &[SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGWINCH, SIGCONT, SIGTSTP],
-                proof,
-            )?;
+            let signals = Signals::listen(&SIGNALS, proof)?;
             let session = Session::start(config, proof);
             let code = self
                 .perform(&session, request, reporter, more, signals)
@@ -263,6 +255,13 @@ impl Run {
             // To drop the session would wake the executor, which would take the processor from us to end it: our caller waits.
             std::process::exit(code.into())
         })
+    }
+
+    /// Says before the command what it has otherwise than its user may expect.
+    fn say_what_differs(&self, prepared: &Prepared, open: &Open) {
+        self.say_shorter_limit(prepared.options(), &open.profile);
+        self.say_left_out(prepared.options(), &open.profile);
+        self.say_agent_settings(prepared, open);
     }
 
     /// The hooks that judge the command: none if a person has typed it.
@@ -793,6 +792,14 @@ fn code(ended: Option<Ended>, error: Option<ErrorKind>, lost: Option<&OutputLost
             Some(ErrorKind::Cancelled) => signalled(SIGINT),
             _ => exit::LAZARET,
         },
+    }
+}
+
+/// The executor of a run that these hooks judge: each of them runs in a session of its own.
+fn endpoint_for(hooks: Option<&UserHooks>, prepared: &Prepared) -> Result<Endpoint, Failed> {
+    match hooks {
+        Some(hooks) if !hooks.are_none() => Ok(prepared.lasting()?),
+        Some(_) | None => Ok(prepared.options().endpoint()),
     }
 }
 

@@ -140,18 +140,11 @@ async fn undo_last(talk: &mut Talk) -> Result<String, Failed> {
     }
     // An undo is a change too, but `/undo` must not select it as the last change.
     let after = typed::ask(session, "chat", wanted()).await?;
-    let newest = changes
-        .iter()
-        .map(|one| one.number)
-        .max()
-        .unwrap_or_default();
-    let new = after
-        .changes()
-        .unwrap_or_default()
-        .iter()
-        .map(|one| one.number)
-        .filter(|one| *one > newest);
-    talk.undone.extend(new);
+    let numbers = |changes: &[Changed]| changes.iter().map(|one| one.number).collect::<Vec<_>>();
+    let newest = numbers(changes).into_iter().max().unwrap_or_default();
+    let after = numbers(after.changes().unwrap_or_default());
+    talk.undone
+        .extend(after.into_iter().filter(|one| *one > newest));
     Ok(answer)
 }
 

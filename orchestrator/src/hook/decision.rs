@@ -79,65 +79,64 @@ impl HookJudge {
     }
 
     pub(super) fn decide(&self, call: &ShellCall) -> HookDecision {
-        let checked = self.settings.clone();
-        let project = match checked.and_then(|()| self.project(call.directory.as_deref())) {
-            Ok(project) => project,
-            Err(failed) => {
-                return HookDecision::Deny {
-                    why: failed.message,
-                };
-            }
+        let deny = |failed: Failed| HookDecision::Deny {
+            why: failed.message,
         };
+        self.decide_in_project(call).unwrap_or_else(deny)
+    }
+
+    /// The decision of the policy of the call's project.
+    ///
+    /// # Errors
+    /// Why nothing can decide the call.
+    fn decide_in_project(&self, call: &ShellCall) -> Result<HookDecision, Failed> {
+        self.settings.clone()?;
+        let project = self.project(call.directory.as_deref())?;
         let request = request(&call.command, project.directory.clone());
         if let Err(error) = request.check() {
-            return HookDecision::Deny {
+            return Ok(HookDecision::Deny {
                 why: error.to_string(),
-            };
+            });
         }
         if starts_lazaret(&request) {
             let why = "A command does not start lazaret: each one runs in a cell already, with the policy of the user.";
-            return HookDecision::Deny {
+            return Ok(HookDecision::Deny {
                 why: why.to_owned(),
-            };
+            });
         }
         let choice = self.options.choose(Some(&project.root));
-        let SessionPolicies { policy, floor } = match self.policies(&choice) {
-            Ok(policies) => policies,
-            Err(failed) => {
-                return HookDecision::Deny {
-                    why: failed.message,
-                };
-            }
-        };
+        let SessionPolicies { policy, floor } = self.policies(&choice)?;
         let command = self.in_cell(&project.root, &choice, &call.command);
         let facts = Facts::of(&request);
-        match (
-            judge(&policy, &facts).verdict,
-            judge(&floor, &facts).verdict,
-        ) {
-            (Verdict::Deny(refused), _) | (_, Verdict::Deny(refused)) => HookDecision::Deny {
-                why: format!("{} (rule `{}`)", refused.why, refused.rule),
-            },
-            // With a separate channel the executor asks the user itself. With any other, the agent cannot answer for the cell.
-            (_, Verdict::Ask(question)) if floor.approval.channel == Channel::Relay => {
-                HookDecision::Deny {
-                    why: format!(
-                        "{} (rule `{}`) Nobody can answer that here.",
-                        question.why, question.rule
-                    ),
+        Ok(
+            match (
+                judge(&policy, &facts).verdict,
+                judge(&floor, &facts).verdict,
+            ) {
+                (Verdict::Deny(refused), _) | (_, Verdict::Deny(refused)) => HookDecision::Deny {
+                    why: format!("{} (rule `{}`)", refused.why, refused.rule),
+                },
+                // With a separate channel the executor asks the user itself. With any other, the agent cannot answer for the cell.
+                (_, Verdict::Ask(question)) if floor.approval.channel == Channel::Relay => {
+                    HookDecision::Deny {
+                        why: format!(
+                            "{} (rule `{}`) Nobody can answer that here.",
+                            question.why, question.rule
+                        ),
+                    }
                 }
-            }
-            (_, Verdict::Ask(_)) => HookDecision::Allow { command },
-            (Verdict::Ask(question), Verdict::Allow) => HookDecision::Ask {
-                command,
-                why: format!("{} (rule `{}`)", question.why, question.rule),
+                (_, Verdict::Ask(_)) => HookDecision::Allow { command },
+                (Verdict::Ask(question), Verdict::Allow) => HookDecision::Ask {
+                    command,
+                    why: format!("{} (rule `{}`)", question.why, question.rule),
+                },
+                (Verdict::Allow, Verdict::Allow) if call.plans_only => HookDecision::Ask {
+                    command,
+                    why: "The agent is planning, so its user decides.".to_owned(),
+                },
+                (Verdict::Allow, Verdict::Allow) => HookDecision::Allow { command },
             },
-            (Verdict::Allow, Verdict::Allow) if call.plans_only => HookDecision::Ask {
-                command,
-                why: "The agent is planning, so its user decides.".to_owned(),
-            },
-            (Verdict::Allow, Verdict::Allow) => HookDecision::Allow { command },
-        }
+        )
     }
 
     fn project(&self, directory: Option<&Path>) -> Result<Project, Failed> {

@@ -150,20 +150,7 @@ impl FrontEnd for Install {
                 exit::FAILED
             });
         }
-        let files = changes.iter().map(|change| ChangedFile {
-            path: change.path.clone(),
-            before: change.before.clone(),
-            after: change.after.clone().unwrap_or_default(),
-        });
-        let record = InstallRecord::new(way.name(), &programs, files.collect());
-        record
-            .write(client.name)
-            .map_err(|error| record_failed(client, "written", &error))?;
-        if let Err(failed) = write(&changes) {
-            // Nothing of the installation is left in the settings.
-            let _ = InstallRecord::remove(client.name);
-            return Err(failed);
-        }
+        write_with_record(client, way, &programs, &changes)?;
         print::result(
             format!(
                 "{}: installed; the settings before are in {}\n",
@@ -174,6 +161,28 @@ impl FrontEnd for Install {
         )?;
         Ok(exit::OK)
     }
+}
+
+/// Makes the changes, and before them the record by which `uninstall` takes them back.
+fn write_with_record(
+    client: &RecipeClient,
+    way: InstallWay,
+    programs: &Programs,
+    changes: &[PlannedChange],
+) -> Result<(), Failed> {
+    let files = changes.iter().map(|change| ChangedFile {
+        path: change.path.clone(),
+        before: change.before.clone(),
+        after: change.after.clone().unwrap_or_default(),
+    });
+    let record = InstallRecord::new(way.name(), programs, files.collect());
+    record
+        .write(client.name)
+        .map_err(|error| record_failed(client, "written", &error))?;
+    write(changes).inspect_err(|_| {
+        // Nothing of the installation is left in the settings.
+        let _ = InstallRecord::remove(client.name);
+    })
 }
 
 impl FrontEnd for Uninstall {

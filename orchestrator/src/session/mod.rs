@@ -6,7 +6,6 @@ use clap::Args;
 use orchestrator_confine::{ConfinementProof, Needs};
 use orchestrator_engine::executor::Dial;
 use orchestrator_engine::{HookGuard, Session as EngineSession};
-use orchestrator_launch::endpoint::Endpoint;
 use orchestrator_launch::exit;
 use orchestrator_launch::groups::{Options, WorkOptions};
 use orchestrator_launch::launch::{FrontEnd, Launch};
@@ -22,7 +21,6 @@ use orchestrator_lines::line_loop::LineLoop;
 use orchestrator_lines::writer::{OutputClosed, Writer};
 use orchestrator_mcp_client::SessionServers;
 use orchestrator_telemetry::ExportOptions;
-use orchestrator_tools::ToolConfig;
 use orchestrator_wire::error::ErrorBody;
 use orchestrator_wire::event_line::EventLine;
 use orchestrator_wire::ready::Announced;
@@ -104,13 +102,9 @@ impl FrontEnd for Session {
         let policy = options.policy();
         opening.open.network = options.network(policy.as_ref().ok(), self.leases);
         let max_violations = self.violations.max(options.trust());
-        let announced = Announced::new(
-            &policy,
-            &opening.open,
-            opening.directory.as_ref(),
-            max_violations,
-        );
-        let announced = announced.chosen(&opening.choice);
+        let (open, directory) = (&opening.open, opening.directory.as_ref());
+        let announced =
+            Announced::new(&policy, open, directory, max_violations).chosen(&opening.choice);
         let hooks = prepared.hooks()?;
         let endpoint = prepared.lasting();
         let guard = |open: &Open| match &endpoint {
@@ -118,20 +112,14 @@ impl FrontEnd for Session {
             // No session opens, and so no call is made.
             Err(_) => HookGuard::NoHooks,
         };
-        let config = self.tools.config(opening, policy, guard)?;
-        let config = ToolConfig {
-            max_violations,
-            ..config
-        };
+        let mut config = self.tools.config(opening, policy, guard)?;
+        config.max_violations = max_violations;
         let mut servers = SessionServers::of(prepared.files(), &config.open, print::problem);
-        endpoint
-            .iter()
-            .for_each(|endpoint| servers.reach(Rc::new(endpoint.clone())));
-        let socket = endpoint
-            .as_ref()
-            .ok()
-            .and_then(Endpoint::socket)
-            .map(Path::to_owned);
+        let mut socket = None;
+        if let Ok(endpoint) = &endpoint {
+            servers.reach(Rc::new(endpoint.clone()));
+            socket = endpoint.socket().map(Path::to_owned);
+        }
         let confined = prepared.confine(Needs {
             web: true,
             socket,
@@ -146,17 +134,12 @@ impl FrontEnd for Session {
         let served = confined.run(reason, async {
             telemetry.start();
             let writer = Writer::new(OutputStream::stdout().map_err(unusable)?);
-            let executor = match endpoint {
+            config.executor = match endpoint {
                 Ok(endpoint) => Some(Box::new(endpoint) as Box<dyn Dial>),
                 Err(error) => return fault(&writer, error.into()).await,
             };
-            let mut config = config;
             servers.attach(config.tools.registry()).await;
-            let config = ToolConfig {
-                executor,
-                subscribers: vec![log.clone()],
-                ..config
-            };
+            config.subscribers = vec![log.clone()];
             let session = EngineSession::start(config, proof);
             servers.follow(&session);
             let (calls, executions) =

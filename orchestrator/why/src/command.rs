@@ -159,17 +159,7 @@ impl Why {
         let policy = options.files().resolve(&open.profile).ok();
         let network = options.network(policy.as_ref(), false);
         let reached = policy.and_then(|policy| policy.with_network(network.as_ref()).ok());
-        // A relay that refuses every host, to learn which ones the command wants.
-        let network = Some(NetworkRequest {
-            leases: true,
-            ..NetworkRequest::default()
-        });
-        let open = Open {
-            network,
-            throw_away: true,
-            capture: Some(0),
-            ..open
-        };
+        let open = thrown_away(open);
         let greeting = Greeting::open(&options.endpoint(), open.clone())?;
         let is_verbose = options.is_verbose();
         let confined = prepared.confine(Needs::default());
@@ -205,14 +195,18 @@ impl Why {
                 logged
                     .iter()
                     .for_each(|refusal| print::problem(&page::logged(refusal)));
-                print::problem(&unavailable(&failed));
-                if self.json {
-                    print::json(&json!({ "error": ErrorBody::from(&failed) }))?;
-                }
-                Ok(UNAVAILABLE)
+                self.print_unavailable(&failed)
             }
             Err(failed) => Err(failed),
         }
+    }
+
+    fn print_unavailable(&self, failed: &Failed) -> Result<u8, Failed> {
+        print::problem(&unavailable(failed));
+        if self.json {
+            print::json(&json!({ "error": ErrorBody::from(failed) }))?;
+        }
+        Ok(UNAVAILABLE)
     }
 
     fn request(&self, chosen: CommandToExplain) -> Request {
@@ -247,6 +241,19 @@ impl Why {
             (false, true) => exit::FAILED,
             (false, false) => UNKNOWN,
         })
+    }
+}
+
+/// The session whose changes nobody keeps. Its relay refuses every host, to learn which ones the command wants.
+fn thrown_away(open: Open) -> Open {
+    Open {
+        network: Some(NetworkRequest {
+            leases: true,
+            ..NetworkRequest::default()
+        }),
+        throw_away: true,
+        capture: Some(0),
+        ..open
     }
 }
 
