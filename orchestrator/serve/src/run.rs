@@ -416,7 +416,7 @@ async fn follow(
                 }
             }
             ChatEventBody::ToolResult(result) => {
-                drop(run.pending.borrow_mut().remove(&result.tool_id))
+                run.pending.borrow_mut().remove(&result.tool_id);
             }
             _ => {}
         }
