@@ -181,6 +181,7 @@ mod tests {
     use broker_protocol::chain;
 
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "a file of the test")]
     fn flaw_of_a_whole_file_has_no_line() {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join(chain::file_name(1)), "").unwrap();
