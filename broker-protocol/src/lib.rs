@@ -44,7 +44,7 @@ pub use hello::{
 };
 pub use lease::{Lease, Leased, Wants};
 pub use limit::TooLarge;
-pub use message::{FromBroker, Signal, ToBroker};
+pub use message::{FromBroker, Signal, StdStream, ToBroker};
 pub use network::{
     ConnectionReport, ConnectionVerdict, HostList, Network, NetworkRequest, PublishedPort,
 };

@@ -131,6 +131,22 @@ pub enum Signal {
     Continue,
 }
 
+/// A command's stream of output, where [`FromBroker::Output`] has a `bool`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StdStream {
+    Stdout,
+    Stderr,
+}
+
+impl StdStream {
+    pub fn stderr_if(is_stderr: bool) -> Self {
+        match is_stderr {
+            true => Self::Stderr,
+            false => Self::Stdout,
+        }
+    }
+}
+
 /// A frame from the broker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FromBroker {

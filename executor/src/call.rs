@@ -4,7 +4,7 @@ use crate::background::BackgroundProcesses;
 use crate::fault::{check_chunk, failed, protocol};
 use crate::files::LeasedTarget;
 use crate::pending_leases::PendingLeases;
-use crate::poll::{Token, Waited};
+use crate::poll::{ClientQueue, Token, Waited};
 use crate::pool::StartedCommand;
 use crate::running_command::{FinishedCommand, RunningCommand};
 use broker_protocol::{
@@ -155,7 +155,7 @@ impl Call {
     }
 
     /// Adds every descriptor it waits for. While the client's queue is full, output is not read.
-    pub(crate) fn wait_for<'s>(&'s self, waited: &mut Waited<'s>, client_full: bool) {
+    pub(crate) fn wait_for<'s>(&'s self, waited: &mut Waited<'s>, client: ClientQueue) {
         if let Some((socket, flags)) = self.leasing().and_then(|leases| leases.paths.waits_for()) {
             waited.add(Token::Lease(self.id), socket, flags);
         }
@@ -168,7 +168,7 @@ impl Call {
         if let Some(fd) = self.input.fd() {
             waited.add(Token::Input(self.id), fd, PollFlags::POLLOUT);
         }
-        if !client_full {
+        if client == ClientQueue::HasRoom {
             command
                 .output_fds()
                 .for_each(|fd| waited.add_input(Token::Output(self.id), fd));
@@ -181,7 +181,10 @@ impl Call {
         if let Some((rows, columns)) = self.size {
             command.resize(rows, columns);
         }
-        self.input.start(stdin, command.is_at_terminal());
+        match stdin {
+            Some(terminal) if command.is_at_terminal() => self.input.start_at(terminal),
+            pipe => self.input.start(pipe),
+        }
         self.state = CallState::Running(command);
         self.feed();
     }

@@ -2,7 +2,7 @@
 
 use crate::authorise::{Granted, GrantedPreview, PreviewParts};
 use crate::fault::failed;
-use crate::poll::{Token, Waited};
+use crate::poll::{ClientQueue, Token, Waited};
 use crate::user::OwnProgram;
 use broker_protocol::{Broken, CallId, ErrorKind, Outcome, Request, Usage, ZonePath, frame, limit};
 use executor_layers::cgroup::Cgroup;
@@ -226,14 +226,14 @@ impl FileWorker {
     }
 
     /// Adds the worker's socket: for reading unless the client's queue is full, for writing while something is unsent.
-    pub(crate) fn wait_for<'s>(&'s self, waited: &mut Waited<'s>, client_full: bool) {
+    pub(crate) fn wait_for<'s>(&'s self, waited: &mut Waited<'s>, client: ClientQueue) {
         let Some(worker) = &self.worker else { return };
         let unsent = self
             .current
             .as_ref()
             .is_some_and(|current| current.sent < current.request.len());
         let mut flags = PollFlags::empty();
-        flags.set(PollFlags::POLLIN, !client_full);
+        flags.set(PollFlags::POLLIN, client == ClientQueue::HasRoom);
         flags.set(PollFlags::POLLOUT, unsent);
         waited.add(Token::Worker, worker.socket.as_fd(), flags);
     }

@@ -55,7 +55,11 @@ pub(crate) fn answer(socket: OwnedFd, user: &User) -> io::Result<()> {
         entries: ENTRIES_MAX,
         until: Instant::now() + TIME,
     };
-    let mut report = clean(Path::new(&request.projects), request.days, true, budget);
+    let which = Unneeded {
+        days: request.days,
+        deleted: true,
+    };
+    let mut report = clean(Path::new(&request.projects), which, budget);
     if let Some(days) = request.audit_days {
         match prune_audit(days, user) {
             Ok(files) => report.audit_files = files as u64,
@@ -86,7 +90,11 @@ pub(crate) fn by_age(central: &Path) {
         until: Instant::now() + BESIDE_TIME,
     };
     // Nobody is left who could be told.
-    clean(projects, UNUSED_DAYS, false, budget);
+    let which = Unneeded {
+        days: UNUSED_DAYS,
+        deleted: false,
+    };
+    clean(projects, which, budget);
 }
 
 /// Whether the last look is long ago; the next one counts from now. The first session of a user only begins to count.
@@ -110,8 +118,17 @@ fn is_due(looked: &Path) -> bool {
     is_due && noted
 }
 
-/// Removes caches in `projects`: where no session was for `days`, and `deleted` tells whether those of projects that are gone.
-fn clean(projects: &Path, days: u32, deleted: bool, budget: RemovalBudget) -> Cleaned {
+/// The caches that are removed.
+#[derive(Clone, Copy)]
+struct Unneeded {
+    /// Those that no session has used for so long.
+    days: u32,
+    /// Whether those of projects that are gone.
+    deleted: bool,
+}
+
+/// Removes caches in `projects`.
+fn clean(projects: &Path, which: Unneeded, budget: RemovalBudget) -> Cleaned {
     let mut report = Cleaned::default();
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     // The way there is the user's own, links in it too.
@@ -132,8 +149,7 @@ fn clean(projects: &Path, days: u32, deleted: bool, budget: RemovalBudget) -> Cl
     let mut sweep = Sweep {
         projects,
         directory,
-        days,
-        deleted,
+        which,
         budget,
         report,
     };
@@ -172,8 +188,7 @@ fn names(directory: &OwnedFd) -> nix::Result<Vec<CString>> {
 struct Sweep<'a> {
     projects: &'a Path,
     directory: OwnedFd,
-    days: u32,
-    deleted: bool,
+    which: Unneeded,
     budget: RemovalBudget,
     report: Cleaned,
 }
@@ -242,12 +257,12 @@ impl Sweep<'_> {
         let missing = fs::symlink_metadata(project).err();
         let missing = missing.and_then(|error| error.raw_os_error());
         // What cannot be looked at is not gone.
-        if self.deleted && matches!(missing, Some(libc::ENOENT | libc::ENOTDIR)) {
+        if self.which.deleted && matches!(missing, Some(libc::ENOENT | libc::ENOTDIR)) {
             return Some(Unused::Deleted);
         }
         let since = SystemTime::now().duration_since(last?).ok()?;
         let days = since.as_secs() / DAY.as_secs();
-        (days >= u64::from(self.days)).then_some(Unused::Days(days))
+        (days >= u64::from(self.which.days)).then_some(Unused::Days(days))
     }
 
     /// Removes what was moved away, and reports it as of `project`.

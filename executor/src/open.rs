@@ -283,11 +283,19 @@ impl SessionParts {
         let roots = [&opened.project, &opened.central].map(|root| self.audit.redacted(root));
         let [project, central] = &roots;
         let roots = [project.as_ref(), central.as_ref()];
-        let record = Record::opened(opened, roots, self.layers, request.throw_away);
-        let record = if built.is_warm { record.warm() } else { record };
+        let mut record = Record::opened(opened, roots, self.layers);
+        if request.throw_away {
+            record = record.throw_away();
+        }
+        if built.is_warm {
+            record = record.warm();
+        }
+        if !policy.hides {
+            record = record.hiding_nothing();
+        }
         let secrets = &self.spec.found().secrets;
         let revealed = secrets.iter().filter(|file| file.seen == SecretView::Real);
-        let record = record.with_opened(&policy.opened, revealed.count(), policy.hides);
+        let record = record.with_opened(&policy.opened, revealed.count());
         Ok(self.audit.append(&record)?)
     }
 

@@ -30,6 +30,13 @@ pub(crate) enum Token {
     Background(u64),
 }
 
+/// The frames that wait to be sent to the client. While they fill their room, nothing is read that would add to them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ClientQueue {
+    HasRoom,
+    Full,
+}
+
 /// Descriptors to wait for, each with its meaning.
 #[derive(Default)]
 pub(crate) struct Waited<'s> {

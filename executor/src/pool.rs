@@ -3,7 +3,7 @@
 use crate::authorise::Granted;
 use crate::fault::lost;
 use crate::plan::CommandPlan;
-use crate::ready_cells::ReadyCells;
+use crate::ready_cells::{CellLoad, ReadyCells};
 use crate::running_command::{RunningCommand, unconfined};
 use broker_protocol::{Broken, CallId, Failed, Stdin};
 use executor_cell::CellHandle;
@@ -207,8 +207,11 @@ impl Pool {
         self.refill = true;
         self.cells.command_ended();
         if let Some(cell) = cell {
-            self.cells
-                .take_back(cell, self.running > 0 || !self.waiting.is_empty());
+            let load = match self.running > 0 || !self.waiting.is_empty() {
+                true => CellLoad::Busy,
+                false => CellLoad::Idle,
+            };
+            self.cells.take_back(cell, load);
         }
     }
 
@@ -310,9 +313,14 @@ impl Pool {
         self.dispatch()?;
         self.request_terminals()?;
         let takes_any = |waiting: &&WaitingCommand| matches!(waiting.own_cell, OwnCell::None);
+        let load = if refill {
+            CellLoad::Idle
+        } else {
+            CellLoad::Busy
+        };
         let missing = self
             .cells
-            .missing(self.waiting.iter().filter(takes_any).count(), refill);
+            .missing(self.waiting.iter().filter(takes_any).count(), load);
         let missing = missing.min(self.warden.room(WardenRequest::Cell));
         (0..missing).try_for_each(|_| self.request_cell())
     }

@@ -6,6 +6,13 @@ use executor_cell::CellHandle;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+/// Whether commands run or wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CellLoad {
+    Idle,
+    Busy,
+}
+
 /// Maximum number of cells in a row that may end unused: beyond it, something on this machine kills every one.
 const GONE_MAX: u32 = 16;
 /// Maximum number of cells kept ready between calls.
@@ -48,8 +55,13 @@ impl ReadyCells {
 
     /// How many more to request, so that each waiting call has a cell, and the spare ones are ready
     /// when they should be: while nothing runs, or in a sequence of calls.
-    pub(crate) fn missing(&self, waiting: usize, idle: bool) -> usize {
-        let wanted = waiting + if idle || self.row { self.spare } else { 0 };
+    pub(crate) fn missing(&self, waiting: usize, load: CellLoad) -> usize {
+        let wanted = waiting
+            + if load == CellLoad::Idle || self.row {
+                self.spare
+            } else {
+                0
+            };
         wanted.saturating_sub(self.requested + self.ready.len())
     }
 
@@ -113,13 +125,12 @@ impl ReadyCells {
 
     /// Takes back the cell of a command that has ended. More than the spare ones are kept while
     /// other commands run, and one more in a sequence of calls.
-    pub(crate) fn take_back(&mut self, cell: CellHandle, busy: bool) {
+    pub(crate) fn take_back(&mut self, cell: CellHandle, load: CellLoad) {
         self.ready.push_back(cell);
         let kept = self.spare + usize::from(self.row && self.spare > 0);
-        self.ready.truncate(if busy {
-            kept.max(SPARE_MAX.into())
-        } else {
-            kept
+        self.ready.truncate(match load {
+            CellLoad::Busy => kept.max(SPARE_MAX.into()),
+            CellLoad::Idle => kept,
         });
     }
 }
@@ -147,19 +158,31 @@ mod tests {
         let mut cells = ReadyCells::new(1);
         assert_eq!(
             (
-                cells.missing(0, false),
-                cells.missing(0, true),
-                cells.missing(3, true)
+                cells.missing(0, CellLoad::Busy),
+                cells.missing(0, CellLoad::Idle),
+                cells.missing(3, CellLoad::Idle)
             ),
             (0, 1, 4)
         );
         cells.requested();
-        assert_eq!((cells.missing(0, true), cells.missing(3, false)), (0, 2));
+        assert_eq!(
+            (
+                cells.missing(0, CellLoad::Idle),
+                cells.missing(3, CellLoad::Busy)
+            ),
+            (0, 2)
+        );
         let (handle, _own) = cell();
         cells.add(handle);
-        assert_eq!((cells.missing(0, true), cells.missing(3, false)), (0, 2));
         assert_eq!(
-            ReadyCells::new(200).missing(0, true),
+            (
+                cells.missing(0, CellLoad::Idle),
+                cells.missing(3, CellLoad::Busy)
+            ),
+            (0, 2)
+        );
+        assert_eq!(
+            ReadyCells::new(200).missing(0, CellLoad::Idle),
             usize::from(SPARE_MAX)
         );
     }
@@ -171,12 +194,20 @@ mod tests {
         let first = handles[0].socket.as_raw_fd();
         handles
             .into_iter()
-            .for_each(|handle| cells.take_back(handle, true));
-        assert_eq!(cells.missing(5, false), 1, "{SPARE_MAX} of six are there");
+            .for_each(|handle| cells.take_back(handle, CellLoad::Busy));
+        assert_eq!(
+            cells.missing(5, CellLoad::Busy),
+            1,
+            "{SPARE_MAX} of six are there"
+        );
         assert_eq!(cells.take().unwrap().unwrap().socket.as_raw_fd(), first);
         let (handle, _own) = cell();
-        cells.take_back(handle, false);
-        assert_eq!(cells.missing(5, false), 4, "one is kept while nothing runs");
+        cells.take_back(handle, CellLoad::Idle);
+        assert_eq!(
+            cells.missing(5, CellLoad::Busy),
+            4,
+            "one is kept while nothing runs"
+        );
     }
 
     #[test]
@@ -188,36 +219,36 @@ mod tests {
         let mut used = cells.take().unwrap().unwrap();
         cells.command_begins(Instant::now());
         assert_eq!(
-            cells.missing(0, false),
+            cells.missing(0, CellLoad::Busy),
             0,
             "the first call is none of a row"
         );
         cells.command_ended();
-        cells.take_back(used, false);
+        cells.take_back(used, CellLoad::Idle);
         used = cells.take().unwrap().unwrap();
         cells.command_begins(Instant::now());
         assert_eq!(
-            (used.socket.as_raw_fd(), cells.missing(0, false)),
+            (used.socket.as_raw_fd(), cells.missing(0, CellLoad::Busy)),
             (numbers[0], 1)
         );
         let (other, _own) = cell();
         cells.add(other);
         cells.command_ended();
-        cells.take_back(used, false);
+        cells.take_back(used, CellLoad::Idle);
         assert_ne!(
             cells.take().unwrap().unwrap().socket.as_raw_fd(),
             numbers[0]
         );
         let (other, _own) = cell();
-        cells.take_back(other, false);
+        cells.take_back(other, CellLoad::Idle);
         cells.tick(Instant::now());
         assert_eq!(
-            cells.missing(2, false),
+            cells.missing(2, CellLoad::Busy),
             1,
             "both are kept, and the spare one"
         );
         cells.tick(Instant::now() + LINGER);
-        assert_eq!(cells.missing(2, false), 2);
+        assert_eq!(cells.missing(2, CellLoad::Busy), 2);
         assert_eq!(cells.deadline(), None);
     }
 

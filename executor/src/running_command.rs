@@ -3,7 +3,7 @@
 use crate::plan::CommandPlan;
 use broker_protocol::{
     Broken, CallId, Denial, Denials, Ended, Finding, FromBroker, LeftRunning, Limit, Outcome, Ran,
-    Stderr, Stdin, Usage, limit,
+    StdStream, Stderr, Stdin, Usage, limit,
 };
 use executor_cell::CellHandle;
 use executor_cell::account::{Account, Capacity};
@@ -187,19 +187,18 @@ impl RunningCommand {
 
     /// The streams to read now if the client accepts output.
     pub(crate) fn output_fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        [false, true]
+        [StdStream::Stdout, StdStream::Stderr]
             .into_iter()
-            .filter_map(|stderr| self.output_fd(stderr))
+            .filter_map(|stream| self.output_fd(stream))
     }
 
-    fn output_fd(&self, stderr: bool) -> Option<BorrowedFd<'_>> {
+    fn output_fd(&self, stream: StdStream) -> Option<BorrowedFd<'_>> {
         if self.is_live() && self.credit == 0 {
             return None;
         }
-        if stderr {
-            self.stderr.as_ref()
-        } else {
-            self.stdout.as_ref()
+        match stream {
+            StdStream::Stdout => self.stdout.as_ref(),
+            StdStream::Stderr => self.stderr.as_ref(),
         }
         .map(AsFd::as_fd)
     }
@@ -343,14 +342,14 @@ impl RunningCommand {
         outbox: &mut Vec<FromBroker>,
     ) -> bool {
         self.receive_report();
-        for stderr in [false, true] {
+        for stream in [StdStream::Stdout, StdStream::Stderr] {
             // While the command runs, the streams take turns; afterwards the rest of each is read to its end.
-            while room > 0 && self.output_fd(stderr).is_some() {
-                if let Some((sequence, bytes)) = self.read(stderr, buffer) {
+            while room > 0 && self.output_fd(stream).is_some() {
+                if let Some((sequence, bytes)) = self.read(stream, buffer) {
                     room = room.saturating_sub(bytes.len());
                     outbox.push(FromBroker::Output {
                         call,
-                        stderr,
+                        stderr: stream == StdStream::Stderr,
                         sequence,
                         bytes,
                     });
@@ -364,17 +363,16 @@ impl RunningCommand {
     }
 
     /// Reads a piece of output; returns the part to be sent live, with its sequence number.
-    fn read(&mut self, stderr: bool, buffer: &mut [u8]) -> Option<(u64, Vec<u8>)> {
+    fn read(&mut self, from: StdStream, buffer: &mut [u8]) -> Option<(u64, Vec<u8>)> {
         let live = self.is_live();
         let max = if live {
             buffer.len().min(self.credit as usize)
         } else {
             buffer.len()
         };
-        let stream = if stderr {
-            &mut self.stderr
-        } else {
-            &mut self.stdout
+        let stream = match from {
+            StdStream::Stdout => &mut self.stdout,
+            StdStream::Stderr => &mut self.stderr,
         };
         let length = match read(stream.as_ref()?, &mut buffer[..max]) {
             Ok(length) if length > 0 => length,
@@ -386,7 +384,7 @@ impl RunningCommand {
                 return None;
             }
         };
-        if !self.take_output(stderr, &buffer[..length]) || !live {
+        if !self.take_output(from, &buffer[..length]) || !live {
             return None;
         }
         self.credit -= length as u32;
@@ -395,7 +393,7 @@ impl RunningCommand {
     }
 
     /// Takes a piece of output; false if it is over the limit, and dropped.
-    fn take_output(&mut self, stderr: bool, bytes: &[u8]) -> bool {
+    fn take_output(&mut self, from: StdStream, bytes: &[u8]) -> bool {
         if self.report.is_some() {
             self.after_report += bytes.len();
             if self.after_report > 2 * LAST_BYTES {
@@ -407,13 +405,12 @@ impl RunningCommand {
         }
         self.clocks.last_output = Instant::now();
         match &mut self.plan.stderr {
-            Some(apart) if stderr => apart.push(bytes),
+            Some(apart) if from == StdStream::Stderr => apart.push(bytes),
             Some(_) | None => self.plan.output.push(bytes),
         }
-        let counter = if stderr {
-            &mut self.usage.stderr_bytes
-        } else {
-            &mut self.usage.stdout_bytes
+        let counter = match from {
+            StdStream::Stdout => &mut self.usage.stdout_bytes,
+            StdStream::Stderr => &mut self.usage.stderr_bytes,
         };
         *counter += bytes.len() as u64;
         let total = self.usage.stdout_bytes + self.usage.stderr_bytes;
@@ -551,9 +548,12 @@ impl FinishedCommand {
         match self.end {
             Ok(Ended::Limited(limit)) => denied.push(policy.denied_use(limit)),
             Ok(Ended::TimedOut) => {
-                self.plan.timeout_s.iter().for_each(|seconds| {
-                    denied.push(policy.denied_time(*seconds, self.plan.attended))
-                });
+                if let Some(seconds) = self.plan.timeout_s {
+                    denied.push(match self.plan.attended {
+                        true => policy.denied_attended_time(seconds),
+                        false => policy.denied_time(seconds),
+                    });
+                }
             }
             Ok(Ended::Idle) => denied.push(policy.denied_idle_time()),
             Ok(

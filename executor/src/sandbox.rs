@@ -37,6 +37,7 @@ use executor_project::{
 use executor_project::{git_identity, git_ignore, git_settings};
 use executor_spec::ablation::Ablation;
 use executor_spec::also_closed::{AlsoClosed, WhyClosed};
+use executor_spec::certificates::CellRoot;
 use executor_spec::error::{Privilege, SetupPart};
 use executor_spec::known_directories::DirectoryMemory;
 use executor_spec::linked_repository::LinkedRepository;
@@ -564,7 +565,7 @@ pub(crate) fn plan(
     };
     let of_user = (user.home.as_path(), &user.variables);
     let credentials = NewCredentials::find(&policy, written, &scratch, of_user)?;
-    let seen_by = (&scratch, layers.has(Layer::MountNamespace));
+    let seen_by = (&scratch, CellRoot::of(layers));
     let roots = ChosenRoots {
         environment: build_environment(&policy, user, seen_by, zones, &credentials),
         certificates: credentials.files(),
@@ -884,8 +885,7 @@ fn fill_home(
     if spec.has(Layer::ProtectedNames) {
         git_ignore::ignore_hidden(&mut new, spec, found);
     }
-    let online = NetworkReach::of(&spec.policy) == NetworkReach::Online;
-    let pnpm = caches::pnpm_settings(&spec.policy, online, zones);
+    let pnpm = caches::pnpm_settings(&spec.policy, NetworkReach::of(&spec.policy), zones);
     new.files
         .extend(pnpm.map(|(name, text)| (name.into(), text)));
     // Where the policy shows the user's own file, that one counts.
@@ -899,7 +899,7 @@ fn fill_home(
 fn build_environment(
     policy: &EffectivePolicy,
     user: &User,
-    (scratch, own_root): (&Scratch, bool),
+    (scratch, root): (&Scratch, CellRoot),
     zones: &Zones,
     credentials: &NewCredentials,
 ) -> Vec<CString> {
@@ -914,17 +914,12 @@ fn build_environment(
     let reach = NetworkReach::of(policy);
     let mut own = network::variables(rules, reach, ours, visible);
     own.retain(|(name, value)| caches::is_of_use((name, value), &scratch.home));
-    own.extend(caches::variables(
-        policy,
-        reach == NetworkReach::Online,
-        ours,
-        &zones.central,
-    ));
+    own.extend(caches::variables(policy, reach, ours, &zones.central));
     own.extend(executor_project::own_state::variables(
         policy,
         &zones.central,
     ));
-    own.extend(credentials.certificate_variables(own_root));
+    own.extend(credentials.certificate_variables(root));
     let placeholders = credentials.placeholders();
     let private = (scratch.home.as_path(), scratch.tmp.as_path());
     let built = environment::build(rules, ours, own, placeholders, private, visible);

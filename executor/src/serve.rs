@@ -6,7 +6,7 @@ use crate::fault::protocol;
 use crate::gc;
 use crate::machine::machine;
 use crate::open::open;
-use crate::poll::{Token, Waited};
+use crate::poll::{ClientQueue, Token, Waited};
 use crate::ready::StandingSandbox;
 use crate::sandbox::read_policies;
 use crate::session::Session;
@@ -202,7 +202,11 @@ impl Broker {
         waited.add(Token::Client, self.connection.fd(), client);
         let mut timeout = PollTimeout::NONE;
         if let Phase::Open(session) = &self.phase {
-            session.wait_for(&mut waited, self.connection.is_full());
+            let queue = match self.connection.is_full() {
+                true => ClientQueue::Full,
+                false => ClientQueue::HasRoom,
+            };
+            session.wait_for(&mut waited, queue);
             timeout = session.deadline().map_or(PollTimeout::NONE, until);
         }
         let Waited { tokens, mut fds } = waited;

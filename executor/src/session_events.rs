@@ -2,7 +2,7 @@
 
 use crate::approvals::ApprovalEvent;
 use crate::call::Call;
-use crate::poll::{Token, Waited};
+use crate::poll::{ClientQueue, Token, Waited};
 use crate::session::Session;
 use broker_protocol::{Failed, Usage, limit};
 use executor_peers::Gateway;
@@ -94,15 +94,19 @@ impl Session {
 
     /// Adds every descriptor that this session waits for. Output is not read, and so cells block, while the client's queue is full. While
     /// another broker holds the audit, nothing is read of which there would be a record.
-    pub(crate) fn wait_for<'s>(&'s self, waited: &mut Waited<'s>, client_full: bool) {
+    pub(crate) fn wait_for<'s>(&'s self, waited: &mut Waited<'s>, client: ClientQueue) {
         let records = !self.audit.is_awaited();
         waited.add_input(Token::Warden, self.pool.fd());
-        self.files.wait_for(waited, client_full || !records);
+        self.files
+            .wait_for(waited, if records { client } else { ClientQueue::Full });
         self.background.wait_for(waited);
         if let Some((socket, flags)) = self
             .gateway
             .as_ref()
-            .and_then(|gateway| gateway.waits_for(!client_full))
+            .and_then(|gateway| match client {
+                ClientQueue::HasRoom => gateway.waits_for(),
+                ClientQueue::Full => gateway.waits_to_send(),
+            })
             .filter(|_| records)
         {
             waited.add(Token::Gateway, socket, flags);
@@ -118,7 +122,7 @@ impl Session {
         }
         self.calls
             .values()
-            .for_each(|call| call.wait_for(waited, client_full));
+            .for_each(|call| call.wait_for(waited, client));
     }
 
     /// Whether so much is queued for the file worker that no more should be taken from the client.

@@ -100,8 +100,12 @@ impl CommandRule {
             ..ArgumentSearch::default()
         };
         for (at, (text, pattern)) in self.args.iter().zip(&self.arg_patterns).enumerate() {
-            let is_option = text.trim_start_matches('{').starts_with('-');
-            if let Err(fit) = search.find(pattern, is_option, at == 0) {
+            let argument = ArgumentPattern {
+                pattern,
+                is_option: text.trim_start_matches('{').starts_with('-'),
+                is_first: at == 0,
+            };
+            if let Err(fit) = search.find(&argument) {
                 return fit;
             }
         }
@@ -128,9 +132,21 @@ struct ArgumentSearch<'a> {
     ambiguous: bool,
 }
 
+/// An argument of a rule.
+struct ArgumentPattern<'a> {
+    pattern: &'a Pattern,
+    is_option: bool,
+    is_first: bool,
+}
+
 impl ArgumentSearch<'_> {
     /// Goes on to the next word that matches. The error is how the rule fits where there is none.
-    fn find(&mut self, pattern: &Pattern, is_option: bool, is_first: bool) -> Result<(), Fit> {
+    fn find(&mut self, argument: &ArgumentPattern<'_>) -> Result<(), Fit> {
+        let ArgumentPattern {
+            pattern,
+            is_option,
+            is_first,
+        } = *argument;
         let missing = |search: &Self| {
             if search.ambiguous {
                 Fit::Maybe(AMBIGUOUS)

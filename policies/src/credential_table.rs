@@ -125,17 +125,12 @@ fn is_plain_name(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(allowed) && text.bytes().any(|byte| byte != b'.')
 }
 
-/// `text` if it is `valid`.
-fn valid(text: String, valid: bool, fault: CredentialFault) -> Result<String, CredentialFault> {
-    valid.then_some(text).ok_or(fault)
-}
-
 checked!(
     /// The name of a credential.
     CredentialName,
     |text| {
         let fits = text.len() <= PROFILE_NAME_MAX && is_plain_name(&text);
-        valid(text, fits, CredentialFault::Name)
+        fits.then_some(text).ok_or(CredentialFault::Name)
     }
 );
 
@@ -144,7 +139,7 @@ checked!(
     PresetName,
     |text| {
         let known = PRESETS.contains_key(&text);
-        valid(text, known, CredentialFault::Preset)
+        known.then_some(text).ok_or(CredentialFault::Preset)
     }
 );
 
@@ -165,7 +160,7 @@ checked!(
         let fits = (1..=limit::METHOD).contains(&text.len())
             && text.bytes().all(|byte| byte.is_ascii_uppercase())
             && !["TRACE", "CONNECT", "OPTIONS"].contains(&text.as_str());
-        valid(text, fits, CredentialFault::Method)
+        fits.then_some(text).ok_or(CredentialFault::Method)
     }
 );
 
@@ -174,7 +169,7 @@ checked!(
     UsePath,
     |text| {
         let fits = is_path_pattern(&text, USE_PATH_MAX);
-        valid(text, fits, CredentialFault::Path)
+        fits.then_some(text).ok_or(CredentialFault::Path)
     }
 );
 
@@ -184,7 +179,7 @@ checked!(
     |text| {
         let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
         let fits = (1..=limit::SERVICE).contains(&text.len()) && text.bytes().all(allowed);
-        valid(text, fits, CredentialFault::Service)
+        fits.then_some(text).ok_or(CredentialFault::Service)
     }
 );
 
@@ -193,7 +188,7 @@ checked!(
     ActionName,
     |text| {
         let fits = text.len() <= limit::ACTION && is_plain_name(&text);
-        valid(text, fits, CredentialFault::Action)
+        fits.then_some(text).ok_or(CredentialFault::Action)
     }
 );
 
@@ -202,7 +197,7 @@ checked!(
     SystemdName,
     |text| {
         let fits = text.len() <= REQUEST_NAME_MAX && is_plain_name(&text);
-        valid(text, fits, CredentialFault::Systemd)
+        fits.then_some(text).ok_or(CredentialFault::Systemd)
     }
 );
 
@@ -284,7 +279,8 @@ impl AttachEntry {
                 && user
                     .bytes()
                     .all(|byte| byte.is_ascii_graphic() && byte != b':');
-            valid(user.to_owned(), fits, CredentialFault::Attach)
+            fits.then_some(user.to_owned())
+                .ok_or(CredentialFault::Attach)
         };
         let attach = match text.split_once(':') {
             None if text == "bearer" => Attach::Bearer,

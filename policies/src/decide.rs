@@ -4,11 +4,12 @@
 //! decided as text. The layers around the cell and the worker ensure that a link or a rename does not give
 //! another name to the same file, and they apply to every request that passes here.
 
-use crate::effective::{Access, EffectivePolicy};
+use crate::effective::EffectivePolicy;
 use crate::facts::{Facts, Touch};
 use crate::rules::{self, Action, RuleMatch};
 use crate::scope::Reach;
 use broker_protocol::{Refused, Request, Risk, Trust, Zone, ZonePath};
+use policies_guard::Access;
 use policies_guard::Origin;
 use policies_guard::names::{ProtectedName, Protection};
 use std::path::Path;

@@ -3,7 +3,7 @@
 //! Comes from a decision or an end that is already made; changes neither.
 
 use crate::decide::OUTSIDE;
-use crate::effective::{Access, EffectivePolicy};
+use crate::effective::EffectivePolicy;
 use crate::limits::Limits;
 use crate::secrets::SecretMode;
 use crate::source::SourceKind;
@@ -13,10 +13,12 @@ use broker_protocol::{
     AttemptKind, Barrier, Denial, Digest, Layer, Leased, Limit, PolicyRule, Refused, Remedy,
     Request, Zone, limit,
 };
+use policies_guard::Access;
 use policies_guard::Origin;
 use policies_guard::names::{ProtectedName, Protection, WhenNew};
 use policies_targets::dotenv::is_dotenv_name;
 use policies_targets::network;
+use policies_targets::network::Leasing;
 use std::path::Path;
 
 /// How a command makes a file that package managers act on.
@@ -49,9 +51,10 @@ impl EffectivePolicy {
             (rule, AttemptKind::Write) if rule.starts_with("protect:") => {
                 self.remedy_to_open(&target).unwrap_or(remedy)
             }
-            (network::LEASE_RULE, _) => {
-                network::remedy_to_lease(request, self.leases || self.path_leases.asked)
-            }
+            (network::LEASE_RULE, _) => network::remedy_to_lease(
+                request,
+                Leasing::offered_if(self.leases || self.path_leases.asked),
+            ),
             _ => remedy,
         };
         Denial::new(kind, target, Barrier::Rule(by), why, remedy)
@@ -148,13 +151,18 @@ impl EffectivePolicy {
         self.denied_by_key(target, limit.name(), why, example)
     }
 
-    /// The denial of more wall time than `seconds`; `attended`: to a command that a person has started.
-    pub fn denied_time(&self, seconds: u32, attended: bool) -> Denial {
+    /// The denial of more wall time than `seconds`.
+    pub fn denied_time(&self, seconds: u32) -> Denial {
+        self.denied_time_below(seconds, self.timeout(Some(limit::TIMEOUT_S)))
+    }
+
+    /// The same to a command that a person has started.
+    pub fn denied_attended_time(&self, seconds: u32) -> Denial {
+        self.denied_time_below(seconds, self.attended_timeout(Some(limit::TIMEOUT_S)))
+    }
+
+    fn denied_time_below(&self, seconds: u32, max: Option<u32>) -> Denial {
         let why = format!("The command exceeded its time limit of {seconds} s.");
-        let max = match attended {
-            true => self.attended_timeout(Some(limit::TIMEOUT_S)),
-            false => self.timeout(Some(limit::TIMEOUT_S)),
-        };
         let max = max.unwrap_or(limit::TIMEOUT_S);
         if seconds < max {
             let by = Barrier::Limit("timeout_s".into());
@@ -625,12 +633,12 @@ why = 'Licences stay.'
             memory.contains("more than 256 MiB together") && memory.contains("extends = 'tight'"),
             "{memory}"
         );
-        let short = policy.denied_time(60, false);
+        let short = policy.denied_time(60);
         assert!(
             matches!(&short.remedy, Remedy::Option(text) if text.contains("up to 90 s")),
             "{short}"
         );
-        let long = policy.denied_time(90, false);
+        let long = policy.denied_time(90);
         assert_eq!(long.by, Barrier::Limit("timeout_max_s".into()));
     }
 
@@ -639,7 +647,7 @@ why = 'Licences stay.'
         let policy = of_text(text.to_owned(), profile);
         let mut remedies = vec![
             policy.denied_use(Limit::Memory).remedy,
-            policy.denied_time(limit::TIMEOUT_S, false).remedy,
+            policy.denied_time(limit::TIMEOUT_S).remedy,
             policy.remedy_to_read(Path::new("/srv/it's")),
             policy.remedy_to_read(Path::new("/srv/two\nrows")),
             policy.remedy_to_read(Path::new(&format!("/srv/{}/été", "long/".repeat(30)))),

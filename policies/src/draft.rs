@@ -1,6 +1,6 @@
 //! A session's policy while its profiles are added, the later ones over the earlier ones.
 
-use crate::effective::{Access, EnvironmentRules};
+use crate::effective::EnvironmentRules;
 use crate::error::PolicyError;
 use crate::host::{Host, HostPath, HostPathError};
 use crate::limits::LimitsTable;
@@ -9,6 +9,7 @@ use crate::opened::OpenedName;
 use crate::secrets::SecretsTable;
 use crate::value::SetValue;
 use broker_protocol::Layer;
+use policies_guard::Access;
 use policies_guard::Origin;
 use policies_targets::http::{HttpRow, HttpRows};
 use policies_targets::network::NetworkTable;
@@ -62,18 +63,19 @@ fn expand(path: &HostPath, host: &Host) -> Result<PathBuf, PathFault> {
         .map_err(|why| PathFault(path.clone(), why))
 }
 
-/// A path to grant. One that would open the home directory, as `/opt` does where `/opt/app` is the home, is an error;
-/// an optional one is left out, as if it were missing on this machine.
-fn expand_narrow(
-    path: &HostPath,
-    optional: bool,
-    host: &Host,
-) -> Result<Option<PathBuf>, PathFault> {
+/// A path to grant. One that would open the home directory, as `/opt` does where `/opt/app` is the home, is an error.
+fn expand_narrow(path: &HostPath, host: &Host) -> Result<PathBuf, PathFault> {
     let expanded = expand(path, host)?;
-    match host.narrow(&expanded) {
-        Ok(()) => Ok(Some(expanded)),
-        Err(HostPathError::TooWide) if optional => Ok(None),
-        Err(why) => Err(PathFault(path.clone(), why)),
+    host.narrow(&expanded)
+        .map_err(|why| PathFault(path.clone(), why))?;
+    Ok(expanded)
+}
+
+/// The same for an optional path, which is then left out, as if it were missing on this machine.
+fn expand_narrow_or_leave_out(path: &HostPath, host: &Host) -> Result<Option<PathBuf>, PathFault> {
+    match expand_narrow(path, host) {
+        Err(PathFault(_, HostPathError::TooWide)) => Ok(None),
+        expanded => expanded.map(Some),
     }
 }
 
@@ -100,7 +102,11 @@ impl Draft {
             }
         }
         for grant in &profile.grants {
-            let Some(path) = expand_narrow(&grant.path, grant.optional, host)? else {
+            let path = match grant.optional {
+                true => expand_narrow_or_leave_out(&grant.path, host)?,
+                false => Some(expand_narrow(&grant.path, host)?),
+            };
+            let Some(path) = path else {
                 continue;
             };
             // A path that one profile must have is not optional because another could do without it.
@@ -112,7 +118,7 @@ impl Draft {
             self.read.insert(expand(path, host)?);
         }
         for path in &profile.listed {
-            self.listed.extend(expand_narrow(path, true, host)?);
+            self.listed.extend(expand_narrow_or_leave_out(path, host)?);
         }
         for path in &profile.sockets {
             self.sockets.insert(expand(path, host)?);

@@ -11,6 +11,7 @@ use crate::rules::Rule;
 use crate::scope::ScopePaths;
 use crate::secrets::SecretModes;
 use broker_protocol::{Channel, Digest, Layer, NetworkRequest, Risk, Scope, Trust, frame};
+use policies_guard::Access;
 use policies_guard::Origin;
 use policies_guard::names::{Matcher, ProtectedName};
 use policies_guard::transit::TransitForm;
@@ -18,7 +19,7 @@ use policies_targets::http::HttpRules;
 use policies_targets::network::{self, NetworkError};
 use policies_targets::ports::PortPolicy;
 use policies_targets::web::WebPolicy;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -231,8 +232,8 @@ impl EffectivePolicy {
 
     /// This policy, in which file tools may ask for the file that they would change. A session whose trust asks about nothing does not
     /// begin with that.
-    pub(crate) fn asking_for_files(mut self, wanted: bool) -> Self {
-        self.path_leases.of_files |= wanted && self.trust.asks(Risk::High);
+    pub(crate) fn asking_for_files(mut self) -> Self {
+        self.path_leases.of_files |= self.trust.asks(Risk::High);
         self
     }
 
@@ -300,38 +301,38 @@ impl EffectivePolicy {
         };
         let closed = !network::is_open(&self.network);
         // Each part that is smaller counts as equal; the digests then compare all others, those of tomorrow included.
-        narrower(
+        clone_if(
             self.project <= other.project,
             &mut same.project,
             &other.project,
         );
-        narrower(
+        clone_if(
             self.central <= other.central,
             &mut same.central,
             &other.central,
         );
-        narrower(
+        clone_if(
             is_part(&self.grants, &other.grants),
             &mut same.grants,
             &other.grants,
         );
-        narrower(
+        clone_if(
             is_part(&self.read, &other.read),
             &mut same.read,
             &other.read,
         );
-        narrower(
+        clone_if(
             is_part(&self.listed, &other.listed),
             &mut same.listed,
             &other.listed,
         );
-        narrower(
+        clone_if(
             is_part(&self.sockets, &other.sockets),
             &mut same.sockets,
             &other.sockets,
         );
-        narrower(closed, &mut same.network, &other.network);
-        narrower(
+        clone_if(closed, &mut same.network, &other.network);
+        clone_if(
             is_part(&self.ports.connect, &other.ports.connect)
                 && is_part(&self.ports.publish, &other.ports.publish),
             &mut same.ports,
@@ -357,7 +358,7 @@ fn is_part<T: PartialEq>(part: &[T], whole: &[T]) -> bool {
     part.iter().all(|one| whole.contains(one))
 }
 
-fn narrower<T: Clone>(is_narrower: bool, own: &mut T, other: &T) {
+fn clone_if<T: Clone>(is_narrower: bool, own: &mut T, other: &T) {
     if is_narrower {
         own.clone_from(other);
     }
@@ -378,16 +379,6 @@ fn path<S: Serializer>(path: &Path, out: S) -> Result<S::Ok, S::Error> {
 
 fn shared<S: Serializer, T: Serialize>(list: &Arc<Vec<T>>, out: S) -> Result<S::Ok, S::Error> {
     out.collect_seq(list.iter())
-}
-
-/// Access that a cell has below a path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Access {
-    /// Read files, and run programs.
-    Read,
-    /// Anything a user may do to files.
-    Write,
 }
 
 /// A host path outside the zones, always read-only.

@@ -83,16 +83,19 @@ impl ProxyAddress {
         })
     }
 
-    /// Reads the value of `HTTPS_PROXY`, which may lack `http://`. Its user and password are left out if the policy has others.
+    /// Reads the value of `HTTPS_PROXY`, which may lack `http://`. Its user and password are left out if the policy has a `login` of its own.
     ///
     /// # Errors
     /// It is no such address.
-    pub fn of_variable(value: &str, has_login: bool) -> Result<Self, GatewayFault> {
+    pub fn of_variable(
+        value: &str,
+        login: Option<&CredentialSource>,
+    ) -> Result<Self, GatewayFault> {
         let mut text = match value.contains("://") {
             true => value.to_owned(),
             false => format!("http://{value}"),
         };
-        if has_login
+        if login.is_some()
             && let Some((scheme, rest)) = text.split_once("://")
             && let Some((_, place)) = rest.rsplit_once('@')
         {
@@ -309,16 +312,20 @@ mod tests {
     #[test]
     fn a_variable_may_lack_the_scheme_and_its_login_counts_only_as_an_error() {
         let of = ProxyAddress::of_variable;
-        assert_eq!(of("proxy.corp:3128", false), Ok(place("proxy.corp", 3128)));
+        let login = CredentialSource::Systemd("login".into());
+        assert_eq!(of("proxy.corp:3128", None), Ok(place("proxy.corp", 3128)));
         assert_eq!(
-            of("http://u:p@proxy.corp:3128", false),
+            of("http://u:p@proxy.corp:3128", None),
             Err(GatewayFault::Login)
         );
         assert_eq!(
-            of("u:p@proxy.corp:3128", true),
+            of("u:p@proxy.corp:3128", Some(&login)),
             Ok(place("proxy.corp", 3128))
         );
-        assert_eq!(of("https://proxy.corp", true), Err(GatewayFault::Scheme));
+        assert_eq!(
+            of("https://proxy.corp", Some(&login)),
+            Err(GatewayFault::Scheme)
+        );
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use crate::error::PolicyError;
 use crate::host::{Host, HostPath};
+use policies_guard::Access;
 use serde::{Deserialize, Serialize, Serializer};
 use std::path::{Path, PathBuf};
 
@@ -65,9 +66,12 @@ impl PathLeases {
         Ok(())
     }
 
-    /// Whether `path` may be granted to be read, or to `write` in it.
-    pub fn allow(&self, write: bool, path: &Path) -> bool {
-        let lists = if write { &self.write } else { &self.read };
+    /// Whether this access to `path` may be granted.
+    pub fn allow(&self, access: Access, path: &Path) -> bool {
+        let lists = match access {
+            Access::Read => &self.read,
+            Access::Write => &self.write,
+        };
         lists
             .iter()
             .all(|list| list.iter().any(|bound| path.starts_with(bound)))

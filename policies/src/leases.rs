@@ -3,8 +3,9 @@
 //!
 //! Decided here is what a path's text and the policy say. What lies there is looked at by the broker, which opens it.
 
-use crate::effective::{Access, EffectivePolicy};
+use crate::effective::EffectivePolicy;
 use crate::error::PolicyError;
+use policies_guard::Access;
 use policies_guard::Origin;
 use policies_guard::names::{Matcher, ProtectedName, Protection, WhenNew};
 use std::path::{Component, Path, PathBuf};
@@ -156,7 +157,7 @@ impl EffectivePolicy {
                 why: name.why.clone(),
             });
         }
-        if self.path_leases.allow(access == Access::Write, &path) {
+        if self.path_leases.allow(access, &path) {
             Ok(path)
         } else {
             Err(LeaseError::Bounded)
@@ -169,7 +170,7 @@ impl EffectivePolicy {
     /// They may not.
     pub fn may_lease_in_zone(&self, access: Access, text: &str) -> Result<PathBuf, LeaseError> {
         let path = self.leased_text(text)?;
-        if self.path_leases.allow(access == Access::Write, &path) {
+        if self.path_leases.allow(access, &path) {
             Ok(path)
         } else {
             Err(LeaseError::Bounded)

@@ -42,7 +42,7 @@ pub use choice::Choice;
 pub use credentials::{Credential, CredentialSource};
 pub use decide::{Judgement, Question, Verdict, decide, decide_leased, decide_real, judge};
 pub use denial::{remedy_of_name, rule_of_name};
-pub use effective::{Access, Approval, EffectivePolicy, EnvironmentRules, PathGrant, TRUST};
+pub use effective::{Approval, EffectivePolicy, EnvironmentRules, PathGrant, TRUST};
 pub use error::PolicyError;
 pub use facts::{Facts, Param, Touch};
 pub use gateway::{GatewaySettings, ProxySettings};
@@ -54,6 +54,7 @@ pub use git_config::{GIT_CONFIG_MAX, git_config_worktree, is_harmless_git_config
 pub use host::{Host, HostPath, HostPathError};
 pub use limits::Limits;
 pub use package_config::{PACKAGE_CONFIG_MAX, is_harmless_package_config};
+pub use policies_guard::Access;
 pub use policies_targets::{address, dotenv, http, network, ports, shell, web};
 pub use resolve::Policies;
 pub use rules::{Action, Rule};

@@ -4,7 +4,6 @@
 //! Values here are well-formed; what they mean together with other files is decided there.
 
 use crate::credential_table::{self, CredentialName, CredentialTables};
-use crate::effective::Access;
 use crate::error::PolicyError;
 use crate::gateway::GatewayTable;
 use crate::host::HostPath;
@@ -19,6 +18,7 @@ use crate::value::{
     ProfileName, ProjectFile, SetValue, TrustName, VariableName, Version,
 };
 use broker_protocol::Channel;
+use policies_guard::Access;
 use policies_guard::Origin;
 use policies_guard::names::{Protection, WhenNew};
 use policies_targets::http::{self, HttpFault};

@@ -9,7 +9,7 @@
 
 use crate::credentials;
 use crate::draft::{self, Draft};
-use crate::effective::{Access, Approval, EffectivePolicy, PathGrant, TRUST};
+use crate::effective::{Approval, EffectivePolicy, PathGrant, TRUST};
 use crate::error::{HideFault, PolicyError};
 use crate::host::Host;
 use crate::lease_bounds::PathLeases;
@@ -22,6 +22,7 @@ use crate::shipped::ShippedName;
 use crate::source::{PolicySource, SourceKind};
 use crate::value::{AUTO, NameEntry};
 use broker_protocol::{Digest, NetworkRequest, Scope, Trust};
+use policies_guard::Access;
 use policies_guard::Origin;
 use policies_guard::names::{Matcher, ProtectedName, Protection, WhenNew};
 use policies_guard::transit::TransitForm;
@@ -227,11 +228,15 @@ impl Policies {
         (scope, trust): (Option<&Scope>, Trust),
         (network, file_leases): (Option<&NetworkRequest>, bool),
     ) -> Result<EffectivePolicy, PolicyError> {
-        self.undigested(profile, host)?
+        let policy = self
+            .undigested(profile, host)?
             .narrowed(scope, trust)?
-            .networked(network)?
-            .asking_for_files(file_leases)
-            .digested()
+            .networked(network)?;
+        let policy = match file_leases {
+            true => policy.asking_for_files(),
+            false => policy,
+        };
+        policy.digested()
     }
 
     fn undigested(&self, profile: &str, host: &Host) -> Result<EffectivePolicy, PolicyError> {

@@ -197,7 +197,7 @@ fn list_parts(directory: &Path) -> Result<Option<(Dir, Vec<String>)>, FileFault>
         Err(Errno::ENOENT) if lstat(directory).is_err() => return Ok(None),
         Err(errno) => return Err(errno.into()),
     };
-    check(&fstat(&open)?, true)?;
+    check(&fstat(&open)?)?;
     let mut names = Vec::new();
     for entry in open.iter() {
         let entry = entry?;
@@ -225,14 +225,14 @@ fn read_file(path: &Path) -> Result<Option<String>, FileFault> {
         Err(Errno::ENOENT) => return Ok(None),
         Err(errno) => return Err(errno.into()),
     };
-    check(&fstat(&directory)?, true)?;
+    check(&fstat(&directory)?)?;
     read_in(&directory, name)
 }
 
 /// The same of a file in a directory that is checked.
 fn read_in(directory: &impl AsFd, name: &OsStr) -> Result<Option<String>, FileFault> {
     match openat(directory, name, READ, Mode::empty()) {
-        Ok(file) => text(read_regular(file, FILE_MAX, |stat| check(stat, false))?).map(Some),
+        Ok(file) => text(read_regular(file, FILE_MAX, check)?).map(Some),
         Err(Errno::ENOENT) if fstatat(directory, name, AtFlags::AT_SYMLINK_NOFOLLOW).is_err() => {
             Ok(None)
         }
@@ -288,7 +288,8 @@ fn read_regular(
 }
 
 /// Refuses a file that others could have written. An access list for other users shows in the group's bits.
-fn check(stat: &FileStat, directory: bool) -> Result<(), FileFault> {
+fn check(stat: &FileStat) -> Result<(), FileFault> {
+    let directory = SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT == SFlag::S_IFDIR;
     let owner = Uid::from_raw(stat.st_uid);
     if !owner.is_root() && owner != geteuid() {
         return Err(FileFault::Owner {
@@ -316,7 +317,7 @@ pub fn check_place(path: &Path) -> Result<(), FileFault> {
         if depth > 0 && stat.st_mode & nix::libc::S_ISVTX != 0 {
             stat.st_mode &= !0o022;
         }
-        check(&stat, depth > 0)?;
+        check(&stat)?;
     }
     Ok(())
 }

@@ -65,7 +65,10 @@ pub(crate) fn reports(
             attack: attack.name,
             control: word(control),
             inside: word(inside),
-            holds: holds(control, inside, known.is_some()),
+            holds: match holds(control, inside) {
+                Holds::No if known.is_some() => Holds::Known,
+                holds => holds,
+            },
             core: attack.core,
             known,
         }
@@ -73,9 +76,8 @@ pub(crate) fn reports(
     .collect()
 }
 
-fn holds(control: AttackResult, inside: AttackResult, is_known: bool) -> Holds {
+fn holds(control: AttackResult, inside: AttackResult) -> Holds {
     match (inside, control) {
-        (AttackResult::Succeeded, _) if is_known => Holds::Known,
         (AttackResult::Succeeded, _) => Holds::No,
         (AttackResult::Unknown, _) => Holds::Unknown,
         (AttackResult::Refused(_) | AttackResult::Killed(_), AttackResult::Succeeded) => Holds::Yes,
@@ -117,23 +119,16 @@ mod tests {
             AttackResult::Killed(31),
             AttackResult::Unknown,
         ] {
-            assert_eq!(holds(control, AttackResult::Succeeded, false), Holds::No);
-            assert_eq!(holds(control, AttackResult::Unknown, true), Holds::Unknown);
+            assert_eq!(holds(control, AttackResult::Succeeded), Holds::No);
+            assert_eq!(holds(control, AttackResult::Unknown), Holds::Unknown);
         }
-        assert_eq!(
-            holds(AttackResult::Succeeded, AttackResult::Succeeded, true),
-            Holds::Known
-        );
     }
 
     #[test]
     fn a_refusal_counts_only_where_the_control_succeeds() {
         for inside in [AttackResult::Refused(13), AttackResult::Killed(31)] {
-            assert_eq!(holds(AttackResult::Succeeded, inside, false), Holds::Yes);
-            assert_eq!(
-                holds(AttackResult::Refused(38), inside, false),
-                Holds::Untested
-            );
+            assert_eq!(holds(AttackResult::Succeeded, inside), Holds::Yes);
+            assert_eq!(holds(AttackResult::Refused(38), inside), Holds::Untested);
         }
     }
 

@@ -61,25 +61,21 @@ impl Record {
     }
 
     /// A session is open.
-    pub fn opened(
-        opened: &Opened,
-        [project, central]: [&str; 2],
-        layers: LayerSet,
-        throw_away: bool,
-    ) -> Self {
-        let record = Self::new("opened")
+    pub fn opened(opened: &Opened, [project, central]: [&str; 2], layers: LayerSet) -> Self {
+        Self::new("opened")
             .text("project", project)
             .text("central", central)
             .text("profile", &opened.profile)
             .text("policy", &opened.policy.to_string())
             .text("tier", opened.tier.name())
             .layers(layers)
-            .value("broker", std::process::id());
-        if throw_away {
-            record.value("throw_away", true)
-        } else {
-            record
-        }
+            .value("broker", std::process::id())
+    }
+
+    /// Adds that the session's changes are thrown away.
+    #[must_use]
+    pub fn throw_away(self) -> Self {
+        self.value("throw_away", true)
     }
 
     /// Adds that the session's sandbox stood ready before its client came.
@@ -88,18 +84,19 @@ impl Record {
         self.value("warm", true)
     }
 
-    /// Adds the protected names that the session's profile opens, how many files of secrets its commands can read, and that it hides no
-    /// name if so.
+    /// Adds that the session hides no name.
     #[must_use]
-    pub fn with_opened(self, names: &[String], shown: usize, hides: bool) -> Self {
-        let record = match hides {
-            true => self,
-            false => self.value("hides", false),
-        };
+    pub fn hiding_nothing(self) -> Self {
+        self.value("hides", false)
+    }
+
+    /// Adds the protected names that the session's profile opens, and how many files of secrets its commands can read.
+    #[must_use]
+    pub fn with_opened(self, names: &[String], shown: usize) -> Self {
         let record = if names.is_empty() {
-            record
+            self
         } else {
-            record.text("opened_names", &names.join(", "))
+            self.text("opened_names", &names.join(", "))
         };
         if shown == 0 {
             record

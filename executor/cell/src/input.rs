@@ -62,13 +62,14 @@ impl ProgramInput {
         self.ended = true;
     }
 
-    /// The program has started, and reads from the other end of `stdin`, if there is one.
-    pub fn start(&mut self, stdin: Option<OwnedFd>, is_terminal: bool) {
-        self.target = match stdin {
-            Some(terminal) if is_terminal => InputTarget::Terminal(terminal),
-            Some(pipe) => InputTarget::Pipe(pipe),
-            None => InputTarget::Closed,
-        };
+    /// The program has started, and reads from the other end of `pipe`, if there is one.
+    pub fn start(&mut self, pipe: Option<OwnedFd>) {
+        self.target = pipe.map_or(InputTarget::Closed, InputTarget::Pipe);
+    }
+
+    /// The program has started at this terminal.
+    pub fn start_at(&mut self, terminal: OwnedFd) {
+        self.target = InputTarget::Terminal(terminal);
     }
 
     /// The program does not read any more.
@@ -159,7 +160,7 @@ mod tests {
         assert!(input.take(b"early") && input.feed() == 0 && input.fd().is_none());
         assert!(!input.take(&vec![0; limit::INPUT_WINDOW as usize]));
         let (near, far) = pipe2(OFlag::O_CLOEXEC).unwrap();
-        input.start(Some(far), false);
+        input.start(Some(far));
         assert!(input.fd().is_some());
         input.end();
         assert_eq!((input.feed(), input.written()), (5, 5));
@@ -172,7 +173,7 @@ mod tests {
     #[test]
     fn unread_input_is_dropped_and_its_window_returned() {
         let mut input = ProgramInput::default();
-        input.start(None, false);
+        input.start(None);
         assert!(input.take(b"none"));
         assert_eq!((input.feed(), input.written()), (4, 0));
         assert!(input.take(&vec![0; limit::INPUT_WINDOW as usize]));

@@ -17,7 +17,7 @@ use executor_layers::seccomp;
 use executor_spec::error::{At, SetupError, SetupPart};
 use executor_spec::host_pool;
 use executor_spec::known_directories::DirectoryMemory;
-use executor_spec::relay::{RelayGate, RelaySockets};
+use executor_spec::relay::{CellNetwork, RelayGate, RelaySockets};
 use executor_spec::sandbox::SandboxSpec;
 use executor_spec::undo_directory;
 use executor_spec::warden_message::{READY, RELAY, WardenMessage, WardenRequest};
@@ -172,11 +172,14 @@ fn open_relay(
     if !spec.policy.has_gateway() {
         return Ok(None);
     }
-    let own_network = spec.has(Layer::NetworkNamespace);
-    let sockets = RelaySockets::open(own_network);
+    let network = match spec.has(Layer::NetworkNamespace) {
+        true => CellNetwork::Own,
+        false => CellNetwork::OfMachine,
+    };
+    let sockets = RelaySockets::open(network);
     let sockets = sockets.at(SetupPart::Processes, || "make the relay's sockets".into())?;
     send(socket, &[RELAY], &sockets.for_gateway())?;
-    Ok(Some(sockets.into_gate(!own_network)))
+    Ok(Some(sockets.into_gate(network)))
 }
 
 fn send(socket: &OwnedFd, bytes: &[u8], fds: &[BorrowedFd]) -> Result<(), SetupError> {

@@ -2,7 +2,7 @@
 //! authorities in them, and completed by the broker when the gateway has made its own. Cells see them read-only.
 
 use broker_protocol::limit;
-use executor_spec::certificates::{CertificateFiles, MACHINE};
+use executor_spec::certificates::{CellRoot, CertificateFiles, MACHINE};
 use executor_spec::scratch::{Scratch, host_directory};
 use executor_spec::variables::Variables;
 use std::collections::BTreeSet;
@@ -118,8 +118,8 @@ impl NewCertificates {
     }
 
     /// The variables by which programs find them.
-    pub(crate) fn variables(&self, own_root: bool) -> impl Iterator<Item = (OsString, OsString)> {
-        let [(_, all), (_, added)] = self.paths.seen(own_root);
+    pub(crate) fn variables(&self, root: CellRoot) -> impl Iterator<Item = (OsString, OsString)> {
+        let [(_, all), (_, added)] = self.paths.seen(root);
         let set = |names: &'static [&str], path: PathBuf| {
             names
                 .iter()
@@ -332,11 +332,11 @@ mod tests {
         let new = world.make(Some(host.clone()), &[]);
         assert_eq!(new.paths().all, host.join("all.pem"));
         assert!(
-            new.variables(false)
+            new.variables(CellRoot::OfMachine)
                 .any(|(name, path)| name == "CURL_CA_BUNDLE" && path == host.join("all.pem"))
         );
         assert!(
-            new.variables(true)
+            new.variables(CellRoot::Own)
                 .any(|(name, path)| name == "DENO_CERT" && path == "/.certificates/added.pem")
         );
         drop(new);

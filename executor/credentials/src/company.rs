@@ -100,7 +100,7 @@ impl Company {
                         "NO_PROXY: {entry:?} is no host and no network, so the proxy is used for it"
                     )
                 }));
-                let address = ProxyAddress::of_variable(&value, settings.login.is_some());
+                let address = ProxyAddress::of_variable(&value, settings.login.as_ref());
                 address.map_err(|fault| CompanyError::Variable {
                     file: settings.file.clone(),
                     variable,

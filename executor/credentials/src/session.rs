@@ -5,7 +5,7 @@ use crate::company::{Company, CompanyError, CompanyProxy};
 use crate::held::Credentials;
 use crate::source::Owner;
 use broker_protocol::gateway::{Authority, ProxySpec};
-use executor_spec::certificates::CertificateFiles;
+use executor_spec::certificates::{CellRoot, CertificateFiles};
 use executor_spec::linked_repository::LinkedRepository;
 use executor_spec::scratch::Scratch;
 use executor_spec::variables::Variables;
@@ -174,9 +174,9 @@ impl NewCredentials {
     }
 
     /// The variables that name the files of certificates.
-    pub fn certificate_variables(&self, own_root: bool) -> Vec<(OsString, OsString)> {
+    pub fn certificate_variables(&self, root: CellRoot) -> Vec<(OsString, OsString)> {
         let made = self.certificates.iter();
-        made.flat_map(|made| made.variables(own_root)).collect()
+        made.flat_map(|made| made.variables(root)).collect()
     }
 
     /// The files of certificates, for the description of the session's cells.

@@ -611,5 +611,6 @@ fn is_of_no_host(refusal: &Refusal, spec: &SandboxSpec) -> bool {
 
 /// What would let commands reach hosts: if some are open already, the relay's proxy, which resolves their names.
 fn remedy_to_reach(spec: &SandboxSpec) -> Remedy {
-    network::remedy_of_any(&spec.policy.network, spec.policy.leases)
+    let leases = network::Leasing::offered_if(spec.policy.leases);
+    network::remedy_of_any(&spec.policy.network, leases)
 }

@@ -3,6 +3,7 @@
 
 use crate::named::simple_commands;
 use broker_protocol::{AttemptKind, Barrier, Command, Denial, PolicyRule, Remedy};
+use policies::network::Leasing;
 use policies::shell::{SimpleCommand, base_name, is_runner};
 use policies::{EffectivePolicy, network};
 
@@ -28,7 +29,7 @@ pub fn kept_offline(command: &Command, policy: &EffectivePolicy) -> Vec<Denial> 
                 at: None,
             };
             // What bounds the hosts of every session bounds a preset too.
-            let remedy = match network::remedy(&policy.network, false, name, port) {
+            let remedy = match network::remedy(&policy.network, Leasing::NotOffered, name, port) {
                 Remedy::Option(_) => Remedy::Option(format!("--allow-net {preset}")),
                 remedy @ (Remedy::Policy(_) | Remedy::Advice(_) | Remedy::Nothing) => remedy,
             };

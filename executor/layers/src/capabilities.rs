@@ -11,6 +11,7 @@ use broker_protocol::Layer;
 use caps::{CapSet, errors::CapsError};
 use executor_spec::error::{At, Privilege, SetupError};
 use executor_sys::confine;
+use nix::unistd::Uid;
 use std::io;
 
 /// Empties the bounding set, as far as this process may.
@@ -49,8 +50,8 @@ pub fn drop_all() -> Result<(), SetupError> {
 
 /// Empties all sets in a process of its own user namespace that will create another. If it is root it keeps one capability: without it
 /// (`CAP_SETFCAP`, Linux 5.12) the kernel does not let it map root, and it gives no rights over files outside the namespace.
-pub fn drop_but_to_map(is_root: bool) -> Result<(), SetupError> {
-    if !is_root {
+pub fn drop_but_to_map(user: Uid) -> Result<(), SetupError> {
+    if !user.is_root() {
         return drop_all();
     }
     let one = [caps::Capability::CAP_SETFCAP].into_iter().collect();

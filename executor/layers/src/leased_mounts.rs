@@ -6,7 +6,9 @@
 
 use executor_spec::pins::{Pin, PinMode};
 use executor_sys::file::open_without_links;
-use executor_sys::mount::{move_mount_to, open_tree_at, open_whole_tree_at, set_attributes};
+use executor_sys::mount::{
+    move_mount_to, open_tree_at, open_whole_tree_at, set_attributes, set_attributes_of_tree,
+};
 use libc::{MOUNT_ATTR_NODEV, MOUNT_ATTR_NOSUID, MOUNT_ATTR_RDONLY};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat, openat2};
@@ -63,7 +65,7 @@ pub fn take(user_namespace: BorrowedFd, mounts: &[LeasedMount]) -> io::Result<Ve
             Access::Read => MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV,
             Access::Write => MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV,
         };
-        set_attributes(tree.as_fd(), closed, false)?;
+        set_attributes(tree.as_fd(), closed)?;
         Ok(tree)
     });
     let trees = opened.collect::<io::Result<Vec<_>>>()?;
@@ -145,10 +147,9 @@ fn pin(root: BorrowedFd, below: &Path, mode: PinMode, closed: &ClosedObjects) ->
         PinMode::Hidden { directory: true } => (closed.directory.as_fd(), MOUNT_ATTR_RDONLY),
     };
     let tree = open_whole_tree_at(source)?;
-    set_attributes(
+    set_attributes_of_tree(
         tree.as_fd(),
         attributes | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV,
-        true,
     )?;
     move_mount_to(tree.as_fd(), target.as_fd())
 }
@@ -168,8 +169,10 @@ pub fn attach(
     all.sort_by_key(|(wanted, _)| wanted.path.as_os_str().len());
     remount_root(MsFlags::empty())?;
     for (wanted, tree) in all {
-        let directory = fstat(tree)?.st_mode & libc::S_IFMT == libc::S_IFDIR;
-        let place = place(&wanted.path, directory)?;
+        let place = match fstat(tree)?.st_mode & libc::S_IFMT {
+            libc::S_IFDIR => place(&wanted.path, libc::S_IFDIR)?,
+            _ => place(&wanted.path, libc::S_IFREG)?,
+        };
         move_mount_to(tree.as_fd(), place.as_fd())?;
     }
     remount_root(MsFlags::MS_RDONLY)
@@ -183,9 +186,9 @@ fn remount_root(flags: MsFlags) -> io::Result<()> {
     Ok(mount(None::<&str>, "/", None::<&str>, flags, None::<&str>)?)
 }
 
-/// Opens the directory or file at `path`, and creates it (empty) if it is missing. Commands can
+/// Opens what lies at `path`, which must be of this kind (`S_IFDIR` or `S_IFREG`), and creates it (empty) if it is missing. Commands can
 /// write to some directories on the way: none of their links is followed.
-fn place(path: &Path, directory: bool) -> io::Result<OwnedFd> {
+fn place(path: &Path, wanted: libc::mode_t) -> io::Result<OwnedFd> {
     let names: Vec<_> = path
         .components()
         .filter(|part| matches!(part, Component::Normal(_)))
@@ -193,7 +196,7 @@ fn place(path: &Path, directory: bool) -> io::Result<OwnedFd> {
     let mut at = OwnedFd::from(File::open("/")?);
     for (index, name) in names.iter().enumerate() {
         let name = name.as_os_str();
-        let is_file = !directory && index + 1 == names.len();
+        let is_file = wanted == libc::S_IFREG && index + 1 == names.len();
         let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let kind = if is_file {
             OFlag::empty()
@@ -224,11 +227,6 @@ fn place(path: &Path, directory: bool) -> io::Result<OwnedFd> {
         at = next;
     }
     let kind = fstat(&at)?.st_mode & libc::S_IFMT;
-    let wanted = if directory {
-        libc::S_IFDIR
-    } else {
-        libc::S_IFREG
-    };
     if kind == wanted {
         Ok(at)
     } else {

@@ -19,7 +19,9 @@ use executor_spec::pins::{Pin, PinMode};
 use executor_spec::readable_secret::SecretView;
 use executor_spec::sandbox::{SandboxSpec, View, ViewKind};
 use executor_spec::undo_directory;
-use executor_sys::mount::{move_mount, open_tree, open_tree_at, open_tree_of_link, set_attributes};
+use executor_sys::mount::{
+    move_mount, open_tree, open_tree_at, open_tree_of_link, set_attributes, set_attributes_of_tree,
+};
 use libc::{MOUNT_ATTR_NODEV, MOUNT_ATTR_NOSUID, MOUNT_ATTR_RDONLY};
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2};
@@ -101,7 +103,7 @@ pub fn build(spec: &SandboxSpec) -> Result<Option<OwnedFd>, SetupError> {
     };
     scratch
         .iter()
-        .try_for_each(|(path, tree)| root.attach(path, tree, true))?;
+        .try_for_each(|(path, tree)| root.attach_directory(path, tree))?;
     root.own_filesystems(spec)?;
     views
         .iter()
@@ -114,7 +116,7 @@ pub fn build(spec: &SandboxSpec) -> Result<Option<OwnedFd>, SetupError> {
     root.close_ways(spec)?;
     certificates
         .iter()
-        .try_for_each(|(path, tree)| root.attach(path, tree, false))?;
+        .try_for_each(|(path, tree)| root.attach_file(path, tree))?;
     enter(base)?;
     cover_machines_certificates(spec)?;
     namespaces::close_user_namespaces(spec.layers)?;
@@ -139,7 +141,7 @@ pub fn try_to_mount() -> Result<(), SetupError> {
         open_tree(&c_path(base)).at_privileged(Layer::MountNamespace, Privilege::Mount, || {
             "open_tree".into()
         })?;
-    set_attributes(tree.as_fd(), MOUNT_ATTR_NOSUID, false).at_privileged(
+    set_attributes(tree.as_fd(), MOUNT_ATTR_NOSUID).at_privileged(
         Layer::MountNamespace,
         Privilege::Mount,
         || "mount_setattr".into(),
@@ -334,7 +336,7 @@ impl ViewSource {
             Privilege::Mount,
             step,
         )?;
-        set_attributes(tree.as_fd(), attributes, true).at_privileged(
+        set_attributes_of_tree(tree.as_fd(), attributes).at_privileged(
             Layer::MountNamespace,
             Privilege::Mount,
             step,
@@ -380,7 +382,7 @@ impl ImageRoot {
         }
         let tree = open_tree_at(fd.as_fd()).at(Layer::MountNamespace, step)?;
         let closed = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
-        set_attributes(tree.as_fd(), closed, false).at(Layer::MountNamespace, step)?;
+        set_attributes(tree.as_fd(), closed).at(Layer::MountNamespace, step)?;
         Ok(ViewSource::Tree(tree))
     }
 }
@@ -517,7 +519,7 @@ fn closed_mount(file: &Path, step: impl Fn() -> String) -> Result<OwnedFd, Setup
     let at = Layer::MountNamespace;
     let tree = open_tree(&c_path(file)).at_privileged(at, Privilege::Mount, &step)?;
     let closed = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
-    set_attributes(tree.as_fd(), closed, false).at(at, step)?;
+    set_attributes(tree.as_fd(), closed).at(at, step)?;
     Ok(tree)
 }
 
@@ -669,7 +671,10 @@ impl NewRoot<'_> {
     fn view(&self, path: &Path, source: &ViewSource) -> Result<(), SetupError> {
         match source {
             ViewSource::Link(target) => self.link(path, target),
-            ViewSource::Tree(tree) => self.attach(path, tree, is_directory(path, tree)?),
+            ViewSource::Tree(tree) if is_directory(path, tree)? => {
+                self.attach_directory(path, tree)
+            }
+            ViewSource::Tree(tree) => self.attach_file(path, tree),
             ViewSource::Copy(content, mode) => self.copy(path, content, *mode),
         }
     }
@@ -680,7 +685,7 @@ impl NewRoot<'_> {
         match hosts {
             HostsView::File(text) => self.copy(path, text, 0o644),
             HostsView::Over(tree) if fs::symlink_metadata(self.here(path)).is_ok() => {
-                self.attach(path, tree, false)
+                self.attach_file(path, tree)
             }
             HostsView::Over(_) => Ok(()),
         }
@@ -719,14 +724,20 @@ impl NewRoot<'_> {
             .map(drop)
     }
 
-    fn attach(&self, path: &Path, tree: &OwnedFd, directory: bool) -> Result<(), SetupError> {
+    fn attach_directory(&self, path: &Path, tree: &OwnedFd) -> Result<(), SetupError> {
+        self.directory(path)?;
+        self.attach(path, tree)
+    }
+
+    fn attach_file(&self, path: &Path, tree: &OwnedFd) -> Result<(), SetupError> {
+        self.parent(path)?;
         let step = || format!("attach {}", path.display());
-        if directory {
-            self.directory(path)?;
-        } else {
-            self.parent(path)?;
-            self.place_for_file(path).at(Layer::MountNamespace, step)?;
-        }
+        self.place_for_file(path).at(Layer::MountNamespace, step)?;
+        self.attach(path, tree)
+    }
+
+    fn attach(&self, path: &Path, tree: &OwnedFd) -> Result<(), SetupError> {
+        let step = || format!("attach {}", path.display());
         // What was made below it is covered.
         let below = (Bound::Excluded(path), Bound::Unbounded);
         let mut made = self.made.borrow_mut();
@@ -793,7 +804,7 @@ fn enter(base: &Path) -> Result<(), SetupError> {
 fn read_only(path: &str) -> Result<(), SetupError> {
     let step = || format!("make {path} read-only");
     let fd = File::open(path).at_privileged(Layer::MountNamespace, Privilege::OwnRoot, step)?;
-    set_attributes(fd.as_fd(), MOUNT_ATTR_RDONLY, false).at_privileged(
+    set_attributes(fd.as_fd(), MOUNT_ATTR_RDONLY).at_privileged(
         Layer::MountNamespace,
         Privilege::Mount,
         step,
@@ -817,11 +828,7 @@ fn pin_all(pins: &[Pin], masks: &Masks) -> Result<(), SetupError> {
 fn pin(pin: &Pin, hidden: &Hidden, masks: &Masks) -> Result<(), SetupError> {
     let step = || format!("pin {}", pin.path.display());
     let attach = |tree: BorrowedFd, attributes| {
-        set_attributes(
-            tree,
-            attributes | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV,
-            true,
-        )?;
+        set_attributes_of_tree(tree, attributes | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)?;
         move_mount(tree, &c_path(&pin.path))
     };
     let (source, attributes) = match pin.mode {

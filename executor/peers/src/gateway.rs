@@ -146,11 +146,16 @@ impl Gateway {
         }
     }
 
-    /// Its socket and what to wait for there: to read if `reads`, to write while something is unsent.
-    pub fn waits_for(&self, reads: bool) -> Option<(BorrowedFd<'_>, PollFlags)> {
+    /// Its socket and what to wait for there: to read, and to write while something is unsent.
+    pub fn waits_for(&self) -> Option<(BorrowedFd<'_>, PollFlags)> {
+        let (socket, flags) = self.waits_to_send()?;
+        Some((socket, flags | PollFlags::POLLIN))
+    }
+
+    /// The same while nothing is read from it.
+    pub fn waits_to_send(&self) -> Option<(BorrowedFd<'_>, PollFlags)> {
         let connection = &self.process.as_ref()?.connection;
         let mut flags = PollFlags::empty();
-        flags.set(PollFlags::POLLIN, reads);
         flags.set(PollFlags::POLLOUT, connection.has_output());
         Some((connection.fd(), flags))
     }
@@ -445,7 +450,7 @@ mod tests {
     /// All findings until no successor is left.
     fn to_its_end(mut gateway: Gateway) -> Vec<String> {
         let mut found = Vec::new();
-        while let Some((socket, flags)) = gateway.waits_for(true) {
+        while let Some((socket, flags)) = gateway.waits_for() {
             poll(
                 &mut [PollFd::new(socket, flags)],
                 PollTimeout::from(10_000u16),

@@ -1,6 +1,7 @@
 //! Caches of a project's package managers and compilers: in the central root, so that the next run
 //! is fast. No other project uses them: a central root belongs to one project (`central_owner.rs`).
 
+use crate::network::NetworkReach;
 use executor_spec::sandbox::CACHES;
 use executor_spec::variables::Variables;
 use executor_spec::zones::Zones;
@@ -49,7 +50,7 @@ const ALL: [Cache; 9] = [
 /// that the profile sets, and empty if commands cannot write there.
 pub fn variables(
     policy: &EffectivePolicy,
-    online: bool,
+    reach: NetworkReach,
     ours: &Variables,
     central: &Path,
 ) -> Vec<(OsString, OsString)> {
@@ -59,7 +60,7 @@ pub fn variables(
     let place = |cache: &Cache| central.join(CACHES).join(cache.folder);
     let own = ALL
         .iter()
-        .filter(|cache| is_own(cache, (policy, online), ours, &place(cache)));
+        .filter(|cache| is_own(cache, (policy, reach), ours, &place(cache)));
     own.map(|cache| (cache.variable.into(), place(cache).into()))
         .collect()
 }
@@ -67,7 +68,7 @@ pub fn variables(
 /// Whether cells use the project's cache at `place`, and not what the profile has for this variable.
 fn is_own(
     cache: &Cache,
-    (policy, online): (&EffectivePolicy, bool),
+    (policy, reach): (&EffectivePolicy, NetworkReach),
     ours: &Variables,
     place: &Path,
 ) -> bool {
@@ -78,7 +79,7 @@ fn is_own(
     let passed = rules.passes(variable) && ours.contains_key(OsStr::new(variable));
     match cache.fetched {
         None => !passed,
-        Some(_) if online => true,
+        Some(_) if reach == NetworkReach::Online => true,
         // Without this variable, Go keeps modules below GOPATH.
         Some(folders) => {
             let elsewhere =
@@ -115,12 +116,12 @@ pub fn is_of_use((name, value): (&OsStr, &OsStr), home: &Path) -> bool {
 /// session.
 pub fn pnpm_settings(
     policy: &EffectivePolicy,
-    online: bool,
+    reach: NetworkReach,
     zones: &Zones,
 ) -> Option<(&'static str, Vec<u8>)> {
     let users = Path::new(policy.environment.offline.get(PNPM_STORE)?);
     let is_writable = policy.central == Access::Write && policy.paths.directories("bash").is_none();
-    let store = if !online && is_registered(users, &zones.project) {
+    let store = if reach != NetworkReach::Online && is_registered(users, &zones.project) {
         users.to_owned()
     } else if is_writable {
         zones.central.join(CACHES).join("pnpm")
@@ -196,7 +197,7 @@ mod tests {
         let own = |policy: &EffectivePolicy| {
             let variables = variables(
                 policy,
-                policy.has_network(),
+                NetworkReach::of(policy),
                 &Variables::default(),
                 central.path(),
             );
@@ -205,7 +206,7 @@ mod tests {
         let modules = |policy: &EffectivePolicy| {
             let set = Variables::from([("GOMODCACHE".into(), "/home/u/modules".into())]);
             let own = |ours: &Variables| {
-                let variables = variables(policy, policy.has_network(), ours, central.path());
+                let variables = variables(policy, NetworkReach::of(policy), ours, central.path());
                 variables.iter().any(|(name, _)| name == "GOMODCACHE")
             };
             [own(&Variables::default()), own(&set)]

@@ -424,7 +424,10 @@ impl<'a> ZoneSearch<'a> {
             return Ok(());
         };
         if !self.is_around(directory) {
-            self.directories.add(&directory.path, entries.is_empty());
+            match entries.is_empty() {
+                true => self.directories.add_empty(&directory.path),
+                false => self.directories.add(&directory.path),
+            }
         }
         let mut directory = directory.clone();
         let is_central =
@@ -503,7 +506,7 @@ impl<'a> ZoneSearch<'a> {
             self.file(&entry.entry.path(), entry.entry.metadata(), protection);
         }
         if let Some(protection) = pinned {
-            self.pins.add(entry.entry.path(), mode(protection, false));
+            self.pins.add(entry.entry.path(), file_mode(protection));
         }
         if kind.is_file() && protection.is_none() {
             self.program(directory, entry);
@@ -531,7 +534,7 @@ impl<'a> ZoneSearch<'a> {
         };
         if is_program(&metadata) {
             self.objects.places.insert(path.clone(), protection);
-            self.pins.add(path.clone(), mode(protection, false));
+            self.pins.add(path.clone(), file_mode(protection));
             self.file(&path, Ok(metadata), protection);
             self.also_closed.push(AlsoClosed {
                 path,
@@ -553,7 +556,7 @@ impl<'a> ZoneSearch<'a> {
             return;
         }
         if let Some(protection) = pinned {
-            self.pins.add(path.clone(), mode(protection, true));
+            self.pins.add(path.clone(), directory_mode(protection));
         }
         // Nobody reaches what was taken away, and there may be much of it.
         if parent.path.ends_with(undo_directory::NAME) && name == undo_directory::QUARANTINE {
@@ -675,14 +678,29 @@ impl<'a> ZoneSearch<'a> {
         }
         let why = WhyClosed::OtherNameOf(linked.path.clone());
         self.objects.places.insert(path.clone(), linked.protection);
-        self.pins.add(path.clone(), mode(linked.protection, false));
+        self.pins.add(path.clone(), file_mode(linked.protection));
         self.also_closed.push(AlsoClosed { path, why });
     }
 }
 
-fn mode(protection: Protection, directory: bool) -> PinMode {
+/// The mode of a pin of what has this metadata.
+fn mode(protection: Protection, metadata: &Metadata) -> PinMode {
+    match metadata.is_dir() {
+        true => directory_mode(protection),
+        false => file_mode(protection),
+    }
+}
+
+fn file_mode(protection: Protection) -> PinMode {
     match protection {
         Protection::Write => PinMode::ReadOnly,
-        Protection::All => PinMode::Hidden { directory },
+        Protection::All => PinMode::Hidden { directory: false },
+    }
+}
+
+fn directory_mode(protection: Protection) -> PinMode {
+    match protection {
+        Protection::Write => PinMode::ReadOnly,
+        Protection::All => PinMode::Hidden { directory: true },
     }
 }

@@ -134,13 +134,20 @@ struct ForCells {
     without_effect: BTreeSet<&'static str>,
 }
 
+/// What becomes of a reading at settings that are not understood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unclear {
+    Ends,
+    /// It goes on without them, and takes no identity.
+    Skipped,
+}
+
 /// The part of an account's settings that cells need.
 struct IdentityReading<'a> {
     home: &'a Path,
     /// Where the account's git has its files beside those of the home.
     configuration: PathBuf,
-    /// Whether settings that are not understood end it. If not, it takes no identity.
-    is_strict: bool,
+    unclear: Unclear,
     read: usize,
     got: ForCells,
 }
@@ -148,19 +155,21 @@ struct IdentityReading<'a> {
 impl ForCells {
     /// From the settings in these files, of which later ones are stronger; without an identity if they do not say it plainly.
     fn of(home: &Path, files: &[PathBuf]) -> Self {
-        let read = |is_strict| IdentityReading::new(home, files, is_strict).all(files);
-        read(true).or_else(|| read(false)).unwrap_or_default()
+        let read = |unclear| IdentityReading::new(home, files, unclear).all(files);
+        read(Unclear::Ends)
+            .or_else(|| read(Unclear::Skipped))
+            .unwrap_or_default()
     }
 }
 
 impl<'a> IdentityReading<'a> {
-    fn new(home: &'a Path, files: &[PathBuf], is_strict: bool) -> Self {
+    fn new(home: &'a Path, files: &[PathBuf], unclear: Unclear) -> Self {
         let named = files.iter().find(|file| file.ends_with("git/config"));
         let configuration = named.and_then(|file| file.parent()).map(Path::to_owned);
         Self {
             home,
             configuration: configuration.unwrap_or_else(|| home.join(".config/git")),
-            is_strict,
+            unclear,
             read: 0,
             got: ForCells::default(),
         }
@@ -176,7 +185,7 @@ impl<'a> IdentityReading<'a> {
         }
         for file in files {
             let own = self.rendered(file, 0);
-            let is_given_up = own.is_none() && self.is_strict;
+            let is_given_up = own.is_none() && self.unclear == Unclear::Ends;
             self.got.own.push_str(&own.unwrap_or_default());
             if is_given_up {
                 return None;
@@ -194,15 +203,15 @@ impl<'a> IdentityReading<'a> {
         let Some(text) = text(file).ok()? else {
             return Some(String::new());
         };
-        let settings = match self.is_strict {
-            true => git_account(&text)?,
-            false => git_preferences(&text),
+        let settings = match self.unclear {
+            Unclear::Ends => git_account(&text)?,
+            Unclear::Skipped => git_preferences(&text),
         };
         let mut rendered = String::new();
         for setting in settings {
             match self.setting(setting, file, depth) {
                 Some(lines) => rendered.push_str(&lines),
-                None if self.is_strict => return None,
+                None if self.unclear == Unclear::Ends => return None,
                 None => {}
             }
         }

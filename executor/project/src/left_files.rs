@@ -38,7 +38,7 @@ pub(crate) struct LeftFiles {
     at: PathBuf,
     /// The directory that has its references.
     common: PathBuf,
-    is_git: bool,
+    of: VersionControl,
     seen: BTreeMap<PathBuf, [i64; 7]>,
     locks: Locks,
     replacements: Replacements,
@@ -46,16 +46,26 @@ pub(crate) struct LeftFiles {
     is_made: bool,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum VersionControl {
+    Git,
+    Mercurial,
+}
+
 impl LeftFiles {
     /// Covers a repository of git's. Files that exist now are the user's, except counters that are no numbers.
     pub(crate) fn of_git(at: &Path) -> Self {
-        Self::new(at.to_owned(), common_directory(at.to_owned()), true)
+        Self::new(
+            at.to_owned(),
+            common_directory(at.to_owned()),
+            VersionControl::Git,
+        )
     }
 
     /// Covers the project's repository of Mercurial's, whether it exists or not.
     pub(crate) fn of_mercurial(project: &Path) -> Self {
         let at = project.join(".hg");
-        Self::new(at.clone(), at, false)
+        Self::new(at.clone(), at, VersionControl::Mercurial)
     }
 
     /// Covers a repository that calls have made, with all that is in it.
@@ -63,15 +73,15 @@ impl LeftFiles {
         let common = common_directory(at.to_owned());
         Self {
             is_made: true,
-            ..Self::unseen(at.to_owned(), common, true)
+            ..Self::unseen(at.to_owned(), common, VersionControl::Git)
         }
     }
 
-    fn unseen(at: PathBuf, common: PathBuf, is_git: bool) -> Self {
+    fn unseen(at: PathBuf, common: PathBuf, of: VersionControl) -> Self {
         Self {
             at,
             common,
-            is_git,
+            of,
             seen: BTreeMap::new(),
             locks: Locks::default(),
             replacements: Replacements::default(),
@@ -79,8 +89,8 @@ impl LeftFiles {
         }
     }
 
-    fn new(at: PathBuf, common: PathBuf, is_git: bool) -> Self {
-        let mut new = Self::unseen(at, common, is_git);
+    fn new(at: PathBuf, common: PathBuf, of: VersionControl) -> Self {
+        let mut new = Self::unseen(at, common, of);
         if new.is_absent() {
             return new;
         }
@@ -98,7 +108,7 @@ impl LeftFiles {
 
     /// Whether it has the references itself: a worktree's are in a repository that is covered too.
     fn has_references(&self) -> bool {
-        self.is_git && self.at == self.common
+        self.of == VersionControl::Git && self.at == self.common
     }
 
     pub(crate) fn directory(&self) -> &Path {
@@ -107,15 +117,14 @@ impl LeftFiles {
 
     /// Whether there is nothing to look at: no repository of Mercurial's. One lookup shows that.
     pub(crate) fn is_absent(&self) -> bool {
-        !self.is_git && !self.at.is_dir()
+        self.of == VersionControl::Mercurial && !self.at.is_dir()
     }
 
     /// What must be watched so that every change of these files is noticed.
     pub(crate) fn watched(&self) -> Vec<PathBuf> {
-        let (directories, files): (&[&str], _) = if self.is_git {
-            (&GIT_DIRECTORIES, &GIT[..])
-        } else {
-            (&MERCURIAL_DIRECTORIES, &MERCURIAL[..])
+        let (directories, files): (&[&str], _) = match self.of {
+            VersionControl::Git => (&GIT_DIRECTORIES, &GIT[..]),
+            VersionControl::Mercurial => (&MERCURIAL_DIRECTORIES, &MERCURIAL[..]),
         };
         let files = files.iter().map(|(name, _)| *name);
         let own = directories
@@ -170,12 +179,15 @@ impl LeftFiles {
     }
 
     fn present(&self) -> impl Iterator<Item = (PathBuf, [i64; 7], Left)> + '_ {
-        let files: &[_] = if self.is_git { &GIT } else { &MERCURIAL };
+        let files: &[_] = match self.of {
+            VersionControl::Git => &GIT,
+            VersionControl::Mercurial => &MERCURIAL,
+        };
         let files = files.iter().map(|(name, left)| (self.at.join(name), *left));
         // Where `HEAD` leads; that itself is restored.
-        let references = match self.is_git {
-            true => head_references(&self.at, &self.common).split_off(1),
-            false => Vec::new(),
+        let references = match self.of {
+            VersionControl::Git => head_references(&self.at, &self.common).split_off(1),
+            VersionControl::Mercurial => Vec::new(),
         };
         let branch = branch_with_commands(&references).map(|path| (path.clone(), Left::Branch));
         let all = files.chain(branch).chain(self.too_large(references));

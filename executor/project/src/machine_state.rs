@@ -49,14 +49,22 @@ struct ObjectState {
 }
 
 impl ObjectState {
-    fn of(metadata: &Metadata, is_copied: bool) -> Self {
+    /// The state of what is copied: its content counts too.
+    fn of_copied(metadata: &Metadata) -> Self {
         let content = || (metadata.len(), metadata.ctime(), metadata.ctime_nsec());
+        Self {
+            content: (!metadata.is_dir()).then(content),
+            ..Self::of(metadata)
+        }
+    }
+
+    fn of(metadata: &Metadata) -> Self {
         Self {
             id: (metadata.dev(), metadata.ino()),
             born: metadata.created().ok(),
             mode: metadata.mode(),
             owner: (metadata.uid(), metadata.gid()),
-            content: (is_copied && !metadata.is_dir()).then(content),
+            content: None,
         }
     }
 }
@@ -66,9 +74,9 @@ impl MachineState {
     pub fn of(spec: &SandboxSpec) -> Self {
         let now = SystemTime::now();
         let mut is_settled = true;
-        let mut state = |path: &Path, is_copied: bool| {
+        let mut state = |path: &Path, of: fn(&Metadata) -> ObjectState| {
             let metadata = fs::symlink_metadata(path).ok();
-            let state = metadata.map(|metadata| ObjectState::of(&metadata, is_copied));
+            let state = metadata.map(|metadata| of(&metadata));
             if let Some((_, seconds, nanoseconds)) = state.as_ref().and_then(|it| it.content) {
                 let since = Duration::new(
                     u64::try_from(seconds).unwrap_or(0),
@@ -81,9 +89,14 @@ impl MachineState {
         let mut objects = Vec::new();
         for view in &spec.views {
             let is_copied = view.kind == ViewKind::System;
-            objects.push(state(&view.path, is_copied));
+            let of = if is_copied {
+                ObjectState::of_copied
+            } else {
+                ObjectState::of
+            };
+            objects.push(state(&view.path, of));
         }
-        objects.extend(others(spec).iter().map(|path| state(path, false)));
+        objects.extend(others(spec).iter().map(|path| state(path, ObjectState::of)));
         Self {
             mounts: mounts("self").ok(),
             inside: None,

@@ -124,7 +124,7 @@ impl Online {
                 value: value.into_string().ok()?,
             })
         };
-        let caches = caches::variables(&spec.policy, true, ours, &spec.central);
+        let caches = caches::variables(&spec.policy, NetworkReach::Online, ours, &spec.central);
         let unset = spec
             .policy
             .environment

@@ -46,6 +46,13 @@ pub struct OtherRepositories {
     roots: Vec<PathBuf>,
 }
 
+/// Who has made a repository. The user's come first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum MadeBy {
+    User,
+    Calls,
+}
+
 #[derive(Debug)]
 struct Other {
     directory: PathBuf,
@@ -61,7 +68,7 @@ struct Other {
     is_not_compared_told: bool,
     /// Whether the index may have changed since without a trace in its state.
     is_unsure: bool,
-    is_made: bool,
+    by: MadeBy,
     /// Whether it is looked at after this call.
     is_due: bool,
     /// Whether there was no time for it.
@@ -97,11 +104,15 @@ impl OtherRepositories {
         left: impl Fn(&Path) -> Option<LeftFiles>,
     ) {
         for directory in repositories {
-            let users = self.all.iter().filter(|other| !other.is_made).count();
+            let users = self
+                .all
+                .iter()
+                .filter(|other| other.by == MadeBy::User)
+                .count();
             if users < REPOSITORIES_MAX
                 && !self.all.iter().any(|other| other.directory == *directory)
             {
-                let other = Other::new(directory, left(directory), false);
+                let other = Other::new(directory, left(directory), MadeBy::User);
                 self.all.insert(users, other);
             }
         }
@@ -150,8 +161,7 @@ impl OtherRepositories {
     ) -> Vec<Finding> {
         self.find_made();
         let until = Instant::now() + TIME;
-        self.all
-            .sort_by_key(|other| (other.is_made, !other.is_left));
+        self.all.sort_by_key(|other| (other.by, !other.is_left));
         let (mut findings, mut locks) = (Vec::new(), NewLocks::default());
         for other in &mut self.all {
             other.is_due = other.is_left || other.is_unsure || has_changed(&other.directory);
@@ -245,7 +255,7 @@ impl OtherRepositories {
         let Ok(paths) = made.paths() else { return };
         let present: BTreeSet<&PathBuf> = paths.iter().collect();
         self.all
-            .retain(|other| !other.is_made || present.contains(&other.directory));
+            .retain(|other| other.by == MadeBy::User || present.contains(&other.directory));
         let known: BTreeSet<PathBuf> = self
             .all
             .iter()
@@ -255,13 +265,13 @@ impl OtherRepositories {
         let new = paths
             .iter()
             .filter(|path| !known.contains(*path) && path.is_dir());
-        let new = new.map(|path| Other::new(path, Some(LeftFiles::of_made(path)), true));
+        let new = new.map(|path| Other::new(path, Some(LeftFiles::of_made(path)), MadeBy::Calls));
         self.all.extend(new.collect::<Vec<_>>());
     }
 }
 
 impl Other {
-    fn new(directory: &Path, left: Option<LeftFiles>, is_made: bool) -> Self {
+    fn new(directory: &Path, left: Option<LeftFiles>, by: MadeBy) -> Self {
         let directory = directory.to_owned();
         let (index, shared, kept) = (Vec::new(), Vec::new(), None);
         let (is_unsure, is_due, is_left) = (false, false, false);
@@ -276,15 +286,14 @@ impl Other {
             named,
             is_not_compared_told,
             is_unsure,
-            is_made,
+            by,
             is_due,
             is_left,
         };
         // What is there before any call is the user's.
-        new.index = if is_made {
-            vec![None]
-        } else {
-            new.index_state()
+        new.index = match by {
+            MadeBy::Calls => vec![None],
+            MadeBy::User => new.index_state(),
         };
         new
     }
@@ -327,7 +336,7 @@ impl Other {
     fn not_compared(&mut self, answer: &RepositoryAnswer) -> Option<Finding> {
         let names = answer.index.as_ref().map(Vec::len);
         let is_compared = names.is_some_and(|names| names <= FILES_MAX);
-        if self.is_made || answer.fault.is_some() || is_compared {
+        if self.by == MadeBy::Calls || answer.fault.is_some() || is_compared {
             return None;
         }
         if std::mem::replace(&mut self.is_not_compared_told, true) {
@@ -350,7 +359,7 @@ impl Other {
     /// Protected names in the index that the last commit does not have, once each. What the index had before the call is not known.
     fn not_committed(&mut self, answer: &RepositoryAnswer, matcher: &Matcher) -> Vec<Finding> {
         // One that calls have made has what they have committed.
-        if self.is_made {
+        if self.by == MadeBy::Calls {
             return Vec::new();
         }
         let names = answer.index.iter().flatten().zip(&answer.files);

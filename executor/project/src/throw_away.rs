@@ -41,7 +41,7 @@ pub fn cover(directories: &[PathBuf], bytes: u64) -> Result<(), SetupError> {
         let step = || format!("put an overlay over {}", directory.display());
         cover_one(directory, bytes).at(Layer::MountNamespace, step)?;
     }
-    capabilities::drop_but_to_map(uid.is_root())
+    capabilities::drop_but_to_map(uid)
 }
 
 /// The upper layer lies in a tmpfs that the overlay hides: no path leads to it. Everything is named

@@ -61,7 +61,7 @@ impl Tree for SessionTree<'_> {
         lies_below(at, self.roots(), &own)
     }
 
-    fn may_reach(&self, _: BorrowedFd, _: &Path, _: bool) -> io::Result<bool> {
+    fn may_reach(&self, _: BorrowedFd, _: &Path, _: Access) -> io::Result<bool> {
         Ok(true)
     }
 

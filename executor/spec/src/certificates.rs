@@ -1,5 +1,6 @@
 //! The files by which programs in cells trust the authority of a session whose connections are decrypted.
 
+use broker_protocol::{Layer, LayerSet};
 use std::path::{Path, PathBuf};
 
 /// Where a session with its own root has these files.
@@ -24,13 +25,30 @@ pub struct CertificateFiles {
     pub added: PathBuf,
 }
 
+/// The root directory that cells see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CellRoot {
+    Own,
+    OfMachine,
+}
+
+impl CellRoot {
+    /// That of cells with these layers.
+    pub fn of(layers: LayerSet) -> Self {
+        match layers.has(Layer::MountNamespace) {
+            true => Self::Own,
+            false => Self::OfMachine,
+        }
+    }
+}
+
 impl CertificateFiles {
     /// Each file with the path at which cells see it.
-    pub fn seen(&self, own_root: bool) -> [(&Path, PathBuf); 2] {
+    pub fn seen(&self, by: CellRoot) -> [(&Path, PathBuf); 2] {
         [(&self.all, "all.pem"), (&self.added, "added.pem")].map(|(host, name)| {
-            let seen = match own_root {
-                true => Path::new(DIRECTORY).join(name),
-                false => host.clone(),
+            let seen = match by {
+                CellRoot::Own => Path::new(DIRECTORY).join(name),
+                CellRoot::OfMachine => host.clone(),
             };
             (host.as_path(), seen)
         })

@@ -64,20 +64,19 @@ pub struct KnownDirectories {
 }
 
 impl KnownDirectories {
-    /// Adds a directory, and whether it is empty.
-    pub fn add(&mut self, path: &Path, is_empty: bool) {
-        let untouched = || {
-            fs::symlink_metadata(path)
-                .ok()
-                .filter(is_untouched)
-                .and_then(|it| identity(&it))
-        };
-        match Some(())
-            .filter(|()| is_empty && self.untouched.len() < UNTOUCHED_MAX)
-            .and_then(|()| untouched())
-        {
+    pub fn add(&mut self, path: &Path) {
+        self.digests.push(digest(path));
+    }
+
+    /// Adds a directory that is empty: files of the session's that it has later are known as new.
+    pub fn add_empty(&mut self, path: &Path) {
+        let state = fs::symlink_metadata(path).ok();
+        let untouched = state
+            .filter(|state| self.untouched.len() < UNTOUCHED_MAX && is_untouched(state))
+            .and_then(|state| identity(&state));
+        match untouched {
             Some(identity) => self.untouched.push(identity),
-            None => self.digests.push(digest(path)),
+            None => self.add(path),
         }
     }
 
@@ -208,10 +207,10 @@ mod tests {
         std::thread::sleep(std::time::Duration::from_millis(20));
         fs::remove_file(emptied.join("f")).unwrap();
         let mut known = KnownDirectories::default();
-        known.add(&full, false);
+        known.add(&full);
         [&emptied, &new]
             .into_iter()
-            .for_each(|path| known.add(path, true));
+            .for_each(|path| known.add_empty(path));
         known.sort();
         assert!(known.has(&full) && known.has(&folder.path().join("fULL")) && known.has(&emptied));
         assert!(!known.has(&new));

@@ -5,6 +5,7 @@ use crate::known_directories::DirectoryMemory;
 use executor_sys::errno::errno;
 use nix::Result;
 use nix::errno::Errno;
+use nix::fcntl::RenameFlags;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
@@ -78,7 +79,8 @@ impl MadeRepositories {
     }
 
     /// Follows a rename, under the lock; an exchange goes both ways.
-    pub fn follow(&self, from: &Path, to: &Path, exchange: bool) -> Result<()> {
+    pub fn follow(&self, from: &Path, to: &Path, flags: RenameFlags) -> Result<()> {
+        let exchange = flags.contains(RenameFlags::RENAME_EXCHANGE);
         let is_moved = self.has_below(from)? || exchange && self.has_below(to)?;
         if !is_moved {
             return Ok(());
@@ -168,10 +170,14 @@ mod tests {
         assert_eq!(paths(&list), ["/p/ab/.git", "/p/b/x.git", "/p/a/.git"]);
         let will_be = list.moved(Path::new("/p/a"), Path::new("/p/src")).unwrap();
         assert_eq!(will_be, [Path::new("/p/src/.git")]);
-        list.follow(Path::new("/p/a"), Path::new("/p/b"), true)
-            .unwrap();
+        list.follow(
+            Path::new("/p/a"),
+            Path::new("/p/b"),
+            RenameFlags::RENAME_EXCHANGE,
+        )
+        .unwrap();
         assert_eq!(paths(&list), ["/p/ab/.git", "/p/a/x.git", "/p/b/.git"]);
-        list.follow(Path::new("/p/b"), Path::new("/p/c"), false)
+        list.follow(Path::new("/p/b"), Path::new("/p/c"), RenameFlags::empty())
             .unwrap();
         assert_eq!(paths(&list), ["/p/ab/.git", "/p/a/x.git", "/p/c/.git"]);
     }

@@ -53,15 +53,22 @@ pub struct RelayGate {
     call: Cell<CallId>,
 }
 
+/// The network in which a session's cells run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CellNetwork {
+    Own,
+    OfMachine,
+}
+
 impl RelaySockets {
     /// Creates them in the network namespace of this process.
     ///
     /// # Errors
     /// The kernel's.
-    pub fn open(own_network: bool) -> io::Result<Self> {
-        let at = match own_network {
-            true => ADDRESS,
-            false => SocketAddrV4::new(drawn_address()?, 0),
+    pub fn open(network: CellNetwork) -> io::Result<Self> {
+        let at = match network {
+            CellNetwork::Own => ADDRESS,
+            CellNetwork::OfMachine => SocketAddrV4::new(drawn_address()?, 0),
         };
         let listener = TcpListener::bind(at)?;
         let SocketAddr::V4(address) = listener.local_addr()? else {
@@ -82,9 +89,9 @@ impl RelaySockets {
     }
 
     /// The parts that stay in the session: the gate of supervisors, and the socket by which the gateway asks for connections to
-    /// published ports. `shared` if the network is the machine's. Otherwise the gateway's descriptors are the only ones of the
-    /// listener: without a gateway, connections are refused.
-    pub fn into_gate(self, shared: bool) -> (RelayGate, OwnedFd) {
+    /// published ports. In a network of the session's own, the gateway's descriptors are the only ones of the listener: without a gateway,
+    /// connections are refused.
+    pub fn into_gate(self, network: CellNetwork) -> (RelayGate, OwnedFd) {
         let Self {
             listener,
             address,
@@ -92,7 +99,10 @@ impl RelaySockets {
             published: (published, _),
         } = self;
         let gate = RelayGate {
-            listener: shared.then_some(listener),
+            listener: match network {
+                CellNetwork::Own => None,
+                CellNetwork::OfMachine => Some(listener),
+            },
             address,
             announcements,
             call: Cell::default(),
@@ -143,15 +153,17 @@ mod tests {
 
     #[test]
     fn a_relay_of_the_machine_is_where_nobody_looks() {
-        let (gate, _) = RelaySockets::open(false).unwrap().into_gate(true);
+        let (gate, _) = RelaySockets::open(CellNetwork::OfMachine)
+            .unwrap()
+            .into_gate(CellNetwork::OfMachine);
         assert!(gate.address.ip().is_loopback() && gate.address.ip().octets()[1] != 0);
     }
 
     #[test]
     fn announcement_has_connection_and_purpose() {
-        let sockets = RelaySockets::open(false).unwrap();
+        let sockets = RelaySockets::open(CellNetwork::OfMachine).unwrap();
         let theirs = sockets.announcements.1.try_clone().unwrap();
-        let (gate, _) = sockets.into_gate(true);
+        let (gate, _) = sockets.into_gate(CellNetwork::OfMachine);
         let from = SocketAddrV4::new(Ipv4Addr::new(127, 1, 2, 3), 0x0405);
         let port = NonZeroU16::new(0x1538).unwrap();
         for (call, purpose, rest) in [

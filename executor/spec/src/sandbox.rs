@@ -4,7 +4,7 @@
 use crate::ablation::Ablation;
 use crate::also_closed::AlsoClosed;
 use crate::caller_access::CallerAccess;
-use crate::certificates::CertificateFiles;
+use crate::certificates::{CellRoot, CertificateFiles};
 use crate::host_pool::HostPool;
 use crate::known_directories::DirectoryMemory;
 use crate::linked_repository::LinkedRepository;
@@ -17,7 +17,7 @@ use broker_protocol::{Layer, LayerSet, Tier, Zone, ZonePath};
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
 use nix::sys::stat::Mode;
 use nix::unistd::gethostname;
-use policies::{Access, EffectivePolicy};
+use policies::{Access, EffectivePolicy, PathGrant};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
 use std::fs;
@@ -334,7 +334,7 @@ impl Rooted {
         let mut views = Views::default();
         // With an image, grants refer to paths in it.
         for grant in policy.grants.iter().filter(|_| policy.image.is_none()) {
-            views.add_system(&grant.path, grant.optional)?;
+            views.add_system(grant)?;
         }
         for device in DEVICES {
             views.add(Path::new(device), ViewKind::Device);
@@ -449,9 +449,9 @@ impl Rooted {
 
     /// The files by which programs trust the session's authority: each on the host, and as cells see it.
     pub fn certificates(&self) -> impl Iterator<Item = (&Path, PathBuf)> {
-        let own_root = self.has(Layer::MountNamespace);
+        let root = CellRoot::of(self.layers);
         let files = self.certificates.iter();
-        files.flat_map(move |files| files.seen(own_root))
+        files.flat_map(move |files| files.seen(root))
     }
 
     /// The root of `zone`, and the policy's maximum of access to it.
@@ -550,14 +550,14 @@ impl Views {
             .collect()
     }
 
-    fn add_system(&mut self, path: &Path, optional: bool) -> io::Result<()> {
+    fn add_system(&mut self, PathGrant { path, optional, .. }: &PathGrant) -> io::Result<()> {
         match fs::symlink_metadata(path) {
             Ok(metadata) if metadata.is_symlink() => {
                 self.add(path, ViewKind::Link(fs::read_link(path)?));
             }
             Ok(_) => self.add(path, ViewKind::System),
             // A path below a directory that may not be searched counts as missing.
-            Err(error) if optional && is_absent(&error) => {}
+            Err(error) if *optional && is_absent(&error) => {}
             Err(error) => {
                 return Err(io::Error::new(
                     error.kind(),

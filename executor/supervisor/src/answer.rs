@@ -4,6 +4,7 @@
 use crate::object::by_descriptor;
 use crate::tcp::{SocketName, is_over};
 use broker_protocol::AttemptKind;
+use executor_sys::notify::OnExec;
 use executor_sys::{file, message};
 use nix::Result;
 use nix::errno::Errno;
@@ -23,9 +24,9 @@ pub enum SyscallAnswer {
     /// With the call's result.
     Value(i64),
     /// With a descriptor; the flag is close-on-exec.
-    Descriptor(OwnedFd, bool),
+    Descriptor(OwnedFd, OnExec),
     /// The same, for a descriptor that cannot be written to.
-    Readable(OwnedFd, bool),
+    Readable(OwnedFd, OnExec),
     Pending(Pending),
     /// The kernel continues the call: nothing is decided about it here.
     GoOn,
@@ -51,6 +52,11 @@ pub(crate) fn unnoted(verdict: Verdict, kind: AttemptKind) -> Result<()> {
     }
 }
 
+fn open_nonblocking(object: &OwnedFd, flags: OFlag) -> Result<OwnedFd> {
+    let flags = flags | OFlag::O_NONBLOCK;
+    open(by_descriptor(object).as_str(), flags, Mode::empty())
+}
+
 /// A call that waits for another process.
 pub enum Pending {
     /// The reading end of a FIFO, until there is a writer.
@@ -58,14 +64,14 @@ pub enum Pending {
         fd: OwnedFd,
         /// The status flags that the caller requested.
         flags: OFlag,
-        close_on_exec: bool,
+        on_exec: OnExec,
     },
     /// The writing end of a FIFO, until there is a reader.
     Writer {
         object: OwnedFd,
         /// The status flags that the caller requested.
         flags: OFlag,
-        close_on_exec: bool,
+        on_exec: OnExec,
     },
     /// A Unix socket, until the listener's queue has room.
     Connection {
@@ -137,44 +143,34 @@ impl Pending {
         }
     }
 
-    /// Opens a FIFO. Only one with a name (`named`) waits for its other end.
-    pub fn fifo(
-        object: OwnedFd,
-        flags: OFlag,
-        close_on_exec: bool,
-        named: bool,
-    ) -> Result<SyscallAnswer> {
-        let waits = named && !flags.contains(OFlag::O_NONBLOCK);
+    /// Opens a FIFO, and waits for its other end.
+    pub fn fifo(object: OwnedFd, flags: OFlag, on_exec: OnExec) -> Result<SyscallAnswer> {
         match flags & OFlag::O_ACCMODE {
-            OFlag::O_WRONLY if waits => Pending::Writer {
+            _ if flags.contains(OFlag::O_NONBLOCK) => Self::open_now(&object, flags, on_exec),
+            OFlag::O_WRONLY => Pending::Writer {
                 object,
                 flags,
-                close_on_exec,
+                on_exec,
             }
             .retry(),
-            access => {
-                let path = by_descriptor(&object);
-                let fd = open(path.as_str(), flags | OFlag::O_NONBLOCK, Mode::empty())?;
-                if waits && access == OFlag::O_RDONLY {
-                    return Pending::reader(fd, flags, close_on_exec);
-                }
-                set_flags(&fd, flags)?;
-                Ok(SyscallAnswer::Descriptor(fd, close_on_exec))
-            }
+            OFlag::O_RDONLY => Pending::reader(open_nonblocking(&object, flags)?, flags, on_exec),
+            _ => Self::open_now(&object, flags, on_exec),
         }
     }
 
+    /// Opens a FIFO, whoever has its other end.
+    pub fn open_now(object: &OwnedFd, flags: OFlag, on_exec: OnExec) -> Result<SyscallAnswer> {
+        let fd = open_nonblocking(object, flags)?;
+        set_flags(&fd, flags)?;
+        Ok(SyscallAnswer::Descriptor(fd, on_exec))
+    }
+
     /// The reading end of a FIFO with a name, not waiting yet.
-    pub fn reader(fd: OwnedFd, flags: OFlag, close_on_exec: bool) -> Result<SyscallAnswer> {
+    pub fn reader(fd: OwnedFd, flags: OFlag, on_exec: OnExec) -> Result<SyscallAnswer> {
         if flags.contains(OFlag::O_NONBLOCK) {
-            return Ok(SyscallAnswer::Descriptor(fd, close_on_exec));
+            return Ok(SyscallAnswer::Descriptor(fd, on_exec));
         }
-        Pending::Reader {
-            fd,
-            flags,
-            close_on_exec,
-        }
-        .retry()
+        Pending::Reader { fd, flags, on_exec }.retry()
     }
 
     /// Connects a socket of the caller.
@@ -194,43 +190,33 @@ impl Pending {
 
     pub fn retry(self) -> Result<SyscallAnswer> {
         match self {
-            Pending::Reader {
-                fd,
-                flags,
-                close_on_exec,
-            } => {
+            Pending::Reader { fd, flags, on_exec } => {
                 if !has_writer(&fd)? {
                     return Ok(SyscallAnswer::Pending(Pending::Reader {
                         fd,
                         flags,
-                        close_on_exec,
+                        on_exec,
                     }));
                 }
                 set_flags(&fd, flags)?;
-                Ok(SyscallAnswer::Descriptor(fd, close_on_exec))
+                Ok(SyscallAnswer::Descriptor(fd, on_exec))
             }
             Pending::Writer {
                 object,
                 flags,
-                close_on_exec,
-            } => {
-                match open(
-                    by_descriptor(&object).as_str(),
-                    flags | OFlag::O_NONBLOCK,
-                    Mode::empty(),
-                ) {
-                    Err(Errno::ENXIO) => Ok(SyscallAnswer::Pending(Pending::Writer {
-                        object,
-                        flags,
-                        close_on_exec,
-                    })),
-                    opened => {
-                        let fd = opened?;
-                        set_flags(&fd, flags)?;
-                        Ok(SyscallAnswer::Descriptor(fd, close_on_exec))
-                    }
+                on_exec,
+            } => match open_nonblocking(&object, flags) {
+                Err(Errno::ENXIO) => Ok(SyscallAnswer::Pending(Pending::Writer {
+                    object,
+                    flags,
+                    on_exec,
+                })),
+                opened => {
+                    let fd = opened?;
+                    set_flags(&fd, flags)?;
+                    Ok(SyscallAnswer::Descriptor(fd, on_exec))
                 }
-            }
+            },
             Pending::Elsewhere(elsewhere) => elsewhere.retry(),
             Pending::Handshake(socket) if !is_over(&socket) => {
                 Ok(SyscallAnswer::Pending(Pending::Handshake(socket)))

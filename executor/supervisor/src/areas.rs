@@ -1,9 +1,10 @@
 //! Which paths a cell may see or change.
 
+use crate::object::is;
 use broker_protocol::{Layer, Zone};
 use executor_spec::sandbox::{CACHES, SandboxSpec};
 use nix::Result;
-use nix::sys::stat::{fstat, stat};
+use nix::sys::stat::{FileStat, fstat, stat};
 use policies::Access;
 use policies_guard::search::is_in_packages;
 use policies_guard::{Rule, Verdict};
@@ -242,15 +243,16 @@ impl Areas {
 
     /// By path what Landlock enforces by file: nothing outside the views is opened, and
     /// outside the areas only devices may be opened for writing.
-    pub(crate) fn may_reach(&self, real: &Path, is_device: bool, write: bool) -> bool {
+    pub(crate) fn may_reach(&self, real: &Path, state: Option<&FileStat>, asked: Access) -> bool {
         // A pipe, or memory without a name: it was reached through a descriptor that the caller has.
         let unnamed = !real.is_absolute() || real.as_os_str().as_bytes().starts_with(b"/memfd:");
+        let is_device = || state.is_some_and(|stat| is(stat, libc::S_IFCHR));
         match self.of(real) {
             // A FIFO accepts writes even on a read-only mount.
-            Some((Area::Leased(_), Access::Read)) if write => false,
+            Some((Area::Leased(_), Access::Read)) if asked == Access::Write => false,
             _ if self.own_root || unnamed || real.starts_with("/proc") => true,
-            Some((_, access)) => access == Access::Write || !write,
-            None => self.is_visible(real) && (!write || is_device),
+            Some((_, access)) => asked <= access,
+            None => self.is_visible(real) && (asked == Access::Read || is_device()),
         }
     }
 

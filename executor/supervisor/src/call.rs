@@ -21,7 +21,7 @@ use crate::terminals::Terminals;
 use crate::worktrees::Worktrees;
 use broker_protocol::AttemptKind;
 use executor_spec::refusals::{Cause, Refusals};
-use executor_sys::notify::{self, Wake};
+use executor_sys::notify::{self, OnExec, Wake};
 use nix::Result;
 use nix::errno::Errno;
 use nix::sys::stat::{FileStat, stat};
@@ -74,14 +74,14 @@ impl Notified<'_> {
     }
 
     /// Gives the caller a copy of a descriptor, and returns its number there; the call is answered later.
-    pub(crate) fn give(self, fd: BorrowedFd, close_on_exec: bool) -> Result<i64> {
-        notify::give_fd(self.listener, self.id, fd, close_on_exec, Wake::Later).map_err(errno)
+    pub(crate) fn give(self, fd: BorrowedFd, on_exec: OnExec) -> Result<i64> {
+        notify::give_fd(self.listener, self.id, fd, on_exec, Wake::Later).map_err(errno)
     }
 
     /// Puts a copy of a descriptor in the place of one of the caller's.
-    pub(crate) fn replace(self, fd: BorrowedFd, number: i32, close_on_exec: bool) -> Result<()> {
+    pub(crate) fn replace(self, fd: BorrowedFd, number: i32, on_exec: OnExec) -> Result<()> {
         let number = u32::try_from(number).map_err(|_| Errno::EBADF)?;
-        notify::replace_fd(self.listener, self.id, fd, number, close_on_exec).map_err(errno)
+        notify::replace_fd(self.listener, self.id, fd, number, on_exec).map_err(errno)
     }
 }
 

@@ -8,6 +8,7 @@ use nix::Result;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::{Mode, umask};
+use policies::Access;
 use std::cell::RefCell;
 use std::ffi::CString;
 use std::fs::File;
@@ -57,7 +58,7 @@ impl CallerThread {
             // Not through `/proc`: the first file opened there for a process costs more than all the rest of a call.
             MemoryAccess::Calls => peer::read_memory(self.thread, address, &mut bytes),
             MemoryAccess::File => {
-                memory(self.thread, false).and_then(|file| file.read_at(&mut bytes, address))
+                memory(self.thread, Access::Read).and_then(|file| file.read_at(&mut bytes, address))
             }
         };
         bytes.truncate(read.map_err(fault)?);
@@ -69,7 +70,7 @@ impl CallerThread {
         let written = match self.access.memory {
             MemoryAccess::Calls => peer::write_memory(self.thread, address, bytes),
             MemoryAccess::File => {
-                memory(self.thread, true).and_then(|file| file.write_at(bytes, address))
+                memory(self.thread, Access::Write).and_then(|file| file.write_at(bytes, address))
             }
         };
         match written.map_err(fault)? {
@@ -196,10 +197,10 @@ impl CallerThread {
 
 /// The memory of the process of `thread`, which must be this one's descendant. The kernel decides on that as it does for
 /// `process_vm_readv`.
-pub(crate) fn memory(thread: i32, write: bool) -> io::Result<File> {
+pub(crate) fn memory(thread: i32, access: Access) -> io::Result<File> {
     File::options()
         .read(true)
-        .write(write)
+        .write(access == Access::Write)
         .open(format!("/proc/{thread}/mem"))
 }
 

@@ -6,6 +6,7 @@ use crate::sealed_memory::{reopened, sealed};
 use broker_protocol::Layer;
 use executor_layers::hosts_file;
 use executor_spec::sandbox::SandboxSpec;
+use executor_sys::notify::OnExec;
 use nix::Result;
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -41,8 +42,8 @@ impl HostsFile {
     }
 
     /// What an open for reading gives.
-    pub(crate) fn open(&self, close_on_exec: bool) -> Result<SyscallAnswer> {
-        reopened(&self.memory).map(|file| SyscallAnswer::Descriptor(file, close_on_exec))
+    pub(crate) fn open(&self, on_exec: OnExec) -> Result<SyscallAnswer> {
+        reopened(&self.memory).map(|file| SyscallAnswer::Descriptor(file, on_exec))
     }
 
     /// What a cell must keep open.

@@ -9,6 +9,7 @@
 use crate::answer::SyscallAnswer;
 use crate::call::SupervisedCall;
 use crate::object::{errno, is};
+use executor_sys::notify::OnExec;
 use executor_sys::socket;
 use nix::Result;
 use nix::errno::Errno;
@@ -42,7 +43,7 @@ impl SupervisedCall<'_> {
         let made = socket::make(libc::AF_UNIX, kind, 0).map_err(errno)?;
         Ok(SyscallAnswer::Descriptor(
             made,
-            kind & libc::SOCK_CLOEXEC != 0,
+            OnExec::close_if(kind & libc::SOCK_CLOEXEC != 0),
         ))
     }
 

@@ -175,14 +175,14 @@ impl Loopback {
         let own = self.own()?[usize::from(families == Families::V6)];
         let only = tcp.is_v6_only()?;
         // An IPv4 address in IPv6 form is for both.
-        tcp.v6_only(false)?;
+        tcp.set_v6_only(false)?;
         let address = SocketName {
             ip: own.into(),
             port,
         }
         .write(tcp.family);
         if let Err(error) = socket::bind(tcp.socket.as_fd(), &address) {
-            tcp.v6_only(only)?;
+            tcp.set_v6_only(only)?;
             return Err(errno(error));
         }
         let at = (own, SocketName::of(tcp, SocketEnd::Own)?.port);
@@ -265,7 +265,7 @@ impl Loopback {
     fn accept_v4(&self, tcp: &TcpSocket) {
         if SocketName::of(tcp, SocketEnd::Own).is_ok_and(|name| !self.is_own(name)) {
             // On a socket that has a port this fails, and the kernel refuses the call itself.
-            let _ = tcp.v6_only(false);
+            let _ = tcp.set_v6_only(false);
         }
     }
 
@@ -309,7 +309,7 @@ impl Loopback {
         if self.is_own(SocketName::of(tcp, SocketEnd::Own)?) {
             return Ok(());
         }
-        let _ = tcp.v6_only(false);
+        let _ = tcp.set_v6_only(false);
         // In a network of the session's own, programs bind by themselves.
         let ip = self.own.map_or(Ipv4Addr::LOCALHOST, |own| own[0]).into();
         let address = SocketName { ip, port: 0 }.write(tcp.family);

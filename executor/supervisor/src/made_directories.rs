@@ -103,7 +103,7 @@ mod tests {
             .into_iter()
             .for_each(|path| fs::create_dir(path).unwrap());
         let mut known = KnownDirectories::default();
-        known.add(&old, false);
+        known.add(&old);
         let made = MadeDirectories::of(&DirectoryMemory::new(&known).unwrap()).unwrap();
         let open = |path: &Path| File::open(path).unwrap();
         assert!(!made.is_new(open(&new), &new), "nobody has made it");

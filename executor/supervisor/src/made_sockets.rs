@@ -6,6 +6,7 @@ use crate::interfaces::is_datagram;
 use crate::kept_sockets::{CallersSocket, WATCHERS_MAX, Watcher, is_watcher};
 use crate::object::{errno, is};
 use executor_spec::caller_access::SocketAccess;
+use executor_sys::notify::OnExec;
 use executor_sys::{file, proc, socket};
 use nix::Result;
 use nix::errno::Errno;
@@ -31,7 +32,10 @@ impl SupervisedCall<'_> {
         let made = socket::make(family, kind, protocol).map_err(errno)?;
         self.kept.borrow_mut().retain(&made)?;
         self.notified
-            .give(made.as_fd(), kind & libc::SOCK_CLOEXEC != 0)
+            .give(
+                made.as_fd(),
+                OnExec::close_if(kind & libc::SOCK_CLOEXEC != 0),
+            )
             .map(SyscallAnswer::Value)
     }
 
@@ -45,9 +49,10 @@ impl SupervisedCall<'_> {
         if kept.watchers.len() >= WATCHERS_MAX {
             return Err(Errno::EMFILE);
         }
-        let number = self
-            .notified
-            .give(made.as_fd(), flags & libc::IN_CLOEXEC != 0)?;
+        let number = self.notified.give(
+            made.as_fd(),
+            OnExec::close_if(flags & libc::IN_CLOEXEC != 0),
+        )?;
         kept.watchers.push(Watcher {
             process: self.caller.process()?,
             number: number as i32,
@@ -129,8 +134,11 @@ impl SupervisedCall<'_> {
         let flags = flags
             .and_then(|flags| i32::from_str_radix(&flags, 8).ok())
             .ok_or(Errno::EBADF)?;
-        self.notified
-            .replace(dead.as_fd(), fd, flags & libc::O_CLOEXEC != 0)?;
+        self.notified.replace(
+            dead.as_fd(),
+            fd,
+            OnExec::close_if(flags & libc::O_CLOEXEC != 0),
+        )?;
         Ok(SyscallAnswer::Value(0))
     }
 }

@@ -5,6 +5,7 @@ use crate::rules::AccessRules;
 use crate::sealed_memory::{reopened, sealed};
 use executor_spec::birth_time::born_object;
 use executor_spec::readable_secret::{ReadableSecret, SecretView};
+use executor_sys::notify::OnExec;
 use nix::Result;
 use nix::sys::stat::FileStat;
 use std::os::fd::OwnedFd;
@@ -33,12 +34,12 @@ impl AccessRules {
     pub(crate) fn in_place_of(
         &self,
         secret: &ReadableSecret,
-        close_on_exec: bool,
+        on_exec: OnExec,
     ) -> Option<Result<SyscallAnswer>> {
         match &secret.seen {
             SecretView::Masked(text) if !self.pinned => {
                 let file = sealed(text).and_then(|memory| reopened(&memory));
-                Some(file.map(|file| SyscallAnswer::Descriptor(file, close_on_exec)))
+                Some(file.map(|file| SyscallAnswer::Descriptor(file, on_exec)))
             }
             SecretView::Masked(_) | SecretView::Real => None,
         }

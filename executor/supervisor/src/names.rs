@@ -286,10 +286,9 @@ impl SupervisedCall<'_> {
         {
             return Ok(replaced);
         }
-        let exchange = flags.contains(RenameFlags::RENAME_EXCHANGE);
-        let mut verdict = self.may_rename((&old, &from), (&new, &to), exchange)?;
-        if exchange {
-            verdict = verdict.and_try(|| self.may_rename((&new, &to), (&old, &from), true))?;
+        let mut verdict = self.may_rename((&old, &from), (&new, &to), flags)?;
+        if flags.contains(RenameFlags::RENAME_EXCHANGE) {
+            verdict = verdict.and_try(|| self.may_rename((&new, &to), (&old, &from), flags))?;
         }
         let closed = match verdict {
             Verdict::Refuse(rule) if rule.is_of_new_repositories() => &to,
@@ -305,8 +304,8 @@ impl SupervisedCall<'_> {
             flags,
         )
         .map_err(self.refused_by_kernel(&to))?;
-        self.rules.made_repositories.follow(&from, &to, exchange)?;
-        self.have_moved((&old, &from), (&new, &to), exchange, verdict)?;
+        self.rules.made_repositories.follow(&from, &to, flags)?;
+        self.have_moved((&old, &from), (&new, &to), flags, verdict)?;
         Ok(SyscallAnswer::Value(0))
     }
 
@@ -333,14 +332,14 @@ impl SupervisedCall<'_> {
         &self,
         (old, from): (&FoundName, &Path),
         (new, to): (&FoundName, &Path),
-        exchange: bool,
+        flags: RenameFlags,
         verdict: Verdict,
     ) -> Result<()> {
         let there = old.object.as_ref().map(|object| (object, new, from, to));
         let back = new
             .object
             .as_ref()
-            .filter(|_| exchange)
+            .filter(|_| flags.contains(RenameFlags::RENAME_EXCHANGE))
             .map(|object| (object, old, to, from));
         let states = |(object, at, was, name)| Ok((object, fstat(object)?, at, was, name));
         let moved = there
@@ -365,10 +364,11 @@ impl SupervisedCall<'_> {
                 .and_then(|object| identity_of(object).ok())
         };
         if identity(new).is_none_or(|replaced| identity(old) != Some(replaced)) {
-            let is_directory = moved.iter().any(|(_, stat, ..)| is(stat, libc::S_IFDIR));
-            self.new_names
-                .borrow_mut()
-                .follow(from, to, exchange, is_directory);
+            let mut names = self.new_names.borrow_mut();
+            if moved.iter().any(|(_, stat, ..)| is(stat, libc::S_IFDIR)) {
+                names.note_moved_directory();
+            }
+            names.follow(from, to, flags);
         }
         for (object, stat, _, was, name) in moved.into_iter().filter(|_| !verdict.is_allowed()) {
             self.note_name(name, kind_of(&stat), verdict, Some(was), || {
@@ -382,14 +382,17 @@ impl SupervisedCall<'_> {
         &self,
         (old, from): (&FoundName, &Path),
         (new, to): (&FoundName, &Path),
-        exchange: bool,
+        flags: RenameFlags,
     ) -> Result<Verdict> {
         let Some(object) = &old.object else {
             let source = self.rules.judge().may_change(from);
             return source.and_try(|| Err(Errno::ENOENT));
         };
         let stat = fstat(object)?;
-        let replaced = new.object.as_ref().filter(|_| !exchange);
+        let replaced = new
+            .object
+            .as_ref()
+            .filter(|_| !flags.contains(RenameFlags::RENAME_EXCHANGE));
         self.rules.verdict(Change::Rename {
             object: Described {
                 object: Handle::with(object, &stat),

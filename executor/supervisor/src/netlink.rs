@@ -11,6 +11,7 @@ use crate::interfaces::{ADDRESS, INDEX, LOOPBACK, MTU, NAME, QUEUE};
 use crate::object::errno;
 use crate::tcp::inode;
 use executor_spec::host_pool;
+use executor_sys::notify::OnExec;
 use executor_sys::{random, socket};
 use nix::Result;
 use nix::errno::Errno;
@@ -44,7 +45,7 @@ impl SupervisedCall<'_> {
         self.netlink.borrow_mut().add(inode(&theirs)?, ours)?;
         Ok(SyscallAnswer::Descriptor(
             theirs,
-            kind & libc::SOCK_CLOEXEC != 0,
+            OnExec::close_if(kind & libc::SOCK_CLOEXEC != 0),
         ))
     }
 

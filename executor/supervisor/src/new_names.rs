@@ -20,7 +20,7 @@ use executor_sys::file::open_without_links;
 use executor_sys::opened_way::OpenedWay;
 use nix::Result;
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, openat, readlinkat};
+use nix::fcntl::{OFlag, RenameFlags, openat, readlinkat};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::stat::{Mode, fstat};
 use nix::sys::time::TimeValLike;
@@ -91,9 +91,12 @@ impl NewNames {
         }
     }
 
+    pub(crate) fn note_moved_directory(&mut self) {
+        self.moves_directories = true;
+    }
+
     /// Follows the notes when this call moves what they are about, or a directory above it.
-    pub(crate) fn follow(&mut self, from: &Path, to: &Path, exchange: bool, is_directory: bool) {
-        self.moves_directories |= is_directory;
+    pub(crate) fn follow(&mut self, from: &Path, to: &Path, flags: RenameFlags) {
         for note in &mut self.notes {
             let moved = |from, to: &Path| {
                 let below = note.path.strip_prefix(from).ok()?;
@@ -103,7 +106,7 @@ impl NewNames {
                     to.join(below)
                 })
             };
-            let back = || moved(to, from).filter(|_| exchange);
+            let back = || moved(to, from).filter(|_| flags.contains(RenameFlags::RENAME_EXCHANGE));
             if let Some(path) = moved(from, to).or_else(back) {
                 note.path = path;
             }
@@ -349,11 +352,15 @@ mod tests {
         ["/z/a/x", "/z/ab/x", "/z/b/y"]
             .into_iter()
             .for_each(|path| names.add(note(path)));
-        names.follow(Path::new("/z/a"), Path::new("/z/c"), false, false);
+        names.follow(Path::new("/z/a"), Path::new("/z/c"), RenameFlags::empty());
         assert_eq!(paths(&names), ["/z/c/x", "/z/ab/x", "/z/b/y"]);
-        names.follow(Path::new("/z/c"), Path::new("/z/b"), true, false);
+        names.follow(
+            Path::new("/z/c"),
+            Path::new("/z/b"),
+            RenameFlags::RENAME_EXCHANGE,
+        );
         assert_eq!(paths(&names), ["/z/b/x", "/z/ab/x", "/z/c/y"]);
-        names.follow(Path::new("/z/b/x"), Path::new("/z/n"), false, false);
+        names.follow(Path::new("/z/b/x"), Path::new("/z/n"), RenameFlags::empty());
         assert_eq!(paths(&names), ["/z/n", "/z/ab/x", "/z/c/y"]);
     }
 

@@ -7,11 +7,12 @@ use crate::object::{Handle, by_descriptor, errno, is, kind_of, real};
 use broker_protocol::AttemptKind::{self, Read, Write};
 use executor_spec::created::identity_of;
 use executor_sys::file;
+use executor_sys::notify::OnExec;
 use nix::Result;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open, openat};
 use nix::sys::stat::{FileStat, Mode, fstat};
-use policies_guard::{Change, New, ObjectKind, Rule, Verdict};
+use policies_guard::{Access, Change, New, ObjectKind, Rule, Verdict};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
@@ -38,8 +39,8 @@ impl OpenFlags {
         self.flags.contains(flag)
     }
 
-    pub(crate) fn closes_on_exec(&self) -> bool {
-        self.has(OFlag::O_CLOEXEC)
+    pub(crate) fn on_exec(&self) -> OnExec {
+        OnExec::close_if(self.has(OFlag::O_CLOEXEC))
     }
 
     fn writes(&self) -> bool {
@@ -65,6 +66,13 @@ impl OpenFlags {
             0
         } else {
             u64::MAX
+        }
+    }
+
+    fn access(&self) -> Access {
+        match self.writes() {
+            true => Access::Write,
+            false => Access::Read,
         }
     }
 
@@ -138,7 +146,11 @@ impl SupervisedCall<'_> {
         let stat = fstat(&object)?;
         if how.writes() && is(&stat, libc::S_IFREG) && self.rules.is_shared(&object, &stat)? {
             let may = |object: &OwnedFd, path: &Path, stat: &FileStat| {
-                self.admit(Write, path, self.may_open(object, path, stat, true)?)
+                self.admit(
+                    Write,
+                    path,
+                    self.may_open(object, path, stat, Access::Write)?,
+                )
             };
             let (object, real) = self.separate(object, Write, how.kept_bytes(), may)?;
             let stat = fstat(&object)?;
@@ -159,7 +171,7 @@ impl SupervisedCall<'_> {
         if let Some(answer) = self.replace_or_admit(&object, real, stat, how)? {
             return Ok(answer);
         }
-        let close_on_exec = how.has(OFlag::O_CLOEXEC);
+        let on_exec = how.on_exec();
         let directory = is(stat, libc::S_IFDIR);
         if how.has(OFlag::O_DIRECTORY) && !directory {
             return Err(Errno::ENOTDIR);
@@ -173,14 +185,17 @@ impl SupervisedCall<'_> {
         // Opening it would open this process's own terminal: the user's.
         if is(stat, libc::S_IFCHR) && stat.st_rdev == TERMINAL {
             let terminal = self.terminals.controlling(self.rules.pty(), self.caller);
-            return terminal.map(|terminal| SyscallAnswer::Descriptor(terminal, close_on_exec));
+            return terminal.map(|terminal| SyscallAnswer::Descriptor(terminal, on_exec));
         }
         if is(stat, libc::S_IFCHR) && TERMINALS.contains(&libc::major(stat.st_rdev)) {
             self.terminals.any.set(true);
         }
         if is(stat, libc::S_IFIFO) {
-            let named = real.is_absolute();
-            return Pending::fifo(object, how.reopen(), close_on_exec, named);
+            // Only one with a name waits for its other end.
+            return match real.is_absolute() {
+                true => Pending::fifo(object, how.reopen(), on_exec),
+                false => Pending::open_now(&object, how.reopen(), on_exec),
+            };
         }
         let opened = if how.has(OFlag::O_TMPFILE) {
             self.caller
@@ -195,7 +210,7 @@ impl SupervisedCall<'_> {
                 errno
             }
         });
-        Ok(SyscallAnswer::Descriptor(opened?, close_on_exec))
+        Ok(SyscallAnswer::Descriptor(opened?, on_exec))
     }
 
     /// Opens what stands in the place of an object: a terminal of the call, the session's hosts, a view of a secret. Any other object must be
@@ -207,19 +222,19 @@ impl SupervisedCall<'_> {
         stat: &FileStat,
         how: OpenFlags,
     ) -> Result<Option<SyscallAnswer>> {
-        let close_on_exec = how.has(OFlag::O_CLOEXEC);
+        let on_exec = how.on_exec();
         if is(stat, libc::S_IFCHR)
             && let Some(terminal) = self.terminals.open(self.rules.pty(), stat.st_rdev)?
         {
             set_flags(&terminal, how.flags)?;
-            return Ok(Some(SyscallAnswer::Descriptor(terminal, close_on_exec)));
+            return Ok(Some(SyscallAnswer::Descriptor(terminal, on_exec)));
         }
         let hosts_file = self.rules.hosts_file.as_ref().filter(|_| !how.writes());
         if let Some(file) = hosts_file.filter(|file| file.is_at(real)) {
             if how.has(OFlag::O_DIRECTORY) {
                 return Err(Errno::ENOTDIR);
             }
-            return file.open(close_on_exec).map(Some);
+            return file.open(on_exec).map(Some);
         }
         match self
             .rules
@@ -228,12 +243,12 @@ impl SupervisedCall<'_> {
         {
             Some(_) if how.has(OFlag::O_DIRECTORY) => return Err(Errno::ENOTDIR),
             Some(secret) => {
-                if let Some(masked) = self.rules.in_place_of(secret, close_on_exec) {
+                if let Some(masked) = self.rules.in_place_of(secret, on_exec) {
                     return masked.map(Some);
                 }
             }
             None => {
-                let opens = self.may_open(object, real, stat, how.writes())?;
+                let opens = self.may_open(object, real, stat, how.access())?;
                 // The kernel's own errors are reported as they are.
                 self.admit(how.kind(), real, opens).map_err(|refused| {
                     let is_missing = !how.writes() && self.is_missing(real, stat);
@@ -249,14 +264,14 @@ impl SupervisedCall<'_> {
         object: &OwnedFd,
         at: &Path,
         stat: &FileStat,
-        write: bool,
+        access: Access,
     ) -> Result<Verdict> {
         let (object, kind) = (Handle::with(object, stat), kind_of(stat));
         self.rules.verdict(Change::Open {
             object,
             at,
             kind,
-            write,
+            access,
         })
     }
 
@@ -300,7 +315,7 @@ impl SupervisedCall<'_> {
         self.note_name(&real, ObjectKind::File, verdict, None, || {
             identity_of(&made)
         });
-        Ok(SyscallAnswer::Descriptor(made, how.has(OFlag::O_CLOEXEC)))
+        Ok(SyscallAnswer::Descriptor(made, how.on_exec()))
     }
 
     /// Opens a file without a name in place of one that a package contains and that may not be created, so that unpacking continues without
@@ -315,7 +330,7 @@ impl SupervisedCall<'_> {
             .caller
             .with_mask(|| open(zone, flags, how.mode))
             .map_err(|_| refused)?;
-        Ok(SyscallAnswer::Descriptor(made, how.has(OFlag::O_CLOEXEC)))
+        Ok(SyscallAnswer::Descriptor(made, how.on_exec()))
     }
 
     /// A file without a name in a directory, where the caller makes a new one. It can be read too.
@@ -335,7 +350,11 @@ impl SupervisedCall<'_> {
             return Err(Errno::EFBIG);
         }
         let (object, _) = self.separate(object, Write, length, |object, path, stat| {
-            self.admit(Write, path, self.may_open(object, path, stat, true)?)
+            self.admit(
+                Write,
+                path,
+                self.may_open(object, path, stat, Access::Write)?,
+            )
         })?;
         let stat = fstat(&object)?;
         if is(&stat, libc::S_IFIFO) {
@@ -352,7 +371,11 @@ impl SupervisedCall<'_> {
         let (stat, path) = (fstat(&object)?, real(&object)?);
         // A program that has read its settings waits for them to change.
         if self.rules.readable_secret(&object, &path, &stat).is_none() {
-            self.admit(Read, &path, self.may_open(&object, &path, &stat, false)?)?;
+            self.admit(
+                Read,
+                &path,
+                self.may_open(&object, &path, &stat, Access::Read)?,
+            )?;
         }
         if !self.rules.areas.is_visible(&path) {
             return Err(errno_of(Rule::Outside, Read));

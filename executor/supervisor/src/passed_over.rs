@@ -19,6 +19,7 @@ use nix::Result;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open, openat};
 use nix::sys::stat::{Mode, fstat};
+use policies::Access;
 use policies_guard::Change;
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -173,7 +174,7 @@ impl PassedName {
                 object: Handle::with(there, &stat),
                 at: &self.path,
                 kind: kind_of(&stat),
-                write: false,
+                access: Access::Read,
             })?;
             if !reads.is_allowed() || !is(&stat, libc::S_IFREG) {
                 return Ok(false);

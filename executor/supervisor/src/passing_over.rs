@@ -109,7 +109,7 @@ impl SupervisedCall<'_> {
     ) -> Option<SyscallAnswer> {
         let file = self.without_name(repository, how).ok()?;
         let written = file.try_clone().ok()?;
-        let answer = SyscallAnswer::Descriptor(file, how.closes_on_exec());
+        let answer = SyscallAnswer::Descriptor(file, how.on_exec());
         self.passed_over.note(real, Some(written)).then_some(answer)
     }
 

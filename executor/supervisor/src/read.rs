@@ -6,6 +6,7 @@
 use crate::answer::{Pending, SyscallAnswer, set_flags};
 use crate::call::SupervisedCall;
 use crate::object::{Handle, kind};
+use executor_sys::notify::OnExec;
 use nix::Result;
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2, readlinkat};
@@ -78,15 +79,15 @@ impl SupervisedCall<'_> {
         if self.rules.protection_of_object(Handle::with(&file, &stat)) == Some(Protection::All) {
             return None;
         }
-        let close_on_exec = flags.contains(OFlag::O_CLOEXEC);
+        let on_exec = OnExec::close_if(flags.contains(OFlag::O_CLOEXEC));
         match kind(&stat) {
             libc::S_IFREG | libc::S_IFDIR if flags.contains(OFlag::O_NONBLOCK) => {
-                Some(Ok(SyscallAnswer::Readable(file, close_on_exec)))
+                Some(Ok(SyscallAnswer::Readable(file, on_exec)))
             }
             libc::S_IFREG | libc::S_IFDIR => {
-                Some(set_flags(&file, flags).map(|()| SyscallAnswer::Readable(file, close_on_exec)))
+                Some(set_flags(&file, flags).map(|()| SyscallAnswer::Readable(file, on_exec)))
             }
-            libc::S_IFIFO => Some(Pending::reader(file, flags, close_on_exec)),
+            libc::S_IFIFO => Some(Pending::reader(file, flags, on_exec)),
             // A terminal may belong to another session.
             _ => None,
         }

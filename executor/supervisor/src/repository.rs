@@ -22,6 +22,7 @@ use crate::object::{by_descriptor, errno, is};
 use crate::worktrees::is_worktree;
 use broker_protocol::AttemptKind::Write;
 use executor_spec::created::identity_of;
+use executor_sys::notify::OnExec;
 use executor_sys::random;
 use executor_sys::stale_temporaries::{DIGITS, PREFIX};
 use nix::Result;
@@ -241,7 +242,7 @@ impl SupervisedCall<'_> {
         let nowhere = open("/dev/null", OFlag::O_RDWR | OFlag::O_CLOEXEC, Mode::empty())?;
         Ok(SyscallAnswer::Descriptor(
             nowhere,
-            flags.contains(OFlag::O_CLOEXEC),
+            OnExec::close_if(flags.contains(OFlag::O_CLOEXEC)),
         ))
     }
 
@@ -278,8 +279,8 @@ impl SupervisedCall<'_> {
         // It is not recorded as a command's: then commands might change it.
         self.settings_locks
             .add(open_own(found, &text, mode)?, &written)?;
-        let close_on_exec = flags.contains(OFlag::O_CLOEXEC);
-        Ok(Some(SyscallAnswer::Descriptor(written, close_on_exec)))
+        let on_exec = OnExec::close_if(flags.contains(OFlag::O_CLOEXEC));
+        Ok(Some(SyscallAnswer::Descriptor(written, on_exec)))
     }
 
     /// Handles the rename of such a lock; `None` for any other rename.

@@ -11,6 +11,7 @@ use executor_sys::{notify, peer};
 use nix::sys::prctl;
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
+use policies::Access;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::FileExt;
@@ -68,7 +69,9 @@ fn supervise_one(tier: Tier, access: CallerAccess) -> io::Result<()> {
     // Parent and child have equal memory and descriptors.
     match access.memory {
         MemoryAccess::Calls => peer::read_memory(child.pid(), word.as_ptr() as u64, &mut [0; 1]),
-        MemoryAccess::File => memory(child.pid(), true)?.read_at(&mut [0; 1], word.as_ptr() as u64),
+        MemoryAccess::File => {
+            memory(child.pid(), Access::Write)?.read_at(&mut [0; 1], word.as_ptr() as u64)
+        }
     }?;
     let listener = listener.ok_or(io::ErrorKind::InvalidData)?;
     match access.sockets {
@@ -80,7 +83,7 @@ fn supervise_one(tier: Tier, access: CallerAccess) -> io::Result<()> {
         listener.as_fd(),
         0,
         listener.as_fd(),
-        true,
+        notify::OnExec::Close,
         notify::Wake::Now,
     ) {
         Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),

@@ -269,19 +269,19 @@ impl<'a> Supervisor<'a> {
         let listener = self.listener.as_fd();
         let answer = match answer {
             Ok(SyscallAnswer::Value(value)) => Ok(value),
-            Ok(SyscallAnswer::Readable(fd, close_on_exec)) => {
-                match notify::give_fd(listener, id, fd.as_fd(), close_on_exec, Wake::Now) {
+            Ok(SyscallAnswer::Readable(fd, on_exec)) => {
+                match notify::give_fd(listener, id, fd.as_fd(), on_exec, Wake::Now) {
                     Ok(_) => return,
                     Err(error) => Err(error.raw_os_error().unwrap_or(libc::EMFILE)),
                 }
             }
-            Ok(SyscallAnswer::Descriptor(fd, close_on_exec)) => {
+            Ok(SyscallAnswer::Descriptor(fd, on_exec)) => {
                 let wake = if may_write(&fd) {
                     Wake::Later
                 } else {
                     Wake::Now
                 };
-                match notify::give_fd(listener, id, fd.as_fd(), close_on_exec, wake) {
+                match notify::give_fd(listener, id, fd.as_fd(), on_exec, wake) {
                     Ok(_) if wake == Wake::Now => return,
                     Ok(number) => {
                         // The caller may close the file and execute the program it has written:

@@ -60,7 +60,7 @@ impl TcpSocket {
     }
 
     /// Sets whether it is for IPv6 alone. Has no effect if that is set already, or on an IPv4 socket.
-    pub fn v6_only(&self, only: bool) -> Result<()> {
+    pub fn set_v6_only(&self, only: bool) -> Result<()> {
         if self.family != libc::AF_INET6 || self.is_v6_only()? == only {
             return Ok(());
         }

@@ -2,7 +2,7 @@
 
 use crate::caller::PATH_ONLY;
 use crate::entries::each_entry;
-use crate::object::{Handle, is, kind_of, real};
+use crate::object::{Handle, kind_of, real};
 use crate::rules::AccessRules;
 use executor_spec::birth_time::born_object;
 use nix::fcntl::{AtFlags, OFlag, open};
@@ -36,10 +36,9 @@ impl Tree for AccessRules {
         self.areas.own_root
     }
 
-    fn may_reach(&self, object: Handle, at: &Path, write: bool) -> io::Result<bool> {
+    fn may_reach(&self, object: Handle, at: &Path, access: Access) -> io::Result<bool> {
         self.check_process(at)?;
-        let is_device = object.state().is_some_and(|stat| is(&stat, libc::S_IFCHR));
-        Ok(self.areas.may_reach(at, is_device, write))
+        Ok(self.areas.may_reach(at, object.state().as_ref(), access))
     }
 
     fn is_package(&self, at: &Path) -> bool {

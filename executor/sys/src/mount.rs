@@ -1,7 +1,7 @@
 //! Mounts by descriptor.
 
 use crate::errno::{check, new_fd};
-use libc::c_uint;
+use libc::{c_int, c_uint};
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -102,18 +102,29 @@ pub fn move_mount(mount: BorrowedFd, target: &CStr) -> io::Result<()> {
     .map(drop)
 }
 
-/// Adds mount attributes (`MOUNT_ATTR_*`) to the mount at `fd`, and to those below it if `recursive`.
+/// Adds mount attributes (`MOUNT_ATTR_*`) to the mount at `fd`.
 ///
 /// # Errors
 /// The kernel's (`mount_setattr`, Linux 5.12).
-pub fn set_attributes(fd: BorrowedFd, attributes: u64, recursive: bool) -> io::Result<()> {
+pub fn set_attributes(fd: BorrowedFd, attributes: u64) -> io::Result<()> {
+    set(fd, attributes, libc::AT_EMPTY_PATH)
+}
+
+/// The same for the mount at `fd` and all below it.
+///
+/// # Errors
+/// As for [`set_attributes`].
+pub fn set_attributes_of_tree(fd: BorrowedFd, attributes: u64) -> io::Result<()> {
+    set(fd, attributes, libc::AT_EMPTY_PATH | libc::AT_RECURSIVE)
+}
+
+fn set(fd: BorrowedFd, attributes: u64, flags: c_int) -> io::Result<()> {
     let attributes = libc::mount_attr {
         attr_set: attributes,
         attr_clr: 0,
         propagation: 0,
         userns_fd: 0,
     };
-    let flags = libc::AT_EMPTY_PATH | if recursive { libc::AT_RECURSIVE } else { 0 };
     let (fd, empty, size) = (fd.as_raw_fd(), c"".as_ptr(), size_of_val(&attributes));
     let (flags, attributes) = (flags as c_uint, &raw const attributes);
     // SAFETY: the structure lives for the call and `size` is its size.

@@ -113,6 +113,22 @@ pub enum Wake {
     Later,
 }
 
+/// Whether a descriptor stays open when its process becomes another program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnExec {
+    Close,
+    Keep,
+}
+
+impl OnExec {
+    pub fn close_if(closes: bool) -> Self {
+        match closes {
+            true => Self::Close,
+            false => Self::Keep,
+        }
+    }
+}
+
 /// Puts a copy of `fd` in place of the caller's descriptor `number`, which is closed. The call must still be answered.
 ///
 /// # Errors
@@ -122,13 +138,13 @@ pub fn replace_fd(
     id: u64,
     fd: BorrowedFd,
     number: u32,
-    close_on_exec: bool,
+    on_exec: OnExec,
 ) -> io::Result<()> {
     const FLAG_SETFD: u32 = 1;
-    add(listener, id, fd, close_on_exec, (FLAG_SETFD, number)).map(drop)
+    add(listener, id, fd, on_exec, (FLAG_SETFD, number)).map(drop)
 }
 
-/// Adds a copy of `fd` to the caller's descriptors, close-on-exec or not; returns its number there.
+/// Adds a copy of `fd` to the caller's descriptors; returns its number there.
 ///
 /// # Errors
 /// `ENOENT` if its caller is gone, `EMFILE` if it has too many.
@@ -136,7 +152,7 @@ pub fn give_fd(
     listener: BorrowedFd,
     id: u64,
     fd: BorrowedFd,
-    close_on_exec: bool,
+    on_exec: OnExec,
     wake: Wake,
 ) -> io::Result<i64> {
     const FLAG_SEND: u32 = 2;
@@ -144,7 +160,7 @@ pub fn give_fd(
         listener,
         id,
         fd,
-        close_on_exec,
+        on_exec,
         (if wake == Wake::Now { FLAG_SEND } else { 0 }, 0),
     )
 }
@@ -153,7 +169,7 @@ fn add(
     listener: BorrowedFd,
     id: u64,
     fd: BorrowedFd,
-    close_on_exec: bool,
+    on_exec: OnExec,
     (flags, number): (u32, u32),
 ) -> io::Result<i64> {
     let answer = libc::seccomp_notif_addfd {
@@ -161,10 +177,9 @@ fn add(
         flags,
         srcfd: fd.as_raw_fd() as u32,
         newfd: number,
-        newfd_flags: if close_on_exec {
-            libc::O_CLOEXEC as u32
-        } else {
-            0
+        newfd_flags: match on_exec {
+            OnExec::Close => libc::O_CLOEXEC as u32,
+            OnExec::Keep => 0,
         },
     };
     let request = libc::SECCOMP_IOCTL_NOTIF_ADDFD;

@@ -93,7 +93,7 @@ fn parsed(text: &[u8]) -> Option<Vec<Setting>> {
                 if found.len() == SETTINGS_MAX {
                     return None;
                 }
-                let Some(kind) = kind(&first, sub.is_some(), &name, &value) else {
+                let Some(kind) = kind((&first, sub.as_deref()), &name, &value) else {
                     continue;
                 };
                 let key = [Some(first.as_str()), sub.as_deref(), Some(name.as_str())];
@@ -111,9 +111,9 @@ fn parsed(text: &[u8]) -> Option<Vec<Setting>> {
 }
 
 /// How a setting names files; `None` if it does not.
-fn kind(section: &str, has_sub: bool, name: &str, value: &[u8]) -> Option<SettingKind> {
+fn kind((section, sub): (&str, Option<&str>), name: &str, value: &[u8]) -> Option<SettingKind> {
     let key = format!("{section}.{name}");
-    let include = section == "include" && !has_sub || section == "includeif";
+    let include = section == "include" && sub.is_none() || section == "includeif";
     if include && name == "path" {
         return Some(SettingKind::Include);
     }

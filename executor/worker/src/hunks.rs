@@ -101,7 +101,9 @@ impl Regions {
         for group in self.0.as_ref()?.chunk_by(together) {
             let (first, last) = (group.first()?, group.last()?);
             let start = before(old, first.old.start);
-            let end = after(old, last.old.end, ends_line(last, old, new));
+            // The rest of its last line counts as one line more.
+            let lines = CONTEXT + usize::from(!ends_line(last, old, new));
+            let end = after(old, last.old.end, lines);
             let was = start..end;
             let is =
                 first.new.start - (first.old.start - start)..last.new.end + (end - last.old.end);
@@ -180,9 +182,8 @@ fn before(content: &[u8], at: usize) -> usize {
         .map_or(0, |end| end + 1)
 }
 
-/// Where the context after `at` ends, or after the rest of its line if that is not `whole`.
-fn after(content: &[u8], at: usize, whole: bool) -> usize {
-    let lines = CONTEXT + usize::from(!whole);
+/// Where this many lines after `at` end.
+fn after(content: &[u8], at: usize, lines: usize) -> usize {
     memchr_iter(b'\n', &content[at..])
         .nth(lines - 1)
         .map_or(content.len(), |end| at + end + 1)

@@ -13,6 +13,7 @@ use crate::content::read_up_to;
 use crate::names::Intent;
 use crate::root::{Location, READING, is};
 use crate::worker::FileCall;
+use broker_protocol::ListedKind;
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use nix::sys::stat::fstat;
@@ -80,17 +81,17 @@ impl IgnoreRules {
     }
 
     /// Whether the rules ignore `path`, which is relative to the zone's root.
-    pub(crate) fn ignore(&self, path: &Path, directory: bool) -> bool {
+    pub(crate) fn ignore(&self, path: &Path, kind: ListedKind) -> bool {
         (0..FILES.len())
-            .find_map(|file| self.verdict(file, path, directory))
+            .find_map(|file| self.verdict(file, path, kind))
             .unwrap_or(false)
     }
 
     /// The decision of the deepest file of one kind that has a rule for `path`.
-    fn verdict(&self, file: usize, path: &Path, directory: bool) -> Option<bool> {
+    fn verdict(&self, file: usize, path: &Path, kind: ListedKind) -> Option<bool> {
         let mut rules = self;
         while let Some(own) = &rules.0 {
-            match own.matched(file, path, directory) {
+            match own.matched(file, path, kind) {
                 Match::Ignore(_) => return Some(true),
                 Match::Whitelist(_) => return Some(false),
                 Match::None if own.repository && file > 0 => return None,
@@ -102,7 +103,7 @@ impl IgnoreRules {
 }
 
 impl IgnoreDirectory {
-    fn matched(&self, file: usize, path: &Path, directory: bool) -> Match<()> {
+    fn matched(&self, file: usize, path: &Path, kind: ListedKind) -> Match<()> {
         let Some(rules) = &self.files[file] else {
             return Match::None;
         };
@@ -113,7 +114,10 @@ impl IgnoreDirectory {
             .unwrap_or_default();
         let below = below.strip_prefix(b"/").unwrap_or(below);
         rules
-            .matched(Path::new(OsStr::from_bytes(below)), directory)
+            .matched(
+                Path::new(OsStr::from_bytes(below)),
+                kind == ListedKind::Directory,
+            )
             .map(|_| ())
     }
 }

@@ -50,6 +50,7 @@ use nix::sys::prctl;
 use nix::sys::signal::Signal;
 use nix::sys::wait::waitpid;
 use nix::unistd::Pid;
+use policies_guard::Access;
 use root::{OpenRoot, OpenRoots};
 use std::error::Error;
 use std::fs::File;
@@ -167,7 +168,10 @@ fn opened<N, E: Error + Send + Sync + 'static>(
     spec: &WorkerSpec,
     names: impl FnOnce(&WorkerSpec) -> Result<N, E>,
 ) -> Result<([OpenRoot; 2], N), SetupError> {
-    let [project, other] = spec.roots().map(|of| OpenRoot::open(&of.path, of.writable));
+    let [project, other] = spec.roots().map(|of| match of.writable {
+        true => OpenRoot::open(&of.path, Access::Write),
+        false => OpenRoot::open(&of.path, Access::Read),
+    });
     let roots = project.and_then(|project| Ok([project, other?]));
     let roots = roots.at(SetupPart::Processes, || "open the roots".into())?;
     let names = names(spec).map_err(io::Error::other);
@@ -182,7 +186,7 @@ fn file_tools(
     undo: Option<OwnedFd>,
 ) -> Result<Worker, SetupError> {
     let ([project, central], names) = opened(spec, |spec| Names::new(spec, tools))?;
-    let granted = OpenRoot::open("/", false).at(SetupPart::Processes, || "open /".into())?;
+    let granted = OpenRoot::open("/", Access::Read).at(SetupPart::Processes, || "open /".into())?;
     let roots = OpenRoots {
         project,
         central,

@@ -4,6 +4,7 @@ use broker_protocol::{Zone, ZonePath};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
 use nix::sys::stat::{FileStat, Mode};
+use policies_guard::Access;
 use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -43,7 +44,7 @@ pub(crate) struct OpenRoots {
 
 impl OpenRoot {
     /// Opens the directory `path`, which is absolute and has no links in it.
-    pub(crate) fn open(path: &str, writable: bool) -> io::Result<Self> {
+    pub(crate) fn open(path: &str, access: Access) -> io::Result<Self> {
         let directory = open(
             path,
             ENTERING | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC,
@@ -52,7 +53,7 @@ impl OpenRoot {
         Ok(Self {
             directory,
             path: path.into(),
-            writable,
+            writable: access == Access::Write,
         })
     }
 

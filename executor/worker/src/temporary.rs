@@ -21,14 +21,20 @@ use std::path::Path;
 /// Maximum attempts to find a free random name.
 const ATTEMPTS: usize = 16;
 
+/// Whether a file must survive a power cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Durability {
+    OnDisk,
+    UntilPowerCut,
+}
+
 /// A new file in `directory` that contains `content` and does not have its name yet.
 pub(crate) struct TemporaryFile<'a> {
     directory: &'a OwnedFd,
     content: &'a [u8],
     /// Its permissions; those of a new file if absent.
     mode: Option<Mode>,
-    /// Whether it must survive a power cut.
-    durable: bool,
+    durability: Durability,
     file: File,
     /// Its random name beside the target, to be removed.
     name: Option<String>,
@@ -41,31 +47,36 @@ impl<'a> TemporaryFile<'a> {
         content: &'a [u8],
         mode: Option<Mode>,
     ) -> Result<Self, Errno> {
-        Self::begin(directory, content, mode, true)
+        Self::begin(directory, content, mode, Durability::OnDisk)
     }
 
     /// Writes `content` to a new file that only its owner may read, and that a power cut may lose.
     pub(crate) fn not_durable(directory: &'a OwnedFd, content: &'a [u8]) -> Result<Self, Errno> {
-        Self::begin(directory, content, Some(private_file()), false)
+        Self::begin(
+            directory,
+            content,
+            Some(private_file()),
+            Durability::UntilPowerCut,
+        )
     }
 
     fn begin(
         directory: &'a OwnedFd,
         content: &'a [u8],
         mode: Option<Mode>,
-        durable: bool,
+        durability: Durability,
     ) -> Result<Self, Errno> {
         let flags = OFlag::O_TMPFILE | OFlag::O_WRONLY;
         match open_beneath(directory, Path::new(""), flags, new_file()) {
             // The errors of kernels and file systems that lack it.
             Err(Errno::EOPNOTSUPP | Errno::EISDIR | Errno::EINVAL | Errno::ENOENT) => {
-                Self::with_name(directory, content, mode, durable)
+                Self::with_name(directory, content, mode, durability)
             }
             opened => Self {
                 directory,
                 content,
                 mode,
-                durable,
+                durability,
                 file: opened?.into(),
                 name: None,
             }
@@ -78,7 +89,7 @@ impl<'a> TemporaryFile<'a> {
         directory: &'a OwnedFd,
         content: &'a [u8],
         mode: Option<Mode>,
-        durable: bool,
+        durability: Durability,
     ) -> Result<Self, Errno> {
         let flags = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_WRONLY;
         for _ in 0..ATTEMPTS {
@@ -91,7 +102,7 @@ impl<'a> TemporaryFile<'a> {
                         directory,
                         content,
                         mode,
-                        durable,
+                        durability,
                         file,
                         name: Some(name),
                     }
@@ -107,7 +118,7 @@ impl<'a> TemporaryFile<'a> {
         if let Some(mode) = self.mode {
             fchmod(&self.file, mode)?;
         }
-        if self.durable {
+        if self.durability == Durability::OnDisk {
             self.file.sync_all().map_err(errno)?;
         }
         Ok(self)
@@ -117,7 +128,8 @@ impl<'a> TemporaryFile<'a> {
     pub(crate) fn create(self, name: &OsStr) -> Result<(), Errno> {
         match self.link(name) {
             Err(errno) if self.name.is_none() && cannot_link(errno) => {
-                Self::with_name(self.directory, self.content, self.mode, self.durable)?.create(name)
+                Self::with_name(self.directory, self.content, self.mode, self.durability)?
+                    .create(name)
             }
             // The file system has no links at all. A file that got the name at this very moment is lost.
             Err(Errno::EPERM | Errno::EOPNOTSUPP) => self.rename(name),
@@ -141,7 +153,12 @@ impl<'a> TemporaryFile<'a> {
                 Ok(()) => self.name = Some(name),
                 Err(Errno::EEXIST) => {}
                 Err(errno) if cannot_link(errno) => {
-                    return Self::with_name(self.directory, self.content, self.mode, self.durable);
+                    return Self::with_name(
+                        self.directory,
+                        self.content,
+                        self.mode,
+                        self.durability,
+                    );
                 }
                 Err(errno) => return Err(errno),
             }

@@ -7,6 +7,7 @@ use crate::worker::Worker;
 use broker_protocol::Zone;
 use nix::fcntl::AtFlags;
 use nix::sys::stat::fstatat;
+use policies_guard::Access;
 use policies_guard::{
     Change, DirectoryName, Judge, Matcher, Moment, New, ObjectKind, Protection, Rule, Tree,
     Verdict, judge,
@@ -64,7 +65,7 @@ impl Tree for ZoneTree<'_> {
         self.root().writable
     }
 
-    fn may_reach(&self, _: Self::Handle<'_>, at: &Path, _: bool) -> io::Result<bool> {
+    fn may_reach(&self, _: Self::Handle<'_>, at: &Path, _: Access) -> io::Result<bool> {
         Ok(self.zone != Zone::Granted || self.worker.names.is_granted_outside(at))
     }
 
@@ -110,7 +111,10 @@ impl Worker {
                 object: None,
                 at: &at,
                 kind: ObjectKind::File,
-                write: intent == Intent::Write,
+                access: match intent {
+                    Intent::Read => Access::Read,
+                    Intent::Write => Access::Write,
+                },
             },
         )
     }

@@ -9,7 +9,7 @@ use crate::error::{SystemError, UndoError, WorkError};
 use crate::open::regular_stat;
 use crate::root::{Location, READING};
 use crate::worker::FileCall;
-use crate::write::{CurrentFile, changed};
+use crate::write::{CurrentFile, LargeFile, changed};
 use broker_protocol::{
     Changes, Digest, FileChange, History, Truncated, Undo, Undone, Zone, ZonePath,
 };
@@ -169,7 +169,7 @@ impl FileCall<'_> {
             Err(Errno::ENOENT | Errno::ELOOP) => return Err(changed(path)),
             opened => opened.map_err(|errno| SystemError::new("read", path, errno))?,
         };
-        let current = CurrentFile::read(path, file, true)?;
+        let current = CurrentFile::read(path, file, LargeFile::Hashed)?;
         Ok((location, Some(current)))
     }
 

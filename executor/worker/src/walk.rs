@@ -175,9 +175,7 @@ impl<'a> Walk<'a> {
         let dotted = entry.name.as_bytes().starts_with(b".");
         let ignored = || {
             let rules = self.open.last().map(|level| &level.rules);
-            rules.is_some_and(|rules| {
-                rules.ignore(&self.at.path, entry.kind == ListedKind::Directory)
-            })
+            rules.is_some_and(|rules| rules.ignore(&self.at.path, entry.kind))
         };
         (dotted && !(self.options.dotted)(&entry.name)) || (!self.options.ignored && ignored())
     }

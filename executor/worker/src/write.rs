@@ -40,6 +40,13 @@ pub(crate) struct CurrentFile {
     pub digest: Option<Digest>,
 }
 
+/// What is read of a file that is too large to be held in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LargeFile {
+    Hashed,
+    Unread,
+}
+
 impl CurrentFile {
     /// The file of `content`, in the state `stat`.
     pub(crate) fn of(stat: FileStat, content: Vec<u8>) -> Self {
@@ -50,8 +57,12 @@ impl CurrentFile {
         }
     }
 
-    /// Reads a file; if it is too large to be held in memory, hashes it instead if that is `wanted`.
-    pub(crate) fn read(path: &ZonePath, file: OwnedFd, wanted: bool) -> Result<Self, WorkError> {
+    /// Reads a file, or what this says of one that is too large to be held in memory.
+    pub(crate) fn read(
+        path: &ZonePath,
+        file: OwnedFd,
+        large: LargeFile,
+    ) -> Result<Self, WorkError> {
         let failed = |error| SystemError::new("read", path, error);
         let stat = regular(path, &file)?;
         let file = File::from(file);
@@ -62,10 +73,9 @@ impl CurrentFile {
             }
             return Err(changed(path));
         }
-        let digest = if wanted {
-            file_digest(file).map_err(failed)?
-        } else {
-            None
+        let digest = match large {
+            LargeFile::Hashed => file_digest(file).map_err(failed)?,
+            LargeFile::Unread => None,
         };
         Ok(Self {
             stat,
@@ -151,7 +161,11 @@ impl FileCall<'_> {
             Err(Errno::ENOENT | Errno::ELOOP) => return Err(changed(path)),
             opened => opened.map_err(|errno| SystemError::new("read", path, errno))?,
         };
-        let current = CurrentFile::read(path, file, request.expected_sha256.is_some())?;
+        let large = match request.expected_sha256 {
+            Some(_) => LargeFile::Hashed,
+            None => LargeFile::Unread,
+        };
+        let current = CurrentFile::read(path, file, large)?;
         self.admit(path, location, &current, request.expected_sha256)?;
         Ok(Some(current))
     }

@@ -143,7 +143,7 @@ fn address(
             let value = first(["https_proxy", "HTTPS_PROXY"])?;
             let direct = first(["no_proxy", "NO_PROXY"]);
             let direct = direct.map_or_else(Vec::new, |value| DirectPlace::of_variable(&value).0);
-            let address = ProxyAddress::of_variable(value.trim(), proxy.login.is_some());
+            let address = ProxyAddress::of_variable(value.trim(), proxy.login.as_ref());
             Some(address.map(|address| (address, direct)))
         }
     }

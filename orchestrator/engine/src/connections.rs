@@ -5,9 +5,10 @@ use crate::publish::{Hub, RawEvent};
 use crate::refused_hosts::RefusedHosts;
 use broker_protocol::ConnectionReport;
 use policies::network;
+use policies::network::Leasing;
 use std::rc::Rc;
 
-/// Listens to the connections of a newly opened session, to the hosts that the executor named, to further ones if calls may have
+/// Listens to the connections of a newly opened session, to the hosts that the executor named, to further ones if there are
 /// `leases`, and to ports, with which a session may have no hosts.
 ///
 /// # Errors
@@ -16,7 +17,7 @@ pub(crate) fn listen(
     hub: &Rc<Hub>,
     refused: &Rc<RefusedHosts>,
     connection: &ExecutorConnection,
-    leases: bool,
+    leases: Leasing,
 ) -> Result<(), ExecutorError> {
     let lists = connection.opened().network.as_ref();
     let policy = lists.map(network::from_lists).transpose();

@@ -14,6 +14,7 @@ use orchestrator_results::render::Renderer;
 use orchestrator_results::violation::SecurityEvent;
 use orchestrator_text::redact::Redactor;
 use orchestrator_text::sanitize::Sanitizer;
+use policies::network::Leasing;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -239,7 +240,12 @@ impl Engine {
             .network
             .as_ref()
             .is_some_and(|network| network.leases);
-        connections::listen(&self.hub, &self.refused_hosts, &connection, leases)?;
+        connections::listen(
+            &self.hub,
+            &self.refused_hosts,
+            &connection,
+            Leasing::offered_if(leases),
+        )?;
         // A front end that is gone misses nothing.
         let _ = publisher
             .publish(RawEvent::SessionOpened(connection.opened()))

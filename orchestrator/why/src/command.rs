@@ -281,9 +281,12 @@ fn remedy_of(host: &str, policy: Option<&EffectivePolicy>) -> HostRemedy {
         .and_then(|(name, port)| Some((name, port.parse().ok()?)));
     match (parts, policy) {
         (Some((name, port)), Some(policy)) if policy.network.allows(name, port) => None,
-        (Some((name, port)), Some(policy)) => {
-            Some(network::remedy(&policy.network, false, name, port))
-        }
+        (Some((name, port)), Some(policy)) => Some(network::remedy(
+            &policy.network,
+            network::Leasing::NotOffered,
+            name,
+            port,
+        )),
         (None, _) | (_, None) => Some(Remedy::Nothing),
     }
 }

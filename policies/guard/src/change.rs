@@ -1,5 +1,6 @@
 //! Changes on which the judge gives a verdict. `H` is a handle of the tree's.
 
+use crate::names::Access;
 use crate::search::SearchedDirectory;
 use crate::tree::ObjectKind;
 use std::ffi::OsStr;
@@ -19,7 +20,7 @@ pub enum Change<'c, H> {
         object: H,
         at: &'c Path,
         kind: ObjectKind,
-        write: bool,
+        access: Access,
     },
     /// An object gets another name, in the place of what was `replaced`. An exchange is two of these.
     Rename {
@@ -43,7 +44,7 @@ pub enum Change<'c, H> {
         kind: ObjectKind,
     },
     /// A session that opens finds this, and asks whether calls may read it, or change it.
-    Find { found: AtRest<'c>, write: bool },
+    Find { found: AtRest<'c>, access: Access },
     /// What a call has misplaced is taken away, by the session itself; without an object, as far as the path decides.
     TakeAway { object: Option<H>, at: &'c Path },
 }

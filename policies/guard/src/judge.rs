@@ -1,7 +1,7 @@
 //! The judge: may this change be made? Everybody who makes changes for a session asks here, and nobody else has rules.
 
 use crate::change::{AtRest, Change, Described, DirectoryName, Moment, New};
-use crate::names::{Protection, WhenNew};
+use crate::names::{Access, Protection, WhenNew};
 use crate::search::is_git_data;
 use crate::tree::{ObjectKind, Tree};
 use crate::verdict::{Rule, Verdict};
@@ -24,8 +24,8 @@ pub fn judge<'c, T: Tree>(tree: &'c T, change: Change<'c, T::Handle<'c>>) -> io:
             object,
             at,
             kind,
-            write,
-        } => judge.may_access(object, at, kind, write, WhenNew::Open),
+            access,
+        } => judge.may_access(object, at, kind, access, WhenNew::Open),
         Change::Rename {
             object,
             from,
@@ -35,21 +35,22 @@ pub fn judge<'c, T: Tree>(tree: &'c T, change: Change<'c, T::Handle<'c>>) -> io:
         Change::Link { object, at, kind } => Ok(judge.may_link(object, at, kind)),
         Change::Remove { at } => Ok(judge.may_remove(at)),
         Change::Mark { object, at, kind } => judge.may_mark(object, at, kind),
-        Change::Find { found, write } => Ok(may_be_used(found, write)),
+        Change::Find { found, access } => Ok(may_be_used(found, access)),
         Change::TakeAway { object, at } => Ok(judge.may_take_away(object, at)),
     }
 }
 
 /// May calls read or change what a session finds when it opens? Of places and objects nothing is known yet, and nothing is a call's own.
-fn may_be_used(found: AtRest<'_>, write: bool) -> Verdict {
+fn may_be_used(found: AtRest<'_>, access: Access) -> Verdict {
     match found {
         AtRest::Entry { directory, name } => {
             let protection = directory.protection(name);
-            Verdict::refuse_if(protection.is_some_and(|it| it.closes(write)), Rule::Name)
+            Verdict::refuse_if(protection.is_some_and(|it| it.closes(access)), Rule::Name)
         }
-        AtRest::Program { in_repository } => {
-            Verdict::refuse_if(write && !is_git_data(in_repository), Rule::Object)
-        }
+        AtRest::Program { in_repository } => Verdict::refuse_if(
+            access == Access::Write && !is_git_data(in_repository),
+            Rule::Object,
+        ),
     }
 }
 
@@ -69,11 +70,11 @@ impl<'t, T: Tree> Judge<'t, T> {
         object: T::Handle<'_>,
         at: &Path,
         kind: ObjectKind,
-        write: bool,
+        access: Access,
         own: WhenNew,
     ) -> io::Result<Verdict> {
-        let reach = Verdict::refuse_if(!self.tree.may_reach(object, at, write)?, Rule::Outside);
-        reach.and_try(|| self.may_access_here(object, at, kind, write, own))
+        let reach = Verdict::refuse_if(!self.tree.may_reach(object, at, access)?, Rule::Outside);
+        reach.and_try(|| self.may_access_here(object, at, kind, access, own))
     }
 
     /// Decides on access where files may be seen and changed.
@@ -82,10 +83,12 @@ impl<'t, T: Tree> Judge<'t, T> {
         object: T::Handle<'_>,
         at: &Path,
         kind: ObjectKind,
-        write: bool,
+        access: Access,
         own: WhenNew,
     ) -> io::Result<Verdict> {
-        let closes = |protection: Option<Protection>| protection.is_some_and(|it| it.closes(write));
+        let closes =
+            |protection: Option<Protection>| protection.is_some_and(|it| it.closes(access));
+        let write = access == Access::Write;
         let keeps = || kind != ObjectKind::Directory && self.keeps_repository(at);
         let is_leased = write && self.is_leased(object, at);
         let protected = || closes(self.tree.protection_of_object(object)) && !is_leased;
@@ -336,7 +339,7 @@ impl<'t, T: Tree> Judge<'t, T> {
     /// The metadata of what the session has created may be changed, even under a name that is closed when new: `git init` tries a mode
     /// on the `config` that it has made, and takes a refusal for a file system without modes.
     fn may_mark(&self, object: T::Handle<'_>, at: &Path, kind: ObjectKind) -> io::Result<Verdict> {
-        let access = self.may_access(object, at, kind, true, WhenNew::Closed)?;
+        let access = self.may_access(object, at, kind, Access::Write, WhenNew::Closed)?;
         Ok(access.and(|| Verdict::refuse_if(!self.tree.is_writable(at), Rule::Outside)))
     }
 

@@ -2,6 +2,7 @@
 
 use crate::change::{AtRest, Change, Described, DirectoryName, Moment, New};
 use crate::judge::{Judge, judge};
+use crate::names::Access;
 use crate::names::{Matcher, ProtectedName, Protection, WhenNew};
 use crate::origin::Origin;
 use crate::search::SearchedDirectory;
@@ -138,11 +139,11 @@ impl Tree for Paths {
         false
     }
 
-    fn may_reach(&self, _: &Path, at: &Path, write: bool) -> io::Result<bool> {
+    fn may_reach(&self, _: &Path, at: &Path, access: Access) -> io::Result<bool> {
         if at.starts_with("/proc") {
             return Err(io::ErrorKind::NotFound.into());
         }
-        Ok(self.is_writable(at) || !write && self.in_zones(at).next().is_some())
+        Ok(self.is_writable(at) || access == Access::Read && self.in_zones(at).next().is_some())
     }
 
     fn is_one_area(&self, from: &Path, to: &Path) -> bool {
@@ -302,7 +303,10 @@ fn verdict(tree: &Paths, words: &str) -> io::Result<Verdict> {
             object: at,
             at,
             kind: kind(at),
-            write: words[0] == "write",
+            access: match words[0] {
+                "write" => Access::Write,
+                _ => Access::Read,
+            },
         },
         ["rename", from, _] => Change::Rename {
             object: Described {
@@ -733,14 +737,14 @@ fn judge_closes_what_a_session_finds_by_its_directorys_names() {
             others: &others,
         };
         let name_of = OsStr::new(name);
-        for (write, wanted) in [(false, reading), (true, writing)] {
+        for (access, wanted) in [(Access::Read, reading), (Access::Write, writing)] {
             let found = AtRest::Entry {
                 directory,
                 name: name_of,
             };
-            let verdict = judge(&tree, Change::Find { found, write }).unwrap();
+            let verdict = judge(&tree, Change::Find { found, access }).unwrap();
             let wanted = wanted.map_or_else(Verdict::Refuse, |()| Verdict::Allow);
-            assert_eq!(verdict, wanted, "{name} in {at} {others:?}, write: {write}");
+            assert_eq!(verdict, wanted, "{name} in {at} {others:?}, {access:?}");
         }
     }
     for (path, writing) in [
@@ -752,8 +756,11 @@ fn judge_closes_what_a_session_finds_by_its_directorys_names() {
         let found = AtRest::Program {
             in_repository: Path::new(path),
         };
-        let verdict = |write| judge(&tree, Change::Find { found, write }).unwrap();
-        assert_eq!((verdict(false), verdict(true)), (Verdict::Allow, writing));
+        let verdict = |access| judge(&tree, Change::Find { found, access }).unwrap();
+        assert_eq!(
+            (verdict(Access::Read), verdict(Access::Write)),
+            (Verdict::Allow, writing)
+        );
     }
     assert_eq!(tree.asked.get(), 0, "nothing is asked of the disk");
 }

@@ -28,7 +28,7 @@ pub use head::{
     may_be_written_to_head, names_no_plain_branch,
 };
 pub use judge::{Judge, judge};
-pub use names::{Matcher, ProtectedName, Protection, TransitTarget, WhenNew};
+pub use names::{Access, Matcher, ProtectedName, Protection, TransitTarget, WhenNew};
 pub use origin::Origin;
 pub use pattern::{NameError, PatternError};
 pub use repository::{

@@ -53,6 +53,16 @@ impl ProtectedName {
     }
 }
 
+/// Access to files: what a cell has below a path, or what a call asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Access {
+    /// Read files, and run programs.
+    Read,
+    /// Anything a user may do to files.
+    Write,
+}
+
 /// Accesses to a protected name that are closed. Ordered: the last is the strongest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -64,11 +74,11 @@ pub enum Protection {
 }
 
 impl Protection {
-    /// Whether it keeps calls from writing, or from reading.
-    pub fn closes(self, write: bool) -> bool {
+    /// Whether it keeps calls from this access.
+    pub fn closes(self, access: Access) -> bool {
         match self {
             Self::All => true,
-            Self::Write => write,
+            Self::Write => access == Access::Write,
         }
     }
 }

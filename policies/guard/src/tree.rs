@@ -1,6 +1,6 @@
 //! Queries of the judge to the disk, and to the session's knowledge of it.
 
-use crate::names::{Matcher, Protection};
+use crate::names::{Access, Matcher, Protection};
 use crate::verdict::Verdict;
 use std::ffi::OsStr;
 use std::io;
@@ -37,7 +37,7 @@ pub trait Tree {
     ///
     /// # Errors
     /// The object does not exist for the caller.
-    fn may_reach(&self, object: Self::Handle<'_>, at: &Path, write: bool) -> io::Result<bool>;
+    fn may_reach(&self, object: Self::Handle<'_>, at: &Path, access: Access) -> io::Result<bool>;
 
     /// Whether others' packages are unpacked or installed there, and may be changed.
     fn is_package(&self, _at: &Path) -> bool {

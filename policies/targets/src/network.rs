@@ -321,8 +321,24 @@ pub fn leased(policy: WebPolicy, host: &str) -> Result<WebPolicy, NetworkError> 
     )
 }
 
-/// The remedy that opens `host` at `port` to commands of a session with this policy, which may have `leases` or not.
-pub fn remedy(policy: &WebPolicy, leases: bool, host: &str, port: u16) -> Remedy {
+/// Whether calls of a session may ask for leases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leasing {
+    Offered,
+    NotOffered,
+}
+
+impl Leasing {
+    pub fn offered_if(are_offered: bool) -> Self {
+        match are_offered {
+            true => Self::Offered,
+            false => Self::NotOffered,
+        }
+    }
+}
+
+/// The remedy that opens `host` at `port` to commands of a session with this policy.
+pub fn remedy(policy: &WebPolicy, leases: Leasing, host: &str, port: u16) -> Remedy {
     let place = format!("{host}:{port}");
     let option = match preset_of(host, port) {
         Some(preset) => format!("--allow-net {preset}"),
@@ -377,12 +393,12 @@ pub fn explained(why: &str, private: Option<&str>) -> String {
 }
 
 /// As [`remedy`], where a host's name is not known.
-pub fn remedy_of_any(policy: &WebPolicy, leases: bool) -> Remedy {
+pub fn remedy_of_any(policy: &WebPolicy, leases: Leasing) -> Remedy {
     match (is_open(policy), leases) {
-        (true, false) => Remedy::Advice(
+        (true, Leasing::NotOffered) => Remedy::Advice(
             "use the proxy in HTTP_PROXY, which reaches the hosts of this session".into(),
         ),
-        (true, true) => Remedy::Advice(format!(
+        (true, Leasing::Offered) => Remedy::Advice(format!(
             "use the proxy in HTTP_PROXY, which reaches the hosts of this session and those of {LEASE}"
         )),
         (false, _) => opened_by(
@@ -393,11 +409,10 @@ pub fn remedy_of_any(policy: &WebPolicy, leases: bool) -> Remedy {
     }
 }
 
-fn opened_by(option: &str, place: &str, leases: bool) -> Remedy {
-    let lease = if leases {
-        format!(", or {LEASE}")
-    } else {
-        String::new()
+fn opened_by(option: &str, place: &str, leases: Leasing) -> Remedy {
+    let lease = match leases {
+        Leasing::Offered => format!(", or {LEASE}"),
+        Leasing::NotOffered => String::new(),
     };
     Remedy::Option(format!(
         "{option}, for good with `lazaret policy allow {place}`{lease}"
@@ -410,21 +425,21 @@ pub const LEASE_RULE: &str = "lease";
 /// How a session's client asks for more hosts.
 pub const LEASE: &str = "a lease (`wants` of a session's call)";
 
-/// The remedy that gives a call the hosts that it wants, and was refused, in a session that may have `leases` or not.
-pub fn remedy_to_lease(request: &Request, leases: bool) -> Remedy {
+/// The remedy that gives a call the hosts that it wants, and was refused.
+pub fn remedy_to_lease(request: &Request, leases: Leasing) -> Remedy {
     let Request::Bash(bash) = request else {
         return Remedy::Advice("use a foreground `bash` call for `wants`".into());
     };
     match (leases, bash.background) {
-        (false, _) => Remedy::Option(
+        (Leasing::NotOffered, _) => Remedy::Option(
             "--leases of `lazaret session` and a scope that leaves the network open, --allow-host NAME:PORT, or --read PATH"
                 .into(),
         ),
-        (true, true) => Remedy::Advice(
+        (Leasing::Offered, true) => Remedy::Advice(
             "use a foreground `bash` call for `wants`; `lazaret policy allow NAME:PORT` opens a host for good"
                 .into(),
         ),
-        (true, false) => Remedy::Advice(
+        (Leasing::Offered, false) => Remedy::Advice(
             "a lease may name a host as NAME:PORT, if every `[network]` table allows it, or a path, if every `[leases]` table does; a session has a maximum number of both"
                 .into(),
         ),
@@ -744,27 +759,43 @@ mod tests {
         let text = |policy: &WebPolicy, leases, host| remedy(policy, leases, host, 443).to_string();
         let free = of("", &[]);
         assert_eq!(
-            text(&free, false, "registry.npmjs.org"),
+            text(&free, Leasing::NotOffered, "registry.npmjs.org"),
             "with --allow-net npm, for good with `lazaret policy allow registry.npmjs.org:443`"
         );
-        let leased = text(&free, true, "a.example");
+        let leased = text(&free, Leasing::Offered, "a.example");
         assert!(
             leased.starts_with("with --allow-host a.example:443, for good")
                 && leased.contains("`wants`")
         );
         assert_eq!(
-            text(&free, true, "203.0.113.7"),
+            text(&free, Leasing::Offered, "203.0.113.7"),
             "with --allow-host 203.0.113.7:443"
         );
-        let closed = text(&of("", &["allow = ['b.example']"]), true, "a.example");
+        let closed = text(
+            &of("", &["allow = ['b.example']"]),
+            Leasing::Offered,
+            "a.example",
+        );
         assert!(
             closed.contains("only a change of the policy file"),
             "{closed}"
         );
-        assert!(remedy_of_any(&free, true).to_string().contains("`wants`"));
-        assert!(!remedy_of_any(&free, false).to_string().contains("`wants`"));
+        assert!(
+            remedy_of_any(&free, Leasing::Offered)
+                .to_string()
+                .contains("`wants`")
+        );
+        assert!(
+            !remedy_of_any(&free, Leasing::NotOffered)
+                .to_string()
+                .contains("`wants`")
+        );
         let open = of("allow = ['a.example']", &[]);
-        assert!(remedy_of_any(&open, true).to_string().contains("`wants`"));
+        assert!(
+            remedy_of_any(&open, Leasing::Offered)
+                .to_string()
+                .contains("`wants`")
+        );
     }
 
     #[test]

@@ -170,8 +170,7 @@ impl<'a> ZoneSearch<'a> {
                 why: WhyClosed::TargetOf(from.to_owned()),
             });
             if let Ok(metadata) = &metadata {
-                self.pins
-                    .add(end.clone(), mode(protection, metadata.is_dir()));
+                self.pins.add(end.clone(), mode(protection, metadata));
             }
         }
         match (metadata, protection) {

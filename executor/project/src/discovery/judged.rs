@@ -1,7 +1,7 @@
 //! What the judge says of what a search finds: see [`policies_guard::Tree`].
 
 use super::ZoneSearch;
-use policies_guard::{AtRest, Change, Matcher, Protection, Tree, Verdict, judge};
+use policies_guard::{Access, AtRest, Change, Matcher, Protection, Tree, Verdict, judge};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 impl ZoneSearch<'_> {
     /// How calls are kept from this. Each entry costs one question if they may change it, as most, and nothing is asked of the disk.
     pub(super) fn protection(&self, found: AtRest<'_>) -> Option<Protection> {
-        let is_closed = |write| {
-            let verdict = judge(self, Change::Find { found, write });
+        let is_closed = |access| {
+            let verdict = judge(self, Change::Find { found, access });
             !verdict.is_ok_and(Verdict::is_allowed)
         };
-        match is_closed(true) {
-            true if is_closed(false) => Some(Protection::All),
+        match is_closed(Access::Write) {
+            true if is_closed(Access::Read) => Some(Protection::All),
             true => Some(Protection::Write),
             false => None,
         }
@@ -44,7 +44,7 @@ impl Tree for ZoneSearch<'_> {
         false
     }
 
-    fn may_reach(&self, _: (), _: &Path, _: bool) -> io::Result<bool> {
+    fn may_reach(&self, _: (), _: &Path, _: Access) -> io::Result<bool> {
         Ok(false)
     }
 

@@ -76,7 +76,7 @@ impl ZoneSearch<'_> {
             });
             if let Ok(metadata) = fs::symlink_metadata(end) {
                 self.pins
-                    .add(end.to_owned(), mode(Protection::Write, metadata.is_dir()));
+                    .add(end.to_owned(), mode(Protection::Write, &metadata));
             }
         }
     }

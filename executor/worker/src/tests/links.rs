@@ -202,12 +202,12 @@ fn one_root_may_lie_inside_the_other() {
     fs::create_dir_all(&central).unwrap();
     fs::write(central.join("note"), "note").unwrap();
     symlink(central.join("note"), home.join("project/link")).unwrap();
-    let open = |path: &Path, writable| OpenRoot::open(path.to_str().unwrap(), writable).unwrap();
-    let project = open(&home.join("project"), true);
+    let open = |path: &Path, access| OpenRoot::open(path.to_str().unwrap(), access).unwrap();
+    let project = open(&home.join("project"), Access::Write);
     let roots = OpenRoots {
         project,
-        central: open(&central, false),
-        granted: open(Path::new("/"), false),
+        central: open(&central, Access::Read),
+        granted: open(Path::new("/"), Access::Read),
     };
     let names = Names {
         central,
@@ -224,7 +224,7 @@ fn one_root_may_lie_inside_the_other() {
 
 #[test]
 fn a_read_only_root_takes_no_write() {
-    let ground = Ground::with(false);
+    let ground = Ground::with(Access::Read);
     ground.put("project/a", "old");
     ground.link(ground.path("project/a"), "central/link");
     for path in ["a", "new", "central:link"] {

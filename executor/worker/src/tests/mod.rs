@@ -23,6 +23,7 @@ use broker_protocol::{
 };
 use executor_spec::undo_directory;
 use executor_spec::worker::{SESSION_LEN, WorkerContext, WorkerPurpose};
+use policies::Access;
 use policies::ScopePaths;
 use policies_guard::{Matcher, Origin, ProtectedName, Protection, WhenNew};
 use std::fs;
@@ -65,14 +66,14 @@ fn names(home: &Path) -> Names {
     }
 }
 
-fn roots(home: &Path, project_writable: bool, central_writable: bool) -> OpenRoots {
-    let open = |path: &Path, writable| OpenRoot::open(path.to_str().unwrap(), writable).unwrap();
-    let project = open(&home.join("project"), project_writable);
-    let central = open(&home.join("central"), central_writable);
+fn roots(home: &Path, project_access: Access, central_access: Access) -> OpenRoots {
+    let open = |path: &Path, access| OpenRoot::open(path.to_str().unwrap(), access).unwrap();
+    let project = open(&home.join("project"), project_access);
+    let central = open(&home.join("central"), central_access);
     OpenRoots {
         project,
         central,
-        granted: open(Path::new("/"), false),
+        granted: open(Path::new("/"), Access::Read),
     }
 }
 
@@ -104,17 +105,17 @@ struct Ground {
 
 impl Ground {
     fn new() -> Self {
-        Self::with(true)
+        Self::with(Access::Write)
     }
 
-    fn with(project_writable: bool) -> Self {
+    fn with(project_access: Access) -> Self {
         let keep = tempfile::tempdir().unwrap();
         let home = keep.path().canonicalize().unwrap();
         for name in ["project", "central", "outside", "project-private"] {
             fs::create_dir(home.join(name)).unwrap();
         }
         fs::write(home.join("outside/canary"), "OUTSIDE\n").unwrap();
-        let roots = roots(&home, project_writable, true);
+        let roots = roots(&home, project_access, Access::Write);
         let worker = Worker::new(roots, names(&home), undo_directory(&home), UNDO);
         Self {
             worker,

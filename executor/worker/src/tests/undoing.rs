@@ -37,7 +37,7 @@ impl Ground {
 
     /// A worker on the same roots that knows nothing and keeps `budget` bytes: what a new session is.
     fn reopened(self, budget: u64) -> Self {
-        let roots = roots(&self.home, true, true);
+        let roots = roots(&self.home, Access::Write, Access::Write);
         Self {
             worker: Worker::new(roots, names(&self.home), undo_directory(&self.home), budget),
             ..self
@@ -253,7 +253,7 @@ fn file_too_large_for_undo_is_written_without_a_change_number() {
 #[test]
 fn two_sessions_share_the_numbers() {
     let ground = Ground::new();
-    let roots = roots(&ground.home, true, true);
+    let roots = roots(&ground.home, Access::Write, Access::Write);
     let other = Worker::new(
         roots,
         names(&ground.home),
@@ -421,7 +421,7 @@ fn a_store_that_is_not_ours_costs_the_history_only() {
 #[test]
 fn a_root_that_takes_no_writes_keeps_nothing() {
     let ground = Ground::new();
-    let roots = roots(&ground.home, true, false);
+    let roots = roots(&ground.home, Access::Write, Access::Read);
     let worker = Worker::new(
         roots,
         names(&ground.home),
@@ -431,7 +431,7 @@ fn a_root_that_takes_no_writes_keeps_nothing() {
     let ground = Ground { worker, ..ground };
     assert_eq!(ground.write("a", "x").unwrap().change, None);
     assert!(ground.names("central/.lazaret").is_empty());
-    let ground = Ground::with(false);
+    let ground = Ground::with(Access::Read);
     let line = format!(
         "2 {} 1 1 644 {} - project:a\n",
         "5e".repeat(16),

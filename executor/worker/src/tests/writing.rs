@@ -190,10 +190,11 @@ fn a_file_that_comes_and_goes_meanwhile_is_made_or_left_alone() {
 
 #[test]
 fn write_without_unnamed_temporaries_has_the_same_result() {
-    use crate::temporary::TemporaryFile;
+    use crate::temporary::{Durability, TemporaryFile};
     let ground = Ground::new();
     let directory = fs::File::open(ground.path("project")).unwrap().into();
-    let named = |content| TemporaryFile::with_name(&directory, content, None, true).unwrap();
+    let named =
+        |content| TemporaryFile::with_name(&directory, content, None, Durability::OnDisk).unwrap();
     let file = named(b"new");
     assert_eq!(ground.names("project").len(), 1);
     file.create("a".as_ref()).unwrap();
