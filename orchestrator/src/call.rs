@@ -86,7 +86,7 @@ impl FrontEnd for Call {
         let (options, files) = (prepared.options(), prepared.files());
         let input = self.read_input()?;
         let policy = options.policy();
-        let network = options.network(policy.as_ref().ok(), false);
+        let network = options.network(policy.as_ref().ok());
         let hooks = prepared.hooks()?;
         let opening = options.open()?;
         let mut servers = SessionServers::of_tool(files, &self.tool, &opening.open, print::problem);

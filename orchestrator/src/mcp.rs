@@ -169,7 +169,7 @@ impl Mcp {
     }
 
     fn settings(&self, options: &SessionOptions, policy: &EffectivePolicy) -> McpSettings {
-        let mut instructions = instructions(policy, options.network(Some(policy), false).is_some());
+        let mut instructions = instructions(policy, options.network(Some(policy)).is_some());
         let asked = match options
             .trust()
             .unwrap_or(Trust::Autonomous)
@@ -265,7 +265,7 @@ impl SessionOpener for McpOpener {
             .files()
             .resolve(&opening.open.profile)
             .map_err(Failed::from)?;
-        opening.open.network = options.network(Some(&policy), false);
+        opening.open.network = options.network(Some(&policy));
         let servers = self.servers.of(&opening.open);
         let guard = |open: &Open| self.hooks.guard(open, Rc::new(self.endpoint.clone()));
         let mut config = self.tools.config(opening, Ok(policy), guard)?;

@@ -349,8 +349,7 @@ impl Serve {
         tools: Listing,
     ) -> Result<orchestrator_mcp_server::McpSettings, Failed> {
         options.check(policy)?;
-        let mut instructions =
-            mcp::instructions(policy, options.network(Some(policy), false).is_some());
+        let mut instructions = mcp::instructions(policy, options.network(Some(policy)).is_some());
         instructions.push_str(" Calls that need an approval are asked about.");
         Ok(orchestrator_mcp_server::McpSettings {
             instructions,
@@ -617,7 +616,7 @@ impl Opener for ConversationSessions {
             true => scope.cloned(),
             false => Some(without_project(scope)),
         };
-        opening.open.network = options.network(Some(&policy), false);
+        opening.open.network = options.network(Some(&policy));
         opening.open.answer_s = self.offer.answer_s;
         opening.open.file_leases = true;
         let offer = &self.offer;

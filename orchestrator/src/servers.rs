@@ -259,7 +259,7 @@ impl FrontEnd for AddServer {
 impl AddServer {
     fn entry(&self, options: &SessionOptions) -> Result<Value, Failed> {
         let mut entry = match &self.url {
-            Some(_) if options.network(None, false).is_some() => {
+            Some(_) if options.network(None).is_some() => {
                 return Err(Failed::invalid(
                     "--allow-host and --allow-net are for programs, not for an address",
                 ));
@@ -292,7 +292,7 @@ impl AddServer {
     }
 
     fn program(&self, options: &SessionOptions) -> Value {
-        let network = options.network(None, false);
+        let network = options.network(None);
         let project = if self.private { "none" } else { "shared" };
         json!({
             "command": self.command[0],

@@ -40,14 +40,8 @@ impl AgentCalls {
         }
     }
 
-    /// Starts a call. With `live`, its output arrives as events that are safe to show. Otherwise its result keeps unsafe
-    /// characters, because an agent writes back what it has read of a file.
-    pub(crate) fn start(&self, tool: &str, input: Value, live: bool) -> Call {
-        let live = if live {
-            LiveOutput::Sanitized
-        } else {
-            LiveOutput::Off
-        };
+    /// Starts a call. Without live output its result keeps unsafe characters, because an agent writes back what it has read of a file.
+    pub(crate) fn start(&self, tool: &str, input: Value, live: LiveOutput) -> Call {
         let found = if live == LiveOutput::Off {
             FoundIn::LaterResult
         } else {
@@ -127,7 +121,7 @@ impl AgentCalls {
         tool: &str,
         input: Value,
     ) -> Result<Arc<CallResult>, Error> {
-        let call = self.start(tool, input, false);
+        let call = self.start(tool, input, LiveOutput::Off);
         let result = self.follow(of, call, |_| {}).await.ok_or_else(ended)?;
         match &result.error {
             Some(failed) => Err(error(failed)),

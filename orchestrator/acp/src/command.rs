@@ -126,7 +126,7 @@ impl FrontEnd for Acp {
         let mut opening = options.open()?;
         let policy = options.policy().map_err(Failed::from)?;
         options.check(&policy)?;
-        opening.open.network = options.network(Some(&policy), false);
+        opening.open.network = options.network(Some(&policy));
         opening.open.file_leases = true;
         let root = PathBuf::from(&opening.open.project);
         // Before the agent reads them.

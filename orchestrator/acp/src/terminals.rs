@@ -9,7 +9,7 @@ use agent_client_protocol_schema::v1::{
 };
 use broker_protocol::{Ended, ErrorKind};
 use nix::sys::signal::Signal;
-use orchestrator_engine::{Call, CallHandle, CallResult};
+use orchestrator_engine::{Call, CallHandle, CallResult, LiveOutput};
 use orchestrator_results::findings;
 use serde_json::{Value, json};
 use std::cell::{Cell, RefCell};
@@ -57,9 +57,11 @@ impl AgentTerminals {
                 format!("there are {TERMINALS} terminals; release those that are not needed");
             return Err(failure(ErrorCode::InternalError, message));
         }
-        let call = self
-            .calls
-            .start("bash", input(&create, self.timeout_s)?, true);
+        let call = self.calls.start(
+            "bash",
+            input(&create, self.timeout_s)?,
+            LiveOutput::Sanitized,
+        );
         let most = create
             .output_byte_limit
             .map_or(OUTPUT, |most| usize::try_from(most).unwrap_or(OUTPUT));

@@ -1,7 +1,7 @@
 //! A run: the user's message, then answer, calls, answer, until the model has finished or something ends it. What reaches the front
 //! end is decided in `publish`, what reaches a vendor in its wire format; this file only decides what happens next.
 
-use crate::calls::plain;
+use crate::calls::error_answer;
 use crate::chunk::{Stop, TokenUsage};
 use crate::conversation::Conversation;
 use crate::error::ProviderError;
@@ -238,7 +238,7 @@ impl Run<'_> {
             // Every call needs an answer, or no vendor accepts the conversation any more.
             let answers = calls
                 .iter()
-                .map(|call| plain(call, ANSWER_NOW.to_owned(), true))
+                .map(|call| error_answer(call, ANSWER_NOW.to_owned()))
                 .collect();
             self.say(conversation, Message::Tools { answers });
             return NextStep::End(reason, None);

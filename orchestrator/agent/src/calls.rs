@@ -62,7 +62,7 @@ impl Run<'_> {
             if let Some(why) = self.stops(&called) {
                 called
                     .answers
-                    .extend(rest.iter().map(|call| plain(call, why.to_owned(), true)));
+                    .extend(rest.iter().map(|call| error_answer(call, why.to_owned())));
                 break;
             }
             let safe = rest
@@ -240,7 +240,7 @@ impl Run<'_> {
         self.publisher
             .publish(ChatEventBody::ToolResult(Box::new(result)))
             .await;
-        plain(call, failed.message, true)
+        error_answer(call, failed.message)
     }
 
     /// The end of a task: checked against the pack, then made as a call, so that the records have it.
@@ -429,7 +429,10 @@ impl Run<'_> {
         self.publisher
             .publish(ChatEventBody::ToolResult(Box::new(published)))
             .await;
-        let mut answer = plain(call, text, result.error.is_some());
+        let mut answer = ToolAnswer {
+            is_error: result.error.is_some(),
+            ..plain(call, text)
+        };
         answer.full = result.full_text().map(str::to_owned);
         // They begin the text, or the error in it.
         answer.found_bytes =
@@ -508,13 +511,21 @@ fn confirm(call: &ToolCall, question: &ApprovalQuestion, part: Option<usize>) ->
     }
 }
 
+/// An answer that is only the text of an error.
+pub(crate) fn error_answer(call: &ToolCall, text: String) -> ToolAnswer {
+    ToolAnswer {
+        is_error: true,
+        ..plain(call, text)
+    }
+}
+
 /// An answer that is only text.
-pub(crate) fn plain(call: &ToolCall, text: String, is_error: bool) -> ToolAnswer {
+fn plain(call: &ToolCall, text: String) -> ToolAnswer {
     ToolAnswer {
         id: call.id.clone(),
         name: call.name.clone(),
         text,
-        is_error,
+        is_error: false,
         image: None,
         full: None,
         found_bytes: 0,
@@ -603,8 +614,8 @@ mod tests {
         let call = named("file_read");
         let budget = Budget::new(Some(8_000), 1_000, None);
         let mut answers = vec![
-            plain(&call, "é".repeat(20_000), false),
-            plain(&call, "short".into(), false),
+            plain(&call, "é".repeat(20_000)),
+            plain(&call, "short".into()),
         ];
         cut(&mut answers, &budget, &[]);
         // A quarter of 7,000 tokens for two.
@@ -618,7 +629,7 @@ mod tests {
         let output = format!("first {} last", "x".repeat(20_000));
         let mut answers = vec![ToolAnswer {
             full: Some("/o.log".into()),
-            ..plain(&named("Bash"), output, true)
+            ..error_answer(&named("Bash"), output)
         }];
         cut(&mut answers, &budget, &[]);
         let text = &answers[0].text;
@@ -631,7 +642,7 @@ mod tests {
                 && text.len() < 5_400
         );
         let full = [Message::user("x".repeat(30_000))];
-        let mut answers = vec![plain(&call, "x".repeat(5_000), false)];
+        let mut answers = vec![plain(&call, "x".repeat(5_000))];
         cut(&mut answers, &budget, &full);
         assert!(
             answers[0].text.starts_with(&"x".repeat(ANSWER_MIN)) && answers[0].text.len() < 2_100
@@ -641,14 +652,14 @@ mod tests {
         let text = format!("{line}{}", "x".repeat(9_000));
         let mut answers = vec![ToolAnswer {
             found_bytes: line.len(),
-            ..plain(&call, text, false)
+            ..plain(&call, text)
         }];
         cut(&mut answers, &budget, &full);
         assert!(answers[0].text.starts_with(&line));
         // After many large answers, the run goes on.
         let mut messages = vec![Message::user("go")];
         for _ in 0..12 {
-            let mut answers = vec![plain(&call, "x".repeat(100_000), false)];
+            let mut answers = vec![plain(&call, "x".repeat(100_000))];
             cut(
                 &mut answers,
                 &Budget::new(Some(200_000), 8_192, None),

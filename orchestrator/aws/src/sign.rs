@@ -125,17 +125,17 @@ fn folded(value: &[u8]) -> Vec<u8> {
 
 /// Encoded once for S3, and once more for all others.
 fn path(path: &str, service: &str) -> String {
-    let once = encoded(&percent::decoded(path.as_bytes()), true);
+    let once = encoded(&percent::decoded(path.as_bytes()), PLAIN_IN_PATH);
     match is_s3(service) {
         true => once,
-        false => encoded(once.as_bytes(), true),
+        false => encoded(once.as_bytes(), PLAIN_IN_PATH),
     }
 }
 
 fn query(query: &str) -> String {
     let part = |part: &str| {
         let spaced = part.replace('+', " ");
-        encoded(&percent::decoded(spaced.as_bytes()), false)
+        encoded(&percent::decoded(spaced.as_bytes()), PLAIN)
     };
     let pairs = query.split('&').filter(|pair| !pair.is_empty());
     let mut pairs: Vec<(String, String)> = pairs
@@ -147,11 +147,14 @@ fn query(query: &str) -> String {
     pairs.join("&")
 }
 
-fn encoded(bytes: &[u8], is_path: bool) -> String {
+/// Signs that stay as they are, besides letters and digits.
+const PLAIN: &[u8] = b"-._~";
+const PLAIN_IN_PATH: &[u8] = b"-._~/";
+
+fn encoded(bytes: &[u8], plain: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
     for &byte in bytes {
-        let is_plain = byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-        if is_plain || is_path && byte == b'/' {
+        if byte.is_ascii_alphanumeric() || plain.contains(&byte) {
             out.push(char::from(byte));
         } else {
             out.push_str(&format!("%{byte:02X}"));

@@ -199,7 +199,7 @@ impl Unconfined {
                 .map(|path| (path.to_owned(), AccessFs::ReadDir | AccessFs::ResolveUnix))
                 .chain(terminal_rules())
                 .collect();
-            restrict(ruleset(false, rules))
+            restrict(ruleset(AccessNet::BindTcp | AccessNet::ConnectTcp, rules))
         });
         (ConfinementProof(()), in_force)
     }
@@ -223,7 +223,7 @@ fn confine_to(files: Vec<PathBuf>) -> Confinement {
         Ok(()) => {
             let look = AccessFs::ReadFile | AccessFs::ReadDir;
             let files = files.into_iter().map(|path| (path, look));
-            let landlock = restrict(ruleset(true, files.collect()));
+            let landlock = restrict(ruleset(AccessNet::BindTcp.into(), files.collect()));
             Confinement {
                 landlock,
                 seccomp: install(&filters::GATEWAY),
@@ -273,7 +273,10 @@ fn install(filter: &[sock_filter]) -> Result<usize, String> {
 }
 
 fn landlock(needs: &Needs) -> Result<u32, String> {
-    restrict(ruleset(false, rules(needs)))
+    restrict(ruleset(
+        AccessNet::BindTcp | AccessNet::ConnectTcp,
+        rules(needs),
+    ))
 }
 
 fn restrict(ruleset: Result<RulesetCreated, RulesetError>) -> Result<u32, String> {
@@ -287,18 +290,16 @@ fn restrict(ruleset: Result<RulesetCreated, RulesetError>) -> Result<u32, String
     }
 }
 
+/// Refuses these uses of the network, and all of the disk but `rules`.
 fn ruleset(
-    connects: bool,
+    network: BitFlags<AccessNet>,
     rules: Vec<(PathBuf, BitFlags<AccessFs>)>,
 ) -> Result<RulesetCreated, RulesetError> {
     let mut ruleset = Ruleset::default()
         .handle_access(AccessFs::from_all(NEWEST))?
-        .handle_access(AccessNet::BindTcp)?
-        .scope(Scope::from_all(NEWEST))?;
-    if !connects {
-        ruleset = ruleset.handle_access(AccessNet::ConnectTcp)?;
-    }
-    let mut ruleset = ruleset.create()?;
+        .handle_access(network)?
+        .scope(Scope::from_all(NEWEST))?
+        .create()?;
     for (path, access) in rules {
         // A missing path cannot be opened anyway, and one that we cannot access is not ours.
         let Ok(fd) = PathFd::new(&path) else { continue };

@@ -11,6 +11,7 @@ use crate::state_directory;
 use crate::stdio::print::{self, problem};
 use broker_protocol::{Digest, Failed, NetworkRequest, Open, Scope, Trust, ZonePath};
 use orchestrator_confine::Files;
+use policies::network::Leasing;
 use policies::secret::looks_secret;
 use policies::{Choice, EffectivePolicy, PolicyError, source};
 use std::cell::OnceCell;
@@ -209,7 +210,7 @@ impl SessionOptions {
         }
         let network = policy
             .clone()
-            .with_network(self.network(Some(policy), false).as_ref());
+            .with_network(self.network(Some(policy)).as_ref());
         network
             .map(drop)
             .map_err(|error| Failed::invalid(error.to_string()))
@@ -265,13 +266,18 @@ impl SessionOptions {
     }
 
     /// The network to request, if commands are to have one: by these options, or because `policy` allows hosts. The executor
-    /// decides which hosts. This runs before the session, because a process that carries no connections gives up all sockets. With
-    /// `leases`, the user can be asked for more hosts.
-    pub fn network(
+    /// decides which hosts. This runs before the session, because a process that carries no connections gives up all sockets.
+    pub fn network(&self, policy: Option<&EffectivePolicy>) -> Option<NetworkRequest> {
+        self.network_with(policy, Leasing::NotOffered)
+    }
+
+    /// The same where the user may be asked for more hosts.
+    pub fn network_with(
         &self,
         policy: Option<&EffectivePolicy>,
-        leases: bool,
+        leasing: Leasing,
     ) -> Option<NetworkRequest> {
+        let leases = leasing == Leasing::Offered;
         let (hosts, presets) = (self.given.allow_host.clone(), self.given.allow_net.clone());
         let (connect, publish) = (self.given.connect.clone(), self.given.publish.clone());
         let ports = !connect.is_empty() || !publish.is_empty();

@@ -88,7 +88,7 @@ pub fn begin() -> io::Result<OpenTranscript> {
 pub fn resume(id: &str) -> Result<OpenTranscript, Failed> {
     let id = resolve(id)?;
     let (text, bytes) = read(&id)?;
-    let file = open(&id, true)
+    let file = open(&id, OpenedFor::Appending)
         .map_err(|error| Failed::internal(format!("cannot go on with {id}: {error}")))?;
     Ok(OpenTranscript {
         id,
@@ -122,7 +122,7 @@ fn resolve(id: &str) -> Result<String, Failed> {
 /// The latest transcript of the conversation that `serve` calls `id`.
 fn of_conversation(id: &str) -> Option<String> {
     let begins_it = |transcript: &String| {
-        let Ok(file) = open(transcript, false) else {
+        let Ok(file) = open(transcript, OpenedFor::Reading) else {
             return false;
         };
         let mut line = String::new();
@@ -135,7 +135,7 @@ fn of_conversation(id: &str) -> Option<String> {
 }
 
 fn read(id: &str) -> Result<(String, u64), Failed> {
-    let file = open(id, false).map_err(|error| match error.kind() {
+    let file = open(id, OpenedFor::Reading).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => Failed::invalid(format!("there is no conversation {id}")),
         _ => Failed::internal(format!("cannot read {id}: {error}")),
     })?;
@@ -146,11 +146,18 @@ fn read(id: &str) -> Result<(String, u64), Failed> {
     Ok((String::from_utf8_lossy(&text).into_owned(), bytes))
 }
 
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum OpenedFor {
+    Reading,
+    Appending,
+}
+
 #[expect(
     clippy::disallowed_methods,
     reason = "our own records, in neither root"
 )]
-fn open(id: &str, append: bool) -> io::Result<File> {
+fn open(id: &str, what: OpenedFor) -> io::Result<File> {
+    let append = what == OpenedFor::Appending;
     kept::close(&directory())?;
     // Opening a FIFO would wait for its writer, and a link leads to somebody else's file.
     let flags = nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK;

@@ -1,6 +1,7 @@
 //! Where the output of a command goes, and what became of it.
 
 use crate::shell_directory::WorkingDirectory;
+use broker_protocol::StdStream;
 use orchestrator_launch::stdio::streams::OutputStream;
 use std::io;
 
@@ -34,14 +35,13 @@ pub(crate) enum OutputLost {
 }
 
 impl OutputLost {
-    fn of(stderr: bool, error: io::Error) -> Self {
+    fn of(stream: StdStream, error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Self::Closed,
             _ => Self::Failed {
-                stream: if stderr {
-                    "standard error"
-                } else {
-                    "standard output"
+                stream: match stream {
+                    StdStream::Stdout => "standard output",
+                    StdStream::Stderr => "standard error",
                 },
                 error,
             },
@@ -69,7 +69,7 @@ impl Out {
     }
 
     /// Writes output of the command, unless some was lost before; returns whether all of it so far was written.
-    pub(crate) async fn write(&mut self, stderr: bool, bytes: &[u8]) -> bool {
+    pub(crate) async fn write(&mut self, stream: StdStream, bytes: &[u8]) -> bool {
         let Self::Here {
             out,
             err,
@@ -80,11 +80,12 @@ impl Out {
             return true;
         };
         if lost.is_none() {
-            let written = match reporter.as_mut().filter(|_| !stderr) {
-                Some(reporter) => out.write_all(&reporter.filter(bytes)).await,
-                None => if stderr { err } else { out }.write_all(bytes).await,
+            let written = match (stream, reporter.as_mut()) {
+                (StdStream::Stderr, _) => err.write_all(bytes).await,
+                (StdStream::Stdout, Some(reporter)) => out.write_all(&reporter.filter(bytes)).await,
+                (StdStream::Stdout, None) => out.write_all(bytes).await,
             };
-            *lost = written.err().map(|error| OutputLost::of(stderr, error));
+            *lost = written.err().map(|error| OutputLost::of(stream, error));
         }
         lost.is_none()
     }
@@ -100,7 +101,9 @@ impl Out {
             && let Some(reporter) = reporter.take()
         {
             let written = out.write_all(&reporter.finish()).await;
-            *lost = written.err().map(|error| OutputLost::of(false, error));
+            *lost = written
+                .err()
+                .map(|error| OutputLost::of(StdStream::Stdout, error));
         }
     }
 }

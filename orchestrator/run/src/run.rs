@@ -6,7 +6,7 @@ use crate::refused_connections::RefusedConnections;
 use crate::shell_directory::WorkingDirectory;
 use broker_protocol::{
     Barrier, Bash, Channel, Command, Denial, Ended, ErrorKind, Extent, Failed, Open, Opened,
-    Request, Signal, Stdin, Terminal, ZonePath, limit,
+    Request, Signal, StdStream, Stdin, Terminal, ZonePath, limit,
 };
 use clap::Args;
 use nix::libc::{
@@ -36,6 +36,7 @@ use orchestrator_launch::stdio::{print, typed};
 use orchestrator_launch::warm;
 use orchestrator_text::known::redactor;
 use orchestrator_wire::json::ResultLine;
+use policies::network::Leasing;
 use std::cell::Cell;
 use std::convert::Infallible;
 use std::ffi::OsString;
@@ -217,7 +218,7 @@ impl Run {
             .check()
             .map_err(|error| Failed::invalid(error.to_string()))?;
         let policy = options.files().changed(&open.profile);
-        let network = options.network(policy.as_ref(), self.asks());
+        let network = options.network_with(policy.as_ref(), Leasing::offered_if(self.asks()));
         self.say_what_differs(&prepared, &open);
         let open = Open { network, ..open };
         let stands = warm.and_then(|socket| warm::take(files, &socket, options, &open));
@@ -558,7 +559,7 @@ impl Run {
             match &*event.body {
                 Body::Output { stderr, bytes } => {
                     self.is_waiting.set(false);
-                    let is_written = out.write(*stderr, bytes).await;
+                    let is_written = out.write(StdStream::stderr_if(*stderr), bytes).await;
                     if !is_written && !std::mem::replace(&mut is_lost, true) {
                         call.handle.cancel();
                     }

@@ -50,14 +50,14 @@ impl SandboxCalls {
         })
     }
 
-    /// Makes a call, when there is a place for it. Its output arrives as it is produced where `live`.
+    /// Makes a call, when there is a place for it. Without live output its result keeps unsafe characters.
     ///
     /// # Errors
     /// No more calls are made.
     pub(crate) async fn make(
         self: &Rc<Self>,
         invocation: Invocation,
-        live: bool,
+        live: LiveOutput,
         deadline: Option<Instant>,
     ) -> Result<SandboxCall, SandboxFault> {
         self.check_open()?;
@@ -65,9 +65,9 @@ impl SandboxCalls {
         let place = place.map_err(|_| ending())?;
         // It may have waited for long.
         self.check_open()?;
-        let (live, found) = match live {
-            true => (LiveOutput::Sanitized, FoundIn::Metadata),
-            false => (LiveOutput::Off, FoundIn::LaterResult),
+        let found = match live {
+            LiveOutput::Off => FoundIn::LaterResult,
+            LiveOutput::Sanitized | LiveOutput::Bytes => FoundIn::Metadata,
         };
         let context = CallContext {
             live,
@@ -94,7 +94,7 @@ impl SandboxCalls {
         self: &Rc<Self>,
         invocation: Invocation,
     ) -> Result<Arc<CallResult>, SandboxFault> {
-        let mut call = self.make(invocation, false, None).await?;
+        let mut call = self.make(invocation, LiveOutput::Off, None).await?;
         loop {
             if let CallEvent::Ended(result) = call.next().await? {
                 return Ok(result);

@@ -203,7 +203,7 @@ impl FrontEnd for Sandboxd {
         let mut opening = options.open()?;
         let policy = options.policy().map_err(Failed::from)?;
         options.check(&policy)?;
-        opening.open.network = options.network(Some(&policy), false);
+        opening.open.network = options.network(Some(&policy));
         let root = Rc::new(ProjectRoot::new(opening.open.project.clone()));
         let variables = metadata::visible(std::env::vars_os(), redactor());
         let (hooks, endpoint) = (prepared.hooks()?, prepared.lasting()?);

@@ -4,7 +4,7 @@ use crate::calls::{CallEvent, SandboxCalls};
 use crate::fault::{FaultKind, SandboxFault};
 use broker_protocol::{Bash, Command, Ended, ErrorKind, Request, Stdin, ZonePath};
 use nix::libc::{EACCES, ENOENT, ENOTDIR, EPERM};
-use orchestrator_engine::{CallResult, Invocation};
+use orchestrator_engine::{CallResult, Invocation, LiveOutput};
 use orchestrator_results::findings;
 use serde_bytes::ByteBuf;
 use std::rc::Rc;
@@ -145,7 +145,7 @@ pub(crate) async fn run(
         .check()
         .map_err(|error| SandboxFault::invalid(error.to_string()))?;
     let mut call = calls
-        .make(Invocation::Request(wanted), true, deadline)
+        .make(Invocation::Request(wanted), LiveOutput::Sanitized, deadline)
         .await?;
     let mut streams = [Printed::default(), Printed::default()];
     let result = loop {

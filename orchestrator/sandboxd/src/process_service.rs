@@ -15,7 +15,7 @@ use broker_protocol::{Signal, Stdin, Terminal, limit};
 use hyper::body::{Bytes, Incoming};
 use hyper::{Method, Request, Response};
 use nix::libc::{SIGINT, SIGKILL, SIGTERM};
-use orchestrator_engine::Invocation;
+use orchestrator_engine::{Invocation, LiveOutput};
 use prost::Message;
 use std::rc::Rc;
 use std::time::Duration;
@@ -127,7 +127,7 @@ impl ProcessRoutes {
             .map_err(|error| SandboxFault::invalid(error.to_string()))?;
         let call = self
             .calls
-            .make(Invocation::Request(wanted), true, deadline)
+            .make(Invocation::Request(wanted), LiveOutput::Sanitized, deadline)
             .await?;
         // Others may have been started while it waited.
         self.processes.check_room()?;

@@ -260,7 +260,7 @@ impl Chat {
         let options = prepared.options();
         let mut opening = options.open()?;
         let policy = options.policy();
-        opening.open.network = options.network(policy.as_ref().ok(), false);
+        opening.open.network = options.network(policy.as_ref().ok());
         opening.open.answer_s = Some(limit::ANSWER_OF_PERSON_S);
         opening.open.file_leases = true;
         let endpoint = prepared.lasting()?;

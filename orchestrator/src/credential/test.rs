@@ -233,7 +233,7 @@ fn try_each(prepared: Prepared, credential: Credential) -> Result<Vec<HostOutcom
     let options = prepared.options();
     let policy = options.policy()?;
     let open = Open {
-        network: options.network(Some(&policy), false),
+        network: options.network(Some(&policy)),
         ..options.open()?.open
     };
     let greeting = Greeting::open(&options.endpoint(), open.clone())?;

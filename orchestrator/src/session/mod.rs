@@ -24,6 +24,7 @@ use orchestrator_telemetry::ExportOptions;
 use orchestrator_wire::error::ErrorBody;
 use orchestrator_wire::event_line::EventLine;
 use orchestrator_wire::ready::Announced;
+use policies::network::Leasing;
 use std::io;
 use std::path::Path;
 use std::rc::Rc;
@@ -100,7 +101,8 @@ impl FrontEnd for Session {
         let parent = Parent::now(!self.outlive_parent);
         let mut opening = options.open()?;
         let policy = options.policy();
-        opening.open.network = options.network(policy.as_ref().ok(), self.leases);
+        opening.open.network =
+            options.network_with(policy.as_ref().ok(), Leasing::offered_if(self.leases));
         let max_violations = self.violations.max(options.trust());
         let (open, directory) = (&opening.open, opening.directory.as_ref());
         let announced =

@@ -276,7 +276,7 @@ impl Redactor {
                 bytes,
                 before,
                 behind,
-            } => search.redact_page(bytes, before, behind),
+            } => search.redact_page(bytes, Cuts { before, behind }),
         }
     }
 
@@ -323,6 +323,13 @@ struct Cleared {
     /// The pattern that was removed last, if nothing came after it: a secret in pieces gets only one mark.
     last: Option<PatternID>,
     found: u64,
+}
+
+/// The sides of a page at which text was left out.
+#[derive(Clone, Copy)]
+struct Cuts {
+    before: bool,
+    behind: bool,
 }
 
 impl SecretSearch {
@@ -405,11 +412,23 @@ impl SecretSearch {
         if captured.omitted == 0 {
             return false;
         }
-        self.redact_page(&mut captured.head, false, true)
-            | self.redact_page(&mut captured.tail, true, false)
+        self.redact_page(
+            &mut captured.head,
+            Cuts {
+                before: false,
+                behind: true,
+            },
+        ) | self.redact_page(
+            &mut captured.tail,
+            Cuts {
+                before: true,
+                behind: false,
+            },
+        )
     }
 
-    fn redact_page(&self, bytes: &mut Vec<u8>, before: bool, behind: bool) -> bool {
+    fn redact_page(&self, bytes: &mut Vec<u8>, cuts: Cuts) -> bool {
+        let Cuts { before, behind } = cuts;
         let folded = fold(bytes).bytes.into_owned();
         let is_within = |pattern: &Vec<u8>| has_part(pattern, &folded);
         if before && behind && !folded.is_empty() && self.patterns.iter().any(is_within) {

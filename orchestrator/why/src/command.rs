@@ -157,7 +157,7 @@ impl Why {
             .map_err(|error| Failed::invalid(error.to_string()))?;
         // What an ordinary run with these options would reach.
         let policy = options.files().resolve(&open.profile).ok();
-        let network = options.network(policy.as_ref(), false);
+        let network = options.network(policy.as_ref());
         let reached = policy.and_then(|policy| policy.with_network(network.as_ref()).ok());
         let open = thrown_away(open);
         let greeting = Greeting::open(&options.endpoint(), open.clone())?;

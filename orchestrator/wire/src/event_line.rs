@@ -6,7 +6,7 @@ use crate::json::{GrantJson, ResultLine};
 use crate::ready::Ready;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use broker_protocol::SessionGrant;
+use broker_protocol::{SessionGrant, StdStream};
 use orchestrator_engine::hooks::HookRan;
 use orchestrator_engine::{Body, Event};
 use orchestrator_results::violation::SecurityEvent;
@@ -98,7 +98,9 @@ impl<'a> EventLine<'a> {
     pub fn new(id: &'a Value, event: &'a Event) -> Option<Self> {
         let part = event.part.map(|part| part.index);
         Some(match &*event.body {
-            Body::Output { stderr, bytes } => Self::output(id, *stderr, bytes),
+            Body::Output { stderr, bytes } => {
+                Self::output(id, StdStream::stderr_if(*stderr), bytes)
+            }
             Body::ApprovalWanted(question) => {
                 let (tool, input) = (question.tool.as_str(), question.input.as_ref());
                 let approval = ApprovalRequest::new(&question.challenge, tool, question.rejected);
@@ -127,12 +129,15 @@ impl<'a> EventLine<'a> {
         })
     }
 
-    fn output(id: &'a Value, stderr: bool, bytes: &'a [u8]) -> Self {
+    fn output(id: &'a Value, stream: StdStream, bytes: &'a [u8]) -> Self {
         let chunk = std::str::from_utf8(bytes).ok();
         let chunk_base64 = chunk.is_none().then(|| STANDARD.encode(bytes));
         Self::Output {
             id,
-            stream: if stderr { "stderr" } else { "stdout" },
+            stream: match stream {
+                StdStream::Stdout => "stdout",
+                StdStream::Stderr => "stderr",
+            },
             chunk,
             chunk_base64,
         }
@@ -155,7 +160,7 @@ mod tests {
     #[test]
     fn bytes_that_are_not_text_come_as_base64() {
         let id = json!(1);
-        let line = |bytes: &[u8]| json!(EventLine::output(&id, true, bytes));
+        let line = |bytes: &[u8]| json!(EventLine::output(&id, StdStream::Stderr, bytes));
         let want = json!({"id": 1, "event": "output", "stream": "stderr", "chunkBase64": "4v8="});
         assert_eq!(line(b"\xe2\xff"), want);
         assert_eq!(line("é".as_bytes())["chunk"], "é");
@@ -171,7 +176,8 @@ mod tests {
             "\u{1b}[2J\u{0}",
         ] {
             let line =
-                serde_json::to_string(&EventLine::output(&id, false, text.as_bytes())).unwrap();
+                serde_json::to_string(&EventLine::output(&id, StdStream::Stdout, text.as_bytes()))
+                    .unwrap();
             assert!(!line.chars().any(|c| c.is_ascii_control()), "{line}");
             let read: Value = serde_json::from_str(&line).unwrap();
             assert_eq!((&read["chunk"], &read["id"]), (&json!(text), &id));

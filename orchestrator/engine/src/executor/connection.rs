@@ -9,7 +9,7 @@ use crate::unreported::ConnectionFindings;
 use broker_protocol::{
     CallId, Challenge, ConnectionReport, Decoder, Denial, ErrorKind, Failed, FileAnswer,
     FromBroker, Grant, GrantFault, Lease, Opened, Outcome, Request, Roots, SessionGrant, Signal,
-    Spill, ToBroker, Traced, Wants, content, encode, frame, limit,
+    Spill, StdStream, ToBroker, Traced, Wants, content, encode, frame, limit,
 };
 use orchestrator_results::render::FinishedRequest;
 use std::cell::{Cell, RefCell};
@@ -328,7 +328,12 @@ impl RequestSlot {
         self.arrived.notify_one();
     }
 
-    fn output(&self, stderr: bool, sequence: u64, bytes: Vec<u8>) -> Result<(), ExecutorError> {
+    fn output(
+        &self,
+        stream: StdStream,
+        sequence: u64,
+        bytes: Vec<u8>,
+    ) -> Result<(), ExecutorError> {
         if sequence != self.sequence.get() {
             return Err(ExecutorError::Protocol("a piece of output is missing"));
         }
@@ -338,6 +343,7 @@ impl RequestSlot {
         let left = left.ok_or(ExecutorError::Protocol("more output than its window"))?;
         self.window.set(left);
         self.sequence.set(sequence + 1);
+        let stderr = stream == StdStream::Stderr;
         self.push(RequestEvent::Output { stderr, bytes });
         Ok(())
     }
@@ -458,7 +464,10 @@ impl SharedRequests {
                 stderr,
                 sequence,
                 bytes,
-            } => self.slot(call)?.output(stderr, sequence, bytes),
+            } => {
+                let stream = StdStream::stderr_if(stderr);
+                self.slot(call)?.output(stream, sequence, bytes)
+            }
             // The call may have ended meanwhile.
             FromBroker::Suspended { call } => {
                 self.slot(call)

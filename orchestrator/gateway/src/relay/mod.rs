@@ -224,7 +224,7 @@ impl<R: Resolve + 'static> Relay<R> {
             Ok(Err(RequestReadError::Gone)) => return,
             Ok(Err(RequestReadError::Http(error))) => {
                 return self
-                    .refuse(program, false, &ConnectionRefusal::Wanted(error))
+                    .refuse_http(program, &ConnectionRefusal::Wanted(error))
                     .await;
             }
             Ok(Err(RequestReadError::Socks(error))) => {
@@ -235,7 +235,7 @@ impl<R: Resolve + 'static> Relay<R> {
             }
             Err(_) => {
                 return self
-                    .refuse(program, false, &ConnectionRefusal::Slow(HEAD_S))
+                    .refuse_http(program, &ConnectionRefusal::Slow(HEAD_S))
                     .await;
             }
         };
@@ -252,7 +252,10 @@ impl<R: Resolve + 'static> Relay<R> {
             }
             Err(error) => {
                 let refusal = ConnectionRefusal::Place(request.wanted.place, error);
-                self.refuse(program, request.socks, &refusal).await
+                match request.socks {
+                    true => self.refuse_socks(program, &refusal).await,
+                    false => self.refuse_http(program, &refusal).await,
+                }
             }
         }
     }
@@ -443,14 +446,14 @@ impl<R: Resolve + 'static> Relay<R> {
         .await;
     }
 
-    async fn refuse(&self, program: TcpStream, socks: bool, refusal: &ConnectionRefusal) {
+    async fn refuse_http(&self, program: TcpStream, refusal: &ConnectionRefusal) {
         self.tell_refused(refusal).await;
-        let answer = if socks {
-            refusal.socks()
-        } else {
-            refusal.http()
-        };
-        goodbye(program, &answer).await;
+        goodbye(program, &refusal.http()).await;
+    }
+
+    async fn refuse_socks(&self, program: TcpStream, refusal: &ConnectionRefusal) {
+        self.tell_refused(refusal).await;
+        goodbye(program, &refusal.socks()).await;
     }
 
     /// Reports a decision, and waits until it is sent: before the program hears of it, so that its call cannot end earlier.

@@ -187,8 +187,11 @@ impl ToolCaller<'_> {
         }
         let mut meta = MetaObject::new();
         meta.insert(METADATA.to_owned(), metadata);
-        let mut result = with_structure(content, structured, is_error);
-        result.structured_content = result.structured_content.filter(|_| self.structured);
+        let mut result = match is_error {
+            true => CallToolResult::error(content),
+            false => CallToolResult::success(content),
+        };
+        result.structured_content = self.structured.then_some(structured);
         result.meta = Some(meta);
         result
     }
@@ -202,11 +205,9 @@ pub(crate) fn no_session(error: &Failed) -> CallToolResult {
         "error": ErrorBody::from(error),
         "metadata": {},
     });
-    with_structure(
-        vec![ContentBlock::text(error.message.clone())],
-        structured,
-        true,
-    )
+    let mut result = failed(&error.message);
+    result.structured_content = Some(structured);
+    result
 }
 
 fn for_model(metadata: &Value) -> Value {
@@ -220,16 +221,6 @@ fn for_model(metadata: &Value) -> Value {
 
 fn failed(message: &str) -> CallToolResult {
     CallToolResult::error(vec![ContentBlock::text(message)])
-}
-
-fn with_structure(content: Vec<ContentBlock>, structured: Value, is_error: bool) -> CallToolResult {
-    let mut result = if is_error {
-        CallToolResult::error(content)
-    } else {
-        CallToolResult::success(content)
-    };
-    result.structured_content = Some(structured);
-    result
 }
 
 fn is_no_tool(error: &Failed) -> bool {
