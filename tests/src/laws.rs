@@ -2,6 +2,7 @@
 //! a copy and check that it is caught. Anything that cannot be read is a violation too.
 
 pub mod advice;
+pub mod bool_parameters;
 pub mod imports;
 pub mod of_tests;
 pub mod pages;
@@ -475,6 +476,14 @@ pub fn openings(root: &Path) -> Result<usize, String> {
 /// A name is of several types only with a reason: see [`type_names`].
 pub fn type_names_have_one_meaning(root: &Path) -> Violations {
     or_error(type_names::violations(root, &sources(root)))
+}
+
+/// The parameters of type `bool` in the products' code, as `file: function(parameter)`.
+///
+/// # Errors
+/// If a file cannot be read.
+pub fn bool_parameters(root: &Path) -> Result<BTreeSet<String>, String> {
+    bool_parameters::found(root, &sources(root))
 }
 
 /// The names that several types of the workspace have, each with their files.

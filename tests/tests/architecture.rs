@@ -25,6 +25,139 @@ const OPENINGS_MAX: usize = 640;
 /// Most lines of tests that wait for a time, which may become fewer only.
 const WAITS_MAX: usize = 64;
 
+/// Parameters of type `bool`, by the reason why they have no type with names.
+const BOOLS: [(&str, &[&str]); 4] = [
+    (
+        "An option of the command line or of a protocol that every call passes on under its own name",
+        &[
+            "orchestrator/doctor/src/attack.rs: main(as_json)",
+            "orchestrator/doctor/src/examine.rs: examine(network)",
+            "orchestrator/launch/src/launch.rs: chat(json)",
+            "orchestrator/launch/src/launch.rs: fault(json)",
+            "orchestrator/launch/src/launch.rs: object(json)",
+            "orchestrator/launch/src/launch.rs: result(json)",
+            "orchestrator/lines/src/calls.rs: new(raw)",
+            "orchestrator/lines/src/calls.rs: stdin(end)",
+            "orchestrator/mcp/client/src/server_reports.rs: show(json)",
+            "orchestrator/policy/src/bundle.rs: make(json)",
+            "orchestrator/policy/src/check.rs: check(json)",
+            "orchestrator/policy/src/explain.rs: explain(json)",
+            "orchestrator/policy/src/install_bundle.rs: install(json)",
+            "orchestrator/policy/src/install_bundle.rs: install(replace)",
+            "orchestrator/policy/src/install_bundle.rs: try_install(json)",
+            "orchestrator/policy/src/install_bundle.rs: try_install(replace)",
+            "orchestrator/policy/src/matrix.rs: matrix(json)",
+            "orchestrator/policy/src/show.rs: show(json)",
+            "orchestrator/policy/src/test.rs: test(json)",
+            "orchestrator/sandboxd/src/files.rs: remove(recursive)",
+            "orchestrator/src/approve.rs: list(json)",
+            "orchestrator/src/audit/mod.rs: last(follow)",
+            "orchestrator/src/audit/mod.rs: missing(json)",
+            "orchestrator/src/audit/mod.rs: report(json)",
+            "orchestrator/src/chat/replay.rs: main(json)",
+            "orchestrator/src/chat/turns.rs: front(json)",
+            "orchestrator/src/chat/turns.rs: person(json)",
+            "orchestrator/src/chat/turns.rs: take(interactive)",
+            "orchestrator/src/result.rs: report(json)",
+            "orchestrator/src/result.rs: report_failed(json)",
+            "orchestrator/src/serve.rs: announced(page)",
+            "orchestrator/src/serve.rs: ended(ends_with_input)",
+            "orchestrator/src/servers.rs: is_accepted(is_shown)",
+            "orchestrator/src/servers.rs: is_accepted(yes)",
+            "orchestrator/src/undo.rs: request(force)",
+            "orchestrator/src/warm/mod.rs: ask(json)",
+            "orchestrator/why/src/command.rs: find(verbose)",
+            "orchestrator/why/src/command.rs: run(verbose)",
+            "policies/targets/src/network.rs: add(replace)",
+        ],
+    ),
+    (
+        "Whether output goes to a terminal, or may be coloured, as its callers ask of the stream",
+        &[
+            "orchestrator/doctor/src/attack.rs: page(colour)",
+            "orchestrator/doctor/src/attack.rs: summary(colour)",
+            "orchestrator/launch/src/stdio/print.rs: paint(terminal)",
+            "orchestrator/src/result.rs: render(terminal)",
+            "orchestrator/terminal/src/chat_screen.rs: started(colours)",
+        ],
+    ),
+    (
+        "The answer to the one question that its function's name asks",
+        &[
+            "executor/worker/src/glob.rs: answer(cut)",
+            "orchestrator/doctor/src/checks.rs: state(is_there)",
+            "orchestrator/engine/src/call_permit.rs: take(leaves_executor)",
+            "orchestrator/launch/src/stdio/job.rs: can_suspend(is_raw)",
+            "orchestrator/sandboxd/src/guard.rs: check(loopback)",
+            "orchestrator/terminal/src/chat_screen.rs: prompt(goes_on)",
+            "orchestrator/terminal/src/line_editor/editor.rs: inserted(fits)",
+            "orchestrator/text/src/numbered.rs: lines_shown(stopped)",
+            "orchestrator/tools/src/registry.rs: enable(on)",
+        ],
+    ),
+    (
+        "A fact that its few callers, mostly in the same file, have in a variable of that name",
+        &[
+            "broker-protocol/src/gateway.rs: published_request(v6)",
+            "executor/leases/src/handover.rs: new(ends)",
+            "executor/peers/src/approver_peer.rs: of(terminal)",
+            "executor/project/src/removal.rs: entry(is_top)",
+            "executor/project/src/watch.rs: begin(is_restored)",
+            "executor/worker/src/grep.rs: push(matched)",
+            "executor/worker/src/read.rs: answer(cut)",
+            "orchestrator/agent/src/http.rs: new(has_key)",
+            "orchestrator/agent/src/packs.rs: check(tools_used)",
+            "orchestrator/agent/src/providers/claude.rs: messages(is_cached)",
+            "orchestrator/agent/src/turn.rs: pause(begun)",
+            "orchestrator/doctor/src/proxy.rs: asked(has_login)",
+            "orchestrator/engine/src/refused_hosts.rs: denial(several)",
+            "orchestrator/engine/src/request.rs: follow(changes_file)",
+            "orchestrator/gateway/src/ended/attach.rs: to_sign(never)",
+            "orchestrator/gateway/src/ended/effects.rs: read(is_whole)",
+            "orchestrator/gateway/src/ended/exchange.rs: prepare(is_upgrade)",
+            "orchestrator/gateway/src/ended/exchange.rs: searched(is_alone)",
+            "orchestrator/gateway/src/ended/exchange.rs: upgrade(is_upgrade)",
+            "orchestrator/gateway/src/ended/upstream.rs: first(parallel)",
+            "orchestrator/gateway/src/relay/announced.rs: new(only)",
+            "orchestrator/gateway/src/relay/mod.rs: new(only)",
+            "orchestrator/gateway/src/relay/published.rs: connect_by(v6)",
+            "orchestrator/http/src/gateway.rs: begin(company)",
+            "orchestrator/launch/src/launch.rs: if_json(json)",
+            "orchestrator/launch/src/origin.rs: check(alone)",
+            "orchestrator/launch/src/parent.rs: now(matters)",
+            "orchestrator/launch/src/policy_files.rs: notes(has_system)",
+            "orchestrator/launch/src/runlog.rs: begin(off)",
+            "orchestrator/mcp/client/src/http.rs: answer(in_session)",
+            "orchestrator/mcp/client/src/http.rs: answer(is_request)",
+            "orchestrator/results/src/denials.rs: line(failed)",
+            "orchestrator/results/src/denials.rs: reportable(failed)",
+            "orchestrator/sandboxd/src/processes.rs: follow(has_terminal)",
+            "orchestrator/src/chat/choice.rs: key(is_needed)",
+            "orchestrator/src/chat/mod.rs: prompt_of_person(is_recorded)",
+            "orchestrator/src/cli.rs: begin_network(company)",
+            "orchestrator/src/mcp.rs: instructions(has_network)",
+            "orchestrator/telemetry/src/target.rs: traces(has_headers)",
+            "orchestrator/terminal/src/chat_prompt.rs: new(is_recorded)",
+            "orchestrator/terminal/src/line_editor/editor.rs: edit(was_interrupted)",
+            "orchestrator/terminal/src/line_editor/editor.rs: interrupt(was_interrupted)",
+            "orchestrator/terminal/src/line_editor/keys.rs: paste(is_too_long)",
+            "orchestrator/text/src/fold.rs: folded(is_open)",
+            "orchestrator/text/src/fold.rs: push(is_folded)",
+            "orchestrator/text/src/forms.rs: percent(upper)",
+            "orchestrator/tools/src/batch.rs: error(is_cancelled)",
+            "orchestrator/tools/src/batch.rs: join(is_cancelled)",
+            "orchestrator/web/src/decode.rs: decode(cut)",
+            "orchestrator/web/src/http.rs: new(packed)",
+            "orchestrator/web/src/outline.rs: open(self_closing)",
+            "orchestrator/web/src/visibility/sheet.rs: add(is_conditional)",
+            "orchestrator/why/src/findings.rs: add_own(whole)",
+            "policies/guard/src/judge.rs: may_protect(has_others)",
+            "policies/targets/src/dotenv.rs: unquoted(is_spaced)",
+            "policies/targets/src/shell.rs: add_word(keyword_allowed)",
+        ],
+    ),
+];
+
 /// A law that the real tree keeps.
 struct Law {
     check: fn(&Path) -> Violations,
@@ -639,6 +772,33 @@ fn a_type_name_has_one_meaning() {
         let text = "struct Planted;\n#[cfg(test)]\nmod tests { struct Planted; }";
         copy.write(file, text);
     });
+}
+
+once_test!(bool_parameters_have_a_reason);
+fn bool_parameters_have_a_reason() {
+    let found = laws::bool_parameters(programs::workspace()).unwrap();
+    let listed = BOOLS.iter().flat_map(|(_, all)| all.iter().copied());
+    let listed: BTreeSet<String> = listed.map(str::to_owned).collect();
+    let new: Vec<_> = found.difference(&listed).collect();
+    assert!(new.is_empty(), "without a reason: {new:#?}");
+    let gone: Vec<_> = listed.difference(&found).collect();
+    assert!(gone.is_empty(), "not there any more: {gone:#?}");
+    let copy = Copy::new();
+    copy.keep_members(&["policies/guard"]);
+    let before = laws::bool_parameters(&copy.root).unwrap();
+    let planted = "fn one(a: u8, deep: bool) {}\nimpl A { fn two(&self, far: bool) {} fn set_x(x: bool) {} fn y_if(z: bool) {} }\n\
+        impl B for A { fn three(is: bool) {} }\ntrait B { fn four(is: bool); }\nfn five(a: Option<bool>) { fn six(is: bool) {} }\n\
+        #[cfg(test)]\nmod tests { fn seven(is: bool) {} }";
+    copy.write("policies/guard/src/planted.rs", planted);
+    let planted = laws::bool_parameters(&copy.root).unwrap();
+    let names = planted
+        .difference(&before)
+        .map(|one| one.rsplit_once(' ').unwrap().1);
+    let names: BTreeSet<&str> = names.collect();
+    assert_eq!(
+        names,
+        ["four(is)", "one(deep)", "six(is)", "two(far)"].into()
+    );
 }
 
 /// Tests that return early, with what some machines lack: their harness counts no test as not run.

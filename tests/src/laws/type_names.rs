@@ -127,13 +127,13 @@ pub fn violations(root: &Path, files: &BTreeSet<PathBuf>) -> Result<Violations, 
 }
 
 /// Whether a file has only tests, or what they use.
-fn is_of_tests(path: &Path) -> bool {
+pub(super) fn is_of_tests(path: &Path) -> bool {
     let is_tests =
         |part: &std::ffi::OsStr| part == "tests" || part == "examples" || part == "tests.rs";
     path.iter().any(is_tests)
 }
 
-fn is_test(attributes: &[Attribute]) -> bool {
+pub(super) fn is_test(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         attribute.path().is_ident("cfg")
             && attribute
