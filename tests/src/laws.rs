@@ -686,6 +686,25 @@ fn forbids_unsafe(member: &str) -> bool {
     member.starts_with("executor") && !matches!(member, "executor/sys" | "executor/attack")
 }
 
+/// Only the executor's crates, which are compiled for each processor before a change is taken, depend on the processor.
+pub fn the_executor_alone_knows_processors(root: &Path) -> Violations {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    let knows =
+        |word: &str| matches!(word, "target_arch" | "asm" | "c_char") || word.starts_with("SYS_");
+    let check = |_: &Path, code: &str| {
+        let named = code
+            .lines()
+            .enumerate()
+            .filter(|(_, line)| line.split(|c| !is_part(c)).any(knows));
+        named.map(|(number, _)| number + 1).collect()
+    };
+    let others = members(root)
+        .into_iter()
+        .filter(|member| !member.starts_with("executor") && !member.starts_with("tests"));
+    let sources: Vec<String> = others.map(|member| format!("{member}/src")).collect();
+    scan(root, &sources, check)
+}
+
 /// The files that may start a program: one of the orchestrator's, and those of the tracer, which starts the command in its cell.
 const STARTERS: [&str; 3] = [
     "orchestrator/launch/src/start.rs",

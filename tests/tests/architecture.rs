@@ -402,6 +402,18 @@ fn unsafe_stays_in_sys() {
         .catches(|copy| copy.write("tests/tests/planted.rs", "unsafe extern \"C\" {}"));
 }
 
+once_test!(the_executor_alone_knows_processors);
+fn the_executor_alone_knows_processors() {
+    let law = Law::kept(laws::the_executor_alone_knows_processors).in_copies_of(&["policies"]);
+    for text in [
+        "#[cfg(target_arch = \"x86_64\")]\nfn f() {}",
+        "fn f() -> i64 { libc::SYS_openat2 }",
+        "fn f(name: *const std::ffi::c_char) {}",
+    ] {
+        law.catches(|copy| copy.write("policies/src/planted.rs", text));
+    }
+}
+
 once_test!(advice_to_paste_is_quoted);
 fn advice_to_paste_is_quoted() {
     let law = Law::kept(laws::advice::advice_is_quoted).in_copies_of(&["orchestrator/why"]);
