@@ -1,6 +1,5 @@
 //! Names of types that mean several things in the products' code. All that several types have are listed here, with a reason.
 
-use super::Violations;
 use super::source::Read;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -107,10 +106,10 @@ pub fn shared(root: &Path, files: &BTreeSet<PathBuf>) -> Result<SharedNames, Str
 ///
 /// # Errors
 /// If a file cannot be read, or there is none.
-pub fn violations(root: &Path, files: &BTreeSet<PathBuf>) -> Result<Violations, String> {
+pub fn violations(root: &Path, files: &BTreeSet<PathBuf>) -> Result<Vec<String>, String> {
     let shared = shared(root, files)?;
     let mut listed = BTreeSet::new();
-    let mut violations = Violations::new();
+    let mut violations = Vec::new();
     for name in SHARED.iter().flat_map(|(_, names)| *names) {
         if !listed.insert(*name) {
             violations.push(format!("`{name}` is listed twice"));
