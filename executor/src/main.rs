@@ -12,7 +12,6 @@ mod authorise;
 mod pending_leases;
 mod plan;
 mod pool;
-mod ready_cells;
 mod call;
 mod company;
 mod running_command;

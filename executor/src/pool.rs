@@ -3,12 +3,12 @@
 use crate::authorise::Granted;
 use crate::fault::lost;
 use crate::plan::CommandPlan;
-use crate::ready_cells::{CellLoad, ReadyCells};
 use crate::running_command::{RunningCommand, unconfined};
 use broker_protocol::{Broken, CallId, Failed, Stdin};
 use executor_cell::CellHandle;
 use executor_cell::Warden;
 use executor_cell::account::Capacity;
+use executor_cell::ready_cells::{CellLoad, CellsKilled, ReadyCells};
 use executor_cell::streams::{self, Pipes, ProgramStreams, Streams};
 use executor_leases::LeaseHandover;
 use executor_leases::Mounting;
@@ -221,7 +221,7 @@ impl Pool {
             let own = std::mem::replace(&mut self.waiting[at].own_cell, OwnCell::None);
             let cell = match own {
                 OwnCell::Ready(cell) => cell,
-                OwnCell::None | OwnCell::Requested => match self.cells.take()? {
+                OwnCell::None | OwnCell::Requested => match self.cells.take().map_err(killed)? {
                     Some(cell) => cell,
                     None => return Ok(()),
                 },
@@ -428,4 +428,8 @@ impl Pool {
     pub(crate) fn kill(&self) {
         self.warden.kill();
     }
+}
+
+fn killed(_: CellsKilled) -> Failed {
+    lost("more than 16 idle cells in a row died; something on this machine kills them")
 }

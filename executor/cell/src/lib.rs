@@ -4,6 +4,7 @@
 
 pub mod account;
 pub mod input;
+pub mod ready_cells;
 pub mod streams;
 pub mod suspend;
 mod warden;

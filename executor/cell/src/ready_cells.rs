@@ -1,14 +1,12 @@
 //! The cells that wait for an order, and how many more to make.
 
-use crate::fault::lost;
-use broker_protocol::Failed;
-use executor_cell::CellHandle;
+use crate::CellHandle;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 /// Whether commands run or wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CellLoad {
+pub enum CellLoad {
     Idle,
     Busy,
 }
@@ -22,8 +20,12 @@ const AT_ONCE: Duration = Duration::from_millis(1);
 /// How long after a call more cells than the spare ones are kept.
 const LINGER: Duration = Duration::from_millis(250);
 
+/// Something on this machine kills every cell that waits: more than 16 in a row have died.
+#[derive(Debug, PartialEq, Eq)]
+pub struct CellsKilled;
+
 #[derive(Debug)]
-pub(crate) struct ReadyCells {
+pub struct ReadyCells {
     /// The most recently used cell is last: it may still be preparing for its next call.
     ready: VecDeque<CellHandle>,
     /// How many are requested from the warden and have not arrived.
@@ -41,7 +43,7 @@ pub(crate) struct ReadyCells {
 
 impl ReadyCells {
     /// None yet; at most [`SPARE_MAX`] will be kept.
-    pub(crate) fn new(spare: u8) -> Self {
+    pub fn new(spare: u8) -> Self {
         let spare = spare.min(SPARE_MAX).into();
         Self {
             ready: VecDeque::new(),
@@ -55,7 +57,7 @@ impl ReadyCells {
 
     /// How many more to request, so that each waiting call has a cell, and the spare ones are ready
     /// when they should be: while nothing runs, or in a sequence of calls.
-    pub(crate) fn missing(&self, waiting: usize, load: CellLoad) -> usize {
+    pub fn missing(&self, waiting: usize, load: CellLoad) -> usize {
         let wanted = waiting
             + if load == CellLoad::Idle || self.row {
                 self.spare
@@ -66,48 +68,51 @@ impl ReadyCells {
     }
 
     /// A command begins whose call arrived at `came`.
-    pub(crate) fn command_begins(&mut self, came: Instant) {
+    pub fn command_begins(&mut self, came: Instant) {
         self.row = self
             .ended
             .is_some_and(|end| came.duration_since(end) < AT_ONCE);
     }
 
     /// A command has ended.
-    pub(crate) fn command_ended(&mut self) {
+    pub fn command_ended(&mut self) {
         self.ended = Some(Instant::now());
     }
 
     /// When unneeded cells are dropped, while nothing runs.
-    pub(crate) fn deadline(&self) -> Option<Instant> {
+    pub fn deadline(&self) -> Option<Instant> {
         self.ended
             .filter(|_| self.ready.len() > self.spare)
             .map(|end| end + LINGER)
     }
 
     /// Drops cells that are not needed any more.
-    pub(crate) fn tick(&mut self, now: Instant) {
+    pub fn tick(&mut self, now: Instant) {
         if self.deadline().is_some_and(|late| late <= now) {
             self.ready.truncate(self.spare);
         }
     }
 
-    pub(crate) fn requested(&mut self) {
+    pub fn requested(&mut self) {
         self.requested += 1;
     }
 
     /// A requested cell will not arrive.
-    pub(crate) fn lost_one(&mut self) {
+    pub fn lost_one(&mut self) {
         self.requested = self.requested.saturating_sub(1);
     }
 
     /// A requested cell has arrived.
-    pub(crate) fn add(&mut self, cell: CellHandle) {
+    pub fn add(&mut self, cell: CellHandle) {
         self.requested = self.requested.saturating_sub(1);
         self.ready.push_back(cell);
     }
 
     /// Takes a cell that waits for its order. Cells killed while they waited are skipped: no call was in them.
-    pub(crate) fn take(&mut self) -> Result<Option<CellHandle>, Failed> {
+    ///
+    /// # Errors
+    /// Too many of them in a row were killed.
+    pub fn take(&mut self) -> Result<Option<CellHandle>, CellsKilled> {
         while let Some(cell) = self.ready.pop_front() {
             if !cell.is_gone() {
                 self.gone = 0;
@@ -115,9 +120,7 @@ impl ReadyCells {
             }
             self.gone += 1;
             if self.gone > GONE_MAX {
-                return Err(lost(
-                    "more than 16 idle cells in a row died; something on this machine kills them",
-                ));
+                return Err(CellsKilled);
             }
         }
         Ok(None)
@@ -125,7 +128,7 @@ impl ReadyCells {
 
     /// Takes back the cell of a command that has ended. More than the spare ones are kept while
     /// other commands run, and one more in a sequence of calls.
-    pub(crate) fn take_back(&mut self, cell: CellHandle, load: CellLoad) {
+    pub fn take_back(&mut self, cell: CellHandle, load: CellLoad) {
         self.ready.push_back(cell);
         let kept = self.spare + usize::from(self.row && self.spare > 0);
         self.ready.truncate(match load {
