@@ -28,36 +28,75 @@ use nix::sys::stat::{FileStat, stat};
 use policies_guard::{Rule, Verdict};
 use std::cell::RefCell;
 use std::ffi::{CString, OsStr};
+use std::ops::Deref;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
 
-/// A call that is made on behalf of its caller.
-pub(crate) struct SupervisedCall<'a> {
+/// What the calls of one cell's program share.
+pub(crate) struct CellState<'a> {
     pub rules: &'a AccessRules,
     /// The device of `/proc`.
     pub proc: u64,
-    pub caller: CallerThread,
-    pub known: &'a KnownProcess,
-    /// `/proc/self/fd`, where the supervisor finds its own files by number.
-    pub own_descriptors: &'a OwnedFd,
-    pub terminals: &'a Terminals,
-    pub worktrees: &'a Worktrees,
-    pub settings_locks: &'a SettingsLocks,
-    pub passed_over: &'a PassedOver,
-    pub empty_directories: &'a EmptyDirectories,
-    pub loopback: &'a RefCell<Loopback>,
+    pub terminals: Terminals,
+    /// Where git keeps the worktrees that the program has added.
+    pub worktrees: Worktrees,
+    /// The locks that its git has on settings.
+    pub settings_locks: SettingsLocks,
+    /// Names that its git operations leave as they are.
+    pub passed_over: PassedOver,
+    pub empty_directories: EmptyDirectories,
+    /// The cell's sockets of TCP.
+    pub loopback: RefCell<Loopback>,
     /// The way to the loopback of the session's other cells, if these have no network namespace.
     pub line: Option<&'a LoopbackLine>,
-    pub socket_names: &'a RefCell<SocketNames>,
-    pub refusals: &'a RefCell<Refusals>,
-    pub new_names: &'a RefCell<NewNames>,
-    pub copied: &'a CopiedBytes,
-    pub kept: &'a RefCell<KeptSockets>,
-    pub segments: &'a RefCell<SharedSegments>,
-    pub objects: &'a RefCell<IpcObjects>,
-    pub netlink: &'a RefCell<NetlinkSockets>,
+    /// The names of its Unix sockets.
+    pub socket_names: RefCell<SocketNames>,
+    /// What was made for it, where nothing can be taken from it.
+    pub kept: RefCell<KeptSockets>,
+    /// The shared memory that it has made.
+    pub segments: RefCell<SharedSegments>,
+    /// The semaphores and message queues that it has made.
+    pub objects: RefCell<IpcObjects>,
+    /// The sockets by which it asks for interfaces.
+    pub netlink: RefCell<NetlinkSockets>,
+    pub refusals: RefCell<Refusals>,
+    /// What it may have misplaced.
+    pub new_names: RefCell<NewNames>,
+    /// How much it has copied.
+    pub copied: CopiedBytes,
+    pub known: KnownProcess,
+    /// This process's `/proc/self/fd`, through which the kernel reports the paths of open files.
+    pub own_descriptors: OwnedFd,
+}
+
+/// A call that is made on behalf of its caller.
+pub(crate) struct SupervisedCall<'a> {
+    cell: &'a CellState<'a>,
+    pub caller: CallerThread,
     pub notified: Notified<'a>,
+}
+
+impl<'a> SupervisedCall<'a> {
+    pub(crate) fn new(
+        cell: &'a CellState<'a>,
+        caller: CallerThread,
+        notified: Notified<'a>,
+    ) -> Self {
+        Self {
+            cell,
+            caller,
+            notified,
+        }
+    }
+}
+
+impl<'a> Deref for SupervisedCall<'a> {
+    type Target = CellState<'a>;
+
+    fn deref(&self) -> &CellState<'a> {
+        self.cell
+    }
 }
 
 /// The kernel's notification of a call.

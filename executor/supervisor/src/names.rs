@@ -189,7 +189,7 @@ impl SupervisedCall<'_> {
         path: &[u8],
         how: UnlinkatFlags,
     ) -> Option<SyscallAnswer> {
-        let (parent, name) = self.search().parent_of(from, path, self.known)?;
+        let (parent, name) = self.search().parent_of(from, path, &self.known)?;
         let directory = real(&parent).ok()?;
         let name = Path::new(OsStr::from_bytes(name));
         let real = directory.join(name);

@@ -29,7 +29,7 @@ impl SupervisedCall<'_> {
         let (directory, above) = match path.is_absolute() {
             true => (None, PathBuf::from("/")),
             false => {
-                let directory = self.caller.directory(from, self.known).ok()?;
+                let directory = self.caller.directory(from, &self.known).ok()?;
                 let above = self
                     .path_of_own(&directory)
                     .filter(|above| above.is_absolute())?;
@@ -58,7 +58,7 @@ impl SupervisedCall<'_> {
 
     /// The path of the file behind a descriptor of this process, as the kernel reports it.
     fn path_of_own(&self, fd: &OwnedFd) -> Option<PathBuf> {
-        readlinkat(self.own_descriptors, fd.as_raw_fd().to_string().as_str())
+        readlinkat(&self.own_descriptors, fd.as_raw_fd().to_string().as_str())
             .ok()
             .map(PathBuf::from)
     }

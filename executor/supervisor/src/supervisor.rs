@@ -1,21 +1,16 @@
 //! Handles a supervised call, from the kernel's notification to the answer.
 
 use crate::answer::{Pending, SyscallAnswer};
-use crate::call::{Notified, SupervisedCall};
+use crate::call::{CellState, Notified, SupervisedCall};
 use crate::caller::{CallerThread, KnownProcess, PATH_ONLY};
 use crate::copied_bytes::CopiedBytes;
 use crate::empty_directories::EmptyDirectories;
 use crate::ipc_objects::{IpcObjects, IpcRecord};
-use crate::kept_sockets::KeptSockets;
 use crate::loopback::Loopback;
 use crate::loopback_line::LoopbackLine;
-use crate::netlink_sockets::NetlinkSockets;
-use crate::new_names::NewNames;
 use crate::passed_over::PassedOver;
 use crate::rules::AccessRules;
 use crate::settings_locks::SettingsLocks;
-use crate::shared_segments::SharedSegments;
-use crate::socket_names::SocketNames;
 use crate::terminals::Terminals;
 use crate::worktrees::Worktrees;
 use broker_protocol::AttemptKind;
@@ -36,39 +31,8 @@ const PENDING_MAX: usize = 64;
 
 /// Supervises the calls of one cell's program.
 pub struct Supervisor<'a> {
-    rules: &'a AccessRules,
-    /// The device of `/proc`.
-    proc: u64,
+    cell: CellState<'a>,
     listener: OwnedFd,
-    terminals: Terminals,
-    /// Where git keeps the worktrees that the program has added.
-    worktrees: Worktrees,
-    /// The locks that its git has on settings.
-    settings_locks: SettingsLocks,
-    /// Names that its git operations leave as they are.
-    passed_over: PassedOver,
-    empty_directories: EmptyDirectories,
-    /// The cell's sockets of TCP.
-    loopback: RefCell<Loopback>,
-    line: Option<&'a LoopbackLine>,
-    /// The names of its Unix sockets.
-    socket_names: RefCell<SocketNames>,
-    /// What was made for it, where nothing can be taken from it.
-    kept: RefCell<KeptSockets>,
-    /// The shared memory that it has made.
-    segments: RefCell<SharedSegments>,
-    /// The semaphores and message queues that it has made.
-    objects: RefCell<IpcObjects>,
-    /// The sockets by which it asks for interfaces.
-    netlink: RefCell<NetlinkSockets>,
-    refusals: RefCell<Refusals>,
-    /// What it may have misplaced.
-    new_names: RefCell<NewNames>,
-    /// How much it has copied.
-    copied: CopiedBytes,
-    known: KnownProcess,
-    /// This process's `/proc/self/fd`, through which the kernel reports the paths of open files.
-    own_descriptors: OwnedFd,
     /// Calls that wait for another process, each with its notification ID.
     pending: Vec<(u64, Pending)>,
 }
@@ -90,10 +54,9 @@ impl<'a> Supervisor<'a> {
         let (terminals, worktrees) = (Terminals::default(), Worktrees::default());
         let loopback = RefCell::new(Loopback::new(rules.loopback_addresses()));
         let (refusals, empty_directories) = (RefCell::default(), EmptyDirectories::default());
-        Ok(Self {
+        let cell = CellState {
             rules,
             proc,
-            listener,
             terminals,
             worktrees,
             settings_locks: SettingsLocks::default(),
@@ -111,62 +74,17 @@ impl<'a> Supervisor<'a> {
             copied: CopiedBytes::default(),
             known: KnownProcess::default(),
             own_descriptors,
+        };
+        Ok(Self {
+            cell,
+            listener,
             pending: Vec::new(),
         })
     }
 
-    fn call<'c>(&'c self, caller: CallerThread, notified: Notified<'c>) -> SupervisedCall<'c> {
-        let Self {
-            rules,
-            proc,
-            terminals,
-            worktrees,
-            settings_locks,
-            passed_over,
-            empty_directories,
-            loopback,
-            line,
-            socket_names,
-            kept,
-            segments,
-            objects,
-            netlink,
-            refusals,
-            new_names,
-            copied,
-            known,
-            own_descriptors,
-            ..
-        } = self;
-        let (proc, line) = (*proc, *line);
-        SupervisedCall {
-            rules,
-            proc,
-            caller,
-            known,
-            own_descriptors,
-            terminals,
-            worktrees,
-            settings_locks,
-            passed_over,
-            empty_directories,
-            loopback,
-            line,
-            socket_names,
-            kept,
-            segments,
-            objects,
-            netlink,
-            refusals,
-            new_names,
-            copied,
-            notified,
-        }
-    }
-
     /// Records that the program is given a terminal.
     pub fn note_terminal(&self) {
-        self.terminals.any.set(true);
+        self.cell.terminals.any.set(true);
     }
 
     /// Readable when a call is pending.
@@ -176,37 +94,38 @@ impl<'a> Supervisor<'a> {
 
     /// Readable when another cell of the session wants to connect to a listener of this one.
     pub fn line(&self) -> Option<BorrowedFd<'_>> {
-        let open = self.line.filter(|line| line.is_open());
+        let open = self.cell.line.filter(|line| line.is_open());
         open.map(LoopbackLine::descriptor)
     }
 
     /// Connects other cells of the session to listeners of this one.
     pub fn connect_others(&mut self) {
-        let loopback = self.loopback.get_mut();
-        self.line.iter().for_each(|line| line.serve(loopback));
+        let loopback = self.cell.loopback.get_mut();
+        self.cell.line.iter().for_each(|line| line.serve(loopback));
     }
 
     /// Looks after what the program has left, when all of it is dead.
     pub fn tidy(&self) {
-        self.line.iter().for_each(|line| line.end());
-        self.objects.borrow_mut().remove_all();
-        self.empty_directories.remove();
-        for name in self.loopback.borrow_mut().take_unanswered() {
+        self.cell.line.iter().for_each(|line| line.end());
+        self.cell.objects.borrow_mut().remove_all();
+        self.cell.empty_directories.remove();
+        for name in self.cell.loopback.borrow_mut().take_unanswered() {
             let target = SocketAddr::new(name.ip, name.port).to_string();
             let (kind, cause) = (AttemptKind::Connect, Cause::Network);
-            self.refusals
+            self.cell
+                .refusals
                 .borrow_mut()
                 .note(kind, cause, target.as_bytes());
         }
-        let passed_over = self.passed_over.report(self.rules);
-        self.refusals.borrow_mut().lead_with(passed_over);
-        let misplaced = self.new_names.borrow_mut().examine(self.rules);
-        self.refusals.borrow_mut().lead_with(misplaced);
+        let passed_over = self.cell.passed_over.report(self.cell.rules);
+        self.cell.refusals.borrow_mut().lead_with(passed_over);
+        let misplaced = self.cell.new_names.borrow_mut().examine(self.cell.rules);
+        self.cell.refusals.borrow_mut().lead_with(misplaced);
     }
 
     /// Takes the refusals noted so far.
     pub fn take_refusals(&self) -> Refusals {
-        self.refusals.take()
+        self.cell.refusals.take()
     }
 
     /// Ends the supervisor when no process can call any more.
@@ -216,7 +135,7 @@ impl<'a> Supervisor<'a> {
 
     /// Whether calls or handshakes wait for another process, so that [`Self::retry`] must be called soon.
     pub fn is_waiting(&self) -> bool {
-        !self.pending.is_empty() || self.loopback.borrow().waits()
+        !self.pending.is_empty() || self.cell.loopback.borrow().waits()
     }
 
     pub fn answer(&mut self) {
@@ -226,13 +145,13 @@ impl<'a> Supervisor<'a> {
         };
         let caller = CallerThread {
             thread: notification.thread,
-            access: self.rules.caller_access(),
+            access: self.cell.rules.caller_access(),
         };
         let notified = Notified {
             listener: self.listener.as_fd(),
             id: notification.id,
         };
-        let answer = self.call(caller, notified).make(&notification);
+        let answer = SupervisedCall::new(&self.cell, caller, notified).make(&notification);
         match answer {
             Ok(SyscallAnswer::Pending(_)) if self.pending.len() >= PENDING_MAX => {
                 self.reply(notification.id, Err(Errno::EAGAIN));
@@ -244,8 +163,8 @@ impl<'a> Supervisor<'a> {
     }
 
     pub fn retry(&mut self) {
-        self.loopback.get_mut().check_pending();
-        self.kept.get_mut().drop_connected();
+        self.cell.loopback.get_mut().check_pending();
+        self.cell.kept.get_mut().drop_connected();
         for (id, pending) in std::mem::take(&mut self.pending) {
             if !notify::is_valid(self.listener.as_fd(), id) {
                 continue;
@@ -256,13 +175,13 @@ impl<'a> Supervisor<'a> {
                 answer => {
                     if matches!(answer, Err(Errno::ECONNREFUSED)) {
                         name.into_iter()
-                            .for_each(|name| self.loopback.get_mut().unanswered(name));
+                            .for_each(|name| self.cell.loopback.get_mut().unanswered(name));
                     }
                     self.reply(id, answer);
                 }
             }
         }
-        self.kept.get_mut().drop_connected();
+        self.cell.kept.get_mut().drop_connected();
     }
 
     fn reply(&self, id: u64, answer: Result<SyscallAnswer>) {
