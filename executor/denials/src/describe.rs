@@ -233,40 +233,26 @@ pub(crate) fn outside(path: &Path, spec: &SandboxSpec) -> Denial {
         Tier::Namespaced => Layer::MountNamespace,
         Tier::Flat => Layer::LandlockFiles,
     };
+    let denied = |why: &str, remedy| {
+        let by = Barrier::Layer(layer, None);
+        Denial::new(AttemptKind::Read, path.to_string_lossy(), by, why, remedy)
+    };
     if path == Path::new("/etc/resolv.conf") {
-        let (by, why) = (Barrier::Layer(layer, None), NO_DNS);
-        return Denial::new(
-            AttemptKind::Read,
-            path.to_string_lossy(),
-            by,
-            why,
-            remedy_to_reach(spec),
-        );
+        return denied(NO_DNS, remedy_to_reach(spec));
     }
     if spec.tier == Tier::Flat && path.starts_with("/tmp") {
         let why = "In the flat tier a command cannot enter a directory below /tmp, or run a program there, by this path.";
-        let remedy =
-            Remedy::Advice("use $TMPDIR, which is the same directory, in place of /tmp".into());
-        return Denial::new(
-            AttemptKind::Read,
-            path.to_string_lossy(),
-            Barrier::Layer(layer, None),
-            why,
-            remedy,
-        );
+        let advice = "use $TMPDIR, which is the same directory, in place of /tmp";
+        return denied(why, Remedy::Advice(advice.into()));
     }
     if let Some(image) = &spec.policy.image {
         let why = format!(
             "It is not in the image {}, which is the root of this session's cells.",
             image.display()
         );
-        let remedy = Remedy::Advice("add it to the image or to the project".into());
-        return Denial::new(
-            AttemptKind::Read,
-            path.to_string_lossy(),
-            Barrier::Layer(layer, None),
-            why,
-            remedy,
+        return denied(
+            &why,
+            Remedy::Advice("add it to the image or to the project".into()),
         );
     }
     let profile = &spec.policy.profile;
@@ -276,15 +262,8 @@ pub(crate) fn outside(path: &Path, spec: &SandboxSpec) -> Denial {
         ),
         false => format!("The profile `{profile}` does not show it to commands."),
     };
-    let remedy = spec.policy.remedy_to_read(path);
-    Denial::new(
-        AttemptKind::Read,
-        path.to_string_lossy(),
-        Barrier::Layer(layer, None),
-        why,
-        remedy,
-    )
-    .with_lease(spec.policy.lease_for(Access::Read, path))
+    denied(&why, spec.policy.remedy_to_read(path))
+        .with_lease(spec.policy.lease_for(Access::Read, path))
 }
 
 /// The denial of a protected name at `path`.

@@ -50,33 +50,11 @@ impl LeaseHandover {
             return Ok(None);
         }
         let mounts: Vec<_> = paths.iter().map(|(_, held)| held.mount()).collect();
-        let mut objects = ProtectedObjects::default();
-        paths
-            .iter()
-            .for_each(|(_, held)| objects.extend(held.objects()));
-        let mut directories = KnownDirectories::default();
-        paths
-            .iter()
-            .for_each(|(_, held)| directories.extend(held.directories()));
-        let places = mounts
-            .iter()
-            .map(|mount| (mount.path.clone(), mount.access))
-            .collect();
-        let in_zones = paths.iter().map(|(_, held)| held.leased());
-        let in_zones = in_zones.filter(|leased| leased.is_in_zone());
-        let zone_file = |leased: &LeasedPath| ZoneLease {
-            path: leased.path().to_owned(),
-            access: leased.access(),
-            id: leased.object_id(),
-        };
-        let encoded = frame::encode_whole(&CellLeases {
-            paths: places,
-            zone_files: in_zones.map(zone_file).collect(),
-            objects,
-            directories,
+        let encoded = CellLeases {
             ends,
-        });
-        let encoded = encoded.map_err(io::Error::other)?;
+            ..of_cell(paths, &mounts)
+        };
+        let encoded = frame::encode_whole(&encoded).map_err(io::Error::other)?;
         let mut file = File::from(memfd_create(c"leases", MFdFlags::MFD_CLOEXEC)?);
         file.write_all(&encoded)?;
         file.rewind()?;
@@ -130,6 +108,33 @@ impl Drop for Mounting {
         // If this fails, it has already exited.
         let _ = process::pidfd_signal(self.0.pidfd.as_fd(), libc::SIGKILL);
         let _ = waitpid(Pid::from_raw(self.0.pid), None);
+    }
+}
+
+/// What a cell needs to know of its leased paths.
+fn of_cell(paths: &[(u64, Rc<HeldPath>)], mounts: &[LeasedMount]) -> CellLeases {
+    let mut objects = ProtectedObjects::default();
+    let mut directories = KnownDirectories::default();
+    for (_, held) in paths {
+        objects.extend(held.objects());
+        directories.extend(held.directories());
+    }
+    let in_zones = paths.iter().map(|(_, held)| held.leased());
+    let in_zones = in_zones.filter(|leased| leased.is_in_zone());
+    let zone_file = |leased: &LeasedPath| ZoneLease {
+        path: leased.path().to_owned(),
+        access: leased.access(),
+        id: leased.object_id(),
+    };
+    CellLeases {
+        paths: mounts
+            .iter()
+            .map(|mount| (mount.path.clone(), mount.access))
+            .collect(),
+        zone_files: in_zones.map(zone_file).collect(),
+        objects,
+        directories,
+        ends: false,
     }
 }
 

@@ -159,37 +159,10 @@ impl CreatedRecord {
         };
         self.is_slow = begun.elapsed() > SLOW;
         let made: BTreeSet<Vec<u8>> = self.created.identities().skip(self.committed).collect();
-        let mut entries = BTreeMap::new();
-        self.known.clear();
-        for path in found
-            .named
-            .iter()
-            .filter(|path| path.starts_with(&spec.project))
-        {
-            let Some(entry) = CreatedEntry::of(path, &spec.project, matcher, until) else {
-                continue;
-            };
-            if made.contains(&entry.identity) && entries.len() < ENTRIES_MAX {
-                let known = inspect(path)
-                    .map(|(_, metadata)| (path.clone(), (entry.clone(), state(&metadata))));
-                self.known.extend(known);
-                entries.insert(entry.path.clone(), entry);
-            }
-        }
-        for worktree in worktrees_of(&spec.project) {
-            let all = worktree
-                .all()
-                .map(|path| CreatedEntry::of_worktree(path, &spec.project));
-            // The worktree's own `.git` has no protected name: it is one by what the others say.
-            if let [Some(directory), Some(common), Some(own)] = all
-                && made.contains(&directory.identity)
-                && made.contains(&common.identity)
-                && entries.len() + 3 <= ENTRIES_MAX
-            {
-                let all = [directory, common, own];
-                entries.extend(all.map(|entry| (entry.path.clone(), entry)));
-            }
-        }
+        let named = found.named.iter();
+        let named = named.filter(|path| path.starts_with(&spec.project));
+        let mut entries = named_entries(&mut self.known, named, spec, (&made, until));
+        add_worktrees(&mut entries, &spec.project, &made);
         // Entries of a concurrent session.
         let others = read(directory)
             .into_iter()
@@ -199,6 +172,51 @@ impl CreatedRecord {
         }
         let entries: Vec<CreatedEntry> = entries.into_values().take(ENTRIES_MAX).collect();
         let _ = write(directory, &entries);
+    }
+}
+
+/// The entries of those of the paths that cells have `made`, by their paths.
+fn named_entries<'p>(
+    states: &mut BTreeMap<PathBuf, (CreatedEntry, [i64; 7])>,
+    named: impl Iterator<Item = &'p PathBuf>,
+    spec: &Rooted,
+    (made, until): (&BTreeSet<Vec<u8>>, Option<SystemTime>),
+) -> BTreeMap<Vec<u8>, CreatedEntry> {
+    let mut entries = BTreeMap::new();
+    states.clear();
+    for path in named {
+        let Some(entry) = CreatedEntry::of(path, &spec.project, &spec.policy.matcher, until) else {
+            continue;
+        };
+        if made.contains(&entry.identity) && entries.len() < ENTRIES_MAX {
+            let known = inspect(path)
+                .map(|(_, metadata)| (path.clone(), (entry.clone(), state(&metadata))));
+            states.extend(known);
+            entries.insert(entry.path.clone(), entry);
+        }
+    }
+    entries
+}
+
+/// Adds the entries of worktrees that cells have `made`.
+fn add_worktrees(
+    entries: &mut BTreeMap<Vec<u8>, CreatedEntry>,
+    project: &Path,
+    made: &BTreeSet<Vec<u8>>,
+) {
+    for worktree in worktrees_of(project) {
+        let all = worktree
+            .all()
+            .map(|path| CreatedEntry::of_worktree(path, project));
+        // The worktree's own `.git` has no protected name: it is one by what the others say.
+        if let [Some(directory), Some(common), Some(own)] = all
+            && made.contains(&directory.identity)
+            && made.contains(&common.identity)
+            && entries.len() + 3 <= ENTRIES_MAX
+        {
+            let all = [directory, common, own];
+            entries.extend(all.map(|entry| (entry.path.clone(), entry)));
+        }
     }
 }
 

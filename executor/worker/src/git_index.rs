@@ -83,25 +83,7 @@ fn index_of(bytes: &[u8], width: usize) -> Option<Index> {
     if !(2..=4).contains(&version) {
         return None;
     }
-    let (mut entries, mut starts): (Vec<IndexEntry>, Vec<EntryStart>) = (Vec::new(), Vec::new());
-    let mut bytes_of_names = 0;
-    for _ in 0..count {
-        let before = entries
-            .last()
-            .map(|entry| entry.path.as_slice())
-            .unwrap_or_default();
-        let at = content.len() - rest.len();
-        let (entry, whole) = match version == 4 {
-            true => shortened(&mut rest, width, before)?,
-            false => (padded(&mut rest, width)?, true),
-        };
-        bytes_of_names += entry.path.len();
-        if bytes_of_names > NAMES_MAX {
-            return None;
-        }
-        entries.push(entry);
-        starts.push(EntryStart { at, whole });
-    }
+    let (entries, starts) = entries_of(content, &mut rest, (version, count), width)?;
     let end = content.len() - rest.len();
     let mut index = Index {
         entries,
@@ -143,6 +125,35 @@ fn index_of(bytes: &[u8], width: usize) -> Option<Index> {
         index.other_trees.clear();
     }
     ends_where_said(content, width, end).then_some(index)
+}
+
+/// The entries, each with its place, before the extensions.
+fn entries_of(
+    content: &[u8],
+    rest: &mut &[u8],
+    (version, count): (u32, u32),
+    width: usize,
+) -> Option<(Vec<IndexEntry>, Vec<EntryStart>)> {
+    let (mut entries, mut starts): (Vec<IndexEntry>, Vec<EntryStart>) = (Vec::new(), Vec::new());
+    let mut bytes_of_names = 0;
+    for _ in 0..count {
+        let before = entries
+            .last()
+            .map(|entry| entry.path.as_slice())
+            .unwrap_or_default();
+        let at = content.len() - rest.len();
+        let (entry, whole) = match version == 4 {
+            true => shortened(rest, width, before)?,
+            false => (padded(rest, width)?, true),
+        };
+        bytes_of_names += entry.path.len();
+        if bytes_of_names > NAMES_MAX {
+            return None;
+        }
+        entries.push(entry);
+        starts.push(EntryStart { at, whole });
+    }
+    Some((entries, starts))
 }
 
 /// An entry as a commit would take it.
@@ -224,53 +235,46 @@ fn head(rest: &mut &[u8], width: usize) -> Option<IndexEntryHead> {
     })
 }
 
-/// Whether a name has its stored length; for a long name that is only a minimum.
-fn has_length(path: &[u8], length: u16) -> bool {
-    path.len().min(LENGTH.into()) == usize::from(length)
+impl IndexEntryHead {
+    /// The entry of a name that has the stored length; for a long name that is only a minimum.
+    fn entry(self, path: Vec<u8>) -> Option<IndexEntry> {
+        let Self {
+            length,
+            hidden,
+            assumed,
+            submodule,
+        } = self;
+        let has_length = path.len().min(LENGTH.into()) == usize::from(length);
+        has_length.then_some(IndexEntry {
+            path,
+            hidden,
+            assumed,
+            submodule,
+        })
+    }
 }
 
 /// An entry with its name in full, padded to a multiple of eight bytes.
 fn padded(rest: &mut &[u8], width: usize) -> Option<IndexEntry> {
     let start = rest.len();
-    let IndexEntryHead {
-        length,
-        hidden,
-        assumed,
-        submodule,
-    } = head(rest, width)?;
+    let head = head(rest, width)?;
     let path = name(rest)?.to_vec();
     // The NUL after the name is the first byte of padding.
     let filling = (start - rest.len()).next_multiple_of(8) - (start - rest.len());
     *rest = rest.get(filling..)?;
-    has_length(&path, length).then_some(IndexEntry {
-        path,
-        hidden,
-        assumed,
-        submodule,
-    })
+    head.entry(path)
 }
 
 /// An entry that stores how many bytes to drop from the previous name, and what to append; and whether nothing of that name is kept.
 fn shortened(rest: &mut &[u8], width: usize, before: &[u8]) -> Option<(IndexEntry, bool)> {
-    let IndexEntryHead {
-        length,
-        hidden,
-        assumed,
-        submodule,
-    } = head(rest, width)?;
+    let head = head(rest, width)?;
     let kept = before.len().checked_sub(distance(rest)?)?;
     let mut path = before.get(..kept)?.to_vec();
     path.extend_from_slice(name(rest)?);
-    let fits = path.len() <= NAME_MAX && has_length(&path, length);
-    fits.then_some((
-        IndexEntry {
-            path,
-            hidden,
-            assumed,
-            submodule,
-        },
-        kept == 0,
-    ))
+    if path.len() > NAME_MAX {
+        return None;
+    }
+    Some((head.entry(path)?, kept == 0))
 }
 
 fn name<'b>(rest: &mut &'b [u8]) -> Option<&'b [u8]> {
