@@ -23,6 +23,7 @@ pub mod own_state;
 pub mod network;
 pub mod image;
 pub mod removal;
+pub mod unneeded_caches;
 pub mod throw_away;
 pub mod machine_state;
 mod questions;
