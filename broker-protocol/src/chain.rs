@@ -49,7 +49,7 @@ pub fn seal(previous: Digest, record: &mut Vec<u8>) -> Digest {
 /// Why a line is not the record that follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ChainError {
-    /// It does not end as a record must.
+    /// The record has no proper end.
     #[error("it is not a whole record")]
     Form,
     /// Its hash does not match.
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_has_one_text() {
+    fn head_has_one_encoding_of_fixed_length() {
         let (_, head) = chain(2);
         let text = head.encode();
         assert_eq!(text.len(), Head::BYTES);

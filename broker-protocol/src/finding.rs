@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_stands_with_its_object() {
+    fn state_is_shown_with_its_object() {
         let mut found = lock("a").with_state("removed");
         found.add(lock("b"));
         found.add(lock("c").with_unnamed(4));

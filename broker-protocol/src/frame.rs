@@ -168,7 +168,7 @@ mod tests {
     use crate::{FromBroker, Hello, ToBroker};
 
     #[test]
-    fn a_frame_reads_back_however_it_is_cut() {
+    fn frame_cut_anywhere_reads_back() {
         let mut bytes = Vec::new();
         let sent = [
             ToBroker::Hello(Hello::ours(None)),

@@ -288,7 +288,7 @@ pub struct LayerReport {
 /// Whether a layer is in force, for people to read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LayerState {
-    /// It is in force; with details such as `ABI 7`.
+    /// In force; with details such as `ABI 7`.
     InForce(String),
     Missing {
         /// Why this machine does not have it.

@@ -53,7 +53,7 @@ impl Wants {
     /// Checks every limit that the type itself does not enforce.
     ///
     /// # Errors
-    /// It requests too much at once.
+    /// Too much at once.
     pub fn check(&self) -> Result<(), TooLarge> {
         at_most("wants.hosts", self.hosts.len(), limit::WANTS, "hosts")?;
         self.hosts
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_with_a_key_is_for_its_call_alone() {
+    fn lease_with_a_key_covers_one_call() {
         let opens = Leased::Host("a.example:443".into());
         let lease = Lease {
             lease: 1,

@@ -216,7 +216,7 @@ pub enum FromBroker {
     Grants(Vec<SessionGrant>),
     /// All leases in force from now on: sent whenever one begins or ends, and before the output of a call with one.
     Leases(Vec<Lease>),
-    /// The end of a connection that a cell requested; one that was refused again is counted. What is about a call comes before its end.
+    /// The end of a connection that a cell requested; one that was refused again is counted. Reports about a call come before its end.
     Connected(ConnectionReport),
     /// The result for a text that the client wanted saved.
     Kept {

@@ -128,7 +128,7 @@ pub enum ConnectionVerdict {
     NotListed,
     /// An address of the host is not public, and no line of the lists allows it.
     NotPublic,
-    /// It was allowed, but the name has no address or nothing answers there.
+    /// The connection was allowed, but the name has no address or nothing answers there.
     Unreachable,
     /// The relay could not understand the request, or it was for no host, or for something other than TCP.
     Malformed,
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_are_bounded_and_none_is_zero() {
+    fn ports_are_bounded_and_nonzero() {
         for (connect, want) in [
             (vec![1; limit::PORTS], true),
             (vec![1; limit::PORTS + 1], false),

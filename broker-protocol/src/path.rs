@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_reads_back_as_it_was_shown() {
+    fn shown_path_reads_back() {
         for path in [
             "",
             "a",

@@ -62,13 +62,13 @@ pub struct Stderr {
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ended {
-    /// It exited with this code.
+    /// The program exited with this code.
     Exited(i32),
     /// This signal ended it.
     Signalled(i32),
-    /// It exceeded its time limit and was killed.
+    /// Killed at its time limit.
     TimedOut,
-    /// It printed nothing for its idle time and was killed.
+    /// Killed after it had printed nothing for its idle time.
     Idle,
     /// The client ended it.
     Cancelled,

@@ -79,7 +79,7 @@ pub struct Permission {
     /// Globs of the paths it may touch, such as `src/**` and `central:notes/**`; empty means all zones. At most
     /// [`limit::SCOPE_PATHS`], each of at most [`limit::SCOPE_PATH`] bytes.
     pub paths: Vec<String>,
-    /// Most wall seconds of one call, 1 to [`limit::TIMEOUT_S`].
+    /// Maximum wall seconds of one call, 1 to [`limit::TIMEOUT_S`].
     pub timeout_s: Option<u32>,
     /// Whether it may use the network, as far as the policy lets it.
     pub network: bool,

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_suite_is_known_by_its_command_and_by_nothing_less() {
+    fn suite_needs_its_whole_command() {
         let bash = |command| Bash {
             command,
             directory: None,

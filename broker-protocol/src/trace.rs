@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_limit_is_held_one_over_it() {
+    fn one_over_each_limit_is_refused() {
         let path = |length| Traced::Path {
             kind: AttemptKind::Read,
             path: "x".repeat(length),

@@ -334,7 +334,7 @@ fn is_checkout(path: &Path, policy: &EffectivePolicy) -> bool {
     }
 }
 
-/// Why commands may not be leased `access` to `path`. What is closed to roots is closed to leases;
+/// Why commands may not be leased `access` to `path`. A place closed to roots is closed to leases;
 /// so is what the session has already under other rules: its zones, and its own storage.
 pub(crate) fn closed_to_leases(
     path: &Path,

@@ -233,7 +233,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_are_known_or_none_is() {
+    fn one_doubtful_program_makes_all_unknown() {
         let of = |text: &str| programs(&Command::Shell(text.into()));
         let named = |text: &str| of(text).map(|names| names.join(" "));
         assert_eq!(named("git status").as_deref(), Some("git"));

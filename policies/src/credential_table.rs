@@ -15,17 +15,17 @@ use std::sync::LazyLock;
 use thiserror::Error;
 use toml::Spanned;
 
-/// Most hosts of one credential.
+/// Maximum number of hosts of one credential.
 pub const CREDENTIAL_HOSTS_MAX: usize = 16;
-/// Most variables of one credential.
+/// Maximum number of variables of one credential.
 pub const CREDENTIAL_VARIABLES_MAX: usize = 16;
 /// Longest path of a use, in bytes.
 pub const USE_PATH_MAX: usize = 512;
 /// Longest name in a request (a user, a header, a file of systemd), in bytes.
 pub const REQUEST_NAME_MAX: usize = 128;
-/// Most words of a command that prints a credential.
+/// Maximum number of words of a command that prints a credential.
 pub const SOURCE_WORDS_MAX: usize = 64;
-/// Most bytes of such a command.
+/// Maximum bytes of such a command.
 pub const SOURCE_BYTES_MAX: usize = 8192;
 
 /// Why a part of a credential is not valid.

@@ -717,7 +717,7 @@ mod tests {
 
     /// The default profile under a user's file with these rules.
     #[test]
-    fn a_rule_raises_the_risk_of_its_question_and_never_lowers_it() {
+    fn rule_never_lowers_the_risk_of_its_question() {
         let text = |risk: &str| {
             format!("[[rule]]\ntool = '*'\naction = 'ask'\nwhy = 'Look.'\nrisk = '{risk}'\n")
         };
@@ -777,7 +777,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_decided_on_by_its_name_and_by_where_it_leads() {
+    fn link_is_judged_by_name_and_by_target() {
         let rules = "[[rule]]\ntool = '*'\naction = 'allow'\nwhy = 'w'\nwhen = [{ param = 'path', matches = 'docs/**' }]\n\
             [[rule]]\ntool = '*'\naction = 'deny'\nwhy = 'w'\nwhen = [{ param = 'path', matches = 'src/**' }]\n";
         let policy = ruled(rules, Trust::Guided);
@@ -888,7 +888,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scope_closes_what_it_does_not_name() {
+    fn scope_closes_unnamed_tools() {
         let policy = policy("default")
             .narrow(Some(&Scope::default()), Trust::Autonomous)
             .unwrap();

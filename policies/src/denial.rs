@@ -156,7 +156,7 @@ impl EffectivePolicy {
         self.denied_time_below(seconds, self.timeout(Some(limit::TIMEOUT_S)))
     }
 
-    /// The same to a command that a person has started.
+    /// The denial to a command that a person has started.
     pub fn denied_attended_time(&self, seconds: u32) -> Denial {
         self.denied_time_below(seconds, self.attended_timeout(Some(limit::TIMEOUT_S)))
     }

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_relative_path_counts_as_none() {
+    fn relative_paths_in_variables_are_ignored() {
         let home = Path::new("/home/u");
         let all = |value: &'static str| {
             let variable =
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn user_without_an_account_gets_the_set_home_or_none() {
+    fn user_without_account_gets_home_from_the_environment() {
         let is_directory = |path: &Path| {
             path.starts_with("/home") || path == Path::new("/work") || path == Path::new("/")
         };

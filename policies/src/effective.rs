@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A session's policy. What is serialized is what its digest covers.
+/// A session's policy. Its digest covers all that is serialized.
 #[derive(Clone, Debug, Serialize)]
 pub struct EffectivePolicy {
     pub profile: String,
@@ -162,7 +162,7 @@ impl EffectivePolicy {
         longest.chain([wanted]).min()
     }
 
-    /// The grants that file tools read too: programs, libraries, toolchains. What is granted of `/etc` are settings, which
+    /// The grants that file tools read too: programs, libraries, toolchains. Grants in `/etc` are settings, which
     /// programs need and nobody else: a file tool that asks for `/etc/passwd` tries to leave the roots, whatever a cell may read.
     pub fn readable(&self) -> impl Iterator<Item = &PathGrant> {
         self.grants
@@ -170,7 +170,7 @@ impl EffectivePolicy {
             .filter(|grant| grant.path != Path::new("/") && !grant.path.starts_with("/etc"))
     }
 
-    /// Most wall seconds that the scope lets a call of `tool` take, if it sets any.
+    /// Maximum wall seconds of a call of `tool`, if the scope sets one.
     pub fn scope_timeout(&self, tool: &str) -> Option<u32> {
         self.scope
             .as_ref()?
@@ -208,7 +208,7 @@ impl EffectivePolicy {
     /// This policy with the network that a session asks for, or none. A scope that closes the network to commands closes it.
     ///
     /// # Errors
-    /// It asks for what is no host, or what the policy's files do not allow.
+    /// A requested host is malformed, or the policy's files do not allow it.
     pub fn with_network(self, wanted: Option<&NetworkRequest>) -> Result<Self, PolicyError> {
         self.networked(wanted)?.digested()
     }

@@ -31,13 +31,13 @@ fn policy_name(request: &Request) -> &str {
 /// The effect of a call on a path.
 #[derive(Clone, Copy, Debug)]
 pub enum Touch<'a> {
-    /// It runs a command in this directory.
+    /// Runs a command in this directory.
     Enter(&'a ZonePath),
-    /// It reads this file or directory.
+    /// Reads this file or directory.
     Read(&'a ZonePath),
-    /// It may return anything below this directory.
+    /// May return anything below this directory.
     Search(&'a ZonePath),
-    /// It writes or removes this file.
+    /// Writes or removes this file.
     Write(&'a ZonePath),
 }
 

@@ -16,7 +16,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// Most files of authorities in one policy file.
+/// Maximum number of authority files in one policy file.
 pub const AUTHORITY_FILES_MAX: usize = 8;
 /// Text of `proxy` for the proxy that the user's environment names.
 const ENVIRONMENT: &str = "environment";
@@ -58,7 +58,7 @@ impl ProxyAddress {
     /// Reads `http://HOST:PORT`; without a port, 80.
     ///
     /// # Errors
-    /// It is no such address.
+    /// The text is no such address.
     pub fn parse(text: &str) -> Result<Self, GatewayFault> {
         let place = match text.split_once("://") {
             Some((scheme, place)) if scheme.eq_ignore_ascii_case("http") => place,
@@ -86,7 +86,7 @@ impl ProxyAddress {
     /// Reads the value of `HTTPS_PROXY`, which may lack `http://`. Its user and password are left out if the policy has a `login` of its own.
     ///
     /// # Errors
-    /// It is no such address.
+    /// The text is no such address.
     pub fn of_variable(
         value: &str,
         login: Option<&CredentialSource>,
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_may_lack_the_scheme_and_its_login_counts_only_as_an_error() {
+    fn proxy_variable_may_lack_the_scheme_and_must_lack_a_login() {
         let of = ProxyAddress::of_variable;
         let login = CredentialSource::Systemd("login".into());
         assert_eq!(of("proxy.corp:3128", None), Ok(place("proxy.corp", 3128)));
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variables_entries_mean_what_programs_take_them_for() {
+    fn no_proxy_entries_mean_what_programs_take_them_for() {
         let (read, unknown) = DirectPlace::of_variable(
             "localhost, .corp,*.lan 10.0.0.0/8,::1,10.*,Host.Example:8443",
         );

@@ -1,7 +1,7 @@
 //! Account settings that git in a cell needs: whose commits it makes, which files it ignores, how the user likes it to work, which filters
 //! files go through, and which settings have no effect there.
 //!
-//! Comes from files of the user's. What decides a name is read strictly: a commit under the wrong name would be worse than none. What is
+//! Comes from files of the user's. Settings that decide a name are read strictly: a commit under the wrong name would be worse than none. What is
 //! only named or closed is read by its lines, and rather finds one too many.
 
 use crate::git_config::{plain, plain_settings};
@@ -82,9 +82,9 @@ const PREFERENCES: [&str; 63] = [
 /// A file of the account's with a pattern on each line, by the setting that names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PatternFile {
-    /// What git ignores in every repository: `core.excludesFile`.
+    /// Patterns that git ignores in every repository: `core.excludesFile`.
     Ignore,
-    /// What attributes files have in every repository: `core.attributesFile`.
+    /// Attributes of files in every repository: `core.attributesFile`.
     Attributes,
 }
 
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn preferences_are_those_that_run_and_open_nothing() {
+    fn preferences_run_and_open_nothing() {
         assert!(PREFERENCES.is_sorted());
         let text = "[init]\n\tdefaultBranch = main # x\n[Pull]\nREBASE=\"true\"\n[core]\n\tpager = less\n\teditor = vim\n\tautocrlf = input ; x\n\
             [push \"x\"]\n\tdefault = current\n[tag]\n\tsort = $(x)\n[alias]\n\tx = !y\n[url \"a\"]\n\tinsteadOf = b\n";
@@ -333,9 +333,9 @@ mod tests {
         );
     }
 
-    /// Most people's settings have an alias that is hard to read.
+    /// An alias that is hard to read is common in people's settings.
     #[test]
-    fn what_a_strict_reading_gives_up_still_says_what_is_ignored() {
+    fn failed_strict_reading_still_gives_ignore_patterns() {
         let text = "[user]\n\tname = A\n[alias]\n\tx = \"!f() { \\\n\t}\"\n[core]\n\texcludesFile = ~/i\n\tattributesfile = \"a\\\\b\"\n\
             [include]\npath = m\n[includeIf \"onbranch:m\"]\npath = n\n";
         assert_eq!(git_account(text.as_bytes()), None);

@@ -4,7 +4,7 @@
 //! does no harm wherever it lies. Comes from a cell's supervisor, with any bytes; understands less of the format than git,
 //! and never something else.
 
-/// Most bytes of a file that is looked at.
+/// Maximum bytes of a file; a larger one is refused.
 pub const GIT_CONFIG_MAX: usize = 64 * 1024;
 
 /// Settings, in lower case, that name no program, no file and no other place of the repository.
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_where_no_path_is_meant_names_none() {
+    fn word_that_is_no_path_names_none() {
         for text in [
             "",
             "[user]\n\tname = A B\n[core]\n\teditor = vim\n\tautocrlf = input\n[pull]\n\trebase = true\n",

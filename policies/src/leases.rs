@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_closed_and_what_only_the_host_acts_on_may_be_read() {
+    fn keys_are_closed_and_host_settings_are_readable() {
         let policy = policy("");
         let is = |access, text: &str| leased(&policy, access, text).is_ok();
         for text in [

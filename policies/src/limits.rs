@@ -6,7 +6,7 @@ use serde::de::{Deserializer, Error, Unexpected, Visitor};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Most bytes of captured output: a frame, less room for the rest of an outcome.
+/// Maximum bytes of captured output: a frame, less room for the rest of an outcome.
 pub const CAPTURE_MAX: u64 = FRAME_MAX as u64 - 64 * 1024;
 
 /// A limit as it is written: an absent key is `None`, `"none"` is `Some(None)`.
@@ -46,7 +46,7 @@ macro_rules! limits {
 limits! {
     /// Wall seconds of a command that asks for nothing else; not more than `timeout_max_s`. `None`: no limit.
     timeout_s: Option<u32> = "seconds_or_none",
-    /// Most wall seconds a command may ask for; `None`: any number, or no limit at all.
+    /// Maximum wall seconds a command may ask for; `None`: any number, or no limit at all.
     timeout_max_s: Option<u32> = "seconds_or_none",
     /// As `timeout_s`, for a command that a person has started (`lazaret run`). A file that sets only `timeout_s` sets both.
     /// `None`: no limit, and any that is asked for.

@@ -103,7 +103,7 @@ impl PolicyFile {
     /// Parses `text`, the content of `file`.
     ///
     /// # Errors
-    /// It is over [`FILE_MAX`], or invalid: with the line and column of the first fault.
+    /// The text is over [`FILE_MAX`], or invalid: with the line and column of the first fault.
     pub fn parse(file: &str, text: &str) -> Result<Self, PolicyError> {
         if text.len() > FILE_MAX {
             return Err(PolicyError::TooLarge {
@@ -523,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn every_fault_has_its_place() {
+    fn every_fault_names_line_and_column() {
         for (text, line, column, words) in [
             (
                 "version = 1\n[profile.a]\nprojekt = \"read\"\n",

@@ -4,7 +4,7 @@
 //! and plainly written, does no harm wherever it lies. Comes from a cell's supervisor, with any bytes; understands less of each format
 //! than the program that reads it, and never something else.
 
-/// Most bytes of a file that is looked at.
+/// Maximum bytes of a file; a larger one is refused.
 pub const PACKAGE_CONFIG_MAX: usize = 64 * 1024;
 
 /// Values that a setting may have.

@@ -11,7 +11,7 @@ use thiserror::Error;
 /// Why a text is not a glob of paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum GlobError {
-    /// It is not names between slashes.
+    /// The text is not names between slashes.
     #[error(
         "a glob of paths is names between `/`, without `.` or `..`, after `project:`, `central:` or `/` if need be"
     )]
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_glob_means_its_zone_only() {
+    fn glob_matches_in_its_zone_only() {
         let own = |text: &str| {
             [Zone::Project, Zone::Central].map(|zone| glob(text).matches(zone, b"notes/a"))
         };

@@ -220,7 +220,7 @@ impl Policies {
     /// [`EffectivePolicy::narrow`] and [`EffectivePolicy::with_network`]. A session that opens waits for its digest, which this computes once.
     ///
     /// # Errors
-    /// Those of the three.
+    /// An error of resolving, of narrowing, or of the network.
     pub fn resolve_session(
         &self,
         profile: &str,

@@ -12,9 +12,9 @@ use std::sync::Arc;
 /// Access of a tool to a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// It touches this one name.
+    /// This one name only.
     Name,
-    /// It may show whatever lies below it.
+    /// Whatever lies below it.
     Tree,
 }
 

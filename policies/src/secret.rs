@@ -24,7 +24,7 @@ const LAST_WORDS: [&str; 3] = ["_PASS", "_PAT", "_PWD"];
 /// Words that begin as `AUTH` does, and name a person: git's variables have them, which cells get.
 const PERSON: [&str; 2] = ["AUTHOR", "AUTHORS"];
 /// Words and beginnings of names that hold a word of the above and are no secret's: those of a desktop and of files. They
-/// make a name open only where nothing else in it looks like a secret's: `AUTHOR_TOKEN` is one. What is open reaches no cell
+/// make a name open only where nothing else in it looks like a secret's: `AUTHOR_TOKEN` is one. An open name reaches no cell
 /// either, but to blot it out of a result would only make that wrong.
 const OPEN_WORDS: [&str; 3] = ["AUTHORITY", "XAUTHORITY", "KEYBOARD"];
 const OPEN_BEGINNINGS: [&str; 6] = [

@@ -14,12 +14,12 @@ use std::collections::BTreeMap;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SecretMode {
-    /// It cannot be opened.
+    /// Cannot be opened.
     Hide,
     /// Its keys can be read, with placeholders for the values.
     #[default]
     Mask,
-    /// It can be read.
+    /// Can be read.
     Show,
 }
 

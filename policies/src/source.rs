@@ -89,16 +89,16 @@ pub enum FileFault {
     /// The kernel refuses to open it, or it is a link without a target.
     #[error(transparent)]
     Kernel(#[from] Errno),
-    /// It is a directory, a FIFO, a device or a socket.
+    /// A directory, a FIFO, a device or a socket.
     #[error("it is not a regular file")]
     NotRegular,
-    /// It (or its directory, if `directory`) belongs to neither root nor the user.
+    /// The file (or its directory, if `directory`) belongs to neither root nor the user.
     #[error("{what} belongs to the user {owner}; it must be root's or yours", what = part(.directory))]
     Owner { directory: bool, owner: u32 },
     /// Users other than the owner may write to it (or to its directory, if `directory`). The user's private group does not count.
     #[error("others may write {what} (mode {mode:o}): chmod go-w", what = part(.directory))]
     Writable { directory: bool, mode: u32 },
-    /// It has more than `max` bytes.
+    /// More than `max` bytes.
     #[error("it has more than {max} bytes")]
     TooLarge { max: usize },
     #[error("it is not UTF-8")]
@@ -229,7 +229,7 @@ fn read_file(path: &Path) -> Result<Option<String>, FileFault> {
     read_in(&directory, name)
 }
 
-/// The same of a file in a directory that is checked.
+/// Reads a file in a directory that is checked.
 fn read_in(directory: &impl AsFd, name: &OsStr) -> Result<Option<String>, FileFault> {
     match openat(directory, name, READ, Mode::empty()) {
         Ok(file) => text(read_regular(file, FILE_MAX, check)?).map(Some),
@@ -243,7 +243,7 @@ fn read_in(directory: &impl AsFd, name: &OsStr) -> Result<Option<String>, FileFa
 /// Reads a file that a person names, such as a scope. Its owner is not checked: it can only narrow.
 ///
 /// # Errors
-/// It cannot be opened, is no regular file (opening a FIFO does not block), has more than `max` bytes, or is not UTF-8.
+/// The file cannot be opened, is no regular file (opening a FIFO does not block), has more than `max` bytes, or is not UTF-8.
 pub fn read_named(path: &Path, max: usize) -> Result<String, FileFault> {
     text(read_bytes(path, max)?)
 }
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_read_and_a_missing_one_is_none() {
+    fn missing_policy_file_reads_as_none() {
         let settings = Settings::new();
         assert_eq!(settings.read(), Ok(None));
         settings.write("version = 1\n");
@@ -508,7 +508,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_followed_and_one_that_leads_nowhere_is_an_error() {
+    fn link_is_followed_and_a_dangling_one_fails() {
         let settings = Settings::new();
         let target = settings.0.path().join("target");
         symlink(&target, settings.file()).unwrap();

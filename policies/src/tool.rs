@@ -86,7 +86,7 @@ pub(crate) enum NeverMatches {
     Unasked,
 }
 
-/// Whether a rule for `name` would never match. What is none of our tools may be one of a server or of whoever embeds
+/// Whether a rule for `name` would never match. A name that no tool of ours has may be one of a server or of whoever embeds
 /// Lazaret, by the name under which it is registered.
 pub(crate) fn never_matches(name: &str) -> Option<NeverMatches> {
     // It is asked about as the command that it runs.

@@ -216,7 +216,7 @@ checked_text!(
     }
 );
 
-/// Most names of a path that a grant excepts.
+/// Maximum names in a path that a grant excepts.
 pub const EXCEPT_NAMES_MAX: usize = 8;
 
 checked_text!(
@@ -509,7 +509,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_tells_a_project_is_one_name() {
+    fn marker_file_of_a_project_is_one_name() {
         let file = |text: &str| ProjectFile::try_from(text.to_owned());
         assert!(file("Cargo.toml").is_ok() && file(&"n".repeat(PATTERN_MAX)).is_ok());
         for text in [

@@ -65,7 +65,7 @@ fn profile_is_chosen_by_the_projects_files() {
 
 /// `lazaret policy allow` makes such a profile, and repeats the entry.
 #[test]
-fn profile_that_the_chosen_one_extends_is_not_an_alternative() {
+fn base_of_the_chosen_profile_is_no_alternative() {
     let mine = user(
         "[profile.my-node]\nextends = 'node'\n[profile.mine]\nextends = 'my-node'\n\
          [[auto]]\nfiles = ['package.json']\nprofile = 'mine'\n",
@@ -111,7 +111,7 @@ fn a_project_chooses_nothing_unless_the_user_says_so() {
 
 /// Files by every name that a project might try reach only what an entry names.
 #[test]
-fn no_file_chooses_a_profile_that_is_not_meant_for_projects() {
+fn marker_files_choose_project_profiles_only() {
     let own = "profile = 'auto'\n[[auto]]\nfiles = ['site.toml']\nprofile = 'node'\n";
     let private =
         "default_profile = 'auto'\n[profile.private]\ngrants = [{ path = '~/private' }]\n";

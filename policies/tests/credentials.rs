@@ -461,7 +461,7 @@ fn the_hosts_of_a_credential_are_added_within_the_bounds_of_the_files() {
 }
 
 #[test]
-fn a_profile_has_the_credentials_of_what_it_extends() {
+fn profile_inherits_credentials() {
     let text = format!(
         "{GITHUB}{OWN}attach = 'bearer'\n[profile.a]\ncredentials = ['github']\n[profile.b]\nextends = 'a'\ncredentials = ['own']"
     );

@@ -60,7 +60,7 @@ fn the_empty_name_is_the_default_profile() {
 }
 
 #[test]
-fn a_profile_starts_from_default_unless_it_says_otherwise() {
+fn profile_extends_default_unless_it_names_another() {
     let mine = user(
         "[profile.mine]\nproject = 'read'\ngrants = [{ path = '~/tool//bin/' }]\n[profile.mine.limits]\ntimeout_s = 5",
     );
@@ -80,7 +80,7 @@ fn a_profile_starts_from_default_unless_it_says_otherwise() {
 
 /// A layer that a tier cannot have forbids the tier where it is required, in a profile or in any file.
 #[test]
-fn required_layers_of_all_files_count_and_none_is_taken_back() {
+fn required_layers_of_all_files_add_up() {
     let etc = || system("required = ['mount-namespace']\n[profile.site]\nrequired = ['seccomp']");
     let own = "required = ['cgroup', 'mount-namespace']\n[profile.mine]\nextends = 'site'\nrequired = []\nexpected = []";
     let policy = resolve(&[etc(), user(own)], "mine").unwrap();
@@ -107,7 +107,7 @@ fn required_layers_of_all_files_count_and_none_is_taken_back() {
 }
 
 #[test]
-fn a_profile_that_extends_nothing_allows_only_what_it_lists() {
+fn profile_without_base_allows_only_its_list() {
     let empty = "[profile.bare]\nextends = []\n[profile.bare.limits]\ntimeout_s = 1\ntimeout_max_s = 1\ncapture = 1\nspill = 1\n";
     let missing = resolve(&[user(empty)], "bare").unwrap_err();
     assert_eq!(
@@ -155,7 +155,7 @@ fn later_bases_override_earlier_ones_and_each_applies_once() {
 }
 
 #[test]
-fn a_grant_is_optional_only_if_every_profile_has_it_optional() {
+fn grant_required_by_one_profile_is_required() {
     let text = "[profile.a]\ngrants = [{ path = '/x', optional = true }, { path = '/x' }, { path = '/y', optional = true }]";
     let policy = resolve(&[user(text)], "a").unwrap();
     assert_eq!(granted(&policy, "/x"), Some(false));
@@ -202,7 +202,7 @@ fn an_earlier_files_profile_cannot_start_from_a_later_files() {
 }
 
 #[test]
-fn ceilings_lower_every_profile_and_none_raises_another() {
+fn ceilings_only_lower_limits() {
     let limits = "[profile.mine]\n[profile.mine.limits]\ntimeout_s = 500\ntimeout_max_s = 3600\nmemory = '8 GiB'\nscratch = '8 GiB'";
     let etc = system(
         "[ceiling]\ntimeout_max_s = 300\nmemory = '4 GiB'\nscratch = '2 GiB'\ncpu_s = 100\nprocesses = 100",
@@ -245,7 +245,7 @@ fn the_default_time_is_not_over_the_longest() {
 }
 
 #[test]
-fn a_time_limit_for_all_commands_is_one_for_a_persons_too() {
+fn time_limit_for_all_commands_covers_a_persons_too() {
     let limit = |text: &str| {
         let profile = format!("[profile.a]\nextends = 'default'\n{text}");
         resolve(&[user(&profile)], "a")
@@ -443,7 +443,7 @@ fn name_hidden_by_a_file_is_shown_by_no_profile() {
 }
 
 #[test]
-fn a_file_with_a_profile_that_cannot_be_is_not_used_for_another() {
+fn file_with_one_invalid_profile_resolves_no_other() {
     for (wrong, want) in [
         (
             "[profile.b]\nextends = 'nope'",
@@ -534,7 +534,7 @@ fn variables_move_toolchains() {
 }
 
 #[test]
-fn the_files_digest_knows_every_text_and_whose_it_is() {
+fn digest_of_files_covers_text_and_owner() {
     let digest = |sources: &[PolicySource]| Policies::load(sources.to_vec()).unwrap().digest();
     let (etc, own) = (system("# etc"), user("# own"));
     assert_eq!(

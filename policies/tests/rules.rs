@@ -188,7 +188,7 @@ fn the_risk_matrix() {
 }
 
 #[test]
-fn the_first_rule_of_a_tool_counts_and_before_those_of_all() {
+fn first_rule_of_a_tool_wins_over_general_ones() {
     // Lines, from 1: `version` is the first, and each rule has four.
     let rules = "[[rule]]\ntool = '*'\naction = 'deny'\nwhy = 'a'\n\
         [[rule]]\ntool = 'file_read'\naction = 'ask'\nwhy = 'b'\n\
@@ -421,7 +421,7 @@ fn commands_are_judged_one_by_one() {
 
 /// Bash evaluates some arguments of its builtins, and a rule that allows these builtins has not allowed what is run then.
 #[test]
-fn an_allowed_builtin_allows_nothing_that_it_evaluates() {
+fn allowed_builtin_does_not_allow_what_it_evaluates() {
     let rules = "[[rule]]\ntool = 'bash'\naction = 'deny'\nprogram = 'touch'\nwhy = 'w'\n\
         [[rule]]\ntool = 'bash'\naction = 'allow'\nprogram = '{printf,test,echo,read,hash,ls}'\nwhy = 'w'\n";
     let policy = own("", rules, Trust::Guided);
@@ -644,7 +644,7 @@ fn a_doubt_is_in_the_reason() {
 }
 
 #[test]
-fn a_judgement_knows_its_file_and_line() {
+fn judgement_names_file_and_line() {
     let guided = policy(
         "",
         "[[rule]]\ntool = 'grep'\naction = 'deny'\nwhy = 'w'\n",

@@ -1130,7 +1130,7 @@ fn doors_into_the_kernel_and_into_other_processes_are_closed() {
 }
 
 #[test]
-fn a_flat_cell_may_do_to_itself_what_it_may_not_do_to_others() {
+fn flat_cell_may_change_its_own_scheduling_only() {
     let (cell, flat) = (cell(), flat_cell());
     for call in [
         libc::SYS_prlimit64,

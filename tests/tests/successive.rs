@@ -81,7 +81,7 @@ fn python(session: &mut Session, script: &str, word: &str) -> String {
         .to_owned()
 }
 
-/// The first processes of the cells of a session. What is to be the next program still has its parent's name.
+/// The first processes of the cells of a session. A process that will become the next program still has its parent's name.
 fn first_processes(session: &Session) -> BTreeSet<i32> {
     let tree = process::tree(session.pid());
     let named = |name| {

@@ -14,7 +14,7 @@ pub struct AlsoClosed {
 /// Why a path is closed although its name does not show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WhyClosed {
-    /// It is the same file as this protected one.
+    /// The same file as this protected one.
     OtherNameOf(PathBuf),
     /// This link with a protected name leads there.
     TargetOf(PathBuf),
@@ -24,27 +24,27 @@ pub enum WhyClosed {
         file: PathBuf,
         key: String,
     },
-    /// It is one of Lazaret's own programs or settings, or a link from these leads there.
+    /// One of Lazaret's own programs or settings, or a link from these leads there.
     Own,
     /// This link in the user's home directory leads there.
     HomeLink(PathBuf),
-    /// It lies in this grant of the profile, which excepts it.
+    /// In this grant of the profile, which excepts it.
     NotGranted(PathBuf),
-    /// It is a program in a repository's directory, and settings may name it by a path that only a shell knows.
+    /// A program in a repository's directory, and settings may name it by a path that only a shell knows.
     Program,
     /// Its contents cannot be listed.
     Unlisted,
     /// The project's `.git` file leads there, but it is not opened.
     NotLinked(NotLinked),
-    /// It contains this and other protected names, too many to pin one by one.
+    /// A directory with this and other protected names, too many to pin one by one.
     OverBound(PathBuf),
     /// A root had too many names of its own. They, or the newest protected ones, lie in this directory now.
     SetAside(PathBuf),
     /// Its owner could not use it, and can again.
     ModeGivenBack,
-    /// It has so many entries that not all of its root can be examined.
+    /// A directory with so many entries that not all of its root can be examined.
     TooLarge,
-    /// It is a repository over the bound on those that are looked at after each call.
+    /// A repository over the bound on those that are looked at after each call.
     NotWatched,
     /// Its content is committed, but a command made git track it, according to this record.
     Tracked(PathBuf),

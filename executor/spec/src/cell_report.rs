@@ -65,11 +65,11 @@ pub struct Report {
 /// How a program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// It exited with this code.
+    /// The program exited with this code.
     Exited(i32),
     /// This signal ended it.
     Signalled(i32),
-    /// It did not start; the error number.
+    /// The program did not start; the error number.
     NotStarted(i32),
     /// The cell could not be confined: nothing was started.
     Unconfined { part: SetupPart, errno: i32 },

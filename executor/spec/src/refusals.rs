@@ -44,7 +44,7 @@ pub struct Refusal {
 pub enum Cause {
     /// The file or name is protected, by its name, by its place, or as an object.
     Protected,
-    /// It lies outside what the cell may see or change.
+    /// The object lies outside what the cell may see or change.
     Outside,
     /// The host's network, or a program of it that listens.
     Network,

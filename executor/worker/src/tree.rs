@@ -96,7 +96,7 @@ impl Tree for ZoneTree<'_> {
 }
 
 impl Worker {
-    /// Whether a name is closed for `intent`, or nobody can tell. What is closed for reading is closed for writing too, and what lies below
+    /// Whether a name is closed for `intent`, or nobody can tell. A name closed for reading is closed for writing too, and what lies below
     /// a closed name is closed with it.
     pub(crate) fn is_closed(&self, location: &Location, intent: Intent) -> bool {
         !matches!(self.verdict_on(location, intent), Ok(Verdict::Allow))

@@ -169,7 +169,7 @@ impl Unconfined {
         &self.0
     }
 
-    /// Confines this process permanently. What is missing is in [`in_force`].
+    /// Confines this process permanently. [`in_force`] says which parts are missing.
     pub fn confine(self, needs: &Needs) -> ConfinementProof {
         IN_FORCE.get_or_init(|| {
             let _ = allow_descriptors();

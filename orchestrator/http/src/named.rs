@@ -7,7 +7,7 @@ use url::Url;
 
 static NAMED: Mutex<BTreeSet<HostOrigin>> = Mutex::new(BTreeSet::new());
 
-/// The user's settings name the host of `url`. What is named after the gateway has begun, it does not serve.
+/// The user's settings name the host of `url`. A host named after the gateway has begun is not served.
 pub fn name_host(url: &Url) {
     let mut named = NAMED.lock().unwrap_or_else(PoisonError::into_inner);
     named.insert(HostOrigin::of(url));

@@ -294,7 +294,7 @@ impl BundlePlace {
         Ok(InstallOutcome::Installed)
     }
 
-    /// Refuses if something would go that no bundle has brought. What is missing of the last one is no reason.
+    /// Refuses if something would go that no bundle has brought. A missing file of the last one is no reason.
     fn check_foreign(&self, installed: Option<&PolicyBundle>) -> Result<(), InstallError> {
         let parts = source::parts(&self.parts())?;
         let none = PolicyBundle::default();
@@ -422,7 +422,7 @@ mod tests {
     use std::collections::BTreeMap;
     use tempfile::TempDir;
 
-    /// A directory of settings of our own, and bundles for it. What is trusted is tested with the program.
+    /// A directory of settings of our own, and bundles for it. Trust is tested with the program.
     struct Scratch {
         place: BundlePlace,
         _folder: TempDir,

@@ -115,7 +115,7 @@ impl LineCutter {
         })
     }
 
-    /// All bytes that are not yet part of a line. What is pushed after this begins a line.
+    /// All bytes that are not yet part of a line. Bytes pushed after this begin a line.
     pub fn rest(&mut self) -> Vec<u8> {
         let cutter = std::mem::replace(self, Self::new(self.terminator, self.max));
         let mut bytes = cutter.buffer;

@@ -314,7 +314,7 @@ paths = ['src/**', 'central:notes/**']
     }
 
     #[test]
-    fn every_fault_has_its_place() {
+    fn every_fault_names_line_and_column() {
         for (file, text, line, column, words) in [
             (
                 "s.yaml",

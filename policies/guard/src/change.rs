@@ -45,7 +45,7 @@ pub enum Change<'c, H> {
     },
     /// A session that opens finds this, and asks whether calls may read it, or change it.
     Find { found: AtRest<'c>, access: Access },
-    /// What a call has misplaced is taken away, by the session itself; without an object, as far as the path decides.
+    /// An object that a call has misplaced is taken away, by the session itself; without an object, as far as the path decides.
     TakeAway { object: Option<H>, at: &'c Path },
 }
 
@@ -109,7 +109,7 @@ impl New<'_> {
 pub enum Moment {
     /// Nothing is made yet.
     Before,
-    /// It was just made. Somebody else may have made the rest of a repository since it was judged: who looks last sees all of it.
+    /// The name was just made. Somebody else may have made the rest of a repository since it was judged: who looks last sees all of it.
     Made,
     /// The call that made it has ended: may it stay?
     Ended,

@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_letter_has_one_form() {
+    fn case_folding_gives_every_letter_one_form() {
         assert_eq!(fold(".\u{1e9e}h".as_bytes()), fold(b".ssh"));
         // No letter above these has another case.
         for letter in (0..0x2_0000).filter_map(char::from_u32).map(String::from) {

@@ -3,7 +3,7 @@
 //! Stricter than git, which accepts blanks at the end and reads no further than `refs/`: what is refused here leads nowhere, and a
 //! repository with such a `HEAD` counts as none.
 
-/// Most bytes of a `HEAD`: a path of Linux (`PATH_MAX`), with `ref: ` before it and a line end after it.
+/// Maximum bytes of a `HEAD`: a path of Linux (`PATH_MAX`), with `ref: ` before it and a line end after it.
 pub const GIT_HEAD_MAX: usize = 4096 + 6;
 
 /// Characters that a shell treats as more than text, among those that git allows in the name of a branch, and the backslash.

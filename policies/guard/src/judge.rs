@@ -11,7 +11,7 @@ use std::path::Path;
 /// The verdict on a change in a tree.
 ///
 /// # Errors
-/// Those of the tree. They are no verdicts: what could not be asked was not decided.
+/// The tree's errors. They are no verdicts: what could not be asked was not decided.
 pub fn judge<'c, T: Tree>(tree: &'c T, change: Change<'c, T::Handle<'c>>) -> io::Result<Verdict> {
     let judge = Judge::of(tree);
     match change {

@@ -622,7 +622,7 @@ fn moved_and_removed_names() {
 }
 
 #[test]
-fn nothing_goes_from_one_area_to_another() {
+fn rename_between_areas_is_refused() {
     let (tree, at) = (tree(""), |path| Path::new(path));
     let cross = |from, to| Judge::of(&tree).may_cross(at(from), at(to));
     assert_eq!(cross("/p/a", "/p/b"), Verdict::Allow);
@@ -661,7 +661,7 @@ fn judge_decides_on_objects_that_a_call_left() {
 }
 
 #[test]
-fn an_error_of_the_disk_is_no_verdict() {
+fn disk_error_is_no_verdict() {
     for (words, change) in [
         ("", "read /proc/1"),
         ("d /p/a f /p/a/closed", "rename /p/a /p/b"),
@@ -699,7 +699,7 @@ fn nothing_is_asked_of_the_disk_about_an_ordinary_name() {
 }
 
 #[test]
-fn judge_closes_what_a_session_finds_by_its_directorys_names() {
+fn found_entries_are_closed_by_their_directorys_names() {
     let tree = tree("");
     // A directory, the paths as which it counts besides, and how an entry is closed.
     for (at, others, name, reading, writing) in [

@@ -27,7 +27,7 @@ pub enum Left {
     /// When a commit ends a merge, git applies the stash that it names: it stays while a merge is
     /// in progress. Checked when no command is running any more.
     Autostash,
-    /// It makes git show another history, or other objects.
+    /// Makes git show another history, or other objects.
     History,
     /// `git status` shows no file that it names.
     Exclude,

@@ -67,9 +67,9 @@ pub enum Access {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Protection {
-    /// It may be read, and not written, replaced or removed.
+    /// Closed for changes: reading is allowed; writing, replacing and removing are not.
     Write,
-    /// It may not be read either.
+    /// Closed for reading too.
     All,
 }
 
@@ -83,7 +83,7 @@ impl Protection {
     }
 }
 
-/// What commands may do with a protected name that does not exist. File tools may never create one.
+/// Whether commands may create a protected name that does not exist. File tools may never create one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WhenNew {
@@ -452,7 +452,7 @@ impl Compiled {
     }
 }
 
-/// Those of `literals`, which are sorted, that are `name` without case.
+/// The part of `literals`, which are sorted, that equals `name` without case.
 fn equal<'a>(literals: &'a [(Vec<u8>, usize)], name: &[u8]) -> &'a [(Vec<u8>, usize)] {
     let lower = || name.iter().map(u8::to_ascii_lowercase);
     let start = literals.partition_point(|(text, _)| text.iter().copied().lt(lower()));
@@ -712,7 +712,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_not_utf8_are_matched_like_others() {
+    fn non_utf8_bytes_match_like_others() {
         let matcher = matcher(&[".env", "*credential*.json", ".git/hooks"]);
         assert!(hits(&matcher, b"\xff\xfe/.env"));
         assert!(hits(&matcher, b".env/\xff"));
@@ -723,7 +723,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_with_a_slash_before_it_holds_at_the_root_only() {
+    fn pattern_with_leading_slash_matches_at_the_root_only() {
         let matcher = matcher(&["/auth.json", "/a/{b,c}"]);
         let closed = |path: &str| matcher.protection(path.as_bytes()).is_some();
         for path in ["auth.json", "Auth.JSON", "auth.json/x", "a/b", "a/c/d"] {
@@ -740,7 +740,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exception_holds_for_its_rule_and_its_name_only() {
+    fn exception_holds_for_its_rule_and_name_only() {
         let open = ProtectedName {
             except: vec!["*.example".into(), ".env.dist".into()],
             ..protected(".env.*", Protection::All)
@@ -977,7 +977,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_in_transit_is_known_by_its_form_and_place() {
+    fn transit_name_matches_by_form_and_place() {
         let names = [
             protected(".git/config", Protection::Write),
             protected(".mise*.toml", Protection::Write),
@@ -1043,7 +1043,7 @@ mod tests {
     }
 
     #[test]
-    fn all_targets_are_found_with_their_strongest_rules_and_long_names_have_none() {
+    fn transit_targets_carry_their_strongest_rules() {
         let names = [
             protected("a*", Protection::Write),
             protected("*z", Protection::All),

@@ -9,7 +9,7 @@
 use crate::steps;
 use thiserror::Error;
 
-/// Most plain patterns that the braces of one may stand for.
+/// Maximum number of plain patterns that the braces of one may stand for.
 pub const ALTERNATIVES_MAX: usize = 256;
 
 /// Why a text is not a pattern.
@@ -42,9 +42,9 @@ pub struct NameError {
 /// Whether the case of ASCII letters matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Case {
-    /// It does: for rules that allow.
+    /// Case matters: for rules that allow.
     Exact,
-    /// It does not: for rules that deny, as some file systems ignore it too.
+    /// Case does not matter: for rules that deny, as some file systems ignore it too.
     Ignored,
 }
 
@@ -75,7 +75,7 @@ pub struct NamePattern(Pattern);
 
 impl NamePattern {
     /// # Errors
-    /// It is no pattern.
+    /// The text is no pattern.
     pub fn parse(text: &str) -> Result<Self, PatternError> {
         Pattern::parse(text, Case::Exact).map(Self)
     }

@@ -481,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repository_has_its_place() {
+    fn repository_paths_match_by_place() {
         for path in [
             ".git",
             "a/.GIT",

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_protected_by_each_path_of_its_directory() {
+    fn name_is_protected_by_every_path_of_its_directory() {
         let write = Some(Protection::Write);
         for (directory, others, name, wanted) in [
             ("", vec![], "a", None),

@@ -4,7 +4,7 @@
 //! A directory in which a repository may come about is judged as an object (a call has made it) and by its path (none was there before):
 //! neither does a command get a repository into a directory that it did not make, nor a directory that it made over one that was there.
 //! Over a directory of the user's it would be the one that the user's git takes there, with the index, the remotes and the state that a
-//! command has written. What is moved below a repository that a command has made leaves its old path, so that is allowed.
+//! command has written. An object that is moved below a repository that a command has made leaves its old path, so that is allowed.
 
 use crate::change::DirectoryName;
 use crate::judge::Judge;

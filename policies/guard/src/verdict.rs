@@ -23,7 +23,7 @@ pub enum Rule {
     Transit,
     /// The user's repository needs the part, or would be none.
     KeptPart,
-    /// It would give a directory the structure of a repository where its settings are not protected.
+    /// The change would give a directory the structure of a repository where its settings are not protected.
     Structure,
     /// A repository would come about over a directory that no call has made.
     Repository,
@@ -87,7 +87,7 @@ impl Verdict {
     /// Like [`Self::and`], where `next` reads the disk.
     ///
     /// # Errors
-    /// Those of `next`.
+    /// The errors of `next`.
     pub fn and_try<E>(self, next: impl FnOnce() -> Result<Self, E>) -> Result<Self, E> {
         match self {
             Self::Allow => next(),

@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn every_network_ends_where_it_should() {
+    fn every_network_ends_at_its_last_address() {
         use Class::*;
         for (text, want) in [
             ("0.0.0.0", Unspecified),

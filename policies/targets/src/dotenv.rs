@@ -48,7 +48,7 @@ pub fn is_dotenv_name(name: &[u8]) -> bool {
 /// placeholders; without `salt` nobody can tell what a placeholder stands for.
 ///
 /// # Errors
-/// It is not cleanly in dotenv form.
+/// The file is not cleanly in dotenv form.
 pub fn mask(text: &[u8], salt: &Salt) -> Result<String, DotenvFault> {
     if text.len() > DOTENV_MAX {
         return Err(DotenvFault::TooLarge);

@@ -15,7 +15,7 @@ use std::sync::LazyLock;
 use thiserror::Error;
 use toml::Spanned;
 
-/// Most bytes of all rules of a session: they go to the gateway in one frame.
+/// Maximum bytes of all rules of a session: they go to the gateway in one frame.
 pub const RULE_BYTES_MAX: usize = 128 * 1024;
 
 /// Why rules for requests are not valid.
@@ -342,7 +342,7 @@ pub enum HttpRulesError {
 }
 
 impl HttpRules {
-    /// Those of a profile, whose hosts `allow` opens, bounded by those of the files.
+    /// The rules of a profile, whose hosts `allow` opens, bounded by those of the files.
     ///
     /// # Errors
     /// A host of the profile's is not allowed, or there are too many.

@@ -14,7 +14,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::LazyLock;
 use thiserror::Error;
 
-/// Most hosts and private places that a session may have, all lists together: they go to the client in one frame.
+/// Maximum number of hosts and private places of a session, all lists together: they go to the client in one frame.
 pub const ENTRIES_MAX: usize = 2048;
 
 /// Why a session does not get the hosts that it asks for.
@@ -302,7 +302,7 @@ fn closed_address(host: &str, port: u16, address: IpAddr) -> NetworkError {
 /// `policy` with one more host that a call wants, as `NAME:PORT`: no pattern, and no address.
 ///
 /// # Errors
-/// It is no such host, or the policy's files do not allow it.
+/// The text is no such host, or the policy's files do not allow it.
 pub fn leased(policy: WebPolicy, host: &str) -> Result<WebPolicy, NetworkError> {
     let pattern = HostPattern::try_from(host.to_owned()).ok();
     if pattern.and_then(|pattern| pattern.one()?.1).is_none() {
@@ -589,7 +589,7 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_adds_to_what_it_extends_unless_it_replaces() {
+    fn profile_adds_to_its_base_unless_it_replaces() {
         let base = "presets = ['npm']\nallow = ['a.example:443']\nprivate = ['10.0.0.1:80']";
         let set = |later: &str| {
             let mut table = table(base);
@@ -610,7 +610,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_no_option_opens_is_refused_with_what_opens_it() {
+    fn refused_address_names_what_opens_it() {
         let closed = of("", &[]);
         for host in ["127.0.0.1:8080", "[::1]:8080"] {
             let error = requested(closed.clone(), Some(&asks(&[host], &[]))).unwrap_err();
@@ -658,7 +658,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_gets_what_it_asks_for_within_the_bounds() {
+    fn session_gets_requested_hosts_within_bounds() {
         let free = of("", &[]);
         assert!(!is_open(&free));
         let asked = requested(free.clone(), Some(&asks(&["a.example:443"], &["npm"]))).unwrap();
@@ -723,7 +723,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_is_one_host_within_the_bounds() {
+    fn lease_of_a_pattern_or_unbounded_host_is_refused() {
         let free = of("", &[]);
         let one = leased(free.clone(), "a.example:443").unwrap();
         assert!(

@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use thiserror::Error;
 
-/// Most ports of this machine that a session may reach.
+/// Maximum number of ports of this machine that a session may reach.
 pub const CONNECT_MAX: usize = limit::PORTS;
-/// Most ports of this machine that a session may publish.
+/// Maximum number of ports of this machine that a session may publish.
 pub const PUBLISH_MAX: usize = limit::PUBLISHED;
 
 /// Why a session does not get the ports that it asks for.
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_has_so_many_ports_and_none_is_zero() {
+    fn port_limit_holds_and_port_zero_is_refused() {
         let own = |count: u16| of(&(1..=count).collect::<Vec<_>>(), &[]).map(drop);
         assert_eq!(own(CONNECT_MAX as u16), Ok(()));
         assert_eq!(own(CONNECT_MAX as u16 + 1), Err(PortError::TooMany));

@@ -1,7 +1,7 @@
 //! A shell's command line as the simple commands in it, as far as that can be known without running it.
 //!
 //! A courtesy to the user, never a border: the cell enforces what a command can touch. So this reads little and doubts much.
-//! What is certain comes out as words; a word that the shell would still change (a variable, a pattern, a substitution) is
+//! Certain text comes out as words; a word that the shell would still change (a variable, a pattern, a substitution) is
 //! unknown; what cannot be followed at all is [`Unit::Unparsed`], with the reason. Steps are at most a few for each byte.
 //!
 //! Bash's grammar is in its manual, section 3; the cases here are those that people and models write.
@@ -12,12 +12,12 @@ use crate::runners::{VARIABLE, runs_others, sets_variables, variable_runs};
 use broker_protocol::Command;
 use policies_guard::steps;
 
-/// Most simple commands of a line; what follows is not parsed.
+/// Maximum number of simple commands in a line; the rest is not parsed.
 pub const UNITS_MAX: usize = 256;
-/// Most levels of nested `$( … )` and `( … )`.
+/// Maximum depth of nested `$( … )` and `( … )`.
 pub const DEPTH_MAX: usize = 16;
 
-/// Most bytes that are read again because `eval` or `builtin` runs them; what is longer is left as a program that runs others.
+/// Maximum bytes that are parsed again because `eval` or `builtin` runs them; a longer text counts as a program that runs others.
 const EVALUATED_MAX: usize = 64 * 1024;
 
 /// A part of a command line that runs by itself.

@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 /// Reads a value from its text.
 ///
 /// # Errors
-/// It is no text, or none of this type's.
+/// The input is no string, or not one that this type accepts.
 pub fn read<'de, T, D>(input: D) -> Result<T, D::Error>
 where
     T: TryFrom<String, Error: fmt::Display>,

@@ -8,7 +8,7 @@ use orchestrator_launch::stdio::{print, terminal};
 use orchestrator_text::{diff, escape};
 use serde_json::{Value, json};
 
-/// Maximum bytes of a tool's description and indented schema that a person is shown. What is longer cannot be accepted.
+/// Maximum bytes of a tool's description and indented schema that a person is shown. A longer one cannot be accepted.
 const SHOWN_MAX: usize = 128 << 10;
 /// Most characters of an unchanged tool's description.
 const SUMMARY: usize = 100;

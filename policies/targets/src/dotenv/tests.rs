@@ -136,7 +136,7 @@ fn placeholders_keep_the_shape() {
 }
 
 #[test]
-fn a_text_is_at_least_as_long_and_shows_only_the_class_of_its_length() {
+fn placeholder_shows_only_the_class_of_the_length() {
     let length = |bytes: usize| value(&format!("K={}", "s".repeat(bytes))).len();
     assert_eq!([1, 2, 31, 32].map(length), [32; 4]);
     assert_eq!([33, 64, 65, 4000].map(length), [64, 64, 128, 4096]);
