@@ -13,11 +13,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 /// Maximum number of directories to examine: a race creates hundreds that are all alike.
 const DIRECTORIES_MAX: usize = 24;
-/// Seconds that a git may take: one that reads a FIFO never ends.
-const SECONDS: &str = "60";
+/// How long a git may take: one that reads a FIFO never ends.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What git does in each directory that it may take for a repository.
 #[derive(Debug)]
@@ -57,6 +58,11 @@ enum Kind {
 impl GitView {
     /// What the user's git does now in the zones of a world.
     pub fn of(world: &World) -> Self {
+        Self::within(PATIENCE, world)
+    }
+
+    /// The same, where a git that takes longer is one that never ends.
+    pub fn within(patience: Duration, world: &World) -> Self {
         // The project may lie in a repository; the central root lies in none, and is looked at where it looks like one.
         let mut directories = vec![world.project.clone()];
         let mut below = vec![world.project.clone(), world.central.clone()];
@@ -86,7 +92,7 @@ impl GitView {
         Self(
             directories
                 .into_iter()
-                .map(|directory| (directory.clone(), View::of(world, &directory)))
+                .map(|directory| (directory.clone(), View::of(world, &directory, patience)))
                 .collect(),
         )
     }
@@ -153,11 +159,12 @@ impl GitView {
 }
 
 impl View {
-    fn of(world: &World, directory: &Path) -> Self {
+    fn of(world: &World, directory: &Path, patience: Duration) -> Self {
+        let patience = patience.as_secs().to_string();
         let git = |words: &[&str]| {
             let mut command = world.host("timeout");
             command
-                .arg(SECONDS)
+                .arg(&patience)
                 .arg("git")
                 .args(words)
                 .current_dir(directory);
@@ -201,7 +208,7 @@ impl View {
                 .filter_map(|path| path.canonicalize().ok())
                 .collect();
         }
-        let traced = view.trace(world, directory);
+        let traced = view.trace(world, directory, &patience);
         let monitored = settings.contains("core.fsmonitor");
         view.status = if monitored {
             git(&["-c", "core.fsmonitor=", "status"]).code()
@@ -212,11 +219,11 @@ impl View {
     }
 
     /// Traces a `git status` as the user would run it, and returns how that ends.
-    fn trace(&mut self, world: &World, directory: &Path) -> i32 {
+    fn trace(&mut self, world: &World, directory: &Path, patience: &str) -> i32 {
         let file = world.base().join(format!("trace-{}", unique()));
         let mut command: Command = world.host("timeout");
         command.args([
-            SECONDS,
+            patience,
             "strace",
             "-f",
             "--seccomp-bpf",
