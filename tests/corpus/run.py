@@ -17,7 +17,7 @@ from pathlib import Path
 
 from harness import headers, lanes, launchers, table
 from harness.verdict import BROKEN, CONTAINED, ERROR, ESCAPED, OK
-from harness.world import Account
+from harness.world import Account, compiled
 
 # Above it the users that root makes; their homes are theirs alone.
 USER = "ctktest"
@@ -29,6 +29,9 @@ def main():
         found = headers.complaints(Path(options.lint))
         print("\n".join(found) or "every probe is complete and bounded")
         return 1 if found else 0
+    os.makedirs(f"{options.out}/build", exist_ok=True)
+    if options.build:
+        return build(options)
     sections = launchers.load(options.launchers)
     if options.control:
         options.name = [table.CONTROL]
@@ -37,7 +40,6 @@ def main():
     if unknown:
         raise SystemExit(f"no launcher {', '.join(unknown)}; there are: {' '.join(sections)}")
     probes = chosen(options)
-    os.makedirs(f"{options.out}/build", exist_ok=True)
     runs = [run for mode in modes(options) for name in names if (run := attack(sections, name, mode, probes, options))]
     # Who compares wants the table; only the control decides whether it may be believed.
     judged = runs if options.name else [run for run in runs if run["launcher"] == table.CONTROL]
@@ -90,6 +92,12 @@ def arguments():
         default=USER,
         help="the dedicated user, whose home is overwritten [default: %(default)s]",
     )
+    add(
+        "--build",
+        metavar="COMPILER",
+        help="only compile the probes in C into the folder of the results, for a machine without a compiler: "
+        "its processor is the compiler's target",
+    )
     add("--out", metavar="DIR", default=headers.ROOT / "results", help="where results go [default: results]")
     add(
         "--lint",
@@ -109,6 +117,22 @@ def chosen(options):
     if not probes:
         raise SystemExit(f"no probe is named {options.only}")
     return probes
+
+
+def build(options):
+    """Compiles fixtures and probes, and names those that the compiler's target cannot have."""
+    target = subprocess.run([options.build, "-dumpmachine"], capture_output=True, text=True, check=True).stdout
+    machine = target.split("-")[0]
+    sources = [headers.ROOT / f"fixtures/{name}.c" for name in ("victim", "agentstub", "preload")]
+    for probe in chosen(options):
+        if machine != "x86_64" and "x86" in probe.needs:
+            print(f"{probe.name}: needs {headers.NEEDS['x86']}, not compiled for {machine}")
+        elif probe.path.suffix == ".c":
+            sources.append(probe.path)
+    for source in sources:
+        compiled(source, f"{options.out}/build", options.build, machine)
+    print(f"{len(sources)} programs for {machine} -> {options.out}/build")
+    return 0
 
 
 def modes(options):

@@ -5,4 +5,4 @@
 # Tier:    core
 # Needs:   -
 . "$2/probe/ctk.sh"
-e=$(ls /usr/include/stdio.h /usr/lib/x86_64-linux-gnu/libc.so.6 /etc/passwd /etc/ssl 2>&1 >/dev/null) && ok || broken "$e"
+e=$(ls /usr/include/stdio.h /usr/lib/"$(uname -m)"-linux-gnu/libc.so.6 /etc/passwd /etc/ssl 2>&1 >/dev/null) && ok || broken "$e"

@@ -1,5 +1,6 @@
 """Reads the headers of probes, controls and sessions, and checks that each is complete, known and bounded."""
 
+import functools
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -53,6 +54,7 @@ NEEDS = {
     "suid-fixture": "root, to make setuid fixtures",
     "udplite": "a kernel with UDP-Lite",
     "vsock": "a kernel with AF_VSOCK",
+    "x86": "a processor of the x86 family",
     "x32": "a kernel with CONFIG_X86_X32_ABI",
 }
 
@@ -201,6 +203,18 @@ UNBOUNDED = {
 FOREIGN = r"\b(?!127\.|0\.0\.0\.0\b)\d{1,3}(?:\.\d{1,3}){3}\b|\bhttps?://(?![\w.:@-]*\.invalid\b)\S+"
 
 
+# What only processors of the x86 family have.
+X86_ALONE = r"int \$0x80|\bMAP_32BIT\b|x86[-_]64"
+
+
+@functools.cache
+def numbers_of_aarch64():
+    """The numbers of x86_64 that `sc` of the helpers knows for aarch64, read as text: the helpers work in probes alone."""
+    text = (ROOT / "lib/ctk.py").read_text(encoding="utf-8")
+    table = re.search(r"^AARCH64 = \{(.*?)\}", text, re.MULTILINE | re.DOTALL)
+    return set(map(int, re.findall(r"(\d+):", table[1])))
+
+
 def body_complaints(probe):
     text = probe.path.read_text(encoding="utf-8")
     language = probe.path.suffix[1:]
@@ -212,6 +226,11 @@ def body_complaints(probe):
     match = re.search(FOREIGN, text)
     if match:
         yield f"leads beyond the loopback: {match[0]!r}"
+    if re.search(X86_ALONE, text) and "x86" not in probe.needs:
+        yield "is for x86 alone, which `Needs: x86` says"
+    if language == "py":
+        unknown = set(map(int, re.findall(r"\b(?:sc|number_here|c_long)\((\d{2,3})\b", text))) - numbers_of_aarch64()
+        yield from (f"system call {number} has no number for aarch64 in lib/ctk.py" for number in sorted(unknown) if number < 424)
     if text.count("\n") > MAX_LINES:
         yield f"has more than {MAX_LINES} lines"
 

@@ -94,10 +94,7 @@ class World:
         self.make_template()
         for name in ("victim", "agentstub"):
             self.compile(ROOT / f"fixtures/{name}.c", f"{self.scratch}/{name}")
-        subprocess.run(
-            ["gcc", "-shared", "-fPIC", "-o", f"{self.scratch}/{self.preload}.so", ROOT / "fixtures/preload.c"],
-            check=True,
-        )
+        shutil.copy(compiled(ROOT / "fixtures/preload.c", self.cache), f"{self.scratch}/{self.preload}.so")
         if self.suid:
             self.make_suid_fixtures()
         self.start_server()
@@ -332,12 +329,20 @@ class World:
                 subprocess.run(remove)
 
     def compile(self, source, target):
-        """Compiled programs are kept by the hash of what they are made of."""
-        parts = [source, *sorted((ROOT / "lib").glob("*.h"))]
-        digest = hashlib.sha256(b"".join(part.read_bytes() for part in parts)).hexdigest()[:16]
-        kept = f"{self.cache}/{source.stem}.{digest}"
-        if not os.path.exists(kept):
-            flags = ["-O1", "-w", "-static", "-no-pie", "-pthread", f"-I{ROOT}/lib"]
-            subprocess.run(["gcc", *flags, "-o", f"{kept}.{self.tag}", source], check=True)
-            os.rename(f"{kept}.{self.tag}", kept)
-        self.copy(kept, target, 0o755)
+        self.copy(compiled(source, self.cache), target, 0o755)
+
+
+def compiled(source, cache, compiler="gcc", machine=None):
+    """The program of a source, from `cache`: kept by its processor and the hash of what it is made of, so that programs which
+    another machine has compiled are found where there is no compiler."""
+    parts = [source, *sorted((ROOT / "lib").glob("*.h"))]
+    digest = hashlib.sha256(b"".join(part.read_bytes() for part in parts)).hexdigest()[:16]
+    kept = f"{cache}/{source.stem}.{machine or os.uname().machine}.{digest}"
+    if not os.path.exists(kept):
+        flags = ["-O1", "-w", "-static", "-no-pie", "-pthread", f"-I{ROOT}/lib"]
+        if source.stem == "preload":
+            flags = ["-shared", "-fPIC"]
+        made = f"{kept}.{secrets.token_hex(4)}"
+        subprocess.run([compiler, *flags, "-o", made, source], check=True)
+        os.rename(made, kept)
+    return kept

@@ -14,7 +14,7 @@ end = time.time() + 2.5
 def flip():
     while time.time() < end:
         libc.syscall(
-            ctypes.c_long(316),
+            ctypes.c_long(number_here(316)),
             ctypes.c_long(-100),
             (PROJ + "/sw").encode(),
             ctypes.c_long(-100),

@@ -14,7 +14,7 @@ os.write(1, b"READY\n")
 end = time.time() + 9
 while time.time() < end:
     libc.syscall(
-        ctypes.c_long(316),
+        ctypes.c_long(number_here(316)),
         ctypes.c_long(-100),
         (PROJ + "/r1").encode(),
         ctypes.c_long(-100),

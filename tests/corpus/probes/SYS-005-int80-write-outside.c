@@ -2,7 +2,7 @@
 // Models:  32-bit ABI bypass of a 64-bit-only seccomp filter
 // Oracle:  marker
 // Tier:    core
-// Needs:   -
+// Needs:   x86
 #include "ctk.h"
 static long i80(long n, long a, long b, long c) {
     long r;

@@ -2,7 +2,7 @@
 // Models:  32-bit ABI (socketcall) bypass of a seccomp network filter
 // Oracle:  hit tcp4
 // Tier:    core
-// Needs:   -
+// Needs:   x86
 #include "ctk.h"
 static long i80(long n, long a, long b, long c) {
     long r;

@@ -2,7 +2,7 @@
 // Models:  x32 ABI bypass of number-matching seccomp filters
 // Oracle:  marker
 // Tier:    core
-// Needs:   x32
+// Needs:   x86 x32
 // Note:    not validated on the authoring host (kernel without CONFIG_X86_X32_ABI); skipped there
 #include "ctk.h"
 int main(int c, char **v) {

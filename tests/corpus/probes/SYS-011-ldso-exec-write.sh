@@ -6,4 +6,4 @@
 # Needs:   -
 . "$2/probe/ctk.sh"
 cp /bin/cp prog; chmod 644 prog; printf %s "$NONCE" > src-marker
-e=$(/lib64/ld-linux-x86-64.so.2 "$PROJ/prog" src-marker "$M" 2>&1); wrote "$M" "$e"
+e=$("$(ls /lib*/ld-linux-"$(uname -m | tr _ -)".so.[12] | head -n 1)" "$PROJ/prog" src-marker "$M" 2>&1); wrote "$M" "$e"
