@@ -14,6 +14,7 @@ pub mod service;
 pub mod state;
 pub mod suite;
 pub mod effect;
+pub mod ticket;
 pub mod reply;
 pub mod denial;
 pub mod paste;

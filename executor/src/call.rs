@@ -7,6 +7,7 @@ use crate::pending_leases::PendingLeases;
 use crate::poll::{ClientQueue, Token, Waited};
 use crate::pool::StartedCommand;
 use crate::running_command::{FinishedCommand, RunningCommand};
+use broker_protocol::ticket::WebTicket;
 use broker_protocol::{
     CallId, Captured, Denials, Ended, ErrorKind, Failed, FileAnswer, FromBroker, LeftRunning,
     Outcome, Ran, Request, Signal, Stdin, Usage, Wants, ZonePath, frame, limit,
@@ -31,6 +32,8 @@ pub(crate) struct Call {
     input: ProgramInput,
     /// The client's window size, if it changed before there was a terminal.
     size: Option<(u16, u16)>,
+    /// What its client's gateway may fetch once its end is recorded.
+    pub ticket: Option<WebTicket>,
     /// Whether the client has requested to see the file that it would change.
     pub looked: bool,
     /// Whether its end is reported only after a check: it may have changed something, or reports which commands have ended.
@@ -66,6 +69,7 @@ pub(crate) struct CallEnd {
     pub outcome: Outcome,
     pub usage: Usage,
     pub denied: Denials,
+    pub ticket: Option<WebTicket>,
 }
 
 impl Call {
@@ -82,6 +86,7 @@ impl Call {
             leased_file: None,
             input,
             size: None,
+            ticket: None,
             looked: false,
             awaits_check: false,
             is_checked: false,
@@ -345,6 +350,7 @@ impl Call {
             outcome,
             usage: Usage { wall_us, ..usage },
             denied,
+            ticket: self.ticket,
         })
     }
 

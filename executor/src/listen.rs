@@ -80,6 +80,7 @@ fn serve_apart(client: OwnedFd, user: &User) -> io::Result<()> {
         .into_iter()
         .chain(user.worker.file())
         .chain(user.gateway.file())
+        .chain(user.tickets.fd())
         .collect();
     keep_only(&kept, user.ablation.descriptors())
         .map_err(|error| io::Error::other(error.to_string()))?;

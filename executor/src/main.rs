@@ -38,6 +38,7 @@ mod fault;
 
 use broker_protocol::Layer;
 use executor_layers::descriptors;
+use executor_peers::TicketLine;
 use executor_peers::surroundings::Surroundings;
 use executor_spec::ablation::Ablation;
 use executor_spec::error::SetupError;
@@ -55,8 +56,8 @@ const HELP: &str = "\
 lazaret-executor: the privilege broker of Lazaret. `lazaret` starts it; it is not meant to be typed.
 
 Usage:
-  lazaret-executor broker                serve one client; the connected socket is standard input
-  lazaret-executor spawner               serve every client whose connected socket comes over standard input
+  lazaret-executor broker [--tickets]    serve one client; the connected socket is standard input
+  lazaret-executor spawner [--tickets]   serve every client whose connected socket comes over standard input
   lazaret-executor ready                 build a session's sandbox, then serve one client; both come over standard input
   lazaret-executor start PROGRAM ARG...  become a server of the user's, in a process session of its own and outside any cell
   lazaret-executor gc                    remove caches of projects that no session uses; the request comes over standard input
@@ -64,6 +65,7 @@ Usage:
   lazaret-executor listen --socket PATH  serve every client that connects to PATH, each in a process of its own
   lazaret-executor --help | --version
 
+--tickets: standard output is a line to the client's gateway, which makes only the web requests that are permitted over it.
 The directory of PATH must belong to you and be closed to others (mode 0700); it is made if it is missing.
 A client must have the same user id. The file worker, `lazaret-worker`, must lie beside this program. Policies are
 read from /etc/lazaret/policy.toml and ${XDG_CONFIG_HOME:-~/.config}/lazaret/policy.toml.
@@ -71,10 +73,17 @@ read from /etc/lazaret/policy.toml and ${XDG_CONFIG_HOME:-~/.config}/lazaret/pol
 Exit codes: 0 the client has left, 1 the executor failed, 2 wrong usage.
 ";
 
+/// Whether standard output is a line for tickets.
+#[derive(Clone, Copy)]
+enum TicketOption {
+    Absent,
+    Given,
+}
+
 /// The subcommand given on the command line.
 enum Task {
-    Broker,
-    Spawner,
+    Broker(TicketOption),
+    Spawner(TicketOption),
     Ready,
     Gc,
     Company(Vec<PathBuf>),
@@ -106,8 +115,10 @@ fn parse(arguments: Vec<OsString>) -> Result<Task, String> {
         .map(|word| word.to_str().unwrap_or("\u{fffd}"))
         .collect();
     match words[..] {
-        ["broker"] => Ok(Task::Broker),
-        ["spawner"] => Ok(Task::Spawner),
+        ["broker"] => Ok(Task::Broker(TicketOption::Absent)),
+        ["broker", "--tickets"] => Ok(Task::Broker(TicketOption::Given)),
+        ["spawner"] => Ok(Task::Spawner(TicketOption::Absent)),
+        ["spawner", "--tickets"] => Ok(Task::Spawner(TicketOption::Given)),
         ["ready"] => Ok(Task::Ready),
         ["gc"] => Ok(Task::Gc),
         ["start", ..] => server(&arguments[1..]).map(Task::Start),
@@ -157,13 +168,15 @@ fn run(task: Task) -> io::Result<()> {
         descriptors::null_stdio(1).map_err(other).map(|()| socket)
     };
     match task {
-        Task::Broker => {
+        Task::Broker(tickets) => {
+            let tickets = tickets.line()?;
             let socket = inherited()?;
-            listen::serve_client(socket, user(ablation)?)
+            listen::serve_client(socket, user(ablation)?.with_tickets(tickets))
         }
-        Task::Spawner => {
+        Task::Spawner(tickets) => {
+            let tickets = tickets.line()?;
             let socket = inherited()?;
-            listen::serve_handed_over(socket, &user(ablation)?)
+            listen::serve_handed_over(socket, &user(ablation)?.with_tickets(tickets))
         }
         Task::Ready => {
             let line = inherited()?;
@@ -179,6 +192,16 @@ fn run(task: Task) -> io::Result<()> {
         }
         Task::Listen(path) => listen::serve(&path, &user(ablation)?),
         Task::Print(_) => Ok(()),
+    }
+}
+
+impl TicketOption {
+    /// The line, before standard output becomes something else.
+    fn line(self) -> io::Result<TicketLine> {
+        match self {
+            Self::Absent => Ok(TicketLine::default()),
+            Self::Given => fd::inherited(1).map(TicketLine::new),
+        }
     }
 }
 

@@ -337,6 +337,7 @@ impl SessionParts {
             pool: self.pool,
             files: FileWorker::new(worker),
             gateway,
+            tickets: user.tickets.clone(),
             repeats: Repeats::default(),
             capture: capture.min(spec.policy.limits.capture),
             found: take_unreported(&spec),

@@ -1,7 +1,9 @@
 //! Turns a granted request into work for one component; for a command, into all of its work as data.
 
 use crate::authorise::Granted;
-use broker_protocol::{BackgroundLog, Bash, CallId, Command, Request, Service, Stdin, limit};
+use broker_protocol::{
+    BackgroundLog, Bash, CallId, Command, Effect, Request, Service, Stdin, limit,
+};
 use executor_leases::HeldPath;
 use executor_leases::LeaseHandover;
 use executor_project::capture::Capture;
@@ -27,7 +29,7 @@ pub(crate) enum Work {
     /// The broker kills this background process.
     BackgroundKill(Granted<u64>),
     /// The client carries out this tool itself; the executor has no part in it.
-    Effect(Granted<String>),
+    Effect(Granted<Effect>),
 }
 
 /// A command's work, and how the broker handles it.
@@ -71,7 +73,7 @@ pub(crate) fn plan(granted: Granted, spec: &SandboxSpec, capture: u64) -> Work {
         Request::BackgroundList => Work::BackgroundList(permit.for_work(())),
         Request::BackgroundLog(log) => Work::BackgroundLog(permit.for_work(log)),
         Request::BackgroundKill(kill) => Work::BackgroundKill(permit.for_work(kill.id)),
-        Request::Effect(effect) => Work::Effect(permit.for_work(effect.tool().to_owned())),
+        Request::Effect(effect) => Work::Effect(permit.for_work(effect)),
         request @ (Request::FileRead(_)
         | Request::FileWrite(_)
         | Request::FileEdit(_)

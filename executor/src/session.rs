@@ -14,6 +14,7 @@ use crate::pool::Pool;
 use crate::repository_question::answerer_of;
 use crate::running_command::RunningCommand;
 use broker_protocol::content::{ContentError, Pieces};
+use broker_protocol::ticket::WebTicket;
 use broker_protocol::{
     CallId, Ended, Failed, FileReply, Finding, FindingKind, Findings, FromBroker, LayerSet, Nonce,
     Outcome, Request, Usage, Wants, limit,
@@ -21,7 +22,7 @@ use broker_protocol::{
 use executor_audit::audit::{AuditWriter, Owed, ShortOfRoom};
 use executor_credentials::SessionCredentials;
 use executor_denials::describe_refusals;
-use executor_peers::{Gateway, Repeats};
+use executor_peers::{Gateway, Repeats, TicketLine};
 use executor_project::central_owner::RootLock;
 use executor_project::network::Online;
 use executor_project::{Commands, CreatedRecord, ProjectChecks};
@@ -43,6 +44,8 @@ pub(crate) struct Session {
     pub files: FileWorker,
     /// Carries connections of cells, if they have a network.
     pub gateway: Option<Gateway>,
+    /// What the client's own gateway may fetch.
+    pub tickets: TicketLine,
     /// Connections that were refused again, to be recorded as a number.
     pub repeats: Repeats,
     pub background: BackgroundProcesses,
@@ -209,9 +212,11 @@ impl Session {
                 call.awaits_check = true;
                 call.state = CallState::Killing(process);
             }
-            Work::Effect(tool) => {
-                let tool = tool.into_work();
-                let unfinished = self.kept.permit(call.id, &self.audit.redacted(&tool));
+            Work::Effect(effect) => {
+                let effect = effect.into_work();
+                call.ticket = WebTicket::of(&effect);
+                let tool = self.audit.redacted(effect.tool());
+                let unfinished = self.kept.permit(call.id, &tool);
                 unfinished.map_or(Ok(()), |kept| self.audit.append(&kept.record()))?;
                 call.end(Outcome::Granted, Usage::default());
             }
@@ -395,14 +400,20 @@ impl Session {
         let mut owed = None;
         for CallEnd {
             call,
-            outcome,
+            mut outcome,
             usage,
             denied,
+            ticket,
         } in ended
             .iter()
             .filter_map(|id| self.calls.remove(id)?.into_end())
         {
             owed = Some(self.audit.ended(call, &outcome, &usage)?);
+            // After the record, so that nothing leaves that is not recorded; before the client hears of it, so that its gateway has the
+            // ticket when the request comes.
+            if let Some(Err(error)) = ticket.map(|ticket| self.tickets.permit(&ticket)) {
+                outcome = Outcome::Failed(Failed::internal(error.to_string()));
+            }
             frames.push(FromBroker::Done {
                 call,
                 outcome,

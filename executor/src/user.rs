@@ -1,5 +1,6 @@
 //! The user for whom the executor runs, and what it was started with.
 
+use executor_peers::TicketLine;
 use executor_project::git_settings::{UserGit, own_files};
 use executor_spec::ablation::Ablation;
 use executor_spec::variables::Variables;
@@ -27,6 +28,8 @@ pub(crate) struct User {
     pub worker: Rc<OwnProgram>,
     /// The gateway's program, opened then too.
     pub gateway: Rc<OwnProgram>,
+    /// The line to the client's own gateway.
+    pub tickets: TicketLine,
 }
 
 /// A program of ours next to this one.
@@ -74,7 +77,13 @@ impl User {
             ablation,
             worker: Rc::new(OwnProgram::open("lazaret-worker")),
             gateway: Rc::new(OwnProgram::open("lazaret-gateway")),
+            tickets: TicketLine::default(),
         })
+    }
+
+    /// The same with this line to the client's own gateway.
+    pub(crate) fn with_tickets(self, tickets: TicketLine) -> Self {
+        Self { tickets, ..self }
     }
 
     pub(crate) fn variable(&self, name: &str) -> Option<OsString> {

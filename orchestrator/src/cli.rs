@@ -52,6 +52,7 @@ use orchestrator_why::Why;
 use policies::web::WebTable;
 use std::ffi::OsString;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::ExitCode;
@@ -188,9 +189,14 @@ const LINKED: Linked = Linked {
 };
 
 /// Names the search engines of the environment too, and begins the network.
-fn begin_network(control: UnixStream, webs: Vec<WebTable>, company: bool) -> io::Result<()> {
+fn begin_network(
+    control: UnixStream,
+    webs: Vec<WebTable>,
+    company: bool,
+    tickets: Option<OwnedFd>,
+) -> io::Result<()> {
     SearchEngines::from_environment().name_hosts();
-    orchestrator_http::begin(control, webs, company)
+    orchestrator_http::begin(control, webs, company, tickets)
 }
 
 fn hooks(files: &Files) -> Result<UserHooks, Failed> {

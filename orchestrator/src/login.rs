@@ -5,6 +5,7 @@ use broker_protocol::Failed;
 use clap::Args;
 use nix::libc::{SIGINT, SIGTERM};
 use orchestrator_confine::Needs;
+use orchestrator_http::name_any_login;
 use orchestrator_launch::exit;
 use orchestrator_launch::launch::{FrontEnd, Launch};
 use orchestrator_launch::row::CommandRow;
@@ -69,9 +70,12 @@ impl FrontEnd for Login {
                 self.name
             )));
         };
-        let directory = store::prepare();
-        let directory = directory
-            .map_err(|error| Failed::internal(format!("no login can be kept: {error}")))?;
+        let unkept = |error: io::Error| Failed::internal(format!("no login can be kept: {error}"));
+        let write = vec![
+            store::prepare().map_err(unkept)?,
+            store::prepare_logins().map_err(unkept)?,
+        ];
+        name_any_login();
         let callback = Callback::bind(address.login.callback_port).map_err(|error| {
             Failed::internal(format!(
                 "a browser cannot come back to this machine: {error}"
@@ -79,7 +83,7 @@ impl FrontEnd for Login {
         })?;
         let confined = prepared.confine(Needs {
             web: true,
-            write: vec![directory],
+            write,
             ..Needs::default()
         });
         let proof = confined.proof();

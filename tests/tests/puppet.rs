@@ -92,6 +92,26 @@ impl Puppet {
         }
     }
 
+    /// Copies `bytes` into memory that the process does not use, beyond what arguments need; returns where they are. `offset` keeps
+    /// several apart.
+    pub fn place(&self, offset: u64, bytes: &[u8]) -> u64 {
+        let at = self.free + 1024 + offset;
+        self.put(at, bytes)
+            .expect("memory below the stack can be written");
+        at
+    }
+
+    /// The `length` octets at `at` in the process's memory.
+    pub fn read(&self, at: u64, length: usize) -> Vec<u8> {
+        let words = (0..length.div_ceil(8)).flat_map(|index| {
+            let address = at + 8 * index as u64;
+            ptrace::read(self.pid, address as ptrace::AddressType)
+                .expect("it is memory of the process")
+                .to_le_bytes()
+        });
+        words.take(length).collect()
+    }
+
     fn put(&self, at: u64, bytes: &[u8]) -> nix::Result<()> {
         // With a final NUL, so that an empty text is a path.
         for (index, word) in [bytes, &[0; 8]].concat().chunks(8).enumerate() {

@@ -7,7 +7,8 @@
 mod puppet;
 
 use lazaret_tests::model_server::{ModelServer, Reply, ReplyEnd};
-use lazaret_tests::process::{Process, Running, tree, until, with_marker};
+use lazaret_tests::not_run;
+use lazaret_tests::process::{Process, Running, kill_tree, tree, until, with_marker};
 use lazaret_tests::sidecar::Sidecar;
 use lazaret_tests::world::long_sleep;
 use lazaret_tests::{LIMIT, Place, Session, Terminal, World, place_test, suite};
@@ -17,13 +18,16 @@ use nix::unistd::geteuid;
 use puppet::Argument::{Bytes, Number};
 use puppet::{Argument, Puppet};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::net::UnixListener;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
 use std::process::ExitCode;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 
 fn main() -> ExitCode {
     suite::main()
@@ -333,6 +337,163 @@ fn a_taken_over_gateway_of_a_client_gets_nothing(place: Place) {
     }
     assert!(gateway.is_alive());
     session.close(LIMIT);
+}
+
+/// The sockets of this process: the numbers by which the kernel names them.
+fn sockets_of(pid: i32) -> BTreeSet<u64> {
+    let links = fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
+    let number = |link: PathBuf| {
+        let name = fs::read_link(link).ok()?.into_os_string().into_string();
+        name.ok()?
+            .strip_prefix("socket:[")?
+            .strip_suffix(']')?
+            .parse()
+            .ok()
+    };
+    links
+        .filter_map(|link| number(link.unwrap().path()))
+        .collect()
+}
+
+/// All Unix sockets of this machine that keep the borders of messages.
+fn sockets_with_messages() -> BTreeSet<u64> {
+    let all = fs::read_to_string("/proc/net/unix").unwrap();
+    let number = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        (words[4] == "0005").then(|| words[6].parse().unwrap())
+    };
+    all.lines().skip(1).filter_map(number).collect()
+}
+
+place_test!(a_taken_over_orchestrator_has_no_end_of_the_tickets_line);
+/// What it could write there, its gateway would take for a permission; what it could read there, it could use before its call does.
+fn a_taken_over_orchestrator_has_no_end_of_the_tickets_line(place: Place) {
+    let world = World::new(place);
+    let mut session = Session::open(&world);
+    session.bash("true").success();
+    let lines = |pid: i32| {
+        let with_messages = sockets_with_messages();
+        sockets_of(pid).intersection(&with_messages).count()
+    };
+    assert_eq!(lines(session.pid()), 0);
+    if geteuid().is_root() {
+        // The control: who has an end of it is seen to.
+        let gateway = below(session.pid(), "lazaret-network");
+        assert_eq!(lines(gateway.pid), 1);
+        let spawner = below(session.pid(), "lazaret-spawner");
+        assert_eq!(lines(spawner.pid), 1);
+    }
+    // Nor has what the broker starts: a command, and the session's warden.
+    let found = session.bash("ls -l /proc/self/fd /proc/$PPID/fd 2>/dev/null");
+    assert!(!found.text().contains("socket:"), "{}", found.text());
+    session.close(LIMIT);
+}
+
+/// The socket over which the process `pid` passes connections to its gateway: both ends of a pair were made one after the other.
+fn control_of(pid: i32) -> u64 {
+    let ends = sockets_of(below(pid, "lazaret-network").pid);
+    let links = fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
+    let descriptor = |link: fs::DirEntry| {
+        let target = fs::read_link(link.path()).ok()?;
+        let socket = target.to_str()?.strip_prefix("socket:[")?;
+        let socket: u64 = socket.strip_suffix(']')?.parse().ok()?;
+        let distance = ends.iter().map(|end| end.abs_diff(socket)).min()?;
+        Some((distance, link.file_name().to_str()?.parse().ok()?))
+    };
+    let nearest = links.filter_map(|link| descriptor(link.unwrap())).min();
+    let (distance, descriptor) = nearest.unwrap();
+    assert_eq!(distance, 1, "the pair is not told from others");
+    descriptor
+}
+
+/// Asks the gateway of the taken-over process for what `ask` says, as that process would; returns its answer.
+fn asked_of_gateway(puppet: &Puppet, control: u64, ask: &Value, request: &str) -> String {
+    let pair = puppet.place(0, &[0; 8]);
+    let (family, kind) = (libc::AF_UNIX as u64, libc::SOCK_STREAM as u64);
+    let made = [Number(family), Number(kind), Number(0), Number(pair)];
+    puppet.call(libc::SYS_socketpair, &made).unwrap();
+    let number = |at| u32::from_le_bytes(puppet.read(at, 4).try_into().unwrap());
+    let (ours, theirs) = (number(pair), number(pair + 4));
+    // One octet, and a control message with the descriptor.
+    let octet = puppet.place(16, &[0]);
+    let parts = puppet.place(32, &[octet, 1].map(u64::to_le_bytes).concat());
+    let (level, rights) = (libc::SOL_SOCKET as u32, libc::SCM_RIGHTS as u32);
+    let words = [level, rights, theirs, 0].map(u32::to_le_bytes).concat();
+    let passed = puppet.place(64, &[&20u64.to_le_bytes()[..], &words].concat());
+    let message = [0, 0, parts, 1, passed, 24, 0].map(u64::to_le_bytes);
+    let message = puppet.place(128, &message.concat());
+    let passing = [Number(control), Number(message), Number(0)];
+    puppet.call(libc::SYS_sendmsg, &passing).unwrap();
+    puppet
+        .call(libc::SYS_close, &[Number(theirs.into())])
+        .unwrap();
+    let ask = ask.to_string();
+    let length = (ask.len() as u32).to_be_bytes();
+    let said = [&length[..], ask.as_bytes(), request.as_bytes()].concat();
+    let (ours, length) = (Number(ours.into()), Number(said.len() as u64));
+    let written = puppet.call(libc::SYS_write, &[ours, Bytes(&said), length]);
+    assert_eq!(written, Ok(said.len() as u64));
+    let (mut answer, room) = (Vec::new(), puppet.place(256, &[]));
+    loop {
+        let got = puppet.call(libc::SYS_read, &[ours, Number(room), Number(1024)]);
+        match got.unwrap() {
+            0 => break,
+            got => answer.extend(puppet.read(room, got as usize)),
+        }
+    }
+    puppet.call(libc::SYS_close, &[ours]).unwrap();
+    String::from_utf8(answer).unwrap()
+}
+
+place_test!(a_taken_over_orchestrator_gets_no_page_without_a_ticket);
+/// Its policy allows the place, and a page of it was permitted a moment ago.
+fn a_taken_over_orchestrator_gets_no_page_without_a_ticket(place: Place) {
+    if !geteuid().is_root() {
+        not_run("the gateway's sockets are seen by root alone");
+    }
+    let world = World::new(place);
+    let server = ModelServer::answering("127.0.0.1", |_| Reply::stream("a page"));
+    let at = server.url().replace("http://", "");
+    world.set_policy(format!(
+        "version = 1\n[profile.near.web]\nsearch = false\nallow = []\nhttp = []\nprivate = ['{at}']\n"
+    ));
+    let web = json!({"search": false, "allow": [], "http": [], "private": [at]});
+    let ask = json!({"by": {"Model": {"own": web, "bounds": []}}, "url": server.url()});
+    let request = format!("GET /?data HTTP/1.1\r\nHost: {at}\r\nConnection: close\r\n\r\n");
+    let attack = |command: &mut Command| {
+        let mut session = Session::start(command.args(["--profile", "near"]));
+        let page = json!({"url": format!("{}/page", server.url())});
+        let page = session.call("web_fetch", page);
+        assert!(page.success().contains("a page"));
+        let control = control_of(session.pid());
+        let puppet = taken_over(session.pid() as u32);
+        let answer = asked_of_gateway(&puppet, control, &ask, &request);
+        drop(puppet);
+        session.bash("true").success();
+        session.close(LIMIT);
+        answer
+    };
+    let lines = || -> Vec<String> { server.asked().into_iter().map(|seen| seen.line).collect() };
+    let refused = attack(&mut world.configured("session"));
+    assert!(refused.contains("\"NoTicket\""), "{refused}");
+    assert_eq!(lines(), ["GET /page HTTP/1.1"]);
+    // The control: with an executor that somebody else has started there are no tickets.
+    let folder = world.home.join("run");
+    world.make_folder(&folder);
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
+    let socket = folder.join("executor.sock");
+    let mut listener = world.program("lazaret-executor");
+    listener
+        .env("XDG_CONFIG_HOME", world.home.join("settings"))
+        .args(["listen", "--socket"])
+        .arg(&socket);
+    let mut listener = Running::start(&mut listener);
+    assert!(until(LIMIT, || UnixStream::connect(&socket).is_ok()));
+    let reached = attack(world.configured("session").arg("--socket").arg(&socket));
+    assert!(reached.contains("\r\na page\r\n"), "{reached}");
+    assert!(lines().contains(&"GET /?data HTTP/1.1".to_owned()));
+    kill_tree(listener.pid());
+    let _ = listener.child.wait();
 }
 
 place_test!(a_taken_over_mcp_server_gets_nothing);

@@ -8,7 +8,9 @@ pub mod outgoing;
 pub mod published;
 pub mod repeats;
 pub mod surroundings;
+mod tickets;
 
 pub use connection::Connection;
 pub use gateway::{Gateway, GatewayEvent, GatewayStart};
 pub use repeats::Repeats;
+pub use tickets::{TicketError, TicketLine};

@@ -10,6 +10,7 @@ mod exchange;
 #[cfg(any(test, feature = "test-support"))]
 mod in_process;
 mod reach;
+mod tickets;
 #[cfg(test)]
 mod tests;
 
@@ -19,7 +20,7 @@ pub use in_process::in_process;
 use crate::confine;
 use crate::resolver::System;
 use crate::serve::{GatewayError, confined_runtime, control_socket};
-use accept::{accept, begin};
+use accept::{accept, begin, descriptor};
 use admit::{AllowedHosts, ClientNetwork};
 use company::{CompanyNetwork, CompanyWork};
 use nix::sys::prctl;
@@ -44,11 +45,15 @@ pub fn serve() -> Result<(), GatewayError> {
         true => Some(company_of(io::stdout().as_fd())?),
         false => None,
     };
+    let line = match begin.tickets {
+        true => Some(descriptor(socket.as_fd())?.ok_or(GatewayError::Begin)?),
+        false => None,
+    };
     let runtime = confined_runtime(confine::confine_of_client)?;
     let net = ClientNetwork::new(AllowedHosts::Begun(begin), System);
     runtime.block_on(async move {
         let (net, work) = net.with_company(company)?;
-        let accepted = accept(socket, Rc::new(net));
+        let accepted = accept(socket, Rc::new(net.with_tickets(line)?));
         match work.map(CompanyWork::run) {
             None => Ok(accepted.await?),
             Some(work) => tokio::select! {

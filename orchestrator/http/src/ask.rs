@@ -7,6 +7,7 @@ use orchestrator_reach::ReachError;
 use policies::WebPolicy;
 use policies::web::WebTable;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::fmt;
 
 /// Maximum bytes of a [`Begin`]: the tables of all profiles.
@@ -15,6 +16,16 @@ pub const BEGIN_MAX: usize = 16 << 20;
 pub const ASK_MAX: usize = 2 << 20;
 /// Maximum bytes of a [`NetworkFault`].
 pub const FAULT_MAX: usize = 64 << 10;
+
+/// Maximum number of redirects that are followed for a page.
+pub const REDIRECTS_MAX: usize = 10;
+/// What a request for a page, and one for an image, accepts.
+pub const PAGES_ACCEPTED: [&str; 2] = [
+    "text/html, application/xhtml+xml;q=0.9, text/*;q=0.8, application/json;q=0.8, */*;q=0.1",
+    "image/png, image/jpeg, image/gif, image/webp",
+];
+/// The one compression that is requested.
+pub const PACKED: &str = "gzip";
 
 /// The method of a request that asks for no more than whether the host may be reached.
 pub const LOCATE: &str = "LOCATE";
@@ -28,8 +39,40 @@ pub struct Begin {
     pub webs: Vec<WebTable>,
     /// The hosts of the user's own settings.
     pub named: Vec<HostOrigin>,
+    /// The hosts of servers that a repository's settings name.
+    pub strangers: Vec<HostOrigin>,
+    pub logins: LoginHosts,
+    /// The search engines of the settings.
+    pub engines: Vec<SearchEngine>,
+    /// Whether web tools need tickets, which come on a line that follows as a descriptor. Not with an executor that somebody else has
+    /// started.
+    pub tickets: bool,
     /// Whether the gateway is told of a company's network, over a socket that it has for that.
     pub company: bool,
+}
+
+/// The search of an engine.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct SearchEngine {
+    /// Its URL without a query.
+    pub url: String,
+    /// What its query has besides the words (`q`) and how many results there may be (`count`).
+    pub fixed: Vec<(String, String)>,
+}
+
+/// Hosts to which servers refer for a login.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LoginHosts {
+    /// Those that took part when a person logged in, each with the server that had referred to it.
+    Recorded(BTreeSet<(HostOrigin, HostOrigin)>),
+    /// Any, as a server refers to them: for a command with which a person logs in, and which hears no model.
+    Any,
+}
+
+impl Default for LoginHosts {
+    fn default() -> Self {
+        Self::Recorded(BTreeSet::new())
+    }
 }
 
 /// A scheme, host and port.
@@ -69,14 +112,17 @@ pub enum By {
     Model(Box<WebPolicy>),
     /// The same, for an image: without TLS from this machine alone.
     ModelOfImage(Box<WebPolicy>),
-    /// The user's settings of a provider, a search engine or a collector: any address.
+    /// The user's settings of a provider or a collector: any address.
     Settings,
+    /// The user's settings of a search engine: any address, for a search that a model has asked for.
+    Engine,
     /// The user's settings of a server: any literal address; for a name, the addresses that a name may open. Without TLS only if
     /// none is public.
     User,
-    /// An untrusted source: only public addresses, only with TLS.
+    /// A repository's settings of a server: only public addresses, only with TLS.
     Stranger,
-    /// A server of the user's settings, which refers to it for a login: the same, and also addresses of the class that the server has.
+    /// A server of the settings, which refers to it for a login: the same, and also addresses of the class that a server of the user's
+    /// settings has.
     ServerOf(HostOrigin),
 }
 
@@ -90,6 +136,10 @@ pub enum NetworkFault {
     PlainImage,
     #[error("{0} was not in the settings when this program started")]
     NotNamed(HostOrigin),
+    #[error("{0} took no part in the login; log in again: lazaret mcp login")]
+    NotOfLogin(HostOrigin),
+    #[error("the executor has not permitted this request, or too long ago")]
+    NoTicket,
     #[error("no profile has this policy")]
     NotPolicy,
     #[error("cannot connect: {0}")]

@@ -20,6 +20,11 @@ pub(crate) const HEAD_MAX: usize = 64 << 10;
 
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("lazaret/", env!("CARGO_PKG_VERSION")));
 
+/// What requests say of their sender.
+pub fn user_agent() -> HeaderValue {
+    AGENT
+}
+
 /// Why there is no answer, or no more of it.
 #[derive(Debug, Error)]
 pub enum HttpFailure {

@@ -1,13 +1,13 @@
 //! This process's end of the client's gateway: connections are asked for by passing a socket.
 
 use crate::ask::{ASK_MAX, BEGIN_MAX, Begin, ConnectionAsk};
-use crate::named::named_hosts;
+use crate::named::{NamedHosts, named_hosts};
 use nix::errno::Errno;
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use policies::web::WebTable;
 use serde::Serialize;
 use std::io::{self, IoSlice, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -41,12 +41,20 @@ pub struct ClientGateway(Option<Arc<UnixStream>>);
 static OF_PROCESS: OnceLock<ClientGateway> = OnceLock::new();
 
 impl ClientGateway {
-    /// The gateway at the other end of `control`, which is told what it serves.
+    /// The gateway at the other end of `control`, which is told what it serves, and gets its end of the line for `tickets` if web tools
+    /// need them.
     ///
     /// # Errors
     /// If it has ended, or there is too much of it.
-    pub fn begin(control: UnixStream, begin: &Begin) -> Result<Self, ClientGatewayError> {
+    pub fn begin(
+        control: UnixStream,
+        begin: &Begin,
+        tickets: Option<OwnedFd>,
+    ) -> Result<Self, ClientGatewayError> {
         (&control).write_all(&framed(begin, BEGIN_MAX)?)?;
+        if let Some(line) = tickets {
+            send_descriptor(&control, &line).map_err(io::Error::from)?;
+        }
         control.set_nonblocking(true)?;
         Ok(Self(Some(Arc::new(control))))
     }
@@ -80,18 +88,9 @@ impl ClientGateway {
 
     async fn pass(&self, socket: &UnixStream) -> Result<(), ClientGatewayError> {
         let control = self.0.as_ref().ok_or(ClientGatewayError::None)?;
-        let rights = [socket.as_raw_fd()];
-        let message = [ControlMessage::ScmRights(&rights)];
         for _ in 0..TRIES {
-            let sent = sendmsg::<()>(
-                control.as_raw_fd(),
-                &[IoSlice::new(&[0])],
-                &message,
-                MsgFlags::MSG_NOSIGNAL,
-                None,
-            );
-            match sent {
-                Ok(_) => return Ok(()),
+            match send_descriptor(control, socket) {
+                Ok(()) => return Ok(()),
                 Err(Errno::EAGAIN | Errno::EINTR | Errno::ETOOMANYREFS) => sleep(PAUSE).await,
                 Err(Errno::EPIPE | Errno::ECONNRESET) => return Err(ClientGatewayError::Gone),
                 Err(errno) => return Err(io::Error::from(errno).into()),
@@ -101,18 +100,47 @@ impl ClientGateway {
     }
 }
 
+fn send_descriptor(control: &UnixStream, descriptor: impl AsFd) -> nix::Result<()> {
+    let rights = [descriptor.as_fd().as_raw_fd()];
+    let message = [ControlMessage::ScmRights(&rights)];
+    sendmsg::<()>(
+        control.as_raw_fd(),
+        &[IoSlice::new(&[0])],
+        &message,
+        MsgFlags::MSG_NOSIGNAL,
+        None,
+    )
+    .map(drop)
+}
+
 /// Tells the gateway at the other end of `control` what it serves, and makes it this process's: for the hosts that settings have named,
-/// and for policies with the tables `webs`; by way of a `company`'s network, of which it is told by another process.
+/// and for policies with the tables `webs`; by way of a `company`'s network, of which it is told by another process; with its end of the
+/// line for `tickets`.
 ///
 /// # Errors
 /// If it has ended, or there is too much of it.
-pub fn begin(control: UnixStream, webs: Vec<WebTable>, company: bool) -> io::Result<()> {
+pub fn begin(
+    control: UnixStream,
+    webs: Vec<WebTable>,
+    company: bool,
+    tickets: Option<OwnedFd>,
+) -> io::Result<()> {
+    let NamedHosts {
+        named,
+        strangers,
+        logins,
+        engines,
+    } = named_hosts();
     let begin = Begin {
         webs,
-        named: named_hosts(),
+        named: named.into_iter().collect(),
+        strangers: strangers.into_iter().collect(),
+        logins,
+        engines: engines.into_iter().collect(),
+        tickets: tickets.is_some(),
         company,
     };
-    let gateway = ClientGateway::begin(control, &begin);
+    let gateway = ClientGateway::begin(control, &begin, tickets);
     gateway.map_err(io::Error::other)?.install();
     Ok(())
 }

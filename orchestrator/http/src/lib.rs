@@ -8,6 +8,6 @@ pub mod key;
 pub mod percent;
 mod named;
 
-pub use client::{HostClient, HostRequest, HttpFailure, Response};
+pub use client::{HostClient, HostRequest, HttpFailure, Response, user_agent};
 pub use gateway::{ClientGateway, ClientGatewayError, begin};
-pub use named::{name_host, named_hosts};
+pub use named::{name_any_login, name_engine, name_host, name_login, name_stranger};

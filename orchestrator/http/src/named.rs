@@ -1,20 +1,61 @@
 //! The hosts of the user's settings: named while settings are read, and told to the gateway before `lazaret` confines itself.
 
-use crate::ask::HostOrigin;
+use crate::ask::{HostOrigin, LoginHosts, SearchEngine};
 use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use url::Url;
 
-static NAMED: Mutex<BTreeSet<HostOrigin>> = Mutex::new(BTreeSet::new());
+/// What was named so far.
+#[derive(Clone, Debug)]
+pub(crate) struct NamedHosts {
+    pub named: BTreeSet<HostOrigin>,
+    pub strangers: BTreeSet<HostOrigin>,
+    pub logins: LoginHosts,
+    pub engines: BTreeSet<SearchEngine>,
+}
+
+static NAMED: Mutex<NamedHosts> = Mutex::new(NamedHosts {
+    named: BTreeSet::new(),
+    strangers: BTreeSet::new(),
+    logins: LoginHosts::Recorded(BTreeSet::new()),
+    engines: BTreeSet::new(),
+});
+
+fn lock() -> MutexGuard<'static, NamedHosts> {
+    NAMED.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// The user's settings name the host of `url`. A host named after the gateway has begun is not served.
 pub fn name_host(url: &Url) {
-    let mut named = NAMED.lock().unwrap_or_else(PoisonError::into_inner);
-    named.insert(HostOrigin::of(url));
+    lock().named.insert(HostOrigin::of(url));
+}
+
+/// A repository's settings name the host of `url`.
+pub fn name_stranger(url: &Url) {
+    lock().strangers.insert(HostOrigin::of(url));
+}
+
+/// The user's settings name this search engine.
+pub fn name_engine(engine: SearchEngine) {
+    lock().engines.insert(engine);
+}
+
+/// These hosts took part in a login at `server`.
+pub fn name_login(server: &HostOrigin, hosts: impl IntoIterator<Item = HostOrigin>) {
+    match &mut lock().logins {
+        LoginHosts::Recorded(recorded) => {
+            recorded.extend(hosts.into_iter().map(|host| (server.clone(), host)));
+        }
+        LoginHosts::Any => {}
+    }
+}
+
+/// A person logs in: a server may refer to any host.
+pub fn name_any_login() {
+    lock().logins = LoginHosts::Any;
 }
 
 /// The hosts that were named.
-pub fn named_hosts() -> Vec<HostOrigin> {
-    let named = NAMED.lock().unwrap_or_else(PoisonError::into_inner);
-    named.iter().cloned().collect()
+pub(crate) fn named_hosts() -> NamedHosts {
+    lock().clone()
 }

@@ -1,6 +1,7 @@
 //! How to reach the executor: started by us over a socket pair, or listening on a socket of its own.
 
 use crate::start::{self, BrokerSpawner};
+use crate::tickets::TicketPair;
 use broker_protocol::{Cleaned, Cleanup, Failed, frame, limit};
 use orchestrator_confine::Files;
 use orchestrator_engine::executor::{self, Dial, ExecutorError};
@@ -14,8 +15,9 @@ use std::rc::Rc;
 /// How to reach the executor.
 #[derive(Clone, Debug)]
 pub enum Endpoint {
-    /// A program to start, by default the one beside ours, with the secret variables that are meant for programs in cells.
-    Program(Option<PathBuf>, BTreeSet<String>),
+    /// A program to start, by default the one beside ours, with the secret variables that are meant for programs in cells, and an end of
+    /// the line for tickets.
+    Program(Option<PathBuf>, BTreeSet<String>, Rc<TicketPair>),
     /// The socket of an executor that listens.
     Socket(PathBuf),
     /// An executor that was started before and serves further sessions.
@@ -26,9 +28,9 @@ impl Endpoint {
     /// The same for more than one session: an executor that has to be started is started now.
     pub fn lasting(self, _: &Files) -> Result<Self, ExecutorError> {
         match self {
-            Self::Program(program, credentials) => {
-                BrokerSpawner::start(program.as_deref(), &credentials)
-                    .map(|spawner| Self::Spawner(Rc::new(spawner)))
+            Self::Program(program, credentials, tickets) => {
+                let spawner = BrokerSpawner::start(program.as_deref(), &credentials, &tickets)?;
+                Ok(Self::Spawner(Rc::new(spawner)))
             }
             Self::Socket(_) | Self::Spawner(_) => Ok(self),
         }
@@ -37,7 +39,7 @@ impl Endpoint {
     /// The program that creates the namespaces, as far as it is known here.
     pub fn program(&self) -> PathBuf {
         match self {
-            Self::Program(program, _) => start::program(program.as_deref()),
+            Self::Program(program, ..) => start::program(program.as_deref()),
             Self::Socket(_) | Self::Spawner(_) => start::program(None),
         }
     }
@@ -49,7 +51,7 @@ impl Endpoint {
     /// It cannot be started, or does not answer.
     pub fn clean_up(&self, _: &Files, request: &Cleanup) -> Result<Cleaned, Failed> {
         let program = match self {
-            Self::Program(program, _) => program.as_deref(),
+            Self::Program(program, ..) => program.as_deref(),
             Self::Socket(_) | Self::Spawner(_) => None,
         };
         let mut socket = start::start_cleanup(program)?;
@@ -76,7 +78,9 @@ impl Endpoint {
 impl Dial for Endpoint {
     fn dial(&self) -> Result<UnixStream, ExecutorError> {
         match self {
-            Self::Program(program, credentials) => start::start(program.as_deref(), credentials),
+            Self::Program(program, credentials, tickets) => {
+                start::start(program.as_deref(), credentials, tickets)
+            }
             Self::Socket(path) => executor::connect(path),
             Self::Spawner(spawner) => spawner.spawn(),
         }

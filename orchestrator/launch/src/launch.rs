@@ -281,7 +281,13 @@ impl Launch {
                 executor: executor(),
                 project: project.as_ref().map(|project| &*project.root),
             };
-            network::begin(self.files(), self.linked.begin_network, way, Vec::new);
+            network::begin(
+                self.files(),
+                self.linked.begin_network,
+                way,
+                Vec::new,
+                Ok(None),
+            );
         }
         Confined::without_log(C::ROW.name, self.unconfined.confine(&needs))
     }
@@ -368,9 +374,11 @@ impl Prepared {
     pub fn confine(self, needs: Needs) -> Confined {
         let log = Rc::new(self.options.log(self.row));
         let needs = self.row.bound(needs);
+        let tickets = self.options.tickets().give_away();
         if needs.web {
             let webs = || self.options.files().webs();
-            network::begin(self.files(), self.begin_network, self.network(), webs);
+            let way = self.network();
+            network::begin(self.files(), self.begin_network, way, webs, tickets);
         }
         let proof = self.unconfined.confine(&needs);
         Confined { log, proof }

@@ -8,6 +8,7 @@ pub mod runlog_files;
 pub mod runlog;
 pub mod row;
 pub mod groups;
+pub mod tickets;
 pub mod start;
 pub mod endpoint;
 pub mod policy_files;

@@ -7,13 +7,14 @@ use orchestrator_confine::Files;
 use policies::PolicyError;
 use policies::web::WebTable;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 /// Tells a gateway what it serves: the hosts that settings have named, policies with these tables, and whether it is told of a
-/// company's network by somebody else.
-pub type BeginNetwork = fn(UnixStream, Vec<WebTable>, bool) -> io::Result<()>;
+/// company's network by somebody else; with its end of the line for tickets.
+pub type BeginNetwork = fn(UnixStream, Vec<WebTable>, bool, Option<OwnedFd>) -> io::Result<()>;
 
 /// Why a command has no network.
 #[derive(Debug, Error)]
@@ -47,12 +48,13 @@ pub(crate) fn begin(
     begin: Option<BeginNetwork>,
     way: NetworkPolicy<'_>,
     webs: impl FnOnce() -> Vec<WebTable>,
+    tickets: io::Result<Option<OwnedFd>>,
 ) {
     let Some(begin) = begin else { return };
     let begun = way.company(files).and_then(|company| {
         let is_company = company.is_some();
         let started = start_gateway(files, company.as_ref());
-        let begun = started.and_then(|control| begin(control, webs(), is_company));
+        let begun = started.and_then(|control| begin(control, webs(), is_company, tickets?));
         begun.map_err(OwnNetworkError::Gateway)
     });
     if let Err(error) = begun {

@@ -105,6 +105,17 @@ impl CommandRow {
         }
     }
 
+    /// Whether it has the network, or may have it.
+    pub(crate) fn may_have_network(&self) -> bool {
+        match self.access {
+            CommandAccess::Files | CommandAccess::Answers => false,
+            CommandAccess::Confined { network, .. } => match network {
+                NetworkUse::IfNeeded | NetworkUse::Always => true,
+                NetworkUse::None | NetworkUse::Accepts => false,
+            },
+        }
+    }
+
     /// Cells that the executor keeps ready between calls.
     pub(crate) fn spare(&self) -> u8 {
         match self.sessions {

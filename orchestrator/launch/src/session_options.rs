@@ -9,6 +9,7 @@ use crate::row::CommandRow;
 use crate::runlog::RunLog;
 use crate::state_directory;
 use crate::stdio::print::{self, problem};
+use crate::tickets::TicketPair;
 use broker_protocol::{Digest, Failed, NetworkRequest, Open, Scope, Trust, ZonePath};
 use orchestrator_confine::Files;
 use policies::network::Leasing;
@@ -44,6 +45,7 @@ pub struct SessionOptions {
     project: Rc<OnceCell<Result<Project, Failed>>>,
     /// Cells that the executor keeps ready between calls.
     spare: u8,
+    tickets: Rc<TicketPair>,
 }
 
 /// A session to request.
@@ -73,6 +75,7 @@ impl SessionOptions {
                 .and_then(|text| parse_scope(&path.to_string_lossy(), &text).map(Some)),
         };
         let project = environment.project.take().map(Ok);
+        let has_tickets = row.may_have_network() && given.socket.is_none();
         Self {
             given,
             environment,
@@ -80,14 +83,20 @@ impl SessionOptions {
             scope: Rc::new(scope),
             project: Rc::new(project.map_or_else(OnceCell::new, OnceCell::from)),
             spare: row.spare(),
+            tickets: Rc::new(TicketPair::new(has_tickets)),
         }
+    }
+
+    /// The line for tickets of this process.
+    pub(crate) fn tickets(&self) -> &TicketPair {
+        &self.tickets
     }
 
     /// How to reach the executor.
     pub fn endpoint(&self) -> Endpoint {
         match &self.given.socket {
             Some(socket) => Endpoint::Socket(socket.clone()),
-            None => Endpoint::Program(self.executor(), self.credentials()),
+            None => Endpoint::Program(self.executor(), self.credentials(), self.tickets.clone()),
         }
     }
 

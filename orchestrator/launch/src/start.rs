@@ -2,6 +2,7 @@
 //! policy, for `serve` what removes its socket, for `chat` and `serve` a model's server through the executor, for `mcp` what examines
 //! projects, and for `acp` the agent: the only place of the orchestrator that starts another program.
 
+use crate::tickets::TicketPair;
 use broker_protocol::Failed;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -52,13 +53,14 @@ const CANARY: (&str, &str) = (
 pub fn start(
     program: Option<&Path>,
     credentials: &BTreeSet<String>,
+    tickets: &TicketPair,
 ) -> Result<UnixStream, ExecutorError> {
-    find(program, "broker", credentials)
+    find(program, "broker", credentials, tickets.of_brokers()?)
 }
 
 /// Starts `program`, or the installed executor, to answer one request for a cleanup; returns our end of its socket.
 pub fn start_cleanup(program: Option<&Path>) -> Result<UnixStream, ExecutorError> {
-    find(program, "gc", &BTreeSet::new())
+    find(program, "gc", &BTreeSet::new(), None)
 }
 
 /// Has `program`, or the installed executor, become a server of the user's, which outlives us. It gets none of our keys.
@@ -91,8 +93,9 @@ impl BrokerSpawner {
     pub fn start(
         program: Option<&Path>,
         credentials: &BTreeSet<String>,
+        tickets: &TicketPair,
     ) -> Result<Self, ExecutorError> {
-        find(program, "spawner", credentials).map(Self)
+        find(program, "spawner", credentials, tickets.of_brokers()?).map(Self)
     }
 
     /// A socket whose other end is a new broker.
@@ -119,16 +122,18 @@ fn find(
     program: Option<&Path>,
     task: &str,
     credentials: &BTreeSet<String>,
+    tickets: Option<OwnedFd>,
 ) -> Result<UnixStream, ExecutorError> {
     if let Some(program) = program {
-        return spawn_program(program, task, credentials).map_err(|source| ExecutorError::Start {
+        let spawned = spawn_program(program, task, credentials, tickets.as_ref());
+        return spawned.map_err(|source| ExecutorError::Start {
             program: program.to_owned(),
             source,
         });
     }
     let candidates = candidates(NAME)?;
     for program in &candidates {
-        match spawn_program(program, task, credentials) {
+        match spawn_program(program, task, credentials, tickets.as_ref()) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             result => {
                 return result.map_err(|source| ExecutorError::Start {
@@ -593,14 +598,19 @@ fn spawn_program(
     program: &Path,
     task: &str,
     credentials: &BTreeSet<String>,
+    tickets: Option<&OwnedFd>,
 ) -> io::Result<UnixStream> {
     let (ours, theirs) = UnixStream::pair()?;
     let mut command = Command::new(program);
     command
         .arg(task)
+        .args(tickets.map(|_| "--tickets"))
         .stdin(Stdio::from(OwnedFd::from(theirs)))
-        .stdout(Stdio::null())
         .env(CANARY.0, CANARY.1);
+    command.stdout(match tickets {
+        Some(line) => Stdio::from(line.try_clone()?),
+        None => Stdio::null(),
+    });
     // Keys for the network are ours: the executor needs none, except those that it passes to an agent in a cell.
     for key in OWN_KEYS
         .into_iter()

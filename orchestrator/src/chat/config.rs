@@ -14,7 +14,7 @@ use orchestrator_keys::keyring::Keyring;
 use orchestrator_launch::hooks::{self, UserHooks};
 use orchestrator_launch::stdio::print;
 use orchestrator_text::known::BRAVE_KEY;
-use orchestrator_web::{WebClient, name_engine};
+use orchestrator_web::{EngineKind, WebClient};
 use policies::source;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -70,7 +70,7 @@ impl SearchConfig {
         self.searxng_url
             .as_deref()
             .into_iter()
-            .for_each(name_engine);
+            .for_each(|base| EngineKind::SearXng.name_engine(base));
         Ok(Engines {
             searxng: self.searxng_url.clone(),
             brave: brave.map_err(|error| Failed::invalid(format!("search: {error}")))?,

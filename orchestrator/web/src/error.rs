@@ -137,7 +137,11 @@ impl From<HttpFailure> for HttpError {
             }
             HttpFailure::Fault(NetworkFault::Tls(why)) => Self::Tls(why),
             HttpFailure::Fault(
-                NetworkFault::PlainImage | NetworkFault::NotNamed(_) | NetworkFault::NotPolicy,
+                NetworkFault::PlainImage
+                | NetworkFault::NotNamed(_)
+                | NetworkFault::NotOfLogin(_)
+                | NetworkFault::NotPolicy
+                | NetworkFault::NoTicket,
             )
             | HttpFailure::Gateway(_)
             | HttpFailure::Malformed(_)

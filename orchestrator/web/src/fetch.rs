@@ -10,18 +10,15 @@ use crate::select::{SelectError, Selector};
 use crate::work::{self, Unfinished};
 use ::http::header::{CONTENT_TYPE, LOCATION};
 use orchestrator_http::Response;
-use orchestrator_http::ask::By;
+use orchestrator_http::ask::{By, PAGES_ACCEPTED};
 use orchestrator_reach::target::Target;
 use orchestrator_results::image::{self, Image};
 use policies::WebPolicy;
 use std::net::IpAddr;
 
-/// The `Accept` header for pages.
-const PAGES: &str =
-    "text/html, application/xhtml+xml;q=0.9, text/*;q=0.8, application/json;q=0.8, */*;q=0.1";
-
-/// The `Accept` header for images.
-const IMAGES: &str = "image/png, image/jpeg, image/gif, image/webp";
+/// The `Accept` headers for pages and for images.
+const PAGES: &str = PAGES_ACCEPTED[0];
+const IMAGES: &str = PAGES_ACCEPTED[1];
 
 /// A page that has been fetched.
 #[derive(Clone, Debug, PartialEq, Eq)]

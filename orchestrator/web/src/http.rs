@@ -4,7 +4,7 @@
 use crate::error::HttpError;
 use ::http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, HeaderMap, HeaderValue};
 use flate2::write::MultiGzDecoder;
-use orchestrator_http::ask::By;
+use orchestrator_http::ask::{By, PACKED};
 use orchestrator_http::{ClientGateway, HostClient, HttpFailure, Response};
 use orchestrator_reach::target::Target;
 use std::io::{self, Write};
@@ -179,7 +179,7 @@ impl Unpacker {
 
 /// Request headers that accept this media type and the one kind of compression.
 pub(crate) fn accepting(media: &'static str) -> HeaderMap {
-    let headers = [(ACCEPT, media), (ACCEPT_ENCODING, "gzip")];
+    let headers = [(ACCEPT, media), (ACCEPT_ENCODING, PACKED)];
     headers
         .into_iter()
         .map(|(name, value)| (name, HeaderValue::from_static(value)))

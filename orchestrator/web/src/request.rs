@@ -4,6 +4,8 @@ use crate::select::Selector;
 use broker_protocol::Effect;
 use orchestrator_reach::target::Target;
 
+pub use orchestrator_http::ask::REDIRECTS_MAX;
+
 /// Maximum length of a query, in bytes. Engines cut it much earlier.
 pub const QUERY_MAX: usize = 2000;
 /// Maximum number of results of one search: Brave's maximum.
@@ -16,8 +18,6 @@ pub const SHOWN_MAX: u32 = 1 << 20;
 pub const TIMEOUT_S: u32 = 30;
 /// Maximum time limit of a fetch, in seconds.
 pub const TIMEOUT_MAX_S: u32 = 120;
-/// Maximum number of redirects to follow.
-pub const REDIRECTS_MAX: usize = 10;
 
 /// A request of a web tool.
 #[derive(Clone, Debug, PartialEq, Eq)]

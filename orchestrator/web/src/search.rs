@@ -9,8 +9,8 @@ use crate::http::{self, BODY_MAX};
 use crate::reach::WebReach;
 use crate::request::SearchRequest;
 use ::http::header::{HeaderMap, HeaderName, HeaderValue};
-use orchestrator_http::ask::By;
-use orchestrator_http::name_host;
+use orchestrator_http::ask::{By, SearchEngine};
+use orchestrator_http::name_engine;
 use orchestrator_reach::target::Target;
 use orchestrator_text::known::BRAVE_KEY;
 use policies::WebPolicy;
@@ -49,8 +49,10 @@ impl SearchEngines {
 
     /// Names them for the gateway.
     pub fn name_hosts(&self) {
-        let bases = [self.searxng.as_deref(), Some(self.brave.as_str())];
-        bases.into_iter().flatten().for_each(name_engine);
+        if let Some(searxng) = &self.searxng {
+            EngineKind::SearXng.name_engine(searxng);
+        }
+        EngineKind::Brave.name_engine(&self.brave);
     }
 
     /// Adds the given engines where there are none of their kind.
@@ -63,13 +65,6 @@ impl SearchEngines {
     }
 }
 
-/// Names the host of an engine of the user's settings for the gateway.
-pub fn name_engine(base: &str) {
-    if let Ok(base) = Url::parse(base) {
-        name_host(&base);
-    }
-}
-
 /// A search engine, or several behind one address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EngineKind {
@@ -78,6 +73,35 @@ pub enum EngineKind {
 }
 
 impl EngineKind {
+    /// Names the engine at this base, which the user's settings have, for the gateway.
+    pub fn name_engine(self, base: &str) {
+        if let Some(url) = address(base, self.path(), &[]) {
+            let fixed = self.fixed().iter();
+            name_engine(SearchEngine {
+                url: url.url().as_str().trim_end_matches('?').to_owned(),
+                fixed: fixed
+                    .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+                    .collect(),
+            });
+        }
+    }
+
+    /// The path of a search below the base.
+    fn path(self) -> &'static str {
+        match self {
+            EngineKind::SearXng => "search",
+            EngineKind::Brave => "res/v1/web/search",
+        }
+    }
+
+    /// What the query of a search has besides words and a number.
+    fn fixed(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            EngineKind::SearXng => &[("format", "json"), ("engines", ENGINES)],
+            EngineKind::Brave => &[],
+        }
+    }
+
     /// The name in results.
     pub fn name(self) -> &'static str {
         match self {
@@ -151,7 +175,7 @@ async fn ask(
 ) -> Result<Vec<Hit>, EngineError> {
     let (target, headers) = request(engines, search, provider)?;
     let asked = async {
-        let response = http::get(&reach.gateway(), By::Settings, &target, headers).await?;
+        let response = http::get(&reach.gateway(), By::Engine, &target, headers).await?;
         match response.status().as_u16() {
             200 => http::read(response, BODY_MAX).await,
             status => Err(HttpError::Status(status)),
@@ -190,12 +214,9 @@ fn request(
                 .searxng
                 .as_deref()
                 .ok_or(EngineError::NotSetUp(SEARXNG_URL))?;
-            let query = [
-                ("q", search.query.as_str()),
-                ("format", "json"),
-                ("engines", ENGINES),
-            ];
-            address(base, "search", &query)
+            let words = [("q", search.query.as_str())];
+            let query = [&words[..], provider.fixed()].concat();
+            address(base, provider.path(), &query)
                 .ok_or(EngineError::Base(SEARXNG_URL, "write http(s)://HOST"))?
         }
         EngineKind::Brave => {
@@ -205,7 +226,7 @@ fn request(
                 .ok_or(EngineError::NotSetUp(BRAVE_KEY))?;
             let count = search.max_results.to_string();
             let query = [("q", search.query.as_str()), ("count", &count)];
-            let target = address(&engines.brave, "res/v1/web/search", &query)
+            let target = address(&engines.brave, provider.path(), &query)
                 .filter(|target| !is_exposed(target.url()))
                 .ok_or(EngineError::Base(
                     BRAVE_URL,

@@ -3,6 +3,7 @@
 
 use super::{framed, hex, reread};
 use broker_protocol::gateway::*;
+use broker_protocol::ticket::WebTicket;
 use broker_protocol::{ConnectionReport, ConnectionVerdict, HostList, Lease, Leased};
 use std::fmt::Write;
 
@@ -28,6 +29,10 @@ fn every_example_of_the_gateways_border_reads_back() {
     }
     for (name, frame) in from_gateway() {
         assert_eq!(reread(&frame), frame, "{name}");
+    }
+    for (name, ticket) in tickets() {
+        let message = ticket.encode().unwrap();
+        assert_eq!(WebTicket::decode(&message).unwrap(), ticket, "{name}");
     }
 }
 
@@ -96,7 +101,18 @@ fn render() -> String {
     for (name, frame) in from_gateway() {
         writeln!(text, "from gateway, {name} = {}", hex(&framed(&frame))).unwrap();
     }
+    for (name, ticket) in tickets() {
+        writeln!(text, "ticket, {name} = {}", hex(&ticket.encode().unwrap())).unwrap();
+    }
     text
+}
+
+/// Those of a broker for the gateway of its client.
+fn tickets() -> [(&'static str, WebTicket); 2] {
+    [
+        ("fetch", WebTicket::fetch("https://a.example/")),
+        ("search", WebTicket::search("words")),
+    ]
 }
 
 fn credentials() -> Vec<CredentialSpec> {

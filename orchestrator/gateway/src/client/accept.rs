@@ -43,6 +43,14 @@ pub(super) fn begin(socket: &mut UnixStream) -> Result<Option<Begin>, GatewayErr
     Ok(Some(begin))
 }
 
+/// The descriptor that comes with the next message; `None` if there is none.
+pub(super) fn descriptor(control: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
+    Ok(match receive(control)? {
+        ReceivedSocket::Connection(socket) => Some(socket),
+        ReceivedSocket::Nothing | ReceivedSocket::End => None,
+    })
+}
+
 /// Takes connections from `control` until `lazaret` is gone.
 ///
 /// # Errors
@@ -54,6 +62,8 @@ pub(super) async fn accept<R: Resolve + 'static>(
     control.set_nonblocking(true)?;
     let control = tokio::net::UnixStream::from_std(control)?;
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let of_tickets = net.clone();
+    spawn_local(async move { of_tickets.take_tickets().await });
     loop {
         // The semaphore is never closed.
         let place = places.clone().acquire_owned().await.ok();

@@ -1,10 +1,11 @@
 //! At which addresses a host may be reached: by who named it.
 
 use super::company::{CompanyNetwork, CompanyWork};
+use super::tickets::Tickets;
 use crate::ended::{CertificateRoots, HostTls, TlsTerminator};
 use crate::relay::UpstreamProxy;
 use crate::serve::GatewayError;
-use orchestrator_http::ask::{Begin, By, HostOrigin, NetworkFault};
+use orchestrator_http::ask::{Begin, By, HostOrigin, LoginHosts, NetworkFault};
 use orchestrator_reach::ReachError;
 use orchestrator_reach::guard::{self, Resolve};
 use orchestrator_reach::target::Target;
@@ -12,7 +13,9 @@ use policies::WebPolicy;
 use policies::address::{Class, class};
 use policies::web::not_public;
 use std::cell::OnceCell;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
 /// What this gateway serves, which no connection changes.
@@ -27,7 +30,9 @@ pub(super) enum AllowedHosts {
 
 /// What all connections of a `lazaret` share.
 pub(super) struct ClientNetwork<R> {
-    allowed: AllowedHosts,
+    pub(super) allowed: AllowedHosts,
+    /// Absent with an executor that somebody else has started, and in tests.
+    pub(super) tickets: Option<Tickets>,
     pub(super) resolver: R,
     tls: OnceCell<HostTls>,
     /// The company's, besides the machine's.
@@ -40,6 +45,7 @@ impl<R> ClientNetwork<R> {
     pub(super) fn new(allowed: AllowedHosts, resolver: R) -> Self {
         Self {
             allowed,
+            tickets: None,
             resolver,
             tls: OnceCell::new(),
             authorities: CertificateRoots::default(),
@@ -69,6 +75,22 @@ impl<R> ClientNetwork<R> {
         Ok((net, work))
     }
 
+    /// Makes requests of web tools only with tickets that come on `line`. Needs a runtime.
+    ///
+    /// # Errors
+    /// It is no socket.
+    pub(super) fn with_tickets(self, line: Option<OwnedFd>) -> io::Result<Self> {
+        let tickets = line.map(Tickets::new).transpose()?;
+        Ok(Self { tickets, ..self })
+    }
+
+    /// Takes tickets as they come. It does not end while there may be further ones.
+    pub(super) async fn take_tickets(&self) {
+        if let Some(tickets) = &self.tickets {
+            tickets.take().await;
+        }
+    }
+
     /// TLS with the machine's certificates, which are read when they are first needed, and the company's.
     pub(super) fn tls(&self) -> &HostTls {
         let roots = || CertificateRoots::of_machine_and(&self.authorities);
@@ -96,6 +118,49 @@ impl AllowedHosts {
             Self::Begun(_) => Err(NetworkFault::NotNamed(place)),
         }
     }
+
+    fn check_stranger(&self, target: &Target) -> Result<(), NetworkFault> {
+        let place = HostOrigin::of(target.url());
+        match self {
+            #[cfg(feature = "test-support")]
+            Self::All => Ok(()),
+            Self::Begun(begin) if begin.strangers.contains(&place) => Ok(()),
+            Self::Begun(_) => Err(NetworkFault::NotNamed(place)),
+        }
+    }
+
+    fn check_engine(&self, target: &Target) -> Result<(), NetworkFault> {
+        let place = HostOrigin::of(target.url());
+        let begin = match self {
+            #[cfg(feature = "test-support")]
+            Self::All => return Ok(()),
+            Self::Begun(begin) => begin,
+        };
+        let is_engine = begin.engines.iter().any(|engine| {
+            Target::parse(&engine.url).is_ok_and(|engine| HostOrigin::of(engine.url()) == place)
+        });
+        is_engine.then_some(()).ok_or(NetworkFault::NotNamed(place))
+    }
+
+    /// Checks that `target` takes part in a login at `server`, which settings have to name: the server itself does.
+    fn check_login(&self, server: &HostOrigin, target: &Target) -> Result<(), NetworkFault> {
+        let begin = match self {
+            #[cfg(feature = "test-support")]
+            Self::All => return Ok(()),
+            Self::Begun(begin) => begin,
+        };
+        if !begin.named.contains(server) && !begin.strangers.contains(server) {
+            return Err(NetworkFault::NotNamed(server.clone()));
+        }
+        let place = HostOrigin::of(target.url());
+        let is_part = match &begin.logins {
+            LoginHosts::Any => true,
+            LoginHosts::Recorded(hosts) => {
+                place == *server || hosts.contains(&(server.clone(), place.clone()))
+            }
+        };
+        is_part.then_some(()).ok_or(NetworkFault::NotOfLogin(place))
+    }
 }
 
 impl<R: Resolve> ClientNetwork<R> {
@@ -107,7 +172,9 @@ impl<R: Resolve> ClientNetwork<R> {
                 Ok(guard::foresee(policy, target)?)
             }
             By::Settings | By::User => self.allowed.check_named(target),
-            By::Stranger | By::ServerOf(_) => Ok(()),
+            By::Engine => self.allowed.check_engine(target),
+            By::Stranger => self.allowed.check_stranger(target),
+            By::ServerOf(server) => self.allowed.check_login(server, target),
         }
     }
 
@@ -120,7 +187,7 @@ impl<R: Resolve> ClientNetwork<R> {
                 policy.allows(host, port) && (!target.is_plain() || policy.allows_plain(host, port))
             }
             By::ModelOfImage(policy) => policy.allows(host, port) && !target.is_plain(),
-            By::Settings => true,
+            By::Settings | By::Engine => true,
             By::User => !target.is_plain(),
             By::Stranger => false,
             By::ServerOf(server) => {
@@ -155,12 +222,20 @@ impl<R: Resolve> ClientNetwork<R> {
                 self.allowed.check_named(target)?;
                 self.locate(target).await
             }
+            By::Engine => {
+                self.allowed.check_engine(target)?;
+                self.locate(target).await
+            }
             By::User => {
                 self.allowed.check_named(target)?;
                 self.judged(NamedBy::User, target).await
             }
-            By::Stranger => self.judged(NamedBy::Stranger, target).await,
+            By::Stranger => {
+                self.allowed.check_stranger(target)?;
+                self.judged(NamedBy::Stranger, target).await
+            }
             By::ServerOf(server) => {
+                self.allowed.check_login(server, target)?;
                 let by = self.class_of(server).await;
                 self.judged(by.map_or(NamedBy::Stranger, NamedBy::ServerAt), target)
                     .await

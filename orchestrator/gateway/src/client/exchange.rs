@@ -1,6 +1,7 @@
 //! The requests of one connection of `lazaret`, on one connection to the host, which is opened with the first of them.
 
 use super::admit::ClientNetwork;
+use super::tickets::{Permitted, permit};
 use crate::ended::Protocol;
 use crate::ended::limits::HEAD;
 use http_body_util::{Either, Full};
@@ -81,6 +82,11 @@ impl<R: Resolve + 'static> ClientExchange<R> {
     }
 
     async fn locate(&self) -> Result<Response<HostOrFault>, NetworkFault> {
+        match &self.by {
+            // Its name would be resolved, and so reach somebody.
+            By::Model(_) | By::ModelOfImage(_) | By::Engine => return Err(NetworkFault::NoTicket),
+            By::Settings | By::User | By::Stranger | By::ServerOf(_) => {}
+        }
         self.net.check(&self.by, &self.target).await?;
         Ok(Response::new(Either::Right(Full::default())))
     }
@@ -92,9 +98,17 @@ impl<R: Resolve + 'static> ClientExchange<R> {
         let host = &self.target.url()[Position::BeforeHost..Position::AfterPort];
         let host = HeaderValue::from_str(host)
             .map_err(|error| NetworkFault::Connect(error.to_string()))?;
+        let (tickets, allowed) = (self.net.tickets.as_ref(), &self.net.allowed);
         strip(request.headers_mut());
+        let permitted = permit(tickets, allowed, &self.by, &self.target, &mut request)?;
         request.headers_mut().insert(header::HOST, host);
-        let (head, body) = self.send(request).await?.into_parts();
+        let answer = self.send(request).await?;
+        if let (Permitted::Page(used), By::Model(policy), Some(tickets)) =
+            (&permitted, &self.by, tickets)
+        {
+            tickets.follow(used, policy, &answer);
+        }
+        let (head, body) = answer.into_parts();
         let mut response = Response::new(Either::Left(body));
         *response.status_mut() = head.status;
         *response.headers_mut() = head.headers;

@@ -1,12 +1,13 @@
 //! A gateway on a thread, for tests of what asks one: it serves the same way, is not confined, and takes every host for one of the
 //! settings.
 
-use super::accept::{accept, begin as first_frame};
+use super::accept::{accept, begin as first_frame, descriptor};
 use super::admit::{AllowedHosts, ClientNetwork};
 use orchestrator_http::ClientGateway;
 use orchestrator_http::ask::Begin;
 use orchestrator_reach::guard::Resolve;
 use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 use std::thread;
@@ -18,13 +19,14 @@ use tokio::runtime::{Builder, LocalOptions};
 /// No thread, or no socket.
 #[cfg(feature = "test-support")]
 pub fn in_process<R: Resolve + Send + 'static>(resolver: R) -> io::Result<ClientGateway> {
-    on_thread(resolver, &Begin::default(), |_| AllowedHosts::All)
+    on_thread(resolver, &Begin::default(), None, |_| AllowedHosts::All)
 }
 
 /// The same with what it is told.
 pub(super) fn on_thread<R: Resolve + Send + 'static>(
     resolver: R,
     begin: &Begin,
+    tickets: Option<OwnedFd>,
     allowed: fn(Begin) -> AllowedHosts,
 ) -> io::Result<ClientGateway> {
     let (ours, mut theirs) = UnixStream::pair()?;
@@ -33,10 +35,14 @@ pub(super) fn on_thread<R: Resolve + Send + 'static>(
             .enable_all()
             .build_local(LocalOptions::default())?;
         if let Ok(Some(begin)) = first_frame(&mut theirs) {
-            let net = Rc::new(ClientNetwork::new(allowed(begin), resolver));
-            runtime.block_on(accept(theirs, net))?;
+            let line = match begin.tickets {
+                true => descriptor(theirs.as_fd())?,
+                false => None,
+            };
+            let net = ClientNetwork::new(allowed(begin), resolver);
+            runtime.block_on(async { accept(theirs, Rc::new(net.with_tickets(line)?)).await })?;
         }
         Ok::<_, io::Error>(())
     })?;
-    ClientGateway::begin(ours, begin).map_err(io::Error::other)
+    ClientGateway::begin(ours, begin, tickets).map_err(io::Error::other)
 }

@@ -58,7 +58,9 @@ impl<R: Resolve> TargetJudge for ByJudge<'_, R> {
             NetworkFault::Reach(error) => matches!(error, ReachError::Unresolved(_)),
             NetworkFault::PlainImage
             | NetworkFault::NotNamed(_)
+            | NetworkFault::NotOfLogin(_)
             | NetworkFault::NotPolicy
+            | NetworkFault::NoTicket
             | NetworkFault::Connect(_)
             | NetworkFault::Tls(_) => false,
         }

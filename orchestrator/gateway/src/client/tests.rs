@@ -2,14 +2,20 @@
 
 use super::admit::AllowedHosts;
 use super::in_process::on_thread;
+use super::tickets::HELD_MAX;
 use crate::System;
-use orchestrator_http::ask::{ASK_MAX, BEGIN_MAX, Begin, By, HostOrigin, NetworkFault};
+use broker_protocol::ticket::WebTicket;
+use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, send, socketpair};
+use orchestrator_http::ask::{
+    ASK_MAX, BEGIN_MAX, Begin, By, HostOrigin, LoginHosts, NetworkFault, SearchEngine,
+};
 use orchestrator_http::{ClientGateway, ClientGatewayError, HostClient, HttpFailure, Response};
 use orchestrator_reach::ReachError;
 use policies::WebPolicy;
 use policies::web::WebTable;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -99,7 +105,28 @@ fn policy(own: &str) -> WebPolicy {
 }
 
 fn begun(begin: &Begin) -> ClientGateway {
-    on_thread(System, begin, AllowedHosts::Begun).unwrap()
+    on_thread(System, begin, None, AllowedHosts::Begun).unwrap()
+}
+
+/// A gateway that wants tickets, and the other end of their line.
+fn begun_with_tickets(begin: Begin) -> (ClientGateway, OwnedFd) {
+    let (kind, flags) = (SockType::SeqPacket, SockFlag::SOCK_CLOEXEC);
+    let (brokers, gateway) = socketpair(AddressFamily::Unix, kind, None, flags).unwrap();
+    let begin = Begin {
+        tickets: true,
+        ..begin
+    };
+    let begun = on_thread(System, &begin, Some(gateway), AllowedHosts::Begun);
+    (begun.unwrap(), brokers)
+}
+
+fn permit(line: &OwnedFd, ticket: WebTicket) {
+    let message = ticket.encode().unwrap();
+    send(line.as_raw_fd(), &message, MsgFlags::MSG_NOSIGNAL).unwrap();
+}
+
+fn has_no_ticket<T: std::fmt::Debug>(answer: &Result<T, HttpFailure>) -> bool {
+    matches!(answer, Err(HttpFailure::Fault(NetworkFault::NoTicket)))
 }
 
 #[test]
@@ -157,8 +184,12 @@ fn unnamed_hosts_are_not_reached() {
     let of_server = By::ServerOf(HostOrigin::of(&server.url));
     assert_eq!(ask(&begin, of_server.clone()).unwrap(), "secret");
     let reached = reached + 1;
-    for (begin, by) in [(&begin, By::Stranger), (&nothing, of_server)] {
-        let refused = ask(begin, by);
+    let of_repository = Begin {
+        strangers: begin.named.clone(),
+        ..Begin::default()
+    };
+    for by in [By::Stranger, of_server] {
+        let refused = ask(&of_repository, by.clone());
         let reach = matches!(
             refused,
             Err(HttpFailure::Fault(NetworkFault::Reach(
@@ -166,8 +197,244 @@ fn unnamed_hosts_are_not_reached() {
             )))
         );
         assert!(reach, "{refused:?}");
+        let refused = ask(&nothing, by);
+        assert!(
+            matches!(refused, Err(HttpFailure::Fault(NetworkFault::NotNamed(_)))),
+            "{refused:?}"
+        );
     }
     assert_eq!(server.connections(), reached);
+}
+
+/// A server that has been named, or its settings, refer to any address: a session reaches those alone at which a person has logged in.
+#[test]
+fn logins_lead_only_where_a_person_has_logged_in() {
+    let server = Server::start(|_, stream| says(stream, "", "of the server"));
+    let other = Server::start(|_, stream| says(stream, "", "of another"));
+    let (origin, place) = (HostOrigin::of(&server.url), HostOrigin::of(&other.url));
+    let with = |logins: LoginHosts| Begin {
+        named: vec![origin.clone()],
+        logins,
+        ..Begin::default()
+    };
+    let recorded = |hosts: &[(&HostOrigin, &HostOrigin)]| {
+        let hosts = hosts
+            .iter()
+            .map(|(server, host)| ((*server).clone(), (*host).clone()));
+        with(LoginHosts::Recorded(hosts.collect()))
+    };
+    let ask = |begin: &Begin, url: &Url| {
+        let client = HostClient::new(begun(begin), By::ServerOf(origin.clone()), url);
+        block_on(get(&client, url))
+    };
+    for begin in [with(LoginHosts::Any), recorded(&[(&origin, &place)])] {
+        assert_eq!(ask(&begin, &other.url).unwrap(), "of another", "control");
+        assert_eq!(ask(&begin, &server.url).unwrap(), "of the server");
+    }
+    let reached = other.connections();
+    let evil: Url = "https://evil.example/?data".parse().unwrap();
+    for begin in [recorded(&[]), recorded(&[(&place, &place)])] {
+        assert_eq!(ask(&begin, &server.url).unwrap(), "of the server");
+        for url in [&other.url, &evil] {
+            let refused = ask(&begin, url);
+            assert!(
+                matches!(
+                    refused,
+                    Err(HttpFailure::Fault(NetworkFault::NotOfLogin(_)))
+                ),
+                "{refused:?}"
+            );
+        }
+    }
+    assert_eq!(other.connections(), reached);
+}
+
+/// A `lazaret` that was taken over may ask for what it likes.
+#[test]
+fn pages_need_tickets_and_each_is_good_for_one_request_that_says_nothing_else() {
+    let server = Server::start(|_, stream| says(stream, "", "page"));
+    let opened = policy(&format!(
+        "private = ['127.0.0.1:{}']",
+        server.url.port().unwrap()
+    ));
+    let begin = || Begin {
+        webs: vec![opened.own.clone()],
+        ..Begin::default()
+    };
+    let page = server.url.join("/a?b=c").unwrap();
+    let leak = server.url.join("/a?data").unwrap();
+    for by in [
+        By::Model(Box::new(opened.clone())),
+        By::ModelOfImage(Box::new(opened.clone())),
+    ] {
+        let ask = |gateway: ClientGateway, url: &Url| {
+            block_on(get(&HostClient::new(gateway, by.clone(), url), url))
+        };
+        // The control: without a line, whatever the policy allows.
+        assert_eq!(ask(begun(&begin()), &leak).unwrap(), "page");
+        let (gateway, line) = begun_with_tickets(begin());
+        let reached = server.connections();
+        assert!(has_no_ticket(&ask(gateway.clone(), &page)));
+        permit(&line, WebTicket::fetch(page.as_str()));
+        assert!(has_no_ticket(&ask(gateway.clone(), &leak)));
+        let client = HostClient::new(gateway.clone(), by.clone(), &page);
+        let post = client.to(http::Method::POST, &page);
+        assert!(has_no_ticket(&block_on(post.send())));
+        let body = client.to(http::Method::GET, &page).body("data");
+        assert!(has_no_ticket(&block_on(body.send())));
+        assert!(has_no_ticket(&block_on(client.locate())));
+        assert_eq!(server.connections(), reached, "nothing has left");
+        assert_eq!(ask(gateway.clone(), &page).unwrap(), "page");
+        assert!(has_no_ticket(&ask(gateway.clone(), &page)), "used twice");
+        // Of a search, and what is no ticket.
+        permit(&line, WebTicket::search(page.as_str()));
+        send(line.as_raw_fd(), b"x", MsgFlags::MSG_NOSIGNAL).unwrap();
+        assert!(has_no_ticket(&ask(gateway, &page)));
+    }
+}
+
+/// The head of what a server got.
+fn head_of(answered: &TcpListener) -> String {
+    let (mut stream, _) = answered.accept().unwrap();
+    let mut reader = BufReader::new(stream.try_clone().unwrap());
+    let mut head = String::new();
+    while reader.read_line(&mut head).is_ok_and(|count| count > 2) {}
+    says(&mut stream, "", "page");
+    head
+}
+
+#[test]
+fn headers_of_a_page_say_nothing_of_their_own() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url: Url = format!("http://{}/", listener.local_addr().unwrap())
+        .parse()
+        .unwrap();
+    let opened = policy(&format!("private = ['127.0.0.1:{}']", url.port().unwrap()));
+    let begin = Begin {
+        webs: vec![opened.own.clone()],
+        ..Begin::default()
+    };
+    let (gateway, line) = begun_with_tickets(begin);
+    permit(&line, WebTicket::fetch(url.as_str()));
+    let heads = thread::spawn(move || head_of(&listener));
+    let client = HostClient::new(gateway, By::Model(Box::new(opened)), &url);
+    let value = http::HeaderValue::from_static;
+    let request = client
+        .to(http::Method::GET, &url)
+        .header(http::header::ACCEPT, value("data-1"))
+        .header(http::header::ACCEPT_ENCODING, value("gzip"))
+        .header(http::header::USER_AGENT, value("data-2"))
+        .header(http::header::COOKIE, value("data-3"));
+    block_on(request.send()).unwrap();
+    let head = heads.join().unwrap();
+    assert!(!head.contains("data-"), "{head}");
+    assert!(head.contains("gzip") && head.contains("lazaret/"), "{head}");
+}
+
+#[test]
+fn redirects_that_the_gateway_has_seen_are_followed_within_the_policy() {
+    let other = Server::start(|_, stream| says(stream, "", "other"));
+    let location = other.url.to_string();
+    let server = Server::start(move |_, stream| {
+        let head =
+            format!("HTTP/1.1 302 Found\r\nLocation: {location}\r\nContent-Length: 0\r\n\r\n");
+        stream.write_all(head.as_bytes()).is_ok()
+    });
+    let ports = [&server, &other].map(|server| server.url.port().unwrap());
+    let both = policy(&format!(
+        "private = ['127.0.0.1:{}', '127.0.0.1:{}']",
+        ports[0], ports[1]
+    ));
+    let begin = Begin {
+        webs: vec![both.own.clone()],
+        ..Begin::default()
+    };
+    let (gateway, line) = begun_with_tickets(begin);
+    let ask = |by: By, url: &Url| block_on(get(&HostClient::new(gateway.clone(), by, url), url));
+    let model = || By::Model(Box::new(both.clone()));
+    assert!(has_no_ticket(&ask(model(), &other.url)), "control");
+    permit(&line, WebTicket::fetch(server.url.as_str()));
+    assert_eq!(ask(model(), &server.url).unwrap(), "");
+    assert_eq!(ask(model(), &other.url).unwrap(), "other");
+    assert!(has_no_ticket(&ask(model(), &other.url)), "once");
+    // An image is not redirected.
+    permit(&line, WebTicket::fetch(server.url.as_str()));
+    let image = By::ModelOfImage(Box::new(both.clone()));
+    assert_eq!(ask(image, &server.url).unwrap(), "");
+    assert!(has_no_ticket(&ask(model(), &other.url)));
+}
+
+#[test]
+fn searches_need_tickets_for_their_words() {
+    let server = Server::start(|_, stream| says(stream, "", "found"));
+    let search = server.url.join("/search").unwrap();
+    let begin = Begin {
+        engines: vec![SearchEngine {
+            url: search.to_string(),
+            fixed: vec![("format".into(), "json".into())],
+        }],
+        ..Begin::default()
+    };
+    let (gateway, line) = begun_with_tickets(begin);
+    let ask = |query: &str| {
+        let url = server.url.join(query).unwrap();
+        block_on(get(
+            &HostClient::new(gateway.clone(), By::Engine, &url),
+            &url,
+        ))
+    };
+    permit(&line, WebTicket::search("two words"));
+    for other in [
+        "/search?q=data&format=json",
+        "/search?q=two+words&format=data",
+        "/search?q=two+words&format=json&x=data",
+        "/search?q=two+words&q=data&format=json",
+        "/search?q=two+words&format=json&count=data",
+        "/search/data?q=two+words&format=json",
+        "/?q=two+words&format=json",
+        "/search",
+    ] {
+        assert!(has_no_ticket(&ask(other)), "{other}");
+    }
+    assert_eq!(server.connections(), 0);
+    assert_eq!(
+        ask("/search?q=two+words&format=json&count=5").unwrap(),
+        "found"
+    );
+    assert!(has_no_ticket(&ask("/search?q=two+words&format=json")));
+    let elsewhere: Url = "https://evil.example/search?q=two+words&format=json"
+        .parse()
+        .unwrap();
+    let client = HostClient::new(gateway.clone(), By::Engine, &elsewhere);
+    assert!(has_no_ticket(&block_on(get(&client, &elsewhere))));
+}
+
+#[test]
+fn of_more_tickets_than_are_held_the_oldest_is_void() {
+    let server = Server::start(|_, stream| says(stream, "", "page"));
+    let opened = policy(&format!(
+        "private = ['127.0.0.1:{}']",
+        server.url.port().unwrap()
+    ));
+    let begin = Begin {
+        webs: vec![opened.own.clone()],
+        ..Begin::default()
+    };
+    let (gateway, line) = begun_with_tickets(begin);
+    let page = |number: usize| server.url.join(&format!("/{number}")).unwrap();
+    let ask = |number: usize| {
+        let by = By::Model(Box::new(opened.clone()));
+        let url = page(number);
+        block_on(get(&HostClient::new(gateway.clone(), by, &url), &url))
+    };
+    // More than the line holds: the gateway takes them although nobody asks for anything.
+    for number in 0..=HELD_MAX {
+        permit(&line, WebTicket::fetch(page(number).as_str()));
+    }
+    assert!(has_no_ticket(&ask(0)));
+    for number in [1, HELD_MAX] {
+        assert_eq!(ask(number).unwrap(), "page");
+    }
 }
 
 #[test]

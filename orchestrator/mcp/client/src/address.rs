@@ -2,9 +2,11 @@
 
 use crate::login::learn_secret;
 use crate::settings::{LoginSettings, ServerAddress, ServerKind, ServerSettings, SettingsOwner};
+use crate::store::ServerFiles;
 use crate::variables;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
-use orchestrator_http::name_host;
+use orchestrator_http::ask::HostOrigin;
+use orchestrator_http::{name_host, name_login, name_stranger};
 use orchestrator_reach::target::Target;
 use orchestrator_web::error::WebError;
 use orchestrator_web::named::{NamedBy, NamedHost};
@@ -74,16 +76,19 @@ impl NamedAddress {
     }
 }
 
-/// Tells the gateway, when it begins, of the addresses that the user's settings have.
-pub fn name_hosts(servers: &[ServerSettings]) {
-    let own = servers
-        .iter()
-        .filter(|server| server.whose == SettingsOwner::User);
-    for server in own {
+/// Tells the gateway, when it begins, of the addresses that settings for `project` have, and where the logins there lead.
+pub fn name_hosts(servers: &[ServerSettings], project: &str) {
+    for server in servers {
         if let ServerKind::Address(address) = &server.kind
             && let Ok(named) = NamedAddress::of(address)
         {
-            name_host(named.target.url());
+            let url = named.target.url();
+            match server.whose {
+                SettingsOwner::User => name_host(url),
+                SettingsOwner::Repository => name_stranger(url),
+            }
+            let place = ServerFiles::of_server(server, project);
+            name_login(&HostOrigin::of(url), place.login_hosts());
         }
     }
 }

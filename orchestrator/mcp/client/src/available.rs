@@ -29,7 +29,7 @@ impl Available {
         };
         found.problems.iter().for_each(|problem| tell(problem));
         let mut all = found.servers;
-        let directory = prepare(&mut all, tell);
+        let directory = prepare(&mut all, project.unwrap_or_default(), tell);
         Self {
             all,
             project: project.map(str::to_owned),

@@ -2,7 +2,7 @@
 //! stored for the user alone.
 //!
 //! A server names the address of its logins, and that names further addresses. All of them are untrusted, so each address is
-//! checked (`NamedBy::ServerOf`), and no redirect is followed.
+//! checked (`NamedBy::ServerOf`), and no redirect is followed. Sessions that renew a login reach only the hosts that took part in it.
 
 use crate::settings::LoginSettings;
 use crate::store::ServerFiles;
@@ -20,7 +20,8 @@ use rmcp::transport::auth::{
     OAuthHttpRequest, OAuthState, StoredCredentials,
 };
 use serde_json::{Value, json};
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use thiserror::Error;
 use tokio::time::{sleep, timeout};
@@ -54,16 +55,25 @@ impl From<AuthError> for LoginError {
     }
 }
 
+/// Hosts that were asked in one login.
+type AskedHosts = Arc<Mutex<BTreeSet<HostOrigin>>>;
+
 /// The requests for logins at one server.
 struct Requests {
     /// The server itself.
     server: HostOrigin,
+    asked: AskedHosts,
 }
 
 impl OAuthHttpClient for Requests {
     fn execute(&self, request: OAuthHttpRequest) -> OAuthHttpClientFuture<'_> {
         let (server, request) = (self.server.clone(), request.request);
+        let asked = self.asked.clone();
         Box::pin(async move {
+            if let Ok(target) = Target::parse(&request.uri().to_string()) {
+                let mut asked = asked.lock().unwrap_or_else(PoisonError::into_inner);
+                asked.insert(HostOrigin::of(target.url()));
+            }
             timeout(REQUEST, perform(server, request))
                 .await
                 .unwrap_or_else(|error| Err(error.into()))
@@ -158,9 +168,11 @@ impl CredentialStore for StoredLogin {
 async fn authorization(
     host: &NamedHost,
     place: &ServerFiles,
+    asked: AskedHosts,
 ) -> Result<AuthorizationManager, AuthError> {
     let requests = Arc::new(Requests {
         server: HostOrigin::of(host.target().url()),
+        asked,
     });
     let url = host.target().url().clone();
     let mut manager = AuthorizationManager::new_with_oauth_http_client(url, requests).await?;
@@ -180,7 +192,7 @@ pub async fn kept(
     if place.login().is_none() {
         return Ok(None);
     }
-    let mut manager = authorization(host, place).await?;
+    let mut manager = authorization(host, place, AskedHosts::default()).await?;
     if !manager.initialize_from_store().await? {
         return Ok(None);
     }
@@ -197,6 +209,7 @@ pub async fn kept(
 pub struct Begun {
     state: OAuthState,
     place: ServerFiles,
+    asked: AskedHosts,
 }
 
 impl Begun {
@@ -227,11 +240,14 @@ impl Begun {
         if let Some(secret) = &login.client_secret {
             request = request.with_client_secret(secret);
         }
-        let mut state = OAuthState::Unauthorized(authorization(host, place).await?);
+        let asked = AskedHosts::default();
+        let authorization = authorization(host, place, asked.clone()).await?;
+        let mut state = OAuthState::Unauthorized(authorization);
         state.start_authorization(request).await?;
         Ok(Self {
             state,
             place: place.clone(),
+            asked,
         })
     }
 
@@ -253,6 +269,8 @@ impl Begun {
     /// If it answers another login, or the server issues no token for it.
     pub async fn finish(&mut self, returned: &str) -> Result<(), LoginError> {
         self.state.handle_callback_url(returned).await?;
+        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        self.place.write_login_hosts(&asked)?;
         self.place.forget_challenge();
         Ok(())
     }

@@ -114,7 +114,7 @@ pub fn named(
         .into_iter()
         .find(|server| server.name == name);
     let server = server.ok_or_else(|| Failed::invalid(format!("there is no server `{name}`")))?;
-    name_hosts(std::slice::from_ref(&server));
+    name_hosts(std::slice::from_ref(&server), project);
     let place = ServerFiles::of_server(&server, project);
     Ok((server, place))
 }
@@ -139,11 +139,15 @@ fn parse(text: Option<&str>, whose: SettingsOwner) -> Result<Vec<ServerSettings>
 }
 
 /// Creates the directory of their files. Without it, no server is used.
-pub(crate) fn prepare(servers: &mut Vec<ServerSettings>, tell: fn(&str)) -> Option<PathBuf> {
+pub(crate) fn prepare(
+    servers: &mut Vec<ServerSettings>,
+    project: &str,
+    tell: fn(&str),
+) -> Option<PathBuf> {
     if servers.is_empty() {
         return None;
     }
-    name_hosts(servers);
+    name_hosts(servers, project);
     let prepared = store::prepare();
     prepared
         .inspect_err(|error| {
@@ -202,7 +206,7 @@ impl SessionServers {
     }
 
     pub fn among(mut servers: Vec<ServerSettings>, open: &Open, tell: fn(&str)) -> Self {
-        let directory = prepare(&mut servers, tell);
+        let directory = prepare(&mut servers, &open.project, tell);
         Self::new(servers, open, directory, tell)
     }
 

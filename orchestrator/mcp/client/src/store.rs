@@ -3,15 +3,17 @@
 
 use crate::settings::{ServerSettings, SettingsOwner};
 use broker_protocol::Digest;
+use orchestrator_http::ask::HostOrigin;
 use orchestrator_launch::state_directory;
 use orchestrator_records::kept;
 use policies::directories;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The file that lists the accepted files of repositories.
 const ACCEPTED: &str = "accepted.json";
@@ -44,6 +46,20 @@ pub fn prepare() -> io::Result<PathBuf> {
     let directory = directory();
     kept::prepare(&directory)?;
     Ok(directory)
+}
+
+/// Creates the directory of what [`Place::login_hosts`] has: only a command by which a person logs in may write there.
+///
+/// # Errors
+/// Errors of the file system; also if others have access to the directory.
+pub fn prepare_logins() -> io::Result<PathBuf> {
+    let directory = logins();
+    kept::prepare(&directory)?;
+    Ok(directory)
+}
+
+fn logins() -> PathBuf {
+    state_directory::directory().join("logins")
 }
 
 /// The files of one server. `owner` is the project whose repository configures it, or nothing for the user's own.
@@ -132,6 +148,26 @@ impl ServerFiles {
         kept::replace(&self.file(".login"), text)
     }
 
+    /// The hosts that took part when a person logged in.
+    pub fn login_hosts(&self) -> Vec<HostOrigin> {
+        let text = kept::read(&self.login_hosts_file()).unwrap_or_default();
+        serde_json::from_str(&text).unwrap_or_default()
+    }
+
+    /// Writes these hosts, replacing those stored before.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn write_login_hosts(&self, hosts: &BTreeSet<HostOrigin>) -> io::Result<()> {
+        let text = serde_json::to_string(hosts).map_err(io::Error::other)?;
+        kept::replace(&self.login_hosts_file(), &text)
+    }
+
+    /// Not beside the server's other files: sessions write those.
+    fn login_hosts_file(&self) -> PathBuf {
+        logins().join(self.0.file_name().unwrap_or_default())
+    }
+
     /// The server's last challenge, if it refused us.
     pub fn challenge(&self) -> Option<String> {
         kept::read(&self.file(".challenge"))
@@ -160,9 +196,10 @@ impl ServerFiles {
         options.open(self.file(".lock"))
     }
 
-    /// Removes the login and the challenge.
+    /// Removes the login, the hosts that took part in it, and the challenge.
     pub fn forget_login(&self) {
         self.remove(".login");
+        remove(&self.login_hosts_file());
         self.forget_challenge();
     }
 
@@ -176,16 +213,21 @@ impl ServerFiles {
         [".pins", ".waiting", ".log", ".login", ".challenge", ".lock"]
             .iter()
             .for_each(|ending| self.remove(ending));
+        remove(&self.login_hosts_file());
     }
 
-    /// A missing file needs no removal.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "our own records, in neither root"
-    )]
     fn remove(&self, ending: &str) {
-        let _ = std::fs::remove_file(self.file(ending));
+        remove(&self.file(ending));
     }
+}
+
+/// A missing file needs no removal.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "our own records, in neither root"
+)]
+fn remove(file: &Path) {
+    let _ = std::fs::remove_file(file);
 }
 
 /// Whether the user has accepted this text as the settings of the repository at `project`.
