@@ -53,7 +53,7 @@ impl Wants {
     /// Checks every limit that the type itself does not enforce.
     ///
     /// # Errors
-    /// Too much at once.
+    /// The call requests too much at once.
     pub fn check(&self) -> Result<(), TooLarge> {
         at_most("wants.hosts", self.hosts.len(), limit::WANTS, "hosts")?;
         self.hosts

@@ -71,7 +71,7 @@ fn expand_narrow(path: &HostPath, host: &Host) -> Result<PathBuf, PathFault> {
     Ok(expanded)
 }
 
-/// The same for an optional path, which is then left out, as if it were missing on this machine.
+/// An optional path to grant. If it is too wide it is left out, as if it were missing on this machine.
 fn expand_narrow_or_leave_out(path: &HostPath, host: &Host) -> Result<Option<PathBuf>, PathFault> {
     match expand_narrow(path, host) {
         Err(PathFault(_, HostPathError::TooWide)) => Ok(None),

@@ -12,9 +12,9 @@ use std::sync::Arc;
 /// Access of a tool to a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// This one name only.
+    /// This name, and nothing below it.
     Name,
-    /// Whatever lies below it.
+    /// Whatever lies below this name.
     Tree,
 }
 

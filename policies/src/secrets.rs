@@ -14,12 +14,12 @@ use std::collections::BTreeMap;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SecretMode {
-    /// Cannot be opened.
+    /// Commands cannot open a file of this name.
     Hide,
     /// Its keys can be read, with placeholders for the values.
     #[default]
     Mask,
-    /// Can be read.
+    /// Commands can read a file of this name.
     Show,
 }
 

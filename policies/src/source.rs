@@ -98,7 +98,7 @@ pub enum FileFault {
     /// Users other than the owner may write to it (or to its directory, if `directory`). The user's private group does not count.
     #[error("others may write {what} (mode {mode:o}): chmod go-w", what = part(.directory))]
     Writable { directory: bool, mode: u32 },
-    /// More than `max` bytes.
+    /// The file has more than `max` bytes.
     #[error("it has more than {max} bytes")]
     TooLarge { max: usize },
     #[error("it is not UTF-8")]

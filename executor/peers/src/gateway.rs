@@ -152,7 +152,7 @@ impl Gateway {
         Some((socket, flags | PollFlags::POLLIN))
     }
 
-    /// The same while nothing is read from it.
+    /// Its socket while nothing is read from it, to write what is unsent.
     pub fn waits_to_send(&self) -> Option<(BorrowedFd<'_>, PollFlags)> {
         let connection = &self.process.as_ref()?.connection;
         let mut flags = PollFlags::empty();

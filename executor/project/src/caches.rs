@@ -1,7 +1,7 @@
 //! Caches of a project's package managers and compilers: in the central root, so that the next run
 //! is fast. No other project uses them: a central root belongs to one project (`central_owner.rs`).
 
-use crate::network::NetworkReach;
+use crate::network_reach::NetworkReach;
 use executor_spec::sandbox::CACHES;
 use executor_spec::variables::Variables;
 use executor_spec::zones::Zones;

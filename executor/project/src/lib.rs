@@ -21,6 +21,7 @@ pub mod central_directory;
 pub mod central_root;
 pub mod own_state;
 pub mod network;
+mod network_reach;
 pub mod image;
 pub mod removal;
 pub mod unneeded_caches;

@@ -1,11 +1,12 @@
 //! The network that a session's programs have, and the variables that tell them.
 
 use broker_protocol::{Nonce, Variable};
-use policies::{EffectivePolicy, EnvironmentRules, network};
+use policies::EnvironmentRules;
 use std::ffi::OsString;
 use std::path::Path;
 
 use crate::caches;
+pub use crate::network_reach::NetworkReach;
 use executor_spec::relay::ADDRESS;
 use executor_spec::sandbox::Rooted;
 use executor_spec::variables::Variables;
@@ -44,27 +45,6 @@ const CERTIFICATES: [&str; 11] = [
     "GIT_SSL_CAINFO",
     "npm_config_cafile",
 ];
-
-/// The network that a session's programs have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NetworkReach {
-    Offline,
-    /// A relay without a host so far: programs stay offline until one is granted.
-    Waiting,
-    /// A relay with hosts.
-    Online,
-}
-
-impl NetworkReach {
-    /// The network that a policy gives.
-    pub fn of(policy: &EffectivePolicy) -> Self {
-        match (network::is_open(&policy.network), policy.has_network()) {
-            (true, _) => Self::Online,
-            (false, true) => Self::Waiting,
-            (false, false) => Self::Offline,
-        }
-    }
-}
 
 /// The network variables for cells: those of a session with a relay; in a session without a host, those that keep programs
 /// offline. A file of certificates is named only if a cell can see it: clients refuse every host when it is missing.

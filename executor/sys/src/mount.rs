@@ -110,7 +110,7 @@ pub fn set_attributes(fd: BorrowedFd, attributes: u64) -> io::Result<()> {
     set(fd, attributes, libc::AT_EMPTY_PATH)
 }
 
-/// The same for the mount at `fd` and all below it.
+/// Adds mount attributes to the mount at `fd` and to all below it.
 ///
 /// # Errors
 /// As for [`set_attributes`].

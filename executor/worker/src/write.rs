@@ -40,7 +40,7 @@ pub(crate) struct CurrentFile {
     pub digest: Option<Digest>,
 }
 
-/// How a file is read that is too large to be held in memory.
+/// The reading of a file that is too large to be held in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LargeFile {
     Hashed,

@@ -280,7 +280,7 @@ impl SessionOptions {
         self.network_with(policy, Leasing::NotOffered)
     }
 
-    /// The same where the user may be asked for more hosts.
+    /// Requests a network also where the user may be asked for more hosts.
     pub fn network_with(
         &self,
         policy: Option<&EffectivePolicy>,

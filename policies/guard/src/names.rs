@@ -69,7 +69,7 @@ pub enum Access {
 pub enum Protection {
     /// Closed for changes: reading is allowed; writing, replacing and removing are not.
     Write,
-    /// Closed for reading too.
+    /// Closed for reading as well as for changes.
     All,
 }
 

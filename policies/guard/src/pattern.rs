@@ -75,7 +75,7 @@ pub struct NamePattern(Pattern);
 
 impl NamePattern {
     /// # Errors
-    /// The text is no pattern.
+    /// The text is not a valid pattern.
     pub fn parse(text: &str) -> Result<Self, PatternError> {
         Pattern::parse(text, Case::Exact).map(Self)
     }

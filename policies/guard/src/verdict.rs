@@ -87,7 +87,7 @@ impl Verdict {
     /// Like [`Self::and`], where `next` reads the disk.
     ///
     /// # Errors
-    /// The errors of `next`.
+    /// Those errors that `next` returns.
     pub fn and_try<E>(self, next: impl FnOnce() -> Result<Self, E>) -> Result<Self, E> {
         match self {
             Self::Allow => next(),
