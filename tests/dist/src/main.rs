@@ -29,9 +29,12 @@ struct Cli {
     /// The processors to make packages for; all if absent
     #[arg(long, global = true, value_enum)]
     arch: Vec<Arch>,
-    /// Take the programs from this directory instead of building them: for trying the packages
+    /// Take the programs of this machine's processor from this directory instead of building them: for trying the packages
     #[arg(long, global = true, value_name = "DIR")]
     from: Option<PathBuf>,
+    /// The same for programs of aarch64 on another machine, beside --from
+    #[arg(long, global = true, value_name = "DIR", requires = "from")]
+    from_aarch64: Option<PathBuf>,
     /// The directory to make them in
     #[arg(long, global = true, value_name = "DIR", default_value = "target/dist")]
     out: PathBuf,
@@ -77,13 +80,20 @@ type Make = fn(&Release, Arch) -> Result<(), DistError>;
 
 impl Cli {
     fn execute(mut self) -> Result<(), DistError> {
+        let own = self.from.take().map(|folder| (Arch::of_host(), folder));
+        let other = self.from_aarch64.take();
+        let other = other.map(|folder| (Ok(Arch::Aarch64), folder));
+        let given = own.into_iter().chain(other);
+        let given: Vec<(Arch, PathBuf)> = given
+            .map(|(arch, folder)| Ok((arch?, folder)))
+            .collect::<Result<_, DistError>>()?;
         if self.arch.is_empty() {
-            self.arch = match self.from {
-                Some(_) => vec![Arch::of_host()?],
-                None => vec![Arch::X86_64, Arch::Aarch64],
+            self.arch = match given.as_slice() {
+                [] => vec![Arch::X86_64, Arch::Aarch64],
+                some => some.iter().map(|(arch, _)| *arch).collect(),
             };
         }
-        let release = Release::of_checkout(&self.out, self.from.as_deref())?;
+        let release = Release::of_checkout(&self.out, given)?;
         match &self.command {
             Command::Programs => self.make(&release, &[]),
             Command::Tarball => self.make(&release, &[tarball::make]),

@@ -34,15 +34,17 @@ const DEBIAN_RUST: &str = "/usr/lib/rustlib";
 pub fn make(release: &Release, arch: Arch) -> Result<(), DistError> {
     let to = release.programs(arch);
     files::remove_directory(&to)?;
-    let built = match &release.from {
-        Some(from) => from.clone(),
+    let given = release.from(arch);
+    let built = match given {
+        Some(from) => from.to_owned(),
         None => build(release, arch)?,
     };
     for name in COMMANDS.iter().chain(&INTERNAL) {
         let program = to.join(name);
         files::copy(&built.join(name), &program, 0o755)?;
-        match release.from {
-            Some(_) => tool::run(Command::new("strip").arg(&program))?,
+        check_processor(&program, arch)?;
+        match given {
+            Some(_) => tool::run(Command::new(arch.strip()).arg(&program))?,
             None => check(&program)?,
         }
         release.report(&program)?;
@@ -73,6 +75,19 @@ fn rustc_has(target: &str) -> Result<bool, DistError> {
     let words = ["--print", "target-libdir", "--target", target];
     let folder = tool::text(Command::new("rustc").args(words))?;
     Ok(Path::new(&folder).is_dir())
+}
+
+/// Refuses a program for another processor: packages name one, and programs that were built otherwise may be anything.
+fn check_processor(program: &Path, arch: Arch) -> Result<(), DistError> {
+    /// What comes before the number: it is the same for all little-endian processors of 64 bits.
+    const HEAD: usize = 18;
+    let bytes = std::fs::read(program).map_err(DistError::file(program))?;
+    let number = bytes.get(HEAD..HEAD + 2);
+    if bytes.starts_with(b"\x7fELF") && number == Some(&arch.elf().to_le_bytes()) {
+        return Ok(());
+    }
+    let message = format!("{} is no program for {}", program.display(), arch.name());
+    Err(DistError::wrong(message))
 }
 
 /// Refuses a program that wants a newer C library.
@@ -113,6 +128,17 @@ mod tests {
         );
         assert_eq!(newest(&lines(&["GLIBC_2.34", "GLIBC_2.4"])), Some((2, 34)));
         assert_eq!(newest("GCC_3.0"), None);
+    }
+
+    #[test]
+    fn program_for_another_processor_is_refused() {
+        let own = std::env::current_exe().unwrap();
+        for arch in [Arch::X86_64, Arch::Aarch64] {
+            let is_own = arch == Arch::of_host().unwrap();
+            assert_eq!(check_processor(&own, arch).is_ok(), is_own, "{arch:?}");
+        }
+        let text = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
+        assert!(check_processor(&text, Arch::of_host().unwrap()).is_err());
     }
 
     #[test]

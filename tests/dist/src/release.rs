@@ -53,6 +53,23 @@ impl Arch {
         }
     }
 
+    /// The number of an ELF file for it (`e_machine`).
+    pub fn elf(self) -> u16 {
+        match self {
+            Self::X86_64 => 62,
+            Self::Aarch64 => 183,
+        }
+    }
+
+    /// `strip` for it: Debian's own knows this machine's processor alone.
+    pub fn strip(self) -> &'static str {
+        match self {
+            own if own.name() == std::env::consts::ARCH => "strip",
+            Self::X86_64 => "x86_64-linux-gnu-strip",
+            Self::Aarch64 => "aarch64-linux-gnu-strip",
+        }
+    }
+
     pub fn target(self) -> String {
         format!("{}-unknown-linux-gnu", self.name())
     }
@@ -63,8 +80,8 @@ pub struct Release {
     /// The checkout that it is made of.
     pub root: PathBuf,
     pub out: PathBuf,
-    /// A directory with programs that were built otherwise.
-    pub from: Option<PathBuf>,
+    /// Directories with programs that were built otherwise, by their processors.
+    pub from: Vec<(Arch, PathBuf)>,
     pub version: &'static str,
     /// The commit, with `-dirty` if the checkout differs from it.
     pub commit: String,
@@ -74,7 +91,7 @@ pub struct Release {
 
 impl Release {
     /// The release that the checkout around this crate is.
-    pub fn of_checkout(out: &Path, from: Option<&Path>) -> Result<Self, DistError> {
+    pub fn of_checkout(out: &Path, from: Vec<(Arch, PathBuf)>) -> Result<Self, DistError> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("../..")
             .canonicalize()
@@ -90,12 +107,23 @@ impl Release {
         files::make_directory(&out)?;
         Ok(Self {
             out,
-            from: from.map(|from| root.join(from)),
+            from: from
+                .into_iter()
+                .map(|(arch, folder)| (arch, root.join(folder)))
+                .collect(),
             version: env!("CARGO_PKG_VERSION"),
             commit,
             time,
             root,
         })
+    }
+
+    /// Where programs of a processor are that were built otherwise.
+    pub fn from(&self, arch: Arch) -> Option<&Path> {
+        let mut given = self.from.iter();
+        given
+            .find(|(of, _)| *of == arch)
+            .map(|(_, folder)| folder.as_path())
     }
 
     /// The directory of a processor's programs.
@@ -110,7 +138,7 @@ impl Release {
 
     /// How hard to compress, of 9: not at all hard where the packages are only tried.
     pub fn level(&self) -> u8 {
-        if self.from.is_some() { 1 } else { 9 }
+        if self.from.is_empty() { 9 } else { 1 }
     }
 
     /// `gzip`, which writes nothing of a name or a time.

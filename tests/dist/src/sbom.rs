@@ -8,12 +8,14 @@ use std::path::PathBuf;
 use std::process::Command;
 
 /// The programs' crates, by their directories.
-const MANIFESTS: [&str; 5] = [
+const MANIFESTS: [&str; 7] = [
     "executor",
     "executor/attack",
     "executor/trace",
     "executor/worker",
     "orchestrator",
+    "orchestrator/gateway",
+    "orchestrator/run",
 ];
 
 pub fn make(release: &Release, arch: Arch) -> Result<(), DistError> {

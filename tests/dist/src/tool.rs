@@ -7,11 +7,19 @@ use std::process::{Command, ExitStatus};
 use thiserror::Error;
 
 /// Where to get a tool that is not on every machine.
-const SOURCES: [(&str, &str); 9] = [
+const SOURCES: [(&str, &str); 11] = [
     ("cargo-zigbuild", "pip install cargo-zigbuild ziglang"),
     ("cargo-cyclonedx", "cargo install cargo-cyclonedx --locked"),
     ("readelf", "apt-get install binutils"),
     ("strip", "apt-get install binutils"),
+    (
+        "aarch64-linux-gnu-strip",
+        "apt-get install binutils-aarch64-linux-gnu",
+    ),
+    (
+        "x86_64-linux-gnu-strip",
+        "apt-get install binutils-x86-64-linux-gnu",
+    ),
     ("dpkg-deb", "apt-get install dpkg"),
     ("rpmbuild", "apt-get install rpm"),
     ("npm", "apt-get install npm"),
