@@ -32,7 +32,7 @@ pub(crate) struct Call {
     input: ProgramInput,
     /// The client's window size, if it changed before there was a terminal.
     size: Option<(u16, u16)>,
-    /// What its client's gateway may fetch once its end is recorded.
+    /// A ticket for its client's gateway, to be sent once its end is recorded.
     pub ticket: Option<WebTicket>,
     /// Whether the client has requested to see the file that it would change.
     pub looked: bool,

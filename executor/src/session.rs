@@ -44,7 +44,7 @@ pub(crate) struct Session {
     pub files: FileWorker,
     /// Carries connections of cells, if they have a network.
     pub gateway: Option<Gateway>,
-    /// What the client's own gateway may fetch.
+    /// A ticket for the client's own gateway.
     pub tickets: TicketLine,
     /// Connections that were refused again, to be recorded as a number.
     pub repeats: Repeats,

@@ -81,7 +81,7 @@ impl User {
         })
     }
 
-    /// The same with this line to the client's own gateway.
+    /// Sends tickets on this line to the client's own gateway.
     pub(crate) fn with_tickets(self, tickets: TicketLine) -> Self {
         Self { tickets, ..self }
     }

@@ -111,7 +111,7 @@ impl Drop for Mounting {
     }
 }
 
-/// What a cell needs to know of its leased paths.
+/// Leased paths, as a cell needs to know them.
 fn of_cell(paths: &[(u64, Rc<HeldPath>)], mounts: &[LeasedMount]) -> CellLeases {
     let mut objects = ProtectedObjects::default();
     let mut directories = KnownDirectories::default();

@@ -134,7 +134,7 @@ struct ForCells {
     without_effect: BTreeSet<&'static str>,
 }
 
-/// What becomes of a reading at settings that are not understood.
+/// How a reading goes on at settings that are not understood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unclear {
     Ends,

@@ -14,7 +14,7 @@ pub struct AlsoClosed {
 /// Why a path is closed although its name does not show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WhyClosed {
-    /// The same file as this protected one.
+    /// Another name of this protected file.
     OtherNameOf(PathBuf),
     /// This link with a protected name leads there.
     TargetOf(PathBuf),

@@ -33,7 +33,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
 
-/// What the calls of one cell's program share.
+/// State that the calls of one cell's program share.
 pub(crate) struct CellState<'a> {
     pub rules: &'a AccessRules,
     /// The device of `/proc`.
@@ -52,7 +52,7 @@ pub(crate) struct CellState<'a> {
     pub line: Option<&'a LoopbackLine>,
     /// The names of its Unix sockets.
     pub socket_names: RefCell<SocketNames>,
-    /// What was made for it, where nothing can be taken from it.
+    /// Made for it, where nothing can be taken from it.
     pub kept: RefCell<KeptSockets>,
     /// The shared memory that it has made.
     pub segments: RefCell<SharedSegments>,
@@ -61,7 +61,7 @@ pub(crate) struct CellState<'a> {
     /// The sockets by which it asks for interfaces.
     pub netlink: RefCell<NetlinkSockets>,
     pub refusals: RefCell<Refusals>,
-    /// What it may have misplaced.
+    /// Entries that it may have misplaced by now.
     pub new_names: RefCell<NewNames>,
     /// How much it has copied.
     pub copied: CopiedBytes,

@@ -9,6 +9,7 @@ mod company;
 mod exchange;
 #[cfg(any(test, feature = "test-support"))]
 mod in_process;
+mod permit;
 mod reach;
 mod tickets;
 #[cfg(test)]

@@ -19,7 +19,7 @@ pub const FAULT_MAX: usize = 64 << 10;
 
 /// Maximum number of redirects that are followed for a page.
 pub const REDIRECTS_MAX: usize = 10;
-/// What a request for a page, and one for an image, accepts.
+/// Media types that a request for a page, and one for an image, accepts.
 pub const PAGES_ACCEPTED: [&str; 2] = [
     "text/html, application/xhtml+xml;q=0.9, text/*;q=0.8, application/json;q=0.8, */*;q=0.1",
     "image/png, image/jpeg, image/gif, image/webp",
@@ -56,7 +56,7 @@ pub struct Begin {
 pub struct SearchEngine {
     /// Its URL without a query.
     pub url: String,
-    /// What its query has besides the words (`q`) and how many results there may be (`count`).
+    /// Fields of its query besides the words (`q`) and how many results there may be (`count`).
     pub fixed: Vec<(String, String)>,
 }
 

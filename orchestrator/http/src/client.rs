@@ -20,7 +20,7 @@ pub(crate) const HEAD_MAX: usize = 64 << 10;
 
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("lazaret/", env!("CARGO_PKG_VERSION")));
 
-/// What requests say of their sender.
+/// The sender that all requests name.
 pub fn user_agent() -> HeaderValue {
     AGENT
 }

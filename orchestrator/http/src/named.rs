@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use url::Url;
 
-/// What was named so far.
+/// Hosts that settings have named so far.
 #[derive(Clone, Debug)]
 pub(crate) struct NamedHosts {
     pub named: BTreeSet<HostOrigin>,

@@ -75,7 +75,10 @@ impl SessionOptions {
                 .and_then(|text| parse_scope(&path.to_string_lossy(), &text).map(Some)),
         };
         let project = environment.project.take().map(Ok);
-        let has_tickets = row.may_have_network() && given.socket.is_none();
+        let tickets = match row.may_have_network() && given.socket.is_none() {
+            true => TicketPair::unmade(),
+            false => TicketPair::unsupported(),
+        };
         Self {
             given,
             environment,
@@ -83,7 +86,7 @@ impl SessionOptions {
             scope: Rc::new(scope),
             project: Rc::new(project.map_or_else(OnceCell::new, OnceCell::from)),
             spare: row.spare(),
-            tickets: Rc::new(TicketPair::new(has_tickets)),
+            tickets: Rc::new(tickets),
         }
     }
 

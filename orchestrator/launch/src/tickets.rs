@@ -26,11 +26,13 @@ enum PairState {
 
 impl TicketPair {
     /// For a command that may have a network, with an executor that is started here.
-    pub(crate) fn new(is_supported: bool) -> Self {
-        Self(RefCell::new(match is_supported {
-            true => PairState::Unmade,
-            false => PairState::Unsupported,
-        }))
+    pub(crate) fn unmade() -> Self {
+        Self(RefCell::new(PairState::Unmade))
+    }
+
+    /// For commands that have no network, or another executor.
+    pub(crate) fn unsupported() -> Self {
+        Self(RefCell::new(PairState::Unsupported))
     }
 
     /// The end for an executor that is started; `None` if it has none.
@@ -82,7 +84,7 @@ mod tests {
 
     #[test]
     fn both_ends_are_given_away_once() {
-        let pair = TicketPair::new(true);
+        let pair = TicketPair::unmade();
         let brokers = pair.of_brokers().unwrap().unwrap();
         let gateway = pair.give_away().unwrap().unwrap();
         assert!(pair.of_brokers().is_err() && pair.give_away().is_err());
@@ -92,7 +94,7 @@ mod tests {
         assert_eq!(receive(&mut message), Ok(1));
         drop(brokers);
         assert_eq!(receive(&mut message), Ok(0), "no other end is left");
-        let none = TicketPair::new(false);
+        let none = TicketPair::unsupported();
         assert!(none.of_brokers().unwrap().is_none() && none.give_away().unwrap().is_none());
     }
 }

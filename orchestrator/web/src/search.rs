@@ -94,7 +94,7 @@ impl EngineKind {
         }
     }
 
-    /// What the query of a search has besides words and a number.
+    /// Fields that the query of a search has besides words and a number.
     fn fixed(self) -> &'static [(&'static str, &'static str)] {
         match self {
             EngineKind::SearXng => &[("format", "json"), ("engines", ENGINES)],

@@ -1,7 +1,7 @@
 //! The requests of one connection of `lazaret`, on one connection to the host, which is opened with the first of them.
 
 use super::admit::ClientNetwork;
-use super::tickets::{Permitted, permit};
+use super::permit::{Permitted, permit};
 use crate::ended::Protocol;
 use crate::ended::limits::HEAD;
 use http_body_util::{Either, Full};

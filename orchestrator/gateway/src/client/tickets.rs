@@ -1,15 +1,9 @@
-//! Requests of the web tools: each needs a ticket of a broker, which has decided it. `lazaret` has no end of the line on which tickets
-//! come, so one that was taken over reaches no address that was not decided, nor says anything to one that was.
+//! Tickets for requests of the web tools, from the brokers, which have decided them. `lazaret` has no end of the line on which they come.
 
-use super::admit::AllowedHosts;
 use broker_protocol::ticket::{TICKET_MAX, WebTicket};
-use hyper::body::{Body, Incoming};
-use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
-use hyper::{Method, Request, Response};
-use orchestrator_http::ask::{
-    By, NetworkFault, PACKED, PAGES_ACCEPTED, REDIRECTS_MAX, SearchEngine,
-};
-use orchestrator_http::user_agent;
+use hyper::Response;
+use hyper::header;
+use orchestrator_http::ask::REDIRECTS_MAX;
 use orchestrator_reach::target::Target;
 use policies::WebPolicy;
 use rustix::net::{RecvFlags, recv};
@@ -25,12 +19,6 @@ use tokio::io::unix::AsyncFd;
 pub(super) const HELD_MAX: usize = 1024;
 /// How long a ticket is good: a request waits for others of `lazaret`, which take two minutes each.
 const AGE: Duration = Duration::from_secs(600);
-
-/// The headers in which a request for a page may say something: those that have one of a few values.
-const FIXED: [(HeaderName, &[&str]); 2] = [
-    (header::ACCEPT, &PAGES_ACCEPTED),
-    (header::ACCEPT_ENCODING, &[PACKED]),
-];
 
 /// Tickets that have come, and those of redirects.
 #[derive(Debug)]
@@ -82,7 +70,7 @@ impl Tickets {
     }
 
     /// Takes what was sent so far; false if no broker is left.
-    fn take_sent(&self) -> bool {
+    pub(super) fn take_sent(&self) -> bool {
         let mut message = [0; TICKET_MAX];
         loop {
             match recv(&self.line, &mut message[..], RecvFlags::empty()) {
@@ -117,7 +105,7 @@ impl Tickets {
     }
 
     /// Uses the ticket for `page`.
-    fn use_for_page(&self, page: Target) -> Option<UsedTicket> {
+    pub(super) fn use_for_page(&self, page: Target) -> Option<UsedTicket> {
         let ticket = WebTicket::fetch(page.url().as_str());
         let mut held = self.held.borrow_mut();
         let at = held
@@ -131,7 +119,7 @@ impl Tickets {
     }
 
     /// Uses the ticket for a search at the engine with this place: each engine answers a search once.
-    fn use_for_search(&self, query: &str, engine: usize) -> Option<()> {
+    pub(super) fn use_for_search(&self, query: &str, engine: usize) -> Option<()> {
         let ticket = WebTicket::search(query);
         let mut held = self.held.borrow_mut();
         let is_for = |held: &&mut HeldTicket| {
@@ -170,110 +158,4 @@ impl Tickets {
 #[allow(deprecated)]
 fn watch(line: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     AsyncFd::with_interest(line, Interest::READABLE)
-}
-
-/// What a request of the web tools is, by its ticket.
-#[derive(Debug)]
-pub(super) enum Permitted {
-    Page(UsedTicket),
-    Other,
-}
-
-/// Checks a request of `by` to the host of `target`, and removes from it what nobody has decided.
-///
-/// # Errors
-/// If it needs a ticket and has none.
-pub(super) fn permit(
-    tickets: Option<&Tickets>,
-    allowed: &AllowedHosts,
-    by: &By,
-    target: &Target,
-    request: &mut Request<Incoming>,
-) -> Result<Permitted, NetworkFault> {
-    match by {
-        By::Model(_) | By::ModelOfImage(_) => {
-            let Some(tickets) = tickets else {
-                return Ok(Permitted::Other);
-            };
-            let page = whole(target, request)?;
-            tickets.take_sent();
-            let used = tickets.use_for_page(page);
-            let used = used.ok_or(NetworkFault::NoTicket)?;
-            only_fixed(request.headers_mut());
-            Ok(Permitted::Page(used))
-        }
-        By::Engine => {
-            let page = whole(target, request)?;
-            let (engine, query) = allowed.search(&page).ok_or(NetworkFault::NoTicket)?;
-            let Some(tickets) = tickets else {
-                return Ok(Permitted::Other);
-            };
-            tickets.take_sent();
-            let used = tickets.use_for_search(&query, engine);
-            used.ok_or(NetworkFault::NoTicket)?;
-            Ok(Permitted::Other)
-        }
-        By::Settings | By::User | By::Stranger | By::ServerOf(_) => Ok(Permitted::Other),
-    }
-}
-
-/// The address that a request gets, if it only gets.
-fn whole(target: &Target, request: &Request<Incoming>) -> Result<Target, NetworkFault> {
-    if request.method() != Method::GET || !request.body().is_end_stream() {
-        return Err(NetworkFault::NoTicket);
-    }
-    let path = request.uri().path_and_query();
-    let path = path.map_or("/", |path| path.as_str());
-    let url = format!("{}{path}", target.url().origin().ascii_serialization());
-    let whole = Target::parse(&url).map_err(|_| NetworkFault::NoTicket)?;
-    // A path that becomes another one when it is parsed would be another one for the host too.
-    let is_same = &whole.url()[url::Position::BeforePath..] == path;
-    is_same.then_some(whole).ok_or(NetworkFault::NoTicket)
-}
-
-fn only_fixed(headers: &mut HeaderMap) {
-    let mut fixed = HeaderMap::new();
-    for (name, values) in &FIXED {
-        let sent = headers.get(name).and_then(|value| value.to_str().ok());
-        let value = values.iter().find(|value| sent == Some(**value));
-        fixed.extend(value.map(|value| (name.clone(), HeaderValue::from_static(value))));
-    }
-    fixed.insert(header::USER_AGENT, user_agent());
-    *headers = fixed;
-}
-
-impl AllowedHosts {
-    /// The place of the engine whose search `page` is, and the words.
-    fn search(&self, page: &Target) -> Option<(usize, String)> {
-        let begin = match self {
-            #[cfg(feature = "test-support")]
-            Self::All => {
-                let query = page.url().query_pairs().find(|(name, _)| name == "q");
-                return query.map(|(_, query)| (0, query.into_owned()));
-            }
-            Self::Begun(begin) => begin,
-        };
-        let engines = begin.engines.iter().enumerate();
-        let mut found = engines.filter_map(|(place, engine)| Some((place, words(engine, page)?)));
-        found.next()
-    }
-}
-
-/// The words of a search at `engine`, if `page` is one and says nothing else.
-fn words(engine: &SearchEngine, page: &Target) -> Option<String> {
-    let mut bare = page.url().clone();
-    bare.set_query(None);
-    if bare.as_str() != engine.url {
-        return None;
-    }
-    let mut query = None;
-    let mut fixed = Vec::new();
-    for (name, value) in page.url().query_pairs() {
-        match &*name {
-            "q" if query.is_none() => query = Some(value.into_owned()),
-            "count" if value.parse::<u8>().is_ok() => {}
-            other => fixed.push((other.to_owned(), value.into_owned())),
-        }
-    }
-    query.filter(|_| fixed == engine.fixed)
 }

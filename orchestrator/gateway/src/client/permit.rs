@@ -1,0 +1,123 @@
+//! Requests of the web tools: each needs a ticket, so a `lazaret` that was taken over reaches no address that was not decided, nor says
+//! anything to one that was.
+
+use super::admit::AllowedHosts;
+use super::tickets::{Tickets, UsedTicket};
+use hyper::body::{Body, Incoming};
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::{Method, Request};
+use orchestrator_http::ask::{By, NetworkFault, PACKED, PAGES_ACCEPTED, SearchEngine};
+use orchestrator_http::user_agent;
+use orchestrator_reach::target::Target;
+
+/// The headers in which a request for a page may say something: those that have one of a few values.
+const FIXED: [(HeaderName, &[&str]); 2] = [
+    (header::ACCEPT, &PAGES_ACCEPTED),
+    (header::ACCEPT_ENCODING, &[PACKED]),
+];
+
+/// What a request of the web tools is, by its ticket.
+#[derive(Debug)]
+pub(super) enum Permitted {
+    Page(UsedTicket),
+    Other,
+}
+
+/// Checks a request of `by` to the host of `target`, and removes from it what nobody has decided.
+///
+/// # Errors
+/// If it needs a ticket and has none.
+pub(super) fn permit(
+    tickets: Option<&Tickets>,
+    allowed: &AllowedHosts,
+    by: &By,
+    target: &Target,
+    request: &mut Request<Incoming>,
+) -> Result<Permitted, NetworkFault> {
+    match by {
+        By::Model(_) | By::ModelOfImage(_) => {
+            let Some(tickets) = tickets else {
+                return Ok(Permitted::Other);
+            };
+            let page = whole(target, request)?;
+            tickets.take_sent();
+            let used = tickets.use_for_page(page);
+            let used = used.ok_or(NetworkFault::NoTicket)?;
+            only_fixed(request.headers_mut());
+            Ok(Permitted::Page(used))
+        }
+        By::Engine => {
+            let page = whole(target, request)?;
+            let (engine, query) = allowed.search(&page).ok_or(NetworkFault::NoTicket)?;
+            let Some(tickets) = tickets else {
+                return Ok(Permitted::Other);
+            };
+            tickets.take_sent();
+            let used = tickets.use_for_search(&query, engine);
+            used.ok_or(NetworkFault::NoTicket)?;
+            Ok(Permitted::Other)
+        }
+        By::Settings | By::User | By::Stranger | By::ServerOf(_) => Ok(Permitted::Other),
+    }
+}
+
+/// The address that a request gets, if it only gets.
+fn whole(target: &Target, request: &Request<Incoming>) -> Result<Target, NetworkFault> {
+    if request.method() != Method::GET || !request.body().is_end_stream() {
+        return Err(NetworkFault::NoTicket);
+    }
+    let path = request.uri().path_and_query();
+    let path = path.map_or("/", |path| path.as_str());
+    let url = format!("{}{path}", target.url().origin().ascii_serialization());
+    let whole = Target::parse(&url).map_err(|_| NetworkFault::NoTicket)?;
+    // A path that becomes another one when it is parsed would be another one for the host too.
+    let is_same = &whole.url()[url::Position::BeforePath..] == path;
+    is_same.then_some(whole).ok_or(NetworkFault::NoTicket)
+}
+
+fn only_fixed(headers: &mut HeaderMap) {
+    let mut fixed = HeaderMap::new();
+    for (name, values) in &FIXED {
+        let sent = headers.get(name).and_then(|value| value.to_str().ok());
+        let value = values.iter().find(|value| sent == Some(**value));
+        fixed.extend(value.map(|value| (name.clone(), HeaderValue::from_static(value))));
+    }
+    fixed.insert(header::USER_AGENT, user_agent());
+    *headers = fixed;
+}
+
+impl AllowedHosts {
+    /// The place of the engine whose search `page` is, and the words.
+    fn search(&self, page: &Target) -> Option<(usize, String)> {
+        let begin = match self {
+            #[cfg(feature = "test-support")]
+            Self::All => {
+                let query = page.url().query_pairs().find(|(name, _)| name == "q");
+                return query.map(|(_, query)| (0, query.into_owned()));
+            }
+            Self::Begun(begin) => begin,
+        };
+        let engines = begin.engines.iter().enumerate();
+        let mut found = engines.filter_map(|(place, engine)| Some((place, words(engine, page)?)));
+        found.next()
+    }
+}
+
+/// The words of a search at `engine`, if `page` is one and says nothing else.
+fn words(engine: &SearchEngine, page: &Target) -> Option<String> {
+    let mut bare = page.url().clone();
+    bare.set_query(None);
+    if bare.as_str() != engine.url {
+        return None;
+    }
+    let mut query = None;
+    let mut fixed = Vec::new();
+    for (name, value) in page.url().query_pairs() {
+        match &*name {
+            "q" if query.is_none() => query = Some(value.into_owned()),
+            "count" if value.parse::<u8>().is_ok() => {}
+            other => fixed.push((other.to_owned(), value.into_owned())),
+        }
+    }
+    query.filter(|_| fixed == engine.fixed)
+}
