@@ -76,7 +76,7 @@ impl<T> Granted<T> {
 #[derive(Debug)]
 pub(crate) struct GrantedPreview(PreviewParts);
 
-/// What a granted preview consists of.
+/// The parts of a granted preview.
 #[derive(Debug)]
 pub(crate) struct PreviewParts {
     pub approver: Option<u64>,
@@ -170,7 +170,7 @@ pub(crate) struct Submission<'c> {
     pub approval: Option<(String, Extent)>,
 }
 
-/// What the session has in progress.
+/// The number of calls that the session has in progress.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
     pub calls: usize,

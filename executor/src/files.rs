@@ -56,7 +56,7 @@ pub(crate) enum WorkerEvent {
     Elsewhere(WorkerJob, ZonePath),
 }
 
-/// What every worker of a session starts with.
+/// The parts that every worker of a session starts with.
 #[derive(Debug)]
 pub(crate) struct WorkerStart {
     pub program: Rc<OwnProgram>,

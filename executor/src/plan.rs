@@ -17,7 +17,7 @@ use std::rc::Rc;
 /// Bytes of output kept in memory for each background process: half from the beginning, half from the end.
 const BACKGROUND_KEPT: u64 = 2 * limit::LOG as u64;
 
-/// What carries a request out.
+/// The part of the executor that carries a request out.
 pub(crate) enum Work {
     /// A command, run by a cell.
     Command(Granted<Box<CommandPlan>>),

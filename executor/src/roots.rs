@@ -107,7 +107,7 @@ impl Real {
         }
     }
 
-    /// The same of a path that is itself no link.
+    /// Resolves a path that is itself no link.
     fn below(&mut self, path: &Path) -> PathBuf {
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
             return fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());

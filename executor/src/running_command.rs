@@ -65,7 +65,7 @@ pub(crate) struct RunningCommand {
     signals: u32,
     /// The refusals that its cell has reported.
     refusals: Vec<Refusal>,
-    /// What the cell has reported as left running by the program.
+    /// Processes that the cell has reported as left running by the program.
     leftover: Option<Leftover>,
     report: Option<Result<Report, io::ErrorKind>>,
     after_report: usize,
@@ -111,7 +111,7 @@ pub(crate) struct FinishedCommand {
     pub unnamed: u64,
     /// Whether it has failed, and left no room in the session's private storage.
     pub scratch_full: bool,
-    /// What its program has left running.
+    /// Processes that its program has left running.
     pub leftover: Leftover,
 }
 

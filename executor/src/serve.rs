@@ -61,7 +61,7 @@ struct Broker {
     idle: IdleTrim,
 }
 
-/// What a frame of an open session is about.
+/// The subject of a frame of an open session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FrameSubject {
     /// A call, and what it does with it may have a record.

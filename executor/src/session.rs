@@ -55,9 +55,9 @@ pub(crate) struct Session {
     pub checks: ProjectChecks,
     /// Tells others that a session has the central root.
     pub root_lock: Option<RootLock>,
-    /// What was found in the project and not sent yet.
+    /// Findings in the project that were not sent yet.
     pub found: Findings,
-    /// What its gateway puts into requests of cells.
+    /// The credentials that its gateway puts into requests of cells.
     pub credentials: SessionCredentials,
     pub kept: KeptTexts,
     pub calls: BTreeMap<CallId, Call>,
@@ -229,7 +229,7 @@ impl Session {
         self.cancel_with(id, RunningCommand::end)
     }
 
-    /// The same without time for its command to end by itself.
+    /// Cancels it without time for its command to end by itself.
     pub(crate) fn cancel_at_once(&mut self, id: CallId) -> Result<(), Failed> {
         self.cancel_with(id, RunningCommand::end_at_once)
     }

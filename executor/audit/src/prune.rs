@@ -82,7 +82,7 @@ impl AuditWriter {
         Ok(since.is_some_and(|since| since >= age))
     }
 
-    /// The same, however old the file is.
+    /// The number and hash of a file's last record, however old the file is.
     fn verified_end(
         &self,
         numbers: &[u64],

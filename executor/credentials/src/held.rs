@@ -129,7 +129,7 @@ impl Credentials {
         self.held.len() == usize::from(self.login.is_some())
     }
 
-    /// What the gateway is told. A successor is told the same.
+    /// The part that the gateway gets. A successor gets the same.
     pub fn specs(&self) -> Vec<CredentialSpec> {
         self.held.iter().map(|held| held.spec.clone()).collect()
     }
@@ -149,7 +149,7 @@ impl Credentials {
         self.notices.extend(notices);
     }
 
-    /// What people are told: of credentials that the user lacks, of settings that mean nothing.
+    /// Notices for people: on credentials that the user lacks, of settings that mean nothing.
     pub fn notices(&self) -> &[String] {
         &self.notices
     }

@@ -17,7 +17,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// What commands of a session can write, besides its private storage.
+/// The paths that commands of a session can write, besides its private storage.
 #[derive(Clone, Copy, Debug)]
 pub struct WrittenPaths<'p> {
     pub zones: &'p Zones,
@@ -47,7 +47,7 @@ pub struct NewCredentials {
     certificates: Option<NewCertificates>,
 }
 
-/// What the gateway is told of a company's network.
+/// The part of a company's network settings that the gateway gets.
 #[derive(Clone, Debug, Default)]
 pub struct GatewayCompany {
     /// Certificates in PEM form, one after the other.

@@ -148,7 +148,7 @@ fn is_part(path: &Path) -> bool {
         .is_some_and(|name| Repository::member(name.as_bytes()).is_some())
 }
 
-/// The same in a directory that may be no repository, by its name and place.
+/// Whether this is such a part in a directory that may be no repository, by its name and place.
 fn is_part_elsewhere(path: &Path) -> bool {
     let may_be = |directory: &Path| may_be_git_directory(directory.as_os_str().as_bytes());
     is_part(path) && path.parent().is_some_and(|directory| !may_be(directory))
@@ -588,7 +588,7 @@ fn is_of_no_host(refusal: &Refusal, spec: &SandboxSpec) -> bool {
     }
 }
 
-/// What would let commands reach hosts: if some are open already, the relay's proxy, which resolves their names.
+/// The remedy that lets commands reach hosts: if some are open already, the relay's proxy, which resolves their names.
 fn remedy_to_reach(spec: &SandboxSpec) -> Remedy {
     let leases = network::Leasing::offered_if(spec.policy.leases);
     network::remedy_of_any(&spec.policy.network, leases)

@@ -32,7 +32,7 @@ const BASE: &str = "/usr";
 pub struct LeasedMount {
     /// Absolute, without links.
     pub path: PathBuf,
-    /// What commands may do there.
+    /// The access that commands have there.
     pub access: Access,
     /// Device and inode of the object there.
     pub id: (u64, u64),

@@ -219,7 +219,7 @@ fn why_missing(layer: Layer, tier: Tier, abi: u32, refusal: Option<&str>) -> Str
     }
 }
 
-/// What a cell could do, or lacks, without a layer.
+/// The consequence for a cell that lacks this layer.
 fn lost(layer: Layer) -> &'static str {
     match layer {
         Layer::Environment => "secrets in the environment are visible",

@@ -46,7 +46,7 @@ pub fn environment(variables: &Variables, roots: &[&Path]) -> Vec<CString> {
     named.collect()
 }
 
-/// What every gateway of a session starts with.
+/// The parts that every gateway of a session starts with.
 #[derive(Debug)]
 pub struct GatewayStart {
     /// The file of the program.
@@ -59,7 +59,7 @@ pub struct GatewayStart {
     pub sockets: Vec<OwnedFd>,
 }
 
-/// What a gateway reports or asks for, within its limits.
+/// A report or question of a gateway, within its limits.
 #[derive(Debug, PartialEq, Eq)]
 pub enum GatewayEvent {
     Connected(ConnectionReport),

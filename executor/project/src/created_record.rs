@@ -53,7 +53,7 @@ pub struct CreatedRecord {
     committed: usize,
     /// How many there were at the last check.
     seen: usize,
-    /// What was recorded at that time, and the state of the files.
+    /// The entries recorded at that time, with the state of the files.
     known: BTreeMap<PathBuf, (CreatedEntry, [i64; 7])>,
     /// The record's directory, if anything can be recorded.
     directory: Option<OwnedFd>,

@@ -20,7 +20,7 @@ pub struct RemovalBudget {
     pub until: Instant,
 }
 
-/// What a removal has taken away so far.
+/// The entries that a removal has taken away so far.
 #[derive(Debug, Default)]
 pub struct Removed {
     pub entries: u64,

@@ -78,7 +78,7 @@ pub(crate) struct PathSearch<'a> {
     pub proc: u64,
 }
 
-/// What becomes of a link that is the last name of a path.
+/// Whether a link that is the last name of a path is followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LastLink {
     Follow,
@@ -94,7 +94,7 @@ impl LastLink {
     }
 }
 
-/// The same as flags of `fstatat` and its relatives say it.
+/// Reads this from the flags of `fstatat` and its relatives.
 pub(crate) fn last_link(flags: i32) -> LastLink {
     LastLink::follow_if(flags & libc::AT_SYMLINK_NOFOLLOW == 0)
 }

@@ -41,12 +41,12 @@ impl HostsFile {
         path == self.real || path == Path::new(hosts_file::PATH)
     }
 
-    /// What an open for reading gives.
+    /// Opens the session's hosts for reading.
     pub(crate) fn open(&self, on_exec: OnExec) -> Result<SyscallAnswer> {
         reopened(&self.memory).map(|file| SyscallAnswer::Descriptor(file, on_exec))
     }
 
-    /// What a cell must keep open.
+    /// The descriptor that a cell must keep open.
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.memory.as_fd()
     }

@@ -80,7 +80,7 @@ impl SupervisedCall<'_> {
     }
 }
 
-/// What the kernel would write over a request, with the loopback as the only interface.
+/// The kernel's answer over a request, with the loopback as the only interface.
 fn answer(request: libc::c_ulong, asked: [u8; REQUEST_LEN]) -> Result<[u8; REQUEST_LEN]> {
     let number = |number: i32| with(&number.to_ne_bytes());
     if request == libc::SIOCGIFNAME {

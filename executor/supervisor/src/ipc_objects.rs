@@ -41,7 +41,7 @@ impl IpcRecord {
         Ok(Self(memfd_create("objects", MFdFlags::MFD_CLOEXEC)?.into()))
     }
 
-    /// The same record, for the other process.
+    /// A handle on the same record, for the other process.
     ///
     /// # Errors
     /// There is no descriptor for it.
@@ -109,7 +109,7 @@ impl IpcRecords {
         }
     }
 
-    /// The same for all, when none of them is left.
+    /// Ends the records of all cells, when none of them is left.
     pub fn end_all(&mut self) {
         for (_, record) in self.0.drain(..) {
             drop(record.left());

@@ -22,11 +22,11 @@ pub(crate) const WATCHERS_MAX: usize = 64;
 /// Maximum number of connected sockets whose names are remembered; then all are forgotten.
 const NAMES_MAX: usize = 1024;
 
-/// What a cell's supervisor has made for its callers.
+/// The sockets that a cell's supervisor has made for its callers.
 #[derive(Default)]
 pub(crate) struct KeptSockets {
     pub(crate) sockets: HashMap<u64, OwnedFd>,
-    /// Which of these are being connected.
+    /// The sockets among these that are being connected.
     pub(crate) connecting: Vec<u64>,
     /// The kernel's names of those that were connected here, and of their peers, by inode.
     pub(crate) connected: HashMap<u64, [Vec<u8>; 2]>,

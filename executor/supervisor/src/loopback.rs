@@ -99,7 +99,7 @@ struct PendingHandshake {
     waits: bool,
 }
 
-/// What a program is told if the gateway gets no announcement: it has too many of them, or is gone.
+/// The answer to a program if the gateway gets no announcement: it has too many of them, or is gone.
 fn refused_by_gateway(error: io::Error) -> Errno {
     match errno(error) {
         Errno::EAGAIN => Errno::EAGAIN,

@@ -90,7 +90,7 @@ pub fn reply(to: BorrowedFd, errno: i32, socket: Option<BorrowedFd>) -> io::Resu
 pub struct LoopbackSwitch {
     /// By the process number of the cell's first process.
     lines: Vec<(i32, OwnedFd)>,
-    /// Which of these has announced a port last.
+    /// The cell that has announced each port last.
     ports: HashMap<u16, i32>,
 }
 

@@ -38,7 +38,7 @@ const NOTES_MAX: usize = 256;
 /// How long all of them are looked at, in processor time: a command that keeps the processors busy does not shorten it. Meanwhile other
 /// cells wait for the lock on names, and a path can be made to cost milliseconds.
 const PROCESSOR_TIME: Duration = Duration::from_millis(50);
-/// The same by the clock, for disks that do not answer.
+/// Maximum time by the clock, for disks that do not answer.
 const TIME: Duration = Duration::from_secs(1);
 
 /// The names noted of one call.
@@ -61,7 +61,7 @@ pub(crate) struct NewName {
     was_refused: bool,
 }
 
-/// What has become of a noted object.
+/// The state of a noted object after the call.
 enum NotedState {
     /// It is gone, or lies elsewhere, or may lie where it is.
     Harmless,

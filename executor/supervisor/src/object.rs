@@ -8,7 +8,7 @@ use policies_guard::ObjectKind;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::PathBuf;
 
-/// What kind a file is of (`S_IF*`).
+/// The kind of a file, as one of `S_IF*`.
 pub(crate) fn kind(stat: &FileStat) -> libc::mode_t {
     stat.st_mode & libc::S_IFMT
 }

@@ -119,7 +119,7 @@ impl SupervisedCall<'_> {
         }
     }
 
-    /// The same for any path.
+    /// The session's own object for a path in the machine's `/tmp`, whether that is reported as missing or not.
     fn own(&self, path: &[u8], link: LastLink) -> Result<Option<OwnedFd>> {
         if !self
             .rules

@@ -37,7 +37,7 @@ use std::time::SystemTime;
 /// A connection by way of the relay: where supervisors connect, and what for.
 pub(crate) type RelayWay<'a> = (&'a RelayGate, Purpose<'a>);
 
-/// What the cells of a session may touch.
+/// Rules on the objects that the cells of a session may touch.
 pub struct AccessRules {
     names: Matcher,
     /// The names protected in leased paths, if there are any.
@@ -149,7 +149,7 @@ impl AccessRules {
         })
     }
 
-    /// Which calls of this cell's program are supervised. Keys in leased paths stay closed in every profile.
+    /// The calls of this cell's program that are supervised. Keys in leased paths stay closed in every profile.
     pub fn supervision(&self) -> Supervision {
         match self.hides || self.lease_names.is_some() {
             true => Supervision::Whole,
@@ -225,7 +225,7 @@ impl AccessRules {
             .chain(common)
     }
 
-    /// What comes of a verdict on a new name: test builds can let a refused one pass.
+    /// Applies a verdict on a new name: test builds can let a refused one pass.
     pub(crate) fn enforce(&self, verdict: Verdict) -> Verdict {
         if self.enforces_names {
             verdict

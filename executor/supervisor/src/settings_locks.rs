@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 
 /// Maximum number of locks of a call.
 const LOCKS_MAX: usize = 16;
-/// What ends the name of a lock.
+/// The end of the name of a lock.
 const LOCK: &[u8] = b".lock";
 /// Settings of a repository.
 const SETTINGS: [&str; 2] = ["config", "config.worktree"];

@@ -4,7 +4,7 @@ use crate::errno::check;
 use libc::{c_int, msqid_ds, semid_ds};
 use std::io;
 
-/// What an object is. Each kind has numbers and keys of its own.
+/// The kind of an object. Each kind has numbers and keys of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IpcKind {
     Semaphores,

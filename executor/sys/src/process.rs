@@ -6,7 +6,7 @@ use nix::errno::Errno;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// Which of the two processes returns from a fork.
+/// The one of the two processes that returns from a fork.
 pub enum Fork {
     Child,
     Parent(Child),
@@ -151,7 +151,7 @@ pub enum ChildState {
     Stopped(c_int),
 }
 
-/// What processes have used.
+/// The resources that processes have used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuAndMemory {
     /// Microseconds of CPU in user mode.

@@ -137,7 +137,7 @@ pub enum SpawnError {
 /// The state shared by both processes.
 #[derive(Default)]
 struct Shared {
-    /// Which of the two is running.
+    /// The one of the two that is running.
     state: AtomicU32,
     /// An error number; negative if entering the directory failed.
     error: AtomicI32,

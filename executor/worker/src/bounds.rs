@@ -63,7 +63,7 @@ impl AnswerRoom {
     }
 }
 
-/// What one walk may still use of its limits.
+/// The part of its limits that one walk may still use.
 pub(crate) struct WalkBudget {
     entries: usize,
     names: usize,

@@ -42,7 +42,7 @@ struct IgnoreDirectory {
 
 /// The ignore files of a directory, in order of precedence.
 const FILES: [&str; 3] = [".ignore", ".gitignore", ".git/info/exclude"];
-/// What makes a directory the root of a repository: a directory, or a file that names one.
+/// The name that makes a directory the root of a repository: a directory, or a file that names one.
 const REPOSITORY: &str = ".git";
 
 impl IgnoreRules {

@@ -9,7 +9,7 @@ use policies_guard::Matcher;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// What a file tool is going to do with a name.
+/// The intent of a file tool with a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Intent {
     /// To know its content.

@@ -52,7 +52,7 @@ impl Stamp {
     }
 }
 
-/// What the session knows of a file.
+/// The part of a file that the session knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KnownFile {
     Whole(Digest),

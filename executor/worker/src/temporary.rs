@@ -84,7 +84,7 @@ impl<'a> TemporaryFile<'a> {
         }
     }
 
-    /// The same, with a random name from the beginning.
+    /// Makes one with a random name from the beginning.
     pub(crate) fn with_name(
         directory: &'a OwnedFd,
         content: &'a [u8],

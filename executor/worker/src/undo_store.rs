@@ -154,7 +154,7 @@ impl Folders {
         })
     }
 
-    /// The same, and makes what is missing.
+    /// Opens it, and makes what is missing.
     fn make(own: &OwnedFd) -> Result<Self, Errno> {
         match Self::open(own) {
             Err(Errno::ENOENT) => {}

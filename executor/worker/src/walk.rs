@@ -22,11 +22,11 @@ use std::vec;
 /// The directory that contains a repository's own files. No walk enters it unless the request names it.
 const REPOSITORY: &str = ".git";
 
-/// What a walk includes.
+/// The entries that a walk includes.
 pub(crate) struct WalkOptions<'a> {
     /// Maximum number of levels below its start.
     pub depth: usize,
-    /// Which names that begin with a dot it includes.
+    /// Whether it includes a name that begins with a dot.
     pub dotted: &'a dyn Fn(&OsStr) -> bool,
     /// Whether it enters directories called `.git`.
     pub repositories: bool,
