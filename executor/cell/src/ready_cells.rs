@@ -42,7 +42,7 @@ pub struct ReadyCells {
 }
 
 impl ReadyCells {
-    /// None yet; at most [`SPARE_MAX`] will be kept.
+    /// None yet; at most `SPARE_MAX` will be kept.
     pub fn new(spare: u8) -> Self {
         let spare = spare.min(SPARE_MAX).into();
         Self {
