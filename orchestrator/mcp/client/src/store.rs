@@ -48,7 +48,7 @@ pub fn prepare() -> io::Result<PathBuf> {
     Ok(directory)
 }
 
-/// Creates the directory of what [`Place::login_hosts`] has: only a command by which a person logs in may write there.
+/// Creates the directory of what [`ServerFiles::login_hosts`] has: only a command by which a person logs in may write there.
 ///
 /// # Errors
 /// Errors of the file system; also if others have access to the directory.
