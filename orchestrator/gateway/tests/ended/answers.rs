@@ -7,7 +7,6 @@ use broker_protocol::gateway::CredentialVerdict::{Echoed, Refused};
 use http_body_util::BodyExt;
 use hyper::body::Bytes;
 use hyper::{Request, Response};
-use std::time::Duration;
 
 /// A host that answers with `before` bytes and then with the encoded value, in parts.
 fn echo(before: usize, encode: fn(&str) -> String, part: usize) -> Setup {
@@ -191,7 +190,7 @@ fn an_answer_streams() {
                 let (send, body) = channel();
                 tokio::task::spawn_local(async move {
                     send.data("data: 1\n\n").await;
-                    tokio::time::sleep(Duration::from_secs(3600)).await;
+                    std::future::pending::<()>().await;
                 });
                 Response::new(body)
             }),
