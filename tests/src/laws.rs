@@ -502,12 +502,30 @@ pub fn early_returns(root: &Path) -> Result<BTreeMap<String, String>, String> {
     of_tests::early_returns(root, &sources(root))
 }
 
-/// Lines of tests that wait for a time.
-///
-/// # Errors
-/// If a file cannot be read.
-pub fn waits(root: &Path) -> Result<Vec<String>, String> {
-    of_tests::waits(root, &sources(root))
+/// Where tests wait for a time, `tests/waits.toml` says why, and nowhere else.
+pub fn waits_have_reasons(root: &Path) -> Violations {
+    let listed = match waits_listed(root) {
+        Ok(listed) => listed,
+        Err(error) => return vec![format!("tests/waits.toml: {error}")],
+    };
+    let found = match of_tests::waits(root, &sources(root)) {
+        Ok(found) => found,
+        Err(error) => return vec![error],
+    };
+    let new = found.iter().filter(|place| !listed.contains_key(*place));
+    let new =
+        new.map(|place| format!("waits for a time, and tests/waits.toml has no reason: {place}"));
+    let stale = listed.keys().filter(|place| !found.contains(*place));
+    let stale = stale.map(|place| format!("in tests/waits.toml only: {place}"));
+    let silent = listed.iter().filter(|(_, why)| why.trim().is_empty());
+    let silent = silent.map(|(place, _)| format!("tests/waits.toml has no reason: {place}"));
+    new.chain(stale).chain(silent).collect()
+}
+
+fn waits_listed(root: &Path) -> Result<BTreeMap<String, String>, String> {
+    let text =
+        fs::read_to_string(root.join("tests/waits.toml")).map_err(|error| error.to_string())?;
+    toml::from_str(&text).map_err(|error| error.to_string())
 }
 
 /// Every Rust file of the workspace, without duplicates: a member may lie inside another.

@@ -22,9 +22,6 @@ const FILLER_MAX: usize = 600;
 /// Most doc comments of the workspace that begin like a riddle. Hardly any is in `policies`, `broker-protocol` or `executor/spec`.
 const OPENINGS_MAX: usize = 640;
 
-/// Most lines of tests that wait for a time, which may become fewer only.
-const WAITS_MAX: usize = 64;
-
 /// Parameters of type `bool`, by the reason why they have no type with names.
 const BOOLS: [(&str, &[&str]); 4] = [
     (
@@ -853,20 +850,35 @@ fn a_test_that_is_not_run_is_counted() {
 }
 
 once_test!(tests_await_events);
-/// What waits for a time is the harness, which looks again and again; a test of a time limit; or one that nothing comes.
+/// Where there is one. Everywhere else a reason is listed.
 fn tests_await_events() {
-    let all = laws::waits(programs::workspace()).unwrap();
-    let number = all.len();
-    assert!(
-        number <= WAITS_MAX,
-        "{number} lines of tests wait for a time, and not {WAITS_MAX} at most: {all:#?}"
-    );
-    let copy = Copy::new();
-    copy.keep_members(&["policies/guard"]);
+    let law = Law::kept(laws::waits_have_reasons);
+    // The small tree has none of the places.
+    let small = |copy: &Copy, listed: &str| {
+        copy.keep_members(&["policies/guard"]);
+        copy.write("tests/waits.toml", listed);
+    };
+    let planted = "policies/guard/src/planted.rs";
     let waits = "fn a() { std::thread::sleep(b) }\nasync fn c() { tokio::time::sleep(d).await }\n// thread::sleep(e)\n";
-    let planted = format!("{waits}mod tests {{\n{waits}}}\n");
-    copy.write("policies/guard/src/planted.rs", &planted);
-    assert_eq!(laws::waits(&copy.root).unwrap().len(), 2);
+    let text = format!("{waits}mod tests {{\n{waits}}}\n");
+    let both = format!("\"{planted} a\" = \"it is one\"\n\"{planted} c\" = \"it is one\"\n");
+    law.allows(|copy| small(copy, ""));
+    law.allows(|copy| {
+        small(copy, &both);
+        copy.write(planted, &text);
+    });
+    for listed in [
+        "",
+        both.lines().next().unwrap(),
+        &both.replace("it is one", " "),
+    ] {
+        law.catches(|copy| {
+            small(copy, listed);
+            copy.write(planted, &text);
+        });
+    }
+    law.catches(|copy| small(copy, &both));
+    law.catches(|copy| small(copy, "broken"));
 }
 
 once_test!(the_table);

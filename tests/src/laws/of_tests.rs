@@ -105,25 +105,37 @@ impl<'ast> Visit<'ast> for Body {
     fn visit_item(&mut self, _: &'ast Item) {}
 }
 
-/// The lines of tests and of their harness that wait for a time, as `FILE:LINE`. Those in scripts of other languages are none.
+/// Where tests and their harness wait for a time, as `FILE FUNCTION`. Those in scripts of other languages are none.
 ///
 /// # Errors
 /// If a file cannot be read.
-pub fn waits(root: &Path, files: &BTreeSet<PathBuf>) -> Result<Vec<String>, String> {
-    let mut all = Vec::new();
+pub fn waits(root: &Path, files: &BTreeSet<PathBuf>) -> Result<BTreeSet<String>, String> {
+    let mut all = BTreeSet::new();
     for file in files {
         let path = file.strip_prefix(root).unwrap_or(file);
         let name = path.display();
         let text = fs::read_to_string(file).map_err(|error| format!("{name}: {error}"))?;
         let mut of_tests = is_of_tests(path);
-        for (number, line) in code_only(&text).lines().enumerate() {
+        let mut function = String::new();
+        for line in code_only(&text).lines() {
             of_tests |= line.starts_with("mod tests {");
+            if let Some(begun) = function_in(line) {
+                begun.clone_into(&mut function);
+            }
             if of_tests && calls_sleep(line) {
-                all.push(format!("{name}:{}", number + 1));
+                all.insert(format!("{name} {function}"));
             }
         }
     }
     Ok(all)
+}
+
+/// The name of the function that begins in a line.
+fn function_in(line: &str) -> Option<&str> {
+    let (before, after) = line.split_once("fn ")?;
+    let begins = before.is_empty() || before.ends_with(' ');
+    let mut words = after.split(|letter: char| letter != '_' && !letter.is_alphanumeric());
+    words.next().filter(|name| begins && !name.is_empty())
 }
 
 /// Measurements (`tests/src/bin`) are no tests.
