@@ -33,6 +33,8 @@ pub(crate) enum SessionCommand {
     },
     Tools(oneshot::Sender<Vec<Value>>),
     CancelAll,
+    /// End the session, and answer when its executor has.
+    Close(oneshot::Sender<()>),
     /// A result that reported this did not reach its reader.
     PutBack(Findings),
     /// From the next call on, ask for approvals as `Trust` requires, if that is stricter than now.

@@ -284,6 +284,16 @@ impl Engine {
         }
     }
 
+    /// Ends the session, if one is open; the future is ready when its executor has ended.
+    pub(crate) fn close(&self) -> impl Future<Output = ()> + 'static {
+        let open = self.alive();
+        async move {
+            if let Some(connection) = open {
+                connection.close().await;
+            }
+        }
+    }
+
     pub(crate) fn alive(&self) -> Option<Rc<ExecutorConnection>> {
         self.connection
             .borrow()

@@ -165,6 +165,13 @@ impl Session {
         let _ = self.commands.send(SessionCommand::CancelAll);
     }
 
+    /// Ends the session, and waits until the executor has recorded that. A process whose end is that of all others beside it, as the first
+    /// of a container is, would else take the executor along before.
+    pub async fn close(&self) {
+        // If the task is gone, so is the session.
+        let _ = self.ask(SessionCommand::Close).await;
+    }
+
     /// Whether the violations have ended the session: it makes no more calls.
     pub fn is_over(&self) -> bool {
         self.over.load(Ordering::Relaxed)

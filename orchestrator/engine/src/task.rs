@@ -59,6 +59,13 @@ pub(crate) async fn run(
             }
             SessionCommand::LowerTrust(trust) => engine.lower_trust(trust),
             SessionCommand::PutBack(found) => engine.found.put_back(found),
+            SessionCommand::Close(reply) => {
+                let closed = engine.close();
+                drop(spawn_local(async move {
+                    closed.await;
+                    reply.send(())
+                }));
+            }
             SessionCommand::CancelAll => engine.under_way.borrow().values().for_each(|end| end()),
         }
     }

@@ -122,6 +122,11 @@ impl SandboxCalls {
         under_way.values().for_each(CallHandle::cancel);
     }
 
+    /// Ends the session: the executor records that before this returns.
+    pub(crate) async fn close(&self) {
+        self.session.close().await;
+    }
+
     /// How many calls are under way.
     pub(crate) fn count(&self) -> usize {
         self.under_way.borrow().len()

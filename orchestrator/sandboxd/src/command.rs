@@ -32,11 +32,11 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 /// How long calls may take to end after they were cancelled: two seconds of theirs, and the records.
 const ENDING: Duration = Duration::from_secs(5);
-/// How long their clients may take to receive the results.
+/// How long their clients may take to receive the results, and the executor to record the session's end.
 const CLOSING: Duration = Duration::from_secs(2);
 /// How often to check whether they have ended.
 const POLL: Duration = Duration::from_millis(20);
@@ -267,7 +267,9 @@ async fn serve(
     }
     calls.cancel();
     ended(calls, ENDING).await;
-    server.close(CLOSING).await;
+    // In a container this process is the first, and the executor ends with it.
+    let closed = timeout(CLOSING, calls.close());
+    let _ = tokio::join!(server.close(CLOSING), closed);
     Ok(exit::SIGNAL + number as u8)
 }
 

@@ -19,15 +19,19 @@ use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::task::JoinHandle;
+use tokio::time::sleep;
 
 /// Consumed output is credited in pieces of at least this size: one message for each read would cost more than the output.
 const CREDIT: u32 = 64 * 1024;
 /// Most reports of connections before anybody hears them.
 const UNHEARD_MAX: usize = 64;
+/// How often to check whether the executor has closed a session that ends.
+const CLOSED_POLL: Duration = Duration::from_millis(5);
 /// While more bytes than this wait for the socket, no call starts.
 const BACKLOG: usize = 256 * 1024;
 
@@ -153,6 +157,15 @@ impl Drop for ExecutorConnection {
 }
 
 impl ExecutorConnection {
+    /// Says that nothing more comes, which ends the session, and waits until the executor has closed its side.
+    pub(crate) async fn close(&self) {
+        // One that is closed already has nothing to be told.
+        let _ = self.link.write.shutdown(Shutdown::Write);
+        while self.is_alive() {
+            sleep(CLOSED_POLL).await;
+        }
+    }
+
     /// Where the two zones lie.
     pub fn roots(&self) -> &Roots {
         &self.roots
