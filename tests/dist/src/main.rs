@@ -32,7 +32,7 @@ struct Cli {
     /// Take the programs of this machine's processor from this directory instead of building them: for trying the packages
     #[arg(long, global = true, value_name = "DIR")]
     from: Option<PathBuf>,
-    /// The same for programs of aarch64 on another machine, beside --from
+    /// Take the programs of aarch64 from this directory, where --from has those of another processor
     #[arg(long, global = true, value_name = "DIR", requires = "from")]
     from_aarch64: Option<PathBuf>,
     /// The directory to make them in

@@ -79,7 +79,7 @@ fn rustc_has(target: &str) -> Result<bool, DistError> {
 
 /// Refuses a program for another processor: packages name one, and programs that were built otherwise may be anything.
 fn check_processor(program: &Path, arch: Arch) -> Result<(), DistError> {
-    /// What comes before the number: it is the same for all little-endian processors of 64 bits.
+    /// Bytes before the number: as many for all little-endian processors of 64 bits.
     const HEAD: usize = 18;
     let bytes = std::fs::read(program).map_err(DistError::file(program))?;
     let number = bytes.get(HEAD..HEAD + 2);
