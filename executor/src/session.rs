@@ -16,8 +16,8 @@ use crate::running_command::RunningCommand;
 use broker_protocol::content::{ContentError, Pieces};
 use broker_protocol::ticket::WebTicket;
 use broker_protocol::{
-    CallId, Ended, Failed, FileReply, Finding, FindingKind, Findings, FromBroker, LayerSet, Nonce,
-    Outcome, Request, Usage, Wants, limit,
+    CallId, Effect, Ended, Failed, FileReply, Finding, FindingKind, Findings, FromBroker, LayerSet,
+    Nonce, Outcome, Request, Usage, Wants, limit,
 };
 use executor_audit::audit::{AuditWriter, Owed, ShortOfRoom};
 use executor_credentials::SessionCredentials;
@@ -90,6 +90,16 @@ impl Session {
             ));
         }
         self.begin(Call::new(id, wants), request, None)
+    }
+
+    /// Whether the policy's web table has room for a request.
+    fn may_reach(&self, effect: &Effect) -> bool {
+        let web = &self.spec.policy.web;
+        match effect {
+            Effect::WebFetch { url } => web.may_fetch(url),
+            Effect::WebSearch { .. } => web.searches(),
+            Effect::Added { .. } => false,
+        }
     }
 
     /// Takes a piece of the content of a call that will follow.
@@ -214,7 +224,8 @@ impl Session {
             }
             Work::Effect(effect) => {
                 let effect = effect.into_work();
-                call.ticket = WebTicket::of(&effect);
+                // The client asks for nothing else, if it has not been taken over.
+                call.ticket = WebTicket::of(&effect).filter(|_| self.may_reach(&effect));
                 let tool = self.audit.redacted(effect.tool());
                 let unfinished = self.kept.permit(call.id, &tool);
                 unfinished.map_or(Ok(()), |kept| self.audit.append(&kept.record()))?;

@@ -212,7 +212,7 @@ impl FrontEnd for Serve {
         let listening = self.bind()?;
         let remover = |path| remover(files, path);
         let _remover = self.unix.as_deref().map(remover).transpose()?;
-        print::json(&announced(&listening, &token, self.ui)?)?;
+        let ready = announced(&listening, &token, self.ui)?;
         let trust = options.trust().unwrap_or(Trust::Guided);
         let needs = self.needs(&offer)?;
         let confined = prepared.confine(needs);
@@ -240,12 +240,15 @@ impl FrontEnd for Serve {
         confined.run(reason, async {
             tokio::task::spawn_local(log.clone().write_later(PAUSE));
             telemetry.start();
+            // Whoever reads that it is ready may end it by a signal.
+            let signals = Signals::listen(&[SIGTERM, SIGINT, SIGHUP], service.proof)?;
+            print::json(&ready)?;
             let served = tokio::select! {
                 failed = server::serve(service.clone(), guard, self.rate, listening, clients) => match failed {
                     Ok(never) => match never {},
                     Err(error) => Err(Failed::internal(format!("cannot serve: {error}"))),
                 },
-                code = ended(&service, &parent, !self.outlive_parent) => code,
+                code = ended(&service, signals, &parent, !self.outlive_parent) => code,
             };
             telemetry.end().await;
             served
@@ -480,8 +483,12 @@ fn browsable(mut address: SocketAddr) -> SocketAddr {
 }
 
 /// Waits until the server has to stop, and ends its runs; returns the exit code.
-async fn ended(service: &ServeState, parent: &Parent, ends_with_input: bool) -> Result<u8, Failed> {
-    let mut signals = Signals::listen(&[SIGTERM, SIGINT, SIGHUP], service.proof)?;
+async fn ended(
+    service: &ServeState,
+    mut signals: Signals,
+    parent: &Parent,
+    ends_with_input: bool,
+) -> Result<u8, Failed> {
     let input = InputStream::stdin().map_err(unusable)?;
     // A terminal belongs to a person, who stops us with Ctrl-C; the end of /dev/null means nothing.
     let watched = ends_with_input && !InputStream::is_null() && !io::stdin().is_terminal();

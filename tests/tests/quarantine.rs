@@ -372,8 +372,15 @@ for n in range(2000):
 ' && git -C g/1999 status -s && for n in $(seq 20); do git init -q h/$n || exit 1; done";
     let mut session = Session::open(&world);
     let id = session.start_call("bash", json!({"command": script, "timeout": 200}));
-    let answer = session.answer_within(&id, 4 * LIMIT);
+    let mut answer = session.answer_within(&id, 4 * LIMIT);
     answer.success();
+    // A busy machine has no time to look at all of them at once, and goes on after the next call.
+    let later = |(_, why, _): &(String, String, u64)| why.contains("follows after the next one");
+    let mut calls = 0;
+    while calls < 50 && !found(&answer).is_empty() && found(&answer).iter().all(later) {
+        answer = session.bash("true");
+        calls += 1;
+    }
     assert_eq!(found(&answer), [], "{}", answer.result);
     assert_eq!(taken(&world), 0);
 }

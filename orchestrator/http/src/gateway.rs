@@ -70,7 +70,10 @@ impl ClientGateway {
     }
 
     /// A connection by way of the gateway.
-    pub(crate) async fn connect(
+    ///
+    /// # Errors
+    /// The gateway is gone, or cannot be asked.
+    pub async fn connect(
         &self,
         ask: &ConnectionAsk,
     ) -> Result<tokio::net::UnixStream, ClientGatewayError> {

@@ -216,6 +216,22 @@ fn literal(text: &str) -> Option<IpAddr> {
     }
 }
 
+/// The host and the port of a URL in canonical form; `None` of what is none.
+fn place_of(url: &str) -> Option<(&str, u16)> {
+    let (scheme, rest) = url.split_once("://")?;
+    let (_, usual) = [("https", 443), ("http", 80)]
+        .into_iter()
+        .find(|(known, _)| *known == scheme)?;
+    let place = rest.split(['/', '?', '#']).next()?;
+    if place.contains(['@', '\\']) {
+        return None;
+    }
+    match place.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => Some((host, port.parse().ok()?)),
+        Some(_) | None => Some((place, usual)),
+    }
+}
+
 /// A `web` table as it is written: an absent key changes nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -269,16 +285,19 @@ impl WebPolicy {
         )
     }
 
-    /// Whether this meets `host` by more than a `*`: somebody has thought of this host.
+    /// Whether the profile meets `host` by more than a `*`: somebody has thought of this host. Not by a bound, which only narrows.
     pub fn names(&self, host: &str, port: u16) -> bool {
-        let named = |table: &WebTable| {
-            let patterns = table.allow.iter().flatten();
-            patterns
-                .filter(|pattern| !pattern.is_all())
-                .any(|pattern| pattern.matches(host, port))
-        };
-        let tables = std::iter::once(&self.own).chain(&self.bounds);
-        self.allows(host, port) && tables.into_iter().any(named)
+        let mut patterns = self.own.allow.iter().flatten();
+        self.allows(host, port)
+            && patterns.any(|pattern| !pattern.is_all() && pattern.matches(host, port))
+    }
+
+    /// Whether the page at `url`, in canonical form, may be asked for, whatever the addresses of its host are.
+    pub fn may_fetch(&self, url: &str) -> bool {
+        place_of(url).is_some_and(|(host, port)| {
+            let opened = literal(host).is_some_and(|address| self.opens(host, port, address));
+            opened || self.allows(host, port) || self.names_private(host, port)
+        })
     }
 
     /// The hosts that the profile allows by their names, without a pattern, and that every bound allows at some port.
@@ -558,5 +577,41 @@ mod tests {
         assert!(star.names("a.example", 443) && !star.names("b.example", 443));
         let bound = policy("allow = ['*']", &["allow = ['b.example']"]);
         assert!(bound.names("b.example", 443) && !bound.names("a.example", 443));
+    }
+
+    #[test]
+    fn pages_are_asked_for_within_the_profile_and_each_bound() {
+        let own = "allow = ['*.a.example', 'b.example:8443']\nprivate = ['wiki:80', '10.0.0.0/8']";
+        let policy = policy(own, &["allow = ['*']", "allow = ['x.a.example', 'b.example:8443']"]);
+        for url in [
+            "https://x.a.example/",
+            "https://x.a.example/?a@b",
+            "http://x.a.example/",
+            "https://b.example:8443/a",
+            "http://wiki/",
+        ] {
+            assert!(policy.may_fetch(url), "{url}");
+        }
+        for url in [
+            "https://y.a.example/",
+            "https://x.a.example:8443/",
+            "https://b.example/",
+            "https://x.a.example@evil.example/",
+            "https://evil.example\\\\@x.a.example/",
+            "https://evil.example/x.a.example",
+            "ftp://x.a.example/",
+            "https://wiki/",
+            "https://x.a.example:port/",
+            "x.a.example",
+            "",
+        ] {
+            assert!(!policy.may_fetch(url), "{url}");
+        }
+        // Addresses that the profile alone opens are closed by a bound that opens none.
+        let opened = self::policy("private = ['10.0.0.0/8', '::1/128']", &[]);
+        for url in ["http://10.1.2.3/", "https://[::1]:8443/", "https://[::1]/"] {
+            assert!(opened.may_fetch(url), "{url}");
+        }
+        assert!(!opened.may_fetch("http://11.1.2.3/"));
     }
 }

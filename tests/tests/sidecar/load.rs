@@ -140,11 +140,13 @@ fn the_executor_is_lost_and_another_one_serves() {
     );
     assert!(until(LIMIT, || world.project.join("begun").exists()));
     // The broker of the session: the spawner makes others.
-    let brokers = process::below(sidecar.running.pid());
-    let broker = brokers
+    let below = process::below(sidecar.running.pid());
+    let broker = below
         .iter()
         .find(|one| one.command.ends_with("spawner") && one.parent != sidecar.running.pid());
-    broker.expect("a broker").kill();
+    broker
+        .unwrap_or_else(|| panic!("no broker among {below:?}"))
+        .kill();
     let all = client.to_end();
     let kinds: Vec<_> = payloads(&all, "chat:tool-result")
         .iter()

@@ -10,7 +10,7 @@ use hyper::client::conn::http1::{self, SendRequest};
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::server::conn::http1 as server;
 use hyper::service::service_fn;
-use hyper::{Request, Response, StatusCode};
+use hyper::{Method, Request, Response, StatusCode, Uri, Version};
 use hyper_util::rt::TokioIo;
 use orchestrator_http::ask::{By, FAULT, LOCATE, NetworkFault};
 use orchestrator_reach::guard::Resolve;
@@ -99,6 +99,7 @@ impl<R: Resolve + 'static> ClientExchange<R> {
         let host = HeaderValue::from_str(host)
             .map_err(|error| NetworkFault::Connect(error.to_string()))?;
         let (tickets, allowed) = (self.net.tickets.as_ref(), &self.net.allowed);
+        only_path(&mut request)?;
         strip(request.headers_mut());
         let permitted = permit(tickets, allowed, &self.by, &self.target, &mut request)?;
         request.headers_mut().insert(header::HOST, host);
@@ -170,6 +171,17 @@ async fn over(
     // Its error is that of the request on it.
     spawn_local(async move { drop(connection.await) });
     Ok(send)
+}
+
+/// Leaves of a request's target its path and query. A host would prefer another host in it to the one that was checked.
+fn only_path(request: &mut Request<Incoming>) -> Result<(), NetworkFault> {
+    if request.method() == Method::CONNECT {
+        return Err(NetworkFault::Connect("a host is no proxy".to_owned()));
+    }
+    let path = request.uri().path_and_query().cloned();
+    *request.uri_mut() = path.map_or_else(|| Uri::from_static("/"), Uri::from);
+    *request.version_mut() = Version::HTTP_11;
+    Ok(())
 }
 
 /// Takes out what concerns the connection alone, and what only the gateway says.

@@ -103,21 +103,34 @@ impl AllowedHosts {
     }
 }
 
-/// The words of a search at `engine`, if `page` is one and says nothing else.
+/// The words of a search at `engine`, if `page` is one and says nothing else: not by its spelling either.
 fn words(engine: &SearchEngine, page: &Target) -> Option<String> {
     let mut bare = page.url().clone();
     bare.set_query(None);
     if bare.as_str() != engine.url {
         return None;
     }
-    let mut query = None;
+    let mut spelt = bare.clone();
+    spelt
+        .query_pairs_mut()
+        .extend_pairs(page.url().query_pairs());
+    if spelt != *page.url() {
+        return None;
+    }
+    let (mut query, mut count) = (None, None);
     let mut fixed = Vec::new();
     for (name, value) in page.url().query_pairs() {
         match &*name {
             "q" if query.is_none() => query = Some(value.into_owned()),
-            "count" if value.parse::<u8>().is_ok() => {}
+            "count" if count.is_none() && is_number(&value) => count = Some(value),
             other => fixed.push((other.to_owned(), value.into_owned())),
         }
     }
     query.filter(|_| fixed == engine.fixed)
+}
+
+/// Whether `text` is a number of results, as it is usually written.
+fn is_number(text: &str) -> bool {
+    text.parse::<u8>()
+        .is_ok_and(|number| number.to_string() == text)
 }

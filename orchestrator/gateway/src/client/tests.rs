@@ -7,7 +7,8 @@ use crate::System;
 use broker_protocol::ticket::WebTicket;
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, send, socketpair};
 use orchestrator_http::ask::{
-    ASK_MAX, BEGIN_MAX, Begin, By, HostOrigin, LoginHosts, NetworkFault, SearchEngine,
+    ASK_MAX, BEGIN_MAX, Begin, By, ConnectionAsk, HostOrigin, LoginHosts, NetworkFault,
+    SearchEngine,
 };
 use orchestrator_http::{ClientGateway, ClientGatewayError, HostClient, HttpFailure, Response};
 use orchestrator_reach::ReachError;
@@ -21,6 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use url::Url;
 
 /// A server, and how many connections it has had.
@@ -567,4 +569,150 @@ fn frames_have_limits() {
     drop(ours);
     let client = HostClient::new(gateway, By::Settings, &server.url);
     assert_eq!(block_on(get(&client, &server.url)).unwrap(), "x");
+}
+
+/// What `lazaret` would send by itself is answered by `gateway`, which it asks for the host of `url`.
+fn answer_to(gateway: &ClientGateway, by: By, url: &Url, request: &str) -> String {
+    let ask = ConnectionAsk {
+        by,
+        url: url.to_string(),
+    };
+    block_on(async {
+        let mut stream = gateway.connect(&ask).await.unwrap();
+        let request = format!("{request}\r\nHost: evil.example\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer
+    })
+}
+
+#[test]
+fn the_target_of_a_request_names_no_host() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url: Url = format!("http://{}/a", listener.local_addr().unwrap())
+        .parse()
+        .unwrap();
+    let opened = policy(&format!("private = ['127.0.0.1:{}']", url.port().unwrap()));
+    let begin = || Begin {
+        webs: vec![opened.own.clone()],
+        named: vec![HostOrigin::of(&url)],
+        ..Begin::default()
+    };
+    let place = format!("host: 127.0.0.1:{}\r\n", url.port().unwrap());
+    for (by, request, line) in [
+        (By::Settings, "GET /a HTTP/1.0", "GET /a HTTP/1.1\r\n"),
+        (
+            By::Settings,
+            "POST http://evil.example/x HTTP/1.1",
+            "POST /x HTTP/1.1\r\n",
+        ),
+        (
+            By::Settings,
+            "GET DATA.evil.example:443 HTTP/1.1",
+            "GET / HTTP/1.1\r\n",
+        ),
+        (
+            By::Model(Box::new(opened.clone())),
+            "GET http://DATA@127.0.0.1/a HTTP/1.1",
+            "GET /a HTTP/1.1\r\n",
+        ),
+        (
+            By::Model(Box::new(opened.clone())),
+            "GET https://evil.example:8443/a HTTP/1.1",
+            "GET /a HTTP/1.1\r\n",
+        ),
+    ] {
+        let (gateway, tickets) = begun_with_tickets(begin());
+        permit(&tickets, WebTicket::fetch(url.as_str()));
+        let accepting = listener.try_clone().unwrap();
+        let heads = thread::spawn(move || head_of(&accepting));
+        let answer = answer_to(&gateway, by, &url, request);
+        assert!(answer.contains("page"), "{request}: {answer}");
+        let head = heads.join().unwrap();
+        assert!(head.starts_with(line), "{request}: {head}");
+        assert!(head.to_lowercase().contains(&place), "{request}: {head}");
+        assert!(
+            !head.contains("evil") && !head.contains("DATA"),
+            "{request}: {head}"
+        );
+    }
+    let (gateway, _tickets) = begun_with_tickets(begin());
+    listener.set_nonblocking(true).unwrap();
+    let answer = answer_to(
+        &gateway,
+        By::Settings,
+        &url,
+        "CONNECT evil.example:443 HTTP/1.1",
+    );
+    assert!(!answer.contains("page"), "{answer}");
+    assert!(listener.accept().is_err(), "nobody was reached");
+}
+
+#[test]
+fn bounds_name_no_host_of_a_redirect() {
+    let other = Server::start(|_, stream| says(stream, "", "other"));
+    let to = format!("http://localhost:{}/x", other.url.port().unwrap());
+    let location = to.clone();
+    let server = Server::start(move |_, stream| {
+        let head =
+            format!("HTTP/1.1 302 Found\r\nLocation: {location}\r\nContent-Length: 0\r\n\r\n");
+        stream.write_all(head.as_bytes()).is_ok()
+    });
+    let to: Url = to.parse().unwrap();
+    for (allowed, bound) in [("'*'", "'*', 'localhost'"), ("'*', 'localhost'", "'*'")] {
+        let private = "private = ['127.0.0.0/8', '::1/128']";
+        let own = policy(&format!("allow = [{allowed}]\n{private}")).own;
+        let chosen = WebPolicy {
+            own: own.clone(),
+            bounds: vec![policy(&format!("allow = [{bound}]")).own],
+        };
+        let (gateway, line) = begun_with_tickets(Begin {
+            webs: vec![own],
+            ..Begin::default()
+        });
+        let ask = |url: &Url| {
+            let by = By::Model(Box::new(chosen.clone()));
+            block_on(get(&HostClient::new(gateway.clone(), by, url), url))
+        };
+        permit(&line, WebTicket::fetch(server.url.as_str()));
+        assert_eq!(ask(&server.url).unwrap(), "");
+        // The control: the profile itself names it.
+        match allowed.contains("localhost") {
+            true => assert_eq!(ask(&to).unwrap(), "other"),
+            false => assert!(has_no_ticket(&ask(&to))),
+        }
+    }
+}
+
+#[test]
+fn the_spelling_of_a_search_says_nothing() {
+    let server = Server::start(|_, stream| says(stream, "", "found"));
+    let search = server.url.join("/search").unwrap();
+    let (gateway, line) = begun_with_tickets(Begin {
+        engines: vec![SearchEngine {
+            url: search.to_string(),
+            fixed: Vec::new(),
+        }],
+        ..Begin::default()
+    });
+    let ask = |query: &str| {
+        let url = server.url.join(query).unwrap();
+        block_on(get(
+            &HostClient::new(gateway.clone(), By::Engine, &url),
+            &url,
+        ))
+    };
+    permit(&line, WebTicket::search("two words"));
+    for query in [
+        "/search?q=two+words&count=05",
+        "/search?q=t%77o+words",
+        "/search?q=two%20words",
+        "/search?q=two+words&count=1&count=2",
+        "/search?&&q=two+words&",
+        "/search?q=two+words&q=x",
+    ] {
+        assert!(has_no_ticket(&ask(query)), "{query}");
+    }
+    assert_eq!(ask("/search?q=two+words&count=5").unwrap(), "found");
 }

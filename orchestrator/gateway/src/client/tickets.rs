@@ -1,8 +1,8 @@
 //! Tickets for requests of the web tools, from the brokers, which have decided them. `lazaret` has no end of the line on which they come.
 
 use broker_protocol::ticket::{TICKET_MAX, WebTicket};
-use hyper::Response;
 use hyper::header;
+use hyper::{Response, StatusCode};
 use orchestrator_http::ask::REDIRECTS_MAX;
 use orchestrator_reach::target::Target;
 use policies::WebPolicy;
@@ -133,8 +133,7 @@ impl Tickets {
     /// Lets `lazaret` follow a redirect of a page, once: to the same host, or to one that the policy names.
     pub(super) fn follow<B>(&self, used: &UsedTicket, policy: &WebPolicy, answer: &Response<B>) {
         let location = answer.headers().get(header::LOCATION);
-        let (Some(location), true, 1..) =
-            (location, answer.status().is_redirection(), used.redirects)
+        let (Some(location), true, 1..) = (location, is_followed(answer.status()), used.redirects)
         else {
             return;
         };
@@ -151,6 +150,11 @@ impl Tickets {
             });
         }
     }
+}
+
+/// Whether `lazaret` follows an answer with this status.
+fn is_followed(status: StatusCode) -> bool {
+    [301, 302, 303, 307, 308].contains(&status.as_u16())
 }
 
 /// Deprecated for types whose descriptor may change or close while watched. An `OwnedFd` never does; the successor requires that as
