@@ -331,12 +331,6 @@ fn each_command_has_a_manual_page() {
 }
 
 #[test]
-fn the_version_names_the_protocol() {
-    let protocol = format!("protocol {}", broker_protocol::VERSION);
-    assert!(lazaret(&["--version"]).1.contains(&protocol));
-}
-
-#[test]
 fn json_holds_nothing_that_is_not_seen_and_a_pipe_gets_every_byte() {
     let bytes = b"a\x1b[31mb\x1b]52;c;aGk=\x07c\xe2\x80\xaed\r\n";
     let end = |peer: &mut Peer, call| peer.ended(call, Ended::Exited(0), bytes);

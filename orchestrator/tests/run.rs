@@ -633,36 +633,6 @@ fn a_window_that_changes_while_the_session_opens_is_the_commands() {
     broker.join();
 }
 
-#[test]
-fn wrong_arguments_are_our_failure_and_not_the_commands() {
-    let lazaret = |arguments: &[&str]| {
-        let output = std::process::Command::new(env!("CARGO_BIN_EXE_lazaret"))
-            .args(arguments)
-            .output()
-            .unwrap();
-        (
-            output.status.code(),
-            String::from_utf8(output.stderr).unwrap(),
-        )
-    };
-    assert_eq!(lazaret(&["run"]).0, Some(125));
-    assert_eq!(lazaret(&["run", "--timeout", "0", "x"]).0, Some(125));
-    assert_eq!(lazaret(&["run", "--nonsense", "--", "x"]).0, Some(125));
-    assert_eq!(lazaret(&["doctor", "--nonsense"]).0, Some(2));
-    assert_eq!(lazaret(&["--help"]).0, Some(0));
-    let (code, said) = lazaret(&["run", "--executor", "/nowhere/executor", "--", "true"]);
-    assert_eq!(
-        (code, said.as_str()),
-        (
-            Some(125),
-            "lazaret: cannot start /nowhere/executor: No such file or directory (os error 2)\n"
-        )
-    );
-    let (code, said) = lazaret(&["run", "--project", "/nowhere", "--", "true"]);
-    assert_eq!(code, Some(125));
-    assert!(said.contains("name another with --project"), "{said}");
-}
-
 /// Started as `EXECUTOR broker`, this test program plays the executor: the harness takes the argument for a filter.
 #[test]
 fn plays_broker_when_started_as_the_executor() {

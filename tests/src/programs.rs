@@ -16,7 +16,8 @@ use std::process::Command;
 use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-const PRODUCT: [&str; 7] = [
+/// All programs of the product.
+pub const PRODUCT: [&str; 7] = [
     "lazaret",
     "lazaret-bash",
     EXECUTOR,
