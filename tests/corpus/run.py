@@ -93,6 +93,13 @@ def arguments():
         help="the dedicated user, whose home is overwritten [default: %(default)s]",
     )
     add(
+        "--worlds",
+        metavar="DIR",
+        default="~/.ctk-world",
+        help="where somebody who is not root has the homes of the lanes; lazaret believes no settings that lie beside "
+        "a project in a directory of the caller's home, so for it take one outside [default: %(default)s]",
+    )
+    add(
         "--build",
         metavar="COMPILER",
         help="only compile the probes in C into the folder of the results, for a machine without a compiler: "
@@ -146,7 +153,7 @@ def accounts(options, mode):
     count = max(1, options.lanes)
     if os.getuid() == 0 and mode == "user":
         return [dedicated(options.user + (f"-{number}" if number > 1 else "")) for number in range(1, count + 1)]
-    base = "/home/ctkroot" if mode == "root" else os.path.expanduser("~/.ctk-world")
+    base = "/home/ctkroot" if mode == "root" else os.path.abspath(os.path.expanduser(options.worlds))
     caller = "root" if mode == "root" else os.environ.get("USER", str(os.getuid()))
     made = []
     for number in range(1, count + 1):

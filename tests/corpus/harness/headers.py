@@ -53,6 +53,7 @@ NEEDS = {
     "run-lock": "a world-writable /run/lock",
     "suid-fixture": "root, to make setuid fixtures",
     "udplite": "a kernel with UDP-Lite",
+    "user-attributes": "a home whose file system keeps extended attributes of users",
     "vsock": "a kernel with AF_VSOCK",
     "x86": "a processor of the x86 family",
     "x32": "a kernel with CONFIG_X86_X32_ABI",

@@ -68,6 +68,7 @@ CHECKS = {
     "suid-fixture": lambda world, _: world.suid,
     "udplite": lambda world, _: world.server_info["ports"]["udplite"] != 0,
     "vsock": lambda *_: has_socket(40, socket.SOCK_STREAM),
+    "user-attributes": lambda world, _: world.keeps_attributes,
     "x86": lambda *_: os.uname().machine == "x86_64",
     "x32": lambda *_: kernel_has("CONFIG_X86_X32_ABI"),
 }

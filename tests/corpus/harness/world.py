@@ -88,6 +88,7 @@ class World:
             shutil.copy(ROOT / "fixtures" / name, self.scratch)
         for directory in (self.home, self.run, self.outside, self.work):
             self.mkdir(directory)
+        self.keeps_attributes = keeps_attributes(self.home)
         for path in [*glob.glob(self.home + "/CTKTOK-*"), *(f"{self.home}/{name}" for name in STALE)]:
             self.remove(path)
         self.put("/dev/shm/ctk-" + self.tag, self.tokens["SHMFILE"] + "\n")
@@ -236,7 +237,8 @@ class World:
     def fresh_outside(self):
         put, tokens, outside = self.put, self.tokens, self.outside
         put(outside + "/canary.txt", tokens["OUTSIDE"] + "\n")
-        os.setxattr(outside + "/canary.txt", "user.ctk_token", tokens["XATTR"].encode())
+        if self.keeps_attributes:
+            os.setxattr(outside + "/canary.txt", "user.ctk_token", tokens["XATTR"].encode())
         put(outside + "/notes.txt", "notes of the host user\n" * 5)
         put(outside + "/movable.txt", "movable\n")
         put(outside + "/store.js", "module.exports = 1\n")
@@ -330,6 +332,16 @@ class World:
 
     def compile(self, source, target):
         self.copy(compiled(source, self.cache), target, 0o755)
+
+
+def keeps_attributes(folder):
+    """Whether its file system keeps extended attributes of users: tmpfs does not before 6.6."""
+    try:
+        os.setxattr(folder, "user.ctk_try", b"1")
+        os.removexattr(folder, "user.ctk_try")
+        return True
+    except OSError:
+        return False
 
 
 def compiled(source, cache, compiler="gcc", machine=None):

@@ -3,7 +3,7 @@
 # Models:  getxattr is not mediated by Landlock
 # Oracle:  token XATTR
 # Tier:    hardening
-# Needs:   -
+# Needs:   user-attributes
 from ctk import *
 
 got(os.getxattr(OUT + "/canary.txt", "user.ctk_token").decode(), "xattr")
