@@ -65,10 +65,10 @@ impl Processor {
 
 pub const TIERS: [&str; 2] = ["namespaced", "flat"];
 
-/// The probes of the corpus that are run: those of each class that a kernel or a processor could change, in all three languages.
-pub const PROBES: [&str; 14] = [
-    "FS-007", "FS-012", "FS-035", "IPC-009", "NET-013", "NS-005", "PROC-007", "PROC-013",
-    "RACE-002", "SEC-027", "SURV-005", "SYS-001", "SYS-005", "SYS-010",
+/// The probes of the corpus that are run, in all three languages: few, since emulation is slow. A kernel or a processor could change each:
+/// a file by path, a socket by name, a signal, a rename in place of a secret, and system calls by ring and by the 32-bit table.
+pub const PROBES: [&str; 6] = [
+    "FS-007", "NET-013", "PROC-013", "SEC-027", "SYS-001", "SYS-005",
 ];
 
 /// Probes that get out of the flat tier below a Landlock ABI, as the section on older kernels says.
@@ -154,7 +154,7 @@ impl KernelRow {
         if !self.escaped.is_empty() {
             let _ = write!(corpus, "; out: {}", self.escaped.join(", "));
         }
-        let release = self.release.split(['-', '+']).next().unwrap_or_default();
+        let release = self.release.split("-cloud").next().unwrap_or_default();
         let opened = self.opened.as_deref().unwrap_or("none");
         format!(
             "| {} | {release} | {} | {} | {} | {opened} | {doctor} | {corpus} |\n",
@@ -345,7 +345,7 @@ mod tests {
             held: 28,
             untested: 7,
             holds: true,
-            contained: PROBES[..12].iter().map(|id| (*id).into()).collect(),
+            contained: PROBES.iter().map(|id| (*id).into()).collect(),
             ..KernelRow::default()
         }
     }
@@ -366,7 +366,7 @@ mod tests {
             (|row| row.attacks = 0, "attacks of the doctor work"),
             (|row| row.failed.push("FS-001".into()), "FS-001 was not run"),
             (|row| row.escaped.push("FS-001".into()), "FS-001 escaped"),
-            (|row| row.contained.truncate(3), "only 3 probes"),
+            (|row| row.contained.truncate(2), "only 2 probes"),
             (
                 |row| row.error = Some("its time is over".into()),
                 "its time is over",

@@ -1,15 +1,13 @@
 #!/usr/bin/busybox sh
-# The first process of an emulated machine. It leaves the initramfs, where pivot_root is EINVAL, tries the programs in both tiers as an
-# ordinary user, and prints each step between two lines with @@.
+# The first process of an emulated machine. It mounts the initramfs over itself, since pivot_root is EINVAL in a mount without a parent,
+# tries the programs in both tiers as an ordinary user, and prints each step between two lines with @@.
 B=/usr/bin/busybox
 if [ "$1" != second ]; then
-  $B mkdir -p /new
-  $B mount -t tmpfs -o size=80%,mode=755 root /new
-  for name in bin corpus etc guest guest.env home init lib lib64 root sbin usr var; do
-    [ ! -e /$name ] || $B cp -a /$name /new/
-  done
-  $B mkdir -p /new/proc /new/sys /new/dev /new/tmp /new/run /new/mnt
-  exec $B switch_root /new /init second
+  $B mkdir -p /new /proc /sys /dev /tmp /run /mnt
+  $B mount --bind / /new
+  cd /new
+  $B mount --move . /
+  exec $B chroot . /init second
 fi
 $B mount -t proc proc /proc
 $B mount -t sysfs sys /sys
@@ -28,8 +26,8 @@ $B ip link set lo up
 export PATH=/usr/local/bin:/usr/bin LANG=C.UTF-8 HOME=/home/user USER=user
 $B grep -q guest.boot /proc/cmdline && echo "@@booted" && $B poweroff -f
 . /guest.env
-$B mkdir -p /home/user/namespaced /home/user/flat
-$B chown -R 1000:1000 /home/user
+$B mkdir -p /home/user/namespaced /home/user/flat /home/worlds
+$B chown -R 1000:1000 /home/user /home/worlds
 # The corpus floods descriptors, and its user must be able to raise its limit for that.
 ulimit -Hn 8192
 
@@ -52,13 +50,12 @@ step() {
 }
 
 corpus() {
-  step runner python3 -B /corpus/run.py "$1" --mode user --only "$PROBES" --lanes 1 --path /usr/local/bin --out /home/user/results
+  step runner python3 -B /corpus/run.py "$1" --mode user --only "$PROBES" --lanes 1 --worlds /home/worlds --path /usr/local/bin --out /home/user/results
   step corpus python3 -B /guest/verdicts.py "/home/user/results/$1-user-partial.json"
 }
 
 tier=control
 step release uname -r
-corpus none
 for tier in namespaced flat; do
   if [ $tier = flat ]; then
     switch=/proc/sys/kernel/unprivileged_userns_clone
@@ -68,6 +65,7 @@ for tier in namespaced flat; do
   step doctor lazaret doctor --json
   step attack lazaret doctor --attack --json
   step run sh -c "git init -q && lazaret run -- bash -c 'echo \$((40 + 2)) > made && git add made && git status --short'"
+  [ $tier = flat ] || (tier=control && corpus none)
   corpus lazaret
 done
 echo "@@done"

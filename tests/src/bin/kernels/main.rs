@@ -47,7 +47,7 @@ struct Options {
     /// Print the rows as JSON
     #[arg(long)]
     json: bool,
-    /// Put the rows into the table of SECURITY.md, if nothing is wrong; other rows stay
+    /// Put the rows of each machine into the table of SECURITY.md, if nothing is wrong in it; other rows stay
     #[arg(long)]
     write: bool,
     /// Where packages, roots and what machines print are kept
@@ -90,15 +90,17 @@ fn run(options: &Options) -> Result<Vec<String>, String> {
         });
         let machine = Machines::new(options, *processor, None)?;
         for kernel in kernels {
-            rows.extend(machine.rows(kernel, "")?);
+            let of_kernel = machine.rows(kernel, "")?;
+            // At once: a later machine may take an hour, or not start.
+            if options.write && of_kernel.iter().all(|row| row.complaints().is_empty()) {
+                kernels::write(&of_kernel)?;
+            }
+            rows.extend(of_kernel);
         }
     }
     rows.sort_by_key(|row| KERNELS.iter().position(|kernel| kernel.name == row.kernel));
     let complaints: Vec<String> = rows.iter().flat_map(KernelRow::complaints).collect();
     options.print(&rows)?;
-    if options.write && complaints.is_empty() {
-        kernels::write(&rows)?;
-    }
     Ok(complaints)
 }
 
