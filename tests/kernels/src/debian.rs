@@ -167,9 +167,11 @@ impl Archive {
         }
         let is_kernel = |path: &PathBuf| name_of(path).starts_with("vmlinu");
         // A release that the archive has replaced may stand there too.
-        let mut found: Vec<PathBuf> = ["boot", "usr/lib/linux"]
+        let mut folders = entries(&root.join("usr/lib/modules"));
+        folders.push(root.join("boot"));
+        let mut found: Vec<PathBuf> = folders
             .iter()
-            .flat_map(|folder| entries(&root.join(folder)))
+            .flat_map(|folder| entries(folder))
             .filter(is_kernel)
             .collect();
         found.sort();
@@ -188,8 +190,7 @@ impl Archive {
 
 /// Unpacks a kernel's package without its modules.
 fn unpack(package: &Path, root: &Path) -> Result<(), String> {
-    const UNPACK: &str =
-        "set -o pipefail; dpkg-deb --fsys-tarfile \"$0\" | tar -x -C \"$1\" --exclude=modules";
+    const UNPACK: &str = "set -o pipefail; dpkg-deb --fsys-tarfile \"$0\" | tar -x -C \"$1\" --exclude='*/modules/*/kernel'";
     succeed(
         Command::new("bash")
             .args(["-c", UNPACK])

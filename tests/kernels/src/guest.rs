@@ -25,7 +25,7 @@ impl Guest<'_> {
         let out = self.out.canonicalize().map_err(|error| error.to_string())?;
         let name = self.processor.name();
         let file = out.join(format!("{name}.cpio"));
-        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/bin/kernels");
+        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
         let is_own = name == std::env::consts::ARCH;
         let others = match self.omitted {
             Some(_) => programs::folder(),
