@@ -95,6 +95,7 @@ orchestrator: broker-protocol policies policies-guard orchestrator-text orchestr
     orchestrator-sandboxd orchestrator-acp orchestrator-signature orchestrator-policy
 # `policies` and its guard are used to fuzz their parsers, the last two for the features that other crates' tests want of them; the
 # programs are tested from outside.
+lazaret-kernels: lazaret-tests
 lazaret-tests: broker-protocol policies policies-guard orchestrator-confine orchestrator-gateway
 ";
 

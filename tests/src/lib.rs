@@ -25,7 +25,6 @@ pub mod filter;
 pub mod registries;
 pub mod rows;
 pub mod corpus;
-pub mod kernels;
 pub mod laws;
 pub mod chance;
 pub mod container;

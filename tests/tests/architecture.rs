@@ -1,7 +1,6 @@
 //! The laws of the code, each with a planted violation that shows that its check bites.
 #![allow(clippy::unwrap_used)]
 
-use lazaret_tests::kernels::{self, KernelRow};
 use lazaret_tests::laws::{self, Violations};
 use lazaret_tests::world::unique;
 use lazaret_tests::{LIMIT, Place, World, once_test, programs, run, suite};
@@ -326,66 +325,6 @@ fn bounds_are_listed() {
             "// const PLANTED_MAX: usize = 7;",
         )
     });
-}
-
-once_test!(kernels_of_the_page_are_those_tried);
-fn kernels_of_the_page_are_those_tried() {
-    let law = Law::kept(kernels::complaints_about_table).in_small_copies();
-    let page = |from: &'static str, to: &'static str| {
-        move |copy: &Copy| {
-            copy.change("SECURITY.md", |text| {
-                let good = kernels::with_rows(&text, &good_rows()).unwrap();
-                assert!(good.contains(from), "{from}");
-                good.replacen(from, to, 1)
-            });
-        }
-    };
-    law.allows(page("## Residual risks", "## Risks"));
-    law.allows(page(
-        "| 6.1 | 6.1.9 | x86_64 | flat | 2 | flat | 25 of 35 held, 0 untested | 0 of 0 |",
-        "| 6.1 | not tried | x86_64 | flat | | | | |",
-    ));
-    for (from, to) in [
-        ("<!-- kernels:", "<!-- "),
-        ("| 6.1 | 6.1.", "| 6.1 | 6.2."),
-        ("| x86_64 | flat | 2", "| aarch64 | flat | 2"),
-        ("| flat | 2 | flat |", "| flat | 6 | flat |"),
-        ("| flat | 2 | flat |", "| flat | 2 | none |"),
-        (
-            "| namespaced | 6 | namespaced |",
-            "| namespaced | 6 | flat |",
-        ),
-        ("25 of 35 held", "9 of 35 held"),
-        (
-            "| 0 of 0 |\n<!-- /kernels",
-            "| 0 of 1; out: FS-007 |\n<!-- /kernels",
-        ),
-        ("| 0 of 0 |\n<!-- /kernels", "|\n<!-- /kernels"),
-        ("<!-- /kernels", "| 5.15 |\n<!-- /kernels"),
-    ] {
-        law.catches(page(from, to));
-    }
-}
-
-/// A row for each kernel, processor and tier, in which all is well.
-fn good_rows() -> Vec<KernelRow> {
-    let mut rows = Vec::new();
-    for kernel in &kernels::KERNELS {
-        for processor in kernels::Processor::ALL {
-            rows.extend(kernels::TIERS.map(|tier| KernelRow {
-                kernel: kernel.name.into(),
-                processor: processor.name().into(),
-                tier: tier.into(),
-                release: format!("{}.9-cloud", kernel.name),
-                landlock: kernel.landlock.into(),
-                opened: Some(tier.into()),
-                attacks: 35,
-                held: 25,
-                ..KernelRow::default()
-            }));
-        }
-    }
-    rows
 }
 
 once_test!(verdicts_are_no_errors);

@@ -1,6 +1,6 @@
 //! Packages of Debian's archive, by name: from wherever this machine gets its own, with an apt that has lists and a cache of its own.
 
-use lazaret_tests::kernels::{DebianKernel, KERNELS, Processor};
+use crate::rows::{DebianKernel, KERNELS, Processor};
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,6 @@
 //! Starts an emulated machine and waits for its end.
 
-use lazaret_tests::kernels::Processor;
+use crate::rows::Processor;
 use lazaret_tests::process;
 use std::fs;
 use std::path::Path;
@@ -135,7 +135,12 @@ impl Emulator<'_> {
             command.args(["-accel", "kvm", "-cpu", "host"]);
         } else {
             // Not `-icount`, whose clock would wait for a busy host: a machine with it needs more than twice as long.
-            command.args(["-accel", "tcg,thread=multi", "-cpu", "max"]);
+            command.args(["-accel", "tcg,thread=multi", "-cpu"]);
+            command.arg(match self.processor {
+                Processor::X86_64 => "max",
+                // Emulated, the architecture's own authentication of pointers takes most of the time.
+                Processor::Aarch64 => "max,pauth-impdef=on",
+            });
         }
         command.args([
             "-m", "3072", "-smp", "2", "-display", "none", "-monitor", "none",

@@ -2,7 +2,7 @@
 
 use crate::debian::{Archive, make_folder, succeed};
 use crate::emulator;
-use lazaret_tests::kernels::{PROBES, Processor};
+use crate::rows::{PROBES, Processor};
 use lazaret_tests::{corpus, programs};
 use std::path::{Path, PathBuf};
 use std::process::Command;

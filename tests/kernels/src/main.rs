@@ -1,21 +1,19 @@
-//! Boots kernels of Debian's in emulation, for both processors, and tries the programs on them in both tiers.
-//!
-//! Each machine has a root of its own, made of Debian's packages and our programs. In it an ordinary user runs `lazaret doctor`,
-//! `doctor --attack`, `lazaret run`, and a part of the corpus, first with plain `bash`. The exit code is 1 if a tier did not open,
-//! an attack got out that is not known of that kernel, or something was not run.
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
 #![allow(unreachable_pub)]
 
 mod debian;
 mod emulator;
 mod guest;
 mod output;
+mod rows;
 
 use clap::Parser;
 use debian::Archive;
 use emulator::Emulator;
 use guest::Guest;
-use lazaret_tests::kernels::{self, DebianKernel, KERNELS, KernelRow, Processor, TIERS};
 use lazaret_tests::programs;
+use rows::{DebianKernel, KERNELS, KernelRow, Processor, TIERS};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -93,7 +91,7 @@ fn run(options: &Options) -> Result<Vec<String>, String> {
             let of_kernel = machine.rows(kernel, "")?;
             // At once: a later machine may take an hour, or not start.
             if options.write && of_kernel.iter().all(|row| row.complaints().is_empty()) {
-                kernels::write(&of_kernel)?;
+                rows::write(&of_kernel)?;
             }
             rows.extend(of_kernel);
         }
@@ -193,7 +191,7 @@ impl Options {
             let text = serde_json::to_string_pretty(rows).map_err(|error| error.to_string())?;
             println!("{text}");
         } else {
-            print!("{}", kernels::table(rows));
+            print!("{}", rows::table(rows));
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Reads what a machine printed.
 
-use lazaret_tests::kernels::{DebianKernel, KernelRow, PROBES, Processor};
+use crate::rows::{DebianKernel, KernelRow, PROBES, Processor};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -82,7 +82,7 @@ fn fill(row: &mut KernelRow, printed: &str) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lazaret_tests::kernels::KERNELS;
+    use crate::rows::KERNELS;
 
     fn printed(tier: &str, name: &str, status: u8, text: &str) -> String {
         format!("\n@@begin {tier} {name} {status}\n{text}\n@@end\n")

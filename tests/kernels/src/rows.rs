@@ -1,10 +1,9 @@
 //! The kernels and processors that the programs are tried on in emulation, and the table of what came of it in `SECURITY.md`.
 
-use crate::programs;
-use serde::{Deserialize, Serialize};
+use lazaret_tests::programs;
+use serde::Serialize;
 use std::fmt::Write as _;
 use std::fs;
-use std::path::Path;
 
 #[derive(Debug)]
 pub struct DebianKernel {
@@ -34,9 +33,7 @@ pub const KERNELS: [DebianKernel; 3] = [
 ];
 const NEWEST: &str = "newest";
 
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum, Serialize, Deserialize,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Processor {
     #[value(name = "x86_64")]
@@ -75,7 +72,7 @@ pub const PROBES: [&str; 6] = [
 const KNOWN: [(&str, u32); 1] = [("PROC-013", 6)];
 
 /// Results of a kernel in a tier.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct KernelRow {
     pub kernel: String,
@@ -180,17 +177,20 @@ pub fn table(rows: &[KernelRow]) -> String {
 /// Puts rows into the table of `SECURITY.md`. What was not tried now stays as it was.
 ///
 /// # Errors
-/// If the page cannot be read or written, or has no place for it.
+/// If the page cannot be read or written, has no place for it, or would have rows that do not fit the kernels.
 pub fn write(rows: &[KernelRow]) -> Result<(), String> {
     let file = programs::workspace().join(PAGE);
     let wrong = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
     let text = fs::read_to_string(&file).map_err(|error| wrong(&error))?;
     let text = with_rows(&text, rows).ok_or_else(|| wrong(&format!("no {MARKS:?}")))?;
-    fs::write(&file, text).map_err(|error| wrong(&error))
+    match complaints_about_table(&text).as_slice() {
+        [] => fs::write(&file, text).map_err(|error| wrong(&error)),
+        complaints => Err(complaints.join("; ")),
+    }
 }
 
 /// The page with these rows in its table, if it has a place for that.
-pub fn with_rows(page: &str, rows: &[KernelRow]) -> Option<String> {
+fn with_rows(page: &str, rows: &[KernelRow]) -> Option<String> {
     let (before, table, after) = split(page)?;
     let mut merged = HEAD.to_owned();
     for place in places() {
@@ -264,11 +264,10 @@ fn split(page: &str) -> Option<(&str, &str, &str)> {
     Some((before, table, after))
 }
 
-/// Faults of the table of the tree in `root`. Each kernel, processor and tier has its row: it was not tried, or that tier opened, the
+/// Faults of the table of a page. Each kernel, processor and tier has its row: it was not tried, or that tier opened, the
 /// Landlock ABI is the kernel's, nothing is out but what is known of it, and most was held.
-pub fn complaints_about_table(root: &Path) -> Vec<String> {
-    let page = fs::read_to_string(root.join(PAGE)).unwrap_or_default();
-    let Some((_, table, _)) = split(&page) else {
+fn complaints_about_table(page: &str) -> Vec<String> {
+    let Some((_, table, _)) = split(page) else {
         return vec![format!("{PAGE}: no {MARKS:?}")];
     };
     let mut wrong = Vec::new();
@@ -387,5 +386,64 @@ mod tests {
             row.escaped.push("PROC-013".into());
             assert_eq!(row.complaints().len(), count, "{tier} {landlock}");
         }
+    }
+
+    #[test]
+    fn kernels_of_the_page_are_those_tried() {
+        let page = fs::read_to_string(programs::workspace().join(PAGE)).unwrap();
+        assert_eq!(complaints_about_table(&page), Vec::<String>::new());
+        let good = with_rows(&page, &good_rows()).unwrap();
+        assert_eq!(complaints_about_table(&good), Vec::<String>::new());
+        let tried =
+            "| 6.1 | 6.1.9 | x86_64 | flat | 2 | flat | 25 of 35 held, 0 untested | 0 of 0 |";
+        assert!(good.contains(tried), "{good}");
+        let untried = good.replacen(tried, "| 6.1 | not tried | x86_64 | flat | | | | |", 1);
+        assert_eq!(complaints_about_table(&untried), Vec::<String>::new());
+        for (from, to) in [
+            ("<!-- kernels:", "<!-- "),
+            ("| 6.1 | 6.1.", "| 6.1 | 6.2."),
+            ("| x86_64 | flat | 2", "| aarch64 | flat | 2"),
+            ("| flat | 2 | flat |", "| flat | 6 | flat |"),
+            ("| flat | 2 | flat |", "| flat | 2 | none |"),
+            (
+                "| namespaced | 6 | namespaced |",
+                "| namespaced | 6 | flat |",
+            ),
+            ("25 of 35 held", "9 of 35 held"),
+            (
+                "| 0 of 0 |\n<!-- /kernels",
+                "| 0 of 1; out: FS-007 |\n<!-- /kernels",
+            ),
+            ("| 0 of 0 |\n<!-- /kernels", "|\n<!-- /kernels"),
+            ("<!-- /kernels", "| 5.15 |\n<!-- /kernels"),
+        ] {
+            assert!(good.contains(from), "{from}");
+            let planted = good.replacen(from, to, 1);
+            assert!(
+                !complaints_about_table(&planted).is_empty(),
+                "{from} as {to}"
+            );
+        }
+    }
+
+    /// A row for each kernel, processor and tier, in which all is well.
+    fn good_rows() -> Vec<KernelRow> {
+        let mut rows = Vec::new();
+        for kernel in &KERNELS {
+            for processor in Processor::ALL {
+                rows.extend(TIERS.map(|tier| KernelRow {
+                    kernel: kernel.name.into(),
+                    processor: processor.name().into(),
+                    tier: tier.into(),
+                    release: format!("{}.9-cloud", kernel.name),
+                    landlock: kernel.landlock.into(),
+                    opened: Some(tier.into()),
+                    attacks: 35,
+                    held: 25,
+                    ..KernelRow::default()
+                }));
+            }
+        }
+        rows
     }
 }
