@@ -143,7 +143,7 @@ fn the_executor_is_lost_and_another_one_serves() {
     let below = process::below(sidecar.running.pid());
     let broker = below
         .iter()
-        .find(|one| one.command.ends_with("spawner") && one.parent != sidecar.running.pid());
+        .find(|one| one.name == "lazaret-executo" && one.parent != sidecar.running.pid());
     broker
         .unwrap_or_else(|| panic!("no broker among {below:?}"))
         .kill();
