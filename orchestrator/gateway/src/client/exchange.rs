@@ -101,6 +101,8 @@ impl<R: Resolve + 'static> ClientExchange<R> {
         let (tickets, allowed) = (self.net.tickets.as_ref(), &self.net.allowed);
         only_path(&mut request)?;
         strip(request.headers_mut());
+        // Who asks for what the policy refuses is told so: there is no ticket for it either.
+        self.net.foresee(&self.by, &self.target)?;
         let permitted = permit(tickets, allowed, &self.by, &self.target, &mut request)?;
         request.headers_mut().insert(header::HOST, host);
         let answer = self.send(request).await?;
