@@ -19,7 +19,7 @@ pub struct TicketLine(Option<Rc<OwnedFd>>);
 pub enum TicketError {
     #[error("a ticket cannot be encoded: {0}")]
     Encode(#[from] broker_protocol::FrameError),
-    /// It has ended, or has not read earlier ones.
+    /// The gateway has ended, or has not read earlier ones.
     #[error("`lazaret-gateway`, which makes web requests, takes no permission: {0}")]
     Line(#[from] io::Error),
 }

@@ -138,7 +138,7 @@ struct ForCells {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unclear {
     Ends,
-    /// It goes on without them, and takes no identity.
+    /// The reading goes on without them, and takes no identity.
     Skipped,
 }
 

@@ -29,9 +29,9 @@ const DAY_S: u64 = 24 * 60 * 60;
 /// The caches that are removed.
 #[derive(Clone, Copy)]
 pub struct Unneeded {
-    /// Those that no session has used for so long.
+    /// Caches that no session has used for so many days are.
     pub days: u32,
-    /// Whether those of projects that are gone.
+    /// Whether caches of projects that are gone are, too.
     pub deleted: bool,
 }
 

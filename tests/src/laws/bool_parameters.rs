@@ -1,9 +1,8 @@
 //! Parameters of type `bool` in the products' code: `true` at a call says nothing.
 
 use super::source::Read;
-use super::type_names::{is_of_tests, is_test};
+use super::type_names::{is_test, of_products};
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::{Path, PathBuf};
 use syn::visit::{self, Visit};
 use syn::{FnArg, ImplItemFn, ItemFn, ItemImpl, ItemMod, Pat, Signature, TraitItemFn, Type};
@@ -23,21 +22,9 @@ struct Parameters {
 pub fn found(root: &Path, files: &BTreeSet<PathBuf>) -> Result<BTreeSet<String>, String> {
     static SEEN: Read<Vec<String>> = Read::new();
     let mut all = BTreeSet::new();
-    for file in files {
-        let path = file.strip_prefix(root).unwrap_or(file);
-        if is_of_tests(path) {
-            continue;
-        }
-        let name = path.display().to_string();
-        let text = fs::read_to_string(file).map_err(|error| format!("{name}: {error}"))?;
-        let parameters = SEEN.read(&text, of);
-        let parameters = parameters.as_ref().as_ref();
-        let parameters = parameters.map_err(|error| format!("{name}: {error}"))?;
-        all.extend(parameters.iter().map(|one| format!("{name}: {one}")));
-    }
-    if files.is_empty() {
-        return Err("no Rust file in the workspace".into());
-    }
+    of_products(root, files, &SEEN, of, |file, one| {
+        all.insert(format!("{file}: {one}"));
+    })?;
     Ok(all)
 }
 

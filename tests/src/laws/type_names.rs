@@ -75,13 +75,20 @@ fn of(file: &syn::File) -> Vec<String> {
     types.0
 }
 
-/// The names that several types of `files` have.
+/// Tells `each` what `of` makes of the files that have products' code: with a file's name, one after the other.
 ///
 /// # Errors
 /// If a file cannot be read, or there is none.
-pub fn shared(root: &Path, files: &BTreeSet<PathBuf>) -> Result<SharedNames, String> {
-    static SEEN: Read<Vec<String>> = Read::new();
-    let mut all = SharedNames::new();
+pub(super) fn of_products(
+    root: &Path,
+    files: &BTreeSet<PathBuf>,
+    seen: &Read<Vec<String>>,
+    of: fn(&syn::File) -> Vec<String>,
+    mut each: impl FnMut(&str, &str),
+) -> Result<(), String> {
+    if files.is_empty() {
+        return Err("no Rust file in the workspace".into());
+    }
     for file in files {
         let path = file.strip_prefix(root).unwrap_or(file);
         if is_of_tests(path) {
@@ -89,15 +96,25 @@ pub fn shared(root: &Path, files: &BTreeSet<PathBuf>) -> Result<SharedNames, Str
         }
         let name = path.display().to_string();
         let text = fs::read_to_string(file).map_err(|error| format!("{name}: {error}"))?;
-        let types = SEEN.read(&text, of);
-        let types = types.as_ref().as_ref();
-        for one in types.map_err(|error| format!("{name}: {error}"))? {
-            all.entry(one.clone()).or_default().push(name.clone());
+        let found = seen.read(&text, of);
+        let found = found.as_ref().as_ref();
+        for one in found.map_err(|error| format!("{name}: {error}"))? {
+            each(&name, one);
         }
     }
-    if files.is_empty() {
-        return Err("no Rust file in the workspace".into());
-    }
+    Ok(())
+}
+
+/// The names that several types of `files` have.
+///
+/// # Errors
+/// As for [`of_products`].
+pub fn shared(root: &Path, files: &BTreeSet<PathBuf>) -> Result<SharedNames, String> {
+    static SEEN: Read<Vec<String>> = Read::new();
+    let mut all = SharedNames::new();
+    of_products(root, files, &SEEN, of, |file, one| {
+        all.entry(one.to_owned()).or_default().push(file.to_owned());
+    })?;
     all.retain(|_, files| files.len() > 1);
     Ok(all)
 }
@@ -126,7 +143,7 @@ pub fn violations(root: &Path, files: &BTreeSet<PathBuf>) -> Result<Vec<String>,
 }
 
 /// Whether a file has only tests, or what they use.
-pub(super) fn is_of_tests(path: &Path) -> bool {
+fn is_of_tests(path: &Path) -> bool {
     let is_tests =
         |part: &std::ffi::OsStr| part == "tests" || part == "examples" || part == "tests.rs";
     path.iter().any(is_tests)

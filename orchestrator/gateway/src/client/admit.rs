@@ -109,24 +109,27 @@ impl AllowedHosts {
         }
     }
 
-    fn check_named(&self, target: &Target) -> Result<(), NetworkFault> {
+    /// Checks that `target` is in a list of what was told at the start.
+    fn check_listed(
+        &self,
+        list: fn(&Begin) -> &[HostOrigin],
+        target: &Target,
+    ) -> Result<(), NetworkFault> {
         let place = HostOrigin::of(target.url());
         match self {
             #[cfg(feature = "test-support")]
             Self::All => Ok(()),
-            Self::Begun(begin) if begin.named.contains(&place) => Ok(()),
+            Self::Begun(begin) if list(begin).contains(&place) => Ok(()),
             Self::Begun(_) => Err(NetworkFault::NotNamed(place)),
         }
     }
 
+    fn check_named(&self, target: &Target) -> Result<(), NetworkFault> {
+        self.check_listed(|begin| &begin.named, target)
+    }
+
     fn check_stranger(&self, target: &Target) -> Result<(), NetworkFault> {
-        let place = HostOrigin::of(target.url());
-        match self {
-            #[cfg(feature = "test-support")]
-            Self::All => Ok(()),
-            Self::Begun(begin) if begin.strangers.contains(&place) => Ok(()),
-            Self::Begun(_) => Err(NetworkFault::NotNamed(place)),
-        }
+        self.check_listed(|begin| &begin.strangers, target)
     }
 
     fn check_engine(&self, target: &Target) -> Result<(), NetworkFault> {
@@ -204,13 +207,10 @@ impl<R: Resolve> ClientNetwork<R> {
         by: &By,
         target: &Target,
     ) -> Result<Vec<SocketAddr>, NetworkFault> {
+        self.foresee(by, target)?;
         match by {
-            By::Model(policy) => {
-                self.allowed.check_policy(policy)?;
-                Ok(guard::admit(policy, &self.resolver, target).await?)
-            }
+            By::Model(policy) => Ok(guard::admit(policy, &self.resolver, target).await?),
             By::ModelOfImage(policy) => {
-                self.allowed.check_policy(policy)?;
                 let addresses = guard::admit(policy, &self.resolver, target).await?;
                 let is_here = |address: &SocketAddr| address.ip().to_canonical().is_loopback();
                 match target.is_plain() && !addresses.iter().all(is_here) {
@@ -218,24 +218,10 @@ impl<R: Resolve> ClientNetwork<R> {
                     false => Ok(addresses),
                 }
             }
-            By::Settings => {
-                self.allowed.check_named(target)?;
-                self.locate(target).await
-            }
-            By::Engine => {
-                self.allowed.check_engine(target)?;
-                self.locate(target).await
-            }
-            By::User => {
-                self.allowed.check_named(target)?;
-                self.judged(NamedBy::User, target).await
-            }
-            By::Stranger => {
-                self.allowed.check_stranger(target)?;
-                self.judged(NamedBy::Stranger, target).await
-            }
+            By::Settings | By::Engine => self.locate(target).await,
+            By::User => self.judged(NamedBy::User, target).await,
+            By::Stranger => self.judged(NamedBy::Stranger, target).await,
             By::ServerOf(server) => {
-                self.allowed.check_login(server, target)?;
                 let by = self.class_of(server).await;
                 self.judged(by.map_or(NamedBy::Stranger, NamedBy::ServerAt), target)
                     .await

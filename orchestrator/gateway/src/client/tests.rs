@@ -122,6 +122,25 @@ fn begun_with_tickets(begin: Begin) -> (ClientGateway, OwnedFd) {
     (begun.unwrap(), brokers)
 }
 
+/// Such a gateway with a search engine at `server`, whose queries have `fixed` too.
+fn begun_with_engine(server: &Server, fixed: &[(&str, &str)]) -> (ClientGateway, OwnedFd) {
+    let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+    begun_with_tickets(Begin {
+        engines: vec![SearchEngine {
+            url: server.url.join("/search").unwrap().to_string(),
+            fixed: fixed.iter().map(own).collect(),
+        }],
+        ..Begin::default()
+    })
+}
+
+/// Asks `server` for a path and a query as a search engine.
+fn search(gateway: &ClientGateway, server: &Server, query: &str) -> Result<String, HttpFailure> {
+    let url = server.url.join(query).unwrap();
+    let client = HostClient::new(gateway.clone(), By::Engine, &url);
+    block_on(get(&client, &url))
+}
+
 fn permit(line: &OwnedFd, ticket: WebTicket) {
     let message = ticket.encode().unwrap();
     send(line.as_raw_fd(), &message, MsgFlags::MSG_NOSIGNAL).unwrap();
@@ -369,22 +388,8 @@ fn redirects_that_the_gateway_has_seen_are_followed_within_the_policy() {
 #[test]
 fn searches_need_tickets_for_their_words() {
     let server = Server::start(|_, stream| says(stream, "", "found"));
-    let search = server.url.join("/search").unwrap();
-    let begin = Begin {
-        engines: vec![SearchEngine {
-            url: search.to_string(),
-            fixed: vec![("format".into(), "json".into())],
-        }],
-        ..Begin::default()
-    };
-    let (gateway, line) = begun_with_tickets(begin);
-    let ask = |query: &str| {
-        let url = server.url.join(query).unwrap();
-        block_on(get(
-            &HostClient::new(gateway.clone(), By::Engine, &url),
-            &url,
-        ))
-    };
+    let (gateway, line) = begun_with_engine(&server, &[("format", "json")]);
+    let ask = |query: &str| search(&gateway, &server, query);
     permit(&line, WebTicket::search("two words"));
     for other in [
         "/search?q=data&format=json",
@@ -692,21 +697,8 @@ fn bounds_name_no_host_of_a_redirect() {
 #[test]
 fn the_spelling_of_a_search_says_nothing() {
     let server = Server::start(|_, stream| says(stream, "", "found"));
-    let search = server.url.join("/search").unwrap();
-    let (gateway, line) = begun_with_tickets(Begin {
-        engines: vec![SearchEngine {
-            url: search.to_string(),
-            fixed: Vec::new(),
-        }],
-        ..Begin::default()
-    });
-    let ask = |query: &str| {
-        let url = server.url.join(query).unwrap();
-        block_on(get(
-            &HostClient::new(gateway.clone(), By::Engine, &url),
-            &url,
-        ))
-    };
+    let (gateway, line) = begun_with_engine(&server, &[]);
+    let ask = |query: &str| search(&gateway, &server, query);
     permit(&line, WebTicket::search("two words"));
     for query in [
         "/search?q=two+words&count=05",
