@@ -469,12 +469,13 @@ fn a_process_that_a_test_leaves_fails_the_run() {
     const LEAVES: &str = "LAZARET_LEAVES";
     const NAME: &str = "a_process_that_a_test_leaves_fails_the_run";
     if let Ok(left) = std::env::var(LEAVES) {
-        let line = format!("{left} & :");
-        assert!(
-            process::run(Command::new("sh").args(["-c", &line]), LIMIT)
-                .status
-                .success()
-        );
+        let line = format!("{left} & echo $!");
+        let shell = process::run(Command::new("sh").args(["-c", &line]), LIMIT);
+        let started = shell.text().trim().parse().unwrap();
+        // The shell does not wait until its child has become the program: before, nothing says that it is ours.
+        assert!(process::until(LIMIT, || {
+            Process::find(started).is_some_and(|started| started.name == "sleep")
+        }));
     } else {
         see_the_run_fail(LEAVES, NAME);
     }
