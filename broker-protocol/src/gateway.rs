@@ -17,7 +17,8 @@ use serde::{Deserialize, Serialize};
 )]
 pub enum ToGateway {
     /// First frame. It carries the sockets of the session's relay (the listener, and the one on which supervisors announce
-    /// connections), the one for [`published_request`], and the listeners of published ports.
+    /// connections), the one for [`published_request`], the one on which supervisors pass connections to the ssh agent (each with its
+    /// call in eight bytes), and the listeners of published ports.
     Serve(GatewaySpec),
     /// All leases in force from now on.
     Leases(Vec<Lease>),
@@ -39,6 +40,10 @@ pub enum ToGateway {
         question: u32,
         answer: RequestAnswer,
     },
+    /// Answers [`FromGateway::AgentWanted`]. It carries one descriptor: a connection to the user's ssh agent.
+    Agent,
+    /// Answers [`FromGateway::AgentWanted`] if there is no agent: why, for people, as a sentence of at most [`limit::DENIAL_TEXT`] bytes.
+    NoAgent(String),
 }
 
 /// A session's part of the network, as its gateway needs it.
@@ -65,6 +70,52 @@ pub struct GatewaySpec {
     pub publish: Vec<u16>,
     /// Whether connections are served only if a supervisor has announced them: always, but where a test build has none.
     pub announced: bool,
+    /// Keys of the user's ssh agent that programs may have signatures of: at most [`limit::SSH_KEYS`] entries.
+    pub ssh: Vec<SshSpec>,
+    /// Lines of the user's `known_hosts` for the hosts of `ssh`: at most [`limit::KNOWN_HOSTS`] bytes.
+    pub known_hosts: String,
+}
+
+/// Keys of the user's ssh agent, and what they may sign.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SshSpec {
+    /// Its name in the policy.
+    pub name: String,
+    /// Where the keys log in, as `HOST:PORT` with an exact name.
+    pub hosts: Vec<String>,
+    /// The user's name there.
+    pub user: String,
+    /// The keys, as `SHA256:` and a digest in base64.
+    pub keys: Vec<String>,
+    /// Whether they may sign for git at all: then each signature is asked about.
+    pub signs: bool,
+}
+
+/// A signature of the user's ssh agent that waits for an answer. The gateway has checked what is signed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldSignature {
+    /// The gateway's number for it, with [`SIGNATURE_QUESTION`], so that no request has the same.
+    pub question: u32,
+    /// The call whose program has asked for it; 0 if no client waits for one.
+    pub call: CallId,
+    /// The keys, by their place in [`GatewaySpec::ssh`].
+    pub ssh: u16,
+    pub purpose: SignaturePurpose,
+}
+
+/// Bit of the numbers that questions about signatures have.
+pub const SIGNATURE_QUESTION: u32 = 1 << 31;
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SignaturePurpose {
+    /// A login at a host, in a connection that the gateway carries.
+    Login {
+        /// In its canonical form, as in [`ConnectionReport`].
+        host: String,
+        port: u16,
+    },
+    /// A commit, tag or push of git. The signature is of a digest: nobody can say what it is of.
+    Git,
 }
 
 /// A proxy that is asked for tunnels by `CONNECT`.
@@ -237,6 +288,10 @@ pub enum FromGateway {
     Used(CredentialReport),
     /// A request waits for an answer: at most one of a call at a time.
     Asked(HeldRequest),
+    /// A connection to the user's ssh agent is needed.
+    AgentWanted,
+    /// A signature waits for an answer.
+    SignatureWanted(HeldSignature),
 }
 
 /// Uses of one credential with one result, for the audit.
@@ -332,7 +387,39 @@ impl GatewaySpec {
         if let Some(proxy) = &self.proxy {
             proxy.check(self.credentials.len())?;
         }
+        at_most("ssh", self.ssh.len(), limit::SSH_KEYS, "entries")?;
+        let known_hosts = self.known_hosts.len();
+        at_most("known_hosts", known_hosts, limit::KNOWN_HOSTS, "bytes")?;
+        self.ssh.iter().try_for_each(SshSpec::check)?;
         self.credentials.iter().try_for_each(CredentialSpec::check)
+    }
+}
+
+impl SshSpec {
+    fn check(&self) -> Result<(), TooLarge> {
+        at_most("hosts", self.hosts.len(), limit::HOSTS, "entries")?;
+        at_most("keys", self.keys.len(), limit::SSH_KEYS, "entries")
+    }
+}
+
+impl HeldSignature {
+    /// Checks every limit that the type itself does not enforce.
+    ///
+    /// # Errors
+    /// The field at fault.
+    pub fn check(&self) -> Result<(), TooLarge> {
+        if self.question & SIGNATURE_QUESTION == 0 {
+            return Err(TooLarge {
+                field: "question",
+                rule: "a number of a signature".into(),
+            });
+        }
+        match &self.purpose {
+            SignaturePurpose::Login { host, port: _ } => {
+                at_most("host", host.len(), limit::HOST, "bytes")
+            }
+            SignaturePurpose::Git => Ok(()),
+        }
     }
 }
 

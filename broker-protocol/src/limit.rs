@@ -127,6 +127,10 @@ pub const CREDENTIAL: usize = 64 * 1024;
 pub const PLACEHOLDER: usize = 1024;
 /// Bytes of the certificate of a session's authority, and of its key.
 pub const CERTIFICATE: usize = 16 * 1024;
+/// Keys of an ssh agent in one entry of a policy, and entries of a session.
+pub const SSH_KEYS: usize = 16;
+/// Bytes of the lines of `known_hosts` that a session's gateway gets.
+pub const KNOWN_HOSTS: usize = 128 << 10;
 /// Bytes of the certificates by which a session's hosts are verified besides the machine's.
 pub const AUTHORITIES: usize = 256 * 1024;
 /// Hosts and networks that are connected to without the session's proxy.

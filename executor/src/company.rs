@@ -81,7 +81,9 @@ fn answer_once(gateway: &mut Connection, held: &mut Credentials) -> io::Result<b
             FromGateway::Serving(_)
             | FromGateway::Connected(_)
             | FromGateway::Used(_)
-            | FromGateway::Asked(_) => {}
+            | FromGateway::Asked(_)
+            | FromGateway::AgentWanted
+            | FromGateway::SignatureWanted(_) => {}
         }
     }
     values

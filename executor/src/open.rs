@@ -418,6 +418,8 @@ fn start_gateway(
             connect: spec.policy.ports.connect.clone(),
             publish,
             announced: spec.is_supervised() || !spec.has(Layer::NetworkNamespace),
+            ssh: credentials.ssh.specs().to_vec(),
+            known_hosts: credentials.ssh.known_hosts().to_owned(),
         },
         sockets: relay.into_iter().chain(listeners).collect(),
     };

@@ -114,7 +114,7 @@ impl StandingSandbox {
         let policy = policy_of(&request, &policies, user)?;
         let (policy, zones) = zones_of(&request, policy, user)?;
         let is_own = policy.image.is_some() || !policy.ports.publish.is_empty();
-        if is_own || !policy.credentials.is_empty() {
+        if is_own || !policy.credentials.is_empty() || !policy.ssh.is_empty() {
             return Err(NotReady::OfItsOwn);
         }
         if central_root::unlock(&zones.central).is_some() {

@@ -45,6 +45,7 @@ use executor_spec::notices;
 use executor_spec::pins::PINS_MAX;
 use executor_spec::protected_objects::ProtectedObjects;
 use executor_spec::readable_secret::ReadableSecret;
+use executor_spec::relay;
 use executor_spec::sandbox::{self, ChosenRoots, Found, HomeFiles, Rooted, SandboxSpec};
 use executor_spec::scratch::{NewScratch, Scratch};
 use executor_spec::undo_directory;
@@ -59,7 +60,7 @@ use executor_sys::stale_temporaries;
 use policies::{Access, EffectivePolicy, Policies, PolicyError, choice, directories, source};
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
-use std::ffi::CString;
+use std::ffi::{CString, OsString};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -432,6 +433,8 @@ pub(crate) fn build_in_a_tier(
 
 /// How often a sandbox is built while protected names vanish as they are pinned.
 const BUILDS_MAX: usize = 10;
+/// The file of hosts' keys in the cells' home.
+const KNOWN_HOSTS: &str = ".ssh/known_hosts";
 
 /// Builds a sandbox. Where a program outside removes a protected name between its discovery and its pin, as a package manager or a
 /// checkout may, what is there now is searched again: to go on without the pin would leave open what was only moved.
@@ -893,7 +896,25 @@ fn fill_home(
     let clients = clients.filter(|(name, _)| !spec.shows(&spec.scratch.home.join(name)));
     new.files
         .extend(clients.map(|(name, text)| (name.clone(), text.clone().into_bytes())));
+    let known = credentials.ssh().known_hosts();
+    if !known.is_empty() && !spec.shows(&spec.scratch.home.join(KNOWN_HOSTS)) {
+        new.files.push((KNOWN_HOSTS.into(), known.into()));
+    }
     new
+}
+
+/// Where programs find their ssh agent, if the policy lets it sign; and the hosts' keys, which ssh looks for in the home that the user
+/// database names.
+fn ssh_variables(policy: &EffectivePolicy, home: &Path) -> Vec<(OsString, OsString)> {
+    if policy.ssh.is_empty() {
+        return Vec::new();
+    }
+    let known = home.join(KNOWN_HOSTS);
+    let command = format!("ssh -o UserKnownHostsFile={}", known.display());
+    vec![
+        ("SSH_AUTH_SOCK".into(), relay::AGENT.into()),
+        ("GIT_SSH_COMMAND".into(), command.into()),
+    ]
 }
 
 fn build_environment(
@@ -920,6 +941,7 @@ fn build_environment(
         &zones.central,
     ));
     own.extend(credentials.certificate_variables(root));
+    own.extend(ssh_variables(policy, &scratch.home));
     let placeholders = credentials.placeholders();
     let private = (scratch.home.as_path(), scratch.tmp.as_path());
     let built = environment::build(rules, ours, own, placeholders, private, visible);

@@ -1,12 +1,15 @@
 //! What a session does with its gateway: connections of cells are recorded and reported, repeated refusals as a number.
 
 use crate::session::Session;
-use broker_protocol::gateway::{CredentialReport, HeldRequest, RequestAnswer, RequestRule};
+use broker_protocol::gateway::{
+    CredentialReport, HeldSignature, RequestAnswer, SignaturePurpose, SshSpec,
+};
 use broker_protocol::{CallId, ConnectionReport, Failed, FromBroker};
 use executor_audit::record::Record;
 use executor_credentials::Delivery;
-use executor_peers::outgoing::Answered;
+use executor_peers::outgoing::{Answered, ProgramQuestion};
 use executor_peers::{Gateway, GatewayEvent};
+use policies::ssh::{LoginRule, SignRule};
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -52,7 +55,18 @@ impl Session {
                     }
                 }
                 GatewayEvent::Used(report) => self.used(&report)?,
-                GatewayEvent::Asked(request, rule) => self.ask_about(&request, &rule)?,
+                GatewayEvent::Asked(request, rule) => {
+                    self.ask_about(&ProgramQuestion::of_request(&request, &rule))?;
+                }
+                GatewayEvent::AgentWanted => {
+                    let agent = self.credentials.ssh.connect();
+                    if let Some(gateway) = &mut self.gateway {
+                        gateway.deliver_agent(agent.map_err(|why| why.to_string()));
+                    }
+                }
+                GatewayEvent::SignatureWanted(signature, keys) => {
+                    self.decide_signature(&signature, &keys)?;
+                }
                 GatewayEvent::Authority(authority) => self
                     .credentials
                     .complete(&authority)
@@ -83,8 +97,39 @@ impl Session {
         Ok(is_lost)
     }
 
-    /// Asks about a request of a running command's program. The program waits; nobody else does.
-    fn ask_about(&mut self, request: &HeldRequest, rule: &RequestRule) -> Result<(), Failed> {
+    /// Decides on a signature of the user's ssh agent by the policy, and records it before it is made.
+    fn decide_signature(
+        &mut self,
+        signature: &HeldSignature,
+        keys: &SshSpec,
+    ) -> Result<(), Failed> {
+        let of_policy = self.spec.policy.ssh.get(usize::from(signature.ssh));
+        let Some(of_policy) = of_policy else {
+            self.answer_gateway(signature.question, RequestAnswer::Refused);
+            return Ok(());
+        };
+        let line = of_policy.origin.to_string();
+        match (&signature.purpose, of_policy.login, of_policy.sign) {
+            (SignaturePurpose::Login { .. }, LoginRule::Ask, _)
+            | (SignaturePurpose::Git, _, Some(SignRule::Ask)) => {
+                self.ask_about(&ProgramQuestion::of_signature(signature, keys, line))
+            }
+            (SignaturePurpose::Login { host, port }, LoginRule::Allow, _) => {
+                let (host, call) = (self.audit.redacted(host), signature.call);
+                let record = Record::ssh_login(call, &keys.name, (&host, *port));
+                self.audit.append(&record)?;
+                self.answer_gateway(signature.question, RequestAnswer::Granted);
+                Ok(())
+            }
+            (SignaturePurpose::Git, _, None) => {
+                self.answer_gateway(signature.question, RequestAnswer::Refused);
+                Ok(())
+            }
+        }
+    }
+
+    /// Asks about what a running command's program wants. The program waits; nobody else does.
+    fn ask_about(&mut self, request: &ProgramQuestion) -> Result<(), Failed> {
         // Whoever waits for a service has not asked for what it does now.
         let call = self.calls.get_mut(&request.call);
         let call = call.filter(|call| call.command().is_some_and(|one| !one.plan().service));
@@ -93,7 +138,7 @@ impl Session {
             return Ok(());
         };
         let policy = self.spec.policy.digest;
-        let challenge = match self.approvals.ask_outgoing(request, rule, policy) {
+        let challenge = match self.approvals.ask_outgoing(request, policy) {
             Ok(challenge) => challenge,
             Err(answer) => {
                 self.answer_gateway(request.question, answer);
@@ -101,7 +146,7 @@ impl Session {
             }
         };
         let about = self.audit.redacted(&challenge.why);
-        let record = Record::request_asked((request.call, request.question), &rule.name, &about);
+        let record = Record::request_asked((request.call, request.question), &request.name, &about);
         call.outbox.push(FromBroker::Asked {
             call: request.call,
             challenge,

@@ -59,7 +59,7 @@ impl Policies {
     }
 
     /// The file whose list of credentials leaves out `name`.
-    fn forbids_credential(&self, name: &str) -> Option<&str> {
+    pub(crate) fn forbids_credential(&self, name: &str) -> Option<&str> {
         let leaves_out = |content: &PolicyFile| {
             let list = content.allowed_credentials.as_ref();
             list.is_some_and(|list| !list.iter().any(|allowed| allowed.as_str() == name))

@@ -33,6 +33,7 @@ pub(crate) struct Draft {
     pub image: Option<PathBuf>,
     pub environment: EnvironmentRules,
     pub credentials: BTreeSet<String>,
+    pub ssh: BTreeSet<String>,
     pub web: WebTable,
     pub network: NetworkTable,
     /// Rules for requests, the last profile's first: it knows best.
@@ -132,6 +133,9 @@ impl Draft {
         let credentials = profile.credentials.iter();
         self.credentials
             .extend(credentials.map(|name| name.get_ref().as_str().to_owned()));
+        let ssh = profile.ssh.iter();
+        self.ssh
+            .extend(ssh.map(|name| name.get_ref().as_str().to_owned()));
         self.web.set(&profile.web);
         self.network.set(&profile.network);
         self.add_http(&profile.network, &origin);

@@ -10,6 +10,7 @@ use crate::limits::Limits;
 use crate::rules::Rule;
 use crate::scope::ScopePaths;
 use crate::secrets::SecretModes;
+use crate::ssh::SshKeys;
 use broker_protocol::{Channel, Digest, Layer, NetworkRequest, Risk, Scope, Trust, frame};
 use policies_guard::Access;
 use policies_guard::Origin;
@@ -59,6 +60,8 @@ pub struct EffectivePolicy {
     pub environment: EnvironmentRules,
     /// Credentials that commands may use and not see, by way of the gateway.
     pub credentials: Vec<Credential>,
+    /// Keys of the user's ssh agent that commands may have signatures of, by way of the gateway.
+    pub ssh: Vec<SshKeys>,
     /// How connections of cells leave this machine.
     pub gateway: GatewaySettings,
     /// Names inside the zones that are closed, in the order of the files.
@@ -451,6 +454,18 @@ mod tests {
             .unwrap()
     }
 
+    fn ssh_keys() -> SshKeys {
+        SshKeys {
+            name: "x".into(),
+            hosts: vec![],
+            user: "x".into(),
+            keys: vec![],
+            login: crate::ssh::LoginRule::Ask,
+            sign: None,
+            origin: Origin::default(),
+        }
+    }
+
     fn credential() -> Credential {
         Credential {
             name: "x".into(),
@@ -623,7 +638,7 @@ mod tests {
             SecretName::try_from(".env".to_owned()).unwrap()
         }
         assert_eq!(base.digest, base.compute_digest().unwrap());
-        let changes: [fn(&mut EffectivePolicy); 68] = [
+        let changes: [fn(&mut EffectivePolicy); 69] = [
             |p| p.profile.push('x'),
             |p| p.project = Access::Read,
             |p| p.central = Access::Read,
@@ -641,6 +656,7 @@ mod tests {
             |p| p.environment.state.extend(["X".into()]),
             |p| p.environment.path.push("/x".into()),
             |p| p.credentials.push(credential()),
+            |p| p.ssh.push(ssh_keys()),
             |p| p.gateway.authorities.push("/x".into()),
             |p| p.gateway.proxy = Some(proxy()),
             |p| Arc::make_mut(&mut p.protected)[0].pattern.push('x'),

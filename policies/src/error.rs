@@ -21,6 +21,17 @@ pub enum CredentialMisuse {
     Undefined { profile: String, name: String },
 }
 
+/// Misuse of keys of the user's ssh agent.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum SshMisuse {
+    #[error("it is already defined by {earlier}")]
+    Taken { earlier: String },
+    #[error("`allowed_credentials` of {by} leaves it out")]
+    Forbidden { by: String },
+    #[error("profile `{profile}` names it, and neither its file nor an earlier one defines it")]
+    Undefined { profile: String },
+}
+
 /// Keys of a file that contradict a profile that hides nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum HideFault {
@@ -132,6 +143,17 @@ pub enum PolicyError {
         glob: String,
         why: String,
     },
+    #[error("{file}:{line}:{column}: `[ssh.{name}]`: {why}")]
+    Ssh {
+        file: String,
+        line: usize,
+        column: usize,
+        name: String,
+        #[source]
+        why: SshMisuse,
+    },
+    #[error("profile `{profile}` names more than {max} entries of `[ssh]`; name fewer")]
+    SshKeys { profile: String, max: usize },
     #[error("{file}:{line}:{column}: credential `{credential}`: {why}")]
     Credential {
         file: String,
@@ -202,6 +224,8 @@ impl PolicyError {
             | PolicyError::Path { .. }
             | PolicyError::Open { .. }
             | PolicyError::Hide { .. }
+            | PolicyError::Ssh { .. }
+            | PolicyError::SshKeys { .. }
             | PolicyError::Credential { .. }
             | PolicyError::Credentials { .. }
             | PolicyError::Proxy { .. }

@@ -11,6 +11,7 @@ pub mod leases;
 pub mod credential_table;
 pub mod credentials;
 mod credential_files;
+pub mod ssh;
 pub mod gateway;
 mod gateway_files;
 pub mod effective;

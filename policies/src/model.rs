@@ -13,6 +13,7 @@ use crate::opened::OpenedName;
 use crate::rules::{Rule, RuleEntry};
 use crate::secrets::SecretsTable;
 use crate::source::{FILE_MAX, SourceKind};
+use crate::ssh::{self, SshTables};
 use crate::value::{
     self, ExceptPattern, ExceptedPath, LayerName, NameEntry, PassName, Prefix, ProfileChoice,
     ProfileName, ProjectFile, SetValue, TrustName, VariableName, Version,
@@ -84,7 +85,10 @@ pub struct PolicyFile {
     /// Credentials that a profile may name.
     #[serde(default)]
     pub credential: CredentialTables,
-    /// The only names that credentials may have, in any file.
+    /// Keys of the user's ssh agent that a profile may name.
+    #[serde(default)]
+    pub ssh: SshTables,
+    /// The only names that credentials and `[ssh]` may have, in any file.
     pub allowed_credentials: Option<Vec<CredentialName>>,
     /// How connections of cells leave this machine.
     pub gateway: Option<Spanned<GatewayTable>>,
@@ -153,6 +157,9 @@ impl PolicyFile {
         }
         self.check_choices(&fault)?;
         if let Some((byte, wrong)) = credential_table::fault(&self.credential) {
+            return Err(fault(byte, wrong.to_string()));
+        }
+        if let Some((byte, wrong)) = ssh::fault(&self.ssh) {
             return Err(fault(byte, wrong.to_string()));
         }
         if let Some((byte, wrong)) = self.fault_of_rules() {
@@ -317,6 +324,8 @@ pub struct Profile {
     pub environment: Environment,
     /// Credentials that commands may use and not see.
     pub credentials: Vec<Spanned<CredentialName>>,
+    /// Keys of the user's ssh agent that commands may use.
+    pub ssh: Vec<Spanned<CredentialName>>,
     pub web: WebTable,
     pub network: NetworkTable,
     /// Whether names are hidden: `false` lets commands and file tools read what lies in the roots and in what is granted under any name.

@@ -20,6 +20,7 @@ use crate::scope::ScopePaths;
 use crate::secrets::{SecretMode, SecretModes, SecretsTable};
 use crate::shipped::ShippedName;
 use crate::source::{PolicySource, SourceKind};
+use crate::ssh;
 use crate::value::{AUTO, NameEntry};
 use broker_protocol::{Digest, NetworkRequest, Scope, Trust};
 use policies_guard::Access;
@@ -173,6 +174,7 @@ impl Policies {
         policies.check_choices()?;
         policies.check_bases()?;
         policies.check_credentials()?;
+        policies.check_ssh()?;
         policies.check_gateway()?;
         Ok(policies)
     }
@@ -261,6 +263,7 @@ impl Policies {
             git_directories,
             environment,
             credentials: names,
+            ssh: ssh_names,
             ..
         } = draft;
         let Draft {
@@ -290,6 +293,8 @@ impl Policies {
         let (transit, approval) = (self.transit(), self.approval());
         let credentials = self.credentials(&names, name, host)?;
         credentials::add_hosts(&mut network, &credentials);
+        let ssh = self.ssh_keys(&ssh_names, name)?;
+        ssh::add_hosts(&mut network, &ssh);
         Ok(EffectivePolicy {
             profile: name.to_owned(),
             digest: Digest([0; 32]),
@@ -311,6 +316,7 @@ impl Policies {
             image,
             environment: environment.without(&credentials),
             credentials,
+            ssh,
             gateway: self.gateway(host)?,
             matcher: Matcher::shared(protected.clone(), &transit)?,
             protected,

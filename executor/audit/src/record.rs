@@ -196,6 +196,15 @@ impl Record {
             .text("about", about)
     }
 
+    /// A login that the policy allows unasked, signed by the user's ssh agent with one of the keys of this name.
+    pub fn ssh_login(call: CallId, keys: &str, (host, port): (&str, u16)) -> Self {
+        Self::new("ssh_login")
+            .value("call", call)
+            .text("keys", keys)
+            .text("host", host)
+            .value("port", port)
+    }
+
     pub fn request_answered((call, question): (CallId, u32), decision: Decision) -> Self {
         let (name, extent) = match decision {
             Decision::Granted(extent) => ("granted", Some(extent.name())),

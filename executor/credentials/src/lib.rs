@@ -7,6 +7,7 @@ mod reader;
 mod held;
 mod certificates;
 mod company;
+mod ssh;
 mod session;
 
 pub use certificates::Certificates;
@@ -14,3 +15,4 @@ pub use company::CompanyError;
 pub use held::{Credentials, Delivery};
 pub use session::{ClientCompany, FindError, NewCredentials, SessionCredentials, WrittenPaths};
 pub use source::Owner;
+pub use ssh::{AgentError, UserSsh};

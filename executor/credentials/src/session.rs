@@ -4,6 +4,7 @@ use crate::certificates::{Certificates, NewCertificates};
 use crate::company::{Company, CompanyError, CompanyProxy};
 use crate::held::Credentials;
 use crate::source::Owner;
+use crate::ssh::UserSsh;
 use broker_protocol::gateway::{Authority, ProxySpec};
 use executor_spec::certificates::{CellRoot, CertificateFiles};
 use executor_spec::linked_repository::LinkedRepository;
@@ -44,6 +45,7 @@ pub struct NewCredentials {
     held: Credentials,
     decrypts: bool,
     company: GatewayCompany,
+    ssh: UserSsh,
     certificates: Option<NewCertificates>,
 }
 
@@ -87,6 +89,8 @@ pub struct SessionCredentials {
     /// Whether the gateway decrypts connections, so that programs have to trust it.
     pub decrypts: bool,
     pub company: GatewayCompany,
+    /// The user's ssh agent.
+    pub ssh: UserSsh,
     certificates: Option<Certificates>,
 }
 
@@ -144,6 +148,8 @@ impl NewCredentials {
             false => Company::default(),
         };
         held.add_notices(company.notices);
+        let (ssh, notices) = UserSsh::find(&policy.ssh, &owner);
+        held.add_notices(notices);
         let decrypts = !held.is_empty() || policy.judges_requests();
         let certificates = (decrypts || !company.authorities.is_empty())
             .then(|| {
@@ -159,6 +165,7 @@ impl NewCredentials {
                 authorities: company.authorities.concat(),
                 proxy: proxy.transpose()?,
             },
+            ssh,
             certificates,
         })
     }
@@ -171,6 +178,11 @@ impl NewCredentials {
     /// Files of the cells' home, by their paths below it, with which clients send a placeholder.
     pub fn home_files(&self) -> &BTreeMap<PathBuf, String> {
         self.held.files()
+    }
+
+    /// The user's ssh agent.
+    pub fn ssh(&self) -> &UserSsh {
+        &self.ssh
     }
 
     /// The variables that name the files of certificates.
@@ -195,6 +207,7 @@ impl NewCredentials {
             held: self.held,
             decrypts: self.decrypts,
             company: self.company,
+            ssh: self.ssh,
             certificates: retained.transpose()?,
         })
     }

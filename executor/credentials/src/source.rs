@@ -246,7 +246,7 @@ fn leads_inside(path: &Path, writable: &[PathBuf]) -> bool {
         && (is_below(path, writable) || real.is_some_and(|real| is_below(&real, writable)))
 }
 
-fn is_below(path: &Path, directories: &[PathBuf]) -> bool {
+pub(crate) fn is_below(path: &Path, directories: &[PathBuf]) -> bool {
     directories
         .iter()
         .any(|directory| path.starts_with(directory))

@@ -3,8 +3,8 @@
 
 use crate::connection::Connection;
 use broker_protocol::gateway::{
-    Authority, CredentialReport, FromGateway, GatewaySpec, HeldRequest, RequestAnswer, RequestRule,
-    RuleAction, ToGateway,
+    Authority, CredentialReport, FromGateway, GatewaySpec, HeldRequest, HeldSignature,
+    RequestAnswer, RequestRule, RuleAction, SshSpec, ToGateway,
 };
 use broker_protocol::{ConnectionReport, Finding, FindingKind, FrameError, Lease};
 use executor_spec::variables::Variables;
@@ -72,6 +72,10 @@ pub enum GatewayEvent {
     },
     /// Answered by [`Gateway::answer`]: a request, and the session's rule that asks about it.
     Asked(HeldRequest, Box<RequestRule>),
+    /// Answered by [`Gateway::deliver_agent`].
+    AgentWanted,
+    /// Answered by [`Gateway::answer`]: a signature, and the keys that it is of.
+    SignatureWanted(HeldSignature, Box<SshSpec>),
 }
 
 /// The gateway that serves a session, if one is left.
@@ -138,7 +142,15 @@ impl Gateway {
         }
     }
 
-    /// Sends the answer to a question about a request.
+    /// Sends a connection to the user's ssh agent, or why there is none.
+    pub fn deliver_agent(&mut self, agent: Result<OwnedFd, String>) {
+        if let Some(process) = &mut self.process {
+            let sent = process.deliver_agent(agent);
+            self.or_replace(sent);
+        }
+    }
+
+    /// Sends the answer to a question about a request or a signature.
     pub fn answer(&mut self, question: u32, answer: RequestAnswer) {
         if let Some(process) = &mut self.process {
             let sent = process.send(&ToGateway::Answered { question, answer });
@@ -300,6 +312,16 @@ impl GatewayProcess {
         self.flush()
     }
 
+    fn deliver_agent(&mut self, agent: Result<OwnedFd, String>) -> Result<(), GatewayLoss> {
+        match agent {
+            Ok(agent) => {
+                self.connection.attach(vec![agent]);
+                self.send(&ToGateway::Agent)
+            }
+            Err(why) => self.send(&ToGateway::NoAgent(why)),
+        }
+    }
+
     /// Sends as much as it takes now.
     fn flush(&mut self) -> Result<(), GatewayLoss> {
         let before = self.connection.waiting();
@@ -382,6 +404,14 @@ impl GatewayProcess {
                     return Err(GatewayLoss::Nonsense);
                 }
                 Ok(Some(GatewayEvent::Wanted { credential }))
+            }
+            FromGateway::AgentWanted if start.spec.ssh.is_empty() => Err(GatewayLoss::Nonsense),
+            FromGateway::AgentWanted => Ok(Some(GatewayEvent::AgentWanted)),
+            FromGateway::SignatureWanted(signature) => {
+                signature.check().map_err(|_| GatewayLoss::Nonsense)?;
+                let keys = start.spec.ssh.get(usize::from(signature.ssh));
+                let keys = Box::new(keys.ok_or(GatewayLoss::Nonsense)?.clone());
+                Ok(Some(GatewayEvent::SignatureWanted(signature, keys)))
             }
         }
     }

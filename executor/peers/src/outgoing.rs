@@ -3,7 +3,10 @@
 //!
 //! The gateway repeats the program's words about a request. The rule is the broker's own.
 
-use broker_protocol::gateway::{HeldRequest, RequestAnswer, RequestEffect, RequestRule};
+use broker_protocol::gateway::{
+    HeldRequest, HeldSignature, RequestAnswer, RequestEffect, RequestRule, SignaturePurpose,
+    SshSpec,
+};
 use broker_protocol::{CallId, Decision, Digest, Effect, Request, Risk};
 use sha2::{Digest as _, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,6 +46,92 @@ impl AskedByCalls {
     }
 }
 
+/// The first number of rules that ask about signatures; those about requests are below it.
+const SIGNATURE_RULES: u16 = 1 << 15;
+
+/// A question about what a program of a running call wants.
+#[derive(Debug)]
+pub struct ProgramQuestion {
+    pub call: CallId,
+    /// The gateway's number for it.
+    pub question: u32,
+    /// The place of the rule that asks.
+    pub rule: u16,
+    /// The line that says so.
+    pub name: String,
+    /// What a yes for the session covers.
+    pub scope: Digest,
+    /// Everything else that is asked about.
+    rest: Digest,
+    /// The question, for people.
+    pub about: String,
+}
+
+impl ProgramQuestion {
+    pub fn of_request(request: &HeldRequest, rule: &RequestRule) -> Self {
+        let changes = request.effects.iter().map(|effect| &*effect.change);
+        Self {
+            call: request.call,
+            question: request.question,
+            rule: request.rule,
+            name: rule.name.clone(),
+            scope: scope(request, rule),
+            rest: hashed(changes),
+            about: described(request, rule),
+        }
+    }
+
+    /// About a signature of these keys, which the line `name` of the policy asks about. A yes for the session is for logins at the same
+    /// host; of a signature for git nobody can say what it is of, so a yes is for this one.
+    pub fn of_signature(signature: &HeldSignature, keys: &SshSpec, name: String) -> Self {
+        let place = 2 * signature.ssh;
+        let (rule, scope) = match &signature.purpose {
+            SignaturePurpose::Login { host, port } => {
+                let port = port.to_string();
+                let parts = ["lazaret ssh login 1", &name, host, &port];
+                (place, hashed(parts.into_iter()))
+            }
+            SignaturePurpose::Git => {
+                let [call, question] = [signature.call, signature.question.into()];
+                let [call, question] = [call, question].map(|number: u64| number.to_string());
+                let parts = ["lazaret git signature 1", &name, &call, &question];
+                (place + 1, hashed(parts.into_iter()))
+            }
+        };
+        Self {
+            call: signature.call,
+            question: signature.question,
+            rule: SIGNATURE_RULES.saturating_add(rule),
+            about: described_signature(signature, keys),
+            name,
+            scope,
+            rest: hashed(std::iter::empty()),
+        }
+    }
+
+    /// The digest of the whole question.
+    pub fn digest(&self, (session, policy): (&[u8], Digest)) -> Digest {
+        let mut hash = Sha256::new();
+        hash.update(session);
+        hash.update(policy.0);
+        hash.update(self.call.to_le_bytes());
+        hash.update(self.scope.0);
+        hash.update(self.rest.0);
+        Digest(hash.finalize().into())
+    }
+}
+
+fn described_signature(signature: &HeldSignature, SshSpec { name, user, .. }: &SshSpec) -> String {
+    match &signature.purpose {
+        SignaturePurpose::Login { host, port } => format!(
+            "its program wants to log in as {user} at {host}:{port} with a key of your ssh agent ({name})"
+        ),
+        SignaturePurpose::Git => format!(
+            "its program wants a signature for git with a key of your ssh agent ({name}). What would be signed cannot be shown: it may be any commit, tag or push"
+        ),
+    }
+}
+
 /// A request about which a question is open.
 #[derive(Debug)]
 pub struct OutgoingRequest {
@@ -56,16 +145,16 @@ pub struct OutgoingRequest {
 }
 
 impl OutgoingRequest {
-    pub fn new(request: &HeldRequest, rule: &RequestRule) -> Self {
+    pub fn new(asked: &ProgramQuestion) -> Self {
         Self {
-            question: request.question,
-            rule: request.rule,
-            name: rule.name.clone(),
-            scope: scope(request, rule),
+            question: asked.question,
+            rule: asked.rule,
+            name: asked.name.clone(),
+            scope: asked.scope,
             shown: Request::Effect(Effect::Added {
                 tool: TOOL.to_owned(),
                 risk: Risk::High,
-                input: described(request, rule),
+                input: asked.about.clone(),
             }),
         }
     }
@@ -91,7 +180,7 @@ impl Answered {
     }
 }
 
-pub fn described(request: &HeldRequest, rule: &RequestRule) -> String {
+fn described(request: &HeldRequest, rule: &RequestRule) -> String {
     let HeldRequest {
         host,
         port,
@@ -128,22 +217,6 @@ fn scope(request: &HeldRequest, rule: &RequestRule) -> Digest {
     ];
     let objects = request.effects.iter().map(|effect| &*effect.object);
     hashed(fixed.into_iter().chain(objects))
-}
-
-/// The digest of a request in all its parts.
-pub fn digest(
-    request: &HeldRequest,
-    rule: &RequestRule,
-    (session, policy): (&[u8], Digest),
-) -> Digest {
-    let mut hash = Sha256::new();
-    hash.update(session);
-    hash.update(policy.0);
-    hash.update(request.call.to_le_bytes());
-    hash.update(scope(request, rule).0);
-    let changes = request.effects.iter().map(|effect| &*effect.change);
-    hash.update(hashed(changes).0);
-    Digest(hash.finalize().into())
 }
 
 /// Each part has its length before it, so no two lists match.
@@ -197,7 +270,9 @@ mod tests {
             request("refs/heads/a", "from 2 to 3"),
         );
         assert_eq!(scope(&a, &rule), scope(&b, &rule));
-        assert_ne!(digest(&a, &rule, session), digest(&b, &rule, session));
+        let digest =
+            |request: &HeldRequest| ProgramQuestion::of_request(request, &rule).digest(session);
+        assert_ne!(digest(&a), digest(&b));
         let other = request("refs/heads/b", "from 1 to 2");
         assert_ne!(scope(&a, &rule), scope(&other, &rule));
         for change in [
@@ -229,6 +304,37 @@ mod tests {
             text,
             "its program wants to send POST /o/r/git-receive-pack to a.example:443: refs/heads/a (from 1 to 2). Because."
         );
+    }
+
+    #[test]
+    fn a_yes_for_the_session_covers_logins_at_a_host_and_no_other_signature_for_git() {
+        let keys = SshSpec {
+            name: "github".into(),
+            hosts: vec![],
+            user: "git".into(),
+            keys: vec![],
+            signs: true,
+        };
+        let question = |question, purpose| {
+            let signature = HeldSignature {
+                question,
+                call: 7,
+                ssh: 0,
+                purpose,
+            };
+            ProgramQuestion::of_signature(&signature, &keys, "p:1".into())
+        };
+        let login = |host: &str| SignaturePurpose::Login {
+            host: host.into(),
+            port: 22,
+        };
+        let (first, second) = (question(1, login("a")), question(2, login("a")));
+        assert_eq!(first.scope, second.scope);
+        assert_ne!(first.scope, question(1, login("b")).scope);
+        let git = question(1, SignaturePurpose::Git);
+        assert_ne!(git.scope, question(2, SignaturePurpose::Git).scope);
+        assert_ne!(git.rule, first.rule);
+        assert!(git.about.contains("cannot be shown"));
     }
 
     #[test]

@@ -19,6 +19,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 /// The address at which programs find the relay. The port is neither one that a kernel assigns by itself, nor a registered one.
 pub const ADDRESS: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 61080);
 
+/// Where programs find the session's ssh agent. There is no file: supervisors know the path, and pass each connection to the gateway with
+/// its call, so nobody else can connect.
+pub const AGENT: &str = "/run/lazaret-ssh-agent";
+
 /// The purpose of a connection to the relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose<'a> {
@@ -39,6 +43,8 @@ pub struct RelaySockets {
     announcements: (OwnedFd, OwnedFd),
     /// Where the gateway asks for connections to published ports, and where it is heard.
     published: (OwnedFd, OwnedFd),
+    /// Where supervisors pass connections to the ssh agent, and where the gateway takes them.
+    agents: (OwnedFd, OwnedFd),
 }
 
 /// Descriptors that supervisors need to connect programs to the relay.
@@ -49,6 +55,7 @@ pub struct RelayGate {
     /// Its address on the loopback where supervisors connect.
     pub address: SocketAddrV4,
     announcements: OwnedFd,
+    agents: OwnedFd,
     /// The call whose programs connect now: each cell's supervisor has its own copy of this.
     call: Cell<CallId>,
 }
@@ -79,13 +86,14 @@ impl RelaySockets {
             address,
             announcements: message::pair()?,
             published: message::pair()?,
+            agents: message::pair()?,
         })
     }
 
     /// The sockets for the gateway.
-    pub fn for_gateway(&self) -> [BorrowedFd<'_>; 3] {
+    pub fn for_gateway(&self) -> [BorrowedFd<'_>; 4] {
         let [announced, published] = [&self.announcements.1, &self.published.1];
-        [&self.listener, announced, published].map(AsFd::as_fd)
+        [&self.listener, announced, published, &self.agents.1].map(AsFd::as_fd)
     }
 
     /// The parts that stay in the session: the gate of supervisors, and the socket by which the gateway asks for connections to
@@ -97,6 +105,7 @@ impl RelaySockets {
             address,
             announcements: (announcements, _),
             published: (published, _),
+            agents: (agents, _),
         } = self;
         let gate = RelayGate {
             listener: match network {
@@ -105,6 +114,7 @@ impl RelaySockets {
             },
             address,
             announcements,
+            agents,
             call: Cell::default(),
         };
         (gate, published)
@@ -133,10 +143,19 @@ impl RelayGate {
         message::send(self.announcements.as_fd(), &announcement, &[])
     }
 
+    /// Passes one end of a connection to the gateway's ssh agent.
+    ///
+    /// # Errors
+    /// The kernel's: the gateway is gone, or takes nothing.
+    pub fn pass_to_agent(&self, connection: BorrowedFd) -> io::Result<()> {
+        let call = self.call.get().to_be_bytes();
+        message::send(self.agents.as_fd(), &call, &[connection])
+    }
+
     /// The descriptors that a cell must keep open.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let announcements = std::iter::once(&self.announcements);
-        self.listener.iter().chain(announcements).map(AsFd::as_fd)
+        let lines = [&self.announcements, &self.agents];
+        self.listener.iter().chain(lines).map(AsFd::as_fd)
     }
 }
 

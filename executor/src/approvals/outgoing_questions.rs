@@ -1,40 +1,39 @@
 //! Questions about requests that the programs of running calls make.
 
 use super::{ApprovalEvent, Approvals, OpenQuestion, nonce};
-use broker_protocol::gateway::{HeldRequest, RequestAnswer, RequestRule};
+use broker_protocol::gateway::RequestAnswer;
 use broker_protocol::{CallId, Challenge, Coverage, Decision, Digest, Request, Risk, Wants};
-use executor_peers::outgoing::{self, OutgoingRequest};
+use executor_peers::outgoing::{self, OutgoingRequest, ProgramQuestion};
 use std::time::Instant;
 
 impl Approvals {
-    /// Creates the question about a request of a running call's program.
+    /// Asks what a program of a running call wants.
     ///
     /// # Errors
     /// The answer, if there is one already.
     pub(crate) fn ask_outgoing(
         &mut self,
-        request: &HeldRequest,
-        rule: &RequestRule,
+        question: &ProgramQuestion,
         policy: Digest,
     ) -> Result<Challenge, RequestAnswer> {
-        let asked = OutgoingRequest::new(request, rule);
-        if self.has_standing(&rule.name, outgoing::TOOL, &[], Some(asked.scope)) {
+        let asked = OutgoingRequest::new(question);
+        if self.has_standing(&question.name, outgoing::TOOL, &[], Some(asked.scope)) {
             return Err(RequestAnswer::Granted);
         }
         // A client knows questions by their calls.
-        if self.open.contains_key(&request.call) {
+        if self.open.contains_key(&question.call) {
             return Err(RequestAnswer::TooMany);
         }
-        if !self.asked.may_ask(request.call, request.rule) {
+        if !self.asked.may_ask(question.call, question.rule) {
             return Err(RequestAnswer::TooMany);
         }
         let challenge = Challenge {
-            digest: outgoing::digest(request, rule, (&self.session.0, policy)),
+            digest: question.digest((&self.session.0, policy)),
             covers: Coverage::Request,
             programs: Vec::new(),
             nonce: nonce().map_err(|_| RequestAnswer::TooMany)?,
-            rule: rule.name.clone(),
-            why: outgoing::described(request, rule),
+            rule: question.name.clone(),
+            why: question.about.clone(),
             risk: Risk::High,
             expires_s: u32::try_from(self.timeout.as_secs()).unwrap_or(u32::MAX),
             channel: self.channel,
@@ -48,8 +47,8 @@ impl Approvals {
             paths: Vec::new(),
             outgoing: Some(asked),
         };
-        self.send_all(&open.message(request.call));
-        self.open.insert(request.call, open);
+        self.send_all(&open.message(question.call));
+        self.open.insert(question.call, open);
         Ok(challenge)
     }
 

@@ -33,6 +33,7 @@ mod made_directories;
 mod worktrees;
 mod written_links;
 mod sockets;
+mod agent_socket;
 mod socket_rules;
 mod socket_names;
 mod kept_sockets;

@@ -21,7 +21,7 @@ use executor_spec::made_repositories::MadeRepositories;
 use executor_spec::protected_objects::ProtectedObjects;
 use executor_spec::readable_secret::{ReadableSecret, SecretView};
 use executor_spec::refusals::Cause;
-use executor_spec::relay::{Purpose, RelayGate};
+use executor_spec::relay::{AGENT, Purpose, RelayGate};
 use executor_spec::sandbox::SandboxSpec;
 use nix::Result;
 use nix::sys::stat::FileStat;
@@ -78,6 +78,8 @@ pub struct AccessRules {
     pty: Option<PtyClient>,
     /// How programs reach the relay, if the session has one.
     relay: Option<RelayGate>,
+    /// Whether programs have an ssh agent.
+    has_agent: bool,
     /// The ports of this machine that they reach by it.
     machine_ports: Vec<u16>,
     /// The hosts that they reach by it without a request.
@@ -140,6 +142,7 @@ impl AccessRules {
             written_links: WrittenLinks::new().at(Layer::ProtectedNames, step)?,
             pty,
             relay,
+            has_agent: !spec.policy.ssh.is_empty(),
             machine_ports: spec.policy.ports.connect.clone(),
             hosts: spec.hosts.clone(),
             hosts_file: HostsFile::of(spec).at(Layer::ProtectedNames, step)?,
@@ -255,6 +258,12 @@ impl AccessRules {
 
     pub(crate) fn relay(&self) -> Option<&RelayGate> {
         self.relay.as_ref()
+    }
+
+    /// The way to the ssh agent, if this is its path and the session has one.
+    pub(crate) fn way_to_agent(&self, path: &[u8]) -> Option<&RelayGate> {
+        let is_agent = self.has_agent && path == AGENT.as_bytes();
+        self.relay.as_ref().filter(|_| is_agent)
     }
 
     /// The way to this port of this machine, if the policy opens it.

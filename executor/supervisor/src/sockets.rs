@@ -49,6 +49,9 @@ impl SupervisedCall<'_> {
             }
             SocketAddressKind::Path(path) => path,
         };
+        if let Some(gate) = self.rules.way_to_agent(path) {
+            return self.connect_agent(socket, gate);
+        }
         let object = self
             .search()
             .find(libc::AT_FDCWD, path, LastLink::Follow)?

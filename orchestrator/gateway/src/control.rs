@@ -12,8 +12,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use thiserror::Error;
 
-/// Most descriptors with one frame: the relay's three sockets, and two listeners for each published port.
-const DESCRIPTORS_MAX: usize = 3 + 2 * limit::PUBLISHED;
+/// Most descriptors with one frame: the relay's four sockets, and two listeners for each published port.
+const DESCRIPTORS_MAX: usize = 4 + 2 * limit::PUBLISHED;
 const READ: usize = 64 * 1024;
 
 /// Why nothing more can be heard from the broker.
@@ -68,13 +68,14 @@ impl ControlSocket {
         let descriptors = match &frame {
             // How many there have to be depends on whom it is for.
             ToGateway::Serve(_) => self.descriptors.pop_front().unwrap_or_default(),
-            ToGateway::Value { .. } => self
+            ToGateway::Value { .. } | ToGateway::Agent => self
                 .descriptors
                 .pop_front()
                 .ok_or(ControlError::OutOfTurn("a frame without its descriptors"))?,
-            ToGateway::Leases(_) | ToGateway::NoValue { .. } | ToGateway::Answered { .. } => {
-                Vec::new()
-            }
+            ToGateway::Leases(_)
+            | ToGateway::NoValue { .. }
+            | ToGateway::NoAgent(_)
+            | ToGateway::Answered { .. } => Vec::new(),
         };
         Ok(Some(ReceivedFrame { frame, descriptors }))
     }

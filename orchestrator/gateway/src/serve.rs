@@ -1,11 +1,12 @@
 //! The life of a gateway: the broker's first frame, confinement, then connections of cells until the broker is gone.
 
+use crate::agent::AgentFilter;
 use crate::confine;
 use crate::control::{ControlError, ControlSocket, ReceivedFrame};
 use crate::ended::{AuthorityError, CertificateRoots, TlsTerminator};
 use crate::relay::{ProxyError, Relay, RelaySockets, UpstreamProxy};
 use crate::reports::ReportSender;
-use broker_protocol::gateway::{FromGateway, GatewaySpec, ToGateway};
+use broker_protocol::gateway::{FromGateway, GatewaySpec, SIGNATURE_QUESTION, ToGateway};
 use broker_protocol::{Lease, Network, limit};
 use nix::sys::prctl;
 use policies::network;
@@ -82,13 +83,19 @@ pub fn serve() -> Result<(), GatewayError> {
             roots.map(|roots| TlsTerminator::new(&spec, roots, move |frame| tell.send(&frame)));
         let ended = ended.transpose()?.map(Rc::new);
         let authority = ended.as_ref().and_then(|ended| ended.authority());
+        let tell = reports.clone();
+        let agent = (!spec.ssh.is_empty()).then(|| {
+            let tell = move |frame| tell.send(&frame);
+            Rc::new(AgentFilter::new(spec.ssh, &spec.known_hosts, tell))
+        });
         let relay = Relay::new(policy, in_force, reports.clone(), ended.clone(), proxy)
-            .with_ports(spec.connect);
+            .with_ports(spec.connect)
+            .with_agent(agent.clone());
         reports.send(&FromGateway::Serving(authority));
         tokio::select! {
             served = relay.serve(sockets) => Ok(served?),
             () = reports.write() => Ok(()),
-            heard = hear(control, &leases, ended.as_deref()) => heard,
+            heard = hear(control, &leases, (ended.as_deref(), agent.as_deref())) => heard,
         }
     })
 }
@@ -170,8 +177,9 @@ fn read_value(descriptors: Vec<OwnedFd>) -> io::Result<Vec<u8>> {
 pub(crate) async fn hear(
     mut control: ControlSocket,
     leases: &watch::Sender<Vec<Lease>>,
-    ended: Option<&TlsTerminator>,
+    (ended, agent): (Option<&TlsTerminator>, Option<&AgentFilter>),
 ) -> Result<(), GatewayError> {
+    let no_agent = || ControlError::OutOfTurn("an agent that nobody wants");
     let deliver = |credential, value| {
         let ended = ended.ok_or(ControlError::OutOfTurn("a value that nobody wants"))?;
         ended.value(credential, value);
@@ -190,6 +198,15 @@ pub(crate) async fn hear(
                     deliver(credential, value.map_err(|error| error.to_string()))?;
                 }
                 ToGateway::NoValue { credential, why } => deliver(credential, Err(why))?,
+                ToGateway::Agent => {
+                    let agent = agent.ok_or_else(no_agent)?;
+                    let socket = descriptors.into_iter().next();
+                    agent.deliver(socket.ok_or_else(|| "it came without its socket".to_owned()));
+                }
+                ToGateway::NoAgent(why) => agent.ok_or_else(no_agent)?.deliver(Err(why)),
+                ToGateway::Answered { question, answer } if question & SIGNATURE_QUESTION != 0 => {
+                    agent.ok_or_else(no_agent)?.answer(question, answer);
+                }
                 ToGateway::Answered { question, answer } => {
                     let ended = ended.ok_or(ControlError::OutOfTurn("an answer to nobody"))?;
                     ended.answer(question, answer);

@@ -45,6 +45,8 @@ fn every_variant_of_the_gateways_border_has_an_example() {
         ToGateway::Value { .. } => 2,
         ToGateway::NoValue { .. } => 3,
         ToGateway::Answered { .. } => 4,
+        ToGateway::Agent => 5,
+        ToGateway::NoAgent(_) => 6,
     };
     let from = |frame: &FromGateway| match frame {
         FromGateway::Serving(_) => 0,
@@ -52,6 +54,8 @@ fn every_variant_of_the_gateways_border_has_an_example() {
         FromGateway::Wanted { .. } => 2,
         FromGateway::Used(_) => 3,
         FromGateway::Asked(_) => 4,
+        FromGateway::AgentWanted => 5,
+        FromGateway::SignatureWanted(_) => 6,
     };
     let attach = |attach: &Attach| match attach {
         Attach::Bearer => 0,
@@ -65,13 +69,13 @@ fn every_variant_of_the_gateways_border_has_an_example() {
         seen.dedup();
         assert_eq!(seen, (0..count).collect::<Vec<_>>());
     };
-    has_all(to_gateway().iter().map(|(_, frame)| to(frame)).collect(), 5);
+    has_all(to_gateway().iter().map(|(_, frame)| to(frame)).collect(), 7);
     has_all(
         from_gateway()
             .iter()
             .map(|(_, frame)| from(frame))
             .collect(),
-        5,
+        7,
     );
     has_all(
         credentials()
@@ -87,7 +91,9 @@ fn every_variant_of_the_gateways_border_has_an_example() {
             FromGateway::Serving(_)
             | FromGateway::Connected(_)
             | FromGateway::Wanted { .. }
-            | FromGateway::Asked(_) => None,
+            | FromGateway::Asked(_)
+            | FromGateway::AgentWanted
+            | FromGateway::SignatureWanted(_) => None,
         });
     assert_eq!(verdicts.collect::<Vec<_>>(), CredentialVerdict::ALL);
     assert_eq!(spec().check(), Ok(()));
@@ -187,6 +193,14 @@ fn spec() -> GatewaySpec {
         connect: vec![5432],
         publish: vec![3000, 3000],
         announced: true,
+        ssh: vec![SshSpec {
+            name: "one".into(),
+            hosts: vec!["a.example:22".into()],
+            user: "git".into(),
+            keys: vec!["SHA256:x".into()],
+            signs: true,
+        }],
+        known_hosts: "a.example ssh-ed25519 AAAA".into(),
     }
 }
 
@@ -213,6 +227,8 @@ fn to_gateway() -> Vec<(&'static str, ToGateway)> {
         ("leases", ToGateway::Leases(vec![lease])),
         ("value", ToGateway::Value { credential: 1 }),
         ("no value", ToGateway::NoValue { credential: 1, why }),
+        ("agent", ToGateway::Agent),
+        ("no agent", ToGateway::NoAgent("there is none".into())),
     ]
 }
 
@@ -255,6 +271,18 @@ fn from_gateway() -> Vec<(&'static str, FromGateway)> {
             change: "new".into(),
         }],
     };
+    let signature = |purpose| {
+        FromGateway::SignatureWanted(HeldSignature {
+            question: SIGNATURE_QUESTION | 3,
+            call: 7,
+            ssh: 1,
+            purpose,
+        })
+    };
+    let login = SignaturePurpose::Login {
+        host: "a.example".into(),
+        port: 22,
+    };
     let others = [
         ("serving", FromGateway::Serving(None)),
         (
@@ -265,6 +293,9 @@ fn from_gateway() -> Vec<(&'static str, FromGateway)> {
         ("connected, refused", FromGateway::Connected(refused)),
         ("wanted", FromGateway::Wanted { credential: 1 }),
         ("asked", FromGateway::Asked(asked)),
+        ("agent wanted", FromGateway::AgentWanted),
+        ("login", signature(login)),
+        ("signature for git", signature(SignaturePurpose::Git)),
     ];
     others.into_iter().chain(used).collect()
 }

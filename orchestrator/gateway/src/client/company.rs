@@ -99,7 +99,7 @@ impl CompanyWork {
         let (leases, _in_force) = watch::channel(Vec::new());
         tokio::select! {
             () = self.reports.write() => Ok(()),
-            heard = hear(self.control, &leases, Some(&self.ended)) => heard,
+            heard = hear(self.control, &leases, (Some(&self.ended), None)) => heard,
         }
     }
 }

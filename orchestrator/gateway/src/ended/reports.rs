@@ -201,7 +201,9 @@ mod tests {
             FromGateway::Serving(_)
             | FromGateway::Wanted { .. }
             | FromGateway::Used(_)
-            | FromGateway::Asked(_) => {}
+            | FromGateway::Asked(_)
+            | FromGateway::AgentWanted
+            | FromGateway::SignatureWanted(_) => {}
         };
         let reports = UseReports::new(Times::default(), Rc::new(tell));
         let place = ("a.example", 443);

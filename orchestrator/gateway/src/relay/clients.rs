@@ -102,6 +102,7 @@ impl<R: Resolve + 'static> Relay<R> {
                 let beginning = TunnelStart {
                     first: Vec::new(),
                     host: None,
+                    watched: None,
                 };
                 tunnel::pass(&stream, &server, beginning, idle(&ways.places)).await;
             }

@@ -40,6 +40,7 @@ impl<R: Resolve + 'static> Relay<R> {
                 let beginning = TunnelStart {
                     first: Vec::new(),
                     host: None,
+                    watched: None,
                 };
                 tunnel::pass(&program, &host, beginning, self.idle()).await;
             }

@@ -5,6 +5,7 @@
 //! these are connected to. A cell resolves nothing. The data in a connection is not inspected, so for a host that serves others
 //! under its own name (a CDN, a proxy) a policy can distinguish no further.
 
+use crate::agent::{AgentFilter, AgentSocket};
 use crate::ended::{CarryError, TlsTerminator};
 use crate::reports::ReportSender;
 use crate::resolver::System;
@@ -72,11 +73,12 @@ const GOODBYE_MAX: u64 = 1 << 20;
 pub(crate) struct RelaySockets {
     listener: TcpListener,
     announced: AnnouncedConnections,
+    agents: AgentSocket,
     published: Option<PublishedSockets>,
 }
 
 impl RelaySockets {
-    /// Takes over the sockets, before this process is confined; `None` unless there are three, and one for each of `published`, the
+    /// Takes over the sockets, before this process is confined; `None` unless there are four, and one for each of `published`, the
     /// ports to which these lead. With `only`, nothing is served that was not announced.
     ///
     /// # Errors
@@ -86,11 +88,12 @@ impl RelaySockets {
         only: bool,
         published: &[u16],
     ) -> io::Result<Option<Self>> {
-        if descriptors.len() != 3 + published.len() {
+        if descriptors.len() != 4 + published.len() {
             return Ok(None);
         }
-        let listeners = descriptors.split_off(3);
-        let Ok([listener, announcements, line]) = <[OwnedFd; 3]>::try_from(descriptors) else {
+        let listeners = descriptors.split_off(4);
+        let Ok([listener, announcements, line, agents]) = <[OwnedFd; 4]>::try_from(descriptors)
+        else {
             return Ok(None);
         };
         let has_published = !published.is_empty();
@@ -102,6 +105,7 @@ impl RelaySockets {
         Ok(Some(Self {
             listener,
             announced: AnnouncedConnections::new(announcements, only),
+            agents: AgentSocket::new(agents)?,
             published: published.transpose()?,
         }))
     }
@@ -123,6 +127,8 @@ pub(crate) struct Relay<R = System> {
     proxy: Option<UpstreamProxy>,
     /// The ports of this machine that cells reach.
     ports: Vec<u16>,
+    /// The ssh agent of cells, if the policy lets it sign.
+    agent: Option<Rc<AgentFilter>>,
 }
 
 impl Relay {
@@ -155,12 +161,18 @@ impl<R: Resolve + 'static> Relay<R> {
             ended: None,
             proxy: None,
             ports: Vec::new(),
+            agent: None,
         }
     }
 
     /// The same for cells that reach these ports of this machine.
     pub(crate) fn with_ports(self, ports: Vec<u16>) -> Self {
         Self { ports, ..self }
+    }
+
+    /// The same for cells that have an ssh agent.
+    pub(crate) fn with_agent(self, agent: Option<Rc<AgentFilter>>) -> Self {
+        Self { agent, ..self }
     }
 
     /// Serves until the future is dropped, which ends all connections. Needs a local runtime.
@@ -171,6 +183,7 @@ impl<R: Resolve + 'static> Relay<R> {
         let RelaySockets {
             listener,
             mut announced,
+            agents,
             published,
         } = sockets;
         let listener = tokio::net::TcpListener::from_std(listener)?;
@@ -178,6 +191,11 @@ impl<R: Resolve + 'static> Relay<R> {
         if let Some(published) = published {
             relay.publish(published, &mut connections)?;
         }
+        let agent = relay.agent.clone();
+        connections.spawn_local(async move {
+            // Without its socket no program has an agent.
+            let _ = agents.serve(agent).await;
+        });
         loop {
             while connections.try_join_next().is_some() {}
             // The semaphore is never closed, so this succeeds in the end.
@@ -313,7 +331,8 @@ impl<R: Resolve + 'static> Relay<R> {
                     // An address has no name that a program could ask for by TLS.
                     let is_named = is_tunnel && place.target().address().is_none();
                     let allowed = is_named.then(|| place.host());
-                    self.forward(&program, &host, (first, allowed), place).await;
+                    self.forward((&program, call), &host, (first, allowed), place)
+                        .await;
                 }
             }
         };
@@ -326,14 +345,16 @@ impl<R: Resolve + 'static> Relay<R> {
     /// Forwards what is not decrypted.
     async fn forward(
         &self,
-        program: &TcpStream,
+        (program, call): (&TcpStream, CallId),
         host: &TcpStream,
         (first, allowed): (Vec<u8>, Option<&str>),
         place: &Place,
     ) {
+        let agent = self.agent.as_ref();
         let beginning = TunnelStart {
             first,
             host: allowed,
+            watched: agent.and_then(|agent| agent.watch(place.host(), place.port(), call)),
         };
         let Some(name) = tunnel::pass(program, host, beginning, self.idle()).await else {
             return;

@@ -95,7 +95,13 @@ impl Running {
                 let only = announcements.is_some();
                 let (line, unused) = UnixDatagram::pair().unwrap();
                 let announcements = announcements.unwrap_or(unused);
-                let descriptors = vec![listener.into(), announcements.into(), line.into()];
+                let (agents, _agents) = UnixDatagram::pair().unwrap();
+                let descriptors = vec![
+                    listener.into(),
+                    announcements.into(),
+                    line.into(),
+                    agents.into(),
+                ];
                 let sockets = RelaySockets::new(descriptors, only, &[]).unwrap().unwrap();
                 tokio::select! {
                     served = relay.serve(sockets) => served.unwrap(),

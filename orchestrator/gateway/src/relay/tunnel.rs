@@ -1,6 +1,7 @@
 //! Forwards bytes in both directions until both sides have ended or neither sends for too long. Each side is read only after the other has
 //! accepted its earlier bytes. The first bytes are copied; if there are many, the rest goes through a pipe without being copied here.
 
+use crate::agent::WatchedConnection;
 use crate::ended::hello::{self, ConnectionStart};
 use rustix::net::Shutdown;
 use rustix::pipe::{PipeFlags, SpliceFlags, pipe_with, splice};
@@ -25,6 +26,8 @@ pub(super) struct TunnelStart<'a> {
     pub first: Vec<u8>,
     /// The host that the connection was allowed for; absent, any name may be asked for.
     pub host: Option<&'a str>,
+    /// Sees the host's first bytes, before the program does.
+    pub watched: Option<WatchedConnection>,
 }
 
 /// When a connection without bytes ends.
@@ -56,9 +59,10 @@ impl<C: Fn() -> bool> Idle<C> {
 pub(super) async fn pass(
     program: &TcpStream,
     host: &TcpStream,
-    beginning: TunnelStart<'_>,
+    mut beginning: TunnelStart<'_>,
     idle: Idle<impl Fn() -> bool>,
 ) -> Option<String> {
+    let mut watched = beginning.watched.take();
     let last = Cell::new(Instant::now());
     let wrong = Cell::new(None);
     let up = async {
@@ -66,9 +70,10 @@ pub(super) async fn pass(
             wrong.set(Some(name));
             return Err(io::ErrorKind::PermissionDenied.into());
         }
-        one_way(program, host, &last).await
+        one_way(program, host, &last, |_| {}).await
     };
-    let both = async { tokio::try_join!(up, one_way(host, program, &last)) };
+    let watch = |bytes: &[u8]| watched.iter_mut().for_each(|watched| watched.push(bytes));
+    let both = async { tokio::try_join!(up, one_way(host, program, &last, watch)) };
     tokio::select! {
         // If one side fails, both end: the program sees a broken connection.
         _ = both => {}
@@ -84,6 +89,7 @@ async fn begin(
     TunnelStart {
         first: mut held,
         host: allowed,
+        watched: _,
     }: TunnelStart<'_>,
     last: &Cell<Instant>,
 ) -> io::Result<Option<String>> {
@@ -117,8 +123,13 @@ async fn write_all(to: &TcpStream, mut rest: &[u8], last: &Cell<Instant>) -> io:
     Ok(())
 }
 
-/// Forwards bytes in one direction; when the input ends, closes the output.
-async fn one_way(from: &TcpStream, to: &TcpStream, last: &Cell<Instant>) -> io::Result<()> {
+/// Forwards bytes in one direction; when the input ends, closes the output. `seen` gets those that are copied, before they are sent.
+async fn one_way(
+    from: &TcpStream,
+    to: &TcpStream,
+    last: &Cell<Instant>,
+    mut seen: impl FnMut(&[u8]),
+) -> io::Result<()> {
     let (mut buffer, mut left) = (vec![0; BUFFER], COPIED);
     loop {
         let length = ready(from, Interest::READABLE, || from.try_read(&mut buffer)).await?;
@@ -126,6 +137,7 @@ async fn one_way(from: &TcpStream, to: &TcpStream, last: &Cell<Instant>) -> io::
             return Ok(rustix::net::shutdown(to, Shutdown::Write)?);
         }
         last.set(Instant::now());
+        seen(&buffer[..length]);
         write_all(to, &buffer[..length], last).await?;
         left = left.saturating_sub(length);
         // If no pipe is available, copying continues.
@@ -205,6 +217,7 @@ mod tests {
         let beginning = TunnelStart {
             first: Vec::new(),
             host: None,
+            watched: None,
         };
         let idle = Idle {
             limit: Duration::from_millis(1),

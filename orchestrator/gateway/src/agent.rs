@@ -1,0 +1,359 @@
+//! The ssh agent of cells: speaks the agent's protocol (PROTOCOL.agent) with their programs, and has the user's own agent sign what the policy
+//! lets it sign. See the README, "The ssh agent".
+//!
+//! A login is signed only in a session whose key exchange this gateway has seen in a connection of its own to an allowed host.
+//! `session-bind@openssh.com` alone proves the key of a host, not that the session passes here: a program could present an exchange that was
+//! made elsewhere. Comes from the supervisors, each connection with its call. Believes no program.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
+use broker_protocol::CallId;
+use broker_protocol::gateway::{
+    FromGateway, HeldSignature, RequestAnswer, SIGNATURE_QUESTION, SignaturePurpose, SshSpec,
+};
+use exchange::SeenExchange;
+use known_hosts::KnownHosts;
+use ring::digest::{SHA256, digest};
+pub(crate) use seen::{SeenExchanges, WatchedConnection};
+use signed_data::{LoginData, SignedData};
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use tokio::net::UnixStream;
+use tokio::sync::{Semaphore, oneshot};
+use user_agent::{UserAgent, UserAgents, read_message, write_message};
+use wire::{WireReader, put_string};
+
+mod accept;
+mod exchange;
+mod host_signature;
+mod known_hosts;
+mod seen;
+mod signed_data;
+mod user_agent;
+mod wire;
+
+pub(crate) use accept::AgentSocket;
+
+/// Longest message of a program.
+const MESSAGE_MAX: usize = 32 * 1024;
+/// Programs that are served at once; others see their connection closed.
+const AT_ONCE: usize = 16;
+
+const FAILURE: u8 = 5;
+const SUCCESS: u8 = 6;
+const IDENTITIES_WANTED: u8 = 11;
+const IDENTITIES: u8 = 12;
+const SIGN: u8 = 13;
+const SIGNATURE: u8 = 14;
+const EXTENSION: u8 = 27;
+const BIND: &[u8] = b"session-bind@openssh.com";
+/// The flags by which a program chooses the digest of a signature by RSA.
+const RSA_FLAGS: u32 = 2 | 4;
+
+/// The agent that the programs of a session have.
+pub(crate) struct AgentFilter {
+    specs: Vec<SshSpec>,
+    known: KnownHosts,
+    seen: SeenExchanges,
+    agents: UserAgents,
+    questions: SignatureQuestions,
+    places: Semaphore,
+}
+
+impl AgentFilter {
+    pub(crate) fn new(
+        specs: Vec<SshSpec>,
+        known_hosts: &str,
+        tell: impl Fn(FromGateway) + 'static,
+    ) -> Self {
+        let tell: Rc<dyn Fn(FromGateway)> = Rc::new(tell);
+        Self {
+            specs,
+            known: KnownHosts::parse(known_hosts),
+            seen: SeenExchanges::default(),
+            agents: UserAgents::new(tell.clone()),
+            questions: SignatureQuestions::new(tell),
+            places: Semaphore::new(AT_ONCE),
+        }
+    }
+
+    /// Watches a connection of a call, if keys log in at its host. The host is in canonical form.
+    pub(crate) fn watch(&self, host: &str, port: u16, call: CallId) -> Option<WatchedConnection> {
+        let place = format!("{host}:{port}");
+        let is_named = self.specs.iter().any(|spec| spec.hosts.contains(&place));
+        is_named.then(|| self.seen.watch(host, port, call))
+    }
+
+    /// Takes a connection to the user's agent from the broker, or why there is none.
+    pub(crate) fn deliver(&self, agent: Result<OwnedFd, String>) {
+        self.agents.deliver(agent);
+    }
+
+    /// Takes the answer to a question about a signature.
+    pub(crate) fn answer(&self, question: u32, answer: RequestAnswer) {
+        self.questions.answer(question, answer);
+    }
+
+    /// Serves a program of this call until it ends its connection.
+    pub(crate) async fn serve(&self, mut program: UnixStream, call: CallId) {
+        let Ok(_place) = self.places.try_acquire() else {
+            return;
+        };
+        let mut client = AgentClient {
+            filter: self,
+            call,
+            binding: Binding::None,
+            agent: None,
+        };
+        while let Ok(message) = read_message(&mut program, MESSAGE_MAX).await {
+            let answer = client.answer(&message).await;
+            let answer = answer.unwrap_or_else(|| vec![FAILURE]);
+            if write_message(&mut program, &answer).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// The session that a program's connection is bound to. It is bound once: a refused binding cannot be replaced either.
+enum Binding {
+    None,
+    Bound(BoundSession),
+    Refused,
+}
+
+#[derive(Clone)]
+struct BoundSession {
+    connection: u64,
+    host: String,
+    port: u16,
+    session: Vec<u8>,
+    host_key: Vec<u8>,
+    message: Vec<u8>,
+}
+
+/// A program that is connected to the agent.
+struct AgentClient<'f> {
+    filter: &'f AgentFilter,
+    call: CallId,
+    binding: Binding,
+    agent: Option<UserAgent>,
+}
+
+impl AgentClient<'_> {
+    /// The answer to a message; `None` for a failure, which says no more.
+    async fn answer(&mut self, message: &[u8]) -> Option<Vec<u8>> {
+        let (number, content) = message.split_first()?;
+        match *number {
+            EXTENSION => self.bind(message, content),
+            IDENTITIES_WANTED => self.identities(content).await,
+            SIGN => self.sign(message, content).await,
+            // Nothing adds, removes or locks keys, and nothing else is asked of the user's agent.
+            _ => None,
+        }
+    }
+
+    /// `session-bind@openssh.com`.
+    fn bind(&mut self, message: &[u8], content: &[u8]) -> Option<Vec<u8>> {
+        let mut reader = WireReader::new(content);
+        if reader.string()? != BIND {
+            return None;
+        }
+        let bound = match self.binding {
+            Binding::None => self.bound(message, reader),
+            Binding::Bound(_) | Binding::Refused => None,
+        };
+        let is_bound = bound.is_some();
+        self.binding = bound.map_or(Binding::Refused, Binding::Bound);
+        is_bound.then(|| vec![SUCCESS])
+    }
+
+    fn bound(&self, message: &[u8], mut reader: WireReader) -> Option<BoundSession> {
+        let (host_key, session) = (reader.string()?, reader.string()?);
+        let (signature, is_forwarding) = (reader.string()?, reader.byte()?);
+        if is_forwarding != 0 || !reader.is_at_end() {
+            return None;
+        }
+        let exchange = SeenExchange {
+            host_key: host_key.to_vec(),
+            signature: signature.to_vec(),
+        };
+        let (connection, place) = self.filter.seen.find(&exchange)?;
+        let is_own = place.call == self.call
+            && self
+                .filter
+                .known
+                .is_key_of(&place.host, place.port, host_key)
+            && host_signature::is_by(host_key, signature, session);
+        is_own.then(|| BoundSession {
+            connection,
+            host: place.host,
+            port: place.port,
+            session: session.to_vec(),
+            host_key: host_key.to_vec(),
+            message: message.to_vec(),
+        })
+    }
+
+    /// The keys of the policy that the user's agent has: those for the host, if the connection is bound.
+    async fn identities(&mut self, content: &[u8]) -> Option<Vec<u8>> {
+        if !content.is_empty() {
+            return None;
+        }
+        let keys = self.agent().await?.keys().await.ok()?;
+        let named = |key: &Vec<u8>| Some((key.clone(), self.named(key)?));
+        let listed: Vec<_> = keys.iter().filter_map(named).collect();
+        let mut answer = vec![IDENTITIES];
+        answer.extend(u32::try_from(listed.len()).ok()?.to_be_bytes());
+        for (key, spec) in listed {
+            put_string(&mut answer, &key);
+            // Not the comment of the user's: it names a person or a file.
+            put_string(&mut answer, spec.name.as_bytes());
+        }
+        Some(answer)
+    }
+
+    /// The first entry of the policy that names a key, where it may be used now.
+    fn named(&self, key: &[u8]) -> Option<&SshSpec> {
+        let fingerprint = fingerprint(key);
+        let mut specs = self.filter.specs.iter();
+        specs.find(|spec| {
+            let is_here = match &self.binding {
+                Binding::None => true,
+                Binding::Bound(bound) => is_for(spec, bound),
+                Binding::Refused => false,
+            };
+            is_here && spec.keys.contains(&fingerprint)
+        })
+    }
+
+    async fn sign(&mut self, message: &[u8], content: &[u8]) -> Option<Vec<u8>> {
+        let mut reader = WireReader::new(content);
+        let (key, data, flags) = (reader.string()?, reader.string()?, reader.number()?);
+        if !reader.is_at_end() || flags & !RSA_FLAGS != 0 {
+            return None;
+        }
+        let (ssh, purpose) = match SignedData::read(data)? {
+            SignedData::Login(login) => self.login(&login, key)?,
+            SignedData::Git => self.git(key)?,
+        };
+        let questions = &self.filter.questions;
+        match questions.ask(self.call, ssh, purpose).await {
+            RequestAnswer::Granted => {}
+            RequestAnswer::Refused
+            | RequestAnswer::Expired
+            | RequestAnswer::NoCall
+            | RequestAnswer::TooMany => return None,
+        }
+        // An answer may take long: the connection may be gone by now.
+        if let Binding::Bound(bound) = &self.binding
+            && !self.filter.seen.is_live(bound.connection)
+        {
+            return None;
+        }
+        self.agent().await?.sign(message).await.ok()
+    }
+
+    /// The entry by which a login is signed: in the session that the connection is bound to, for its host, user and key.
+    fn login(&self, login: &LoginData, key: &[u8]) -> Option<(u16, SignaturePurpose)> {
+        let Binding::Bound(bound) = &self.binding else {
+            return None;
+        };
+        let is_session = login.session == bound.session
+            && login.key == key
+            && login.host_key.is_none_or(|named| named == bound.host_key)
+            && self.filter.seen.is_live(bound.connection);
+        let fingerprint = fingerprint(key);
+        let may = |spec: &SshSpec| {
+            is_session
+                && is_for(spec, bound)
+                && spec.user.as_bytes() == login.user
+                && spec.keys.contains(&fingerprint)
+        };
+        let ssh = self.filter.specs.iter().position(may)?;
+        let purpose = SignaturePurpose::Login {
+            host: bound.host.clone(),
+            port: bound.port,
+        };
+        Some((u16::try_from(ssh).ok()?, purpose))
+    }
+
+    /// The entry by which a signature of git's is made, in a connection that is bound to nothing.
+    fn git(&self, key: &[u8]) -> Option<(u16, SignaturePurpose)> {
+        let Binding::None = self.binding else {
+            return None;
+        };
+        let fingerprint = fingerprint(key);
+        let may = |spec: &SshSpec| spec.signs && spec.keys.contains(&fingerprint);
+        let ssh = self.filter.specs.iter().position(may)?;
+        Some((u16::try_from(ssh).ok()?, SignaturePurpose::Git))
+    }
+
+    /// The user's agent, connected when it is first needed.
+    async fn agent(&mut self) -> Option<&mut UserAgent> {
+        if self.agent.is_none() {
+            let mut agent = self.filter.agents.connect().await.ok()?;
+            if let Binding::Bound(bound) = &self.binding {
+                agent.bind(&bound.message).await.ok()?;
+            }
+            self.agent = Some(agent);
+        }
+        self.agent.as_mut()
+    }
+}
+
+fn is_for(spec: &SshSpec, bound: &BoundSession) -> bool {
+    spec.hosts
+        .contains(&format!("{}:{}", bound.host, bound.port))
+}
+
+/// A key as `ssh-keygen -l` names it.
+fn fingerprint(key: &[u8]) -> String {
+    format!(
+        "SHA256:{}",
+        STANDARD_NO_PAD.encode(digest(&SHA256, key).as_ref())
+    )
+}
+
+/// Signatures that wait until the broker has answered: it decides on each, and records it.
+struct SignatureQuestions {
+    waiting: RefCell<HashMap<u32, oneshot::Sender<RequestAnswer>>>,
+    last: Cell<u32>,
+    tell: Rc<dyn Fn(FromGateway)>,
+}
+
+impl SignatureQuestions {
+    fn new(tell: Rc<dyn Fn(FromGateway)>) -> Self {
+        Self {
+            waiting: RefCell::default(),
+            last: Cell::new(0),
+            tell,
+        }
+    }
+
+    async fn ask(&self, call: CallId, ssh: u16, purpose: SignaturePurpose) -> RequestAnswer {
+        self.last.set(self.last.get().wrapping_add(1));
+        let question = self.last.get() | SIGNATURE_QUESTION;
+        let (waiting, answered) = oneshot::channel();
+        self.waiting.borrow_mut().insert(question, waiting);
+        (self.tell)(FromGateway::SignatureWanted(HeldSignature {
+            question,
+            call,
+            ssh,
+            purpose,
+        }));
+        answered.await.unwrap_or(RequestAnswer::Expired)
+    }
+
+    /// One that nobody has asked is dropped.
+    fn answer(&self, question: u32, answer: RequestAnswer) {
+        if let Some(waiting) = self.waiting.borrow_mut().remove(&question) {
+            let _ = waiting.send(answer);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

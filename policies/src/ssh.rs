@@ -1,0 +1,259 @@
+//! Keys of the user's ssh agent that commands may use and not see: which a session has, for which hosts, and what is asked about.
+//!
+//! Defined and named as credentials are: in no project's file and not by a session, and `allowed_credentials` limits these names too. Their
+//! hosts are added to the session's network.
+
+use crate::credential_table::CredentialName;
+use crate::error::{PolicyError, SshMisuse};
+use crate::model::PolicyFile;
+use crate::resolve::Policies;
+use crate::source::SourceKind;
+use broker_protocol::limit;
+use policies_guard::Origin;
+use policies_targets::network::NetworkTable;
+use policies_targets::web::HostPattern;
+use serde::{Deserialize, Deserializer, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use thiserror::Error;
+use toml::Spanned;
+
+/// Port of a host that names none.
+const DEFAULT_PORT: u16 = 22;
+/// Longest name of a user at a host, in bytes.
+const USER_MAX: usize = 64;
+/// Length of a SHA-256 digest in base64 without padding.
+const FINGERPRINT: usize = 43;
+
+/// Why a part of `[ssh.NAME]` is not valid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum SshFault {
+    #[error(
+        "a host of `[ssh]` is one NAME or NAME:PORT ({DEFAULT_PORT} if absent), in lower case, without `*`"
+    )]
+    Host,
+    #[error("`user` is 1 to {USER_MAX} visible characters, and does not begin with `-`")]
+    User,
+    #[error("a key is named as `ssh-add -l` names it: `SHA256:` and {FINGERPRINT} characters")]
+    Key,
+    #[error("`[ssh.NAME]` has 1 to {max} `hosts` and 1 to {max} `keys`", max = limit::SSH_KEYS)]
+    Count,
+}
+
+/// `[ssh.NAME]` as a file writes it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SshTable {
+    pub hosts: Vec<SshHost>,
+    /// The user's name at the hosts.
+    pub user: SshUser,
+    /// Keys of the user's agent, by their fingerprints.
+    pub keys: Vec<KeyFingerprint>,
+    /// Whether each login is asked about.
+    #[serde(default, rename = "use")]
+    pub login: LoginRule,
+    /// Whether the keys sign for git; absent, they do not.
+    pub sign: Option<SignRule>,
+}
+
+pub type SshTables = BTreeMap<Spanned<CredentialName>, SshTable>;
+
+/// What happens when a program logs in with a key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LoginRule {
+    Allow,
+    #[default]
+    Ask,
+}
+
+/// What happens when git signs with a key. No file allows it unasked: the agent cannot show what is signed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SignRule {
+    Ask,
+}
+
+/// Keys of a session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SshKeys {
+    pub name: String,
+    /// As `HOST:PORT`.
+    pub hosts: Vec<String>,
+    pub user: String,
+    pub keys: Vec<String>,
+    pub login: LoginRule,
+    pub sign: Option<SignRule>,
+    /// The line that defines them.
+    #[serde(skip)]
+    pub origin: Origin,
+}
+
+/// A checked text of such a table.
+macro_rules! checked {
+    ($(#[$doc:meta])* $name:ident, $check:expr) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub struct $name(String);
+
+        impl TryFrom<String> for $name {
+            type Error = SshFault;
+
+            fn try_from(text: String) -> Result<Self, SshFault> {
+                let check: fn(String) -> Result<String, SshFault> = $check;
+                check(text).map(Self)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+                policies_targets::text::read(input)
+            }
+        }
+    };
+}
+
+checked!(
+    /// A host with its port.
+    SshHost,
+    |text| {
+        let pattern = HostPattern::try_from(text).map_err(|_| SshFault::Host)?;
+        let (host, port) = pattern.one().ok_or(SshFault::Host)?;
+        Ok(format!("{host}:{}", port.unwrap_or(DEFAULT_PORT)))
+    }
+);
+
+checked!(
+    /// The name of a user at a host.
+    SshUser,
+    |text| {
+        let fits = (1..=USER_MAX).contains(&text.len())
+            && text.bytes().all(|byte| byte.is_ascii_graphic())
+            && !text.starts_with('-');
+        fits.then_some(text).ok_or(SshFault::User)
+    }
+);
+
+checked!(
+    /// The fingerprint of a public key.
+    KeyFingerprint,
+    |text| {
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"+/".contains(&byte);
+        let digits = text.strip_prefix("SHA256:");
+        let fits = |digits: &str| digits.len() == FINGERPRINT && digits.bytes().all(allowed);
+        let fits = digits.is_some_and(fits);
+        fits.then_some(text).ok_or(SshFault::Key)
+    }
+);
+
+impl SshTable {
+    fn is_counted(&self) -> bool {
+        let counts = 1..=limit::SSH_KEYS;
+        counts.contains(&self.hosts.len()) && counts.contains(&self.keys.len())
+    }
+
+    fn keys(&self, name: &CredentialName, origin: Origin) -> SshKeys {
+        SshKeys {
+            name: name.as_str().to_owned(),
+            hosts: self.hosts.iter().map(|host| host.0.clone()).collect(),
+            user: self.user.0.clone(),
+            keys: self.keys.iter().map(|key| key.0.clone()).collect(),
+            login: self.login,
+            sign: self.sign,
+            origin,
+        }
+    }
+}
+
+/// The first table with too few or too many entries, by its byte.
+pub(crate) fn fault(tables: &SshTables) -> Option<(usize, SshFault)> {
+    let (name, _) = tables.iter().find(|(_, table)| !table.is_counted())?;
+    Some((name.span().start, SshFault::Count))
+}
+
+/// Adds the hosts of keys to what a profile reaches.
+pub(crate) fn add_hosts(network: &mut NetworkTable, keys: &[SshKeys]) {
+    let hosts = keys.iter().flat_map(|keys| &keys.hosts);
+    let patterns = hosts.filter_map(|host| HostPattern::try_from(host.clone()).ok());
+    for host in patterns {
+        let allow = network.allow.get_or_insert_default();
+        if !allow.contains(&host) {
+            allow.push(host);
+        }
+    }
+}
+
+impl Policies {
+    /// Checks that no keys are defined twice or against an administrator's list, and that profiles of the machine and the user name only
+    /// those that their file or an earlier one defines.
+    pub(crate) fn check_ssh(&self) -> Result<(), PolicyError> {
+        let mut known: BTreeMap<&str, &str> = BTreeMap::new();
+        for (file, content) in self.general() {
+            let fault = |name: &Spanned<CredentialName>, why| {
+                let (line, column) = file.place(name.span().start);
+                PolicyError::Ssh {
+                    file: file.name().to_owned(),
+                    line,
+                    column,
+                    name: name.get_ref().as_str().to_owned(),
+                    why,
+                }
+            };
+            for name in content.ssh.keys() {
+                let text = name.get_ref().as_str();
+                if let Some(by) = self.forbids_credential(text) {
+                    let by = by.to_owned();
+                    return Err(fault(name, SshMisuse::Forbidden { by }));
+                }
+                if let Some(earlier) = known.insert(text, file.name()) {
+                    let earlier = earlier.to_owned();
+                    return Err(fault(name, SshMisuse::Taken { earlier }));
+                }
+            }
+            // A shipped profile names what a user may define.
+            if file.kind() == SourceKind::Shipped {
+                continue;
+            }
+            if let Some((profile, name)) = undefined(content, &known) {
+                let profile = profile.to_owned();
+                return Err(fault(name, SshMisuse::Undefined { profile }));
+            }
+        }
+        Ok(())
+    }
+
+    /// The keys that `names`, those of a profile, have as far as they are defined.
+    pub(crate) fn ssh_keys(
+        &self,
+        names: &BTreeSet<String>,
+        profile: &str,
+    ) -> Result<Vec<SshKeys>, PolicyError> {
+        let mut found = Vec::new();
+        for (file, content) in self.general() {
+            let origins = file.origins();
+            for (name, table) in &content.ssh {
+                if names.contains(name.get_ref().as_str()) {
+                    found.push(table.keys(name.get_ref(), origins(name.span().start)));
+                }
+            }
+        }
+        match found.len() > limit::SSH_KEYS {
+            true => Err(PolicyError::SshKeys {
+                profile: profile.to_owned(),
+                max: limit::SSH_KEYS,
+            }),
+            false => Ok(found),
+        }
+    }
+}
+
+/// The first name in a profile of a file that neither it nor an earlier one defines.
+fn undefined<'f>(
+    content: &'f PolicyFile,
+    known: &BTreeMap<&str, &str>,
+) -> Option<(&'f str, &'f Spanned<CredentialName>)> {
+    content.profiles().find_map(|(profile, table)| {
+        let mut names = table.ssh.iter();
+        let name = names.find(|name| !known.contains_key(name.get_ref().as_str()))?;
+        Some((profile.as_str(), name))
+    })
+}
