@@ -81,9 +81,8 @@ pub struct GatewaySpec {
 pub struct SshSpec {
     /// Its name in the policy.
     pub name: String,
-    /// Where the keys log in, as `HOST:PORT` with an exact name.
+    /// Hosts at which the keys log in, as `HOST:PORT` with an exact name.
     pub hosts: Vec<String>,
-    /// The user's name there.
     pub user: String,
     /// The keys, as `SHA256:` and a digest in base64.
     pub keys: Vec<String>,

@@ -903,7 +903,7 @@ fn fill_home(
     new
 }
 
-/// Where programs find their ssh agent, if the policy lets it sign; and the hosts' keys, which ssh looks for in the home that the user
+/// Variables that lead to the ssh agent, if the policy lets it sign, and to the hosts' keys, which ssh looks for in the home that the user
 /// database names.
 fn ssh_variables(policy: &EffectivePolicy, home: &Path) -> Vec<(OsString, OsString)> {
     if policy.ssh.is_empty() {

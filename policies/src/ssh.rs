@@ -24,7 +24,7 @@ const USER_MAX: usize = 64;
 /// Length of a SHA-256 digest in base64 without padding.
 const FINGERPRINT: usize = 43;
 
-/// Why a part of `[ssh.NAME]` is not valid.
+/// An invalid part of `[ssh.NAME]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum SshFault {
     #[error(
@@ -48,16 +48,16 @@ pub struct SshTable {
     pub user: SshUser,
     /// Keys of the user's agent, by their fingerprints.
     pub keys: Vec<KeyFingerprint>,
-    /// Whether each login is asked about.
+    /// Decides if each login is asked about.
     #[serde(default, rename = "use")]
     pub login: LoginRule,
-    /// Whether the keys sign for git; absent, they do not.
+    /// Lets the keys sign for git; absent, they do not.
     pub sign: Option<SignRule>,
 }
 
 pub type SshTables = BTreeMap<Spanned<CredentialName>, SshTable>;
 
-/// What happens when a program logs in with a key.
+/// Decision on a program that logs in with a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LoginRule {
@@ -66,18 +66,18 @@ pub enum LoginRule {
     Ask,
 }
 
-/// What happens when git signs with a key. No file allows it unasked: the agent cannot show what is signed.
+/// Decision on a signature for git. No file allows it unasked: the agent cannot show what is signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SignRule {
     Ask,
 }
 
-/// Keys of a session.
+/// Keys that a session has, as its policy says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SshKeys {
     pub name: String,
-    /// As `HOST:PORT`.
+    /// Hosts where they log in, as `HOST:PORT`.
     pub hosts: Vec<String>,
     pub user: String,
     pub keys: Vec<String>,

@@ -89,7 +89,7 @@ pub struct SessionCredentials {
     /// Whether the gateway decrypts connections, so that programs have to trust it.
     pub decrypts: bool,
     pub company: GatewayCompany,
-    /// The user's ssh agent.
+    /// Opens connections to the user's ssh agent for the gateway.
     pub ssh: UserSsh,
     certificates: Option<Certificates>,
 }
@@ -180,7 +180,7 @@ impl NewCredentials {
         self.held.files()
     }
 
-    /// The user's ssh agent.
+    /// Access to the user's ssh agent, and the keys of hosts.
     pub fn ssh(&self) -> &UserSsh {
         &self.ssh
     }

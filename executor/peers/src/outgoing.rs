@@ -59,11 +59,10 @@ pub struct ProgramQuestion {
     pub rule: u16,
     /// The line that says so.
     pub name: String,
-    /// What a yes for the session covers.
+    /// Questions that a yes for the session covers.
     pub scope: Digest,
     /// Everything else that is asked about.
     rest: Digest,
-    /// The question, for people.
     pub about: String,
 }
 

@@ -19,7 +19,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 /// The address at which programs find the relay. The port is neither one that a kernel assigns by itself, nor a registered one.
 pub const ADDRESS: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 61080);
 
-/// Where programs find the session's ssh agent. There is no file: supervisors know the path, and pass each connection to the gateway with
+/// Path of the session's ssh agent. There is no file: supervisors know the path, and pass each connection to the gateway with
 /// its call, so nobody else can connect.
 pub const AGENT: &str = "/run/lazaret-ssh-agent";
 
@@ -43,7 +43,7 @@ pub struct RelaySockets {
     announcements: (OwnedFd, OwnedFd),
     /// Where the gateway asks for connections to published ports, and where it is heard.
     published: (OwnedFd, OwnedFd),
-    /// Where supervisors pass connections to the ssh agent, and where the gateway takes them.
+    /// The line on which supervisors pass connections to the ssh agent, and the gateway's end of it.
     agents: (OwnedFd, OwnedFd),
 }
 

@@ -78,7 +78,7 @@ pub struct AccessRules {
     pty: Option<PtyClient>,
     /// How programs reach the relay, if the session has one.
     relay: Option<RelayGate>,
-    /// Whether programs have an ssh agent.
+    /// The policy names keys of an ssh agent, so programs have one.
     has_agent: bool,
     /// The ports of this machine that they reach by it.
     machine_ports: Vec<u16>,

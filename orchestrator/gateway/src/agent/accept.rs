@@ -19,10 +19,10 @@ use tokio::task::JoinSet;
 pub(crate) struct AgentSocket(UnixDatagram);
 
 impl AgentSocket {
-    /// Takes the socket over.
+    /// Takes the socket over, before this process is confined.
     ///
     /// # Errors
-    /// It is none.
+    /// The descriptor is no socket.
     pub(crate) fn new(socket: OwnedFd) -> io::Result<Self> {
         let socket = UnixDatagram::from(socket);
         socket.set_nonblocking(true)?;

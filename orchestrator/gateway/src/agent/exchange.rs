@@ -12,7 +12,7 @@ const PACKET_MAX: usize = 35_000;
 const NEWKEYS: u8 = 21;
 /// `SSH_MSG_KEXDH_REPLY` and `SSH_MSG_KEX_ECDH_REPLY`; for a group that is agreed upon, the group.
 const REPLY: u8 = 31;
-/// `SSH_MSG_KEX_DH_GEX_REPLY`.
+/// `SSH_MSG_KEX_DH_GEX_REPLY`, where a group was agreed upon.
 const GROUP_REPLY: u8 = 33;
 
 /// The end of a key exchange as a host has sent it.
@@ -45,20 +45,16 @@ impl ExchangeReader {
         match self {
             Self::Lines(held) => {
                 held.extend(bytes);
-                let is_long = held.len() > CLEAR_MAX;
-                let rest = after_version(held).map(<[u8]>::to_vec);
-                match rest {
-                    Some(rest) => {
-                        *self = Self::Packets {
-                            held: Vec::new(),
-                            read: 0,
-                        };
-                        return self.push(&rest);
-                    }
-                    None if is_long => *self = Self::Done,
-                    None => {}
+                if held.len() > CLEAR_MAX {
+                    *self = Self::Done;
+                    return None;
                 }
-                None
+                let rest = after_version(held)?.to_vec();
+                *self = Self::Packets {
+                    held: Vec::new(),
+                    read: 0,
+                };
+                self.push(&rest)
             }
             Self::Packets { held, read } => {
                 held.extend(bytes);
@@ -80,7 +76,7 @@ impl ExchangeReader {
     }
 }
 
-/// What follows the line with the version, if that is complete. A host may send other lines before.
+/// The bytes after the line with the version, if that is complete. A host may send other lines before.
 fn after_version(held: &[u8]) -> Option<&[u8]> {
     let mut rest = held;
     loop {
@@ -94,7 +90,7 @@ fn after_version(held: &[u8]) -> Option<&[u8]> {
 }
 
 enum PacketsRead {
-    /// More bytes are needed.
+    /// The last packet is not complete.
     Partial,
     /// No exchange will be seen.
     Over,

@@ -8,7 +8,7 @@ use ring::signature::{
     VerificationAlgorithm,
 };
 
-/// Whether the owner of `key` has signed `signed`.
+/// Verifies that the owner of `key` has signed `signed`.
 pub(super) fn is_by(key: &[u8], signature: &[u8], signed: &[u8]) -> bool {
     verify(key, signature, signed).is_some()
 }

@@ -27,7 +27,7 @@ enum HostNames {
 }
 
 impl KnownHosts {
-    /// Reads what it understands.
+    /// Reads the lines that it understands; others open nothing.
     pub(super) fn parse(text: &str) -> Self {
         let mut known = Self::default();
         for line in text.lines() {

@@ -22,7 +22,7 @@ struct LiveExchange {
     exchange: SeenExchange,
 }
 
-/// Where a connection leads, and whose it is.
+/// The host of a connection, and the call whose program uses it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SeenPlace {
     pub host: String,

@@ -3,7 +3,7 @@
 
 use super::wire::WireReader;
 
-/// `SSH_MSG_USERAUTH_REQUEST`.
+/// Number of a login (`SSH_MSG_USERAUTH_REQUEST`).
 const LOGIN: u8 = 50;
 /// The only namespace that is signed in.
 const NAMESPACE: &[u8] = b"git";

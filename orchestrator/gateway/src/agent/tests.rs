@@ -42,7 +42,7 @@ impl Key {
 struct World {
     filter: Rc<AgentFilter>,
     host: Key,
-    /// What the broker was asked, and the messages that the user's agent got.
+    /// Questions to the broker, and the messages that the user's agent got.
     asked: Rc<RefCell<Vec<HeldSignature>>>,
     got: Rc<RefCell<Vec<Vec<u8>>>>,
 }
@@ -231,7 +231,7 @@ fn a_session_that_is_not_carried_here_is_signed_nothing() {
     run(async {
         let world = world(RequestAnswer::Granted);
         let (host, other, user) = (&world.host, Key::new(2), Key::new(3));
-        let mut carried = world.carried(PLACE, host, b"sid");
+        let carried = world.carried(PLACE, host, b"sid");
         let seen = host.sign(b"sid");
         // Each bind is of a connection of its own, and refused.
         for (what, key, session, signature, forwards) in [
@@ -289,9 +289,9 @@ fn a_session_that_is_not_carried_here_is_signed_nothing() {
         // The connection is over.
         let mut program = world.connect(CALL);
         assert_eq!(program.bind(host, b"sid", &seen, 0).await, SUCCESS);
-        carried = world.carried(PLACE, host, b"next");
-        assert_eq!(program.login(b"sid", "git", &user).await, FAILURE);
         drop(carried);
+        let _next = world.carried(PLACE, host, b"next");
+        assert_eq!(program.login(b"sid", "git", &user).await, FAILURE);
         assert_eq!(world.asked.borrow().len(), 1);
     });
 }

@@ -36,7 +36,7 @@ impl<'a> WireReader<'a> {
         (!is_negative).then(|| &digits[zeros..])
     }
 
-    /// Whether nothing is left.
+    /// True if every byte of the message was read.
     pub(super) fn is_at_end(self) -> bool {
         self.0.is_empty()
     }

@@ -170,7 +170,7 @@ impl<R: Resolve + 'static> Relay<R> {
         Self { ports, ..self }
     }
 
-    /// The same for cells that have an ssh agent.
+    /// Adds the ssh agent of cells, which watches connections to its hosts.
     pub(crate) fn with_agent(self, agent: Option<Rc<AgentFilter>>) -> Self {
         Self { agent, ..self }
     }
