@@ -5,7 +5,9 @@
 
 use super::wire::WireReader;
 
-/// Most bytes that are read before the keys are in use.
+/// Most bytes of lines before the first packet. They are read again with each part that comes.
+const LINES_MAX: usize = 16 * 1024;
+/// Most bytes of packets that are read before the keys are in use.
 const CLEAR_MAX: usize = 64 * 1024;
 /// Longest packet that an implementation must accept, with its length (RFC 4253, section 6.1).
 const PACKET_MAX: usize = 35_000;
@@ -45,7 +47,7 @@ impl ExchangeReader {
         match self {
             Self::Lines(held) => {
                 held.extend(bytes);
-                if held.len() > CLEAR_MAX {
+                if held.len() > LINES_MAX {
                     *self = Self::Done;
                     return None;
                 }
