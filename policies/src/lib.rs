@@ -12,6 +12,7 @@ pub mod credential_table;
 pub mod credentials;
 mod credential_files;
 pub mod ssh;
+mod ssh_files;
 pub mod gateway;
 mod gateway_files;
 pub mod effective;

@@ -48,7 +48,8 @@ orchestrator-http: policies orchestrator-reach
 orchestrator-confine:
 orchestrator-signature:
 orchestrator-aws: orchestrator-http
-orchestrator-gateway: orchestrator-aws broker-protocol policies orchestrator-reach orchestrator-http orchestrator-confine
+orchestrator-ssh-agent: broker-protocol
+orchestrator-gateway: orchestrator-aws orchestrator-ssh-agent broker-protocol policies orchestrator-reach orchestrator-http orchestrator-confine
 orchestrator-results: broker-protocol policies orchestrator-text
 # On a thread of its tests; the program is built without it.
 orchestrator-web: orchestrator-gateway broker-protocol policies orchestrator-text orchestrator-reach orchestrator-http
@@ -143,6 +144,7 @@ orchestrator-wire: lazaret shell
 orchestrator-launch: lazaret shell
 orchestrator-run: lazaret shell
 orchestrator-aws: gateway
+orchestrator-ssh-agent: gateway
 orchestrator-gateway: gateway
 ";
 

@@ -1,7 +1,6 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
-mod agent;
 mod confine;
 mod control;
 pub mod client;

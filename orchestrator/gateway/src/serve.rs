@@ -1,6 +1,5 @@
 //! The life of a gateway: the broker's first frame, confinement, then connections of cells until the broker is gone.
 
-use crate::agent::AgentFilter;
 use crate::confine;
 use crate::control::{ControlError, ControlSocket, ReceivedFrame};
 use crate::ended::{AuthorityError, CertificateRoots, TlsTerminator};
@@ -9,6 +8,7 @@ use crate::reports::ReportSender;
 use broker_protocol::gateway::{FromGateway, GatewaySpec, SIGNATURE_QUESTION, ToGateway};
 use broker_protocol::{Lease, Network, limit};
 use nix::sys::prctl;
+use orchestrator_ssh_agent::AgentFilter;
 use policies::network;
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 use std::fs::{File, OpenOptions};

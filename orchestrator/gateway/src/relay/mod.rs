@@ -5,7 +5,6 @@
 //! these are connected to. A cell resolves nothing. The data in a connection is not inspected, so for a host that serves others
 //! under its own name (a CDN, a proxy) a policy can distinguish no further.
 
-use crate::agent::{AgentFilter, AgentSocket};
 use crate::ended::{CarryError, TlsTerminator};
 use crate::reports::ReportSender;
 use crate::resolver::System;
@@ -16,6 +15,7 @@ use broker_protocol::{CallId, ConnectionReport, ConnectionVerdict, Lease};
 pub(crate) use connect::{ConnectError, first_of};
 use leased::CellHosts;
 use orchestrator_reach::guard::{self, Resolve};
+use orchestrator_ssh_agent::{AgentFilter, AgentSocket};
 use pace::Pace;
 use place::Place;
 use policies::WebPolicy;

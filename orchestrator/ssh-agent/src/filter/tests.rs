@@ -1,6 +1,7 @@
 //! The agent of cells against programs that ask for more than they may have, with a user's agent that signs whatever it is asked to.
 
 use super::*;
+use crate::messages::SIGNATURE;
 use ring::signature::{Ed25519KeyPair, KeyPair};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream as StdUnixStream;

@@ -5,55 +5,37 @@
 //! `session-bind@openssh.com` alone proves the key of a host, not that the session passes here: a program could present an exchange that was
 //! made elsewhere. Comes from the supervisors, each connection with its call. Believes no program.
 
+use crate::exchange::SeenExchange;
+use crate::host_signature;
+use crate::known_hosts::KnownHosts;
+use crate::messages::{
+    BIND, EXTENSION, FAILURE, IDENTITIES, IDENTITIES_WANTED, RSA_FLAGS, SIGN, SUCCESS,
+};
+use crate::seen::{SeenExchanges, WatchedConnection};
+use crate::signed_data::{LoginData, SignedData};
+use crate::user_agent::{UserAgent, UserAgents, read_message, write_message};
+use crate::wire::{WireReader, put_string};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use broker_protocol::CallId;
 use broker_protocol::gateway::{
     FromGateway, HeldSignature, RequestAnswer, SIGNATURE_QUESTION, SignaturePurpose, SshSpec,
 };
-use exchange::SeenExchange;
-use known_hosts::KnownHosts;
 use ring::digest::{SHA256, digest};
-pub(crate) use seen::{SeenExchanges, WatchedConnection};
-use signed_data::{LoginData, SignedData};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use tokio::net::UnixStream;
 use tokio::sync::{Semaphore, oneshot};
-use user_agent::{UserAgent, UserAgents, read_message, write_message};
-use wire::{WireReader, put_string};
-
-mod accept;
-mod exchange;
-mod host_signature;
-mod known_hosts;
-mod seen;
-mod signed_data;
-mod user_agent;
-mod wire;
-
-pub(crate) use accept::AgentSocket;
 
 /// Longest message of a program.
 const MESSAGE_MAX: usize = 32 * 1024;
 /// Programs that are served at once; others see their connection closed.
 const AT_ONCE: usize = 16;
 
-const FAILURE: u8 = 5;
-const SUCCESS: u8 = 6;
-const IDENTITIES_WANTED: u8 = 11;
-const IDENTITIES: u8 = 12;
-const SIGN: u8 = 13;
-const SIGNATURE: u8 = 14;
-const EXTENSION: u8 = 27;
-const BIND: &[u8] = b"session-bind@openssh.com";
-/// The flags by which a program chooses the digest of a signature by RSA.
-const RSA_FLAGS: u32 = 2 | 4;
-
 /// The agent that the programs of a session have.
-pub(crate) struct AgentFilter {
+pub struct AgentFilter {
     specs: Vec<SshSpec>,
     known: KnownHosts,
     seen: SeenExchanges,
@@ -63,7 +45,7 @@ pub(crate) struct AgentFilter {
 }
 
 impl AgentFilter {
-    pub(crate) fn new(
+    pub fn new(
         specs: Vec<SshSpec>,
         known_hosts: &str,
         tell: impl Fn(FromGateway) + 'static,
@@ -80,19 +62,19 @@ impl AgentFilter {
     }
 
     /// Watches a connection of a call, if keys log in at its host. The host is in canonical form.
-    pub(crate) fn watch(&self, host: &str, port: u16, call: CallId) -> Option<WatchedConnection> {
+    pub fn watch(&self, host: &str, port: u16, call: CallId) -> Option<WatchedConnection> {
         let place = format!("{host}:{port}");
         let is_named = self.specs.iter().any(|spec| spec.hosts.contains(&place));
         is_named.then(|| self.seen.watch(host, port, call))
     }
 
     /// Takes a connection to the user's agent from the broker, or why there is none.
-    pub(crate) fn deliver(&self, agent: Result<OwnedFd, String>) {
+    pub fn deliver(&self, agent: Result<OwnedFd, String>) {
         self.agents.deliver(agent);
     }
 
     /// Takes the answer to a question about a signature.
-    pub(crate) fn answer(&self, question: u32, answer: RequestAnswer) {
+    pub fn answer(&self, question: u32, answer: RequestAnswer) {
         self.questions.answer(question, answer);
     }
 

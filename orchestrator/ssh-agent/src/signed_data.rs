@@ -1,7 +1,7 @@
 //! The data that a program wants signed, as far as it may be: a login by key (RFC 4252, section 7), or a signature of git's (PROTOCOL.sshsig).
 //! Everything else is none of these.
 
-use super::wire::WireReader;
+use crate::wire::WireReader;
 
 /// Number of a login (`SSH_MSG_USERAUTH_REQUEST`).
 const LOGIN: u8 = 50;
@@ -62,8 +62,8 @@ fn git(rest: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::wire::put_string;
     use super::*;
+    use crate::wire::put_string;
 
     fn login_data(number: u8, strings: [&[u8]; 6], more: &[&[u8]]) -> Vec<u8> {
         let [session, user, service, method, algorithm, key] = strings;

@@ -3,7 +3,7 @@
 //!
 //! A signature that was made in a connection elsewhere never passes here, so whoever presents one to the agent as its own is refused.
 
-use super::wire::WireReader;
+use crate::wire::WireReader;
 
 /// Most bytes of lines before the first packet. They are read again with each part that comes.
 const LINES_MAX: usize = 16 * 1024;
@@ -143,8 +143,8 @@ fn reply(content: &[u8]) -> Option<SeenExchange> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::wire::put_string;
     use super::*;
+    use crate::wire::put_string;
 
     fn packet(payload: &[u8]) -> Vec<u8> {
         let padding = 4 + (8 - (payload.len() + 1) % 8) % 8;

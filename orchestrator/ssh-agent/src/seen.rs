@@ -1,6 +1,6 @@
 //! The key exchanges of connections that the gateway carries now, each with the host that it has connected to.
 
-use super::exchange::{ExchangeReader, SeenExchange};
+use crate::exchange::{ExchangeReader, SeenExchange};
 use broker_protocol::CallId;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -32,7 +32,7 @@ pub(super) struct SeenPlace {
 
 /// Reads what the host of one connection sends. Its exchange counts until this is dropped.
 #[derive(Debug)]
-pub(crate) struct WatchedConnection {
+pub struct WatchedConnection {
     all: SeenExchanges,
     connection: u64,
     place: SeenPlace,
@@ -71,7 +71,7 @@ impl SeenExchanges {
 
 impl WatchedConnection {
     /// Takes the next bytes of the host, before the program has them.
-    pub(crate) fn push(&mut self, bytes: &[u8]) {
+    pub fn push(&mut self, bytes: &[u8]) {
         let Some(exchange) = self.reader.push(bytes) else {
             return;
         };

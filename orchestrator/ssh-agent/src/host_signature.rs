@@ -1,7 +1,7 @@
 //! Verifies a host's signature of a key exchange by its public key. Kinds of keys that are not here verify nothing: keys of hardware
 //! tokens, certificates, ECDSA on the curve P-521, DSA, and RSA with SHA-1.
 
-use super::wire::WireReader;
+use crate::wire::WireReader;
 use ring::signature::{
     ECDSA_P256_SHA256_FIXED, ECDSA_P384_SHA384_FIXED, ED25519, RSA_PKCS1_2048_8192_SHA256,
     RSA_PKCS1_2048_8192_SHA512, RsaParameters, RsaPublicKeyComponents, UnparsedPublicKey,

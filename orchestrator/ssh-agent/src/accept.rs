@@ -1,7 +1,7 @@
 //! Connections of programs to their agent, as supervisors pass them on: a descriptor, with the call in eight bytes. There is no socket file
 //! that anybody else could connect to.
 
-use super::AgentFilter;
+use crate::filter::AgentFilter;
 use broker_protocol::CallId;
 use rustix::cmsg_space;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
@@ -16,14 +16,14 @@ use tokio::task::JoinSet;
 
 /// The socket on which supervisors pass connections.
 #[derive(Debug)]
-pub(crate) struct AgentSocket(UnixDatagram);
+pub struct AgentSocket(UnixDatagram);
 
 impl AgentSocket {
     /// Takes the socket over, before this process is confined.
     ///
     /// # Errors
     /// The descriptor is no socket.
-    pub(crate) fn new(socket: OwnedFd) -> io::Result<Self> {
+    pub fn new(socket: OwnedFd) -> io::Result<Self> {
         let socket = UnixDatagram::from(socket);
         socket.set_nonblocking(true)?;
         Ok(Self(socket))
@@ -33,7 +33,7 @@ impl AgentSocket {
     ///
     /// # Errors
     /// The socket cannot be watched.
-    pub(crate) async fn serve(self, filter: Option<Rc<AgentFilter>>) -> io::Result<()> {
+    pub async fn serve(self, filter: Option<Rc<AgentFilter>>) -> io::Result<()> {
         let socket = tokio::net::UnixDatagram::from_std(self.0)?;
         let mut clients = JoinSet::new();
         loop {

@@ -1,8 +1,8 @@
 //! The user's own ssh agent: connections to it come from the broker, one for each program that needs a signature. What it answers is
 //! bounded, and not passed on but for the one signature that was asked for.
 
-use super::wire::WireReader;
-use super::{FAILURE, IDENTITIES, IDENTITIES_WANTED, SIGNATURE};
+use crate::messages::{FAILURE, IDENTITIES, IDENTITIES_WANTED, SIGNATURE};
+use crate::wire::WireReader;
 use broker_protocol::gateway::FromGateway;
 use std::cell::RefCell;
 use std::collections::VecDeque;
