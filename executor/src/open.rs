@@ -1,8 +1,8 @@
 //! Opens a session: its sandbox, audit, gateway and what the user has granted. Everything that does not depend on a call happens here.
 
-use crate::approvals::{Approvals, StandingApproval};
+use crate::approvals::{Approvals, GivenApproval};
 use crate::approvers::Approvers;
-use crate::authorise::opened_with;
+use crate::authorise::open_wanted;
 use crate::background::BackgroundProcesses;
 use crate::files::{FileWorker, WorkerStart};
 use crate::kept_texts::KeptTexts;
@@ -325,7 +325,7 @@ impl SessionParts {
         let sockets = (self.relay, published);
         let gateway = start_gateway(&spec, &self.credentials, sockets, user);
         let gateway = gateway.map_err(SessionOpenError::Gateway)?;
-        let missing = opened_with(&wants, &spec, user).map_err(SessionOpenError::Lease)?;
+        let missing = open_wanted(&wants, &spec, user).map_err(SessionOpenError::Lease)?;
         let modes = RootModes::of(&spec);
         let approvals = Approvals::new(&spec.policy.approval, request.answer_s, approvers);
         let capture = request.capture.map_or(u64::MAX, Into::into);
@@ -358,7 +358,7 @@ impl SessionParts {
         session
             .await_authority()
             .map_err(SessionOpenError::Gateway)?;
-        let begun = session.begin_with(StandingApproval::at_opening(missing));
+        let begun = session.begin_with(GivenApproval::at_opening(missing));
         begun
             .map_err(SessionOpenError::Failed)?
             .map_err(SessionOpenError::Lease)?;
@@ -385,7 +385,7 @@ fn leased(request: &Open, spec: &SandboxSpec, user: &User) -> (Wants, Vec<String
             refused.push(format!(
                 "{text:?} (`read` of the profile: more paths than a session may have)"
             ));
-        } else if let Err(error) = opened_with(&one, spec, user) {
+        } else if let Err(error) = open_wanted(&one, spec, user) {
             refused.push(format!("{text:?} (`read` of the profile: {})", error.why));
         } else if !wants.read.contains(&text) {
             wants.read.push(text);

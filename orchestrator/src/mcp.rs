@@ -118,7 +118,7 @@ impl FrontEnd for Mcp {
         let policy = options.policy().map_err(Failed::from)?;
         options.check(&policy)?;
         let settings = self.settings(options, &policy);
-        let (hooks, endpoint) = (prepared.hooks()?, prepared.lasting()?);
+        let (hooks, endpoint) = (prepared.hooks()?, prepared.lasting_endpoint()?);
         let examiner = Examiner::start(files, self.client.as_deref())?;
         let named = claude_project(options);
         // Without a project, opening fails and each call reports the error.

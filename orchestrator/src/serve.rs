@@ -556,7 +556,7 @@ impl ConversationDefaults {
         made.map_err(|error| {
             Failed::internal(format!("cannot make {}: {error}", nowhere.display()))
         })?;
-        let (scope, endpoint) = (options.scope()?, prepared.lasting()?);
+        let (scope, endpoint) = (options.scope()?, prepared.lasting_endpoint()?);
         let elsewhere = options.named_project().is_none().then(|| nowhere.clone());
         let named = elsewhere.is_none();
         let opening = options

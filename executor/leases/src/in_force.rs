@@ -214,7 +214,7 @@ impl Leases {
     ///
     /// # Errors
     /// One of them cannot be granted.
-    pub fn opened_with(wants: &Wants, places: &Places) -> Result<Missing, Refused> {
+    pub fn open_wanted(wants: &Wants, places: &Places) -> Result<Missing, Refused> {
         let mut missing = Missing::default();
         // To compile the names takes longer than most of what a session waits for.
         if wants.has_paths() {

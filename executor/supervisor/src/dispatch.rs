@@ -73,8 +73,11 @@ impl SupervisedCall<'_> {
             libc::SYS_process_vm_readv => Err(self.refuse("process_vm_readv")),
             libc::SYS_process_vm_writev => Err(self.refuse("process_vm_writev")),
             libc::SYS_pidfd_getfd => Err(self.refuse("pidfd_getfd")),
-            // IPC, or an older form of the calls above: `open`, `mkdir`, `rename` and the like.
-            _ => self.make_ipc_or_old(notification),
+            _ => match self.make_ipc(notification) {
+                Some(answer) => answer,
+                // An older form of the calls above: `open`, `mkdir`, `rename` and the like.
+                None => self.make_old(notification),
+            },
         }
     }
 
@@ -86,7 +89,7 @@ impl SupervisedCall<'_> {
 
     /// The older calls that the `*at` calls replaced.
     #[cfg(target_arch = "x86_64")]
-    pub(crate) fn make_old(&self, notification: &Notification) -> Result<SyscallAnswer> {
+    fn make_old(&self, notification: &Notification) -> Result<SyscallAnswer> {
         let [a, b, c, ..] = notification.arguments;
         const CREAT: u64 = (libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC) as u64;
         match notification.call {
@@ -115,7 +118,7 @@ impl SupervisedCall<'_> {
     }
 
     #[cfg(not(target_arch = "x86_64"))]
-    pub(crate) fn make_old(&self, _: &Notification) -> Result<SyscallAnswer> {
+    fn make_old(&self, _: &Notification) -> Result<SyscallAnswer> {
         Err(Errno::EPERM)
     }
 }

@@ -16,7 +16,7 @@ mod link_names;
 mod copied_bytes;
 mod shared_files;
 mod empty_directories;
-mod new_names;
+mod second_look;
 mod open;
 mod read;
 mod masked;

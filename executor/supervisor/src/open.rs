@@ -102,11 +102,14 @@ impl SupervisedCall<'_> {
             return answer;
         }
         self.check()?;
-        let new = how.has(OFlag::O_CREAT) && how.has(OFlag::O_EXCL);
-        let link = LastLink::follow_if(!new && !how.has(OFlag::O_NOFOLLOW));
-        if !new && let Some((object, real)) = self.search().by_kernel(from, path.as_bytes(), link) {
+        let exclusive = how.has(OFlag::O_CREAT) && how.has(OFlag::O_EXCL);
+        let link = LastLink::follow_if(!exclusive && !how.has(OFlag::O_NOFOLLOW));
+        if !exclusive
+            && let Some((object, real)) = self.search().by_kernel(from, path.as_bytes(), link)
+        {
             return self.open_object(object, &real, how);
         }
+        // Another process may create or remove the name between our steps; then all is looked at again.
         for _ in 0..TRIES {
             let found = self.search().find(from, path.as_bytes(), link);
             let found = if how.writes() {
@@ -117,7 +120,7 @@ impl SupervisedCall<'_> {
             match found {
                 FoundName {
                     object: Some(_), ..
-                } if new => return self.pass_over_present(&found, how).ok_or(Errno::EEXIST),
+                } if exclusive => return self.pass_over_present(&found, how).ok_or(Errno::EEXIST),
                 FoundName {
                     object: Some(object),
                     slash,
@@ -130,9 +133,8 @@ impl SupervisedCall<'_> {
                     return self.open_object(object, &path, how);
                 }
                 found if !how.has(OFlag::O_CREAT) => drop(found),
-                // Another process created it meanwhile: it must be checked.
                 found => match self.create(&found, how) {
-                    Err(Errno::EEXIST) if !new => continue,
+                    Err(Errno::EEXIST) if !exclusive => continue,
                     created => return created,
                 },
             }
@@ -154,12 +156,12 @@ impl SupervisedCall<'_> {
             };
             let (object, real) = self.separate(object, Write, how.kept_bytes(), may)?;
             let stat = fstat(&object)?;
-            return self.open_own(object, &real, &stat, how);
+            return self.open_checked(object, &real, &stat, how);
         }
-        self.open_own(object, real, &stat, how)
+        self.open_checked(object, real, &stat, how)
     }
 
-    fn open_own(
+    fn open_checked(
         &self,
         object: OwnedFd,
         real: &Path,
@@ -292,6 +294,7 @@ impl SupervisedCall<'_> {
         }
         let new = New::Object(ObjectKind::File);
         let verdict = self.judge_new(found, &real, new)?;
+        // A program for ablation alone lets a refused name pass here; then the second look still has the verdict.
         if let Verdict::Refuse(rule) = self.rules.enforce(verdict) {
             if let Some(passed) = self.pass_over_file(&real, how, verdict) {
                 return Ok(passed);

@@ -138,7 +138,8 @@ impl<'a> Supervisor<'a> {
         !self.pending.is_empty() || self.cell.loopback.borrow().waits()
     }
 
-    pub fn answer(&mut self) {
+    /// Receives the next call, decides it, makes it where it is allowed, and answers it now or, if it waits for another process, later.
+    pub fn serve_next(&mut self) {
         // The caller may have been killed meanwhile.
         let Ok(notification) = notify::next(self.listener.as_fd()) else {
             return;
@@ -162,6 +163,7 @@ impl<'a> Supervisor<'a> {
         self.retry();
     }
 
+    /// Tries again what waits for another process.
     pub fn retry(&mut self) {
         self.cell.loopback.get_mut().check_pending();
         self.cell.kept.get_mut().drop_connected();

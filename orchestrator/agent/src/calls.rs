@@ -67,7 +67,7 @@ impl Run<'_> {
             }
             let safe = rest
                 .iter()
-                .take_while(|call| self.is_safe(&call.name))
+                .take_while(|call| self.runs_in_parallel(&call.name))
                 .count();
             let (group, others) = rest.split_at(safe.max(1));
             rest = others;
@@ -117,11 +117,11 @@ impl Run<'_> {
         (self.parts.settings.brief_if_small && budget.is_small()).then_some(&COMPACT)
     }
 
-    fn is_safe(&self, name: &str) -> bool {
+    fn runs_in_parallel(&self, name: &str) -> bool {
         let name = canonical(name).unwrap_or(name);
         self.tools
             .iter()
-            .any(|tool| tool.name == name && tool.is_safe)
+            .any(|tool| tool.name == name && tool.runs_in_parallel)
     }
 
     /// Whether a tool was listed to the model.

@@ -69,7 +69,7 @@ pub enum FoundIn {
     Text,
     /// In its metadata: the front end shows that.
     Metadata,
-    /// In that of a later call: a program reads this one's text, and nobody its metadata.
+    /// In the metadata of a later call: a program reads this one's text, and nobody its metadata.
     LaterResult,
 }
 

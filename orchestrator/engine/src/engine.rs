@@ -168,7 +168,7 @@ impl Engine {
     }
 
     /// Refuses every call once the violations have ended the session.
-    pub(crate) fn check_open(&self) -> Result<(), Failed> {
+    pub(crate) fn check_violations(&self) -> Result<(), Failed> {
         let Some(violations) = self.fatal_violations() else {
             return Ok(());
         };
@@ -215,7 +215,7 @@ impl Engine {
     ) -> Result<Rc<ExecutorConnection>, Failed> {
         match self.alive() {
             Some(connection) => Ok(connection),
-            // Apart: every call carries the state of what it might do, and few do this.
+            // Boxed: every call would carry the state of this step, and few take it.
             None => Box::pin(self.connect(publisher)).await,
         }
     }

@@ -38,8 +38,8 @@ pub trait Tools {
 pub trait Tool {
     fn name(&self) -> &str;
 
-    /// Whether its call may still run when the executor no longer has a request of it.
-    fn leaves_executor(&self) -> bool;
+    /// Whether the executor only permits its call, and something else carries it out.
+    fn runs_outside(&self) -> bool;
 
     /// `input` with the own names of the fields of `tool`, this one or one of its [`Tool::members`].
     ///

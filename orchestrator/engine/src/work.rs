@@ -85,8 +85,8 @@ impl<'c> CallWork<'c> {
     ///
     /// # Errors
     /// If they have.
-    pub fn check_open(&self) -> Result<(), Failed> {
-        self.engine.check_open()
+    pub fn check_violations(&self) -> Result<(), Failed> {
+        self.engine.check_violations()
     }
 
     /// Makes a request, unless the call has already been cancelled.

@@ -348,8 +348,8 @@ impl Prepared {
     ///
     /// # Errors
     /// If it cannot be started.
-    pub fn lasting(&self) -> Result<Endpoint, ExecutorError> {
-        self.options.endpoint().lasting(self.files())
+    pub fn lasting_endpoint(&self) -> Result<Endpoint, ExecutorError> {
+        self.options.endpoint().for_many_sessions(self.files())
     }
 
     fn network(&self) -> NetworkPolicy<'_> {

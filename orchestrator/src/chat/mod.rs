@@ -263,7 +263,7 @@ impl Chat {
         opening.open.network = options.network(policy.as_ref().ok());
         opening.open.answer_s = Some(limit::ANSWER_OF_PERSON_S);
         opening.open.file_leases = true;
-        let endpoint = prepared.lasting()?;
+        let endpoint = prepared.lasting_endpoint()?;
         let guard = |open: &Open| beginning.hooks.guard(open, Rc::new(endpoint.clone()));
         let config = self.tools.config(opening, policy, guard)?;
         let tools = config.tools.with_models();

@@ -108,7 +108,7 @@ impl FrontEnd for Session {
         let announced =
             Announced::new(&policy, open, directory, max_violations).chosen(&opening.choice);
         let hooks = prepared.hooks()?;
-        let endpoint = prepared.lasting();
+        let endpoint = prepared.lasting_endpoint();
         let guard = |open: &Open| match &endpoint {
             Ok(endpoint) => hooks.guard(open, Rc::new(endpoint.clone())),
             // No session opens, and so no call is made.

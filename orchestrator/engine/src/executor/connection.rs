@@ -3,17 +3,22 @@
 //! One task reads. Senders write directly; only what the socket does not accept waits for that task. Everything lives on one
 //! thread, so the state is a plain [`RefCell`], never borrowed across an `await`.
 
+mod running_request;
+
+pub use running_request::{HadPaths, RequestControl, RequestEvent, RunningRequest};
+
+use running_request::CREDIT;
+
 use crate::executor::error::ExecutorError;
-use crate::pending::ApprovalAnswer;
 use crate::unreported::ConnectionFindings;
 use broker_protocol::{
-    CallId, Challenge, ConnectionReport, Decoder, Denial, ErrorKind, Failed, FileAnswer,
-    FromBroker, Grant, GrantFault, Lease, Opened, Outcome, Request, Roots, SessionGrant, Signal,
-    Spill, StdStream, ToBroker, Traced, Wants, content, encode, frame, limit,
+    CallId, ConnectionReport, Decoder, Denial, ErrorKind, Failed, FileAnswer, FromBroker, Lease,
+    Opened, Outcome, Request, Roots, SessionGrant, Spill, StdStream, ToBroker, Traced, Wants,
+    content, encode, frame, limit,
 };
 use orchestrator_results::render::FinishedRequest;
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
@@ -22,40 +27,16 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::{Notify, Semaphore, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-/// Consumed output is credited in pieces of at least this size: one message for each read would cost more than the output.
-const CREDIT: u32 = 64 * 1024;
 /// Most reports of connections before anybody hears them.
 const UNHEARD_MAX: usize = 64;
 /// How often to check whether the executor has closed a session that ends.
 const CLOSED_POLL: Duration = Duration::from_millis(5);
 /// While more bytes than this wait for the socket, no call starts.
 const BACKLOG: usize = 256 * 1024;
-
-/// What happens in a request.
-#[derive(Debug)]
-pub enum RequestEvent {
-    /// A command printed something.
-    Output {
-        /// Whether on standard error.
-        stderr: bool,
-        /// The bytes, cut anywhere.
-        bytes: Vec<u8>,
-    },
-    /// Its command was stopped and can be continued.
-    Suspended,
-    /// It waits for approval and has not started.
-    Asked(Box<Challenge>),
-    /// The file that it would change, if it could be seen.
-    Seen(Option<Box<FileAnswer>>),
-    /// The answer was rejected; it waits for another one.
-    Rejected(GrantFault),
-    /// It has ended by itself, or because the executor is gone.
-    Ended(Box<Result<FinishedRequest, Failed>>),
-}
 
 /// An open session with the executor.
 pub struct ExecutorConnection {
@@ -247,7 +228,7 @@ impl ExecutorConnection {
 struct SharedRequests {
     /// Watched only while something waits to be written; otherwise each message that the executor reads would wake us.
     write: UnixStream,
-    state: RefCell<Sending>,
+    state: RefCell<ConnectionState>,
     /// Signals that something waits to be written.
     dirty: Notify,
     /// Signals that waiting bytes were written.
@@ -274,7 +255,7 @@ impl Default for Connections {
 }
 
 #[derive(Default)]
-struct Sending {
+struct ConnectionState {
     /// Frames that the socket has not accepted yet.
     outgoing: Vec<u8>,
     calls: HashMap<CallId, Rc<RequestSlot>>,
@@ -442,7 +423,7 @@ impl SharedRequests {
 
     /// Writes waiting bytes; returns whether some still wait. The reading task handles a failure: it sees the failure too and knows
     /// more about it.
-    fn flush(&self, state: &mut Sending) -> bool {
+    fn flush(&self, state: &mut ConnectionState) -> bool {
         while !state.outgoing.is_empty() {
             match (&self.write).write(&state.outgoing) {
                 Ok(count) => drop(state.outgoing.drain(..count)),
@@ -700,188 +681,4 @@ async fn receive(
 #[allow(deprecated)]
 fn watch(socket: UnixStream, interest: Interest) -> io::Result<AsyncFd<UnixStream>> {
     AsyncFd::with_interest(socket, interest)
-}
-
-/// A request in progress. Dropping it before its end cancels it.
-pub struct RunningRequest {
-    control: RequestControl,
-    /// Bytes of consumed output that are not credited yet.
-    uncredited: u32,
-    ended: bool,
-    /// Its permit among the requests in progress.
-    place: Option<OwnedSemaphorePermit>,
-}
-
-/// Which of the paths leased during a command were the command's.
-#[derive(Clone, Copy)]
-pub enum HadPaths {
-    /// All: it was cancelled, perhaps because one of its leases ended.
-    All,
-    /// Only those still leased: it was not cancelled, as it would have been when a lease of its own ended.
-    NotOver,
-    /// None: it runs in the background, where no path is leased.
-    None,
-}
-
-impl RunningRequest {
-    /// The number by which the executor knows it.
-    pub fn number(&self) -> CallId {
-        self.control.call
-    }
-
-    /// The paths and hosts leased to it so far.
-    pub fn leased(&self, paths: HadPaths) -> Vec<String> {
-        let leased = self.control.slot.leased.borrow();
-        let had = |(lease, over): &&(Lease, bool)| match (lease.opens.host(), paths) {
-            (Some(_), _) => true,
-            (None, HadPaths::All) => true,
-            (None, HadPaths::NotOver) => !over || lease.key.is_some(),
-            (None, HadPaths::None) => false,
-        };
-        let had: BTreeSet<_> = leased
-            .values()
-            .filter(had)
-            .map(|(lease, _)| lease.opens.to_string())
-            .collect();
-        had.into_iter().collect()
-    }
-
-    /// A handle that steers it while somebody else follows its events.
-    pub fn control(&self) -> RequestControl {
-        self.control.clone()
-    }
-
-    /// The next event. [`RequestEvent::Ended`] is the last. Cancel-safe.
-    pub async fn next(&mut self) -> RequestEvent {
-        loop {
-            let next = self.control.slot.events.borrow_mut().pop_front();
-            if let Some(event) = next {
-                self.ended = matches!(event, RequestEvent::Ended(_));
-                if self.ended {
-                    self.place = None;
-                }
-                return event;
-            }
-            self.control.slot.arrived.notified().await;
-        }
-    }
-
-    /// Reports that `bytes` of output were consumed, so that the executor may send as many again.
-    pub fn taken(&mut self, bytes: usize) {
-        self.uncredited = self
-            .uncredited
-            .saturating_add(u32::try_from(bytes).unwrap_or(u32::MAX));
-        let slot = &self.control.slot;
-        if self.uncredited < CREDIT || slot.ended.get() {
-            return;
-        }
-        slot.window
-            .set(slot.window.get().saturating_add(self.uncredited));
-        self.control.send(|call| ToBroker::Credit {
-            call,
-            bytes: self.uncredited,
-        });
-        self.uncredited = 0;
-    }
-
-    /// Requests its end, which arrives as its outcome.
-    pub fn cancel(&self) {
-        self.control.cancel();
-    }
-
-    /// Requests the file that it would change; answered by [`RequestEvent::Seen`].
-    pub fn request_preview(&self) {
-        self.control.send(|call| ToBroker::Look { call });
-    }
-
-    pub fn answer(&self, challenge: &Challenge, approval: ApprovalAnswer) {
-        let Challenge { digest, nonce, .. } = *challenge;
-        self.control.send(|call| match approval {
-            ApprovalAnswer::Yes(extent) => ToBroker::Grant(Grant {
-                call,
-                digest,
-                nonce,
-                extent,
-            }),
-            ApprovalAnswer::No => ToBroker::Refuse { call },
-        });
-    }
-}
-
-impl Drop for RunningRequest {
-    fn drop(&mut self) {
-        if !self.ended {
-            self.control.cancel();
-        }
-    }
-}
-
-/// Steers a request. Has no effect after its end.
-#[derive(Clone)]
-pub struct RequestControl {
-    link: Rc<SharedRequests>,
-    call: CallId,
-    slot: Rc<RequestSlot>,
-}
-
-impl RequestControl {
-    /// Requests its end, once.
-    pub fn cancel(&self) {
-        if !self.slot.cancelled.replace(true) {
-            self.send(|call| ToBroker::Cancel { call });
-        }
-    }
-
-    /// Requests its end at once, if it was cancelled before.
-    pub fn cancel_again(&self) {
-        if self.slot.cancelled.get() {
-            self.send(|call| ToBroker::Cancel { call });
-        }
-    }
-
-    /// Sends a signal to its main process.
-    pub fn signal(&self, signal: Signal) {
-        self.send(|call| ToBroker::Signal { call, signal });
-    }
-
-    /// Reports the new size of the window.
-    pub fn resize(&self, rows: u16, columns: u16) {
-        self.send(|call| ToBroker::Resize {
-            call,
-            rows,
-            columns,
-        });
-    }
-
-    /// Ends its standard input.
-    pub fn end_input(&self) {
-        self.send(|call| ToBroker::InputEnd { call });
-    }
-
-    /// Feeds its standard input as fast as it accepts it. Only one task at a time may feed a call.
-    pub async fn feed(&self, mut bytes: &[u8]) {
-        while !bytes.is_empty() && !self.slot.ended.get() {
-            let room = (self.slot.input.get() as usize)
-                .min(limit::CHUNK)
-                .min(bytes.len());
-            if room == 0 {
-                self.slot.input_room.notified().await;
-                continue;
-            }
-            let (now, later) = bytes.split_at(room);
-            self.slot.input.set(self.slot.input.get() - room as u32);
-            self.send(|call| ToBroker::Input {
-                call,
-                bytes: now.to_vec(),
-            });
-            bytes = later;
-        }
-    }
-
-    /// A failure to send is not reported here: if the connection has ended, the request's outcome reports it.
-    fn send(&self, message: impl FnOnce(CallId) -> ToBroker) {
-        if !self.slot.ended.get() {
-            let _ = self.link.send(&message(self.call));
-        }
-    }
 }

@@ -6,9 +6,11 @@ mod connection;
 mod error;
 mod greeting;
 mod socket;
+mod trial;
 
 pub use approver::{ApproverConnections, FromSession};
 pub use connection::{ExecutorConnection, HadPaths, RequestControl, RequestEvent, RunningRequest};
 pub use error::ExecutorError;
-pub use greeting::{Dial, Dialed, Greeting, Tried};
+pub use greeting::{Dial, Dialed, Greeting};
 pub use socket::connect;
+pub use trial::Tried;
