@@ -83,7 +83,7 @@ const BOOLS: [(&str, &[&str]); 4] = [
         &[
             "executor/worker/src/glob.rs: answer(cut)",
             "orchestrator/doctor/src/checks.rs: state(is_there)",
-            "orchestrator/engine/src/call_permit.rs: take(leaves_executor)",
+            "orchestrator/engine/src/call_permit.rs: take(runs_outside)",
             "orchestrator/launch/src/stdio/job.rs: can_suspend(is_raw)",
             "orchestrator/sandboxd/src/guard.rs: check(loopback)",
             "orchestrator/terminal/src/chat_screen.rs: prompt(goes_on)",
