@@ -235,6 +235,7 @@ fn crates_belong_to_processes() {
             ("executor/worker", "executor-leases", "worker"),
             ("executor/trace", "executor-sys", "trace"),
             ("orchestrator", "executor-audit", "lazaret"),
+            ("orchestrator/results", "lazaret-fakes", "lazaret"),
             ("orchestrator/run", "orchestrator-tools", "shell"),
             ("executor", "orchestrator-text", "broker"),
         ][..],

@@ -5,10 +5,10 @@
 mod harness;
 
 use broker_protocol::{Ended, FromBroker, Request, SessionGrant, ToBroker};
-use harness::fake_broker::{Peer, shell};
 use harness::{
     answering, call, config, finish, kind, plain, start, text, with, with_scripts, word,
 };
+use lazaret_fakes::{Peer, shell};
 use orchestrator_engine::executor::{Dial, ExecutorError, Greeting};
 use orchestrator_engine::{CallContext, Invocation};
 use orchestrator_engine::{NewTool, ToolOrigin};
