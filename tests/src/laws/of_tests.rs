@@ -115,7 +115,7 @@ pub fn waits(root: &Path, files: &BTreeSet<PathBuf>) -> Result<BTreeSet<String>,
         let path = file.strip_prefix(root).unwrap_or(file);
         let name = path.display();
         let text = fs::read_to_string(file).map_err(|error| format!("{name}: {error}"))?;
-        let mut of_tests = is_of_tests(path);
+        let mut of_tests = is_test_or_harness(path);
         let mut function = String::new();
         for line in code_only(&text).lines() {
             of_tests |= line.starts_with("mod tests {");
@@ -138,8 +138,8 @@ fn function_in(line: &str) -> Option<&str> {
     words.next().filter(|name| begins && !name.is_empty())
 }
 
-/// Measurements (`tests/src/bin`) are no tests.
-fn is_of_tests(path: &Path) -> bool {
+/// Whether a file has a test, or what runs it. Measurements (`tests/src/bin`) are no tests.
+fn is_test_or_harness(path: &Path) -> bool {
     let within = |folder: &str| path.iter().any(|part| part == folder);
     !path.starts_with("tests/src/bin") && (within("tests") || within("tests.rs"))
 }
