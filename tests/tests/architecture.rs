@@ -834,6 +834,11 @@ fn tests_await_events() {
     }
     law.catches(|copy| small(copy, &both));
     law.catches(|copy| small(copy, "broken"));
+    law.catches(|copy| {
+        small(copy, "");
+        let text = "use tokio::time::{Sleep, sleep};\nmod tests {\nasync fn a() {\n    sleep(b).await;\n}\n}\n";
+        copy.write(planted, text);
+    });
 }
 
 once_test!(the_table);

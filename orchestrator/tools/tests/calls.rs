@@ -86,13 +86,9 @@ fn a_call_that_is_dropped_is_cancelled_and_its_result_recorded() {
         let mut call = start(&session, "bash", json!({"command": "x"}));
         while !matches!(&*call.next().await.unwrap().body, Body::RequestSent { .. }) {}
         drop(call);
-        while records
-            .words()
-            .last()
-            .is_none_or(|word| word != "1 result cancelled")
-        {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        records
+            .until_last(|word| word == "1 result cancelled")
+            .await;
     });
 }
 
@@ -516,13 +512,9 @@ fn findings_stay_until_a_result_has_reached_its_reader() {
     with(script, config(), async |session, records| {
         let bash = || json!({"command": "x"});
         let unread = start(&session, "bash", bash());
-        while records
-            .words()
-            .last()
-            .is_none_or(|word| !word.starts_with("1 result"))
-        {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        records
+            .until_last(|word| word.starts_with("1 result"))
+            .await;
         drop(unread);
         // A program reads this text.
         let context = CallContext {

@@ -24,6 +24,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use tokio::runtime::{Builder, LocalOptions};
+use tokio::sync::Notify;
 
 /// A broker that serves one connection after the other, each by its script.
 pub(crate) struct Broker {
@@ -49,15 +50,23 @@ impl Dial for Broker {
 
 /// What the records of a session have, one word for each event, and the events.
 #[derive(Default)]
-pub(crate) struct Records(pub RefCell<Vec<Event>>);
+pub(crate) struct Records(pub RefCell<Vec<Event>>, Notify);
 
 impl Subscriber for Records {
     fn hear(&self, event: &Event) {
         self.0.borrow_mut().push(event.clone());
+        self.1.notify_one();
     }
 }
 
 impl Records {
+    /// Returns when the last record is such a one.
+    pub(crate) async fn until_last(&self, is_so: impl Fn(&str) -> bool) {
+        while !self.words().last().is_some_and(|word| is_so(word)) {
+            self.1.notified().await;
+        }
+    }
+
     pub(crate) fn words(&self) -> Vec<String> {
         self.0.borrow().iter().map(word).collect()
     }
