@@ -311,9 +311,7 @@ impl SessionParts {
         let broken =
             |error: io::Error| SessionOpenError::Failed(Failed::internal(error.to_string()));
         let spec = self.spec;
-        let user_namespace = self.fds.first().filter(|_| spec.has(Layer::MountNamespace));
-        let user_namespace = user_namespace.map(OwnedFd::try_clone).transpose();
-        let user_namespace = user_namespace.map_err(broken)?;
+        let user_namespace = user_namespace(&spec, &self.fds).map_err(broken)?;
         let worker = WorkerStart {
             program: user.worker.clone(),
             spec: self.worker,
@@ -355,15 +353,26 @@ impl SessionParts {
             outbox: Vec::new(),
             buffer: Vec::new(),
         };
-        session
-            .await_authority()
-            .map_err(SessionOpenError::Gateway)?;
-        let begun = session.begin_with(GivenApproval::at_opening(missing));
-        begun
-            .map_err(SessionOpenError::Failed)?
-            .map_err(SessionOpenError::Lease)?;
+        begin_leases(&mut session, GivenApproval::at_opening(missing))?;
         Ok(session)
     }
+}
+
+/// The namespace in which paths are mounted for cells, if they have mounts.
+fn user_namespace(spec: &SandboxSpec, fds: &[OwnedFd]) -> io::Result<Option<OwnedFd>> {
+    let first = fds.first().filter(|_| spec.has(Layer::MountNamespace));
+    first.map(OwnedFd::try_clone).transpose()
+}
+
+/// Begins the leases that a session opens with, once its cells can believe its gateway.
+fn begin_leases(session: &mut Session, approval: GivenApproval) -> Result<(), SessionOpenError> {
+    session
+        .await_authority()
+        .map_err(SessionOpenError::Gateway)?;
+    let begun = session.begin_with(approval);
+    begun
+        .map_err(SessionOpenError::Failed)?
+        .map_err(SessionOpenError::Lease)
 }
 
 /// The leases that a session begins with: those requested, and what its profile reads. Of these, why each stays closed that cannot be

@@ -545,16 +545,13 @@ pub(crate) fn plan(
     (tier, abi): (Tier, u32),
     paths: SessionPaths,
     user: &User,
-    taken_over: Option<TakenOver>,
+    mut taken_over: Option<TakenOver>,
 ) -> Result<PlannedSandbox, SessionOpenError> {
     let zones = paths.zones;
-    // Checked before anything is created; the cgroup is checked later, when it has been tried.
-    let layers = machine::layers(tier, abi, &user.ablation);
-    require(policy, tier, layers.with(Layer::Cgroup), &user.ablation)?;
+    let layers = required_layers(policy, tier, abi, user)?;
     let (linked, refused) = linked_repository(policy, zones, user);
     let (policy, shown) = image::show(policy.clone(), layers, zones, linked.as_ref(), user)?;
     let temporary: Vec<&Path> = sandbox::temporary(tier, &policy).collect();
-    let mut taken_over = taken_over;
     let old = taken_over.as_ref().map(|taken| &taken.scratch);
     let (scratch, new_scratch) = scratch(old, layers, (zones, &temporary), user)?;
     let written = WrittenPaths {
@@ -580,13 +577,8 @@ pub(crate) fn plan(
         scratch: scratch.clone(),
         tracer: paths.tracer.map(Path::to_owned),
     };
-    let rooted = Rooted::new(roots, paths.names).map_err(SessionOpenError::Plan)?;
-    roots::hide_state(&rooted, user)?;
-    roots::keep_out_of_temporary(&rooted, user)?;
-    make_own_directories(&rooted);
-    let root_lock = central_owner::claim(&rooted.central, &rooted.project)?;
-    let waiting = taken_over.as_mut().and_then(|it| it.answerer.take());
-    let answerer = waiting.map_or_else(OnceCell::new, |waiting| OnceCell::from(Ok(waiting)));
+    let (rooted, root_lock) = claimed(roots, paths.names, user)?;
+    let answerer = answerer(taken_over.as_mut());
     let memory = taken_over.map(|it| (it.created, it.directories));
     let Discovered {
         found,
@@ -607,6 +599,39 @@ pub(crate) fn plan(
         scratch: new_scratch,
         answerer: answerer.into_inner().and_then(Result::ok),
     })
+}
+
+/// The layers of this machine, if they are those that the policy requires. It is checked before anything is created; the cgroup later,
+/// when it has been tried.
+fn required_layers(
+    policy: &EffectivePolicy,
+    tier: Tier,
+    abi: u32,
+    user: &User,
+) -> Result<LayerSet, SessionOpenError> {
+    let layers = machine::layers(tier, abi, &user.ablation);
+    require(policy, tier, layers.with(Layer::Cgroup), &user.ablation)?;
+    Ok(layers)
+}
+
+/// The roots of a session that shows nothing of ours, with the directories in which it writes by itself, and the lock of its central root.
+fn claimed(
+    roots: ChosenRoots,
+    names: &[String],
+    user: &User,
+) -> Result<(Rooted, Option<RootLock>), SessionOpenError> {
+    let rooted = Rooted::new(roots, names).map_err(SessionOpenError::Plan)?;
+    roots::hide_state(&rooted, user)?;
+    roots::keep_out_of_temporary(&rooted, user)?;
+    make_own_directories(&rooted);
+    let lock = central_owner::claim(&rooted.central, &rooted.project)?;
+    Ok((rooted, lock))
+}
+
+/// The worker that answers about repositories, if one stood ready; otherwise it is started when it is first asked.
+fn answerer(taken_over: Option<&mut TakenOver>) -> OnceCell<io::Result<AnsweringWorker>> {
+    let waiting = taken_over.and_then(|it| it.answerer.take());
+    waiting.map_or_else(OnceCell::new, |waiting| OnceCell::from(Ok(waiting)))
 }
 
 /// Makes the directories of the zones that a session writes in by itself.

@@ -140,6 +140,14 @@ impl Tracked {
         self.index.is_none() || self.unknown.contains(path) || self.has(path)
     }
 
+    /// Whether the index names what lies outside the repository's tree, or is that of another one.
+    fn is_of_elsewhere(&self) -> bool {
+        matches!(
+            self.fault,
+            Some(IndexFault::Outside(_) | IndexFault::OtherTree(_))
+        )
+    }
+
     /// Whether git is known to track it.
     fn has(&self, path: &[u8]) -> bool {
         let in_index = self
@@ -148,6 +156,17 @@ impl Tracked {
             .is_some_and(|index| index.contains_key(path));
         self.head.contains(path) || in_index
     }
+}
+
+/// Those of `files` that have their committed content.
+fn committed(answer: Option<&RepositoryAnswer>, files: &[PathBuf]) -> Vec<PathBuf> {
+    let answered = answer
+        .into_iter()
+        .flat_map(|answer| files.iter().zip(&answer.files));
+    answered
+        .filter(|(_, in_head)| **in_head == InHead::Same)
+        .map(|(path, _)| path.clone())
+        .collect()
 }
 
 impl TrackedSecrets {
@@ -164,13 +183,7 @@ impl TrackedSecrets {
         let directory = record_file::directory(spec);
         let before: BTreeSet<String> = directory.as_ref().map(read).unwrap_or_default();
         let answer = ask(&repository, &files);
-        let same = answer
-            .iter()
-            .flat_map(|answer| files.iter().zip(&answer.files));
-        let same: Vec<PathBuf> = same
-            .filter(|(_, in_head)| **in_head == InHead::Same)
-            .map(|(path, _)| path.clone())
-            .collect();
+        let committed = committed(answer.as_ref(), &files);
         let tracked = Tracked::of(answer, &files, &spec.project);
         let seen = repository.state(&tracked.shared);
         let of = |path: &PathBuf| below(path, &spec.project);
@@ -188,12 +201,9 @@ impl TrackedSecrets {
             .collect();
         let (open, closed): (Vec<_>, Vec<_>) = files
             .into_iter()
-            .partition(|path| same.contains(path) && !tainted.contains(path));
+            .partition(|path| committed.contains(path) && !tainted.contains(path));
         // What an earlier session has left is handled after the first call.
-        let seen = if matches!(
-            tracked.fault,
-            Some(IndexFault::Outside(_) | IndexFault::OtherTree(_))
-        ) {
+        let seen = if tracked.is_of_elsewhere() {
             Vec::new()
         } else {
             seen

@@ -17,6 +17,14 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+/// The parts that make directories repositories, when commands' changes are looked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum RepositoryParts {
+    Restored,
+    /// As commands have left them.
+    AsLeft,
+}
+
 /// How long repositories are looked at while commands run, when other calls wait; the rest is looked at later.
 const TIME: Duration = Duration::from_millis(100);
 
@@ -113,16 +121,21 @@ impl RepositoryWatch {
         tracked.is_some_and(TrackedSecrets::have_references_changed)
     }
 
-    /// Looks at what commands have left since the last look; `is_restored`: whether what makes
-    /// directories repositories was. What git tracks is asked of a worker, and [`end`](Self::end) takes its answers.
-    pub fn begin(&mut self, spec: &SandboxSpec, commands: Commands, is_restored: bool) -> Look {
+    /// Looks at what commands have left since the last look. What git tracks is asked of a worker, and [`end`](Self::end) takes its
+    /// answers.
+    pub fn begin(
+        &mut self,
+        spec: &SandboxSpec,
+        commands: Commands,
+        parts: RepositoryParts,
+    ) -> Look {
         let mut watched = if commands.are_over() && self.is_used {
             self.watch()
         } else {
             BTreeSet::new()
         };
         self.is_used = true;
-        if !is_restored {
+        if parts == RepositoryParts::AsLeft {
             watched.clear();
         }
         let (mut findings, mut locks) = (Vec::new(), NewLocks::default());

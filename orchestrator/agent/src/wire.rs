@@ -96,7 +96,7 @@ impl<W: Wire> HttpProvider<W> {
         let http = ProviderHttp::new(
             base.unwrap_or(wire.base()),
             wire.headers(key),
-            key.is_some(),
+            key,
             wire.hint(),
         )?;
         // A server with an address of the user's own may need no key.

@@ -7,7 +7,6 @@ use broker_protocol::{
     CallId, Challenge, ConnectionReport, Denial, Denials, Ended, Failed, FileAnswer, Findings,
     GrantFault, Opened,
 };
-use orchestrator_results::denials;
 use orchestrator_results::image::Image;
 use orchestrator_results::metadata::{Changed, Details, LeftProcesses, Metadata};
 use orchestrator_results::violation::SecurityEvent;
@@ -218,7 +217,8 @@ impl CallResult {
 
     /// What the call was denied, if it failed: a call that succeeded could do without it.
     pub fn denials(&self) -> impl Iterator<Item = &Denial> {
-        denials::reportable(&self.metadata.denied, self.error.is_some())
+        let denied = self.error.as_ref().map(|_| self.metadata.denied.list());
+        denied.into_iter().flatten()
     }
 
     /// Everything that the call was denied, as far as the executor knows.

@@ -41,10 +41,14 @@ impl RefusedHosts {
     /// Adds what the gateway refused, with the remedy that would open the host.
     pub(crate) fn hear(&self, report: &ConnectionReport, remedy: impl FnOnce() -> Remedy) {
         let mut commands = self.commands.borrow_mut();
-        let several = commands.len() > 1;
-        let Some(denial) = denial(report, several, remedy) else {
+        let Some(mut denial) = denial(report, remedy) else {
             return;
         };
+        if commands.len() > 1 {
+            denial
+                .why
+                .push_str(" Several commands were running; one of them tried to reach it.");
+        }
         commands
             .values_mut()
             .for_each(|denied| denied.push(denial.clone()));
@@ -70,11 +74,7 @@ impl Drop for RefusalListener {
 }
 
 /// The denial of a host that the policy closes. An unreachable host or a malformed request was not denied.
-fn denial(
-    report: &ConnectionReport,
-    several: bool,
-    remedy: impl FnOnce() -> Remedy,
-) -> Option<Denial> {
+fn denial(report: &ConnectionReport, remedy: impl FnOnce() -> Remedy) -> Option<Denial> {
     let ConnectionReport {
         host,
         port,
@@ -115,11 +115,6 @@ fn denial(
         | ConnectionVerdict::Stranger => {
             return None;
         }
-    };
-    let why = if several {
-        format!("{why} Several commands were running; one of them tried to reach it.")
-    } else {
-        why
     };
     let target = format!("{host}:{port}");
     let denial = Denial::new(AttemptKind::Connect, target, barrier, why, remedy);

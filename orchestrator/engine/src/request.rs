@@ -126,7 +126,12 @@ async fn make(
     if caller.context.cancel.is_cancelled() {
         return Err(failed(cancelled()));
     }
-    let changes_file = matches!(request, Request::FileWrite(_) | Request::FileEdit(_));
+    let preview = match request {
+        Request::FileWrite(_) | Request::FileEdit(_) if caller.context.shows_changes => {
+            ChangePreview::BeforeQuestion
+        }
+        _ => ChangePreview::None,
+    };
     let mut running = tokio::select! {
         biased;
         started = connection.start(request, caller.context.wants.clone()) => started.map_err(failed)?,
@@ -137,7 +142,7 @@ async fn make(
     caller.started(running.control());
     // If the front end is gone, the call ends anyway.
     let _ = caller.publish(RawEvent::RequestSent(number)).await;
-    let finished = follow(&mut running, caller, changes_file).await;
+    let finished = follow(&mut running, caller, preview).await;
     if let Ok(finished) = &finished {
         Span::current().record("wall_us", finished.usage.wall_us);
     }
@@ -177,11 +182,18 @@ struct PendingQuestion {
 /// The answer to a question that was asked. A command may go on meanwhile, if the question is about what its program sends.
 type PendingAnswer<'c> = Pin<Box<dyn Future<Output = ApprovalAnswer> + 'c>>;
 
+/// Whether the file that a request changes is read before its question is put, to show the change.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ChangePreview {
+    BeforeQuestion,
+    None,
+}
+
 /// Follows a request until it ends.
 async fn follow(
     running: &mut RunningRequest,
     caller: &Caller,
-    changes_file: bool,
+    preview: ChangePreview,
 ) -> Result<FinishedRequest, Failed> {
     let (mut question, mut answer): (Option<PendingQuestion>, Option<PendingAnswer>) = (None, None);
     loop {
@@ -191,7 +203,7 @@ async fn follow(
             }
             RequestEvent::Asked(challenge) => {
                 answer = None;
-                let looks = caller.context.shows_changes && changes_file;
+                let looks = preview == ChangePreview::BeforeQuestion;
                 if looks {
                     running.request_preview();
                 }

@@ -395,7 +395,7 @@ impl Confined {
     fn without_log(command: &'static str, proof: ConfinementProof) -> Self {
         Self {
             proof,
-            log: Rc::new(RunLog::begin(command, true, print::problem)),
+            log: Rc::new(RunLog::off(command, print::problem)),
         }
     }
 

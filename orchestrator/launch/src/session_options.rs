@@ -159,7 +159,11 @@ impl SessionOptions {
 
     /// The log of this run of the command in `row`.
     pub(crate) fn log(&self, row: &CommandRow) -> RunLog {
-        RunLog::begin(row.name, !row.log || self.given.no_log, print::problem)
+        if row.log && !self.given.no_log {
+            RunLog::begin(row.name, print::problem)
+        } else {
+            RunLog::off(row.name, print::problem)
+        }
     }
 
     /// The session to request.

@@ -245,10 +245,15 @@ impl Chat {
         !self.print && !self.json && io::stdin().is_terminal() && io::stdout().is_terminal()
     }
 
-    /// What a prompt for a person needs before the confinement. A chat that is not recorded keeps no line history either.
-    fn prompt_of_person(&self, is_recorded: bool) -> Option<BeforeConfined> {
-        self.is_interactive()
-            .then(|| BeforeConfined::new(is_recorded))
+    /// What a prompt for a person needs before the confinement. A chat without a transcript keeps no line history either.
+    fn prompt_of_person(
+        &self,
+        transcript: Option<&transcripts::OpenTranscript>,
+    ) -> Option<BeforeConfined> {
+        self.is_interactive().then(|| match transcript {
+            Some(_) => BeforeConfined::with_history(),
+            None => BeforeConfined::without_history(),
+        })
     }
 
     /// What the session of this chat is started with, and its executor.
@@ -290,7 +295,7 @@ impl Chat {
         let settings = self.settings(files, config, &chosen)?;
         let first = self.first_prompt()?;
         let opened = self.open_transcript()?;
-        let prompt = self.prompt_of_person(opened.is_some());
+        let prompt = self.prompt_of_person(opened.as_ref());
         let (transcript, conversation, id) = match opened {
             Some(opened) => self.begin_transcript(opened, &chosen),
             None => (None, Conversation::default(), transcripts::new_id()),

@@ -98,7 +98,11 @@ impl FrontEnd for Session {
         let prepared = launch.prepare::<Self>(Options::of(&self.work))?;
         let options = prepared.options();
         let mut telemetry = self.export.begin(print::problem)?;
-        let parent = Parent::now(!self.outlive_parent);
+        let parent = if self.outlive_parent {
+            Parent::ignored()
+        } else {
+            Parent::now()
+        };
         let mut opening = options.open()?;
         let policy = options.policy();
         opening.open.network =

@@ -293,13 +293,12 @@ impl Upstream {
     /// Opens the first connection. `wanted` are the protocols that the program speaks, of which one is for one request at a time.
     pub(super) async fn open(dialer: Dialer, wanted: &[Protocol]) -> Self {
         let ended = Rc::new(Notify::new());
-        let parallel = wanted.contains(&Protocol::Http2);
-        let offered: &[Protocol] = if parallel {
+        let offered: &[Protocol] = if wanted.contains(&Protocol::Http2) {
             &[Protocol::Http2, Protocol::Http1]
         } else {
             &[Protocol::Http1]
         };
-        let kind = match Self::first(&dialer, offered, parallel, &ended).await {
+        let kind = match Self::first(&dialer, offered, &ended).await {
             Ok(kind) => kind,
             Err(why) => UpstreamKind::Unreachable(why),
         };
@@ -313,7 +312,6 @@ impl Upstream {
     async fn first(
         dialer: &Dialer,
         offered: &[Protocol],
-        parallel: bool,
         ended: &Rc<Notify>,
     ) -> Result<UpstreamKind, String> {
         match dialer.open(offered).await? {
@@ -323,7 +321,7 @@ impl Upstream {
             }
             (stream, Protocol::Http1) => {
                 // Two programs' requests at a time need two connections; those may end while the program's goes on.
-                let (places, ended) = if parallel {
+                let (places, ended) = if offered.contains(&Protocol::Http2) {
                     (PARALLEL, None)
                 } else {
                     (1, Some(ended.clone()))
